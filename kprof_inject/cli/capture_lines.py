@@ -119,7 +119,7 @@ def axis_lines(launches: Sequence[PlacedLaunch]) -> Iterator[str]:
     for members in axes.values():
         names = list(dict.fromkeys(launch.place_name for launch in members))
         clock = members[0].clock
-        what = clock.alignment if clock.relation is None else _error(members[0])
+        what = clock.alignment if clock.axis.devices == 1 else _error(members[0])
         yield f"axis {clock.axis.number}: {listed(names, _MAX_NAMES, '; ')}: {what}"
         yield from _doubts(members)
 

@@ -38,6 +38,7 @@ from kprof_inject.runtime.process_report import Reports
 from kprof_inject.workspace import Workspace
 
 _MAX_NAMES = 5
+_WAITS_FOR_OTHERS = "it polls memory, and several processes run it: alone, it might wait for ever"
 # Kernels that take less of the time of all kernels are not worth a file.
 _MIN_SHARE = 0.01
 
@@ -162,9 +163,35 @@ def measure_run(workspace: Workspace, capture: Path, reports: Reports, choice: L
         if choice.replays.only != ():
             for note in refusals:
                 _note_refusal(capture, note.variant, f"no launch of it was saved: {note.refusal}")
-        _measure(workspace, list(_captured_kernels(workspace, capture)), choice, say)
+        kernels = list(_captured_kernels(workspace, capture))
+        if choice.replays.times is None:
+            kernels = _without_those_that_wait_for_others(capture, kernels, say)
+        _measure(workspace, kernels, choice, say)
     except OSError as error:
         say(f"cannot measure saved launches: {error.strerror}")
+
+
+def _without_those_that_wait_for_others(
+    capture: Path, kernels: Sequence[CapturedKernel], say: Say
+) -> list[CapturedKernel]:
+    """Return the kernels, without the launches of those that poll memory where several processes run them.
+
+    Repeated alone, such a launch would wait until it is ended: another process sets what it polls.
+    """
+    processes: defaultdict[str, set[str]] = defaultdict(set)
+    for kernel in kernels:
+        processes[kernel.record.name].add(kernel.files.folder.name)
+    alone = []
+    for kernel in kernels:
+        relaunch = kernel.record.scope_table.relaunch
+        if kernel.launch is not None and relaunch and relaunch.waits and len(processes[kernel.record.name]) > 1:
+            _note_refusal(capture, kernel.record.program_variant or "", _WAITS_FOR_OTHERS)
+            kernel = replace(kernel, launch=None)
+        alone.append(kernel)
+    changed = {old.record.name for old, new in zip(kernels, alone, strict=True) if old.launch is not new.launch}
+    for name in sorted(changed):
+        say(f"{name} is not repeated, because {_WAITS_FOR_OTHERS}")
+    return alone
 
 
 def measure_capture(workspace: Workspace, capture: Path, choice: LaunchChoice, say: Say, launch: Path) -> None:

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kprof_inject.capture.encoding import decode
-from kprof_inject.capture.model import Capture
 from kprof_inject.capture.peer_clocks import PeerClocksRecord, PeerReading, write_peer_clocks
 from kprof_inject.capture.reader import ProcessFiles, read_capture
 from kprof_inject.errors import KprofError
@@ -27,31 +26,28 @@ def clocks_before(workspace: Workspace, program: Sequence[str]) -> tuple[PeerRea
 
     It may if a launcher of several processes is in the command, or if the workspace's last capture is of several GPUs.
     """
-    if any(map(_LAUNCHERS.search, program)) or _had_several(workspace):
+    folders = workspace.capture_folders()
+    if any(map(_LAUNCHERS.search, program)) or (folders and _has_several(folders[-1])):
         return _readings()
     return ()
 
 
 def save_peer_clocks(capture_folder: Path, before: Sequence[PeerReading]) -> None:
     """Compare the timers after a run that used several GPUs, and save all readings in its capture."""
-    if len(devices_of(read_capture(capture_folder))) < 2:
+    if not _has_several(capture_folder):
         return
     readings = (*before, *_readings())
     if readings:
         write_peer_clocks(capture_folder, readings, ProcessFiles.first_of(capture_folder).process.run)
 
 
-def devices_of(capture: Capture) -> set[str]:
-    """Return the UUIDs of the GPUs that a capture has launches of."""
-    return {uuid for launch in capture.launches if (uuid := launch.origin.device_uuid(launch.device))}
-
-
-def _had_several(workspace: Workspace) -> bool:
-    folders = workspace.capture_folders()
+def _has_several(capture_folder: Path) -> bool:
+    """Return whether a capture has launches of several GPUs; False if it cannot be read, which the next step says."""
     try:
-        return bool(folders) and len(devices_of(read_capture(folders[-1]))) > 1
+        launches = read_capture(capture_folder).launches
     except KprofError:
         return False
+    return len({uuid for launch in launches if (uuid := launch.origin.device_uuid(launch.device))}) > 1
 
 
 def _readings() -> tuple[PeerReading, ...]:

@@ -301,7 +301,7 @@ def capture(
     Returns the program's exit code and the reports of its processes. Raises ``KprofError`` if no launch was saved.
     """
     mode.require_possible_on({kernel.info.target.backend for kernel in workspace.kernels() if kernel.info.target})
-    peers = clocks_before(workspace, program)
+    peers = () if made_by else clocks_before(workspace, program)
     reports_folder = workspace.new_reports_folder("run")
     wanted = choice.replays.only
     if choice.keep_launches and made_by:
@@ -317,7 +317,8 @@ def capture(
     _take_traces(folder, reports_folder)
     if not _is_captured(folder):
         raise _nothing_saved(folder, exit_code, reports, choice, program)
-    save_peer_clocks(folder, peers)
+    if not made_by:
+        save_peer_clocks(folder, peers)
     return exit_code, reports
 
 

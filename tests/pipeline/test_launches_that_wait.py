@@ -1,0 +1,80 @@
+"""Launches that wait for other processes are not repeated alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from shutil import copytree
+
+import pytest
+from programs.child import REPO
+from replacing import replace
+from snapshots import check
+
+from kprof_inject.capture.reader import ProcessFiles
+from kprof_inject.capture.saved_launch import SAVED_LAUNCH_ENDING
+from kprof_inject.capture.schema import (
+    KERNEL_FILE,
+    KERNELS_FOLDER,
+    TIMING_FILE,
+    KernelRecord,
+    RelaunchRecord,
+    TimingRecord,
+)
+from kprof_inject.pipeline import launch_measurements
+from kprof_inject.pipeline.captured_kernels import CapturedKernel
+from kprof_inject.pipeline.launch_measurements import measure_run
+from kprof_inject.runtime.launch.launch_choice import LaunchChoice, ReplayChoice
+from kprof_inject.runtime.process_report import read_reports
+from kprof_inject.workspace import Workspace
+
+POLLS, ENDS = RelaunchRecord(waits=True), RelaunchRecord()
+
+
+def captured(folder: Path, processes: int, relaunch: RelaunchRecord) -> list[CapturedKernel]:
+    """A kernel of which each process of a capture has saved a launch."""
+    kernels = []
+    for number in range(processes):
+        (source,) = (one for one in (REPO / "tests/captures/matmul").iterdir() if one.is_dir())
+        files = ProcessFiles.open(Path(copytree(source, folder / str(number))))
+        (variant,) = (one.name for one in (files.folder / KERNELS_FOLDER).iterdir())
+        name = f"{KERNELS_FOLDER}/{variant}/{KERNEL_FILE}"
+        record = files.read(name, KernelRecord)
+        table = replace(record.scope_table, relaunch=relaunch)
+        record = replace(record, scope_table=table, program_variant="v")
+        files.write(name, record)
+        kernels.append(CapturedKernel(files, variant, record, folder / f"v{SAVED_LAUNCH_ENDING}", {}))
+    return kernels
+
+
+@pytest.mark.parametrize(
+    ("processes", "relaunch", "times", "are_repeated"),
+    [(2, POLLS, None, False), (1, POLLS, None, True), (2, ENDS, None, True), (2, POLLS, 50, True)],
+)
+def test_a_kernel_that_polls_is_not_repeated_where_several_processes_run_it(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    processes: int,
+    relaunch: RelaunchRecord,
+    times: int | None,
+    are_repeated: bool,
+) -> None:
+    kernels = captured(tmp_path / "capture", processes, relaunch)
+    measured: list[CapturedKernel] = []
+    monkeypatch.setattr(launch_measurements, "_captured_kernels", lambda workspace, capture: kernels)
+    monkeypatch.setattr(launch_measurements, "_measure", lambda workspace, found, choice, say: measured.extend(found))
+    said: list[str] = []
+    choice = LaunchChoice(replays=ReplayChoice(times=times))
+    (tmp_path / "reports").mkdir()
+    measure_run(
+        Workspace.create(tmp_path / "ws"), tmp_path / "capture", read_reports(tmp_path / "reports"), choice, said.append
+    )
+    assert [kernel.launch is not None for kernel in measured] == [are_repeated] * processes
+    timings = [
+        kernel.files.read_if_there(f"{KERNELS_FOLDER}/{kernel.variant}/{TIMING_FILE}", TimingRecord)
+        for kernel in kernels
+    ]
+    if are_repeated:
+        assert said == []
+    else:
+        check("pipeline/launches_that_wait", "\n".join(said), "two processes")
+        assert all(timing and "polls memory" in (timing.not_replayed or "") for timing in timings)
