@@ -6,10 +6,17 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from statistics import median
 
+from kprof_inject.capture.model import Kernel
+from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.quantities import counted, short_time
 from kprof_inject.timeline.axis import place_launches
 from kprof_inject.timeline.rank_waits import RankWait, rank_waits
 from kprof_inject.timeline.timeline import Timeline
+
+
+def has_spins(kernel: Kernel) -> bool:
+    """Return whether records show when a kernel waits for memory to change."""
+    return any(scope.kind == ScopeKind.SPIN for scope in kernel.scopes.scopes)
 
 
 def rank_notes(timelines: Sequence[Timeline]) -> Iterator[str]:
