@@ -36,6 +36,7 @@ from kprof_inject.report.explanation_schema import (
     OtherWork,
     Overlap,
     PlaceFact,
+    RankFact,
     RecordsFact,
     RoofPart,
     SampledKernelFact,
@@ -54,8 +55,10 @@ from kprof_inject.report.explanation_schema import (
     short_text,
 )
 from kprof_inject.report.launch_notes import MIN_ROOF_SHARE
+from kprof_inject.report.rank_notes import last_ranks_in
 from kprof_inject.report.tried_edits import best_for, ranked, ranked_bounds, won_text
 from kprof_inject.timeline.phases import outermost
+from kprof_inject.timeline.rank_waits import LastRank
 from kprof_inject.timeline.trust import Level
 
 # A finding on many places has a figure for each.
@@ -94,6 +97,7 @@ def explanation(reports: Sequence[LaunchAnalysis], workspace: str = "") -> Expla
         units=tuple(_units(report)),
         stalls=tuple(_stalls(report)),
         overlap=tuple(_overlap(report)),
+        ranks=tuple(map(_rank, last_ranks_in(reports))),
         not_judged=tuple(_not_judged(report)),
         other_kernels=tuple(map(_other_kernel, other_kernels)),
         other_work=tuple(map(_other_work, program.others)),
@@ -334,6 +338,22 @@ def _other_kernel(kernel: KernelOverview) -> OtherKernel:
 
 def _other_work(work: GpuWork) -> OtherWork:
     return OtherWork(name=short_name(work.name), kind=work.kind, count=work.count, total_ns=figure(work.total_ns))
+
+
+def _rank(rank: LastRank) -> RankFact:
+    return RankFact(
+        kernel=short_name(rank.kernel),
+        scope=short_name(rank.scope),
+        last=rank.last,
+        last_in=rank.last_in,
+        visits=rank.visits,
+        unknown=rank.unknown,
+        after_ns=figure(rank.after_ns),
+        error_ns=figure(rank.error_ns),
+        cta=None if rank.last is None else rank.cta,
+        cta_after_ns=figure(rank.cta_after_ns),
+        begins_after_ns=figure(rank.begins_after_ns),
+    )
 
 
 def _sampled_kernels(reports: Sequence[LaunchAnalysis]) -> Iterator[SampledKernelFact]:

@@ -280,6 +280,26 @@ class OtherWork(Struct, frozen=True):
     total_ns: Time
 
 
+class RankFact(Struct, frozen=True):
+    """Rank that comes last where ranks wait for each other in a scope: in last_in of visits waits, of all launches.
+
+    last is null if none does by more than the clocks' error. It comes after_ns after all others (median), and its CTA
+    cta by cta_after_ns; its kernel begins begins_after_ns after theirs. What unknown waits were for is not known.
+    """
+
+    kernel: str
+    scope: str
+    last: str | None
+    last_in: Count
+    visits: Count
+    unknown: Count
+    after_ns: Time
+    error_ns: Time
+    cta: int | None
+    cta_after_ns: Time
+    begins_after_ns: float
+
+
 class SampledReason(Struct, frozen=True):
     """Stall reason of a sampled kernel, and its share of the kernel's samples."""
 
@@ -323,6 +343,7 @@ class Explanation(Struct, frozen=True, tag_field="what", tag="explanation"):
     units: tuple[UnitFact, ...]
     stalls: tuple[StallFact, ...]
     overlap: tuple[Overlap, ...]
+    ranks: tuple[RankFact, ...]
     not_judged: tuple[NotJudged, ...]
     other_kernels: tuple[OtherKernel, ...]
     other_work: tuple[OtherWork, ...]
@@ -346,6 +367,7 @@ _LISTS = (
     "units",
     "stalls",
     "waits",
+    "ranks",
     "places",
     "not_judged",
     "roofs",

@@ -1,64 +1,48 @@
-"""Sentences on waits of ranks for each other."""
+"""Waits of ranks for each other in the launches of a report, and sentences on them."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from statistics import median
 
-from kprof_inject.capture.model import Kernel
+from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.quantities import counted, short_time
 from kprof_inject.timeline.axis import place_launches
-from kprof_inject.timeline.rank_waits import RankWait, rank_waits
-from kprof_inject.timeline.timeline import Timeline
+from kprof_inject.timeline.rank_waits import LastRank, last_ranks, rank_waits
 
 
-def has_spins(kernel: Kernel) -> bool:
-    """Return whether records show when a kernel waits for memory to change."""
-    return any(scope.kind == ScopeKind.SPIN for scope in kernel.scopes.scopes)
+def last_ranks_in(reports: Sequence[LaunchAnalysis]) -> list[LastRank]:
+    """Return who comes last where ranks wait for each other; empty for launches of a single rank.
+
+    Of kernels that wait, all launches are decoded.
+    """
+    if len({report.launch.place for report in reports}) < 2:
+        return []
+    waiting = [
+        report.timeline
+        for report in reports
+        if any(scope.kind == ScopeKind.SPIN for scope in report.launch.kernel.scopes.scopes)
+    ]
+    return last_ranks(rank_waits(place_launches(waiting)))
 
 
-def rank_notes(timelines: Sequence[Timeline]) -> Iterator[str]:
-    """Yield who waits for whom, a line for each scope of a kernel; nothing for launches of a single rank."""
-    if len({timeline.launch.place for timeline in timelines}) < 2:
-        return
-    scopes: dict[tuple[str, str, tuple[str, ...]], list[RankWait]] = {}
-    for wait in rank_waits(place_launches(timelines)):
-        scopes.setdefault((wait.kernel, wait.scope, tuple(sorted(wait.places))), []).append(wait)
-    for (kernel, scope, places), waits in scopes.items():
-        waited = f"A CTA waits (median): {_waited(places, waits)}{_unknown(waits)}"
-        yield f"{kernel}, {scope}: {_who_is_last(waits)}. {waited}"
+def rank_notes(ranks: Sequence[LastRank]) -> Iterator[str]:
+    """Yield a line on who waits for whom in each scope of a kernel."""
+    for rank in ranks:
+        times = zip(rank.places, rank.waited_ns, strict=True)
+        waited = ", ".join(f"{place} {short_time(ns)}" for place, ns in times)
+        unknown = f"; what {counted(rank.unknown, 'wait')} were for is unknown" if rank.unknown else ""
+        yield f"{rank.kernel}, {rank.scope}: {_who(rank)}. A CTA waits (median): {waited}{unknown}"
 
 
-def _who_is_last(waits: Sequence[RankWait]) -> str:
-    error = f"± {short_time(max(wait.error_ns for wait in waits))}"
-    counts = Counter(wait.last for wait in waits if wait.last_in)
-    if not counts:
-        most = short_time(max(wait.most_ns for wait in waits))
-        return f"no rank comes last by more than the clocks' error ({most}, {error})"
-    last, launches = counts.most_common(1)[0]
-    mine = [wait for wait in waits if wait.last_in and wait.last == last]
-    after = short_time(median(wait.after_ns for wait in mine))
-    cta, _ = Counter(wait.cta for wait in mine).most_common(1)[0]
-    most = short_time(median(wait.most_ns for wait in mine if wait.cta == cta))
-    begins_ns = median(wait.begins_after_ns for wait in mine)
-    begun = f"{short_time(abs(begins_ns))} {'later' if begins_ns >= 0 else 'earlier'}"
-    where = f"{sum(wait.last_in for wait in mine)} of {counted(sum(wait.visits for wait in waits), 'wait')}"
-    where = f"{launches} of {counted(len(waits), 'launch')} and {where}"
-    return (
-        f"{last} comes last in {where}, by {after} (median, {error}), most with CTA {cta} ({most}). Its kernel begins "
-        f"{begun}"
+def _who(rank: LastRank) -> str:
+    error = f"± {short_time(rank.error_ns)}"
+    if rank.last is None:
+        return f"no rank comes last by more than the clocks' error ({error})"
+    where = f"{rank.launches_last} of {counted(rank.launches, 'launch')}"
+    where += f" and {rank.last_in} of {counted(rank.visits, 'wait')}"
+    begins = f"{short_time(abs(rank.begins_after_ns))} {'later' if rank.begins_after_ns >= 0 else 'earlier'}"
+    after = (
+        f"by {short_time(rank.after_ns)} (median, {error}), most with CTA {rank.cta} ({short_time(rank.cta_after_ns)})"
     )
-
-
-def _waited(places: Sequence[str], waits: Sequence[RankWait]) -> str:
-    waited = {
-        place: median(wait.waited_ns[wait.places.index(place)] for wait in waits) for place in dict.fromkeys(places)
-    }
-    return ", ".join(f"{place} {short_time(ns)}" for place, ns in waited.items())
-
-
-def _unknown(waits: Sequence[RankWait]) -> str:
-    unknown = sum(wait.unknown for wait in waits)
-    return f"; what {counted(unknown, 'wait')} were for is unknown" if unknown else ""
+    return f"{rank.last} comes last in {where}, {after}. Its kernel begins {begins}"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from statistics import median
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from kprof_inject.capture.scopes import distinct_names
@@ -20,6 +23,8 @@ _MIN_WAITED = 0.5
 class RankWait(Struct, frozen=True):
     """Waits of the CTAs of several ranks in one ``scope``, of a launch of each that ran at the same time.
 
+    ``index`` is the scope's, in the table of the first place.
+
     All ranks met in ``visits`` waits (by CTA and round); ``unknown`` of them ended before the last rank came or long
     after, so they were for something else. The ``last`` place came more than the clocks' error ``error_ns`` after all
     others in ``last_in`` waits, by ``after_ns`` (median) and at most by ``most_ns``, with CTA ``cta``. Its kernel began
@@ -27,6 +32,7 @@ class RankWait(Struct, frozen=True):
     """
 
     kernel: str
+    index: int
     scope: str
     places: tuple[str, ...]
     visits: int
@@ -50,6 +56,69 @@ def rank_waits(launches: Sequence[PlacedLaunch]) -> Iterator[RankWait]:
         for together in _at_the_same_time(members):
             if len(together) > 1:
                 yield from _waits_of(together)
+
+
+class LastRank(Struct, frozen=True):
+    """Who comes last in one ``scope`` of a kernel, over all launches in which ranks wait for each other there.
+
+    ``last`` comes last in ``last_in`` of the ``visits`` waits, in ``launches_last`` of ``launches``; None if none does
+    by more than the clocks' error ``error_ns``. There, it comes ``after_ns`` after all others (median); the CTA that
+    is latest most often is ``cta``, by ``cta_after_ns``. Its kernel begins ``begins_after_ns`` after the others'.
+    ``waited_ns`` are the places' median waits, ``unknown`` the number of waits for something else.
+    """
+
+    kernel: str
+    scope: str
+    places: tuple[str, ...]
+    launches: int
+    visits: int
+    unknown: int
+    waited_ns: tuple[float, ...]
+    error_ns: int
+    last: str | None = None
+    launches_last: int = 0
+    last_in: int = 0
+    after_ns: float = 0.0
+    cta: int = -1
+    cta_after_ns: float = 0.0
+    begins_after_ns: float = 0.0
+
+
+def last_ranks(waits: Iterable[RankWait]) -> list[LastRank]:
+    """Return who comes last in each scope of each kernel, in the order of the scopes."""
+    scopes: dict[tuple[str, str, tuple[str, ...]], list[RankWait]] = {}
+    for wait in sorted(waits, key=lambda one: (one.kernel, one.index)):
+        scopes.setdefault((wait.kernel, wait.scope, tuple(sorted(wait.places))), []).append(wait)
+    return [_last_rank(kernel, scope, places, own) for (kernel, scope, places), own in scopes.items()]
+
+
+def _last_rank(kernel: str, scope: str, places: tuple[str, ...], waits: Sequence[RankWait]) -> LastRank:
+    found = LastRank(
+        kernel=kernel,
+        scope=scope,
+        places=places,
+        launches=len(waits),
+        visits=sum(wait.visits for wait in waits),
+        unknown=sum(wait.unknown for wait in waits),
+        waited_ns=tuple(median(wait.waited_ns[wait.places.index(place)] for wait in waits) for place in places),
+        error_ns=max(wait.error_ns for wait in waits),
+    )
+    counts = Counter(wait.last for wait in waits if wait.last_in)
+    if not counts:
+        return found
+    last, launches_last = counts.most_common(1)[0]
+    mine = [wait for wait in waits if wait.last_in and wait.last == last]
+    cta, _ = Counter(wait.cta for wait in mine).most_common(1)[0]
+    return replace(
+        found,
+        last=last,
+        launches_last=launches_last,
+        last_in=sum(wait.last_in for wait in mine),
+        after_ns=median(wait.after_ns for wait in mine),
+        cta=cta,
+        cta_after_ns=median(wait.most_ns for wait in mine if wait.cta == cta),
+        begins_after_ns=median(wait.begins_after_ns for wait in mine),
+    )
 
 
 def _at_the_same_time(launches: Sequence[PlacedLaunch]) -> Iterator[list[PlacedLaunch]]:
@@ -77,7 +146,7 @@ def _waits_of(members: Sequence[PlacedLaunch]) -> Iterator[RankWait]:
             for one, own in zip(visits[1:], names[1:], strict=True)
         ]
         known = [first, *(found for found in others if found is not None)]
-        if len(known) == len(members) and (wait := _wait(members, name, known)):
+        if len(known) == len(members) and (wait := _wait(members, index, name, known)):
             yield wait
 
 
@@ -95,7 +164,9 @@ def _visits_of(member: PlacedLaunch) -> dict[int, NDArray[np.void]]:
     return {index: visits for index, visits in found.items() if visits.size}
 
 
-def _wait(members: Sequence[PlacedLaunch], scope: str, visits: Sequence[NDArray[np.void]]) -> RankWait | None:
+def _wait(
+    members: Sequence[PlacedLaunch], index: int, scope: str, visits: Sequence[NDArray[np.void]]
+) -> RankWait | None:
     """Return who came last, of the waits that all ranks have; None if they have none in common."""
     keys = [(found["cta"].astype(np.int64) << 32) | found["round"] for found in visits]
     common = keys[0]
@@ -121,6 +192,7 @@ def _wait(members: Sequence[PlacedLaunch], scope: str, visits: Sequence[NDArray[
     begins_ns = np.array([span[0] if (span := member.span_ns()) else 0 for member in members])
     return RankWait(
         kernel=members[0].timeline.launch.kernel.name,
+        index=index,
         scope=scope,
         places=tuple(member.place_name for member in members),
         visits=int(common.size),

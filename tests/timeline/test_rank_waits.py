@@ -8,13 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 from barrier_launches import Visits, launch
+from programs.child import REPO
 from replacing import replace
 from snapshots import check
 
-from kprof_inject.report import rank_notes
+from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.capture.reader import read_capture
+from kprof_inject.report.explanation import explanation
+from kprof_inject.report.rank_notes import last_ranks_in, rank_notes
 from kprof_inject.timeline.axis import Axis, DeviceClock, PlacedLaunch
-from kprof_inject.timeline.rank_waits import RankWait, rank_waits
-from kprof_inject.timeline.timeline import Timeline
+from kprof_inject.timeline.rank_waits import RankWait, last_ranks, rank_waits
+from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 CTAS = 4
 ERROR_NS = 600
@@ -92,27 +96,46 @@ def test_launches_of_one_rank_wait_for_nobody(tmp_path: Path) -> None:
     assert not list(rank_waits([first, replace(second, place_name=first.place_name)]))
 
 
-def test_of_many_launches_a_line_says_who_is_last_most_often(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_many_launches_a_line_says_who_is_last_most_often(tmp_path: Path) -> None:
     waits = [
         only(ranks(tmp_path / str(number), [0] * CTAS, [late_ns] * CTAS))
         for number, late_ns in enumerate((4_000, 5_000, 300))
     ]
     waits[1] = replace(waits[1], unknown=2)
-    monkeypatch.setattr(rank_notes, "rank_waits", lambda launches: waits)
-    monkeypatch.setattr(rank_notes, "place_launches", lambda timelines: [])
-    places = [of_rank(placed.timeline, rank) for rank, placed in enumerate(ranks(tmp_path / "x", [0], [0]))]
-    check("report/ranks", "\n".join(rank_notes.rank_notes(places)), "late")
-    waits[:] = waits[2:]
-    check("report/ranks", "\n".join(rank_notes.rank_notes(places)), "none is late")
-    assert not list(rank_notes.rank_notes(places[:1]))
-
-
-def of_rank(timeline: Timeline, rank: int) -> Timeline:
-    launch = timeline.launch
-    return replace(timeline, launch=replace(launch, origin=replace(launch.origin, rank=rank, pid=rank)))
+    check("report/ranks", "\n".join(rank_notes(last_ranks(waits))), "late")
+    check("report/ranks", "\n".join(rank_notes(last_ranks(waits[2:]))), "none is late")
+    assert last_ranks([]) == []
 
 
 def test_the_waits_are_those_of_the_scope_that_polls(tmp_path: Path) -> None:
     wait = only(ranks(tmp_path, [0] * CTAS, [20_000] * CTAS))
     assert (wait.scope, wait.error_ns) == ("spin[0]", ERROR_NS)
     assert np.isfinite(wait.waited_ns).all()
+
+
+def test_a_cta_that_was_late_on_two_gpus_is_found_in_every_launch() -> None:
+    """20 launches of ``examples/all_reduce.py --late-rank 1 --late-cta 37`` on two H100.
+
+    CTA 37 of rank 1 waits for 20 µs between two meetings, and then reads alone, which takes some 5 µs less.
+    """
+    reports = [
+        LaunchAnalysis.of(decode_launch(recorded))
+        for recorded in read_capture(REPO / "tests/captures/late-rank").launches
+    ]
+    found = {rank.scope: rank for rank in last_ranks_in(reports)}
+    assert list(found) == ["spin[0]", "spin[1]", "spin[2]", "spin[3]"]
+    # In this one, rank 0 waits for rank 1; in ``spin[2]``, rank 1 for rank 0, and each in the other for itself.
+    late = found["spin[3]"]
+    assert (late.last, late.launches_last, late.launches, late.cta) == ("rank 1, device 1", 20, 20, 37)
+    assert late.cta_after_ns == pytest.approx(15_100, abs=200)
+    assert late.error_ns < 1_700
+    # The host of rank 0 launches later.
+    assert found["spin[0]"].last == "rank 0, device 0"
+    assert found["spin[0]"].begins_after_ns == pytest.approx(found["spin[0]"].after_ns, rel=0.01)
+    assert [fact.scope for fact in explanation(reports).ranks] == list(found)
+
+
+def test_one_rank_alone_waits_for_none() -> None:
+    launches = read_capture(REPO / "tests/captures/late-rank").launches
+    reports = [LaunchAnalysis.of(decode_launch(one)) for one in launches if one.origin.rank == 0]
+    assert last_ranks_in(reports) == []

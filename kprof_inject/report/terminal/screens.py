@@ -21,7 +21,7 @@ from kprof_inject.capture.resources import KernelResources, limited_by
 from kprof_inject.quantities import counted, percent, resolved_time, short_time
 from kprof_inject.report.kernel_names import kernel_names
 from kprof_inject.report.launch_notes import all_notes
-from kprof_inject.report.rank_notes import has_spins, rank_notes
+from kprof_inject.report.rank_notes import last_ranks_in, rank_notes
 from kprof_inject.report.terminal.edits_table import print_edits
 from kprof_inject.report.terminal.evidence_tables import print_program, print_stalls, print_units
 from kprof_inject.report.terminal.first_screen import (
@@ -61,10 +61,7 @@ def print_answers(reports: Sequence[LaunchAnalysis], console: Console) -> None:
 
 def _print_ranks(reports: Sequence[LaunchAnalysis], console: Console) -> None:
     """Print which rank the others wait for, if they wait for each other."""
-    places = {report.launch.place for report in reports}
-    # Their launches are decoded, all of them.
-    waiting = [report.timeline for report in reports if len(places) > 1 and has_spins(report.launch.kernel)]
-    if notes := list(rank_notes(waiting)):
+    if notes := list(rank_notes(last_ranks_in(reports))):
         say("", console)
         for note in notes:
             say(note, console)
