@@ -71,7 +71,7 @@ SIZE_BYTES = FLAG_BYTES + 16 * ROUNDS
 
 
 class Difference(NamedTuple):
-    """How much later it is by the second GPU's timer, ± ``error_ns``, when it is ``at_ns`` by the first one's."""
+    """The second GPU's timer is ``ns`` ahead of the first one's, ± ``error_ns``, when that shows ``at_ns``."""
 
     at_ns: int
     ns: float
@@ -109,9 +109,9 @@ class RoundTrips:
             with self.driver.context(device):
                 self.driver.call("cuLaunchKernel", self.functions[device], 1, 1, 1, 1, 1, 1, 0, None, pointers, None)
         (sent, seen), (answered, arrived) = (self.times(device) for device in range(2))
-        most = min(there - here for here, there in zip(sent, arrived, strict=True))
-        least = max(there - here for here, there in zip(seen, answered, strict=True))
-        return Difference(sent[0], (most + least) / 2, (most - least) / 2)
+        upper_ns = min(there - here for here, there in zip(sent, arrived, strict=True))
+        lower_ns = max(there - here for here, there in zip(seen, answered, strict=True))
+        return Difference(sent[0], (upper_ns + lower_ns) / 2, (upper_ns - lower_ns) / 2)
 
     def times(self, device: int) -> tuple[list[int], list[int]]:
         words = (ctypes.c_uint64 * (2 * ROUNDS))()

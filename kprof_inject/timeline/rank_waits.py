@@ -27,7 +27,7 @@ class RankWait(Struct, frozen=True):
 
     All ranks met in ``visits`` waits (by CTA and round); ``unknown`` of them ended before the last rank came or long
     after, so they were for something else. The ``last`` place came more than the clocks' error ``error_ns`` after all
-    others in ``last_in`` waits, by ``after_ns`` (median) and at most by ``most_ns``, with CTA ``cta``. Its kernel began
+    others in ``last_in`` waits, by ``after_ns`` (median) and at most by ``max_ns``, with CTA ``cta``. Its kernel began
     ``begins_after_ns`` after the last of the others; negative if before. ``waited_ns`` are the places' median waits.
     """
 
@@ -40,7 +40,7 @@ class RankWait(Struct, frozen=True):
     last: str
     last_in: int
     after_ns: float
-    most_ns: int
+    max_ns: int
     cta: int
     begins_after_ns: int
     waited_ns: tuple[float, ...]
@@ -116,7 +116,7 @@ def _last_rank(kernel: str, scope: str, places: tuple[str, ...], waits: Sequence
         last_in=sum(wait.last_in for wait in mine),
         after_ns=median(wait.after_ns for wait in mine),
         cta=cta,
-        cta_after_ns=median(wait.most_ns for wait in mine if wait.cta == cta),
+        cta_after_ns=median(wait.max_ns for wait in mine if wait.cta == cta),
         begins_after_ns=median(wait.begins_after_ns for wait in mine),
     )
 
@@ -200,7 +200,7 @@ def _wait(
         last=members[rank].place_name,
         last_in=len(mine),
         after_ns=float(np.median(after_ns[mine])) if mine.size else 0.0,
-        most_ns=int(after_ns.max() if not mine.size else after_ns[mine].max()),
+        max_ns=int(after_ns.max() if not mine.size else after_ns[mine].max()),
         cta=int(rows[rank]["cta"][known[mine[after_ns[mine].argmax()]]]) if mine.size else -1,
         begins_after_ns=int(begins_ns[rank] - np.delete(begins_ns, rank).max()),
         waited_ns=tuple(

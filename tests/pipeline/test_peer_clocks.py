@@ -25,7 +25,7 @@ TORCHRUN = ("torchrun", "--nproc-per-node", "2", "program.py")
 
 @pytest.fixture
 def compared(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How often the timers were compared."""
+    """Has an item for each comparison."""
     found: list[int] = []
 
     def readings() -> tuple[PeerReading, ...]:

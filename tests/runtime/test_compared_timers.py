@@ -1,4 +1,4 @@
-"""What two GPUs found of each other's timers, and the kernel that finds it."""
+"""Two GPUs compare their timers: the result, and the kernel that finds it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from kprof_inject.runtime.devices import peer_clocks
 from kprof_inject.runtime.devices.peer_clocks import Compared, NotCompared, reading_of
 
 TRUE_NS = 36_000
-"""How much later it is by the device's timer than by the reference's."""
+"""The device's timer is so far ahead of the reference's."""
 TO_REFERENCE_NS, TO_DEVICE_NS = 700, 400
-"""How long a time is on its way."""
+"""A time is on its way for so long."""
 AT_NS = 1_764_000_000_000_000_000
 
 
@@ -31,7 +31,7 @@ def test_the_difference_is_between_what_both_saw() -> None:
         reference="a",
         device="b",
         reference_ns=AT_NS,
-        # In the middle, half the difference of both ways beside the truth, and certain to half of both ways.
+        # The middle: off by half the difference of the ways, and certain within half their sum.
         device_ns=AT_NS + TRUE_NS - (TO_REFERENCE_NS - TO_DEVICE_NS) // 2,
         error_ns=(TO_REFERENCE_NS + TO_DEVICE_NS) // 2,
     )
@@ -44,7 +44,7 @@ def test_times_that_hardly_arrived_are_no_comparison() -> None:
 
 def test_a_timer_that_was_set_meanwhile_is_noticed() -> None:
     with pytest.raises(NotCompared, match="before it was written"):
-        reading_of("a", "b", *found(most_ns=-TRUE_NS + TO_REFERENCE_NS + 1))
+        reading_of("a", "b", *found(max_ns=-TRUE_NS + TO_REFERENCE_NS + 1))
 
 
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])

@@ -1,4 +1,4 @@
-"""Which rank the others wait for, in launches whose CTAs wait at known times."""
+"""Ranks wait for the one that is late, in launches whose CTAs wait at known times."""
 
 from __future__ import annotations
 
@@ -63,19 +63,19 @@ def test_a_rank_that_is_late_is_named_with_its_delay(tmp_path: Path, late: int) 
     wait = only(ranks(tmp_path, *([20_000 + cta if rank == late else 0 for cta in range(CTAS)] for rank in range(3))))
     assert (wait.last, wait.last_in, wait.visits, wait.unknown) == (f"rank {late}", CTAS, CTAS, 0)
     assert wait.after_ns == 20_001.5
-    assert (wait.cta, wait.most_ns) == (CTAS - 1, 20_003)
+    assert (wait.cta, wait.max_ns) == (CTAS - 1, 20_003)
     assert wait.waited_ns[late] == pytest.approx(100, abs=5)
     assert wait.waited_ns[late - 1] == pytest.approx(20_702, abs=15)
 
 
 def test_a_single_late_cta_is_named_though_others_of_the_other_rank_are_last(tmp_path: Path) -> None:
     wait = only(ranks(tmp_path, [300, 300, 300, 0], [0, 0, 0, 8_000]))
-    assert (wait.last, wait.last_in, wait.cta, wait.most_ns) == ("rank 1", 1, 3, 8_000)
+    assert (wait.last, wait.last_in, wait.cta, wait.max_ns) == ("rank 1", 1, 3, 8_000)
 
 
 def test_within_the_clocks_error_none_is_last(tmp_path: Path) -> None:
     wait = only(ranks(tmp_path, [ERROR_NS] * CTAS, [0] * CTAS))
-    assert (wait.last_in, wait.cta, wait.most_ns) == (0, -1, ERROR_NS)
+    assert (wait.last_in, wait.cta, wait.max_ns) == (0, -1, ERROR_NS)
 
 
 def test_a_rank_that_left_before_the_last_came_waited_for_something_else(tmp_path: Path) -> None:

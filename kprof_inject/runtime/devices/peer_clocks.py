@@ -96,9 +96,9 @@ class _Gpu:
 
 
 class Compared(NamedTuple):
-    """What a GPU found at ``at_ns``: the largest difference of a time that arrived and its own, of ``arrived``."""
+    """The largest difference of a time that arrived at a GPU and its own, of ``arrived``, known at ``at_ns``."""
 
-    most_ns: int
+    max_ns: int
     arrived: int
     at_ns: int
 
@@ -114,16 +114,16 @@ def reading_of(reference: str, device: str, of_reference: Compared, of_device: C
     """
     if min(of_reference.arrived, of_device.arrived) < _MIN_ARRIVED:
         raise NotCompared("the GPUs did not write at the same time")
-    least, most = of_reference.most_ns, -of_device.most_ns
-    if least > most:
+    lower_ns, upper_ns = of_reference.max_ns, -of_device.max_ns
+    if lower_ns > upper_ns:
         raise NotCompared("a time arrived before it was written: a timer was set meanwhile")
     at_ns = of_reference.at_ns
     return PeerReading(
         reference=reference,
         device=device,
         reference_ns=at_ns,
-        device_ns=at_ns + (most + least) // 2,
-        error_ns=(most - least + 1) // 2,
+        device_ns=at_ns + (upper_ns + lower_ns) // 2,
+        error_ns=(upper_ns - lower_ns + 1) // 2,
     )
 
 
