@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from kprof_inject.capture.encoding import decode
@@ -26,36 +26,36 @@ def clocks_before(workspace: Workspace, program: Sequence[str]) -> tuple[PeerRea
 
     It may if a launcher of several processes is in the command, or if the workspace's last capture is of several GPUs.
     """
-    folders = workspace.capture_folders()
-    if any(map(_LAUNCHERS.search, program)) or (folders and _has_several(folders[-1])):
+    if any(map(_LAUNCHERS.search, program)):
         return _readings()
-    return ()
+    folders = workspace.capture_folders()
+    used = _gpus_of(folders[-1]) if folders else frozenset()
+    return _readings(used) if len(used) > 1 else ()
 
 
 def save_peer_clocks(capture_folder: Path, before: Sequence[PeerReading]) -> None:
     """Compare the timers after a run that used several GPUs, and save all readings in its capture."""
-    if not _has_several(capture_folder):
-        return
-    readings = (*before, *_readings())
+    used = _gpus_of(capture_folder)
+    readings = (*before, *_readings(used)) if len(used) > 1 else ()
     if readings:
         write_peer_clocks(capture_folder, readings, ProcessFiles.first_of(capture_folder).process.run)
 
 
-def _has_several(capture_folder: Path) -> bool:
-    """Return whether a capture has launches of several GPUs; False if it cannot be read, which the next step says."""
+def _gpus_of(capture_folder: Path) -> frozenset[str]:
+    """Return the UUIDs of a capture's GPUs; empty if it cannot be read, which the next step says."""
     try:
         launches = read_capture(capture_folder).launches
     except KprofError:
-        return False
-    return len({uuid for launch in launches if (uuid := launch.origin.device_uuid(launch.device))}) > 1
+        return frozenset()
+    return frozenset(launch.origin.device_uuid(launch.device) for launch in launches) - {""}
 
 
-def _readings() -> tuple[PeerReading, ...]:
-    """Have a process of ours compare the timers of the GPUs that the program sees, too."""
+def _readings(uuids: Collection[str] = ()) -> tuple[PeerReading, ...]:
+    """Have a process of ours compare the timers of these GPUs, or of all that the program sees, too."""
     path = os.pathsep.join(filter(None, (str(_PACKAGE_ROOT), os.environ.get("PYTHONPATH", ""))))
     try:
         ended = subprocess.run(
-            [sys.executable, "-m", _MODULE],
+            [sys.executable, "-m", _MODULE, *sorted(uuids)],
             env={**os.environ, "PYTHONPATH": path},
             stdin=subprocess.DEVNULL,
             capture_output=True,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +24,12 @@ TORCHRUN = ("torchrun", "--nproc-per-node", "2", "program.py")
 
 
 @pytest.fixture
-def compared(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Has an item for each comparison."""
-    found: list[int] = []
+def compared(monkeypatch: pytest.MonkeyPatch) -> list[set[str]]:
+    """Has the GPUs of each comparison."""
+    found: list[set[str]] = []
 
-    def readings() -> tuple[PeerReading, ...]:
-        found.append(1)
+    def readings(uuids: Collection[str] = ()) -> tuple[PeerReading, ...]:
+        found.append({*uuids})
         return (AFTER,)
 
     monkeypatch.setattr(peer_clocks, "_readings", readings)
@@ -48,14 +48,14 @@ def save(folder: Path, uuids: Sequence[str]) -> None:
     "program", [TORCHRUN, ("python", "-m", "torch.distributed.run", "x.py"), ("mpirun", "-n", "2", "x")]
 )
 def test_before_a_launcher_of_several_processes_they_are_compared(
-    tmp_path: Path, compared: list[int], program: tuple[str, ...]
+    tmp_path: Path, compared: list[set[str]], program: tuple[str, ...]
 ) -> None:
     assert clocks_before(Workspace.begin(tmp_path / "ws"), program) == (AFTER,)
-    assert len(compared) == 1
+    assert compared == [set()]
 
 
 def test_before_another_program_they_are_only_after_a_capture_of_several_gpus(
-    tmp_path: Path, compared: list[int]
+    tmp_path: Path, compared: list[set[str]]
 ) -> None:
     workspace = Workspace.begin(tmp_path / "ws")
     assert clocks_before(workspace, ("program.py",)) == ()
@@ -64,16 +64,18 @@ def test_before_another_program_they_are_only_after_a_capture_of_several_gpus(
     save(workspace.new_capture_folder(), ["GPU-1", "GPU-2"])
     assert not compared
     assert clocks_before(workspace, ("program.py",)) == (AFTER,)
+    assert compared == [{"GPU-1", "GPU-2"}]
 
 
-def test_readings_from_before_and_after_are_in_the_capture(tmp_path: Path, compared: list[int]) -> None:
+def test_readings_from_before_and_after_are_in_the_capture(tmp_path: Path, compared: list[set[str]]) -> None:
     save(tmp_path, ["GPU-1", "GPU-2"])
     save_peer_clocks(tmp_path, (BEFORE,))
+    assert compared == [{"GPU-1", "GPU-2"}]
     assert read_peer_clocks(tmp_path) == (BEFORE, AFTER)
     assert {launch.origin.peer_readings for launch in read_capture(tmp_path).launches} == {(BEFORE, AFTER)}
 
 
-def test_of_a_single_gpu_nothing_is_compared(tmp_path: Path, compared: list[int]) -> None:
+def test_of_a_single_gpu_nothing_is_compared(tmp_path: Path, compared: list[set[str]]) -> None:
     save(tmp_path, ["GPU-1", "GPU-1"])
     save_peer_clocks(tmp_path, (BEFORE,))
     assert not compared

@@ -1,4 +1,4 @@
-"""Compare the timers of this host's GPUs, in a process of ours: ``python -m ...peer_clocks``.
+"""Compare the timers of this host's GPUs, in a process of ours: ``python -m ...peer_clocks [UUID...]``.
 
 Two GPUs write their timers into each other's memory again and again, and compare what arrives with their own. A time
 arrives after it was written, so each bounds the difference of the timers from one side, by its way: some 0.5 µs over
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -135,10 +135,13 @@ class PeerClocks:
         self._driver = driver
         self._uuids = CudaDevice(driver).uuids()
 
-    def readings(self) -> Iterator[PeerReading]:
-        """Yield how the timer of each further GPU relates to the first one's, where they reach each other's memory."""
-        for index in range(1, len(self._uuids)):
-            if self._reaches(0, index) and self._reaches(index, 0):
+    def readings(self, wanted: Collection[str] = ()) -> Iterator[PeerReading]:
+        """Yield how the timers of other GPUs relate to the first one's, where they reach each other's memory.
+
+        ``wanted`` are their UUIDs; empty means all. The first GPU is always the reference.
+        """
+        for index, uuid in enumerate(self._uuids[1:], 1):
+            if (not wanted or uuid in wanted) and self._reaches(0, index) and self._reaches(index, 0):
                 # One GPU may have no memory left, or be another process's alone.
                 with (
                     suppress(RuntimeError, NoDeviceMemory, NotCompared),
@@ -197,11 +200,11 @@ class PeerClocks:
 
 
 def main() -> int:
-    """Print the readings as JSON; none where there is no GPU, or only one."""
+    """Print the readings of the GPUs in the arguments, or of all, as JSON; none where there is no GPU, or only one."""
     functions = loaded_driver()
     readings: tuple[PeerReading, ...] = ()
     if functions is not None and not functions.cuInit(0):
-        readings = tuple(PeerClocks(Driver(functions)).readings())
+        readings = tuple(PeerClocks(Driver(functions)).readings(sys.argv[1:]))
     sys.stdout.buffer.write(msgspec.json.encode(PeerClocksRecord(readings=readings)))
     return 0
 
