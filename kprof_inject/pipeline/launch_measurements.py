@@ -181,17 +181,18 @@ def _without_those_that_wait_for_others(
     processes: defaultdict[str, set[str]] = defaultdict(set)
     for kernel in kernels:
         processes[kernel.record.name].add(kernel.files.folder.name)
-    alone = []
-    for kernel in kernels:
+
+    def waits_for_others(kernel: CapturedKernel) -> bool:
         relaunch = kernel.record.scope_table.relaunch
-        if kernel.launch is not None and relaunch and relaunch.waits and len(processes[kernel.record.name]) > 1:
-            _note_refusal(capture, kernel.record.program_variant or "", _WAITS_FOR_OTHERS)
-            kernel = replace(kernel, launch=None)
-        alone.append(kernel)
-    changed = {old.record.name for old, new in zip(kernels, alone, strict=True) if old.launch is not new.launch}
-    for name in sorted(changed):
+        polls = relaunch is not None and relaunch.waits
+        return kernel.launch is not None and polls and len(processes[kernel.record.name]) > 1
+
+    waiting = list(filter(waits_for_others, kernels))
+    for variant in {kernel.record.program_variant or "" for kernel in waiting}:
+        _note_refusal(capture, variant, _WAITS_FOR_OTHERS)
+    for name in sorted({kernel.record.name for kernel in waiting}):
         say(f"{name} is not repeated, because {_WAITS_FOR_OTHERS}")
-    return alone
+    return [replace(kernel, launch=None) if waits_for_others(kernel) else kernel for kernel in kernels]
 
 
 def measure_capture(workspace: Workspace, capture: Path, choice: LaunchChoice, say: Say, launch: Path) -> None:

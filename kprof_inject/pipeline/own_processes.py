@@ -18,9 +18,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from kprof_inject.runtime.experiments.tasks import ADDRESS_TAKEN, Task, TaskResult, read_result, write_tasks
-from kprof_inject.runtime.program import process_environment
+from kprof_inject.runtime.program import finding_this_package, process_environment
 
-_PACKAGE_ROOT = Path(__file__).parents[2]
 _MODULE = "kprof_inject.runtime.experiments.own_process"
 # Some 1 % of processes were seen to have something at the addresses of a launch.
 _MAX_TRIES = 5
@@ -79,7 +78,7 @@ def _run(python: str, folder: Path, tasks: Sequence[Task], first: int, cache: Pa
     with messages.open("wb") as log:
         process = subprocess.Popen(
             [python, "-m", _MODULE, str(folder), str(first)],
-            env=_environment(cache),
+            env=finding_this_package(process_environment(dict(os.environ), cache)),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -110,12 +109,6 @@ def _has_ended(process: subprocess.Popen[bytes], folder: Path, tasks: Sequence[T
 def _limit_s(task: Task) -> float:
     """Return the time limit of a task: experiments take as long as the user lets them."""
     return _MAX_TASK_SECONDS + getattr(task, "seconds", 0.0)
-
-
-def _environment(cache: Path) -> dict[str, str]:
-    variables = process_environment(dict(os.environ), cache)
-    paths = [str(_PACKAGE_ROOT), variables.get("PYTHONPATH", "")]
-    return {**variables, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
 
 
 def _ending(code: int, messages: Sequence[str]) -> str:

@@ -13,9 +13,9 @@ from kprof_inject.capture.encoding import decode
 from kprof_inject.capture.peer_clocks import PeerClocksRecord, PeerReading, write_peer_clocks
 from kprof_inject.capture.reader import ProcessFiles, read_capture
 from kprof_inject.errors import KprofError
+from kprof_inject.runtime.program import finding_this_package
 from kprof_inject.workspace import Workspace
 
-_PACKAGE_ROOT = Path(__file__).parents[2]
 _MODULE = "kprof_inject.runtime.devices.peer_clocks"
 _MAX_SECONDS = 20.0
 _LAUNCHERS = re.compile(r"torchrun|torch\.distributed|mpirun|mpiexec|srun|deepspeed|accelerate")
@@ -52,11 +52,10 @@ def _gpus_of(capture_folder: Path) -> frozenset[str]:
 
 def _readings(uuids: Collection[str] = ()) -> tuple[PeerReading, ...]:
     """Have a process of ours compare the timers of these GPUs, or of all that the program sees, too."""
-    path = os.pathsep.join(filter(None, (str(_PACKAGE_ROOT), os.environ.get("PYTHONPATH", ""))))
     try:
         ended = subprocess.run(
             [sys.executable, "-m", _MODULE, *sorted(uuids)],
-            env={**os.environ, "PYTHONPATH": path},
+            env=finding_this_package(os.environ),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=_MAX_SECONDS,

@@ -197,11 +197,7 @@ def _peer_clocks(devices: dict[Hashable, _Device], number: int) -> dict[Hashable
     peers = {globaltimer: device.peer for globaltimer, device in devices.items() if device.peer}
     if len(peers) < len(devices) or len({peer.reference for peer in peers.values()}) > 1:
         return None
-    spans = {globaltimer: (device.first_ns(), device.last_ns()) for globaltimer, device in devices.items()}
-    errors_ns = {
-        globaltimer: 0 if first_ns is None or last_ns is None else peers[globaltimer].error_ns(first_ns, last_ns)
-        for globaltimer, (first_ns, last_ns) in spans.items()
-    }
+    errors_ns = {globaltimer: _error_ns(device, device.peer) for globaltimer, device in devices.items()}
     relations = {globaltimer: peer.relation for globaltimer, peer in peers.items()}
     return _shared_clocks(devices, relations, errors_ns, dict.fromkeys(devices, _PEERS), number)
 
@@ -213,7 +209,7 @@ def _host_clocks(devices: dict[Hashable, _Device], number: int) -> dict[Hashable
         globaltimer: _CONTRADICTED if relation and relation.contradicted else _HOST_CLOCK
         for globaltimer, relation in relations.items()
     }
-    errors_ns = {globaltimer: _error_ns(device) for globaltimer, device in devices.items()}
+    errors_ns = {globaltimer: _error_ns(device, device.relation) for globaltimer, device in devices.items()}
     return _shared_clocks(devices, relations, errors_ns, alignments, number)
 
 
@@ -236,11 +232,12 @@ def _shared_clocks(
     }
 
 
-def _error_ns(device: _Device) -> int:
+def _error_ns(device: _Device, relation: HostClock | PeerClock | None) -> int:
+    """Return the maximum error of a relation at the device's launches."""
     first_ns, last_ns = device.first_ns(), device.last_ns()
-    if device.relation is None or first_ns is None or last_ns is None:
+    if relation is None or first_ns is None or last_ns is None:
         return 0
-    return device.relation.error_ns(first_ns, last_ns)
+    return relation.error_ns(first_ns, last_ns)
 
 
 def _to_ns(relation: HostClock | None, device_ns: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -65,32 +65,27 @@ class MemoryWaitSums:
 
     def __init__(self, timeline: Timeline) -> None:
         """Prepare for the scopes of ``timeline``."""
-        self.scopes = tuple(index for index, scope in enumerate(timeline.table.scopes) if scope.kind == ScopeKind.SPIN)
-        """The indices of the scopes that wait."""
+        self._spins = _spins(timeline)
         self._ctas = len(timeline.ctas) if _has_all(timeline) else 0
-        self._totals_ns: dict[int, list[NDArray[np.float64]]] = {index: [] for index in self.scopes}
-        self._visits: dict[int, list[NDArray[np.void]]] = {index: [] for index in self.scopes}
+        self._totals_ns: dict[int, list[NDArray[np.float64]]] = {index: [] for index in self._spins}
+        self._visits: dict[int, list[NDArray[np.void]]] = {index: [] for index in self._spins}
 
     def add(self, block: NDArray[np.void]) -> None:
         """Add a block that has all scopes of its CTAs, by CTA and warp, and by start."""
-        for index in self.scopes:
+        for index in self._spins:
             rows = block[block["scope"] == index]
             if not rows.size:
                 continue
-            is_new_cta = np.diff(rows["cta"], prepend=-1) != 0
-            is_new_warp = is_new_cta | (np.diff(rows["warp"], prepend=-1) != 0)
+            is_new_cta, is_new_warp = _begins(rows)
             begins = np.flatnonzero(is_new_cta)
             warps = np.add.reduceat(is_new_warp.astype(np.int64), begins)
             self._totals_ns[index].append(np.add.reduceat(rows["duration_ns"], begins) / warps)
-            self._visits[index].append(_visits(rows, np.flatnonzero(is_new_warp)))
-
-    def visits(self, index: int) -> NDArray[np.void]:
-        """Return the waits of each CTA in a scope (``_VISIT``), by the device's timer."""
-        return np.concatenate(self._visits[index]) if self._visits[index] else np.empty(0, dtype=_VISIT)
+            if self._ctas:
+                self._visits[index].append(_visits(rows, np.flatnonzero(is_new_warp)))
 
     def waits(self) -> tuple[MemoryWait, ...]:
         """Return the waits for memory, in the order of the scope table; without those that never ran."""
-        return tuple(self._wait(index) for index in self.scopes if self._totals_ns[index])
+        return tuple(self._wait(index) for index in self._spins if self._totals_ns[index])
 
     def _wait(self, index: int) -> MemoryWait:
         totals_ns = np.concatenate(self._totals_ns[index])
@@ -100,8 +95,30 @@ class MemoryWaitSums:
             median_ns=float(np.median(totals_ns)),
             min_ns=float(totals_ns.min()),
             max_ns=float(totals_ns.max()),
-            barrier=_barrier(self.visits(index), self._ctas),
+            barrier=_barrier(np.concatenate(self._visits[index]), self._ctas) if self._ctas else None,
         )
+
+
+def visits_of(timeline: Timeline) -> dict[int, NDArray[np.void]]:
+    """Return the waits of each recorded CTA (``_VISIT``) in each scope that waits, by the device's timer."""
+    found: dict[int, list[NDArray[np.void]]] = {}
+    spins = _spins(timeline)
+    for block in timeline.blocks() if spins else ():
+        for index in spins:
+            rows = block[block["scope"] == index]
+            if rows.size:
+                found.setdefault(index, []).append(_visits(rows, np.flatnonzero(_begins(rows)[1])))
+    return {index: np.concatenate(visits) for index, visits in sorted(found.items())}
+
+
+def _spins(timeline: Timeline) -> list[int]:
+    return [index for index, scope in enumerate(timeline.table.scopes) if scope.kind == ScopeKind.SPIN]
+
+
+def _begins(rows: NDArray[np.void]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return where the rows of another CTA begin, and where those of another warp do."""
+    is_new_cta = np.diff(rows["cta"], prepend=-1) != 0
+    return is_new_cta, is_new_cta | (np.diff(rows["warp"], prepend=-1) != 0)
 
 
 def _has_all(timeline: Timeline) -> bool:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from kprof_inject.capture.scopes import distinct_names
 from kprof_inject.timeline.axis import PlacedLaunch
 from kprof_inject.timeline.clock import ClockSource
-from kprof_inject.timeline.memory_waits import MAX_LATE_NS, MemoryWaitSums
+from kprof_inject.timeline.memory_waits import MAX_LATE_NS, visits_of
 
 # Of the time until the last rank came.
 _MIN_WAITED = 0.5
@@ -152,16 +152,13 @@ def _waits_of(members: Sequence[PlacedLaunch]) -> Iterator[RankWait]:
 
 def _visits_of(member: PlacedLaunch) -> dict[int, NDArray[np.void]]:
     """Return the waits of a launch's CTAs in each scope that waits, by the axis's time."""
-    sums = MemoryWaitSums(member.timeline)
-    if not sums.scopes or member.timeline.clock.source == ClockSource.NOMINAL:
+    if member.timeline.clock.source == ClockSource.NOMINAL:
         return {}
-    for block in member.timeline.blocks():
-        sums.add(block)
-    found = {index: sums.visits(index) for index in sums.scopes}
+    found = visits_of(member.timeline)
     for visits in found.values():
         for field in ("arrives_ns", "leaves_ns"):
             visits[field] = member.clock.on_axis(visits[field])
-    return {index: visits for index, visits in found.items() if visits.size}
+    return found
 
 
 def _wait(
@@ -178,17 +175,24 @@ def _wait(
         found[np.argsort(key)][np.searchsorted(np.sort(key), common)] for found, key in zip(visits, keys, strict=True)
     ]
     arrives_ns, leaves_ns = (np.stack([row[field] for row in rows]) for field in ("arrives_ns", "leaves_ns"))
-    error_ns = members[0].clock.axis.error_ns
-    is_known = _is_for_the_last(arrives_ns, leaves_ns, error_ns)
+    error_ns, numbers = members[0].clock.axis.error_ns, np.arange(common.size)
+    order = np.argsort(arrives_ns, axis=0)
+    last, next_to_last = order[-1], order[-2]
+    came_ns, next_came_ns, next_left_ns = (
+        arrives_ns[last, numbers],
+        arrives_ns[next_to_last, numbers],
+        leaves_ns[next_to_last, numbers],
+    )
+    after_ns = came_ns - next_came_ns
+    is_known = _is_for_the_last(after_ns, next_left_ns - came_ns, next_left_ns - next_came_ns, error_ns)
     if not is_known.any():
         return None
-    known = np.flatnonzero(is_known)
-    ordered_ns = np.sort(arrives_ns[:, known], axis=0)
-    after_ns, last = ordered_ns[-1] - ordered_ns[-2], arrives_ns[:, known].argmax(axis=0)
     # Of the CTAs that arrive together, any may be last; what counts is what the others wait.
-    excess_ns = np.maximum(after_ns - error_ns, 0)
+    excess_ns = np.where(is_known, np.maximum(after_ns - error_ns, 0), 0)
     rank = int(np.bincount(last, weights=excess_ns, minlength=len(members)).argmax())
     mine = np.flatnonzero((last == rank) & (excess_ns > 0))
+    shown = mine if mine.size else np.flatnonzero(is_known)
+    latest = shown[after_ns[shown].argmax()]
     begins_ns = np.array([span[0] if (span := member.span_ns()) else 0 for member in members])
     return RankWait(
         kernel=members[0].timeline.launch.kernel.name,
@@ -200,28 +204,22 @@ def _wait(
         last=members[rank].place_name,
         last_in=len(mine),
         after_ns=float(np.median(after_ns[mine])) if mine.size else 0.0,
-        max_ns=int(after_ns.max() if not mine.size else after_ns[mine].max()),
-        cta=int(rows[rank]["cta"][known[mine[after_ns[mine].argmax()]]]) if mine.size else -1,
+        max_ns=int(after_ns[latest]),
+        cta=int(rows[rank]["cta"][latest]) if mine.size else -1,
         begins_after_ns=int(begins_ns[rank] - np.delete(begins_ns, rank).max()),
-        waited_ns=tuple(
-            float(np.median(leaves - arrives)) for leaves, arrives in zip(leaves_ns, arrives_ns, strict=True)
-        ),
+        waited_ns=tuple(np.median(leaves_ns - arrives_ns, axis=1).tolist()),
         error_ns=error_ns,
     )
 
 
-def _is_for_the_last(arrives_ns: NDArray[np.int64], leaves_ns: NDArray[np.int64], error_ns: int) -> NDArray[np.bool_]:
-    """Return whether the ranks (rows) waited for the last of them to come, wait by wait.
+def _is_for_the_last(
+    after_ns: NDArray[np.int64], left_ns: NDArray[np.int64], waited_ns: NDArray[np.int64], error_ns: int
+) -> NDArray[np.bool_]:
+    """Return whether the last rank but one waited for the last, which came ``after_ns`` after it, wait by wait.
 
-    They leave within a trip over NVLink after it has come, or a little before: it sets its flag, and then begins to
-    wait, too. One that has left after a short part of the time waited for something else.
+    It leaves within a trip over NVLink after the last has come, or a little before (``left_ns``): that one sets its
+    flag, and then begins to wait, too. If it has left after a short part of the time, it waited for something else.
     """
-    numbers = np.arange(arrives_ns.shape[1])
-    order = np.argsort(arrives_ns, axis=0)
-    last, next_to_last = order[-1], order[-2]
-    came_ns, after_ns = arrives_ns[last, numbers], arrives_ns[last, numbers] - arrives_ns[next_to_last, numbers]
-    leaves_ns = leaves_ns[next_to_last, numbers]
-    left_ns, waited_ns = leaves_ns - came_ns, leaves_ns - arrives_ns[next_to_last, numbers]
-    is_at_once = (left_ns >= -error_ns - MAX_LATE_NS) & (left_ns <= error_ns + MAX_LATE_NS)
+    is_at_once = np.abs(left_ns) <= error_ns + MAX_LATE_NS
     is_known: NDArray[np.bool_] = is_at_once & ((waited_ns >= _MIN_WAITED * after_ns) | (after_ns <= error_ns))
     return is_known

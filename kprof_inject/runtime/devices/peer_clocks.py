@@ -148,7 +148,7 @@ class PeerClocks:
                     self._gpu(0) as first,
                     self._gpu(index) as other,
                 ):
-                    yield reading_of(self._uuids[0], self._uuids[index], *self._compared(first, other))
+                    yield reading_of(self._uuids[0], uuid, *self._compared(first, other))
 
     def _reaches(self, one: int, other: int) -> bool:
         can = ctypes.c_int()
