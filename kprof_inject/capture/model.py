@@ -35,6 +35,7 @@ from kprof_inject.capture.schema import (
     SOURCES_FILE,
     TTGIR_FILE,
     ClockRecord,
+    FlagMemoryRecord,
     GridTimesRecord,
     LayoutName,
     ProcessRecord,
@@ -71,6 +72,8 @@ class Origin(Struct, frozen=True):
     host_readings: tuple[ClockRecord, ...]
     peer_readings: tuple[PeerReading, ...] = ()
     """How the timers of the host's GPUs relate; empty if they were not compared."""
+    flag_memory: tuple[FlagMemoryRecord, ...] = ()
+    """Allocations that hold flags, as far as the process found them."""
 
     @property
     def host_clock(self) -> Hashable:

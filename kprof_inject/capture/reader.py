@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -41,6 +42,7 @@ from kprof_inject.capture.resources import clean_resources, resources_with_recor
 from kprof_inject.capture.schema import (
     CLOCK_FILE,
     END_FILE,
+    FLAG_MEMORY_FILE,
     KERNEL_FILE,
     KERNELS_FOLDER,
     LAUNCHES_FILE,
@@ -52,6 +54,7 @@ from kprof_inject.capture.schema import (
     DropRecord,
     EndRecord,
     FileName,
+    FlagMemoryRecord,
     KernelRecord,
     LaunchRecord,
     ProcessRecord,
@@ -223,7 +226,8 @@ def _process(
     files: ProcessFiles, costs: Mapping[CostKey, MeasuredCost], peer_readings: tuple[PeerReading, ...]
 ) -> Process:
     end = files.read_if_there(END_FILE, EndRecord)
-    readings, damaged_readings = _host_readings(files)
+    readings, damaged_readings = _valid_lines(files, CLOCK_FILE, ClockRecord)
+    flag_memory, _ = _valid_lines(files, FLAG_MEMORY_FILE, FlagMemoryRecord)
     process = files.process
     origin = Origin(
         files.folder.name,
@@ -235,6 +239,7 @@ def _process(
         process.device_uuids,
         readings,
         peer_readings,
+        flag_memory,
     )
     kernels: dict[tuple[str, str], tuple[Kernel, int]] = {}
     launches: dict[str, Launch] = {}
@@ -360,19 +365,22 @@ def _launch(
     )
 
 
-def _host_readings(files: ProcessFiles) -> tuple[tuple[ClockRecord, ...], int]:
-    """Return the valid readings, and the number of invalid lines.
+_Line = TypeVar("_Line")
 
-    A trace does without readings, so a damaged line does not stop a reader.
+
+def _valid_lines(files: ProcessFiles, name: str, kind: type[_Line]) -> tuple[tuple[_Line, ...], int]:
+    """Return the valid lines of a file, and the number of invalid ones.
+
+    A trace does without these readings, so a damaged line does not stop a reader.
     """
-    readings: list[ClockRecord] = []
+    found: list[_Line] = []
     lines = 0
-    for line, where in files.lines(CLOCK_FILE):
+    for line, where in files.lines(name):
         lines += 1
         with suppress(KprofError):
-            files.require_seal(line, CLOCK_FILE, where)
-            readings.append(decode(line, ClockRecord, where))
-    return tuple(readings), lines - len(readings)
+            files.require_seal(line, name, where)
+            found.append(decode(line, kind, where))
+    return tuple(found), lines - len(found)
 
 
 def _require_same_recording(kernel: KernelRecord, process: ProcessRecord, where: str) -> None:

@@ -18,8 +18,8 @@ from kprof_inject.capture.encoding import Record
 FORMAT_VERSION = 2
 READABLE_VERSIONS = (1, 2)
 """Format 1 has no checksums."""
-SCOPE_TABLE_VERSION = 2
-_READABLE_SCOPE_TABLES = (1, 2)
+SCOPE_TABLE_VERSION = 3
+_READABLE_SCOPE_TABLES = (1, 2, 3)
 
 SCOPE_IDS = 256
 """Number of scope ids: a record has 8 bits for one. The constant is not in ``buffer_layouts`` with the other bits,
@@ -29,8 +29,8 @@ because the selection of scopes uses it and works without numpy.
 MAX_TAGS = 8
 """Maximum number of tags of a scope."""
 RECORDS_OF_TAG = 2
-"""A start and an end, which Proton requires after each start. Both store the value. They directly precede the start of
-the tag's scope; several tags are in their order.
+"""A start and an end, which Proton requires after each start. Both store the value, or the halves of one that is wide,
+the lower first. They directly precede the start of the tag's scope; several tags are in their order.
 """
 
 MAX_CTA_SHIFT = 12
@@ -39,6 +39,7 @@ MAX_CTA_SHIFT = 12
 PROCESS_FILE = "process.json"
 LAUNCHES_FILE = "launches.jsonl"
 CLOCK_FILE = "clock.jsonl"
+FLAG_MEMORY_FILE = "flag_memory.jsonl"
 END_FILE = "end.json"
 RECORD_COSTS_FILE = "record_costs.json"
 KERNELS_FOLDER = "kernels"
@@ -184,6 +185,18 @@ class ClockRecord(Struct, frozen=True):
     host_ns: TimeNs
     device_ns: TimeNs
     error_ns: TimeNs
+
+
+class FlagMemoryRecord(Struct, frozen=True):
+    """Line of ``flag_memory.jsonl``: an allocation that holds flags, at an address of the process.
+
+    ``device`` is the one whose memory it is, as the process numbers them; None for the host's. Processes that share
+    it have it at addresses of their own, with the same size.
+    """
+
+    address: Annotated[int, Meta(ge=1, le=MAX_ARGUMENT)]
+    size_bytes: Annotated[int, Meta(ge=1, lt=1 << 48)]
+    device: DeviceIndex | None = None
 
 
 class EndRecord(Struct, frozen=True):
@@ -369,12 +382,34 @@ class PointRecord(Struct, frozen=True):
 class TagRecord(Struct, frozen=True):
     """Value that is recorded where a scope begins.
 
-    It has a name, the name of its records, and its name in the module.
+    It has a name, the name of its records, and its name in the module. A value ``is_wide`` if it has 64 bits, not 32.
     """
 
     name: Name
     record: Name
     value: Name = ""
+    is_wide: bool = False
+
+
+class FlagRecord(Struct, frozen=True, kw_only=True):
+    """What a scope does with a flag: an integer in memory that one CTA or GPU sets and another one polls.
+
+    It ``waits`` until the flag has some value, ``takes`` it (changes it once it has that, as a lock is taken), ``sets``
+    it to a value, ``adds`` to it or otherwise ``changes`` it. ``address`` is recorded; None if it is not known. Waits
+    go on while ``condition``, a predicate of ``arith.cmpi``, holds for the flag and the value; empty if not known. The
+    value is ``constant`` or is recorded as ``value``; both are None if it is not known.
+    """
+
+    does: Literal["waits", "takes", "sets", "adds", "changes"]
+    address: TagRecord | None = None
+    value: TagRecord | None = None
+    constant: Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)] | None = None
+    condition: Name = ""
+
+    @property
+    def tags(self) -> tuple[TagRecord, ...]:
+        """Values that are recorded, in the order of their records."""
+        return tuple(tag for tag in (self.address, self.value) if tag is not None)
 
 
 class ScopeRecord(Struct, frozen=True, kw_only=True):
@@ -382,7 +417,7 @@ class ScopeRecord(Struct, frozen=True, kw_only=True):
 
     ``lines`` are its first and last line in the TTGIR without records, from 1; older captures lack them.
     ``ended_by_next`` is true for an iteration that the next one's start ends. ``tags`` are in the order of their
-    records.
+    records; those of its ``flag`` follow.
     """
 
     record: Name
@@ -402,11 +437,19 @@ class ScopeRecord(Struct, frozen=True, kw_only=True):
     lines: tuple[LineNumber, LineNumber] | None = None
     ended_by_next: bool = False
     tags: Annotated[tuple[TagRecord, ...], Meta(max_length=MAX_TAGS)] = ()
+    flag: FlagRecord | None = None
+
+    @property
+    def recorded_tags(self) -> tuple[TagRecord, ...]:
+        """All values that are recorded where the scope begins: the user's, then those of its flag."""
+        return (*self.tags, *(self.flag.tags if self.flag else ()))
 
     def __post_init__(self) -> None:
-        """Require ascending lines."""
+        """Require ascending lines, and values that fit."""
         if self.lines and self.lines[0] > self.lines[1]:
             raise ValueError("expected ascending lines")
+        if len(self.recorded_tags) > MAX_TAGS:
+            raise ValueError(f"expected at most {MAX_TAGS} values of a scope")
 
 
 class Partition(Struct, frozen=True):
@@ -460,7 +503,7 @@ class ScopeTableRecord(Struct, frozen=True, kw_only=True):
                     f"expected a partition of scope {index} below {len(self.partitions)}, got {scope.partition}"
                 )
         records = [scope.record for scope in self.scopes]
-        records += [tag.record for scope in self.scopes for tag in scope.tags]
+        records += [tag.record for scope in self.scopes for tag in scope.recorded_tags]
         if len({self.body_record, *records}) <= len(records):
             raise ValueError("expected a separate record for each scope and each tag")
 

@@ -493,6 +493,7 @@ _SELECTORS = {
     ScopeKind.LOOP: "loop",
     ScopeKind.ITERATION: "iter",
     ScopeKind.SPIN: "spin",
+    ScopeKind.SIGNAL: "signal",
     ScopeKind.PART: "parts",
     ScopeKind.MARKER: "marker",
 }

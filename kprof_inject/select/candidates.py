@@ -17,7 +17,7 @@ from kprof_inject.select.python_source import is_library
 from kprof_inject.select.sites import Site
 from kprof_inject.select.spans import in_one_piece
 from kprof_inject.select.tags import is_inserted
-from kprof_inject.select.targets import Spins, findings_of, is_asynchronous
+from kprof_inject.select.targets import Signals, Spins, findings_of, is_asynchronous
 from kprof_inject.ttgir.locations import SourcePoint
 from kprof_inject.ttgir.loops import copy_pipelines
 
@@ -52,6 +52,7 @@ def outline(view: ModuleView) -> tuple[Candidate, ...]:
         *_markers(view),
         *_helpers(view),
         *_spins(view),
+        *_signals(view),
         *_asynchronous(view),
         *_parts(view),
         *_operations(view),
@@ -142,6 +143,12 @@ def _spins(view: ModuleView) -> Iterator[Candidate]:
     sites = list(Spins().find(view, in_one_piece).sites)
     if sites:
         yield Candidate("spin", "waits for memory to change", _lines(sites), len(sites))
+
+
+def _signals(view: ModuleView) -> Iterator[Candidate]:
+    sites = list(Signals().find(view, in_one_piece).sites)
+    if sites:
+        yield Candidate("signal", "changes a flag that others poll", _lines(sites), len(sites))
 
 
 def _asynchronous(view: ModuleView) -> Iterator[Candidate]:

@@ -13,21 +13,33 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kprof_inject.capture.encoding import encode
-from kprof_inject.capture.schema import SCOPE_IDS, PointRecord, ScopeRecord, ScopeTableRecord, TagRecord
+from kprof_inject.capture.schema import (
+    MAX_TAGS,
+    SCOPE_IDS,
+    FlagRecord,
+    PointRecord,
+    ScopeRecord,
+    ScopeTableRecord,
+    TagRecord,
+)
+from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.errors import KprofError
 from kprof_inject.select.module_view import ModuleView
 from kprof_inject.select.selectors import Selector, parse_selector
 from kprof_inject.select.sites import Found, InsertPoint, Site
 from kprof_inject.select.spans import USUAL_STYLE, Spread, Style, two_records
-from kprof_inject.select.tags import OPTION, PlacedTag, Tag, backend_of, merge_tags, scalar_of
+from kprof_inject.select.tags import OPTION, PlacedTag, Tag, backend_of, is_wide, merge_tags, scalar_of, visible_at
 from kprof_inject.select.targets import Iterations, WorkingLoops
 from kprof_inject.ttgir.dialect import EVENT, RECORD, RECORDS
+from kprof_inject.ttgir.flags import FlagUse
 from kprof_inject.ttgir.loops import iterations_of_loops
 from kprof_inject.ttgir.nodes import Module
+from kprof_inject.ttgir.scalars import Scalar
 from kprof_inject.ttgir.strings import quote
 
 _MARKERS = (parse_selector("marker"),)
-_SPINS = (parse_selector("spin"),)
+_FLAGS = (parse_selector("spin"), parse_selector("signal"))
+_KINDS_WITH_FLAGS = (ScopeKind.SPIN, ScopeKind.SIGNAL)
 # Each round of a loop that polls would be a record, and change how often it polls.
 _ITERATIONS = replace(parse_selector("iter"), target=Iterations(WorkingLoops()))
 _STRUCTURE = (parse_selector("func"), parse_selector("loop"), _ITERATIONS)
@@ -90,6 +102,7 @@ def make_plan(view: ModuleView, selectors: Sequence[Selector], style: Style = US
     found = [replace(choice, site=_with_records(choice.site, style, starts)) for choice in chosen]
     if found:
         _check_no_records(view.module)
+    found = _with_flags(found, view)
     ids = _scope_ids(view, found)
     scopes, brackets = _nest(found, view)
     body = _unselected_body(view, brackets, SCOPE_IDS - ids)
@@ -129,21 +142,35 @@ def _select(view: ModuleView, selectors: Sequence[Selector], spread: Spread) -> 
 def _default_selections(view: ModuleView, spread: Spread) -> tuple[Selection, ...]:
     """Return the selections without ``--at``: the markers, or else (no marker, or no code left) functions and loops.
 
-    Waits for other CTAs are in both if there are any.
+    Waits for other CTAs, and what ends them, are in both if there are any.
     """
     marked = _select(view, _MARKERS, spread) if view.markers else ()
-    spins = tuple(found for found in _select(view, _SPINS, spread) if found.findings != Found())
+    flags = tuple(found for found in _select(view, _FLAGS, spread) if found.findings != Found())
     if any(selection.findings.sites for selection in marked):
-        return (*marked, *spins)
-    return (*marked, *spins, *_select(view, _STRUCTURE, spread))
+        return (*marked, *flags)
+    return (*marked, *flags, *_select(view, _STRUCTURE, spread))
+
+
+# Python's names cannot contain a dot, so no tag of the user's has these names.
+_ADDRESS, _VALUE = "flag.address", "flag.value"
 
 
 class _Chosen(Struct, frozen=True):
-    """A site, the selector that it belongs to, and the tags of all selectors that found it."""
+    """A site, the selector that it belongs to, and the tags of all selectors that found it.
+
+    ``flag`` is how a wait or a signal uses its flag.
+    """
 
     site: Site
     selector: Selector
     tags: tuple[Tag, ...] = ()
+    flag: FlagUse | None = None
+
+    @property
+    def flag_values(self) -> tuple[tuple[str, Scalar], ...]:
+        """The values of its flag to record, by the names of their tags."""
+        values = ((_ADDRESS, self.flag.address), (_VALUE, self.flag.value)) if self.flag else ()
+        return tuple((name, Scalar(value.name, "", 0, value.type, 0)) for name, value in values if value)
 
 
 def _choose(selections: Sequence[Selection]) -> list[_Chosen]:
@@ -157,6 +184,31 @@ def _choose(selections: Sequence[Selection]) -> list[_Chosen]:
                 found[site] = _Chosen(site, selector, before.tags if before else ())
             found[site] = replace(found[site], tags=merge_tags(found[site].tags, selector.tags))
     return list(found.values())
+
+
+def _with_flags(found: Sequence[_Chosen], view: ModuleView) -> list[_Chosen]:
+    """Add the flags of waits and signals; nothing of them is recorded where IDs or a scope's tags would not suffice."""
+    uses = {
+        (function.symbol, function.before(operation)): use
+        for function in view.functions
+        for operation, use in (*function.polled_flags.items(), *function.signals.items())
+    }
+    with_flags = []
+    for choice in found:
+        use = uses.get((choice.site.function, choice.site.start)) if choice.site.kind in _KINDS_WITH_FLAGS else None
+        use = use and _recordable(use, choice, view)
+        with_flags.append(replace(choice, flag=use))
+    needed = sum(_ids_needed(view, one.site, len(one.tags) + len(one.flag_values)) for one in with_flags)
+    return with_flags if needed <= SCOPE_IDS else list(found)
+
+
+def _recordable(use: FlagUse, chosen: _Chosen, view: ModuleView) -> FlagUse:
+    """Return what can be recorded where the site begins: values that are visible there, if there is room."""
+    visible = {scalar.name for scalar in visible_at(view, chosen.site)}
+    room = MAX_TAGS - len(chosen.tags)
+    address = use.address if use.address and use.address.name in visible and room else None
+    value = use.value if use.value and use.value.name in visible and address and room > 1 else None
+    return replace(use, address=address, value=value)
 
 
 def _check_no_records(module: Module) -> None:
@@ -177,7 +229,7 @@ def _scope_ids(view: ModuleView, found: Sequence[_Chosen]) -> int:
     """
     shares: Counter[str] = Counter()
     for choice in found:
-        shares[choice.selector.text] += _ids_needed(view, choice.site, len(choice.tags))
+        shares[choice.selector.text] += _ids_needed(view, choice.site, len(choice.tags) + len(choice.flag_values))
     if shares.total() > SCOPE_IDS:
         listed = ", ".join(f"{text}: {count}" for text, count in shares.most_common())
         raise KprofError(
@@ -244,7 +296,8 @@ def _nest(found: Sequence[_Chosen], view: ModuleView) -> tuple[tuple[ScopeRecord
             numbers[name] += 1
         taken.add(record)
         tags = tuple(_placed_tags(choice, record, view, taken))
-        brackets.append(_Bracket(record, site, tags))
+        flag_tags = tuple(_placed(record, name, scalar, taken) for name, scalar in choice.flag_values)
+        brackets.append(_Bracket(record, site, (*tags, *flag_tags)))
         scope = ScopeRecord(
             record=record,
             name=name,
@@ -262,7 +315,8 @@ def _nest(found: Sequence[_Chosen], view: ModuleView) -> tuple[tuple[ScopeRecord
             other_operations=site.other_operations,
             lines=(first_lines[index], max(first_lines[index], last_lines[index])),
             ended_by_next=site.exit is not None,
-            tags=tuple(TagRecord(tag.name, tag.record, tag.value.name) for tag in tags),
+            tags=tuple(map(_tag_record, tags)),
+            flag=_flag_record(choice, flag_tags),
         )
         scopes.append(scope)
     return tuple(scopes), brackets
@@ -274,9 +328,30 @@ def _placed_tags(chosen: _Chosen, record: str, view: ModuleView, taken: set[str]
     Raises ``KprofError`` for a value that cannot be recorded there.
     """
     for tag in chosen.tags:
-        name = f"{record} {OPTION} {tag.name}"
-        taken.add(name)
-        yield PlacedTag(tag.name, name, scalar_of(tag, view, chosen.site))
+        yield _placed(record, tag.name, scalar_of(tag, view, chosen.site), taken)
+
+
+def _placed(record: str, name: str, scalar: Scalar, taken: set[str]) -> PlacedTag:
+    named = f"{record} {OPTION} {name}"
+    taken.add(named)
+    return PlacedTag(name, named, scalar)
+
+
+def _tag_record(tag: PlacedTag) -> TagRecord:
+    return TagRecord(tag.name, tag.record, tag.value.name, is_wide(tag.value.type))
+
+
+def _flag_record(chosen: _Chosen, tags: Sequence[PlacedTag]) -> FlagRecord | None:
+    if chosen.flag is None:
+        return None
+    recorded = {tag.name: _tag_record(tag) for tag in tags}
+    return FlagRecord(
+        does=chosen.flag.does,
+        address=recorded.get(_ADDRESS),
+        value=recorded.get(_VALUE),
+        constant=chosen.flag.constant,
+        condition=chosen.flag.condition,
+    )
 
 
 def _order(site: Site) -> tuple[int, bool, bool, int]:
@@ -329,9 +404,8 @@ def _records(brackets: Sequence[_Bracket], backend: str) -> Iterator[Record]:
         site = bracket.site
         start = site.start.offset, 1, order, 0
         for tag in bracket.tags:
-            value = tag.lines(next(carriers), backend)
-            placed.append((start, Record(site.start, True, tag.record, value)))
-            placed.append((start, Record(site.start, False, tag.record)))
+            for is_start, before in zip((True, False), tag.lines(next(carriers), backend), strict=True):
+                placed.append((start, Record(site.start, is_start, tag.record, before)))
         placed.append((start, Record(site.start, True, bracket.record)))
         for end in site.end_records:
             if end.offset == site.start.offset:

@@ -1,8 +1,9 @@
 """Tags: values of the kernel that are recorded with a scope each time it begins.
 
-A tag is a pair of records right before its scope's start, which store the value instead of their clock. ``runtime``
-substitutes the value for the counter; it finds the records by the operation before them, the carrier. The carrier is
-inline assembly without an instruction, so that no compiler moves it or joins two of them.
+A tag is a pair of records right before its scope's start, which store the value instead of their clock; of a wide
+value, each stores one half. ``runtime`` substitutes the value for the counter; it finds the records by the operation
+before them, the carrier. The carrier is inline assembly without an instruction, so that no compiler moves it or joins
+two of them.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ from kprof_inject.ttgir.strings import quote
 
 OPTION = "--tag"
 CARRIER = "// kprof_tag"
-"""The assembly of a carrier: only a comment."""
+"""The assembly of a carrier of a tag's records: only a comment."""
+HALF_CARRIER = "// kprof_half"
+"""The same for a carrier of a single record, half of a wide value."""
 
 # The names that Triton's printer gives to constants.
 _CONSTANT = re.compile(r"%(?:c-?\d+_\w+|true|false)(?:_\d+)?")
@@ -42,6 +45,13 @@ _CARRIER_TYPES = {"cuda": ("i32", "=r,0"), "hip": ("i64", "=v,0")}
 # The types that can be recorded, with the operation that makes an i32 of each. TTGIR does not say which integers are
 # signed.
 _TO_I32 = {"i1": "arith.extui", "i8": "arith.extsi", "i16": "arith.extsi", "i32": "", "index": "arith.index_cast"}
+_WIDE, _POINTER = "i64", "!tt.ptr<"
+_HALF_BITS = 32
+
+
+def is_wide(kind: str) -> bool:
+    """Return whether a value of this type has 64 bits: an integer or a pointer."""
+    return kind == _WIDE or kind.startswith(_POINTER)
 
 
 class Tag(Struct, frozen=True):
@@ -58,21 +68,39 @@ class PlacedTag(Struct, frozen=True):
     record: str
     value: Scalar
 
-    def lines(self, number: int, backend: str) -> tuple[str, ...]:
-        """Return the operations that pass the value to the carrier, which comes last; ``number`` makes them unique."""
-        carried, constraints = _CARRIER_TYPES[backend]
-        value, kind = self.value.name, self.value.type
+    def lines(self, number: int, backend: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the operations before the first record and before the second, which pass on the value.
+
+        Carriers come last. ``number`` makes the names unique.
+        """
+        name, value, kind = f"{_PREFIX}{number}", self.value.name, self.value.type
+        if not is_wide(kind):
+            return tuple(_carried(name, value, kind, CARRIER, backend)), ()
         lines = []
-        for operation, wider in ((_TO_I32[kind], "i32"), ("arith.extui", carried)):
-            if operation and kind != wider:
-                widened = f"{_PREFIX}{number}.{wider}"
-                lines.append(f"{widened} = {operation} {value} : {kind} to {wider}")
-                value, kind = widened, wider
-        assembly = f"{{constraints = {quote(constraints)}, packed_element = 1 : i32, pure = false}}"
-        lines.append(
-            f"{_PREFIX}{number} = tt.elementwise_inline_asm {quote(CARRIER)} {assembly} {value} : {kind} -> {kind}"
+        if kind != _WIDE:
+            lines.append(f"{name}.address = tt.ptr_to_int {value} : {kind} -> {_WIDE}")
+            value = f"{name}.address"
+        lines.append(f"{name}.low = arith.trunci {value} : {_WIDE} to i32")
+        upper = [
+            f"{name}.bits = arith.constant {_HALF_BITS} : {_WIDE}",
+            f"{name}.shifted = arith.shrui {value}, {name}.bits : {_WIDE}",
+            f"{name}.high = arith.trunci {name}.shifted : {_WIDE} to i32",
+        ]
+        return (
+            (*lines, *_carried(f"{name}.lower", f"{name}.low", "i32", HALF_CARRIER, backend)),
+            (*upper, *_carried(f"{name}.upper", f"{name}.high", "i32", HALF_CARRIER, backend)),
         )
-        return tuple(lines)
+
+
+def _carried(name: str, value: str, kind: str, carrier: str, backend: str) -> Iterator[str]:
+    """Yield the operations that widen a value and pass it to a carrier."""
+    carried, constraints = _CARRIER_TYPES[backend]
+    for operation, wider in ((_TO_I32[kind], "i32"), ("arith.extui", carried)):
+        if operation and kind != wider:
+            yield f"{name}.{wider} = {operation} {value} : {kind} to {wider}"
+            value, kind = f"{name}.{wider}", wider
+    assembly = f"{{constraints = {quote(constraints)}, packed_element = 1 : i32, pure = false}}"
+    yield f"{name} = tt.elementwise_inline_asm {quote(carrier)} {assembly} {value} : {kind} -> {kind}"
 
 
 def is_inserted(operation: Operation) -> bool:
@@ -120,12 +148,12 @@ def backend_of(view: ModuleView) -> str:
 def scalar_of(tag: Tag, view: ModuleView, site: Site) -> Scalar:
     """Return the value that a tag means where the site begins.
 
-    Raises ``KprofError``, with the values to choose from, if there is none or if it is no integer of up to 32 bits.
+    Raises ``KprofError``, with the values to choose from, if there is none or if it is no integer.
     """
-    visible = tuple(_visible_at(view, site))
+    visible = tuple(visible_at(view, site))
     by_name = next((scalar for scalar in visible if scalar.name == tag.value), None)
     found = by_name or _last_assigned(tag.value, visible, site) or _induction_variable(tag.value, visible, view, site)
-    if found and found.type in _TO_I32:
+    if found and _is_integer(found):
         return found
     what = "is not visible there"
     if found:
@@ -163,9 +191,13 @@ def _induction_variable(variable: str, visible: Sequence[Scalar], view: ModuleVi
     return None
 
 
+def _is_integer(scalar: Scalar) -> bool:
+    return scalar.type == _WIDE or scalar.type in _TO_I32
+
+
 def _no_integer(scalar: Scalar) -> str:
     kind = scalar.type or "a tensor, a pointer or the like"
-    return f"is {kind} ({scalar.name}), but a tag takes one integer of up to 32 bits"
+    return f"is {kind} ({scalar.name}), but a tag takes one integer"
 
 
 def _lost(scalar: Scalar) -> str:
@@ -175,10 +207,10 @@ def _lost(scalar: Scalar) -> str:
 
 def _choices(wanted: str, visible: Sequence[Scalar], site: Site) -> str:
     """Name the variables that are integers there, and all integer values except constants."""
-    assigned = dict.fromkeys(scalar.variable for scalar in visible if scalar.variable and scalar.type in _TO_I32)
+    assigned = dict.fromkeys(scalar.variable for scalar in visible if scalar.variable and _is_integer(scalar))
     found = {variable: _last_assigned(variable, visible, site) for variable in assigned}
-    variables = [variable for variable, scalar in found.items() if scalar and scalar.type in _TO_I32]
-    names = [scalar.name for scalar in visible if scalar.type in _TO_I32 and not _CONSTANT.fullmatch(scalar.name)]
+    variables = [variable for variable, scalar in found.items() if scalar and _is_integer(scalar)]
+    names = [scalar.name for scalar in visible if _is_integer(scalar) and not _CONSTANT.fullmatch(scalar.name)]
     if not names:
         return "no integer is visible there; select a place after its definition"
     there = f"visible integers: {listed(variables, _MAX_LISTED)}; " if variables else "visible integers "
@@ -186,7 +218,7 @@ def _choices(wanted: str, visible: Sequence[Scalar], site: Site) -> str:
     return did_you_mean(wanted, names if wanted.startswith("%") else variables) + there + by_name
 
 
-def _visible_at(view: ModuleView, site: Site) -> Iterator[Scalar]:
+def visible_at(view: ModuleView, site: Site) -> Iterator[Scalar]:
     """Yield the values visible at a site; none in an empty block, which has no operation to see them."""
     _, following = _position(view, site)
     if following is not None:

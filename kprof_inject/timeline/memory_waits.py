@@ -81,7 +81,7 @@ class MemoryWaitSums:
             warps = np.add.reduceat(is_new_warp.astype(np.int64), begins)
             self._totals_ns[index].append(np.add.reduceat(rows["duration_ns"], begins) / warps)
             if self._ctas:
-                self._visits[index].append(_visits(rows, np.flatnonzero(is_new_warp)))
+                self._visits[index].append(_visits(rows))
 
     def waits(self) -> tuple[MemoryWait, ...]:
         """Return the waits for memory, in the order of the scope table; without those that never ran."""
@@ -107,7 +107,7 @@ def visits_of(timeline: Timeline) -> dict[int, NDArray[np.void]]:
         for index in spins:
             rows = block[block["scope"] == index]
             if rows.size:
-                found.setdefault(index, []).append(_visits(rows, np.flatnonzero(_begins(rows)[1])))
+                found.setdefault(index, []).append(_visits(rows))
     return {index: np.concatenate(visits) for index, visits in sorted(found.items())}
 
 
@@ -128,15 +128,27 @@ def _has_all(timeline: Timeline) -> bool:
     return is_whole and not missing and timeline.clock.source != ClockSource.NOMINAL
 
 
-def _visits(rows: NDArray[np.void], warp_at: NDArray[np.int64]) -> NDArray[np.void]:
-    """Return the waits of each CTA (``_VISIT``); its warps make them together."""
+def visits_in(rows: NDArray[np.void]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Group the rows of one scope into visits of CTAs: all warps of a CTA make one together.
+
+    Returns the order of the rows by CTA, visit and warp, where in it each visit begins, and the visit's number in its
+    CTA. The rows are by CTA and warp, and by start.
+    """
+    warp_at = np.flatnonzero(_begins(rows)[1])
     counts = np.diff(np.append(warp_at, len(rows)))
     number = np.arange(len(rows)) - np.repeat(warp_at, counts)
     order = np.lexsort((number, rows["cta"]))
-    cta, sm, number = rows["cta"][order], rows["sm"][order], number[order]
+    cta, number = rows["cta"][order], number[order]
     begins = np.flatnonzero((np.diff(cta, prepend=-1) != 0) | (np.diff(number, prepend=-1) != 0))
+    return order, begins, number[begins]
+
+
+def _visits(rows: NDArray[np.void]) -> NDArray[np.void]:
+    """Return the waits of each CTA (``_VISIT``)."""
+    order, begins, rounds = visits_in(rows)
     visits = np.empty(len(begins), dtype=_VISIT)
-    visits["cta"], visits["sm"], visits["round"] = cta[begins], sm[begins], number[begins]
+    visits["cta"], visits["sm"] = rows["cta"][order][begins], rows["sm"][order][begins]
+    visits["round"] = rounds
     visits["arrives_ns"] = np.maximum.reduceat(rows["start_ns"][order], begins)
     visits["leaves_ns"] = np.minimum.reduceat(rows["end_ns"][order], begins)
     return visits

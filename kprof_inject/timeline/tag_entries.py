@@ -13,12 +13,17 @@ from kprof_inject.capture.schema import MAX_TAGS, RECORDS_OF_TAG, SCOPE_IDS
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.timeline.columns import NO_TAG
 
+_HALF_BITS = 32
+_LOWER_HALF = (1 << _HALF_BITS) - 1
+
 
 class TagIds(Struct, frozen=True):
     """Ids of tags; several may map to one tag."""
 
     of_id: NDArray[np.int64]
     """Number of the tag of each id, as by ``_number``, or -1."""
+    is_wide: NDArray[np.bool_]
+    """Which tags have 64 bits: shape (scope of the table and two more, tag)."""
     counts: NDArray[np.int64]
     """Number of tags of each scope of the table; the last entries are 0, for records of no scope."""
 
@@ -28,14 +33,17 @@ class TagIds(Struct, frozen=True):
         numbers = {
             tag.record: _number(index, place)
             for index, scope in enumerate(table.scopes)
-            for place, tag in enumerate(scope.tags)
+            for place, tag in enumerate(scope.recorded_tags)
         }
         of_id = np.full(SCOPE_IDS, -1)
         for scope_id, name in names.items():
             of_id[scope_id] = numbers.get(name, -1)
-        counts = [len(scope.tags) for scope in table.scopes]
+        counts = [len(scope.recorded_tags) for scope in table.scopes]
+        is_wide = np.zeros((len(counts) + 2, max(counts, default=0)), dtype=bool)
+        for index, scope in enumerate(table.scopes):
+            is_wide[index, : counts[index]] = [tag.is_wide for tag in scope.recorded_tags]
         # Records around the kernel's body have no tags either, if they belong to no scope.
-        return cls(of_id, np.array([*counts, 0, 0]))
+        return cls(of_id, is_wide, np.array([*counts, 0, 0]))
 
     @property
     def max_tags(self) -> int:
@@ -59,7 +67,7 @@ class TagIds(Struct, frozen=True):
         The entries are all that the rings have, in the order of writing.
 
         Each value was stored twice, and one suffices: the ring may have lost the other, or its id is damaged. Two that
-        differ give no value.
+        differ give no value. Of a wide value, both halves are needed.
         """
         found = np.full((len(entries), self.max_tags), NO_TAG)
         if not self.max_tags:
@@ -68,15 +76,27 @@ class TagIds(Struct, frozen=True):
         count = self.counts[scope[starts]]
         tags = self.of_id[scope_ids(entries)]
         for place in range(self.max_tags):
+            halves = np.full((RECORDS_OF_TAG, len(starts)), NO_TAG)
             for record in range(RECORDS_OF_TAG):
                 before = RECORDS_OF_TAG * (count - place) - record
                 at = np.maximum(starts - before, 0)
                 is_of_tag = (before > 0) & (before <= starts) & (group[at] == group[starts])
                 is_of_tag &= tags[at] == _number(scope[starts].astype(np.int64), place)
-                tagged, stored = starts[is_of_tag], stored_values(entries[at[is_of_tag]])
-                previous = found[tagged, place]
-                found[tagged, place] = np.where((previous == NO_TAG) | (previous == stored), stored, NO_TAG)
+                halves[record] = np.where(is_of_tag, stored_values(entries[at]), NO_TAG)
+            found[starts, place] = np.where(self.is_wide[scope[starts], place], _joined(*halves), _same(*halves))
         return found
+
+
+def _same(one: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the values that either has, and that do not differ."""
+    known = np.where(one == NO_TAG, other, one)
+    return np.where((one == NO_TAG) | (other == NO_TAG) | (one == other), known, NO_TAG)
+
+
+def _joined(lower: NDArray[np.int64], upper: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the values of which both halves are known."""
+    whole = (upper << _HALF_BITS) | (lower & _LOWER_HALF)
+    return np.where((lower == NO_TAG) | (upper == NO_TAG), NO_TAG, whole)
 
 
 def _number(scope: NDArray[np.int64] | int, place: int) -> NDArray[np.int64] | int:

@@ -42,7 +42,7 @@ def is_impure(operation: Operation) -> bool:
 
 def has_branch(operation: Operation) -> bool:
     """Return whether foreign code branches, so that it may loop."""
-    return operation.traits.is_foreign and _BRANCH.search(_assembly(operation)) is not None
+    return operation.traits.is_foreign and _BRANCH.search(assembly_of(operation)) is not None
 
 
 def sees_changes(operation: Operation) -> bool:
@@ -57,12 +57,13 @@ def sees_changes(operation: Operation) -> bool:
     return operation.traits.is_atomic or is_volatile
 
 
-def _assembly(operation: Operation) -> str:
+def assembly_of(operation: Operation) -> str:
+    """Return the text of foreign code, with its lines and tabs."""
     return _ESCAPED_TAB.sub(" ", _ESCAPED_LINE_END.sub("\n", operation.tail))
 
 
 def _waits_for_grids(operation: Operation) -> bool:
-    written = _ASSEMBLY.match(_assembly(operation))
+    written = _ASSEMBLY.match(assembly_of(operation))
     return written is not None and _GRID_CONTROL.fullmatch(written[1]) is not None
 
 
@@ -72,7 +73,7 @@ def polls(operation: Operation) -> bool:
         return True
     if not is_impure(operation):
         return False
-    text = _assembly(operation)
+    text = assembly_of(operation)
     return _SYMBOL_OF_WAIT.search(text) is not None or (_READ.search(text) is not None and _branches_back(text))
 
 
@@ -85,8 +86,8 @@ def _branches_back(text: str) -> bool:
     )
 
 
-def polling_loops(module: Module, function: Operation) -> frozenset[Operation]:
-    """Return the loops of a function that do nothing but wait until memory changes.
+def polling_loops(module: Module, function: Operation) -> dict[Operation, tuple[Operation, ...]]:
+    """Return the loops of a function that do nothing but wait until memory changes, each with what it reads to decide.
 
     Such a loop has no bounds, what it reads again and again in one place decides whether it goes on, and there is no
     other work in it, and no loop. So a loop that takes its next tile from a counter is none, nor is one that searches.
@@ -94,8 +95,10 @@ def polling_loops(module: Module, function: Operation) -> frozenset[Operation]:
     """
     idle = [loop for loop in _loops_without_bounds(function) if all(map(_may_be_polling, _inside(loop)))]
     if not any(map(sees_changes, chain.from_iterable(map(_inside, idle)))):
-        return frozenset()
-    return frozenset(filter(_LoopConditions(module, function).only_polls, idle))
+        return {}
+    conditions = _LoopConditions(module, function)
+    found = {loop: conditions.polled_by(loop) for loop in idle}
+    return {loop: reads for loop, reads in found.items() if reads}
 
 
 def goes_on_until_memory_changes(module: Module, function: Operation) -> bool:
@@ -117,17 +120,17 @@ class _LoopConditions:
         self._graph = ValueGraph(module, function)
         self._leaves = {leaf.operation: leaf for leaf in self._graph.leaves}
 
-    def only_polls(self, loop: Operation) -> bool:
-        """Return whether a loop reads the same again and again to decide, and neither writes nor sums up anything."""
+    def polled_by(self, loop: Operation) -> tuple[Operation, ...]:
+        """Return what a loop reads again and again to decide; empty if it also writes, or sums up anything."""
         inside = self._inside(loop)
         deciding = self._deciding(loop, inside)
         reading = [leaf for leaf in deciding if _reads_others(leaf.operation)]
-        return (
-            bool(reading)
-            and all(self._has_one_address(leaf, inside) for leaf in reading)
-            and not any(_writes(leaf.operation) for leaf in inside if leaf not in deciding)
+        only_polls = (
+            all(self._has_one_address(leaf, inside) for leaf in reading)
+            and not any(writes_to_others(leaf.operation) for leaf in inside if leaf not in deciding)
             and not any(_FLOAT.search(leaf.operation.tail) and self._depends_on_last_round(leaf) for leaf in inside)
         )
+        return tuple(leaf.operation for leaf in reading) if only_polls else ()
 
     def reads_one_address(self, loop: Operation) -> bool:
         """Return whether a loop depends on what it reads there, and not on its own last round."""
@@ -189,13 +192,14 @@ def _may_load(operation: Operation) -> bool:
 def _reads_others(operation: Operation) -> bool:
     """Return whether the operation reads memory that others may have changed."""
     if operation.traits.is_foreign:
-        return is_impure(operation) and _READ.search(_assembly(operation)) is not None
+        return is_impure(operation) and _READ.search(assembly_of(operation)) is not None
     return sees_changes(operation)
 
 
-def _writes(operation: Operation) -> bool:
+def writes_to_others(operation: Operation) -> bool:
+    """Return whether the operation is an atomic, or foreign code that writes memory."""
     if operation.traits.is_foreign:
-        return is_impure(operation) and _WRITE.search(_assembly(operation)) is not None
+        return is_impure(operation) and _WRITE.search(assembly_of(operation)) is not None
     return operation.traits.is_atomic
 
 

@@ -29,8 +29,10 @@ from kprof_inject.runtime.compiling.compiler import own_cache
 from kprof_inject.runtime.compiling.compiler_process import without_false_alarms
 from kprof_inject.runtime.compiling.two_bodies import with_two_bodies
 from kprof_inject.runtime.versions import inline_helpers, installed_version
-from kprof_inject.select.tags import CARRIER
+from kprof_inject.select.tags import CARRIER, HALF_CARRIER
 
+_RECORDS_OF = {CARRIER: RECORDS_OF_TAG, HALF_CARRIER: 1}
+"""The number of records after each kind of carrier."""
 # For each operation, the attribute with its text, and the texts that read a record's counter. Source: Proton's lowering
 # of ReadCounterOp for NVIDIA (Triton 3.5 to 3.9), and for AMD (3.5 to 3.8; 3.9). NVIDIA's upper half is another read,
 # which remains, because a value has 32 bits.
@@ -62,27 +64,32 @@ def tag_values() -> Iterator[None]:
 
 
 def _give_values(module: Any) -> None:
-    carriers: list[tuple[Any, list[Any]]] = []
+    carriers: list[tuple[Any, int, list[Any]]] = []
 
     def visit(operation: Any) -> None:
         name = operation.get_name()
         if name not in _NAMED_BY:
             return
         text = operation.get_str_attr(_NAMED_BY[name])
-        if text == CARRIER:
-            carriers.append((operation.get_result(0), []))
-        elif text in _READS[name] and carriers and len(carriers[-1][1]) < RECORDS_OF_TAG:
-            carriers[-1][1].append(operation.get_result(0))
+        if text in _RECORDS_OF:
+            carriers.append((operation.get_result(0), _RECORDS_OF[text], []))
+        elif text in _READS[name] and carriers and len(carriers[-1][2]) < carriers[-1][1]:
+            carriers[-1][2].append(operation.get_result(0))
 
     module.walk(visit)
-    for value, reads in carriers:
-        if len(reads) < RECORDS_OF_TAG:
+    for value, records, reads in carriers:
+        if len(reads) < records:
             raise KprofError(
                 "Triton's lowering has moved the records of a tag",
                 hint="leave --tag out for this kernel; it is known to work with Triton 3.5 to 3.9",
             )
         for read in reads:
             read.replace_all_uses_with(value)
+
+
+def has_tags(text: str) -> bool:
+    """Return whether a module has records of tags."""
+    return any(carrier in text for carrier in _RECORDS_OF)
 
 
 _BACKENDS = {"cuda": "nvidia", "hip": "amd"}
@@ -253,7 +260,7 @@ def lower(text: str, target: GPUTarget, options: dict[str, Any], mode: Mode) -> 
     Raises ``KprofError`` if Triton or Proton refuses it. Proton does so unless all helper functions can be inlined (see
     ``lowerable``).
     """
-    values = tag_values() if CARRIER in text else nullcontext()
+    values = tag_values() if has_tags(text) else nullcontext()
     with instrumented(target, mode, shared_bytes_of(target)), values, without_false_alarms():
         kernel = _compiled(text, target, options)
     require_clock_reads(kernel, target)

@@ -110,7 +110,7 @@ class InstrumentedKernel:
 
     @property
     def _has_tags(self) -> bool:
-        return any(scope.tags for scope in self.scope_table.scopes)
+        return any(scope.recorded_tags for scope in self.scope_table.scopes)
 
     def mode(self, sample: CtaSample) -> Mode:
         """Return the session's mode for launches of this kernel of which ``sample`` records.

@@ -26,7 +26,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from kprof_inject.runtime.devices.device import MemoryRange, NoDeviceMemory
+from kprof_inject.runtime.devices.device import DeviceMemory, MemoryRange, NoDeviceMemory
 
 _RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
 _OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
@@ -400,6 +400,21 @@ class CudaMemory:
         )
         return None if status or not size.value else MemoryRange(start.value, size.value)
 
+    def memory_at(self, address: int) -> DeviceMemory | None:
+        """Return the driver's allocation that contains an address, and the device that has it."""
+        found = self.allocation_at(address)
+        if found is None:
+            return None
+        kind, _, device = self._attributes(address)
+        return DeviceMemory(found, device if kind == _DEVICE_MEMORY else None)
+
+    def _attributes(self, address: int) -> tuple[int, int, int]:
+        """Return the kind of the memory at an address, whether it is managed, and its device."""
+        kind, is_managed, ordinal = ctypes.c_uint(), ctypes.c_uint(), ctypes.c_int()
+        for value, attribute in ((kind, _MEMORY_TYPE), (is_managed, _IS_MANAGED), (ordinal, _DEVICE_ORDINAL)):
+            self._driver.call("cuPointerGetAttribute", ctypes.byref(value), attribute, ctypes.c_uint64(address))
+        return kind.value, is_managed.value, ordinal.value
+
     def _pool(self, device: int) -> ctypes.c_void_p:
         if device not in self._pools:
             pool, properties = ctypes.c_void_p(), _PoolProperties.of_device(device)
@@ -410,10 +425,8 @@ class CudaMemory:
 
     def is_local(self, address: int, device: int) -> bool:
         """Return whether an address is in memory of the device that no host or other device shares."""
-        kind, is_managed, ordinal = ctypes.c_uint(), ctypes.c_uint(), ctypes.c_int()
-        for value, attribute in ((kind, _MEMORY_TYPE), (is_managed, _IS_MANAGED), (ordinal, _DEVICE_ORDINAL)):
-            self._driver.call("cuPointerGetAttribute", ctypes.byref(value), attribute, ctypes.c_uint64(address))
-        return kind.value == _DEVICE_MEMORY and not is_managed.value and ordinal.value == device
+        kind, is_managed, ordinal = self._attributes(address)
+        return kind == _DEVICE_MEMORY and not is_managed and ordinal == device
 
     def free_bytes(self) -> int:
         """Return the free memory of the current device."""

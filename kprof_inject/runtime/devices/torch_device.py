@@ -17,6 +17,7 @@ from kprof_inject.runtime.devices.device import (
     Buffer,
     ClockReading,
     Device,
+    DeviceMemory,
     Event,
     FindAllocation,
     MemoryRange,
@@ -125,6 +126,9 @@ class _TorchDevice(_TorchsChoice):
 
     def allocations(self) -> FindAllocation:
         return lambda address: None
+
+    def memory_at(self, address: int) -> DeviceMemory | None:
+        return None  # torch cannot tell
 
     def contents(self, address: int, size_bytes: int, stream: int) -> memoryview:
         with _on(stream):

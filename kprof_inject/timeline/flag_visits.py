@@ -1,0 +1,159 @@
+"""Uses of flags by CTAs: when each waited for one or changed one, and which memory that was.
+
+Processes that share memory have it at addresses of their own. An allocation of one device, and of one size, that each
+of them has once is the same for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from kprof_inject.capture.model import Origin
+from kprof_inject.capture.schema import FlagMemoryRecord, FlagRecord
+from kprof_inject.timeline.axis import PlacedLaunch
+from kprof_inject.timeline.clock import ClockSource
+from kprof_inject.timeline.columns import NO_TAG
+from kprof_inject.timeline.memory_waits import visits_in
+
+FLAG_VISIT = np.dtype(
+    [
+        ("launch", "i4"),
+        ("scope", "i2"),
+        ("cta", "i4"),
+        ("sm", "i4"),
+        ("warp", "i2"),
+        ("round", "i8"),
+        ("begins_ns", "i8"),
+        ("arrives_ns", "i8"),
+        ("leaves_ns", "i8"),
+        ("ends_ns", "i8"),
+        ("address", "i8"),
+        ("value", "i8"),
+        ("flag", "i8"),
+    ]
+)
+"""A CTA's use of a flag, by the axis's time.
+
+Its first warp begins, and ends; its last warp arrives, and the first one of all leaves. ``launch`` is the index of the
+launch, ``round`` counts the CTA's visits of the scope. ``value`` is as recorded or constant, ``NO_TAG`` if not known.
+Equal numbers of ``flag`` are the same place in memory; -1 if the address is not known.
+"""
+
+_ENDS_FIRST = ("waits", "takes")
+
+
+class FlagVisits(Struct, frozen=True):
+    """The waits for flags of some launches, and what changed flags in them; both are sorted by their ends.
+
+    A wait that takes its flag is in both.
+    """
+
+    launches: tuple[PlacedLaunch, ...]
+    waits: NDArray[np.void]
+    changes: NDArray[np.void]
+
+    def flag_of(self, visit: np.void) -> FlagRecord:
+        """Return what a visit does with its flag."""
+        flag = self.launches[visit["launch"]].timeline.table.scopes[visit["scope"]].flag
+        if flag is None:
+            raise ValueError("the scope uses no flag")
+        return flag
+
+
+def flag_visits(launches: Sequence[PlacedLaunch]) -> FlagVisits:
+    """Return the uses of flags in launches of one axis."""
+    found = [visits for number, placed in enumerate(launches) for visits in _visits_of(number, placed)]
+    waits = [visits for does, visits in found if does in _ENDS_FIRST]
+    changes = [visits for does, visits in found if does != "waits"]
+    identities = _FlagIdentities(launches)
+    return FlagVisits(tuple(launches), *(identities.numbered(_by_end(visits)) for visits in (waits, changes)))
+
+
+def _by_end(visits: Sequence[NDArray[np.void]]) -> NDArray[np.void]:
+    merged = np.concatenate([np.empty(0, FLAG_VISIT), *visits])
+    return merged[np.argsort(merged["ends_ns"], kind="stable")]
+
+
+def _visits_of(number: int, placed: PlacedLaunch) -> Iterator[tuple[str, NDArray[np.void]]]:
+    """Yield what each scope of a launch does with its flag, and its visits."""
+    timeline = placed.timeline
+    scopes = [(index, scope) for index, scope in enumerate(timeline.table.scopes) if scope.flag is not None]
+    if not scopes or timeline.clock.source == ClockSource.NOMINAL:
+        return
+    for block in timeline.blocks():
+        for index, scope in scopes:
+            rows = block[block["scope"] == index]
+            if scope.flag is not None and rows.size:
+                yield scope.flag.does, _visits(number, placed, rows, index, len(scope.tags), scope.flag)
+
+
+def _visits(
+    launch: int, placed: PlacedLaunch, rows: NDArray[np.void], index: int, first_tag: int, flag: FlagRecord
+) -> NDArray[np.void]:
+    order, begins, rounds = visits_in(rows)
+    rows = rows[order]
+    first = rows[begins]
+    visits = np.empty(len(begins), dtype=FLAG_VISIT)
+    visits["launch"], visits["scope"], visits["round"], visits["flag"] = launch, index, rounds, -1
+    for field in ("cta", "sm", "warp"):
+        visits[field] = first[field]
+    times = (
+        ("begins_ns", first["start_ns"]),
+        ("arrives_ns", np.maximum.reduceat(rows["start_ns"], begins)),
+        ("leaves_ns", np.minimum.reduceat(rows["end_ns"], begins)),
+        ("ends_ns", first["end_ns"]),
+    )
+    for field, times_ns in times:
+        visits[field] = placed.clock.on_axis(times_ns)
+    recorded = {tag.name: first_tag + place for place, tag in enumerate(flag.tags)}
+    constant = NO_TAG if flag.constant is None else flag.constant
+    for field, tag, unknown in (("address", flag.address, NO_TAG), ("value", flag.value, constant)):
+        visits[field] = first["tags"][:, recorded[tag.name]] if tag is not None else unknown
+    return visits
+
+
+class _FlagIdentities:
+    """Numbers of the places in memory that launches use."""
+
+    def __init__(self, launches: Sequence[PlacedLaunch]) -> None:
+        self._origins = [placed.timeline.launch.origin for placed in launches]
+        self._shared = _shared_by_all({origin.name: origin for origin in self._origins}.values())
+        self._numbers: dict[Hashable, int] = {}
+
+    def numbered(self, visits: NDArray[np.void]) -> NDArray[np.void]:
+        pairs, which = np.unique(visits[["launch", "address"]], return_inverse=True)
+        numbers = [self._number(self._origins[launch], address) for launch, address in pairs.tolist()]
+        visits["flag"] = np.array(numbers, dtype=np.int64)[which.reshape(-1)] if numbers else -1
+        return visits
+
+    def _number(self, origin: Origin, address: int) -> int:
+        if address == NO_TAG:
+            return -1
+        around = next(
+            (one for one in origin.flag_memory if one.address <= address < one.address + one.size_bytes), None
+        )
+        key: Hashable = origin.name, address
+        if around is not None and (kind := _kind_of(origin, around)) in self._shared:
+            key = kind, address - around.address
+        return self._numbers.setdefault(key, len(self._numbers))
+
+
+def _kind_of(origin: Origin, memory: FlagMemoryRecord) -> Hashable:
+    """Return what all processes see of an allocation: its host or device, and its size."""
+    device = None if memory.device is None else origin.globaltimer(memory.device)
+    return origin.host, origin.boot_id, device, memory.size_bytes
+
+
+def _shared_by_all(origins: Iterable[Origin]) -> set[Hashable]:
+    """Return the kinds of allocations of which no process has two."""
+    several: set[Hashable] = set()
+    found: set[Hashable] = set()
+    for origin in origins:
+        kinds = [_kind_of(origin, memory) for memory in origin.flag_memory]
+        found.update(kinds)
+        several.update(kind for kind in kinds if kinds.count(kind) > 1)
+    return found - several

@@ -1,0 +1,243 @@
+"""What ended each wait for a flag: the change of that flag by a CTA, perhaps of another GPU.
+
+A change is matched with a wait by the place in memory, and by values where the wait's condition and what was stored are
+known. Elsewhere, the last change before the end of the wait counts: that of a counter, of which all CTAs add to. Where
+another change may as well have been the last, within the error of the clocks and the time that an atomic takes, or
+where no recorded change explains the end, what ended the wait is unknown. It is never guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from kprof_inject.timeline.axis import PlacedLaunch
+from kprof_inject.timeline.columns import NO_TAG
+from kprof_inject.timeline.flag_visits import FlagVisits, flag_visits
+
+# Times of one device's SMs fit together within this.
+_TIMER_ERROR_NS = 100
+# How long after a change a wait for it may end: a poll of another GPU's memory takes up to 2 µs, and the change may
+# come right after one.
+_MAX_LATE_NS = 4_000
+# Atomics that two SMs issue may be done in the other order. Between scopes whose code differs, one may also have its
+# result when its end is recorded, and the other not.
+_MAX_REORDERED_NS = {True: 500, False: 1_000}
+_NONE = -1
+
+
+class Ending(IntEnum):
+    """How a wait ended."""
+
+    CHANGED = 0
+    """A CTA changed the flag while this one waited."""
+    CHANGED_BEFORE = 1
+    """The flag had its value when the CTA came."""
+    NO_ADDRESS = 2
+    """Unknown: the address of the flag was not recorded."""
+    NOT_RECORDED = 3
+    """Unknown: no recorded change of the flag explains the end."""
+    NOT_SURE = 4
+    """Unknown: two changes came so close to each other that either may have been the last."""
+
+
+class WaitEnds(Struct, frozen=True):
+    """What ended the waits of some launches.
+
+    ``endings`` has the ``Ending`` of each of the visits' waits, ``changes`` the index of the change that ended it or
+    came before it, -1 if that is unknown.
+    """
+
+    visits: FlagVisits
+    endings: NDArray[np.int8]
+    changes: NDArray[np.int64]
+
+    def arrows(self) -> NDArray[np.int64]:
+        """Return the waits during which another CTA, or another launch, changed the flag."""
+        at = np.flatnonzero(self.endings == Ending.CHANGED)
+        waits, changes = self.visits.waits[at], self.visits.changes[self.changes[at]]
+        return at[(waits["launch"] != changes["launch"]) | (waits["cta"] != changes["cta"])]
+
+
+def wait_ends(launches: Sequence[PlacedLaunch]) -> list[WaitEnds]:
+    """Return what ended the waits for flags, for the launches of each axis that wait for any."""
+    axes: dict[int, list[PlacedLaunch]] = {}
+    for placed in launches:
+        if any(scope.flag is not None for scope in placed.timeline.table.scopes):
+            axes.setdefault(placed.clock.axis.number, []).append(placed)
+    found = (flag_visits(own) for own in axes.values())
+    return [_ends(visits) for visits in found if visits.waits.size]
+
+
+def _ends(visits: FlagVisits) -> WaitEnds:
+    waits, changes = visits.waits, visits.changes
+    endings = np.full(len(waits), Ending.NO_ADDRESS, dtype=np.int8)
+    ended_by = np.full(len(waits), _NONE)
+    places_of_changes = dict(_groups(changes["flag"]))
+    nothing = np.empty(0, dtype=np.int64)
+    for flag, own_waits in _groups(waits["flag"]):
+        if flag == _NONE:
+            continue
+        place = _Place(visits, own_waits, places_of_changes.get(flag, nothing))
+        for at, ending, change in place.endings():
+            endings[at], ended_by[at] = ending, change
+    return WaitEnds(visits, endings, ended_by)
+
+
+def _groups(numbers: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """Yield each number with the indices that have it, in their order."""
+    order = np.argsort(numbers, kind="stable")
+    begins = np.flatnonzero(np.diff(numbers[order], prepend=np.iinfo(np.int64).min))
+    for own in np.split(order, begins[1:]) if order.size else ():
+        yield int(numbers[own[0]]), own
+
+
+class _Place:
+    """The waits and the changes of one flag."""
+
+    def __init__(self, visits: FlagVisits, waits: NDArray[np.int64], changes: NDArray[np.int64]) -> None:
+        self._visits = visits
+        self._at = waits
+        self._changes_at = changes[np.argsort(visits.changes["begins_ns"][changes], kind="stable")]
+        self._waits = visits.waits[waits]
+        self._changes = visits.changes[self._changes_at]
+        self._longest_ns = int((self._changes["ends_ns"] - self._changes["begins_ns"]).max(initial=0))
+        self._axis_error_ns = visits.launches[0].clock.axis.error_ns
+        self._device = [placed.clock for placed in visits.launches]
+        self._sets_known_values = bool(len(changes)) and all(
+            visits.flag_of(change).does == "sets" and change["value"] != NO_TAG for change in self._changes
+        )
+
+    def endings(self) -> Iterator[tuple[int, Ending, int]]:
+        """Yield each wait with its ending and the change that ended it."""
+        released_ns = self._released_ns()
+        for number, at in enumerate(self._at.tolist()):
+            wait = self._waits[number]
+            ending, change = self._ending(wait, int(released_ns[number]))
+            yield at, ending, int(self._changes_at[change]) if change >= 0 else _NONE
+
+    def _released_ns(self) -> NDArray[np.int64]:
+        """Return when each wait ended at the latest: others that wait for the same may have seen it earlier.
+
+        A CTA that goes on may change the flag again before the last one has seen the first change.
+        """
+        leaves_ns, arrives_ns = self._waits["leaves_ns"], self._waits["arrives_ns"]
+        released_ns = leaves_ns.copy()
+        order = np.argsort(leaves_ns, kind="stable").tolist()
+        for place, number in enumerate(order):
+            wait = self._waits[number]
+            if self._visits.flag_of(wait).does == "takes":
+                continue
+            for earlier in reversed(order[:place]):
+                if leaves_ns[number] - leaves_ns[earlier] > _MAX_LATE_NS or leaves_ns[earlier] < arrives_ns[number]:
+                    break
+                if self._waits[earlier]["value"] == wait["value"] and self._waits[earlier]["scope"] == wait["scope"]:
+                    released_ns[number] = min(released_ns[number], released_ns[earlier])
+                    break
+        return released_ns
+
+    def _ending(self, wait: np.void, released_ns: int) -> tuple[Ending, int]:
+        errors_ns = self._errors_ns(wait)
+        is_before = self._changes["begins_ns"] - errors_ns <= released_ns
+        is_before &= ~self._is_itself(wait)
+        before = np.flatnonzero(is_before)
+        if not before.size:
+            return Ending.NOT_RECORDED, _NONE
+        condition = _CONDITIONS.get(self._visits.flag_of(wait).condition)
+        if condition is not None and wait["value"] != NO_TAG and self._sets_known_values:
+            change, sure = self._first_with_value(wait, before, condition)
+        else:
+            change, sure = self._last(before, released_ns, errors_ns)
+        if change == _NONE:
+            return Ending.NOT_RECORDED, _NONE
+        changed_ns, error_ns = int(self._changes["ends_ns"][change]), int(errors_ns[change])
+        late_ns = int(wait["leaves_ns"]) - max(changed_ns, int(wait["arrives_ns"]))
+        if late_ns > _MAX_LATE_NS + error_ns:
+            return Ending.NOT_RECORDED, _NONE
+        if not sure:
+            return Ending.NOT_SURE, _NONE
+        came_before = changed_ns + error_ns < wait["arrives_ns"]
+        return (Ending.CHANGED_BEFORE if came_before else Ending.CHANGED), change
+
+    def _errors_ns(self, wait: np.void) -> NDArray[np.int64]:
+        """Return how far the time of each change may be off against a wait's."""
+        own = self._device[wait["launch"]]
+        of_launch = [
+            _TIMER_ERROR_NS if clock is own or clock == own else self._axis_error_ns + _TIMER_ERROR_NS
+            for clock in self._device
+        ]
+        return np.array(of_launch, dtype=np.int64)[self._changes["launch"]]
+
+    def _is_itself(self, wait: np.void) -> NDArray[np.bool_]:
+        same: NDArray[np.bool_] = np.ones(len(self._changes), dtype=bool)
+        for field in ("launch", "scope", "cta", "round"):
+            same &= self._changes[field] == wait[field]
+        return same
+
+    def _first_with_value(
+        self, wait: np.void, before: NDArray[np.int64], goes_on: Callable[[Any, Any], Any]
+    ) -> tuple[int, bool]:
+        """Return the change that gave the flag a value that ends the wait, and whether it is sure to be the first.
+
+        The flag may have been changed again since, to a value that ends it as well.
+        """
+        ends_it = ~goes_on(self._changes["value"][before], wait["value"])
+        if not ends_it.any():
+            return _NONE, False
+        last = int(np.flatnonzero(ends_it)[-1])
+        others = np.flatnonzero(~ends_it[:last])
+        first = int(others[-1]) + 1 if others.size else int(np.flatnonzero(ends_it)[0])
+        run = before[first : last + 1]
+        change = int(run[0])
+        return change, not self._is_close(change, run[1:])
+
+    def _last(
+        self, before: NDArray[np.int64], released_ns: int, errors_ns: NDArray[np.int64]
+    ) -> tuple[int, bool]:
+        """Return the last change before a wait ended, and whether it is sure that no other was."""
+        ends_ns = self._changes["ends_ns"]
+        change = int(before[np.argmax(ends_ns[before])])
+        others = before[before != change]
+        others = others[released_ns - ends_ns[others] <= _MAX_LATE_NS + errors_ns[others]]
+        if self._changes["begins_ns"][change] + errors_ns[change] > released_ns:
+            return change, not others.size
+        return change, not self._is_close(change, others)
+
+    def _is_close(self, change: int, others: NDArray[np.int64]) -> bool:
+        """Return whether the order of a change and one of the others is unknown; that of one CTA's changes is known."""
+        one, rest = self._changes[change], self._changes[others]
+        is_other = (rest["launch"] != one["launch"]) | (rest["cta"] != one["cta"])
+        rest = rest[is_other]
+        if not rest.size:
+            return False
+        errors_ns = self._errors_ns(one)[others[is_other]]
+        reordered_ns = np.where(rest["scope"] == one["scope"], _MAX_REORDERED_NS[True], _MAX_REORDERED_NS[False])
+        return bool((np.abs(rest["ends_ns"] - one["ends_ns"]) <= reordered_ns + errors_ns).any())
+
+
+def _unsigned(compare: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    def compared(values: NDArray[np.int64], value: np.int64) -> NDArray[np.bool_]:
+        found: NDArray[np.bool_] = compare(values.view(np.uint64), np.int64(value).view(np.uint64))
+        return found
+
+    return compared
+
+
+# The predicates of arith.cmpi. A value of 32 bits is recorded with its sign, which keeps the order of unsigned ones.
+_CONDITIONS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "slt": np.less,
+    "sle": np.less_equal,
+    "sgt": np.greater,
+    "sge": np.greater_equal,
+    "ult": _unsigned(np.less),
+    "ule": _unsigned(np.less_equal),
+    "ugt": _unsigned(np.greater),
+    "uge": _unsigned(np.greater_equal),
+}
