@@ -22,6 +22,7 @@ from kprof_inject.timeline.memory_waits import visits_in
 FLAG_VISIT = np.dtype(
     [
         ("launch", "i4"),
+        ("row", "i8"),
         ("scope", "i2"),
         ("cta", "i4"),
         ("sm", "i4"),
@@ -39,8 +40,9 @@ FLAG_VISIT = np.dtype(
 """A CTA's use of a flag, by the axis's time.
 
 Its first warp begins, and ends; its last warp arrives, and the first one of all leaves. ``launch`` is the index of the
-launch, ``round`` counts the CTA's visits of the scope. ``value`` is as recorded or constant, ``NO_TAG`` if not known.
-Equal numbers of ``flag`` are the same place in memory; -1 if the address is not known.
+launch, ``row`` that of the first warp's scope in it; ``round`` counts the CTA's visits of the scope. ``value`` is as
+recorded or constant, ``NO_TAG`` if not known. Equal numbers of ``flag`` are the same place in memory; -1 if the address
+is not known.
 """
 
 _ENDS_FIRST = ("waits", "takes")
@@ -58,7 +60,7 @@ class FlagVisits(Struct, frozen=True):
 
     def flag_of(self, visit: np.void) -> FlagRecord:
         """Return what a visit does with its flag."""
-        flag = self.launches[visit["launch"]].timeline.table.scopes[visit["scope"]].flag
+        flag: FlagRecord | None = self.launches[visit["launch"]].timeline.table.scopes[visit["scope"]].flag
         if flag is None:
             raise ValueError("the scope uses no flag")
         return flag
@@ -84,11 +86,15 @@ def _visits_of(number: int, placed: PlacedLaunch) -> Iterator[tuple[str, NDArray
     scopes = [(index, scope) for index, scope in enumerate(timeline.table.scopes) if scope.flag is not None]
     if not scopes or timeline.clock.source == ClockSource.NOMINAL:
         return
+    before = 0
     for block in timeline.blocks():
         for index, scope in scopes:
-            rows = block[block["scope"] == index]
+            rows = np.flatnonzero(block["scope"] == index)
             if scope.flag is not None and rows.size:
-                yield scope.flag.does, _visits(number, placed, rows, index, len(scope.tags), scope.flag)
+                visits = _visits(number, placed, block[rows], index, len(scope.tags), scope.flag)
+                visits["row"] = before + rows[visits["row"]]
+                yield scope.flag.does, visits
+        before += len(block)
 
 
 def _visits(
@@ -98,6 +104,7 @@ def _visits(
     rows = rows[order]
     first = rows[begins]
     visits = np.empty(len(begins), dtype=FLAG_VISIT)
+    visits["row"] = order[begins]
     visits["launch"], visits["scope"], visits["round"], visits["flag"] = launch, index, rounds, -1
     for field in ("cta", "sm", "warp"):
         visits[field] = first[field]

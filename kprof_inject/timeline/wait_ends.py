@@ -61,7 +61,8 @@ class WaitEnds(Struct, frozen=True):
         """Return the waits during which another CTA, or another launch, changed the flag."""
         at = np.flatnonzero(self.endings == Ending.CHANGED)
         waits, changes = self.visits.waits[at], self.visits.changes[self.changes[at]]
-        return at[(waits["launch"] != changes["launch"]) | (waits["cta"] != changes["cta"])]
+        is_other: NDArray[np.bool_] = (waits["launch"] != changes["launch"]) | (waits["cta"] != changes["cta"])
+        return at[is_other]
 
 
 def wait_ends(launches: Sequence[PlacedLaunch]) -> list[WaitEnds]:
@@ -80,10 +81,12 @@ def _ends(visits: FlagVisits) -> WaitEnds:
     ended_by = np.full(len(waits), _NONE)
     places_of_changes = dict(_groups(changes["flag"]))
     nothing = np.empty(0, dtype=np.int64)
+    clocks = [placed.clock for placed in visits.launches]
+    timers = np.array([clocks.index(clock) for clock in clocks])
     for flag, own_waits in _groups(waits["flag"]):
         if flag == _NONE:
             continue
-        place = _Place(visits, own_waits, places_of_changes.get(flag, nothing))
+        place = _Place(visits, timers, own_waits, places_of_changes.get(flag, nothing))
         for at, ending, change in place.endings():
             endings[at], ended_by[at] = ending, change
     return WaitEnds(visits, endings, ended_by)
@@ -98,17 +101,17 @@ def _groups(numbers: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]
 
 
 class _Place:
-    """The waits and the changes of one flag."""
+    """The waits and the changes of one flag; ``timers`` are equal for launches of one device."""
 
-    def __init__(self, visits: FlagVisits, waits: NDArray[np.int64], changes: NDArray[np.int64]) -> None:
+    def __init__(
+        self, visits: FlagVisits, timers: NDArray[np.int64], waits: NDArray[np.int64], changes: NDArray[np.int64]
+    ) -> None:
         self._visits = visits
         self._at = waits
         self._changes_at = changes[np.argsort(visits.changes["begins_ns"][changes], kind="stable")]
         self._waits = visits.waits[waits]
         self._changes = visits.changes[self._changes_at]
-        self._longest_ns = int((self._changes["ends_ns"] - self._changes["begins_ns"]).max(initial=0))
-        self._axis_error_ns = visits.launches[0].clock.axis.error_ns
-        self._device = [placed.clock for placed in visits.launches]
+        self._timers = timers
         self._sets_known_values = bool(len(changes)) and all(
             visits.flag_of(change).does == "sets" and change["value"] != NO_TAG for change in self._changes
         )
@@ -166,12 +169,8 @@ class _Place:
 
     def _errors_ns(self, wait: np.void) -> NDArray[np.int64]:
         """Return how far the time of each change may be off against a wait's."""
-        own = self._device[wait["launch"]]
-        of_launch = [
-            _TIMER_ERROR_NS if clock is own or clock == own else self._axis_error_ns + _TIMER_ERROR_NS
-            for clock in self._device
-        ]
-        return np.array(of_launch, dtype=np.int64)[self._changes["launch"]]
+        is_same_timer = self._timers[self._changes["launch"]] == self._timers[wait["launch"]]
+        return np.where(is_same_timer, 0, self._visits.launches[0].clock.axis.error_ns) + _TIMER_ERROR_NS
 
     def _is_itself(self, wait: np.void) -> NDArray[np.bool_]:
         same: NDArray[np.bool_] = np.ones(len(self._changes), dtype=bool)
@@ -196,9 +195,7 @@ class _Place:
         change = int(run[0])
         return change, not self._is_close(change, run[1:])
 
-    def _last(
-        self, before: NDArray[np.int64], released_ns: int, errors_ns: NDArray[np.int64]
-    ) -> tuple[int, bool]:
+    def _last(self, before: NDArray[np.int64], released_ns: int, errors_ns: NDArray[np.int64]) -> tuple[int, bool]:
         """Return the last change before a wait ended, and whether it is sure that no other was."""
         ends_ns = self._changes["ends_ns"]
         change = int(before[np.argmax(ends_ns[before])])

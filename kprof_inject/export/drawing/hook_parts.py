@@ -9,7 +9,8 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from kprof_inject.export.drawing.scene import Arg, Arrows, Counters, Numbers, Picked, Reals, TraceProcess
+from kprof_inject.export.drawing.row_arrows import ArrowEnds
+from kprof_inject.export.drawing.scene import Arg, Counters, Numbers, Picked, Reals, TraceProcess
 from kprof_inject.export.hooks import CounterValues, Hook, ScopeArgs, ScopeArrows
 from kprof_inject.timeline.axis import PlacedLaunch
 from kprof_inject.timeline.timeline import Timeline
@@ -48,9 +49,10 @@ class LaunchHooks(Struct, frozen=True):
                     names.add(name)
                     yield _arg(hook, name, values, len(block))
 
-    def arrows(self, placed: PlacedLaunch) -> HookArrows:
+    def arrows(self, placed: PlacedLaunch) -> list[ArrowEnds]:
         """Return the hooks' arrows. Raises ``KprofError`` if a hook fails, or returns anything but rows of scopes."""
-        return HookArrows([hook for hook in self.hooks if isinstance(hook, ScopeArrows)], placed, self.number)
+        hooks = [hook for hook in self.hooks if isinstance(hook, ScopeArrows)]
+        return list(_hook_arrows(hooks, placed, self.number))
 
 
 NO_HOOKS = LaunchHooks((), 0)
@@ -84,43 +86,21 @@ def _require_within(hook: Hook, what: str, timeline: Timeline, at_ns: NDArray[An
         )
 
 
-class HookArrows:
-    """The hooks' arrows between the scopes of a launch."""
-
-    def __init__(self, hooks: Sequence[ScopeArrows], placed: PlacedLaunch, number: int) -> None:
-        """Call the hooks and number their arrows."""
-        self._clock = placed.clock
-        # All scopes are in memory at once only if there are hooks.
-        starts_ns = placed.timeline.scopes["start_ns"].astype(np.int64) if hooks else np.empty(0, dtype=np.int64)
-        self._ends: list[tuple[str, bool, Numbers, Numbers, Numbers]] = []
-        first_id = (number + 1) * _ARROWS_PER_LAUNCH
-        for hook in hooks:
-            leave, arrive = _rows(hook, hook.answer(placed.timeline), len(starts_ns))
-            # No viewer draws an arrow back in time, so such arrows are reversed.
-            is_backward = starts_ns[arrive] < starts_ns[leave]
-            leave, arrive = np.where(is_backward, arrive, leave), np.where(is_backward, leave, arrive)
-            ids = first_id + np.arange(len(leave))
-            first_id += len(leave)
-            self._ends.append((hook.name, False, leave, ids, starts_ns[leave]))
-            self._ends.append((hook.name, True, arrive, ids, starts_ns[arrive]))
-
-    def of_rows(self, first: int, count: int) -> tuple[Arrows, ...]:
-        """Return the arrows of some rows of the launch's scopes: several columns if a scope has several arrows."""
-        return tuple(arrows for end in self._ends for arrows in self._parts(*end, first, count))
-
-    def _parts(
-        self, name: str, arrive: bool, rows: Numbers, ids: Numbers, at_ns: Numbers, first: int, count: int
-    ) -> Iterator[Arrows]:
-        here = np.flatnonzero((rows >= first) & (rows < first + count))
-        while here.size:
-            # The first remaining arrow of each row.
-            _, chosen = np.unique(rows[here], return_index=True)
-            firsts = here[chosen]
-            column_ids, column_ns = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
-            column_ids[rows[firsts] - first] = ids[firsts]
-            column_ns[rows[firsts] - first] = self._clock.on_axis(at_ns[firsts])
-            yield Arrows(column_ids, arrive, column_ns, name)
-            here = np.delete(here, chosen)
+def _hook_arrows(hooks: Sequence[ScopeArrows], placed: PlacedLaunch, number: int) -> Iterator[ArrowEnds]:
+    """Yield both ends of the hooks' arrows between the scopes of a launch."""
+    # All scopes are in memory at once only if there are hooks.
+    starts_ns = placed.timeline.scopes["start_ns"].astype(np.int64) if hooks else np.empty(0, dtype=np.int64)
+    at_ns = placed.clock.on_axis(starts_ns)
+    first_id = (number + 1) * _ARROWS_PER_LAUNCH
+    for hook in hooks:
+        leave, arrive = _rows(hook, hook.answer(placed.timeline), len(starts_ns))
+        # No viewer draws an arrow back in time, so such arrows are reversed.
+        is_backward = starts_ns[arrive] < starts_ns[leave]
+        leave, arrive = np.where(is_backward, arrive, leave), np.where(is_backward, leave, arrive)
+        ids = first_id + np.arange(len(leave))
+        first_id += len(leave)
+        yield ArrowEnds(hook.name, False, leave, ids, at_ns[leave])
+        yield ArrowEnds(hook.name, True, arrive, ids, at_ns[arrive])
 
 
 def _named(hook: Hook, answer: Any) -> Iterator[tuple[str, Any]]:

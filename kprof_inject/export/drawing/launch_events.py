@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.capture.scopes import ScopeInfo, ScopeKind, ScopeTable
+from kprof_inject.export.drawing.flag_arrows import FlagArrows
 from kprof_inject.export.drawing.hook_parts import LaunchHooks
+from kprof_inject.export.drawing.row_arrows import arrows_of_rows
 from kprof_inject.export.drawing.scene import (
     Arg,
     Arrow,
@@ -104,17 +106,18 @@ def launch_events(
     arrow: Arrow | None,
     shared_args: SharedArgs,
     hooks: LaunchHooks,
+    flags: FlagArrows,
     process: TraceProcess,
     first_tid: int,
 ) -> Iterator[Part]:
-    """Yield the threads of a launch and their events.
+    """Yield the threads of a launch and their events, with the arrows of ``flags`` and those of hooks.
 
     The process's own thread shows the launch as a whole, to which ``arrow`` points, unless no CTA ran; those of
     ``tracks`` follow, from ``first_tid`` on.
     """
     if span_ns := placed.span_ns():
         yield _whole(placed, span_ns, process, arrow or Arrow(0, span_ns[0]), shared_args)
-    yield from _WarpEvents(placed, process, first_tid, tracks, shared_args, hooks).parts()
+    yield from _WarpEvents(placed, process, first_tid, tracks, shared_args, hooks, flags).parts()
 
 
 def _column(value: int) -> Numbers:
@@ -167,9 +170,11 @@ class _WarpEvents:
         tracks: Tracks,
         shared_args: SharedArgs,
         hooks: LaunchHooks,
+        flags: FlagArrows,
     ) -> None:
         self._timeline, self._clock = placed.timeline, placed.clock
-        self._hooks, self._arrows = hooks, hooks.arrows(placed)
+        self._hooks, self._arrows = hooks, (*flags.leaving, *hooks.arrows(placed))
+        self._flags = flags
         self._pid = process.pid
         self._launch_track = process.track
         self._first_tid = first_tid
@@ -225,7 +230,7 @@ class _WarpEvents:
             *_scope_args(block, ~self._is_mark[kind] if self._is_mark.any() else None, self._has_cycles),
             *_tag_args(block, self._timeline.table),
         )
-        return Events(
+        events = Events(
             pid=self._pid,
             tids=self._first_tid + tracks,
             kinds=self._scope_kinds,
@@ -233,11 +238,12 @@ class _WarpEvents:
             start_ns=self._clock.on_axis(block["start_ns"]),
             end_ns=self._clock.on_axis(block["end_ns"]),
             group=np.repeat(np.arange(len(first)), lengths),
-            start_order=block["start_record"].astype(np.int64),
-            end_order=block["end_record"].astype(np.int64),
+            start_order=block["start_record"].astype(np.int64) * self._flags.orders_of_record,
+            end_order=block["end_record"].astype(np.int64) * self._flags.orders_of_record,
             args=(*own, *self._hooks.args(self._timeline, block, self._taken | {arg.name for arg in own})),
-            arrows=self._arrows.of_rows(first_row, len(block)),
+            arrows=tuple(arrows_of_rows(self._arrows, first_row, len(block))),
         )
+        return self._flags.drawn_in(events, first_row)
 
     def _incomplete_warps(self, warps: NDArray[np.void], tracks: Numbers) -> Events:
         """Return an event for each warp: a window where records were lost, else an instant with what is missing."""
