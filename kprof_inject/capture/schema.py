@@ -191,12 +191,14 @@ class FlagMemoryRecord(Struct, frozen=True):
     """Line of ``flag_memory.jsonl``: an allocation that holds flags, at an address of the process.
 
     ``device`` is the one whose memory it is, as the process numbers them; None for the host's. Processes that share
-    it have it at addresses of their own, with the same size.
+    it have it at addresses of their own, with the same size. It ``is_exported`` if the process allocated it so that
+    others may open it by CUDA's older interprocess calls; a process that has opened it so has no such memory.
     """
 
     address: Annotated[int, Meta(ge=1, le=MAX_ARGUMENT)]
     size_bytes: Annotated[int, Meta(ge=1, lt=1 << 48)]
     device: DeviceIndex | None = None
+    is_exported: bool = False
 
 
 class EndRecord(Struct, frozen=True):

@@ -18,6 +18,7 @@ from kprof_inject.timeline.axis import PlacedLaunch
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.columns import NO_TAG
 from kprof_inject.timeline.memory_waits import visits_in
+from kprof_inject.timeline.timeline import Timeline
 
 FLAG_VISIT = np.dtype(
     [
@@ -32,6 +33,9 @@ FLAG_VISIT = np.dtype(
         ("arrives_ns", "i8"),
         ("leaves_ns", "i8"),
         ("ends_ns", "i8"),
+        ("error_ns", "i8"),
+        ("cta_begins_ns", "i8"),
+        ("cta_ends_ns", "i8"),
         ("address", "i8"),
         ("value", "i8"),
         ("flag", "i8"),
@@ -39,13 +43,16 @@ FLAG_VISIT = np.dtype(
 )
 """A CTA's use of a flag, by the axis's time.
 
-Its first warp begins, and ends; its last warp arrives, and the first one of all leaves. ``launch`` is the index of the
+Its first warp begins, and ends; its last warp arrives, and the first one of all leaves, each within ``error_ns`` by the
+device's timer; the whole CTA runs from ``cta_begins_ns`` to ``cta_ends_ns``. ``launch`` is the index of the
 launch, ``row`` that of the first warp's scope in it; ``round`` counts the CTA's visits of the scope. ``value`` is as
 recorded or constant, ``NO_TAG`` if not known. Equal numbers of ``flag`` are the same place in memory; -1 if the address
 is not known.
 """
 
-_ENDS_FIRST = ("waits", "takes")
+_WAITS = ("waits", "takes")
+TIMER_ERROR_NS = 50
+"""How far off a reading of a device's timer may be between two SMs."""
 
 
 class FlagVisits(Struct, frozen=True):
@@ -69,7 +76,7 @@ class FlagVisits(Struct, frozen=True):
 def flag_visits(launches: Sequence[PlacedLaunch]) -> FlagVisits:
     """Return the uses of flags in launches of one axis."""
     found = [visits for number, placed in enumerate(launches) for visits in _visits_of(number, placed)]
-    waits = [visits for does, visits in found if does in _ENDS_FIRST]
+    waits = [visits for does, visits in found if does in _WAITS]
     changes = [visits for does, visits in found if does != "waits"]
     identities = _FlagIdentities(launches)
     return FlagVisits(tuple(launches), *(identities.numbered(_by_end(visits)) for visits in (waits, changes)))
@@ -116,6 +123,11 @@ def _visits(
     )
     for field, times_ns in times:
         visits[field] = placed.clock.on_axis(times_ns)
+    ctas = _ctas_of(placed.timeline, visits["cta"])
+    visits["cta_begins_ns"], visits["cta_ends_ns"] = (
+        placed.clock.on_axis(ctas[field]) for field in ("init_ns", "pre_final_ns")
+    )
+    visits["error_ns"] = TIMER_ERROR_NS + _lost(placed.timeline) * (ctas["pre_final_ns"] - ctas["init_ns"])
     recorded = {tag.name: first_tag + place for place, tag in enumerate(flag.tags)}
     constant = NO_TAG if flag.constant is None else flag.constant
     for field, tag, unknown in (("address", flag.address, NO_TAG), ("value", flag.value, constant)):
@@ -123,12 +135,29 @@ def _visits(
     return visits
 
 
+def _ctas_of(timeline: Timeline, ctas: NDArray[np.int32]) -> NDArray[np.void]:
+    own = timeline.ctas[np.argsort(timeline.ctas["cta"], kind="stable")]
+    return own[np.searchsorted(own["cta"], ctas)]
+
+
+def _lost(timeline: Timeline) -> float:
+    """Return by what part of its length times inside a CTA may be off.
+
+    Between its begin and its end, times are read off the SM's clock at one rate. If that was below the highest one,
+    the SM may have lost all the time that this takes in one part of the CTA.
+    """
+    highest_hz = timeline.launch.kernel.sm_clock_hz
+    if timeline.clock.source == ClockSource.TIMER:
+        return 0.0
+    return max(1 - timeline.clock.clock_hz / highest_hz, 0.0) if highest_hz else 1.0
+
+
 class _FlagIdentities:
     """Numbers of the places in memory that launches use."""
 
     def __init__(self, launches: Sequence[PlacedLaunch]) -> None:
         self._origins = [placed.timeline.launch.origin for placed in launches]
-        self._shared = _shared_by_all({origin.name: origin for origin in self._origins}.values())
+        self._shared = _shared_memory({origin.name: origin for origin in self._origins}.values())
         self._numbers: dict[Hashable, int] = {}
 
     def numbered(self, visits: NDArray[np.void]) -> NDArray[np.void]:
@@ -144,8 +173,8 @@ class _FlagIdentities:
             (one for one in origin.flag_memory if one.address <= address < one.address + one.size_bytes), None
         )
         key: Hashable = origin.name, address
-        if around is not None and (kind := _kind_of(origin, around)) in self._shared:
-            key = kind, address - around.address
+        if around is not None and (memory := self._shared.get((origin.name, around.address))) is not None:
+            key = memory, address - around.address
         return self._numbers.setdefault(key, len(self._numbers))
 
 
@@ -155,12 +184,24 @@ def _kind_of(origin: Origin, memory: FlagMemoryRecord) -> Hashable:
     return origin.host, origin.boot_id, device, memory.size_bytes
 
 
-def _shared_by_all(origins: Iterable[Origin]) -> set[Hashable]:
-    """Return the kinds of allocations of which no process has two."""
-    several: set[Hashable] = set()
-    found: set[Hashable] = set()
+def _shared_memory(origins: Iterable[Origin]) -> dict[tuple[str, int], Hashable]:
+    """Return what identifies an allocation, by the process and its address there, where this is known.
+
+    Where two processes share a device, each may have an allocation of its own and one that the other exported.
+    """
+    alike: dict[Hashable, dict[str, list[FlagMemoryRecord]]] = {}
     for origin in origins:
-        kinds = [_kind_of(origin, memory) for memory in origin.flag_memory]
-        found.update(kinds)
-        several.update(kind for kind in kinds if kinds.count(kind) > 1)
-    return found - several
+        for memory in origin.flag_memory:
+            alike.setdefault(_kind_of(origin, memory), {}).setdefault(origin.name, []).append(memory)
+    found: dict[tuple[str, int], Hashable] = {}
+    for kind, processes in alike.items():
+        if all(len(own) == 1 for own in processes.values()):
+            found |= {(name, own[0].address): kind for name, own in processes.items()}
+        elif len(processes) == 2 and all(_is_one_exported_of_two(own) for own in processes.values()):
+            for (name, own), owner in zip(processes.items(), reversed(processes), strict=True):
+                found |= {(name, one.address): (kind, name if one.is_exported else owner) for one in own}
+    return found
+
+
+def _is_one_exported_of_two(memory: Sequence[FlagMemoryRecord]) -> bool:
+    return sorted(one.is_exported for one in memory) == [False, True]

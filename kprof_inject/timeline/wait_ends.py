@@ -18,17 +18,21 @@ from numpy.typing import NDArray
 
 from kprof_inject.timeline.axis import PlacedLaunch
 from kprof_inject.timeline.columns import NO_TAG
-from kprof_inject.timeline.flag_visits import FlagVisits, flag_visits
+from kprof_inject.timeline.flag_visits import TIMER_ERROR_NS, FlagVisits, flag_visits
 
-# Times of one device's SMs fit together within this.
-_TIMER_ERROR_NS = 100
-# How long after a change a wait for it may end: a poll of another GPU's memory takes up to 2 µs, and the change may
-# come right after one.
+# How long after a change a wait for it may end. A poll of another GPU's memory takes up to 2 µs, and the change may
+# come right after one. Where many CTAs poll with atomics while others copy, 7.3 µs were seen (H200, NVLink).
 _MAX_LATE_NS = 4_000
+_MAX_LATE_BY_VALUE_NS = 20_000
 # Atomics that two SMs issue may be done in the other order. Between scopes whose code differs, one may also have its
 # result when its end is recorded, and the other not.
-_MAX_REORDERED_NS = {True: 500, False: 1_000}
+_MAX_REORDERED_NS, _MAX_REORDERED_ELSEWHERE_NS = 500, 1_000
+# Changes before those that may have ended a wait: more than a flag is changed between two waits for it.
+_MIN_NEAR = 64
 _NONE = -1
+
+
+_Compare = Callable[[Any, Any], Any]
 
 
 class Ending(IntEnum):
@@ -112,6 +116,8 @@ class _Place:
         self._waits = visits.waits[waits]
         self._changes = visits.changes[self._changes_at]
         self._timers = timers
+        self._longest_ns = int((self._changes["ends_ns"] - self._changes["begins_ns"]).max(initial=0))
+        self._max_error_ns = int(self._changes["error_ns"].max(initial=0))
         self._sets_known_values = bool(len(changes)) and all(
             visits.flag_of(change).does == "sets" and change["value"] != NO_TAG for change in self._changes
         )
@@ -145,79 +151,95 @@ class _Place:
         return released_ns
 
     def _ending(self, wait: np.void, released_ns: int) -> tuple[Ending, int]:
-        errors_ns = self._errors_ns(wait)
-        is_before = self._changes["begins_ns"] - errors_ns <= released_ns
-        is_before &= ~self._is_itself(wait)
+        """Return how a wait ended, and the change (index) that ended it or came before it."""
+        first, near = self._near(wait, released_ns)
+        errors_ns = self._errors_ns(wait, near)
+        is_before = (near["begins_ns"] - errors_ns <= released_ns) & ~_is_same_visit(near, wait)
         before = np.flatnonzero(is_before)
         if not before.size:
             return Ending.NOT_RECORDED, _NONE
-        condition = _CONDITIONS.get(self._visits.flag_of(wait).condition)
-        if condition is not None and wait["value"] != NO_TAG and self._sets_known_values:
-            change, sure = self._first_with_value(wait, before, condition)
+        goes_on = _CONDITIONS.get(self._visits.flag_of(wait).condition)
+        if goes_on is not None and wait["value"] != NO_TAG and self._sets_known_values:
+            change, is_sure = self._first_with_value(near, before, goes_on, wait["value"])
+            max_late_ns = _MAX_LATE_BY_VALUE_NS
+            # An earlier change than the near ones may have set the value.
+            is_sure &= not (first and change == before[0] and near["ends_ns"][change] > wait["arrives_ns"])
         else:
-            change, sure = self._last(before, released_ns, errors_ns)
+            change, is_sure = self._last(near, before, released_ns, errors_ns)
+            max_late_ns = _MAX_LATE_NS
         if change == _NONE:
             return Ending.NOT_RECORDED, _NONE
-        changed_ns, error_ns = int(self._changes["ends_ns"][change]), int(errors_ns[change])
+        changed_ns = int(near["ends_ns"][change])
         late_ns = int(wait["leaves_ns"]) - max(changed_ns, int(wait["arrives_ns"]))
-        if late_ns > _MAX_LATE_NS + error_ns:
+        if late_ns > max_late_ns + int(errors_ns[change]):
             return Ending.NOT_RECORDED, _NONE
-        if not sure:
+        if not is_sure:
             return Ending.NOT_SURE, _NONE
-        came_before = changed_ns + error_ns < wait["arrives_ns"]
-        return (Ending.CHANGED_BEFORE if came_before else Ending.CHANGED), change
+        came_before = changed_ns < wait["arrives_ns"]
+        return (Ending.CHANGED_BEFORE if came_before else Ending.CHANGED), first + change
 
-    def _errors_ns(self, wait: np.void) -> NDArray[np.int64]:
-        """Return how far the time of each change may be off against a wait's."""
-        is_same_timer = self._timers[self._changes["launch"]] == self._timers[wait["launch"]]
-        return np.where(is_same_timer, 0, self._visits.launches[0].clock.axis.error_ns) + _TIMER_ERROR_NS
+    def _near(self, wait: np.void, released_ns: int) -> tuple[int, NDArray[np.void]]:
+        """Return the changes that may have ended a wait and some before these, and the index of the first."""
+        error_ns = int(self._visits.launches[0].clock.axis.error_ns + self._max_error_ns + wait["error_ns"])
+        begins_ns = self._changes["begins_ns"]
+        earliest_ns = released_ns - self._longest_ns - _MAX_LATE_BY_VALUE_NS - error_ns
+        last = int(np.searchsorted(begins_ns, released_ns + error_ns, "right"))
+        first = max(min(int(np.searchsorted(begins_ns, earliest_ns)), last - _MIN_NEAR), 0)
+        return first, self._changes[first:last]
 
-    def _is_itself(self, wait: np.void) -> NDArray[np.bool_]:
-        same: NDArray[np.bool_] = np.ones(len(self._changes), dtype=bool)
-        for field in ("launch", "scope", "cta", "round"):
-            same &= self._changes[field] == wait[field]
-        return same
+    def _errors_ns(self, visit: np.void, changes: NDArray[np.void]) -> NDArray[np.int64]:
+        """Return how far the time of each change may be off against a visit's."""
+        errors_ns: NDArray[np.int64] = changes["error_ns"] + visit["error_ns"]
+        is_same_timer = self._timers[changes["launch"]] == self._timers[visit["launch"]]
+        # One clock drives all SMs of a device: CTAs that begin and end together are off by the same time.
+        apart_ns = abs(changes["cta_begins_ns"] - visit["cta_begins_ns"])
+        apart_ns = apart_ns + abs(changes["cta_ends_ns"] - visit["cta_ends_ns"])
+        same_errors_ns = np.minimum(errors_ns, apart_ns + 2 * TIMER_ERROR_NS)
+        return np.where(is_same_timer, same_errors_ns, self._visits.launches[0].clock.axis.error_ns + errors_ns)
 
     def _first_with_value(
-        self, wait: np.void, before: NDArray[np.int64], goes_on: Callable[[Any, Any], Any]
+        self, near: NDArray[np.void], before: NDArray[np.int64], goes_on: _Compare, value: np.int64
     ) -> tuple[int, bool]:
         """Return the change that gave the flag a value that ends the wait, and whether it is sure to be the first.
 
         The flag may have been changed again since, to a value that ends it as well.
         """
-        ends_it = ~goes_on(self._changes["value"][before], wait["value"])
+        ends_it = ~goes_on(near["value"][before], value)
         if not ends_it.any():
             return _NONE, False
         last = int(np.flatnonzero(ends_it)[-1])
         others = np.flatnonzero(~ends_it[:last])
-        first = int(others[-1]) + 1 if others.size else int(np.flatnonzero(ends_it)[0])
-        run = before[first : last + 1]
-        change = int(run[0])
-        return change, not self._is_close(change, run[1:])
+        run = before[int(others[-1]) + 1 if others.size else 0 : last + 1]
+        return int(run[0]), not self._is_close(near, int(run[0]), run[1:])
 
-    def _last(self, before: NDArray[np.int64], released_ns: int, errors_ns: NDArray[np.int64]) -> tuple[int, bool]:
+    def _last(
+        self, near: NDArray[np.void], before: NDArray[np.int64], released_ns: int, errors_ns: NDArray[np.int64]
+    ) -> tuple[int, bool]:
         """Return the last change before a wait ended, and whether it is sure that no other was."""
-        ends_ns = self._changes["ends_ns"]
+        ends_ns = near["ends_ns"]
         change = int(before[np.argmax(ends_ns[before])])
         others = before[before != change]
         others = others[released_ns - ends_ns[others] <= _MAX_LATE_NS + errors_ns[others]]
-        if self._changes["begins_ns"][change] + errors_ns[change] > released_ns:
+        if near["begins_ns"][change] + errors_ns[change] > released_ns:
             return change, not others.size
-        return change, not self._is_close(change, others)
+        return change, not self._is_close(near, change, others)
 
-    def _is_close(self, change: int, others: NDArray[np.int64]) -> bool:
+    def _is_close(self, near: NDArray[np.void], change: int, others: NDArray[np.int64]) -> bool:
         """Return whether the order of a change and one of the others is unknown; that of one CTA's changes is known."""
-        one, rest = self._changes[change], self._changes[others]
-        is_other = (rest["launch"] != one["launch"]) | (rest["cta"] != one["cta"])
-        rest = rest[is_other]
-        if not rest.size:
-            return False
-        errors_ns = self._errors_ns(one)[others[is_other]]
-        reordered_ns = np.where(rest["scope"] == one["scope"], _MAX_REORDERED_NS[True], _MAX_REORDERED_NS[False])
-        return bool((np.abs(rest["ends_ns"] - one["ends_ns"]) <= reordered_ns + errors_ns).any())
+        one, rest = near[change], near[others]
+        rest = rest[(rest["launch"] != one["launch"]) | (rest["cta"] != one["cta"])]
+        reordered_ns = np.where(rest["scope"] == one["scope"], _MAX_REORDERED_NS, _MAX_REORDERED_ELSEWHERE_NS)
+        return bool((abs(rest["ends_ns"] - one["ends_ns"]) <= reordered_ns + self._errors_ns(one, rest)).any())
 
 
-def _unsigned(compare: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+def _is_same_visit(visits: NDArray[np.void], visit: np.void) -> NDArray[np.bool_]:
+    same: NDArray[np.bool_] = np.ones(len(visits), dtype=bool)
+    for field in ("launch", "scope", "cta", "round"):
+        same &= visits[field] == visit[field]
+    return same
+
+
+def _unsigned(compare: _Compare) -> _Compare:
     def compared(values: NDArray[np.int64], value: np.int64) -> NDArray[np.bool_]:
         found: NDArray[np.bool_] = compare(values.view(np.uint64), np.int64(value).view(np.uint64))
         return found
@@ -226,7 +248,7 @@ def _unsigned(compare: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
 
 
 # The predicates of arith.cmpi. A value of 32 bits is recorded with its sign, which keeps the order of unsigned ones.
-_CONDITIONS: Mapping[str, Callable[[Any, Any], Any]] = {
+_CONDITIONS: Mapping[str, _Compare] = {
     "eq": np.equal,
     "ne": np.not_equal,
     "slt": np.less,

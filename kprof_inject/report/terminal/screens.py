@@ -19,6 +19,7 @@ from kprof_inject.capture.edits import OPTIONS_FILE
 from kprof_inject.capture.model import Kernel, Place, place_names
 from kprof_inject.capture.resources import KernelResources, limited_by
 from kprof_inject.quantities import counted, percent, resolved_time, short_time
+from kprof_inject.report.flag_notes import flag_notes, waits_in
 from kprof_inject.report.kernel_names import kernel_names
 from kprof_inject.report.launch_notes import all_notes
 from kprof_inject.report.rank_notes import last_ranks_in, rank_notes
@@ -56,12 +57,15 @@ def print_answers(reports: Sequence[LaunchAnalysis], console: Console) -> None:
     """
     _print_answers(reports, console)
     _print_program(reports, _MAX_SAMPLED_KERNELS, console)
-    _print_ranks(reports, console)
+    _print_notes(reports, console)
 
 
-def _print_ranks(reports: Sequence[LaunchAnalysis], console: Console) -> None:
-    """Print which rank the others wait for, if they wait for each other."""
-    if notes := list(rank_notes(last_ranks_in(reports))):
+def _print_notes(reports: Sequence[LaunchAnalysis], console: Console) -> None:
+    """Print which rank the others wait for, if they wait for each other, and who holds up those that poll flags."""
+    if notes := [
+        *rank_notes(last_ranks_in(reports)),
+        *flag_notes(waits_in(reports, program_of(reports).kernels[0].middle)),
+    ]:
         say("", console)
         for note in notes:
             say(note, console)
@@ -134,7 +138,7 @@ def print_all(reports: Sequence[LaunchAnalysis], console: Console) -> None:
             print_details(report, console)
     print_trust([(report.launch, report.verdict) for kernel in program.kernels for report in kernel.middles], console)
     _print_program(reports, None, console)
-    _print_ranks(reports, console)
+    _print_notes(reports, console)
 
 
 class _LaunchNames:

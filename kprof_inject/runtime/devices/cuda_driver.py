@@ -41,7 +41,7 @@ _HIGHEST_PRIORITY = -1000  # the driver uses the nearest priority that it has
 _SIZE_UNIT_BYTES = 1 << 16
 _PER_THREAD_STREAM = 2  # CU_STREAM_PER_THREAD
 # Attributes of a pointer that distinguish the device's own memory from the host's, other devices' and managed memory.
-_MEMORY_TYPE, _IS_MANAGED, _DEVICE_ORDINAL = 2, 8, 9  # CU_POINTER_ATTRIBUTE_*
+_MEMORY_TYPE, _IS_MANAGED, _DEVICE_ORDINAL, _IS_IPC_CAPABLE = 2, 8, 9, 10  # CU_POINTER_ATTRIBUTE_*
 _DEVICE_MEMORY = 2  # CU_MEMORYTYPE_DEVICE
 
 
@@ -405,15 +405,14 @@ class CudaMemory:
         found = self.allocation_at(address)
         if found is None:
             return None
-        kind, _, device = self._attributes(address)
-        return DeviceMemory(found, device if kind == _DEVICE_MEMORY else None)
+        kind, device = self._attribute(address, _MEMORY_TYPE), self._attribute(address, _DEVICE_ORDINAL)
+        is_exportable = bool(self._attribute(address, _IS_IPC_CAPABLE))
+        return DeviceMemory(found, device if kind == _DEVICE_MEMORY else None, is_exportable)
 
-    def _attributes(self, address: int) -> tuple[int, int, int]:
-        """Return the kind of the memory at an address, whether it is managed, and its device."""
-        kind, is_managed, ordinal = ctypes.c_uint(), ctypes.c_uint(), ctypes.c_int()
-        for value, attribute in ((kind, _MEMORY_TYPE), (is_managed, _IS_MANAGED), (ordinal, _DEVICE_ORDINAL)):
-            self._driver.call("cuPointerGetAttribute", ctypes.byref(value), attribute, ctypes.c_uint64(address))
-        return kind.value, is_managed.value, ordinal.value
+    def _attribute(self, address: int, attribute: int) -> int:
+        value = ctypes.c_uint()
+        self._driver.call("cuPointerGetAttribute", ctypes.byref(value), attribute, ctypes.c_uint64(address))
+        return value.value
 
     def _pool(self, device: int) -> ctypes.c_void_p:
         if device not in self._pools:
@@ -425,8 +424,9 @@ class CudaMemory:
 
     def is_local(self, address: int, device: int) -> bool:
         """Return whether an address is in memory of the device that no host or other device shares."""
-        kind, is_managed, ordinal = self._attributes(address)
-        return kind == _DEVICE_MEMORY and not is_managed and ordinal == device
+        if self._attribute(address, _MEMORY_TYPE) != _DEVICE_MEMORY or self._attribute(address, _IS_MANAGED):
+            return False
+        return self._attribute(address, _DEVICE_ORDINAL) == device
 
     def free_bytes(self) -> int:
         """Return the free memory of the current device."""

@@ -36,10 +36,14 @@ class MemoryRange:
 
 @dataclass(frozen=True, slots=True)
 class DeviceMemory:
-    """An allocation of the driver's. ``device`` has the memory; None if it is the host's."""
+    """An allocation of the driver's. ``device`` has the memory; None if it is the host's.
+
+    With ``is_exportable``, this process allocated it, and others may open it by CUDA's older interprocess calls.
+    """
 
     range: MemoryRange
     device: int | None
+    is_exportable: bool
 
 
 _PACKED_ALIGNMENT = 512

@@ -47,7 +47,9 @@ class FlagMemory:
                 if memory is None:
                     addresses = _outside(addresses, address, _PAGE_BYTES)
                 else:
-                    found = FlagMemoryRecord(memory.range.address, memory.range.size_bytes, memory.device)
+                    found = FlagMemoryRecord(
+                        memory.range.address, memory.range.size_bytes, memory.device, memory.is_exportable
+                    )
                     addresses = _outside(addresses, found.address, found.size_bytes)
                     self._found.append(found)
                     yield found
