@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.quantities import counted, short_time
+from kprof_inject.quantities import counted, numbered, short_time
 from kprof_inject.timeline.axis import PlacedLaunch, place_launches
 from kprof_inject.timeline.holders import FlagWaits, Holder, Work, critical_path, flag_waits
+from kprof_inject.timeline.task_runs import TaskStatistics, task_places, task_statistics
 from kprof_inject.timeline.wait_ends import wait_ends
 
 _MAX_STEPS = 4
@@ -21,7 +22,7 @@ class Waits(Struct, frozen=True):
     """The waits for flags of a report's launches, and the critical path of those that ran with the one shown.
 
     The ``path`` is empty if no wait is on it. The kernel in which it begins began ``begins_after_ns`` after the first
-    of these.
+    of these. The ``tasks`` are those of the launch shown.
     """
 
     scopes: tuple[FlagWaits, ...]
@@ -29,9 +30,7 @@ class Waits(Struct, frozen=True):
     shown: str = ""
     path: tuple[Work, ...] = ()
     begins_after_ns: int = 0
-
-
-NO_WAITS = Waits(())
+    tasks: tuple[TaskStatistics, ...] = ()
 
 
 def waits_in(reports: Sequence[LaunchAnalysis], shown: LaunchAnalysis) -> Waits:
@@ -42,11 +41,9 @@ def waits_in(reports: Sequence[LaunchAnalysis], shown: LaunchAnalysis) -> Waits:
     waiting = [
         report.timeline
         for report in reports
-        if any(scope.flag is not None for scope in report.launch.kernel.scopes.scopes)
+        if any(scope.flag is not None for scope in report.launch.kernel.scopes.scopes) or task_places(report.timeline)
     ]
     ends = wait_ends(place_launches(waiting)) if waiting else []
-    if not ends:
-        return NO_WAITS
     scopes = tuple(flag_waits(ends))
     for one in ends:
         launches = one.visits.launches
@@ -57,7 +54,8 @@ def waits_in(reports: Sequence[LaunchAnalysis], shown: LaunchAnalysis) -> Waits:
             path = critical_path(one, together)
             first_ns = min(spans[at][0] for at in together)
             after_ns = spans[path[0].launch][0] - first_ns if path else 0
-            return Waits(scopes, launches, launches[number].title, tuple(path), after_ns)
+            tasks = tuple(task_statistics(one, number))
+            return Waits(scopes, launches, launches[number].title, tuple(path), after_ns, tasks)
     return Waits(scopes)
 
 
@@ -96,11 +94,16 @@ def holder_text(holder: Holder) -> str:
     """Return a sentence on a CTA that holds others up."""
     where = f"{holder.place}, " if holder.place else ""
     launches = f" of {counted(holder.launches, 'launch')}" if holder.launches > 1 else ""
-    text = f"{where}CTA {holder.cta} holds {counted(holder.ctas, 'CTA')} up with {holder.change}: "
+    text = f"{where}CTA {holder.cta} holds {counted(holder.ctas, 'CTA')} up with {holder.change}{_in_tasks(holder)}: "
     text += f"{short_time(holder.longest_ns)} at most, {short_time(holder.held_ns)} in {counted(holder.waits, 'wait')}"
     text += f"{launches}. It comes {short_time(abs(holder.late_ns))} "
     text += f"{'after' if holder.late_ns >= 0 else 'before'} the median CTA, after {short_time(holder.work_ns)} of work"
     return text + (f", mostly in {holder.work}" if holder.work else "")
+
+
+def _in_tasks(holder: Holder) -> str:
+    """Return the tasks in which a CTA held others up, after a comma."""
+    return f", {numbered('task', sorted(holder.tasks))}" if holder.tasks else ""
 
 
 def _path_text(waits: Waits) -> str:

@@ -14,6 +14,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from kprof_inject.capture.scopes import distinct_names
+from kprof_inject.timeline.task_runs import TasksOfLaunch
 from kprof_inject.timeline.wait_ends import Ending, WaitEnds
 
 MAX_HOLDERS = 3
@@ -44,7 +45,8 @@ class Holder(Struct, frozen=True):
     """CTA ``cta`` of ``place``, whose ``change`` of a flag ended ``waits`` of ``ctas`` CTAs in ``launches`` launches.
 
     They waited ``held_ns`` in total, at most ``longest_ns``. The change came ``late_ns`` after the median CTA's
-    (median), after work mostly in scope ``work``, ``work_ns`` long (median).
+    (median), after work mostly in scope ``work``, ``work_ns`` long (median). It was in these ``tasks``, if any are
+    tagged.
     """
 
     place: str
@@ -58,6 +60,7 @@ class Holder(Struct, frozen=True):
     late_ns: float
     work: str
     work_ns: float
+    tasks: tuple[int, ...] = ()
 
 
 class FlagWaits(Struct, frozen=True):
@@ -124,6 +127,7 @@ class _WorkBefore:
         for at in held.tolist():
             self._held.setdefault((int(waits["launch"][at]), int(waits["cta"][at])), []).append(at)
         self._rows: dict[int, NDArray[np.void]] = {}
+        self._tasks = TasksOfLaunch(ends.visits)
 
     def ctas_of(self, launch: int) -> NDArray[np.void]:
         return self._launches[launch].timeline.ctas
@@ -215,7 +219,14 @@ class _WorkBefore:
                 late_ns=median(self._late_ns(change) for change in np.unique(change_at[own]).tolist()),
                 work=mostly,
                 work_ns=median(work.duration_ns for work in works if work.scope == mostly),
+                tasks=tuple(dict.fromkeys(self._tasks_of(changes[own]))),
             )
+
+    def _tasks_of(self, changes: NDArray[np.void]) -> Iterator[int]:
+        for change in changes:
+            task = self._tasks.task_at(int(change["launch"]), int(change["cta"]), int(change["begins_ns"]))
+            if task is not None:
+                yield task
 
     def _work_before(self, change: int) -> Work:
         one = self._ends.visits.changes[change]

@@ -24,6 +24,8 @@ from kprof_inject.timeline.flag_visits import TIMER_ERROR_NS, FlagVisits, flag_v
 # come right after one. Where many CTAs poll with atomics while others copy, 7.3 µs were seen (H200, NVLink).
 _MAX_LATE_NS = 4_000
 _MAX_LATE_BY_VALUE_NS = 20_000
+# Processes that share a GPU run in turn: the one that waits sees the change when it is its turn again.
+_ANY_TIME_NS = 1 << 62
 # Atomics that two SMs issue may be done in the other order. Between scopes whose code differs, one may also have its
 # result when its end is recorded, and the other not.
 _MAX_REORDERED_NS, _MAX_REORDERED_ELSEWHERE_NS = 500, 1_000
@@ -70,13 +72,11 @@ class WaitEnds(Struct, frozen=True):
 
 
 def wait_ends(launches: Sequence[PlacedLaunch]) -> list[WaitEnds]:
-    """Return what ended the waits for flags, for the launches of each axis that wait for any."""
+    """Return what ended the waits for flags, for the launches of each axis."""
     axes: dict[int, list[PlacedLaunch]] = {}
     for placed in launches:
-        if any(scope.flag is not None for scope in placed.timeline.table.scopes):
-            axes.setdefault(placed.clock.axis.number, []).append(placed)
-    found = (flag_visits(own) for own in axes.values())
-    return [_ends(visits) for visits in found if visits.waits.size]
+        axes.setdefault(placed.clock.axis.number, []).append(placed)
+    return [_ends(flag_visits(own)) for own in axes.values()]
 
 
 def _ends(visits: FlagVisits) -> WaitEnds:
@@ -87,10 +87,12 @@ def _ends(visits: FlagVisits) -> WaitEnds:
     nothing = np.empty(0, dtype=np.int64)
     clocks = [placed.clock for placed in visits.launches]
     timers = np.array([clocks.index(clock) for clock in clocks])
+    processes = {placed.timeline.launch.origin.name for placed in visits.launches}
+    takes_turns = len(processes) > len(set(timers.tolist()))
     for flag, own_waits in _groups(waits["flag"]):
         if flag == _NONE:
             continue
-        place = _Place(visits, timers, own_waits, places_of_changes.get(flag, nothing))
+        place = _Place(visits, timers, own_waits, places_of_changes.get(flag, nothing), takes_turns=takes_turns)
         for at, ending, change in place.endings():
             endings[at], ended_by[at] = ending, change
     return WaitEnds(visits, endings, ended_by)
@@ -105,10 +107,19 @@ def _groups(numbers: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]
 
 
 class _Place:
-    """The waits and the changes of one flag; ``timers`` are equal for launches of one device."""
+    """The waits and the changes of one flag; ``timers`` are equal for launches of one device.
+
+    With ``takes_turns``, processes share a device.
+    """
 
     def __init__(
-        self, visits: FlagVisits, timers: NDArray[np.int64], waits: NDArray[np.int64], changes: NDArray[np.int64]
+        self,
+        visits: FlagVisits,
+        timers: NDArray[np.int64],
+        waits: NDArray[np.int64],
+        changes: NDArray[np.int64],
+        *,
+        takes_turns: bool,
     ) -> None:
         self._visits = visits
         self._at = waits
@@ -116,6 +127,7 @@ class _Place:
         self._waits = visits.waits[waits]
         self._changes = visits.changes[self._changes_at]
         self._timers = timers
+        self._takes_turns = takes_turns
         self._longest_ns = int((self._changes["ends_ns"] - self._changes["begins_ns"]).max(initial=0))
         self._max_error_ns = int(self._changes["error_ns"].max(initial=0))
         self._sets_known_values = bool(len(changes)) and all(
@@ -161,7 +173,7 @@ class _Place:
         goes_on = _CONDITIONS.get(self._visits.flag_of(wait).condition)
         if goes_on is not None and wait["value"] != NO_TAG and self._sets_known_values:
             change, is_sure = self._first_with_value(near, before, goes_on, wait["value"])
-            max_late_ns = _MAX_LATE_BY_VALUE_NS
+            max_late_ns = _ANY_TIME_NS if self._takes_turns else _MAX_LATE_BY_VALUE_NS
             # An earlier change than the near ones may have set the value.
             is_sure &= not (first and change == before[0] and near["ends_ns"][change] > wait["arrives_ns"])
         else:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from kprof_inject.capture.scopes import ScopeInfo, ScopeKind, ScopeTable
@@ -34,6 +35,7 @@ from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.columns import NO_TAG, ScopeFlag
 from kprof_inject.timeline.partitions import partition_names
 from kprof_inject.timeline.tag_entries import tag_column, tag_columns
+from kprof_inject.timeline.task_runs import TASK, task_places
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import judge
 
@@ -189,6 +191,7 @@ class _WarpEvents:
         ]
         self._taken = {name for kind in self._scope_kinds for name, _ in kind.args}
         self._is_mark = np.array([kind.is_instant for kind in self._scope_kinds], dtype=bool)
+        self._task_places = task_places(placed.timeline)
         self._has_cycles = placed.timeline.clock.source != ClockSource.TIMER
 
     def parts(self) -> Iterator[Part]:
@@ -226,6 +229,7 @@ class _WarpEvents:
     def _scopes(self, block: NDArray[np.void], tracks: Numbers, first_row: int) -> Events:
         first, lengths = runs_of_warps(block)
         kind = block["scope"].astype(np.int64)
+        kinds, kind_of_task = self._kinds_of_tasks(block, kind)
         own = (
             *_scope_args(block, ~self._is_mark[kind] if self._is_mark.any() else None, self._has_cycles),
             *_tag_args(block, self._timeline.table),
@@ -233,8 +237,8 @@ class _WarpEvents:
         events = Events(
             pid=self._pid,
             tids=self._first_tid + tracks,
-            kinds=self._scope_kinds,
-            kind=kind,
+            kinds=kinds,
+            kind=kind_of_task,
             start_ns=self._clock.on_axis(block["start_ns"]),
             end_ns=self._clock.on_axis(block["end_ns"]),
             group=np.repeat(np.arange(len(first)), lengths),
@@ -244,6 +248,17 @@ class _WarpEvents:
             arrows=tuple(arrows_of_rows(self._arrows, first_row, len(block))),
         )
         return self._flags.drawn_in(events, first_row)
+
+    def _kinds_of_tasks(self, block: NDArray[np.void], kind: Numbers) -> tuple[list[EventKind], Numbers]:
+        """Return the kinds of these scopes, with one for each task: viewers choose colours by name."""
+        kinds, found = list(self._scope_kinds), kind.copy()
+        for scope, place in self._task_places.items():
+            rows = np.flatnonzero((kind == scope) & (block["tags"][:, place] != NO_TAG))
+            values, which = np.unique(block["tags"][rows, place], return_inverse=True)
+            found[rows] = len(kinds) + which
+            common = self._scope_kinds[scope]
+            kinds += [replace(common, name=f"{common.name} {TASK} {value}", colour=None) for value in values.tolist()]
+        return kinds, found
 
     def _incomplete_warps(self, warps: NDArray[np.void], tracks: Numbers) -> Events:
         """Return an event for each warp: a window where records were lost, else an instant with what is missing."""

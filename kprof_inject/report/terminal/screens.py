@@ -18,6 +18,7 @@ from kprof_inject.analysis.summary import LaunchSummary, PartitionSummary, Scope
 from kprof_inject.capture.edits import OPTIONS_FILE
 from kprof_inject.capture.model import Kernel, Place, place_names
 from kprof_inject.capture.resources import KernelResources, limited_by
+from kprof_inject.capture.scopes import distinct_names
 from kprof_inject.quantities import counted, percent, resolved_time, short_time
 from kprof_inject.report.flag_notes import flag_notes, waits_in
 from kprof_inject.report.kernel_names import kernel_names
@@ -46,6 +47,7 @@ from kprof_inject.report.terminal.tables import (
     say,
     shown,
 )
+from kprof_inject.report.terminal.task_table import print_tasks
 from kprof_inject.report.tried_edits import best_for, won_text
 from kprof_inject.scope_colours import scope_colours
 
@@ -62,13 +64,14 @@ def print_answers(reports: Sequence[LaunchAnalysis], console: Console) -> None:
 
 def _print_notes(reports: Sequence[LaunchAnalysis], console: Console) -> None:
     """Print which rank the others wait for, if they wait for each other, and who holds up those that poll flags."""
-    if notes := [
-        *rank_notes(last_ranks_in(reports)),
-        *flag_notes(waits_in(reports, program_of(reports).kernels[0].middle)),
-    ]:
+    typical = program_of(reports).kernels[0].middle
+    waits = waits_in(reports, typical)
+    if notes := [*rank_notes(last_ranks_in(reports)), *flag_notes(waits)]:
         say("", console)
         for note in notes:
             say(note, console)
+    if waits.tasks:
+        print_tasks(waits.tasks, distinct_names(typical.timeline.table.scopes), console)
 
 
 def _print_program(reports: Sequence[LaunchAnalysis], rows: int | None, console: Console) -> None:
