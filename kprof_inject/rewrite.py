@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from kprof_inject.select.delays import Delay
 from kprof_inject.select.plan import Plan, Record
-from kprof_inject.select.tags import is_inserted
+from kprof_inject.select.tags import TAG_OPERATIONS, has_our_name, is_carrier, is_inserted
 from kprof_inject.ttgir.dialect import EVENT
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.ssa_values import names_in, result_names
@@ -41,9 +41,10 @@ def inserted(module: Module, operations: Iterable[Record | Delay]) -> str:
 def strip(module: Module) -> str:
     """Return the module's text without its records; ``strip(parse(apply(m, plan))) == m.text``.
 
-    An event's number that other operations use becomes a constant.
+    An event's number that other operations use becomes a constant. Triton prints values by numbers: where
+    it printed the records, other values keep the numbers that they have with them.
     """
-    records = [operation for operation in module.walk() if is_inserted(operation)]
+    records = _with_computed_values(module, [operation for operation in module.walk() if is_inserted(operation)])
     used_numbers = _used_event_numbers(module, records)
     removed = [record for record in records if record not in used_numbers]
     edits = [(*_with_blanks(module, *run), "") for run in _runs(removed)]
@@ -61,6 +62,28 @@ def spliced(text: str, replacements: Iterable[Replacement]) -> str:
         done = end
     pieces.append(text[done:])
     return "".join(pieces)
+
+
+def _with_computed_values(module: Module, records: Sequence[Operation]) -> list[Operation]:
+    """Return inserted operations with those right before them that compute values for these alone.
+
+    Only where Triton printed the module are names lost that tell them.
+    """
+    found = dict.fromkeys(records)
+    for record in reversed(records):
+        if record.block is None or not is_carrier(record) or has_our_name(record):
+            continue
+        operations = record.block.operations
+        end = operations[-1].end
+        for before in reversed(operations[: operations.index(record)]):
+            if before in found:
+                continue
+            used = Counter(names_in(module.text[before.end : end]))
+            used.subtract(name for one in found if before.start < one.start < end for name in names_in(one.tail))
+            if before.name not in TAG_OPERATIONS or any(used[name] > 0 for name in result_names(before)):
+                break
+            found[before] = None
+    return sorted(found, key=lambda operation: operation.start)
 
 
 _NUMBER = "arith.constant 0 : i32"

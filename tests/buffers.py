@@ -53,6 +53,12 @@ def tagged(tag_id: int, value: int) -> tuple[Entry, Entry]:
     return start(tag_id, stored), end(tag_id, stored)
 
 
+def halved(tag_id: int, value: int) -> tuple[Entry, Entry]:
+    """The two records of a wide tag, with the lower half first."""
+    low, high = value & 0xFFFFFFFF, value >> 32 & 0xFFFFFFFF
+    return start(tag_id, 0x2A5 << 32 | low), end(tag_id, 0x2A5 << 32 | high)
+
+
 @dataclass(frozen=True)
 class Cta:
     """What one CTA did: for each warp its records, in the order in which they were written."""
@@ -79,6 +85,8 @@ class Scope:
     ended_by_next: bool = False
     tags: Sequence[str] = ()
     """The names of its tags; the records of each are called ``NAME of RECORD``."""
+    flag: Mapping[str, Any] | None = None
+    """What it does with a flag, as the table has it; its tags come after the others."""
 
 
 def buffer_words(
@@ -156,7 +164,11 @@ def kernel_json(
     ``body_record`` is the name of records around the body that are no scope's."""
     records = [scope.record or scope.name for scope in scopes]
     tags = [[f"{tag} of {record}" for tag in scope.tags] for scope, record in zip(scopes, records, strict=True)]
-    names = scope_ids or dict(enumerate([*records, *(tag for mine in tags for tag in mine)]))
+    of_flags = [
+        [scope.flag[one]["record"] for one in ("address", "value") if scope.flag.get(one)] if scope.flag else []
+        for scope in scopes
+    ]
+    names = scope_ids or dict(enumerate([*records, *(tag for mine in (*tags, *of_flags) for tag in mine)]))
     return {
         "name": name,
         "layout": "timed",
@@ -180,6 +192,7 @@ def kernel_json(
                     **({"partition": scope.partition} if partitions else {}),
                     **({"ended_by_next": True} if scope.ended_by_next else {}),
                     "tags": [{"name": tag, "record": one} for tag, one in zip(scope.tags, mine, strict=True)],
+                    **({"flag": scope.flag} if scope.flag else {}),
                 }
                 for scope, record, mine in zip(scopes, records, tags, strict=True)
             ],

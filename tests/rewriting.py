@@ -42,5 +42,15 @@ def some_plans_of(path: Path) -> Iterator[Plan]:
     return plans_of(view(path), SELECTOR_SETS[(VERSIONS.index(version) + TARGETS.index(target)) % 5 :: 5])
 
 
+def inserted_lines(plan: Plan, newline: str) -> list[str]:
+    """The lines of a plan's records, with those that compute their values."""
+    return [line for record in plan.records for line in record.line.split(newline)]
+
+
+def computing_lines(plan: Plan) -> list[str]:
+    """The operations that compute the values of records."""
+    return [line for record in plan.records for line in record.before]
+
+
 def is_record(line: str) -> bool:
-    return line.lstrip().startswith("proton.record")
+    return line.lstrip().startswith(("proton.record", "%kprof.tag."))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from golden import NEWEST, fixture_id, fixtures, kernel_of, read
 from planning import fixture_view, plans_of, view_of_text
-from rewriting import EVENTS, EVENTS_PASSED_ON, STORE, is_record, some_plans_of, view
+from rewriting import EVENTS, EVENTS_PASSED_ON, STORE, inserted_lines, is_record, some_plans_of, view
 
 from kprof_inject.rewrite import apply, strip
 from kprof_inject.select.plan import Plan, make_plan
@@ -24,7 +24,7 @@ def check(module: Module, plan: Plan) -> None:
     instrumented = apply(module, plan)
 
     lines = instrumented.split(newline)
-    assert [line for line in lines if is_record(line)] == [record.line for record in plan.records]
+    assert [line for line in lines if is_record(line)] == inserted_lines(plan, newline)
     assert newline.join(line for line in lines if not is_record(line)) == module.text
     assert strip(parse(instrumented)) == module.text
 

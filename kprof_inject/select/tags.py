@@ -47,6 +47,9 @@ _CARRIER_TYPES = {"cuda": ("i32", "=r,0"), "hip": ("i64", "=v,0")}
 _TO_I32 = {"i1": "arith.extui", "i8": "arith.extsi", "i16": "arith.extsi", "i32": "", "index": "arith.index_cast"}
 _WIDE, _POINTER = "i64", "!tt.ptr<"
 _HALF_BITS = 32
+_CARRIER = "tt.elementwise_inline_asm"
+TAG_OPERATIONS = frozenset({*_TO_I32.values(), "arith.constant", "arith.shrui", "arith.trunci", "tt.ptr_to_int"} - {""})
+"""The operations that compute a tag's value."""
 
 
 def is_wide(kind: str) -> bool:
@@ -100,12 +103,25 @@ def _carried(name: str, value: str, kind: str, carrier: str, backend: str) -> It
             yield f"{name}.{wider} = {operation} {value} : {kind} to {wider}"
             value, kind = f"{name}.{wider}", wider
     assembly = f"{{constraints = {quote(constraints)}, packed_element = 1 : i32, pure = false}}"
-    yield f"{name} = tt.elementwise_inline_asm {quote(carrier)} {assembly} {value} : {kind} -> {kind}"
+    yield f"{name} = {_CARRIER} {quote(carrier)} {assembly} {value} : {kind} -> {kind}"
 
 
 def is_inserted(operation: Operation) -> bool:
-    """Return whether an operation is a record, or computes a record's value or an event's number."""
-    return operation.name in (EVENT, *RECORDS) or operation.results.lstrip().startswith(_PREFIX)
+    """Return whether an operation is a record, or computes a record's value or an event's number.
+
+    Where Triton printed the module, of what computes a value only its carrier is known.
+    """
+    return has_our_name(operation) or operation.name in (EVENT, *RECORDS) or is_carrier(operation)
+
+
+def has_our_name(operation: Operation) -> bool:
+    """Return whether the operation's result has a name that we give."""
+    return operation.results.lstrip().startswith(_PREFIX)
+
+
+def is_carrier(operation: Operation) -> bool:
+    """Return whether an operation passes a value to records."""
+    return operation.name == _CARRIER and any(text in operation.tail for text in (quote(CARRIER), quote(HALF_CARRIER)))
 
 
 def parse_tags(text: str) -> tuple[str, tuple[Tag, ...]]:

@@ -51,6 +51,8 @@ is not known.
 """
 
 _WAITS = ("waits", "takes")
+# A compare-and-swap by another GPU takes as long before the wait ends.
+_MAX_TAKING_NS = 2_000
 TIMER_ERROR_NS = 50
 """How far off a reading of a device's timer may be between two SMs."""
 
@@ -77,9 +79,18 @@ def flag_visits(launches: Sequence[PlacedLaunch]) -> FlagVisits:
     """Return the uses of flags in launches of one axis."""
     found = [visits for number, placed in enumerate(launches) for visits in _visits_of(number, placed)]
     waits = [visits for does, visits in found if does in _WAITS]
-    changes = [visits for does, visits in found if does != "waits"]
+    changes = [_as_changes(does, visits) for does, visits in found if does != "waits"]
     identities = _FlagIdentities(launches)
     return FlagVisits(tuple(launches), *(identities.numbered(_by_end(visits)) for visits in (waits, changes)))
+
+
+def _as_changes(does: str, visits: NDArray[np.void]) -> NDArray[np.void]:
+    """Return visits as changes of the flag; one that takes its flag does so when its wait ends."""
+    if does != "takes":
+        return visits
+    taken = visits.copy()
+    taken["begins_ns"] = np.maximum(visits["begins_ns"], visits["leaves_ns"] - _MAX_TAKING_NS)
+    return taken
 
 
 def _by_end(visits: Sequence[NDArray[np.void]]) -> NDArray[np.void]:

@@ -8,6 +8,7 @@ where no recorded change explains the end, what ended the wait is unknown. It is
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import Any
@@ -129,6 +130,7 @@ class _Place:
         self._timers = timers
         self._takes_turns = takes_turns
         self._longest_ns = int((self._changes["ends_ns"] - self._changes["begins_ns"]).max(initial=0))
+        self._left_ns: dict[tuple[int, int], NDArray[np.int64]] = {}
         self._max_error_ns = int(self._changes["error_ns"].max(initial=0))
         self._sets_known_values = bool(len(changes)) and all(
             visits.flag_of(change).does == "sets" and change["value"] != NO_TAG for change in self._changes
@@ -162,11 +164,32 @@ class _Place:
                     break
         return released_ns
 
+    def _left_before(self, wait: np.void) -> NDArray[np.int64]:
+        """Return when the CTA that made each change had last left a wait for the same; long ago if it had not."""
+        key = int(wait["scope"]), int(wait["value"])
+        if key not in self._left_ns:
+            self._left_ns[key] = self._left_waits_for(*key)
+        return self._left_ns[key]
+
+    def _left_waits_for(self, scope: int, value: int) -> NDArray[np.int64]:
+        left: dict[tuple[int, int], list[int]] = {}
+        alike = self._waits[(self._waits["scope"] == scope) & (self._waits["value"] == value)]
+        for launch, cta, leaves_ns in np.sort(alike[["launch", "cta", "leaves_ns"]]).tolist():
+            left.setdefault((launch, cta), []).append(leaves_ns)
+        found = np.full(len(self._changes), np.iinfo(np.int64).min)
+        for at, (launch, cta, begins_ns) in enumerate(self._changes[["launch", "cta", "begins_ns"]].tolist()):
+            own = left.get((launch, cta), [])
+            if before := bisect_right(own, begins_ns):
+                found[at] = own[before - 1]
+        return found
+
     def _ending(self, wait: np.void, released_ns: int) -> tuple[Ending, int]:
         """Return how a wait ended, and the change (index) that ended it or came before it."""
         first, near = self._near(wait, released_ns)
         errors_ns = self._errors_ns(wait, near)
         is_before = (near["begins_ns"] - errors_ns <= released_ns) & ~_is_same_visit(near, wait)
+        # A CTA that itself had waited for the same, and left no earlier, made its change after that.
+        is_before &= self._left_before(wait)[first : first + len(near)] < released_ns
         before = np.flatnonzero(is_before)
         if not before.size:
             return Ending.NOT_RECORDED, _NONE
@@ -239,15 +262,19 @@ class _Place:
     def _is_close(self, near: NDArray[np.void], change: int, others: NDArray[np.int64]) -> bool:
         """Return whether the order of a change and one of the others is unknown; that of one CTA's changes is known."""
         one, rest = near[change], near[others]
-        rest = rest[(rest["launch"] != one["launch"]) | (rest["cta"] != one["cta"])]
+        rest = rest[~_is_same_cta(rest, one)]
         reordered_ns = np.where(rest["scope"] == one["scope"], _MAX_REORDERED_NS, _MAX_REORDERED_ELSEWHERE_NS)
         return bool((abs(rest["ends_ns"] - one["ends_ns"]) <= reordered_ns + self._errors_ns(one, rest)).any())
 
 
+def _is_same_cta(visits: NDArray[np.void], visit: np.void) -> NDArray[np.bool_]:
+    same: NDArray[np.bool_] = (visits["launch"] == visit["launch"]) & (visits["cta"] == visit["cta"])
+    return same
+
+
 def _is_same_visit(visits: NDArray[np.void], visit: np.void) -> NDArray[np.bool_]:
-    same: NDArray[np.bool_] = np.ones(len(visits), dtype=bool)
-    for field in ("launch", "scope", "cta", "round"):
-        same &= visits[field] == visit[field]
+    same: NDArray[np.bool_] = _is_same_cta(visits, visit) & (visits["scope"] == visit["scope"])
+    same &= visits["round"] == visit["round"]
     return same
 
 

@@ -29,8 +29,8 @@ _STORE, _RMW, _CAS = "tt.store", "tt.atomic_rmw", "tt.atomic_cas"
 _ON_RMW: Mapping[str, FlagAccess] = {"exch": "sets", "add": "adds"}
 _RMW_KIND = re.compile(r"\s*(\w+)\s*,\s*(\w+)\s*,\s*(\w+)\s*,\s*%")
 _CAS_ORDER = re.compile(r"\s*(\w+)\s*,\s*(\w+)\s*,\s*%")
-# Memory orders that pass on what was written before (PTX ISA, "Memory Consistency Model").
-_RELEASING = ("release", "acq_rel")
+# Passes on what was written before (PTX ISA, "Memory Consistency Model"). Triton's atomics are acq_rel by default.
+_RELEASING = "release"
 _ALL_GPUS = "sys"
 _RELEASING_ASSEMBLY = re.compile(r"\b(?:st|red|atom|multimem)\b[\w.:]*\.(?:release|acq_rel|sys)\b")
 # Of an instruction of inline assembly: the operand that it takes its address from, and a value after it.
@@ -83,8 +83,9 @@ def flags_set(
 ) -> dict[Operation, FlagUse]:
     """Return how each operation of a function that signals others uses its flag.
 
-    It changes one integer in memory. Where the function polls flags, it changes one of their size; elsewhere, it makes
-    earlier writes visible to others, and the result of an atomic is not used, as that of a counter of tiles is.
+    It changes one integer in memory. Where the function polls flags, it changes one of their size; elsewhere, it is
+    written to make earlier writes visible to others, or is visible to all GPUs, and the result of an atomic is not
+    used, as that of a counter of tiles is.
     """
     inside = {inner for loop in loops for inner in loop.walk()} | set(polled)
     sizes = {use.address.type if use.address else "" for use in polled.values()}
@@ -174,9 +175,9 @@ def _releases(operation: Operation) -> bool:
     if operation.traits.is_foreign:
         return _RELEASING_ASSEMBLY.search(assembly_of(operation)) is not None
     if kind := _RMW_KIND.match(operation.tail):
-        return kind[2] in _RELEASING or kind[3] == _ALL_GPUS
+        return kind[2] == _RELEASING or kind[3] == _ALL_GPUS
     order = _CAS_ORDER.match(operation.tail) if operation.name == _CAS else None
-    return order is not None and (order[1] in _RELEASING or order[2] == _ALL_GPUS)
+    return order is not None and (order[1] == _RELEASING or order[2] == _ALL_GPUS)
 
 
 @if_misfit(None)

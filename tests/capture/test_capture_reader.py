@@ -280,8 +280,8 @@ def test_another_format_version_is_an_error_that_names_both(tmp_path: Path, vers
 
 def test_another_scope_table_version_is_an_error_that_names_both(tmp_path: Path) -> None:
     save_launches(tmp_path, KERNEL, [WORDS])
-    with pytest.raises(KprofError, match=r"\$\.scope_table: .* 3, .*1 and 2") as caught:
-        read_edited(tmp_path, "process-v0/kernels/v0/kernel.json", scope_table=KERNEL["scope_table"] | {"version": 3})
+    with pytest.raises(KprofError, match=r"\$\.scope_table: .* 4, .*1 and 2 and 3") as caught:
+        read_edited(tmp_path, "process-v0/kernels/v0/kernel.json", scope_table=KERNEL["scope_table"] | {"version": 4})
     check("capture/errors", caught.value.render(), "a newer scope table")
 
 

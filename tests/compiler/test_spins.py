@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -10,9 +11,14 @@ import pytest
 import triton
 from planning import view_of_text
 from polling_kernels import KERNELS
+from snapshots import check
 from triton.backends.compiler import GPUTarget
 
+from kprof_inject.capture.mode import Mode
+from kprof_inject.capture.schema import MAX_TAGS
 from kprof_inject.capture.scopes import ScopeKind
+from kprof_inject.rewrite import apply, strip
+from kprof_inject.runtime.compiling.instrumentation import lower
 from kprof_inject.select.candidates import candidates
 from kprof_inject.select.plan import make_plan
 from kprof_inject.select.replay_safety import relaunch
@@ -76,3 +82,38 @@ def test_what_waits_is_not_launched_again(name: str, target: str) -> None:
 )
 def test_loops_with_other_work_may_wait_too(name: str, waits: bool) -> None:
     assert relaunch(parse(ttgir_of(name, "sm_90"))).waits == waits
+
+
+def flags_of(name: str, target: str) -> Iterator[str]:
+    for scope in make_plan(view_of_text(ttgir_of(name, target)), parse_selectors(["spin", "signal"])).scopes:
+        if (flag := scope.flag) is not None:
+            place = scope.source.line - KERNELS[name].fn.__code__.co_firstlineno if scope.source else None
+            where = f"{scope.kind} {scope.label}" + (f" in line {place}" if place and place > 0 else "")
+            address = f"at {flag.address.value}" if flag.address else "at an unknown address"
+            value = flag.constant if flag.value is None else flag.value.value
+            condition = f" while {flag.condition}" if flag.condition else ""
+            yield f"{where}: {flag.does} {address}{condition} {'(unknown)' if value is None else value}"
+
+
+@pytest.mark.parametrize(("name", "target"), CASES)
+def test_how_each_wait_and_each_signal_uses_its_flag(name: str, target: str) -> None:
+    check("compiler/flags", "\n".join(flags_of(name, target)) or "(none)", f"{name} on {target}")
+
+
+@pytest.mark.parametrize("name", ["locks", "meets_at_a_barrier", "adds_others_parts", "signals"])
+def test_flags_are_recorded_in_machine_code(name: str) -> None:
+    text = ttgir_of(name, "sm_90")
+    view = view_of_text(text)
+    plan = make_plan(view, parse_selectors(["spin", "signal"]))
+    assert any(tag.is_wide for scope in plan.scopes for tag in scope.recorded_tags)
+    recorded = apply(view.module, plan)
+    # Values are stored in place of the counter, which is still read.
+    assert lower(recorded, TARGETS["sm_90"], {"num_warps": 4}, Mode()).clock_reads == len(plan.records)
+    assert strip(parse(recorded)) == text
+
+
+def test_a_scope_without_room_for_the_flag_has_none() -> None:
+    tags = " ".join(f"--tag t{number}=n" for number in range(MAX_TAGS - 1))
+    (scope,) = make_plan(view_of_text(ttgir_of("adds_others_parts", "sm_90")), parse_selectors([f"spin {tags}"])).scopes
+    assert [tag.name for tag in scope.recorded_tags][-1] == "flag.address"
+    assert len(scope.recorded_tags) == MAX_TAGS

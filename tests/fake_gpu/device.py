@@ -12,7 +12,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fake_gpu.gpu import SM_CLOCK_HZ, Block, FakeGpu
-from kprof_inject.runtime.devices.device import Buffer, ClockReading, FindAllocation, MemoryRange, NoDeviceMemory
+from kprof_inject.runtime.devices.device import (
+    Buffer,
+    ClockReading,
+    DeviceMemory,
+    FindAllocation,
+    MemoryRange,
+    NoDeviceMemory,
+)
 from kprof_inject.runtime.devices.fixed_memory import AddressTaken, areas_of
 
 
@@ -185,6 +192,10 @@ class FakeDevice:
 
     def allocations(self) -> FindAllocation:
         return lambda address: next((one for one in self.gpu.allocations if one.address <= address < one.end), None)
+
+    def memory_at(self, address: int) -> DeviceMemory | None:
+        found = self.allocations()(address)
+        return DeviceMemory(found, 0, is_exportable=True) if found else None
 
     def contents(self, address: int, size_bytes: int, stream: int) -> memoryview:
         self.gpu.wait()

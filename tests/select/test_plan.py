@@ -130,7 +130,7 @@ module {
 }
 """
     assert table_json(plan_of(text, "loop=main", "func").table) == {
-        "version": 2,
+        "version": 3,
         "kernel": "k",
         "scopes": [
             {

@@ -73,8 +73,8 @@ def test_the_records_of_tags_stand_before_the_start_of_their_scope() -> None:
     ]
     (table,) = table_json(done.plan.table)["scopes"]
     assert table["tags"] == [
-        {"name": "n", "record": "write --tag n", "value": "%n"},
-        {"name": "small", "record": "write --tag small", "value": "%small"},
+        {"name": "n", "record": "write --tag n", "value": "%n", "is_wide": False},
+        {"name": "small", "record": "write --tag small", "value": "%small", "is_wide": False},
     ]
     assert max_records(done.view, done.plan) == 2 + 2 * 2 + 2, "with the kernel's body"
 
@@ -186,7 +186,7 @@ def test_what_a_pipelined_loop_counts_has_the_name_that_the_source_gives_it(sour
     selector = "op(gpu.barrier)=b --tag block=block"
     if is_known:
         (table,) = table_json(insertion_of(PIPELINED, selector, sources={"k.py": source}).plan.table)["scopes"]
-        assert table["tags"] == [{"name": "block", "record": "b --tag block", "value": "%arg1"}]
+        assert table["tags"] == [{"name": "block", "record": "b --tag block", "value": "%arg1", "is_wide": False}]
     else:
         with pytest.raises(KprofError, match="block is not visible"):
             insertion_of(PIPELINED, selector, sources={"k.py": source})
@@ -197,7 +197,6 @@ def test_what_a_pipelined_loop_counts_has_the_name_that_the_source_gives_it(sour
     [
         ("op(tt.store) --tag x=nobody", "tag x of tt.store: nobody ", "a tag of no value"),
         ("func --tag x=%c", "tag x of func: %c ", "a tag that is not visible"),
-        ("op(tt.store) --tag x=wide", "tag x of tt.store: wide ", "a tag that is too wide"),
         ("op(tt.store) --tag x=%x", "tag x of tt.store: %x ", "a tag that is a tensor"),
         ("op(tt.store) --tag x=p", "tag x of tt.store: p ", "a tag that is a pointer"),
     ],
@@ -207,7 +206,7 @@ def test_a_value_that_cannot_be_recorded(selector: str, what: str, case: str) ->
         insertion_of(kernel(), selector)
     assert raised.value.what.startswith(what)
     check("select/errors", raised.value.render(), case)
-    assert "%small, %flag, %n" in raised.value.hint
+    assert "%small, %flag, %wide, %n" in raised.value.hint
     assert raised.value.where is not None
 
 

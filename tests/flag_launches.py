@@ -1,0 +1,75 @@
+"""Launches whose CTAs wait for flags and change them at given times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from buffers import Scope
+from replacing import replace
+from timelines import cta_rows, made_timeline
+
+from kprof_inject.capture.schema import FlagMemoryRecord
+from kprof_inject.timeline.axis import Axis, DeviceClock, PlacedLaunch
+from kprof_inject.timeline.columns import NO_TAG, scope_columns
+
+DEVICES: dict[str, Any] = {"device_names": ("H200", "H200"), "device_uuids": ("GPU-0", "GPU-1")}
+FLAG = 0x7F00_0000_1000
+LENGTH_NS = 1_000_000
+WAIT, SET, ADD, TAKE, WORK = 1, 2, 3, 4, 5
+
+
+def flag(does: str, scope: str, condition: str = "", **values: Any) -> dict[str, Any]:
+    tags = {name: {"name": f"flag.{name}", "record": f"{name} of {scope}"} for name in ("address", "value")}
+    tags["address"]["is_wide"] = True  # type: ignore[assignment]
+    return {"does": does, "condition": condition, **tags, **values}
+
+
+SCOPES = [
+    Scope("func"),
+    Scope("wait", "spin", 0, flag=flag("waits", "wait", "slt")),
+    Scope("set", "signal", 0, flag=flag("sets", "set")),
+    Scope("add", "signal", 0, flag=flag("adds", "add")),
+    Scope("take", "spin", 0, flag=flag("takes", "take", "")),
+    Scope("work", "op", 0),
+]
+
+
+class Use(NamedTuple):
+    """A CTA in a scope, from ``start_ns`` to ``end_ns``."""
+
+    cta: int
+    scope: int
+    start_ns: int
+    end_ns: int
+    value: int = NO_TAG
+    address: int = FLAG
+
+
+def launch(
+    folder: Path,
+    uses: Sequence[Use],
+    place: str = "",
+    *,
+    error_ns: int = 0,
+    clock_hz: float | None = None,
+    memory: Sequence[FlagMemoryRecord] = (),
+    scopes: Sequence[Scope] = SCOPES,
+) -> PlacedLaunch:
+    """A launch of one warp a CTA. Processes differ by ``place``; ``error_ns`` is that between any two of them."""
+    rows = np.zeros(len(uses), dtype=scope_columns(2))
+    for row, use in zip(rows, sorted(uses, key=lambda one: (one.cta, one.start_ns)), strict=True):
+        row["scope"], row["cta"], row["sm"] = use.scope, use.cta, use.cta + 5
+        row["start_ns"], row["end_ns"], row["duration_ns"] = use.start_ns, use.end_ns, use.end_ns - use.start_ns
+        row["tags"] = (use.address, use.value)
+    count = max(use.cta for use in uses) + 1
+    ctas = cta_rows(*((cta, cta + 5, 0, LENGTH_NS, LENGTH_NS) for cta in range(count)))
+    timeline = made_timeline(folder, scopes, [rows], ctas, warps=1)
+    kernel = timeline.launch.kernel
+    clock = replace(timeline.clock, rate_ns=1e9 / (clock_hz or kernel.sm_clock_hz))
+    origin = replace(timeline.launch.origin, name=place, flag_memory=tuple(memory), **DEVICES)
+    timeline = replace(timeline, clock=clock, launch=replace(timeline.launch, origin=origin))
+    axis = Axis(number=0, devices=2, zero_ns=0, error_ns=error_ns)
+    return PlacedLaunch(timeline, place, DeviceClock(axis, None, error_ns, place), None)
