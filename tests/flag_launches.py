@@ -60,13 +60,14 @@ def launch(
 ) -> PlacedLaunch:
     """A launch of one warp a CTA. Processes differ by ``place``; ``error_ns`` is that between any two of them."""
     rows = np.zeros(len(uses), dtype=scope_columns(2))
-    for row, use in zip(rows, sorted(uses, key=lambda one: (one.cta, one.start_ns)), strict=True):
+    for number, (row, use) in enumerate(zip(rows, sorted(uses, key=lambda one: (one.cta, one.start_ns)), strict=True)):
+        row["start_record"], row["end_record"], row["iteration"] = 2 * number, 2 * number + 1, -1
         row["scope"], row["cta"], row["sm"] = use.scope, use.cta, use.cta + 5
         row["start_ns"], row["end_ns"], row["duration_ns"] = use.start_ns, use.end_ns, use.end_ns - use.start_ns
         row["tags"] = (use.address, use.value)
     count = max(use.cta for use in uses) + 1
     ctas = cta_rows(*((cta, cta + 5, 0, LENGTH_NS, LENGTH_NS) for cta in range(count)))
-    timeline = made_timeline(folder, scopes, [rows], ctas, warps=1)
+    timeline = made_timeline(folder, scopes, [rows], ctas, warps=1, first_ns=0, last_ns=LENGTH_NS)
     kernel = timeline.launch.kernel
     clock = replace(timeline.clock, rate_ns=1e9 / (clock_hz or kernel.sm_clock_hz))
     origin = replace(timeline.launch.origin, name=place, flag_memory=tuple(memory), **DEVICES)

@@ -100,15 +100,18 @@ def test_how_each_wait_and_each_signal_uses_its_flag(name: str, target: str) -> 
     check("compiler/flags", "\n".join(flags_of(name, target)) or "(none)", f"{name} on {target}")
 
 
-@pytest.mark.parametrize("name", ["locks", "meets_at_a_barrier", "adds_others_parts", "signals"])
-def test_flags_are_recorded_in_machine_code(name: str) -> None:
-    text = ttgir_of(name, "sm_90")
+RECORDED = [("locks", "sm_90"), ("meets_at_a_barrier", "sm_90"), ("signals", "sm_90"), ("locks", "gfx942")]
+
+
+@pytest.mark.parametrize(("name", "target"), RECORDED)
+def test_flags_are_recorded_in_machine_code(name: str, target: str) -> None:
+    text = ttgir_of(name, target)
     view = view_of_text(text)
     plan = make_plan(view, parse_selectors(["spin", "signal"]))
     assert any(tag.is_wide for scope in plan.scopes for tag in scope.recorded_tags)
     recorded = apply(view.module, plan)
     # Values are stored in place of the counter, which is still read.
-    assert lower(recorded, TARGETS["sm_90"], {"num_warps": 4}, Mode()).clock_reads == len(plan.records)
+    assert lower(recorded, TARGETS[target], {"num_warps": 4}, Mode()).clock_reads == len(plan.records)
     assert strip(parse(recorded)) == text
 
 

@@ -148,6 +148,7 @@ module {
                 "operations": 1,
                 "other_operations": 0,
                 "lines": [5, 6],
+                "flag": None,
             },
             {
                 "record": "main",
@@ -164,6 +165,7 @@ module {
                 "operations": 1,
                 "other_operations": 0,
                 "lines": [5, 6],
+                "flag": None,
             },
         ],
     }

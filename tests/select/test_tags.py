@@ -95,6 +95,15 @@ def test_amd_reads_its_clock_as_a_whole(value: str, made: list[str]) -> None:
     assert carrier.endswith(": i64 -> i64")
 
 
+def test_a_wide_value_is_recorded_in_two_halves() -> None:
+    done = insertion_of(kernel(), "op(tt.store) --tag x=wide")
+    low, high = (line.strip() for line in done.text.splitlines() if "// kprof_half" in line)
+    assert low.endswith("%kprof.tag.0.low : i32 -> i32") and high.endswith("%kprof.tag.0.high : i32 -> i32")
+    assert "%kprof.tag.0.low = arith.trunci %wide : i64 to i32" in done.text
+    (table,) = table_json(done.plan.table)["scopes"]
+    assert table["tags"] == [{"name": "x", "record": "tt.store --tag x", "value": "%wide", "is_wide": True}]
+
+
 def taken(selector: str) -> dict[str, str]:
     plan = plan_of(read(GROUPED), selector)
     return {scope.record: scope.tags[0].value for scope in plan.scopes}

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from buffers import Cta, Entry, Scope, end, save_launch, start, tagged
+from buffers import Cta, Entry, Scope, end, halved, save_launch, start, tagged
+from flag_launches import flag
 
 from kprof_inject.timeline.columns import NO_TAG, SCOPE_COLUMNS
 from kprof_inject.timeline.scope_statistics import MAX_VALUES, TagSums, TagValue
@@ -257,3 +258,25 @@ def test_of_a_mark_values_are_counted(tmp_path: Path) -> None:
     (tile,) = sums_of(timeline, 1).of(1)
     assert tile.values == (TagValue(4, 2, None, None, None), TagValue(2, 1, None, None, None))
     assert np.isin(timeline.scopes["scope"], (0, 1)).all()
+
+
+WIDE = [Scope("kernel"), Scope("work", "spin", 0, flag=flag("waits", "work", "slt"))]
+WIDE_VALUES = [(0x7F00_1234_5678, 5), (1, -1), (0xFFFF_FFFF, 0), (0xFFFF_8000_0000, 3)]
+
+
+def wide_visit(address: int, value: int, begin: int) -> list[Entry]:
+    return [*halved(TILE, address), *tagged(EXPERT, value), start(WORK, BASE + begin), end(WORK, BASE + begin + 60)]
+
+
+def test_a_wide_value_is_in_two_halves(tmp_path: Path) -> None:
+    entries = whole(*(wide_visit(*pair, 100 * number) for number, pair in enumerate(WIDE_VALUES)))
+    assert values(decoded(tmp_path, entries, scopes=WIDE)) == [list(pair) for pair in WIDE_VALUES]
+
+
+@pytest.mark.parametrize("slots", range(1, 26))
+def test_a_wide_value_of_which_a_half_is_lost_is_unknown(tmp_path: Path, slots: int) -> None:
+    entries = whole(*(wide_visit(*WIDE_VALUES[0], 100 * number) for number in range(20)))
+    found = decoded(tmp_path, entries, slots, scopes=WIDE)
+    assert all(pair[0] in (WIDE_VALUES[0][0], NO_TAG) for pair in values(found))
+    assert all(pair == list(WIDE_VALUES[0]) for pair in values(found)[1:])
+    assert found.records_damaged == 0

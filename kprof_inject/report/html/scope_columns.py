@@ -29,7 +29,6 @@ from numpy.typing import NDArray
 
 from kprof_inject.analysis.async_work.groups import InFlight, flight_lanes
 from kprof_inject.errors import KprofError
-from kprof_inject.timeline.columns import NO_TAG
 from kprof_inject.timeline.timeline import Timeline
 
 _Numbers = NDArray[np.integer]
@@ -207,19 +206,21 @@ def _block(scopes: NDArray[np.void], timeline: Timeline, rows: CtaRows) -> Itera
             elapsed_ns - duration_ns,
             duration_ns - scopes["self_ns"],
             elapsed_cycles - expected_cycles,
-            *_tags(scopes, timeline.table.max_tags),
+            *_tags(scopes, max((len(scope.tags) for scope in timeline.table.scopes), default=0)),
         )
     )
 
 
 UNKNOWN_TAG = 1 << 40
-"""The page's value for a tag whose value is unknown, or that a scope does not have; values take 32 bits."""
+"""The page's value for a tag whose value is unknown, or that a scope does not have."""
+# A page's numbers are exact up to here; values of 64 bits beyond are not shown.
+_MAX_EXACT = 1 << 53
 
 
 def _tags(scopes: NDArray[np.void], most: int) -> Iterator[NDArray[np.int64]]:
     for place in range(most):
         values = scopes["tags"][:, place]
-        yield np.where(values == NO_TAG, UNKNOWN_TAG, values)
+        yield np.where((values > -_MAX_EXACT) & (values < _MAX_EXACT), values, UNKNOWN_TAG)
 
 
 def flight_bytes(timeline: Timeline, found: InFlight, shown: NDArray[np.bool_] | None) -> Iterator[bytes]:
