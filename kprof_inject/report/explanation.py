@@ -29,12 +29,15 @@ from kprof_inject.report.explanation_schema import (
     Clock,
     Explanation,
     FindingEvidence,
+    FlagWaitFact,
+    HolderFact,
     LimitFact,
     Next,
     NotJudged,
     OtherKernel,
     OtherWork,
     Overlap,
+    PathPart,
     PlaceFact,
     RankFact,
     RecordsFact,
@@ -54,9 +57,11 @@ from kprof_inject.report.explanation_schema import (
     short_name,
     short_text,
 )
+from kprof_inject.report.flag_notes import Waits, waits_in
 from kprof_inject.report.launch_notes import MIN_ROOF_SHARE
 from kprof_inject.report.rank_notes import last_ranks_in
 from kprof_inject.report.tried_edits import best_for, ranked, ranked_bounds, won_text
+from kprof_inject.timeline.holders import FlagWaits, Holder
 from kprof_inject.timeline.phases import outermost
 from kprof_inject.timeline.rank_waits import LastRank
 from kprof_inject.timeline.trust import Level
@@ -75,6 +80,7 @@ def explanation(reports: Sequence[LaunchAnalysis], workspace: str = "") -> Expla
     program = program_of(reports)
     first, *other_kernels = program.kernels
     report = first.middle
+    waits = waits_in(reports, report)
     process = report.launch.process
     # Launches that another command chose for its own purposes were not the user's choice.
     launches = process.launches if process and not process.made_by else ""
@@ -98,6 +104,8 @@ def explanation(reports: Sequence[LaunchAnalysis], workspace: str = "") -> Expla
         stalls=tuple(_stalls(report)),
         overlap=tuple(_overlap(report)),
         ranks=tuple(map(_rank, last_ranks_in(reports))),
+        flags=tuple(map(_flag_wait, waits.scopes)),
+        path=tuple(_path(waits)),
         not_judged=tuple(_not_judged(report)),
         other_kernels=tuple(map(_other_kernel, other_kernels)),
         other_work=tuple(map(_other_work, program.others)),
@@ -354,6 +362,42 @@ def _rank(rank: LastRank) -> RankFact:
         cta_after_ns=figure(rank.cta_after_ns),
         begins_after_ns=figure(rank.begins_after_ns),
     )
+
+
+def _flag_wait(wait: FlagWaits) -> FlagWaitFact:
+    return FlagWaitFact(
+        kernel=short_name(wait.kernel),
+        scope=short_name(wait.scope),
+        waits=wait.waits,
+        ended=wait.ended,
+        before=wait.before,
+        unknown=wait.unknown,
+        holders=tuple(map(_holder, wait.holders)),
+    )
+
+
+def _holder(holder: Holder) -> HolderFact:
+    return HolderFact(
+        place=holder.place,
+        cta=holder.cta,
+        change=short_name(holder.change),
+        waits=holder.waits,
+        ctas=holder.ctas,
+        launches=holder.launches,
+        held_ns=figure(holder.held_ns),
+        longest_ns=figure(holder.longest_ns),
+        late_ns=figure(holder.late_ns),
+        work=short_name(holder.work),
+        work_ns=figure(holder.work_ns),
+        tasks=holder.tasks,
+    )
+
+
+def _path(waits: Waits) -> Iterator[PathPart]:
+    """Yield the parts of the critical path, the longest first."""
+    for work in sorted(waits.path, key=lambda one: -one.duration_ns):
+        place = waits.launches[work.launch].place_name
+        yield PathPart(place=place, cta=work.cta, scope=short_name(work.scope), ns=figure(work.duration_ns))
 
 
 def _sampled_kernels(reports: Sequence[LaunchAnalysis]) -> Iterator[SampledKernelFact]:

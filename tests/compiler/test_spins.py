@@ -111,7 +111,9 @@ def test_flags_are_recorded_in_machine_code(name: str, target: str) -> None:
     assert any(tag.is_wide for scope in plan.scopes for tag in scope.recorded_tags)
     recorded = apply(view.module, plan)
     # Values are stored in place of the counter, which is still read.
-    assert lower(recorded, TARGETS[target], {"num_warps": 4}, Mode()).clock_reads == len(plan.records)
+    reads = lower(recorded, TARGETS[target], {"num_warps": 4}, Mode()).clock_reads
+    # AMD's CTAs read the timer three times by the instruction that also counts cycles.
+    assert reads == len(plan.records) + (3 if target == "gfx942" else 0)
     assert strip(parse(recorded)) == text
 
 

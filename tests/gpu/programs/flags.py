@@ -19,7 +19,7 @@ import triton.language as tl
 
 ROUNDS = 4
 CTAS = 64
-LAUNCHES = 6
+LAUNCHES = 22
 
 
 @triton.jit

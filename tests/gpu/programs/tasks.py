@@ -15,7 +15,7 @@ import torch
 import triton
 import triton.language as tl
 
-CTAS, ITEMS, KINDS, LAUNCHES = 64, 64, 4, 10
+CTAS, ITEMS, KINDS, LAUNCHES = 64, 64, 4, 22
 
 
 @triton.jit
