@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.quantities import counted, numbered, short_time
 from kprof_inject.timeline.axis import PlacedLaunch, place_launches
 from kprof_inject.timeline.holders import FlagWaits, Holder, Work, critical_path, flag_waits
@@ -38,11 +39,7 @@ def waits_in(reports: Sequence[LaunchAnalysis], shown: LaunchAnalysis) -> Waits:
 
     The critical path is that of the launches that ran with ``shown``.
     """
-    waiting = [
-        report.timeline
-        for report in reports
-        if any(scope.flag is not None for scope in report.launch.kernel.scopes.scopes) or task_places(report.timeline)
-    ]
+    waiting = [report.timeline for report in reports if _has_flags_or_tasks(report.launch.kernel.scopes)]
     ends = wait_ends(place_launches(waiting)) if waiting else []
     scopes = tuple(flag_waits(ends))
     for one in ends:
@@ -57,6 +54,10 @@ def waits_in(reports: Sequence[LaunchAnalysis], shown: LaunchAnalysis) -> Waits:
             tasks = tuple(task_statistics(one, number))
             return Waits(scopes, launches, launches[number].title, tuple(path), after_ns, tasks)
     return Waits(scopes)
+
+
+def _has_flags_or_tasks(table: ScopeTable) -> bool:
+    return any(scope.flag is not None for scope in table.scopes) or bool(task_places(table))
 
 
 def _together(spans: Mapping[int, tuple[int, int]], number: int) -> list[int]:

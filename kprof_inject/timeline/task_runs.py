@@ -8,6 +8,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.timeline.columns import NO_TAG
 from kprof_inject.timeline.flag_visits import FlagVisits
 from kprof_inject.timeline.timeline import Timeline
@@ -39,11 +40,11 @@ class TaskStatistics(Struct, frozen=True):
     depends_on: tuple[tuple[int, int, int], ...]
 
 
-def task_places(timeline: Timeline) -> dict[int, int]:
+def task_places(table: ScopeTable) -> dict[int, int]:
     """Return the scopes that have a task, each with the place of that tag."""
     return {
         index: place
-        for index, scope in enumerate(timeline.table.scopes)
+        for index, scope in enumerate(table.scopes)
         for place, tag in enumerate(scope.tags)
         if tag.name == TASK
     }
@@ -51,7 +52,7 @@ def task_places(timeline: Timeline) -> dict[int, int]:
 
 def task_runs(timeline: Timeline, scope: int) -> NDArray[np.void]:
     """Return the runs of a scope with a task, of each CTA's first warp, by CTA and start, on the device's timer."""
-    place = task_places(timeline)[scope]
+    place = task_places(timeline.table)[scope]
     found = [np.empty(0, dtype=_RUN)]
     for block in timeline.blocks():
         rows = block[block["scope"] == scope]
@@ -88,7 +89,7 @@ class TasksOfLaunch:
         if launch not in self._runs:
             placed = self._launches[launch]
             self._runs[launch] = []
-            for scope in task_places(placed.timeline):
+            for scope in task_places(placed.timeline.table):
                 runs = task_runs(placed.timeline, scope)
                 for field in ("start_ns", "end_ns"):
                     runs[field] = placed.clock.on_axis(runs[field])

@@ -12,7 +12,7 @@ import torch
 from gpu_support import EXAMPLES, Kprof
 
 LAUNCHER = ("-m", "torch.distributed.run", "--nproc-per-node", "2")
-PROGRAM = (*LAUNCHER, EXAMPLES / "all_reduce.py", "--repeat", "22")
+PROGRAM = (*LAUNCHER, EXAMPLES / "all_reduce.py", "--repeat", "26")
 DIGEST = re.compile(r"rank (\d) of 2, .* sha256 (\w+)")
 LATE_NS = 100_000
 
@@ -25,7 +25,7 @@ def digests(printed: str) -> dict[str, str]:
 @pytest.mark.parametrize("late", [0, 1])
 def test_a_rank_that_is_late_is_named_in_every_launch(kprof: Kprof, tmp_path: Path, late: int) -> None:
     words = ("--late-rank", str(late), "--late-us", str(LATE_NS / 1e3))
-    ended = kprof("profile", "-o", tmp_path / "ws", "--launches", "2:22", "--", sys.executable, *PROGRAM, *words)
+    ended = kprof("profile", "-o", tmp_path / "ws", "--launches", "6:26", "--", sys.executable, *PROGRAM, *words)
     print(ended.stdout)
     # At the second meeting, each rank waits for its own flag and for the other's.
     (line,) = re.findall(rf"spin\[[23]\]: rank {late}, device {late} comes last in 20 of 20 launches.*", ended.stdout)

@@ -191,7 +191,7 @@ class _WarpEvents:
         ]
         self._taken = {name for kind in self._scope_kinds for name, _ in kind.args}
         self._is_mark = np.array([kind.is_instant for kind in self._scope_kinds], dtype=bool)
-        self._task_places = task_places(placed.timeline)
+        self._task_places = task_places(placed.timeline.table)
         self._has_cycles = placed.timeline.clock.source != ClockSource.TIMER
 
     def parts(self) -> Iterator[Part]:
