@@ -22,9 +22,11 @@ from kprof_inject.timeline.columns import NO_TAG
 from kprof_inject.timeline.flag_visits import TIMER_ERROR_NS, FlagVisits, flag_visits
 
 # How long after a change a wait for it may end. A poll of another GPU's memory takes up to 2 µs, and the change may
-# come right after one. Where many CTAs poll with atomics while others copy, 7.3 µs were seen (H200, NVLink).
+# come right after one. Where many CTAs poll with atomics while others copy, 7.3 µs were seen, and after 56 ms of polling
+# without other work some 90 µs (H200, NVLink); only values tell then.
 _MAX_LATE_NS = 4_000
-_MAX_LATE_BY_VALUE_NS = 20_000
+_MAX_LATE_BY_VALUE_NS = 200_000
+_MAX_LATE_IF_SET_NS = 20_000
 # Processes that share a GPU run in turn: the one that waits sees the change when it is its turn again.
 _ANY_TIME_NS = 1 << 62
 # Atomics that two SMs issue may be done in the other order. Between scopes whose code differs, one may also have its
@@ -196,7 +198,9 @@ class _Place:
         goes_on = _CONDITIONS.get(self._visits.flag_of(wait).condition)
         if goes_on is not None and wait["value"] != NO_TAG and self._sets_known_values:
             change, is_sure = self._first_with_value(near, before, goes_on, wait["value"])
-            max_late_ns = _ANY_TIME_NS if self._takes_turns else _MAX_LATE_BY_VALUE_NS
+            was_set = bool(near["ends_ns"][change] < wait["arrives_ns"])
+            max_late_ns = _MAX_LATE_IF_SET_NS if was_set else _MAX_LATE_BY_VALUE_NS
+            max_late_ns = _ANY_TIME_NS if self._takes_turns else max_late_ns
             # An earlier change than the near ones may have set the value.
             is_sure &= not (first and change == before[0] and near["ends_ns"][change] > wait["arrives_ns"])
         else:
