@@ -86,7 +86,7 @@ class Scope:
     tags: Sequence[str] = ()
     """The names of its tags; the records of each are called ``NAME of RECORD``."""
     flag: Mapping[str, Any] | None = None
-    """What it does with a flag, as the table has it; its tags come after the others."""
+    """Its use of a flag, as in the table; the flag's tags come after the others."""
 
 
 def buffer_words(

@@ -394,7 +394,7 @@ class TagRecord(Struct, frozen=True):
 
 
 class FlagRecord(Struct, frozen=True, kw_only=True):
-    """What a scope does with a flag: an integer in memory that one CTA or GPU sets and another one polls.
+    """Use of a flag by a scope. A flag is an integer in memory that one CTA or GPU sets and another one polls.
 
     It ``waits`` until the flag has some value, ``takes`` it (changes it once it has that, as a lock is taken), ``sets``
     it to a value, ``adds`` to it or otherwise ``changes`` it. ``address`` is recorded; None if it is not known. Waits
@@ -443,7 +443,7 @@ class ScopeRecord(Struct, frozen=True, kw_only=True):
 
     @property
     def recorded_tags(self) -> tuple[TagRecord, ...]:
-        """All values that are recorded where the scope begins: the user's, then those of its flag."""
+        """Values that are recorded where the scope begins: the user's, then those of its flag."""
         return (*self.tags, *(self.flag.tags if self.flag else ()))
 
     def __post_init__(self) -> None:

@@ -63,7 +63,7 @@ class ScopeInfo(Struct, frozen=True):
 
     @property
     def recorded_tags(self) -> tuple[TagRecord, ...]:
-        """All values that are recorded where the scope begins."""
+        """Values that are recorded where the scope begins: the user's, then those of its flag."""
         return (*self.tags, *(self.flag.tags if self.flag else ()))
 
     def is_at_site_of(self, other: ScopeInfo) -> bool:

@@ -323,12 +323,12 @@ class Function:
 
     @cached_property
     def polled_flags(self) -> dict[Operation, FlagUse]:
-        """How each loop or operation that polls uses its flag."""
+        """Use of the flag by each loop or operation that polls."""
         return flags_polled(self._module, self.operation, self._polling_loops)
 
     @cached_property
     def signals(self) -> dict[Operation, FlagUse]:
-        """How each operation that signals other CTAs or GPUs uses its flag."""
+        """Use of the flag by each operation that signals other CTAs or GPUs."""
         return flags_set(self.operation, self._polling_loops, self.polled_flags)
 
     def warp_specializations(self) -> Iterator[tuple[Operation, Region, tuple[Region, ...]]]:

@@ -30,7 +30,7 @@ OPTION = "--tag"
 CARRIER = "// kprof_tag"
 """The assembly of a carrier of a tag's records: only a comment."""
 HALF_CARRIER = "// kprof_half"
-"""The same for a carrier of a single record, half of a wide value."""
+"""Assembly of a carrier of a single record, which has half of a wide value."""
 
 # The names that Triton's printer gives to constants.
 _CONSTANT = re.compile(r"%(?:c-?\d+_\w+|true|false)(?:_\d+)?")

@@ -6,7 +6,8 @@ of them has once is the same for all.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence
 
 import numpy as np
 from msgspec import Struct
@@ -54,7 +55,7 @@ _WAITS = ("waits", "takes")
 # A compare-and-swap by another GPU takes as long before the wait ends.
 _MAX_TAKING_NS = 2_000
 TIMER_ERROR_NS = 50
-"""How far off a reading of a device's timer may be between two SMs."""
+"""Error of a device's timer between two SMs."""
 
 
 class FlagVisits(Struct, frozen=True):
@@ -168,7 +169,7 @@ class _FlagIdentities:
 
     def __init__(self, launches: Sequence[PlacedLaunch]) -> None:
         self._origins = [placed.timeline.launch.origin for placed in launches]
-        self._shared = _shared_memory({origin.name: origin for origin in self._origins}.values())
+        self._shared = _shared_memory(launches)
         self._numbers: dict[Hashable, int] = {}
 
     def numbered(self, visits: NDArray[np.void]) -> NDArray[np.void]:
@@ -189,24 +190,30 @@ class _FlagIdentities:
         return self._numbers.setdefault(key, len(self._numbers))
 
 
-def _kind_of(origin: Origin, memory: FlagMemoryRecord) -> Hashable:
-    """Return what all processes see of an allocation: its host or device, and its size."""
+def _kind_of(origin: Origin, memory: FlagMemoryRecord) -> tuple[Hashable, ...]:
+    """Return the properties of an allocation that are the same in all processes: host, device and size."""
     device = None if memory.device is None else origin.globaltimer(memory.device)
     return origin.host, origin.boot_id, device, memory.size_bytes
 
 
-def _shared_memory(origins: Iterable[Origin]) -> dict[tuple[str, int], Hashable]:
-    """Return what identifies an allocation, by the process and its address there, where this is known.
+def _shared_memory(launches: Sequence[PlacedLaunch]) -> dict[tuple[str, int], Hashable]:
+    """Return the identity of allocations, by the process and its address there, where it is known.
 
-    Where two processes share a device, each may have an allocation of its own and one that the other exported.
+    Processes that share a device may each have an allocation of one size there; then it must be known whose it is.
     """
-    alike: dict[Hashable, dict[str, list[FlagMemoryRecord]]] = {}
-    for origin in origins:
+    origins = {placed.timeline.launch.origin.name: placed.timeline.launch.origin for placed in launches}
+    uses = {(one.origin.name, one.origin.globaltimer(one.device)) for one in (p.timeline.launch for p in launches)}
+    users = Counter(device for _, device in uses)
+    alike: dict[tuple[Hashable, ...], dict[str, list[FlagMemoryRecord]]] = {}
+    for origin in origins.values():
         for memory in origin.flag_memory:
             alike.setdefault(_kind_of(origin, memory), {}).setdefault(origin.name, []).append(memory)
     found: dict[tuple[str, int], Hashable] = {}
     for kind, processes in alike.items():
         if all(len(own) == 1 for own in processes.values()):
+            exported = sum(own[0].is_exported for own in processes.values())
+            if exported > 1 or (not exported and users[kind[2]] > 1):
+                continue
             found |= {(name, own[0].address): kind for name, own in processes.items()}
         elif len(processes) == 2 and all(_is_one_exported_of_two(own) for own in processes.values()):
             for (name, own), owner in zip(processes.items(), reversed(processes), strict=True):

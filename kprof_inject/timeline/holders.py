@@ -1,7 +1,7 @@
-"""Which CTAs hold others up: those whose changes of flags end waits, how late they come, and after which work.
+"""CTAs that hold others up: their changes of flags end waits, and come later than those of other CTAs.
 
-Also the critical path of launches through their waits: back from the last CTA to end, each time to the CTA for which it
-had waited.
+The critical path of launches leads through such waits: from the CTA that ends last back to the CTA for which it waited,
+and so on.
 """
 
 from __future__ import annotations

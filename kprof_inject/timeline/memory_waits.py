@@ -66,7 +66,7 @@ class MemoryWaitSums:
     def __init__(self, timeline: Timeline) -> None:
         """Prepare for the scopes of ``timeline``."""
         self._spins = _spins(timeline)
-        self._ctas = len(timeline.ctas) if _has_all(timeline) else 0
+        self._ctas = len(timeline.ctas) if has_all(timeline) else 0
         self._totals_ns: dict[int, list[NDArray[np.float64]]] = {index: [] for index in self._spins}
         self._visits: dict[int, list[NDArray[np.void]]] = {index: [] for index in self._spins}
 
@@ -121,7 +121,7 @@ def _begins(rows: NDArray[np.void]) -> tuple[NDArray[np.bool_], NDArray[np.bool_
     return is_new_cta, is_new_cta | (np.diff(rows["warp"], prepend=-1) != 0)
 
 
-def _has_all(timeline: Timeline) -> bool:
+def has_all(timeline: Timeline) -> bool:
     """Return whether all CTAs of the launch are there with all their records, on one time axis."""
     missing = timeline.unrecorded.size or timeline.ctas_damaged or timeline.incomplete.size
     is_whole = len(timeline.ctas) == len(timeline.ctas_that_ran)

@@ -23,7 +23,7 @@ class TagIds(Struct, frozen=True):
     of_id: NDArray[np.int64]
     """Number of the tag of each id, as by ``_number``, or -1."""
     is_wide: NDArray[np.bool_]
-    """Which tags have 64 bits: shape (scope of the table and two more, tag)."""
+    """True for tags of 64 bits: shape (scope of the table and two more, tag)."""
     counts: NDArray[np.int64]
     """Number of tags of each scope of the table; the last entries are 0, for records of no scope."""
 

@@ -1,9 +1,9 @@
-"""What ended each wait for a flag: the change of that flag by a CTA, perhaps of another GPU.
+"""Match each wait for a flag with the change of that flag which ended it, perhaps by another GPU.
 
 A change is matched with a wait by the place in memory, and by values where the wait's condition and what was stored are
-known. Elsewhere, the last change before the end of the wait counts: that of a counter, of which all CTAs add to. Where
-another change may as well have been the last, within the error of the clocks and the time that an atomic takes, or
-where no recorded change explains the end, what ended the wait is unknown. It is never guessed.
+known. Elsewhere, the last change before the end of the wait counts, such as the last addition to a counter; that takes
+all records of all CTAs. Where another change may have been the last, within the error of the clocks and the time that
+an atomic takes, or where no recorded change explains the end, what ended the wait is unknown. It is never guessed.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 from kprof_inject.timeline.axis import PlacedLaunch
 from kprof_inject.timeline.columns import NO_TAG
 from kprof_inject.timeline.flag_visits import TIMER_ERROR_NS, FlagVisits, flag_visits
+from kprof_inject.timeline.memory_waits import has_all
 
 # How long after a change a wait for it may end. A poll of another GPU's memory takes up to 2 µs, and the change may
-# come right after one. Where many CTAs poll with atomics while others copy, 7.3 µs were seen, and after 56 ms of polling
-# without other work some 90 µs (H200, NVLink); only values tell then.
+# come right after one. On two H200, 7.3 µs were seen where many CTAs poll with atomics while others copy, and some
+# 90 µs after 56 ms of polling; only values tell then.
 _MAX_LATE_NS = 4_000
 _MAX_LATE_BY_VALUE_NS = 200_000
 _MAX_LATE_IF_SET_NS = 20_000
@@ -41,7 +42,7 @@ _Compare = Callable[[Any, Any], Any]
 
 
 class Ending(IntEnum):
-    """How a wait ended."""
+    """Outcome of matching a wait with changes of its flag."""
 
     CHANGED = 0
     """A CTA changed the flag while this one waited."""
@@ -56,7 +57,7 @@ class Ending(IntEnum):
 
 
 class WaitEnds(Struct, frozen=True):
-    """What ended the waits of some launches.
+    """Waits of some launches with the changes that ended them.
 
     ``endings`` has the ``Ending`` of each of the visits' waits, ``changes`` the index of the change that ended it or
     came before it, -1 if that is unknown.
@@ -92,10 +93,12 @@ def _ends(visits: FlagVisits) -> WaitEnds:
     timers = np.array([clocks.index(clock) for clock in clocks])
     processes = {placed.timeline.launch.origin.name for placed in visits.launches}
     takes_turns = len(processes) > len(set(timers.tolist()))
+    is_whole = all(has_all(placed.timeline) for placed in visits.launches)
     for flag, own_waits in _groups(waits["flag"]):
         if flag == _NONE:
             continue
-        place = _Place(visits, timers, own_waits, places_of_changes.get(flag, nothing), takes_turns=takes_turns)
+        own_changes = places_of_changes.get(flag, nothing)
+        place = _Place(visits, timers, own_waits, own_changes, takes_turns=takes_turns, has_all=is_whole)
         for at, ending, change in place.endings():
             endings[at], ended_by[at] = ending, change
     return WaitEnds(visits, endings, ended_by)
@@ -112,7 +115,7 @@ def _groups(numbers: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]
 class _Place:
     """The waits and the changes of one flag; ``timers`` are equal for launches of one device.
 
-    With ``takes_turns``, processes share a device.
+    With ``takes_turns``, processes share a device. With ``has_all``, no record of the launches is missing.
     """
 
     def __init__(
@@ -123,6 +126,7 @@ class _Place:
         changes: NDArray[np.int64],
         *,
         takes_turns: bool,
+        has_all: bool,
     ) -> None:
         self._visits = visits
         self._at = waits
@@ -131,6 +135,7 @@ class _Place:
         self._changes = visits.changes[self._changes_at]
         self._timers = timers
         self._takes_turns = takes_turns
+        self._has_all = has_all
         self._longest_ns = int((self._changes["ends_ns"] - self._changes["begins_ns"]).max(initial=0))
         self._left_ns: dict[tuple[int, int], NDArray[np.int64]] = {}
         self._max_error_ns = int(self._changes["error_ns"].max(initial=0))
@@ -203,6 +208,8 @@ class _Place:
             max_late_ns = _ANY_TIME_NS if self._takes_turns else max_late_ns
             # An earlier change than the near ones may have set the value.
             is_sure &= not (first and change == before[0] and near["ends_ns"][change] > wait["arrives_ns"])
+        elif not self._has_all:
+            return Ending.NOT_RECORDED, _NONE
         else:
             change, is_sure = self._last(near, before, released_ns, errors_ns)
             max_late_ns = _MAX_LATE_NS

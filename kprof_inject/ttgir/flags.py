@@ -1,4 +1,4 @@
-"""Flags: integers in memory that one CTA or GPU sets, and another one polls. How an operation uses one."""
+"""Find the flags that operations use: integers in memory that one CTA or GPU sets, and another one polls."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from kprof_inject.ttgir.ssa_values import (
 from kprof_inject.ttgir.types import if_misfit, types_of
 
 FlagAccess = Literal["waits", "takes", "sets", "adds", "changes"]
-"""What happens to the flag: read until it has a value; changed once it has one, as a lock is taken; set to a value;
-increased by one; changed in another way.
+"""Kind of access: the flag is polled; polled and then changed, as a lock is taken; set to a value; increased; or
+changed in another way.
 """
 
 _STORE, _RMW, _CAS = "tt.store", "tt.atomic_rmw", "tt.atomic_cas"
@@ -51,7 +51,7 @@ class Operand(Struct, frozen=True):
 
 
 class FlagUse(Struct, frozen=True):
-    """How an operation, or a loop that polls, uses a flag.
+    """Use of a flag by an operation, or by a loop that polls.
 
     ``address`` is the flag's pointer, or its address as an integer; None if it is not a single one. A wait goes on as
     long as ``condition``, a predicate of ``arith.cmpi``, holds for the flag and ``value``; it is empty if that is not

@@ -1,4 +1,4 @@
-"""What ended each wait for a flag, against what the kernels themselves stored: matched or unknown, never wrong."""
+"""Changes that ended waits for flags, against what the kernels themselves stored: matched or unknown, never wrong."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def launch_of(ends: WaitEnds, visit: Any) -> Any:
 
 
 def alone(capture: Path, kernel: str) -> list[WaitEnds]:
-    """What ended the waits of each launch of a kernel, as if there were no other, in the order of the launches."""
+    """Return the matched waits of each launch of a kernel, each by itself, in the order of the launches."""
     launches = [launch for launch in read_capture(capture).launches if launch.kernel.name == kernel]
     return [wait_ends(place_launches(list(timelines_of([launch]))))[0] for launch in launches]
 

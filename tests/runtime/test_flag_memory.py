@@ -21,7 +21,7 @@ ADDRESS_ID, VALUE_ID, WAIT_ID = 6, 7, 1
 
 
 class Driver:
-    """A device of a process with these allocations, which counts what it is asked."""
+    """A device of a process with these allocations, which keeps the addresses of all queries."""
 
     def __init__(self, *allocations: DeviceMemory) -> None:
         self.allocations = allocations

@@ -1,4 +1,4 @@
-"""What ended a wait: known changes of flags at known times, and a capture of two GPUs whose arrows are known."""
+"""Waits that known changes of flags end at known times, and a capture of two GPUs whose arrows are known."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from flag_launches import ADD, FLAG, SET, TAKE, WAIT, Use, launch
 from programs.child import REPO
+from replacing import replace
+from timelines import incomplete_rows
 
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.schema import FlagMemoryRecord
@@ -98,6 +100,15 @@ def test_the_last_to_add_ends_the_waits_for_a_counter(tmp_path: Path, late_ns: i
     assert found[:2] == [(0, expected, *last), (1, expected, *last)]
 
 
+def test_who_was_last_to_add_is_unknown_if_records_are_missing(tmp_path: Path) -> None:
+    uses = [Use(0, ADD, 10_000, 10_900, 1), Use(0, WAIT, 10_950, 32_000), Use(1, ADD, 30_000, 30_900, 1)]
+    whole = launch(tmp_path, uses)
+    lost = incomplete_rows({"cta": 1, "sm": 6, "warp": 0, "records_written": 20, "records_lost": 4})
+    cut = replace(whole, timeline=replace(whole.timeline, incomplete=lost))
+    assert ended(whole) == [(0, CHANGED, (1, 1))]
+    assert ended(cut) == [(0, NOT_RECORDED, None)]
+
+
 def test_the_first_to_see_a_counter_may_change_it_again_before_the_others_see_it(tmp_path: Path) -> None:
     uses = [
         *(Use(0, ADD, 10_000, 10_900, 1), Use(0, WAIT, 10_950, 32_000), Use(0, ADD, 32_100, 32_900, 1)),
@@ -128,9 +139,12 @@ def test_times_within_a_slow_launch_are_less_sure(tmp_path: Path) -> None:
 
 def test_processes_share_an_allocation_of_one_size_and_device(tmp_path: Path) -> None:
     one = launch(tmp_path / "one", [WAITS], "one", memory=MEMORY["one"])
-    assert ended(one, launch(tmp_path / "other", [SETS_THERE], "other", memory=MEMORY["other"])) == [
-        (0, CHANGED, (1, 3))
-    ]
+    other = launch(tmp_path / "other", [SETS_THERE], "other", memory=MEMORY["other"])
+    assert ended(one, other) == [(0, CHANGED, (1, 3))]
+    own = [FlagMemoryRecord(PEER, SIZE, 0, is_exported=True)]
+    assert ended(one, launch(tmp_path / "own", [SETS_THERE], "other", memory=own)) == [(0, NOT_RECORDED, None)]
+    unclear = launch(tmp_path / "unclear", [WAITS], "one", memory=[replace(MEMORY["one"][0], is_exported=False)])
+    assert ended(unclear, other) == [(0, NOT_RECORDED, None)]
     elsewhere = [FlagMemoryRecord(PEER, 2 * SIZE, 0)]
     assert ended(one, launch(tmp_path / "away", [SETS_THERE], "other", memory=elsewhere)) == [(0, NOT_RECORDED, None)]
 

@@ -45,7 +45,7 @@ class FlagArrows(Struct, frozen=True):
 
     @property
     def orders_of_record(self) -> int:
-        """How far apart the order numbers of two records are: a slice's start and end fit between them if need be."""
+        """Distance of two records' order numbers: a slice's start and end fit between if there are arrows."""
         return 4 if self.ended else 1
 
     def drawn_in(self, events: Events, first_row: int) -> Events:
