@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import Struct
@@ -112,6 +112,23 @@ def _groups(numbers: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]
         yield int(numbers[own[0]]), own
 
 
+class _Cause(NamedTuple):
+    """A change (by index) that ended waits: its time's error, and whether it is sure to be the one.
+
+    It was matched by the flag's value, or else by time. An earlier change that was not looked at may have set the same
+    value.
+    """
+
+    change: int
+    error_ns: int = 0
+    is_sure: bool = False
+    by_value: bool = False
+    may_be_earlier: bool = False
+
+
+_NO_CAUSE = _Cause(_NONE)
+
+
 class _Place:
     """The waits and the changes of one flag; ``timers`` are equal for launches of one device.
 
@@ -139,6 +156,7 @@ class _Place:
         self._longest_ns = int((self._changes["ends_ns"] - self._changes["begins_ns"]).max(initial=0))
         self._left_ns: dict[tuple[int, int], NDArray[np.int64]] = {}
         self._max_error_ns = int(self._changes["error_ns"].max(initial=0))
+        self._takes = [visits.flag_of(wait).does == "takes" for wait in self._waits]
         self._sets_known_values = bool(len(changes)) and all(
             visits.flag_of(change).does == "sets" and change["value"] != NO_TAG for change in self._changes
         )
@@ -146,10 +164,18 @@ class _Place:
     def endings(self) -> Iterator[tuple[int, Ending, int]]:
         """Yield each wait with its ending and the change that ended it."""
         released_ns = self._released_ns()
-        for number, at in enumerate(self._at.tolist()):
-            wait = self._waits[number]
-            ending, change = self._ending(wait, int(released_ns[number]))
-            yield at, ending, int(self._changes_at[change]) if change >= 0 else _NONE
+        groups: dict[tuple[int, ...], list[int]] = {}
+        alike = self._waits[["launch", "scope", "value"]].tolist()
+        for number, (key, at_ns) in enumerate(zip(alike, released_ns.tolist(), strict=True)):
+            # Takers of a lock get it one after the other.
+            own = number if self._takes[number] else _NONE
+            groups.setdefault((*key, at_ns, own), []).append(number)
+        for (*_, at_ns, _), numbers in groups.items():
+            cause = self._cause(self._waits[numbers], at_ns)
+            for number in numbers:
+                ending = self._ending(self._waits[number], cause)
+                is_known = ending in (Ending.CHANGED, Ending.CHANGED_BEFORE)
+                yield int(self._at[number]), ending, int(self._changes_at[cause.change]) if is_known else _NONE
 
     def _released_ns(self) -> NDArray[np.int64]:
         """Return when each wait ended at the latest: others that wait for the same may have seen it earlier.
@@ -160,9 +186,9 @@ class _Place:
         released_ns = leaves_ns.copy()
         order = np.argsort(leaves_ns, kind="stable").tolist()
         for place, number in enumerate(order):
-            wait = self._waits[number]
-            if self._visits.flag_of(wait).does == "takes":
+            if self._takes[number]:
                 continue
+            wait = self._waits[number]
             for earlier in reversed(order[:place]):
                 if leaves_ns[number] - leaves_ns[earlier] > _MAX_LATE_NS or leaves_ns[earlier] < arrives_ns[number]:
                     break
@@ -190,39 +216,46 @@ class _Place:
                 found[at] = own[before - 1]
         return found
 
-    def _ending(self, wait: np.void, released_ns: int) -> tuple[Ending, int]:
-        """Return how a wait ended, and the change (index) that ended it or came before it."""
+    def _cause(self, waits: NDArray[np.void], released_ns: int) -> _Cause:
+        """Return the change that ended some waits for the same, of which the first ended at ``released_ns``."""
+        wait = waits[0]
         first, near = self._near(wait, released_ns)
-        errors_ns = self._errors_ns(wait, near)
+        spread_ns = sum(int(np.ptp(waits[field])) for field in ("cta_begins_ns", "cta_ends_ns", "error_ns"))
+        errors_ns = self._errors_ns(wait, near) + spread_ns
         is_before = (near["begins_ns"] - errors_ns <= released_ns) & ~_is_same_visit(near, wait)
         # A CTA that itself had waited for the same, and left no earlier, made its change after that.
         is_before &= self._left_before(wait)[first : first + len(near)] < released_ns
         before = np.flatnonzero(is_before)
         if not before.size:
-            return Ending.NOT_RECORDED, _NONE
+            return _NO_CAUSE
         goes_on = _CONDITIONS.get(self._visits.flag_of(wait).condition)
-        if goes_on is not None and wait["value"] != NO_TAG and self._sets_known_values:
+        by_value = goes_on is not None and wait["value"] != NO_TAG and self._sets_known_values
+        if by_value and goes_on is not None:
             change, is_sure = self._first_with_value(near, before, goes_on, wait["value"])
-            was_set = bool(near["ends_ns"][change] < wait["arrives_ns"])
+        elif self._has_all:
+            change, is_sure = self._last(near, before, released_ns, errors_ns)
+        else:
+            return _NO_CAUSE
+        if change == _NONE:
+            return _NO_CAUSE
+        may_be_earlier = by_value and first > 0 and change == before[0]
+        return _Cause(first + change, int(errors_ns[change]), is_sure, by_value, may_be_earlier)
+
+    def _ending(self, wait: np.void, cause: _Cause) -> Ending:
+        """Return how a wait ended, if this change ended those for the same."""
+        if cause.change == _NONE:
+            return Ending.NOT_RECORDED
+        changed_ns, arrives_ns = int(self._changes["ends_ns"][cause.change]), int(wait["arrives_ns"])
+        was_set = changed_ns < arrives_ns
+        max_late_ns = _MAX_LATE_NS
+        if cause.by_value:
             max_late_ns = _MAX_LATE_IF_SET_NS if was_set else _MAX_LATE_BY_VALUE_NS
             max_late_ns = _ANY_TIME_NS if self._takes_turns else max_late_ns
-            # An earlier change than the near ones may have set the value.
-            is_sure &= not (first and change == before[0] and near["ends_ns"][change] > wait["arrives_ns"])
-        elif not self._has_all:
-            return Ending.NOT_RECORDED, _NONE
-        else:
-            change, is_sure = self._last(near, before, released_ns, errors_ns)
-            max_late_ns = _MAX_LATE_NS
-        if change == _NONE:
-            return Ending.NOT_RECORDED, _NONE
-        changed_ns = int(near["ends_ns"][change])
-        late_ns = int(wait["leaves_ns"]) - max(changed_ns, int(wait["arrives_ns"]))
-        if late_ns > max_late_ns + int(errors_ns[change]):
-            return Ending.NOT_RECORDED, _NONE
-        if not is_sure:
-            return Ending.NOT_SURE, _NONE
-        came_before = changed_ns < wait["arrives_ns"]
-        return (Ending.CHANGED_BEFORE if came_before else Ending.CHANGED), first + change
+        if int(wait["leaves_ns"]) - max(changed_ns, arrives_ns) > max_late_ns + cause.error_ns:
+            return Ending.NOT_RECORDED
+        if not cause.is_sure or (cause.may_be_earlier and not was_set):
+            return Ending.NOT_SURE
+        return Ending.CHANGED_BEFORE if was_set else Ending.CHANGED
 
     def _near(self, wait: np.void, released_ns: int) -> tuple[int, NDArray[np.void]]:
         """Return the changes that may have ended a wait and some before these, and the index of the first."""
