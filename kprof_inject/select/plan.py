@@ -14,21 +14,19 @@ from msgspec.structs import replace
 
 from kprof_inject.capture.encoding import encode
 from kprof_inject.capture.schema import (
-    MAX_TAGS,
     SCOPE_IDS,
-    FlagRecord,
     PointRecord,
     ScopeRecord,
     ScopeTableRecord,
     TagRecord,
 )
-from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.errors import KprofError
+from kprof_inject.select.flag_tags import flag_record, flag_values, flags_at
 from kprof_inject.select.module_view import ModuleView
 from kprof_inject.select.selectors import Selector, parse_selector
 from kprof_inject.select.sites import Found, InsertPoint, Site
 from kprof_inject.select.spans import USUAL_STYLE, Spread, Style, two_records
-from kprof_inject.select.tags import OPTION, PlacedTag, Tag, backend_of, is_wide, merge_tags, scalar_of, visible_at
+from kprof_inject.select.tags import OPTION, PlacedTag, Tag, backend_of, is_wide, merge_tags, scalar_of
 from kprof_inject.select.targets import Iterations, WorkingLoops
 from kprof_inject.ttgir.dialect import EVENT, RECORD, RECORDS
 from kprof_inject.ttgir.flags import FlagUse
@@ -39,7 +37,6 @@ from kprof_inject.ttgir.strings import quote
 
 _MARKERS = (parse_selector("marker"),)
 _FLAGS = (parse_selector("spin"), parse_selector("signal"))
-_KINDS_WITH_FLAGS = (ScopeKind.SPIN, ScopeKind.SIGNAL)
 # Each round of a loop that polls would be a record, and change how often it polls.
 _ITERATIONS = replace(parse_selector("iter"), target=Iterations(WorkingLoops()))
 _STRUCTURE = (parse_selector("func"), parse_selector("loop"), _ITERATIONS)
@@ -151,10 +148,6 @@ def _default_selections(view: ModuleView, spread: Spread) -> tuple[Selection, ..
     return (*marked, *flags, *_select(view, _STRUCTURE, spread))
 
 
-# Python's names cannot contain a dot, so no tag of the user's has these names.
-_ADDRESS, _VALUE = "flag.address", "flag.value"
-
-
 class _Chosen(Struct, frozen=True):
     """A site, the selector that it belongs to, and the tags of all selectors that found it.
 
@@ -167,10 +160,9 @@ class _Chosen(Struct, frozen=True):
     flag: FlagUse | None = None
 
     @property
-    def flag_values(self) -> tuple[tuple[str, Scalar], ...]:
-        """The values of its flag to record, by the names of their tags."""
-        values = ((_ADDRESS, self.flag.address), (_VALUE, self.flag.value)) if self.flag else ()
-        return tuple((name, Scalar(value.name, "", 0, value.type, 0)) for name, value in values if value)
+    def recorded_tags(self) -> int:
+        """The number of values that are recorded where it begins."""
+        return len(self.tags) + len(flag_values(self.flag))
 
 
 def _choose(selections: Sequence[Selection]) -> list[_Chosen]:
@@ -187,28 +179,11 @@ def _choose(selections: Sequence[Selection]) -> list[_Chosen]:
 
 
 def _with_flags(found: Sequence[_Chosen], view: ModuleView) -> list[_Chosen]:
-    """Add the flags of waits and signals; nothing of them is recorded where IDs or a scope's tags would not suffice."""
-    uses = {
-        (function.symbol, function.before(operation)): use
-        for function in view.functions
-        for operation, use in (*function.polled_flags.items(), *function.signals.items())
-    }
-    with_flags = []
-    for choice in found:
-        use = uses.get((choice.site.function, choice.site.start)) if choice.site.kind in _KINDS_WITH_FLAGS else None
-        use = use and _recordable(use, choice, view)
-        with_flags.append(replace(choice, flag=use))
-    needed = sum(_ids_needed(view, one.site, len(one.tags) + len(one.flag_values)) for one in with_flags)
+    """Add the flags of waits and signals; no flag is recorded if there are not enough scope IDs for all."""
+    flags = flags_at(view, ((choice.site, len(choice.tags)) for choice in found))
+    with_flags = [replace(choice, flag=flag) for choice, flag in zip(found, flags, strict=True)]
+    needed = sum(_ids_needed(view, choice.site, choice.recorded_tags) for choice in with_flags)
     return with_flags if needed <= SCOPE_IDS else list(found)
-
-
-def _recordable(use: FlagUse, chosen: _Chosen, view: ModuleView) -> FlagUse:
-    """Return what can be recorded where the site begins: values that are visible there, if there is room."""
-    visible = {scalar.name for scalar in visible_at(view, chosen.site)}
-    room = MAX_TAGS - len(chosen.tags)
-    address = use.address if use.address and use.address.name in visible and room else None
-    value = use.value if use.value and use.value.name in visible and address and room > 1 else None
-    return replace(use, address=address, value=value)
 
 
 def _check_no_records(module: Module) -> None:
@@ -229,7 +204,7 @@ def _scope_ids(view: ModuleView, found: Sequence[_Chosen]) -> int:
     """
     shares: Counter[str] = Counter()
     for choice in found:
-        shares[choice.selector.text] += _ids_needed(view, choice.site, len(choice.tags) + len(choice.flag_values))
+        shares[choice.selector.text] += _ids_needed(view, choice.site, choice.recorded_tags)
     if shares.total() > SCOPE_IDS:
         listed = ", ".join(f"{text}: {count}" for text, count in shares.most_common())
         raise KprofError(
@@ -296,7 +271,7 @@ def _nest(found: Sequence[_Chosen], view: ModuleView) -> tuple[tuple[ScopeRecord
             numbers[name] += 1
         taken.add(record)
         tags = tuple(_placed_tags(choice, record, view, taken))
-        flag_tags = tuple(_placed(record, name, scalar, taken) for name, scalar in choice.flag_values)
+        flag_tags = tuple(_placed(record, name, scalar, taken) for name, scalar in flag_values(choice.flag))
         brackets.append(_Bracket(record, site, (*tags, *flag_tags)))
         scope = ScopeRecord(
             record=record,
@@ -316,7 +291,7 @@ def _nest(found: Sequence[_Chosen], view: ModuleView) -> tuple[tuple[ScopeRecord
             lines=(first_lines[index], max(first_lines[index], last_lines[index])),
             ended_by_next=site.exit is not None,
             tags=tuple(map(_tag_record, tags)),
-            flag=_flag_record(choice, flag_tags),
+            flag=flag_record(choice.flag, {tag.name: _tag_record(tag) for tag in flag_tags}),
         )
         scopes.append(scope)
     return tuple(scopes), brackets
@@ -339,19 +314,6 @@ def _placed(record: str, name: str, scalar: Scalar, taken: set[str]) -> PlacedTa
 
 def _tag_record(tag: PlacedTag) -> TagRecord:
     return TagRecord(tag.name, tag.record, tag.value.name, is_wide(tag.value.type))
-
-
-def _flag_record(chosen: _Chosen, tags: Sequence[PlacedTag]) -> FlagRecord | None:
-    if chosen.flag is None:
-        return None
-    recorded = {tag.name: _tag_record(tag) for tag in tags}
-    return FlagRecord(
-        does=chosen.flag.does,
-        address=recorded.get(_ADDRESS),
-        value=recorded.get(_VALUE),
-        constant=chosen.flag.constant,
-        condition=chosen.flag.condition,
-    )
 
 
 def _order(site: Site) -> tuple[int, bool, bool, int]:

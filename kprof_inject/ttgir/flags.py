@@ -32,6 +32,7 @@ _CAS_ORDER = re.compile(r"\s*(\w+)\s*,\s*(\w+)\s*,\s*%")
 # Passes on what was written before (PTX ISA, "Memory Consistency Model"). Triton's atomics are acq_rel by default.
 _RELEASING = "release"
 _ALL_GPUS = "sys"
+_POINTER = "!tt.ptr"
 _RELEASING_ASSEMBLY = re.compile(r"\b(?:st|red|atom|multimem)\b[\w.:]*\.(?:release|acq_rel|sys)\b")
 # Of an instruction of inline assembly: the operand that it takes its address from, and a value after it.
 _ADDRESS = re.compile(r"\[\s*\$(\d+)\s*\]")
@@ -88,18 +89,19 @@ def flags_set(
     used, as that of a counter of tiles is.
     """
     inside = {inner for loop in loops for inner in loop.walk()} | set(polled)
-    sizes = {use.address.type if use.address else "" for use in polled.values()}
-    pointers = sizes if all(size.startswith("!tt.ptr") for size in sizes) else set()
-    used = set() if polled else {name for operation in function.walk() for name in operand_names(operation)}
+    outside = (operation for operation in function.walk() if operation not in inside)
+    if not polled:
+        found = {operation: use for operation in filter(_releases, outside) if (use := _signal(operation))}
+        used = {name for operation in function.walk() for name in operand_names(operation)} if found else set()
+        return {one: use for one, use in found.items() if use.address and used.isdisjoint(result_names(one))}
+    types = {use.address.type if use.address else "" for use in polled.values()}
+    has_pointers = all(kind.startswith(_POINTER) for kind in types)
     found = {}
-    for operation in function.walk():
-        if operation in inside or (use := _signal(operation)) is None or use.address is None:
+    for operation in outside:
+        use = _signal(operation)
+        if use is None or use.address is None:
             continue
-        if polled:
-            is_signal = not pointers or not use.address.type.startswith("!tt.ptr") or use.address.type in pointers
-        else:
-            is_signal = _releases(operation) and used.isdisjoint(result_names(operation))
-        if is_signal:
+        if not has_pointers or not use.address.type.startswith(_POINTER) or use.address.type in types:
             found[operation] = use
     return found
 
@@ -172,9 +174,10 @@ def _signal_of_assembly(operation: Operation) -> FlagUse:
 
 
 def _releases(operation: Operation) -> bool:
+    """Return whether an operation is written to make earlier writes visible to others, or is visible to all GPUs."""
     if operation.traits.is_foreign:
         return _RELEASING_ASSEMBLY.search(assembly_of(operation)) is not None
-    if kind := _RMW_KIND.match(operation.tail):
+    if operation.name == _RMW and (kind := _RMW_KIND.match(operation.tail)):
         return kind[2] == _RELEASING or kind[3] == _ALL_GPUS
     order = _CAS_ORDER.match(operation.tail) if operation.name == _CAS else None
     return order is not None and (order[1] == _RELEASING or order[2] == _ALL_GPUS)
@@ -187,7 +190,7 @@ def _address(operation: Operation) -> Operand | None:
         places = {int(place) for place in _ADDRESS.findall(assembly_of(operation))}
         operands = _operands_of_assembly(operation)
         found = operands.get(places.pop()) if len(places) == 1 else None
-        return found if found and (found.type.startswith("!tt.ptr") or found.type == "i64") else None
+        return found if found and (found.type.startswith(_POINTER) or found.type == "i64") else None
     names, types = operand_names(operation), types_of(operation)
     pointer = types[0]
     if pointer.kind or not pointer.is_pointer or not _INTEGER.fullmatch(pointer.pointee):
