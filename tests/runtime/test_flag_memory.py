@@ -58,24 +58,34 @@ def test_each_allocation_is_found_once(warps: int) -> None:
     driver = Driver(memory(OWN, is_exportable=True), memory(PEER, 1))
     found = FlagMemory(driver)  # type: ignore[arg-type]
     data, kernel = buffer([OWN + 64, OWN + 128, PEER + 4096, OWN + 64], warps)
-    assert sorted(found.new_in(data, kernel, 0), key=lambda one: one.address) == [
+    assert sorted(found.new_in(data, "v0", kernel, 0), key=lambda one: one.address) == [
         FlagMemoryRecord(PEER, SIZE, 1),
         FlagMemoryRecord(OWN, SIZE, 0, is_exported=True),
     ]
     asked = len(driver.asked)
-    assert list(found.new_in(data, kernel, 0)) == []
+    assert list(found.new_in(data, "v0", kernel, 0)) == []
     # The halves of two addresses also make up two that are none.
     assert len(driver.asked) - asked <= 2
+
+
+def test_launches_that_bring_nothing_new_are_soon_not_searched() -> None:
+    driver = Driver(memory(OWN), memory(PEER))
+    found = FlagMemory(driver)  # type: ignore[arg-type]
+    data, kernel = buffer([OWN])
+    assert [len(list(found.new_in(data, "v0", kernel, 0))) for _ in range(20)] == [1] + 19 * [0]
+    other, _ = buffer([PEER])
+    assert list(found.new_in(other, "v0", kernel, 0)) == []
+    assert len(list(found.new_in(other, "v1", kernel, 0))) == 1
 
 
 def test_addresses_without_memory_cost_a_question_for_each_page(monkeypatch: pytest.MonkeyPatch) -> None:
     driver = Driver()
     data, kernel = buffer([OWN + 8 * number for number in range(40)])
-    assert list(FlagMemory(driver).new_in(data, kernel, 0)) == []  # type: ignore[arg-type]
+    assert list(FlagMemory(driver).new_in(data, "v0", kernel, 0)) == []  # type: ignore[arg-type]
     assert len(driver.asked) == 1
 
 
 def test_a_kernel_without_flags_is_not_looked_at() -> None:
     words = buffer_words([Cta([[start(0, 1), end(0, 2)]])], 8)
     kernel = decode(encode(kernel_json(SCOPES[:1], words, 1)), KernelRecord, "kernel")
-    assert list(FlagMemory(SimpleNamespace()).new_in(memoryview(words.tobytes()), kernel, 0)) == []  # type: ignore[arg-type]
+    assert list(FlagMemory(SimpleNamespace()).new_in(memoryview(words.tobytes()), "v0", kernel, 0)) == []  # type: ignore[arg-type]

@@ -231,7 +231,7 @@ class BufferCopier:
         self._writer.add_kernel(build.variant, build.record, build.ttgir, build.sources)
         record = launch.record()
         with self._report.guard("finding the memory of flags"):
-            for memory_of_flags in self._flag_memory.new_in(data, build.record, launch.device):
+            for memory_of_flags in self._flag_memory.new_in(data, build.variant, build.record, launch.device):
                 self._writer.add_flag_memory(memory_of_flags)
         name = self._writer.add_launch(record, data)
         self._written[build.variant_of_program] = msgspec.structs.replace(record, file=name)

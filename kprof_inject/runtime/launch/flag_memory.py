@@ -6,7 +6,8 @@ allocation, and the place in it. Only the process itself can ask the driver for 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -22,7 +23,11 @@ _PAGE_BYTES = 1 << 16
 # More than the allocations of any program's flags; random words of a damaged buffer could be as many addresses.
 _MAX_LOOKUPS = 256
 _HALF_BITS = 32
-_NONE = np.empty(0, dtype=np.int64)
+# An entry's first word without its end flag and its part of the clock.
+_ID_MASK = (SCOPE_IDS - 1) << SCOPE_SHIFT | UNUSED_MASK
+_PART_WORDS = 1 << 16
+# Programs allocate their flags before they launch; a search takes about a millisecond for each megabyte of records.
+_MAX_WITHOUT_NEWS = 8
 
 
 @dataclass(slots=True)
@@ -31,11 +36,19 @@ class FlagMemory:
 
     device: Device
     _found: list[FlagMemoryRecord] = field(default_factory=list)
+    _without_news: Counter[str] = field(default_factory=Counter)
+    """The last launches of each variant that named no new allocation."""
 
-    def new_in(self, data: memoryview, kernel: KernelRecord, device: int) -> Iterator[FlagMemoryRecord]:
-        """Yield the allocations of flags that a launch's buffer names for the first time."""
+    def new_in(self, data: memoryview, variant: str, kernel: KernelRecord, device: int) -> Iterator[FlagMemoryRecord]:
+        """Yield the allocations of flags that a launch's buffer names for the first time.
+
+        Launches of a variant that has named no new ones for a while are not searched.
+        """
         ids = _address_ids(kernel)
-        addresses = _addresses(data, ids) if ids else _NONE
+        if not ids or self._without_news[variant] >= _MAX_WITHOUT_NEWS:
+            return
+        self._without_news[variant] += 1
+        addresses = _addresses(data, ids)
         for known in self._found:
             addresses = _outside(addresses, known.address, known.size_bytes)
         if not addresses.size:
@@ -52,6 +65,7 @@ class FlagMemory:
                     )
                     addresses = _outside(addresses, found.address, found.size_bytes)
                     self._found.append(found)
+                    self._without_news[variant] = 0
                     yield found
                 if not addresses.size:
                     return
@@ -68,17 +82,22 @@ def _address_ids(kernel: KernelRecord) -> list[int]:
     return [number for number, name in kernel.scope_ids.items() if name in records]
 
 
-def _addresses(data: memoryview, ids: list[int]) -> NDArray[np.int64]:
+def _addresses(data: memoryview, ids: Sequence[int]) -> NDArray[np.int64]:
     """Return all addresses that the halves in a buffer may make up: few, as the upper halves are nearly all alike.
 
     Rows may begin at any word, so each word is taken for an entry's first if it looks like one.
     """
     words = np.frombuffer(data[: len(data) // 4 * 4], dtype="<u4")
-    is_of_flag = np.zeros(SCOPE_IDS, dtype=bool)
-    is_of_flag[ids] = True
-    heads, values = words[:-1], words[1:]
-    at = np.flatnonzero(is_of_flag[(heads >> SCOPE_SHIFT) & (SCOPE_IDS - 1)] & (heads & UNUSED_MASK == 0))
-    is_upper = heads[at] >> END_SHIFT == 1
-    lower, upper = np.unique(values[at[~is_upper]]).astype(np.int64), np.unique(values[at[is_upper]]).astype(np.int64)
-    addresses = ((upper[:_MAX_LOOKUPS, None] << _HALF_BITS) | lower[None, :]).ravel()
+    lower, upper = [np.empty(0, dtype="<u4")], [np.empty(0, dtype="<u4")]
+    # Between the parts, other threads of the program may run.
+    for begin in range(0, len(words) - 1, _PART_WORDS):
+        heads, values = words[begin : begin + _PART_WORDS], words[begin + 1 : begin + 1 + _PART_WORDS]
+        heads = heads[: len(values)]
+        own = heads & _ID_MASK
+        at = np.flatnonzero(np.logical_or.reduce([own == number << SCOPE_SHIFT for number in ids]))
+        is_upper = heads[at] >> END_SHIFT == 1
+        lower.append(np.unique(values[at[~is_upper]]))
+        upper.append(np.unique(values[at[is_upper]]))
+    low, high = (np.unique(np.concatenate(parts)).astype(np.int64) for parts in (lower, upper))
+    addresses = ((high[:_MAX_LOOKUPS, None] << _HALF_BITS) | low[None, :]).ravel()
     return addresses[(addresses > 0) & (addresses < ADDRESS_END)]
