@@ -118,6 +118,12 @@ def test_flags_are_recorded_in_machine_code(name: str, target: str) -> None:
     assert strip(parse(recorded)) == text
 
 
+def test_flags_do_not_keep_a_kernel_from_moving_stores() -> None:
+    view = view_of_text(ttgir_of("locks", "sm_90"))
+    text = apply(view.module, make_plan(view, parse_selectors(["spin", "signal"])))
+    assert lower(text, TARGETS["sm_90"], {"num_warps": 4}, Mode(sched_stores=True)).binary
+
+
 def test_a_scope_without_room_for_the_flag_has_none() -> None:
     tags = " ".join(f"--tag t{number}=n" for number in range(MAX_TAGS - 1))
     (scope,) = make_plan(view_of_text(ttgir_of("adds_others_parts", "sm_90")), parse_selectors([f"spin {tags}"])).scopes

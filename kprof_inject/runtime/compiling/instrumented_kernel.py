@@ -123,7 +123,8 @@ class InstrumentedKernel:
                 "--sched-stores moves the store of a start to its end, and iterations have only one record",
                 hint="insert with --iter-records two",
             )
-        mode.require_tags_kept(self._has_tags)
+        # Without the values of flags, it is unknown what ends waits; the user asked for the others.
+        mode.require_tags_kept(any(scope.tags for scope in self.scope_table.scopes))
         if mode.buffer == AUTO_BUFFER:
             can_choose = self.target.backend == "cuda" and "nvidia" in installed_version().global_buffer_on
             stays = self.prefers_shared and not sample.shift
