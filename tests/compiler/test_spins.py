@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
@@ -84,13 +85,17 @@ def test_loops_with_other_work_may_wait_too(name: str, waits: bool) -> None:
     assert relaunch(parse(ttgir_of(name, "sm_90"))).waits == waits
 
 
+# Versions of Triton number values in different ways.
+NUMBERED = re.compile(r"%\d+")
+
+
 def flags_of(name: str, target: str) -> Iterator[str]:
     for scope in make_plan(view_of_text(ttgir_of(name, target)), parse_selectors(["spin", "signal"])).scopes:
         if (flag := scope.flag) is not None:
             place = scope.source.line - KERNELS[name].fn.__code__.co_firstlineno if scope.source else None
             where = f"{scope.kind} {scope.label}" + (f" in line {place}" if place and place > 0 else "")
-            address = f"at {flag.address.value}" if flag.address else "at an unknown address"
-            value = flag.constant if flag.value is None else flag.value.value
+            address = f"at {NUMBERED.sub('%…', flag.address.value)}" if flag.address else "at an unknown address"
+            value = flag.constant if flag.value is None else NUMBERED.sub("%…", flag.value.value)
             condition = f" while {flag.condition}" if flag.condition else ""
             yield f"{where}: {flag.does} {address}{condition} {'(unknown)' if value is None else value}"
 
