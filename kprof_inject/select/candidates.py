@@ -17,7 +17,7 @@ from kprof_inject.select.python_source import is_library
 from kprof_inject.select.sites import Site
 from kprof_inject.select.spans import in_one_piece
 from kprof_inject.select.tags import is_inserted
-from kprof_inject.select.targets import Signals, Spins, findings_of, is_asynchronous
+from kprof_inject.select.targets import Signals, SitePattern, Spins, findings_of, is_asynchronous
 from kprof_inject.ttgir.locations import SourcePoint
 from kprof_inject.ttgir.loops import copy_pipelines
 
@@ -51,8 +51,8 @@ def outline(view: ModuleView) -> tuple[Candidate, ...]:
         *_partitions(view),
         *_markers(view),
         *_helpers(view),
-        *_spins(view),
-        *_signals(view),
+        *_in_one(view, "spin", "waits for memory to change", Spins()),
+        *_in_one(view, "signal", "changes a flag that others poll", Signals()),
         *_asynchronous(view),
         *_parts(view),
         *_operations(view),
@@ -139,16 +139,11 @@ def _helpers(view: ModuleView) -> Iterator[Candidate]:
         yield Candidate(f"func({name})", "helper that is called", _lines(sites), len(sites))
 
 
-def _spins(view: ModuleView) -> Iterator[Candidate]:
-    sites = list(Spins().find(view, in_one_piece).sites)
+def _in_one(view: ModuleView, selector: str, what: str, pattern: SitePattern) -> Iterator[Candidate]:
+    """Yield one candidate for all sites of a pattern, if it has any."""
+    sites = list(pattern.find(view, in_one_piece).sites)
     if sites:
-        yield Candidate("spin", "waits for memory to change", _lines(sites), len(sites))
-
-
-def _signals(view: ModuleView) -> Iterator[Candidate]:
-    sites = list(Signals().find(view, in_one_piece).sites)
-    if sites:
-        yield Candidate("signal", "changes a flag that others poll", _lines(sites), len(sites))
+        yield Candidate(selector, what, _lines(sites), len(sites))
 
 
 def _asynchronous(view: ModuleView) -> Iterator[Candidate]:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from kprof_inject.capture.schema import MAX_TAGS
+from kprof_inject.capture.schema import HALF_BITS, MAX_TAGS
 from kprof_inject.errors import KprofError, Position, did_you_mean
 from kprof_inject.quantities import listed
 from kprof_inject.select.functions import Function
@@ -46,7 +46,6 @@ _CARRIER_TYPES = {"cuda": ("i32", "=r,0"), "hip": ("i64", "=v,0")}
 # signed.
 _TO_I32 = {"i1": "arith.extui", "i8": "arith.extsi", "i16": "arith.extsi", "i32": "", "index": "arith.index_cast"}
 _WIDE, _POINTER = "i64", "!tt.ptr<"
-_HALF_BITS = 32
 _CARRIER = "tt.elementwise_inline_asm"
 TAG_OPERATIONS = frozenset({*_TO_I32.values(), "arith.constant", "arith.shrui", "arith.trunci", "tt.ptr_to_int"} - {""})
 """The operations that compute a tag's value."""
@@ -85,7 +84,7 @@ class PlacedTag(Struct, frozen=True):
             value = f"{name}.address"
         lines.append(f"{name}.low = arith.trunci {value} : {_WIDE} to i32")
         upper = [
-            f"{name}.bits = arith.constant {_HALF_BITS} : {_WIDE}",
+            f"{name}.bits = arith.constant {HALF_BITS} : {_WIDE}",
             f"{name}.shifted = arith.shrui {value}, {name}.bits : {_WIDE}",
             f"{name}.high = arith.trunci {name}.shifted : {_WIDE} to i32",
         ]

@@ -37,7 +37,7 @@ class Work(Struct, frozen=True):
 
     @property
     def duration_ns(self) -> int:
-        """Its length."""
+        """Length of the work."""
         return self.end_ns - self.begin_ns
 
 
@@ -155,10 +155,10 @@ class _WorkBefore:
         inside = np.maximum(np.minimum(clock.on_axis(own["end_ns"]), end_ns) - starts, 0)
         own, inside = own[inside > 0], inside[inside > 0]
         totals: dict[int, int] = {}
-        parents = self._launches[launch].timeline.table.scopes
+        scopes = self._launches[launch].timeline.table.scopes
         for scope, spent in zip(own["scope"].tolist(), inside.tolist(), strict=True):
             totals[scope] = totals.get(scope, 0) + spent
-            if (parent := parents[scope].parent) in totals or parent >= 0:
+            if (parent := scopes[scope].parent) >= 0:
                 totals[parent] = totals.get(parent, 0) - spent
         return self._names[launch][max(totals, key=totals.__getitem__)] if totals else ""
 

@@ -9,12 +9,11 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from kprof_inject.capture.buffer_layouts import scope_ids, stored_values
-from kprof_inject.capture.schema import MAX_TAGS, RECORDS_OF_TAG, SCOPE_IDS
+from kprof_inject.capture.schema import HALF_BITS, MAX_TAGS, RECORDS_OF_TAG, SCOPE_IDS
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.timeline.columns import NO_TAG
 
-_HALF_BITS = 32
-_LOWER_HALF = (1 << _HALF_BITS) - 1
+_LOWER_HALF = (1 << HALF_BITS) - 1
 
 
 class TagIds(Struct, frozen=True):
@@ -95,7 +94,7 @@ def _same(one: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.int64]
 
 def _joined(lower: NDArray[np.int64], upper: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the values of which both halves are known."""
-    whole = (upper << _HALF_BITS) | (lower & _LOWER_HALF)
+    whole = (upper << HALF_BITS) | (lower & _LOWER_HALF)
     return np.where((lower == NO_TAG) | (upper == NO_TAG), NO_TAG, whole)
 
 

@@ -77,7 +77,7 @@ def run_at(runs: NDArray[np.void], cta: int, at_ns: int) -> int:
 
 
 class TasksOfLaunch:
-    """The runs of tasks in the launches of ``ends``, to find the task of a CTA at a time."""
+    """Runs of tasks in some launches, to find the task of a CTA at a time."""
 
     def __init__(self, visits: FlagVisits) -> None:
         """Prepare for the launches; each is read when it is first asked for."""

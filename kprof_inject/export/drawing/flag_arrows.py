@@ -28,7 +28,7 @@ _FIRST_ID = 1 << 31
 class EndedWaits(Struct, frozen=True):
     """Waits of a launch, by the rows of their scopes, that arrows with these ``ids`` end, from ``start_ns`` on.
 
-    ``args`` say for each what ended it.
+    The rows ascend. ``args`` have for each what ended it.
     """
 
     rows: Numbers
@@ -41,20 +41,20 @@ class FlagArrows(Struct, frozen=True):
     """Arrows that leave the scopes of a launch, and the waits in it that arrows end."""
 
     leaving: tuple[ArrowEnds, ...] = ()
-    ended: tuple[EndedWaits, ...] = ()
+    ended: EndedWaits | None = None
 
     @property
     def orders_of_record(self) -> int:
         """Distance of two records' order numbers: a slice's start and end fit between if there are arrows."""
-        return 4 if self.ended else 1
+        return 1 if self.ended is None else 4
 
     def drawn_in(self, events: Events, first_row: int) -> Events:
         """Return the events of scopes, the first of which is ``first_row`` of the launch, with the ends of waits."""
-        for ended in self.ended:
-            here = np.flatnonzero((ended.rows >= first_row) & (ended.rows < first_row + len(events)))
-            if here.size:
-                events = _with_ends(events, ended, here, ended.rows[here] - first_row)
-        return events
+        if self.ended is None:
+            return events
+        rows = self.ended.rows
+        here = np.flatnonzero((rows >= first_row) & (rows < first_row + len(events)))
+        return _with_ends(events, self.ended, here, rows[here] - first_row) if here.size else events
 
 
 NO_FLAGS = FlagArrows()
@@ -82,6 +82,7 @@ def _arrows(ends: WaitEnds, first_id: int) -> Iterator[tuple[int, FlagArrows]]:
     for launch in range(len(ends.visits.launches)):
         leaving = np.flatnonzero(is_drawn & (changes["launch"] == launch))
         ended = np.flatnonzero(is_drawn & (waits["launch"] == launch))
+        ended = ended[np.argsort(waits["row"][ended])]
         if not leaving.size and not ended.size:
             continue
         leaves = ArrowEnds(_NAME, False, changes["row"][leaving], ids[leaving], changes["begins_ns"][leaving])
@@ -91,8 +92,8 @@ def _arrows(ends: WaitEnds, first_id: int) -> Iterator[tuple[int, FlagArrows]]:
             "by_cta": changed_by["cta"].astype(np.int64),
             "by_scope": _scopes(ends.visits.launches, changed_by["launch"], changed_by["scope"]),
         }
-        rows = waits["row"][ended]
-        yield launch, FlagArrows((leaves,), (EndedWaits(rows, ids[ended], start_ns[ended], args),))
+        ends_of_waits = EndedWaits(waits["row"][ended], ids[ended], start_ns[ended], args)
+        yield launch, FlagArrows((leaves,), ends_of_waits if ended.size else None)
 
 
 def _titles(launches: Sequence[PlacedLaunch], index: Numbers) -> Picked:
@@ -107,10 +108,7 @@ def _scopes(launches: Sequence[PlacedLaunch], launch: Numbers, scope: Numbers) -
 
 def _with_ends(events: Events, ended: EndedWaits, here: Numbers, rows: Numbers) -> Events:
     """Insert a slice right after each of these rows, at the end of its own."""
-    at = rows + 1
-    places = np.sort(at) + np.arange(len(at))
-    order = np.argsort(at, kind="stable")
-    rows, here = rows[order], here[order]
+    places = rows + 1 + np.arange(len(rows))
     start_ns = np.maximum(ended.start_ns[here], events.start_ns[rows])
     columns = {
         "tids": events.tids[rows],

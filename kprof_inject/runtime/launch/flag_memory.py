@@ -15,14 +15,13 @@ from numpy.typing import NDArray
 
 from kprof_inject.capture.buffer_layouts import END_SHIFT, SCOPE_SHIFT, UNUSED_MASK
 from kprof_inject.capture.saved_launch import ADDRESS_END
-from kprof_inject.capture.schema import SCOPE_IDS, FlagMemoryRecord, KernelRecord
+from kprof_inject.capture.schema import HALF_BITS, SCOPE_IDS, FlagMemoryRecord, KernelRecord
 from kprof_inject.runtime.devices.device import Device
 
 # The driver maps memory in pages of this size or larger ones.
 _PAGE_BYTES = 1 << 16
 # More than the allocations of any program's flags; random words of a damaged buffer could be as many addresses.
 _MAX_LOOKUPS = 256
-_HALF_BITS = 32
 # An entry's first word without its end flag and its part of the clock.
 _ID_MASK = (SCOPE_IDS - 1) << SCOPE_SHIFT | UNUSED_MASK
 _PART_WORDS = 1 << 16
@@ -99,5 +98,5 @@ def _addresses(data: memoryview, ids: Sequence[int]) -> NDArray[np.int64]:
         lower.append(np.unique(values[at[~is_upper]]))
         upper.append(np.unique(values[at[is_upper]]))
     low, high = (np.unique(np.concatenate(parts)).astype(np.int64) for parts in (lower, upper))
-    addresses = ((high[:_MAX_LOOKUPS, None] << _HALF_BITS) | low[None, :]).ravel()
+    addresses = ((high[:_MAX_LOOKUPS, None] << HALF_BITS) | low[None, :]).ravel()
     return addresses[(addresses > 0) & (addresses < ADDRESS_END)]
