@@ -16,30 +16,11 @@ from pathlib import Path
 import torch
 import triton
 import triton.language as tl
+from passing_time import pass_time
 
 ROUNDS = 4
 CTAS = 64
 LAUNCHES = 22
-
-
-@triton.jit
-def pass_time(ns):
-    return tl.inline_asm_elementwise(
-        """{
-        .reg .u64 %begin<1>, %now<1>; .reg .pred %on<1>;
-        mov.u64 %begin0, %globaltimer;
-        again: mov.u64 %now0, %globaltimer;
-        sub.u64 %now0, %now0, %begin0;
-        setp.lt.u64 %on0, %now0, $1;
-        @%on0 bra again;
-        mov.u64 $0, %now0;
-        }""",
-        "=l,l",
-        [ns],
-        dtype=tl.int64,
-        is_pure=False,
-        pack=1,
-    )
 
 
 @triton.jit

@@ -5,26 +5,7 @@ import argparse
 import torch
 import triton
 import triton.language as tl
-
-
-@triton.jit
-def _pass_time(ns):
-    return tl.inline_asm_elementwise(
-        """{
-        .reg .u64 %begin<1>, %now<1>; .reg .pred %on<1>;
-        mov.u64 %begin0, %globaltimer;
-        again: mov.u64 %now0, %globaltimer;
-        sub.u64 %now0, %now0, %begin0;
-        setp.lt.u64 %on0, %now0, $1;
-        @%on0 bra again;
-        mov.u64 $0, %now0;
-        }""",
-        "=l,l",
-        [ns],
-        dtype=tl.int64,
-        is_pure=False,
-        pack=1,
-    )
+from passing_time import pass_time
 
 
 @triton.jit
@@ -32,7 +13,7 @@ def meet(counter_ptr, out_ptr, ctas, late, ns, ROUNDS: tl.constexpr):
     program = tl.program_id(0)
     for number in range(ROUNDS):
         if program == late:
-            _pass_time(ns.to(tl.int64))
+            pass_time(ns.to(tl.int64))
         tl.debug_barrier()
         tl.atomic_add(counter_ptr, 1, sem="release")
         while tl.atomic_add(counter_ptr, 0, sem="acquire") < (number + 1) * ctas:
