@@ -90,10 +90,12 @@ def gather_matmul_kernel(
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
     DEPTH: tl.constexpr,
+    COPIES: tl.constexpr,
+    MULTIPLIES: tl.constexpr,
 ):
     cta = tl.program_id(0)
     if cta < SENDERS:
-        for block in range(cta, blocks, SENDERS):
+        for block in range(cta, blocks if COPIES else 0, SENDERS):
             if late_ns > 0 and block == late_block:
                 pass_time(late_ns.to(tl.int64))
             send(own, tables, flag_tables, block, blocks, k, rank, number, RANKS, ROWS)
@@ -101,12 +103,14 @@ def gather_matmul_kernel(
         gathered = tl.load(tables + rank).to(tl.pointer_type(tl.float16))
         flags = tl.load(flag_tables + rank).to(tl.pointer_type(tl.int32))
         tiles_of_row = n // COLUMNS
-        for number_of_tile in range(cta - SENDERS, RANKS * blocks * tiles_of_row, tl.num_programs(0) - SENDERS):
+        tiles = RANKS * blocks * tiles_of_row if MULTIPLIES else 0
+        for number_of_tile in range(cta - SENDERS, tiles, tl.num_programs(0) - SENDERS):
             # Each rank begins with its own rows, which arrive first.
             row = (number_of_tile // tiles_of_row + rank * blocks) % (RANKS * blocks)
-            while tl.atomic_add(flags + row, 0, sem="acquire", scope="sys") < number:
-                pass
-            tl.debug_barrier()
+            if COPIES:
+                while tl.atomic_add(flags + row, 0, sem="acquire", scope="sys") < number:
+                    pass
+                tl.debug_barrier()
             tile(gathered, b, out, row, number_of_tile % tiles_of_row, n, k, ROWS, COLUMNS, DEPTH)
 
 
@@ -137,6 +141,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--senders", type=int, default=4, help="CTAs that copy (%(default)s)")
     parser.add_argument("--ctas", type=int, default=64, help="CTAs that multiply (%(default)s)")
     parser.add_argument("--repeat", type=int, default=3, metavar="N", help="launches (%(default)s)")
+    parser.add_argument("--only", choices=("copies", "tiles"), help="leave out the tiles, or the copies and waits")
     parser.add_argument("--late-rank", type=int, default=-1, metavar="RANK", help="make this rank late")
     parser.add_argument("--late-block", type=int, default=0, metavar="BLOCK", help="with this block (%(default)s)")
     parser.add_argument("--late-us", type=float, default=20.0, metavar="US", help="by this much (%(default)s)")
@@ -176,19 +181,23 @@ def main() -> int:
     b = torch.randn(
         (k, n), device="cuda", dtype=torch.float16, generator=torch.Generator(device="cuda").manual_seed(99)
     )
-    out = torch.empty((ranks * rows, n), device="cuda", dtype=torch.float16)
+    out = torch.zeros((ranks * rows, n), device="cuda", dtype=torch.float16)
+    everything = torch.cat([rows_of(peer) for peer in range(ranks)])
+    if arguments.only == "tiles":
+        gathered.view(-1, k).copy_(everything)
     late_ns = round(1e3 * arguments.late_us) if rank == arguments.late_rank else 0
     for number in range(1, arguments.repeat + 1):
         gather_matmul_kernel[(ctas,)](
             own, tables, flags, b, out, n, k, blocks, rank, number, late_ns, arguments.late_block,
-            ranks, arguments.senders, ROWS, COLUMNS, DEPTH, num_warps=8,
+            ranks, arguments.senders, ROWS, COLUMNS, DEPTH, arguments.only != "tiles", arguments.only != "copies",
+            num_warps=8,
         )  # fmt: skip
         torch.cuda.synchronize()
         dist.barrier()  # the next launch overwrites the rows
 
-    everything = torch.cat([rows_of(peer) for peer in range(ranks)])
     is_right = torch.equal(gathered.view(-1, k), everything)
-    is_right &= torch.allclose(out.float(), everything.float() @ b.float(), rtol=2e-3, atol=0.5)
+    if arguments.only != "copies":
+        is_right &= torch.allclose(out.float(), everything.float() @ b.float(), rtol=2e-3, atol=0.5)
     digest = hashlib.sha256(out.cpu().numpy().tobytes()).hexdigest()
     print(f"gather_matmul rank {rank} of {ranks}, {ranks * rows}x{n}x{k}: sha256 {digest}", flush=True)
     if not is_right:

@@ -153,7 +153,7 @@ class Results:
 
     def _analyses(self, timelines: Sequence[Timeline]) -> list[LaunchAnalysis]:
         captured = [timeline.launch for timeline in self._timelines]
-        return [LaunchAnalysis.of(timeline, self._experiments, captured) for timeline in timelines]
+        return LaunchAnalysis.all_of(timelines, self._experiments, captured)
 
     @in_python_words()
     def _kept(self) -> list[Timeline]:

@@ -5,7 +5,7 @@ The terminal report, JSON, the HTML page and traces read it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,6 +18,7 @@ from kprof_inject.analysis.evidence.units import UnitEvidence, disagreements, un
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.roofs.computed_limit import dram_part, limit_of, whole_roof
 from kprof_inject.analysis.roofs.limits import CodeBounds, Limit
+from kprof_inject.analysis.roofs.peer_limits import peer_limit
 from kprof_inject.analysis.summary import LaunchSummary, summarise
 from kprof_inject.analysis.unjudged import CHECK_MODULE, Unevaluated, Unjudged, evaluating
 from kprof_inject.capture.edits import EditsRecord
@@ -25,16 +26,22 @@ from kprof_inject.capture.encoding import json_values
 from kprof_inject.capture.experiments import ExperimentRecord
 from kprof_inject.capture.model import Launch
 from kprof_inject.capture.reader import machine_code_of
+from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.capture.source_text import lines_of, ttgir_of
 from kprof_inject.errors import KprofError
 from kprof_inject.machine_code.instructions import MachineFunction
+from kprof_inject.timeline.axis import place_launches
+from kprof_inject.timeline.peer_waits import PeerWait, peer_waits
+from kprof_inject.timeline.task_runs import task_places
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import Level, Verdict, judge, usable_times
+from kprof_inject.timeline.wait_ends import WaitEnds, wait_ends
 from kprof_inject.timeline.waves import launch_duration_ns
 
 if TYPE_CHECKING:
     from kprof_inject.analysis.async_work.flight_metrics import Flights
     from kprof_inject.analysis.causal.slopes import KernelSlopes
+    from kprof_inject.analysis.communication import Communication
     from kprof_inject.analysis.evidence.code_units import CodeEvidence
     from kprof_inject.analysis.findings.rules import Judgement
     from kprof_inject.analysis.interpreter.executions import ExecutedKernel
@@ -44,6 +51,31 @@ if TYPE_CHECKING:
 _DISTURBED = "the records disturb this kernel so much that it may be limited by something else without them"
 
 T = TypeVar("T")
+
+
+class Together:
+    """Launches of a report, whose CTAs may wait for each other."""
+
+    def __init__(self, launches: Sequence[LaunchAnalysis]) -> None:
+        """Keep the launches; nothing is computed yet."""
+        self._launches = launches
+
+    @cached_property
+    def wait_ends(self) -> list[WaitEnds]:
+        """What ended their waits for flags. Launches of kernels with flags or tasks are decoded."""
+        timelines = [one.timeline for one in self._launches if has_flags_or_tasks(one.launch.kernel.scopes)]
+        return wait_ends(place_launches(timelines)) if timelines else []
+
+    @property
+    def has_peers(self) -> bool:
+        """Whether they are of several processes or devices."""
+        return len({one.launch.place for one in self._launches}) > 1
+
+
+def has_flags_or_tasks(table: ScopeTable) -> bool:
+    """Return whether records of a kernel's scopes show who waits for whom."""
+    return any(scope.flag is not None for scope in table.scopes) or bool(task_places(table))
+
 
 Experiment = ExperimentRecord | EditsRecord
 """Result of ``causal``, or of ``try``, with one kernel."""
@@ -70,6 +102,14 @@ class LaunchAnalysis:
         self.captured = captured
         self._decode = decode
         self._experiments = experiments
+        self.together = Together([self])
+
+    @staticmethod
+    def all_of(
+        timelines: Iterable[Timeline], experiments: Sequence[Experiment] = (), captured: Sequence[Launch] = ()
+    ) -> list[LaunchAnalysis]:
+        """Return the analyses of the launches of a report."""
+        return in_one_report([LaunchAnalysis.of(timeline, experiments, captured) for timeline in timelines])
 
     @classmethod
     def of(
@@ -191,9 +231,26 @@ class LaunchAnalysis:
     @cached_property
     def limit(self) -> Limit:
         """The unit or cause that limits the launch, by the strongest evidence."""
-        if self.measured is not None:
-            return measured_limit(self.measured)
-        return self.computed_limit
+        found = measured_limit(self.measured) if self.measured is not None else self.computed_limit
+        return peer_limit(found, self.summary, self.launch.kernel.target, self.peer_waits, self.communication)
+
+    @cached_property
+    def peer_waits(self) -> tuple[PeerWait, ...]:
+        """Its waits for flags, with the time in which it waited for peers; empty unless the report has some."""
+        return peer_waits(self.together.wait_ends, self.launch) if self.together.has_peers else ()
+
+    @cached_property
+    def communication(self) -> Communication | None:
+        """What the launch exchanges with peers; None if it has nothing to do with any, or if that is unknown."""
+        if not (self.launch.origin.peer_memory or self.peer_waits) or isinstance(self.executed, Unjudged):
+            return None
+        from kprof_inject.analysis.communication import communication_of
+
+        try:
+            with evaluating():
+                return communication_of(self.timeline, self.executed, self.together.wait_ends)
+        except Unevaluated:
+            return None
 
     @cached_property
     def computed_limit(self) -> Limit:
@@ -331,6 +388,7 @@ class LaunchAnalysis:
         if "summary" in self.__dict__:
             return self._values()
         fresh = LaunchAnalysis(self.launch, self.duration_ns, self._decode, self._experiments, self.captured)
+        fresh.together = self.together
         return fresh._values()
 
     def _values(self) -> dict[str, Any]:
@@ -361,6 +419,14 @@ def _scopes_json(evidence: CodeEvidence) -> list[dict[str, Any]]:
 
 def _known(executed: ExecutedKernel | Unjudged) -> ExecutedKernel | None:
     return None if isinstance(executed, Unjudged) else executed
+
+
+def in_one_report(analyses: list[LaunchAnalysis]) -> list[LaunchAnalysis]:
+    """Relate launches to each other, and return them."""
+    together = Together(analyses)
+    for one in analyses:
+        one.together = together
+    return analyses
 
 
 def _unjudged(error: KprofError) -> Unjudged:

@@ -34,10 +34,12 @@ from kprof_inject.capture.schema import (
     MAX_TEXT_BYTES,
     SOURCES_FILE,
     TTGIR_FILE,
+    AddressTableRecord,
     ClockRecord,
     FlagMemoryRecord,
     GridTimesRecord,
     LayoutName,
+    PeerMemoryRecord,
     ProcessRecord,
 )
 from kprof_inject.capture.scopes import ScopeTable
@@ -74,6 +76,10 @@ class Origin(Struct, frozen=True):
     """How the timers of the host's GPUs relate; empty if they were not compared."""
     flag_memory: tuple[FlagMemoryRecord, ...] = ()
     """Allocations that hold flags, as far as the process found them."""
+    peer_memory: tuple[PeerMemoryRecord, ...] = ()
+    """Allocations of other devices or processes that its kernels reach, as far as it found them."""
+    address_tables: tuple[AddressTableRecord, ...] = ()
+    """Tables of addresses that its kernels load."""
 
     @property
     def host_clock(self) -> Hashable:

@@ -40,16 +40,19 @@ from kprof_inject.capture.peer_clocks import PeerReading, read_peer_clocks
 from kprof_inject.capture.record_costs import CostKey, MeasuredCost, cost_of, read_costs
 from kprof_inject.capture.resources import clean_resources, resources_with_records
 from kprof_inject.capture.schema import (
+    ADDRESS_TABLES_FILE,
     CLOCK_FILE,
     END_FILE,
     FLAG_MEMORY_FILE,
     KERNEL_FILE,
     KERNELS_FOLDER,
     LAUNCHES_FILE,
+    PEER_MEMORY_FILE,
     PROCESS_FILE,
     READABLE_VERSIONS,
     RECORD_COSTS_FILE,
     TIMING_FILE,
+    AddressTableRecord,
     ClockRecord,
     DropRecord,
     EndRecord,
@@ -57,6 +60,7 @@ from kprof_inject.capture.schema import (
     FlagMemoryRecord,
     KernelRecord,
     LaunchRecord,
+    PeerMemoryRecord,
     ProcessRecord,
     TimingRecord,
 )
@@ -228,6 +232,8 @@ def _process(
     end = files.read_if_there(END_FILE, EndRecord)
     readings, damaged_readings = _valid_lines(files, CLOCK_FILE, ClockRecord)
     flag_memory, _ = _valid_lines(files, FLAG_MEMORY_FILE, FlagMemoryRecord)
+    peer_memory, _ = _valid_lines(files, PEER_MEMORY_FILE, PeerMemoryRecord)
+    address_tables, _ = _valid_lines(files, ADDRESS_TABLES_FILE, AddressTableRecord)
     process = files.process
     origin = Origin(
         files.folder.name,
@@ -240,6 +246,8 @@ def _process(
         readings,
         peer_readings,
         flag_memory,
+        peer_memory,
+        address_tables,
     )
     kernels: dict[tuple[str, str], tuple[Kernel, int]] = {}
     launches: dict[str, Launch] = {}

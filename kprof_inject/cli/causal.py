@@ -77,7 +77,7 @@ class _Printed:
         if capture is None:
             raise KprofError("a page needs a capture of the kernels, but there is none", hint="see why above")
         experiments = experiments_at(workspace.folder, say)
-        write_html(path, [LaunchAnalysis.of(timeline, experiments) for timeline in decode_capture(capture, say)])
+        write_html(path, LaunchAnalysis.all_of(decode_capture(capture, say), experiments))
         say(f"wrote {path}: open it in a browser: {path.resolve().as_uri()}")
 
 

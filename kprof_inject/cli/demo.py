@@ -149,7 +149,7 @@ def _replay(workspace: Path, reason: str) -> None:
     for run, folder in list(zip(RUNS, folders, strict=True))[1:]:
         capture = read_capture(folder)
         timelines = decode_capture(capture, say)
-        reports = [LaunchAnalysis.of(timeline) for timeline in timelines]
+        reports = LaunchAnalysis.all_of(timelines)
         click.echo(run.title)
         print_answers([middle_of(reports)], table_console())
         click.echo()

@@ -153,7 +153,7 @@ def command(
             say(f"{_how_stopped(exit_code)}: not reading the capture; continue with trace and report")
             ctx.exit(exit_code)
         timelines = decode_capture(read_capture(capture_folder), say)
-        reports = [LaunchAnalysis.of(timeline) for timeline in timelines]
+        reports = LaunchAnalysis.all_of(timelines)
         if as_json:
             print_json(reports)
         else:

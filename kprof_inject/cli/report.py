@@ -87,7 +87,7 @@ def command(
     experiments, captured = experiments_at(place, say), capture.launches
     if verbose or as_json or html_path is not None:
         timelines = decode_capture(capture, say, choice)
-        reports = [LaunchAnalysis.of(timeline, experiments, captured) for timeline in timelines]
+        reports = LaunchAnalysis.all_of(timelines, experiments, captured)
     else:
         reports = analyses(capture, experiments, say, choice)
     # Write the page before the tables, whose reader may close the pipe; print its address after them, where it is seen.

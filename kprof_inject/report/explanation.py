@@ -23,10 +23,12 @@ from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.capture.source_text import sources_of
 from kprof_inject.errors import KprofError
 from kprof_inject.quantities import percent
+from kprof_inject.report.communication_notes import Exchange, exchanges
 from kprof_inject.report.explanation_schema import (
     SCHEMA_VERSION,
     BoundFact,
     Clock,
+    ExchangeFact,
     Explanation,
     FindingEvidence,
     FlagWaitFact,
@@ -80,7 +82,7 @@ def explanation(reports: Sequence[LaunchAnalysis], workspace: str = "") -> Expla
     program = program_of(reports)
     first, *other_kernels = program.kernels
     report = first.middle
-    waits = waits_in(reports, report)
+    waits = waits_in(report)
     process = report.launch.process
     # Launches that another command chose for its own purposes were not the user's choice.
     launches = process.launches if process and not process.made_by else ""
@@ -104,6 +106,7 @@ def explanation(reports: Sequence[LaunchAnalysis], workspace: str = "") -> Expla
         stalls=tuple(_stalls(report)),
         overlap=tuple(_overlap(report)),
         ranks=tuple(map(_rank, last_ranks_in(reports))),
+        exchanges=tuple(map(_exchange, exchanges(reports))),
         flags=tuple(map(_flag_wait, waits.scopes)),
         path=tuple(_path(waits)),
         not_judged=tuple(_not_judged(report)),
@@ -362,6 +365,25 @@ def _rank(rank: LastRank) -> RankFact:
         cta_after_ns=figure(rank.cta_after_ns),
         begins_after_ns=figure(rank.begins_after_ns),
     )
+
+
+def _exchange(one: Exchange) -> ExchangeFact:
+    times = {name: known_figure(getattr(one.overlap, name)) if one.overlap else None for name in _TIMES}
+    return ExchangeFact(
+        kernel=short_name(one.kernel),
+        place=one.place,
+        launches=one.launches,
+        duration_ns=figure(one.duration_ns),
+        read_bytes=one.read_bytes,
+        written_bytes=one.written_bytes,
+        unknown=one.unknown,
+        mean_ctas=known_figure(one.overlap.mean_ctas) if one.overlap else None,
+        ctas=one.overlap.ctas if one.overlap else None,
+        **times,
+    )
+
+
+_TIMES = ("transferring_ns", "waiting_ns", "communicating_ns", "both_ns", "without_ns")
 
 
 def _flag_wait(wait: FlagWaits) -> FlagWaitFact:

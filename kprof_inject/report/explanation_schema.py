@@ -300,6 +300,30 @@ class RankFact(Struct, frozen=True):
     begins_after_ns: float
 
 
+class ExchangeFact(Struct, frozen=True):
+    """Bytes that a kernel's launches on a place exchange with memory of peers, and times (medians), all computed.
+
+    They communicate as long as a CTA transfers or waits for peers; in both_ns of that, mean_ctas of the ctas that
+    compute at all do so. Without communication they would take without_ns. Times are null if records are missing.
+    Whose memory unknown more operations access is not known.
+    """
+
+    kernel: str
+    place: str
+    launches: Count
+    duration_ns: Time
+    read_bytes: Count
+    written_bytes: Count
+    unknown: Count
+    transferring_ns: Time | None
+    waiting_ns: Time | None
+    communicating_ns: Time | None
+    both_ns: Time | None
+    mean_ctas: float | None
+    ctas: Count | None
+    without_ns: Time | None
+
+
 class HolderFact(Struct, frozen=True):
     """CTA of a place that holds others up in launches launches: its change of a flag ends waits of ctas CTAs.
 
@@ -389,6 +413,7 @@ class Explanation(Struct, frozen=True, tag_field="what", tag="explanation"):
     stalls: tuple[StallFact, ...]
     overlap: tuple[Overlap, ...]
     ranks: tuple[RankFact, ...]
+    exchanges: tuple[ExchangeFact, ...]
     flags: tuple[FlagWaitFact, ...]
     path: tuple[PathPart, ...]
     not_judged: tuple[NotJudged, ...]
@@ -415,6 +440,7 @@ _LISTS = (
     "stalls",
     "waits",
     "ranks",
+    "exchanges",
     "flags",
     "path",
     "places",

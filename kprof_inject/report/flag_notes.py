@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
 from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.quantities import counted, numbered, short_time
-from kprof_inject.timeline.axis import PlacedLaunch, place_launches
+from kprof_inject.timeline.axis import PlacedLaunch
 from kprof_inject.timeline.holders import FlagWaits, Holder, Work, critical_path, flag_waits
-from kprof_inject.timeline.task_runs import TaskStatistics, task_places, task_statistics
-from kprof_inject.timeline.wait_ends import wait_ends
+from kprof_inject.timeline.task_runs import TaskStatistics, task_statistics
 
 _MAX_STEPS = 4
 # Of the time for which it is waited.
@@ -34,13 +32,12 @@ class Waits(Struct, frozen=True):
     tasks: tuple[TaskStatistics, ...] = ()
 
 
-def waits_in(reports: Sequence[LaunchAnalysis], shown: LaunchAnalysis) -> Waits:
+def waits_in(shown: LaunchAnalysis) -> Waits:
     """Return the waits for flags in the launches of a report, of which all that wait are decoded.
 
     The critical path is that of the launches that ran with ``shown``.
     """
-    waiting = [report.timeline for report in reports if _has_flags_or_tasks(report.launch.kernel.scopes)]
-    ends = wait_ends(place_launches(waiting)) if waiting else []
+    ends = shown.together.wait_ends
     scopes = tuple(flag_waits(ends))
     for one in ends:
         launches = one.visits.launches
@@ -54,10 +51,6 @@ def waits_in(reports: Sequence[LaunchAnalysis], shown: LaunchAnalysis) -> Waits:
             tasks = tuple(task_statistics(one, number))
             return Waits(scopes, launches, launches[number].title, tuple(path), after_ns, tasks)
     return Waits(scopes)
-
-
-def _has_flags_or_tasks(table: ScopeTable) -> bool:
-    return any(scope.flag is not None for scope in table.scopes) or bool(task_places(table))
 
 
 def _together(spans: Mapping[int, tuple[int, int]], number: int) -> list[int]:

@@ -54,4 +54,4 @@ def test_who_holds_others_up_is_named_with_the_task(late: WaitEnds) -> None:
 
 def test_the_notes_on_waits(late: WaitEnds) -> None:
     report = LaunchAnalysis.of(late.visits.launches[0].timeline)
-    check("report/flags", "\n".join(flag_notes(waits_in([report], report))), "a late task")
+    check("report/flags", "\n".join(flag_notes(waits_in(report))), "a late task")

@@ -20,6 +20,7 @@ from kprof_inject.capture.model import Kernel, Place, place_names
 from kprof_inject.capture.resources import KernelResources, limited_by
 from kprof_inject.capture.scopes import distinct_names
 from kprof_inject.quantities import counted, percent, resolved_time, short_time
+from kprof_inject.report.communication_notes import exchange_notes, exchanges
 from kprof_inject.report.flag_notes import flag_notes, waits_in
 from kprof_inject.report.kernel_names import kernel_names
 from kprof_inject.report.launch_notes import all_notes
@@ -65,8 +66,9 @@ def print_answers(reports: Sequence[LaunchAnalysis], console: Console) -> None:
 def _print_notes(reports: Sequence[LaunchAnalysis], console: Console) -> None:
     """Print which rank the others wait for, if they wait for each other, and who holds up those that poll flags."""
     typical = program_of(reports).kernels[0].middle
-    waits = waits_in(reports, typical)
-    if notes := [*rank_notes(last_ranks_in(reports)), *flag_notes(waits)]:
+    waits = waits_in(typical)
+    notes = [*rank_notes(last_ranks_in(reports)), *flag_notes(waits), *exchange_notes(exchanges(reports))]
+    if notes:
         say("", console)
         for note in notes:
             say(note, console)

@@ -38,7 +38,8 @@ _MAY_HOLD_ADDRESSES = frozenset({"", "i64", "u64", "i8", "u8", "i1", "u1"})
 MAX_SEARCHED_BYTES = 8 << 20
 """Only the first bytes of a range are searched for addresses: tables of pointers are short."""
 # Device memory is above: the driver maps it beyond the first 4 GB (seen: 0x302000000 and 0x7f…).
-_MIN_ADDRESS = 1 << 32
+MIN_ADDRESS = 1 << 32
+"""Lowest address of device memory."""
 # A number that is no address is seldom close to one that is: the rest of its page is skipped.
 _PAGE_BYTES = 1 << 21
 _MAX_LOOKUPS = 4096
@@ -171,7 +172,7 @@ def _reached(
         elif kind == "nvTmaDesc":
             address = int.from_bytes(bytes.fromhex(_tensor_map(argument).data)[:8], "little")
             yield from _allocated(address, "", allocation_at)
-        elif kind in ("i64", "u64") and _MIN_ADDRESS <= int(argument) < ADDRESS_END:
+        elif kind in ("i64", "u64") and MIN_ADDRESS <= int(argument) < ADDRESS_END:
             # An address that the kernel casts to a pointer; other numbers are in no allocation.
             allocation = allocation_at(int(argument))
             if allocation is not None:
@@ -227,7 +228,7 @@ def found_in(
 ) -> list[ReachedRange]:
     """Return the allocations to which the contents of a range refer, without those in ``reached``."""
     words = np.frombuffer(contents[: len(contents) // 8 * 8], dtype=np.uint64)
-    addresses = np.sort(words[(words >= _MIN_ADDRESS) & (words < ADDRESS_END)])
+    addresses = np.sort(words[(words >= MIN_ADDRESS) & (words < ADDRESS_END)])
     known = [one.memory for one in reached]
     found: list[ReachedRange] = []
     place = lookups = 0

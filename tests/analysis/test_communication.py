@@ -1,0 +1,160 @@
+"""A kernel that copies to a peer and multiplies, whose addresses are known or not, and limits by peers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flag_launches import FLAG, LENGTH_NS, SET, WAIT, Use, launch
+from replacing import replace
+
+from kprof_inject.analysis.communication import Communication, communication_of
+from kprof_inject.analysis.interpreter.executions import evaluated_kernel
+from kprof_inject.analysis.launch import LaunchAnalysis, in_one_report
+from kprof_inject.analysis.roofs.limits import Limit
+from kprof_inject.analysis.roofs.memory_waits import MEMORY_WAITS
+from kprof_inject.analysis.roofs.peer_limits import PEER, peer_limit
+from kprof_inject.capture.schema import AddressTableRecord, FlagMemoryRecord, PeerMemoryRecord
+from kprof_inject.report.communication_notes import exchange_notes, exchanges
+from kprof_inject.timeline.peer_waits import PeerWait
+from kprof_inject.timeline.timeline import Timeline
+
+OWN, PEERS, TABLE, SIZE = 0x7F00_0000_0000, 0x7E00_0000_0000, 0x7F10_0000_0000, 1 << 21
+CTAS, ELEMENTS = 4, 256
+
+# The first line is number 1.
+TTGIR = """#b = #ttg.blocked<{sizePerThread = [2], threadsPerWarp = [32], warpsPerCTA = [4], order = [0]}>
+module attributes {"ttg.num-ctas" = 1 : i32, "ttg.num-warps" = 4 : i32, ttg.target = "cuda:90", "ttg.threads-per-warp" = 32 : i32} {
+  tt.func public @send(%own: !tt.ptr<f32>, %tables: !tt.ptr<i64>, %peer: i32, %size: i32) {
+    %cta = tt.get_program_id x : i32
+    %c256 = arith.constant 256 : i32
+    %begin = arith.muli %cta, %c256 : i32
+    %lanes = tt.make_range {end = 256 : i32, start = 0 : i32} : tensor<256xi32, #b>
+    %from = tt.splat %begin : i32 -> tensor<256xi32, #b>
+    %place = arith.addi %from, %lanes : tensor<256xi32, #b>
+    %all = tt.splat %size : i32 -> tensor<256xi32, #b>
+    %mask = arith.cmpi slt, %place, %all : tensor<256xi32, #b>
+    %owns = tt.splat %own : !tt.ptr<f32> -> tensor<256x!tt.ptr<f32>, #b>
+    %reads = tt.addptr %owns, %place : tensor<256x!tt.ptr<f32>, #b>, tensor<256xi32, #b>
+    %value = tt.load %reads, %mask : tensor<256x!tt.ptr<f32>, #b>
+    %entry = tt.addptr %tables, %peer : !tt.ptr<i64>, i32
+    %address = tt.load %entry : !tt.ptr<i64>
+    %there = tt.int_to_ptr %address : i64 -> !tt.ptr<f32>
+    %theirs = tt.splat %there : !tt.ptr<f32> -> tensor<256x!tt.ptr<f32>, #b>
+    %writes = tt.addptr %theirs, %place : tensor<256x!tt.ptr<f32>, #b>, tensor<256xi32, #b>
+    tt.store %writes, %value, %mask : tensor<256x!tt.ptr<f32>, #b>
+    tt.return
+  }
+}
+"""  # noqa: E501
+LINES = {"func": (3, 22), "load": (14, 14), "store": (20, 20)}
+LOAD, STORE = 1, 5
+
+
+def sends(folder: Path, *, peer: int = 1, tables: tuple[AddressTableRecord, ...] | None = None) -> Timeline:
+    """Each CTA loads for 10 µs, then stores for 20 µs; of the scopes of ``flag_launches``, some are these."""
+    uses = [
+        use
+        for cta in range(CTAS)
+        for use in (Use(cta, 0, 0, 40_000), Use(cta, LOAD, 5_000, 15_000), Use(cta, STORE, 16_000, 36_000))
+    ]
+    timeline = launch(folder, uses).timeline
+    lines = [LINES["func"], LINES["load"], None, None, None, LINES["store"]]
+    kinds = ["func", "op", "signal", "signal", "spin", "op"]
+    scopes = tuple(
+        replace(scope, lines=own, kind=kind, flag=None if kind == "op" else scope.flag)
+        for scope, own, kind in zip(timeline.table.scopes, lines, kinds, strict=True)
+    )
+    table = replace(timeline.table, scopes=scopes)
+    kernel = replace(timeline.launch.kernel, scopes=table)
+    (kernel.folder / "kernel.ttgir").write_text(TTGIR)
+    origin = replace(
+        timeline.launch.origin,
+        peer_memory=(PeerMemoryRecord(PEERS, SIZE, 1),),
+        address_tables=(AddressTableRecord(TABLE, (OWN, PEERS + 4096)),) if tables is None else tables,
+    )
+    changed: dict[str, Any] = {"grid": (CTAS, 1, 1), "arguments": (OWN, TABLE, peer, 1000)}
+    made = replace(timeline.launch, kernel=kernel, origin=origin, **changed)
+    return replace(timeline, table=table, launch=made)
+
+
+def exchanged(timeline: Timeline) -> Communication | None:
+    return communication_of(timeline, evaluated_kernel(timeline.launch), [])
+
+
+def test_bytes_in_a_peers_memory_count(tmp_path: Path) -> None:
+    found = exchanged(sends(tmp_path))
+    assert found is not None
+    # The mask leaves 24 of the elements of the last CTA out.
+    assert (found.read_bytes, found.written_bytes, found.unknown) == (0, 4 * 1000, 0)
+    assert found.overlap is not None
+    assert (found.overlap.transferring_ns, found.overlap.computing_ns, found.overlap.both_ns) == (20_000, 10_000, 0)
+
+
+def test_the_own_entry_of_a_table_is_no_peer(tmp_path: Path) -> None:
+    assert exchanged(sends(tmp_path, peer=0)) is None
+
+
+@pytest.mark.parametrize("tables", [(), (AddressTableRecord(TABLE, (OWN,)),)], ids=["none", "too short"])
+def test_an_unknown_entry_of_a_table_may_be_a_peers(tmp_path: Path, tables: tuple[AddressTableRecord, ...]) -> None:
+    timeline = sends(tmp_path, tables=tables)
+    assert exchanged(timeline) is None
+    executed = evaluated_kernel(timeline.launch)
+    assert [one.access.address is None for one in executed.operations if one.operation.name == "tt.store"] == [True]
+
+
+def test_a_later_table_counts_where_two_overlap(tmp_path: Path) -> None:
+    tables = (AddressTableRecord(TABLE, (OWN, OWN)), AddressTableRecord(TABLE + 8, (PEERS,)))
+    found = exchanged(sends(tmp_path, tables=tables))
+    assert found is not None
+    assert found.written_bytes == 4 * 1000
+
+
+def test_the_note_says_what_is_moved(tmp_path: Path) -> None:
+    (note,) = exchange_notes(exchanges([LaunchAnalysis.of(sends(tmp_path))]))
+    assert "communicates 20.0 µs" in note
+    assert "computes in 0.0 % of that, with 0.0 of 4 CTAs on average" in note
+    assert note.endswith("writes 4.0 kB of peers' memory (0.0 GB/s, computed)")
+
+
+WAITS, SETS = Use(0, WAIT, 10_000, 600_000, 3), Use(1, SET, 598_000, 599_000, 3)
+
+
+@pytest.mark.parametrize("far", [True, False], ids=["another rank", "another CTA"])
+def test_a_peer_limits_those_that_it_lets_wait(tmp_path: Path, far: bool) -> None:
+    own = [Use(0, 0, 0, LENGTH_NS), WAITS]
+    there = [Use(0, 0, 0, LENGTH_NS)]
+    (there if far else own).append(SETS._replace(address=PEERS + FLAG - OWN) if far else SETS)
+    placed = [
+        launch(tmp_path / "a", own, "a", memory=[FlagMemoryRecord(OWN, SIZE, 0, is_exported=True)]),
+        launch(tmp_path / "b", there, "b", memory=[FlagMemoryRecord(PEERS, SIZE, 0)]),
+    ]
+    timelines = [
+        replace(one.timeline, launch=replace(one.timeline.launch, origin=replace(one.timeline.launch.origin, pid=pid)))
+        for pid, one in enumerate(placed)
+    ]
+    first, _ = in_one_report([LaunchAnalysis.of(timeline) for timeline in timelines])
+    (wait,) = first.peer_waits
+    assert wait.waited_ns == 590_000
+    assert wait.by_peers_ns == (590_000 if far else 0)
+
+
+def test_waits_for_a_peer_are_named(tmp_path: Path) -> None:
+    summary = LaunchAnalysis.of(launch(tmp_path, [Use(0, 0, 0, LENGTH_NS), WAITS]).timeline).summary
+    found = Limit(MEMORY_WAITS, (), "waits for memory to change", {})
+    by_peer = peer_limit(found, summary, "cuda:90", [PeerWait(WAIT, 590_000, 500_000, "rank 1")], None)
+    assert by_peer.name == PEER
+    assert by_peer.text.endswith("is in wait, of which rank 1 ends 84.7 %")
+    assert peer_limit(found, summary, "cuda:90", [PeerWait(WAIT, 590_000, 100_000, "rank 1")], None) == found
+
+
+@pytest.mark.parametrize(("written_bytes", "name"), [(9 << 20, "NVLink 72 %"), (1 << 20, "latency")])
+def test_nvlink_limits_what_needs_most_of_its_peak(tmp_path: Path, written_bytes: int, name: str) -> None:
+    summary = LaunchAnalysis.of(launch(tmp_path, [Use(0, 0, 0, LENGTH_NS)]).timeline).summary
+    summary = replace(summary, duration_ns=29_127)
+    found = Limit("latency", (), "latency", {"tensor cores": 0.1})
+    communication = Communication(1 << 10, written_bytes, 0, crosses_links=True, overlap=None)
+    assert peer_limit(found, summary, "cuda:90", (), communication).name == name
+    assert peer_limit(found, summary, "cuda:75", (), communication) == found
+    assert peer_limit(found, summary, "cuda:90", (), replace(communication, crosses_links=False)) == found

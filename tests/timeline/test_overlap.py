@@ -1,0 +1,95 @@
+"""Launches of which it is known when they compute, transfer and wait for peers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from buffers import Scope
+from flag_launches import LENGTH_NS, Use, flag, launch
+from replacing import replace
+from timelines import incomplete_rows
+
+from kprof_inject.timeline.overlap import Doing, Overlap, median_overlap, overlap_of
+
+FUNC, LOOP, TILE, SEND, WAIT = range(5)
+SCOPES = [
+    Scope("func"),
+    Scope("loop", "loop", FUNC),
+    Scope("tile", "op", LOOP),
+    Scope("send", "op", FUNC),
+    Scope("wait", "spin", LOOP, flag=flag("waits", "wait", "slt")),
+]
+DOING = [Doing.NOTHING, Doing.NOTHING, Doing.COMPUTING, Doing.TRANSFERRING, Doing.WAITING]
+SENDS = [Use(0, FUNC, 0, 90_000), Use(0, SEND, 10_000, 50_000)]
+
+
+def overlap(folder: Path, uses: list[Use], doing: list[Doing] = DOING) -> Overlap | None:
+    return overlap_of(launch(folder, uses, scopes=SCOPES).timeline, doing)
+
+
+def multiplies(cta: int, *, from_ns: int, waits_ns: int) -> list[Use]:
+    """A CTA that waits for ``waits_ns``, computes for 30 µs, and ends."""
+    begins_ns = from_ns + waits_ns
+    return [
+        Use(cta, FUNC, 0, begins_ns + 31_000),
+        Use(cta, LOOP, from_ns, begins_ns + 30_500),
+        Use(cta, WAIT, from_ns, begins_ns),
+        Use(cta, TILE, begins_ns, begins_ns + 30_000),
+    ]
+
+
+def test_times_are_those_in_which_any_cta_does_so(tmp_path: Path) -> None:
+    found = overlap(
+        tmp_path, [*SENDS, *multiplies(1, from_ns=0, waits_ns=20_000), *multiplies(2, from_ns=0, waits_ns=45_000)]
+    )
+    assert found is not None
+    assert (found.transferring_ns, found.waiting_ns, found.communicating_ns) == (40_000, 45_000, 50_000)
+    # From 20 to 50 µs and from 45 to 75 µs, of which the first 50 µs are with communication.
+    assert (found.computing_ns, found.both_ns) == (55_000, 30_000)
+    assert found.ctas == 2
+    assert found.mean_ctas == pytest.approx((30 + 5) / 50)
+
+
+def test_what_encloses_a_scope_does_not_compute_in_it(tmp_path: Path) -> None:
+    doing = [Doing.NOTHING, Doing.COMPUTING, *DOING[2:]]
+    found = overlap(tmp_path, [*SENDS, *multiplies(1, from_ns=0, waits_ns=20_000)], doing)
+    assert found is not None
+    assert (found.computing_ns, found.both_ns) == (30_500, 30_000)
+
+
+@pytest.mark.parametrize("waits_ns", [0, 5_000, 45_000])
+def test_without_communication_the_slowest_cta_takes_its_work(tmp_path: Path, waits_ns: int) -> None:
+    uses = [*SENDS, *multiplies(1, from_ns=2_000, waits_ns=waits_ns), *multiplies(2, from_ns=2_000, waits_ns=1_000)]
+    rows = launch(tmp_path, uses, scopes=SCOPES).timeline
+    ctas = rows.ctas.copy()
+    ctas["pre_final_ns"] = [90_000, 33_000 + waits_ns, 34_000]
+    found = overlap_of(replace(rows, ctas=ctas), DOING)
+    assert found is not None
+    assert found.without_ns == 33_000
+
+
+def test_a_launch_without_communication_has_none(tmp_path: Path) -> None:
+    assert overlap(tmp_path, [Use(0, FUNC, 0, 9_000), Use(0, TILE, 10, 8_000)]) is None
+
+
+def test_nothing_is_said_if_records_are_missing(tmp_path: Path) -> None:
+    whole = launch(tmp_path, SENDS, scopes=SCOPES).timeline
+    lost = incomplete_rows({"cta": 0, "sm": 5, "warp": 0, "records_written": 20, "records_lost": 4})
+    assert overlap_of(whole, DOING) is not None
+    assert overlap_of(replace(whole, incomplete=lost), DOING) is None
+
+
+def test_a_launch_that_computes_nothing_has_nothing_left(tmp_path: Path) -> None:
+    found = overlap(tmp_path, SENDS)
+    assert found is not None
+    assert (found.ctas, found.mean_ctas, found.without_ns) == (0, 0.0, 0)
+    assert found.communicating_ns == 40_000 < LENGTH_NS
+
+
+def test_medians_are_of_each_figure(tmp_path: Path) -> None:
+    one, other, third = (
+        overlap(tmp_path / str(ns), [*SENDS, *multiplies(1, from_ns=0, waits_ns=ns)]) for ns in (10_000, 20_000, 60_000)
+    )
+    assert one and other and third
+    assert median_overlap([third, one, other]) == other
