@@ -22,6 +22,7 @@ from kprof_inject.errors import KprofError
 from kprof_inject.pipeline import Say
 from kprof_inject.pipeline.gpu_work import save_gpu_work
 from kprof_inject.pipeline.launch_measurements import main_kernels, measure_run, with_permitted_metrics
+from kprof_inject.pipeline.link_traffic import sampled_links
 from kprof_inject.pipeline.peer_clocks import clocks_before, save_peer_clocks
 from kprof_inject.pipeline.program_samples import can_sample, save_program_samples, say_not_sampled
 from kprof_inject.pipeline.saved_launches import (
@@ -140,7 +141,8 @@ def run_once(
     )
     try:
         with workspace.results_replaced():
-            exit_code = run_program(program, session, workspace.new_cache_folder("dump"), program_input)
+            with sampled_links(choice.metrics, uses_several_gpus=bool(peers)) as links:
+                exit_code = run_program(program, session, workspace.new_cache_folder("dump"), program_input)
             reports = read_reports(reports_folder)
             kernels = workspace.kernels()
             if not kernels:
@@ -150,6 +152,7 @@ def run_once(
     _say_dumped(workspace, kernels, say)
     if _is_captured(folder):
         save_peer_clocks(folder, peers)
+        links.save(folder)
     return RanOnce(folder, exit_code, reports, choice)
 
 
@@ -310,7 +313,8 @@ def capture(
         wanted = tuple(dict.fromkeys([*main_kernels(workspace), *wanted]))
     session = replace(_recording(workspace, folder, reports_folder, choice, mode, wanted), made_by=made_by)
     try:
-        exit_code = run_program(program, session, workspace.cache_folder_of_rerun("run"), program_input)
+        with sampled_links(choice.metrics, uses_several_gpus=bool(peers)) as links:
+            exit_code = run_program(program, session, workspace.cache_folder_of_rerun("run"), program_input)
     finally:
         workspace.forget_if_empty(folder)
     reports = read_reports(reports_folder)
@@ -319,6 +323,7 @@ def capture(
         raise _nothing_saved(folder, exit_code, reports, choice, program)
     if not made_by:
         save_peer_clocks(folder, peers)
+        links.save(folder)
     return exit_code, reports
 
 

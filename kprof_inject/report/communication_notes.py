@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.capture.link_traffic import read_link_traffic
 from kprof_inject.capture.model import place_names
 from kprof_inject.quantities import counted, percent, short_time, size_text
+from kprof_inject.timeline.link_traffic import LinkBytes, link_bytes, median_link_bytes
 from kprof_inject.timeline.overlap import Overlap, median_overlap
-
-if TYPE_CHECKING:
-    from kprof_inject.analysis.communication import Communication
-
 
 _MIN_SHARE = 0.01
 
@@ -23,7 +20,8 @@ _MIN_SHARE = 0.01
 class Exchange(Struct, frozen=True):
     """What the launches of a kernel on one place exchange with peers: medians over its ``launches``.
 
-    Whose memory ``unknown`` more operations access is not known. ``overlap`` is None if no launch has it.
+    Whose memory ``unknown`` more operations access is not known. ``overlap`` is None if no launch has it. ``counted``
+    is what the GPU's counters saw on its links meanwhile, whoever caused it; None if they were not sampled.
     """
 
     kernel: str
@@ -34,6 +32,7 @@ class Exchange(Struct, frozen=True):
     written_bytes: int
     unknown: int
     overlap: Overlap | None
+    counted: LinkBytes | None = None
 
     @property
     def bytes_per_s(self) -> float:
@@ -44,26 +43,43 @@ class Exchange(Struct, frozen=True):
 def exchanges(reports: Sequence[LaunchAnalysis]) -> list[Exchange]:
     """Return what the kernels of a report exchange with peers, by kernel and place; these launches are decoded."""
     names = place_names(report.launch.place for report in reports)
-    groups: dict[tuple[str, str], list[tuple[int, Communication]]] = {}
+    groups: dict[tuple[str, str], list[LaunchAnalysis]] = {}
     for report in reports:
-        if (found := report.communication) is not None:
-            key = report.launch.kernel.name, names[report.launch.place]
-            groups.setdefault(key, []).append((report.duration_ns, found))
-    return [_exchange(kernel, place, members) for (kernel, place), members in sorted(groups.items())]
+        if report.communication is not None:
+            groups.setdefault((report.launch.kernel.name, names[report.launch.place]), []).append(report)
+    counted = _counted([report for members in groups.values() for report in members])
+    return [_exchange(kernel, place, members, counted) for (kernel, place), members in sorted(groups.items())]
 
 
-def _exchange(kernel: str, place: str, members: Sequence[tuple[int, Communication]]) -> Exchange:
-    found = [one for _, one in members]
+def _counted(reports: Sequence[LaunchAnalysis]) -> dict[int, LinkBytes]:
+    """Return what the counters of the links saw during each launch, by the ``id`` of its analysis."""
+    launch = reports[0].launch if reports else None
+    if launch is None or launch.capture_folder is None:
+        return {}
+    record = read_link_traffic(launch.capture_folder, launch.process.run if launch.process else "")
+    found: dict[int, LinkBytes] = {}
+    for traffic in record.devices if record else ():
+        own = [one for one in reports if one.launch.origin.device_uuid(one.launch.device) == traffic.device]
+        spans = [(one.timeline.first_ns, one.timeline.last_ns) for one in own]
+        in_each = link_bytes(traffic, record.interval_ns, spans) if record else None
+        found |= {id(one): in_one for one, in_one in zip(own, in_each or (), strict=False)}
+    return found
+
+
+def _exchange(kernel: str, place: str, members: Sequence[LaunchAnalysis], counted: Mapping[int, LinkBytes]) -> Exchange:
+    found = [one.communication for one in members if one.communication is not None]
+    seen = [counted[id(one)] for one in members if id(one) in counted]
     overlaps = [one.overlap for one in found if one.overlap is not None]
     return Exchange(
         kernel=kernel,
         place=place,
         launches=len(members),
-        duration_ns=median(duration_ns for duration_ns, _ in members),
+        duration_ns=median(one.duration_ns for one in members),
         read_bytes=round(median(one.read_bytes for one in found)),
         written_bytes=round(median(one.written_bytes for one in found)),
         unknown=max(one.unknown for one in found),
         overlap=median_overlap(overlaps) if overlaps else None,
+        counted=median_link_bytes(seen) if seen else None,
     )
 
 
@@ -90,5 +106,10 @@ def _parts(one: Exchange) -> Iterator[str]:
     # Atomics on flags read and write some bytes.
     if texts := [f"{does} {size_text(size)}" for does, size in moved.items() if size > _MIN_SHARE * most]:
         yield f"{' and '.join(texts)} of peers' memory ({one.bytes_per_s / 1e9:.1f} GB/s, computed)"
+    if one.counted is not None:
+        sent, received = one.counted.sent_bytes, one.counted.received_bytes
+        per_s = 1e9 * max(sent, received) / max(one.duration_ns, 1.0)
+        both = f"{size_text(round(sent))} sent and {size_text(round(received))} received"
+        yield f"over NVLink, {both} ({per_s / 1e9:.1f} GB/s, by counters)"
     if one.unknown:
         yield f"whose memory {counted(one.unknown, 'more operation')} access is not known"

@@ -379,6 +379,8 @@ def _exchange(one: Exchange) -> ExchangeFact:
         unknown=one.unknown,
         mean_ctas=known_figure(one.overlap.mean_ctas) if one.overlap else None,
         ctas=one.overlap.ctas if one.overlap else None,
+        sent_bytes=round(one.counted.sent_bytes) if one.counted else None,
+        received_bytes=round(one.counted.received_bytes) if one.counted else None,
         **times,
     )
 

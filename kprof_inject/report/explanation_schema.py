@@ -305,7 +305,8 @@ class ExchangeFact(Struct, frozen=True):
 
     They communicate as long as a CTA transfers or waits for peers; in both_ns of that, mean_ctas of the ctas that
     compute at all do so. Without communication they would take without_ns. Times are null if records are missing.
-    Whose memory unknown more operations access is not known.
+    Whose memory unknown more operations access is not known. sent_bytes and received_bytes are what counters saw on
+    the GPU's links meanwhile (medians); null if they were not sampled.
     """
 
     kernel: str
@@ -322,6 +323,8 @@ class ExchangeFact(Struct, frozen=True):
     mean_ctas: float | None
     ctas: Count | None
     without_ns: Time | None
+    sent_bytes: Count | None
+    received_bytes: Count | None
 
 
 class HolderFact(Struct, frozen=True):

@@ -8,28 +8,18 @@ in the L2 what it copied. To CUPTI, our passes are those of an application that 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kprof_inject.errors import KprofError
-from kprof_inject.runtime.counters.cupti import NEWER_CUPTI, Cupti, CuptiError, names_for
+from kprof_inject.runtime.counters.cupti import NEWER_CUPTI, Cupti, names_for
+from kprof_inject.runtime.counters.profiler_host import Plan, ProfilerHost
 
 _RANGE_PROFILER = 0  # CUPTI_PROFILER_TYPE_RANGE_PROFILER
 _AUTO_RANGE = 1  # CUPTI_AutoRange: each kernel is a range. A range of ours would include idle time before the kernel.
 _APPLICATION_REPLAY = 1  # CUPTI_ApplicationReplay
 _MAX_PASSES = 400
 _MAX_RANGES = 2
-
-
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """Metrics that the chip has, and how they are counted: CUPTI's object and image of the configuration."""
-
-    metrics: Sequence[str]
-    host: int
-    config: Any
 
 
 class RangeProfiler:
@@ -39,36 +29,19 @@ class RangeProfiler:
         """Prepare to use the counters. Raises ``CuptiError``, above all where the user lacks the permission."""
         self._cupti = cupti
         self._context = context
-        self._plans: dict[tuple[str, ...], _Plan] = {}
+        self._plans: dict[tuple[str, ...], Plan] = {}
         cupti.call("cuptiProfilerInitialize", "CUpti_Profiler_Initialize_Params")
-        kind = "CUpti_Device_GetChipName_Params"
-        self._chip: bytes = cupti.call("cuptiDeviceGetChipName", kind, deviceIndex=device).pChipName
         kind = "CUpti_Profiler_GetCounterAvailability_Params"
         size = cupti.call("cuptiProfilerGetCounterAvailability", kind, ctx=context).counterAvailabilityImageSize
-        self._availability = (ctypes.c_uint8 * size)()
+        availability = (ctypes.c_uint8 * size)()
         cupti.call(
             "cuptiProfilerGetCounterAvailability",
             kind,
             ctx=context,
             counterAvailabilityImageSize=size,
-            pCounterAvailabilityImage=ctypes.addressof(self._availability),
+            pCounterAvailabilityImage=ctypes.addressof(availability),
         )
-
-    def known(self, metrics: Sequence[str]) -> list[str]:
-        """Return those of the metrics that the chip has."""
-        if not metrics or self._has(metrics):
-            return list(metrics)
-        half = len(metrics) // 2
-        return [*self.known(metrics[:half]), *self.known(metrics[half:])] if half else []
-
-    def _has(self, metrics: Sequence[str]) -> bool:
-        # An object that has refused a metric was seen to refuse all others, so each question has its own.
-        with self._host() as host:
-            try:
-                self._add(host, metrics)
-            except CuptiError:
-                return False
-        return True
+        self._host = ProfilerHost(cupti, _RANGE_PROFILER, device, availability)
 
     def measure(
         self, metrics: Sequence[str], begin: Callable[[], None], launch: Callable[[], None]
@@ -82,61 +55,13 @@ class RangeProfiler:
         image, passes = self._passes(plan, begin, launch)
         return self._values(plan, image), passes
 
-    def _plan_of(self, metrics: tuple[str, ...]) -> _Plan:
+    def _plan_of(self, metrics: tuple[str, ...]) -> Plan:
         """Return the plan for metrics, which is kept, as making one takes as long as two passes."""
         if metrics not in self._plans:
-            known = self.known(metrics)
-            host = self._new_host()
-            self._add(host, known)
-            self._plans[metrics] = _Plan(known, host, self._config(host))
+            self._plans[metrics] = self._host.plan(metrics)
         return self._plans[metrics]
 
-    def _add(self, host: int, metrics: Sequence[str]) -> None:
-        names = names_for(metrics)
-        self._cupti.call(
-            "cuptiProfilerHostConfigAddMetrics",
-            "CUpti_Profiler_Host_ConfigAddMetrics_Params",
-            pHostObject=host,
-            ppMetricNames=ctypes.addressof(names),
-            numMetrics=len(metrics),
-        )
-
-    @contextmanager
-    def _host(self) -> Iterator[int]:
-        """Lend an object of CUPTI's that plans passes."""
-        host = self._new_host()
-        try:
-            yield host
-        finally:
-            self._cupti.call(
-                "cuptiProfilerHostDeinitialize", "CUpti_Profiler_Host_Deinitialize_Params", pHostObject=host
-            )
-
-    def _new_host(self) -> int:
-        """Return a new object of CUPTI's that plans passes and computes metrics from counters."""
-        made = self._cupti.call(
-            "cuptiProfilerHostInitialize",
-            "CUpti_Profiler_Host_Initialize_Params",
-            profilerType=_RANGE_PROFILER,
-            pChipName=self._chip,
-            pCounterAvailabilityImage=ctypes.addressof(self._availability),
-        )
-        return int(made.pHostObject)
-
-    def _config(self, host: int) -> Any:
-        kind = "CUpti_Profiler_Host_GetConfigImageSize_Params"
-        size = self._cupti.call("cuptiProfilerHostGetConfigImageSize", kind, pHostObject=host).configImageSize
-        config = (ctypes.c_uint8 * size)()
-        self._cupti.call(
-            "cuptiProfilerHostGetConfigImage",
-            "CUpti_Profiler_Host_GetConfigImage_Params",
-            pHostObject=host,
-            configImageSize=size,
-            pConfigImage=ctypes.addressof(config),
-        )
-        return config
-
-    def _passes(self, plan: _Plan, begin: Callable[[], None], launch: Callable[[], None]) -> tuple[Any, int]:
+    def _passes(self, plan: Plan, begin: Callable[[], None], launch: Callable[[], None]) -> tuple[Any, int]:
         """Launch once a pass; return the image of the counters, and the number of passes."""
         kind = "CUpti_RangeProfiler_Enable_Params"
         enabled = self._cupti.call("cuptiRangeProfilerEnable", kind, ctx=self._context).pRangeProfilerObject
@@ -200,7 +125,7 @@ class RangeProfiler:
         )
         return image
 
-    def _values(self, plan: _Plan, image: Any) -> dict[str, float]:
+    def _values(self, plan: Plan, image: Any) -> dict[str, float]:
         kind = "CUpti_RangeProfiler_GetCounterDataInfo_Params"
         ranges = self._cupti.call(
             "cuptiRangeProfilerGetCounterDataInfo",
@@ -211,17 +136,4 @@ class RangeProfiler:
         if ranges != 1:
             # An older CUPTI does not see the launches of a newer driver: 12.8 saw none with driver 580.
             raise KprofError(f"CUPTI saw {ranges} launches instead of 1", hint=NEWER_CUPTI)
-        count = len(plan.metrics)
-        names, values = names_for(plan.metrics), (ctypes.c_double * count)()
-        self._cupti.call(
-            "cuptiProfilerHostEvaluateToGpuValues",
-            "CUpti_Profiler_Host_EvaluateToGpuValues_Params",
-            pHostObject=plan.host,
-            pCounterDataImage=ctypes.addressof(image),
-            counterDataImageSize=len(image),
-            rangeIndex=0,
-            ppMetricNames=ctypes.addressof(names),
-            numMetrics=count,
-            pMetricValues=ctypes.addressof(values),
-        )
-        return dict(zip(plan.metrics, values, strict=True))
+        return dict(zip(plan.metrics, self._host.values(plan, image, 0), strict=True))
