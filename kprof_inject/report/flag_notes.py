@@ -12,7 +12,7 @@ from kprof_inject.quantities import counted, numbered, short_time
 from kprof_inject.timeline.axis import PlacedLaunch, place_launches
 from kprof_inject.timeline.holders import FlagWaits, Holder, Work, critical_path, flag_waits
 from kprof_inject.timeline.task_runs import TaskStatistics, task_places, task_statistics
-from kprof_inject.timeline.wait_ends import wait_ends
+from kprof_inject.timeline.wait_ends import WaitEnds, wait_ends
 
 _MAX_STEPS = 4
 # Of the time for which it is waited.
@@ -39,8 +39,7 @@ def waits_in(reports: Sequence[LaunchAnalysis], shown: LaunchAnalysis) -> Waits:
 
     The critical path is that of the launches that ran with ``shown``.
     """
-    waiting = [report.timeline for report in reports if _has_flags_or_tasks(report.launch.kernel.scopes)]
-    ends = wait_ends(place_launches(waiting)) if waiting else []
+    ends = wait_ends_in(reports)
     scopes = tuple(flag_waits(ends))
     for one in ends:
         launches = one.visits.launches
@@ -54,6 +53,12 @@ def waits_in(reports: Sequence[LaunchAnalysis], shown: LaunchAnalysis) -> Waits:
             tasks = tuple(task_statistics(one, number))
             return Waits(scopes, launches, launches[number].title, tuple(path), after_ns, tasks)
     return Waits(scopes)
+
+
+def wait_ends_in(reports: Sequence[LaunchAnalysis]) -> list[WaitEnds]:
+    """Return what ended the waits for flags, for the launches of each axis whose kernels have flags or tasks."""
+    waiting = [report.timeline for report in reports if _has_flags_or_tasks(report.launch.kernel.scopes)]
+    return wait_ends(place_launches(waiting)) if waiting else []
 
 
 def _has_flags_or_tasks(table: ScopeTable) -> bool:
