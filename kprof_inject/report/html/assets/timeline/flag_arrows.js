@@ -94,11 +94,24 @@ export function arrowsInSight(state, hovered) {
   return plain.length > MAX_ARROWS ? chosen : [...plain, ...chosen];
 }
 
-/** Of a scope the height at which it is drawn; null if its warp's row is closed, or with `isAny` that of what is around. */
+/** A new layout has new rows, so each is indexed once, not for each frame. */
+const INDICES = new WeakMap();
+
+/** Where each row is, by its kind and `ref`. */
+function indexOf(rows) {
+  let index = INDICES.get(rows);
+  if (!index) {
+    index = new Map();
+    for (let row = 0; row < rows.count; row++) index.set(4 * rows.ref[row] + rows.kind[row], row);
+    INDICES.set(rows, index);
+  }
+  return index;
+}
+
+/** The height at which a scope is drawn: null if its warp's row is closed, or with `isAny` that of its CTA or SM. */
 function placesOf({ model, rows, top }) {
-  const place = new Map();
-  for (let row = 0; row < rows.count; row++) place.set(4 * rows.ref[row] + rows.kind[row], row);
-  const find = (kind, ref) => place.get(4 * ref + kind);
+  const index = indexOf(rows);
+  const find = (kind, ref) => index.get(4 * ref + kind);
   const middle = (row) => (rows.y[row] + rows.y[row + 1]) / 2 - top;
   return (scope, isAny) => {
     const track = model.scopes.track[scope];
