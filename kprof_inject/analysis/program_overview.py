@@ -17,7 +17,7 @@ from kprof_inject.analysis.advice import UNKNOWN_GAIN, Gain, gain_in
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.capture.gpu_work import GpuWork, read_gpu_work
-from kprof_inject.capture.model import Kernel, Launch
+from kprof_inject.capture.model import Kernel, Launch, several_ranks
 from kprof_inject.timeline.grid_times import time_of_grids_ns
 from kprof_inject.timeline.trust import median_time_ns
 from kprof_inject.timeline.waves import recorded_duration_ns
@@ -64,6 +64,14 @@ class KernelOverview(Struct, frozen=True):
     def known_launches(self) -> int:
         """Number of its launches in the program; if that is unknown, in the capture."""
         return self.captured if self.launches is None else self.launches
+
+    @property
+    def time_by_rank_ns(self) -> dict[int, float]:
+        """Median duration of the launches of each rank; empty if the chosen ones are not of several ranks."""
+        return {
+            rank: median(report.duration_ns for report in self.reports if report.launch.place.rank == rank)
+            for rank in several_ranks(report.launch.place for report in self.reports)
+        }
 
     @property
     def slowest_first(self) -> list[LaunchAnalysis]:

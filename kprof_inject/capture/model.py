@@ -117,6 +117,12 @@ def place_names(places: Iterable[Place]) -> dict[Place, str]:
     }
 
 
+def several_ranks(places: Iterable[Place]) -> tuple[int, ...]:
+    """Return the ranks of these processes, ascending; empty if they have fewer than two."""
+    ranks = sorted({place.rank for place in places if place.rank is not None})
+    return tuple(ranks) if len(ranks) > 1 else ()
+
+
 def _process_name(place: Place, processes_of_rank: int, several_hosts: bool) -> str:
     pid = f"process {place.pid}" + (f" of {place.host}" if several_hosts else "")
     if place.rank is None:

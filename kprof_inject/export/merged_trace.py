@@ -1,13 +1,15 @@
 """Writer of a trace of ``torch.profiler`` with our launches in it.
 
 The bytes of the first trace are kept. Our events follow its own, and a summary follows the events. A launch is a
-process next to its GPU. The launch and its scopes have the ``correlation`` of their kernel, and an arrow leads from the
-kernel's bar to the launch. Several traces become one, whose times count from the base of the first.
+process next to its GPU. The launch and its scopes have the ``correlation`` of their kernel. An arrow leads from the
+kernel's bar to the launch, others from changes of flags to the waits that they ended. Several traces become one, whose
+times count from the base of the first.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
@@ -18,6 +20,7 @@ from msgspec import Struct
 
 from kprof_inject.export.chrome import events_in
 from kprof_inject.export.drawing.draw import DrawnProcess, launch_processes, sections
+from kprof_inject.export.drawing.flag_arrows import NO_FLAGS, FlagArrows, flag_arrows
 from kprof_inject.export.drawing.hook_parts import LaunchHooks
 from kprof_inject.export.drawing.launch_events import launch_facts
 from kprof_inject.export.drawing.scene import Arrow
@@ -35,7 +38,7 @@ from kprof_inject.export.torch_trace import (
     packed_text,
 )
 from kprof_inject.forks import JobRunner, in_turn
-from kprof_inject.timeline.axis import Axis, DeviceClock, PlacedLaunch
+from kprof_inject.timeline.axis import Axis, DeviceClock, PlacedLaunch, place_launches
 from kprof_inject.timeline.host_clock import HostClock
 from kprof_inject.timeline.timeline import Timeline
 
@@ -139,7 +142,8 @@ def merged_trace(
     first = parts[0].trace
     numbers = _Numbers.of([part.trace for part in parts])
     placed = list(_placed(parts, numbers))
-    drawn = [each.processes(layout, hooks) for each in placed]
+    flags = _flags(placed)
+    drawn = [each.processes(layout, hooks, flags.get(id(each), NO_FLAGS)) for each in placed]
     ids = sum(process.ids for processes in drawn for process in processes)
     ours = sections(drawn, _first_free(numbers.used_ids, ids))
     yield from _chunks(first.text, 0, first.events_end)
@@ -170,16 +174,21 @@ class _DrawnLaunch(Struct, frozen=True):
     arrow: Arrow
 
     @property
-    def _placed(self) -> PlacedLaunch:
+    def placed(self) -> PlacedLaunch:
+        """The launch with the clock by which it is drawn."""
         error_ns = self.launch.error_ns
         clock = DeviceClock(Axis(0, 1, self.zero_ns, error_ns), self.launch.clock, error_ns, _ALIGNMENT)
         return PlacedLaunch(self.launch.timeline, self.launch.place_name, clock, None)
 
-    def processes(self, layout: TrackLayout, hooks: Sequence[Hook]) -> list[DrawnProcess]:
+    def processes(self, layout: TrackLayout, hooks: Sequence[Hook], flags: FlagArrows) -> list[DrawnProcess]:
         correlation = self.launch.bar.correlation
         shared_args = () if correlation is None else (("correlation", correlation),)
         launch_hooks = LaunchHooks(hooks, self.arrow.id)
-        return list(launch_processes(self._placed, layout, self.arrow, shared_args, self.position, hooks=launch_hooks))
+        return list(
+            launch_processes(
+                self.placed, layout, self.arrow, shared_args, self.position, hooks=launch_hooks, flags=flags
+            )
+        )
 
     def arrow_start(self) -> bytes:
         """Return the event for the start of the arrow, at the start of the bar."""
@@ -188,7 +197,7 @@ class _DrawnLaunch(Struct, frozen=True):
         return b',\n{"ph":"s","cat":"arrow","name":"launch","id":%d,%b,"ts":%b}' % (self.arrow.id, place, microseconds)
 
     def facts(self) -> dict[str, Any]:
-        return launch_facts(self._placed) | {
+        return launch_facts(self.placed) | {
             "device": self.launch.timeline.launch.device,
             "correlation": self.launch.bar.correlation,
             "matched": self.launch.match.reason,
@@ -205,6 +214,27 @@ def _placed(parts: Sequence[TracePart], numbers: _Numbers) -> Iterator[_DrawnLau
             position = part.trace.sort_indices.get(launch.bar.pid)
             arrow = Arrow(next(arrows), launch.bar.span.start_ns - zero_ns)
             yield _DrawnLaunch(launch, zero_ns, numbers.pid(number, launch.bar.pid), position, arrow)
+
+
+def _flags(drawn: Sequence[_DrawnLaunch]) -> dict[int, FlagArrows]:
+    """Return the arrows to waits for flags of each launch, by the launch's ``id``.
+
+    The capture's own clocks tell what ended a wait: they are more exact than the launches' places in their bars.
+    """
+    by_timeline = {id(each.launch.timeline): each for each in drawn}
+    placed = place_launches([each.launch.timeline for each in drawn])
+    ordered = [by_timeline[id(one.timeline)] for one in placed]
+    found = flag_arrows(placed, [each.placed for each in ordered], _rounding_ns(drawn))
+    return {id(ordered[number]): arrows for number, arrows in found.items()}
+
+
+def _rounding_ns(drawn: Sequence[_DrawnLaunch]) -> int:
+    """Return by how much two times in the trace may be rounded apart.
+
+    Readers hold the microseconds as doubles, and then the nanoseconds. Torch's base may be a year before the launches.
+    """
+    last_ns = max((span[1] for each in drawn if (span := each.placed.span_ns())), default=0)
+    return math.ceil(1000 * math.ulp(last_ns / 1000) + math.ulp(float(last_ns))) + 1
 
 
 def _chunks(text: str, begin: int, end: int) -> Iterator[bytes]:

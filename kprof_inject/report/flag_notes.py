@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -11,6 +11,7 @@ from kprof_inject.quantities import counted, numbered, short_time
 from kprof_inject.timeline.axis import PlacedLaunch
 from kprof_inject.timeline.holders import FlagWaits, Holder, Work, critical_path, flag_waits
 from kprof_inject.timeline.task_runs import TaskStatistics, task_statistics
+from kprof_inject.timeline.wait_ends import WaitEnds
 
 _MAX_STEPS = 4
 # Of the time for which it is waited.
@@ -51,6 +52,11 @@ def waits_in(shown: LaunchAnalysis) -> Waits:
             tasks = tuple(task_statistics(one, number))
             return Waits(scopes, launches, launches[number].title, tuple(path), after_ns, tasks)
     return Waits(scopes)
+
+
+def wait_ends_in(reports: Sequence[LaunchAnalysis]) -> list[WaitEnds]:
+    """Return what ended the waits for flags in launches, and in those that are in a report with them."""
+    return [ends for together in dict.fromkeys(report.together for report in reports) for ends in together.wait_ends]
 
 
 def _together(spans: Mapping[int, tuple[int, int]], number: int) -> list[int]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from msgspec.structs import replace
 
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.quantities import counted, short_time
-from kprof_inject.timeline.axis import place_launches
+from kprof_inject.timeline.axis import PlacedLaunch, place_launches
 from kprof_inject.timeline.rank_waits import LastRank, last_ranks, rank_waits
+from kprof_inject.timeline.timeline import Timeline
 
 
 def last_ranks_in(reports: Sequence[LaunchAnalysis]) -> list[LastRank]:
@@ -24,6 +28,25 @@ def last_ranks_in(reports: Sequence[LaunchAnalysis]) -> list[LastRank]:
         if any(scope.kind == ScopeKind.SPIN for scope in report.launch.kernel.scopes.scopes)
     ]
     return last_ranks(rank_waits(place_launches(waiting)))
+
+
+def last_ranks_of(timelines: Iterable[Timeline]) -> list[LastRank]:
+    """Return who comes last in launches of one or more captures, each of which has an axis of its own.
+
+    Places are named by their rank alone where each rank has one device, which need not be the same in all captures.
+    """
+    captures: dict[Path | None, list[Timeline]] = {}
+    for timeline in timelines:
+        captures.setdefault(timeline.launch.capture_folder, []).append(timeline)
+    return last_ranks(wait for own in captures.values() for wait in rank_waits(_named_by_rank(place_launches(own))))
+
+
+def _named_by_rank(launches: Sequence[PlacedLaunch]) -> list[PlacedLaunch]:
+    places = {placed.timeline.launch.place for placed in launches}
+    ranks = {place.rank for place in places}
+    if None in ranks or len(ranks) < len(places):
+        return list(launches)
+    return [replace(placed, place_name=f"rank {placed.timeline.launch.place.rank}") for placed in launches]
 
 
 def rank_notes(ranks: Sequence[LastRank]) -> Iterator[str]:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from kprof_inject.timeline.axis import PlacedLaunch
@@ -73,6 +74,23 @@ class WaitEnds(Struct, frozen=True):
         waits, changes = self.visits.waits[at], self.visits.changes[self.changes[at]]
         is_other: NDArray[np.bool_] = (waits["launch"] != changes["launch"]) | (waits["cta"] != changes["cta"])
         return at[is_other]
+
+    def by_clocks_of(self, launches: Sequence[PlacedLaunch]) -> WaitEnds:
+        """Return the same by other clocks; ``launches`` are those of the visits with these, in the same order."""
+        visits = flag_visits(launches)
+        waits, changes = _ordered_as(self.visits.waits, visits.waits), _ordered_as(self.visits.changes, visits.changes)
+        return replace(self, visits=replace(visits, waits=waits, changes=changes))
+
+
+def _ordered_as(visits: NDArray[np.void], others: NDArray[np.void]) -> NDArray[np.void]:
+    """Return ``others``, which are the same visits in another order, in the order of ``visits``."""
+    ordered = np.empty_like(others)
+    ordered[_by_row(visits)] = others[_by_row(others)]
+    return ordered
+
+
+def _by_row(visits: NDArray[np.void]) -> NDArray[np.intp]:
+    return np.lexsort((visits["row"], visits["launch"]))
 
 
 def wait_ends(launches: Sequence[PlacedLaunch]) -> list[WaitEnds]:

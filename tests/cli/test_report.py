@@ -234,3 +234,10 @@ def test_what_is_no_capture_is_an_error(kprof: CommandLine) -> None:
     assert (ended.exit_code, ended.stdout) == (1, "")
     assert ended.errors() == ended.stderr.splitlines()[:1]
     assert "Traceback" not in ended.stderr
+
+
+def test_json_of_several_ranks_tells_who_comes_last(kprof: CommandLine) -> None:
+    launches = json.loads(kprof("report", str(REPO / "tests/captures/late-rank"), "--json").stdout)
+    for launch in launches:
+        ranks = {rank["scope"]: rank["last"] for rank in launch["program"]["ranks"]}
+        assert ranks["spin[3]"] == "rank 1, device 1"

@@ -28,13 +28,14 @@ _FIRST_ID = 1 << 31
 class EndedWaits(Struct, frozen=True):
     """Waits of a launch, by the rows of their scopes, that arrows with these ``ids`` end, from ``start_ns`` on.
 
-    The rows ascend. ``args`` have for each what ended it.
+    The rows ascend. ``args`` have for each what ended it. Their slices end ``early_ns`` before the waits.
     """
 
     rows: Numbers
     ids: Numbers
     start_ns: Numbers
     args: Mapping[str, Numbers | Picked]
+    early_ns: int = 0
 
 
 class FlagArrows(Struct, frozen=True):
@@ -60,25 +61,34 @@ class FlagArrows(Struct, frozen=True):
 NO_FLAGS = FlagArrows()
 
 
-def flag_arrows(placed: Sequence[PlacedLaunch]) -> dict[int, FlagArrows]:
-    """Return the arrows of each launch, by its index; launches without any are not there."""
+def flag_arrows(
+    placed: Sequence[PlacedLaunch], drawn: Sequence[PlacedLaunch] | None = None, early_ns: int = 0
+) -> dict[int, FlagArrows]:
+    """Return the arrows of each launch, by its index; launches without any are not there.
+
+    ``drawn`` are the same launches with the clocks by which they are drawn, if these are not those of ``placed``, which
+    tell what ended a wait. If times are rounded, slices that end ``early_ns`` before their waits do not outlast them.
+    """
     index = {id(launch): number for number, launch in enumerate(placed)}
     found: dict[int, FlagArrows] = {}
     first_id = _FIRST_ID
     for ends in wait_ends(placed):
-        for launch, arrows in _arrows(ends, first_id):
-            found[index[id(ends.visits.launches[launch])]] = arrows
+        numbers = [index[id(launch)] for launch in ends.visits.launches]
+        shown = ends if drawn is None else ends.by_clocks_of([drawn[number] for number in numbers])
+        for launch, arrows in _arrows(shown, first_id, early_ns):
+            found[numbers[launch]] = arrows
         first_id += len(ends.endings)
     return found
 
 
-def _arrows(ends: WaitEnds, first_id: int) -> Iterator[tuple[int, FlagArrows]]:
+def _arrows(ends: WaitEnds, first_id: int, early_ns: int) -> Iterator[tuple[int, FlagArrows]]:
     at = ends.arrows()
     waits, changes = ends.visits.waits[at], ends.visits.changes[ends.changes[at]]
     # The errors of two GPUs' clocks may place a change after the end of the wait: no viewer draws such an arrow.
-    is_drawn = changes["begins_ns"] < waits["ends_ns"] - 1
+    latest_ns = waits["ends_ns"] - early_ns - 1
+    is_drawn = changes["begins_ns"] < latest_ns
     ids = first_id + np.arange(len(at))
-    start_ns = np.minimum(np.maximum(waits["begins_ns"], changes["ends_ns"]), waits["ends_ns"] - 1)
+    start_ns = np.minimum(np.maximum(waits["begins_ns"], changes["ends_ns"]), latest_ns)
     for launch in range(len(ends.visits.launches)):
         leaving = np.flatnonzero(is_drawn & (changes["launch"] == launch))
         ended = np.flatnonzero(is_drawn & (waits["launch"] == launch))
@@ -92,7 +102,7 @@ def _arrows(ends: WaitEnds, first_id: int) -> Iterator[tuple[int, FlagArrows]]:
             "by_cta": changed_by["cta"].astype(np.int64),
             "by_scope": _scopes(ends.visits.launches, changed_by["launch"], changed_by["scope"]),
         }
-        ends_of_waits = EndedWaits(waits["row"][ended], ids[ended], start_ns[ended], args)
+        ends_of_waits = EndedWaits(waits["row"][ended], ids[ended], start_ns[ended], args, early_ns)
         yield launch, FlagArrows((leaves,), ends_of_waits if ended.size else None)
 
 
@@ -114,7 +124,7 @@ def _with_ends(events: Events, ended: EndedWaits, here: Numbers, rows: Numbers) 
         "tids": events.tids[rows],
         "kind": np.full(len(rows), len(events.kinds)),
         "start_ns": start_ns,
-        "end_ns": events.end_ns[rows],
+        "end_ns": np.maximum(events.end_ns[rows] - ended.early_ns, start_ns),
         "group": events.group[rows],
         "start_order": events.end_order[rows] - 2,
         "end_order": events.end_order[rows] - 1,

@@ -37,7 +37,7 @@ def crossings(diff: CaptureDiff, limit: float, globs: Sequence[str]) -> Iterator
     it is in A alone, or if the verdict is unknown.
     """
     for kernel in diff.kernels:
-        name = printable(kernel.b.kernel.name)
+        name = printable(kernel.b.title)
         yield from _crossing(name, kernel.launch, kernel, limit)
         for scope in kernel.scopes if globs else ():
             if scope.judged is not None:
@@ -47,7 +47,7 @@ def crossings(diff: CaptureDiff, limit: float, globs: Sequence[str]) -> Iterator
                 if any(matches_scope(item.scope.name, glob) for glob in globs):
                     yield _unknown(f"{printable(item.scope.distinct_name)} of {name}", limit, f": only {side} has it")
     for runs in diff.only_a:
-        yield _unknown(printable(runs.kernel.name), limit, f": only A ran it with grid {grid_text(runs.grid)}")
+        yield _unknown(printable(runs.title), limit, f": only A ran it with grid {grid_text(runs.grid)}")
 
 
 def _crossing(what: str, judged: Judged, kernel: KernelDiff, limit: float) -> Iterator[str]:

@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 from msgspec import Struct
 
+from kprof_inject.capture.model import several_ranks
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.errors import KprofError, printable
 from kprof_inject.report.diff.change_verdicts import (
@@ -163,12 +164,17 @@ class KernelDiff(Struct, frozen=True, eq=False):
         return self.launch is self.clean
 
     @property
+    def compared_ns(self) -> Both:
+        """Typical times of a launch that the verdict compares."""
+        return self.clean_ns if self.by_clean_times else self.duration_ns
+
+    @property
     def worth_ns(self) -> float:
         """Difference in time between all launches in B's program and as many launches of A.
 
         It is at least 0, and 0 if a side has no time. Only the verdict says whether it is noise.
         """
-        times_ns = self.clean_ns if self.by_clean_times else self.duration_ns
+        times_ns = self.compared_ns
         if not times_ns.a or not times_ns.b:
             return 0.0
         return abs(times_ns.b - times_ns.a) * self.b.launches_in_program
@@ -183,6 +189,11 @@ class CaptureDiff(Struct, frozen=True, eq=False):
     kernels: tuple[KernelDiff, ...]
     only_a: tuple[KernelRuns, ...]
     only_b: tuple[KernelRuns, ...]
+
+    @property
+    def is_by_rank(self) -> bool:
+        """True if each comparison is of one rank."""
+        return any(kernel.b.rank is not None for kernel in self.kernels)
 
 
 class MeasuredPair(Struct, frozen=True, eq=False):
@@ -370,12 +381,15 @@ def diff_captures(
     """Compare the launches of A with those of B, in order; each side may come from several captures.
 
     ``scopes`` are globs of the scopes to show, all if there are none; they do not affect what explains a launch's
-    change. ``renamed`` maps names of A's kernels or variants to their names in B. All scopes shown are one family of
-    comparisons, the kernels' launches another. Raises ``KprofError`` if no kernel is on both sides, or a glob or a name
-    matches nothing.
+    change. ``renamed`` maps names of A's kernels or variants to their names in B. If both sides have several ranks,
+    each rank is compared with itself. All scopes shown are one family of comparisons, the kernels' launches another.
+    Raises ``KprofError`` if no kernel is on both sides, or a glob or a name matches nothing.
     """
     names = renamed or {}
-    all_a, all_b = runs_of(a, names), runs_of(b, {name: name for name in names.values()})
+    ranks_a, ranks_b = (several_ranks(timeline.launch.place for timeline in side) for side in (a, b))
+    by_rank = not {*ranks_a}.isdisjoint(ranks_b)
+    all_a = runs_of(a, names, by_rank=by_rank)
+    all_b = runs_of(b, {name: name for name in names.values()}, by_rank=by_rank)
     require_names(names, all_a, all_b)
     pairing = pair_runs(all_a, all_b)
     measured = [MeasuredPair.of(runs_a, runs_b, scopes) for runs_a, runs_b in pairing.pairs]

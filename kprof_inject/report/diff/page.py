@@ -13,11 +13,14 @@ from kprof_inject.report.diff.code_changes import SourcePart, source_parts, stru
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff
 from kprof_inject.report.diff.line_changes import LineChange, LineChanges, error_text, line_changes, times_text
 from kprof_inject.report.diff.paired_sources import SourceLine
+from kprof_inject.report.diff.rank_changes import rank_changes, rank_lines
 from kprof_inject.report.diff.sides import STEPS_NS, STYLE, escaped, sides_of
 from kprof_inject.report.diff.structure import structure_of
 from kprof_inject.report.diff.table import (
     SCOPE_TITLES,
     kernel_notes,
+    rank_rows,
+    rank_text,
     scope_cells,
     source_text,
     title_of,
@@ -138,12 +141,36 @@ def _page(diff: CaptureDiff, places: tuple[str, str]) -> Iterator[str]:
     yield f"<title>{a} → {b}</title><style>{style}</style></head><body>"
     yield f"<h1>A: {a} → B: {b}</h1>"
     yield f'<p class="answer">{escaped(first_sentence(diff))}</p>'
+    yield from _ranks(diff)
     for number, kernel in enumerate(diff.kernels):
         sides = sides_of(kernel) if number < _MAX_PICTURED else ()
         yield from _section(kernel, sides, alone=len(diff.kernels) == 1)
     if unpaired := unpaired_lines(diff):
         yield from _list(unpaired)
     yield "</body></html>"
+
+
+def _ranks(diff: CaptureDiff) -> Iterator[str]:
+    """Show how each rank changed, and who comes last where ranks wait for each other."""
+    if not diff.is_by_rank:
+        return
+    rows = rank_rows(diff)
+    axis = axis_percent(kernel.launch for kernel in rows)
+    yield '<div class="scroll"><table class="ranks"><thead><tr>'
+    yield '<th class="name">kernel</th><th>rank</th><th class="name">verdict</th><th>change</th>'
+    yield f'<th><span class="axis"><span>-{axis:g} %</span><span>+{axis:g} %</span></span></th><th>launch</th>'
+    yield "</tr></thead><tbody>"
+    for kernel in rows:
+        kind, times_ns = _CLASSES[kernel.launch.verdict], kernel.compared_ns
+        yield (
+            f'<tr><td class="name">{escaped(kernel.b.kernel.name)}</td><td>{rank_text(kernel.b)}</td>'
+            f'<td class="name {kind}">{kernel.launch.verdict.value}</td>'
+            f'<td class="{kind}">{escaped(change_text(kernel.launch, times_ns))}</td>'
+            f'<td class="{kind}">{interval_bar(kernel.launch, axis)}</td>'
+            f"<td>{short_time(times_ns.a)} → {short_time(times_ns.b)}</td></tr>"
+        )
+    yield "</tbody></table></div>"
+    yield from _list(list(rank_lines(rank_changes(diff))))
 
 
 def _section(kernel: KernelDiff, sides: Iterable[str], *, alone: bool) -> Iterator[str]:

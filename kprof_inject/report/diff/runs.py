@@ -1,4 +1,7 @@
-"""Launches to compare, one variant of a kernel with one grid on one side, and their settings that differ."""
+"""Launches to compare, one variant of a kernel with one grid on one side, and their settings that differ.
+
+If both sides have several ranks, the launches are those of one of them.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +32,13 @@ class KernelRuns(Struct, frozen=True, eq=False):
     """Name of the kernel, or its name on the other side; empty if unknown (a Proton buffer)."""
     timelines: tuple[Timeline, ...]
     """At least one, in the order of the launches."""
+    rank: int | None = None
+    """Rank of the process, if ranks are compared one by one."""
+
+    @property
+    def title(self) -> str:
+        """Name of the kernel, with the rank if ranks are compared one by one."""
+        return self.kernel.name if self.rank is None else f"{self.kernel.name} of rank {self.rank}"
 
     @property
     def kernel(self) -> Kernel:
@@ -98,16 +108,21 @@ def comparable_clean_times_ns(
     return (replayed[0], replayed[1]) if too_few and all(replayed) else own
 
 
-def runs_of(timelines: Iterable[Timeline], renamed: Mapping[str, str]) -> list[KernelRuns]:
+def runs_of(timelines: Iterable[Timeline], renamed: Mapping[str, str], *, by_rank: bool = False) -> list[KernelRuns]:
     """Group one side's launches by kernel, variant and grid, in the order of each group's first launch.
 
-    ``renamed`` maps names of kernels or variants to their names on the other side.
+    ``renamed`` maps names of kernels or variants to their names on the other side. With ``by_rank``, each rank has
+    groups of its own.
     """
     found: dict[Hashable, list[Timeline]] = {}
     for timeline in timelines:
         launch = timeline.launch
-        found.setdefault((launch.kernel.variant, launch.grid, timeline.table), []).append(timeline)
-    return [KernelRuns(_name(runs[0].launch, renamed), tuple(runs)) for runs in found.values()]
+        rank = launch.place.rank if by_rank else None
+        found.setdefault((rank, launch.kernel.variant, launch.grid, timeline.table), []).append(timeline)
+    return [
+        KernelRuns(_name(runs[0].launch, renamed), tuple(runs), runs[0].launch.place.rank if by_rank else None)
+        for runs in found.values()
+    ]
 
 
 def _name(launch: Launch, renamed: Mapping[str, str]) -> str:
@@ -140,7 +155,8 @@ def distinct_runs(side: Sequence[KernelRuns]) -> list[str]:
 
 
 def _facts(runs: KernelRuns) -> dict[str, str]:
-    return {name: text for name in (*CONFIG, "grid") if (text := SETTINGS[name](runs))}
+    rank = {} if runs.rank is None else {"rank": str(runs.rank)}
+    return {name: text for name in (*CONFIG, "grid") if (text := SETTINGS[name](runs))} | rank
 
 
 def grid_text(grid: tuple[int, int, int]) -> str:

@@ -36,11 +36,11 @@ class Pairing(Struct, frozen=True):
 
 # Most specific key first. A program launches a kernel's variants in the same order, however the kernel was edited.
 _KEYS: tuple[Callable[[KernelRuns], Hashable], ...] = (
-    lambda runs: (runs.name, runs.kernel.variant, runs.grid),
-    lambda runs: (runs.name, config_of(runs.kernel), runs.grid),
-    lambda runs: (runs.name, runs.grid),
-    lambda runs: (runs.name, config_of(runs.kernel)),
-    lambda runs: runs.name,
+    lambda runs: (runs.rank, runs.name, runs.kernel.variant, runs.grid),
+    lambda runs: (runs.rank, runs.name, config_of(runs.kernel), runs.grid),
+    lambda runs: (runs.rank, runs.name, runs.grid),
+    lambda runs: (runs.rank, runs.name, config_of(runs.kernel)),
+    lambda runs: (runs.rank, runs.name),
 )
 
 

@@ -16,6 +16,7 @@ from kprof_inject.report.diff.change_verdicts import MEAN, ONE_SIDED, Both, Chan
 from kprof_inject.report.diff.code_changes import part_lines, parts_json, source_parts, structure_json, structure_lines
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff, ScopeChange
 from kprof_inject.report.diff.line_changes import line_changes, line_layouts, lines_json
+from kprof_inject.report.diff.rank_changes import rank_changes, rank_lines
 from kprof_inject.report.diff.runs import KernelRuns, distinct_runs, grid_text, has_launching
 from kprof_inject.report.diff.scope_matching import Unmatched
 from kprof_inject.report.diff.structure import structure_of
@@ -173,7 +174,10 @@ def print_diff_tables(diff: CaptureDiff, console: Console) -> None:
     """
     say(first_sentence(diff), console)
     unpaired = unpaired_lines(diff)
-    room = Room.on(console).below(1 + min(len(unpaired), _MAX_KERNELS))
+    with console.capture() as captured:
+        _print_ranks(diff, console)
+    console.file.write(captured.get())
+    room = Room.on(console).below(1 + captured.get().count("\n") + min(len(unpaired), _MAX_KERNELS))
     shown = 0
     for kernel in diff.kernels[:_MAX_KERNELS]:
         with console.capture() as captured:
@@ -193,6 +197,41 @@ def print_diff_tables(diff: CaptureDiff, console: Console) -> None:
         say(f"{len(unpaired) - _MAX_KERNELS} more in one capture alone; see --html or --json", console)
 
 
+def _print_ranks(diff: CaptureDiff, console: Console) -> None:
+    """Print how each rank changed, and who comes last where ranks wait for each other."""
+    if diff.is_by_rank:
+        console.print()
+        print_plain([_rank_columns(diff)], console)
+        for line in rank_lines(rank_changes(diff)):
+            say(line, console)
+
+
+def _rank_columns(diff: CaptureDiff) -> list[Column]:
+    rows = rank_rows(diff)
+    verdicts = [kernel.launch.verdict for kernel in rows]
+    names = [kernel.b.kernel.name for kernel in rows]
+    return [
+        *([Column("kernel", names, name=True)] if len({*names}) > 1 else []),
+        Column("rank", [rank_text(kernel.b) for kernel in rows]),
+        Column(
+            "verdict", [verdict.value for verdict in verdicts], [_COLOURS.get(one, "") for one in verdicts], left=True
+        ),
+        Column("change", [change_text(kernel.launch, kernel.compared_ns) for kernel in rows]),
+        Column("launch", [_before_and_after(kernel.compared_ns, short_time) for kernel in rows]),
+    ]
+
+
+def rank_rows(diff: CaptureDiff) -> list[KernelDiff]:
+    """Return the comparisons by kernel and rank, the kernels in the order of their changes."""
+    names = list(dict.fromkeys(kernel.b.kernel.name for kernel in diff.kernels))
+    return sorted(diff.kernels, key=lambda kernel: (names.index(kernel.b.kernel.name), kernel.b.rank or 0))
+
+
+def rank_text(runs: KernelRuns) -> str:
+    """Return the rank of launches; ``-`` for a process without one."""
+    return "-" if runs.rank is None else str(runs.rank)
+
+
 def diff_text(diff: CaptureDiff) -> str:
     """Return the same as plain text, for a file."""
     text = io.StringIO()
@@ -208,7 +247,7 @@ def diff_html(diff: CaptureDiff) -> str:
 def _print_kernel(kernel: KernelDiff, console: Console, *, is_alone: bool) -> None:
     console.print()
     if not is_alone:
-        say(f"{kernel.b.kernel.name}: {kernel_sentence(kernel)}", console)
+        say(f"{kernel.b.title}: {kernel_sentence(kernel)}", console)
     say(title_of(kernel), console)
     layouts = _layouts(kernel)
     printed = print_fitted(layouts, console)
@@ -240,7 +279,7 @@ def print_sources(diff: CaptureDiff, console: Console) -> None:
     for kernel in diff.kernels:
         for part in source_parts(kernel, structure_of(kernel)):
             console.print()
-            say(f"{kernel.b.kernel.name}: {part.name}, A | B", console)
+            say(f"{kernel.b.title}: {part.name}, A | B", console)
             for line in part_lines(part, console.width // 2 - 2 if console.file.isatty() else None):
                 say(line, console)
 
@@ -264,7 +303,7 @@ def title_of(kernel: KernelDiff) -> str:
     """Return the title of a kernel's table."""
     a, b = kernel.a, kernel.b
     grid = before_and_after(grid_text(a.grid), grid_text(b.grid))
-    return f"{b.kernel.name}, A → B: grid {grid}, {launch_counts(len(a.timelines), len(b.timelines))}"
+    return f"{b.title}, A → B: grid {grid}, {launch_counts(len(a.timelines), len(b.timelines))}"
 
 
 def scope_cells(scope: ScopeChange, resolution_ns: Both) -> list[str]:
@@ -325,9 +364,11 @@ def _before_and_after(figures: Both, text: Callable[[float], str]) -> str:
 
 def diff_json(diff: CaptureDiff) -> dict[str, Any]:
     """Return the comparison as JSON values."""
+    ranks = {"ranks": [change.to_json() for change in rank_changes(diff)]} if diff.is_by_rank else {}
     return {
         "sentence": first_sentence(diff),
         "confidence": CONFIDENCE,
+        **ranks,
         "kernels": [_kernel(kernel) for kernel in diff.kernels],
         "only_a": [_runs(runs) for runs in diff.only_a],
         "only_b": [_runs(runs) for runs in diff.only_b],
@@ -338,6 +379,7 @@ def _kernel(diff: KernelDiff) -> dict[str, Any]:
     structure = structure_of(diff)
     return {
         "kernel": diff.b.kernel.name,
+        **({} if diff.b.rank is None else {"rank": diff.b.rank}),
         "a": _runs(diff.a),
         "b": _runs(diff.b),
         "sentence": kernel_sentence(diff),

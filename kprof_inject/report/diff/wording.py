@@ -359,23 +359,31 @@ def first_sentence(diff: CaptureDiff) -> str:
     judged = [kernel for kernel in diff.kernels if kernel.launch.verdict is not ChangeVerdict.UNKNOWN]
     if not judged:
         remedies = dict.fromkeys(remedy for kernel in diff.kernels for remedy in why_cannot_tell(kernel).remedies)
-        answer = f"cannot tell for any of {len(diff.kernels)} kernels"
+        answer = f"cannot tell for any of {len(diff.kernels)} {_noun(diff.kernels)}s"
         return f"{answer}: {', or '.join(remedies)}" if remedies else answer
     unknown = len(diff.kernels) - len(judged)
-    unjudged = [f"cannot tell for {counted(unknown, 'kernel')}"] if unknown else []
-    return "; ".join([*_answers(judged, len(diff.kernels)), *_reservations(judged), *unjudged])
+    noun = _noun(diff.kernels)
+    unjudged = [f"cannot tell for {counted(unknown, noun)}"] if unknown else []
+    return "; ".join([*_answers(judged, f"{len(diff.kernels)} {noun}s"), *_reservations(judged), *unjudged])
 
 
-def _answers(judged: Sequence[KernelDiff], count: int) -> Iterator[str]:
-    """Yield the answers for ``judged``, the kernels with a verdict, of ``count`` kernels in all."""
+def _noun(kernels: Sequence[KernelDiff]) -> str:
+    """Return the noun for one of the comparisons."""
+    if kernels[0].b.rank is None:
+        return "kernel"
+    return "rank" if len({kernel.b.rank for kernel in kernels}) == len(kernels) else "rank's kernel"
+
+
+def _answers(judged: Sequence[KernelDiff], all_of_them: str) -> Iterator[str]:
+    """Yield the answers for ``judged``, the kernels with a verdict, of ``all_of_them``, such as ``3 kernels``."""
     changed = [kernel for kernel in judged if kernel.launch.changed]
     by_clock = [kernel for kernel in judged if kernel.launch.verdict is ChangeVerdict.CLOCK]
     if changed:
-        yield f"{len(changed)} of {count} kernels changed: {_by_how_much(changed)}"
+        yield f"{len(changed)} of {all_of_them} changed: {_by_how_much(changed)}"
     if by_clock:
-        yield f"only the clock differs in {len(by_clock)} of {count} kernels: {_by_how_much(by_clock)}"
+        yield f"only the clock differs in {len(by_clock)} of {all_of_them}: {_by_how_much(by_clock)}"
     if not changed and not by_clock:
-        yield f"no difference in {len(judged)} of {count} kernels"
+        yield f"no difference in {len(judged)} of {all_of_them}"
 
 
 def _reservations(judged: Sequence[KernelDiff]) -> Iterator[str]:
@@ -396,4 +404,4 @@ def _by_how_much(kernels: Sequence[KernelDiff]) -> str:
 
 
 def _name(kernel: KernelDiff) -> str:
-    return printable(kernel.b.kernel.name)
+    return printable(kernel.b.title)

@@ -21,6 +21,7 @@ from kprof_inject.errors import printable
 from kprof_inject.files import write_chunks
 from kprof_inject.quantities import listed
 from kprof_inject.report.html.code import source_lines, ttgir_lines
+from kprof_inject.report.html.flags import PageFlags
 from kprof_inject.report.html.machine_code import launch_machine_code
 from kprof_inject.report.html.overview_tab import kernel_rows, launch_overview, work_rows
 from kprof_inject.report.html.page_schema import LaunchMeta, LaunchSections, PageData, PartitionMeta, ScopeMeta
@@ -68,6 +69,7 @@ def _page(reports: Sequence[LaunchAnalysis], max_scopes: int) -> Iterator[bytes]
     kernels = kernel_names(report.launch.kernel for report in reports)
     places = place_names(report.launch.place for report in reports)
     given = shares([report.timeline.scope_count for report in reports], max_scopes)
+    flags = PageFlags(reports)
     metas: list[LaunchMeta] = []
     for index, (report, share) in enumerate(zip(reports, given, strict=True)):
         timeline, launch = report.timeline, report.launch
@@ -77,7 +79,9 @@ def _page(reports: Sequence[LaunchAnalysis], max_scopes: int) -> Iterator[bytes]
         # One pass over the blocks serves both. Compressed scopes are small enough to keep until then.
         scopes = scope_bytes(timeline, pictures.seeing(timeline.blocks()), shown.ctas)
         scopes_element = list(_data_element(f"launch-{index}-scopes", scopes))
-        yield from _data_element(f"launch-{index}-sections", [_json_bytes(all_sections(report, pictures))])
+        yield from _data_element(
+            f"launch-{index}-sections", [_json_bytes(all_sections(report, pictures, flags, shown))]
+        )
         yield from scopes_element
         if report.in_flight is not None and report.in_flight.kinds:
             yield from _data_element(f"launch-{index}-flights", flight_bytes(timeline, report.in_flight, shown.ctas))
@@ -93,8 +97,11 @@ def _page(reports: Sequence[LaunchAnalysis], max_scopes: int) -> Iterator[bytes]
     yield _filled(tail, inline).encode()
 
 
-def all_sections(report: LaunchAnalysis, pictures: ScopePictures) -> LaunchSections:
-    """Return each view's data of a launch; ``pictures`` must have seen all blocks of the timeline."""
+def all_sections(report: LaunchAnalysis, pictures: ScopePictures, flags: PageFlags, shown: Shown) -> LaunchSections:
+    """Return each view's data of a launch, of which the page shows the part ``shown``.
+
+    ``pictures`` must have seen all blocks of the timeline. ``flags`` are those of all launches of the page.
+    """
     timeline, summary, stalls = report.timeline, report.summary, report.stalls
     return LaunchSections(
         overview=launch_overview(report),
@@ -103,6 +110,8 @@ def all_sections(report: LaunchAnalysis, pictures: ScopePictures) -> LaunchSecti
         source=source_lines(timeline, summary, report.slopes, stalls),
         ttgir=ttgir_lines(timeline, stalls, launch_machine_code(report)),
         stalls=launch_stalls(stalls, sources_of(report.launch.kernel)) if stalls else None,
+        flags=flags.arrows(report, shown.ctas),
+        tasks=flags.tasks(report),
     )
 
 

@@ -483,8 +483,54 @@ class TtgirText(Struct, frozen=True):
     machine_code: MachineCode | None
 
 
-class LaunchSections(Struct, frozen=True):
-    """Data of a launch by the view that shows it, of bounded size."""
+class FlagArrows(Struct, frozen=True):
+    """Waits for flags that other CTAs ended: a row for each, by the index of the ``wait`` among the page's scopes.
+
+    ``change`` is the scope that changed the flag, -1 if it is not on the page. ``launch`` is its launch, of
+    ``launches``, -1 for this one; ``cta`` is the number of its CTA, ``scope`` its name, of ``scopes``.
+    """
+
+    launches: list[str]
+    scopes: list[str]
+    wait: PackedColumn
+    change: PackedColumn
+    launch: PackedColumn
+    cta: PackedColumn
+    scope: PackedColumn
+
+
+class TaskRow(Struct, frozen=True):
+    """Task of a launch: its runs, and the SMs that they are on, of which one has ``uneven`` times the mean.
+
+    ``share`` is of all tasks of the scope, ``waits_share`` the part of the task's time in which it waits for flags.
+    ``waits_for`` are the tasks that ended its waits, each with the time, the longest first, without ``more`` others.
+    """
+
+    task: int
+    runs: int
+    total_ns: int
+    share: float
+    p50_ns: float
+    waits_share: float | None
+    sms: int
+    uneven: float
+    waits_for: tuple[tuple[int, int], ...]
+    more: int
+
+
+class TaskTable(Struct, frozen=True):
+    """Tasks of a scope, the longest first; ``left_out`` is the number of those not shown."""
+
+    scope: int
+    rows: tuple[TaskRow, ...]
+    left_out: int
+
+
+class LaunchSections(Struct, frozen=True, omit_defaults=True):
+    """Data of a launch by the view that shows it, of bounded size except ``flags``.
+
+    ``flags`` is there if other CTAs ended waits of the launch, ``tasks`` if its scopes have tasks.
+    """
 
     overview: Overview
     heat_map: HeatMap | None
@@ -492,6 +538,8 @@ class LaunchSections(Struct, frozen=True):
     source: list[SourceFile]
     ttgir: TtgirText | None
     stalls: LaunchStalls | None
+    flags: FlagArrows | None = None
+    tasks: tuple[TaskTable, ...] = ()
 
 
 class SampledKernelRow(Struct, frozen=True):

@@ -139,6 +139,15 @@ def scope_bytes(
             yield from _block(kept, timeline, rows)
 
 
+def rows_on_page(timeline: Timeline, rows: _Numbers, shown: NDArray[np.bool_] | None) -> NDArray[np.int64]:
+    """Return the indices on the page of scopes given by their rows in the launch; -1 for those not ``shown``."""
+    if shown is None:
+        return rows.astype(np.int64)
+    ctas = CtaRows(timeline.ctas["cta"])
+    is_shown = np.concatenate([np.empty(0, bool), *(shown[ctas.of(block["cta"])] for block in timeline.blocks())])
+    return np.where(is_shown[rows], np.cumsum(is_shown)[rows] - 1, -1)
+
+
 class CtaRows:
     """Rows of CTAs in the table of CTAs."""
 

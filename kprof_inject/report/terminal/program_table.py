@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct, structs
 from rich.console import Console
@@ -83,6 +83,7 @@ class _Row(Struct, frozen=True):
     variants: str = ""
     to_win: str = ""
     by: str = ""
+    longest_on: str = ""
     trust: str = ""
     trust_style: str = ""
 
@@ -100,6 +101,7 @@ class _Row(Struct, frozen=True):
             variants=str(kernel.variants),
             to_win="?" if kernel.to_win_ns is None else short_time(kernel.to_win_ns),
             by=kernel.gain.by,
+            longest_on=_longest_rank(kernel.time_by_rank_ns),
             trust=level.value,
             trust_style=LEVEL_COLOURS.get(level, "yellow"),
         )
@@ -115,6 +117,14 @@ class _Row(Struct, frozen=True):
             limit="not recorded" if work.kind == "kernel" else work.kind,
             limit_style="dim",
         )
+
+
+def _longest_rank(times_ns: Mapping[int, float]) -> str:
+    """Return the rank with the longest of these times, and that time; empty if there are none."""
+    if not times_ns:
+        return ""
+    rank = max(times_ns, key=times_ns.__getitem__)
+    return f"{rank}: {short_time(times_ns[rank])}"
 
 
 def _layouts_for(program: Program, count: int, console: Console) -> list[list[Column]]:
@@ -146,13 +156,15 @@ def _kernel_layouts(rows: Sequence[_Row], program: Program) -> list[list[Column]
     variants = [Column("variants", [row.variants for row in rows])] if has_variants else []
     launches = Column("launches", [row.launches for row in rows])
     time = Column("time", [row.time for row in rows])
+    is_of_ranks = any(row.longest_on for row in rows)
+    longest_on = [Column("longest on rank", [row.longest_on for row in rows])] if is_of_ranks else []
     share = [Column("share", [row.share for row in rows])] if any(row.share for row in rows) else []
     to_win = Column("to win", [row.to_win for row in rows])
     how = Column("by", [row.by for row in rows], left=True)
     limit = Column("limit", [row.limit for row in rows], [row.limit_style for row in rows], left=True)
     trust = Column("trust", [row.trust for row in rows], [row.trust_style for row in rows], left=True)
     return [
-        [name, *variants, launches, time, *share, to_win, how, limit, trust],
+        [name, *variants, launches, time, *longest_on, *share, to_win, how, limit, trust],
         [name, time, *share, to_win, how, limit, trust],
         [name, *share, to_win, how, limit, trust],
         [name, *share, to_win, how, limit],

@@ -16,7 +16,7 @@ from kprof_inject.analysis.program_overview import KernelOverview, Program, prog
 from kprof_inject.analysis.program_samples import program_samples
 from kprof_inject.analysis.summary import LaunchSummary, PartitionSummary, ScopeSummary
 from kprof_inject.capture.edits import OPTIONS_FILE
-from kprof_inject.capture.model import Kernel, Place, place_names
+from kprof_inject.capture.model import Kernel, Place, place_names, several_ranks
 from kprof_inject.capture.resources import KernelResources, limited_by
 from kprof_inject.capture.scopes import distinct_names
 from kprof_inject.quantities import counted, percent, resolved_time, short_time
@@ -217,7 +217,10 @@ def _launch_columns(
     columns = [Column("launch", [f"#{report.summary.launch}" for report in rows])]
     if len(names) > 1:
         columns.append(Column("variant", [names[report.summary.variant] for report in rows], name=True))
-    if any(places.values()):
+    ranks = several_ranks(places)
+    if ranks:
+        columns.append(Column("rank", [_rank_text(report.summary.place) for report in rows]))
+    if len(places) > max(len(ranks), 1):
         columns.append(Column("where", [places[report.summary.place] for report in rows], name=True))
     columns += [
         Column("time", [short_time(report.summary.duration_ns) for report in rows]),
@@ -226,6 +229,10 @@ def _launch_columns(
         Column("findings", [", ".join(finding.rule for finding in report.findings) for report in rows], name=True),
     ]
     return columns
+
+
+def _rank_text(place: Place) -> str:
+    return "-" if place.rank is None else str(place.rank)
 
 
 _HEALTHY, _DOUBTFUL = "green", "yellow"

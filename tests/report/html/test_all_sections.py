@@ -19,8 +19,10 @@ from kprof_inject.capture.model import Launch
 from kprof_inject.capture.proton_buffer import read_proton_buffer
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.report.html.document import all_sections
+from kprof_inject.report.html.flags import PageFlags
 from kprof_inject.report.html.page_schema import LaunchSections, PackedColumn
 from kprof_inject.report.html.pictures import ScopePictures, packed
+from kprof_inject.report.html.scope_columns import Shown
 from kprof_inject.timeline.timeline import decode_launch
 
 ROOT = Path(__file__).parents[3]
@@ -33,7 +35,9 @@ def json_of(report: LaunchAnalysis) -> str:
     pictures = ScopePictures(report.summary)
     for _ in pictures.seeing(report.timeline.blocks()):
         pass
-    return json.dumps(msgspec.to_builtins(all_sections(report, pictures)), allow_nan=False)
+    shown = Shown(None, report.timeline.scope_count)
+    made = all_sections(report, pictures, PageFlags([report]), shown)
+    return json.dumps(msgspec.to_builtins(made), allow_nan=False)
 
 
 def sections_of(launch: Launch) -> dict[str, Any]:

@@ -205,8 +205,9 @@ def test_launches_of_several_places_say_where(tmp_path: Path) -> None:
         LaunchAnalysis.of(replace(timeline, launch=replace(timeline.launch, origin=replace(origin, rank=0, pid=8)))),
         LaunchAnalysis.of(replace(timeline, launch=replace(timeline.launch, origin=origin, device=3))),
     )
-    assert any("rank 0, device 0" in line for line in lines) and any("rank 1, device 3" in line for line in lines)
-    assert lines[1].startswith("rank ")
+    assert lines[1].startswith("rank 0, device 0: ")
+    rows = [line.split() for line in lines if line.strip().startswith("#")]
+    assert [row[1] for row in rows] == ["0", "1"]
 
 
 def test_the_longest_default_output_is_60_lines(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import { formatCount, formatNs, formatShare, smName } from "#format";
 import { UNKNOWN_TAG } from "#scopes";
+import { flagFacts } from "#timeline/flag_arrows";
 
 const CROSSES = 1;
 const CUT = 2;
@@ -30,6 +31,7 @@ export function scopeFacts(model, index) {
     const value = scopes.tags[place][index];
     facts.push([name, value === UNKNOWN_TAG ? "unknown: its record was lost" : String(value)]);
   });
+  facts.push(...flagFacts(model, index));
   const { cta_name: cta, warp_name: warp } = meta;
   facts.push(["where", `${smName(scopes.sm[index])}, ${cta} ${scopes.cta[index]}, ${warp} ${scopes.warp[index]}`]);
   const partition = model.partitionOf(scopes.track[index]);

@@ -1,5 +1,6 @@
 /** One frame of the timeline: the painted rows, and on them text, hatching and outlines. */
 
+import { arrowsInSight, drawArrows } from "#timeline/flag_arrows";
 import { drawGutter } from "#timeline/gutter";
 import { Labels } from "#timeline/labels";
 import { GUTTER, RULER, plotOf } from "#timeline/layout";
@@ -63,6 +64,7 @@ export class Frame {
     this.#drawLost(canvas, state, look, toPixel);
     this.#drawUnsure(canvas, state, look, toPixel);
     this.#labels.draw(canvas, state.model, labelled, view, look);
+    drawArrows(canvas, arrowsInSight(state, hovered), look, ratio, toPixel);
     this.#outline(canvas, state, look, hovered, toPixel, 1);
     this.#outline(canvas, state, look, state.selected, toPixel, 2);
     canvas.restore();

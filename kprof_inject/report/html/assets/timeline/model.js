@@ -1,5 +1,6 @@
 /** The timeline's data of a launch, in the order of drawing. */
 
+import { FlagArrows } from "#timeline/flag_arrows";
 import { FlightLanes } from "#timeline/flight_lanes";
 import { lossByCta } from "#timeline/losses";
 import { smGroups } from "#timeline/sms";
@@ -14,12 +15,13 @@ export class TimelineModel {
   #levelsOfTrack = new Map();
 
   /** @param {import("#data").Launch} launch */
-  constructor({ meta, scopes, flights }) {
+  constructor({ meta, scopes, flights, sections }) {
     this.meta = meta;
     this.scopes = scopes;
     this.ctas = scopes.ctas;
     this.flights = flights;
     this.flightLanes = new FlightLanes(flights);
+    this.flagArrows = new FlagArrows(sections.flags);
     this.spanNs = meta.span_ns;
     this.warps = meta.warps;
     this.groups = smGroups(scopes.ctas);

@@ -110,6 +110,8 @@ export class Panel {
     const act = (text, action) => element("button", { type: "button", text, on: { click: action } });
     const actions = [act("Clear", () => this.state.select(-1))];
     if (isShown) actions.unshift(act("Fit", () => this.state.fit()));
+    const change = isShown ? model.flagArrows.changeOf(selected) : -1;
+    if (change >= 0) actions.push(act("What ended it", () => this.state.reveal(change)));
     return [...parts, element("div", { class: "actions" }, actions)];
   }
 
