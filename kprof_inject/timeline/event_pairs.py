@@ -3,16 +3,17 @@
 An event is asynchronous work (``ScopeKind.EVENT``). Several may be in flight; they end in the order in which they
 started. How the warps of a CTA share an event decides which records belong together:
 
-* Where each warp has started what it ends, each matches its own records.
+* Where each warp has started what it ends, each matches its own records; also where the first end of each comes too
+  early, as in a loop that ends what the iteration before has started.
 * Where one warp starts and each of several ends every start, or one ends what each of several started, each of the
   several takes part in turn.
-* Otherwise the warps share one queue, in the order of time. If several warps start or end, and starts and ends differ
-  in number, the pairs are unknown.
+* Otherwise the warps share one queue, in the order of time. If several warps start or end, each start must have its
+  end. If a warp does both, only one may be in flight. Otherwise the pairs are unknown.
 
 Where a warp of the CTA lacks records, nothing is matched: a single missing record would shift all later pairs.
 
-Proton's own parser (``pairAsyncEvents`` in Triton 3.9) has the same queue and prefers a warp's own start, too. But it
-drops a start while the warp's last one is in flight, and all but the first end of a start.
+Proton's own parser (``pairAsyncEvents`` in Triton 3.9) has the same queue, except that a warp ends its own start first.
+But it drops a start while the warp's last one is in flight, and all but the first end of a start.
 """
 
 from __future__ import annotations
@@ -57,21 +58,24 @@ def _matched(records: Records, at: _Numbers, warps: int) -> _Matched:
     starts, ends = _turns(at[in_turn], queue[in_turn], sharing.run[in_turn], records)
     queued = np.flatnonzero(sharing.by_warp[queue] | sharing.by_time[queue])
     line = np.where(sharing.by_warp[queue], sharing.run, len(at) + queue)[queued]
-    first, last = _lines(at[queued], line, records)
+    first, last = _lines(at[queued], line, sharing.is_shared[queue][queued], sharing.is_mixed[queue][queued], records)
     return np.concatenate((starts, first)), np.concatenate((ends, last))
 
 
 class _Sharing(Struct, frozen=True):
     """How the warps of a CTA share each event.
 
-    A run is what one warp recorded of one CTA's event; ``run`` has its number for each record. The others are true for
-    the events of CTAs that are matched by warp, in turn or by time.
+    A run is what one warp recorded of one CTA's event; ``run`` has its number for each record. The others have a value
+    for each event of a CTA: whether it is matched by warp, in turn or by time; whether several warps start or end it,
+    if it is not matched by warp; and whether one of these does both.
     """
 
     run: _Numbers
     by_warp: _Mask
     in_turn: _Mask
     by_time: _Mask
+    is_shared: _Mask
+    is_mixed: _Mask
 
     @classmethod
     def of(cls, queue: _Numbers, group: _Numbers, is_end: _Mask) -> _Sharing:
@@ -83,15 +87,18 @@ class _Sharing(Struct, frozen=True):
         ended = np.bincount(run[is_end], minlength=len(begins))
         started = np.bincount(run, minlength=len(begins)) - ended
         is_ahead = np.minimum.reduceat(_in_flight(run, is_end), begins) < 0
-        by_warp = np.bincount(owner[is_ahead], minlength=count) == 0
+        does_both = (started > 0) & (ended > 0)
+        ahead, both = (np.bincount(owner[which], minlength=count) for which in (is_ahead, does_both))
+        by_warp = (ahead == 0) | (np.bincount(owner[is_ahead & does_both], minlength=count) == np.bincount(owner))
         starts, ends = (np.bincount(owner, side, count).astype(np.int64) for side in (started, ended))
         starters, enders = (np.bincount(owner[side > 0], minlength=count) for side in (started, ended))
         # A warp that takes part in every turn, or on that side in none.
         all_end = np.bincount(owner[(ended > 0) & (ended != starts[owner])], minlength=count) == 0
         all_start = np.bincount(owner[(started > 0) & (started != ends[owner])], minlength=count) == 0
         in_turn = ~by_warp & (((starters == 1) & (enders > 1) & all_end) | ((enders == 1) & (starters > 1) & all_start))
-        is_clear = ((starters == 1) & (enders == 1)) | (starts == ends)
-        return cls(run, by_warp, in_turn, ~by_warp & ~in_turn & is_clear)
+        is_shared = ~by_warp & ((starters > 1) | (enders > 1))
+        by_time = ~by_warp & ~in_turn & (~is_shared | (starts == ends))
+        return cls(run, by_warp, in_turn, by_time, is_shared, is_shared & (both > 0))
 
 
 def _in_flight(line: _Numbers, is_end: _Mask) -> _Numbers:
@@ -137,10 +144,16 @@ def _has_several_runs(queue: _Numbers, run: _Numbers) -> _Mask:
     return several
 
 
-def _lines(at: _Numbers, line: _Numbers, records: Records) -> _Matched:
-    """Match the starts and ends of each line in the order of time; an end with nothing in flight is unmatched."""
+def _lines(at: _Numbers, line: _Numbers, is_shared: _Mask, is_mixed: _Mask, records: Records) -> _Matched:
+    """Match the starts and ends of each line in the order of time; an end with nothing in flight is unmatched.
+
+    A line that is shared is unknown if there is such an end, and a mixed one also if several are in flight.
+    """
     order = np.lexsort((records.is_end[at], records.cycles[at], line))
     at, line = at[order], line[order]
+    in_flight = _in_flight(line, records.is_end[at])
+    known = ~np.isin(line, line[(is_shared[order] & (in_flight < 0)) | (is_mixed[order] & (in_flight > 1))])
+    at, line = at[known], line[known]
     is_end = records.is_end[at]
     in_flight = _in_flight(line, is_end)
     # Lines are so far apart that none reaches the level of the one before.
