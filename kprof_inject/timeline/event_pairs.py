@@ -3,8 +3,8 @@
 An event is asynchronous work (``ScopeKind.EVENT``). Several may be in flight; they end in the order in which they
 started. How the warps of a CTA share an event decides which records belong together:
 
-* Where each warp has started what it ends, each matches its own records; also where the first end of each comes too
-  early, as in a loop that ends what the iteration before has started.
+* Where each warp has started what it ends, each matches its own records. So it does where the first record of each is
+  an end and the others match, as in a loop that ends what the iteration before has started.
 * Where one warp starts and each of several ends every start, or one ends what each of several started, each of the
   several takes part in turn.
 * Otherwise the warps share one queue, in the order of time. If several warps start or end, each start must have its
@@ -86,10 +86,11 @@ class _Sharing(Struct, frozen=True):
         count = int(queue[-1]) + 1
         ended = np.bincount(run[is_end], minlength=len(begins))
         started = np.bincount(run, minlength=len(begins)) - ended
-        is_ahead = np.minimum.reduceat(_in_flight(run, is_end), begins) < 0
+        lowest = np.minimum.reduceat(_in_flight(run, is_end), begins)
         does_both = (started > 0) & (ended > 0)
-        ahead, both = (np.bincount(owner[which], minlength=count) for which in (is_ahead, does_both))
-        by_warp = (ahead == 0) | (np.bincount(owner[is_ahead & does_both], minlength=count) == np.bincount(owner))
+        is_late = does_both & is_end[begins] & (lowest == -1)
+        ahead, both, late = (np.bincount(owner[which], minlength=count) for which in (lowest < 0, does_both, is_late))
+        by_warp = (ahead == 0) | (late == np.bincount(owner))
         starts, ends = (np.bincount(owner, side, count).astype(np.int64) for side in (started, ended))
         starters, enders = (np.bincount(owner[side > 0], minlength=count) for side in (started, ended))
         # A warp that takes part in every turn, or on that side in none.

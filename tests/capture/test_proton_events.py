@@ -11,8 +11,11 @@ from buffers import Cta, Entry, buffer_words, end, end_event, start, start_event
 from proton_files import save_file
 from triton_oracle import triton
 
+from kprof_inject.analysis.summary import summarise
 from kprof_inject.capture.buffer_layouts import EVENT_SHIFT, SCOPE_SHIFT
 from kprof_inject.capture.proton_buffer import names_of_ttgir, read_proton_buffer
+from kprof_inject.timeline.choice import Choice, NumberSet
+from kprof_inject.timeline.scope_statistics import scope_statistics
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 BEGIN_NS = 1_790_000_000_000_000_000
@@ -110,8 +113,6 @@ def test_records_that_a_ring_lost_leave_events_open(tmp_path: Path) -> None:
 
 
 def test_a_choice_of_warps_keeps_the_events_of_either_end(tmp_path: Path) -> None:
-    from kprof_inject.timeline.choice import Choice, NumberSet
-
     timeline = decoded(tmp_path, ctas())
     producers = timeline.chosen(Choice(warps=NumberSet.parse("0", "--warp")))
     assert {event[1] for event in events_of(producers)} == {COPY, NEXT_COPY}
@@ -157,6 +158,26 @@ def test_events_do_not_hide_that_stores_were_moved(tmp_path: Path) -> None:
     ]
 
 
+def test_events_have_durations_in_the_table_and_no_share_of_the_warps_time(tmp_path: Path) -> None:
+    summary = summarise(decoded(tmp_path, ctas()))
+    work, copy, _, other = summary.scopes
+    assert (copy.kind, copy.count, copy.p50_cycles, copy.mean_cycles) == ("event", 6, 40.0, 40.0)
+    assert (other.count, other.p50_cycles) == (3, 214.0)
+    assert copy.min_ns is not None and copy.max_ns is not None and copy.min_ns < copy.max_ns
+    assert (copy.total_ns, copy.self_ns, copy.share, copy.warp_spread) == (None, None, None, None)
+    assert (work.count, work.crossing, work.self_ns) == (6, 0, work.total_ns)
+    assert summary.warps_in_ctas(copy) == 3
+    scopes = scope_statistics(decoded(tmp_path, ctas()))
+    assert [scope.count for scope in scopes] == [scope.count for scope in summary.scopes] == [6, 6, 6, 3]
+
+
+def test_unmatched_events_are_told_of(tmp_path: Path) -> None:
+    summary = summarise(decoded(tmp_path, ctas(2), slots=6))
+    assert [scope.count for scope in summary.scopes][1:] == [0, 0, 0]
+    assert [scope.without_partner for scope in summary.scopes] == [2, 8, 8, 2]
+    assert summary.stray_ends is not None and summary.stray_ends.records == 12
+
+
 MODULE = """\
 module attributes {"ttg.num-ctas" = 1 : i32, "ttg.num-warps" = 4 : i32, ttg.target = "cuda:90", \
 "ttg.threads-per-warp" = 32 : i32} {
@@ -179,7 +200,7 @@ module attributes {"ttg.num-ctas" = 1 : i32, "ttg.num-warps" = 4 : i32, ttg.targ
 }
 """
 # The constant that the upper 11 bits of the clock are joined with: ``or.b32 %r1, %r2, 8388608``.
-FIRST_WORD = re.compile(r"or\.b32 +\t?%r\d+, %r\d+, (-?\d{6,});")
+FIRST_WORD = re.compile(r"or\.b32\s+%r\d+, %r\d+, (-?\d{6,});")
 
 
 @pytest.mark.triton
@@ -197,7 +218,7 @@ def test_events_are_packed_and_numbered_as_triton_does(tmp_path: Path) -> None:
     assert ids == names_of_ttgir(MODULE, "kernel.ttgir") == {0: "other", 1: "body", 2: "copy"}
     number = {name: scope_id for scope_id, name in ids.items()}
     ptx = lower(MODULE, target, {"num_warps": 4}, Mode(buffer="global")).assembly
-    words = [int(word) & 0xFFFFFFFF for word in re.sub(r"\s+", " ", ptx) and FIRST_WORD.findall(ptx)]
+    words = [int(word) & 0xFFFFFFFF for word in FIRST_WORD.findall(ptx)]
     body, event, is_end = number["body"] << SCOPE_SHIFT, 1 << EVENT_SHIFT, 1 << 31
     copy, other = (number[name] << SCOPE_SHIFT | event for name in ("copy", "other"))
     assert words == [body, copy, copy | is_end, other, body | is_end, other | is_end]

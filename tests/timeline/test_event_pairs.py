@@ -189,14 +189,41 @@ def test_stores_of_events_are_not_moved() -> None:
     assert (records.cycles[found.start_at].tolist(), records.cycles[found.end_at].tolist()) == ([22], [28])
 
 
+@pytest.mark.parametrize(
+    ("warps", "pairs"),
+    [
+        pytest.param(
+            [by_time(*starts(110, 140), *ends(120, 155))], [(0, 110, 0, 120), (0, 140, 0, 155)], id="one warp"
+        ),
+        pytest.param([starts(110, 120), ends(115, 165)], [(0, 110, 1, 115), (0, 120, 1, 165)], id="another warp"),
+        pytest.param(
+            [by_time(*starts(110), *ends(120)), by_time(*starts(111), *ends(165))],
+            [(0, 110, 0, 120), (1, 111, 1, 165)],
+            id="each its own",
+        ),
+        pytest.param([starts(110), ends(105, 165)], [(0, 110, 1, 165)], id="an end too early"),
+        pytest.param([starts(110, 130), ends(115)], [(0, 110, 1, 115)], id="a start without end"),
+        pytest.param([starts(100), starts(105), ends(120, 122)], [(0, 100, 2, 120), (1, 105, 2, 122)], id="a queue"),
+        pytest.param([starts(100, 120), ends(110), ends(130)], [(0, 100, 1, 110), (0, 120, 2, 130)], id="in turns"),
+        pytest.param(
+            [by_time(*starts(100), *ends(140)), by_time(*ends(120), *starts(130))],
+            [(0, 100, 1, 120), (1, 130, 0, 140)],
+            id="to each other",
+        ),
+        pytest.param([starts(100), ends(100)], [(0, 100, 1, 100)], id="no time"),
+    ],
+)
+def test_with_one_in_flight_pairs_are_those_of_protons_parser(warps: list[list[Entry]], pairs: list[Pair]) -> None:
+    """Expected is what ``readCircularLayoutTrace`` of Triton 3.9.0's ``libproton.so`` made of the same buffers."""
+    assert sorted(matched(warps).pairs) == pairs
+
+
 def slowly(warps: Sequence[Sequence[Entry]]) -> list[Pair]:
     """The pairs of one event of a CTA that lost nothing."""
     lines = [[(entry.cycles, entry.is_end, warp) for entry in entries] for warp, entries in enumerate(warps)]
     queued = [_queue(line) for line in lines]
-    part = [
-        (stray, {is_end for _, is_end, _ in line}) for line, (_, stray, _) in zip(lines, queued, strict=True) if line
-    ]
-    if not any(stray for stray, _ in part) or all(stray and len(sides) == 2 for stray, sides in part):
+    is_late = [line[0][1] and len(line) > 1 and not _queue(line[1:])[1] for line in lines if line]
+    if not any(stray for _, stray, _ in queued) or all(is_late):
         return sorted(pair for pairs, _, _ in queued for pair in pairs)
     started = [[entry.cycles for entry in entries if not entry.is_end] for entries in warps]
     ended = [[entry.cycles for entry in entries if entry.is_end] for entries in warps]
