@@ -36,12 +36,16 @@ def match_events(records: Records, events: tuple[int, ...], warps: int) -> Pairs
     The pairs are ordered by start. A start has several ends if several warps end it, and the other way round.
     """
     at = np.flatnonzero(np.isin(records.scope, events)) if events else np.zeros(0, dtype=np.int64)
-    lacking = np.concatenate((records.first_group + np.flatnonzero(records.lost), records.damaged)) // warps
-    whole = at[~np.isin(records.group[at] // warps, lacking)]
+    lacks = records.lost > 0
+    lacks[records.damaged - records.first_group] = True
+    of_lacking: _Mask = np.repeat(lacks.reshape(-1, warps).any(axis=1), warps)
+    whole = at[~of_lacking[records.group[at] - records.first_group]]
     start_at, end_at = _matched(records, whole, warps) if whole.size else (whole, whole)
     order = np.lexsort((end_at, start_at))
     start_at, end_at = start_at[order], end_at[order]
-    alone = at[~np.isin(at, start_at) & ~np.isin(at, end_at)]
+    is_alone = np.ones(len(records.scope), dtype=bool)
+    is_alone[start_at] = is_alone[end_at] = False
+    alone = at[is_alone[at]]
     ends_alone = records.is_end[alone]
     return Pairs(start_at, end_at, records.scope[start_at], alone[~ends_alone], alone[ends_alone])
 
@@ -49,10 +53,11 @@ def match_events(records: Records, events: tuple[int, ...], warps: int) -> Pairs
 def _matched(records: Records, at: _Numbers, warps: int) -> _Matched:
     """Return the starts and ends that belong together, of CTAs that have all their records."""
     scope = records.scope[at].astype(np.int64)
-    _, queue = np.unique(records.group[at] // warps * (scope.max() + 1) + scope, return_inverse=True)
+    key = records.group[at] // warps * (scope.max() + 1) + scope
     # The records are in order of warp and time, so each warp's of one event are now consecutive.
-    order = np.argsort(queue, kind="stable")
-    at, queue = at[order], queue[order]
+    order = np.argsort(key, kind="stable")
+    at, key = at[order], key[order]
+    queue = np.cumsum(np.diff(key, prepend=key[0]) != 0)
     sharing = _Sharing.of(queue, records.group[at], records.is_end[at])
     in_turn = sharing.in_turn[queue]
     starts, ends = _turns(at[in_turn], queue[in_turn], sharing.run[in_turn], records)
