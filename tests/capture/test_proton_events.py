@@ -14,6 +14,7 @@ from triton_oracle import triton
 from kprof_inject.analysis.summary import summarise
 from kprof_inject.capture.buffer_layouts import EVENT_SHIFT, SCOPE_SHIFT
 from kprof_inject.capture.proton_buffer import names_of_ttgir, read_proton_buffer
+from kprof_inject.report.launch_notes import launch_notes
 from kprof_inject.timeline.choice import Choice, NumberSet
 from kprof_inject.timeline.scope_statistics import scope_statistics
 from kprof_inject.timeline.timeline import Timeline, decode_launch
@@ -176,6 +177,9 @@ def test_unmatched_events_are_told_of(tmp_path: Path) -> None:
     assert [scope.count for scope in summary.scopes][1:] == [0, 0, 0]
     assert [scope.without_partner for scope in summary.scopes] == [2, 8, 8, 2]
     assert summary.stray_ends is not None and summary.stray_ends.records == 12
+    (note,) = (note for note in launch_notes(summary) if note.startswith("  of events"))
+    assert note.startswith("  of events: 18; in a CTA that lacks records none is paired")
+    assert not any("events" in note for note in launch_notes(summarise(decoded(tmp_path, ctas()))))
 
 
 MODULE = """\
