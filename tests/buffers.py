@@ -37,6 +37,15 @@ class Entry(NamedTuple):
     scope_id: int
     is_end: bool
     cycles: int
+    is_event: bool = False
+
+
+def start_event(scope_id: int, cycles: int) -> Entry:
+    return Entry(scope_id, False, cycles, is_event=True)
+
+
+def end_event(scope_id: int, cycles: int) -> Entry:
+    return Entry(scope_id, True, cycles, is_event=True)
 
 
 def start(scope_id: int, cycles: int) -> Entry:
@@ -127,10 +136,10 @@ def _header(number: int, cta: Cta, rings_bytes: int) -> list[int]:
 def _written(entries: Sequence[Entry], slots: int, clock_period: int) -> list[int]:
     """The words of a ring, as far as any were written."""
     ring = [0] * (2 * min(slots, len(entries)))
-    for position, (scope_id, is_end, cycles) in enumerate(entries):
-        clock = cycles % clock_period
+    for position, entry in enumerate(entries):
+        clock = entry.cycles % clock_period
         at = 2 * (position % slots)
-        ring[at] = is_end << 31 | scope_id << 23 | clock >> 32
+        ring[at] = entry.is_end << 31 | entry.scope_id << 23 | entry.is_event << 22 | clock >> 32
         ring[at + 1] = clock & 0xFFFFFFFF
     return ring
 

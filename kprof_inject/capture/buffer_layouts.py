@@ -27,6 +27,7 @@ WORDS_PER_ENTRY = 2
 ENTRY_BYTES = 4 * WORDS_PER_ENTRY
 END_SHIFT = 31
 SCOPE_SHIFT = 23
+EVENT_SHIFT = 22
 UNUSED_MASK = 0x3FF800
 CLOCK_HIGH_MASK = 0x7FF
 CLOCK_LOW_BITS = 32
@@ -62,6 +63,11 @@ def scope_ids(entries: NDArray[np.uint64]) -> NDArray[np.uint64]:
 def end_flags(entries: NDArray[np.uint64]) -> NDArray[np.bool_]:
     """Return which entries are ends."""
     return (entries >> np.uint64(END_SHIFT) & np.uint64(1)).astype(bool)
+
+
+def event_flags(entries: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Return which entries belong to an event of Proton's language instead of a scope."""
+    return (entries >> np.uint64(EVENT_SHIFT) & np.uint64(1)).astype(bool)
 
 
 def clock_values(entries: NDArray[np.uint64]) -> NDArray[np.int64]:

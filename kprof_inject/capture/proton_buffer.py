@@ -7,9 +7,11 @@ the recorded warps, without padding. It is the same in Triton 3.5.1 to 3.9.0, an
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import struct
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -23,6 +25,7 @@ from kprof_inject.capture.buffer_layouts import (
     CLOCK_HIGH_MASK,
     CLOCK_LOW_BITS,
     ENTRY_BYTES,
+    EVENT_SHIFT,
     HEADER_WORDS,
     LAYOUTS,
     SCOPE_SHIFT,
@@ -222,6 +225,8 @@ class Recording(Struct, frozen=True):
     """Stores were moved, as with ``Mode.sched_stores``."""
     scope_ids: tuple[int, ...]
     """Scope ids of the entries, ascending."""
+    event_ids: tuple[int, ...]
+    """Those of the scope ids that most entries use for an event, ascending."""
     sides: NDArray[np.int64]
     """Number of starts and of ends with each id: shape (2, id)."""
 
@@ -260,26 +265,31 @@ def _credibility(reading: tuple[LayoutName, RawCtas]) -> tuple[int, bool]:
 
 
 def _recording(layout: LayoutName, ctas: RawCtas) -> Recording:
-    sides = np.zeros(2 * SCOPE_IDS, dtype=np.int64)
+    sides, of_events = np.zeros(2 * SCOPE_IDS, dtype=np.int64), np.zeros(2 * SCOPE_IDS, dtype=np.int64)
     long_clocks = rings = turned = starts = parted = 0
     for first, cycles, followed in _blocks(ctas):
         sound = first[(cycles >= 0) & (first & UNUSED_MASK == 0)]
-        sides += np.bincount(sound >> SCOPE_SHIFT & (2 * SCOPE_IDS - 1), minlength=2 * SCOPE_IDS)
+        tags = sound >> SCOPE_SHIFT & (2 * SCOPE_IDS - 1)
+        sides += np.bincount(tags, minlength=2 * SCOPE_IDS)
+        of_events += np.bincount(tags[sound >> EVENT_SHIFT & 1 == 1], minlength=2 * SCOPE_IDS)
         long_clocks += int(np.count_nonzero(sound & CLOCK_HIGH_MASK))
         back = cycles[..., :-1] - cycles[..., 1:]
         rings += int(np.count_nonzero(followed.any(axis=-1)))
         turned += int(np.count_nonzero((followed & (back > 0) & (back < _HALF_PERIOD)).any(axis=-1)))
         tag = first >> SCOPE_SHIFT
-        is_start = followed & (tag[..., :-1] < SCOPE_IDS)
+        # The stores of events are never moved.
+        is_start = followed & (tag[..., :-1] < SCOPE_IDS) & (first[..., :-1] >> EVENT_SHIFT & 1 == 0)
         starts += int(np.count_nonzero(is_start))
         parted += int(np.count_nonzero(is_start & (tag[..., 1:] - tag[..., :-1] != SCOPE_IDS)))
+    used, by_events = (counts.reshape(2, SCOPE_IDS).sum(axis=0) for counts in (sides, of_events))
     return Recording(
         layout,
         ctas.entries.shape[2] * ENTRY_BYTES,
         # Hardly any reading of a counter of 43 bits fits in 32.
         CLOCK_LOW_BITS if 2 * long_clocks < sides.sum() else 64,
         turned * _ONE_OF > rings and parted * _ONE_OF <= starts,
-        tuple(np.flatnonzero(sides.reshape(2, SCOPE_IDS).any(axis=0)).tolist()),
+        tuple(np.flatnonzero(used).tolist()),
+        tuple(np.flatnonzero(2 * by_events > used).tolist()),
         sides.reshape(2, SCOPE_IDS),
     )
 
@@ -395,6 +405,9 @@ def read_proton_buffer(path: Path, scope_names: Mapping[int, str] | None = None)
     whether stores were moved, the ids. The kernel has the file's name; its scopes have no source and no parents, the
     grid is the number of CTAs, and the SM's clock is unknown (0). Raises ``KprofError`` if the file is damaged, or a
     named id is out of range.
+
+    Each id of an event is a scope of its own (``ScopeKind.EVENT``), also where several have one name: an event ends
+    what has its id.
     """
     given = checked_names(scope_names or {}, "the table of names")
     header = read_header(path)
@@ -404,28 +417,50 @@ def read_proton_buffer(path: Path, scope_names: Mapping[int, str] | None = None)
     return capture_of_buffer(kernel, path, header.rows, header.rows * header.row_bytes, header.payload_offset)
 
 
-def _scopes(recording: Recording, names: Mapping[int, str]) -> Iterator[ScopeInfo]:
+def _record_names(recording: Recording, names: Mapping[int, str]) -> dict[int, str]:
+    """Return the record of each id: its name, and for events that share theirs a numbered one, which no other has."""
+    records = dict(names)
+    taken = set(names.values())
+    shared = {name for name, count in Counter(names.values()).items() if count > 1}
+    for scope_id in recording.event_ids:
+        name = names[scope_id]
+        if name in shared:
+            numbered_names = (f"{name}#{number}" for number in itertools.count())
+            records[scope_id] = next(numbered for numbered in numbered_names if numbered not in taken)
+            taken.add(records[scope_id])
+    return records
+
+
+def _scopes(recording: Recording, names: Mapping[int, str], records: Mapping[int, str]) -> Iterator[ScopeInfo]:
     ids: dict[str, list[int]] = {}
-    for scope_id, name in names.items():
-        ids.setdefault(name, []).append(scope_id)
-    for name, own_ids in ids.items():
-        ended_by_next = recording.ended_by_next(own_ids)
-        kind = ScopeKind.ITERATION if ended_by_next else ScopeKind.UNKNOWN
+    for scope_id, record in records.items():
+        ids.setdefault(record, []).append(scope_id)
+    for record, own_ids in ids.items():
+        is_event = own_ids[0] in recording.event_ids
+        ended_by_next = not is_event and recording.ended_by_next(own_ids)
+        kind = ScopeKind.EVENT if is_event else ScopeKind.ITERATION if ended_by_next else ScopeKind.UNKNOWN
         yield ScopeInfo(
-            record=name, name=name, kind=kind, source="", called_from=(), parent=-1, ended_by_next=ended_by_next
+            record=record,
+            name=names[own_ids[0]],
+            kind=kind,
+            source="",
+            called_from=(),
+            parent=-1,
+            ended_by_next=ended_by_next,
         )
 
 
 def _kernel(path: Path, header: ProtonHeader, recording: Recording, names: dict[int, str]) -> Kernel:
     all_warps = len(header.recorded) == header.num_warps
+    records = _record_names(recording, names)
     return Kernel(
         variant=path.stem,
         name=path.stem,
         num_warps=header.num_warps,
         stride_bytes=header.row_bytes,
         layout=recording.layout,
-        scope_ids=names,
-        scopes=ScopeTable(tuple(_scopes(recording, names))),
+        scope_ids=records,
+        scopes=ScopeTable(tuple(_scopes(recording, names, records))),
         sm_clock_hz=0.0,
         mode=Mode(
             buffer=_UNKNOWN,
