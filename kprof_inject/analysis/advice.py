@@ -12,6 +12,7 @@ from msgspec import Struct
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.roofs.limits import DRAM, LIMITING, UNIT_NAMES
+from kprof_inject.analysis.roofs.peer_limits import PEER
 from kprof_inject.analysis.roofs.unit_rates import TENSOR
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.analysis.unjudged import Unjudged, missing_records
@@ -72,18 +73,29 @@ def gain_in(report: LaunchAnalysis) -> Gain:
 def advice_on(report: LaunchAnalysis) -> tuple[Advice, ...]:
     """Return everything to try, in this order.
 
-    First that the launch is at its roof, if no finding gains more than what is left; then the advice of the findings,
-    sorted by the gain to expect; then what it takes to judge the rest. What only concerns the recording is in
-    ``trust_in``. Never empty: where nothing was found, it says what would find more.
+    First whom it waits for, if a peer limits it; that the launch is at its roof, if no finding gains more than what is
+    left; then the advice of the findings, sorted by the gain to expect; then what it takes to judge the rest. What only
+    concerns the recording is in ``trust_in``. Never empty: where nothing was found, it says what would find more.
     """
     lost = missing_records(report.timeline) if report.summary.records_lost else None
     at_roof, findings = list(_at_roof(report)), list(_by_findings(report))
     is_worth_more = any((one.share or 0.0) > _left(report) for one in findings)
-    first = (*findings, *at_roof) if is_worth_more else (*at_roof, *findings)
+    first = (*_peers(report), *((*findings, *at_roof) if is_worth_more else (*at_roof, *findings)))
     to_judge = tuple(_to_judge(report, lost))
     if not first and not report.summary.is_foreign:  # no experiment can repeat another profiler's launch
         first = (_nothing_found(report),)
     return (*first, *to_judge)
+
+
+def _peers(report: LaunchAnalysis) -> Iterator[Advice]:
+    """Yield which peer decides how long a launch takes that waits for others most of the time."""
+    if report.limit.name != PEER:
+        return
+    wait = max(report.peer_waits, key=lambda one: one.by_peers_ns)
+    overlap = report.communication.overlap if report.communication else None
+    share = max(1 - overlap.without_ns / report.duration_ns, 0.0) if overlap and overlap.ctas else None
+    text = f"have {wait.place} set its flags earlier, or compute what needs no peer before the waits"
+    yield Advice(text, f"{wait.place} ends most of them; what it does until then is below", share)
 
 
 def _at_roof(report: LaunchAnalysis) -> Iterator[Advice]:

@@ -9,6 +9,7 @@ import pytest
 from flag_launches import FLAG, LENGTH_NS, SET, WAIT, Use, launch
 from replacing import replace
 
+from kprof_inject.analysis.advice import advice_on
 from kprof_inject.analysis.communication import Communication, communication_of
 from kprof_inject.analysis.interpreter.executions import evaluated_kernel
 from kprof_inject.analysis.launch import LaunchAnalysis, in_one_report
@@ -138,6 +139,8 @@ def test_a_peer_limits_those_that_it_lets_wait(tmp_path: Path, far: bool) -> Non
     (wait,) = first.peer_waits
     assert wait.waited_ns == 590_000
     assert wait.by_peers_ns == (590_000 if far else 0)
+    assert (first.limit.name == PEER) is far
+    assert advice_on(first)[0].text.startswith("have process 1, device 0 set its flags earlier") is far
 
 
 def test_waits_for_a_peer_are_named(tmp_path: Path) -> None:
