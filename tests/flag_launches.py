@@ -46,6 +46,8 @@ class Use(NamedTuple):
     end_ns: int
     value: int = NO_TAG
     address: int = FLAG
+    peer: int = NO_TAG
+    """For scopes with a flag and a tag of the user's."""
 
 
 def launch(
@@ -59,12 +61,16 @@ def launch(
     scopes: Sequence[Scope] = SCOPES,
 ) -> PlacedLaunch:
     """A launch of one warp a CTA. Processes differ by ``place``; ``error_ns`` is that between any two of them."""
-    rows = np.zeros(len(uses), dtype=scope_columns(2))
+    tagged = {number for number, scope in enumerate(scopes) if scope.flag and scope.tags}
+    tags = 3 if tagged else 2
+    rows = np.zeros(len(uses), dtype=scope_columns(tags))
+    rows["tags"] = NO_TAG
     for number, (row, use) in enumerate(zip(rows, sorted(uses, key=lambda one: (one.cta, one.start_ns)), strict=True)):
         row["start_record"], row["end_record"], row["iteration"] = 2 * number, 2 * number + 1, -1
         row["scope"], row["cta"], row["sm"] = use.scope, use.cta, use.cta + 5
         row["start_ns"], row["end_ns"], row["duration_ns"] = use.start_ns, use.end_ns, use.end_ns - use.start_ns
-        row["tags"] = (use.address, use.value)
+        own = (*([use.peer] if use.scope in tagged else ()), use.address, use.value)
+        row["tags"][: len(own)] = own
     count = max(use.cta for use in uses) + 1
     ctas = cta_rows(*((cta, cta + 5, 0, LENGTH_NS, LENGTH_NS) for cta in range(count)))
     timeline = made_timeline(folder, scopes, [rows], ctas, warps=1, first_ns=0, last_ns=LENGTH_NS)

@@ -395,6 +395,7 @@ def _flag_wait(wait: FlagWaits) -> FlagWaitFact:
         waits=wait.waits,
         ended=wait.ended,
         before=wait.before,
+        tagged=wait.tagged,
         unknown=wait.unknown,
         holders=tuple(map(_holder, wait.holders)),
     )

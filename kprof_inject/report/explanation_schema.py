@@ -351,7 +351,8 @@ class HolderFact(Struct, frozen=True):
 class FlagWaitFact(Struct, frozen=True):
     """Waits for flags in a scope of a kernel: other CTAs ended some, the flag of others was set before they came.
 
-    What ended unknown ones is not known. The holders are the CTAs that hold others up most.
+    Of tagged ones, only the rank is known, by the user's tag. What ended unknown ones is not known. The holders are the
+    CTAs that hold others up most.
     """
 
     kernel: str
@@ -359,6 +360,7 @@ class FlagWaitFact(Struct, frozen=True):
     waits: Count
     ended: Count
     before: Count
+    tagged: Count
     unknown: Count
     holders: tuple[HolderFact, ...]
 

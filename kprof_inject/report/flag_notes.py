@@ -68,7 +68,7 @@ def _together(spans: Mapping[int, tuple[int, int]], number: int) -> list[int]:
 def flag_notes(waits: Waits) -> Iterator[str]:
     """Yield a line on each scope whose waits others ended or that are unknown, and one on the critical path."""
     for scope in waits.scopes:
-        if scope.ended or scope.unknown:
+        if scope.ended or scope.tagged or scope.unknown:
             yield f"{scope.kernel}, {scope.scope}: {_how_they_ended(scope)}"
             yield from (f"  {holder_text(holder)}" for holder in scope.holders[:1] if _is_late(holder))
     if waits.path:
@@ -83,6 +83,7 @@ def _is_late(holder: Holder) -> bool:
 def _how_they_ended(scope: FlagWaits) -> str:
     text = f"of {counted(scope.waits, 'wait')}, another CTA ended {scope.ended}"
     text += f"; the flag of {scope.before} was set before" if scope.before else ""
+    text += f"; a CTA of the tagged peer ended {scope.tagged}" if scope.tagged else ""
     if scope.unknown:
         text += f"; what ended {scope.unknown} is unknown"
         close = scope.unknown - scope.not_recorded

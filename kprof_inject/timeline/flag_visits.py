@@ -14,7 +14,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from kprof_inject.capture.model import Origin
-from kprof_inject.capture.schema import FlagMemoryRecord, FlagRecord
+from kprof_inject.capture.schema import FlagMemoryRecord, FlagRecord, TagRecord
 from kprof_inject.timeline.axis import PlacedLaunch
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.columns import NO_TAG
@@ -39,6 +39,7 @@ FLAG_VISIT = np.dtype(
         ("cta_ends_ns", "i8"),
         ("address", "i8"),
         ("value", "i8"),
+        ("peer", "i8"),
         ("flag", "i8"),
     ]
 )
@@ -47,10 +48,12 @@ FLAG_VISIT = np.dtype(
 Its first warp begins, and ends; its last warp arrives, and the first one of all leaves, each within ``error_ns`` by the
 device's timer; the whole CTA runs from ``cta_begins_ns`` to ``cta_ends_ns``. ``launch`` is the index of the
 launch, ``row`` that of the first warp's scope in it; ``round`` counts the CTA's visits of the scope. ``value`` is as
-recorded or constant, ``NO_TAG`` if not known. Equal numbers of ``flag`` are the same place in memory; -1 if the address
-is not known.
+recorded or constant, ``peer`` the rank that the user has tagged, each ``NO_TAG`` if not known. Equal numbers of
+``flag`` are the same place in memory; -1 if the address is not known.
 """
 
+PEER = "peer"
+"""Name of the tag that says for which rank a scope waits."""
 _WAITS = ("waits", "takes")
 # A compare-and-swap by another GPU takes as long before the wait ends.
 _MAX_TAKING_NS = 2_000
@@ -102,22 +105,23 @@ def _by_end(visits: Sequence[NDArray[np.void]]) -> NDArray[np.void]:
 def _visits_of(number: int, placed: PlacedLaunch) -> Iterator[tuple[str, NDArray[np.void]]]:
     """Yield what each scope of a launch does with its flag, and its visits."""
     timeline = placed.timeline
-    scopes = [(index, scope) for index, scope in enumerate(timeline.table.scopes) if scope.flag is not None]
+    found = enumerate(timeline.table.scopes)
+    scopes = [(index, scope, scope.flag) for index, scope in found if scope.flag is not None]
     if not scopes or timeline.clock.source == ClockSource.NOMINAL:
         return
     before = 0
     for block in timeline.blocks():
-        for index, scope in scopes:
+        for index, scope, flag in scopes:
             rows = np.flatnonzero(block["scope"] == index)
-            if scope.flag is not None and rows.size:
-                visits = _visits(number, placed, block[rows], index, len(scope.tags), scope.flag)
+            if rows.size:
+                visits = _visits(number, placed, block[rows], index, scope.tags, flag)
                 visits["row"] = before + rows[visits["row"]]
-                yield scope.flag.does, visits
+                yield flag.does, visits
         before += len(block)
 
 
 def _visits(
-    launch: int, placed: PlacedLaunch, rows: NDArray[np.void], index: int, first_tag: int, flag: FlagRecord
+    launch: int, placed: PlacedLaunch, rows: NDArray[np.void], index: int, tags: Sequence[TagRecord], flag: FlagRecord
 ) -> NDArray[np.void]:
     order, begins, rounds = visits_in(rows)
     rows = rows[order]
@@ -140,10 +144,12 @@ def _visits(
         placed.clock.on_axis(ctas[field]) for field in ("init_ns", "pre_final_ns")
     )
     visits["error_ns"] = TIMER_ERROR_NS + _lost(placed.timeline) * (ctas["pre_final_ns"] - ctas["init_ns"])
-    recorded = {tag.name: first_tag + place for place, tag in enumerate(flag.tags)}
+    recorded = {tag: place for place, tag in enumerate((*tags, *flag.tags))}
+    peer = next((tag for tag in tags if tag.name == PEER), None)
     constant = NO_TAG if flag.constant is None else flag.constant
-    for field, tag, unknown in (("address", flag.address, NO_TAG), ("value", flag.value, constant)):
-        visits[field] = first["tags"][:, recorded[tag.name]] if tag is not None else unknown
+    values = (("address", flag.address, NO_TAG), ("value", flag.value, constant), ("peer", peer, NO_TAG))
+    for field, tag, unknown in values:
+        visits[field] = first["tags"][:, recorded[tag]] if tag is not None else unknown
     return visits
 
 

@@ -66,9 +66,10 @@ class Holder(Struct, frozen=True):
 class FlagWaits(Struct, frozen=True):
     """The waits in one ``scope`` of a kernel: how they ended, and those who held them up, the worst first.
 
-    Of ``waits``, others ended ``ended`` while the CTA waited; the flag of ``before`` was set when it came. What ended
-    the ``unknown`` ones is not known: of these, ``not_recorded`` have no recorded change that explains the end, and the
-    rest two that came too close to each other, or no address.
+    Of ``waits``, others ended ``ended`` while the CTA waited; the flag of ``before`` was set when it came; of
+    ``tagged`` ones only the rank is known, by the user's tag. What ended the ``unknown`` ones is not known: of these,
+    ``not_recorded`` have no recorded change that explains the end, and the rest two that came too close to each other,
+    or no address.
     """
 
     kernel: str
@@ -76,6 +77,7 @@ class FlagWaits(Struct, frozen=True):
     waits: int
     ended: int
     before: int
+    tagged: int
     unknown: int
     not_recorded: int
     holders: tuple[Holder, ...]
@@ -187,7 +189,8 @@ class _WorkBefore:
                 waits=len(own),
                 ended=ended,
                 before=int(known.sum()) - ended,
-                unknown=int((~known).sum()),
+                tagged=int((endings == Ending.TAGGED).sum()),
+                unknown=int((~known & (endings != Ending.TAGGED)).sum()),
                 not_recorded=int((endings == Ending.NOT_RECORDED).sum()),
                 holders=tuple(self._holders(own[is_arrow[own]])),
             )

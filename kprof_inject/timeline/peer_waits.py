@@ -8,13 +8,13 @@ import numpy as np
 from msgspec import Struct
 
 from kprof_inject.capture.model import Launch
-from kprof_inject.timeline.wait_ends import WaitEnds
+from kprof_inject.timeline.wait_ends import Ending, WaitEnds
 
 
 class PeerWait(Struct, frozen=True):
     """Waits for flags in scope ``index`` of a launch: for ``waited_ns`` in total, over its CTAs.
 
-    Launches of another place ended those that took ``by_peers_ns``; most of this time, ``place`` did.
+    Launches of another place, known or tagged, ended those that took ``by_peers_ns``; most of this time, ``place`` did.
     """
 
     index: int
@@ -47,6 +47,8 @@ def _waits(ends: WaitEnds, number: int, handing_on: Collection[int]) -> Iterator
     is_arrow = np.zeros(len(waits), dtype=bool)
     is_arrow[ends.arrows()] = True
     waited_ns = np.maximum(waits["leaves_ns"] - waits["arrives_ns"], 0)
+    by_rank = {placed.timeline.launch.origin.rank: placed.place_name for placed in launches}
+    is_tagged = ends.endings == Ending.TAGGED
     for scope in np.unique(waits["scope"][waits["launch"] == number]).tolist():
         own = np.flatnonzero((waits["launch"] == number) & (waits["scope"] == scope))
         by_place: dict[str, int] = {}
@@ -54,6 +56,11 @@ def _waits(ends: WaitEnds, number: int, handing_on: Collection[int]) -> Iterator
             change = ends.visits.changes[ends.changes[at]]
             place = places[int(change["launch"])]
             if place != places[number] or (int(change["launch"]) == number and int(change["cta"]) in handing_on):
+                by_place[place] = by_place.get(place, 0) + int(waited_ns[at])
+        for at in own[is_tagged[own]].tolist():
+            rank = int(waits["peer"][at])
+            place = by_rank.get(rank, f"rank {rank}")
+            if place != places[number]:
                 by_place[place] = by_place.get(place, 0) + int(waited_ns[at])
         most = max(by_place, key=by_place.__getitem__, default="")
         yield PeerWait(scope, int(waited_ns[own].sum()), sum(by_place.values()), most)

@@ -55,6 +55,8 @@ class Ending(IntEnum):
     """Unknown: no recorded change of the flag explains the end."""
     NOT_SURE = 4
     """Unknown: two changes came so close to each other that either may have been the last."""
+    TAGGED = 5
+    """A CTA of the rank that the user has tagged; which of its changes it was is unknown."""
 
 
 class WaitEnds(Struct, frozen=True):
@@ -111,15 +113,22 @@ def _ends(visits: FlagVisits) -> WaitEnds:
     timers = np.array([clocks.index(clock) for clock in clocks])
     processes = {placed.timeline.launch.origin.name for placed in visits.launches}
     takes_turns = len(processes) > len(set(timers.tolist()))
+    ranks = np.array([_rank_of(placed) for placed in visits.launches])
     is_whole = all(has_all(placed.timeline) for placed in visits.launches)
     for flag, own_waits in _groups(waits["flag"]):
         if flag == _NONE:
             continue
         own_changes = places_of_changes.get(flag, nothing)
-        place = _Place(visits, timers, own_waits, own_changes, takes_turns=takes_turns, has_all=is_whole)
+        place = _Place(visits, timers, ranks, own_waits, own_changes, takes_turns=takes_turns, has_all=is_whole)
         for at, ending, change in place.endings():
             endings[at], ended_by[at] = ending, change
+    endings[(ended_by == _NONE) & (waits["peer"] != NO_TAG)] = Ending.TAGGED
     return WaitEnds(visits, endings, ended_by)
+
+
+def _rank_of(placed: PlacedLaunch) -> int:
+    rank = placed.timeline.launch.origin.rank
+    return _NONE if rank is None else rank
 
 
 def _groups(numbers: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
@@ -148,7 +157,9 @@ _NO_CAUSE = _Cause(_NONE)
 
 
 class _Place:
-    """The waits and the changes of one flag; ``timers`` are equal for launches of one device.
+    """The waits and the changes of one flag.
+
+    For each launch, ``timers`` has a number that is equal for those of one device, and ``ranks`` its process's rank.
 
     With ``takes_turns``, processes share a device. With ``has_all``, no record of the launches is missing.
     """
@@ -157,6 +168,7 @@ class _Place:
         self,
         visits: FlagVisits,
         timers: NDArray[np.int64],
+        ranks: NDArray[np.int64],
         waits: NDArray[np.int64],
         changes: NDArray[np.int64],
         *,
@@ -169,6 +181,7 @@ class _Place:
         self._waits = visits.waits[waits]
         self._changes = visits.changes[self._changes_at]
         self._timers = timers
+        self._ranks = ranks
         self._takes_turns = takes_turns
         self._has_all = has_all
         self._longest_ns = int((self._changes["ends_ns"] - self._changes["begins_ns"]).max(initial=0))
@@ -183,7 +196,7 @@ class _Place:
         """Yield each wait with its ending and the change that ended it."""
         released_ns = self._released_ns()
         groups: dict[tuple[int, ...], list[int]] = {}
-        alike = self._waits[["launch", "scope", "value"]].tolist()
+        alike = self._waits[["launch", "scope", "value", "peer"]].tolist()
         for number, (key, at_ns) in enumerate(zip(alike, released_ns.tolist(), strict=True)):
             # Takers of a lock get it one after the other.
             own = number if self._takes[number] else _NONE
@@ -243,6 +256,8 @@ class _Place:
         is_before = (near["begins_ns"] - errors_ns <= released_ns) & ~_is_same_visit(near, wait)
         # A CTA that itself had waited for the same, and left no earlier, made its change after that.
         is_before &= self._left_before(wait)[first : first + len(near)] < released_ns
+        if wait["peer"] != NO_TAG:
+            is_before &= self._ranks[near["launch"]] == wait["peer"]
         before = np.flatnonzero(is_before)
         if not before.size:
             return _NO_CAUSE

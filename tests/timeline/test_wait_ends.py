@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
-from flag_launches import ADD, FLAG, SET, TAKE, WAIT, Use, launch
+from buffers import Scope
+from flag_launches import ADD, FLAG, SCOPES, SET, TAKE, WAIT, Use, launch
 from programs.child import REPO
 from replacing import replace
 from timelines import incomplete_rows
@@ -13,8 +15,10 @@ from timelines import incomplete_rows
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.schema import FlagMemoryRecord
 from kprof_inject.timeline.axis import PlacedLaunch, place_launches
+from kprof_inject.timeline.columns import NO_TAG
 from kprof_inject.timeline.foreign import timelines_of
 from kprof_inject.timeline.holders import critical_path, flag_waits
+from kprof_inject.timeline.peer_waits import peer_waits
 from kprof_inject.timeline.wait_ends import Ending, WaitEnds, wait_ends
 
 CHANGED, BEFORE, NOT_RECORDED, NOT_SURE = Ending.CHANGED, Ending.CHANGED_BEFORE, Ending.NOT_RECORDED, Ending.NOT_SURE
@@ -44,6 +48,18 @@ MEMORY = {
 }
 THERE = PEER + 0x1000
 SETS_THERE = Use(1, SET, 29_000, 29_900, 3, THERE)
+
+
+def tagged_peer(scope: Scope) -> Scope:
+    """The same with a tag of the user's."""
+    return dataclasses.replace(scope, tags=["peer"])
+
+
+def of_rank(placed: PlacedLaunch, rank: int) -> PlacedLaunch:
+    made = placed.timeline.launch
+    made = replace(made, origin=replace(made.origin, rank=rank))
+    return replace(placed, timeline=replace(placed.timeline, launch=made))
+
 
 WAITS = Use(0, WAIT, 10_000, 30_500, 3)
 """Goes on while the flag is less than 3."""
@@ -78,6 +94,40 @@ def test_the_change_that_made_the_value_ends_the_wait(
     tmp_path: Path, changes: list[Use], expected: tuple[Ending, tuple[int, int] | None]
 ) -> None:
     assert ended(launch(tmp_path, [WAITS, *changes])) == [(0, *expected)]
+
+
+TAGGED_SCOPES = [tagged_peer(scope) if number == WAIT else scope for number, scope in enumerate(SCOPES)]
+
+
+@pytest.mark.parametrize(
+    ("peer", "expected"),
+    [(NO_TAG, (NOT_SURE, None)), (1, (CHANGED, (1, 3))), (0, (CHANGED, (2, 3))), (7, (Ending.TAGGED, None))],
+    ids=["unknown", "the other rank", "the own rank", "a rank without launches"],
+)
+def test_of_two_at_once_the_tagged_rank_ended_the_wait(
+    tmp_path: Path, peer: int, expected: tuple[Ending, tuple[int, int] | None]
+) -> None:
+    own = [WAITS._replace(peer=peer), Use(2, SET, 29_200, 29_500, 3)]
+    launches = [
+        launch(tmp_path / "own", own, "one", memory=MEMORY["one"], scopes=TAGGED_SCOPES),
+        launch(tmp_path / "other", [SETS_THERE], "other", memory=MEMORY["other"], scopes=TAGGED_SCOPES),
+    ]
+    assert ended(*(of_rank(one, rank) for rank, one in enumerate(launches))) == [(0, *expected)]
+
+
+def test_without_an_address_a_tag_still_names_the_rank(tmp_path: Path) -> None:
+    own = [WAITS._replace(peer=1, address=NO_TAG)]
+    launches = [
+        of_rank(launch(tmp_path / place, uses, place, scopes=TAGGED_SCOPES), rank)
+        for rank, (place, uses) in enumerate({"one": own, "other": [SETS_THERE]}.items())
+    ]
+    assert ended(*launches) == [(0, Ending.TAGGED, None)]
+    ends = ends_of(*launches)
+    assert not ends.arrows().size
+    (wait,) = peer_waits([ends], launches[0].timeline.launch)
+    assert (wait.by_peers_ns, wait.place) == (wait.waited_ns, "other")
+    (waits,) = flag_waits([ends])
+    assert (waits.tagged, waits.unknown) == (1, 0)
 
 
 def test_a_flag_that_was_set_before_is_waited_for_by_none(tmp_path: Path) -> None:
