@@ -105,7 +105,7 @@ CASES = {
             **like(SIZE, "n", "k"),
             **like("i32", "blocks", "rank", "number", "late_ns", "late_block"),
         },
-        {"RANKS": 2, "SENDERS": 4, "ROWS": 128, "COLUMNS": 128, "DEPTH": 64},
+        {"RANKS": 2, "SENDERS": 4, "ROWS": 128, "COLUMNS": 128, "DEPTH": 64, "COPIES": True, "MULTIPLIES": True},
         ("func", "spin[1.0]", "tt.atomic_rmw", "loop[1.1]"),
         {"num_warps": 8},
     ),

@@ -1,4 +1,4 @@
-"""What a launch exchanges with the memory of other GPUs or processes, and whether it computes meanwhile.
+"""Data exchange of a launch with the memory of other GPUs or processes, and its overlap with computation.
 
 The addresses of its accesses are evaluated; the capture knows whose memory is there.
 """
@@ -57,10 +57,10 @@ class Communication(Struct, frozen=True):
 
 
 def communication_of(timeline: Timeline, executed: ExecutedKernel, ends: Sequence[WaitEnds]) -> Communication | None:
-    """Return what a launch exchanges with peers; None if it has nothing to do with any.
+    """Return the exchange of a launch with peers; None if it has none.
 
-    ``ends`` tells what ended its waits for flags. CTAs that wait for one of the launch's own that transfers wait for
-    peers as well. Raises what evaluating addresses raises.
+    ``ends`` has the change that ended each wait for a flag. CTAs that wait for one of the launch's own that transfers
+    wait for peers as well. Raises what evaluating addresses raises.
     """
     found = list(_peer_accesses(executed, timeline.launch))
     unplaced = {one.operation for one in executed.operations if one.access and one.access.address is None}

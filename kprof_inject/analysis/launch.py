@@ -62,13 +62,13 @@ class Together:
 
     @cached_property
     def wait_ends(self) -> list[WaitEnds]:
-        """What ended their waits for flags. Launches of kernels with flags or tasks are decoded."""
+        """Waits for flags with the changes that ended them. All launches with flags or tasks are decoded for it."""
         timelines = [one.timeline for one in self._launches if has_flags_or_tasks(one.launch.kernel.scopes)]
         return wait_ends(place_launches(timelines)) if timelines else []
 
     @property
     def has_peers(self) -> bool:
-        """Whether they are of several processes or devices."""
+        """True if several processes or devices launched them."""
         return len({one.launch.place for one in self._launches}) > 1
 
 
@@ -236,12 +236,12 @@ class LaunchAnalysis:
 
     @cached_property
     def peer_waits(self) -> tuple[PeerWait, ...]:
-        """Its waits for flags, with the time in which it waited for peers; empty unless the report has some."""
+        """Waits for flags by scope, with the time that peers caused; empty for the launches of a single place."""
         return peer_waits(self.together.wait_ends, self.launch) if self.together.has_peers else ()
 
     @cached_property
     def communication(self) -> Communication | None:
-        """What the launch exchanges with peers; None if it has nothing to do with any, or if that is unknown."""
+        """Exchange with peers; None if there is none, or if it is unknown."""
         if not (self.launch.origin.peer_memory or self.peer_waits) or isinstance(self.executed, Unjudged):
             return None
         from kprof_inject.analysis.communication import communication_of

@@ -226,7 +226,7 @@ class Recording(Struct, frozen=True):
     scope_ids: tuple[int, ...]
     """Scope ids of the entries, ascending."""
     event_ids: tuple[int, ...]
-    """Those of the scope ids that most entries use for an event, ascending."""
+    """Scope ids that most of their entries use for an event, ascending."""
     sides: NDArray[np.int64]
     """Number of starts and of ends with each id: shape (2, id)."""
 

@@ -1,4 +1,4 @@
-"""The step that has a process of ours sample what GPUs send each other over NVLink while the program runs."""
+"""Step that runs a process of ours during the program, to sample the traffic over NVLink."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MAX_SECONDS = 20.0
 
 
 class LinkSampling:
-    """A process of ours that samples until it is told to end; None of it is there if nothing is to be sampled."""
+    """Process of ours that samples the links. Nothing happens unless ``begin`` starts it."""
 
     def __init__(self) -> None:
         """Begin without a process."""

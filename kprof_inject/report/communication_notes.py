@@ -1,4 +1,4 @@
-"""Sentences on what ranks exchange with their peers' memory, and whether they compute meanwhile."""
+"""Sentences on the data that ranks exchange, and on its overlap with computation."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _MIN_SHARE = 0.01
 
 
 class Exchange(Struct, frozen=True):
-    """What the launches of a kernel on one place exchange with peers: medians over its ``launches``.
+    """Exchange of a kernel's launches on one place with peers: medians over its ``launches``.
 
     Whose memory ``unknown`` more operations access is not known. ``overlap`` is None if no launch has it. ``counted``
-    is what the GPU's counters saw on its links meanwhile, whoever caused it; None if they were not sampled.
+    has all traffic on the GPU's links meanwhile, by its counters; None if they were not sampled.
     """
 
     kernel: str

@@ -68,7 +68,7 @@ def _matched(records: Records, at: _Numbers, warps: int) -> _Matched:
 
 
 class _Sharing(Struct, frozen=True):
-    """How the warps of a CTA share each event.
+    """Share that each warp of a CTA has in an event.
 
     A run is what one warp recorded of one CTA's event; ``run`` has its number for each record. The others have a value
     for each event of a CTA: whether it is matched by warp, in turn or by time; whether several warps start or end it,

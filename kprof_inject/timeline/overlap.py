@@ -1,4 +1,4 @@
-"""How much of the time in which a launch communicates with other GPUs it also computes.
+"""Overlap of communication with computation in a launch.
 
 Scopes that access a peer's memory transfer; those that wait until a peer changes a flag wait. The rest of the launch's
 scopes compute, or do nothing that counts.
@@ -19,7 +19,7 @@ from kprof_inject.timeline.timeline import Timeline
 
 
 class Doing(IntEnum):
-    """What a scope's warps do outside the scopes in it."""
+    """Activity of a scope's warps outside the scopes in it."""
 
     NOTHING = 0
     """They compute and move next to nothing, or wait for CTAs of their own launch."""

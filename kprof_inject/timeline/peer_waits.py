@@ -24,7 +24,7 @@ class PeerWait(Struct, frozen=True):
 
     @property
     def is_for_peers(self) -> bool:
-        """Whether peers ended most of it."""
+        """True if peers ended most of it."""
         return 2 * self.by_peers_ns > self.waited_ns
 
 

@@ -34,7 +34,7 @@ def show(browser: Browser, tmp_path: Path) -> Iterator[Show]:
 
     def opened(*what: Path | Timeline, max_scopes: int = MAX_SCOPES, **options: Any) -> ShownPage:
         path = tmp_path / f"page-{len(shown)}.html"
-        reports = [LaunchAnalysis.of(timeline) for timeline in what if isinstance(timeline, Timeline)]
+        reports = LaunchAnalysis.all_of(timeline for timeline in what if isinstance(timeline, Timeline))
         if what and isinstance(what[0], Path):
             path = what[0]
         else:

@@ -1,4 +1,4 @@
-"""Events of Proton's language in its buffer: how they are told from scopes, and how Triton's compiler packs them."""
+"""Events of Proton's language in its buffer: the difference from scopes, and how Triton's compiler packs them."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_events_have_durations_in_the_table_and_no_share_of_the_warps_time(tmp_p
     assert [scope.count for scope in scopes] == [scope.count for scope in summary.scopes] == [6, 6, 6, 3]
 
 
-def test_unmatched_events_are_told_of(tmp_path: Path) -> None:
+def test_unmatched_events_are_reported(tmp_path: Path) -> None:
     summary = summarise(decoded(tmp_path, ctas(2), slots=6))
     assert [scope.count for scope in summary.scopes][1:] == [0, 0, 0]
     assert [scope.without_partner for scope in summary.scopes] == [2, 8, 8, 2]

@@ -236,7 +236,7 @@ def test_what_is_no_capture_is_an_error(kprof: CommandLine) -> None:
     assert "Traceback" not in ended.stderr
 
 
-def test_json_of_several_ranks_tells_who_comes_last(kprof: CommandLine) -> None:
+def test_json_of_several_ranks_says_who_comes_last(kprof: CommandLine) -> None:
     launches = json.loads(kprof("report", str(REPO / "tests/captures/late-rank"), "--json").stdout)
     for launch in launches:
         ranks = {rank["scope"]: rank["last"] for rank in launch["program"]["ranks"]}

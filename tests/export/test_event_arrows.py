@@ -115,7 +115,7 @@ def test_a_start_has_an_arrow_to_each_warp_that_ends_it(tmp_path: Path, write: W
     copies = [row for row in rows if row["leaves"] == "copy"]
     assert len(copies) == 2 * CTAS * TURNS
     assert len({(row["from_ns"], row["to_warp"]) for row in copies}) == TURNS
-    # The start tells of the longest.
+    # The start has the longest.
     assert {row["to_warp"] for row in copies} == {2}
     assert {row["cycles"] for row in copies} == {170, 175}
 

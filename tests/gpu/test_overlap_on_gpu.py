@@ -1,4 +1,4 @@
-"""What is said of communication, against the same kernel with communication removed, and against what it must move."""
+"""Figures on communication, against the same kernel without it, and against the bytes that it must move."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def of_two_ranks() -> list[Timeline]:
 
 
 def save_torch(folder: Path, timelines: Sequence[Timeline], rank: int) -> Path:
-    """What torch.profiler would have recorded of a rank's launches, whose bars are a little longer than these."""
+    """A trace of a rank's launches as torch.profiler would record it: its bars are a little longer."""
     kernels = []
     for number, timeline in enumerate(one for one in timelines if one.launch.place.rank == rank):
         launch = timeline.launch
@@ -64,7 +64,7 @@ def save_torch(folder: Path, timelines: Sequence[Timeline], rank: int) -> Path:
 
 
 def changers(ends: WaitEnds) -> Counter[int]:
-    """How many waits each CTA ended."""
+    """Number of waits that each CTA ended."""
     changes = ends.visits.changes[ends.changes[ends.arrows()]]
     return Counter(changes["cta"].tolist())
 

@@ -51,7 +51,7 @@ SETS_THERE = Use(1, SET, 29_000, 29_900, 3, THERE)
 
 
 def tagged_peer(scope: Scope) -> Scope:
-    """The same with a tag of the user's."""
+    """A copy of a scope, with a tag of the user's."""
     return dataclasses.replace(scope, tags=["peer"])
 
 

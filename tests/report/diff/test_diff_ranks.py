@@ -38,7 +38,7 @@ def swapped(rank: int) -> int:
 
 
 def on_the_other_device(launch: Launch) -> Launch:
-    """The same launch and GPU, which its process numbers otherwise."""
+    """A copy of a launch whose process numbers its GPU otherwise."""
     origin = launch.origin
     readings = tuple(replace(one, device=1 - one.device) for one in origin.host_readings)
     names, uuids = origin.device_names[::-1], origin.device_uuids[::-1]

@@ -1,4 +1,4 @@
-"""What ended waits for flags, and tasks, as the page's own modules read them."""
+"""Changes that ended waits for flags, and tasks, as the page's own modules read them."""
 
 from __future__ import annotations
 
