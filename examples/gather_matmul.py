@@ -136,8 +136,15 @@ def shared(size: int, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor, l
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--blocks", type=int, default=8, help=f"blocks of {ROWS} rows of each rank (%(default)s)")
-    parser.add_argument("--n", type=int, default=1024, help=f"columns of the result, times {COLUMNS} (%(default)s)")
-    parser.add_argument("--k", type=int, default=1024, help=f"columns of the rows, times {DEPTH} (%(default)s)")
+    # torchrun would take a shorter name for one of its own.
+    parser.add_argument(
+        "--columns",
+        dest="n",
+        type=int,
+        default=1024,
+        help=f"columns of the result, a multiple of {COLUMNS} (%(default)s)",
+    )
+    parser.add_argument("--k", type=int, default=1024, help=f"columns of the rows, a multiple of {DEPTH} (%(default)s)")
     parser.add_argument("--senders", type=int, default=4, help="CTAs that copy (%(default)s)")
     parser.add_argument("--ctas", type=int, default=64, help="CTAs that multiply (%(default)s)")
     parser.add_argument("--repeat", type=int, default=3, metavar="N", help="launches (%(default)s)")
@@ -149,7 +156,7 @@ def parse_arguments() -> argparse.Namespace:
     if min(arguments.blocks, arguments.n, arguments.k, arguments.senders, arguments.ctas, arguments.repeat) < 1:
         parser.error("sizes and counts must be at least 1")
     if arguments.n % COLUMNS or arguments.k % DEPTH:
-        parser.error(f"--n must be a multiple of {COLUMNS}, --k one of {DEPTH}")
+        parser.error(f"--columns must be a multiple of {COLUMNS}, --k one of {DEPTH}")
     return arguments
 
 

@@ -48,6 +48,16 @@ class Use(NamedTuple):
     address: int = FLAG
     peer: int = NO_TAG
     """For scopes with a flag and a tag of the user's."""
+    warp: int = 0
+
+
+def sm_of(cta: int, sms: int | None) -> int:
+    return 5 + (cta if sms is None else cta % sms)
+
+
+def depth_of(scopes: Sequence[Scope], scope: int) -> int:
+    parent = scopes[scope].parent
+    return 0 if parent < 0 else 1 + depth_of(scopes, parent)
 
 
 def launch(
@@ -59,21 +69,30 @@ def launch(
     clock_hz: float | None = None,
     memory: Sequence[FlagMemoryRecord] = (),
     scopes: Sequence[Scope] = SCOPES,
+    sms: int | None = None,
 ) -> PlacedLaunch:
-    """A launch of one warp a CTA. Processes differ by ``place``; ``error_ns`` is that between any two of them."""
+    """A launch of one warp a CTA. Processes differ by ``place``; ``error_ns`` is that between any two of them. CTAs are
+    on so many ``sms`` in turn, or each on its own."""
     tagged = {number for number, scope in enumerate(scopes) if scope.flag and scope.tags}
     tags = 3 if tagged else 2
     rows = np.zeros(len(uses), dtype=scope_columns(tags))
     rows["tags"] = NO_TAG
-    for number, (row, use) in enumerate(zip(rows, sorted(uses, key=lambda one: (one.cta, one.start_ns)), strict=True)):
+    for number, (row, use) in enumerate(
+        zip(rows, sorted(uses, key=lambda one: (one.cta, one.warp, one.start_ns)), strict=True)
+    ):
         row["start_record"], row["end_record"], row["iteration"] = 2 * number, 2 * number + 1, -1
-        row["scope"], row["cta"], row["sm"] = use.scope, use.cta, use.cta + 5
+        row["scope"], row["cta"], row["sm"], row["warp"] = use.scope, use.cta, sm_of(use.cta, sms), use.warp
+        row["depth"] = depth_of(scopes, use.scope)
         row["start_ns"], row["end_ns"], row["duration_ns"] = use.start_ns, use.end_ns, use.end_ns - use.start_ns
         own = (*([use.peer] if use.scope in tagged else ()), use.address, use.value)
         row["tags"][: len(own)] = own
     count = max(use.cta for use in uses) + 1
-    ctas = cta_rows(*((cta, cta + 5, 0, LENGTH_NS, LENGTH_NS) for cta in range(count)))
-    timeline = made_timeline(folder, scopes, [rows], ctas, warps=1, first_ns=0, last_ns=LENGTH_NS)
+    ends_ns = [max((use.end_ns for use in uses if use.cta == cta), default=LENGTH_NS) for cta in range(count)]
+    ctas = cta_rows(
+        *((cta, sm_of(cta, sms), 0, end_ns if sms else LENGTH_NS, LENGTH_NS) for cta, end_ns in enumerate(ends_ns))
+    )
+    warps = max(use.warp for use in uses) + 1
+    timeline = made_timeline(folder, scopes, [rows], ctas, warps=warps, first_ns=0, last_ns=LENGTH_NS)
     kernel = timeline.launch.kernel
     clock = replace(timeline.clock, rate_ns=1e9 / (clock_hz or kernel.sm_clock_hz))
     origin = replace(timeline.launch.origin, name=place, flag_memory=tuple(memory), **DEVICES)

@@ -91,11 +91,12 @@ def _peers(report: LaunchAnalysis) -> Iterator[Advice]:
     """Yield which peer decides how long a launch takes that waits for others most of the time."""
     if report.limit.name != PEER:
         return
-    wait = max(report.peer_waits, key=lambda one: one.by_peers_ns)
+    ((place, _), *others) = max(report.peer_waits, key=lambda one: one.by_peers_ns).by_place_ns
     overlap = report.communication.overlap if report.communication else None
-    share = max(1 - overlap.without_ns / report.duration_ns, 0.0) if overlap and overlap.ctas else None
-    text = f"have {wait.place} set its flags earlier, or compute what needs no peer before the waits"
-    yield Advice(text, f"{wait.place} ends most of them; what it does until then is below", share)
+    without_ns = overlap.without_ns if overlap else None
+    share = None if without_ns is None else max(1 - without_ns / max(report.duration_ns, 1), 0.0)
+    more = f" and {counted(len(others), 'other')}" if others else ""
+    yield Advice(f"have {place}{more} set flags earlier, or compute what needs no peer before the waits", "", share)
 
 
 def _at_roof(report: LaunchAnalysis) -> Iterator[Advice]:

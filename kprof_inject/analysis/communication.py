@@ -18,104 +18,153 @@ from kprof_inject.capture.model import Launch
 from kprof_inject.capture.schema import PeerMemoryRecord
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.timeline.overlap import Doing, Overlap, overlap_of
-from kprof_inject.timeline.peer_waits import peer_waits
+from kprof_inject.timeline.peer_waits import PeerWaits
 from kprof_inject.timeline.timeline import Timeline
-from kprof_inject.timeline.wait_ends import WaitEnds
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.ssa_values import ValueGraph
 from kprof_inject.ttgir.types import types_of
 
 _FLOAT = re.compile(r"b?f\d")
 _NO_WORK = frozenset(("arith.constant", "tt.make_range", "tt.splat", "tt.broadcast", "tt.expand_dims"))
+# Waits that were for something unknown may be a little of the CTAs' time: they change no figure by more.
+_MAX_UNKNOWN = 0.05
 
 
 class PeerAccess(Struct, frozen=True):
-    """Access of an operation to a peer's memory: at least so many bytes are read there, or written."""
+    """Access of an operation to a peer's memory: at least so many bytes are read there, or written.
+
+    It ``crosses_link`` if the memory is another device's.
+    """
 
     operation: CountedOperation
     read_bytes: int
     written_bytes: int
+    crosses_link: bool
 
 
 class Communication(Struct, frozen=True):
-    """Exchange of a launch with the memory of peers, by its accesses whose addresses are known: lower bounds.
+    """Exchange of a launch with the memory of peers: bytes are lower bounds.
 
-    It ``crosses_links`` to other devices. Whose memory ``unknown`` other operations access is not known. ``overlap`` is
-    None without the records of all CTAs, and where nothing is exchanged.
+    Of ``link_bytes``, in the direction with more, the memory is another device's. Whose memory ``unknown`` other
+    operations access is not known. ``unknown_waits`` is the part of the CTAs' time in waits that an unknown change
+    ended. If either is more than a little, or if records are missing, ``overlap`` is None.
     """
 
     read_bytes: int
     written_bytes: int
+    link_bytes: int
     unknown: int
-    crosses_links: bool
+    unknown_waits: float
     overlap: Overlap | None
 
-    @property
-    def busier_bytes(self) -> int:
-        """Bytes in the direction that moves more: each has its own wires."""
-        return max(self.read_bytes, self.written_bytes)
 
+def communication_of(timeline: Timeline, executed: ExecutedKernel, waits: PeerWaits) -> Communication | None:
+    """Return the exchange of a launch with peers; None if it has none, or if their memory was not noted.
 
-def communication_of(timeline: Timeline, executed: ExecutedKernel, ends: Sequence[WaitEnds]) -> Communication | None:
-    """Return the exchange of a launch with peers; None if it has none.
-
-    ``ends`` has the change that ended each wait for a flag. CTAs that wait for one of the launch's own that transfers
-    wait for peers as well. Raises what evaluating addresses raises.
+    ``waits`` has what ended its waits for flags. CTAs that wait for one of the launch's own that only transfers wait
+    for peers as well. Raises what evaluating addresses raises.
     """
-    found = list(_peer_accesses(executed, timeline.launch))
-    unplaced = {one.operation for one in executed.operations if one.access and one.access.address is None}
-    unknown = len(unplaced & _with_made_pointers(executed)) if unplaced else 0
-    doing = _doing(timeline, executed, {one.operation.line for one in found})
-    transferring = [index for index, does in enumerate(doing) if does == Doing.TRANSFERRING]
-    ctas = {cta for block in timeline.blocks() for cta in block["cta"][np.isin(block["scope"], transferring)].tolist()}
-    waits = [wait for wait in peer_waits(ends, timeline.launch, ctas) if wait.is_for_peers]
-    if not found and not waits:
+    launch = timeline.launch
+    peers = [one for one in launch.origin.peer_memory if one.is_foreign or one.device != launch.device]
+    if not peers:
         return None
-    for wait in waits:
-        doing[wait.index] = Doing.WAITING
+    found = list(_peer_accesses(executed, peers, launch.device))
+    unknown = len(_unplaced(executed, launch, peers))
+    doing = _doing(timeline, executed, {one.operation.line for one in found})
+    own_waits = waits.of(launch, _that_only_transfer(timeline, doing))
+    for wait in own_waits:
+        if wait.is_for_peers:
+            doing[wait.index] = Doing.WAITING
+    if not found and not unknown and Doing.WAITING not in doing:
+        return None
+    ctas = timeline.ctas
+    whole_ns = int((ctas["pre_final_ns"] - ctas["init_ns"]).sum())
+    unknown_waits = sum(wait.unknown_ns for wait in own_waits) / max(whole_ns, 1)
+    is_known = not unknown and unknown_waits <= _MAX_UNKNOWN
     return Communication(
-        sum(one.read_bytes for one in found),
-        sum(one.written_bytes for one in found),
-        unknown,
-        any(one.device != timeline.launch.device for one in timeline.launch.origin.peer_memory),
-        overlap_of(timeline, doing),
+        read_bytes=sum(one.read_bytes for one in found),
+        written_bytes=sum(one.written_bytes for one in found),
+        link_bytes=max(
+            sum(one.read_bytes for one in found if one.crosses_link),
+            sum(one.written_bytes for one in found if one.crosses_link),
+        ),
+        unknown=unknown,
+        unknown_waits=unknown_waits,
+        overlap=overlap_of(timeline, doing) if is_known else None,
     )
 
 
-def _peer_accesses(executed: ExecutedKernel, launch: Launch) -> Iterator[PeerAccess]:
-    peers = launch.origin.peer_memory
-    if not peers:
-        return
+def _peer_accesses(executed: ExecutedKernel, peers: Sequence[PeerMemoryRecord], device: int) -> Iterator[PeerAccess]:
     for one in executed.operations:
-        if one.access is None or one.access.address is None:
+        met = _met(one.access, peers)
+        if one.access is None or not met:
             continue
-        share = _share_at(one.access, peers)
-        if share:
-            size_bytes = round(share * one.access.distinct_bytes(one.times))
-            yield PeerAccess(
-                one, size_bytes if one.access.form.reads else 0, size_bytes if one.access.form.writes else 0
-            )
+        size_bytes = _bytes_at(one, one.access, met)
+        yield PeerAccess(
+            operation=one,
+            read_bytes=size_bytes if one.access.form.reads else 0,
+            written_bytes=size_bytes if one.access.form.writes else 0,
+            crosses_link=any(memory.device != device for memory in met),
+        )
 
 
-def _share_at(access: Access, peers: Sequence[PeerMemoryRecord]) -> float:
-    """Return the share of an access's bytes that is in memory of peers."""
-    if access.address is None:
-        return 0.0
+def _met(access: Access | None, peers: Sequence[PeerMemoryRecord]) -> list[PeerMemoryRecord]:
+    """Return the memory of peers that an access with known addresses reaches."""
+    if access is None or access.address is None:
+        return []
     low, high = access.address.bounds()
-    if not any(one.address <= high and low < one.address + one.size_bytes for one in peers):
-        return 0.0
-    if any(one.address <= low and high < one.address + one.size_bytes for one in peers):
-        return 1.0
+    near = [one for one in peers if one.address <= high and low < one.address + one.size_bytes]
+    if not near or _is_in_one(access, near):
+        return near
     touched = access.touched()
-    if touched is None or not touched.size_bytes:
-        return 0.0
-    return sum(_bytes_in(touched, one) for one in peers) / touched.size_bytes
+    return [] if touched is None else [one for one in near if _bytes_in(touched, one)]
+
+
+def _is_in_one(access: Access, peers: Sequence[PeerMemoryRecord]) -> bool:
+    """Return whether all addresses of an access are in one allocation."""
+    low, high = access.address.bounds() if access.address else (0, 0)
+    return any(one.address <= low and high < one.address + one.size_bytes for one in peers)
+
+
+def _bytes_at(one: CountedOperation, access: Access, met: Sequence[PeerMemoryRecord]) -> int:
+    """Return a lower bound of the bytes that an access moves from or to memory of peers.
+
+    What is written, and what bypasses the L1, moves in each execution; an L1 may keep what else is read.
+    """
+    if (access.form.writes or access.form.passes_by_l1) and _is_in_one(access, met):
+        return access.distinct_bytes(one.times)
+    touched = access.touched()
+    return 0 if touched is None else sum(_bytes_in(touched, memory) for memory in met)
 
 
 def _bytes_in(ranges: Ranges, memory: PeerMemoryRecord) -> int:
     starts = np.maximum(ranges.starts, memory.address)
     ends = np.minimum(ranges.ends, memory.address + memory.size_bytes)
     return int(np.maximum(ends - starts, 0).sum())
+
+
+def _unplaced(executed: ExecutedKernel, launch: Launch, peers: Sequence[PeerMemoryRecord]) -> list[CountedOperation]:
+    """Return the accesses of tensors of which it is not known whether they reach memory of peers.
+
+    Their addresses are unknown, and their pointers come from integers or from code in another language; where an
+    argument is a peer's address, they may come from that. Or some of their addresses are a peer's, but their mask is
+    unknown.
+    """
+    tensors = [one for one in executed.operations if one.access and one.access.shape]
+    unplaced = [one for one in tensors if one.access and one.access.address is None]
+    given = (argument for argument in launch.arguments if argument is not None)
+    if not any(one.address <= argument < one.address + one.size_bytes for argument in given for one in peers):
+        made = _with_made_pointers(executed) if unplaced else frozenset()
+        unplaced = [one for one in unplaced if one.operation in made]
+    return [*unplaced, *(one for one in tensors if one.access and _may_meet(one.access, peers))]
+
+
+def _may_meet(access: Access, peers: Sequence[PeerMemoryRecord]) -> bool:
+    if access.address is None or _is_in_one(access, peers):
+        return False
+    low, high = access.address.bounds()
+    is_near = any(one.address <= high and low < one.address + one.size_bytes for one in peers)
+    return is_near and access.touched() is None
 
 
 def _with_made_pointers(executed: ExecutedKernel) -> frozenset[Operation]:
@@ -153,15 +202,29 @@ def _doing(timeline: Timeline, executed: ExecutedKernel, transfers: set[int]) ->
         around = executed.scope_map.covering((one.line, one.line))
         if not around or scopes[around[-1]].kind == ScopeKind.SPIN:
             continue
-        does = Doing.TRANSFERRING if one.line in transfers else _does(one)
-        found[around[-1]] = max(found[around[-1]], does)
+        found[around[-1]] = max(found[around[-1]], _does(one, one.line in transfers, scopes[around[-1]].kind))
     return found
 
 
-def _does(one: CountedOperation) -> Doing:
-    """Return whether an operation works on tensors; integers and pointers mostly are places in memory."""
+def _does(one: CountedOperation, is_transfer: bool, kind: str) -> Doing:
+    """Return what an operation does; integers and pointers mostly are places in memory, and single numbers flags."""
+    types = types_of(one.operation)
+    if is_transfer and (kind == ScopeKind.SIGNAL or any(printed.shape for printed in types)):
+        return Doing.TRANSFERRING
     if one.operation.name in _NO_WORK:
         return Doing.NOTHING
     is_work = one.access is not None or one.operation.traits.is_dot
-    elements = [printed.element for printed in types_of(one.operation) if printed.shape]
+    elements = [printed.element for printed in types if printed.shape]
     return Doing.COMPUTING if any(is_work or _FLOAT.match(element) for element in elements) else Doing.NOTHING
+
+
+def _that_only_transfer(timeline: Timeline, doing: Sequence[Doing]) -> frozenset[int]:
+    """Return the CTAs that transfer and never compute."""
+    found: dict[Doing, set[int]] = {Doing.TRANSFERRING: set(), Doing.COMPUTING: set()}
+    for does, ctas in found.items():
+        scopes = [index for index, own in enumerate(doing) if own == does]
+        if not scopes:
+            continue
+        for block in timeline.blocks():
+            ctas.update(np.unique(block["cta"][np.isin(block["scope"], scopes)]).tolist())
+    return frozenset(found[Doing.TRANSFERRING] - found[Doing.COMPUTING])

@@ -31,7 +31,7 @@ from kprof_inject.capture.source_text import lines_of, ttgir_of
 from kprof_inject.errors import KprofError
 from kprof_inject.machine_code.instructions import MachineFunction
 from kprof_inject.timeline.axis import place_launches
-from kprof_inject.timeline.peer_waits import PeerWait, peer_waits
+from kprof_inject.timeline.peer_waits import PeerWait, PeerWaits
 from kprof_inject.timeline.task_runs import task_places
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import Level, Verdict, judge, usable_times
@@ -65,6 +65,11 @@ class Together:
         """Waits for flags with the changes that ended them. All launches with flags or tasks are decoded for it."""
         timelines = [one.timeline for one in self._launches if has_flags_or_tasks(one.launch.kernel.scopes)]
         return wait_ends(place_launches(timelines)) if timelines else []
+
+    @cached_property
+    def peer_waits(self) -> PeerWaits:
+        """These waits by the launch, with what other launches ended."""
+        return PeerWaits(self.wait_ends)
 
     @property
     def has_peers(self) -> bool:
@@ -232,23 +237,23 @@ class LaunchAnalysis:
     def limit(self) -> Limit:
         """The unit or cause that limits the launch, by the strongest evidence."""
         found = measured_limit(self.measured) if self.measured is not None else self.computed_limit
-        return peer_limit(found, self.summary, self.launch.kernel.target, self.peer_waits, self.communication)
+        return peer_limit(found, self.summary, self.launch.device_name, self.peer_waits, self.communication)
 
     @cached_property
     def peer_waits(self) -> tuple[PeerWait, ...]:
         """Waits for flags by scope, with the time that peers caused; empty for the launches of a single place."""
-        return peer_waits(self.together.wait_ends, self.launch) if self.together.has_peers else ()
+        return self.together.peer_waits.of(self.launch) if self.together.has_peers else ()
 
     @cached_property
     def communication(self) -> Communication | None:
         """Exchange with peers; None if there is none, or if it is unknown."""
-        if not (self.launch.origin.peer_memory or self.peer_waits) or isinstance(self.executed, Unjudged):
+        if not self.launch.origin.peer_memory or isinstance(self.executed, Unjudged):
             return None
         from kprof_inject.analysis.communication import communication_of
 
         try:
             with evaluating():
-                return communication_of(self.timeline, self.executed, self.together.wait_ends)
+                return communication_of(self.timeline, self.executed, self.together.peer_waits)
         except Unevaluated:
             return None
 

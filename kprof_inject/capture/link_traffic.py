@@ -25,14 +25,17 @@ _Numbers = Annotated[tuple[Count, ...], Meta(max_length=MAX_LINK_SAMPLES)]
 class DeviceTraffic(Struct, frozen=True, kw_only=True):
     """Samples of a GPU, by its UUID, that are not 0: each of ``interval_ns`` from ``begins_ns`` on, ascending.
 
-    Times are those of its globaltimer; bytes are user data. With ``is_cut``, some samples were lost.
+    It was sampled from ``from_ns`` to ``to_ns``, without ``gaps_ns``. Times are by the host's clock; bytes are user
+    data.
     """
 
     device: Name
+    from_ns: TimeNs
+    to_ns: TimeNs
     begins_ns: Annotated[tuple[TimeNs, ...], Meta(max_length=MAX_LINK_SAMPLES)]
     sent_bytes: _Numbers
     received_bytes: _Numbers
-    is_cut: bool = False
+    gaps_ns: tuple[tuple[TimeNs, TimeNs], ...] = ()
 
     def __post_init__(self) -> None:
         """Require ascending times, and a number of each kind for each."""

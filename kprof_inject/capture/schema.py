@@ -206,14 +206,16 @@ class FlagMemoryRecord(Struct, frozen=True):
 
 
 class PeerMemoryRecord(Struct, frozen=True):
-    """Line of ``peer_memory.jsonl``: an allocation of another device or process that a kernel's arguments lead to.
+    """Line of ``peer_memory.jsonl``: an allocation that a kernel's arguments lead to, of another device or process.
 
-    It is at an address of the process, which numbers the devices.
+    It is at an address of the process, which numbers the devices. It ``is_foreign`` if another process allocated it on
+    the device that the kernel runs on.
     """
 
     address: Annotated[int, Meta(ge=1, le=MAX_ARGUMENT)]
     size_bytes: Annotated[int, Meta(ge=1, lt=1 << 48)]
     device: DeviceIndex
+    is_foreign: bool = False
 
 
 class AddressTableRecord(Struct, frozen=True):

@@ -141,7 +141,7 @@ def run_once(
     )
     try:
         with workspace.results_replaced():
-            with sampled_links(choice.metrics, uses_several_gpus=bool(peers)) as links:
+            with sampled_links(choice.metrics, peers) as links:
                 exit_code = run_program(program, session, workspace.new_cache_folder("dump"), program_input)
             reports = read_reports(reports_folder)
             kernels = workspace.kernels()
@@ -152,7 +152,7 @@ def run_once(
     _say_dumped(workspace, kernels, say)
     if _is_captured(folder):
         save_peer_clocks(folder, peers)
-        links.save(folder)
+        links.save(folder, say)
     return RanOnce(folder, exit_code, reports, choice)
 
 
@@ -194,7 +194,7 @@ def run(
     choice = replace(choice, metrics=()) if made_by else with_permitted_metrics(choice, say)
     folder = workspace.new_capture_folder()
     try:
-        exit_code, reports = capture(workspace, folder, choice, mode, program, program_input, made_by)
+        exit_code, reports = capture(workspace, folder, choice, mode, program, program_input, say, made_by)
     except KprofError:
         if choice.keep_launches:
             finish_launches(workspace, folder, say)
@@ -297,6 +297,7 @@ def capture(
     mode: Mode,
     program: Sequence[str],
     program_input: ProgramInput,
+    say: Say,
     made_by: str = "",
 ) -> tuple[int, Reports]:
     """Rerun the program with the planned records and save its launches into ``folder``.
@@ -313,7 +314,7 @@ def capture(
         wanted = tuple(dict.fromkeys([*main_kernels(workspace), *wanted]))
     session = replace(_recording(workspace, folder, reports_folder, choice, mode, wanted), made_by=made_by)
     try:
-        with sampled_links(choice.metrics, uses_several_gpus=bool(peers)) as links:
+        with sampled_links(choice.metrics, peers) as links:
             exit_code = run_program(program, session, workspace.cache_folder_of_rerun("run"), program_input)
     finally:
         workspace.forget_if_empty(folder)
@@ -323,7 +324,7 @@ def capture(
         raise _nothing_saved(folder, exit_code, reports, choice, program)
     if not made_by:
         save_peer_clocks(folder, peers)
-        links.save(folder)
+        links.save(folder, say)
     return exit_code, reports
 
 

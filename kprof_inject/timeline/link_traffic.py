@@ -2,43 +2,59 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from statistics import median
 
 import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
 from kprof_inject.capture.link_traffic import DeviceTraffic
+from kprof_inject.timeline.host_clock import fit_host_clock
+from kprof_inject.timeline.timeline import Timeline
+
+# The bytes of the first and the last sample may be those of other work.
+_MIN_INTERVALS = 4
 
 
 class LinkBytes(Struct, frozen=True):
-    """Bytes of user data that a launch's GPU sent, and received, while it ran, as the hardware counted them."""
+    """Bytes of user data that a launch's GPU sent, and received, while it ran, as the hardware counted them.
+
+    ``bytes_per_s`` is the rate of the direction with more.
+    """
 
     sent_bytes: float
     received_bytes: float
+    bytes_per_s: float
 
 
 def median_link_bytes(found: Sequence[LinkBytes]) -> LinkBytes:
-    """Return the median of each direction over launches, of which there is at least one."""
-    return LinkBytes(median(one.sent_bytes for one in found), median(one.received_bytes for one in found))
+    """Return the median of each figure over launches, of which there is at least one."""
+    return LinkBytes(*(median(getattr(one, name) for one in found) for name in LinkBytes.__struct_fields__))
 
 
-def link_bytes(traffic: DeviceTraffic, interval_ns: int, spans: Sequence[tuple[int, int]]) -> list[LinkBytes] | None:
-    """Return what was sent and received in each of the ``spans`` of launches of one GPU, by its globaltimer.
+def link_bytes(traffic: DeviceTraffic, interval_ns: int, timeline: Timeline) -> LinkBytes | None:
+    """Return what a launch's GPU sent and received while it ran.
 
-    Launches that share a sample share its bytes, by their times in it. None if samples were lost.
+    Bytes are taken to be spread evenly over a sample. None for a launch that is too short for that, for one that is not
+    within the time that was sampled, and where the device's timer and the host's clock are not related.
     """
-    if traffic.is_cut or not spans:
+    launch = timeline.launch
+    readings = [one for one in launch.origin.host_readings if one.device == launch.device]
+    relation = fit_host_clock(readings)
+    if relation is None:
         return None
-    begins = np.array(traffic.begins_ns, np.int64)
-    overlaps = [_overlap(begins, interval_ns, span) for span in spans]
-    total = np.maximum(np.sum(overlaps, axis=0), 1)
-    both = (np.array(traffic.sent_bytes, np.float64), np.array(traffic.received_bytes, np.float64))
-    return [LinkBytes(*(float((one * own / total).sum()) for one in both)) for own in overlaps]
-
-
-def _overlap(begins: NDArray[np.int64], interval_ns: int, span: tuple[int, int]) -> NDArray[np.int64]:
-    lasting = np.minimum(begins + interval_ns, span[1]) - np.maximum(begins, span[0])
-    found: NDArray[np.int64] = np.maximum(lasting, 0)
-    return found
+    span_ns = np.array([timeline.first_ns, timeline.last_ns], np.int64)
+    begin_ns, end_ns = relation.to_host_ns(span_ns).tolist()
+    if end_ns - begin_ns < _MIN_INTERVALS * interval_ns or begin_ns < traffic.from_ns or end_ns > traffic.to_ns:
+        return None
+    if any(begin_ns < gap_end and gap_begin < end_ns for gap_begin, gap_end in traffic.gaps_ns):
+        return None
+    first = bisect_right(traffic.begins_ns, begin_ns - interval_ns)
+    last = bisect_left(traffic.begins_ns, end_ns)
+    begins = np.array(traffic.begins_ns[first:last], np.int64)
+    lasting = np.minimum(begins + interval_ns, end_ns) - np.maximum(begins, begin_ns)
+    shares = lasting / interval_ns
+    sent, received = np.array(traffic.sent_bytes[first:last]), np.array(traffic.received_bytes[first:last])
+    both = float((sent * shares).sum()), float((received * shares).sum())
+    return LinkBytes(*both, 1e9 * max(both) / (end_ns - begin_ns))

@@ -25,6 +25,7 @@ RECORD_TAIL = re.compile(rf"\s*(?P<edge>start|end)\s+(?P<name>{STRING})")
 """What follows the name of a ``RECORD``; ``name`` is quoted."""
 RECORDS = (RECORD, "proton.event", "proton.mark")
 """Operations that record: scopes, and the events (which need not nest) and instants of Proton's own language."""
+MAKES_POINTERS = "tt.int_to_ptr"
 EVENT = "proton.allocate_event"
 """Allocates the number that both events of a pair take; its ID is one of the record IDs."""
 MODULES = ("module", "builtin.module")
@@ -185,7 +186,7 @@ _TRAITS = {
     "is_dot": _DOTS,
     "is_counted": "scf.for",
     "is_atomic": "*atomic*",
-    "makes_pointers": "tt.int_to_ptr",
+    "makes_pointers": MAKES_POINTERS,
     "is_foreign": "tt.elementwise_inline_asm tt.extern_elementwise ttg.inline_asm",
     "is_output": "tt.print",
 }

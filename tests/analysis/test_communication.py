@@ -18,7 +18,7 @@ from kprof_inject.analysis.roofs.memory_waits import MEMORY_WAITS
 from kprof_inject.analysis.roofs.peer_limits import PEER, peer_limit
 from kprof_inject.capture.schema import AddressTableRecord, FlagMemoryRecord, PeerMemoryRecord
 from kprof_inject.report.communication_notes import exchange_notes, exchanges
-from kprof_inject.timeline.peer_waits import PeerWait
+from kprof_inject.timeline.peer_waits import PeerWait, PeerWaits
 from kprof_inject.timeline.timeline import Timeline
 
 OWN, PEERS, TABLE, SIZE = 0x7F00_0000_0000, 0x7E00_0000_0000, 0x7F10_0000_0000, 1 << 21
@@ -81,7 +81,7 @@ def sends(folder: Path, *, peer: int = 1, tables: tuple[AddressTableRecord, ...]
 
 
 def exchanged(timeline: Timeline) -> Communication | None:
-    return communication_of(timeline, evaluated_kernel(timeline.launch), [])
+    return communication_of(timeline, evaluated_kernel(timeline.launch), PeerWaits([]))
 
 
 def test_bytes_in_a_peers_memory_count(tmp_path: Path) -> None:
@@ -98,11 +98,66 @@ def test_the_own_entry_of_a_table_is_no_peer(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("tables", [(), (AddressTableRecord(TABLE, (OWN,)),)], ids=["none", "too short"])
-def test_an_unknown_entry_of_a_table_may_be_a_peers(tmp_path: Path, tables: tuple[AddressTableRecord, ...]) -> None:
-    timeline = sends(tmp_path, tables=tables)
+def test_of_an_unknown_entry_of_a_table_nothing_is_said(tmp_path: Path, tables: tuple[AddressTableRecord, ...]) -> None:
+    found = exchanged(sends(tmp_path, tables=tables))
+    assert found is not None
+    assert (found.written_bytes, found.unknown, found.overlap) == (0, 1, None)
+
+
+def test_a_pointer_to_a_peers_memory_may_be_that_of_an_unknown_address(tmp_path: Path) -> None:
+    """The address is loaded from a peer's memory, and is unknown."""
+    timeline = sends(tmp_path, tables=())
+    text = TTGIR.replace(
+        "%there = tt.int_to_ptr %address : i64 -> !tt.ptr<f32>", "%there = tt.addptr %own, %address : !tt.ptr<f32>, i64"
+    )
+    (timeline.launch.kernel.folder / "kernel.ttgir").write_text(text)
     assert exchanged(timeline) is None
+    given = replace(timeline.launch, arguments=(PEERS, TABLE, 1, 1000))
+    found = exchanged(replace(timeline, launch=given))
+    assert found is not None
+    assert (found.unknown, found.overlap) == (1, None)
+
+
+def test_memory_of_the_own_device_is_no_peers(tmp_path: Path) -> None:
+    timeline = sends(tmp_path)
+    assert exchanged(replace(timeline, launch=replace(timeline.launch, device=1))) is None
+
+
+def test_memory_of_another_process_is_a_peers_without_a_link(tmp_path: Path) -> None:
+    timeline = sends(tmp_path)
+    origin = replace(timeline.launch.origin, peer_memory=(PeerMemoryRecord(PEERS, SIZE, 0, is_foreign=True),))
+    found = exchanged(replace(timeline, launch=replace(timeline.launch, origin=origin)))
+    assert found is not None
+    assert (found.written_bytes, found.link_bytes) == (4 * 1000, 0)
+
+
+def test_only_the_bytes_in_a_peers_memory_count(tmp_path: Path) -> None:
+    """The last quarter of what is written is beyond the peer's allocation."""
+    timeline = sends(tmp_path)
+    origin = replace(timeline.launch.origin, peer_memory=(PeerMemoryRecord(PEERS, 4096 + 3 * 1024, 1),))
+    found = exchanged(replace(timeline, launch=replace(timeline.launch, origin=origin)))
+    assert found is not None
+    assert found.written_bytes == found.link_bytes == 3 * 1024
+
+
+def test_waits_that_ended_for_unknown_reasons_leave_the_overlap_unknown(tmp_path: Path) -> None:
+    timeline = sends(tmp_path)
+
+    class Waits:
+        def __init__(self, unknown_ns: int) -> None:
+            self.waits = (PeerWait(4, 100_000, unknown_ns, ()),)
+
+        def of(self, *_: object) -> tuple[PeerWait, ...]:
+            return self.waits
+
     executed = evaluated_kernel(timeline.launch)
-    assert [one.access.address is None for one in executed.operations if one.operation.name == "tt.store"] == [True]
+    little = communication_of(timeline, executed, Waits(100_000))  # type: ignore[arg-type]
+    much = communication_of(timeline, executed, Waits(1_000_000))  # type: ignore[arg-type]
+    assert little is not None
+    assert much is not None
+    assert little.overlap is not None
+    assert much.overlap is None
+    assert much.unknown_waits == pytest.approx(1 / CTAS)
 
 
 def test_a_later_table_counts_where_two_overlap(tmp_path: Path) -> None:
@@ -140,24 +195,35 @@ def test_a_peer_limits_those_that_it_lets_wait(tmp_path: Path, far: bool) -> Non
     assert wait.waited_ns == 590_000
     assert wait.by_peers_ns == (590_000 if far else 0)
     assert (first.limit.name == PEER) is far
-    assert advice_on(first)[0].text.startswith("have process 1, device 0 set its flags earlier") is far
+    assert advice_on(first)[0].text.startswith("have process 1, device 0 set flags earlier") is far
 
 
 def test_waits_for_a_peer_are_named(tmp_path: Path) -> None:
     summary = LaunchAnalysis.of(launch(tmp_path, [Use(0, 0, 0, LENGTH_NS), WAITS]).timeline).summary
     found = Limit(MEMORY_WAITS, (), "waits for memory to change", {})
-    by_peer = peer_limit(found, summary, "cuda:90", [PeerWait(WAIT, 590_000, 500_000, "rank 1")], None)
-    assert by_peer.name == PEER
-    assert by_peer.text.endswith("is in wait, of which rank 1 ends 84.7 %")
-    assert peer_limit(found, summary, "cuda:90", [PeerWait(WAIT, 590_000, 100_000, "rank 1")], None) == found
+
+    def limit(*by_place_ns: tuple[str, int]) -> Limit:
+        return peer_limit(found, summary, "H200", [PeerWait(WAIT, 590_000, 0, by_place_ns)], None)
+
+    assert limit(("rank 1", 500_000)).name == PEER
+    assert limit(("rank 1", 500_000)).text.endswith("is in wait, of which rank 1 ends 84.7 %")
+    assert limit(("rank 1", 300_000), ("rank 2", 200_000)).text.endswith("rank 1 ends 50.8 %, rank 2 ends 33.9 %")
+    assert limit(("rank 1", 100_000)) == found
 
 
-@pytest.mark.parametrize(("written_bytes", "name"), [(9 << 20, "NVLink 72 %"), (1 << 20, "latency")])
-def test_nvlink_limits_what_needs_most_of_its_peak(tmp_path: Path, written_bytes: int, name: str) -> None:
+@pytest.mark.parametrize(
+    ("link_bytes", "device", "name"),
+    [
+        (9 << 20, "NVIDIA H200", "NVLink 72 %"),
+        (1 << 20, "NVIDIA H200", "latency"),
+        (9 << 20, "NVIDIA B200", "latency"),
+        (9 << 20, "NVIDIA H100 PCIe", "latency"),
+        (9 << 20, "", "latency"),
+    ],
+)
+def test_nvlink_limits_what_needs_most_of_its_peak(tmp_path: Path, link_bytes: int, device: str, name: str) -> None:
     summary = LaunchAnalysis.of(launch(tmp_path, [Use(0, 0, 0, LENGTH_NS)]).timeline).summary
     summary = replace(summary, duration_ns=29_127)
     found = Limit("latency", (), "latency", {"tensor cores": 0.1})
-    communication = Communication(1 << 10, written_bytes, 0, crosses_links=True, overlap=None)
-    assert peer_limit(found, summary, "cuda:90", (), communication).name == name
-    assert peer_limit(found, summary, "cuda:75", (), communication) == found
-    assert peer_limit(found, summary, "cuda:90", (), replace(communication, crosses_links=False)) == found
+    communication = Communication(1 << 30, 1 << 30, link_bytes, 0, 0.0, None)
+    assert peer_limit(found, summary, device, (), communication).name == name

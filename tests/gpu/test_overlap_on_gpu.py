@@ -53,5 +53,5 @@ def test_the_time_without_communication_is_that_of_the_kernel_without(kprof: Kpr
         assert one.written_bytes == pytest.approx(MOVED_BYTES, rel=0.001)
         if is_permitted():
             assert one.counted is not None
-            for counted in (one.counted.sent_bytes, one.counted.received_bytes):
-                assert counted == pytest.approx(MOVED_BYTES, rel=0.1)
+            # What the peer sends may arrive before this rank's launch begins.
+            assert one.counted.sent_bytes == pytest.approx(MOVED_BYTES, rel=0.1)

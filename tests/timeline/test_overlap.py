@@ -11,6 +11,7 @@ from replacing import replace
 from timelines import incomplete_rows
 
 from kprof_inject.timeline.overlap import Doing, Overlap, median_overlap, overlap_of
+from kprof_inject.timeline.partitions import PartitionScopes
 
 FUNC, LOOP, TILE, SEND, WAIT = range(5)
 SCOPES = [
@@ -24,8 +25,8 @@ DOING = [Doing.NOTHING, Doing.NOTHING, Doing.COMPUTING, Doing.TRANSFERRING, Doin
 SENDS = [Use(0, FUNC, 0, 90_000), Use(0, SEND, 10_000, 50_000)]
 
 
-def overlap(folder: Path, uses: list[Use], doing: list[Doing] = DOING) -> Overlap | None:
-    return overlap_of(launch(folder, uses, scopes=SCOPES).timeline, doing)
+def overlap(folder: Path, uses: list[Use], doing: list[Doing] = DOING, sms: int | None = None) -> Overlap | None:
+    return overlap_of(launch(folder, uses, scopes=SCOPES, sms=sms).timeline, doing)
 
 
 def multiplies(cta: int, *, from_ns: int, waits_ns: int) -> list[Use]:
@@ -37,6 +38,9 @@ def multiplies(cta: int, *, from_ns: int, waits_ns: int) -> list[Use]:
         Use(cta, WAIT, from_ns, begins_ns),
         Use(cta, TILE, begins_ns, begins_ns + 30_000),
     ]
+
+
+COMPUTES = [Use(1, FUNC, 0, 31_000), Use(1, TILE, 0, 30_000)]
 
 
 def test_times_are_those_in_which_any_cta_does_so(tmp_path: Path) -> None:
@@ -61,12 +65,44 @@ def test_what_encloses_a_scope_does_not_compute_in_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize("waits_ns", [0, 5_000, 45_000])
 def test_without_communication_the_slowest_cta_takes_its_work(tmp_path: Path, waits_ns: int) -> None:
     uses = [*SENDS, *multiplies(1, from_ns=2_000, waits_ns=waits_ns), *multiplies(2, from_ns=2_000, waits_ns=1_000)]
-    rows = launch(tmp_path, uses, scopes=SCOPES).timeline
-    ctas = rows.ctas.copy()
-    ctas["pre_final_ns"] = [90_000, 33_000 + waits_ns, 34_000]
-    found = overlap_of(replace(rows, ctas=ctas), DOING)
+    found = overlap(tmp_path, uses, sms=3)
     assert found is not None
     assert found.without_ns == 33_000
+
+
+def test_ctas_of_one_sm_give_up_the_time_in_which_none_computes(tmp_path: Path) -> None:
+    """One waits for 60 µs, the other never does: from 30 µs on, the SM has nothing to compute until 60 µs."""
+    uses = [*multiplies(0, from_ns=0, waits_ns=60_000), *multiplies(1, from_ns=0, waits_ns=0)]
+    found = overlap(tmp_path, uses, sms=1)
+    assert found is not None
+    assert found.without_ns == 91_000 - 30_000
+
+
+def test_a_cta_gives_up_the_time_of_one_before_it_that_only_sends(tmp_path: Path) -> None:
+    after = [use._replace(start_ns=use.start_ns + 50_000, end_ns=use.end_ns + 50_000) for use in COMPUTES]
+    found = overlap(tmp_path, [Use(0, FUNC, 0, 50_000), Use(0, SEND, 0, 50_000), *after], sms=1)
+    assert found is not None
+    assert found.without_ns == 31_000
+    assert (found.both_ns, found.ctas) == (0, 1)
+
+
+def test_partitions_of_a_cta_work_at_the_same_time(tmp_path: Path) -> None:
+    """Warp 4 computes while warp 0 sends; the function's records are those of warp 0 alone."""
+    uses = [Use(0, FUNC, 0, 90_000), Use(0, SEND, 5_000, 85_000), Use(0, TILE, 10_000, 80_000, warp=4)]
+    timeline = launch(tmp_path, uses, scopes=SCOPES, sms=1).timeline
+    partitions = [
+        PartitionScopes(name, "", (), warps, len(warps), is_shared=False)
+        for name, warps in (("default", (0, 1, 2, 3)), ("partition0", (4, 5)))
+    ]
+    found = overlap_of(replace(timeline, partitions=tuple(partitions)), DOING)
+    assert found is not None
+    assert (found.transferring_ns, found.computing_ns, found.both_ns) == (80_000, 70_000, 70_000)
+    assert (found.ctas, found.mean_ctas) == (1, pytest.approx(70 / 80))
+    assert found.without_ns == 90_000 - 10_000
+    # Without partitions, all warps of a CTA do the same.
+    alone = overlap_of(timeline, DOING)
+    assert alone is not None
+    assert (alone.transferring_ns, alone.computing_ns) == (80_000, 0)
 
 
 def test_a_launch_without_communication_has_none(tmp_path: Path) -> None:
@@ -83,7 +119,7 @@ def test_nothing_is_said_if_records_are_missing(tmp_path: Path) -> None:
 def test_a_launch_that_computes_nothing_has_nothing_left(tmp_path: Path) -> None:
     found = overlap(tmp_path, SENDS)
     assert found is not None
-    assert (found.ctas, found.mean_ctas, found.without_ns) == (0, 0.0, 0)
+    assert (found.ctas, found.mean_ctas, found.without_ns) == (0, 0.0, None)
     assert found.communicating_ns == 40_000 < LENGTH_NS
 
 

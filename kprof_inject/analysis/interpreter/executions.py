@@ -24,7 +24,7 @@ from kprof_inject.capture.schema import AddressTableRecord
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.capture.source_text import ttgir_of
 from kprof_inject.errors import KprofError
-from kprof_inject.ttgir.dialect import FUNCTION
+from kprof_inject.ttgir.dialect import FUNCTION, MAKES_POINTERS
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.parser import parse
 
@@ -89,8 +89,10 @@ def evaluated_kernel(launch: Launch) -> ExecutedKernel:
     """
     kernel = launch.kernel
     loaded = kernel.loaded if kernel.loaded and kernel.loaded.is_of(launch.grid, launch.arguments) else None
-    tables = launch.origin.address_tables
-    return evaluated(ttgir_of(kernel), str(kernel.folder), launch.grid, launch.arguments, kernel.scopes, loaded, tables)
+    text = ttgir_of(kernel)
+    # A kernel without pointers from memory may find other integers at the same addresses.
+    tables = launch.origin.address_tables if MAKES_POINTERS in text else ()
+    return evaluated(text, str(kernel.folder), launch.grid, launch.arguments, kernel.scopes, loaded, tables)
 
 
 def with_recorded_iterations(ran: ExecutedKernel, summary: LaunchSummary) -> ExecutedKernel:
