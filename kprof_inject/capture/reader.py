@@ -232,7 +232,7 @@ def _process(
     end = files.read_if_there(END_FILE, EndRecord)
     readings, damaged_readings = _valid_lines(files, CLOCK_FILE, ClockRecord)
     flag_memory, _ = _valid_lines(files, FLAG_MEMORY_FILE, FlagMemoryRecord)
-    peer_memory, _ = _valid_lines(files, PEER_MEMORY_FILE, PeerMemoryRecord)
+    peer_memory, damaged_peers = _valid_lines(files, PEER_MEMORY_FILE, PeerMemoryRecord)
     address_tables, _ = _valid_lines(files, ADDRESS_TABLES_FILE, AddressTableRecord)
     process = files.process
     origin = Origin(
@@ -246,7 +246,8 @@ def _process(
         readings,
         peer_readings,
         flag_memory,
-        peer_memory,
+        # With some of it, a peer's memory would be taken for the own.
+        () if damaged_peers else peer_memory,
         address_tables,
     )
     kernels: dict[tuple[str, str], tuple[Kernel, int]] = {}

@@ -15,6 +15,8 @@ from kprof_inject.timeline.timeline import Timeline
 
 # The bytes of the first and the last sample may be those of other work.
 _MIN_INTERVALS = 4
+# The host's clock and a GPU's timer are related within some microseconds.
+_MAX_LOST = 0.1
 
 
 class LinkBytes(Struct, frozen=True):
@@ -48,7 +50,7 @@ def link_bytes(traffic: DeviceTraffic, interval_ns: int, timeline: Timeline) -> 
     begin_ns, end_ns = relation.to_host_ns(span_ns).tolist()
     if end_ns - begin_ns < _MIN_INTERVALS * interval_ns or begin_ns < traffic.from_ns or end_ns > traffic.to_ns:
         return None
-    if any(begin_ns < gap_end and gap_begin < end_ns for gap_begin, gap_end in traffic.gaps_ns):
+    if _lost_ns(traffic, begin_ns, end_ns) > _MAX_LOST * (end_ns - begin_ns):
         return None
     first = bisect_right(traffic.begins_ns, begin_ns - interval_ns)
     last = bisect_left(traffic.begins_ns, end_ns)
@@ -58,3 +60,9 @@ def link_bytes(traffic: DeviceTraffic, interval_ns: int, timeline: Timeline) -> 
     sent, received = np.array(traffic.sent_bytes[first:last]), np.array(traffic.received_bytes[first:last])
     both = float((sent * shares).sum()), float((received * shares).sum())
     return LinkBytes(*both, 1e9 * max(both) / (end_ns - begin_ns))
+
+
+def _lost_ns(traffic: DeviceTraffic, begin_ns: int, end_ns: int) -> int:
+    """Return how much of a time was not sampled."""
+    overlaps = (min(end, end_ns) - max(begin, begin_ns) for begin, end in traffic.gaps_ns)
+    return sum(overlap for overlap in overlaps if overlap > 0)

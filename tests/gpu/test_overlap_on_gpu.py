@@ -43,6 +43,8 @@ def test_the_time_without_communication_is_that_of_the_kernel_without(kprof: Kpr
     assert not exchanges(tiles)
     found = {one.place: one for one in exchanges(whole)}
     print(*exchange_notes([*found.values()]), sep="\n")
+    if is_permitted():
+        assert any(one.counted for one in found.values())
     for rank in (0, 1):
         one = found[f"rank {rank}, device {rank}"]
         assert one.overlap is not None
@@ -51,7 +53,6 @@ def test_the_time_without_communication_is_that_of_the_kernel_without(kprof: Kpr
         assert one.overlap.without_ns == pytest.approx(measured_ns, rel=0.15)
         # Senders also set a flag of 4 bytes after each block.
         assert one.written_bytes == pytest.approx(MOVED_BYTES, rel=0.001)
-        if is_permitted():
-            assert one.counted is not None
+        if one.counted is not None:
             # What the peer sends may arrive before this rank's launch begins.
             assert one.counted.sent_bytes == pytest.approx(MOVED_BYTES, rel=0.1)

@@ -73,6 +73,7 @@ def test_nothing_is_said_where_samples_are_missing(tmp_path: Path) -> None:
     with_gap = msgspec.structs.replace(TRAFFIC, gaps_ns=((1_200, 1_300),))
     assert counted(tmp_path / "in", (900, 1_300), with_gap) is None
     assert counted(tmp_path / "out", (1_300, 1_700), with_gap) is not None
+    assert counted(tmp_path / "a little", (1_290, 1_700), with_gap) is not None
 
 
 def test_nothing_is_said_if_the_hosts_clock_was_not_read(tmp_path: Path) -> None:
