@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from flag_launches import FLAG, LENGTH_NS, SET, WAIT, Use, launch
+from programs.child import REPO
 from replacing import replace
+from snapshots import check
 
 from kprof_inject.analysis.advice import advice_on
 from kprof_inject.analysis.communication import Communication, communication_of
@@ -16,10 +19,11 @@ from kprof_inject.analysis.launch import LaunchAnalysis, in_one_report
 from kprof_inject.analysis.roofs.limits import Limit
 from kprof_inject.analysis.roofs.memory_waits import MEMORY_WAITS
 from kprof_inject.analysis.roofs.peer_limits import PEER, peer_limit
+from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.schema import AddressTableRecord, FlagMemoryRecord, PeerMemoryRecord
 from kprof_inject.report.communication_notes import exchange_notes, exchanges
 from kprof_inject.timeline.peer_waits import PeerWait, PeerWaits
-from kprof_inject.timeline.timeline import Timeline
+from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 OWN, PEERS, TABLE, SIZE = 0x7F00_0000_0000, 0x7E00_0000_0000, 0x7F10_0000_0000, 1 << 21
 CTAS, ELEMENTS = 4, 256
@@ -227,3 +231,47 @@ def test_nvlink_limits_what_needs_most_of_its_peak(tmp_path: Path, link_bytes: i
     found = Limit("latency", (), "latency", {"tensor cores": 0.1})
     communication = Communication(1 << 30, 1 << 30, link_bytes, 0, 0.0, None)
     assert peer_limit(found, summary, device, (), communication).name == name
+
+
+CAPTURE = REPO / "tests/captures/exchange"
+BLOCKS, SENDERS, TILES = 2, 2, 8
+MOVED_BYTES = 2 * BLOCKS * 128 * 256
+"""Half precision numbers of each rank, all of which the other needs."""
+
+
+def test_a_real_exchange_moves_what_it_must() -> None:
+    """A launch of ``examples/gather_matmul.py --blocks 2 --ctas 8 --senders 2 --columns 256 --k 256`` on two H200."""
+    launches = read_capture(CAPTURE).launches
+    reports = LaunchAnalysis.all_of(decode_launch(one) for one in launches)
+    for report in reports:
+        found = report.communication
+        assert found is not None
+        assert found.overlap is not None
+        # Each block ends with a flag of 4 bytes.
+        assert found.written_bytes == found.link_bytes == MOVED_BYTES + 4 * BLOCKS
+        assert (found.unknown, found.overlap.ctas) == (0, TILES)
+        assert found.overlap.both_ns <= found.overlap.communicating_ns <= report.duration_ns
+        # A tile takes some 5 µs.
+        assert found.overlap.without_ns == pytest.approx(7_000, rel=0.1)
+    assert {report.launch.place.rank: report.limit.name == PEER for report in reports} == {0: True, 1: False}
+    check("report/exchanges", "\n".join(exchange_notes(exchanges(reports))), "a matmul that gathers its rows")
+
+
+def test_alone_a_rank_does_not_know_for_whom_it_waits() -> None:
+    (own,) = (one for one in read_capture(CAPTURE).launches if one.place.rank == 0)
+    report = LaunchAnalysis.of(decode_launch(own))
+    found = report.communication
+    assert found is not None
+    assert found.overlap is None
+    assert found.unknown_waits > 0.5
+    (note,) = exchange_notes(exchanges([report]))
+    assert "of the CTAs' time is not known" in note
+
+
+def test_lost_lines_on_peers_leave_the_exchange_unknown(tmp_path: Path) -> None:
+    folder = shutil.copytree(CAPTURE, tmp_path / "capture")
+    (peers,) = folder.glob("rank-0/peer_memory.jsonl")
+    peers.write_bytes(peers.read_bytes()[:-20])
+    reports = {one.place.rank: LaunchAnalysis.of(decode_launch(one)) for one in read_capture(folder).launches}
+    assert reports[0].communication is None
+    assert reports[1].communication is not None
