@@ -220,11 +220,12 @@ def _does(one: CountedOperation, is_transfer: bool, kind: str) -> Doing:
 
 def _that_only_transfer(timeline: Timeline, doing: Sequence[Doing]) -> frozenset[int]:
     """Return the CTAs that transfer and never compute."""
-    found: dict[Doing, set[int]] = {Doing.TRANSFERRING: set(), Doing.COMPUTING: set()}
-    for does, ctas in found.items():
-        scopes = [index for index, own in enumerate(doing) if own == does]
-        if not scopes:
-            continue
-        for block in timeline.blocks():
-            ctas.update(np.unique(block["cta"][np.isin(block["scope"], scopes)]).tolist())
-    return frozenset(found[Doing.TRANSFERRING] - found[Doing.COMPUTING])
+    if Doing.TRANSFERRING not in doing or not any(scope.kind == ScopeKind.SPIN for scope in timeline.table.scopes):
+        return frozenset()
+    of_scope = np.array(doing, dtype=np.int8)
+    transferring, computing = set[int](), set[int]()
+    for block in timeline.blocks():
+        does = of_scope[block["scope"]]
+        transferring.update(np.unique(block["cta"][does == Doing.TRANSFERRING]).tolist())
+        computing.update(np.unique(block["cta"][does == Doing.COMPUTING]).tolist())
+    return frozenset(transferring - computing)

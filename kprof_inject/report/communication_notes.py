@@ -17,8 +17,8 @@ from kprof_inject.timeline.overlap import Overlap, median_overlap
 
 # Atomics on flags read and write some bytes.
 _MIN_SHARE = 0.01
-# Each takes a tenth of a second.
-_MAX_LAUNCHES = 8
+# Each takes some tenths of a second.
+_MAX_LAUNCHES = 5
 
 
 class Exchange(Struct, frozen=True):
