@@ -117,6 +117,11 @@ def exchange_notes(found: Sequence[Exchange]) -> Iterator[str]:
         yield f"{where}: {'; '.join(_parts(one))}"
 
 
+def _misses(one: Exchange, counted: LinkBytes) -> bool:
+    """Return whether counters saw much less than must have moved."""
+    return counted.sent_bytes < one.written_bytes / 2 or counted.received_bytes < one.read_bytes / 2
+
+
 def _parts(one: Exchange) -> Iterator[str]:
     if (overlap := one.overlap) is not None:
         does = f"transfers {short_time(overlap.transferring_ns)}, waits for peers {short_time(overlap.waiting_ns)}"
@@ -135,7 +140,8 @@ def _parts(one: Exchange) -> Iterator[str]:
     if one.counted is not None:
         sent, received = size_text(round(one.counted.sent_bytes)), size_text(round(one.counted.received_bytes))
         rate = f"{one.counted.bytes_per_s / 1e9:.1f} GB/s, by counters"
-        yield f"meanwhile {sent} are sent and {received} received over NVLink ({rate})"
+        text = f"meanwhile {sent} are sent and {received} received over NVLink ({rate}"
+        yield f"{text}, which miss some)" if _misses(one, one.counted) else f"{text})"
     if one.overlap is None and one.unknown_waits:
         yield f"what ended waits of {percent(one.unknown_waits)} of the CTAs' time is not known"
     if one.unknown:

@@ -19,6 +19,7 @@ from kprof_inject.analysis.launch import LaunchAnalysis, in_one_report
 from kprof_inject.analysis.roofs.limits import Limit
 from kprof_inject.analysis.roofs.memory_waits import MEMORY_WAITS
 from kprof_inject.analysis.roofs.peer_limits import PEER, peer_limit
+from kprof_inject.capture.link_traffic import DeviceTraffic, LinkTrafficRecord, write_link_traffic
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.schema import AddressTableRecord, FlagMemoryRecord, PeerMemoryRecord
 from kprof_inject.report.communication_notes import exchange_notes, exchanges
@@ -275,3 +276,35 @@ def test_lost_lines_on_peers_leave_the_exchange_unknown(tmp_path: Path) -> None:
     reports = {one.place.rank: LaunchAnalysis.of(decode_launch(one)) for one in read_capture(folder).launches}
     assert reports[0].communication is None
     assert reports[1].communication is not None
+
+
+def test_counters_of_the_links_are_those_of_the_launchs_time(tmp_path: Path) -> None:
+    """In each microsecond, each GPU sends 100 bytes, and receives 300."""
+    folder = shutil.copytree(CAPTURE, tmp_path / "capture")
+    launches = read_capture(folder).launches
+    called_ns = min(one.host_ns for one in launches)
+    around_ns = called_ns - 10_000_000, called_ns + 30_000_000
+    begins_ns = tuple(range(*around_ns, 1_000))
+    traffic = [
+        DeviceTraffic(
+            device=one.origin.device_uuid(one.device),
+            from_ns=around_ns[0],
+            to_ns=around_ns[1],
+            begins_ns=begins_ns,
+            sent_bytes=(100,) * len(begins_ns),
+            received_bytes=(300,) * len(begins_ns),
+        )
+        for one in launches
+    ]
+    process = launches[0].process
+    assert process is not None
+    write_link_traffic(folder, LinkTrafficRecord(interval_ns=1_000, devices=tuple(traffic)), process.run)
+    found = exchanges(LaunchAnalysis.all_of(decode_launch(one) for one in launches))
+    assert len(found) == 2
+    for one in found:
+        assert one.counted is not None
+        assert one.counted.sent_bytes == pytest.approx(one.duration_ns / 10, rel=0.01)
+        assert one.counted.received_bytes == pytest.approx(3 * one.duration_ns / 10, rel=0.01)
+        assert one.counted.bytes_per_s == pytest.approx(300e6, rel=0.01)
+    notes = list(exchange_notes(found))
+    assert all("received over NVLink (0.3 GB/s, by counters, which miss some)" in note for note in notes)
