@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from buffers import Scope
 from flag_launches import LENGTH_NS, Use, flag, launch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from replacing import replace
 from timelines import incomplete_rows
 
@@ -129,3 +131,71 @@ def test_medians_are_of_each_figure(tmp_path: Path) -> None:
     )
     assert one and other and third
     assert median_overlap([third, one, other]) == other
+
+
+def brute(uses: list[Use], sms: int) -> tuple[int, ...]:
+    """The same figures, nanosecond by nanosecond."""
+    ctas = sorted({use.cta for use in uses})
+    ends_ns = {cta: max(use.end_ns for use in uses if use.cta == cta) for cta in ctas}
+
+    def doing(cta: int, ns: int) -> Doing:
+        around = [use.scope for use in uses if use.cta == cta and use.start_ns <= ns < use.end_ns]
+        depth = {FUNC: 0, LOOP: 1, SEND: 1, TILE: 2, WAIT: 2}
+        return DOING[max(around, key=depth.__getitem__)] if around else Doing.NOTHING
+
+    states = [{cta: doing(cta, ns) for cta in ctas} for ns in range(max(ends_ns.values()))]
+    sent = (Doing.TRANSFERRING, Doing.WAITING)
+
+    def lasting(*is_wanted: set[Doing]) -> int:
+        return sum(all(any(does in one for does in state.values()) for one in is_wanted) for state in states)
+
+    computing_ctas = [cta for cta in ctas if any(state[cta] == Doing.COMPUTING for state in states)]
+    without_ns = 0
+    for sm in {cta % sms for cta in computing_ctas}:
+        on_sm = [cta for cta in ctas if cta % sms == sm]
+        end_ns = max(ends_ns[cta] for cta in computing_ctas if cta % sms == sm)
+        only = [
+            any(state[cta] in sent for cta in on_sm) and not any(state[cta] == Doing.COMPUTING for cta in on_sm)
+            for state in states[:end_ns]
+        ]
+        without_ns = max(without_ns, end_ns - sum(only))
+    return (
+        lasting({Doing.TRANSFERRING}),
+        lasting({Doing.WAITING}),
+        lasting(set(sent)),
+        lasting({Doing.COMPUTING}),
+        lasting(set(sent), {Doing.COMPUTING}),
+        len(computing_ctas),
+        without_ns,
+    )
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_figures_are_those_of_every_nanosecond(tmp_path: Path, data: st.DataObject) -> None:
+    uses: list[Use] = []
+    for cta in range(data.draw(st.integers(1, 5))):
+        times = sorted(data.draw(st.lists(st.integers(0, 60), min_size=8, max_size=8)))
+        uses.append(Use(cta, FUNC, times[0], times[7] + 1))
+        if data.draw(st.booleans()):
+            uses += [Use(cta, SEND, times[1], times[2])]
+        if data.draw(st.booleans()):
+            uses += [Use(cta, LOOP, times[3], times[6])]
+            uses += [Use(cta, WAIT, times[3], times[4]), Use(cta, TILE, times[5], times[6])]
+    uses = [use for use in uses if use.end_ns > use.start_ns]
+    sms = data.draw(st.integers(1, 3))
+    found = overlap(tmp_path / str(len(list(tmp_path.iterdir()))), uses, sms=sms)
+    expected = brute(uses, sms)
+    if found is None:
+        assert not expected[2]
+        return
+    figures = (
+        found.transferring_ns,
+        found.waiting_ns,
+        found.communicating_ns,
+        found.computing_ns,
+        found.both_ns,
+        found.ctas,
+        found.without_ns or 0,
+    )
+    assert figures == expected
