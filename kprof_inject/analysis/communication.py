@@ -21,6 +21,7 @@ from kprof_inject.timeline.overlap import Doing, Overlap, overlap_of
 from kprof_inject.timeline.peer_waits import PeerWaits
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.ttgir.nodes import Operation
+from kprof_inject.ttgir.polling import accesses_memory, reaches_peers
 from kprof_inject.ttgir.ssa_values import ValueGraph
 from kprof_inject.ttgir.types import types_of
 
@@ -75,7 +76,7 @@ def communication_of(timeline: Timeline, executed: ExecutedKernel, waits: PeerWa
     for wait in own_waits:
         if wait.is_for_peers:
             doing[wait.index] = Doing.WAITING
-    if not found and not unknown and Doing.WAITING not in doing:
+    if not found and not unknown and not {Doing.TRANSFERRING, Doing.WAITING} & set(doing):
         return None
     ctas = timeline.ctas
     whole_ns = int((ctas["pre_final_ns"] - ctas["init_ns"]).sum())
@@ -146,9 +147,9 @@ def _bytes_in(ranges: Ranges, memory: PeerMemoryRecord) -> int:
 def _unplaced(executed: ExecutedKernel, launch: Launch, peers: Sequence[PeerMemoryRecord]) -> list[CountedOperation]:
     """Return the accesses of tensors of which it is not known whether they reach memory of peers.
 
-    Their addresses are unknown, and their pointers come from integers or from code in another language; where an
-    argument is a peer's address, they may come from that. Or some of their addresses are a peer's, but their mask is
-    unknown.
+    Those of inline assembly are among them, except for waits and signals. Of others, the addresses are unknown, and the
+    pointers come from integers or from code in another language; where an argument is a peer's address, they may come
+    from that. Or some of their addresses are a peer's, but their mask is unknown.
     """
     tensors = [one for one in executed.operations if one.access and one.access.shape]
     unplaced = [one for one in tensors if one.access and one.access.address is None]
@@ -156,7 +157,16 @@ def _unplaced(executed: ExecutedKernel, launch: Launch, peers: Sequence[PeerMemo
     if not any(one.address <= argument < one.address + one.size_bytes for argument in given for one in peers):
         made = _with_made_pointers(executed) if unplaced else frozenset()
         unplaced = [one for one in unplaced if one.operation in made]
-    return [*unplaced, *(one for one in tensors if one.access and _may_meet(one.access, peers))]
+    scopes = launch.kernel.scopes.scopes
+    of_flags = {index for index, scope in enumerate(scopes) if scope.kind in (ScopeKind.SPIN, ScopeKind.SIGNAL)}
+    foreign = [
+        one
+        for one in executed.operations
+        if accesses_memory(one.operation)
+        and not reaches_peers(one.operation)
+        and of_flags.isdisjoint(executed.scope_map.covering((one.line, one.line)))
+    ]
+    return [*unplaced, *foreign, *(one for one in tensors if one.access and _may_meet(one.access, peers))]
 
 
 def _may_meet(access: Access, peers: Sequence[PeerMemoryRecord]) -> bool:
@@ -209,6 +219,8 @@ def _doing(timeline: Timeline, executed: ExecutedKernel, transfers: set[int]) ->
 def _does(one: CountedOperation, is_transfer: bool, kind: str) -> Doing:
     """Return what an operation does; integers and pointers mostly are places in memory, and single numbers flags."""
     types = types_of(one.operation)
+    if reaches_peers(one.operation):
+        return Doing.TRANSFERRING
     if is_transfer and (kind == ScopeKind.SIGNAL or any(printed.shape for printed in types)):
         return Doing.TRANSFERRING
     if one.operation.name in _NO_WORK:

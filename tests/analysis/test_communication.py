@@ -123,6 +123,46 @@ def test_a_pointer_to_a_peers_memory_may_be_that_of_an_unknown_address(tmp_path:
     assert (found.unknown, found.overlap) == (1, None)
 
 
+def test_a_table_may_be_at_an_integer(tmp_path: Path) -> None:
+    """As torch's symmetric memory passes it."""
+    timeline = sends(tmp_path)
+    text = TTGIR.replace("%tables: !tt.ptr<i64>", "%place: i64").replace(
+        "    %entry =", "    %tables = tt.int_to_ptr %place : i64 -> !tt.ptr<i64>\n    %entry ="
+    )
+    (timeline.launch.kernel.folder / "kernel.ttgir").write_text(text)
+    found = exchanged(timeline)
+    assert found is not None
+    assert (found.written_bytes, found.unknown) == (4 * 1000, 0)
+
+
+ASSEMBLY = (
+    '%value = tt.elementwise_inline_asm "ASM" {constraints = "=r,l", packed_element = 1 : i32, pure = false}'
+    " %reads : tensor<256x!tt.ptr<f32>, #b> -> tensor<256xf32, #b>"
+)
+LOADS = "%value = tt.load %reads, %mask : tensor<256x!tt.ptr<f32>, #b>"
+
+
+@pytest.mark.parametrize(
+    ("assembly", "unknown", "transferring_ns"),
+    [
+        ("multimem.ld_reduce.relaxed.sys.global.add.f32 $0, [$1];", 0, 30_000),
+        ("ld.relaxed.sys.global.f32 $0, [$1];", 1, None),
+        ("mov.u64 $0, %globaltimer;", 0, 20_000),
+    ],
+)
+def test_assembly_reaches_all_gpus_or_any_memory(
+    tmp_path: Path, assembly: str, unknown: int, transferring_ns: int | None
+) -> None:
+    timeline = sends(tmp_path)
+    text = TTGIR.replace(LOADS, ASSEMBLY.replace("ASM", assembly))
+    assert text != TTGIR
+    (timeline.launch.kernel.folder / "kernel.ttgir").write_text(text)
+    found = exchanged(timeline)
+    assert found is not None
+    assert found.unknown == unknown
+    assert (found.overlap and found.overlap.transferring_ns) == transferring_ns
+
+
 def test_memory_of_the_own_device_is_no_peers(tmp_path: Path) -> None:
     timeline = sends(tmp_path)
     assert exchanged(replace(timeline, launch=replace(timeline.launch, device=1))) is None
