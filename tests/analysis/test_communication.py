@@ -126,8 +126,8 @@ def test_a_pointer_to_a_peers_memory_may_be_that_of_an_unknown_address(tmp_path:
 def test_a_table_may_be_at_an_integer(tmp_path: Path) -> None:
     """As torch's symmetric memory passes it."""
     timeline = sends(tmp_path)
-    text = TTGIR.replace("%tables: !tt.ptr<i64>", "%place: i64").replace(
-        "    %entry =", "    %tables = tt.int_to_ptr %place : i64 -> !tt.ptr<i64>\n    %entry ="
+    text = TTGIR.replace("%tables: !tt.ptr<i64>", "%table_at: i64").replace(
+        "    %entry =", "    %tables = tt.int_to_ptr %table_at : i64 -> !tt.ptr<i64>\n    %entry ="
     )
     (timeline.launch.kernel.folder / "kernel.ttgir").write_text(text)
     found = exchanged(timeline)
