@@ -107,7 +107,7 @@ class LaunchAnalysis:
         self.captured = captured
         self._decode = decode
         self._experiments = experiments
-        self.together = Together([self])
+        self._together: Together | None = None
 
     @staticmethod
     def all_of(
@@ -127,6 +127,16 @@ class LaunchAnalysis:
         """Return the launch with its limit and verdict."""
         name = f"{self.launch.kernel.name} #{self.launch.index}"
         return f"<LaunchAnalysis of {name}: {self.limit.sentence}; {self.verdict.headline}>"
+
+    @property
+    def together(self) -> Together:
+        """The launches of the same report; this one alone if it is in none."""
+        # A launch alone does not keep this object, which refers to it: it would be freed much later.
+        return self._together or Together([self])
+
+    def is_reported_with(self, together: Together) -> None:
+        """Note the launches of the same report."""
+        self._together = together
 
     @cached_property
     def timeline(self) -> Timeline:
@@ -393,7 +403,7 @@ class LaunchAnalysis:
         if "summary" in self.__dict__:
             return self._values()
         fresh = LaunchAnalysis(self.launch, self.duration_ns, self._decode, self._experiments, self.captured)
-        fresh.together = self.together
+        fresh._together = self._together
         return fresh._values()
 
     def _values(self) -> dict[str, Any]:
@@ -430,7 +440,7 @@ def in_one_report(analyses: list[LaunchAnalysis]) -> list[LaunchAnalysis]:
     """Relate launches to each other, and return them."""
     together = Together(analyses)
     for one in analyses:
-        one.together = together
+        one.is_reported_with(together)
     return analyses
 
 
