@@ -16,6 +16,7 @@ from types import FrameType
 from typing import Any
 
 import msgspec
+import numpy as np
 from buffers import Scope
 from cases import FIXTURES, sources
 from module_damage import DAMAGES
@@ -37,6 +38,7 @@ from kprof_inject.rewrite import apply
 from kprof_inject.select.candidates import outline
 from kprof_inject.select.plan import make_plan
 from kprof_inject.select.selectors import parse_selectors
+from kprof_inject.timeline.columns import scope_columns
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.ttgir.parser import parse
 
@@ -124,8 +126,11 @@ def _launch(folder: Path, source: Source) -> Timeline:
     )
     rows["start_cycles"] = 10 * rows["scope"]
     rows["end_cycles"] = rows["start_cycles"] + rows["duration_cycles"]
+    columns = np.zeros(len(rows), dtype=scope_columns(table.max_tags))
+    for name in rows.dtype.names or ():
+        columns[name] = rows[name]
     ctas = cta_rows(*((cta, cta, 0, 5_000, 5_100) for cta in range(_CTAS)))
-    made = made_timeline(folder, [Scope(f"{index}") for index in depth], [rows], ctas, warps=_WARPS)
+    made = made_timeline(folder, [Scope(f"{index}") for index in depth], [columns], ctas, warps=_WARPS)
     backend, arch = ("hip", Path(source.name).parts[-2].partition("-")[2]) if "/hip-" in source.name else ("cuda", 90)
     kernel = replace(
         made.launch.kernel,
