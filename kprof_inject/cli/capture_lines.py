@@ -16,6 +16,7 @@ from kprof_inject.analysis.program_overview import glob_of, overview
 from kprof_inject.analysis.program_samples import program_samples
 from kprof_inject.capture.encoding import json_values
 from kprof_inject.capture.model import Capture, place_names
+from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.cli.console import is_a_step, say
 from kprof_inject.export.formats import DrawingFormat, TraceFile
 from kprof_inject.pipeline.captures import run_to_write
@@ -200,4 +201,13 @@ def say_next(place: Path, reports: Sequence[LaunchAnalysis], program: str = "-- 
         glob = glob_of(kernels[0], reports)
         kernel = f" --kernel {shlex.quote(glob)}" if glob else ""
         option = workspace_option(place) if in_workspace else ""
-        say(f"what matters: kprof-inject causal{option}{kernel} {program}{diff}")
+        causal = "" if _wait_for_each_other(reports) else f"what matters: kprof-inject causal{option}{kernel} {program}"
+        if causal or diff:
+            say(f"{causal}{diff}" if causal else diff.removeprefix("; "))
+
+
+def _wait_for_each_other(reports: Sequence[LaunchAnalysis]) -> bool:
+    """Return whether ranks poll memory in a kernel, which can then not be repeated alone."""
+    ranks = {report.launch.place for report in reports}
+    scopes = (scope for report in reports for scope in report.launch.kernel.scopes.scopes)
+    return len(ranks) > 1 and any(scope.kind == ScopeKind.SPIN for scope in scopes)
