@@ -71,8 +71,8 @@ def launch(
     scopes: Sequence[Scope] = SCOPES,
     sms: int | None = None,
 ) -> PlacedLaunch:
-    """A launch of one warp a CTA. Processes differ by ``place``; ``error_ns`` is that between any two of them. CTAs are
-    on so many ``sms`` in turn, or each on its own."""
+    """A launch of one warp a CTA. Processes differ by ``place``; ``error_ns`` is that between any two of them. Each CTA
+    is on its own SM, or they take turns on a number of ``sms``."""
     tagged = {number for number, scope in enumerate(scopes) if scope.flag and scope.tags}
     tags = 3 if tagged else 2
     rows = np.zeros(len(uses), dtype=scope_columns(tags))

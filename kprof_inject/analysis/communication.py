@@ -12,6 +12,7 @@ import numpy as np
 from msgspec import Struct
 
 from kprof_inject.analysis.interpreter.accesses import Access, deciding_operands
+from kprof_inject.analysis.interpreter.axis_arrays import IntegerExpr
 from kprof_inject.analysis.interpreter.executions import CountedOperation, ExecutedKernel, entry_function
 from kprof_inject.analysis.interpreter.footprints import Ranges
 from kprof_inject.capture.model import Launch
@@ -27,12 +28,12 @@ from kprof_inject.ttgir.types import types_of
 
 _FLOAT = re.compile(r"b?f\d")
 _NO_WORK = frozenset(("arith.constant", "tt.make_range", "tt.splat", "tt.broadcast", "tt.expand_dims"))
-# Waits that were for something unknown may be a little of the CTAs' time: they change no figure by more.
+# Waits that an unknown change ended may take this part of the CTAs' time: they change no figure by more.
 _MAX_UNKNOWN = 0.05
 
 
 class PeerAccess(Struct, frozen=True):
-    """Access of an operation to a peer's memory: at least so many bytes are read there, or written.
+    """Access of an operation to a peer's memory: bytes are lower bounds.
 
     It ``crosses_link`` if the memory is another device's.
     """
@@ -113,18 +114,23 @@ def _met(access: Access | None, peers: Sequence[PeerMemoryRecord]) -> list[PeerM
     """Return the memory of peers that an access with known addresses reaches."""
     if access is None or access.address is None:
         return []
-    low, high = access.address.bounds()
-    near = [one for one in peers if one.address <= high and low < one.address + one.size_bytes]
+    near = _near(access.address, peers)
     if not near or _is_in_one(access, near):
         return near
     touched = access.touched()
     return [] if touched is None else [one for one in near if _bytes_in(touched, one)]
 
 
+def _near(address: IntegerExpr, peers: Sequence[PeerMemoryRecord]) -> list[PeerMemoryRecord]:
+    """Return the memory of peers between the lowest address and the highest."""
+    low, high = address.bounds()
+    return [one for one in peers if one.address <= high and low < one.end]
+
+
 def _is_in_one(access: Access, peers: Sequence[PeerMemoryRecord]) -> bool:
     """Return whether all addresses of an access are in one allocation."""
     low, high = access.address.bounds() if access.address else (0, 0)
-    return any(one.address <= low and high < one.address + one.size_bytes for one in peers)
+    return any(one.address <= low and high < one.end for one in peers)
 
 
 def _bytes_at(one: CountedOperation, access: Access, met: Sequence[PeerMemoryRecord]) -> int:
@@ -140,7 +146,7 @@ def _bytes_at(one: CountedOperation, access: Access, met: Sequence[PeerMemoryRec
 
 def _bytes_in(ranges: Ranges, memory: PeerMemoryRecord) -> int:
     starts = np.maximum(ranges.starts, memory.address)
-    ends = np.minimum(ranges.ends, memory.address + memory.size_bytes)
+    ends = np.minimum(ranges.ends, memory.end)
     return int(np.maximum(ends - starts, 0).sum())
 
 
@@ -154,7 +160,7 @@ def _unplaced(executed: ExecutedKernel, launch: Launch, peers: Sequence[PeerMemo
     tensors = [one for one in executed.operations if one.access and one.access.shape]
     unplaced = [one for one in tensors if one.access and one.access.address is None]
     given = (argument for argument in launch.arguments if argument is not None)
-    if not any(one.address <= argument < one.address + one.size_bytes for argument in given for one in peers):
+    if not any(one.address <= argument < one.end for argument in given for one in peers):
         made = _with_made_pointers(executed) if unplaced else frozenset()
         unplaced = [one for one in unplaced if one.operation in made]
     scopes = launch.kernel.scopes.scopes
@@ -172,9 +178,7 @@ def _unplaced(executed: ExecutedKernel, launch: Launch, peers: Sequence[PeerMemo
 def _may_meet(access: Access, peers: Sequence[PeerMemoryRecord]) -> bool:
     if access.address is None or _is_in_one(access, peers):
         return False
-    low, high = access.address.bounds()
-    is_near = any(one.address <= high and low < one.address + one.size_bytes for one in peers)
-    return is_near and access.touched() is None
+    return bool(_near(access.address, peers)) and access.touched() is None
 
 
 def _with_made_pointers(executed: ExecutedKernel) -> frozenset[Operation]:

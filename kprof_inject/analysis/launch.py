@@ -403,7 +403,8 @@ class LaunchAnalysis:
         if "summary" in self.__dict__:
             return self._values()
         fresh = LaunchAnalysis(self.launch, self.duration_ns, self._decode, self._experiments, self.captured)
-        fresh._together = self._together
+        if self._together is not None:
+            fresh.is_reported_with(self._together)
         return fresh._values()
 
     def _values(self) -> dict[str, Any]:

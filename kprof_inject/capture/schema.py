@@ -217,9 +217,18 @@ class PeerMemoryRecord(Struct, frozen=True):
     device: DeviceIndex
     is_foreign: bool = False
 
+    @property
+    def end(self) -> int:
+        """First address after it."""
+        return self.address + self.size_bytes
+
+
+ADDRESS_BYTES = 8
+"""Size of each address in a table of them."""
+
 
 class AddressTableRecord(Struct, frozen=True):
-    """Line of ``address_tables.jsonl``: addresses of 8 bytes each that kernels load from ``address`` on."""
+    """Line of ``address_tables.jsonl``: addresses (``ADDRESS_BYTES``) that kernels load from ``address`` on."""
 
     address: Annotated[int, Meta(ge=1, le=MAX_ARGUMENT)]
     values: Annotated[tuple[Annotated[int, Meta(ge=1, le=MAX_ARGUMENT)], ...], Meta(max_length=1 << 12)]

@@ -38,7 +38,7 @@ def page(show: Show, tmp_path: Path) -> ShownPage:
 
 
 def share(ns: int) -> float:
-    """Where a time is, of the width of the rows, where the whole launch has some room at both ends."""
+    """Return the place of a time in the width of the rows, which have some room before and after the launch."""
     return (ns / LENGTH_NS + ROOM) / (1 + 2 * ROOM)
 
 

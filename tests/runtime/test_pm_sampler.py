@@ -73,7 +73,7 @@ class Library:
             raise CuptiError("the device has no memory for its counters", 8)
         new = self._counted.pop(0) if self._counted else []
         self._decoded = [*self._decoded, *new]
-        # The image holds so many samples.
+        # The image holds this number of samples.
         rest, self._decoded = self._decoded[self.room :], self._decoded[: self.room]
         if rest:
             self._counted.insert(0, rest)
@@ -152,7 +152,7 @@ def test_lost_samples_are_an_error(how: str) -> None:
 
 
 def _ended_after(looks: int) -> Any:
-    """A ``select`` for an input that ends after so many looks."""
+    """A ``select`` for an input that ends after this number of looks."""
     answers = iter([([], [], [])] * looks)
     return lambda *_: next(answers, ([1], [], []))
 

@@ -73,7 +73,7 @@ def test_without_communication_the_slowest_cta_takes_its_work(tmp_path: Path, wa
 
 
 def test_ctas_of_one_sm_give_up_the_time_in_which_none_computes(tmp_path: Path) -> None:
-    """One waits for 60 µs, the other never does: from 30 µs on, the SM has nothing to compute until 60 µs."""
+    """The first waits for 60 µs and the second never: from 30 µs on, the SM has nothing to compute until 60 µs."""
     uses = [*multiplies(0, from_ns=0, waits_ns=60_000), *multiplies(1, from_ns=0, waits_ns=0)]
     found = overlap(tmp_path, uses, sms=1)
     assert found is not None
@@ -134,7 +134,7 @@ def test_medians_are_of_each_figure(tmp_path: Path) -> None:
 
 
 def brute(uses: list[Use], sms: int) -> tuple[int, ...]:
-    """The same figures, nanosecond by nanosecond."""
+    """Count the figures of ``Overlap`` nanosecond by nanosecond."""
     ctas = sorted({use.cta for use in uses})
     ends_ns = {cta: max(use.end_ns for use in uses if use.cta == cta) for cta in ctas}
 

@@ -17,7 +17,7 @@ from kprof_inject.analysis.interpreter.accesses import deciding_operands
 from kprof_inject.analysis.interpreter.axis_arrays import AxisArray, IntegerExpr, Mask, Value, constant, joined
 from kprof_inject.analysis.interpreter.integer_operations import bytes_of
 from kprof_inject.capture.loaded_integers import LoadedIntegersRecord
-from kprof_inject.capture.schema import AddressTableRecord
+from kprof_inject.capture.schema import ADDRESS_BYTES, AddressTableRecord
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.ssa_values import ValueGraph
 from kprof_inject.ttgir.types import types_of
@@ -25,7 +25,6 @@ from kprof_inject.ttgir.types import types_of
 Integers = NDArray[np.int64]
 
 _LOAD = "tt.load"
-_ADDRESS_BYTES = 8
 _INTEGERS = ("i8", "i16", "i32", "i64")
 
 
@@ -55,10 +54,10 @@ class KnownRanges(Struct, frozen=True):
     def of_tables(cls, tables: Sequence[AddressTableRecord]) -> KnownRanges:
         """Return the memory of tables of addresses, of which the last one counts where two overlap."""
         whole = np.concatenate([np.empty(0, np.int64), *(np.array(one.values, np.int64) for one in tables)])
-        places = [one.address + _ADDRESS_BYTES * np.arange(len(one.values)) for one in tables]
+        places = [one.address + ADDRESS_BYTES * np.arange(len(one.values)) for one in tables]
         starts, last = np.unique(np.concatenate([np.empty(0, np.int64), *places])[::-1], return_index=True)
         data = whole[::-1][last].astype("<i8").view(np.uint8)
-        return cls(starts, starts + _ADDRESS_BYTES, data)
+        return cls(starts, starts + ADDRESS_BYTES, data)
 
     def read(self, addresses: Integers, size_bytes: int) -> Integers | None:
         """Implement ``Memory.read``."""

@@ -47,7 +47,8 @@ class PmSampler:
         """
         self._cupti = cupti
         self._host = ProfilerHost(cupti, _PM_SAMPLING, device, self._availability(device))
-        self._plan = self._host.plan(metrics) if self._host.known(metrics) else None
+        known = self._host.known(metrics)
+        self._plan = self._host.plan(known) if known else None
         self.from_ns = self.to_ns = self._taken = 0
         self.gaps_ns: list[tuple[int, int]] = []
         self._interval_ns = interval_ns

@@ -14,14 +14,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kprof_inject.capture.saved_launch import ADDRESS_END
-from kprof_inject.capture.schema import AddressTableRecord, LaunchRecord, PeerMemoryRecord
+from kprof_inject.capture.schema import ADDRESS_BYTES, AddressTableRecord, LaunchRecord, PeerMemoryRecord
 from kprof_inject.runtime.devices.device import Device, DeviceMemory
 from kprof_inject.runtime.launch.reachable_memory import MIN_ADDRESS
 from kprof_inject.ttgir.dialect import MAKES_POINTERS
 
 # A table has an address for each GPU of a host, or of several.
 _TABLE_BYTES = 512
-_ADDRESS_BYTES = 8
 # A question takes some 2 µs. Programs use most of their memory again and again.
 _MAX_LOOKUPS = 4096
 # Launchers such as torchrun set it to the number of processes on this host.
@@ -89,7 +88,7 @@ class PeerMemory:
         """
         if not memory.is_exportable:
             return ()
-        size_bytes = min(_TABLE_BYTES, memory.range.end - address) // _ADDRESS_BYTES * _ADDRESS_BYTES
+        size_bytes = min(_TABLE_BYTES, memory.range.end - address) // ADDRESS_BYTES * ADDRESS_BYTES
         try:
             contents = self.device.settled(address, size_bytes, device)
         except RuntimeError:  # of the driver: the memory has been freed
