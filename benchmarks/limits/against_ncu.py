@@ -1,26 +1,29 @@
 """Compares what the speed of light says of ``kernels.py`` with what Nsight Compute counted of the same kernels.
 
-    python benchmarks/limits/against_ncu.py OUT
+    python benchmarks/limits/against_ncu.py OUT [--json FILE]
 
 OUT is what ``record.py`` wrote. For each kernel: what our work is of Nsight Compute's active cycles and what it says of
 the same unit, in percent; bytes, wavefronts and instructions, with the ratio of ours to its; its own speed of light;
 our sentence. What we count is a lower bound: where it is more than Nsight Compute counted, the line ends with TOO MUCH.
 Shares of time may be larger than its, as it empties the caches before each launch.
+
+FILE gets for each kernel the limit with counters and without, and how busy each unit was by Nsight Compute, in percent.
 """
 
 from __future__ import annotations
 
+import argparse
 import csv
 import json
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 
 from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.analysis.roofs.limits import DRAM
 from kprof_inject.analysis.roofs.speed_of_light import Roof
-from kprof_inject.analysis.roofs.unit_rates import ALU, FP32, ISSUE, SHARED, SPECIAL, TENSOR, rates_of
+from kprof_inject.analysis.roofs.unit_rates import ALU, FP32, ISSUE, L2, SHARED, SPECIAL, TENSOR, rates_of
 from kprof_inject.capture.model import Launch
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.timeline.timeline import decode_launch
@@ -54,6 +57,13 @@ FROM_DRAM, TO_DRAM = "dram__bytes_read.sum", "dram__bytes_write.sum"
 COMPUTE = "sm__throughput.avg.pct_of_peak_sustained_elapsed"
 MEMORY = "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"
 DURATION = "gpu__time_duration.sum"
+# How busy each unit was, by its name in a limit.
+BUSY = {
+    **UNITS,
+    SHARED: "l1tex__throughput.avg.pct_of_peak_sustained_active",
+    L2: "lts__throughput.avg.pct_of_peak_sustained_elapsed",
+    DRAM: "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
+}
 METRICS = [
     DURATION,
     ACTIVE_CYCLES,
@@ -66,24 +76,39 @@ METRICS = [
     TO_DRAM,
     COMPUTE,
     MEMORY,
-    "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
-    "l1tex__throughput.avg.pct_of_peak_sustained_active",
-    "lts__throughput.avg.pct_of_peak_sustained_elapsed",
+    *(BUSY[unit] for unit in (SHARED, L2, DRAM)),
 ]
 
 
 def main() -> None:
-    out = Path(sys.argv[1])
-    counted = counts_of(out / "ncu.csv")
-    for name, launch in launches_of(out).items():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    counted = counts_of(arguments.out / "ncu.csv")
+    judged = {}
+    for name, launch in launches_of(arguments.out).items():
         if name in counted:
-            for line in lines_of(name, LaunchAnalysis.of(decode_launch(launch)), counted[name]):
+            report = LaunchAnalysis.of(decode_launch(launch))
+            for line in lines_of(name, report, counted[name]):
                 print(line)
+            judged[name] = {
+                "counters": report.limit.name if report.measured else None,
+                "computed": report.computed_limit.name,
+                "busy": {unit: counts_in(counted[name], metric) for unit, metric in BUSY.items()},
+            }
+    if arguments.json:
+        arguments.json.write_text(json.dumps(judged, indent=1))
+
+
+def counts_in(counts: Counts, metric: str) -> float:
+    """Return a metric's value; not a number if it was not counted."""
+    return float(counts.get(metric, "nan").replace(",", "") or "nan")
 
 
 def lines_of(name: str, report: LaunchAnalysis, counts: Counts) -> Iterator[str]:
     def count(metric: str) -> float:
-        return float(counts.get(metric, "nan").replace(",", "") or "nan")
+        return counts_in(counts, metric)
 
     yield f"{name}: ours {report.summary.duration_ns / 1e3:.1f} us, Nsight Compute {count(DURATION) / 1e3:.1f}"
     yield f"    {report.limit.sentence}"
@@ -140,9 +165,10 @@ def counts_of(file: Path) -> dict[str, Counts]:
 def launches_of(out: Path) -> dict[str, Launch]:
     """The last launch of each kernel, by its name in ``kernels.py`` and its own."""
     times = {name: (begin, end) for name, begin, end in map(json.loads, (out / "times.jsonl").read_text().splitlines())}
-    capture = max((out / "captures" / "captures").iterdir())
+    captures = [max(captures.iterdir()) for captures in sorted(out.glob("captures-*/captures"))]
     return {
         f"{name}/{launch.kernel.name}": launch
+        for capture in captures
         for launch in read_capture(capture).launches
         for name, (begin, end) in times.items()
         if begin <= launch.host_ns <= end

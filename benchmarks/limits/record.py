@@ -1,10 +1,11 @@
 """Records what ``against_ncu.py`` compares: captures of ``kernels.py``, and what Nsight Compute counts of the same.
 
-    python benchmarks/limits/record.py OUT [--only NAME,...] [--at SELECTOR]... [--same-launches]
+    python benchmarks/limits/record.py OUT [--only NAME,...] [--at SELECTOR]...
 
-Needs a GPU and ``ncu``. OUT gets ``captures`` (a workspace), ``times.jsonl`` (when each kernel was launched) and
-``ncu.csv``, with a row for each launch, whose kernel is called by its name in ``kernels.py``. With ``--same-launches``,
-Nsight Compute counts the launches with records that the capture is of, and not those of the program by itself.
+Needs a GPU, ``ncu``, and the permission to read counters. The kernels are profiled in groups, each in a program of its
+own, so that those of the same name and options are captured apart. OUT gets a workspace ``captures-N`` for each group,
+``times.jsonl`` (when each kernel was launched) and ``ncu.csv``, with a row for each launch, whose kernel is called by
+its name in ``kernels.py``.
 """
 
 import argparse
@@ -15,38 +16,37 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from against_ncu import METRICS
+from kernels import KERNELS as LAUNCHES
 from kernels import kernel_names
 
 HERE = Path(__file__).parent
 PROGRAM = [sys.executable, str(HERE / "kernels.py"), "--launches", "2"]
-TOOL = [sys.executable, "-m", "kprof_inject"]
+# Counters of all kernels, also of those that take little of the program's time.
+PROFILE = (
+    "from kprof_inject.pipeline import launch_measurements; launch_measurements._MIN_SHARE = 0.0; "
+    "from kprof_inject.cli.main import main; main()"
+)
+GROUPS = 6
 # What Inductor makes has names of its own; others are known by what they are called in the files here.
 KERNELS = f"regex:^({'|'.join(sorted(kernel_names()))}|triton_.*)$"
-MOST_BYTES = "4000000000"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--only", default="")
+    parser.add_argument("--only", default=",".join(LAUNCHES))
     parser.add_argument("--at", action="append", default=[])
-    parser.add_argument("--same-launches", action="store_true")
     arguments = parser.parse_args()
     out = arguments.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
     (out / "times.jsonl").unlink(missing_ok=True)
-    program = [*PROGRAM, *([f"--only={arguments.only}"] if arguments.only else [])]
-    workspace = str(out / "captures")
+    names = arguments.only.split(",")
     selected = [word for one in arguments.at or ["func", "loop", "iter"] for word in ("--at", one)]
-    subprocess.run([*TOOL, "dump", "-o", workspace, "--", *program], check=True)
-    subprocess.run([*TOOL, "insert", workspace, *selected], check=True)
-    limits = ["--fit", "--launches", "all", "--no-replay", "--max-bytes", MOST_BYTES]
-    run = [*TOOL, "run", workspace, *limits, "--", *program, "--times", str(out / "times.jsonl")]
-    if arguments.same_launches:
-        count([*run[: run.index("--fit")], *run[run.index("--fit") + 1 :]], out / "ncu.csv")
-    else:
-        subprocess.run(run, check=True)
-        count(program, out / "ncu.csv")
+    for number in range(min(GROUPS, len(names))):
+        command = [sys.executable, "-c", PROFILE, "profile", "-o", str(out / f"captures-{number}"), *selected]
+        command += ["--launches", "all", "--", *PROGRAM, "--only", ",".join(names[number::GROUPS])]
+        subprocess.run([*command, "--times", str(out / "times.jsonl")], check=True, stdout=subprocess.DEVNULL)
+    count([*PROGRAM, "--only", arguments.only], out / "ncu.csv")
 
 
 def count(command: Sequence[str], file: Path) -> None:
