@@ -11,6 +11,7 @@ import sys
 import click
 
 from kprof_inject.cli.console import INTERRUPTED, print_error, print_usage_error, say
+from kprof_inject.cli.removed import COMMANDS, OPTIONS
 from kprof_inject.errors import KprofError, did_you_mean, printable
 from kprof_inject.version import __version__
 
@@ -42,7 +43,6 @@ _GROUPS = {
     },
     "Get help": {
         "doctor": "Check what is installed and what works, and say how to fix the rest.",
-        "help": "Show the help of a command.",
     },
 }
 _COMMANDS = [name for group in _GROUPS.values() for name in group]
@@ -52,7 +52,7 @@ Examples:
   kprof-inject profile -- python train.py
   kprof-inject profile --kernel 'matmul*' --at loop --at 'op(*wait*)' -- python train.py
 
-Each command has its own help: kprof-inject help report
+Each command has its own help: kprof-inject report --help
 """
 
 
@@ -88,6 +88,8 @@ class LazyGroup(click.Group):
         Raises a usage error with a suggestion if there is none.
         """
         if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
+            if args[0] in COMMANDS:
+                raise click.UsageError(f"The command {args[0]} is gone: {COMMANDS[args[0]]}.", ctx)
             raise click.UsageError(f"No such command {args[0]!r}. {_suggestion(args[0])}".strip(), ctx)
         name, command, rest = super().resolve_command(ctx, args)
         if name is not None and command is not None and not ctx.resilient_parsing:
@@ -127,6 +129,9 @@ def main() -> None:
         # With standalone_mode=False, click returns the code that a command passed to ``ctx.exit``.
         sys.exit(root.main(standalone_mode=False, prog_name="kprof-inject"))
     except click.UsageError as error:
+        if isinstance(error, click.NoSuchOption) and error.ctx is not None:
+            instead = OPTIONS.get((str(error.ctx.info_name), error.option_name))
+            error.message = f"The option {error.option_name} is gone: {instead}." if instead else error.message
         print_usage_error(error)
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):

@@ -13,6 +13,7 @@ from programs.child import REPO, run_python
 from snapshots import check
 
 import kprof_inject
+from kprof_inject.cli import removed
 
 COMMANDS = [
     "causal",
@@ -31,7 +32,6 @@ COMMANDS = [
     "profile",
     "demo",
     "doctor",
-    "help",
 ]
 
 MODULES_AFTER_HELP = """
@@ -89,15 +89,17 @@ def test_help_has_groups_and_examples(kprof: CommandLine) -> None:
     assert text.count("kprof-inject profile ") == 2
 
 
-@pytest.mark.parametrize("words", [("report",), ("launch", "run"), ()])
-def test_help_is_a_command_too(kprof: CommandLine, words: tuple[str, ...]) -> None:
-    assert kprof("help", *words) == kprof(*words, "--help")
+@pytest.mark.parametrize("name", removed.COMMANDS)
+def test_a_command_that_is_gone_says_what_to_use(kprof: CommandLine, name: str) -> None:
+    ended = kprof(name)
+    assert ended.exit_code == 2 and ended.errors() == [f"error: The command {name} is gone: {removed.COMMANDS[name]}."]
 
 
-@pytest.mark.parametrize("words", [("reprot",), ("report", "more"), ("launch", "rnu")])
-def test_there_is_no_help_for_other_words(kprof: CommandLine, words: tuple[str, ...]) -> None:
-    ended = kprof("help", *words)
-    assert ended.exit_code == 2 and repr(words[-1]) in ended.stderr
+@pytest.mark.parametrize(("name", "option"), removed.OPTIONS)
+def test_an_option_that_is_gone_says_what_to_use(kprof: CommandLine, name: str, option: str) -> None:
+    ended = kprof(name, option)
+    assert ended.exit_code == 2
+    assert ended.errors() == [f"error: The option {option} is gone: {removed.OPTIONS[name, option]}."]
 
 
 @pytest.mark.parametrize("command", ["profile", "run", "watch"])

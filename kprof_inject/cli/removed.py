@@ -1,0 +1,11 @@
+"""Commands and options that are gone, and what to use instead; until 1.0, an error says so."""
+
+from __future__ import annotations
+
+COMMANDS = {
+    "help": "use kprof-inject --help, or COMMAND --help",
+}
+"""What to use instead of a command, by its name."""
+
+OPTIONS: dict[tuple[str, str], str] = {}
+"""What to use instead of an option, by the names of the command and of the option."""
