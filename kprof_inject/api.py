@@ -26,7 +26,6 @@ from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.insertion import insert_kernel, require_sites, write_insertion
 from kprof_inject.pipeline.launch_measurements import measure_run, with_permitted_metrics
 from kprof_inject.pipeline.saved_launches import drop_launches, launches_to_save
-from kprof_inject.python_words import in_python_words, python_words
 from kprof_inject.quantities import listed
 from kprof_inject.results import Results
 from kprof_inject.runtime.launch.launch_choice import NO_REPLAYS, LaunchChoice, ReplayChoice, parse_launches
@@ -113,7 +112,6 @@ class Profile(Results):
         self._capture: LiveCapture | None = None
         self._enabled = True
 
-    @in_python_words()
     def __enter__(self) -> Profile:
         """Start to record. Raises ``KprofError`` if another profile, or kprof-inject itself, runs in this process."""
         if os.environ.get(SESSION_VARIABLE):
@@ -178,7 +176,7 @@ class Profile(Results):
     def left_alone(self) -> dict[str, str]:
         """The reasons why kernels ran without records, by the kernels' names."""
         kernels = read_reports(Path(self._session.reports)).kernels
-        return {kernel.name: python_words(kernel.reason) for kernel in kernels if kernel.state == "left alone"}
+        return {kernel.name: kernel.reason for kernel in kernels if kernel.state == "left alone"}
 
     @property
     def passed_over(self) -> list[str]:
@@ -191,7 +189,6 @@ class Profile(Results):
         self._collect()
         self._timelines.clear()
 
-    @in_python_words()
     def _collect(self) -> None:
         if self._capture is None:
             return
@@ -225,7 +222,6 @@ class Profile(Results):
         )
 
 
-@in_python_words()
 def profile(
     at: str | Sequence[str] = (),
     *,

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from kprof_inject.errors import KprofError, did_you_mean
-from kprof_inject.python_words import in_python_words
 from kprof_inject.quantities import listed
 from kprof_inject.report.diff.change_verdicts import ChangeVerdict
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff, diff_captures
@@ -109,7 +108,6 @@ class Comparison:
         return diff_html(self._compared)
 
 
-@in_python_words()
 def diff(
     a: Results | str | Path, b: Results | str | Path, *, kernel: str = ALL, renamed: Mapping[str, str] | None = None
 ) -> Comparison:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kprof_inject.errors import KprofError
-from kprof_inject.python_words import in_python_words, python_words
 
 if TYPE_CHECKING:
     from kprof_inject.api import Profile
@@ -73,8 +72,7 @@ def kprof_baseline(
     def baseline(path: str | Path, *, fail_above: str | float = "5%", **choices: Any) -> Iterator[Profile]:
         from kprof_inject.report.diff.gate import parse_limit
 
-        with in_python_words():
-            limit = parse_limit(str(fail_above))
+        limit = parse_limit(str(fail_above))
         folder = request.config.rootpath / path
         if "folder" in choices:
             raise KprofError("a baseline has its own folder", hint="leave folder= out, or use kprof_profile")
@@ -104,9 +102,7 @@ def _require_as_fast(stored: Results, prof: Profile, limit: float, folder: Path)
 
     diff = diff_captures(stored.timelines, prof.timelines)
     if crossed := list(crossings(diff, limit, ())):
-        pytest.fail(
-            python_words("\n".join([*crossed, f"A is {folder}, B is this test: {first_sentence(diff)}"])), pytrace=False
-        )
+        pytest.fail("\n".join([*crossed, f"A is {folder}, B is this test: {first_sentence(diff)}"]), pytrace=False)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -20,7 +20,6 @@ from kprof_inject.export.arrow import to_arrow, to_pandas
 from kprof_inject.export.formats import TraceFile
 from kprof_inject.export.hooks import Hook, hooks_of
 from kprof_inject.pipeline.captures import decode_capture, experiments_at, open_capture
-from kprof_inject.python_words import in_python_words, python_words
 from kprof_inject.quantities import counted, listed
 from kprof_inject.report.explanation import explanation
 from kprof_inject.report.explanation_schema import DEFAULT_BUDGET, explanation_text
@@ -81,7 +80,6 @@ class Results:
 
         return answers_text(self._analyses(_of_kernels(self._kept(), kernel)), _REPORT_WIDTH)
 
-    @in_python_words()
     def explain(self, budget: int = DEFAULT_BUDGET, *, kernel: str = ALL) -> str:
         """Return the output of ``kprof-inject explain``: JSON of at most ``budget`` tokens.
 
@@ -118,7 +116,6 @@ class Results:
         """Return the same as an Arrow table; texts are dictionaries. Raises ``KprofError`` without pyarrow."""
         return to_arrow(self.timelines)
 
-    @in_python_words()
     def export(self, path: str | Path, hooks: Hook | Sequence[Hook] = ()) -> Path:
         """Write a trace of all launches and return its path, whose ending determines the format.
 
@@ -129,7 +126,6 @@ class Results:
         trace.write(self._kept())
         return trace.path
 
-    @in_python_words()
     def merge_into(
         self,
         trace: str | Path | Sequence[str | Path],
@@ -148,14 +144,13 @@ class Results:
         output = None if path is None else Path(path)
         merged = merge_into(paths, self._kept(), output, hooks=hooks_of(hooks))
         for line in merged.refusal_lines():
-            warnings.warn(line, stacklevel=3)  # past the decorator
+            warnings.warn(line, stacklevel=2)
         return merged.path
 
     def _analyses(self, timelines: Sequence[Timeline]) -> list[LaunchAnalysis]:
         captured = [timeline.launch for timeline in self._timelines]
         return LaunchAnalysis.all_of(timelines, self._experiments, captured)
 
-    @in_python_words()
     def _kept(self) -> list[Timeline]:
         timelines = self.timelines
         if not timelines:
@@ -190,7 +185,6 @@ def _of_kernels(timelines: Sequence[Timeline], glob: str) -> list[Timeline]:
     return chosen
 
 
-@in_python_words()
 def load(path: str | Path) -> Results:
     """Load results from a path.
 
@@ -203,12 +197,11 @@ def load(path: str | Path) -> Results:
         place = place.absolute()
 
     def say(message: str) -> None:
-        warnings.warn(python_words(message), stacklevel=3)
+        warnings.warn(message, stacklevel=3)
 
     return Results(decode_capture(open_capture(place), say), experiments_at(place, say))
 
 
-@in_python_words()
 def read_buffer(
     buffer: Any,
     *,
