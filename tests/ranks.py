@@ -9,7 +9,6 @@ from typing import Any
 
 from buffers import Cta, JsonWriter, Scope, buffer_words, end, kernel_json, launch_json, start
 
-from kprof_inject.capture.peer_clocks import PeerReading, write_peer_clocks
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.schema import CLOCK_FILE
 from kprof_inject.timeline.timeline import Timeline, decode_launch
@@ -53,19 +52,6 @@ def save_process(
         launch = launch_json(words, index=index, host_ns=host_ns) | {"device": devices.index(timer)}
         writer.add_launch(launch, memoryview(words.tobytes()))
     writer.finish()
-
-
-def save_comparisons(
-    folder: Path, reference: tuple[str, Timer], *others: tuple[str, Timer], at_ns: Sequence[int]
-) -> None:
-    """Comparisons of the GPUs' timers with that of the first one, at these host times, each right within 500 ns."""
-    uuid, timer = reference
-    readings = tuple(
-        PeerReading(reference=uuid, device=other, reference_ns=timer.at(ns), device_ns=its_timer.at(ns), error_ns=500)
-        for ns in at_ns
-        for other, its_timer in others
-    )
-    write_peer_clocks(folder, readings, "")
 
 
 def clock_file(folder: Path, name: str) -> Path:

@@ -12,7 +12,6 @@ from msgspec import Struct
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.roofs.limits import DRAM, LIMITING, UNIT_NAMES
-from kprof_inject.analysis.roofs.peer_limits import PEER
 from kprof_inject.analysis.roofs.unit_rates import TENSOR
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.analysis.unjudged import Unjudged, missing_records
@@ -73,30 +72,18 @@ def gain_in(report: LaunchAnalysis) -> Gain:
 def advice_on(report: LaunchAnalysis) -> tuple[Advice, ...]:
     """Return everything to try, in this order.
 
-    First whom it waits for, if a peer limits it; that the launch is at its roof, if no finding gains more than what is
-    left; then the advice of the findings, sorted by the gain to expect; then what it takes to judge the rest. What only
-    concerns the recording is in ``trust_in``. Never empty: where nothing was found, it says what would find more.
+    First that the launch is at its roof, if no finding gains more than what is left; then the advice of the findings,
+    sorted by the gain to expect; then what it takes to judge the rest. What only concerns the recording is in
+    ``trust_in``. Never empty: where nothing was found, it says what would find more.
     """
     lost = missing_records(report.timeline) if report.summary.records_lost else None
     at_roof, findings = list(_at_roof(report)), list(_by_findings(report))
     is_worth_more = any((one.share or 0.0) > _left(report) for one in findings)
-    first = (*_peers(report), *((*findings, *at_roof) if is_worth_more else (*at_roof, *findings)))
+    first = (*findings, *at_roof) if is_worth_more else (*at_roof, *findings)
     to_judge = tuple(_to_judge(report, lost))
     if not first and not report.summary.is_foreign:  # no experiment can repeat another profiler's launch
         first = (_nothing_found(report),)
     return (*first, *to_judge)
-
-
-def _peers(report: LaunchAnalysis) -> Iterator[Advice]:
-    """Yield which peer decides how long a launch takes that waits for others most of the time."""
-    if report.limit.name != PEER:
-        return
-    ((place, _), *others) = max(report.peer_waits, key=lambda one: one.by_peers_ns).by_place_ns
-    overlap = report.communication.overlap if report.communication else None
-    without_ns = overlap.without_ns if overlap else None
-    share = None if without_ns is None else max(1 - without_ns / max(report.duration_ns, 1), 0.0)
-    more = f" and {counted(len(others), 'other')}" if others else ""
-    yield Advice(f"have {place}{more} set flags earlier, or compute what needs no peer before the waits", "", share)
 
 
 def _at_roof(report: LaunchAnalysis) -> Iterator[Advice]:

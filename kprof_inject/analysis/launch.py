@@ -18,7 +18,6 @@ from kprof_inject.analysis.evidence.units import UnitEvidence, disagreements, un
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.roofs.computed_limit import dram_part, limit_of, whole_roof
 from kprof_inject.analysis.roofs.limits import CodeBounds, Limit
-from kprof_inject.analysis.roofs.peer_limits import peer_limit
 from kprof_inject.analysis.summary import LaunchSummary, summarise
 from kprof_inject.analysis.unjudged import CHECK_MODULE, Unevaluated, Unjudged, evaluating
 from kprof_inject.capture.edits import EditsRecord
@@ -31,7 +30,6 @@ from kprof_inject.capture.source_text import lines_of, ttgir_of
 from kprof_inject.errors import KprofError
 from kprof_inject.machine_code.instructions import MachineFunction
 from kprof_inject.timeline.axis import place_launches
-from kprof_inject.timeline.peer_waits import PeerWait, PeerWaits
 from kprof_inject.timeline.task_runs import task_places
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import Level, Verdict, judge, usable_times
@@ -41,7 +39,6 @@ from kprof_inject.timeline.waves import launch_duration_ns
 if TYPE_CHECKING:
     from kprof_inject.analysis.async_work.flight_metrics import Flights
     from kprof_inject.analysis.causal.slopes import KernelSlopes
-    from kprof_inject.analysis.communication import Communication
     from kprof_inject.analysis.evidence.code_units import CodeEvidence
     from kprof_inject.analysis.findings.rules import Judgement
     from kprof_inject.analysis.interpreter.executions import ExecutedKernel
@@ -65,16 +62,6 @@ class Together:
         """Waits for flags with the changes that ended them. All launches with flags or tasks are decoded for it."""
         timelines = [one.timeline for one in self._launches if has_flags_or_tasks(one.launch.kernel.scopes)]
         return wait_ends(place_launches(timelines)) if timelines else []
-
-    @cached_property
-    def peer_waits(self) -> PeerWaits:
-        """These waits by the launch, with what other launches ended."""
-        return PeerWaits(self.wait_ends)
-
-    @property
-    def has_peers(self) -> bool:
-        """True if several processes or devices launched them."""
-        return len({one.launch.place for one in self._launches}) > 1
 
 
 def has_flags_or_tasks(table: ScopeTable) -> bool:
@@ -246,26 +233,7 @@ class LaunchAnalysis:
     @cached_property
     def limit(self) -> Limit:
         """The unit or cause that limits the launch, by the strongest evidence."""
-        found = measured_limit(self.measured) if self.measured is not None else self.computed_limit
-        return peer_limit(found, self.summary, self.launch.device_name, self.peer_waits, self.communication)
-
-    @cached_property
-    def peer_waits(self) -> tuple[PeerWait, ...]:
-        """Waits for flags by scope, with the time that peers caused; empty for the launches of a single place."""
-        return self.together.peer_waits.of(self.launch) if self.together.has_peers else ()
-
-    @cached_property
-    def communication(self) -> Communication | None:
-        """Exchange with peers; None if there is none, or if it is unknown."""
-        if not self.launch.origin.peer_memory or isinstance(self.executed, Unjudged):
-            return None
-        from kprof_inject.analysis.communication import communication_of
-
-        try:
-            with evaluating():
-                return communication_of(self.timeline, self.executed, self.together.peer_waits)
-        except Unevaluated:
-            return None
+        return measured_limit(self.measured) if self.measured is not None else self.computed_limit
 
     @cached_property
     def computed_limit(self) -> Limit:

@@ -27,19 +27,16 @@ from kprof_inject.capture.foreign.entries import Recorded
 from kprof_inject.capture.loaded_integers import LoadedIntegersRecord
 from kprof_inject.capture.measurements import MeasurementsRecord
 from kprof_inject.capture.mode import Mode
-from kprof_inject.capture.peer_clocks import PeerReading
 from kprof_inject.capture.record_costs import RecordCost
 from kprof_inject.capture.resources import UNKNOWN_RESOURCES, KernelResources
 from kprof_inject.capture.schema import (
     MAX_TEXT_BYTES,
     SOURCES_FILE,
     TTGIR_FILE,
-    AddressTableRecord,
     ClockRecord,
     FlagMemoryRecord,
     GridTimesRecord,
     LayoutName,
-    PeerMemoryRecord,
     ProcessRecord,
 )
 from kprof_inject.capture.scopes import ScopeTable
@@ -72,14 +69,8 @@ class Origin(Struct, frozen=True):
     device_uuids: tuple[str, ...]
     """UUIDs by the device's index; empty or absent if unknown."""
     host_readings: tuple[ClockRecord, ...]
-    peer_readings: tuple[PeerReading, ...] = ()
-    """How the timers of the host's GPUs relate; empty if they were not compared."""
     flag_memory: tuple[FlagMemoryRecord, ...] = ()
     """Allocations that hold flags, as far as the process found them."""
-    peer_memory: tuple[PeerMemoryRecord, ...] = ()
-    """Allocations of other devices or processes that its kernels reach, as far as it found them."""
-    address_tables: tuple[AddressTableRecord, ...] = ()
-    """Tables of addresses that its kernels load."""
 
     @property
     def host_clock(self) -> Hashable:

@@ -36,23 +36,19 @@ from kprof_inject.capture.measurements import (
 )
 from kprof_inject.capture.mode import AUTO_BUFFER, Mode
 from kprof_inject.capture.model import Capture, Kernel, Launch, Origin, Process
-from kprof_inject.capture.peer_clocks import PeerReading, read_peer_clocks
 from kprof_inject.capture.record_costs import CostKey, MeasuredCost, cost_of, read_costs
 from kprof_inject.capture.resources import clean_resources, resources_with_records
 from kprof_inject.capture.schema import (
-    ADDRESS_TABLES_FILE,
     CLOCK_FILE,
     END_FILE,
     FLAG_MEMORY_FILE,
     KERNEL_FILE,
     KERNELS_FOLDER,
     LAUNCHES_FILE,
-    PEER_MEMORY_FILE,
     PROCESS_FILE,
     READABLE_VERSIONS,
     RECORD_COSTS_FILE,
     TIMING_FILE,
-    AddressTableRecord,
     ClockRecord,
     DropRecord,
     EndRecord,
@@ -60,7 +56,6 @@ from kprof_inject.capture.schema import (
     FlagMemoryRecord,
     KernelRecord,
     LaunchRecord,
-    PeerMemoryRecord,
     ProcessRecord,
     TimingRecord,
 )
@@ -212,8 +207,8 @@ def read_capture(folder: Path) -> Capture:
     _require_one_run(folder, [file.process for file in files])
     first = files[0].process
     run = first.run if first.version > 1 else ""
-    costs, peers = read_costs(folder / RECORD_COSTS_FILE, run), read_peer_clocks(folder, run)
-    return Capture(folder, tuple(_process(file, costs, peers) for file in files))
+    costs = read_costs(folder / RECORD_COSTS_FILE, run)
+    return Capture(folder, tuple(_process(file, costs) for file in files))
 
 
 def _require_one_run(folder: Path, processes: Sequence[ProcessRecord]) -> None:
@@ -226,14 +221,10 @@ def _require_one_run(folder: Path, processes: Sequence[ProcessRecord]) -> None:
         raise KprofError(f"{folder} contains a process twice", hint="remove the copy")
 
 
-def _process(
-    files: ProcessFiles, costs: Mapping[CostKey, MeasuredCost], peer_readings: tuple[PeerReading, ...]
-) -> Process:
+def _process(files: ProcessFiles, costs: Mapping[CostKey, MeasuredCost]) -> Process:
     end = files.read_if_there(END_FILE, EndRecord)
     readings, damaged_readings = _valid_lines(files, CLOCK_FILE, ClockRecord)
     flag_memory, _ = _valid_lines(files, FLAG_MEMORY_FILE, FlagMemoryRecord)
-    peer_memory, damaged_peers = _valid_lines(files, PEER_MEMORY_FILE, PeerMemoryRecord)
-    address_tables, _ = _valid_lines(files, ADDRESS_TABLES_FILE, AddressTableRecord)
     process = files.process
     origin = Origin(
         files.folder.name,
@@ -244,11 +235,7 @@ def _process(
         process.device_names,
         process.device_uuids,
         readings,
-        peer_readings,
         flag_memory,
-        # With some of it, a peer's memory would be taken for the own.
-        () if damaged_peers else peer_memory,
-        address_tables,
     )
     kernels: dict[tuple[str, str], tuple[Kernel, int]] = {}
     launches: dict[str, Launch] = {}

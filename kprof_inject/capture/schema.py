@@ -42,8 +42,6 @@ PROCESS_FILE = "process.json"
 LAUNCHES_FILE = "launches.jsonl"
 CLOCK_FILE = "clock.jsonl"
 FLAG_MEMORY_FILE = "flag_memory.jsonl"
-PEER_MEMORY_FILE = "peer_memory.jsonl"
-ADDRESS_TABLES_FILE = "address_tables.jsonl"
 END_FILE = "end.json"
 RECORD_COSTS_FILE = "record_costs.json"
 KERNELS_FOLDER = "kernels"
@@ -203,35 +201,6 @@ class FlagMemoryRecord(Struct, frozen=True):
     size_bytes: Annotated[int, Meta(ge=1, lt=1 << 48)]
     device: DeviceIndex | None = None
     is_exported: bool = False
-
-
-class PeerMemoryRecord(Struct, frozen=True):
-    """Line of ``peer_memory.jsonl``: an allocation that a kernel's arguments lead to, of another device or process.
-
-    It is at an address of the process, which numbers the devices. It ``is_foreign`` if another process allocated it on
-    the device that the kernel runs on.
-    """
-
-    address: Annotated[int, Meta(ge=1, le=MAX_ARGUMENT)]
-    size_bytes: Annotated[int, Meta(ge=1, lt=1 << 48)]
-    device: DeviceIndex
-    is_foreign: bool = False
-
-    @property
-    def end(self) -> int:
-        """First address after it."""
-        return self.address + self.size_bytes
-
-
-ADDRESS_BYTES = 8
-"""Size of each address in a table of them."""
-
-
-class AddressTableRecord(Struct, frozen=True):
-    """Line of ``address_tables.jsonl``: addresses (``ADDRESS_BYTES``) that kernels load from ``address`` on."""
-
-    address: Annotated[int, Meta(ge=1, le=MAX_ARGUMENT)]
-    values: Annotated[tuple[Annotated[int, Meta(ge=1, le=MAX_ARGUMENT)], ...], Meta(max_length=1 << 12)]
 
 
 class EndRecord(Struct, frozen=True):

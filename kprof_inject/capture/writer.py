@@ -15,26 +15,22 @@ import msgspec
 
 from kprof_inject.capture.encoding import encode, indented, sealed
 from kprof_inject.capture.schema import (
-    ADDRESS_TABLES_FILE,
     CLOCK_FILE,
     END_FILE,
     FLAG_MEMORY_FILE,
     KERNEL_FILE,
     KERNELS_FOLDER,
     LAUNCHES_FILE,
-    PEER_MEMORY_FILE,
     PROCESS_FILE,
     SOURCES_FILE,
     TIMING_FILE,
     TTGIR_FILE,
-    AddressTableRecord,
     ClockRecord,
     DropRecord,
     EndRecord,
     FlagMemoryRecord,
     KernelRecord,
     LaunchRecord,
-    PeerMemoryRecord,
     ProcessRecord,
     TimingRecord,
 )
@@ -107,10 +103,6 @@ class CaptureWriter:
     def add_flag_memory(self, memory: FlagMemoryRecord) -> None:
         """Save where an allocation that holds flags is."""
         self._append(FLAG_MEMORY_FILE, memory)
-
-    def add_peer_memory(self, found: PeerMemoryRecord | AddressTableRecord) -> None:
-        """Save where memory of another device is, or a table of addresses."""
-        self._append(PEER_MEMORY_FILE if isinstance(found, PeerMemoryRecord) else ADDRESS_TABLES_FILE, found)
 
     def finish(self, left_out: Mapping[str, int], launches: Mapping[str, int] | None = None) -> None:
         """Save what was left out, by the reason, and the number of launches of each variant.

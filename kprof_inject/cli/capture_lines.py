@@ -14,14 +14,12 @@ import click
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.program_overview import glob_of, overview
 from kprof_inject.analysis.program_samples import program_samples
-from kprof_inject.capture.encoding import json_values
 from kprof_inject.capture.model import Capture, place_names
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.cli.console import is_a_step, say
 from kprof_inject.export.formats import DrawingFormat, TraceFile
 from kprof_inject.pipeline.captures import run_to_write
 from kprof_inject.quantities import age_text, counted, listed, size_text, time_text
-from kprof_inject.report.rank_notes import last_ranks_in
 from kprof_inject.timeline.axis import PlacedLaunch, place_launches
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.timeline import Timeline
@@ -160,17 +158,12 @@ def _doubts(launches: Sequence[PlacedLaunch]) -> Iterator[str]:
 
 
 def print_json(reports: Sequence[LaunchAnalysis]) -> None:
-    """Print the launches in order as JSON, each with the overview of its kernel in the program.
-
-    Where ranks wait for each other, the overview has who comes last (``ranks``).
-    """
+    """Print the launches in order as JSON, each with the overview of its kernel in the program."""
     sampled = program_samples(reports)
     kernels: dict[str, dict[str, Any]] = {}
     for kernel in overview(reports):
         samples = sampled.of(kernel.name) if sampled else None
         kernels[kernel.name] = {**kernel.to_json(), "samples": samples.to_json() if samples else None}
-    for rank in last_ranks_in(reports):
-        kernels[rank.kernel].setdefault("ranks", []).append(json_values(rank))
     separator = "["
     try:
         for report in reports:

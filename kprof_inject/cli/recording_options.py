@@ -146,8 +146,7 @@ def capture_options(function: Function) -> Function:
             metavar="none|default|METRIC,...",
             help="Hardware counters to read, and whether to sample why warps wait, when the program has ended: a saved "
             "launch of each kernel that takes at least 1 % of the time is repeated without records. METRICs are "
-            "NVIDIA's names, as Nsight Compute has them, and are read in addition to the default ones. What several "
-            "GPUs send each other over NVLink is sampled while the program runs.",
+            "NVIDIA's names, as Nsight Compute has them, and are read in addition to the default ones.",
         ),
         harmless_setting("--no-replay", is_flag=True, help="Do not save and replay launches to time them."),
         harmless_setting(

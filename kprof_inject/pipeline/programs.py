@@ -22,8 +22,6 @@ from kprof_inject.errors import KprofError
 from kprof_inject.pipeline import Say
 from kprof_inject.pipeline.gpu_work import save_gpu_work
 from kprof_inject.pipeline.launch_measurements import main_kernels, measure_run, with_permitted_metrics
-from kprof_inject.pipeline.link_traffic import sampled_links
-from kprof_inject.pipeline.peer_clocks import clocks_before, save_peer_clocks
 from kprof_inject.pipeline.program_samples import can_sample, save_program_samples, say_not_sampled
 from kprof_inject.pipeline.saved_launches import (
     drop_builds,
@@ -129,7 +127,6 @@ def run_once(
     kernels. Raises ``KprofError`` if the program compiled no kernel; the earlier kernels are kept then.
     """
     choice = with_permitted_metrics(choice, say)
-    peers = clocks_before(workspace, program)
     reports_folder = workspace.new_reports_folder("dump")
     folder = workspace.new_capture_folder()
     session = replace(
@@ -141,8 +138,7 @@ def run_once(
     )
     try:
         with workspace.results_replaced():
-            with sampled_links(choice.metrics, peers) as links:
-                exit_code = run_program(program, session, workspace.new_cache_folder("dump"), program_input)
+            exit_code = run_program(program, session, workspace.new_cache_folder("dump"), program_input)
             reports = read_reports(reports_folder)
             kernels = workspace.kernels()
             if not kernels:
@@ -150,9 +146,6 @@ def run_once(
     finally:
         workspace.forget_if_empty(folder)
     _say_dumped(workspace, kernels, say)
-    if _is_captured(folder):
-        save_peer_clocks(folder, peers)
-        links.save(folder, say)
     return RanOnce(folder, exit_code, reports, choice)
 
 
@@ -305,7 +298,6 @@ def capture(
     Returns the program's exit code and the reports of its processes. Raises ``KprofError`` if no launch was saved.
     """
     mode.require_possible_on({kernel.info.target.backend for kernel in workspace.kernels() if kernel.info.target})
-    peers = () if made_by else clocks_before(workspace, program)
     reports_folder = workspace.new_reports_folder("run")
     wanted = choice.replays.only
     if choice.keep_launches and made_by:
@@ -314,17 +306,13 @@ def capture(
         wanted = tuple(dict.fromkeys([*main_kernels(workspace), *wanted]))
     session = replace(_recording(workspace, folder, reports_folder, choice, mode, wanted), made_by=made_by)
     try:
-        with sampled_links(choice.metrics, peers) as links:
-            exit_code = run_program(program, session, workspace.cache_folder_of_rerun("run"), program_input)
+        exit_code = run_program(program, session, workspace.cache_folder_of_rerun("run"), program_input)
     finally:
         workspace.forget_if_empty(folder)
     reports = read_reports(reports_folder)
     _take_traces(folder, reports_folder)
     if not _is_captured(folder):
         raise _nothing_saved(folder, exit_code, reports, choice, program)
-    if not made_by:
-        save_peer_clocks(folder, peers)
-        links.save(folder, say)
     return exit_code, reports
 
 

@@ -23,12 +23,10 @@ from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.capture.source_text import sources_of
 from kprof_inject.errors import KprofError
 from kprof_inject.quantities import percent
-from kprof_inject.report.communication_notes import Exchange, exchanges
 from kprof_inject.report.explanation_schema import (
     SCHEMA_VERSION,
     BoundFact,
     Clock,
-    ExchangeFact,
     Explanation,
     FindingEvidence,
     FlagWaitFact,
@@ -41,7 +39,6 @@ from kprof_inject.report.explanation_schema import (
     Overlap,
     PathPart,
     PlaceFact,
-    RankFact,
     RecordsFact,
     RoofPart,
     SampledKernelFact,
@@ -61,11 +58,9 @@ from kprof_inject.report.explanation_schema import (
 )
 from kprof_inject.report.flag_notes import Waits, waits_in
 from kprof_inject.report.launch_notes import MIN_ROOF_SHARE
-from kprof_inject.report.rank_notes import last_ranks_in
 from kprof_inject.report.tried_edits import best_for, ranked, ranked_bounds, won_text
 from kprof_inject.timeline.holders import FlagWaits, Holder
 from kprof_inject.timeline.phases import outermost
-from kprof_inject.timeline.rank_waits import LastRank
 from kprof_inject.timeline.trust import Level
 
 # A finding on many places has a figure for each.
@@ -105,8 +100,6 @@ def explanation(reports: Sequence[LaunchAnalysis], workspace: str = "") -> Expla
         units=tuple(_units(report)),
         stalls=tuple(_stalls(report)),
         overlap=tuple(_overlap(report)),
-        ranks=tuple(map(_rank, last_ranks_in(reports))),
-        exchanges=tuple(map(_exchange, exchanges(reports))),
         flags=tuple(map(_flag_wait, waits.scopes)),
         path=tuple(_path(waits)),
         not_judged=tuple(_not_judged(report)),
@@ -349,43 +342,6 @@ def _other_kernel(kernel: KernelOverview) -> OtherKernel:
 
 def _other_work(work: GpuWork) -> OtherWork:
     return OtherWork(name=short_name(work.name), kind=work.kind, count=work.count, total_ns=figure(work.total_ns))
-
-
-def _rank(rank: LastRank) -> RankFact:
-    return RankFact(
-        kernel=short_name(rank.kernel),
-        scope=short_name(rank.scope),
-        last=rank.last,
-        last_in=rank.last_in,
-        visits=rank.visits,
-        unknown=rank.unknown,
-        after_ns=figure(rank.after_ns),
-        error_ns=figure(rank.error_ns),
-        cta=None if rank.last is None else rank.cta,
-        cta_after_ns=figure(rank.cta_after_ns),
-        begins_after_ns=figure(rank.begins_after_ns),
-    )
-
-
-def _exchange(one: Exchange) -> ExchangeFact:
-    times = {name: known_figure(getattr(one.overlap, name)) if one.overlap else None for name in _TIMES}
-    return ExchangeFact(
-        kernel=short_name(one.kernel),
-        place=one.place,
-        launches=one.launches,
-        duration_ns=figure(one.duration_ns),
-        read_bytes=one.read_bytes,
-        written_bytes=one.written_bytes,
-        unknown=one.unknown,
-        mean_ctas=known_figure(one.overlap.mean_ctas) if one.overlap else None,
-        ctas=one.overlap.ctas if one.overlap else None,
-        sent_bytes=round(one.counted.sent_bytes) if one.counted else None,
-        received_bytes=round(one.counted.received_bytes) if one.counted else None,
-        **times,
-    )
-
-
-_TIMES = ("transferring_ns", "waiting_ns", "communicating_ns", "both_ns", "without_ns")
 
 
 def _flag_wait(wait: FlagWaits) -> FlagWaitFact:

@@ -280,53 +280,6 @@ class OtherWork(Struct, frozen=True):
     total_ns: Time
 
 
-class RankFact(Struct, frozen=True):
-    """Rank that comes last where ranks wait for each other in a scope: in last_in of visits waits, of all launches.
-
-    last is null if none does by more than the clocks' error. It comes after_ns after all others (median), and its CTA
-    cta by cta_after_ns; its kernel begins begins_after_ns after theirs. What unknown waits were for is not known.
-    """
-
-    kernel: str
-    scope: str
-    last: str | None
-    last_in: Count
-    visits: Count
-    unknown: Count
-    after_ns: Time
-    error_ns: Time
-    cta: int | None
-    cta_after_ns: Time
-    begins_after_ns: float
-
-
-class ExchangeFact(Struct, frozen=True):
-    """Bytes that a kernel's launches on a place exchange with memory of peers, and times (medians), all computed.
-
-    They communicate as long as a CTA transfers or waits for peers; in both_ns of that, mean_ctas of the ctas that
-    compute at all do so. Without communication they would take without_ns. Times are null if records are missing.
-    Whose memory unknown more operations access is not known. sent_bytes and received_bytes are what counters saw on
-    the GPU's links meanwhile (medians); null if they were not sampled.
-    """
-
-    kernel: str
-    place: str
-    launches: Count
-    duration_ns: Time
-    read_bytes: Count
-    written_bytes: Count
-    unknown: Count
-    transferring_ns: Time | None
-    waiting_ns: Time | None
-    communicating_ns: Time | None
-    both_ns: Time | None
-    mean_ctas: float | None
-    ctas: Count | None
-    without_ns: Time | None
-    sent_bytes: Count | None
-    received_bytes: Count | None
-
-
 class HolderFact(Struct, frozen=True):
     """CTA of a place that holds others up in launches launches: its change of a flag ends waits of ctas CTAs.
 
@@ -417,8 +370,6 @@ class Explanation(Struct, frozen=True, tag_field="what", tag="explanation"):
     units: tuple[UnitFact, ...]
     stalls: tuple[StallFact, ...]
     overlap: tuple[Overlap, ...]
-    ranks: tuple[RankFact, ...]
-    exchanges: tuple[ExchangeFact, ...]
     flags: tuple[FlagWaitFact, ...]
     path: tuple[PathPart, ...]
     not_judged: tuple[NotJudged, ...]
@@ -444,8 +395,6 @@ _LISTS = (
     "units",
     "stalls",
     "waits",
-    "ranks",
-    "exchanges",
     "flags",
     "path",
     "places",

@@ -1,14 +1,13 @@
 """Time axes of a trace with launches of several processes and devices.
 
-Launches of one device share its globaltimer. Devices of one host are placed on the globaltimer of one of them, where
-the GPUs compared their timers, or on that host's clock, where it was read next to each of them: on that with the
-smaller error. Whole devices are placed, never single launches. Any other device keeps an axis of its own: its times
-cannot be compared with the others'.
+Launches of one device share its globaltimer. Devices of one host are placed on that host's clock, where it was read
+next to each of them. Whole devices are placed, never single launches. Any other device keeps an axis of its own: its
+times cannot be compared with the others'.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 
 import numpy as np
 from msgspec import Struct
@@ -17,13 +16,11 @@ from numpy.typing import NDArray
 from kprof_inject.capture.model import Launch, place_names
 from kprof_inject.capture.schema import ClockRecord
 from kprof_inject.timeline.host_clock import HostCall, HostClock, fit_host_clock, host_call
-from kprof_inject.timeline.peer_clock import PeerClock, fit_peer_clock
 from kprof_inject.timeline.timeline import Timeline
 
 _GLOBALTIMER = "the device's own globaltimer"
 _HOST_CLOCK = "the host's clock"
 _CONTRADICTED = "the host's clock, whose readings contradict each other: the error was widened"
-_PEERS = "the globaltimer of one GPU, with which the others compared theirs"
 _NOT_READ = "not aligned: the host's clock was not read with it"
 _ALONE_ON_HOST = "not aligned: no other device has readings of its host's clock"
 
@@ -111,12 +108,11 @@ def place_launches(timelines: Sequence[Timeline]) -> list[PlacedLaunch]:
 
 
 class _Device(Struct, frozen=True):
-    """Globaltimer with its launches, its host, and its relations to the host's clock and to another GPU's, if known."""
+    """Globaltimer with its launches, its host, and its relation to the host's clock, if known."""
 
     timelines: Sequence[Timeline]
     host: Hashable
     relation: HostClock | None
-    peer: PeerClock | None
 
     def first_ns(self) -> int | None:
         """Return when the first launch begins; None if no CTA ran."""
@@ -165,9 +161,7 @@ def _device(timelines: Sequence[Timeline]) -> _Device:
         of_device = [reading for reading in origin.host_readings if reading.device == timeline.launch.device]
         readings.setdefault(origin.host_clock, {}).update(dict.fromkeys(of_device))
     host = next((host for host, found in readings.items() if found), next(iter(readings)))
-    origin, device = timelines[0].launch.origin, timelines[0].launch.device
-    peer = fit_peer_clock(origin.device_uuid(device), origin.peer_readings)
-    return _Device(timelines, host, fit_host_clock(list(readings[host])), peer)
+    return _Device(timelines, host, fit_host_clock(list(readings[host])))
 
 
 def _clocks_of(devices: dict[Hashable, _Device]) -> dict[Hashable, DeviceClock]:
@@ -179,9 +173,7 @@ def _clocks_of(devices: dict[Hashable, _Device]) -> dict[Hashable, DeviceClock]:
         if len(members) == 1:
             clocks[members[0]] = _own_clock(devices[members[0]], number, alone=len(devices) == 1)
         else:
-            shared = {globaltimer: devices[globaltimer] for globaltimer in members}
-            known = filter(None, (_peer_clocks(shared, number), _host_clocks(shared, number)))
-            clocks |= min(known, key=lambda found: found[members[0]].axis.error_ns)
+            clocks |= _host_clocks({globaltimer: devices[globaltimer] for globaltimer in members}, number)
     return clocks
 
 
@@ -192,52 +184,28 @@ def _own_clock(device: _Device, number: int, *, alone: bool) -> DeviceClock:
     return DeviceClock(axis, None, 0, _GLOBALTIMER if alone else why_not)
 
 
-def _peer_clocks(devices: dict[Hashable, _Device], number: int) -> dict[Hashable, DeviceClock] | None:
-    """Return the clocks of several devices on the axis of one GPU's timer; None if some were not compared with it."""
-    peers = {globaltimer: device.peer for globaltimer, device in devices.items() if device.peer}
-    if len(peers) < len(devices) or len({peer.reference for peer in peers.values()}) > 1:
-        return None
-    errors_ns = {globaltimer: _error_ns(device, device.peer) for globaltimer, device in devices.items()}
-    relations = {globaltimer: peer.relation for globaltimer, peer in peers.items()}
-    return _shared_clocks(devices, relations, errors_ns, dict.fromkeys(devices, _PEERS), number)
-
-
 def _host_clocks(devices: dict[Hashable, _Device], number: int) -> dict[Hashable, DeviceClock]:
     """Return the clocks of several devices that share the axis of their host's clock."""
-    relations = {globaltimer: device.relation for globaltimer, device in devices.items()}
-    alignments = {
-        globaltimer: _CONTRADICTED if relation and relation.contradicted else _HOST_CLOCK
-        for globaltimer, relation in relations.items()
-    }
-    errors_ns = {globaltimer: _error_ns(device, device.relation) for globaltimer, device in devices.items()}
-    return _shared_clocks(devices, relations, errors_ns, alignments, number)
-
-
-def _shared_clocks(
-    devices: Mapping[Hashable, _Device],
-    relations: Mapping[Hashable, HostClock | None],
-    errors_ns: Mapping[Hashable, int],
-    alignments: Mapping[Hashable, str],
-    number: int,
-) -> dict[Hashable, DeviceClock]:
-    begins_ns = [
-        _to_ns(relations[globaltimer], np.array([*device.begins_ns()], np.int64))
-        for globaltimer, device in devices.items()
-    ]
+    errors_ns = {globaltimer: _error_ns(device) for globaltimer, device in devices.items()}
+    begins_ns = [_to_ns(device.relation, np.array([*device.begins_ns()], np.int64)) for device in devices.values()]
     zero_ns = min(np.concatenate(begins_ns).tolist(), default=0)
     axis = Axis(number, len(devices), zero_ns, sum(sorted(errors_ns.values())[-2:]))
     return {
-        globaltimer: DeviceClock(axis, relations[globaltimer], errors_ns[globaltimer], alignments[globaltimer])
-        for globaltimer in devices
+        globaltimer: DeviceClock(axis, device.relation, errors_ns[globaltimer], _alignment(device.relation))
+        for globaltimer, device in devices.items()
     }
 
 
-def _error_ns(device: _Device, relation: HostClock | PeerClock | None) -> int:
-    """Return the maximum error of a relation at the device's launches."""
+def _alignment(relation: HostClock | None) -> str:
+    return _CONTRADICTED if relation and relation.contradicted else _HOST_CLOCK
+
+
+def _error_ns(device: _Device) -> int:
+    """Return the maximum error of the host's clock at the device's launches."""
     first_ns, last_ns = device.first_ns(), device.last_ns()
-    if relation is None or first_ns is None or last_ns is None:
+    if device.relation is None or first_ns is None or last_ns is None:
         return 0
-    return relation.error_ns(first_ns, last_ns)
+    return device.relation.error_ns(first_ns, last_ns)
 
 
 def _to_ns(relation: HostClock | None, device_ns: NDArray[np.int64]) -> NDArray[np.int64]:

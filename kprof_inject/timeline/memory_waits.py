@@ -99,18 +99,6 @@ class MemoryWaitSums:
         )
 
 
-def visits_of(timeline: Timeline) -> dict[int, NDArray[np.void]]:
-    """Return the waits of each recorded CTA (``_VISIT``) in each scope that waits, by the device's timer."""
-    found: dict[int, list[NDArray[np.void]]] = {}
-    spins = _spins(timeline)
-    for block in timeline.blocks() if spins else ():
-        for index in spins:
-            rows = block[block["scope"] == index]
-            if rows.size:
-                found.setdefault(index, []).append(_visits(rows))
-    return {index: np.concatenate(visits) for index, visits in sorted(found.items())}
-
-
 def _spins(timeline: Timeline) -> list[int]:
     return [index for index, scope in enumerate(timeline.table.scopes) if scope.kind == ScopeKind.SPIN]
 

@@ -30,8 +30,6 @@ _FLOAT = re.compile(r"(?<![a-wyzA-Z0-9_.%])(?:bf|tf|f)[0-9]")
 # Of strings. Without these, the begin of the next word and the end of a comment would be hidden.
 _ESCAPED_LINE_END = re.compile(r"\\(?:0A|n)")
 _ESCAPED_TAB = re.compile(r"\\(?:09|t)")
-_ACCESS = re.compile(r"\b(?:ld|st|atom|red)\.(?!param|shared|local|const)|\bcp\.|\bmultimem\.")
-_REACHES_PEERS = re.compile(r'\bmultimem\.|"nvshmem(?!_ptr|_my_pe|_n_pes|_team_my_pe)\w*"')
 # Inline assembly that has nothing but griddepcontrol (PTX ISA, "griddepcontrol") and comments.
 _ASSEMBLY = re.compile(r'\s*"([^"]*)"')
 _GRID_CONTROL = re.compile(r"(?:\s|;|//[^\n]*|griddepcontrol\.(?:wait|launch_dependents))*")
@@ -62,20 +60,6 @@ def sees_changes(operation: Operation) -> bool:
 def assembly_of(operation: Operation) -> str:
     """Return the text of foreign code, with its lines and tabs."""
     return _ESCAPED_TAB.sub(" ", _ESCAPED_LINE_END.sub("\n", operation.tail))
-
-
-def accesses_memory(operation: Operation) -> bool:
-    """Return whether foreign code may read or write global memory."""
-    return operation.traits.is_foreign and _ACCESS.search(assembly_of(operation)) is not None
-
-
-def reaches_peers(operation: Operation) -> bool:
-    """Return whether foreign code accesses memory of several GPUs, whatever its address.
-
-    Source: PTX ISA, "multimem.ld_reduce"; NVSHMEM's API, whose calls transfer but for those that return an address or a
-    number.
-    """
-    return operation.traits.is_foreign and _REACHES_PEERS.search(assembly_of(operation)) is not None
 
 
 def _waits_for_grids(operation: Operation) -> bool:

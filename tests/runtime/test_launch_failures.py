@@ -27,7 +27,7 @@ LAUNCH_BYTES = 16 * (8192 + 128)
 NO_SPACE = f"the disk failed: {os.strerror(errno.ENOSPC)}"
 # Without ``unaffected_by_graphs`` there would be no clean build to fall back on. ``has_own_memory`` is a constant,
 # ``clear`` is for samples (see ``test_sampled_launches.py``), ``memory_at`` for flags (see ``test_flag_memory.py``),
-# ``settled`` for tables (see ``test_peer_memory.py``), and only experiments call the others.
+# and only experiments call the others.
 NOT_HERE = {
     "clear",
     "unaffected_by_graphs",
@@ -37,7 +37,6 @@ NOT_HERE = {
     "memory_at",
     "sm_clock_hz",
     "contents",
-    "settled",
 }
 OF_DEVICE = sorted(name for name in vars(Device) if not name.startswith("_") and name not in NOT_HERE)
 X = torch.arange(1, 17, dtype=torch.float32)

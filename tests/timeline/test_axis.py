@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from ranks import BEGIN_NS, Timer, decode_all, save_comparisons, save_process
+from ranks import BEGIN_NS, Timer, decode_all, save_process
 from replacing import replace
 from snapshots import check
 
@@ -15,7 +15,6 @@ from kprof_inject.timeline.axis import PlacedLaunch, place_launches
 
 ONE, OTHER = Timer(5_000_000), Timer(9_000_000_000)
 LATER_NS = BEGIN_NS + 1_000_000
-BEFORE_AND_AFTER_NS = (BEGIN_NS - 4_000_000, BEGIN_NS + 4_000_000)
 
 
 def placed(folder: Path) -> list[PlacedLaunch]:
@@ -95,37 +94,6 @@ def test_ranks_of_one_host_come_onto_one_axis_by_rank(tmp_path: Path) -> None:
     (line,) = axis_lines(launches)
     assert line.endswith(f"± {error_ns / 1000:.3f} µs")
     check("timeline/axes", line, "two ranks")
-
-
-def two_ranks(folder: Path) -> None:
-    for rank, (timer, uuid) in enumerate(((ONE, "GPU-1"), (OTHER, "GPU-2"))):
-        times = [(timer, BEGIN_NS + 10 * rank), (timer, LATER_NS)]
-        save_process(folder, str(rank), times, [timer.reading(BEGIN_NS)], rank=rank, pid=rank, device_uuids=[uuid])
-
-
-@pytest.mark.parametrize("reference", [0, 1])
-def test_gpus_that_compared_their_timers_are_on_the_axis_of_one_of_them(tmp_path: Path, reference: int) -> None:
-    two_ranks(tmp_path)
-    clocks = [("GPU-1", ONE), ("GPU-2", OTHER)]
-    save_comparisons(tmp_path, clocks[reference], clocks[1 - reference], at_ns=BEFORE_AND_AFTER_NS)
-    launches = placed(tmp_path)
-    assert begins_ns(launches) == pytest.approx([0, 1_000_000, 10, 1_000_000], abs=1)
-    # The comparison's error, and a step of the timer.
-    assert launches[0].clock.axis.error_ns == pytest.approx(500 + 32, abs=3)
-    assert "one GPU" in launches[0].clock.alignment
-
-
-def test_where_the_hosts_clock_is_more_exact_it_is_taken(tmp_path: Path) -> None:
-    """A comparison ten seconds later tells little of the drift."""
-    two_ranks(tmp_path)
-    save_comparisons(tmp_path, ("GPU-1", ONE), ("GPU-2", OTHER), at_ns=(BEGIN_NS + 10_000_000_000,))
-    assert {launch.clock.alignment for launch in placed(tmp_path)} == {"the host's clock"}
-
-
-def test_a_gpu_that_was_not_compared_leaves_all_on_the_hosts_axis(tmp_path: Path) -> None:
-    two_ranks(tmp_path)
-    save_comparisons(tmp_path, ("GPU-1", ONE), ("GPU-3", OTHER), at_ns=BEFORE_AND_AFTER_NS)
-    assert {launch.clock.alignment for launch in placed(tmp_path)} == {"the host's clock"}
 
 
 def test_two_devices_of_one_process_need_no_boot_id(tmp_path: Path) -> None:

@@ -18,7 +18,6 @@ from kprof_inject.timeline.axis import PlacedLaunch, place_launches
 from kprof_inject.timeline.columns import NO_TAG
 from kprof_inject.timeline.foreign import timelines_of
 from kprof_inject.timeline.holders import critical_path, flag_waits
-from kprof_inject.timeline.peer_waits import PeerWaits
 from kprof_inject.timeline.wait_ends import Ending, WaitEnds, wait_ends
 
 CHANGED, BEFORE, NOT_RECORDED, NOT_SURE = Ending.CHANGED, Ending.CHANGED_BEFORE, Ending.NOT_RECORDED, Ending.NOT_SURE
@@ -124,29 +123,8 @@ def test_without_an_address_a_tag_still_names_the_rank(tmp_path: Path) -> None:
     assert ended(*launches) == [(0, Ending.TAGGED, None)]
     ends = ends_of(*launches)
     assert not ends.arrows().size
-    (wait,) = PeerWaits([ends]).of(launches[0].timeline.launch)
-    assert wait.by_place_ns == (("other", wait.waited_ns),)
-    assert not wait.unknown_ns
     (waits,) = flag_waits([ends])
     assert (waits.tagged, waits.unknown) == (1, 0)
-
-
-def test_waits_belong_to_the_place_that_ended_them(tmp_path: Path) -> None:
-    own = [WAITS, Use(3, WAIT, 10_000, 15_500, 2), Use(2, SET, 14_000, 14_900, 2), Use(4, WAIT, 10_000, 12_000, 9)]
-    launches = [
-        launch(tmp_path / "own", own, "one", memory=MEMORY["one"]),
-        launch(tmp_path / "other", [SETS_THERE], "other", memory=MEMORY["other"]),
-    ]
-    waits = PeerWaits(wait_ends(launches))
-    first, second = (placed.timeline.launch for placed in launches)
-    (wait,) = waits.of(first)
-    assert (wait.waited_ns, wait.unknown_ns) == (20_500 + 5_500 + 2_000, 2_000)
-    assert wait.by_place_ns == (("other", 20_500),)
-    assert wait.is_for_peers
-    # A CTA of the launch's own may hand on what peers send.
-    (handed_on,) = waits.of(first, {2})
-    assert handed_on.by_place_ns == (("other", 20_500), ("one", 5_500))
-    assert waits.of(second) == ()
 
 
 def test_a_flag_that_was_set_before_is_waited_for_by_none(tmp_path: Path) -> None:

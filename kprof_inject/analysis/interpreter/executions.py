@@ -14,17 +14,16 @@ from kprof_inject.analysis.interpreter.accesses import Access, access_of
 from kprof_inject.analysis.interpreter.axis_arrays import ALWAYS, loop_axis
 from kprof_inject.analysis.interpreter.executed_operation import Executed, asks_for_iteration, predicate_of
 from kprof_inject.analysis.interpreter.interpreter import Grid, executed
-from kprof_inject.analysis.interpreter.loaded_integers import AnyOf, KnownRanges, Memory
+from kprof_inject.analysis.interpreter.loaded_integers import KnownRanges, Memory
 from kprof_inject.analysis.scope_map import ScopeMap
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.analysis.unjudged import evaluating
 from kprof_inject.capture.loaded_integers import LoadedIntegersRecord
 from kprof_inject.capture.model import Launch
-from kprof_inject.capture.schema import AddressTableRecord
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.capture.source_text import ttgir_of
 from kprof_inject.errors import KprofError
-from kprof_inject.ttgir.dialect import FUNCTION, MAKES_POINTERS
+from kprof_inject.ttgir.dialect import FUNCTION
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.parser import parse
 
@@ -89,10 +88,7 @@ def evaluated_kernel(launch: Launch) -> ExecutedKernel:
     """
     kernel = launch.kernel
     loaded = kernel.loaded if kernel.loaded and kernel.loaded.is_of(launch.grid, launch.arguments) else None
-    text = ttgir_of(kernel)
-    # A kernel without pointers from memory may find other integers at the same addresses.
-    tables = launch.origin.address_tables if MAKES_POINTERS in text else ()
-    return evaluated(text, str(kernel.folder), launch.grid, launch.arguments, kernel.scopes, loaded, tables)
+    return evaluated(ttgir_of(kernel), str(kernel.folder), launch.grid, launch.arguments, kernel.scopes, loaded)
 
 
 def with_recorded_iterations(ran: ExecutedKernel, summary: LaunchSummary) -> ExecutedKernel:
@@ -135,19 +131,17 @@ def evaluated(
     arguments: tuple[int | None, ...],
     table: ScopeTable,
     loaded: LoadedIntegersRecord | None = None,
-    tables: tuple[AddressTableRecord, ...] = (),
 ) -> ExecutedKernel:
     """Return what a launch of a module with this grid and these arguments executes; ``table`` has its recorded scopes.
 
-    ``loaded`` has integers of its memory, None if all are unknown; ``tables`` has addresses there. Raises
-    ``KprofError`` if the module cannot be read, or evaluated.
+    ``loaded`` has integers of its memory, None if all are unknown. Raises ``KprofError`` if the module cannot be read,
+    or evaluated.
     """
     module = _parsed(text, file)
     if isinstance(module, KprofError):
         raise module.with_traceback(None)
-    known = (*([KnownRanges.of(loaded)] if loaded else ()), *([KnownRanges.of_tables(tables)] if tables else ()))
     with evaluating():
-        return _evaluated(module, grid, arguments, table, AnyOf(known) if known else None)
+        return _evaluated(module, grid, arguments, table, KnownRanges.of(loaded) if loaded else None)
 
 
 def _evaluated(

@@ -17,7 +17,6 @@ from kprof_inject.analysis.interpreter.accesses import deciding_operands
 from kprof_inject.analysis.interpreter.axis_arrays import AxisArray, IntegerExpr, Mask, Value, constant, joined
 from kprof_inject.analysis.interpreter.integer_operations import bytes_of
 from kprof_inject.capture.loaded_integers import LoadedIntegersRecord
-from kprof_inject.capture.schema import ADDRESS_BYTES, AddressTableRecord
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.ssa_values import ValueGraph
 from kprof_inject.ttgir.types import types_of
@@ -50,15 +49,6 @@ class KnownRanges(Struct, frozen=True):
         is_whole = data.size == sizes.sum()
         return cls(starts, starts + sizes, data) if is_whole else cls(starts[:0], starts[:0], data[:0])
 
-    @classmethod
-    def of_tables(cls, tables: Sequence[AddressTableRecord]) -> KnownRanges:
-        """Return the memory of tables of addresses, of which the last one counts where two overlap."""
-        whole = np.concatenate([np.empty(0, np.int64), *(np.array(one.values, np.int64) for one in tables)])
-        places = [one.address + ADDRESS_BYTES * np.arange(len(one.values)) for one in tables]
-        starts, last = np.unique(np.concatenate([np.empty(0, np.int64), *places])[::-1], return_index=True)
-        data = whole[::-1][last].astype("<i8").view(np.uint8)
-        return cls(starts, starts + ADDRESS_BYTES, data)
-
     def read(self, addresses: Integers, size_bytes: int) -> Integers | None:
         """Implement ``Memory.read``."""
         places = np.searchsorted(self.starts, addresses, "right") - 1
@@ -66,17 +56,6 @@ class KnownRanges(Struct, frozen=True):
             return None
         offsets = np.concatenate(([0], np.cumsum(self.ends - self.starts)))[:-1]
         return integers_at(self.data, offsets[places] + addresses - self.starts[places], size_bytes)
-
-
-class AnyOf(Struct, frozen=True):
-    """Memory of which one part or another is known."""
-
-    parts: tuple[Memory, ...]
-
-    def read(self, addresses: Integers, size_bytes: int) -> Integers | None:
-        """Implement ``Memory.read``."""
-        found = (part.read(addresses, size_bytes) for part in self.parts)
-        return next((one for one in found if one is not None), None)
 
 
 def integers_at(data: NDArray[np.uint8], offsets: Integers, size_bytes: int) -> Integers:

@@ -13,7 +13,6 @@ from kprof_inject.report.diff.code_changes import SourcePart, source_parts, stru
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff
 from kprof_inject.report.diff.line_changes import LineChange, LineChanges, error_text, line_changes, times_text
 from kprof_inject.report.diff.paired_sources import SourceLine
-from kprof_inject.report.diff.rank_changes import rank_changes, rank_lines
 from kprof_inject.report.diff.sides import STEPS_NS, STYLE, escaped, sides_of
 from kprof_inject.report.diff.structure import structure_of
 from kprof_inject.report.diff.table import (
@@ -151,7 +150,7 @@ def _page(diff: CaptureDiff, places: tuple[str, str]) -> Iterator[str]:
 
 
 def _ranks(diff: CaptureDiff) -> Iterator[str]:
-    """Show how each rank changed, and who comes last where ranks wait for each other."""
+    """Show how each rank changed."""
     if not diff.is_by_rank:
         return
     rows = rank_rows(diff)
@@ -170,7 +169,6 @@ def _ranks(diff: CaptureDiff) -> Iterator[str]:
             f"<td>{short_time(times_ns.a)} → {short_time(times_ns.b)}</td></tr>"
         )
     yield "</tbody></table></div>"
-    yield from _list(list(rank_lines(rank_changes(diff))))
 
 
 def _section(kernel: KernelDiff, sides: Iterable[str], *, alone: bool) -> Iterator[str]:

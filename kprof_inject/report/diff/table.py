@@ -16,7 +16,6 @@ from kprof_inject.report.diff.change_verdicts import MEAN, ONE_SIDED, Both, Chan
 from kprof_inject.report.diff.code_changes import part_lines, parts_json, source_parts, structure_json, structure_lines
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff, ScopeChange
 from kprof_inject.report.diff.line_changes import line_changes, line_layouts, lines_json
-from kprof_inject.report.diff.rank_changes import rank_changes, rank_lines
 from kprof_inject.report.diff.runs import KernelRuns, distinct_runs, grid_text, has_launching
 from kprof_inject.report.diff.scope_matching import Unmatched
 from kprof_inject.report.diff.structure import structure_of
@@ -198,12 +197,10 @@ def print_diff_tables(diff: CaptureDiff, console: Console) -> None:
 
 
 def _print_ranks(diff: CaptureDiff, console: Console) -> None:
-    """Print how each rank changed, and who comes last where ranks wait for each other."""
+    """Print how each rank changed."""
     if diff.is_by_rank:
         console.print()
         print_plain([_rank_columns(diff)], console)
-        for line in rank_lines(rank_changes(diff)):
-            say(line, console)
 
 
 def _rank_columns(diff: CaptureDiff) -> list[Column]:
@@ -364,11 +361,9 @@ def _before_and_after(figures: Both, text: Callable[[float], str]) -> str:
 
 def diff_json(diff: CaptureDiff) -> dict[str, Any]:
     """Return the comparison as JSON values."""
-    ranks = {"ranks": [change.to_json() for change in rank_changes(diff)]} if diff.is_by_rank else {}
     return {
         "sentence": first_sentence(diff),
         "confidence": CONFIDENCE,
-        **ranks,
         "kernels": [_kernel(kernel) for kernel in diff.kernels],
         "only_a": [_runs(runs) for runs in diff.only_a],
         "only_b": [_runs(runs) for runs in diff.only_b],

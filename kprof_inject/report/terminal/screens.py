@@ -20,11 +20,9 @@ from kprof_inject.capture.model import Kernel, Place, place_names, several_ranks
 from kprof_inject.capture.resources import KernelResources, limited_by
 from kprof_inject.capture.scopes import distinct_names
 from kprof_inject.quantities import counted, percent, resolved_time, short_time
-from kprof_inject.report.communication_notes import exchange_notes, exchanges
 from kprof_inject.report.flag_notes import flag_notes, waits_in
 from kprof_inject.report.kernel_names import kernel_names
 from kprof_inject.report.launch_notes import all_notes
-from kprof_inject.report.rank_notes import last_ranks_in, rank_notes
 from kprof_inject.report.terminal.edits_table import print_edits
 from kprof_inject.report.terminal.evidence_tables import print_program, print_stalls, print_units
 from kprof_inject.report.terminal.first_screen import (
@@ -64,10 +62,10 @@ def print_answers(reports: Sequence[LaunchAnalysis], console: Console) -> None:
 
 
 def _print_notes(reports: Sequence[LaunchAnalysis], console: Console) -> None:
-    """Print which rank the others wait for, if they wait for each other, and who holds up those that poll flags."""
+    """Print who holds up those that poll flags."""
     typical = program_of(reports).kernels[0].middle
     waits = waits_in(typical)
-    notes = [*rank_notes(last_ranks_in(reports)), *flag_notes(waits), *exchange_notes(exchanges(reports))]
+    notes = [*flag_notes(waits)]
     if notes:
         say("", console)
         for note in notes:

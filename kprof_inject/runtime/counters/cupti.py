@@ -47,7 +47,6 @@ _NOT_PERMITTED = frozenset((35, 40))
 _Fields = tuple[tuple[str, Any], ...]
 _PARAMETERS: _Fields = (("structSize", c_size_t), ("pPriv", c_void_p))
 _RANGE_PROFILER: _Fields = (("pRangeProfilerObject", c_void_p),)
-_PM_SAMPLER: _Fields = (("pPmSamplingObject", c_void_p),)
 _HOST: _Fields = (("pHostObject", c_void_p),)
 _METRICS: _Fields = (("ppMetricNames", c_void_p), ("numMetrics", c_size_t))
 _DATA_IMAGE: _Fields = (("pCounterDataImage", c_void_p), ("counterDataImageSize", c_size_t))
@@ -130,62 +129,6 @@ STRUCTURES: dict[str, _Fields] = {
     "CUpti_RangeProfiler_PopRange_Params": (*_PARAMETERS, *_RANGE_PROFILER),
     "CUpti_RangeProfiler_DecodeData_Params": (*_PARAMETERS, *_RANGE_PROFILER, ("numOfRangeDropped", c_size_t)),
     "CUpti_RangeProfiler_GetCounterDataInfo_Params": (*_PARAMETERS, *_DATA_IMAGE, ("numTotalRanges", c_size_t)),
-    "CUpti_PmSampling_GetCounterAvailability_Params": (
-        *_PARAMETERS,
-        ("deviceIndex", c_size_t),
-        ("counterAvailabilityImageSize", c_size_t),
-        ("pCounterAvailabilityImage", c_void_p),
-    ),
-    "CUpti_PmSampling_Enable_Params": (*_PARAMETERS, ("deviceIndex", c_size_t), *_PM_SAMPLER),
-    "CUpti_PmSampling_Disable_Params": (*_PARAMETERS, *_PM_SAMPLER),
-    "CUpti_PmSampling_SetConfig_Params": (
-        *_PARAMETERS,
-        *_PM_SAMPLER,
-        ("configSize", c_size_t),
-        ("pConfig", c_void_p),
-        ("hardwareBufferSize", c_size_t),
-        ("samplingInterval", c_uint64),
-        ("triggerMode", c_int),
-        ("hwBufferAppendMode", c_int),
-    ),
-    "CUpti_PmSampling_GetCounterDataSize_Params": (
-        *_PARAMETERS,
-        *_PM_SAMPLER,
-        ("pMetricNames", c_void_p),
-        ("numMetrics", c_size_t),
-        ("maxSamples", c_uint32),
-        ("counterDataSize", c_size_t),
-    ),
-    "CUpti_PmSampling_CounterDataImage_Initialize_Params": (
-        *_PARAMETERS,
-        *_PM_SAMPLER,
-        ("counterDataSize", c_size_t),
-        ("pCounterData", c_void_p),
-    ),
-    "CUpti_PmSampling_Start_Params": (*_PARAMETERS, *_PM_SAMPLER),
-    "CUpti_PmSampling_Stop_Params": (*_PARAMETERS, *_PM_SAMPLER),
-    "CUpti_PmSampling_DecodeData_Params": (
-        *_PARAMETERS,
-        *_PM_SAMPLER,
-        *_DATA_IMAGE,
-        ("decodeStopReason", c_int),
-        ("overflow", c_uint8),
-    ),
-    "CUpti_PmSampling_GetCounterDataInfo_Params": (
-        *_PARAMETERS,
-        *_DATA_IMAGE,
-        ("numTotalSamples", c_size_t),
-        ("numPopulatedSamples", c_size_t),
-        ("numCompletedSamples", c_size_t),
-    ),
-    "CUpti_PmSampling_CounterData_GetSampleInfo_Params": (
-        *_PARAMETERS,
-        *_PM_SAMPLER,
-        *_DATA_IMAGE,
-        ("sampleIndex", c_size_t),
-        ("startTimestamp", c_uint64),
-        ("endTimestamp", c_uint64),
-    ),
     "CUpti_GetCubinCrcParams": (
         ("size", c_size_t),
         ("cubinSize", c_size_t),

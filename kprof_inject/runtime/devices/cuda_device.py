@@ -139,11 +139,6 @@ class CudaDevice:
         """Copy memory to the host."""
         return self._memory.contents(address, size_bytes, self.current(), stream)
 
-    def settled(self, address: int, size_bytes: int, device: int) -> memoryview:
-        """Copy memory to the host, on a stream of ours."""
-        with relaxed_capture():
-            return self._memory.settled(address, size_bytes, device)
-
     @contextmanager
     def staging(self, size_bytes: int) -> Iterator[CudaStaging]:
         """Lend pinned memory, which is kept for the next use: to free it, the driver waits for the device."""

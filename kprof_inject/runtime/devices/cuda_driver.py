@@ -31,7 +31,6 @@ from kprof_inject.runtime.devices.device import DeviceMemory, MemoryRange, NoDev
 _RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
 _OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
 _NOT_READY = 600  # CUDA_ERROR_NOT_READY
-_PEER_ENABLED = 704  # CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
 _WITHOUT_TIME = 2  # CU_EVENT_DISABLE_TIMING
 _BLOCKING_WITHOUT_TIME = 1 | 2  # CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING
 _WITH_TIME = 0  # CU_EVENT_DEFAULT
@@ -161,15 +160,6 @@ class Driver:
             yield
         finally:
             self.call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
-
-    def enable_peer(self, device: int, peer: int) -> None:
-        """Let kernels of a device access the memory of another one, if they may not yet."""
-        with self.context(peer):
-            pass
-        with self.context(device):
-            status = self.functions.cuCtxEnablePeerAccess(self._contexts[peer], 0)
-        if status not in (0, _PEER_ENABLED):
-            raise RuntimeError(f"cuCtxEnablePeerAccess failed: CUDA driver error {status}")
 
     def call(self, name: str, *arguments: Any) -> None:
         """Call a function. Raises ``NoDeviceMemory``, and ``RuntimeError`` for any other error of the driver."""

@@ -195,9 +195,6 @@ class Device(Protocol):
     def contents(self, address: int, size_bytes: int, stream: int) -> memoryview:
         """Return what memory contains after all present work of ``stream``, which this waits for."""
 
-    def settled(self, address: int, size_bytes: int, device: int) -> memoryview:
-        """Return what memory of a device contains to which no work writes any more."""
-
     def staging(self, size_bytes: int) -> AbstractContextManager[Any]:
         """Lend a thread what it needs to read up to ``size_bytes`` at once from snapshots on the current device."""
 

@@ -134,9 +134,6 @@ class _TorchDevice(_TorchsChoice):
         with _on(stream):
             return memoryview(_memory_at(address, size_bytes).cpu().numpy())
 
-    def settled(self, address: int, size_bytes: int, device: int) -> memoryview:
-        raise NotImplementedError("torch cannot tell what memory there is")
-
     def staging(self, size_bytes: int) -> AbstractContextManager[Any]:
         raise NotImplementedError("launches are saved on NVIDIA's GPUs alone")
 

@@ -17,7 +17,6 @@ from kprof_inject.runtime.devices.device import Buffer, Device, NoDeviceMemory
 from kprof_inject.runtime.faults import fault_of, first_line
 from kprof_inject.runtime.launch.flag_memory import FlagMemory
 from kprof_inject.runtime.launch.lock_free import AtomicCounts
-from kprof_inject.runtime.launch.peer_memory import PeerMemory
 from kprof_inject.runtime.launch.recorded_launch import RecordedLaunch
 from kprof_inject.runtime.process_report import ProcessReport
 
@@ -68,7 +67,6 @@ class BufferCopier:
         self._replaces = replaces
         self._clock_read_ns: dict[int, int] = {}
         self._flag_memory = FlagMemory(device)
-        self._peer_memory = PeerMemory(device)
         self._keep_up = keep_up
         self._kept_up_s = 0.0
         self._queue: SimpleQueue[RecordedLaunch | None] = SimpleQueue()
@@ -235,9 +233,6 @@ class BufferCopier:
         with self._report.guard("finding the memory of flags"):
             for memory_of_flags in self._flag_memory.new_in(data, build.variant, build.record, launch.device):
                 self._writer.add_flag_memory(memory_of_flags)
-        with self._report.guard("finding the memory of other devices"):
-            for found in self._peer_memory.new_of(record, build.ttgir):
-                self._writer.add_peer_memory(found)
         name = self._writer.add_launch(record, data)
         self._written[build.variant_of_program] = msgspec.structs.replace(record, file=name)
         self._begun_ns[build.variant_of_program] = begun_ns
