@@ -50,6 +50,9 @@ _LAUNCH_BYTES = 1 << 19
 _MAX_BATCH_LAUNCHES = 128
 _MAX_BATCH_BYTES = 2 << 20
 
+# Each fork takes a few files of this process, which may have no more than a thousand.
+_MAX_FORKS = 64
+
 # All processes together may take three times the buffers and _ALLOWED_BYTES. The others are the memory of this process
 # and of a fork without its buffers, and the maximum written per scope; measured with benchmarks/decoding.py.
 _ALLOWED_BYTES = 100_000_000
@@ -323,10 +326,10 @@ def run_to_write(timelines: Sequence[Timeline]) -> JobRunner:
 def _job_runner(launches: Sequence[Launch], result_bytes: int, read_bytes: int) -> JobRunner:
     """Run jobs in as many forks as cores and memory allow, or in turn if the launches are small.
 
-    A job returns at most ``result_bytes`` and reads at most ``read_bytes`` of buffers.
+    A job returns at most ``result_bytes``, which a fork also pickles, and reads at most ``read_bytes`` of buffers.
     """
     buffers = [launch.buffer_bytes for launch in launches]
     if sum(buffers) + len(launches) * _LAUNCH_BYTES < _MIN_BYTES:
         return in_turn
     room = 3 * sum(buffers) + _ALLOWED_BYTES - _PROCESS_BYTES - result_bytes
-    return forked(max(1, min(usable_cores(), room // (_FORK_BYTES + read_bytes + result_bytes))))
+    return forked(max(1, min(usable_cores(), room // (_FORK_BYTES + read_bytes + 2 * result_bytes), _MAX_FORKS)))

@@ -130,14 +130,14 @@ def test_many_small_launches_are_worth_forks(launches: Sequence[Launch], monkeyp
 @pytest.mark.parametrize(
     ("buffer_bytes", "count", "scopes", "forks"),
     [
-        # Three times the buffers and 100 MB, less 40 of our own: for each fork a buffer, 28 MB, and 240 bytes a scope
+        # Three times the buffers and 100 MB, less 40 of our own: for each fork a buffer, 28 MB, and 480 bytes a scope
         # of what it gives.
         (32_000_000, 16, 0, 5),
         (32_000_000, 16, 70_000, 2),
-        (128_000_000, 64, 70_000, 9),
-        (512_000_000, 256, 70_000, 33),
-        # As many as have room for buffers of their own.
-        (4_000_000_000, 40, 0, 94),
+        (128_000_000, 64, 70_000, 6),
+        (512_000_000, 256, 70_000, 24),
+        # There is room for 94, but each takes files.
+        (4_000_000_000, 40, 0, 64),
         # What one gives leaves no room for another.
         (48_000_000, 2, 2_000_000, 1),
     ],
