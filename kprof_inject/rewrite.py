@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 from kprof_inject.select.delays import Delay
 from kprof_inject.select.plan import Plan, Record
 from kprof_inject.select.tags import TAG_OPERATIONS, has_our_name, is_carrier, is_inserted
-from kprof_inject.ttgir.dialect import EVENT
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.ssa_values import names_in, result_names
 
@@ -41,16 +40,11 @@ def inserted(module: Module, operations: Iterable[Record | Delay]) -> str:
 def strip(module: Module) -> str:
     """Return the module's text without its records; ``strip(parse(apply(m, plan))) == m.text``.
 
-    An event's number that other operations use becomes a constant. Triton prints values by numbers: where
-    it printed the records, other values keep the numbers that they have with them.
+    Triton prints values by numbers: where it printed the records, other values keep the numbers that they have with
+    them.
     """
     records = _with_computed_values(module, [operation for operation in module.walk() if is_inserted(operation)])
-    used_numbers = _used_event_numbers(module, records)
-    removed = [record for record in records if record not in used_numbers]
-    edits = [(*_with_blanks(module, *run), "") for run in _runs(removed)]
-    for number in used_numbers:
-        edits.append((*_span_after_results(module, number), f" {_NUMBER} {number.location_text}".rstrip()))
-    return spliced(module.text, edits)
+    return spliced(module.text, [(*_with_blanks(module, *run), "") for run in _runs(records)])
 
 
 def spliced(text: str, replacements: Iterable[Replacement]) -> str:
@@ -84,22 +78,6 @@ def _with_computed_values(module: Module, records: Sequence[Operation]) -> list[
                 break
             found[before] = None
     return sorted(found, key=lambda operation: operation.start)
-
-
-_NUMBER = "arith.constant 0 : i32"
-
-
-def _used_event_numbers(module: Module, records: Sequence[Operation]) -> list[Operation]:
-    """Return the operations that give events their numbers and whose results other operations use, too."""
-    events = [operation for operation in records if operation.name == EVENT]
-    named = Counter(names_in(module.text) if events else ())
-    named.subtract(name for operation in records for name in (*result_names(operation), *names_in(operation.tail)))
-    return [operation for operation in events if any(named[name] > 0 for name in result_names(operation))]
-
-
-def _span_after_results(module: Module, operation: Operation) -> tuple[int, int]:
-    text = module.text[operation.start : operation.end]
-    return operation.start + len(operation.results), operation.start + len(text.rstrip())
 
 
 def _runs(operations: Iterable[Operation]) -> list[tuple[int, int]]:

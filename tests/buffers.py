@@ -40,14 +40,6 @@ class Entry(NamedTuple):
     is_event: bool = False
 
 
-def start_event(scope_id: int, cycles: int) -> Entry:
-    return Entry(scope_id, False, cycles, is_event=True)
-
-
-def end_event(scope_id: int, cycles: int) -> Entry:
-    return Entry(scope_id, True, cycles, is_event=True)
-
-
 def start(scope_id: int, cycles: int) -> Entry:
     return Entry(scope_id, False, cycles)
 

@@ -14,21 +14,6 @@ from kprof_inject.select.plan import Plan
 
 TARGETS = sorted({path.parts[-2] for path in fixtures()})
 
-EVENTS = """\
-module attributes {"ttg.num-ctas" = 1 : i32, "ttg.num-warps" = 4 : i32, ttg.target = "cuda:90", \
-"ttg.threads-per-warp" = 32 : i32} {
-  tt.func public @k(%p: !tt.ptr<i32>, %n: i32) {
-    %ticket = proton.allocate_event "load" : i32 loc("k.py":3:1)
-    proton.event start %ticket : i32
-    tt.store %p, %n : !tt.ptr<i32>
-    proton.event end %ticket : i32
-    tt.return
-  }
-}
-"""
-STORE = "    tt.store %p, %n : !tt.ptr<i32>\n"
-EVENTS_PASSED_ON = EVENTS.replace(STORE, STORE.replace("%n", "%ticket"))
-
 
 @cache
 def view(path: Path) -> ModuleView:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from golden import NEWEST, fixture_id, fixtures, kernel_of, read
 from planning import fixture_view, plans_of, view_of_text
-from rewriting import EVENTS, EVENTS_PASSED_ON, STORE, inserted_lines, is_record, some_plans_of, view
+from rewriting import inserted_lines, is_record, some_plans_of, view
 
 from kprof_inject.rewrite import apply, strip
 from kprof_inject.select.plan import Plan, make_plan
@@ -27,14 +27,6 @@ def check(module: Module, plan: Plan) -> None:
     assert [line for line in lines if is_record(line)] == inserted_lines(plan, newline)
     assert newline.join(line for line in lines if not is_record(line)) == module.text
     assert strip(parse(instrumented)) == module.text
-
-
-def test_the_number_of_an_event_that_is_passed_on_becomes_a_constant() -> None:
-    assert strip(parse(EVENTS)).splitlines()[2:4] == [STORE.rstrip(), "    tt.return"]
-    assert strip(parse(EVENTS_PASSED_ON)).splitlines()[2:4] == [
-        '    %ticket = arith.constant 0 : i32 loc("k.py":3:1)',
-        "    tt.store %p, %ticket : !tt.ptr<i32>",
-    ]
 
 
 @pytest.mark.parametrize("path", FIXTURES, ids=fixture_id)

@@ -217,12 +217,7 @@ class LaunchSummary(Struct, frozen=True):
         return self.clock_source == ClockSource.TIMER
 
     def warps_in_ctas(self, scope: ScopeSummary) -> int:
-        """Return in how many warps a scope ran, counted separately in each CTA; at least 1.
-
-        Events are counted by CTA: no warp runs them.
-        """
-        if scope.kind == ScopeKind.EVENT:
-            return max(self.recorded_ctas, 1)
+        """Return in how many warps a scope ran, counted separately in each CTA; at least 1."""
         ctas = scope.cta_spread.groups if scope.cta_spread else self.recorded_ctas
         return max(ctas * len(scope.warps.ids), 1)
 
@@ -254,8 +249,6 @@ def summarise(timeline: Timeline) -> LaunchSummary:
         sharing.add(block)
         tags.add(block)
         memory_waits.add(block)
-    for block in timeline.events():
-        scope_sums.add_events(block)
     lossy = {*incomplete["warp"][incomplete["records_lost"] > 0].tolist()}
     partitions = tuple(
         _partition_summary(partition, time, lossy)

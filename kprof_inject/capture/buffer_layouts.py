@@ -65,11 +65,6 @@ def end_flags(entries: NDArray[np.uint64]) -> NDArray[np.bool_]:
     return (entries >> np.uint64(END_SHIFT) & np.uint64(1)).astype(bool)
 
 
-def event_flags(entries: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """Return which entries belong to an event of Proton's language instead of a scope."""
-    return (entries >> np.uint64(EVENT_SHIFT) & np.uint64(1)).astype(bool)
-
-
 def clock_values(entries: NDArray[np.uint64]) -> NDArray[np.int64]:
     """Return the clock values of entries."""
     low = entries >> np.uint64(CLOCK_LOW_BITS)

@@ -7,11 +7,9 @@ the recorded warps, without padding. It is the same in Triton 3.5.1 to 3.9.0, an
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 import struct
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -225,8 +223,6 @@ class Recording(Struct, frozen=True):
     """Stores were moved, as with ``Mode.sched_stores``."""
     scope_ids: tuple[int, ...]
     """Scope ids of the entries, ascending."""
-    event_ids: tuple[int, ...]
-    """Scope ids that most of their entries use for an event, ascending."""
     sides: NDArray[np.int64]
     """Number of starts and of ends with each id: shape (2, id)."""
 
@@ -243,7 +239,7 @@ class Recording(Struct, frozen=True):
 def recording_of(words: NDArray[np.uint32], num_warps: int, recorded: Sequence[int]) -> Recording:
     """Determine how a payload was recorded from all its entries, one row for each CTA.
 
-    Raises ``KprofError`` if a row has no room for the warps.
+    Raises ``KprofError`` if a row has no room for the warps, or if there are events of Proton's language.
     """
     readings: dict[LayoutName, RawCtas] = {}
     for name, layout in LAYOUTS.items():
@@ -277,19 +273,22 @@ def _recording(layout: LayoutName, ctas: RawCtas) -> Recording:
         rings += int(np.count_nonzero(followed.any(axis=-1)))
         turned += int(np.count_nonzero((followed & (back > 0) & (back < _HALF_PERIOD)).any(axis=-1)))
         tag = first >> SCOPE_SHIFT
-        # The stores of events are never moved.
-        is_start = followed & (tag[..., :-1] < SCOPE_IDS) & (first[..., :-1] >> EVENT_SHIFT & 1 == 0)
+        is_start = followed & (tag[..., :-1] < SCOPE_IDS)
         starts += int(np.count_nonzero(is_start))
         parted += int(np.count_nonzero(is_start & (tag[..., 1:] - tag[..., :-1] != SCOPE_IDS)))
-    used, by_events = (counts.reshape(2, SCOPE_IDS).sum(axis=0) for counts in (sides, of_events))
+    # An event has a start and an end; a damaged entry may have the flag, too.
+    if (2 * of_events > sides).reshape(2, SCOPE_IDS).all(axis=0).any():
+        raise KprofError(
+            "the buffer has events of Proton's language (start_event, end_event), which are not read",
+            hint="record the kernel with scopes alone",
+        )
     return Recording(
         layout,
         ctas.entries.shape[2] * ENTRY_BYTES,
         # Hardly any reading of a counter of 43 bits fits in 32.
         CLOCK_LOW_BITS if 2 * long_clocks < sides.sum() else 64,
         turned * _ONE_OF > rings and parted * _ONE_OF <= starts,
-        tuple(np.flatnonzero(used).tolist()),
-        tuple(np.flatnonzero(2 * by_events > used).tolist()),
+        tuple(np.flatnonzero(sides.reshape(2, SCOPE_IDS).any(axis=0)).tolist()),
         sides.reshape(2, SCOPE_IDS),
     )
 
@@ -405,9 +404,6 @@ def read_proton_buffer(path: Path, scope_names: Mapping[int, str] | None = None)
     whether stores were moved, the ids. The kernel has the file's name; its scopes have no source and no parents, the
     grid is the number of CTAs, and the SM's clock is unknown (0). Raises ``KprofError`` if the file is damaged, or a
     named id is out of range.
-
-    Each id of an event is a scope of its own (``ScopeKind.EVENT``), also where several have one name: an event ends
-    what has its id.
     """
     given = checked_names(scope_names or {}, "the table of names")
     header = read_header(path)
@@ -417,32 +413,16 @@ def read_proton_buffer(path: Path, scope_names: Mapping[int, str] | None = None)
     return capture_of_buffer(kernel, path, header.rows, header.rows * header.row_bytes, header.payload_offset)
 
 
-def _record_names(recording: Recording, names: Mapping[int, str]) -> dict[int, str]:
-    """Return the record of each id: its name, and for events that share theirs a numbered one, which no other has."""
-    records = dict(names)
-    taken = set(names.values())
-    shared = {name for name, count in Counter(names.values()).items() if count > 1}
-    for scope_id in recording.event_ids:
-        name = names[scope_id]
-        if name in shared:
-            numbered_names = (f"{name}#{number}" for number in itertools.count())
-            records[scope_id] = next(numbered for numbered in numbered_names if numbered not in taken)
-            taken.add(records[scope_id])
-    return records
-
-
-def _scopes(recording: Recording, names: Mapping[int, str], records: Mapping[int, str]) -> Iterator[ScopeInfo]:
+def _scopes(recording: Recording, names: Mapping[int, str]) -> Iterator[ScopeInfo]:
     ids: dict[str, list[int]] = {}
-    for scope_id, record in records.items():
-        ids.setdefault(record, []).append(scope_id)
-    for record, own_ids in ids.items():
-        is_event = own_ids[0] in recording.event_ids
-        ended_by_next = not is_event and recording.ended_by_next(own_ids)
-        kind = ScopeKind.EVENT if is_event else ScopeKind.ITERATION if ended_by_next else ScopeKind.UNKNOWN
+    for scope_id, name in names.items():
+        ids.setdefault(name, []).append(scope_id)
+    for name, own_ids in ids.items():
+        ended_by_next = recording.ended_by_next(own_ids)
         yield ScopeInfo(
-            record=record,
-            name=names[own_ids[0]],
-            kind=kind,
+            record=name,
+            name=name,
+            kind=ScopeKind.ITERATION if ended_by_next else ScopeKind.UNKNOWN,
             source="",
             called_from=(),
             parent=-1,
@@ -452,15 +432,14 @@ def _scopes(recording: Recording, names: Mapping[int, str], records: Mapping[int
 
 def _kernel(path: Path, header: ProtonHeader, recording: Recording, names: dict[int, str]) -> Kernel:
     all_warps = len(header.recorded) == header.num_warps
-    records = _record_names(recording, names)
     return Kernel(
         variant=path.stem,
         name=path.stem,
         num_warps=header.num_warps,
         stride_bytes=header.row_bytes,
         layout=recording.layout,
-        scope_ids=records,
-        scopes=ScopeTable(tuple(_scopes(recording, names, records))),
+        scope_ids=names,
+        scopes=ScopeTable(tuple(_scopes(recording, names))),
         sm_clock_hz=0.0,
         mode=Mode(
             buffer=_UNKNOWN,

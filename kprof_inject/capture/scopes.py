@@ -32,9 +32,6 @@ class ScopeKind(StrEnum):
     """Operations that a marker comment brackets."""
     INSTANT = "mark"
     """Point in time: nothing is between its start and its end."""
-    EVENT = "event"
-    """Asynchronous work between ``start_event`` and ``end_event`` of Proton's language. Several may be in flight, and
-    another warp may end it."""
     UNKNOWN = "scope"
     """Scope that stock Proton recorded, whose buffer does not have the kind."""
 
@@ -110,11 +107,6 @@ class ScopeTable(Struct, frozen=True):
             if scope.kind == ScopeKind.FUNCTION and "@" not in (scope.label or scope.name)
         )
         return next(bodies, None)
-
-    @property
-    def events(self) -> tuple[int, ...]:
-        """Indices of the events, whose records are not those of scopes."""
-        return tuple(index for index, scope in enumerate(self.scopes) if scope.kind == ScopeKind.EVENT)
 
     def around(self, index: int) -> Iterator[int]:
         """Yield the scopes around this one, the innermost first."""

@@ -18,7 +18,7 @@ from kprof_inject.workspace_paths import is_module, similar_places
 @click.argument("file", type=path_type())
 @click.option("-o", "--output", type=path_type(), help="Where to write the result. [default: stdout]")
 def command(file: Path, output: Path | None) -> None:
-    """Remove all records from a .ttgir FILE (- is stdin), and the events of Proton's own language."""
+    """Remove all records from a .ttgir FILE (- is stdin)."""
     if str(file) != "-" and not file.exists():
         raise KprofError(
             f"{file} does not exist", hint=f"{similar_places(file, is_module)}name a .ttgir file, or - for stdin"

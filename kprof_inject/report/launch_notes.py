@@ -396,12 +396,6 @@ def _missing(summary: LaunchSummary) -> Iterator[str]:
             yield f"  starts without an end: {summary.open_starts.records}{_whose(summary.open_starts, summary)}"
         if summary.stray_ends:
             yield f"  ends without a start: {summary.stray_ends.records}{_whose(summary.stray_ends, summary)}"
-        events = sum(scope.without_partner for scope in summary.scopes if scope.kind == ScopeKind.EVENT)
-        if events and (summary.lost or summary.damaged):
-            yield (
-                f"  of events: {events}; in a {summary.cta_name} that lacks records none is paired, because a missing "
-                "one would shift the others"
-            )
     if summary.records_damaged:
         yield (
             f"damaged: {summary.records_damaged} of {summary.records_written} entries left out"

@@ -190,10 +190,11 @@ def _check_no_records(module: Module) -> None:
     """Raise ``KprofError`` if the module has records: ours would pair with them, and share the IDs of its events."""
     for operation in module.walk():
         if operation.name in (EVENT, *RECORDS):
+            is_scope = operation.name == RECORD
             raise KprofError(
-                "this file already has records" + ("" if operation.name == RECORD else f" ({operation.name})"),
+                "this file already has records" + ("" if is_scope else f" ({operation.name})"),
                 where=module.position(operation.start),
-                hint="remove them first: kprof-inject strip FILE -o CLEAN",
+                hint="remove them first: kprof-inject strip FILE -o CLEAN" if is_scope else "remove it from the kernel",
             )
 
 

@@ -20,7 +20,7 @@ from kprof_inject.quantities import listed
 from kprof_inject.select.functions import Function
 from kprof_inject.select.module_view import ModuleView
 from kprof_inject.select.sites import Site
-from kprof_inject.ttgir.dialect import EVENT, RECORDS
+from kprof_inject.ttgir.dialect import RECORD
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.scalars import Scalar, scalars_at
 from kprof_inject.ttgir.ssa_values import loop_arguments
@@ -106,11 +106,11 @@ def _carried(name: str, value: str, kind: str, carrier: str, backend: str) -> It
 
 
 def is_inserted(operation: Operation) -> bool:
-    """Return whether an operation is a record, or computes a record's value or an event's number.
+    """Return whether an operation is a record of a scope, or computes a record's value.
 
     Where Triton printed the module, of what computes a value only its carrier is known.
     """
-    return has_our_name(operation) or operation.name in (EVENT, *RECORDS) or is_carrier(operation)
+    return has_our_name(operation) or operation.name == RECORD or is_carrier(operation)
 
 
 def has_our_name(operation: Operation) -> bool:

@@ -163,13 +163,6 @@ class Choice(Struct, frozen=True):
         kept = self.keep_warps(block)
         return kept & self._keeps_scopes(table)[block["scope"]] if self.scopes else kept
 
-    def keep_events(self, block: NDArray[np.void], table: ScopeTable) -> NDArray[np.bool_]:
-        """Return which rows of a block of ``EVENT_COLUMNS`` are wanted: those with a start or an end in these warps."""
-        kept = self.keep_ctas(block)
-        if self.warps is not None:
-            kept &= self.warps.among(block["start_warp"]) | self.warps.among(block["end_warp"])
-        return kept & self._keeps_scopes(table)[block["scope"]] if self.scopes else kept
-
     def keep_warps(self, rows: NDArray[np.void]) -> NDArray[np.bool_]:
         """Return which rows are wanted of columns with ``cta``, ``sm`` and ``warp``, such as ``INCOMPLETE_COLUMNS``."""
         kept = self.keep_ctas(rows)

@@ -40,28 +40,6 @@ outside the scopes inside. A scope lasts at least as long as the scopes inside i
 """
 
 
-EVENT_COLUMNS = np.dtype(
-    [
-        ("launch", "i4"),
-        ("cta", "i4"),
-        ("sm", "i4"),
-        ("scope", "i2"),
-        ("start_warp", "i2"),
-        ("end_warp", "i2"),
-        ("start_record", "i4"),
-        ("end_record", "i4"),
-        ("start_cycles", "i8"),
-        ("end_cycles", "i8"),
-        ("start_ns", "i8"),
-        ("end_ns", "i8"),
-    ]
-)
-"""Event that ran (``ScopeKind.EVENT``), with the warps that recorded its start and its end.
-
-The other columns are those of ``SCOPE_COLUMNS``, as recorded: the cost of records is not subtracted, because it would
-be that of two warps. An end is never before its start.
-"""
-
 NO_TAG = np.iinfo(np.int64).min
 """Unknown value of a scope's tag: the ring lost it, or it is damaged."""
 

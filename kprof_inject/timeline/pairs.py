@@ -27,8 +27,6 @@ class ScopeRules(Struct, frozen=True):
     """Number of the records around the kernel's body if they belong to no scope."""
     tags: tuple[int, ...] = ()
     """Number of tags of each scope, empty if no scope has any; tag entries precede the scope's start."""
-    events: tuple[int, ...] = ()
-    """Scopes that are events, which are not matched here (see ``event_pairs``)."""
 
     @classmethod
     def of(cls, table: ScopeTable) -> ScopeRules:
@@ -38,7 +36,6 @@ class ScopeRules(Struct, frozen=True):
             tuple(number for number, scope in enumerate(table.scopes) if scope.ended_by_next),
             len(table.scopes) if table.body_record else None,
             (*(len(scope.recorded_tags) for scope in table.scopes), 0) if table.max_tags else (),
-            table.events,
         )
 
 
@@ -261,8 +258,6 @@ def pair_records(records: Records, rules: ScopeRules = NO_RULES) -> Pairs:
     if repeats.any():
         joined[1:] &= ~repeats[:-1]
         joined[:-1] &= ~repeats[1:]
-    if rules.events:
-        joined &= ~np.isin(scope[1:], rules.events)
     starts = np.flatnonzero(joined)
     if records.damaged.size:
         start_at, end_at = order[starts], order[starts + 1]
@@ -284,8 +279,6 @@ def pair_records(records: Records, rules: ScopeRules = NO_RULES) -> Pairs:
     end_at = end_of[start_at]
     alone = np.ones(count, dtype=bool)
     alone[start_at] = alone[end_at] = False
-    if rules.events:
-        alone &= ~np.isin(records.scope, rules.events)
     alone_at = np.flatnonzero(alone)
     ends_alone = records.is_end[alone_at]
     return Pairs(start_at, end_at, records.scope[start_at], alone_at[~ends_alone], alone_at[ends_alone])

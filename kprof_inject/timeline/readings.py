@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 
 from kprof_inject.capture.buffer_layouts import CLOCK_BITS, RawCtas
 from kprof_inject.timeline.columns import NO_LARGEST, NO_SMALLEST
-from kprof_inject.timeline.event_pairs import match_events
 from kprof_inject.timeline.nesting import crossing_kinds, lanes_of, nest
-from kprof_inject.timeline.pairs import NO_RULES, ScopeRules, scopes_of
+from kprof_inject.timeline.pairs import NO_RULES, Pairs, ScopeRules, scopes_of
 from kprof_inject.timeline.records import RecordDecoder, Records, lost_records
 
 # Damaged counts or clock values may give more: half the period of 43 bits, which no CTA outlasts.
@@ -86,13 +85,10 @@ def tally_launch(
         records = decoder.decode(rows)
         with_ends, pairs = scopes_of(records, rules)
         _count_warps(warps, records, rows)
-        events = match_events(with_ends, rules.events, lost.shape[1])
-        open_at = np.concatenate((pairs.open_starts, events.open_starts))
-        stray_at = np.concatenate((pairs.stray_ends, events.stray_ends))
-        _count_unpaired(warps, with_ends, open_at, stray_at, rows)
+        _count_unpaired(warps, with_ends, pairs, rows)
         scopes += len(pairs.scope)
-        open_starts += np.bincount(with_ends.scope[open_at], minlength=scope_count)
-        stray_ends += np.bincount(with_ends.scope[stray_at], minlength=scope_count)
+        open_starts += np.bincount(with_ends.scope[pairs.open_starts], minlength=scope_count)
+        stray_ends += np.bincount(with_ends.scope[pairs.stray_ends], minlength=scope_count)
         if group_of_scope is not None:
             cells = group_of_scope[records.scope] * lost.shape[1] + records.group % lost.shape[1]
             groups += np.bincount(cells, minlength=groups.size).reshape(groups.shape)
@@ -106,12 +102,10 @@ def _by_warp(records: Records, group: NDArray[np.int64], shape: tuple[int, ...])
     return np.bincount(group - records.first_group, minlength=len(records.lost)).reshape(shape)
 
 
-def _count_unpaired(
-    warps: WarpTally, records: Records, open_at: NDArray[np.int64], stray_at: NDArray[np.int64], rows: slice
-) -> None:
+def _count_unpaired(warps: WarpTally, records: Records, pairs: Pairs, rows: slice) -> None:
     shape = warps.kept[rows].shape
-    warps.open_starts[rows] = _by_warp(records, records.group[open_at], shape)
-    warps.stray_ends[rows] = _by_warp(records, records.group[stray_at], shape)
+    warps.open_starts[rows] = _by_warp(records, records.group[pairs.open_starts], shape)
+    warps.stray_ends[rows] = _by_warp(records, records.group[pairs.stray_ends], shape)
 
 
 def _count_warps(warps: WarpTally, records: Records, rows: slice) -> None:

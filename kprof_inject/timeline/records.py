@@ -21,7 +21,6 @@ from kprof_inject.capture.buffer_layouts import (
     RawCtas,
     clock_values,
     end_flags,
-    event_flags,
     scope_ids,
 )
 from kprof_inject.capture.model import Launch
@@ -240,8 +239,6 @@ class RecordDecoder(Struct, frozen=True):
     clock_bits: int
     """With more than 32 bits, a record reads each half separately, and its value may be torn (``torn_by_cycles``)."""
     tags: TagIds = NO_TAGS
-    events: tuple[int, ...] = ()
-    """Scopes that are events. If there are any, an entry whose flag contradicts its scope is damaged."""
 
     def blocks(self) -> Iterator[slice]:
         """Yield the rows of the launch in parts of a bounded number of records (at least one CTA)."""
@@ -260,8 +257,6 @@ class RecordDecoder(Struct, frozen=True):
         lost = np.maximum(self.ctas.written_words[rows].reshape(-1) // WORDS_PER_ENTRY - kept, 0)
         number = np.arange(len(group)) + np.repeat(lost - (np.cumsum(kept) - kept), kept)
         scope, is_end = self.scope_of_id[scope_ids(entries)], end_flags(entries)
-        if self.events:
-            scope = np.where(self._are_events(scope) == event_flags(entries), scope, np.int16(-1))
         tags = self.tags.values(entries, group, scope, is_end)
         if self.tags.max_tags:
             is_record = ~self.tags.entries_of(entries)
@@ -281,14 +276,8 @@ class RecordDecoder(Struct, frozen=True):
         )
         records, far = self._mended(records, rows)
         records = _without(records, self._damaged(records, far))
-        # Proton's pass moves the starts of scopes, and none of events: Triton 3.9's PTX shows it.
-        is_moved = ~records.is_end & ~self._are_events(records.scope) & self.stores_moved
-        records = replace(records, oldest=_oldest(records, is_moved))
+        records = replace(records, oldest=_oldest(records, ~records.is_end & self.stores_moved))
         return _by_clock(records) if self.stores_moved else records
-
-    def _are_events(self, scope: NDArray[np.int16]) -> NDArray[np.bool_]:
-        are_events: NDArray[np.bool_] = np.isin(scope, self.events) if self.events else np.zeros(len(scope), dtype=bool)
-        return are_events
 
     def _kept(self, rows: slice) -> NDArray[np.int64]:
         """Return the number of records in the ring of each CTA's warp."""
@@ -331,10 +320,9 @@ class RecordDecoder(Struct, frozen=True):
         group, scope, is_end, cycles = records.group, records.scope, records.is_end, records.cycles
         damaged = (scope < 0) | far
         if self.stores_moved:
-            # Ends and events are stored in the order of the clock even if stores were moved.
-            is_event = self._are_events(scope)
-            damaged |= contradicted_records(group, cycles, ~damaged & (is_end | is_event))
-            return damaged | parted_starts(group, scope, is_end, cycles, ~damaged & ~is_event)
+            # Ends are stored in the order of the clock even if stores were moved.
+            damaged |= contradicted_records(group, cycles, ~damaged & is_end)
+            return damaged | parted_starts(group, scope, is_end, cycles, ~damaged)
         return damaged | contradicted_records(group, cycles, ~damaged)
 
 
@@ -395,22 +383,19 @@ def record_decoder(
     clock_hz: float = 0.0,
     stores_moved: bool = False,
     tags: TagIds = NO_TAGS,
-    events: tuple[int, ...] = (),
 ) -> RecordDecoder:
     """Create the decoder of a launch's records.
 
     ``clock_bits`` and ``stores_moved`` describe how the records were made (see ``Mode``); ``clock_hz`` is the SM's
-    nominal clock, 0 if unknown. ``events`` are the scopes that are events.
+    nominal clock, 0 if unknown.
     """
     bits = CLOCK_LOW_BITS if clock_bits == CLOCK_LOW_BITS else CLOCK_BITS
     oldest, newest = _ring_ends(ctas, tags)
     if max_launch_cycles(ctas) < 1 << (bits - 1):
         counter = counter_of(oldest, newest, ctas.sm, bits, stores_moved=stores_moved)
-        return RecordDecoder(
-            ctas, scope_of_id, counter, max_record_cycles(ctas), stores_moved, clock_bits, tags, events
-        )
+        return RecordDecoder(ctas, scope_of_id, counter, max_record_cycles(ctas), stores_moved, clock_bits, tags)
     often = often_overflowing(newest, ctas, bits, clock_hz)
-    decoder = RecordDecoder(ctas, scope_of_id, often, max_record_cycles(ctas), stores_moved, clock_bits, tags, events)
+    decoder = RecordDecoder(ctas, scope_of_id, often, max_record_cycles(ctas), stores_moved, clock_bits, tags)
     return replace(decoder, counter=often.lifted(_lowest_of_sm(decoder)))
 
 

@@ -47,7 +47,7 @@ class ScopeStatistics(Struct, frozen=True, eq=False, kw_only=True):
     count runs with the flag (``ScopeFlag``). ``warps`` and ``sms`` are where it ran, ``warps_self_ns`` is the self time
     of each of the warps, and the spreads are the differences between means there. ``iterations`` is only set for
     iterations whose numbers are known. A mark has a ``count``, and otherwise the values of a scope that never ran: it
-    takes no time except its record's. An event has its durations as recorded, too: no warp's time is its own.
+    takes no time except its record's.
     """
 
     count: int
@@ -93,8 +93,6 @@ def scope_statistics(timeline: Timeline) -> tuple[ScopeStatistics, ...]:
     sums = ScopeSums(timeline)
     for block in timeline.blocks():
         sums.add(block)
-    for block in timeline.events():
-        sums.add_events(block)
     return sums.statistics()
 
 
@@ -108,7 +106,6 @@ class ScopeSums:
         self._groups: list[SpreadGroups] = []
         self._count = len(scopes)
         self._is_instant = np.array([scope.kind == ScopeKind.INSTANT for scope in scopes], dtype=bool)
-        self._events = frozenset(timeline.table.events)
         self._is_iteration = np.array([scope.kind == ScopeKind.ITERATION for scope in scopes], dtype=bool)
         self._partitions, self._shared = timeline.partitions, shared_scopes(timeline.partitions)
         self._times_of_warps_ns = [timeline.time_of_warps_ns(partition.warps) for partition in timeline.partitions]
@@ -138,15 +135,6 @@ class ScopeSums:
             self._add_lasting(block)
         elif not is_instant.all():
             self._add_lasting(block[~is_instant])
-
-    def add_events(self, block: NDArray[np.void]) -> None:
-        """Add a block of events (``EVENT_COLUMNS``)."""
-        scope = block["scope"]
-        order = np.argsort(scope, kind="stable")
-        self._counts += np.bincount(scope, minlength=self._count)
-        for durations, unit in ((self._durations_ns, "ns"), (self._durations_cycles, "cycles")):
-            starts: NDArray[np.int64] = block[f"start_{unit}"]
-            durations.add(scope[order], narrow((block[f"end_{unit}"] - starts)[order]))
 
     def _add_lasting(self, block: NDArray[np.void]) -> None:
         # A stable sort keeps the scopes of one kind in the order of CTA, warp and start.
@@ -222,7 +210,7 @@ class ScopeSums:
         # Scopes of other profilers may overlap others of their kind.
         share = min(total_ns / whole_ns, 1.0) if whole_ns else None
         times: dict[str, Any] = {"total_ns": total_ns, "share": share}
-        if not durations_ns.size or scope in self._events:
+        if not durations_ns.size:
             times = dict.fromkeys(("total_ns", "share", "self_ns", "raw_total_ns"))
         warps, sms = self._warps.of(scope), self._sms.of(scope)
         sampling = None

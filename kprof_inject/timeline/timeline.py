@@ -21,7 +21,6 @@ from kprof_inject.timeline.choice import EVERYTHING, Choice
 from kprof_inject.timeline.clock import ClockFit, assumed_times, fit_clocks
 from kprof_inject.timeline.columns import (
     CTA_COLUMNS,
-    EVENT_COLUMNS,
     INCOMPLETE_COLUMNS,
     NO_LARGEST,
     NO_SMALLEST,
@@ -29,9 +28,8 @@ from kprof_inject.timeline.columns import (
     never_falling,
     scope_columns,
 )
-from kprof_inject.timeline.event_pairs import match_events
 from kprof_inject.timeline.nesting import Nesting, crossing, iterations, nest, within_children
-from kprof_inject.timeline.pairs import Pairs, ScopeRules, scopes_of, with_implied_ends
+from kprof_inject.timeline.pairs import Pairs, ScopeRules, scopes_of
 from kprof_inject.timeline.partitions import PartitionScopes, partition_of_scope, partitions_of
 from kprof_inject.timeline.readings import Readings, Tally, WarpTally, readings_of, tally_launch
 from kprof_inject.timeline.records import (
@@ -134,16 +132,6 @@ class ScopeBlocks(Struct, frozen=True):
             if block.size:
                 yield block
 
-    def events(self) -> Iterator[NDArray[np.void]]:
-        """Decode the launch's buffer and yield the blocks that have events (``EVENT_COLUMNS``)."""
-        if not self._rules.events:
-            return
-        decoder = self._decoder()
-        for rows in decoder.blocks():
-            block = self._event_block(decoder, rows)
-            if block.size:
-                yield block
-
     def with_launch(self, launch: Launch) -> ScopeBlocks:
         """Return these blocks with ``launch`` in place of the equal launch that they have."""
         return replace(self, launch=launch)
@@ -158,25 +146,7 @@ class ScopeBlocks(Struct, frozen=True):
             mode.sched_stores,
             mode.clock_bits,
             self.tags,
-            self.launch.kernel.scopes.events,
         )
-
-    def _event_block(self, decoder: RecordDecoder, rows: slice) -> NDArray[np.void]:
-        ctas, records = decoder.ctas, with_implied_ends(decoder.decode(rows), self._rules)
-        ns = self._ns(records, ctas)
-        pairs = match_events(records, decoder.events, len(ctas.warps))
-        row, start_warp = np.divmod(records.group[pairs.start_at], len(ctas.warps))
-        events = np.empty(len(row), dtype=EVENT_COLUMNS)
-        events["launch"] = self.launch.index
-        events["cta"], events["sm"], events["scope"] = ctas.cta[row], ctas.sm[row], pairs.scope
-        events["start_warp"] = ctas.warps[start_warp]
-        events["end_warp"] = ctas.warps[records.group[pairs.end_at] % len(ctas.warps)]
-        for side, at in (("start", pairs.start_at), ("end", pairs.end_at)):
-            events[f"{side}_record"] = records.number[at]
-            events[f"{side}_cycles"] = records.cycles[at]
-            events[f"{side}_ns"] = ns[at]
-        events["end_ns"] = np.maximum(events["start_ns"], events["end_ns"])
-        return events
 
     def _block(self, decoder: RecordDecoder, rows: slice) -> NDArray[np.void]:
         ctas = decoder.ctas
@@ -220,20 +190,6 @@ class ScopeBlocks(Struct, frozen=True):
         return (
             index for index, scope in enumerate(self.launch.kernel.scopes.scopes) if scope.kind == ScopeKind.ITERATION
         )
-
-
-class EventBlocks(Struct, frozen=True):
-    """The events of a launch in blocks, decoded from its buffer at each iteration."""
-
-    of: ScopeBlocks
-
-    def __iter__(self) -> Iterator[NDArray[np.void]]:
-        """Yield the blocks from the first on; nothing is decoded if the launch has no events."""
-        return self.of.events()
-
-    def with_launch(self, launch: Launch) -> EventBlocks:
-        """Return these blocks with ``launch`` in place of the equal launch that they have."""
-        return replace(self, of=self.of.with_launch(launch))
 
 
 def _flags(pairs: Pairs, nesting: Nesting, scopes: NDArray[np.void]) -> NDArray[np.uint16]:
@@ -286,7 +242,6 @@ class Timeline(Struct, frozen=True):
     """
     unrecorded: NDArray[np.void] = np.empty(0, CTA_COLUMNS)
     """The other CTAs that ran, if only a sample of them recorded. Their begins are estimated."""
-    _events: EventBlocks | None = None
     _choice: Choice = EVERYTHING
     _ctas_that_ran: NDArray[np.void] | None = None
     """All CTAs of the launch that record, if this is a part of it."""
@@ -326,16 +281,6 @@ class Timeline(Struct, frozen=True):
             if kept.any():
                 yield block if kept.all() else block[kept]
 
-    def events(self) -> Iterator[NDArray[np.void]]:
-        """Yield the events in blocks (``EVENT_COLUMNS``), ordered by CTA row, start's warp and start.
-
-        They are no scopes: none of them is in ``blocks``. All events of a CTA are in one block.
-        """
-        for block in self._events or ():
-            kept = self._choice.keep_events(block, self.table)
-            if kept.any():
-                yield block if kept.all() else block[kept]
-
     def chosen(self, choice: Choice) -> Timeline:
         """Return the part of the launch that ``choice`` keeps: its scopes, CTAs and incomplete warps.
 
@@ -355,9 +300,7 @@ class Timeline(Struct, frozen=True):
 
     def with_launch(self, launch: Launch) -> Timeline:
         """Return this timeline with ``launch`` in place of the equal launch that it has."""
-        blocks = self._blocks.with_launch(launch)
-        events = self._events and self._events.with_launch(launch)
-        return replace(self, launch=launch, table=launch.kernel.scopes, _blocks=blocks, _events=events)
+        return replace(self, launch=launch, table=launch.kernel.scopes, _blocks=self._blocks.with_launch(launch))
 
     @property
     def scopes(self) -> NDArray[np.void]:
@@ -434,7 +377,6 @@ def _tallied(launch: Launch) -> _Tallied | KprofError:
         clock_hz=kernel.sm_clock_hz,
         stores_moved=kernel.mode.sched_stores,
         tags=TagIds.of(kernel.scope_ids, table),
-        events=table.events,
     )
     # The kernel's body belongs to the default partition.
     groups = np.append(partition_of_scope(table), 0) if table.partitions else None
@@ -473,7 +415,6 @@ def _timeline(tallied: _Tallied, clock: ClockFit | None) -> Timeline:
         first_ns=first_ns,
         last_ns=last_ns,
         _blocks=blocks,
-        _events=EventBlocks(blocks),
         partitions=partitions_of(table, tally.groups, recorded_warps(launch)),
     )
 

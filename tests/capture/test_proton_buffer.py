@@ -196,13 +196,6 @@ def test_entries_that_are_no_records_name_no_scopes(tmp_path: Path) -> None:
     assert sorted(kernel_of(save_file(tmp_path, words, 1)).scope_ids) == [0, 1]
 
 
-def test_ids_of_events_are_named_too(tmp_path: Path) -> None:
-    words = buffer_words(ctas(1, 1, scopes=1), slots=8)
-    # Triton 3.9 marks what begins in one warp and may end in another.
-    words[0, [11, 13]] |= 1 << 22 | 5 << 23
-    assert sorted(kernel_of(save_file(tmp_path, words, 1)).scope_ids) == [5]
-
-
 def test_a_payload_is_looked_at_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_BLOCK_ENTRIES", 16)
     made = ctas(20, 2, scopes=1)

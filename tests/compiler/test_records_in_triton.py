@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from golden import fixture_id, our_tree
 from planning import view_of_text
-from rewriting import EVENTS, EVENTS_PASSED_ON, computing_lines, inserted_lines, is_record, some_plans_of, view
+from rewriting import computing_lines, inserted_lines, is_record, some_plans_of, view
 from shared_lines import BESIDE_OPERATIONS, DENSE, SELECTIONS, WITHOUT_RECORDS, kernel_of
-from triton_oracle import one_of_each_kernel, parse_with_triton, triton, triton_tree
+from triton_oracle import one_of_each_kernel, parse_with_triton, triton_tree
 
 from kprof_inject.rewrite import apply, strip
 from kprof_inject.select.plan import make_plan
@@ -19,18 +19,6 @@ from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.ttgir.parser import parse
 
 NUMBERS = re.compile(r"%\d+")
-
-
-@pytest.mark.triton
-@pytest.mark.skipif(triton.__version__ < "3.9", reason="earlier ones have no events")
-@pytest.mark.parametrize("text", [EVENTS, EVENTS_PASSED_ON], ids=["", "passed on"])
-def test_events_of_protons_own_language_are_stripped(text: str, tmp_path: Path) -> None:
-    stripped = strip(parse(text))
-    path = tmp_path / "stripped.ttgir"
-    path.write_text(stripped)
-
-    assert "proton" not in stripped and "tt.store" in stripped
-    parse_with_triton(path)
 
 
 @pytest.mark.triton

@@ -18,8 +18,6 @@ from kprof_inject.timeline.timeline import Timeline
 # The number of arrow IDs of each launch, above the IDs of the arrows that point to launches. JavaScript reads integers
 # up to 2^53.
 _ARROWS_PER_LAUNCH = 1 << 32
-# Hooks have the lower half of a launch's IDs, the kernel's own events the upper one.
-_FIRST_OF_EVENTS = 1 << 31
 
 
 class LaunchHooks(Struct, frozen=True):
@@ -27,11 +25,6 @@ class LaunchHooks(Struct, frozen=True):
 
     hooks: Sequence[Hook]
     number: int
-
-    @property
-    def first_event_id(self) -> int:
-        """The ID of the first arrow of the kernel's own events."""
-        return (self.number + 1) * _ARROWS_PER_LAUNCH + _FIRST_OF_EVENTS
 
     @property
     def counters(self) -> list[CounterValues]:

@@ -10,14 +10,6 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from kprof_inject.capture.scopes import ScopeInfo, ScopeKind, ScopeTable
-from kprof_inject.export.drawing.event_arrows import (
-    ORDERS_OF_RECORD,
-    EventPoints,
-    end_kind,
-    joined,
-    key_of,
-    with_events,
-)
 from kprof_inject.export.drawing.flag_arrows import FlagArrows
 from kprof_inject.export.drawing.hook_parts import LaunchHooks
 from kprof_inject.export.drawing.row_arrows import arrows_of_rows
@@ -200,7 +192,7 @@ class _WarpEvents:
         self._taken = {name for kind in self._scope_kinds for name, _ in kind.args}
         self._is_mark = np.array([kind.is_instant for kind in self._scope_kinds], dtype=bool)
         self._task_places = task_places(placed.timeline.table)
-        self._orders = ORDERS_OF_RECORD if placed.timeline.table.events else flags.orders_of_record
+        self._orders = flags.orders_of_record
         self._has_cycles = placed.timeline.clock.source != ClockSource.TIMER
 
     def parts(self) -> Iterator[Part]:
@@ -213,16 +205,12 @@ class _WarpEvents:
             yield from self._threads(np.unique(tracks[part]))
             yield self._incomplete_warps(incomplete[part], tracks[part])
         first_row = 0
-        first_id = self._hooks.first_event_id
-        for block, events in with_events(self._timeline):
-            tracks, points = self._tracks.of_scopes(block), EventPoints.of(events)
-            point_tracks = self._tracks.of_scopes(points.rows)
+        for block in self._timeline.blocks():
+            tracks = self._tracks.of_scopes(block)
             # A thread's events, except for lost records, are all in one block.
-            yield from self._threads(_without(np.union1d(tracks, point_tracks), named))
-            scopes = self._scopes(block, tracks, first_row)
-            yield self._with_points(scopes, block, points, point_tracks, first_id) if events.size else scopes
+            yield from self._threads(_without(np.unique(tracks), named))
+            yield self._scopes(block, tracks, first_row)
             first_row += len(block)
-            first_id += len(events)
 
     def _threads(self, tracks: Numbers) -> Iterator[TrackGroups | Threads]:
         """Yield these threads, after those of their groups that have not been drawn yet."""
@@ -260,29 +248,6 @@ class _WarpEvents:
             arrows=tuple(arrows_of_rows(self._arrows, first_row, len(block))),
         )
         return self._flags.drawn_in(events, first_row)
-
-    def _with_points(
-        self, scopes: Events, block: NDArray[np.void], points: EventPoints, tracks: Numbers, first_id: int
-    ) -> Events:
-        """Return the scopes of a block with the ends of its events."""
-        kind = points.rows["scope"].astype(np.int64) + len(self._scope_kinds) * points.is_end
-        start_ns = self._clock.on_axis(points.rows["start_ns"])
-        start_order = points.rows["start_record"].astype(np.int64) * self._orders
-        instants = Events(
-            pid=self._pid,
-            tids=self._first_tid + tracks,
-            kinds=[*self._scope_kinds, *map(end_kind, self._scope_kinds)],
-            kind=kind,
-            start_ns=start_ns,
-            end_ns=start_ns,
-            group=kind,
-            start_order=start_order,
-            end_order=start_order + 1,
-            args=tuple(points.args()),
-            arrows=points.arrows(first_id, start_ns),
-        )
-        first, _ = runs_of_warps(block)
-        return joined(scopes, instants, key_of(self._timeline, block[first]), key_of(self._timeline, points.rows))
 
     def _kinds_of_tasks(self, block: NDArray[np.void], kind: Numbers) -> tuple[list[EventKind], Numbers]:
         """Return the kinds of these scopes, with one for each task: viewers choose colours by name."""
@@ -326,8 +291,7 @@ def _without(numbers: Numbers, others: Numbers) -> Numbers:
 def _scope_kind(scope: ScopeInfo, partition: str, shared_args: SharedArgs, colour: ScopeColour) -> EventKind:
     args = [("partition", partition), ("source", scope.source), ("called_from", " < ".join(scope.called_from))]
     known = tuple((name, text) for name, text in args if text)
-    is_instant = scope.kind in (ScopeKind.INSTANT, ScopeKind.EVENT)
-    return EventKind(scope.name, scope.kind, (*shared_args, *known), is_instant, colour)
+    return EventKind(scope.name, scope.kind, (*shared_args, *known), scope.kind == ScopeKind.INSTANT, colour)
 
 
 def _tag_args(block: NDArray[np.void], table: ScopeTable) -> Iterator[Arg]:

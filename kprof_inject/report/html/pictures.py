@@ -135,7 +135,7 @@ class Histograms:
         self._counts = [np.zeros(len(bins.edges_ns) - 1 if bins else 0, dtype=np.int64) for bins in self._bins]
 
     def add(self, scope: int, durations_ns: NDArray[np.int64]) -> None:
-        """Add durations of one scope of the launch that was summarised; those of instants and events are ignored."""
+        """Add durations of one scope of the launch that was summarised; those of instants are ignored."""
         bins, counts = self._bins[scope], self._counts[scope]
         if bins:
             bin_of = np.searchsorted(bins.edges_ns, durations_ns, side="right") - 1
@@ -150,9 +150,7 @@ class Histograms:
 
 
 def _bins_of(scope: ScopeSummary) -> Bins | None:
-    if scope.kind in (ScopeKind.INSTANT, ScopeKind.EVENT):
-        return None  # events are not among the scopes that are counted
-    if scope.min_ns is None or scope.max_ns is None or scope.p50_ns is None:
+    if scope.kind == ScopeKind.INSTANT or scope.min_ns is None or scope.max_ns is None or scope.p50_ns is None:
         return None
     return Bins.holding(scope.min_ns, scope.max_ns, scope.p50_ns)
 
