@@ -27,7 +27,6 @@ from kprof_inject.timeline.scope_statistics import (
     TagStatistics,
     TagSums,
 )
-from kprof_inject.timeline.sharing import Sharing, SharingSums
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.waves import (
     Ending,
@@ -95,8 +94,6 @@ class ScopeSummary(ScopeStatistics, frozen=True, eq=False, kw_only=True):
     """Self time of a loop if each of its recorded iterations has its own end; None for any other scope."""
     sm_cycles: int
     """Cycles, summed over the SMs, in which at least one warp ran it."""
-    sharing: Sharing | None
-    """Rate of a loop's iterations on SMs with one CTA and on SMs with several; None if unknown."""
     partition: str | None
     """Name of the partition that runs it; None if there are no partitions."""
     tags: tuple[TagStatistics, ...] = ()
@@ -239,14 +236,12 @@ def summarise(timeline: Timeline) -> LaunchSummary:
     scope_sums, phase_sums = ScopeSums(timeline), PhaseSums(timeline)
     is_sample = bool(timeline.unrecorded.size)
     sm_cycles = SmCycles(len(timeline.table.scopes), "cta" if is_sample else "sm")
-    sharing = SharingSums(timeline)
     tags = TagSums(timeline.table)
     memory_waits = MemoryWaitSums(timeline)
     for block in timeline.blocks():
         scope_sums.add(block)
         phase_sums.add(block)
         sm_cycles.add(block)
-        sharing.add(block)
         tags.add(block)
         memory_waits.add(block)
     lossy = {*incomplete["warp"][incomplete["records_lost"] > 0].tolist()}
@@ -255,7 +250,7 @@ def summarise(timeline: Timeline) -> LaunchSummary:
         for partition, time in zip(timeline.partitions, scope_sums.partition_times(), strict=True)
     )
     cycles = cycles_of_all_ctas(sm_cycles.cycles(), timeline) if is_sample else sm_cycles.cycles()
-    scopes = tuple(_scope_summaries(timeline, scope_sums.statistics(), cycles.tolist(), sharing, tags))
+    scopes = tuple(_scope_summaries(timeline, scope_sums.statistics(), cycles.tolist(), tags))
     waves = waves_of(timeline)
     return LaunchSummary(
         kernel=launch.kernel.name,
@@ -309,7 +304,6 @@ def _scope_summaries(
     timeline: Timeline,
     statistics: Sequence[ScopeStatistics],
     sm_cycles: Sequence[int],
-    sharing: SharingSums,
     tags: TagSums,
 ) -> Iterator[ScopeSummary]:
     without_partner = (timeline.open_starts + timeline.stray_ends).tolist()
@@ -337,7 +331,6 @@ def _scope_summaries(
             without_partner=without_partner[index],
             between_iterations_ns=figures.self_ns if index in loops and scope.kind == ScopeKind.LOOP else None,
             sm_cycles=sm_cycles[index],
-            sharing=sharing.of(index),
             partition=partitions.get(index),
             tags=tags.of(index),
         )

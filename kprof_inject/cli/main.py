@@ -129,10 +129,7 @@ def main() -> None:
         # With standalone_mode=False, click returns the code that a command passed to ``ctx.exit``.
         sys.exit(root.main(standalone_mode=False, prog_name="kprof-inject"))
     except click.UsageError as error:
-        if isinstance(error, click.NoSuchOption) and error.ctx is not None:
-            instead = OPTIONS.get((str(error.ctx.info_name), error.option_name))
-            error.message = f"The option {error.option_name} is gone: {instead}." if instead else error.message
-        print_usage_error(error)
+        print_usage_error(_with_what_to_use(error))
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(INTERRUPTED)
@@ -146,6 +143,15 @@ def main() -> None:
         else:
             _report_internal_error(error)
         sys.exit(1)
+
+
+def _with_what_to_use(error: click.UsageError) -> click.UsageError:
+    """Return the error; for an option that is gone, one that says what to use instead."""
+    if isinstance(error, click.NoSuchOption) and error.ctx is not None:
+        instead = OPTIONS.get((str(error.ctx.info_name), error.option_name))
+        if instead is not None:
+            return click.UsageError(f"The option {error.option_name} is gone: {instead}.", error.ctx)
+    return error
 
 
 def _report_internal_error(error: Exception) -> None:

@@ -42,7 +42,6 @@ _LOOP_STAGES_DOWN: _Step = ("loop_stages", _FEWER)
 _UNROLL: _Step = ("loop_unroll", _MORE)
 _FLATTEN: _Step = ("flatten", _MORE)
 _SPECIALIZE: _Step = ("warp_specialize", _MORE)
-_ONE_ACCUMULATOR: _Step = ("acc_multi_buffer", _MORE)
 _STAGES_DOWN: _Step = ("num_stages", _FEWER)
 _WARPS_UP: _Step = ("num_warps", _MORE)
 _WARPS_DOWN: _Step = ("num_warps", _FEWER)
@@ -65,21 +64,17 @@ _BY_RULE: Mapping[str, tuple[_Step, ...]] = {
     "too-few-stages": (_STAGES_UP,),
     "waiting": (_STAGES_UP, _WARPS_UP, _WARPS_DOWN),
     "first-iterations": (_STAGES_DOWN, _STAGES_UP),
-    "last-iteration": (_WARPS_UP, _WARPS_DOWN),
     "prologue": (_WARPS_UP, _WARPS_DOWN),
     "epilogue": (_WARPS_UP, _WARPS_DOWN, _DROP_STORES),
     "exposed-loads": (_LOOP_STAGES, _STAGES_UP, _WARPS_UP, _FEWER_REGISTERS),
     "barriers": (_WARPS_DOWN, _STAGES_UP),
     "low-fill": (_WARPS_UP, _STAGES_UP),
-    "late-start": (_WARPS_DOWN,),
     "between-ctas": (_WARPS_DOWN, _FEWER_REGISTERS, _STAGES_DOWN),
     "tail": (_LAST_FIRST, _WARPS_UP, _WARPS_DOWN),
     "uneven-ctas": (_LAST_FIRST, *_COLUMNS, *_GROUPED),
     "imbalanced-warps": (_WARPS_DOWN,),
     "bank-conflicts": (_WARPS_UP, _WARPS_DOWN),
-    "second-cta": (_FEWER_REGISTERS, _STAGES_DOWN, _WARPS_DOWN),
     "uncoalesced": (_WARPS_UP, _WARPS_DOWN, _KEEP_LOADS),
-    "narrow-access": (_WARPS_DOWN, _WARPS_UP),
     "small-ctas": (_WARPS_DOWN,),
     "few-warps": (_WARPS_UP, _LOOP_STAGES, _FEWER_REGISTERS, _STAGES_DOWN),
     "l2-reuse": (*_GROUPED, _LAST_FIRST, _KEEP_LOADS, _DROP_STORES),
@@ -99,12 +94,10 @@ _ALSO_BY_RULE: Mapping[str, tuple[_Step, ...]] = {
     "too-few-stages": (_LOOP_STAGES,),
     "waiting": (_LOOP_STAGES, _SPECIALIZE),
     "first-iterations": (_FLATTEN, _LOOP_STAGES_DOWN),
-    "last-iteration": (_FLATTEN,),
     "prologue": (_FLATTEN,),
     "epilogue": (_FLATTEN,),
     "exposed-loads": (_UNROLL,),
     "bank-conflicts": (_SWIZZLE,),
-    "second-cta": (_LOOP_STAGES_DOWN, _ONE_ACCUMULATOR),
     "few-warps": (_UNROLL,),
     "small-tiles": _DOTS_OF_WARPS,
     "alternating-units": (_SPECIALIZE, _UNROLL),
@@ -121,7 +114,6 @@ _REMEDIES: Mapping[str, tuple[str, ...]] = {
     "exposed-loads": ("num_stages", "loop_stages"),
     "few-warps": ("num_warps", "loop_stages", "num_stages"),
     "barriers": ("num_warps",),
-    "second-cta": ("maxnreg", "num_stages", "num_warps"),
     "spills": ("num_warps", "maxnreg"),
     "l2-reuse": ("program_order",),
     "uneven-ctas": ("program_order",),

@@ -12,7 +12,6 @@ does. So time lost on one SM costs the launch nothing where others take its CTAs
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
 from math import ceil
 
 import numpy as np
@@ -185,7 +184,7 @@ def _longest_first_ns(ctas: NDArray[np.void], slots_per_sm: int) -> int:
 def duration_in_order_ns(ctas: NDArray[np.void], order: NDArray[np.intp], slots_per_sm: int) -> int:
     """Return how long CTAs take if they begin in this order, and each takes as long as it did."""
     sms = len(np.unique(ctas["sm"]))
-    return _Queue.of(ctas[order], slots_per_sm).duration_ns(np.zeros(sms, np.int64))
+    return _queued_ns(ctas[order], slots_per_sm, np.zeros(sms, np.int64))
 
 
 def _lost_by_count(waves: float) -> float:
@@ -395,8 +394,8 @@ def _tail(residence: _Residence, dry_ns: NDArray[np.int64]) -> Tail:
     )
 
 
-# Share of the launch that an SM must wait to count as late.
-_LATE = 0.1
+# Smaller gaps of an SM, as a share of the launch, are not worth a simulation of the launch without them.
+_MIN_GAPS = 0.1
 
 
 class IdleSms(Struct, frozen=True):
@@ -405,18 +404,14 @@ class IdleSms(Struct, frozen=True):
     The three shares are of all their time, 0 to 1, and add up to ``Waves.idle_sm_share``. A CTA occupies its SM until
     its records are copied, except for an SM's last one.
 
-    The last SM to begin did so ``longest_wait_ns`` after the first, and ``late_sms`` wait for at least a tenth of the
-    launch: had all begun at once, the launch would be shorter by ``late_won_share`` of its time. Between CTAs there are
-    ``gaps`` of ``gap_ns`` on average; without them, it would be shorter by ``gaps_won_share``.
+    Between CTAs there are ``gaps`` of ``gap_ns`` on average; without them, the launch would be shorter by
+    ``gaps_won_share`` of its time.
     """
 
     sms: int
     before_share: float
     between_share: float
     after_share: float
-    late_sms: int
-    longest_wait_ns: int
-    late_won_share: float
     gaps: int
     gap_ns: float
     gaps_won_share: float
@@ -432,10 +427,10 @@ def idle_of(timeline: Timeline, waves: Waves | None) -> IdleSms | None:
 
     None without waves; then no timer gives the times of its CTAs.
     """
-    return idle_sms_of(timeline.all_ctas, waves.slots_per_sm, timeline.clock.timer_step_ns) if waves else None
+    return idle_sms_of(timeline.all_ctas, waves.slots_per_sm) if waves else None
 
 
-def idle_sms_of(ctas: NDArray[np.void], slots_per_sm: int, timer_step_ns: int) -> IdleSms | None:
+def idle_sms_of(ctas: NDArray[np.void], slots_per_sm: int) -> IdleSms | None:
     """Compute the idle time of CTAs that all have times.
 
     None if there are none, or if all fall into one step of the timer.
@@ -451,25 +446,14 @@ def idle_sms_of(ctas: NDArray[np.void], slots_per_sm: int, timer_step_ns: int) -
     waits_ns = smallest(work.row_of, ctas["init_ns"], len(work.ids)) - begin_ns
     gaps_ns, gaps_of_sm_ns = _gaps(ctas, work)
     whole_ns = len(work.ids) * duration_ns
-    gapless_ns, late_won_ns = duration_ns, 0
-    if gaps_of_sm_ns.max() >= _LATE * duration_ns:
-        gapless_ns = _Queue.of(ctas, slots_per_sm).duration_ns(waits_ns)
-    if waits_ns.max() >= _LATE * duration_ns:
-        queue = _Queue.of(ctas, slots_per_sm)
-        # CTAs that follow another one still come after a gap.
-        followed = max(len(ctas) - len(work.ids) * slots_per_sm, 1)
-        gap_ns = int(gaps_ns.sum()) * slots_per_sm // followed
-        at_once_ns = queue.duration_ns(np.zeros_like(waits_ns), gap_ns)
-        # The timer does not resolve differences below one step.
-        late_won_ns = max(queue.duration_ns(waits_ns, gap_ns) - at_once_ns - timer_step_ns, 0)
+    gapless_ns = duration_ns
+    if gaps_of_sm_ns.max() >= _MIN_GAPS * duration_ns:
+        gapless_ns = _queued_ns(ctas, slots_per_sm, waits_ns)
     return IdleSms(
         sms=len(work.ids),
         before_share=int(waits_ns.sum()) / whole_ns,
         between_share=int(gaps_ns.sum()) / whole_ns,
         after_share=int((begin_ns + duration_ns - work.done_ns).sum()) / whole_ns,
-        late_sms=int(np.count_nonzero(waits_ns >= _LATE * duration_ns)),
-        longest_wait_ns=int(waits_ns.max()),
-        late_won_share=min(late_won_ns / duration_ns, 1.0),
         gaps=len(gaps_ns),
         gap_ns=float(gaps_ns.mean()) if gaps_ns.size else 0.0,
         gaps_won_share=max(1 - gapless_ns / duration_ns, 0.0),
@@ -485,25 +469,13 @@ def _gaps(ctas: NDArray[np.void], work: SmWork) -> tuple[NDArray[np.int64], NDAr
     return gaps_ns, np.bincount(row[1:][same_sm], gaps_ns, len(work.ids)).astype(np.int64)
 
 
-class _Queue(Struct, frozen=True):
-    """CTAs in the order of their begins: how long each works, and how long it occupies a slot."""
-
-    slots_per_sm: int
-    works_ns: Sequence[int]
-    stays_ns: Sequence[int]
-
-    @classmethod
-    def of(cls, ctas: NDArray[np.void], slots_per_sm: int) -> _Queue:
-        begin_ns = ctas["init_ns"]
-        return cls(slots_per_sm, (end_of_work_ns(ctas) - begin_ns).tolist(), (_left_ns(ctas) - begin_ns).tolist())
-
-    def duration_ns(self, free_from_ns: NDArray[np.int64], gap_ns: int = 0) -> int:
-        """Return how long the CTAs take on slots that are free from ``free_from_ns`` (SM), with gaps between CTAs."""
-        free_ns = np.repeat(free_from_ns, self.slots_per_sm).tolist()
-        heapq.heapify(free_ns)
-        done_ns = 0
-        for works_ns, stays_ns in zip(self.works_ns, self.stays_ns, strict=True):
-            begin_ns = free_ns[0]
-            done_ns = max(done_ns, begin_ns + works_ns)
-            heapq.heapreplace(free_ns, begin_ns + stays_ns + gap_ns)
-        return done_ns
+def _queued_ns(ctas: NDArray[np.void], slots_per_sm: int, free_from_ns: NDArray[np.int64]) -> int:
+    """Return how long CTAs take in this order, without gaps, on slots that are free from ``free_from_ns`` (SM)."""
+    works_ns, stays_ns = end_of_work_ns(ctas) - ctas["init_ns"], _left_ns(ctas) - ctas["init_ns"]
+    free_ns = np.repeat(free_from_ns, slots_per_sm).tolist()
+    heapq.heapify(free_ns)
+    done_ns = 0
+    for work_ns, stay_ns in zip(works_ns.tolist(), stays_ns.tolist(), strict=True):
+        done_ns = max(done_ns, free_ns[0] + work_ns)
+        heapq.heapreplace(free_ns, free_ns[0] + stay_ns)
+    return int(done_ns)

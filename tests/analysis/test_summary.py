@@ -145,7 +145,6 @@ def test_the_json_form_of_a_scope(tmp_path: Path) -> None:
         "source": "/src/my kernel.py:15",
         "without_partner": 0,
         "sm_cycles": 0,
-        "sharing": None,
         "between_iterations_ns": None,
         "partition": None,
         "tags": (),

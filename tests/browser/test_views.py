@@ -127,7 +127,7 @@ def test_a_launch_is_called_healthy_only_if_every_rule_judged_it(show: Show, tmp
     _, view = opened(show, lossy(tmp_path / "lost", 8), "overview")
     expect(view.locator(".finding")).to_have_class("finding doubtful")
     doubt, reason = view.locator(".finding p").all_inner_texts()
-    for rule in ("imbalanced-warps", "prologue", "epilogue", "first-iterations", "last-iteration"):
+    for rule in ("imbalanced-warps", "prologue", "epilogue", "first-iterations"):
         assert rule in reason
     assert "81.8 %" in reason and "--fit" in reason
     check("browser/findings", f"{doubt}\n{reason}", "records were lost")

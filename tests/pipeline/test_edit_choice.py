@@ -103,8 +103,6 @@ def of_ttir(ttir: str, arch: int = 90, ttgir: str = TTGIR) -> KernelToEdit:
         ("epilogue", of_ttir(NESTED), "flatten=on"),
         ("waiting", of_ttir(DOTS, 100), "warp_specialize=on"),
         ("waiting", of_ttir(dots(LINE_10, LINE_20)), "loop_stages=20:4"),
-        ("second-cta", of_ttir(dots(LINE_10, LINE_20)), "loop_stages=10:2"),
-        ("second-cta", of_ttir(DOTS, 100), "acc_multi_buffer=off"),
         ("small-tiles", of_ttir(DOTS), "env=DISABLE_MMA_V3=1"),
         ("small-tiles", of_ttir(DOTS, 100), "env=DISABLE_MMA_V5=1"),
         ("spills", of_ttir(SUM), "env=DISABLE_LLVM_OPT=nvptx-sched4reg"),

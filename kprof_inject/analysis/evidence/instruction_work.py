@@ -114,12 +114,9 @@ def scope_work(
 
 
 def issued_share(
-    function: MachineFunction, executions: Sequence[int | None], counted: Callable[[Instruction], float]
+    function: MachineFunction, executions: Sequence[int | None], counted: Callable[[Instruction], bool]
 ) -> float:
-    """Return the share of some instructions among all that are known to be issued; 0 if none is known.
-
-    ``counted`` is the part of an instruction that counts: 0 to 1, or whether it does.
-    """
+    """Return the share of these instructions among all that are known to be issued; 0 if none is known."""
     counts = [(one, count) for one, count in _executed(function, executions) if count is not None]
     whole = sum(count for _, count in counts)
     return sum(count * counted(one) for one, count in counts) / whole if whole else 0.0

@@ -253,16 +253,7 @@ class Evidence(Struct, frozen=True):
             return share_of_instructions(record.samples, self.code, names)
         return self._issued_share(lambda one: one.operation in names)
 
-    def max_gain_with_fewer_instructions(self, share: float) -> float:
-        """Return an upper bound of the gain without this share of the instructions, of what the busiest unit leaves."""
-        bound = self.bound_of(share)
-        return min(bound, self.max_gain(dict.fromkeys((ISSUE, ALU, FP32), share)))
-
-    def issued_share_of_instructions(self, parts: Mapping[int, float]) -> float:
-        """Return the share of parts of instructions, by their addresses, among all that are issued; 0 if unknown."""
-        return self._issued_share(lambda one: parts.get(one.address, 0.0))
-
-    def _issued_share(self, counted: Callable[[Instruction], float]) -> float:
+    def _issued_share(self, counted: Callable[[Instruction], bool]) -> float:
         if self.code is None or self.ran is None:
             return 0.0
         executions = block_executions(self.code, self.ran, self.kernel.requested_warps)

@@ -1,4 +1,4 @@
-"""SMs without a CTA: a grid too small for the device, a late start, gaps between CTAs, and an uneven end."""
+"""SMs without a CTA: a grid too small for the device, gaps between CTAs, and an uneven end."""
 
 from __future__ import annotations
 
@@ -54,65 +54,6 @@ def _most_of_a_larger_grid(evidence: Evidence, idle_share: float, slots_per_sm: 
     _, busiest = evidence.busiest_of_device
     most = max(idle_share, 1 - busiest) if busiest and slots_per_sm > 1 else idle_share
     return min(most, 1 - evidence.launching)
-
-
-# A device gives all SMs their first CTA within 0.2 µs (measured on an H200); 1 µs is well beyond that.
-_MIN_WAIT_NS = 1_000
-_ADVICE = (
-    "find what occupies these SMs when the launch begins, such as a kernel of another stream or communication "
-    "(--torch-profiler shows it in a trace of the whole program); launch this kernel before or after it, or give each "
-    "its own SMs"
-)
-
-
-def late_start(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding]:
-    """Yield SMs that start late, and SMs that get no CTA although the grid has one for each."""
-    yield from _never(timeline, summary)
-    idle = summary.idle
-    if idle is None or idle.late_won_share < MIN_SHARE or idle.longest_wait_ns < _MIN_WAIT_NS:
-        return
-    if timeline.launch.kernel.metadata.get("launch_pdl"):
-        # A programmatic dependent launch is meant to begin on the SMs that the previous kernel leaves first.
-        return
-    yield Finding(
-        rule="late-start",
-        scope=None,
-        share=idle.late_won_share,
-        text=f"{idle.late_sms} of {counted(idle.sms, 'SM')} {'starts' if idle.late_sms == 1 else 'start'} late, the "
-        f"last one {short_time(idle.longest_wait_ns)} after the first: on average, SMs wait "
-        f"{percent(idle.before_share)} of the launch for their first CTA; if all started at once, it would take "
-        f"{percent(idle.late_won_share)} less time",
-        advice=_ADVICE,
-        figures={
-            "sms": idle.sms,
-            "late_sms": idle.late_sms,
-            "longest_wait_ns": idle.longest_wait_ns,
-            "before_share": idle.before_share,
-        },
-    )
-
-
-def _never(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding]:
-    """Yield the SMs without a CTA if the grid has at least one for each SM."""
-    kernel, waves, idle = timeline.launch.kernel, summary.waves, summary.idle
-    if waves is None or idle is None or kernel.sm_count is None or waves.ctas < kernel.sm_count:
-        return
-    # On AMD, several CUs share a number; CTAs of a cluster need neighbouring SMs.
-    if not kernel.target.startswith("cuda:") or kernel.metadata.get("num_ctas", 1) != 1:
-        return
-    never = kernel.sm_count - waves.sms
-    share = never / kernel.sm_count * idle.work_share
-    if share < MIN_SHARE:
-        return
-    yield Finding(
-        rule="late-start",
-        scope=None,
-        share=share,
-        text=f"{never} of {counted(kernel.sm_count, 'SM')} {'gets' if never == 1 else 'get'} no CTA, though the grid "
-        f"has {waves.ctas}: spread over all SMs, the launch would take up to {percent(share)} less time",
-        advice=_ADVICE,
-        figures={"sms": waves.sms, "device_sms": kernel.sm_count, "ctas": waves.ctas},
-    )
 
 
 def between_ctas(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | Unjudged]:

@@ -1,4 +1,4 @@
-"""Phases of a loop that take too long: its prologue, its first and last iterations, its epilogue."""
+"""Phases of a loop that take too long: its prologue, its first iterations, its epilogue."""
 
 from __future__ import annotations
 
@@ -170,29 +170,6 @@ def first_iterations(timeline: Timeline, summary: LaunchSummary) -> Iterator[Fin
             advice="fill the pipeline less often, with more iterations per CTA or a persistent kernel with several "
             "tiles per CTA; see what the first loads wait for",
             figures=_figures(series, steady_ns) | {"slow_iterations": slow, "slow_ns": mean_ns},
-        )
-    yield from missing_in_loops(timeline, unrecorded_iterations(timeline.table))
-
-
-def last_iteration(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | Unjudged]:
-    """Yield loops whose last iteration is slow."""
-    for scope, series, steady_ns in _steady_loops(timeline, summary):
-        last_ns = series.last_ns
-        if last_ns is None or last_ns < _NOTABLE * steady_ns:
-            continue
-        share = warps_share(timeline, summary, scope, series.runs * (last_ns - steady_ns))
-        if share < MIN_SHARE:
-            continue
-        yield Finding(
-            rule="last-iteration",
-            scope=scope.scope,
-            index=scope.index,
-            share=share,
-            text=f"the last iteration of {scope.distinct_name} takes {ratio(last_ns / steady_ns)} as long as a steady "
-            f"one ({short_time(last_ns)} against {short_time(steady_ns)}); the excess is {percent(share)} of the CTA's "
-            "time",
-            advice="see what only the last iteration does: masks, a remainder, waits for outstanding work",
-            figures=_figures(series, steady_ns) | {"last_ns": last_ns},
         )
     yield from missing_in_loops(timeline, unrecorded_iterations(timeline.table))
 

@@ -16,21 +16,16 @@ from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.exposed_latency import barriers, exposed_loads
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.fp32_dots import fp32_dots
-from kprof_inject.analysis.findings.full_masks import full_masks
-from kprof_inject.analysis.findings.idle_sms import between_ctas, late_start, low_fill, tail, uneven_ctas
+from kprof_inject.analysis.findings.idle_sms import between_ctas, low_fill, tail, uneven_ctas
 from kprof_inject.analysis.findings.imbalanced_warps import imbalanced_warps
 from kprof_inject.analysis.findings.in_flight import few_warps, small_ctas
 from kprof_inject.analysis.findings.l2_reuse import l2_reuse
 from kprof_inject.analysis.findings.late_cta import late_cta
-from kprof_inject.analysis.findings.loop_phases import epilogue, first_iterations, last_iteration, prologue
+from kprof_inject.analysis.findings.loop_phases import epilogue, first_iterations, prologue
 from kprof_inject.analysis.findings.loop_work import loop_invariant, reduction_in_loop
-from kprof_inject.analysis.findings.narrow_access import narrow_access
-from kprof_inject.analysis.findings.oversized_blocks import oversized_blocks
 from kprof_inject.analysis.findings.pace import pace
 from kprof_inject.analysis.findings.pipelining import has_sampled_waits, not_pipelined, too_few_stages
 from kprof_inject.analysis.findings.same_in_all_ctas import same_in_all_ctas
-from kprof_inject.analysis.findings.scalar_loops import scalar_loops
-from kprof_inject.analysis.findings.second_cta import second_cta
 from kprof_inject.analysis.findings.short_launch import short_launch
 from kprof_inject.analysis.findings.small_tiles import small_tiles
 from kprof_inject.analysis.findings.special_functions import special_functions
@@ -38,7 +33,6 @@ from kprof_inject.analysis.findings.spills import spills
 from kprof_inject.analysis.findings.throttled import throttled
 from kprof_inject.analysis.findings.uncoalesced import uncoalesced
 from kprof_inject.analysis.findings.waiting import waiting
-from kprof_inject.analysis.findings.wide_addresses import wide_addresses
 from kprof_inject.analysis.roofs.memory_waits import memory_wait_limit
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.analysis.unjudged import Unjudged, missing_ctas, missing_records, too_short, unpaired_records
@@ -94,7 +88,6 @@ def _waiting(evidence: Evidence) -> RuleResults:
 RULES: dict[str, Rule] = {
     "low-fill": _unless_memory_waits(low_fill),
     "short-launch": short_launch,
-    "late-start": _by_cta_times(late_start),
     "between-ctas": _by_cta_times(between_ctas),
     "tail": _by_cta_times(tail),
     "uneven-ctas": _by_cta_times(uneven_ctas),
@@ -103,36 +96,29 @@ RULES: dict[str, Rule] = {
     "prologue": _by_records(prologue),
     "epilogue": _by_records(epilogue),
     "first-iterations": _by_records(first_iterations),
-    "last-iteration": _by_records(last_iteration),
     "waiting": _waiting,
     "not-pipelined": not_pipelined,
     "too-few-stages": too_few_stages,
     "bank-conflicts": bank_conflicts,
     "uncoalesced": uncoalesced,
-    "narrow-access": narrow_access,
     "l2-reuse": l2_reuse,
     "small-tiles": small_tiles,
     "alternating-units": alternating_units,
     "atomics": atomics,
     "loop-invariant": loop_invariant,
     "reduction-in-loop": reduction_in_loop,
-    "scalar-loops": scalar_loops,
     "same-in-all-ctas": same_in_all_ctas,
     "special-functions": special_functions,
     "fp32-dots": fp32_dots,
-    "full-masks": full_masks,
-    "oversized-blocks": oversized_blocks,
-    "wide-addresses": wide_addresses,
     "exposed-loads": exposed_loads,
     "barriers": _unless_memory_waits(barriers),
     "few-warps": _unless_memory_waits(few_warps),
     "small-ctas": _unless_memory_waits(small_ctas),
     "spills": spills,
-    "second-cta": second_cta,
     "throttled": throttled,
 }
 
-_OF_SMS = ("low-fill", "late-start", "between-ctas", "tail", "uneven-ctas")
+_OF_SMS = ("low-fill", "between-ctas", "tail", "uneven-ctas")
 """Rules on SMs without work, to which other SMs' work may move."""
 
 _WITHOUT_RECORDS = (*_OF_SMS, "short-launch", "throttled")
@@ -146,7 +132,6 @@ _OF_SAME_WORK = (
     "prologue",
     "epilogue",
     "first-iterations",
-    "last-iteration",
     "waiting",
 )
 """Rules on time that is lost while the kernel does its necessary work: the gain is limited to the time in which the

@@ -28,7 +28,7 @@ from kprof_inject.analysis.interpreter.footprints import Ranges, max_repeats, to
 from kprof_inject.analysis.interpreter.integer_operations import bytes_of
 from kprof_inject.ttgir.dialect import CACHE_MODIFIER
 from kprof_inject.ttgir.nodes import Operation
-from kprof_inject.ttgir.ssa_values import argument_types, names_in, operand_names
+from kprof_inject.ttgir.ssa_values import argument_types, names_in
 from kprof_inject.ttgir.types import PrintedType, if_misfit, types_of
 
 T = TypeVar("T")
@@ -278,17 +278,6 @@ _MASK_PLACE: dict[str, int] = {
     "tt.atomic_rmw": 2,
     _COPY: 2,
 }
-
-
-def mask_name(operation: Operation) -> str | None:
-    """Return the name of an access's mask; None if it has none, or in the generic form of a copy, which may have."""
-    names, place = operand_names(operation), _MASK_PLACE.get(operation.name)
-    if place is None or place >= len(names):
-        return None
-    if operation.name != _COPY:
-        return names[place]
-    named = _MASK_NAME.search(operation.tail)
-    return named[1] if named else None
 
 
 def _at_pointers(one: Executed) -> tuple[IntegerExpr | None, Mask | None]:

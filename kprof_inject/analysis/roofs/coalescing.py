@@ -201,16 +201,6 @@ def _requests(
     return replace(found, place=_place(one.operation, module)) if found.is_uncoalesced else found
 
 
-@if_misfit(0)
-def widest_bytes(one: CountedOperation, module: Module) -> int:
-    """Return how many bytes of a lane an instruction could access by layout, addresses and mask; 0 if unknown."""
-    access = one.access
-    if access is None or access.address is None or access.mask is None or one.executed.when is None:
-        return 0
-    layout = _layout(one.operation, access, module.aliases, 0)
-    return _widest_bytes(one, access, layout) if layout is not None and len(layout.lanes) == _LANE_BITS else 0
-
-
 def _layout(operation: Operation, access: Access, aliases: Mapping[str, str], warps: int) -> LinearLayout | None:
     """Return the layout of the pointers; all threads have the same scalar."""
     if not access.shape:

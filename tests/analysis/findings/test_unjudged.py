@@ -21,8 +21,8 @@ from kprof_inject.capture.schema import TTGIR_FILE
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 from kprof_inject.timeline.trust import Level
 
-OF_CTAS = ("low-fill", "late-start", "between-ctas", "tail", "uneven-ctas", "few-warps", "small-ctas", "second-cta")
-OF_LOOPS = ("prologue", "epilogue", "first-iterations", "last-iteration")
+OF_CTAS = ("low-fill", "between-ctas", "tail", "uneven-ctas", "few-warps", "small-ctas")
+OF_LOOPS = ("prologue", "epilogue", "first-iterations")
 OF_WARPS = ("imbalanced-warps",)
 OF_WORK = (
     *(
@@ -30,7 +30,6 @@ OF_WORK = (
         "too-few-stages",
         "bank-conflicts",
         "uncoalesced",
-        "narrow-access",
         "l2-reuse",
         "small-tiles",
         "alternating-units",
@@ -39,19 +38,14 @@ OF_WORK = (
     ),
     *(
         "reduction-in-loop",
-        "scalar-loops",
         "same-in-all-ctas",
         "special-functions",
         "fp32-dots",
-        "full-masks",
-        "oversized-blocks",
-        "wide-addresses",
         "exposed-loads",
         "barriers",
         "few-warps",
         "small-ctas",
         "spills",
-        "second-cta",
         "throttled",
     ),
 )
@@ -93,7 +87,7 @@ def test_each_rule_says_one_of_three_things(tmp_path: Path) -> None:
     said = {judgement.rule: judgement.outcome.value for judgement in judge_by_rules(evidence_of(timeline))}
     assert list(said) == list(RULES)
     assert said == {
-        **dict.fromkeys(("low-fill", "short-launch", "late-start", "between-ctas"), "not found"),
+        **dict.fromkeys(("low-fill", "short-launch", "between-ctas"), "not found"),
         "tail": "found",
         **dict.fromkeys(("uneven-ctas", "late-cta"), "not found"),
         **dict.fromkeys((*OF_WARPS, *OF_LOOPS, "waiting"), "could not judge"),
@@ -166,7 +160,7 @@ def test_without_a_timer_nothing_is_known_of_ctas(tmp_path: Path) -> None:
 
 def test_a_launch_within_a_step_of_the_timer_has_no_end(tmp_path: Path) -> None:
     ((why, rules),) = unjudged(whole(tmp_path), ending=None).items()
-    assert rules == ("late-start", "between-ctas", "tail", "uneven-ctas")
+    assert rules == ("between-ctas", "tail", "uneven-ctas")
     check("analysis/unjudged", why, "a launch too short to time")
 
 

@@ -20,10 +20,7 @@ from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.fp32_dots import fp32_dots
 from kprof_inject.analysis.findings.in_flight import few_warps, small_ctas
 from kprof_inject.analysis.findings.l2_reuse import l2_reuse
-from kprof_inject.analysis.findings.narrow_access import narrow_access
-from kprof_inject.analysis.findings.oversized_blocks import oversized_blocks
 from kprof_inject.analysis.findings.same_in_all_ctas import same_in_all_ctas
-from kprof_inject.analysis.findings.scalar_loops import scalar_loops
 from kprof_inject.analysis.findings.short_launch import short_launch
 from kprof_inject.analysis.findings.small_tiles import small_tiles
 from kprof_inject.analysis.findings.special_functions import special_functions
@@ -387,31 +384,6 @@ HALVES = """\
 """
 
 
-def test_narrow_loads(tmp_path: Path) -> None:
-    def evidence(body: str, samples: int) -> Evidence:
-        made = evidence_of(tmp_path, body, {"instruction issue": 0.5, "DRAM": 0.4}, waits={"%x =": samples})
-        requests = tuple(replace(one, access_bytes=2, sectors=2, adjacent_sectors=2) for one in made.requests)
-        return replace(made, requests=requests)
-
-    body = HALVES.replace("%g", "%p16").replace(
-        "    %h", "    %p16 = tt.bitcast %p : !tt.ptr<f32> -> !tt.ptr<f16>\n    %h"
-    )
-    finding = the_one(narrow_access, evidence(body, 40), "narrow loads", "%x")
-    assert finding.figures == {"access_bytes": 2}
-    assert finding.share == pytest.approx(1 - 0.6 * 0.9)
-    assert not found_by(narrow_access, evidence(body, 5)), "they take hardly any time"
-    assert "as they are here" in finding.advice
-    shifted = body.replace("%a2 = tt.addptr %h, %r2", "%one = tt.addptr %h, %ones\n    %a2 = tt.addptr %one, %r2")
-    ones = "    %ones = arith.constant dense<1> : tensor<1024xi32, #l>\n"
-    shifted = ones + shifted.replace("%h, %ones\n", "%h, %ones : tensor<1024x!tt.ptr<f16>, #l>, tensor<1024xi32, #l>\n")
-    (finding,) = found_by(narrow_access, evidence(shifted, 40))
-    assert "pad the rows" in finding.advice
-    shared = body.replace("%a2 = tt.addptr %h, %r2", "%half = arith.shrui %r2, %ones\n    %a2 = tt.addptr %h, %half")
-    shared = ones + shared.replace("%r2, %ones\n", "%r2, %ones : tensor<1024xi32, #l>\n")
-    assert not found_by(narrow_access, evidence(shared, 40)), "neighbours share their addresses"
-    assert not found_by(narrow_access, evidence_of(tmp_path, LOAD, {"instruction issue": 0.5}))
-
-
 def test_dots_without_tensor_cores(tmp_path: Path) -> None:
     body = """\
     %z = arith.constant dense<0.0> : tensor<64x64xf32, #l>
@@ -500,29 +472,6 @@ def test_a_loop_whose_values_depend_on_the_cta(tmp_path: Path) -> None:
         "    %t =", "    %f = tt.splat %pid : i32 -> tensor<128xi32, #l>\n    %t ="
     )
     assert not found_by(same_in_all_ctas, evidence_of(tmp_path, body, {"DRAM": 0.1}, {"%e =": 60}))
-
-
-SCALARS = """\
-    scf.for %i = %c0 to %c8 step %c1  : i32 {
-      %there = tt.addptr %p, %i : !tt.ptr<f32>, i32
-      %x = tt.load %there : !tt.ptr<f32>
-      %y = arith.addf %x, %x : f32
-      tt.store %there, %y : !tt.ptr<f32>
-    }
-"""
-
-
-def test_loops_over_elements(tmp_path: Path) -> None:
-    busy = {"instruction issue": 0.9, "DRAM": 0.1}
-    finding = the_one(scalar_loops, evidence_of(tmp_path, SCALARS, busy, {"%y =": 90}), "a scalar loop", "tt.store")
-    assert finding.share == pytest.approx(1 - max((1 - 0.9) * 0.9, 0.1 / 0.93))
-    assert not found_by(scalar_loops, evidence_of(tmp_path, SCALARS, busy, {"%y =": 5}))
-    serial = SCALARS.replace("      %x =", "      %next = tt.addptr %there, %c1 : !tt.ptr<f32>, i32\n      %x =")
-    serial = serial.replace("tt.store %there", "tt.store %next")
-    assert not found_by(scalar_loops, evidence_of(tmp_path, serial, busy, {"%y =": 90})), "the next iteration loads it"
-    one_place = SCALARS.replace("tt.store %there", "tt.store %p")
-    assert not found_by(scalar_loops, evidence_of(tmp_path, one_place, busy, {"%y =": 90}))
-    assert not found_by(scalar_loops, evidence_of(tmp_path, LOOP, busy, {"%y =": 90}))
 
 
 def many_ctas(evidence: Evidence, cta_ns: float, ctas: int = 9 * 8) -> Evidence:
@@ -626,17 +575,6 @@ def test_dots_with_too_few_warps_for_wgmma(tmp_path: Path) -> None:
     assert finding.figures["more_num_warps"] == 4
 
 
-def code_of(evidence: Evidence, *lines: str) -> Evidence:
-    """Return the evidence with an instruction for each operation that has one of these texts."""
-    assert evidence.ran is not None
-    text = evidence.ran.module.text.splitlines()
-    numbers = [number for number, line in enumerate(text, 1) if any(part in line for part in lines)]
-    code = MachineFunction(
-        "k", tuple(Instruction(16 * place, "FADD", "", line=number) for place, number in enumerate(numbers))
-    )
-    return replace(evidence, code=code)
-
-
 MASKED = """\
     %n = arith.constant dense<32> : tensor<128xi32, #l>
     %m = arith.cmpi slt, %r, %n : tensor<128xi32, #l>
@@ -644,26 +582,6 @@ MASKED = """\
     %y = arith.addf %x, %x : tensor<128xf32, #l>
     tt.store %at, %y, %m : tensor<128x!tt.ptr<f32>, #l>
 """
-
-
-def test_blocks_that_are_larger_than_the_data(tmp_path: Path) -> None:
-    evidence = code_of(evidence_of(tmp_path, MASKED, {"instruction issue": 0.55, "DRAM": 0.3}), "%x =", "%y =")
-    finding = the_one(oversized_blocks, evidence, "oversized blocks", "%x", "tt.store")
-    assert finding.figures["used"] == 0.25
-    assert finding.share == pytest.approx(1 - 0.3 / 0.93)
-    full = code_of(
-        evidence_of(tmp_path, MASKED.replace("<32>", "<100>"), {"instruction issue": 0.55, "DRAM": 0.3}), "%x =", "%y ="
-    )
-    assert not found_by(oversized_blocks, full)
-    some = MASKED.replace("%n = arith", "%pid = tt.get_program_id x : i32\n    %n1 = arith").replace("<32>", "<1>")
-    some = some.replace("    %m =", "    %n = tt.splat %pid : i32 -> tensor<128xi32, #l>\n    %m =").replace(
-        "slt, %r, %n", "sgt, %n1, %n"
-    )
-    of_few_ctas = code_of(evidence_of(tmp_path, some, {"instruction issue": 0.55, "DRAM": 0.3}), "%x =", "%y =")
-    assert not found_by(oversized_blocks, of_few_ctas), "one CTA uses the whole block"
-    whole = MASKED + "    %w = tt.load %at : tensor<128x!tt.ptr<f32>, #l>\n"
-    with_another = code_of(evidence_of(tmp_path, whole, {"instruction issue": 0.55, "DRAM": 0.3}), "%x =", "%y =")
-    assert not found_by(oversized_blocks, with_another), "another load needs all of it"
 
 
 def test_spills_win_no_more_than_dram_leaves(tmp_path: Path) -> None:

@@ -112,7 +112,7 @@ def test_what_is_impossible_limits_nothing(summary: LaunchSummary, light: SpeedO
 
 
 # Of 4 SMs: one and a half wait, a quarter of one has no work in between, one is done.
-IDLE = IdleSms(SMS, 0.375, 0.0625, 0.25, 2, 7_500, 0.5, 1, 2_500.0, 0.0)
+IDLE = IdleSms(SMS, 0.375, 0.0625, 0.25, 1, 2_500.0, 0.0)
 
 
 def test_sms_without_work_come_before_what_the_others_do(summary: LaunchSummary) -> None:

@@ -131,7 +131,6 @@ KINDS: dict[str, Callable[[Path], list[LaunchAnalysis]]] = {
     "epilogue": lambda folder: one(launched(folder, Known(after_ns=3000))),
     "imbalanced warps": lambda folder: one(launched(folder, Known(work_ns={0: 90, 1: 1, 2: 1, 3: 1}))),
     "first iterations": lambda folder: one(launched(folder, Known(iterations_ns=(1500, *(100,) * 19)))),
-    "last iteration": lambda folder: one(launched(folder, Known(iterations_ns=(*(100,) * 19, 1500)))),
     "waiting": lambda folder: one(launched(folder, Known(wait_ns=dict.fromkeys(range(4), 70), work_ns={}))),
     "tail": lambda folder: one(launched(folder, Known(), TAIL)),
     "uneven CTAs": lambda folder: one(launched(folder, Known(), UNEVEN)),
