@@ -1,8 +1,8 @@
 """Profile programs started without ``kprof-inject`` (servers, notebooks and others) if ``KPROF_INJECT`` is set.
 
 ``kprof_inject_autostart.pth``, which is installed next to the package, imports this in each Python process that has
-the variable. Nothing else of ours is loaded before the program imports Triton. The value is ``1``, options of
-``profile``, or ``watch`` with options of that.
+the variable. Nothing else of ours is loaded before the program imports Triton. The value is ``1`` or options of
+``profile``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from kprof_inject.api import Profile
-    from kprof_inject.cli.recording_options import AutostartOptions, AutostartWatch
+    from kprof_inject.cli.recording_options import AutostartOptions
 
 VARIABLE = "KPROF_INJECT"
 _NO_OPTIONS = "1"
@@ -56,8 +56,7 @@ def _end_of_process() -> None:
 
 
 def _begin(triton: ModuleType) -> None:
-    """Start the profile or the watch. Never raises, because the program must go on whatever is wrong."""
-    from kprof_inject.cli.recording_options import AutostartWatch
+    """Start the profile. Never raises, because the program must go on whatever is wrong."""
     from kprof_inject.errors import KprofError
     from kprof_inject.runtime import faults, process_events
     from kprof_inject.runtime.hook import ENVIRONMENT
@@ -66,10 +65,6 @@ def _begin(triton: ModuleType) -> None:
         options = _options()
         for name, value in ENVIRONMENT.items():
             os.environ.setdefault(name, value)
-        if isinstance(options, AutostartWatch):
-            process_events.watch_for_the_end()
-            _watch(triton, options)
-            return
         profile, folder = _entered(options)
     except KprofError as error:
         faults.say(f"{VARIABLE}: not profiling: {error}")
@@ -82,7 +77,7 @@ def _begin(triton: ModuleType) -> None:
     process_events.at_end(lambda: _end(profile, folder) if os.getpid() == pid else None)
 
 
-def _options() -> AutostartOptions | AutostartWatch:
+def _options() -> AutostartOptions:
     from kprof_inject.cli.recording_options import read_options
 
     text = os.environ[VARIABLE]
@@ -113,34 +108,6 @@ def _entered_in(folder: Path, options: AutostartOptions) -> tuple[Profile, Path]
 
     profile = profile_as(options.selectors, options.style, options.choice, options.mode, folder)
     return profile.entered_for(VARIABLE), folder
-
-
-def _watch(triton: ModuleType, options: AutostartWatch) -> None:
-    """Start the watch. Any number of processes write to one workspace; ``kprof-inject watch --follow`` reads it.
-
-    Raises ``KprofError`` if no workspace can be made there.
-    """
-    from pathlib import Path
-
-    from kprof_inject.pipeline.watching import watch_session
-    from kprof_inject.runtime import watch_step
-    from kprof_inject.runtime.hook import INDUCTOR_AUTOTUNER
-    from kprof_inject.runtime.launch.triton_wrapping import mark_inductors_benchmarks
-    from kprof_inject.runtime.process_report import ProcessReport
-    from kprof_inject.runtime.versions import installed_version
-    from kprof_inject.workspace import Workspace
-
-    installed_version()
-    workspace = Workspace.begin(Path(_folder, options.workspace).resolve())
-    reports_folder = workspace.reports_folder("watch")
-    session = watch_session(
-        workspace, reports_folder, options.choice, options.mode, options.selectors, options.style, options.watch
-    )
-    report = ProcessReport(session.reports)
-    report.triton_version = str(triton.__version__)
-    report.write()
-    watch_step.install(session, report)
-    after_import({INDUCTOR_AUTOTUNER: mark_inductors_benchmarks})
 
 
 def _own(workspace: Path) -> Path:

@@ -214,11 +214,6 @@ class Workspace:
                 shutil.rmtree(folder, ignore_errors=True)
         return own
 
-    @property
-    def kept_cache_folder(self) -> Path:
-        """The folder where the compilers of a watched program may cache, so that it starts as fast the next time."""
-        return self.folder / "cache" / "kept"
-
     def cache_folder_of_rerun(self, step: str) -> Path:
         """Return the folder where the program's compilers may cache when it runs again: that of this process's dump.
 

@@ -14,10 +14,8 @@ _GROUPS: dict[str, tuple[str, ...]] = {
         "keep_launches",
         "max_bytes",
         "max_launches",
-        "keep_bytes",
     ),
     "What else to measure": ("counters", "sample_program", "torch_profiler", "tries", "replay", "no_replay"),
-    "When to record": ("budget", "every", "slower", "follow"),
 }
 """The parameters of each group by name, in the order of the help; all others are below ``_OTHERS``."""
 _OTHERS = "How records are made, and the program is run"

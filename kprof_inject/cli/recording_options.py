@@ -28,11 +28,9 @@ from kprof_inject.cli.options import (
 )
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.launch.launch_choice import (
-    DEFAULT_WATCH,
     KERNEL_SECONDS,
     LaunchChoice,
     ReplayChoice,
-    WatchChoice,
     parse_launches,
 )
 from kprof_inject.select.selectors import Selector, parse_selectors
@@ -72,17 +70,6 @@ sample_program_option = harmless_setting(
     "an NVIDIA GPU and the permission to read its counters.",
 )
 """Option to sample the program when it is dumped."""
-
-
-ctas_option = harmless_setting(
-    "--ctas",
-    default="auto",
-    show_default=True,
-    metavar="auto|all|per-sm:N|1/N",
-    help="Which CTAs of a launch record: all, N to 2 N of each SM, or one of N, a power of two. The others run at full "
-    "speed, and leave only when they ended. auto: at least 256 of a large grid, spread evenly. NVIDIA, Triton 3.6 "
-    "or later.",
-)
 
 
 def capture_options(function: Function) -> Function:
@@ -164,7 +151,15 @@ def capture_options(function: Function) -> Function:
             "has ended, replay it N times without and N times with records, restoring its memory. auto: only kernels "
             f"that are very short or launched too rarely to tell, for about {KERNEL_SECONDS:g} s each.",
         ),
-        ctas_option,
+        harmless_setting(
+            "--ctas",
+            default="auto",
+            show_default=True,
+            metavar="auto|all|per-sm:N|1/N",
+            help="Which CTAs of a launch record: all, N to 2 N of each SM, or one of N, a power of two. The others "
+            "run at full speed, and leave only when they ended. auto: at least 256 of a large grid, spread evenly. "
+            "NVIDIA, Triton 3.6 or later.",
+        ),
         harmless_setting(
             "--fit", is_flag=True, help="If records were lost, rerun the program with a buffer that keeps them all."
         ),
@@ -175,39 +170,6 @@ def capture_options(function: Function) -> Function:
             metavar="SPEC",
             help="Which launches of each kernel variant to keep: last, first, all, N, or A:B:STEP as in a Python "
             "slice. Counted from 0, without an autotuner's benchmark launches.",
-        ),
-    ):
-        decorated = option(decorated)
-    return cast(Function, mode_options(kernel_option(decorated)))
-
-
-def watch_options(function: Function) -> Function:
-    """Add the options of what a watched program records; the command gets ``choice``, ``mode`` and ``watch``."""
-
-    @functools.wraps(function)
-    def with_watch(*args: Any, budget: float, every: float, kernel: str, ctas: str, **others: Any) -> Any:
-        choice = LaunchChoice(parse_launches("all"), kernel, ctas=parse_ctas(ctas))
-        return function(*args, choice=choice, watch=WatchChoice(budget / 100, every), **others)
-
-    decorated: Any = with_watch
-    for option in (
-        ctas_option,
-        harmless_setting(
-            "--every",
-            type=click.FloatRange(min=0.5),
-            default=DEFAULT_WATCH.every_s,
-            show_default=True,
-            metavar="SECONDS",
-            help="Make a capture at most this often.",
-        ),
-        harmless_setting(
-            "--budget",
-            type=click.FloatRange(min=0, min_open=True, max=100),
-            default=100 * DEFAULT_WATCH.budget,
-            show_default=True,
-            metavar="PERCENT",
-            help="Part of the program's time that captures may take: if they take longer, there are fewer. Preparing "
-            "each kernel, once, comes on top of that.",
         ),
     ):
         decorated = option(decorated)
@@ -304,44 +266,14 @@ def _command(
     return AutostartOptions(workspace, parse_selectors(selectors), style, choice, mode)
 
 
-@dataclass(frozen=True, slots=True)
-class AutostartWatch:
-    """Choice of what to record in a process that is watched, and the workspace."""
-
-    workspace: Path
-    selectors: tuple[str, ...]
-    style: Style
-    choice: LaunchChoice
-    mode: Mode
-    watch: WatchChoice
-
-
-@click.command(add_help_option=False)
-@workspace_option
-@at_option
-@tag_option
-@style_options
-@watch_options
-def _watch_command(
-    workspace: Path, selectors: tuple[str, ...], style: Style, choice: LaunchChoice, mode: Mode, watch: WatchChoice
-) -> AutostartWatch:
-    parse_selectors(selectors)
-    return AutostartWatch(workspace, selectors, style.for_mode(mode), choice, mode, watch)
-
-
-_WATCH = "watch"
-
-
-def read_options(text: str, name: str) -> AutostartOptions | AutostartWatch:
+def read_options(text: str, name: str) -> AutostartOptions:
     """Parse options in a text that is split like a shell's words; ``name`` is the variable that contains it.
 
-    They are those of ``watch`` if the first word is its name. Raises ``KprofError`` if the options are invalid.
+    Raises ``KprofError`` if the options are invalid.
     """
-    hint = f"{name}='--at loop -o FOLDER', or 1, or 'watch -o FOLDER'"
+    hint = f"{name}='--at loop -o FOLDER', or 1"
     try:
-        words = shlex.split(text)
-        command, words = (_watch_command, words[1:]) if words[:1] == [_WATCH] else (_command, words)
-        options: AutostartOptions | AutostartWatch = command.main(words, prog_name=name, standalone_mode=False)
+        options: AutostartOptions = _command.main(shlex.split(text), prog_name=name, standalone_mode=False)
     except click.ClickException as error:
         raise KprofError(error.format_message(), hint=hint) from None
     except ValueError as error:

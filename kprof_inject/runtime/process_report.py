@@ -54,20 +54,6 @@ class SavedLaunchNote:
 
 
 @dataclass(frozen=True, slots=True)
-class WatchNote:
-    """Cost of watching a process so far.
-
-    Of its ``seconds``, the ``captures`` took ``spent_s``. Preparing to record, once for each kernel, took
-    ``prepared_s`` of another thread.
-    """
-
-    captures: int
-    seconds: float
-    spent_s: float
-    prepared_s: float
-
-
-@dataclass(frozen=True, slots=True)
 class KernelState:
     """State of one variant in one process; ``ProcessReport.add_kernel`` lists the states."""
 
@@ -90,7 +76,6 @@ class _ReportRecord(Struct, frozen=True, kw_only=True):
     launches: int
     saved: int
     ended: bool
-    watched: WatchNote | None = None
 
 
 class ProcessReport:
@@ -114,7 +99,6 @@ class ProcessReport:
         self.gpu: bool | None = None
         self._launches, self._saved = 0, 0
         self._has_ended = False
-        self._watched: WatchNote | None = None
         self._written_by = 0
 
     def add_kernel(self, variant: str, name: str, state: str, reason: str = "") -> None:
@@ -144,11 +128,6 @@ class ProcessReport:
     def note_launches(self, launches: int, saved: int) -> None:
         """Set how many launches with records were made so far, and how many of them are on disk."""
         self._launches, self._saved = launches, saved
-        self.write()
-
-    def note_watched(self, note: WatchNote) -> None:
-        """Set what watching has cost so far."""
-        self._watched = note
         self.write()
 
     def forget_launches(self) -> None:
@@ -198,7 +177,6 @@ class ProcessReport:
             launches=self._launches,
             saved=self._saved,
             ended=self._has_ended,
-            watched=self._watched,
         )
         try:
             write_bytes(self._folder / f"{os.getpid()}-{self._started_ns}.json", encode(record) + b"\n")
@@ -251,7 +229,6 @@ class Reports:
     saved_launches: tuple[SavedLaunchNote, ...]
     errors: tuple[str, ...]
     unfinished: tuple[UnfinishedProcess, ...] = ()
-    watched: tuple[WatchNote, ...] = ()
 
 
 def read_reports(folder: Path) -> Reports:
@@ -283,5 +260,4 @@ def read_reports(folder: Path) -> Reports:
             for record in records
             if record.launches and not record.ended
         ),
-        watched=tuple(record.watched for record in records if record.watched is not None),
     )

@@ -14,12 +14,10 @@ from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.other_values import Constant
 from kprof_inject.files import write_json
 from kprof_inject.runtime.launch.launch_choice import (
-    DEFAULT_WATCH,
     NO_REPLAYS,
     NO_SAVED_LAUNCHES,
     ReplayChoice,
     SavedLaunches,
-    WatchChoice,
 )
 
 SESSION_VARIABLE = "KPROF_INJECT_SESSION"
@@ -32,13 +30,12 @@ TORCH_TRACE = "torch_trace.{process}.json.gz"
 class Session:
     """Settings for the program's processes, in a JSON file that the environment names.
 
-    ``step`` is ``dump``, ``run``, ``profile``, ``watch`` or ``causal``; ``kernel`` a glob; ``launches`` a launch
+    ``step`` is ``dump``, ``run``, ``profile`` or ``causal``; ``kernel`` a glob; ``launches`` a launch
     specification; paths are absolute. ``made_by`` is that of ``ProcessRecord``. With ``torch_trace``, each process
     traces itself with ``torch.profiler``. With ``sample_program``, each process has CUPTI sample its kernels.
     ``experiment`` is the folder for the results of ``causal``, and ``seconds`` its time limit for each kernel.
     ``programs_cache`` is where the program's Triton caches without us; empty not to read it. ``values`` are those of
-    constants to make TTIR for. ``selectors`` and the words of a ``style`` say which records ``profile`` and ``watch``
-    insert. ``watch`` is for the step of that name.
+    constants to make TTIR for. ``selectors`` and the words of a ``style`` say which records ``profile`` inserts.
     """
 
     step: str
@@ -62,7 +59,6 @@ class Session:
     values: dict[str, tuple[Constant, ...]] = field(default_factory=dict)
     selectors: tuple[str, ...] = ()
     style: tuple[str, str] = ("", "")
-    watch: WatchChoice = DEFAULT_WATCH
     run: str = field(default_factory=lambda: os.urandom(8).hex())
     """Identifier of the run, which all files of its processes share."""
 

@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 
 import kprof_inject
 
-PAGE = files_of((REPO / "docs/ci-and-watch.md").read_text())
+PAGE = files_of((REPO / "docs/ci.md").read_text())
 LINTED = {
     "its own": (REPO / ".github/workflows/test.yml").read_text(),
     "the page's": PAGE[".github/workflows/kernels.yml"],

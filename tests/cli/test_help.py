@@ -102,7 +102,7 @@ def test_an_option_that_is_gone_says_what_to_use(kprof: CommandLine, name: str, 
     assert ended.errors() == [f"error: The option {option} is gone: {removed.OPTIONS[name, option]}."]
 
 
-@pytest.mark.parametrize("command", ["profile", "run", "watch"])
+@pytest.mark.parametrize("command", ["profile", "run"])
 def test_many_options_are_in_groups(kprof: CommandLine, command: str) -> None:
     text = kprof(command, "--help").stdout
     titles = re.findall(r"^([A-Z].*):$", text, re.MULTILINE)

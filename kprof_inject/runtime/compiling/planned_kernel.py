@@ -168,12 +168,6 @@ class PlannedKernel:
         self._reduced = ""
         """How fewer records were made last; empty if all are made."""
 
-    def leave_out_iterations(self) -> None:
-        """Record no iterations unless the user selected them. Called before the first build."""
-        plan = self._step.plans.fewer(self._dumped, self._plan)
-        if plan is not None:
-            self._plan, self._scope_table = plan
-
     def load(self, kernel: Any, load: Load) -> None:
         """Load the program's kernel, and replace the launcher that Triton makes for it."""
         load()

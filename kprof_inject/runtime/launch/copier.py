@@ -79,10 +79,6 @@ class BufferCopier:
         """Start times of the launches in ``_written`` on the device; 0 if unknown."""
         self._written_bytes = 0
         self.saved = 0
-        self.cpu_s = 0.0
-        """Processor time of the thread, once it has ended, without its waits for the device, which may be spent
-        spinning."""
-        self._waited_cpu_s = 0.0
         self._stopped = ""
         self._waits_for_device = False
         self._is_saving = False
@@ -143,12 +139,10 @@ class BufferCopier:
     def waiting_for_device(self) -> Iterator[None]:
         """Note that the copier's thread waits for the device in this context."""
         self._waits_for_device = True
-        begun_s = time.thread_time()
         try:
             yield
         finally:
             self._waits_for_device = False
-            self._waited_cpu_s += time.thread_time() - begun_s
 
     def _older_than(self, launch: RecordedLaunch) -> RecordedLaunch | None:
         """Return the launch in the queue that this one replaces."""
@@ -174,7 +168,6 @@ class BufferCopier:
             self._is_saving = False
         with self._report.guard("saving the last launches"):
             self._last()
-        self.cpu_s = time.thread_time() - self._waited_cpu_s
 
     def _next(self) -> RecordedLaunch | None:
         while True:

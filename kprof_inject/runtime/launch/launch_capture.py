@@ -10,7 +10,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -303,17 +303,6 @@ class LaunchCapture:
         self._reset()
         self._numbers, self._numbers_before = numbers, numbers.counts()
         self._grids, self._grids_before = grids, {variant: one.counts() for variant, one in grids.items()}
-
-    def go_on_in(self, folder: Path) -> None:
-        """Capture again after ``finish``, into another folder; the launches' numbers continue."""
-        self._session = replace(self._session, capture=str(folder))
-        self.resume()
-
-    @property
-    def writing_s(self) -> float:
-        """Processor time that the copier took; known after ``finish``."""
-        part = self._part.get()
-        return part.copier.cpu_s if part is not None else 0.0
 
     def _interrupted(self, saved: int) -> int:
         """Return the number of launches to keep that are neither saved nor left out for another reason.

@@ -94,22 +94,6 @@ NO_SAVED_LAUNCHES = SavedLaunches()
 
 
 @dataclass(frozen=True, slots=True)
-class WatchChoice:
-    """Choice of how often launches of a watched program are recorded.
-
-    ``budget`` is the part of the program's time that recording may take, and ``every_s`` the minimum number of seconds
-    from one capture to the next. Touching ``request_file`` starts one at once; empty if there is no such file.
-    """
-
-    budget: float = 0.001
-    every_s: float = 10.0
-    request_file: str = ""
-
-
-DEFAULT_WATCH = WatchChoice()
-
-
-@dataclass(frozen=True, slots=True)
 class LaunchChoice:
     """Launches that one run keeps.
 

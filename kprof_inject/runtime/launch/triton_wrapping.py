@@ -221,43 +221,6 @@ def report_inductors_choices(module: Any, report: ProcessReport) -> None:
     module.CachingAutotuner.autotune_to_one_config = tune_and_note
 
 
-_RUNNER = "runner"
-
-
-class InductorLaunchers:
-    """Functions that Inductor generates to launch a kernel. Each has a reference of its own to the kernel's launcher.
-
-    Source: torch/_inductor/runtime/triton_heuristics.py, ``TritonCompileResult.make_launcher``: the launcher is the
-    global variable ``runner`` of such a function.
-    """
-
-    def __init__(self) -> None:
-        """Begin without any."""
-        self._of_kernel: weakref.WeakKeyDictionary[Any, list[weakref.ref[Any]]] = weakref.WeakKeyDictionary()
-
-    def note(self, module: Any) -> None:
-        """Note each function that is generated from now on. ``module`` is Inductor's, just imported."""
-        result = module.TritonCompileResult
-        make = result.make_launcher
-
-        @functools.wraps(make)
-        def make_and_note(compiled: Any) -> Any:
-            with ONE_FRAME:
-                launcher = make(compiled)
-            if _RUNNER in getattr(launcher, "__globals__", {}):
-                self._of_kernel.setdefault(compiled.kernel, []).append(weakref.ref(launcher))
-            return launcher
-
-        result.make_launcher = make_and_note
-
-    def replace(self, kernel: Any, present: Any, other: Any) -> None:
-        """Have the functions of a kernel call ``other`` where they call ``present``."""
-        for reference in self._of_kernel.get(kernel, ()):
-            launcher = reference()
-            if launcher is not None and launcher.__globals__.get(_RUNNER) is present:
-                launcher.__globals__[_RUNNER] = other
-
-
 _spans: list[Callable[[], AbstractContextManager[Any]]] = []
 
 
