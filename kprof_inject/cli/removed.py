@@ -8,5 +8,7 @@ COMMANDS = {
 }
 """What to use instead of a command, by its name."""
 
-OPTIONS: dict[tuple[str, str], str] = {}
+OPTIONS: dict[tuple[str, str], str] = {
+    ("report", "--ncu"): "profile reads the counters itself",
+}
 """What to use instead of an option, by the names of the command and of the option."""

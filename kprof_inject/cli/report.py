@@ -11,7 +11,6 @@ import click
 
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.capture.foreign_buffer import BufferDescription
-from kprof_inject.capture.nsight_compute import read_report
 from kprof_inject.cli.capture_lines import origin_line, print_json, say_next
 from kprof_inject.cli.console import say, table_console
 from kprof_inject.cli.options import harmless_setting, json_option, path_type, place_argument, require_place_for
@@ -24,7 +23,6 @@ from kprof_inject.pipeline.captures import (
     open_capture,
     with_launch_captured,
 )
-from kprof_inject.pipeline.ncu_counters import with_report_counters
 from kprof_inject.quantities import size_text
 from kprof_inject.report.terminal.screens import print_all, print_answers
 from kprof_inject.timeline.choice import Choice
@@ -41,13 +39,6 @@ from kprof_inject.timeline.choice import Choice
 @launch_options
 @scope_names_option
 @buffer_options
-@click.option(
-    "--ncu",
-    "ncu_path",
-    metavar="FILE",
-    type=path_type(),
-    help="Read the hardware counters from a report of Nsight Compute (.ncu-rep) instead of using our own.",
-)
 @json_option
 @click.option(
     "--html",
@@ -63,7 +54,6 @@ def command(
     choice: Choice,
     names_path: Path | None,
     description: BufferDescription,
-    ncu_path: Path | None,
     as_json: bool,
     html_path: Path | None,
     redact: bool,
@@ -74,7 +64,6 @@ def command(
     that numpy.save wrote. A NAME.launch is repeated and captured first.
     """
     require_place_for(html_path)
-    profiled = read_report(ncu_path) if ncu_path is not None else ()
     launch, place = place, with_launch_captured(place, "last", say)
     capture = open_capture(place, names_path, description, redact=redact)
     is_kept = place == launch
@@ -82,8 +71,6 @@ def command(
         say(origin)
     if (folder := last_profiled_capture(place, capture)) is not None:
         say(f"what profile captured: kprof-inject report {quote(str(folder))}")
-    if ncu_path is not None:
-        capture = with_report_counters(capture, profiled, ncu_path, choice, say)
     experiments, captured = experiments_at(place, say), capture.launches
     if verbose or as_json or html_path is not None:
         timelines = decode_capture(capture, say, choice)
