@@ -6,7 +6,7 @@ The package has to be installed, or on ``PYTHONPATH``.
 
 For each pair the comparison of the two modules has to name the change, at its source lines, and of an edit nothing
 else; and what was edited has to compile for an H100. That much needs no GPU, and is all of ``--structure-only``.
-On an H100, both sides are then profiled in turn, as ``compare`` does it, the changed one with Triton's own override.
+On an H100, both sides are then profiled in turn, the changed one with Triton's own override.
 Where the time changed for sure, at least 80 % of that has to be attributed to where the change was named: by what
 records show there, or because nothing else differs, and then their share is in brackets. The exit code is 1 if a pair
 fails. Needs Triton 3.6.
@@ -34,7 +34,6 @@ from triton import knobs
 
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.pipeline.captures import decode_capture
-from kprof_inject.pipeline.compare_runs import ComparedRounds, ComparedSide
 from kprof_inject.report.diff.code_changes import change_json
 from kprof_inject.report.diff.kernel_diff import diff_captures
 from kprof_inject.report.diff.structure import changes_between
@@ -45,7 +44,7 @@ from kprof_inject.workspace import Workspace
 
 PROGRAM = Path(__file__).resolve().with_name("kernels.py")
 # Iterations would be more records than the ring of a small kernel keeps, and a change is attributed to loops.
-SELECTORS = ("func", "loop")
+SELECTORS = ("--at", "func", "--at", "loop")
 LAUNCHES = "20"
 # Room for all records of each kernel.
 BUFFER = ("--buffer-bytes", "8192")
@@ -152,32 +151,39 @@ def of_times(seed: Seed, kernel: Mapping[str, Any]) -> Outcome:
 
 @dataclass(frozen=True)
 class Changed:
-    """A side: all kernels that have one change, or the plain ones. ``overrides`` are Triton's variables for the step
-    that times them as they are; records go into what that step dumped."""
+    """A side: the ``kernels`` that have one change, or the plain ones. ``overrides`` are Triton's variables for the
+    step that times them as they are; records go into what that step dumped."""
 
-    side: ComparedSide
+    workspace: Path
+    kernels: Sequence[str]
     overrides: Mapping[str, str]
 
-    def profile_once(self, rounds: ComparedRounds) -> bool:
+    def profile_once(self) -> bool:
         """Whether that went well."""
-        for words in rounds.steps(self.side):
-            variables = self.side.variables() | (self.overrides if words[0] == "dump" else {})
-            command = [sys.executable, "-m", "kprof_inject", *words]
-            if subprocess.run(command, env=variables, stdout=sys.stderr, check=False).returncode:
-                return False
-        return True
+        program = ["--", sys.executable, str(PROGRAM), "--launches", LAUNCHES, *self.kernels]
+        dump = ["dump", "-o", str(self.workspace), *program]
+        insert = ["insert", str(self.workspace), *SELECTORS]
+        run = ["run", str(self.workspace), "--launches", "all", *BUFFER, *program]
+        return all(
+            subprocess.run(
+                [sys.executable, "-m", "kprof_inject", *words],
+                env=os.environ | variables,
+                stdout=sys.stderr,
+                check=False,
+            ).returncode
+            == 0
+            for words, variables in ((dump, self.overrides), (insert, {}), (run, {}))
+        )
 
 
 def profiled(
     seeds: Sequence[Seed], plain: Mapping[str, Built], seeded: Mapping[str, Built], rounds: int, folder: Path
 ) -> Iterator[Outcome]:
     """Each change is a side, and all sides take turns."""
-    program = (sys.executable, str(PROGRAM), "--launches", LAUNCHES)
-    runs = ComparedRounds(rounds, SELECTORS, "*", "all", program, BUFFER)
-    first = Changed(ComparedSide("plain", folder / "plain", arguments=tuple(plain)), {})
-    if not first.profile_once(runs):
+    first = Changed(folder / "plain", tuple(plain), {})
+    if not first.profile_once():
         raise SystemExit("the plain kernels could not be profiled")
-    dumped = {one.name: one for one in Workspace.open(first.side.workspace).kernels()}
+    dumped = {one.name: one for one in Workspace.open(first.workspace).kernels()}
     sides = {"plain": first}
     for change in dict.fromkeys(seed.change for seed in seeds):
         of_change = [seed for seed in seeds if seed.change == change]
@@ -189,17 +195,17 @@ def profiled(
             place = overrides / kernel.info.override_key
             place.mkdir(parents=True)
             (place / f"{kernel.info.file_name}.ttgir").write_text(seeded[seed.name].path.read_text())
-        side = ComparedSide(change, folder / change, arguments=tuple(seed.kernel for seed in of_change))
-        sides[change] = Changed(side, {"TRITON_KERNEL_OVERRIDE": "1", "TRITON_OVERRIDE_DIR": str(overrides)})
+        variables = {"TRITON_KERNEL_OVERRIDE": "1", "TRITON_OVERRIDE_DIR": str(overrides)}
+        sides[change] = Changed(folder / change, tuple(seed.kernel for seed in of_change), variables)
     failed = set()
     for number in range(rounds):
         for name, changed in sides.items():
             say(f"{name}: round {number + 1} of {rounds}")
-            if (number, name) != (0, "plain") and name not in failed and not changed.profile_once(runs):
+            if (number, name) != (0, "plain") and name not in failed and not changed.profile_once():
                 failed.add(name)
     with ProcessPoolExecutor(min(len(seeds), os.cpu_count() or 1)) as pool:
         waiting = {
-            seed.name: pool.submit(compared, seed.name, first.side, sides[seed.change].side, folder)
+            seed.name: pool.submit(compared, seed.name, first.workspace, sides[seed.change].workspace, folder)
             for seed in seeds
             if seed.change not in failed
         }
@@ -210,18 +216,19 @@ def profiled(
                 yield Outcome(seed, "-", False, "-", ["could not be profiled"], [])
 
 
-def compared(name: str, plain: ComparedSide, changed: ComparedSide, folder: Path) -> Mapping[str, Any]:
+def compared(name: str, plain: Path, changed: Path, folder: Path) -> Mapping[str, Any]:
     """What ``diff --json`` has of a pair; it is kept in the folder, too."""
     kernel = SEEDS[name].kernel
-    values = diff_json(diff_captures(*(timelines(side, kernel) for side in (plain, changed))))
+    values = diff_json(diff_captures(*(timelines(workspace, kernel) for workspace in (plain, changed))))
     (folder / f"{name}.json").write_text(json.dumps(values, indent=1))
     (found,) = values["kernels"]
     return found
 
 
-def timelines(side: ComparedSide, name: str) -> list[Timeline]:
+def timelines(workspace: Path, name: str) -> list[Timeline]:
     kernel = Choice(kernels=(KERNELS[name].function.__name__,))
-    return [one for folder in side.captures() for one in decode_capture(read_capture(folder), say, kernel)]
+    folders = Workspace.open(workspace).capture_folders()
+    return [one for folder in folders for one in decode_capture(read_capture(folder), say, kernel)]
 
 
 def say(text: str) -> None:

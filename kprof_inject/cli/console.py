@@ -17,7 +17,6 @@ import click
 
 from kprof_inject.errors import KprofError, printable_lines
 from kprof_inject.files import decode_text, read_text, write_text
-from kprof_inject.pipeline import STEP_VARIABLE
 from kprof_inject.workspace_paths import where_to_find_modules
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ def say_next_step(message: str) -> None:
 
 def is_a_step() -> bool:
     """Return whether another command of ours runs this one; it prints the next step itself."""
-    return _is_within or STEP_VARIABLE in os.environ
+    return _is_within
 
 
 _is_within = False

@@ -23,7 +23,6 @@ from kprof_inject.cli.reading_options import (
     choice_options,
     redact_option,
     scope_names_option,
-    source_option,
 )
 from kprof_inject.errors import KprofError, Position, printable_lines
 from kprof_inject.files import read_text
@@ -66,7 +65,12 @@ _MORE = "Another capture of {side}, such as one of another process, to show the 
 @click.option(
     "--html", "html_path", type=path_type(), metavar="FILE", help="Also write the comparison as one HTML page."
 )
-@source_option
+@harmless_setting(
+    "--source",
+    "with_source",
+    is_flag=True,
+    help="Also print the source of A and B side by side where it changed, or the code compiled from it.",
+)
 @choice_options
 @scope_names_option
 @buffer_options

@@ -19,7 +19,6 @@ from kprof_inject.version import __version__
 _GROUPS = {
     "Find out what limits a kernel": {
         "profile": "Run a program and report what limits its kernels: all steps at once.",
-        "compare": "Run a program under two settings; report what changed, and why.",
         "try": "Edit each kernel mechanically; measure what makes it faster, with equal results.",
         "causal": "Delay each part of a kernel in turn, to see which ones matter.",
         "launch": "Show, run, share or scrub a saved launch.",

@@ -150,13 +150,6 @@ def buffer_options(function: Function) -> Function:
     )
 
 
-source_option = harmless_setting(
-    "--source",
-    "with_source",
-    is_flag=True,
-    help="Also print the source of A and B side by side where it changed, or the code compiled from it.",
-)
-
 redact_option = harmless_setting("--redact", is_flag=True, help=f"Omit from all output: {LEFT_OUT}. Kept: {STAYS}.")
 
 layout_option = harmless_setting(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 COMMANDS = {
+    "compare": "profile twice, into two workspaces; then kprof-inject diff A B",
     "help": "use kprof-inject --help, or COMMAND --help",
     "watch": "profile now and then, and compare two profiles with kprof-inject diff",
 }

@@ -7,6 +7,3 @@ from collections.abc import Callable
 
 Say = Callable[[str], None]
 """A function that shows a line of progress to the user."""
-
-STEP_VARIABLE = "KPROF_INJECT_STEP"
-"""Environment variable of a command that another command of ours runs as a step: it suggests no next step."""

@@ -17,7 +17,6 @@ from kprof_inject.cli import removed
 
 COMMANDS = [
     "causal",
-    "compare",
     "dump",
     "list",
     "insert",
