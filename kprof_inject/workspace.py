@@ -25,7 +25,6 @@ from kprof_inject.capture.experiments import (
     DelaysRecord,
     ExperimentRecord,
 )
-from kprof_inject.capture.program_samples import ProgramSamplesRecord
 from kprof_inject.capture.saved_launch import BUILD_FOLDER, is_saved_launch
 from kprof_inject.capture.schema import (
     KERNEL_FILE,
@@ -124,7 +123,7 @@ class Workspace:
 
     @property
     def _results_of_steps(self) -> tuple[Path, ...]:
-        return self.kernels_folder, self.plans_folder, self.override_folder, self._program_samples_folder
+        return self.kernels_folder, self.plans_folder, self.override_folder
 
     @contextmanager
     def results_replaced(self) -> Iterator[None]:
@@ -321,18 +320,6 @@ class Workspace:
             empty_launch_ns=median(empty_ns) if empty_ns else None,
             launches=sum(run.launches or 0 for run in runs),
         )
-
-    @property
-    def _program_samples_folder(self) -> Path:
-        return self.folder / "program_samples"
-
-    def write_program_samples(self, process: str, samples: ProgramSamplesRecord) -> None:
-        """Save what one process of the program was sampled to do."""
-        _write(self._program_samples_folder / f"{process}.json", samples)
-
-    def program_samples(self) -> list[ProgramSamplesRecord]:
-        """Read the samples of each process of the program that was sampled."""
-        return [self._read(path, ProgramSamplesRecord) for path in sorted(self._program_samples_folder.glob("*.json"))]
 
     def write_plan(self, kernel: DumpedKernel, scope_table: dict[str, Any], instrumented: str) -> Path:
         """Save a kernel's plan; return the path of its instrumented TTGIR.

@@ -7,13 +7,11 @@ import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from textwrap import indent
-from typing import Any
 
 import click
 
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.program_overview import glob_of, overview
-from kprof_inject.analysis.program_samples import program_samples
 from kprof_inject.capture.model import Capture, place_names
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.cli.console import is_a_step, say
@@ -159,11 +157,7 @@ def _doubts(launches: Sequence[PlacedLaunch]) -> Iterator[str]:
 
 def print_json(reports: Sequence[LaunchAnalysis]) -> None:
     """Print the launches in order as JSON, each with the overview of its kernel in the program."""
-    sampled = program_samples(reports)
-    kernels: dict[str, dict[str, Any]] = {}
-    for kernel in overview(reports):
-        samples = sampled.of(kernel.name) if sampled else None
-        kernels[kernel.name] = {**kernel.to_json(), "samples": samples.to_json() if samples else None}
+    kernels = {kernel.name: kernel.to_json() for kernel in overview(reports)}
     separator = "["
     try:
         for report in reports:

@@ -8,7 +8,6 @@ import click
 
 from kprof_inject.cli.console import say, say_next_step
 from kprof_inject.cli.options import PROGRAM_SETTINGS, kernel_option, program_argument, workspace_option
-from kprof_inject.cli.recording_options import sample_program_option
 from kprof_inject.pipeline.programs import dump
 from kprof_inject.pipeline.saved_launches import adopt, saved_launch_at
 from kprof_inject.runtime.program import own_input, require_startable
@@ -20,10 +19,9 @@ from kprof_inject.workspace_paths import workspace_argument
 @click.command("dump", context_settings=PROGRAM_SETTINGS)
 @workspace_option
 @kernel_option
-@sample_program_option
 @program_argument
 @click.pass_context
-def command(ctx: click.Context, workspace: Path, kernel: str, sample_program: bool, program: tuple[str, ...]) -> None:
+def command(ctx: click.Context, workspace: Path, kernel: str, program: tuple[str, ...]) -> None:
     """Run PROGRAM, save every kernel's TTGIR, metadata and sources, and time some of its launches.
 
     With NAME.launch instead of PROGRAM, take the kernel of that saved launch.
@@ -31,15 +29,13 @@ def command(ctx: click.Context, workspace: Path, kernel: str, sample_program: bo
     saved = saved_launch_at(program, kernel)
     if saved is None:
         require_startable(program)
-    elif sample_program:
-        raise click.UsageError("--sample-program is for programs, not for a saved launch")
     exit_code = 0
     with held(workspace, say):
         opened = Workspace.begin(workspace)
         if saved is not None:
             adopt(opened, saved, say)
         else:
-            exit_code = dump(opened, kernel, program, own_input(), say, sample_program=sample_program)
+            exit_code = dump(opened, kernel, program, own_input(), say)
     where = workspace_argument(workspace)
     say_next_step(f"kprof-inject insert{where}; what can be selected: kprof-inject list{where}")
     ctx.exit(exit_code)

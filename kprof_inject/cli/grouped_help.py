@@ -15,7 +15,7 @@ _GROUPS: dict[str, tuple[str, ...]] = {
         "max_bytes",
         "max_launches",
     ),
-    "What else to measure": ("counters", "sample_program", "torch_profiler", "tries", "replay", "no_replay"),
+    "What else to measure": ("counters", "torch_profiler", "tries", "replay", "no_replay"),
 }
 """The parameters of each group by name, in the order of the help; all others are below ``_OTHERS``."""
 _OTHERS = "How records are made, and the program is run"

@@ -30,7 +30,7 @@ from kprof_inject.cli.options import (
 )
 from kprof_inject.cli.plans import say_kernels_briefly
 from kprof_inject.cli.reading_options import layout_option, trace_file, trace_option
-from kprof_inject.cli.recording_options import capture_options, sample_program_option, style_options
+from kprof_inject.cli.recording_options import capture_options, style_options
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.captures import decode_capture
 from kprof_inject.pipeline.insertion import KernelInsertion, insert_kernels, write_insertions
@@ -69,7 +69,6 @@ from kprof_inject.workspace_lock import held
     help="Also trace the program with torch.profiler, from the first recorded kernel on, and merge the launches into "
     "that trace.",
 )
-@sample_program_option
 @harmless_setting(
     "--two-runs",
     is_flag=True,
@@ -96,7 +95,6 @@ def command(
     trace_path: Path | None,
     layout: str | None,
     torch_profiler: bool,
-    sample_program: bool,
     two_runs: bool,
     tries: bool,
     as_json: bool,
@@ -120,9 +118,9 @@ def command(
     saved = saved_launch_at(program, choice.kernel)
     if saved is None:
         require_startable(program)
-    elif fit or torch_profiler or sample_program or choice.replays.in_program:
+    elif fit or torch_profiler or choice.replays.in_program:
         raise click.UsageError(
-            "--fit, --torch-profiler, --sample-program and --replay-in-program are for programs, not for a saved launch"
+            "--fit, --torch-profiler and --replay-in-program are for programs, not for a saved launch"
         )
     program_input = kept_input(workspace)
     with held(workspace, say):
@@ -135,8 +133,8 @@ def command(
                 saved = adopt(opened, saved, say)
                 subject.insert()
                 capture_folder = capture_launch(opened, saved, choice, mode, say)
-            elif two_runs or sample_program:
-                dump_exit_code = dump(opened, choice.kernel, program, program_input, say, sample_program=sample_program)
+            elif two_runs:
+                dump_exit_code = dump(opened, choice.kernel, program, program_input, say)
                 if dump_exit_code in STOPPED:
                     say(f"{_how_stopped(dump_exit_code)}: not rerunning the program; continue with insert and run")
                     ctx.exit(dump_exit_code)

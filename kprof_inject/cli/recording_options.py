@@ -63,15 +63,6 @@ def style_options(function: Function) -> Function:
     return cast(Function, decorated)
 
 
-sample_program_option = harmless_setting(
-    "--sample-program",
-    is_flag=True,
-    help="Also sample what the warps of all kernels of the program wait for, while it runs without records. This needs "
-    "an NVIDIA GPU and the permission to read its counters.",
-)
-"""Option to sample the program when it is dumped."""
-
-
 def capture_options(function: Function) -> Function:
     """Add the options of how ``run`` records and what it keeps; the command gets ``mode``, ``choice`` and ``fit``."""
 

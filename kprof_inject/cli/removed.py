@@ -10,6 +10,8 @@ COMMANDS = {
 """What to use instead of a command, by its name."""
 
 OPTIONS: dict[tuple[str, str], str] = {
+    ("dump", "--sample-program"): "profile samples why warps wait, kernel by kernel",
+    ("profile", "--sample-program"): "profile samples why warps wait, kernel by kernel",
     ("report", "--ncu"): "profile reads the counters itself",
 }
 """What to use instead of an option, by the names of the command and of the option."""

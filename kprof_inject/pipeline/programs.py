@@ -22,7 +22,6 @@ from kprof_inject.errors import KprofError
 from kprof_inject.pipeline import Say
 from kprof_inject.pipeline.gpu_work import save_gpu_work
 from kprof_inject.pipeline.launch_measurements import main_kernels, measure_run, with_permitted_metrics
-from kprof_inject.pipeline.program_samples import can_sample, save_program_samples, say_not_sampled
 from kprof_inject.pipeline.saved_launches import (
     drop_builds,
     drop_launches,
@@ -56,24 +55,20 @@ def dump(
     program_input: ProgramInput,
     say: Say,
     *,
-    sample_program: bool = False,
     values: WantedValues = NO_VALUES,
 ) -> int:
     """Run the program, replace the workspace's kernels by those of the program, and return its exit code.
 
-    With ``sample_program``, also sample what its warps wait for, where this user may. Kernels with constants of
-    ``values`` are also saved as TTIR with these values.
+    Kernels with constants of ``values`` are also saved as TTIR with these values.
     Raises ``KprofError`` if the program compiled no kernel; the earlier kernels are kept then.
     """
     reports_folder = workspace.new_reports_folder("dump")
-    sample_program = sample_program and can_sample(say)
     session = Session(
         "dump",
         str(workspace.folder.resolve()),
         str(reports_folder.resolve()),
         kernel=kernel_glob,
         programs_cache=str(programs_triton_cache(os.environ)),
-        sample_program=sample_program,
         values=dict(values),
     )
     with workspace.results_replaced():
@@ -84,8 +79,6 @@ def dump(
             raise no_result_error("compiled no kernel", exit_code, reports, kernel_glob, program)
     _say_dumped(workspace, kernels, say)
     say_what_went_wrong(reports, say)
-    if sample_program:
-        say_not_sampled(workspace, say)
     return exit_code
 
 
@@ -211,7 +204,6 @@ def _finish(
     for process in reports.unfinished:
         say(str(process))
     say_what_went_wrong(reports, say)
-    save_program_samples(workspace, folder)
     save_gpu_work(folder, torch_traces(folder), say)
     say(f"captured to {folder}")
     if exit_code not in STOPPED:

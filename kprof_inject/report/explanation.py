@@ -15,7 +15,6 @@ from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.loops import is_wait, lost_waits
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.program_overview import KernelOverview, glob_of, program_of
-from kprof_inject.analysis.program_samples import program_samples
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture.gpu_work import GpuWork
 from kprof_inject.capture.model import Kernel
@@ -41,8 +40,6 @@ from kprof_inject.report.explanation_schema import (
     PlaceFact,
     RecordsFact,
     RoofPart,
-    SampledKernelFact,
-    SampledReason,
     ScopeTime,
     StallFact,
     SubjectFact,
@@ -105,7 +102,6 @@ def explanation(reports: Sequence[LaunchAnalysis], workspace: str = "") -> Expla
         not_judged=tuple(_not_judged(report)),
         other_kernels=tuple(map(_other_kernel, other_kernels)),
         other_work=tuple(map(_other_work, program.others)),
-        sampled_kernels=tuple(_sampled_kernels(reports)),
         left_out={},
     )
 
@@ -379,19 +375,6 @@ def _path(waits: Waits) -> Iterator[PathPart]:
     for work in sorted(waits.path, key=lambda one: -one.duration_ns):
         place = waits.launches[work.launch].place_name
         yield PathPart(place=place, cta=work.cta, scope=short_name(work.scope), ns=figure(work.duration_ns))
-
-
-def _sampled_kernels(reports: Sequence[LaunchAnalysis]) -> Iterator[SampledKernelFact]:
-    program = program_samples(reports)
-    for kernel in program.kernels if program else ():
-        yield SampledKernelFact(
-            name=short_name(kernel.name),
-            share=figure(kernel.share.value),
-            share_error=figure(kernel.share.error),
-            waits=tuple(
-                SampledReason(short_name(reason), figure(share.value)) for reason, share in kernel.waiting[:_MAX_STALLS]
-            ),
-        )
 
 
 _PROGRAM = " -- PROG"

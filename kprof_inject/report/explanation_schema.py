@@ -327,26 +327,6 @@ class PathPart(Struct, frozen=True):
     ns: Time
 
 
-class SampledReason(Struct, frozen=True):
-    """Stall reason of a sampled kernel, and its share of the kernel's samples."""
-
-    reason: str
-    share: Share
-
-
-class SampledKernelFact(Struct, frozen=True):
-    """Kernel of a sampled program, recorded or not.
-
-    share is its part of the SMs' time, with half of its 95 % interval; waits are the reasons for which its warps wait
-    longest.
-    """
-
-    name: str
-    share: Share
-    share_error: Share
-    waits: tuple[SampledReason, ...]
-
-
 class Explanation(Struct, frozen=True, tag_field="what", tag="explanation"):
     """Reasons why a launch takes as long as it does.
 
@@ -375,7 +355,6 @@ class Explanation(Struct, frozen=True, tag_field="what", tag="explanation"):
     not_judged: tuple[NotJudged, ...]
     other_kernels: tuple[OtherKernel, ...]
     other_work: tuple[OtherWork, ...]
-    sampled_kernels: tuple[SampledKernelFact, ...]
     left_out: dict[str, Count]
 
 
@@ -402,7 +381,6 @@ _LISTS = (
     "roofs",
     "scopes",
     "overlap",
-    "sampled_kernels",
     "other_work",
     "other_kernels",
 )

@@ -22,7 +22,6 @@ from kprof_inject.runtime.compiling.builds import build_files
 from kprof_inject.runtime.compiling.compiler import Compile, as_json, call_of, variant_of, with_room, wrap_compiler
 from kprof_inject.runtime.compiling.other_values import other_values
 from kprof_inject.runtime.compiling.programs_cache import take_from
-from kprof_inject.runtime.counters.program_sampler import ProgramSampler
 from kprof_inject.runtime.devices.cuda_driver import resources_of
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.devices.process_device import devices_of_process
@@ -66,7 +65,6 @@ class DumpStep:
         self._report = report
         self._workspace = Workspace(Path(session.workspace))
         self._timed: list[_TimedKernel] = []
-        self._sampler = ProgramSampler() if session.sample_program else None
 
     def compile(self, original: Compile, args: Any, kwargs: Any) -> Any:
         """Compile a kernel, and save it if its name matches ``--kernel``."""
@@ -96,11 +94,7 @@ class DumpStep:
         return devices_of_process()
 
     def finish(self) -> None:
-        """Save the times and the samples. Never raises."""
-        if self._sampler is not None:
-            with self._report.guard("sampling the program"):
-                if (found := self._sampler.finish()) is not None:
-                    self._workspace.write_program_samples(str(os.getpid()), found)
+        """Save the times. Never raises."""
         # A forked child cannot query its parent's devices.
         for kernel in [kernel for kernel in self._timed if kernel.pid == os.getpid()]:
             with self._report.guard("timing a kernel"):
@@ -109,12 +103,7 @@ class DumpStep:
 
     def load(self, variant: str, kernel: Any, load: triton_wrapping.Load) -> None:
         """Load a kernel, and time its launches."""
-        self._begin_sampling()
         load()
-        self._begin_sampling()  # in a thread, loading makes the context current
-        if self._sampler is not None:
-            with self._report.guard("sampling the program"):
-                self._sampler.add_variant(variant, kernel.asm["cubin"])
         with self._report.guard("timing a kernel"):
             self._device.prepare()
             timer = LaunchTimer(self._device, EmptyKernel.like(kernel.metadata))
@@ -123,11 +112,6 @@ class DumpStep:
                 kernel._run = TimingLauncher(kernel, timed.timer)
             self._timed.append(timed)
             self._save_run(timed)
-
-    def _begin_sampling(self) -> None:
-        if self._sampler is not None:
-            with self._report.guard("sampling the program"):
-                self._sampler.begin()
 
     def _save_run(self, kernel: _TimedKernel) -> None:
         timer = kernel.timer

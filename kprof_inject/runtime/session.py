@@ -32,7 +32,7 @@ class Session:
 
     ``step`` is ``dump``, ``run``, ``profile`` or ``causal``; ``kernel`` a glob; ``launches`` a launch
     specification; paths are absolute. ``made_by`` is that of ``ProcessRecord``. With ``torch_trace``, each process
-    traces itself with ``torch.profiler``. With ``sample_program``, each process has CUPTI sample its kernels.
+    traces itself with ``torch.profiler``.
     ``experiment`` is the folder for the results of ``causal``, and ``seconds`` its time limit for each kernel.
     ``programs_cache`` is where the program's Triton caches without us; empty not to read it. ``values`` are those of
     constants to make TTIR for. ``selectors`` and the words of a ``style`` say which records ``profile`` inserts.
@@ -52,7 +52,6 @@ class Session:
     saved: SavedLaunches = NO_SAVED_LAUNCHES
     mode: Mode = field(default_factory=Mode)
     torch_trace: bool = False
-    sample_program: bool = False
     experiment: str = ""
     seconds: float = 0.0
     programs_cache: str = ""

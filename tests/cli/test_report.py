@@ -92,7 +92,6 @@ def test_json_tells_of_each_launch_what_its_kernel_is_in_the_program(kprof: Comm
         "to_win": None,  # its limit is not known
         "to_win_ns": None,
         "to_win_by": "",
-        "samples": None,
     }
 
 

@@ -27,7 +27,7 @@ from kprof_inject.report.html.overview_tab import kernel_rows, launch_overview, 
 from kprof_inject.report.html.page_schema import LaunchMeta, LaunchSections, PageData, PartitionMeta, ScopeMeta
 from kprof_inject.report.html.pictures import ScopePictures, sm_heat_map
 from kprof_inject.report.html.scope_columns import Shown, flight_bytes, scope_bytes, shares, shown_of
-from kprof_inject.report.html.stalls import launch_stalls, sampled_program
+from kprof_inject.report.html.stalls import launch_stalls
 from kprof_inject.report.kernel_names import kernel_names
 from kprof_inject.report.launch_figures import run_times_text
 from kprof_inject.scope_colours import scope_colours
@@ -91,7 +91,6 @@ def _page(reports: Sequence[LaunchAnalysis], max_scopes: int) -> Iterator[bytes]
         launches=metas,
         kernels=kernel_rows(program, reports),
         others=work_rows(program),
-        sampled=sampled_program(reports),
     )
     yield b'<script type="application/json" id="report">' + _json_bytes(page) + b"</script>\n"
     yield _filled(tail, inline).encode()

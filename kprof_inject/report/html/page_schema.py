@@ -542,24 +542,6 @@ class LaunchSections(Struct, frozen=True, omit_defaults=True):
     tasks: tuple[TaskTable, ...] = ()
 
 
-class SampledKernelRow(Struct, frozen=True):
-    """Kernel of a sampled program: its share of all samples, with half of its 95 % interval, and its own by reason."""
-
-    name: str
-    share: float
-    error: float
-    shares: list[ReasonShare]
-
-
-class SampledProgram(Struct, frozen=True):
-    """Samples of all kernels of the program, most samples first; ``left_out`` is the number of those not shown."""
-
-    samples: int
-    reasons: list[StallReason]
-    kernels: list[SampledKernelRow]
-    left_out: int
-
-
 class WorkRow(Struct, frozen=True):
     """Work of the program's GPU that was not recorded; ``share`` is of all that it did, None if that is unknown."""
 
@@ -571,13 +553,9 @@ class WorkRow(Struct, frozen=True):
 
 
 class PageData(Struct, frozen=True):
-    """First data that the page reads: its launches, its kernels, those with most to win first, and other work.
-
-    ``sampled`` is None if the program was not sampled.
-    """
+    """First data that the page reads: its launches, its kernels, those with most to win first, and other work."""
 
     version: str
     launches: list[LaunchMeta]
     kernels: list[KernelRow]
     others: list[WorkRow]
-    sampled: SampledProgram | None

@@ -1,4 +1,4 @@
-"""Stall reasons of a launch, of each scope, of lines of its TTGIR and source, and of a program, for stacked bars.
+"""Stall reasons of a launch, of each scope, of lines of its TTGIR and source, for stacked bars.
 
 Samples of a line are shares of all samples of the launch; those of a scope, of the scope's samples.
 """
@@ -6,20 +6,15 @@ Samples of a line are shares of all samples of the launch; those of a scope, of 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 from kprof_inject.analysis.evidence.stalls import NOT_STALLED, REASONS, Share, Stalls
-from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.analysis.program_samples import program_samples
-from kprof_inject.capture.measurements import summed
 from kprof_inject.capture.source_text import SourceLine
 from kprof_inject.errors import printable
 from kprof_inject.report.html.page_schema import (
     AwaitedLine,
     LaunchStalls,
     ReasonShare,
-    SampledKernelRow,
-    SampledProgram,
     StalledLine,
     StalledScope,
     StallReason,
@@ -31,7 +26,6 @@ _MIN_LINE_SHARE = 0.005
 _MIN_REASON_SHARE = 0.0005
 _MAX_SCOPE_REASONS = 3
 _MAX_AWAITED = 3
-_MAX_SAMPLED_KERNELS = 40
 
 
 def launch_stalls(stalls: Stalls, shown_files: Iterable[str]) -> LaunchStalls:
@@ -78,29 +72,6 @@ def stalled_source_lines(stalls: Stalls) -> dict[str, list[StalledLine]]:
             by_source = {reason: lines.merged_by_source(found) for reason, found in awaited[source].items()}
             files[path].append(lines.made(number, counts, lines.awaited(counts, by_source)))
     return dict(files)
-
-
-def sampled_program(reports: Sequence[LaunchAnalysis]) -> SampledProgram | None:
-    """Return the samples of all kernels of the launches' program; None if it was not sampled."""
-    program = program_samples(reports)
-    if program is None:
-        return None
-    shown = program.kernels[:_MAX_SAMPLED_KERNELS]
-    names = _ordered(summed(kernel.reasons for kernel in shown))
-    return SampledProgram(
-        samples=program.samples,
-        reasons=_described(names),
-        kernels=[
-            SampledKernelRow(
-                name=printable(kernel.name),
-                share=kernel.share.value,
-                error=kernel.share.error,
-                shares=_shares(kernel.reasons, sum(kernel.reasons.values()), names),
-            )
-            for kernel in shown
-        ],
-        left_out=len(program.kernels) - len(shown),
-    )
 
 
 def _described(names: Iterable[str]) -> list[StallReason]:

@@ -1,4 +1,4 @@
-"""Utilization of each unit, stall reasons, and a sampled program's kernels, on a terminal."""
+"""Utilization of each unit, and stall reasons, on a terminal."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from rich.console import Console
 from kprof_inject.analysis.evidence.stalls import LineStalls, Share, Stalls, place_text, waiting
 from kprof_inject.analysis.evidence.units import UnitEvidence
 from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.analysis.program_samples import KernelSamples, ProgramSamples
-from kprof_inject.quantities import counted, percent
-from kprof_inject.report.kernel_names import without_inner_types
-from kprof_inject.report.terminal.tables import Column, bars_for, print_plain, say
+from kprof_inject.quantities import percent
+from kprof_inject.report.terminal.tables import Column, bars_for, print_plain
 
 _MAX_UNITS = 6
 _MAX_LINES = 12
@@ -81,28 +79,6 @@ def print_stalls(stalls: Stalls, console: Console) -> None:
         Column("stalled on", [", ".join(_reasons(line, stalls)) for line in lines], left=True),
     ]
     print_plain([columns], console)
-
-
-def print_program(program: ProgramSamples, rows: int | None, console: Console) -> None:
-    """Print the kernels of a sampled program, at most ``rows`` of them; None for all."""
-    kernels = program.kernels[:rows]
-    columns = [
-        Column("sampled kernel", [without_inner_types(kernel.name) for kernel in kernels], name=True),
-        Column("SM time", [_share(kernel.share) for kernel in kernels]),
-        Column("stalled on", [", ".join(_waits_of(kernel)) for kernel in kernels], left=True),
-    ]
-    print_plain([columns], console)
-    if hidden := program.kernels[len(kernels) :]:
-        part = percent(sum(kernel.share.value for kernel in hidden))
-        say(f"{counted(len(hidden), 'sampled kernel')} hidden, {part} of the SMs' time; see report -v", console)
-    if program.dropped:
-        say(f"the hardware dropped {program.dropped} of {program.samples + program.dropped} samples", console)
-
-
-def _waits_of(kernel: KernelSamples) -> Iterator[str]:
-    for reason, share in kernel.waiting[:_MAX_REASONS]:
-        awaited = kernel.stalls.places_of(reason)[1] if kernel.stalls else ""
-        yield f"{reason} {percent(share.value)}{f' (for {awaited})' if awaited else ''}"
 
 
 def _share(share: Share) -> str:

@@ -13,7 +13,6 @@ from rich.table import Table
 
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.program_overview import KernelOverview, Program, program_of
-from kprof_inject.analysis.program_samples import program_samples
 from kprof_inject.analysis.summary import LaunchSummary, PartitionSummary, ScopeSummary
 from kprof_inject.capture.edits import OPTIONS_FILE
 from kprof_inject.capture.model import Kernel, Place, place_names, several_ranks
@@ -24,7 +23,7 @@ from kprof_inject.report.flag_notes import flag_notes, waits_in
 from kprof_inject.report.kernel_names import kernel_names
 from kprof_inject.report.launch_notes import all_notes
 from kprof_inject.report.terminal.edits_table import print_edits
-from kprof_inject.report.terminal.evidence_tables import print_program, print_stalls, print_units
+from kprof_inject.report.terminal.evidence_tables import print_stalls, print_units
 from kprof_inject.report.terminal.first_screen import (
     answer_lines,
     print_all_tags,
@@ -57,7 +56,6 @@ def print_answers(reports: Sequence[LaunchAnalysis], console: Console) -> None:
     On a terminal, tables are cut so that the answer stays on the screen with them.
     """
     _print_answers(reports, console)
-    _print_program(reports, _MAX_SAMPLED_KERNELS, console)
     _print_notes(reports, console)
 
 
@@ -72,12 +70,6 @@ def _print_notes(reports: Sequence[LaunchAnalysis], console: Console) -> None:
             say(note, console)
     if waits.tasks:
         print_tasks(waits.tasks, distinct_names(typical.timeline.table.scopes), console)
-
-
-def _print_program(reports: Sequence[LaunchAnalysis], rows: int | None, console: Console) -> None:
-    if (program := program_samples(reports)) is not None:
-        say("", console)
-        print_program(program, rows, console)
 
 
 def _print_answers(reports: Sequence[LaunchAnalysis], console: Console) -> None:
@@ -140,7 +132,6 @@ def print_all(reports: Sequence[LaunchAnalysis], console: Console) -> None:
             print_answer(report, *names.of(report), console)
             print_details(report, console)
     print_trust([(report.launch, report.verdict) for kernel in program.kernels for report in kernel.middles], console)
-    _print_program(reports, None, console)
     _print_notes(reports, console)
 
 
@@ -156,7 +147,6 @@ class _LaunchNames:
 
 
 _MAX_LAUNCHES, _MIN_LAUNCHES = 10, 3
-_MAX_SAMPLED_KERNELS = 6
 
 
 def _launches_text(kernel: KernelOverview) -> str:

@@ -22,7 +22,6 @@ from kprof_inject.errors import KprofError
 from kprof_inject.runtime.devices.cuda_driver import driver_version
 
 _PACKAGES = ("nvidia/*/lib", "triton/backends/nvidia/lib/cupti*")
-_MAPS = Path("/proc/self/maps")
 _TOOLKIT = ("extras/CUPTI/lib64", "lib64")
 NEWER_CUPTI = "install the CUPTI of the driver's CUDA: pip install nvidia-cuda-cupti"
 _VERSIONS_OF_MAJOR = 1000  # CUDA Driver API reference, cuDriverGetVersion: 12080 is 12.8
@@ -129,12 +128,6 @@ STRUCTURES: dict[str, _Fields] = {
     "CUpti_RangeProfiler_PopRange_Params": (*_PARAMETERS, *_RANGE_PROFILER),
     "CUpti_RangeProfiler_DecodeData_Params": (*_PARAMETERS, *_RANGE_PROFILER, ("numOfRangeDropped", c_size_t)),
     "CUpti_RangeProfiler_GetCounterDataInfo_Params": (*_PARAMETERS, *_DATA_IMAGE, ("numTotalRanges", c_size_t)),
-    "CUpti_GetCubinCrcParams": (
-        ("size", c_size_t),
-        ("cubinSize", c_size_t),
-        ("cubin", c_char_p),
-        ("cubinCrc", c_uint64),
-    ),
     "CUpti_PCSamplingEnableParams": _SAMPLING,
     "CUpti_PCSamplingDisableParams": _SAMPLING,
     "CUpti_PCSamplingStartParams": _SAMPLING,
@@ -228,12 +221,6 @@ def _candidates() -> Iterator[Path]:
         yield from sorted(folder.glob(f"{pattern}/libcupti.so.1?"))
 
 
-def loaded_cupti() -> Path | None:
-    """Return the library that this process has loaded; None if it has loaded none."""
-    paths = (line.split(maxsplit=5)[-1].strip() for line in _MAPS.read_text().splitlines() if "/libcupti.so" in line)
-    return next(map(Path, paths), None)
-
-
 class Cupti:
     """CUPTI's functions, with errors as exceptions."""
 
@@ -254,11 +241,6 @@ class Cupti:
         setattr(parameters, first, end_of(made, last))
         self.require(function, getattr(self._functions, function)(ctypes.byref(parameters)))
         return parameters
-
-    def crc_of(self, cubin: bytes) -> int:
-        """Return the checksum that identifies a binary's samples. Raises ``CuptiError``."""
-        kind = "CUpti_GetCubinCrcParams"
-        return int(self.call("cuptiGetCubinCrc", kind, cubinSize=len(cubin), cubin=cubin).cubinCrc)
 
     def require(self, function: str, status: int) -> None:
         """Raise ``CuptiError`` for a result code that is not 0."""

@@ -141,24 +141,15 @@ class PcSampler:
 
     @contextmanager
     def sampling(self, samples: PcSamples) -> Iterator[None]:
-        """Sample until the context ends, and then add to ``samples``. The device must be idle at the end."""
-        self.start()
+        """Sample until the context ends, and then add to ``samples``. The device must be idle at the end.
+
+        Raises ``CuptiError``.
+        """
+        self._call("Start")
         try:
             yield
         finally:
-            self.stop()
-        self.take(samples)
-
-    def start(self) -> None:
-        """Start to sample what runs. Raises ``CuptiError``."""
-        self._call("Start")
-
-    def stop(self) -> None:
-        """Stop; ``take`` must follow before the next ``start``. Raises ``CuptiError``."""
-        self._call("Stop")
-
-    def take(self, samples: PcSamples) -> None:
-        """Add what was sampled to ``samples``. Raises ``CuptiError``."""
+            self._call("Stop")
         self._add_buffer(samples)
         for _ in range(_MAX_BATCHES):
             self._call("GetData", pcSamplingData=ctypes.addressof(self._data))

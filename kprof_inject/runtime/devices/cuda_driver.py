@@ -19,7 +19,6 @@ import ctypes
 import functools
 import re
 import sys
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -31,11 +30,9 @@ from kprof_inject.runtime.devices.device import DeviceMemory, MemoryRange, NoDev
 _RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
 _OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
 _NOT_READY = 600  # CUDA_ERROR_NOT_READY
-_WITHOUT_TIME = 2  # CU_EVENT_DISABLE_TIMING
 _BLOCKING_WITHOUT_TIME = 1 | 2  # CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING
 _WITH_TIME = 0  # CU_EVENT_DEFAULT
 _NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
-_POLL_SECONDS = 0.01
 _HIGHEST_PRIORITY = -1000  # the driver uses the nearest priority that it has
 _SIZE_UNIT_BYTES = 1 << 16
 _PER_THREAD_STREAM = 2  # CU_STREAM_PER_THREAD
@@ -102,35 +99,6 @@ def current_context() -> int:
     if driver is None or driver.cuCtxGetCurrent(ctypes.byref(context)):
         return 0
     return context.value or 0
-
-
-def becomes_idle(context: int, seconds: float) -> bool:
-    """Return whether all work of a context has ended, or ends within some seconds.
-
-    True if that cannot be asked, as after an error of the device.
-    """
-    driver, event = loaded_driver(), ctypes.c_void_p()
-    if driver is None or driver.cuCtxPushCurrent_v2(ctypes.c_void_p(context)):
-        return True
-    try:
-        with relaxed_capture():  # another thread may be capturing
-            if driver.cuEventCreate(ctypes.byref(event), _WITHOUT_TIME):
-                return True
-            try:
-                # Drivers before CUDA 12.5 only have the events of a stream; the default one waits for all but
-                # non-blocking ones.
-                record = getattr(driver, "cuCtxRecordEvent", None)
-                status = record(ctypes.c_void_p(context), event) if record else driver.cuEventRecord(event, None)
-                end = time.monotonic() + seconds
-                while not status and driver.cuEventQuery(event) == _NOT_READY:
-                    if time.monotonic() > end:
-                        return False
-                    time.sleep(_POLL_SECONDS)
-                return True
-            finally:
-                driver.cuEventDestroy_v2(event)
-    finally:
-        driver.cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p()))
 
 
 def driver_version() -> int:

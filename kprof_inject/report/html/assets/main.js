@@ -20,7 +20,6 @@
  *   onThemeChange(callback)   called when light becomes dark or the other way round, until the launch is changed
  *   onForget(callback)        called before another launch is shown
  *   kernels, shownLaunch         the rows, `KernelRow` of page_schema.py; the index of `launch`
- *   sampled                      a `SampledProgram`, or null
  *   openLaunch(index)            shows another launch, in the timeline
  *   range, onRange(range)     what the timeline shows at first, and what it shows now: null is the whole launch
  *
@@ -122,7 +121,6 @@ function contextOf(page, launch) {
     },
     kernels: page.report.kernels,
     others: page.report.others,
-    sampled: page.report.sampled,
     shownLaunch: state.launch,
     openLaunch: (index) => changeLaunch(page, index, "timeline"),
     range: state.range,

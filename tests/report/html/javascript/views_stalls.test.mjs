@@ -8,7 +8,6 @@ const { contrast } = await load("theme");
 const { evidenceTag } = await load("evidence");
 const { mostStalled, shareWithError, sourceName, STALL_COLORS, stallBar, stallCell, stallColor, stallLines, ttgirName } = await load("views/stall_bars");
 const { stallSection } = await load("views/stall_section");
-const { sampledSection } = await load("views/sampled_kernels");
 const { unitSection } = await load("views/unit_bars");
 const { lineDetails } = await load("views/source_details");
 
@@ -135,20 +134,4 @@ test("nothing is drawn of unknown units, nor of an unknown evidence", () => {
   assert.deepEqual(evidenceTag(""), []);
   assert.equal(evidenceTag("measured")[0].textContent, "measured");
   assert.ok(evidenceTag("computed")[0].attributes.title.startsWith("lower bounds"));
-});
-
-test("a sampled program has a row for each kernel, with its share and its reasons", () => {
-  const kernel = (name, value) => ({ name, share: value, error: 0.01, shares: [share("wait", 0.6), share("long_scoreboard", 0.4)] });
-  const [section] = sampledSection({ samples: 12_000, reasons: REASONS, kernels: [kernel("at::native::fill<float>", 0.75), kernel("matmul_kernel", 0.2)], left_out: 3 });
-  const rows = ofTag(section, "tbody")[0].children;
-  assert.equal(rows.length, 2);
-  assert.match(rows[0].textContent, /at::native::fill<float>75\.0 ± 1\.0 %/);
-  const segments = ofClass(rows[0], "stall-segment");
-  assert.deepEqual(segments.map((one) => one.style.width), ["60%", "40%"]);
-  assert.equal(segments[0].attributes.title, "60.0 ± 0.1 % wait: a fixed latency");
-  assert.match(section.textContent, /12\u202f000 samples.*3 kernels with less are not shown/);
-});
-
-test("a program that was not sampled has no section", () => {
-  assert.deepEqual(sampledSection(null), []);
 });

@@ -7,7 +7,6 @@ import { exportTable } from "#export/menu";
 import { formatShare } from "#format";
 import { rankedOf, targetOf } from "#views/examples";
 import { openView } from "#views/navigation";
-import { sampledSection } from "#views/sampled_kernels";
 import { scopeTable } from "#views/scope_table";
 import { slopeSection } from "#views/slope_table";
 import { stallSection } from "#views/stall_section";
@@ -27,7 +26,6 @@ export function show(place, launch, context) {
       ...slopeSection(slopes, slopes_say, launch),
       scopeSection(launch, context),
       element("section", {}, [element("h2", { text: "How far to trust it" }), trust(verdict)]),
-      ...sampledSection(context.sampled),
       element("section", {}, [
         element("h2", { text: "Conditions" }),
         element("div", { class: "fact-groups" }, [...buildCards(builds), ...facts.map(factGroup)]),
