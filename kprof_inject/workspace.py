@@ -173,11 +173,6 @@ class Workspace:
         """The folder with the builds with records, by variant of the capture."""
         return self.folder / "recorded"
 
-    @property
-    def recompiled_launch_folder(self) -> Path:
-        """The folder of a saved launch whose kernel was compiled again, by another version of Triton."""
-        return self.folder / "recompiled.launch"
-
     def launches_folder(self, capture: Path) -> Path:
         """Return the folder with the launches that were saved in the run that made a capture."""
         return self.folder / "launches" / capture.name

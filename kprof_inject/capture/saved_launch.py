@@ -218,7 +218,6 @@ class SavedLaunchRecord(Struct, frozen=True, kw_only=True):
     relaunch: RelaunchRecord | None = None
     clean: TimedResources = TimedResources()
     graph: bool = False
-    scrubbed: bool = False
     device_name: Name = ""
     device_uuid: Name = ""
     triton: Name = ""

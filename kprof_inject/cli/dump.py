@@ -33,7 +33,7 @@ def command(ctx: click.Context, workspace: Path, kernel: str, program: tuple[str
     with held(workspace, say):
         opened = Workspace.begin(workspace)
         if saved is not None:
-            adopt(opened, saved, say)
+            adopt(opened, saved)
         else:
             exit_code = dump(opened, kernel, program, own_input(), say)
     where = workspace_argument(workspace)

@@ -90,14 +90,14 @@ class ProgramSource:
 
 @dataclass(slots=True)
 class LaunchSource:
-    """A saved launch for ``command``, which ``dump`` may replace by a recompiled one."""
+    """A saved launch for ``command``."""
 
     saved: SavedLaunch
     command: str
 
     def dump(self, workspace: Workspace, kernel: str, values: WantedValues = NO_VALUES) -> int:
         """Make the launch's kernel that of the workspace; return 0. It has the ``values`` that were saved with it."""
-        self.saved = adopt(workspace, self.saved, say)
+        adopt(workspace, self.saved)
         return 0
 
     def record(

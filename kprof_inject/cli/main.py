@@ -21,7 +21,6 @@ _GROUPS = {
         "profile": "Run a program and report what limits its kernels: all steps at once.",
         "try": "Edit each kernel mechanically; measure what makes it faster, with equal results.",
         "causal": "Delay each part of a kernel in turn, to see which ones matter.",
-        "launch": "Show, run, share or scrub a saved launch.",
         "demo": "Profile a shipped example; without a GPU, replay a recorded capture.",
     },
     "Read what was captured": {

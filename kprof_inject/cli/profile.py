@@ -130,7 +130,7 @@ def command(
         exit_code = dump_exit_code = 0
         try:
             if saved is not None:
-                saved = adopt(opened, saved, say)
+                adopt(opened, saved)
                 subject.insert()
                 capture_folder = capture_launch(opened, saved, choice, mode, say)
             elif two_runs:

@@ -12,7 +12,7 @@ from kprof_inject.cli.options import PROGRAM_SETTINGS, WorkspaceOrDefault, path_
 from kprof_inject.cli.recording_options import capture_options
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.programs import run, run_and_fit
-from kprof_inject.pipeline.saved_launches import adopted, capture_launch, saved_launch_at
+from kprof_inject.pipeline.saved_launches import capture_launch, require_adopted, saved_launch_at
 from kprof_inject.runtime.launch.launch_choice import LaunchChoice
 from kprof_inject.runtime.program import kept_input, own_input, require_startable
 from kprof_inject.workspace import Workspace
@@ -48,7 +48,8 @@ def command(
     exit_code = 0
     with held(workspace, say):
         if saved is not None:
-            capture_launch(opened, adopted(opened, saved), choice, mode, say)
+            require_adopted(opened, saved)
+            capture_launch(opened, saved, choice, mode, say)
         else:
             _, exit_code = step(opened, choice, mode, program, program_input, say)
     say_next_step(f"kprof-inject report{workspace_argument(workspace)}")

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Container, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
+from importlib.util import find_spec
 from pathlib import Path
 
 from kprof_inject.calibration import add_record_costs
@@ -27,11 +28,10 @@ from kprof_inject.pipeline.insertion import insert_kernels, write_insertions
 from kprof_inject.pipeline.launch_measurements import measure_capture, with_permitted_metrics
 from kprof_inject.pipeline.own_processes import do_tasks
 from kprof_inject.quantities import counted
-from kprof_inject.report.launch_contents import l2_in_words
+from kprof_inject.report.launch_notes import l2_in_words
 from kprof_inject.runtime.experiments.tasks import (
     MAX_TIMES,
     CaptureLaunch,
-    RecompileLaunch,
 )
 from kprof_inject.runtime.launch.launch_choice import (
     LaunchChoice,
@@ -95,7 +95,7 @@ def finish_launches(workspace: Workspace, capture: Path, say: Say) -> None:
     for launch in saved:
         compress(launch)
     if saved:
-        say(f"saved {counted(len(saved), 'launch')}; look at one: kprof-inject launch info {saved[0]}")
+        say(f"saved {counted(len(saved), 'launch')}; repeat one: kprof-inject report {saved[0]}")
 
 
 def saved_launches_of(workspace: Workspace, capture: Path) -> dict[str, Path]:
@@ -110,13 +110,14 @@ def saved_launches_of(workspace: Workspace, capture: Path) -> dict[str, Path]:
 def saved_launch_at(words: Sequence[str], kernel_glob: str) -> SavedLaunch | None:
     """Return the saved launch that a command names in place of a program; None if it names a program.
 
-    Raises ``KprofError`` if it is damaged, or if its kernel does not match ``kernel_glob``.
+    Raises ``KprofError`` if it is damaged or not safe to compile, or if its kernel does not match ``kernel_glob``.
     """
     if len(words) != 1 or not names_saved_launch(Path(words[0])):
         return None
     saved = read_saved_launch(Path(words[0]))
     if not fnmatchcase(saved.record.name, kernel_glob):
         raise KprofError(f"{words[0]} is a launch of {saved.record.name}, not of {kernel_glob}", hint="omit --kernel")
+    _require_own_files(saved)
     return saved
 
 
@@ -125,48 +126,62 @@ def captured(saved: SavedLaunch, launches: str, say: Say) -> Path:
 
     Raises ``KprofError``.
     """
+    _require_own_files(saved)
     folder = Path(tempfile.mkdtemp(prefix="kprof-launch-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     workspace = Workspace.begin(folder)
-    saved = adopt(workspace, saved, say)
+    adopt(workspace, saved)
     write_insertions(workspace, insert_kernels(workspace, ()))
     capture_launch(workspace, saved, LaunchChoice(parse_launches(launches)), Mode(), say)
     return folder
 
 
-def adopt(workspace: Workspace, saved: SavedLaunch, say: Say) -> SavedLaunch:
-    """Replace the workspace's kernels by that of a saved launch, as ``dump`` would, and return the launch.
+def adopt(workspace: Workspace, saved: SavedLaunch) -> None:
+    """Replace the workspace's kernels by that of a saved launch, as ``dump`` would.
 
-    If another version of Triton saved it, the kernel is compiled again. Raises ``KprofError``.
+    Raises ``KprofError`` if another version of Triton compiled it.
     """
-    if installed_version_of("triton") not in ("", saved.record.triton):
-        saved = _recompiled(workspace, saved, say)
+    version = installed_version_of("triton")
+    if version not in ("", saved.record.triton):
+        raise KprofError(
+            f"Triton {saved.record.triton} compiled {saved.folder}, and this Python has {version}",
+            hint=f"install triton=={saved.record.triton}, or save the launch again",
+        )
     with workspace.results_replaced():
         folder = workspace.kernels_folder / saved.record.variant
         folder.mkdir(parents=True)
         for name in saved.record.files:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(saved.folder / name, folder / name)
-    return saved
 
 
-def _recompiled(workspace: Workspace, saved: SavedLaunch, say: Say) -> SavedLaunch:
-    say(f"compiling {saved.record.name} again, which Triton {saved.record.triton} compiled before")
-    folder = workspace.recompiled_launch_folder
-    task = RecompileLaunch(launch=str(saved.folder.resolve()), folder=str(folder.resolve()))
-    (result,) = do_tasks([task])
-    if result.refusal:
-        raise KprofError(f"{saved.record.name} cannot be compiled again: {result.refusal}")
-    return read_saved_launch(folder)
+def _require_own_files(saved: SavedLaunch) -> None:
+    """Raise ``KprofError`` for options by which a stranger's launch could have the compiler use files of its choice."""
+    options = saved.kernel.options
+    foreign = [name for name in ("ptx_options", "ir_override") if options.get(name)]
+    if not all(map(_is_own_library, options.get("extern_libs") or ())):
+        foreign.append("extern_libs")
+    if foreign:
+        raise KprofError(
+            f"{saved.folder} is not compiled again: it sets {', '.join(foreign)}, which may name any file",
+            hint="profile the program instead",
+        )
 
 
-def adopted(workspace: Workspace, saved: SavedLaunch) -> SavedLaunch:
-    """Return the launch that ``adopt`` returned for a saved launch. Raises ``KprofError`` if it was not adopted."""
+def _is_own_library(named: object) -> bool:
+    """Return whether a name and the path of a library are those of a file that Triton brought along."""
+    match named:
+        case [str(), str(path)]:
+            spec = find_spec("triton")
+            folders = (spec.submodule_search_locations if spec else None) or ()
+            return any(Path(path).resolve().is_relative_to(Path(folder).resolve()) for folder in folders)
+    return False
+
+
+def require_adopted(workspace: Workspace, saved: SavedLaunch) -> None:
+    """Raise ``KprofError`` if a workspace's kernel is not that of a saved launch."""
     if saved.record.variant not in [kernel.variant for kernel in workspace.kernels()]:
         raise KprofError(f"{workspace.folder} was not made from {saved.folder}", hint="dump the launch first")
-    if workspace.kernel(saved.record.variant).info.triton_version != saved.record.triton:
-        return read_saved_launch(workspace.recompiled_launch_folder)
-    return saved
 
 
 def capture_launch(

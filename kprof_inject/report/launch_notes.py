@@ -17,7 +17,6 @@ from kprof_inject.capture.measurements import L2Contents
 from kprof_inject.capture.model import Launch
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.quantities import counted, percent, ratio, short_time, size_text
-from kprof_inject.report.launch_contents import l2_in_words
 from kprof_inject.report.machine_code import moved_sentence
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.spread import GroupSpread, IterationSeries
@@ -509,3 +508,11 @@ def _disturbances(slopes: KernelSlopes) -> Iterator[str]:
             )
     if not slopes.experiment.spins:
         yield "delays have their nominal lengths, because the real ones could not be measured here"
+
+
+_L2 = {"left": "", "emptied": "the L2 emptied", "inputs": "its inputs in the L2"}
+
+
+def l2_in_words(l2: str) -> str:
+    """Return what the L2 held when launches began, in words that follow a result; empty if nothing was done to it."""
+    return f"with {_L2[l2]} before each launch, which comes closest to its time in the program" if _L2[l2] else ""

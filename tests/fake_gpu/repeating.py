@@ -13,8 +13,10 @@ from fake_gpu.device import FakeDevice
 from fake_gpu.driver import install
 from fake_gpu.gpu import FakeGpu
 from fake_gpu.kernels import HOST_KERNELS
+from kprof_inject.capture.saved_launch import read_saved_launch
 from kprof_inject.runtime.experiments import own_process
-from kprof_inject.runtime.experiments.tasks import Task, TaskResult, TimeLaunch, read_result, write_tasks
+from kprof_inject.runtime.experiments.loaded_launch import loaded_launch
+from kprof_inject.runtime.experiments.tasks import Task, TaskResult, TimeEdits, read_result, write_tasks
 from kprof_inject.runtime.experiments.watchdog import Unwatched
 
 
@@ -33,10 +35,28 @@ class OwnProcessHere:
         code = own_process.main(self.folder, first)
         return code, [read_result(self.folder, number) for number in range(len(tasks))]
 
-    def time(self, launch: Path, times: int = 3) -> TaskResult:
+    def time(self, launch: Path) -> TaskResult:
         """Repeat a saved launch; a refusal is empty if that was possible."""
-        _, (result,) = self.do(TimeLaunch(launch=str(launch), times=times))
+        _, (result,) = self.do(timed(launch))
         return result or TaskResult(refusal="its addresses are taken")
+
+    def differences(self, launch: Path) -> list[int]:
+        """Repeat a saved launch; return the addresses of memory whose contents then differ from the program's."""
+        device, saved = FakeDevice(self.gpu), read_saved_launch(launch)
+        with loaded_launch(device, saved) as loaded:
+            loaded.relaunch.launch(own_process._clean_kernel(saved))
+            digests = loaded.memory.digest(loaded.relaunch.stream)
+        assert digests is not None
+        return [
+            memory.address
+            for memory, digest in zip(saved.record.memory, digests, strict=True)
+            if memory.after is None or int(memory.after, 16) != digest
+        ]
+
+
+def timed(launch: Path | str) -> TimeEdits:
+    """Return the task to time a saved launch, without any edit."""
+    return TimeEdits(launch=str(launch), builds=(), grids=(), seconds=0.0)
 
 
 @contextmanager

@@ -15,18 +15,14 @@ from random import Random
 from typing import Any
 
 import pytest
-from capture_cases import Outcome, _cli, outcome_of
 from damage import TYPED
 from fake_gpu.repeating import OwnProcessHere, own_process_here
 from launch_files import read_all, reseal
 
 from kprof_inject.capture.saved_launch import read_saved_launch
 from kprof_inject.errors import KprofError
-from kprof_inject.report.launch_contents import summary_of
 
 SECONDS = 10
-INFO = _cli("launch", "info", "{place}")
-INFO_JSON = _cli("launch", "info", "{place}", "--json")
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +85,6 @@ def refused(folder: Path, process: OwnProcessHere) -> None:
     with at_once():
         result = process.time(folder)
     assert result.refusal
-    assert result.timed is None
     assert len(process.gpu.ran) == before, "a launch that was damaged came to the device"
 
 
@@ -206,28 +201,23 @@ def check_sealed_damage(launch: Path, folder: Path, process: OwnProcessHere, num
         reseal(place)
     try:
         with at_once():
-            said = [outcome_of(command, place, launch, folder) for command in (INFO, INFO_JSON)]
+            is_refused = is_refused_at(place)
             with suppress(KprofError):  # of times that JSON cannot hold, which a device does not have
                 process.time(place)
-        assert_said(said)
     except BaseException as error:
         error.add_note(f"{number}: {how}")
         raise
     finally:
         shutil.rmtree(place)
-    return bool(said[0].exit_code)
+    return is_refused
 
 
-def assert_said(said: list[Outcome]) -> None:
-    text, as_json = said
-    assert text.exit_code == as_json.exit_code
-    assert text.exit_code in (0, 1)
-    assert text.stderr == as_json.stderr
-    if text.exit_code:
-        assert text.stderr.startswith("error: ")
-        assert not text.stdout + as_json.stdout
-    else:
-        assert text.stdout and as_json.stdout
+def is_refused_at(place: Path) -> bool:
+    try:
+        read_saved_launch(place)
+    except KprofError:
+        return True
+    return False
 
 
 def test_what_is_sealed_again_is_refused_or_repeated(
@@ -248,11 +238,10 @@ def test_much_that_is_sealed_again_is_refused_or_repeated(
 def test_without_damage_it_is_repeated(scale_launch: Path, process: OwnProcessHere) -> None:
     """The other tests would find refusals anywhere if it were not."""
     with at_once(), reading_only(scale_launch) as opened:
-        summary = summary_of(read_saved_launch(scale_launch))
+        assert not is_refused_at(scale_launch)
         assert len(read_all(scale_launch)) == 128
     assert {*map(str, files_of(scale_launch))} <= {*opened}
-    assert [row["name"] for row in summary["arguments"]] == ["x_ptr", "out_ptr", "n"]
     before = len(process.gpu.ran)
     result = process.time(scale_launch)
     assert result.refusal == ""
-    assert len(process.gpu.ran) == before + 3 + 3 + 1  # three are timed; see test_loaded_launch
+    assert len(process.gpu.ran) == before + 3 + 1  # see test_loaded_launch

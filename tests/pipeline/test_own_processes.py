@@ -18,7 +18,7 @@ from kprof_inject.capture.experiments import DelaysRecord
 from kprof_inject.capture.schema import ScopeTableRecord
 from kprof_inject.pipeline import own_processes
 from kprof_inject.pipeline.own_processes import do_tasks
-from kprof_inject.runtime.experiments.tasks import TaskResult, TimeDelays, TimeLaunch
+from kprof_inject.runtime.experiments.tasks import CountLaunch, TaskResult, TimeDelays
 from kprof_inject.workspace import is_running
 
 # In place of the process that repeats launches: the name of a launch says what becomes of it.
@@ -72,8 +72,8 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Log:
     return lambda: [json.loads(line) for line in lines.read_text().splitlines()] if lines.exists() else []
 
 
-def tasks(*kinds: str) -> list[TimeLaunch]:
-    return [TimeLaunch(launch=kind) for kind in kinds]
+def tasks(*kinds: str) -> list[CountLaunch]:
+    return [CountLaunch(launch=kind, metrics=()) for kind in kinds]
 
 
 def done(number: int, refusal: str = "") -> TaskResult:
@@ -146,7 +146,7 @@ def test_an_experiment_may_take_as_long_as_the_user_says(log: Log, monkeypatch: 
     plan = DelaysRecord(scopes=ScopeTableRecord(scopes=()), builds=(), plain="p", spin_kernel="", spin_cycles=())
     slow = TimeDelays(launch="slow 2", plan=plan, builds="", seconds=30.0, folder="")
     assert do_tasks([slow]) == [done(0)]
-    assert do_tasks([TimeLaunch(launch="slow 2")]) == [refused("it took longer than 1 s")]
+    assert do_tasks(tasks("slow 2")) == [refused("it took longer than 1 s")]
 
 
 @pytest.mark.parametrize("times", [1, 4])

@@ -12,11 +12,14 @@ from fake_gpu.device import FakeDevice
 from fake_gpu.repeating import OwnProcessHere, own_process_here
 from launch_files import edit
 
+from kprof_inject.capture.measurements import L2Contents
+from kprof_inject.capture.saved_launch import read_saved_launch
 from kprof_inject.capture.schema import TimedResources
 from kprof_inject.runtime.devices.device import Buffer, NoDeviceMemory
 from kprof_inject.runtime.experiments import l2_contents
-from kprof_inject.runtime.experiments.l2_contents import as_in_program
-from kprof_inject.runtime.experiments.tasks import L2Contents, TimedLaunch
+from kprof_inject.runtime.experiments.l2_contents import as_in_program, contents_as_in_program, l2_fills
+from kprof_inject.runtime.experiments.loaded_launch import loaded_launch
+from kprof_inject.runtime.experiments.own_process import _clean_kernel
 
 pytestmark = pytest.mark.triton
 
@@ -43,42 +46,33 @@ def process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OwnProc
         yield made
 
 
-def timed(process: OwnProcessHere, launch: Path, *program_ns: float) -> TimedLaunch:
+def l2_of(process: OwnProcessHere, launch: Path, *program_ns: float) -> L2Contents:
+    """What the L2 held in the program, where the launch took so long."""
     edit(launch, lambda values: values["clean"].update(times_ns=program_ns, empty_launch_ns=0.0))
-    found = process.time(launch, times=5).timed
-    assert found is not None
-    assert (found.differences, len(found.times_ns)) == ((), 5)
-    return found
+    device, saved = FakeDevice(process.gpu), read_saved_launch(launch)
+    with loaded_launch(device, saved) as loaded, l2_fills(device, loaded) as fills:
+        return contents_as_in_program(loaded, _clean_kernel(saved), device, fills, times=5)
 
 
 @pytest.mark.parametrize(
-    ("program_ns", "expected", "longer_ns"),
-    [
-        (LEFT_NS + 100, "left", 0),
-        (LEFT_NS + LONGER_NS - 100, "emptied", LONGER_NS),
-        (LEFT_NS + SHORTER_NS + 100, "inputs", SHORTER_NS),
-    ],
+    ("program_ns", "expected"),
+    [(LEFT_NS + 100, "left"), (LEFT_NS + LONGER_NS - 100, "emptied"), (LEFT_NS + SHORTER_NS + 100, "inputs")],
 )
 def test_a_launch_finds_what_it_found_in_the_program(
-    scale_launch: Path, process: OwnProcessHere, program_ns: int, expected: str, longer_ns: int
+    scale_launch: Path, process: OwnProcessHere, program_ns: int, expected: str
 ) -> None:
-    found = timed(process, scale_launch, program_ns)
-    assert found.l2 == expected
-    assert found.times_ns == (LEFT_NS + longer_ns,) * 5
+    assert l2_of(process, scale_launch, program_ns) == expected
 
 
 def test_without_times_in_the_program_nothing_is_done(scale_launch: Path, process: OwnProcessHere) -> None:
-    found = timed(process, scale_launch)
-    assert (found.l2, found.times_ns) == ("left", (LEFT_NS,) * 5)
+    assert l2_of(process, scale_launch) == "left"
+    assert process.gpu.ran == []
 
 
 def test_a_launch_that_reads_nothing_has_no_inputs(scale_launch: Path, process: OwnProcessHere) -> None:
     edit(scale_launch, lambda values: [memory.update(after="0" * 16) for memory in values["memory"]])
-    edit(scale_launch, lambda values: values["clean"].update(times_ns=[1.0]))
-    found = process.time(scale_launch, times=2).timed
-    assert found is not None
-    assert found.l2 == "left"
-    assert len(process.gpu.ran) == 2 * 2 + 4, "each time with the L2 as it was left, and emptied"
+    assert l2_of(process, scale_launch, 1.0) == "left"
+    assert len(process.gpu.ran) == 5 * 2, "each time with the L2 as it was left, and emptied"
 
 
 def test_without_room_the_l2_is_not_emptied(
@@ -92,7 +86,7 @@ def test_without_room_the_l2_is_not_emptied(
         return lend(device, size_bytes, stream)
 
     monkeypatch.setattr(FakeDevice, "borrowed", borrowed)
-    assert timed(process, scale_launch, LEFT_NS + LONGER_NS).l2 == "left"
+    assert l2_of(process, scale_launch, LEFT_NS + LONGER_NS) == "left"
 
 
 TIMES: dict[L2Contents, list[float]] = {"left": [10.0, 90.0, 10.0], "inputs": [8.0], "emptied": [14.0]}

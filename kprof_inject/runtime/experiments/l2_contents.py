@@ -65,19 +65,6 @@ def _read(device: ReadingDevice, ranges: list[MemoryRange], stream: int) -> None
         device.read(one, stream)
 
 
-def times_with(
-    fills: Fills, timed: BackToBack, time_once: Callable[[], list[float]], times: int
-) -> dict[L2Contents, list[float]]:
-    """Time launches, one for each of ``fills`` in turn, ``times`` rounds of them."""
-    found: dict[L2Contents, list[float]] = {contents: [] for contents in fills}
-    for _ in range(times):
-        for contents, fill in fills.items():
-            timed.before = fill
-            found[contents] += time_once()
-    timed.before = _nothing
-    return found
-
-
 def as_in_program(
     times_ns: Mapping[L2Contents, list[float]], empty_ns: float | None, program: TimedResources
 ) -> L2Contents:
@@ -96,8 +83,10 @@ def contents_as_in_program(launch: LoadedLaunch, kernel: Any, device: Device, fi
         return "left"
     timed = BackToBack(device, launch.relaunch.stream, launch.memory)
 
-    def time_once() -> list[float]:
-        return timed.times_ns(timed.queued([partial(launch.relaunch.launch, kernel)]))
-
-    times_ns = times_with(fills, timed, time_once, times)
+    times_ns: dict[L2Contents, list[float]] = {contents: [] for contents in fills}
+    for _ in range(times):
+        for contents, fill in fills.items():
+            timed.before = fill
+            times_ns[contents] += timed.times_ns(timed.queued([partial(launch.relaunch.launch, kernel)]))
+    timed.before = _nothing
     return as_in_program(times_ns, empty_ns(timed, EmptyKernel.like(kernel.metadata)), launch.saved.record.clean)

@@ -19,8 +19,6 @@ from kprof_inject.capture.saved_launch import (
     SavedLaunch,
     TensorMapArgument,
     TupleArgument,
-    parameters,
-    pointers_in,
 )
 from kprof_inject.errors import KprofError
 from kprof_inject.quantities import size_text
@@ -82,29 +80,6 @@ class LoadedLaunch:
     saved: SavedLaunch
     relaunch: Relaunch
     memory: LoadedMemory
-
-    def differences(self, digests: Sequence[int] | None) -> list[str]:
-        """Return what differs between the program's results and ours, whose digests are given; empty if nothing does.
-
-        Ranges of which the program's digest is unknown are ignored.
-        """
-        if digests is None:
-            return []
-        return [
-            f"{self.names_of(memory)} ({size_text(memory.size_bytes)} at {memory.address:#x})"
-            for memory, digest in zip(self.saved.record.memory, digests, strict=True)
-            if memory.after is not None and int(memory.after, 16) != digest
-        ]
-
-    def names_of(self, memory: MemoryRecord) -> str:
-        """Return the names of the arguments that point into a range, or a description."""
-        arguments = zip(parameters(self.saved), self.saved.record.arguments, strict=True)
-        names = [
-            name
-            for (name, _), argument in arguments
-            if any(memory.address <= pointer.address < memory.end for pointer in pointers_in([argument]))
-        ]
-        return ", ".join(names) or "memory that other memory points to"
 
 
 @contextmanager

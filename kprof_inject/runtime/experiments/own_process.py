@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial, singledispatch
+from functools import singledispatch
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,7 +29,7 @@ from kprof_inject.runtime.counters.range_profiler import RangeProfiler
 from kprof_inject.runtime.devices.cuda_driver import current_context
 from kprof_inject.runtime.devices.fixed_memory import AddressTaken
 from kprof_inject.runtime.devices.own_process import OwnDevice, device_of_own_process
-from kprof_inject.runtime.experiments.back_to_back import BackToBack, empty_ns
+from kprof_inject.runtime.experiments.back_to_back import BackToBack
 from kprof_inject.runtime.experiments.delayed_kernel import (
     DelayedKernel,
     NoExperiment,
@@ -38,10 +38,8 @@ from kprof_inject.runtime.experiments.delayed_kernel import (
 )
 from kprof_inject.runtime.experiments.delays import time_delays
 from kprof_inject.runtime.experiments.l2_contents import (
-    as_in_program,
     contents_as_in_program,
     l2_fills,
-    times_with,
 )
 from kprof_inject.runtime.experiments.launch_with_records import capture_launch
 from kprof_inject.runtime.experiments.loaded_launch import LoadedLaunch, loaded_launch
@@ -51,21 +49,17 @@ from kprof_inject.runtime.experiments.measured_launch import (
     MeasuredLaunch,
 )
 from kprof_inject.runtime.experiments.paired_launches import PairedLaunches
-from kprof_inject.runtime.experiments.recompiled_launch import recompile
 from kprof_inject.runtime.experiments.record_overhead import time_records
 from kprof_inject.runtime.experiments.relaunch import NO_HOOKS, NotReplayable
 from kprof_inject.runtime.experiments.tasks import (
     ADDRESS_TAKEN,
     CaptureLaunch,
     CountLaunch,
-    RecompileLaunch,
     SampleLaunch,
     Task,
     TaskResult,
     TimeDelays,
-    TimedLaunch,
     TimeEdits,
-    TimeLaunch,
     TimeRecords,
     TimeRemovals,
     read_tasks,
@@ -77,7 +71,6 @@ from kprof_inject.runtime.experiments.watchdog import Watchdog
 from kprof_inject.runtime.faults import first_line
 from kprof_inject.runtime.launch.launcher import own_scratch, writing_to
 from kprof_inject.runtime.launch.recorded_launch import ArgumentKinds
-from kprof_inject.runtime.launch.timing import EmptyKernel
 from kprof_inject.workspace import DumpedKernel, write_experiment
 
 T = TypeVar("T")
@@ -172,32 +165,6 @@ def _clean_kernel(saved: SavedLaunch) -> Any:
 
 
 @_done.register
-def _time_launch(task: TimeLaunch, process: OwnProcess) -> TaskResult:
-    saved = read_saved_launch(Path(task.launch))
-    device = process.device_for(saved)
-    with loaded_launch(device, saved) as launch, own_scratch(device):
-        kernel = _clean_kernel(saved)
-        launches = _paired(launch, kernel, [], device, process)
-        timed = BackToBack(device, launch.relaunch.stream, launch.memory)
-        _, is_repeatable = launches.warm_up(timed)
-        timed.launches = 1  # as the program's launches are timed
-        with l2_fills(device, launch) as fills:
-            times_ns = times_with(fills, timed, partial(launches.times_alone, timed), task.times)
-        alone_ns = empty_ns(timed, EmptyKernel.like(kernel.metadata))
-        l2 = as_in_program(times_ns, alone_ns, saved.record.clean)
-        found = TimedLaunch(
-            times_ns=tuple(times_ns[l2]),
-            empty_ns=alone_ns,
-            l2=l2,
-            differences=tuple(launch.differences(launches.first_digest)),
-            is_repeatable=is_repeatable,
-            is_compared=any(memory.after is not None for memory in saved.record.memory) or not saved.record.memory,
-            is_restored=timed.restores,
-        )
-    return TaskResult(timed=found)
-
-
-@_done.register
 def _time_records(task: TimeRecords, process: OwnProcess) -> TaskResult:
     saved = read_saved_launch(Path(task.launch))
     device = process.device_for(saved)
@@ -260,12 +227,6 @@ def _with_builds(
         builds = list(load_builds(task.builds, task.grids, saved))
         launches = _paired(launch, clean, [kernel for kernel, _ in builds], device, process)
         yield launch, launches, [refusal for _, refusal in builds]
-
-
-@_done.register
-def _recompile_launch(task: RecompileLaunch, process: OwnProcess) -> TaskResult:
-    recompile(read_saved_launch(Path(task.launch)), Path(task.folder))
-    return TaskResult()
 
 
 @_done.register

@@ -126,8 +126,6 @@ class PairedLaunches:
     results: Results = field(default_factory=SameResults)
     clean_ns: float = 0.0
     """Time of the unchanged kernel, known after the first launches."""
-    first_digest: tuple[int, ...] | None = None
-    """Digest of the unchanged kernel's results, known after the first launches."""
     _not_held: int = 0
 
     def run(
@@ -230,7 +228,6 @@ class PairedLaunches:
         for _ in range(3):
             alone.append(self._alone(timed, self.clean))
             self.results.note(alone[-1][1])
-        self.first_digest = alone[0][1]
         self.clean_ns = statistics.median(ns for ns, _ in alone)
         is_repeatable = alone[0][1] is not None and len({digest for _, digest in alone}) == 1
         refusals = {}
@@ -247,12 +244,6 @@ class PairedLaunches:
         """Have the watchdog expect a launch, or several, that were queued just now, to end."""
         mark = self.device.mark(self.relaunch.stream)
         self.watchdog.watch(mark, MIN_WATCH_S + WATCH_MARGIN * 1e-9 * self.clean_ns, self.name)
-
-    def times_alone(self, timed: BackToBack) -> list[float]:
-        """Time a launch of the unchanged kernel."""
-        marks = timed.queued([partial(self.relaunch.launch, self.clean)])
-        self.watchdog.watch(marks[-1][1], MIN_WATCH_S + WATCH_MARGIN * 1e-9 * self.clean_ns, self.name)
-        return timed.times_ns(marks)
 
     def _alone(self, timed: BackToBack, kernel: Any) -> tuple[float, tuple[int, ...] | None]:
         """Return the time of a launch with its memory restored, and a digest of its results.

@@ -30,13 +30,6 @@ ADDRESS_TAKEN = 75
 """Exit code of the process if something of its own is at an address of a launch: EX_TEMPFAIL of sysexits.h."""
 
 
-class TimeLaunch(Struct, frozen=True, tag="time", kw_only=True):
-    """Launch a saved launch again ``times`` times, and compare its results with the program's."""
-
-    launch: Text
-    times: Annotated[int, Meta(ge=1, le=MAX_TIMES)] = 20
-
-
 class TimeRecords(Struct, frozen=True, tag="records", kw_only=True):
     """Time a saved launch without records and with them.
 
@@ -112,42 +105,7 @@ class SampleLaunch(Struct, frozen=True, tag="sample", kw_only=True):
     launch: Text
 
 
-class RecompileLaunch(Struct, frozen=True, tag="recompile", kw_only=True):
-    """Write a saved launch to ``folder``, compiled by the Triton of the process. It needs no device."""
-
-    launch: Text
-    folder: Text
-
-
-Task = (
-    RecompileLaunch
-    | TimeLaunch
-    | TimeRecords
-    | TimeDelays
-    | TimeEdits
-    | TimeRemovals
-    | CaptureLaunch
-    | CountLaunch
-    | SampleLaunch
-)
-
-
-class TimedLaunch(Struct, frozen=True, kw_only=True):
-    """Result of ``TimeLaunch``.
-
-    ``differences`` names the memory whose contents differ from the program's after the launch. ``is_repeatable`` is
-    false if our own results differ from launch to launch. ``is_compared`` is false if the program's are unknown.
-    ``is_restored`` is true if the memory was restored before each timed launch, as the work depends on it. ``l2`` is
-    what the L2 held when each launch began.
-    """
-
-    times_ns: tuple[DurationNs, ...] = ()
-    empty_ns: float | None = None
-    differences: tuple[Text, ...] = ()
-    is_repeatable: bool = True
-    is_compared: bool = True
-    is_restored: bool = True
-    l2: L2Contents = "left"
+Task = TimeRecords | TimeDelays | TimeEdits | TimeRemovals | CaptureLaunch | CountLaunch | SampleLaunch
 
 
 class TimedBuild(Struct, frozen=True, kw_only=True):
@@ -187,7 +145,6 @@ class TaskResult(Struct, frozen=True, kw_only=True):
 
     refusal: Text = ""
     seconds: float = 0.0
-    timed: TimedLaunch | None = None
     l2: L2Contents = "left"
     replay: PairedTimesRecord | None = None
     edits: TimedEdits | None = None

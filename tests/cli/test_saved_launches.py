@@ -1,4 +1,4 @@
-"""``launch``, and the commands that save launches or take them in place of a program, on the fake GPU."""
+"""Commands that save launches, or take them in place of a program, on the fake GPU."""
 
 from __future__ import annotations
 
@@ -44,107 +44,44 @@ def kprof(tmp_path: Path) -> CommandLine:
     return CommandLine(tmp_path, fake_gpu_path(STARTUP))
 
 
-def without_versions(text: str) -> str:
-    return re.sub(r"Triton [\w.+]+, torch [\w.+]+", "Triton VERSION, torch VERSION", text)
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-# launch info
+# A launch in place of a program
 
 
-def test_info_shows_what_is_in_a_launch(kprof: CommandLine, scale_launch: Path) -> None:
-    ended = kprof("launch", "info", scale_launch)
-    assert (ended.exit_code, ended.stderr) == (0, "")
-    check("cli/launch", without_versions(ended.stdout), "info")
-    values = json.loads(kprof("launch", "info", "--json", scale_launch).stdout)
-    assert values["facts"]["kernel"] == "scale"
-    assert values["arguments"][1] == {
-        "name": "out_ptr",
-        "kind": "*fp32",
-        "value": "0x100000010000 [16] float32",
-        "memory": "64 bytes written",
-    }
-    assert values["memory"] == [
-        {"address": 1 << 44, "size_bytes": 64, "element": "fp32"},
-        {"address": (1 << 44) + (1 << 16), "size_bytes": 64, "element": "fp32"},
-    ]
-
-
-EVERY_KIND: dict[str, tuple[str, dict[str, Any]]] = {
-    "x_ptr": (
-        "*bf16",
-        {"type": "pointer", "address": 1 << 44, "shape": [4, 8], "strides": [8, 1], "dtype": "bfloat16"},
-    ),
-    "raw_ptr": ("*i64", {"type": "pointer", "address": (1 << 44) + 32}),
-    "null_ptr": ("*i64", {"type": "pointer", "address": 0}),
-    "nothing": ("*fp32", {"type": "omitted"}),
-    "number": ("i64", {"type": "integer", "value": "-9223372036854775808"}),
-    "infinite": ("fp32", {"type": "float", "value": "-inf"}),
-    "small": ("fp64", {"type": "float", "value": "0x0.0000000000001p-1022"}),
-    "unknown": ("fp32", {"type": "float", "value": "nan"}),
-    "pair": (
-        "('*fp32', ('i32', 'constexpr'))",
-        {
-            "type": "tuple",
-            "parts": [
-                {"type": "pointer", "address": (1 << 44) + (1 << 16)},
-                {"type": "tuple", "parts": [{"type": "integer", "value": "3"}, {"type": "omitted"}]},
-            ],
-        },
-    ),
-    "descriptor": (
-        "tensordesc<fp16[2, 16]>",
-        {
-            "type": "descriptor",
-            "base": {"type": "pointer", "address": 1 << 44},
-            "fields": {"shape": [8, 16], "strides": [16, 1], "block_shape": [2, 16], "padding": "zero"},
-        },
-    ),
-    "map": ("nvTmaDesc", {"type": "tensor_map", "data": "00" * 128}),
-    "BLOCK": ("constexpr", {"type": "omitted"}),
-}
-
-
-def with_every_kind(launch: Path) -> Path:
-    def in_kernel(values: dict[str, Any]) -> None:
-        values["signature"] = {name: kind for name, (kind, _) in EVERY_KIND.items()}
-        values["constants"] = {"BLOCK": "[relu]"}
-
-    edit_kernel(launch, in_kernel)
-    edit(launch, lambda values: values.update(arguments=[argument for _, argument in EVERY_KIND.values()]))
-    edit(launch, lambda values: values["memory"][1].update(is_found=True, before=None))
-    edit(launch, lambda values: values.update(graph=True, scrubbed=True, torch=""))
-    return launch
-
-
-def test_info_shows_arguments_of_every_kind(kprof: CommandLine, scale_launch: Path) -> None:
-    ended = kprof("launch", "info", with_every_kind(scale_launch))
-    assert (ended.exit_code, ended.stderr) == (0, "")
-    check("cli/launch", without_versions(ended.stdout), "info of every kind")
-
-
-def test_names_from_elsewhere_are_no_commands_to_the_terminal(kprof: CommandLine, scale_launch: Path) -> None:
-    evil = "[red]\x1b[31m[/red][/b]\x07"
-    edit_kernel(scale_launch, lambda values: values["signature"].update({evil: "i32"}))
-    edit(scale_launch, lambda values: values["arguments"].append({"type": "integer", "value": "1"}))
-    edit(scale_launch, lambda values: values["arguments"][0].update(dtype=evil))
-    edit(scale_launch, lambda values: values.update(name=evil, argv=[evil, "a\nb"], device_name=evil))
-    ended = kprof("launch", "info", scale_launch)
-    assert (ended.exit_code, ended.stderr) == (0, "")
-    assert "[red]" in ended.stdout
-    assert not set("\x1b\x07") & set(ended.stdout)
-    assert json.loads(kprof("launch", "info", "--json", scale_launch).stdout)["facts"]["kernel"] == evil
+def known_workspace(folder: Path) -> Path:
+    """A workspace that knows what records cost."""
+    keep_cost(Workspace.begin(folder))
+    return folder
 
 
 def test_what_is_no_launch_is_refused(kprof: CommandLine, scale_launch: Path) -> None:
-    for command in ("info", "run"):
-        for name in ("missing.launch", kprof.folder, scale_launch / "launch.json"):
-            ended = kprof("launch", command, name)
-            assert ended.exit_code == 1
-            assert "is not a saved launch" in ended.stderr
-            assert ended.stdout == ""
+    ended = kprof("report", "missing.launch")
+    assert (ended.exit_code, ended.stdout) == (1, "")
+    assert "is not a saved launch" in ended.stderr
     (scale_launch / "memory.bin").write_bytes(b"short")
-    ended = kprof("launch", "info", "scale.launch")
-    check("cli/launch", diagnosis(ended), "info of short memory")
+    check("cli/saved_launches", diagnosis(kprof("report", "scale.launch")), "report of short memory")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ptx_options", "-o /tmp/x"),
+        ("ir_override", "x.ttgir"),
+        ("extern_libs", [["m", "/tmp/x.bc"]]),
+        ("extern_libs", [1]),
+    ],
+)
+def test_a_launch_whose_options_may_name_any_file_is_refused(
+    kprof: CommandLine, scale_launch: Path, name: str, value: object
+) -> None:
+    edit_kernel(scale_launch, lambda values: values["options"].update({name: value}))
+    for command in ("profile", "report"):
+        ended = kprof(command, scale_launch)
+        assert (ended.exit_code, ended.stdout) == (1, "")
+        assert f"it sets {name}, which may name any file" in ended.stderr
 
 
 @pytest.mark.parametrize("command", ["list", "trace", "explain"])
@@ -155,79 +92,6 @@ def test_a_launch_where_a_workspace_is_read_names_the_command_for_it(
     assert ended.exit_code == 1
     assert "is not a workspace" in ended.stderr
     assert f"kprof-inject profile {scale_launch} profiles it" in ended.stderr
-
-
-# launch run
-
-
-def test_run_repeats_a_launch(kprof: CommandLine, scale_launch: Path) -> None:
-    edit(scale_launch, lambda values: values["clean"].update(times_ns=[20_000.0, 21_000.0, 19_000.0]))
-    before = files_of(scale_launch)
-    ended = kprof("launch", "run", scale_launch)
-    assert (ended.exit_code, ended.stderr) == (0, "")
-    check("cli/launch", ended.stdout, "run")
-    ended = kprof("launch", "run", "--json", "--times", "3", "scale.launch")
-    assert (ended.exit_code, ended.stderr) == (0, "")
-    values = json.loads(ended.stdout)
-    assert values["times_ns"] == [19_570.0] * 3
-    assert (values["differences"], values["is_repeatable"], values["is_compared"]) == ([], True, True)
-    assert files_of(scale_launch) == before
-
-
-def files_of(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-def test_other_results_than_the_programs_are_reported(kprof: CommandLine, scale_launch: Path) -> None:
-    edit(scale_launch, lambda values: values["memory"][1].update(after="0" * 16))
-    ended = kprof("launch", "run", scale_launch)
-    assert (ended.exit_code, ended.stderr) == (1, "")
-    check("cli/launch", ended.stdout, "run with other results")
-    ended = kprof("launch", "run", "--json", scale_launch)
-    assert ended.exit_code == 1
-    assert json.loads(ended.stdout)["differences"] == ["out_ptr (64 bytes at 0x100000010000)"]
-
-
-def test_results_that_the_program_did_not_leave_are_not_compared(kprof: CommandLine, scale_launch: Path) -> None:
-    edit(scale_launch, lambda values: [memory.update(after=None) for memory in values["memory"]])
-    ended = kprof("launch", "run", scale_launch)
-    assert (ended.exit_code, ended.stderr) == (0, "")
-    check("cli/launch", ended.stdout, "run without results")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("change", "case"),
-    [
-        (lambda values: values.update(triton="1.2.3"), "run of another Triton"),
-        (lambda values: values["memory"][1].update(before="0" * 16), "run of memory that changed"),
-        (lambda values: values["memory"][0].update(chunk_crc32=[1]), "run of damaged memory"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_a_launch_that_cannot_be_repeated_says_why(
-    kprof: CommandLine, scale_launch: Path, change: Callable[[dict[str, Any]], object], case: str
-) -> None:
-    edit(scale_launch, change)
-    ended = kprof("launch", "run", scale_launch)
-    assert (ended.exit_code, ended.stdout) == (1, "")
-    check("cli/launch", re.sub(r"has [\d.]+;", "has VERSION;", diagnosis(ended)), case)
-
-
-def test_how_often_is_a_number_of_launches(kprof: CommandLine, scale_launch: Path) -> None:
-    for times in ("0", "10001", "x"):
-        ended = kprof("launch", "run", "--times", times, scale_launch)
-        assert ended.exit_code == 2
-        assert "--times" in ended.stderr
-
-
-# A launch in place of a program
-
-
-def known_workspace(folder: Path) -> Path:
-    """A workspace that knows what records cost."""
-    keep_cost(Workspace.begin(folder))
-    return folder
 
 
 def test_profile_repeats_a_launch_with_records(kprof: CommandLine, scale_launch: Path) -> None:
@@ -266,15 +130,26 @@ def test_any_launch_of_a_launch_may_be_kept(
 def test_too_many_launches_of_a_launch_are_refused_before_any(kprof: CommandLine, scale_launch: Path) -> None:
     ended = kprof("profile", "-o", "ws", "--launches", "1000000", scale_launch)
     assert ended.exit_code == 2
-    check("cli/launch", diagnosis(ended), "profile of too many")
+    check("cli/saved_launches", diagnosis(ended), "profile of too many")
     assert not (kprof.folder / "ws" / "captures").exists()
 
 
-def test_profile_of_a_launch_that_cannot_be_repeated_says_why(kprof: CommandLine, scale_launch: Path) -> None:
-    edit(scale_launch, lambda values: values["memory"][1].update(before="0" * 16))
+@pytest.mark.parametrize(
+    ("change", "case"),
+    [
+        (lambda values: values.update(triton="1.2.3"), "profile of another Triton"),
+        (lambda values: values["memory"][1].update(before="0" * 16), "profile of memory that changed"),
+        (lambda values: values["memory"][0].update(chunk_crc32=[1]), "profile of damaged memory"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_profile_of_a_launch_that_cannot_be_repeated_says_why(
+    kprof: CommandLine, scale_launch: Path, change: Callable[[dict[str, Any]], object], case: str
+) -> None:
+    edit(scale_launch, change)
     ended = kprof("profile", "-o", "ws", scale_launch)
     assert (ended.exit_code, ended.stdout) == (1, "")
-    check("cli/launch", diagnosis(ended), "profile of memory that changed")
+    check("cli/saved_launches", re.sub(r"has [\d.]+(?=\s)", "has VERSION", diagnosis(ended)), case)
     assert not list((kprof.folder / "ws").glob("captures/*"))
 
 
@@ -337,10 +212,10 @@ def test_kept_launches_stay_and_are_told(kept: tuple[CommandLine, Ended]) -> Non
     launches = sorted((kprof.folder / "ws" / "launches" / "001").iterdir())
     assert [path.name.partition("-")[0] for path in launches] == ["power", "scale"]
     assert [len(read_all(path)) for path in launches] == [128, 128]
-    (said,) = (line for line in ended.stderr.splitlines() if "look at one" in line)
-    check("cli/launch", re.sub(r"-[0-9a-f]{16}-\d+", "-VARIANT-PID", said), "kept launches")
+    (said,) = (line for line in ended.stderr.splitlines() if "repeat one" in line)
+    check("cli/saved_launches", re.sub(r"-[0-9a-f]{16}-\d+", "-VARIANT-PID", said), "kept launches")
     assert said.endswith(str(launches[0].relative_to(kprof.folder)))
-    assert kprof("launch", "run", launches[0]).exit_code == 0
+    assert kprof("report", launches[0]).exit_code == 0
 
 
 @pytest.mark.slow
@@ -392,5 +267,5 @@ def test_a_launch_that_was_to_be_kept_and_is_not_says_why(kprof: CommandLine) ->
     assert ended.exit_code == 0, ended.stderr
     said = [line for line in ended.stderr.splitlines() if "no launch of" in line]
     assert len(said) == 2
-    check("cli/launch", said[0], "a launch that is too large")
+    check("cli/saved_launches", said[0], "a launch that is too large")
     assert not list((kprof.folder / "ws").glob("launches/*/*"))
