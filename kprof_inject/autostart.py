@@ -128,7 +128,7 @@ def _end(profile: Profile, folder: Path) -> None:
         if profile.timelines:
             faults.write_stderr(f"{profile.report()}\n".encode())
             argument = workspace_argument(folder)
-            faults.say(f"more: kprof-inject report{argument} -v; timeline: kprof-inject view{argument}")
+            faults.say(f"more: kprof-inject report{argument} -v; timeline: kprof-inject trace{argument} --open")
         elif others := profile.passed_over:
             faults.say(f"no launch was recorded: --kernel does not match {', '.join(others)}")
     except KprofError as error:

@@ -45,15 +45,15 @@ def is_module(place: Path) -> bool:
     return place.suffix == ".ttgir" and not place.is_dir()
 
 
-def where_to_look(missing: Path, takes: Callable[[Path], bool] = Path.exists, command: str = "report") -> str:
+def where_to_look(missing: Path, takes: Callable[[Path], bool] = Path.exists) -> str:
     """Return the hint for a place that a user named and that does not exist.
 
-    It names similar ones in the same folder that ``command`` takes, and the way to make a workspace.
+    It names similar ones in the same folder that the command ``takes``, and the way to make a workspace.
     """
     suggestion = similar_places(missing, takes)
     around = next((parent for parent in missing.parents if is_workspace(parent)), None)
     if around is not None:
-        return f"{suggestion}the last capture of a workspace: kprof-inject {command}{workspace_argument(around)}"
+        return f"{suggestion}the last capture of a workspace: kprof-inject report{workspace_argument(around)}"
     # A name with an ending was meant as a file.
     if missing.suffix:
         return f"{suggestion}name a workspace, a capture or a file"

@@ -24,7 +24,6 @@ from pathlib import Path
 
 from programs.child import REPO, SMALL_TORCH, clean_environment, python_path
 
-from kprof_inject.viewing.site import offline_ui
 from kprof_inject.workspace_paths import DEMO_WORKSPACE
 
 PAGES = [REPO / "README.md", *sorted((REPO / "docs").glob("*.md"))]
@@ -34,10 +33,9 @@ _FILE_NAME = re.compile(r"^# ([\w./-]+\.\w+)$")
 _NEEDS_GPU = "# needs a GPU"
 _OURS = re.compile(r"^\s*(\$ )?(kprof-inject|python3?|proton-viewer)(\s|$)")
 _DEMO = "kprof-inject demo"
-_OUR_SETTING = b"kprof-inject: settings of pyproject.toml: port\n"
 # It serves until someone ends it, from when it says at which address of this machine.
-_SERVES = re.compile(r"^kprof-inject view\b(?!.*--(once|help))")
-_ADDRESS = re.compile(rb"^https?://.*\b127\.0\.0\.1:(\d+)/.*\n", re.MULTILINE)
+_SERVES = re.compile(r"^kprof-inject trace\b.* --open\b")
+_ADDRESS = re.compile(rb"^https://.*\b127\.0\.0\.1:9001/.*\n", re.MULTILINE)
 # Of whoever runs the tests: a browser would open on their screen.
 _SCREEN = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 
@@ -149,9 +147,6 @@ class Reader:
         for name, module in (("kprof-inject", " -m kprof_inject"), ("python", ""), ("python3", "")):
             (commands / name).write_text(f'#!/bin/sh\nexec "{sys.executable}"{module} "$@"\n')
             (commands / name).chmod(0o755)
-        # The usual port may be taken here; the hosted UI may fetch from no other.
-        if offline_ui():
-            (folder / "pyproject.toml").write_text("[tool.kprof-inject]\nport = 0\n")
         path = os.pathsep.join([str(commands), str(Path(sys.executable).parent), os.environ["PATH"]])
         self._gpu = {name: os.environ.get(name) for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")}
         clean = {name: value for name, value in clean_environment(folder).items() if name not in _SCREEN}
@@ -213,10 +208,8 @@ class Reader:
             # The reader's Ctrl-C, which pages do not show, nor what is said to it.
             os.killpg(child.pid, signal.SIGINT)
         rest, _ = child.communicate(timeout=600)
-        if (address := _ADDRESS.search(printed)) and child.returncode == 130:
-            port = address[1]
-            shown = printed.replace(_OUR_SETTING, b"").replace(b":" + port, b":9001").replace(port + b":", b"9001:")
-            return 0, shown.decode()
+        if _ADDRESS.search(printed) and child.returncode == 130:
+            return 0, printed.decode()
         return child.returncode, (printed + rest).decode()
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 
-import pages
 import pytest
 from pages import Command, Reader, blocks_of, commands_of, files_of, matches, stray_commands
 
@@ -121,18 +119,9 @@ def test_the_reader_runs_commands_in_a_folder_with_the_examples(tmp_path: Path) 
     assert reader.run(Command(1, 'echo "[${CUDA_VISIBLE_DEVICES}]"', "", False)) == (0, "[]\n")
 
 
-def test_what_serves_is_ended(tmp_path: Path) -> None:
-    (tmp_path / "t.json").write_text('{"traceEvents": []}')
-    code, printed = Reader(tmp_path).run(Command(1, "kprof-inject view t.json", "", False))
-    assert code == 0
-    assert printed.startswith("kprof-inject: serving t.json")
-    assert re.search(r"\nhttp://127\.0\.0\.1:9001/\S+\n$", printed)
-
-
-HOSTED = """#!{python}
+SERVING = """#!{python}
 import time
 try:
-    print("kprof-inject: serving t.json on this machine, for https://ui.perfetto.dev; Ctrl-C stops it", flush=True)
     print("https://ui.perfetto.dev/#!/?url=http://127.0.0.1:9001/t.json", flush=True)
     time.sleep(60)
 except KeyboardInterrupt:
@@ -140,15 +129,10 @@ except KeyboardInterrupt:
 """
 
 
-def test_what_serves_the_hosted_ui_is_ended_too(tmp_path: Path) -> None:
+def test_what_serves_is_ended(tmp_path: Path) -> None:
     """Nothing is served: the port that it needs may be taken here."""
     reader = Reader(tmp_path)
-    (tmp_path / "home/bin/kprof-inject").write_text(HOSTED.format(python=sys.executable))
-    code, printed = reader.run(Command(1, "kprof-inject view t.json", "", False))
+    (tmp_path / "home/bin/kprof-inject").write_text(SERVING.format(python=sys.executable))
+    code, printed = reader.run(Command(1, "kprof-inject trace --open", "", False))
     assert code == 0
     assert printed.endswith("\nhttps://ui.perfetto.dev/#!/?url=http://127.0.0.1:9001/t.json\n")
-
-
-def test_a_port_is_named_only_where_the_ui_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pages, "offline_ui", lambda: None)
-    assert not (Reader(tmp_path).folder / "pyproject.toml").exists()

@@ -27,8 +27,7 @@ _GROUPS = {
         "report": "Show the limit, what to try, and where the time goes.",
         "explain": "Print the same as compact JSON for agents.",
         "diff": "Report what changed between two captures of a kernel.",
-        "view": "Show the timeline in the Perfetto UI, in your browser.",
-        "trace": "Write the timeline as a trace or a table.",
+        "trace": "Write the timeline as a trace or a table; open it in the Perfetto UI.",
     },
     "Go step by step": {
         "dump": "Run a program; save TTGIR and times of every kernel.",
@@ -54,7 +53,7 @@ Each command has its own help: kprof-inject report --help
 
 
 # Packages whose versions are in the report of an internal error.
-_REPORTED_PACKAGES = ("triton", "torch", "numpy", "lark", "msgspec", "click", "rich", "pyarrow", "viztracer")
+_REPORTED_PACKAGES = ("triton", "torch", "numpy", "lark", "msgspec", "click", "rich", "pyarrow")
 
 
 class LazyGroup(click.Group):

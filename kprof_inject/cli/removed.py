@@ -6,6 +6,7 @@ COMMANDS = {
     "compare": "profile twice, into two workspaces; then kprof-inject diff A B",
     "help": "use kprof-inject --help, or COMMAND --help",
     "launch": "kprof-inject report NAME.launch repeats a saved launch; profile, try and causal take one, too",
+    "view": "use kprof-inject trace --open",
     "watch": "profile now and then, and compare two profiles with kprof-inject diff",
 }
 """What to use instead of a command, by its name."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from kprof_inject.capture.foreign_buffer import BufferDescription
 from kprof_inject.cli.capture_lines import loss_lines, write_and_say
-from kprof_inject.cli.console import say
+from kprof_inject.cli.console import INTERRUPTED, say
 from kprof_inject.cli.options import path_type, place_argument, program_setting, require_place_for
 from kprof_inject.cli.reading_options import (
     buffer_options,
@@ -18,12 +19,15 @@ from kprof_inject.cli.reading_options import (
     scope_names_option,
     trace_file,
 )
+from kprof_inject.export.drawing.draw import last_launch
 from kprof_inject.export.formats import ENDINGS, DrawingFormat
 from kprof_inject.export.hooks import read_hooks
+from kprof_inject.export.open_trace import MAX_MINUTES, TraceServer, open_page, tunnel
 from kprof_inject.pipeline.captures import decode_capture, open_capture
 from kprof_inject.pipeline.merging import merge_into
 from kprof_inject.quantities import listed
 from kprof_inject.timeline.choice import Choice
+from kprof_inject.timeline.timeline import Timeline
 
 _MAX_TRACES = 4
 
@@ -58,6 +62,13 @@ _MAX_TRACES = 4
 @scope_names_option
 @buffer_options
 @redact_option
+@click.option(
+    "--open",
+    "opens",
+    is_flag=True,
+    help="Open the trace in the Perfetto UI, in your browser, or print the address if there is none. It ends once the "
+    f"browser has fetched the trace, or after {MAX_MINUTES:g} minutes.",
+)
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -70,6 +81,7 @@ def command(
     names_path: Path | None,
     description: BufferDescription,
     redact: bool,
+    opens: bool,
 ) -> None:
     """Decode a capture and write a trace, or a table of its scopes.
 
@@ -80,6 +92,8 @@ def command(
     folder = place.parent if place.is_file() else place
     hooks = [hook for file in hook_files for hook in read_hooks(file)]
     trace = None if into else trace_file(ctx, output or folder / "trace.json", layout, hooks)
+    if opens and (trace is None or not isinstance(trace.format, DrawingFormat)):
+        raise click.UsageError("--open shows a trace (.json, .pftrace); without --into")
     timelines = decode_capture(open_capture(place, names_path, description, redact=redact), say, choice)
     for line in loss_lines(timelines):
         say(line)
@@ -91,3 +105,18 @@ def command(
         say(DrawingFormat.advice)
     else:
         write_and_say(trace, timelines)
+        if opens:
+            _open(ctx, trace.path, timelines)
+
+
+def _open(ctx: click.Context, path: Path, timelines: Sequence[Timeline]) -> None:
+    with TraceServer(path) as server:
+        address = server.address(last_launch(timelines))
+        if not open_page(address):
+            say(f"from another machine, first: {tunnel()}")
+            say("no browser was found; open this address in one:")
+        click.echo(address)
+        try:
+            server.serve_until_fetched()
+        except KeyboardInterrupt:
+            ctx.exit(INTERRUPTED)

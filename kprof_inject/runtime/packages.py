@@ -51,7 +51,6 @@ TO_RUN = {"torch": (2, 7), "triton": (3, 5, 1)}
 """Minimum versions of the packages for commands that compile and run kernels, which the extra ``run`` installs."""
 
 _OPTIONAL = {
-    "viztracer": "view offline",
     "pyarrow": ".parquet files, to_arrow",
     "zstandard": "compressed saved launches",
     "pandas": "to_pandas",

@@ -109,7 +109,6 @@ def strangers_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("insert", "module.ttgir", "--diff"),
         ("insert", "module.ttgir", "--at", f"func={HOSTILE}", "--dry-run"),
         ("insert", "module.ttgir", "--at", HOSTILE),
-        ("view", HOSTILE),
         (HOSTILE,),
         ("report", f"--{HOSTILE}"),
         ("trace", "a", "--layout", HOSTILE),

@@ -27,7 +27,6 @@ COMMANDS = [
     "report",
     "explain",
     "diff",
-    "view",
     "profile",
     "demo",
     "doctor",
@@ -120,7 +119,7 @@ def test_a_command_that_is_misspelt_is_answered_with_the_right_one(kprof: Comman
     assert f"'{word}'" in ended.stderr and f" {meant}?" in ended.stderr
 
 
-@pytest.mark.parametrize("command", ["list", "insert", "trace", "report", "view", "diff"])
+@pytest.mark.parametrize("command", ["list", "insert", "trace", "report", "diff"])
 def test_without_a_place_the_default_workspace_is_meant(kprof: CommandLine, command: str) -> None:
     ended = kprof(command)
     assert ended.exit_code == 1

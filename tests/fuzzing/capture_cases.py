@@ -48,7 +48,6 @@ from kprof_inject.capture.schema import (
 )
 from kprof_inject.capture.writer import CaptureWriter
 from kprof_inject.cli.main import root
-from kprof_inject.cli.view import _trace_of
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.insertion import insert_kernels, write_insertions
 from kprof_inject.select.plan import make_plan
@@ -79,10 +78,6 @@ def _filled(argument: str, known: dict[str, Path]) -> str:
     for name, path in known.items():
         argument = argument.replace(name, str(path))
     return argument
-
-
-def _view(place: Path, other: Path, out: Path) -> None:
-    _trace_of(place)
 
 
 def _run_reads(place: Path, other: Path, out: Path) -> None:
@@ -126,7 +121,6 @@ READERS: dict[str, Command] = {
     "trace hatchet": _cli("trace", "-o", "{out}/trace.hatchet", "{place}"),
     "diff A": _cli("diff", "{place}", "{other}"),
     "diff B": _cli("diff", "--json", "{other}", "{place}"),
-    "view": _view,
 }
 OF_WORKSPACES: dict[str, Command] = {
     "list": _cli("list", "{place}"),

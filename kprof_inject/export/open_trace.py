@@ -1,0 +1,110 @@
+"""Open a trace in the Perfetto UI, as Perfetto's own ``open_trace_in_ui`` does.
+
+The UI is a page in the user's browser, which fetches the trace from this machine; it sends it nowhere. A server on
+127.0.0.1 has this one file, under a random path, for that page alone, and ends once the file was fetched.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import shutil
+import socket
+import threading
+import webbrowser
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import quote
+
+from kprof_inject.errors import KprofError
+from kprof_inject.export.drawing.draw import Opening
+
+_UI = "https://ui.perfetto.dev"
+_HOST = "127.0.0.1"
+PORT = 9001
+"""The only port of this machine from which the UI may fetch (``ui/src/frontend/index.ts`` of Perfetto's sources)."""
+MAX_MINUTES = 10.0
+"""Time that a browser has to fetch the trace."""
+
+# Without any of these, Python opens a browser for the terminal, which does not support WebAssembly.
+_SIGNS_OF_A_BROWSER = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+# https://perfetto.dev/docs/visualization/commands-automation-reference
+_EXPAND = "dev.perfetto.ExpandTracksByRegex"
+
+
+class TraceServer(ThreadingHTTPServer):
+    """A server of one trace at a random path. Raises ``KprofError`` if its port cannot be used."""
+
+    daemon_threads = True
+
+    def __init__(self, trace: Path) -> None:
+        """Bind the port; the ``with`` block of the server frees it."""
+        self.trace = trace
+        self.trace_path = f"/{secrets.token_urlsafe()}/{quote(trace.name, safe='')}"
+        self.fetched = threading.Event()
+        try:
+            super().__init__((_HOST, PORT), _Handler)
+        except OSError as error:
+            hint = f"end what uses it; or drag {trace} onto {_UI}"
+            raise KprofError(f"cannot use port {PORT}: {error.strerror}", hint=hint) from None
+
+    def address(self, shown: Opening | None) -> str:
+        """Return the address of the UI with the trace, opened on what is to be ``shown``.
+
+        Source: https://perfetto.dev/docs/visualization/deep-linking-to-perfetto-ui.
+        """
+        arguments = [f"url=http://{_HOST}:{self.server_address[1]}{self.trace_path}"]
+        if shown is not None:
+            # Selecting the slice, too, would scroll to it without adapting the width of the window.
+            commands = [{"id": _EXPAND, "args": [f"^({'|'.join(map(re.escape, shown.tracks))})$"]}]
+            arguments += [
+                f"visStart={shown.start_ns}",
+                f"visEnd={shown.start_ns + shown.duration_ns}",
+                f"startupCommands={quote(json.dumps(commands))}",
+            ]
+        return f"{_UI}/#!/?{'&'.join(arguments)}"
+
+    def serve_until_fetched(self) -> None:
+        """Serve the trace until a browser has it. Raises ``KprofError`` if none has it in time."""
+        threading.Thread(target=self.serve_forever, args=(0.1,), daemon=True).start()
+        try:
+            if not self.fetched.wait(60 * MAX_MINUTES):
+                hint = f"drag {self.trace} onto {_UI}"
+                raise KprofError(f"no browser has fetched the trace within {MAX_MINUTES:g} minutes", hint=hint)
+        finally:
+            self.shutdown()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: TraceServer
+    timeout = 10
+
+    def do_GET(self) -> None:
+        if self.path != self.server.trace_path:
+            self.send_error(HTTPStatus.NOT_FOUND)
+            return
+        with self.server.trace.open("rb") as file:
+            self.send_response(HTTPStatus.OK)
+            self.send_header("Access-Control-Allow-Origin", _UI)
+            self.send_header("Cache-Control", "no-store")
+            self.send_header("Content-Length", str(os.fstat(file.fileno()).st_size))
+            self.send_header("Content-Type", "application/octet-stream")
+            self.end_headers()
+            shutil.copyfileobj(file, self.wfile)
+        self.server.fetched.set()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Print nothing: the log has no reader."""
+
+
+def open_page(address: str) -> bool:
+    """Open a page in the user's browser; return whether there is one."""
+    return any(map(os.environ.get, _SIGNS_OF_A_BROWSER)) and webbrowser.open_new_tab(address)
+
+
+def tunnel() -> str:
+    """Return the command by which a browser on another machine reaches the server."""
+    return f"ssh -L {PORT}:{_HOST}:{PORT} {socket.gethostname()}"

@@ -1,1 +1,0 @@
-"""Show a trace in the Perfetto UI, with a web server on this machine and a browser."""
