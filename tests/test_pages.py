@@ -135,4 +135,4 @@ def test_what_serves_is_ended(tmp_path: Path) -> None:
     (tmp_path / "home/bin/kprof-inject").write_text(SERVING.format(python=sys.executable))
     code, printed = reader.run(Command(1, "kprof-inject trace --open", "", False))
     assert code == 0
-    assert printed.endswith("\nhttps://ui.perfetto.dev/#!/?url=http://127.0.0.1:9001/t.json\n")
+    assert printed == "https://ui.perfetto.dev/#!/?url=http://127.0.0.1:9001/t.json\n"
