@@ -90,12 +90,9 @@ class FloatArgument(Struct, frozen=True, tag="float"):
 
 
 class PointerArgument(Struct, frozen=True, tag="pointer", kw_only=True):
-    """An address; of a tensor, also its shape, its strides in elements, and its type in the framework's words."""
+    """An address."""
 
     address: Address
-    shape: _Extents | None = None
-    strides: _Extents | None = None
-    dtype: Name = ""
 
 
 class DescriptorArgument(Struct, frozen=True, tag="descriptor", kw_only=True):

@@ -239,7 +239,7 @@ def saved(kind: str, argument: Any) -> SavedArgument:
 
 def test_arguments_are_saved_with_all_that_a_launcher_reads() -> None:
     x = torch.ones(4, 6, dtype=torch.bfloat16)
-    pointer = PointerArgument(address=x.data_ptr() + 12, shape=(3, 6), strides=(6, 1), dtype="bfloat16")
+    pointer = PointerArgument(address=x.data_ptr() + 12)
     assert saved("*bf16", x[1:]) == pointer
     assert saved("*bf16", x.data_ptr()) == PointerArgument(address=x.data_ptr())
     assert saved("*i8", SimpleNamespace(data_ptr=lambda: 64)) == PointerArgument(address=64)
@@ -265,7 +265,7 @@ def test_descriptors_are_saved_without_what_json_cannot_hold() -> None:
     x = torch.ones(8, 16)
     found = saved("tensordesc<fp32[2, 16]>", TensorDescriptor.from_tensor(x, [2, 16]))
     assert isinstance(found, DescriptorArgument)
-    assert found.base == PointerArgument(address=x.data_ptr(), shape=(8, 16), strides=(16, 1), dtype="float32")
+    assert found.base == PointerArgument(address=x.data_ptr())
     assert (found.fields["shape"], found.fields["strides"], found.fields["block_shape"]) == ((8, 16), (16, 1), (2, 16))
     assert "base" not in found.fields
     other = SimpleNamespace(base=x, shape=x.shape, layout=object(), names=["a"], padding=None, is_round=True)

@@ -97,15 +97,7 @@ def _pointer(argument: Any) -> PointerArgument:
         return PointerArgument(address=argument)
     if not hasattr(argument, "data_ptr"):
         raise NotSaved(f"an argument is a pointer of type {type(argument).__name__}")
-    tensor: Any = argument if hasattr(argument, "untyped_storage") else getattr(argument, "base", None)
-    if not all(hasattr(tensor, name) for name in ("shape", "stride", "dtype")):
-        return PointerArgument(address=argument.data_ptr())
-    return PointerArgument(
-        address=argument.data_ptr(),
-        shape=tuple(map(int, tensor.shape)),
-        strides=tuple(map(int, tensor.stride())),
-        dtype=str(tensor.dtype).removeprefix("torch."),
-    )
+    return PointerArgument(address=argument.data_ptr())
 
 
 def _descriptor(argument: Any) -> DescriptorArgument:
