@@ -175,7 +175,7 @@ def said_of(launch: Launch, naming: Naming) -> Counter[str]:
         "explain": {key: value for key, value in explained.items() if key != "findings"},
         # Their texts, which JSON has in full, are cut off at another place.
         "findings explained": [{**one, "text": "", "advice": ""} for one in explained["findings"]],
-        "page": msgspec.to_builtins(all_sections(report, pictures, PageFlags([report]), shown)),
+        "page": msgspec.to_builtins(all_sections(report, pictures, PageFlags([report]))),
         "page's data": msgspec.to_builtins(launch_meta(report, "k", "", shown)),
         "page's kernels": msgspec.to_builtins(kernel_rows(program_of([report]), [report])),
         "causal": list(csv.reader(io.StringIO(slopes_csv([report.slopes])))),

@@ -94,7 +94,7 @@ def command(
 
 
 def _write_page(path: Path, reports: Sequence[LaunchAnalysis]) -> list[str]:
-    from kprof_inject.report.html.document import omissions, write_html
+    from kprof_inject.report.html.document import write_html
 
     written = size_text(write_html(path, reports))
-    return [*omissions(reports), f"wrote {path} ({written}): open it in a browser: {path.resolve().as_uri()}"]
+    return [f"wrote {path} ({written}): open it in a browser: {path.resolve().as_uri()}"]

@@ -14,7 +14,6 @@ from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.report.html.document import MAX_SCOPES, write_html
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
-_MANY_SCOPES = 500_000
 _FEW_SCOPES = 30_000
 
 
@@ -47,12 +46,6 @@ def show(browser: Browser, tmp_path: Path) -> Iterator[Show]:
         assert page.errors == []
         assert page.requests == []
         page.page.context.close()
-
-
-@pytest.fixture(scope="session")
-def many_scopes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A page of an attention kernel with half a million scopes."""
-    return _attention_page(tmp_path_factory.mktemp("many"), _MANY_SCOPES)
 
 
 @pytest.fixture(scope="session")

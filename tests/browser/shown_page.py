@@ -13,8 +13,8 @@ _PATIENCE_S = 60
 
 Show = Callable[..., "ShownPage"]
 """The fixture ``show``."""
-# As `timeline/layout.js` has it.
-GUTTER, RULER, SCROLLBAR = 148, 24, 12
+# As `timeline/draw.js` has it.
+GUTTER, RULER = 132, 24
 
 
 @dataclass
@@ -59,7 +59,7 @@ class ShownPage:
         """A place on the screen: so far through the width in which rows are drawn, so far below the ruler."""
         box = self.canvas.bounding_box()
         assert box
-        return box["x"] + GUTTER + share * (box["width"] - GUTTER - SCROLLBAR), box["y"] + RULER + y
+        return box["x"] + GUTTER + share * (box["width"] - GUTTER), box["y"] + RULER + y
 
     def point(self, share: float, y: float) -> None:
         self.page.mouse.move(*self.at(share, y))
@@ -81,17 +81,11 @@ class ShownPage:
         return self.page.locator(".search-count").inner_text()
 
     def tooltip(self) -> str:
-        box = self.page.locator(".timeline-tip")
+        box = self.page.locator("#view-timeline .view-tooltip")
         return box.inner_text() if box.is_visible() else ""
 
     def panel(self) -> str:
-        return self.page.locator(".side-panel .chosen").inner_text()
-
-    def gutter_click(self, y: float) -> None:
-        box = self.canvas.bounding_box()
-        assert box
-        self.page.mouse.click(box["x"] + 30, box["y"] + RULER + y)
-        self.settle()
+        return self.page.locator(".timeline-chosen").inner_text()
 
     def pixel(self, share: float, y: float) -> tuple[int, int, int]:
         """The colour there, by the canvas's own data."""

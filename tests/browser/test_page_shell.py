@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import numpy as np
@@ -63,7 +62,7 @@ def test_the_address_opens_a_tab(show: Show, few_scopes: Path) -> None:
     page.page.get_by_role("tab", name="Timeline").click()
     page.settle()
     assert page.draw_ms >= 0
-    page.point(0.5, 70)
+    page.point(0.5, 51)
     assert page.tooltip().startswith("loop[0]")
 
 
@@ -71,8 +70,10 @@ def test_an_edited_address_is_followed(show: Show, few_scopes: Path) -> None:
     page = show(few_scopes)
     page.page.evaluate("() => { location.hash = '#tab=overview' }")
     expect(page.page.get_by_role("tab", selected=True)).to_have_text("Overview")
-    page.page.evaluate("() => { location.hash = '#from=10000&to=30000' }")
-    expect(page.page.locator(".shown-range")).to_have_text(re.compile(r"10\.000 µs.*30\.000 µs \(20\.000 µs\)"))
+    page.page.evaluate("() => { location.hash = '#ctas=5&from=10000&to=30000' }")
+    expect(page.page.locator(".shown-range")).to_have_text("10.000 µs to 30.000 µs")
+    page.point(0.5, 10)
+    assert page.tooltip().startswith("CTA 5")
     expect(page.page.get_by_role("tab", selected=True)).to_have_text("Timeline")
 
 
@@ -84,7 +85,7 @@ def test_names_are_texts(show: Show, tmp_path: Path) -> None:
         page.page.get_by_role("tab", name=title, exact=True).click()
     assert page.page.locator("img[src=x]").count() == 0
     page.page.get_by_role("tab", name="Timeline").click()
-    page.point(0.5, 52)
+    page.point(0.5, 34)
     assert page.tooltip().startswith("</script><img src=x onerror=alert(1)>")
     assert "\u202e" not in page.page.locator("body").inner_text()
 
@@ -115,7 +116,7 @@ def test_several_launches(show: Show, tmp_path: Path) -> None:
     expect(page.page.locator(".launch-title")).to_contain_text("grid 3×1×1")
     assert page.hash == {"launch": "1"}
     page.page.get_by_role("tab", name="Timeline").click()
-    expect(page.page.locator(".legend-row")).to_have_attribute("title", "kernel, 3 times in this page")
+    assert page.search("kernel") == "1 scope"
     assert "grid 3×1×1" in show(*timelines, fragment="#launch=1").page.locator(".launch-title").inner_text()
 
 
@@ -128,11 +129,13 @@ def test_scopes_that_cross_have_a_row_of_their_own(show: Show, tmp_path: Path) -
     assert timeline.lanes.tolist() == [0, 1, 0]
     page = show(timeline)
     seen = set()
-    for y in range(44, 110, 4):
+    for y in range(26, 80, 4):
         page.point(0.55, y)
         seen.add(page.tooltip().partition("\n")[0])
     assert {"kernel", "wait"} <= seen
-    assert "crosses" in page.panel() or page.search("wait") == "2 scopes"
+    assert page.search("wait") == "2 scopes"
+    page.press("Enter")
+    assert "crosses" in page.panel()
 
 
 def test_lost_records_are_hatched_and_told(show: Show, tmp_path: Path) -> None:
@@ -140,15 +143,19 @@ def test_lost_records_are_hatched_and_told(show: Show, tmp_path: Path) -> None:
     assert timeline.records_lost
     page = show(timeline)
     assert "overwritten" in page.page.locator("#notice").inner_text()
-    page.point(0.02, 55)
+    page.point(0.02, 34)
     assert "lost records" in page.tooltip()
 
 
-def test_what_does_not_fit_into_the_page_is_told(show: Show, tmp_path: Path) -> None:
-    page = show(timeline_of(tmp_path, sms=4), max_scopes=12)
-    notice = page.page.locator("#notice").inner_text()
-    assert "2 of 4 CTAs" in notice
-    assert "12 of 24 scopes" in notice
+def test_a_cta_that_does_not_fit_into_the_page_is_told(show: Show, tmp_path: Path) -> None:
+    page = show(timeline_of(tmp_path, sms=4), max_scopes=6)
+    number = page.page.get_by_label("Show or hide a CTA by its number")
+    number.fill("2")
+    number.press("Enter")
+    check("browser/missing-cta", page.panel())
+    assert "the 3 CTAs of this page" in (
+        page.page.get_by_role("button", name="Open in Perfetto").get_attribute("title") or ""
+    )
 
 
 def test_no_launch(show: Show) -> None:
@@ -163,8 +170,8 @@ def test_a_launch_without_scopes(show: Show, tmp_path: Path, ctas: list[Cta | No
     for title in TABS:
         page.page.get_by_role("tab", name=title, exact=True).click()
     page.page.get_by_role("tab", name="Timeline").click()
-    page.press("w", "e", "f", "n", "c")
-    assert page.search("kernel") == "nothing found"
+    page.press("w", "f", "n")
+    expect(page.page.locator("#view-timeline")).not_to_be_empty()
 
 
 def test_a_launch_without_timers(show: Show, tmp_path: Path) -> None:
@@ -176,8 +183,8 @@ def test_a_launch_without_timers(show: Show, tmp_path: Path) -> None:
     page = show(decode_launch(read_capture(tmp_path).launches[0]))
     assert "assumed SM clock 1980 MHz" in page.page.locator(".launch-title").inner_text()
     assert "No timer was read" in page.page.locator("#notice").inner_text()
-    page.point(0.5, 52)
-    assert "4\u202f000 cycles" in page.tooltip()
+    page.point(0.5, 34)
+    assert "duration" in page.tooltip()
 
 
 def test_nothing_is_wider_than_the_window(show: Show, few_scopes: Path) -> None:

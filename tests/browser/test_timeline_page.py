@@ -1,18 +1,20 @@
-"""The timeline in a browser: zooming, moving, pointing, choosing, searching."""
+"""The timeline of chosen CTAs in a browser: choosing, zooming, moving, pointing, searching, and Perfetto."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from async_launches import in_order
-from playwright.sync_api import expect
-from shown_page import Show, ShownPage
+from playwright.sync_api import Browser, Route, expect
+from shown_page import Show, ShownPage, open_page
 
-# Where rows stand at first: the first SM, its CTA and its warps are open. In CSS pixels below the ruler.
-SM_ROW, CTA_ROW, WARP_ROW = 10, 31, 42
+# Heights below the ruler: the CTA's bar, and each level of its first warp.
+CTA_Y = 11
 LEVEL = 17
-FUNC_Y, LOOP_Y, ITER_Y, PHASE_Y = (WARP_ROW + 10 + LEVEL * level for level in range(4))
+FUNC_Y, LOOP_Y, ITER_Y, PHASE_Y = (24 + 10 + LEVEL * level for level in range(4))
+WARP = 4 * LEVEL + 6
 
 
 @pytest.fixture
@@ -20,14 +22,56 @@ def page(show: Show, few_scopes: Path) -> ShownPage:
     return show(few_scopes)
 
 
-def length_ns(page: ShownPage) -> float:
+def range_ns(page: ShownPage) -> list[float]:
     """What the timeline shows, by its own words."""
-    number, unit = page.range_text.rpartition("(")[2].rstrip(")").split()
-    return float(number) * {"ns": 1, "µs": 1e3, "ms": 1e6}[unit]
+    sizes = {"ns": 1, "µs": 1e3, "ms": 1e6}
+    texts = page.range_text.replace("−", "-").split(" to ")
+    return [float(number) * sizes[unit] for number, unit in (text.split() for text in texts)]
 
 
-def begin_text(page: ShownPage) -> str:
-    return page.range_text.partition(" to ")[0]
+def length_ns(page: ShownPage) -> float:
+    begin, end = range_ns(page)
+    return end - begin
+
+
+def pressed(page: ShownPage) -> list[str]:
+    return page.page.locator(".bar-group [aria-pressed=true]").all_inner_texts()
+
+
+def names(page: ShownPage) -> str:
+    """The CTA below the pointer at the top, by its tooltip."""
+    page.point(0.2, CTA_Y)
+    return page.tooltip().partition("\n")[0]
+
+
+def test_it_opens_on_the_median_cta_and_shows_others_below(page: ShownPage) -> None:
+    buttons = page.page.locator(".bar-group [aria-pressed]")
+    assert {name.rsplit(" ", 1)[0] for name in buttons.all_inner_texts()} <= {
+        *("median", "longest", "first", "last", "longest, last", "median, first", "median, last")
+    }
+    (median,) = pressed(page)
+    assert names(page) == f"CTA {median.split()[-1]}"
+    buttons.nth(1).click()
+    assert len(pressed(page)) == 2
+    other = buttons.nth(1).inner_text().split()[-1]
+    assert page.hash == {"ctas": f"{median.split()[-1]},{other}"}
+    buttons.nth(0).click()
+    assert names(page) == f"CTA {other}"
+    buttons.nth(1).click()
+    assert names(page) == f"CTA {other}", "one stays"
+
+
+def test_a_cta_is_shown_by_its_number(page: ShownPage) -> None:
+    number = page.page.get_by_label("Show or hide a CTA by its number")
+    number.fill("7")
+    number.press("Enter")
+    page.page.locator(".timeline-room").focus()
+    page.press("End")
+    page.point(0.2, page.canvas.bounding_box()["height"] - 24 - 4 * WARP - 12)  # type: ignore[index]
+    assert page.tooltip().startswith("CTA 7\n")
+    number.fill("5000")
+    number.press("Enter")
+    assert page.panel() == "CTA 5000 was not recorded."
 
 
 @pytest.mark.parametrize(("closer", "wider"), [("w", "s"), ("+", "-")])
@@ -41,8 +85,9 @@ def test_keys_zoom(page: ShownPage, closer: str, wider: str) -> None:
     assert length_ns(page) == whole
 
 
-def test_the_wheel_zooms_with_ctrl_and_over_the_ruler(page: ShownPage) -> None:
+def test_the_wheel_scrolls_and_zooms_with_ctrl_and_over_the_ruler(page: ShownPage) -> None:
     whole = length_ns(page)
+    page.page.set_viewport_size({"width": 1280, "height": 420})
     page.point(0.5, 100)
     page.page.keyboard.down("Control")
     page.page.mouse.wheel(0, -300)
@@ -53,76 +98,35 @@ def test_the_wheel_zooms_with_ctrl_and_over_the_ruler(page: ShownPage) -> None:
     page.point(0.5, -10)
     page.page.mouse.wheel(0, -300)
     page.settle()
-    assert length_ns(page) < near
-
-
-def test_the_wheel_scrolls(page: ShownPage) -> None:
-    page.point(0.5, FUNC_Y)
-    assert page.tooltip().startswith("attention")
-    page.page.mouse.wheel(0, 5000)
-    page.settle()
-    assert not page.tooltip().startswith("attention")
+    nearer = length_ns(page)
+    assert nearer < near
+    page.point(0.5, 100)
+    page.page.mouse.wheel(0, 300)
+    expect(page.page.locator(".timeline-room")).not_to_have_js_property("scrollTop", 0)
+    assert length_ns(page) == nearer
 
 
 @pytest.mark.parametrize(("later", "earlier"), [("d", "a"), ("ArrowRight", "ArrowLeft")])
 def test_keys_move_in_time(page: ShownPage, later: str, earlier: str) -> None:
     page.press("w", "w", "w")
-    begin = begin_text(page)
+    shown = range_ns(page)
     page.press(later)
-    assert begin_text(page) != begin
+    assert range_ns(page)[0] > shown[0]
     page.press(earlier)
-    assert begin_text(page) == begin
+    assert range_ns(page) == shown
 
 
 def test_dragging_moves_in_time(page: ShownPage) -> None:
     page.press("w", "w", "w")
-    begin, length = begin_text(page), length_ns(page)
-    page.page.mouse.move(*page.at(0.6, 300))
+    shown = range_ns(page)
+    page.page.mouse.move(*page.at(0.6, 200))
     page.page.mouse.down()
-    page.page.mouse.move(*page.at(0.3, 300), steps=4)
+    page.page.mouse.move(*page.at(0.3, 200), steps=4)
     page.page.mouse.up()
     page.settle()
-    assert begin_text(page) != begin
-    assert length_ns(page) == pytest.approx(length, rel=1e-3)
-
-
-def test_dragging_on_the_ruler_zooms_into_the_window(page: ShownPage) -> None:
-    whole = length_ns(page)
-    page.page.mouse.move(*page.at(0.2, -10))
-    page.page.mouse.down()
-    page.page.mouse.move(*page.at(0.45, -10), steps=4)
-    page.page.mouse.up()
-    page.settle()
-    assert length_ns(page) == pytest.approx(whole / 4, rel=0.02)
-
-
-def test_a_range_has_totals_until_it_is_cleared(page: ShownPage) -> None:
-    whole = length_ns(page)
-    page.page.keyboard.down("Shift")
-    page.page.mouse.move(*page.at(0.25, 300))
-    page.page.mouse.down()
-    page.page.mouse.move(*page.at(0.5, 300), steps=4)
-    page.page.mouse.up()
-    page.page.keyboard.up("Shift")
-    totals = page.page.locator(".range-totals")
-    expect(totals).to_be_visible()
-    assert length_ns(page) == whole, "selecting moves nothing"
-    rows = [row.inner_text().split("\t") for row in totals.locator("tr").all()]
-    assert rows[0] == ["scope", "count", "total", "share"]
-    shares = {name.strip(): float(share.split()[0]) for name, _, _, share in rows[1:] if share}
-    assert 90 < shares["attention"] <= 100 and shares["loop[0]"] <= shares["attention"]
-    legend = page.page.locator(".side-legend")
-    expect(legend).to_be_hidden()
-    totals.get_by_role("button", name="softmax").click()
-    expect(page.page.locator(".side-panel .chosen")).to_contain_text("All of softmax")
-    page.page.get_by_role("button", name="Zoom in", exact=True).click()
-    page.settle()
-    assert length_ns(page) == pytest.approx(whole / 4, rel=0.02)
-    page.press("Escape")
-    expect(totals).to_be_hidden()
-    expect(legend).to_be_visible()
-    page.press("m")
-    expect(totals).to_be_visible()
+    moved = range_ns(page)
+    assert moved[0] > shown[0]
+    assert moved[1] - moved[0] == pytest.approx(shown[1] - shown[0], rel=1e-3)
 
 
 def test_the_tooltip_tells_of_the_scope(page: ShownPage) -> None:
@@ -130,97 +134,72 @@ def test_the_tooltip_tells_of_the_scope(page: ShownPage) -> None:
     lines = page.tooltip().splitlines()
     assert lines[:3] == ["loop[0]", "loop", "attention.py:41"]
     facts = dict(zip(lines[3::2], lines[4::2], strict=True))
-    assert {"duration", "between iterations", "as recorded", "begins at", "where"} == set(facts)
-    assert facts["where"] == "SM 0, CTA 0, warp 0"
-    assert facts["as recorded"].endswith(" cycles")
-
-
-def test_the_tooltip_of_an_iteration_has_its_number(page: ShownPage) -> None:
+    assert {"duration", "between iterations", "as recorded", "begins", "where"} == set(facts)
+    assert facts["where"].endswith("warp 0")
     page.point(0.5, ITER_Y)
     assert "iteration" in page.tooltip()
-
-
-def test_the_tooltip_goes_with_the_pointer(page: ShownPage) -> None:
-    page.point(0.5, LOOP_Y)
-    assert page.tooltip()
     page.page.mouse.move(5, 5)
     assert page.tooltip() == ""
 
 
 def test_a_click_chooses_a_scope_and_dims_the_others(page: ShownPage) -> None:
-    # Inside the bars, at their left edge, where no label is.
-    before = [page.pixel(0.5, y - 5) for y in (FUNC_Y, LOOP_Y)]
+    # Inside the bars, at their upper edge, where no label is.
+    before = [page.pixel(0.4, y - 5) for y in (FUNC_Y, LOOP_Y + WARP)]
     page.click(0.5, LOOP_Y)
-    after = [page.pixel(0.5, y - 5) for y in (FUNC_Y, LOOP_Y + 3 * LEVEL + 22)]
-    assert after[0] != before[0], "the function is dim"
+    after = [page.pixel(0.4, y - 5) for y in (FUNC_Y, LOOP_Y + WARP)]
+    assert (after[0] != before[0], after[1]) == (True, before[1]), "only the loops stand out"
     assert page.panel().startswith("loop[0]")
-    assert "All of loop[0]" in page.panel()
+    expect(page.page.locator("#view-timeline .scope-list [aria-current=true]")).to_contain_text("loop[0]")
     page.press("Escape")
-    assert page.pixel(0.5, FUNC_Y - 5) == before[0]
+    assert page.pixel(0.4, FUNC_Y - 5) == before[0]
 
 
 def test_f_fits_the_chosen_scope(page: ShownPage) -> None:
+    whole = length_ns(page)
     page.click(0.5, ITER_Y)
     page.press("f")
     assert "iter[0]" in page.panel()
     assert length_ns(page) < 4000
     page.press("f")
-    assert length_ns(page) > 50_000
-
-
-def test_a_double_click_zooms_to_the_scope(page: ShownPage) -> None:
+    assert length_ns(page) == whole
     page.page.mouse.dblclick(*page.at(0.5, ITER_Y))
     page.settle()
     assert length_ns(page) < 4000
 
 
-def test_sms_open_and_close(page: ShownPage) -> None:
-    page.point(0.5, LOOP_Y)
-    assert page.tooltip().startswith("loop[0]")
-    page.gutter_click(SM_ROW)
-    page.point(0.5, LOOP_Y + 1)
-    assert page.tooltip().startswith("CTA")
-    page.gutter_click(SM_ROW)
-    page.point(0.5, LOOP_Y)
-    assert page.tooltip().startswith("loop[0]")
-
-
 def test_a_search_is_walked_through(page: ShownPage) -> None:
     count = page.page.locator(".search-count")
-    assert page.search("qk cta:5 warp:3") == "48 scopes"
+    assert page.search("qk") == "192 scopes"
     page.press("Enter")
-    expect(count).to_have_text("1 of 48")
-    assert "SM 5, CTA 5, warp 3" in page.panel()
+    expect(count).to_have_text("1 of 192")
+    assert "warp 0" in page.panel()
     page.press("Shift+Enter")
-    expect(count).to_have_text("48 of 48")
-    page.page.locator("canvas.minimap").click()
+    expect(count).to_have_text("192 of 192")
+    assert "warp 3" in page.panel()
+    page.page.locator("#view-timeline .timeline-room").focus()
     page.press("n")
-    expect(count).to_have_text("1 of 48")
+    expect(count).to_have_text("1 of 192")
     page.press("/", "Escape")
     expect(count).to_have_text("")
-
-
-def test_a_search_for_nothing_that_is_there(page: ShownPage) -> None:
     assert page.search("no such scope") == "nothing found"
-    assert page.page.get_by_label("Next match (n)").is_disabled()
 
 
-def test_a_kind_of_the_legend_stands_out(page: ShownPage) -> None:
-    row = page.page.locator(".legend-row", has_text="softmax")
-    row.click()
-    expect(row).to_have_attribute("aria-pressed", "true")
-    assert "All of softmax" in page.panel()
-    assert page.panel().splitlines()[-13:-1:2] == ["count", "mean", "min", "p50", "p99", "max"]
-    row.click()
-    expect(row).to_have_attribute("aria-pressed", "false")
+def test_a_kind_of_the_list_stands_out(page: ShownPage) -> None:
+    item = page.page.locator("#view-timeline .scope-list").get_by_role("button", name="softmax")
+    item.click()
+    expect(item).to_have_attribute("aria-current", "true")
+    expect(page.page.locator(".search-count")).to_have_text("192 scopes")
+    item.click()
+    expect(item).to_have_attribute("aria-current", "false")
 
 
 def test_the_address_brings_the_view_back(page: ShownPage, show: Show, few_scopes: Path) -> None:
+    page.page.locator(".bar-group [aria-pressed]").nth(1).click()
     page.press("w", "w", "d")
     state = page.hash
     again = show(few_scopes, fragment="#" + "&".join(f"{name}={value}" for name, value in state.items()))
-    assert set(state) == {"from", "to"}
-    assert again.range_text == page.range_text
+    assert set(state) == {"ctas", "from", "to"}
+    assert (again.range_text, pressed(again)) == (page.range_text, pressed(page))
 
 
 def test_keys_do_nothing_while_a_word_is_typed(page: ShownPage) -> None:
@@ -239,12 +218,40 @@ def test_the_list_of_keys(page: ShownPage) -> None:
 
 def test_what_was_in_flight_stands_below_the_warps(show: Show, tmp_path: Path) -> None:
     page = show(in_order(tmp_path))
-    first_lane = WARP_ROW + 2 * (LEVEL + 5) + 10
-    page.point(0.15, first_lane)
+    page.point(0.15, CTA_Y + 13 + 2 * (LEVEL + 6) + 10)
     lines = page.tooltip().splitlines()
     assert lines[0] == "copies in flight"
     facts = dict(zip(lines[1::2], lines[2::2], strict=True))
     assert facts["in flight"] == "2.600 µs"
     assert facts["its wait"] == "blocked for 500 ns"
-    page.click(0.15, first_lane)
-    assert page.panel().startswith("ttg.async_commit_group")
+    assert facts["issued by"] == "ttg.async_commit_group, warp 0"
+
+
+UI = """<script>
+addEventListener("message", ({ data, source }) => {
+  if (data === "PING") source.postMessage("PONG", "*");
+  else document.title = new TextDecoder().decode(data.perfetto.buffer);
+});
+</script>"""
+
+
+def test_perfetto_gets_the_ctas_of_the_page(browser: Browser, few_scopes: Path) -> None:
+    shown = open_page(browser, few_scopes)
+
+    def answer(route: Route) -> None:
+        route.fulfill(body=UI, content_type="text/html")
+
+    shown.page.context.route("https://ui.perfetto.dev/**", answer)
+    with shown.page.context.expect_page() as opened:
+        shown.page.get_by_role("button", name="Open in Perfetto").click()
+    expect(opened.value).not_to_have_title("", timeout=20_000)
+    events = json.loads(opened.value.title())["traceEvents"]
+    slices = [event for event in events if event["ph"] == "X"]
+    assert {event["name"] for event in slices} >= {"attention", "loop[0]", "iter[0]", "softmax"}
+    tracks = {(event["pid"], event["tid"]) for event in slices}
+    assert {event["args"]["name"] for event in events if event["name"] == "thread_name"} == {
+        f"warp {n}" for n in range(4)
+    }
+    assert len(tracks) == 4 * len({pid for pid, _ in tracks})
+    assert all(event["ts"] >= 0 and event["dur"] >= 0 for event in slices)
+    shown.page.context.close()

@@ -185,7 +185,7 @@ def test_sms_tell_their_ctas_and_lead_to_the_timeline(show: Show, attention: Pat
     assert tip.startswith("SM ") and "CTAs at work" in tip and "wave 1" in tip
     canvas.click(position={"x": 300, "y": 120})
     assert selected(shown) == "Timeline"
-    assert set(shown.hash) == {"from", "to"}
+    assert set(shown.hash) == {"ctas"}
 
 
 def test_sms_can_stand_by_when_they_were_done_and_be_coloured_by_load(show: Show, attention: Path) -> None:
@@ -375,4 +375,4 @@ def test_scopes_stand_below_their_partitions(show: Show, tmp_path: Path) -> None
     _, view = opened(show, tmp_path / "ws.html", "scopes")
     assert view.locator(".scope-list h3").all_inner_texts() == titles
     shown = show(tmp_path / "ws.html")
-    assert shown.page.locator(".side-legend h3").all_inner_texts() == titles
+    assert shown.page.locator("#view-timeline .scope-list h3").all_inner_texts() == titles

@@ -9,6 +9,8 @@ import json
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
@@ -26,7 +28,7 @@ from kprof_inject.report.html.machine_code import launch_machine_code
 from kprof_inject.report.html.overview_tab import kernel_rows, launch_overview, work_rows
 from kprof_inject.report.html.page_schema import LaunchMeta, LaunchSections, PageData, PartitionMeta, ScopeMeta
 from kprof_inject.report.html.pictures import ScopePictures, sm_heat_map
-from kprof_inject.report.html.scope_columns import Shown, flight_bytes, scope_bytes, shares, shown_of
+from kprof_inject.report.html.scope_columns import Shown, flight_bytes, picked_ctas, scope_bytes, shares, shown_of
 from kprof_inject.report.html.stalls import launch_stalls
 from kprof_inject.report.kernel_names import kernel_names
 from kprof_inject.report.launch_figures import run_times_text
@@ -34,32 +36,21 @@ from kprof_inject.scope_colours import scope_colours
 from kprof_inject.timeline.partitions import by_warp
 from kprof_inject.version import __version__
 
-MAX_SCOPES = 4_000_000
-"""A browser holds all scopes in memory, and a page is meant to be sent to others: this number takes about 20 MB, and
-320 MB in the browser."""
+MAX_SCOPES = 200_000
+"""A page is meant to be sent to others: this number takes about 1 MB."""
 
-_BOOT = 'import "#main";'
+# Characters of a module that a data: URL may have as they are; "#" and "%" end it or mean something else.
+_PLAIN = " !$&'()*+,-./:;<=>?@[]^_`{|}~"
 _MAX_NAMES = 3
 
 
 def write_html(path: Path, reports: Sequence[LaunchAnalysis], *, max_scopes: int = MAX_SCOPES) -> int:
     """Replace ``path`` by one page about all launches, and return its size in bytes; raises ``OSError``.
 
-    The page loads nothing. If the launches have more than ``max_scopes`` scopes together, it has whole CTAs up to that
-    number, and says so; ``omissions`` says it beforehand.
+    The page loads nothing. Of each launch it has the scopes of ``picked_ctas``; the launches of the kernels' rows share
+    the room for ``max_scopes`` scopes of others.
     """
     return write_chunks(path, _page(reports, max_scopes))
-
-
-def omissions(reports: Sequence[LaunchAnalysis], max_scopes: int = MAX_SCOPES) -> list[str]:
-    """Return a line for each launch of which the page leaves scopes out."""
-    counts = [report.timeline.scope_count for report in reports]
-    return [
-        f"{report.launch.kernel.name}, launch {report.launch.index}: the page's timeline shows about {share} of "
-        f"{count} scopes, in CTAs of the first SMs"
-        for report, count, share in zip(reports, counts, shares(counts, max_scopes), strict=True)
-        if share < count
-    ]
 
 
 def _page(reports: Sequence[LaunchAnalysis], max_scopes: int) -> Iterator[bytes]:
@@ -68,36 +59,47 @@ def _page(reports: Sequence[LaunchAnalysis], max_scopes: int) -> Iterator[bytes]
     yield _filled(head, inline).encode()
     kernels = kernel_names(report.launch.kernel for report in reports)
     places = place_names(report.launch.place for report in reports)
-    given = shares([report.timeline.scope_count for report in reports], max_scopes)
+    program = program_of(reports)
+    rows = kernel_rows(program, reports)
+    opened = {row.launch for row in rows}
+    wanted = [report.timeline.scope_count if index in opened else 0 for index, report in enumerate(reports)]
     flags = PageFlags(reports)
     metas: list[LaunchMeta] = []
-    for index, (report, share) in enumerate(zip(reports, given, strict=True)):
+    sections: list[dict[str, str]] = []
+    written: dict[bytes, str] = {}
+    for index, (report, share) in enumerate(zip(reports, shares(wanted, max_scopes), strict=True)):
         timeline, launch = report.timeline, report.launch
         shown = shown_of(timeline, share)
-        metas.append(launch_meta(report, kernels[launch.kernel.variant], places[launch.place], shown))
         pictures = ScopePictures(report.summary)
-        # One pass over the blocks serves both. Compressed scopes are small enough to keep until then.
-        scopes = scope_bytes(timeline, pictures.seeing(timeline.blocks()), shown.ctas)
-        scopes_element = list(_data_element(f"launch-{index}-scopes", scopes))
+        # One pass over the blocks serves both.
         yield from _data_element(
-            f"launch-{index}-sections", [_json_bytes(all_sections(report, pictures, flags, shown))]
+            f"launch-{index}-scopes", scope_bytes(timeline, pictures.seeing(timeline.blocks()), shown.ctas)
         )
-        yield from scopes_element
         if report.in_flight is not None and report.in_flight.kinds:
             yield from _data_element(f"launch-{index}-flights", flight_bytes(timeline, report.in_flight, shown.ctas))
-    program = program_of(reports)
+        parts = _plain(all_sections(report, pictures, flags))
+        parts["timed"] = [file.pop("timed") for file in parts["source"]]
+        sections.append({})
+        for name, section in parts.items():
+            text = _json_bytes(section)
+            if text not in written:
+                written[text] = f"{name}-{len(written)}"
+                yield from _data_element(written[text], [text])
+            sections[-1][name] = written[text]
+        metas.append(launch_meta(report, kernels[launch.kernel.variant], places[launch.place], shown))
     page = PageData(
         version=__version__,
         launches=metas,
-        kernels=kernel_rows(program, reports),
+        sections=sections,
+        kernels=rows,
         others=work_rows(program),
     )
-    yield b'<script type="application/json" id="report">' + _json_bytes(page) + b"</script>\n"
+    yield from _data_element("report", [_json_bytes(_plain(page))])
     yield _filled(tail, inline).encode()
 
 
-def all_sections(report: LaunchAnalysis, pictures: ScopePictures, flags: PageFlags, shown: Shown) -> LaunchSections:
-    """Return each view's data of a launch, of which the page shows the part ``shown``.
+def all_sections(report: LaunchAnalysis, pictures: ScopePictures, flags: PageFlags) -> LaunchSections:
+    """Return each view's data of a launch.
 
     ``pictures`` must have seen all blocks of the timeline. ``flags`` are those of all launches of the page.
     """
@@ -109,20 +111,19 @@ def all_sections(report: LaunchAnalysis, pictures: ScopePictures, flags: PageFla
         source=source_lines(timeline, summary, report.slopes, stalls),
         ttgir=ttgir_lines(timeline, stalls, launch_machine_code(report)),
         stalls=launch_stalls(stalls, sources_of(report.launch.kernel)) if stalls else None,
-        flags=flags.arrows(report, shown.ctas),
         tasks=flags.tasks(report),
     )
 
 
 def _inline_elements(reports: Sequence[LaunchAnalysis]) -> dict[str, str]:
     """Return the inline elements by their names in the template, and the policy that allows these alone."""
-    style, imports = _styles(), _import_map()
+    style, imports, boot = _styles(), _import_map(), _text_of("boot.js")
     return {
-        "policy": content_policy(style, (imports, _BOOT)),
+        "policy": content_policy(style, (imports, boot)),
         "title": html.escape(_title(reports)),
         "style": style,
-        "imports": imports,
-        "boot": _BOOT,
+        "modules": b"".join(_data_element("modules", [imports.encode()])).decode(),
+        "boot": boot,
     }
 
 
@@ -172,6 +173,7 @@ def launch_meta(report: LaunchAnalysis, kernel_name: str, place_name: str, shown
         function_of_warp=tuple(_joined(partition.function for partition in of_warp) for of_warp in of_warps),
         scopes=tuple(_scopes(report)),
         flight_works=tuple(report.in_flight.kinds) if report.in_flight else (),
+        picked_ctas=picked_ctas(timeline),
     )
 
 
@@ -224,10 +226,13 @@ def _styles() -> str:
 
 
 def _import_map() -> str:
-    """Return an import map with each module as a data: URL, so that modules load without a network or a server."""
+    """Return an import map with each module as a data: URL, so that modules load without a network or a server.
+
+    The page has it compressed, and ``boot.js`` puts it in before it loads the first module.
+    """
     names = sorted(path.relative_to(_ROOT).with_suffix("").as_posix() for path in _ROOT.rglob("*.js"))
-    modules = {f"#{name}": _data_url(_text_of(f"{name}.js")) for name in names}
-    return json.dumps({"imports": modules}, indent=0)
+    modules = {f"#{name}": _data_url(_text_of(f"{name}.js")) for name in names if name != "boot"}
+    return json.dumps({"imports": modules}, ensure_ascii=False)
 
 
 def content_policy(style: str, scripts: Sequence[str] = ()) -> str:
@@ -248,7 +253,8 @@ def _source_hash(text: str) -> str:
 
 
 def _data_url(module: str) -> str:
-    return f"data:text/javascript;base64,{base64.b64encode(module.encode()).decode()}"
+    # Not in base64, which does not compress.
+    return f"data:text/javascript;charset=utf-8,{quote(module, safe=_PLAIN)}"
 
 
 _TYPE = "application/octet-stream;base64"
@@ -282,11 +288,11 @@ def _packed(parts: Iterable[bytes]) -> Iterator[bytes]:
     yield packer.flush()
 
 
-def _json_bytes(record: msgspec.Struct) -> bytes:
-    """Return JSON that is safe anywhere in HTML: none of its characters ends or begins an element."""
+def _plain(record: msgspec.Struct) -> dict[str, Any]:
     # numpy's numbers become Python's.
-    values = msgspec.to_builtins(record, enc_hook=lambda number: number.item())
-    text = json.dumps(values, separators=(",", ":"), allow_nan=False)
-    for character in "<>&":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return text.encode()
+    plain: dict[str, Any] = msgspec.to_builtins(record, enc_hook=lambda number: number.item())
+    return plain
+
+
+def _json_bytes(values: object) -> bytes:
+    return json.dumps(values, separators=(",", ":"), allow_nan=False).encode()

@@ -47,7 +47,8 @@ class LaunchMeta(Struct, frozen=True):
     ``first_ns`` is the globaltimer's time at its start, as text, because JavaScript's numbers do not hold it exactly.
     ``run_times`` are those without records and with them, in words; empty if they are unknown.
     ``partition_of_warp`` has the partition that each of ``warps`` runs, ``function_of_warp`` that partition's name in
-    the code. ``flight_works`` are the kinds of its asynchronous work; empty if the page has none.
+    the code. ``flight_works`` are the kinds of its asynchronous work; empty if the page has none. ``picked_ctas`` are
+    the CTAs that the timeline offers first, each with a name and its number.
     """
 
     kernel: str
@@ -76,6 +77,7 @@ class LaunchMeta(Struct, frozen=True):
     function_of_warp: tuple[str, ...]
     scopes: tuple[ScopeMeta, ...]
     flight_works: tuple[str, ...]
+    picked_ctas: list[tuple[str, int]]
 
 
 class FactGroup(Struct, frozen=True):
@@ -483,22 +485,6 @@ class TtgirText(Struct, frozen=True):
     machine_code: MachineCode | None
 
 
-class FlagArrows(Struct, frozen=True):
-    """Waits for flags that other CTAs ended: a row for each, by the index of the ``wait`` among the page's scopes.
-
-    ``change`` is the scope that changed the flag, -1 if it is not on the page. ``launch`` is its launch, of
-    ``launches``, -1 for this one; ``cta`` is the number of its CTA, ``scope`` its name, of ``scopes``.
-    """
-
-    launches: list[str]
-    scopes: list[str]
-    wait: PackedColumn
-    change: PackedColumn
-    launch: PackedColumn
-    cta: PackedColumn
-    scope: PackedColumn
-
-
 class TaskRow(Struct, frozen=True):
     """Task of a launch: its runs, and the SMs that they are on, of which one has ``uneven`` times the mean.
 
@@ -527,9 +513,9 @@ class TaskTable(Struct, frozen=True):
 
 
 class LaunchSections(Struct, frozen=True, omit_defaults=True):
-    """Data of a launch by the view that shows it, of bounded size except ``flags``.
+    """Data of a launch by the view that shows it, of bounded size.
 
-    ``flags`` is there if other CTAs ended waits of the launch, ``tasks`` if its scopes have tasks.
+    ``tasks`` is there if its scopes have tasks.
     """
 
     overview: Overview
@@ -538,7 +524,6 @@ class LaunchSections(Struct, frozen=True, omit_defaults=True):
     source: list[SourceFile]
     ttgir: TtgirText | None
     stalls: LaunchStalls | None
-    flags: FlagArrows | None = None
     tasks: tuple[TaskTable, ...] = ()
 
 
@@ -553,9 +538,14 @@ class WorkRow(Struct, frozen=True):
 
 
 class PageData(Struct, frozen=True):
-    """First data that the page reads: its launches, its kernels, those with most to win first, and other work."""
+    """First data that the page reads: its launches, its kernels, those with most to win first, and other work.
+
+    ``sections`` has for each launch the elements with the parts of its ``LaunchSections``, by name; launches with equal
+    parts share an element. ``timed``, the times of the source's lines, is a part of its own.
+    """
 
     version: str
     launches: list[LaunchMeta]
+    sections: list[dict[str, str]]
     kernels: list[KernelRow]
     others: list[WorkRow]

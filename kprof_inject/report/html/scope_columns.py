@@ -1,7 +1,6 @@
 """Scopes and asynchronous work of a launch for the page, block by block, as columns that compress well.
 
-``assets/codec.js`` reads the columns, and ``assets/data.js`` turns them into typed arrays (``assets/flights.js`` those
-of asynchronous work).
+``assets/data.js`` turns them into typed arrays.
 
 A table is its number of rows (u32), followed by its columns. A column is one byte, followed by planes of a byte for
 each row, with the lowest bytes of all values first: high bytes, which hardly change, are next to each other and
@@ -16,7 +15,7 @@ Times are nanoseconds since the start of the launch. The tables, in this order:
   the last columns are these, in the order in which each scope has them.
 
 Predictable values are stored as the difference from the prediction: a start from the start before it, an iteration from
-the one before it in its scope, elapsed cycles from the elapsed time at the fitted clock.
+the one before it in its scope.
 """
 
 from __future__ import annotations
@@ -107,22 +106,40 @@ def shares(wanted: Sequence[int], most: int) -> list[int]:
     return given
 
 
-def shown_of(timeline: Timeline, most: int) -> Shown:
-    """Choose whole CTAs with at most ``most`` scopes, but at least one CTA.
+def picked_ctas(timeline: Timeline) -> list[tuple[str, int]]:
+    """Return the CTAs that a timeline offers first, each with a name and its number.
 
-    They are those of the first SMs, so that these SMs are complete from the launch's begin to its end.
+    They are the one of median duration, the longest, the first to begin and the last to end.
     """
+    ctas = timeline.ctas
+    if not len(ctas):
+        return []
+    durations = ctas["pre_final_ns"] - ctas["init_ns"]
+    by_duration = np.lexsort((ctas["cta"], durations))
+    rows = {
+        "median": by_duration[(len(ctas) - 1) // 2],
+        "longest": by_duration[-1],
+        "first": np.lexsort((ctas["cta"], ctas["init_ns"]))[0],
+        "last": np.lexsort((ctas["cta"], ctas["pre_final_ns"]))[-1],
+    }
+    named: dict[int, str] = {}
+    for name, row in rows.items():
+        number = int(ctas["cta"][row])
+        named[number] = f"{named[number]}, {name}" if number in named else name
+    return [(name, number) for number, name in named.items()]
+
+
+def shown_of(timeline: Timeline, most: int) -> Shown:
+    """Choose whole CTAs: those of ``picked_ctas``, and by number as many others as ``most`` scopes leave room for."""
     if timeline.scope_count <= most:
         return Shown(None, timeline.scope_count)
     rows = CtaRows(timeline.ctas["cta"])
     counts = np.zeros(len(timeline.ctas), dtype=np.int64)
     for block in timeline.blocks():
         counts += np.bincount(rows.of(block["cta"]), minlength=len(counts))
-    order = np.lexsort((timeline.ctas["cta"], timeline.ctas["sm"]))
-    fits = np.cumsum(counts[order]) <= most
-    fits[np.flatnonzero(counts[order])[:1]] = True
-    shown = np.zeros(len(counts), dtype=bool)
-    shown[order[fits]] = True
+    shown = np.isin(timeline.ctas["cta"], [number for _, number in picked_ctas(timeline)])
+    order = np.lexsort((timeline.ctas["cta"], ~shown))
+    shown[order[np.cumsum(counts[order]) <= most]] = True
     return Shown(shown, int(counts[shown].sum()))
 
 
@@ -137,15 +154,6 @@ def scope_bytes(
         kept = block if shown is None else block[shown[rows.of(block["cta"])]]
         if kept.size:
             yield from _block(kept, timeline, rows)
-
-
-def rows_on_page(timeline: Timeline, rows: _Numbers, shown: NDArray[np.bool_] | None) -> NDArray[np.int64]:
-    """Return the indices on the page of scopes given by their rows in the launch; -1 for those not ``shown``."""
-    if shown is None:
-        return rows.astype(np.int64)
-    ctas = CtaRows(timeline.ctas["cta"])
-    is_shown = np.concatenate([np.empty(0, bool), *(shown[ctas.of(block["cta"])] for block in timeline.blocks())])
-    return np.where(is_shown[rows], np.cumsum(is_shown)[rows] - 1, -1)
 
 
 class CtaRows:
@@ -197,12 +205,8 @@ def _block(scopes: NDArray[np.void], timeline: Timeline, rows: CtaRows) -> Itera
     yield from table_bytes((rows.of(cta[first]), warp[first], np.diff(first, append=len(scopes))))
 
     start_ns: _Numbers = scopes["start_ns"]
-    start_cycles: _Numbers = scopes["start_cycles"]
     duration_ns: _Numbers = scopes["duration_ns"]
     elapsed_ns = scopes["end_ns"] - start_ns
-    elapsed_cycles = scopes["end_cycles"] - start_cycles
-    # The same rounding as in JavaScript: both compute with IEEE doubles.
-    expected_cycles = np.floor(elapsed_ns * (timeline.clock.clock_hz / 1e9) + 0.5).astype(np.int64)
     kind = scopes["scope"]
     yield from table_bytes(
         (
@@ -214,7 +218,6 @@ def _block(scopes: NDArray[np.void], timeline: Timeline, rows: CtaRows) -> Itera
             elapsed_ns,
             elapsed_ns - duration_ns,
             duration_ns - scopes["self_ns"],
-            elapsed_cycles - expected_cycles,
             *_tags(scopes, max((len(scope.tags) for scope in timeline.table.scopes), default=0)),
         )
     )

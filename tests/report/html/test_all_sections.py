@@ -22,7 +22,6 @@ from kprof_inject.report.html.document import all_sections
 from kprof_inject.report.html.flags import PageFlags
 from kprof_inject.report.html.page_schema import LaunchSections, PackedColumn
 from kprof_inject.report.html.pictures import ScopePictures, packed
-from kprof_inject.report.html.scope_columns import Shown
 from kprof_inject.timeline.timeline import decode_launch
 
 ROOT = Path(__file__).parents[3]
@@ -35,8 +34,7 @@ def json_of(report: LaunchAnalysis) -> str:
     pictures = ScopePictures(report.summary)
     for _ in pictures.seeing(report.timeline.blocks()):
         pass
-    shown = Shown(None, report.timeline.scope_count)
-    made = all_sections(report, pictures, PageFlags([report]), shown)
+    made = all_sections(report, pictures, PageFlags([report]))
     return json.dumps(msgspec.to_builtins(made), allow_nan=False)
 
 

@@ -15,7 +15,7 @@ from unpacked import unpacked
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.errors import KprofError
 from kprof_inject.report.html.document import write_html
-from kprof_inject.report.html.scope_columns import differences_by_kind, table_bytes
+from kprof_inject.report.html.scope_columns import differences_by_kind, picked_ctas, table_bytes
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 SCOPES = [
@@ -66,7 +66,6 @@ def test_every_column_comes_back(timeline: Timeline, tmp_path: Path) -> None:
     assert page["scopes"]["end"] == (scopes["end_ns"] - timeline.first_ns).tolist()
     assert page["scopes"]["duration"] == scopes["duration_ns"].tolist()
     assert page["scopes"]["self"] == scopes["self_ns"].tolist()
-    assert page["scopes"]["cycles"] == (scopes["end_cycles"] - scopes["start_cycles"]).tolist()
     for mine, theirs in {"begin": "init_ns", "end": "pre_final_ns", "copied": "post_final_ns"}.items():
         assert page["ctas"][mine] == (ctas[theirs] - timeline.first_ns).tolist()
     assert (page["ctas"]["cta"], page["ctas"]["sm"]) == (ctas["cta"].tolist(), ctas["sm"].tolist())
@@ -98,27 +97,33 @@ def test_what_was_lost_is_told(timeline: Timeline, tmp_path: Path) -> None:
     assert page["lostEnd"] == (lost["lost_end_ns"] - timeline.first_ns).tolist()
 
 
-def test_beyond_the_limit_whole_ctas_of_the_first_sms_are_kept(timeline: Timeline, tmp_path: Path) -> None:
+def test_beyond_the_limit_the_picked_ctas_and_the_first_ones_are_kept(timeline: Timeline, tmp_path: Path) -> None:
     scopes = timeline.scopes
-    page = page_of(timeline, tmp_path, max_scopes=40)
+    page = page_of(timeline, tmp_path, max_scopes=80)
 
+    picked = [number for _, number in page["meta"]["picked_ctas"]]
     kept = np.unique(page["scopes"]["cta"])
     expected = scopes[np.isin(scopes["cta"], kept)]
     assert page["scopes"]["cta"] == expected["cta"].tolist()
-    assert 0 < len(expected) <= 40 < len(scopes)
-    left = timeline.ctas[~np.isin(timeline.ctas["cta"], kept)]
-    assert max(page["scopes"]["sm"]) <= left["sm"].min()
+    assert set(picked) < set(kept.tolist()) and len(expected) <= 80 < len(scopes)
+    left = timeline.ctas["cta"][~np.isin(timeline.ctas["cta"], kept)]
+    assert max(set(kept.tolist()) - set(picked)) < left.min()
     assert len(page["ctas"]["cta"]) == len(timeline.ctas)
-    assert page["meta"]["shown_scopes"] == len(expected)
     assert page["meta"]["shown_ctas"] == len(kept)
-    assert page["meta"]["scope_count"] == len(scopes)
 
 
-def test_one_cta_is_shown_however_many_scopes_it_has(timeline: Timeline, tmp_path: Path) -> None:
-    page = page_of(timeline, tmp_path, max_scopes=1)
+def test_the_picked_ctas_are_there_however_many_scopes_they_have(timeline: Timeline, tmp_path: Path) -> None:
+    meta = page_of(timeline, tmp_path, max_scopes=1)["meta"]
 
-    assert page["meta"]["shown_ctas"] == 1
-    assert page["meta"]["shown_scopes"] == len(page["scopes"]["cta"]) > 1
+    assert meta["shown_ctas"] == len(meta["picked_ctas"])
+    assert meta["shown_scopes"] > 1
+
+
+def test_ctas_are_picked_by_their_times(tmp_path: Path) -> None:
+    times = [(30, 1000), (0, 400), (10, 700), (20, 2000), (40, 800)]
+    ctas = [Cta([[start(FUNC, 5), end(FUNC, 90)]], init_ns=begin, pre_final_ns=stop) for begin, stop in times]
+    picked = picked_ctas(decode_launch(save_launch(tmp_path, SCOPES, ctas, slots=16)))
+    assert picked == [("median", 4), ("longest, last", 3), ("first", 1)]
 
 
 def test_columns_that_repeat_take_no_room() -> None:

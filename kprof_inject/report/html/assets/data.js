@@ -1,44 +1,317 @@
-/** The page's data: launches, whose scopes and sections are unpacked when first shown. */
-
-import { fromBase64, inflate } from "#codec";
-import { readFlights } from "#flights";
-import { readScopes } from "#scopes";
+/** The page's data: launches, whose scopes and sections are unpacked when first shown. `scope_columns.py` packs the columns. */
 
 /**
  * @typedef {Object} Launch
  * @property {Object} meta a `LaunchMeta` of page_schema.py
  * @property {Object<string, Object>} sections what the views show, by name
- * @property {import("#scopes").Scopes} scopes
- * @property {import("#flights").Flights} flights
+ * @property {Scopes} scopes
+ * @property {Flights} flights
  */
 
-export function readReport() {
-  return JSON.parse(document.getElementById("report").textContent);
+const textOfElement = (id) => document.getElementById(id).textContent;
+
+export function readReport(textOf = textOfElement) {
+  return inflatedJson(textOf("report"));
 }
 
 /** @returns {(index: number) => Promise<Launch>} the same launch each time; only the last one stays in memory */
-export function launchReader(report) {
+export function launchReader(report, textOf = textOfElement) {
   let opened = { index: -1, launch: null };
   return (index) => {
-    if (opened.index !== index) opened = { index, launch: readLaunch(report.launches[index], index) };
+    if (opened.index !== index) opened = { index, launch: readLaunch(report, index, textOf) };
     return opened.launch;
   };
 }
 
-async function readLaunch(meta, index) {
-  const [sections, scopes, flights] = await Promise.all([
-    unpacked(`launch-${index}-sections`),
-    unpacked(`launch-${index}-scopes`),
-    meta.flight_works.length ? unpacked(`launch-${index}-flights`) : null,
+async function readLaunch(report, index, textOf) {
+  const [meta, elements] = [report.launches[index], report.sections[index]];
+  const names = Object.keys(elements);
+  const [scopes, flights, ...sections] = await Promise.all([
+    inflated(textOf(`launch-${index}-scopes`)),
+    meta.flight_works.length ? inflated(textOf(`launch-${index}-flights`)) : null,
+    ...names.map((name) => inflatedJson(textOf(elements[name]))),
   ]);
+  const { timed, ...byName } = Object.fromEntries(names.map((name, at) => [name, sections[at]]));
+  byName.source.forEach((file, at) => (file.timed = timed[at]));
   return {
     meta,
-    sections: JSON.parse(new TextDecoder().decode(sections)),
+    sections: byName,
     scopes: readScopes(scopes, meta),
     flights: readFlights(flights),
   };
 }
 
-async function unpacked(id) {
-  return inflate(fromBase64(document.getElementById(id).textContent));
+async function inflatedJson(text) {
+  return JSON.parse(new TextDecoder().decode(await inflated(text)));
+}
+
+/** @param {string} text what zlib made, in base64 @returns {Promise<Uint8Array>} */
+async function inflated(text) {
+  const stream = new Blob([fromBase64(text)]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+const ZIGZAG = 0x80;
+
+class TableReader {
+  /** @param {Uint8Array} bytes */
+  constructor(bytes) {
+    this.bytes = bytes;
+    this.at = 0;
+    this.rows = 0;
+  }
+
+  get isAtEnd() {
+    return this.at >= this.bytes.length;
+  }
+
+  /** Begins the next table; returns how many rows it has. */
+  beginTable() {
+    const { bytes, at } = this;
+    this.rows = bytes[at] + bytes[at + 1] * 2 ** 8 + bytes[at + 2] * 2 ** 16 + bytes[at + 3] * 2 ** 24;
+    this.at += 4;
+    return this.rows;
+  }
+
+  /**
+   * The table's next column.
+   * @param {{[index: number]: number}} [target] where to write it, from its beginning on; it must hold the rows.
+   */
+  column(target = new Float64Array(this.rows)) {
+    const head = this.bytes[this.at++];
+    const planes = head & ~ZIGZAG;
+    const rows = this.rows;
+    if (planes === 0) target.fill(0, 0, rows);
+    else if (planes <= 3) this.#small(target, planes);
+    else this.#large(target, planes);
+    this.at += planes * rows;
+    if (head & ZIGZAG) {
+      for (let row = 0; row < rows; row++) target[row] = unzigzag(target[row]);
+    }
+    return target;
+  }
+
+  // Up to three planes fit into the whole numbers that bit operations work on.
+  #small(target, planes) {
+    const { bytes, at, rows } = this;
+    for (let row = 0; row < rows; row++) {
+      let value = bytes[at + row];
+      if (planes > 1) value |= bytes[at + rows + row] << 8;
+      if (planes > 2) value |= bytes[at + 2 * rows + row] << 16;
+      target[row] = value;
+    }
+  }
+
+  #large(target, planes) {
+    const { bytes, at, rows } = this;
+    for (let row = 0; row < rows; row++) {
+      let value = 0;
+      for (let plane = planes - 1; plane >= 0; plane--) value = value * 256 + bytes[at + plane * rows + row];
+      target[row] = value;
+    }
+  }
+}
+
+function unzigzag(value) {
+  return value % 2 === 0 ? value / 2 : -(value + 1) / 2;
+}
+
+/** @param {string} text base64, perhaps with white space around it */
+function fromBase64(text) {
+  if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text);
+  const raw = atob(text);
+  const bytes = new Uint8Array(raw.length);
+  for (let index = 0; index < raw.length; index++) bytes[index] = raw.charCodeAt(index);
+  return bytes;
+}
+
+/**
+ * @typedef {Object} Ctas each with an item for each CTA of the launch; times in ns since the start of the launch
+ * @property {number} length
+ * @property {Int32Array} cta its number @property {Int32Array} sm
+ * @property {Float64Array} begin @property {Float64Array} end of its work
+ * @property {Float64Array} copied when its records were copied
+ *
+ * @typedef {Object} Scopes each with an item for each scope that ran, ordered by CTA row, warp and start, outer before
+ *     inner; times in ns since the start of the launch
+ * @property {number} length
+ * @property {Float64Array} start @property {Float64Array} end as recorded
+ * @property {Float64Array} duration without what its records cost
+ * @property {Float64Array} self of that, outside inner ones
+ * @property {Uint16Array} scope index in `meta.scopes` @property {Uint16Array} depth @property {Uint8Array} flags
+ * @property {Int32Array} iteration -1 if there is none @property {Int32Array} cta @property {Int32Array} sm
+ * @property {Int16Array} warp
+ * @property {Uint32Array} track `CTA row × meta.warps.length + place of the warp in meta.warps`
+ * @property {Uint32Array} trackStart of each track its first scope; has one item more than there are tracks
+ * @property {Float64Array[]} tags the values of each scope's tags, in the order in which `meta.scopes` names them;
+ *     UNKNOWN_TAG where there is none
+ * @property {Ctas} ctas
+ * @property {Object<string, Float64Array>} incomplete what warps lack: ctaRow, warp, written, lost, openStarts,
+ *     strayEnds, damaged, lostStart, lostEnd
+ */
+
+/** Values take 32 bits. */
+export const UNKNOWN_TAG = 2 ** 40;
+
+/**
+ * @param {Uint8Array} bytes
+ * @param {{shown_scopes: number, warps: number[], scopes: {tags: string[]}[]}} meta
+ * @returns {Scopes}
+ */
+function readScopes(bytes, meta) {
+  const reader = new TableReader(bytes);
+  const ctas = readCtas(reader);
+  const incomplete = readIncomplete(reader);
+  const mostTags = Math.max(...meta.scopes.map(({ tags }) => tags.length), 0);
+  const scopes = emptyScopes(meta.shown_scopes, ctas.length * meta.warps.length, mostTags);
+  const places = new Map(meta.warps.map((warp, place) => [warp, place]));
+  const last = { start: 0, iteration: new Float64Array(1 << 16) };
+  let row = 0;
+  while (!reader.isAtEnd) {
+    readTracks(reader, scopes, ctas, places, row);
+    row += readBlock(reader, scopes, row, last);
+  }
+  // Counts until here; what follows makes of them where each track begins.
+  let begin = 0;
+  for (let track = 0; track < scopes.trackStart.length; track++) {
+    const count = scopes.trackStart[track];
+    scopes.trackStart[track] = begin;
+    begin += count;
+  }
+  return Object.assign(scopes, { ctas, incomplete });
+}
+
+function readCtas(reader) {
+  const length = reader.beginTable();
+  const cta = sum(reader.column(new Int32Array(length)));
+  const sm = reader.column(new Int32Array(length));
+  const begin = sum(reader.column());
+  const end = reader.column();
+  const copied = reader.column();
+  for (let row = 0; row < length; row++) {
+    end[row] += begin[row];
+    copied[row] += end[row];
+  }
+  return { length, cta, sm, begin, end, copied };
+}
+
+function readIncomplete(reader) {
+  const length = reader.beginTable();
+  const [ctaRow, warp, written, lost, openStarts, strayEnds, damaged] = Array.from({ length: 7 }, () =>
+    reader.column(),
+  );
+  const lostStart = sum(reader.column());
+  const lostEnd = reader.column().map((window, row) => lostStart[row] + window);
+  return { length, ctaRow, warp, written, lost, openStarts, strayEnds, damaged, lostStart, lostEnd };
+}
+
+function emptyScopes(length, tracks, tags) {
+  return {
+    length,
+    start: new Float64Array(length),
+    end: new Float64Array(length),
+    duration: new Float64Array(length),
+    self: new Float64Array(length),
+    scope: new Uint16Array(length),
+    depth: new Uint16Array(length),
+    flags: new Uint8Array(length),
+    iteration: new Int32Array(length),
+    cta: new Int32Array(length),
+    sm: new Int32Array(length),
+    warp: new Int16Array(length),
+    track: new Uint32Array(length),
+    trackStart: new Uint32Array(tracks + 1),
+    tags: Array.from({ length: tags }, () => new Float64Array(length)),
+  };
+}
+
+function readTracks(reader, scopes, ctas, places, row) {
+  const tracks = reader.beginTable();
+  const ctaRow = reader.column();
+  const warp = reader.column();
+  const count = reader.column();
+  for (let index = 0, begin = row; index < tracks; begin += count[index], index++) {
+    const end = begin + count[index];
+    const track = ctaRow[index] * places.size + places.get(warp[index]);
+    scopes.trackStart[track] = count[index];
+    scopes.track.fill(track, begin, end);
+    scopes.cta.fill(ctas.cta[ctaRow[index]], begin, end);
+    scopes.sm.fill(ctas.sm[ctaRow[index]], begin, end);
+    scopes.warp.fill(warp[index], begin, end);
+  }
+}
+
+function readBlock(reader, scopes, row, last) {
+  const rows = reader.beginTable();
+  const end = row + rows;
+  const kind = reader.column(scopes.scope.subarray(row, end));
+  reader.column(scopes.depth.subarray(row, end));
+  reader.column(scopes.flags.subarray(row, end));
+  const iteration = reader.column(scopes.iteration.subarray(row, end));
+  const start = reader.column(scopes.start.subarray(row, end));
+  const elapsed = reader.column(scopes.end.subarray(row, end));
+  const duration = reader.column(scopes.duration.subarray(row, end));
+  const self = reader.column(scopes.self.subarray(row, end));
+  for (const values of scopes.tags) reader.column(values.subarray(row, end));
+  last.iteration.fill(0);
+  let at = 0;
+  for (let index = 0; index < rows; index++) {
+    at += start[index];
+    start[index] = at;
+    iteration[index] = last.iteration[kind[index]] += iteration[index];
+    duration[index] = elapsed[index] - duration[index];
+    self[index] = duration[index] - self[index];
+    elapsed[index] += at;
+  }
+  return rows;
+}
+
+/** Differences become the values that they are between. */
+function sum(column) {
+  for (let row = 1; row < column.length; row++) column[row] += column[row - 1];
+  return column;
+}
+
+/**
+ * @typedef {Object} Flights each with an item for each group of asynchronous work, ordered by CTA row, lane and start;
+ *     times in ns since the start of the launch
+ * @property {number} length
+ * @property {Float64Array} ctaRow @property {Float64Array} work index in `meta.flight_works`
+ * @property {Float64Array} lane in its CTA @property {Float64Array} warp that issued it
+ * @property {Uint16Array} scope that issued it @property {Uint16Array} waitScope that waited for it: indices in
+ *     `meta.scopes`
+ * @property {Float64Array} start
+ * @property {Float64Array} known until when it was certainly in flight
+ * @property {Float64Array} end until when it may have been, or its lane's next began
+ * @property {Float64Array} inFlight the longest that it can have been in flight @property {Float64Array} blocked its wait, in ns
+ * @property {Float64Array} depth @property {Float64Array} bytes
+ */
+
+/** @param {Uint8Array | null} bytes null: there is none @returns {Flights} */
+function readFlights(bytes) {
+  const reader = new TableReader(bytes ?? new Uint8Array(4));
+  const length = reader.beginTable();
+  const [ctaRow, work, lane, warp] = Array.from({ length: 4 }, () => reader.column());
+  const [scope, waitScope] = Array.from({ length: 2 }, () => reader.column(new Uint16Array(length)));
+  const [start, known, end, inFlight, blocked, depth, bytesMoved] = Array.from({ length: 7 }, () => reader.column());
+  for (let row = 0; row < length; row++) {
+    if (row) start[row] += start[row - 1];
+    known[row] += start[row];
+    end[row] += known[row];
+  }
+  const times = { start, known, end, inFlight, blocked };
+  return { length, ctaRow, work, lane, warp, scope, waitScope, ...times, depth, bytes: bytesMoved };
+}
+
+const MAKERS = {
+  u1: (bytes) => bytes,
+  i4: (bytes) => {
+    const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+    return Int32Array.from({ length: bytes.byteLength / 4 }, (_, index) => view.getInt32(4 * index, true));
+  },
+};
+
+/** @param {{type: string, base64: string}} column @returns {Uint8Array | Int32Array} */
+export function unpacked({ type, base64 }) {
+  return MAKERS[type](fromBase64(base64));
 }

@@ -8,20 +8,20 @@
  *   show(element, launch, context)   fills the empty `element`; called for each launch when the view is first looked at
  *
  * `launch` is `Launch` of `#data`: `launch.meta` and `launch.sections` (`LaunchMeta` and `LaunchSections` of
- * page_schema.py), `launch.scopes` and `launch.flights` (`Scopes` of `#scopes`, `Flights` of `#flights`: typed arrays,
- * times in ns since the start of the launch).
+ * page_schema.py), `launch.scopes` and `launch.flights` (`Scopes` and `Flights` of `#data`: typed arrays, times in ns since the
+ * start of the launch).
  * `context` is
  *
  *   theme            {isDark, css("ink"): a custom property of style.css,
  *                    scopeColor(index), scopeInk(index): what is read on it, by index in meta.scopes}
- *   goTo({cta, warp, startNs, endNs, scope})   opens the timeline there; each may be left out. `cta` and `warp` are
- *                    their numbers, `scope` is an index in meta.scopes
+ *   goTo({cta, startNs, endNs, scope, index})   opens the timeline there; all but the number of the `cta` may be left
+ *                    out. `scope` is an index in meta.scopes, `index` one of launch.scopes
  *   formatNs(ns)     as text; `#format` has more
  *   onThemeChange(callback)   called when light becomes dark or the other way round, until the launch is changed
  *   onForget(callback)        called before another launch is shown
  *   kernels, shownLaunch         the rows, `KernelRow` of page_schema.py; the index of `launch`
  *   openLaunch(index)            shows another launch, in the timeline
- *   range, onRange(range)     what the timeline shows at first, and what it shows now: null is the whole launch
+ *   timeline, onTimeline({ctas, range})   what the timeline shows at first, and what it shows now
  *
  * No view may use innerHTML or set a style attribute (`element.style.x = ...` is fine): the page's policy forbids the
  * latter, and names in a capture are hostile. `#dom` has `element(tag, properties, children)`.
@@ -30,7 +30,7 @@
 import { showAnswer } from "#answer";
 import { fillChooser, showTitle } from "#chooser";
 import { launchReader, readReport } from "#data";
-import { exportOnKey } from "#export/menu";
+import { exportOnKey } from "#export";
 import { formatNs } from "#format";
 import { readHash, writeHash } from "#hash";
 import { isTyping, showHelp } from "#help";
@@ -50,7 +50,7 @@ const VIEWS = {
 const byId = (id) => document.getElementById(id);
 
 async function start() {
-  const report = readReport();
+  const report = await readReport();
   const theme = pageTheme();
   const state = readHash(location.hash);
   const views = (await loadedViews()).filter(({ view }) => view.isWanted?.(report) ?? true);
@@ -123,14 +123,14 @@ function contextOf(page, launch) {
     others: page.report.others,
     shownLaunch: state.launch,
     openLaunch: (index) => changeLaunch(page, index, "timeline"),
-    range: state.range,
-    onRange: (range) => remember(page, { range }),
+    timeline: { ctas: state.ctas, range: state.range },
+    onTimeline: (view) => remember(page, view),
     onForget: (callback) => page.forget.push(callback),
   };
 }
 
 async function changeLaunch(page, index, tab = page.state.tab) {
-  remember(page, { launch: index, range: null, tab });
+  remember(page, { launch: index, ctas: [], range: null, tab });
   fillChooser(byId("launch-chooser"), page.report.launches, index, (other) => changeLaunch(page, other));
   await showLaunch(page);
 }
@@ -143,17 +143,17 @@ function remember(page, changes) {
 
 /** Follows an address that the user edited. The page's own changes of it raise no such event. */
 async function followHash(page) {
-  const { launch: named, tab, range } = readHash(location.hash);
+  const { launch: named, tab, ctas, range } = readHash(location.hash);
   const launch = named ?? page.firstLaunch;
   const other = launch !== page.state.launch && launch < page.report.launches.length;
-  Object.assign(page.state, { tab, range, launch: other ? launch : page.state.launch });
+  Object.assign(page.state, { tab, ctas, range, launch: other ? launch : page.state.launch });
   if (other) {
     fillChooser(byId("launch-chooser"), page.report.launches, launch, (index) => changeLaunch(page, index));
     await showLaunch(page);
     return;
   }
   page.tabs.select(tab ?? page.firstTab);
-  if (range) page.tabs.shown("timeline")?.showRange(range);
+  page.tabs.shown("timeline")?.follow({ ctas, range });
 }
 
 function showThemeButton(theme) {

@@ -1,17 +1,10 @@
 /** Warnings to read before trusting the picture of a launch. */
 
-import { counted, formatCount } from "#format";
+import { counted } from "#format";
 
 /** @param {import("#data").Launch} launch @returns {string[]} sentences */
 export function notices({ meta, scopes }) {
   const said = [];
-  if (meta.shown_scopes < meta.scope_count) {
-    said.push(
-      `The timeline shows the scopes of ${formatCount(meta.shown_ctas)} of ${counted(meta.ctas, "CTA")}, on ` +
-        `the first SMs: ${formatCount(meta.shown_scopes)} of ${formatCount(meta.scope_count)} scopes fit into this page. ` +
-        "All figures cover the whole launch.",
-    );
-  }
   const { lost } = scopes.incomplete;
   const records = lost.reduce((sum, count) => sum + count, 0);
   if (records && meta.clock_source === "timer") {

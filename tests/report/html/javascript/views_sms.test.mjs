@@ -4,7 +4,7 @@ import { knownLaunch, launchOf, load } from "./launches.mjs";
 
 const { areDistinguishable, atWork, itemsAt, ORDERS, residentsOf } = await load("views/heat_map_data");
 const { exampleOf, targetOf } = await load("views/examples");
-const { unpacked } = await load("views/packed");
+const { unpacked } = await load("data");
 
 const cta = (number, sm, begin, end) => ({ cta: number, sm, begin, end });
 const ctasOf = (...rows) => launchOf(rows, []).scopes.ctas;

@@ -1,73 +1,82 @@
-/** Facts on one scope, CTA or window, as pairs of a label and a text. */
+/** Facts on a scope, a CTA, work in flight or lost records: the content of tooltips, and of the panel at the side. */
 
-import { formatCount, formatNs, formatShare, smName } from "#format";
-import { UNKNOWN_TAG } from "#scopes";
-import { flagFacts } from "#timeline/flag_arrows";
+import { UNKNOWN_TAG } from "#data";
+import { element } from "#dom";
+import { formatCount, formatNs, smName } from "#format";
 
 const CROSSES = 1;
 const CUT = 2;
 
 /**
  * @param {import("#timeline/model").TimelineModel} model
- * @param {number} index a scope
- * @returns {[string, string][]}
+ * @param {{scope?: number, cta?: number, flight?: number, lost?: number}} hit what is known of a place
+ * @returns {HTMLElement[]} empty if nothing is there
  */
-export function scopeFacts(model, index) {
+export function factsOf(model, { scope, cta, flight, lost }, theme) {
+  if (scope !== undefined) return scopeFacts(model, scope, theme);
+  if (flight !== undefined) return titled(`${model.meta.flight_works[model.flights.work[flight]]} in flight`, flightFacts(model, flight));
+  if (lost !== undefined) return titled("lost records", lostFacts(model, lost));
+  return cta === undefined ? [] : titled(`${model.meta.cta_name} ${model.ctas.cta[cta]}`, ctaFacts(model, cta));
+}
+
+function titled(title, facts) {
+  return [element("strong", { text: title }), factList(facts)];
+}
+
+/** A scope's name, its source line, the text of that line, and what is known of this execution. */
+function scopeFacts(model, index, theme) {
   const { meta, scopes } = model;
-  const { kind, self_name: selfName, tags } = meta.scopes[scopes.scope[index]];
+  const { name, kind, source, path, text, called_from: calls, self_name: selfName, tags } = meta.scopes[scopes.scope[index]];
+  const chip = element("span", { class: "scope-chip" });
+  chip.style.background = theme.scopeColor(scopes.scope[index]);
+  const head = [element("div", { class: "scope-title" }, [element("strong", {}, [chip, name]), element("span", { class: "view-hint", text: kind })])];
+  if (source) head.push(element("div", { class: "view-hint scope-place", title: path, text: source + (calls.length ? ` from ${calls.join(", ")}` : "") }));
+  if (text) head.push(element("code", { class: "scope-line", text }));
   const isMark = kind === "mark";
-  const elapsed = scopes.end[index] - scopes.start[index];
   const facts = [];
   if (!isMark) {
     facts.push(["duration", formatNs(scopes.duration[index])]);
     if (scopes.self[index] !== scopes.duration[index]) facts.push([selfName, formatNs(scopes.self[index])]);
-    // Another profiler counts no cycles.
-    const cycles = meta.clock_source === "timer" ? "" : `, ${formatCount(scopes.cycles[index])} cycles`;
-    facts.push(["as recorded", `${formatNs(elapsed)}${cycles}`]);
+    facts.push(["as recorded", formatNs(scopes.end[index] - scopes.start[index])]);
   }
-  facts.push([isMark ? "at" : "begins at", formatNs(scopes.start[index])]);
   if (scopes.iteration[index] >= 0) facts.push(["iteration", String(scopes.iteration[index])]);
-  tags.forEach((name, place) => {
+  tags.forEach((tag, place) => {
     const value = scopes.tags[place][index];
-    facts.push([name, value === UNKNOWN_TAG ? "unknown: its record was lost" : String(value)]);
+    facts.push([tag, value === UNKNOWN_TAG ? "unknown: its record was lost" : String(value)]);
   });
-  facts.push(...flagFacts(model, index));
-  const { cta_name: cta, warp_name: warp } = meta;
-  facts.push(["where", `${smName(scopes.sm[index])}, ${cta} ${scopes.cta[index]}, ${warp} ${scopes.warp[index]}`]);
+  const begin = model.ctas.begin[model.ctaOf(scopes.track[index])];
+  facts.push([isMark ? "at" : "begins", `${formatNs(scopes.start[index] - begin)} after its ${meta.cta_name}, ${formatNs(scopes.start[index])} after the launch`]);
+  facts.push(["where", `${smName(scopes.sm[index])}, ${meta.cta_name} ${scopes.cta[index]}, ${meta.warp_name} ${scopes.warp[index]}`]);
   const partition = model.partitionOf(scopes.track[index]);
-  if (partition) facts.push(["runs", [partition, model.functionOf(scopes.track[index])].filter(Boolean).join(": ")]);
-  if (scopes.flags[index] & CROSSES)
-    facts.push(["crosses", "another scope: one begins inside the other and ends after it"]);
+  if (partition.length) facts.push(["runs", partition.join(": ")]);
+  if (scopes.flags[index] & CROSSES) facts.push(["crosses", "another scope: one begins inside the other and ends after it"]);
   if (scopes.flags[index] & CUT) facts.push(["too short", "shorter than the cost of its records"]);
-  return facts;
+  return [...head, factList(facts)];
 }
 
-/** @param {number} row of `flights` */
-export function flightFacts({ meta, flights }, row) {
+function flightFacts({ meta, flights }, row) {
   const [start, inFlight, blocked] = [flights.start[row], flights.inFlight[row], flights.blocked[row]];
-  const sure = flights.known[row] - start;
-  const facts = [["in flight", blocked ? formatNs(inFlight) : `${formatNs(sure)} to ${formatNs(inFlight)}`]];
-  facts.push(["its wait", blocked ? `blocked for ${formatNs(blocked)}` : "already complete"]);
-  facts.push(["issued by", meta.scopes[flights.scope[row]].name]);
-  facts.push(["awaited by", meta.scopes[flights.waitScope[row]].name]);
-  facts.push(["begins at", formatNs(start)], ["in flight with it", formatCount(flights.depth[row] - 1)]);
-  if (flights.bytes[row]) facts.push(["bytes", formatCount(flights.bytes[row])]);
-  facts.push(["where", `warp ${flights.warp[row]}`]);
-  return facts;
+  return [
+    ["in flight", blocked ? formatNs(inFlight) : `${formatNs(flights.known[row] - start)} to ${formatNs(inFlight)}`],
+    ["its wait", blocked ? `blocked for ${formatNs(blocked)}` : "already complete"],
+    ["issued by", `${meta.scopes[flights.scope[row]].name}, ${meta.warp_name} ${flights.warp[row]}`],
+    ["awaited by", meta.scopes[flights.waitScope[row]].name],
+    ["in flight with it", formatCount(flights.depth[row] - 1)],
+    ...(flights.bytes[row] ? [["bytes", formatCount(flights.bytes[row])]] : []),
+  ];
 }
 
-/** @param {number} row of the CTA */
-export function ctaFacts({ ctas }, row) {
+function ctaFacts({ ctas }, row) {
   return [
     ["at work", formatNs(ctas.end[row] - ctas.begin[row])],
-    ["begins at", formatNs(ctas.begin[row])],
+    ["begins", `${formatNs(ctas.begin[row])} after the launch`],
     ["copying records", formatNs(ctas.copied[row] - ctas.end[row])],
     ["where", smName(ctas.sm[row])],
   ];
 }
 
 /** @param {number} row of `incomplete` */
-export function lostFacts({ meta, scopes }, row) {
+function lostFacts({ meta, scopes }, row) {
   const { lost, written, lostStart, lostEnd } = scopes.incomplete;
   const records = `${formatCount(lost[row])} of ${formatCount(written[row])} records`;
   const isForeign = meta.clock_source === "timer";
@@ -78,48 +87,7 @@ export function lostFacts({ meta, scopes }, row) {
   ];
 }
 
-/**
- * How long the scopes of a kind take, those that the page shows.
- * @returns {{sorted: Float64Array, facts: [string, string][]}} their durations ascending
- */
-export function kindFigures({ scopes, meta }, kind) {
-  let count = 0;
-  for (let index = 0; index < scopes.length; index++) count += Number(scopes.scope[index] === kind);
-  const sorted = new Float64Array(count);
-  for (let index = 0, at = 0; index < scopes.length; index++) {
-    if (scopes.scope[index] === kind) sorted[at++] = scopes.duration[index];
-  }
-  sorted.sort();
-  const facts = [["count", formatCount(count)]];
-  if (count && meta.scopes[kind].kind !== "mark") {
-    const sum = sorted.reduce((total, ns) => total + ns, 0);
-    facts.push(
-      ["mean", formatNs(sum / count)],
-      ["min", formatNs(sorted[0])],
-      ["p50", formatNs(quantile(sorted, 0.5))],
-      ["p99", formatNs(quantile(sorted, 0.99))],
-      ["max", formatNs(sorted[count - 1])],
-    );
-  }
-  return { sorted, facts };
-}
-
-/** Between the two values that are next to it, as numpy has it. */
-export function quantile(sorted, share) {
-  const place = share * (sorted.length - 1);
-  const low = Math.floor(place);
-  const high = Math.min(low + 1, sorted.length - 1);
-  return sorted[low] + (sorted[high] - sorted[low]) * (place - low);
-}
-
-/** Returns the rank of a duration among the sorted ones. */
-export function rankText(sorted, duration) {
-  if (sorted.length < 2) return "";
-  let [low, high] = [0, sorted.length];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (sorted[middle] < duration) low = middle + 1;
-    else high = middle;
-  }
-  return `longer than ${formatShare(low / sorted.length)} of them`;
+/** @param {[string, string][]} facts */
+function factList(facts) {
+  return element("dl", { class: "fact-list" }, facts.flatMap(([label, text]) => [element("dt", { text: label }), element("dd", { text })]));
 }

@@ -1,132 +1,157 @@
-/** The timeline's data of a launch, in the order of drawing. */
+/** Chosen CTAs as rows: for each CTA a bar, its warps, and its work in flight. Nothing here draws. */
 
-import { FlagArrows } from "#timeline/flag_arrows";
-import { FlightLanes } from "#timeline/flight_lanes";
-import { lossByCta } from "#timeline/losses";
-import { smGroups } from "#timeline/sms";
+export const LEVEL = 17;
+const HEADER = 24;
+const GAP = 6;
 
 /**
- * @typedef {Object} Level a row of boxes that never overlap
- * @property {Uint32Array} order the scopes on it, by start
- * @property {Float64Array} covered what all before the one at this place take, in ns; has one item more than `order`
+ * @typedef {Object} Row
+ * @property {"cta" | "warp" | "flight"} kind
+ * @property {number} cta its row in the launch's table of CTAs @property {number} [track] of a warp
+ * @property {ArrayLike<number>[]} lines scopes (flights in a row of those) by start; those of a line never overlap
+ * @property {number} y from the top of all rows @property {number} height in CSS pixels
  */
 
 export class TimelineModel {
-  #levelsOfTrack = new Map();
+  #lines = new Map();
 
   /** @param {import("#data").Launch} launch */
-  constructor({ meta, scopes, flights, sections }) {
-    this.meta = meta;
-    this.scopes = scopes;
-    this.ctas = scopes.ctas;
-    this.flights = flights;
-    this.flightLanes = new FlightLanes(flights);
-    this.flagArrows = new FlagArrows(sections.flags);
-    this.spanNs = meta.span_ns;
-    this.warps = meta.warps;
-    this.groups = smGroups(scopes.ctas);
-    this.isInstant = Uint8Array.from(meta.scopes, ({ kind }) => Number(kind === "mark"));
+  constructor({ meta, scopes, flights }) {
+    Object.assign(this, { meta, scopes, flights, ctas: scopes.ctas, warps: meta.warps });
     this.#countLevels();
-    this.lostOfTrack = lostByTrack(scopes.incomplete, meta.warps);
-    this.lossOfCta = lossByCta(scopes.incomplete);
+    const { ctaRow, warp, length } = scopes.incomplete;
+    /** By track the row in `incomplete` of a warp that lacks records. */
+    this.lostOfTrack = new Map(Array.from({ length }, (_, row) => [this.trackOf(ctaRow[row], warp[row]), row]));
   }
 
-  // Scopes of a lane never cross, so deeper scopes are drawn lower; each lane has its own rows below the previous lane.
+  // Scopes of a lane never cross, so deeper scopes are drawn lower; each lane has its own lines below the previous lane.
   #countLevels() {
     const { meta, scopes } = this;
     const lanes = Math.max(0, ...meta.scopes.map(({ lane }) => lane)) + 1;
-    const laneOf = Uint16Array.from(meta.scopes, ({ lane }) => lane);
-    const least = new Int32Array(lanes).fill(0x7fffffff);
-    const most = new Int32Array(lanes).fill(-1);
+    const depths = Array.from({ length: lanes }, () => [Infinity, -1]);
     for (let index = 0; index < scopes.length; index++) {
-      const lane = laneOf[scopes.scope[index]];
-      const depth = scopes.depth[index];
-      if (depth < least[lane]) least[lane] = depth;
-      if (depth > most[lane]) most[lane] = depth;
+      const found = depths[meta.scopes[scopes.scope[index]].lane];
+      found[0] = Math.min(found[0], scopes.depth[index]);
+      found[1] = Math.max(found[1], scopes.depth[index]);
     }
     this.levelCount = 0;
-    /** By lane: a scope's level minus its depth. */
-    const offset = new Int32Array(lanes);
-    /** The lane of each level. */
-    this.laneOfLevel = [];
-    for (let lane = 0; lane < lanes; lane++) {
-      if (most[lane] < 0) continue;
-      offset[lane] = this.levelCount - least[lane];
-      for (let depth = least[lane]; depth <= most[lane]; depth++) this.laneOfLevel.push(lane);
-      this.levelCount = this.laneOfLevel.length;
-    }
+    const offsets = depths.map(([least, most]) => {
+      if (most < 0) return 0;
+      const offset = this.levelCount - least;
+      this.levelCount += most - least + 1;
+      return offset;
+    });
     this.levelCount = Math.max(this.levelCount, 1);
-    this.levelOffset = Int32Array.from(meta.scopes, ({ lane }) => offset[lane]);
+    this.levelOffset = Int32Array.from(meta.scopes, ({ lane }) => offsets[lane]);
   }
 
   levelOf(index) {
     return this.scopes.depth[index] + this.levelOffset[this.scopes.scope[index]];
   }
 
-  /** Returns the scope that issued a group of asynchronous work, or -1. */
-  scopeOfFlight(row) {
-    const { scopes, flights } = this;
-    const track = flights.ctaRow[row] * this.warps.length + this.warps.indexOf(flights.warp[row]);
-    for (let index = scopes.trackStart[track]; index < scopes.trackStart[track + 1]; index++) {
-      if (scopes.scope[index] === flights.scope[row] && scopes.start[index] === flights.start[row]) return index;
-    }
-    return -1;
+  trackOf(cta, warp) {
+    return cta * this.warps.length + this.warps.indexOf(warp);
   }
 
-  ctaRowOf(track) {
+  ctaOf(track) {
     return Math.floor(track / this.warps.length);
   }
 
-  warpOf(track) {
-    return this.warps[track % this.warps.length];
-  }
-
-  /** Returns the partition that a track's warp runs; empty if the kernel is not warp specialised. */
+  /** The partition that a track's warp runs, and its function in the source, as far as they are known. */
   partitionOf(track) {
-    return this.meta.partition_of_warp[track % this.warps.length];
+    const place = track % this.warps.length;
+    return [this.meta.partition_of_warp[place], this.meta.function_of_warp[place]].filter(Boolean);
   }
 
-  /** Returns the partition's function in the source; empty if unknown. */
-  functionOf(track) {
-    return this.meta.function_of_warp[track % this.warps.length];
+  /** Returns whether the page has a CTA's scopes, or has nothing to show for it because all its records were lost. */
+  has(cta) {
+    const [first, behind] = [cta * this.warps.length, (cta + 1) * this.warps.length];
+    const isLost = this.warps.some((_, place) => this.lostOfTrack.has(first + place));
+    return cta >= 0 && cta < this.ctas.length && (this.scopes.trackStart[behind] > this.scopes.trackStart[first] || isLost);
   }
 
-  /** @returns {Level[]} of one warp of a CTA; made when it is first looked at, for few of all warps ever are */
-  levels(track) {
-    let levels = this.#levelsOfTrack.get(track);
-    if (!levels) {
-      levels = this.#sortedLevels(track);
-      this.#levelsOfTrack.set(track, levels);
+  /** The time from a CTA's begin to its end, or to the end of its last scope. */
+  spanOf(cta) {
+    const { scopes, ctas, warps } = this;
+    let end = ctas.end[cta];
+    for (let index = scopes.trackStart[cta * warps.length]; index < scopes.trackStart[(cta + 1) * warps.length]; index++) end = Math.max(end, scopes.end[index]);
+    return end - ctas.begin[cta];
+  }
+
+  /** @param {number[]} ctas @returns {Row[]} */
+  rowsOf(ctas) {
+    const rows = [];
+    let y = 0;
+    const add = (row, height) => {
+      rows.push({ ...row, y, height });
+      y += height;
+    };
+    for (const cta of ctas) {
+      add({ kind: "cta", cta, lines: [[cta]] }, HEADER);
+      for (const warp of this.warps) {
+        const track = this.trackOf(cta, warp);
+        add({ kind: "warp", cta, track, lines: this.#linesOf(track) }, this.levelCount * LEVEL + GAP);
+      }
+      const lanes = this.#lanesOf(cta);
+      if (lanes.length) add({ kind: "flight", cta, lines: lanes }, lanes.length * LEVEL + GAP);
     }
-    return levels;
+    return rows;
   }
 
-  #sortedLevels(track) {
-    const { scopes } = this;
-    const [begin, end] = [scopes.trackStart[track], scopes.trackStart[track + 1]];
-    const counts = new Uint32Array(this.levelCount);
-    for (let index = begin; index < end; index++) counts[this.levelOf(index)]++;
-    const levels = Array.from(counts, (count) => ({
-      order: new Uint32Array(count),
-      covered: new Float64Array(count + 1),
-    }));
-    counts.fill(0);
-    for (let index = begin; index < end; index++) {
-      const level = this.levelOf(index);
-      const at = counts[level]++;
-      levels[level].order[at] = index;
-      levels[level].covered[at + 1] = levels[level].covered[at] + scopes.end[index] - scopes.start[index];
+  #linesOf(track) {
+    if (!this.#lines.has(track)) {
+      const lines = Array.from({ length: this.levelCount }, () => []);
+      const { trackStart } = this.scopes;
+      for (let index = trackStart[track]; index < trackStart[track + 1]; index++) lines[this.levelOf(index)].push(index);
+      this.#lines.set(track, lines);
     }
-    return levels;
+    return this.#lines.get(track);
+  }
+
+  #lanesOf(cta) {
+    const lanes = [];
+    const { ctaRow, lane, length } = this.flights;
+    for (let row = 0; row < length; row++) if (ctaRow[row] === cta) (lanes[lane[row]] ??= []).push(row);
+    return lanes;
+  }
+
+  /** The scopes of kinds for which `lit` is not 0, in the order of CTA, warp and start. */
+  matches(ctas, lit) {
+    const { scopes, warps } = this;
+    const found = [];
+    for (const cta of ctas) {
+      const behind = scopes.trackStart[(cta + 1) * warps.length];
+      for (let index = scopes.trackStart[cta * warps.length]; index < behind; index++) if (lit[scopes.scope[index]]) found.push(index);
+    }
+    return found;
+  }
+
+  /** By kind, whether all words are in a scope's name, its source line or the text of that; null without words. */
+  kindsWith(text) {
+    const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+    if (!words.length) return null;
+    const textOf = ({ name, path, text: line }) => `${name}\n${path}\n${line}`.toLowerCase();
+    return Uint8Array.from(this.meta.scopes, (scope) => Number(words.every((word) => textOf(scope).includes(word))));
   }
 }
 
-/** Of each track that lacks something, the place in `incomplete`. */
-function lostByTrack(incomplete, warps) {
-  const places = new Map(warps.map((warp, place) => [warp, place]));
-  const found = new Map();
-  for (let row = 0; row < incomplete.length; row++) {
-    found.set(incomplete.ctaRow[row] * warps.length + places.get(incomplete.warp[row]), row);
+/** The first place in a line whose box ends after this time; the length of `line` if none does. */
+export function firstEndingAfter(line, end, ns, from = 0) {
+  let [low, high] = [from, line.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (end[line[middle]] <= ns) low = middle + 1;
+    else high = middle;
   }
-  return found;
+  return low;
+}
+
+/** The box of a line that is at this time, else the nearest one that is at most `reach` away; undefined if there is none. */
+export function boxAt(line, { start, end }, ns, reach) {
+  const at = firstEndingAfter(line, end, ns);
+  if (at < line.length && start[line[at]] <= ns) return line[at];
+  const after = at < line.length ? start[line[at]] - ns : Infinity;
+  const before = at > 0 ? ns - end[line[at - 1]] : Infinity;
+  if (Math.min(after, before) > reach) return undefined;
+  return after < before ? line[at] : line[at - 1];
 }

@@ -1,26 +1,20 @@
-/** Which time is shown: pure arithmetic on `[from, to]` in ns. */
+/** Which time is shown: pure arithmetic on `[from, to]` in ns since the begin of each CTA. */
 
 const SHORTEST_NS = 10;
-/** How far the view may extend beyond the launch's ends, as a share of its length. */
-const MARGIN = 0.04;
 /** A scope that is shown in more than so many times its length is no more than a line. */
 const MAX_OF_SCOPE = 150;
 
-/** The whole launch with a little room at its ends. */
+/** All of the longest CTA, with a little room at its ends. */
 export function wholeRange(spanNs) {
   const span = Math.max(spanNs, SHORTEST_NS);
   return [-0.01 * span, 1.01 * span];
 }
 
-/** The range, made as long as can be shown and moved to where the launch is. */
+/** The range, made as long as can be shown and moved to where the CTA is. */
 export function clamped([from, to], spanNs) {
   const whole = wholeRange(spanNs);
-  const length = Math.max(to - from, SHORTEST_NS);
-  if (length >= whole[1] - whole[0]) return whole;
-  const middle = (from + to) / 2;
-  const least = Math.min(whole[0], -MARGIN * length);
-  const most = Math.max(whole[1], spanNs + MARGIN * length) - length;
-  const begin = Math.min(Math.max(middle - length / 2, least), Math.max(most, least));
+  const length = Math.min(Math.max(to - from, SHORTEST_NS), whole[1] - whole[0]);
+  const begin = Math.min(Math.max((from + to - length) / 2, whole[0]), whole[1] - length);
   return [begin, begin + length];
 }
 
@@ -28,8 +22,7 @@ export function clamped([from, to], spanNs) {
 export function zoomed([from, to], factor, atNs, spanNs) {
   const whole = wholeRange(spanNs);
   const length = Math.min(Math.max((to - from) * factor, SHORTEST_NS), whole[1] - whole[0]);
-  const place = (atNs - from) / (to - from);
-  const begin = atNs - place * length;
+  const begin = atNs - ((atNs - from) / (to - from)) * length;
   return clamped([begin, begin + length], spanNs);
 }
 

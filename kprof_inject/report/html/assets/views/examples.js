@@ -1,7 +1,7 @@
 /** One execution out of those that a bar or a point of a picture represents. */
 
 /**
- * @param {import("#scopes").Scopes} scopes
+ * @param {import("#data").Scopes} scopes
  * @param {{scope: number, leastNs?: number, belowNs?: number, first?: number, last?: number, warp?: number, sm?: number,
  *     tag?: {place: number, value: number}}} wanted `first` and `last` are numbers of iterations
  * @returns {number} its index, -1 if the page has none: of large launches it has only a part
@@ -40,11 +40,5 @@ export function rankedOf(scopes, scope, rank) {
 /** Returns the target for `context.goTo` that shows the scope with some time around it. */
 export function targetOf(scopes, index) {
   const room = (scopes.end[index] - scopes.start[index]) / 2;
-  return {
-    cta: scopes.cta[index],
-    warp: scopes.warp[index],
-    startNs: scopes.start[index] - room,
-    endNs: scopes.end[index] + room,
-    scope: scopes.scope[index],
-  };
+  return { cta: scopes.cta[index], startNs: scopes.start[index] - room, endNs: scopes.end[index] + room, scope: scopes.scope[index], index };
 }

@@ -4,7 +4,7 @@ import { element } from "#dom";
 import { counted, formatNs, formatShare, shortNs, smName } from "#format";
 import { areDistinguishable, atWork, durationSpread, itemsAt, ORDERS, residentsOf } from "#views/heat_map_data";
 import { heightOf, LEFT, lookOf, paint, RIGHT, TOP } from "#views/heat_map_paint";
-import { unpacked } from "#views/packed";
+import { unpacked } from "#data";
 import { tooltipIn } from "#views/tooltip";
 
 export const title = "SMs";
@@ -146,9 +146,7 @@ function listen(canvas, model, launch, context, tooltip) {
     const [item] = under(event)?.items ?? [];
     if (item === undefined) return;
     tooltip.hide();
-    const { begin, end, cta } = model.residents;
-    const around = (end[item] - begin[item]) / 20;
-    context.goTo({ cta: launch.scopes.ctas.cta[cta[item]], startNs: begin[item] - around, endNs: end[item] + around });
+    context.goTo({ cta: launch.scopes.ctas.cta[model.residents.cta[item]] });
   });
 }
 

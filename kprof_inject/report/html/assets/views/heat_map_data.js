@@ -12,7 +12,7 @@
  */
 
 /**
- * @param {import("#scopes").Ctas} ctas
+ * @param {import("#data").Ctas} ctas
  * @param {{sms: number[], wave_ctas: number}} picture a `HeatMap` of page_schema.py
  * @returns {Residents}
  */

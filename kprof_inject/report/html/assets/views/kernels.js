@@ -2,7 +2,7 @@
 
 import { element } from "#dom";
 import { evidenceTag } from "#evidence";
-import { exportTable } from "#export/menu";
+import { exportTable } from "#export";
 import { counted, formatShare, shortNs } from "#format";
 
 export const title = "Kernels";

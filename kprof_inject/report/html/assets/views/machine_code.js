@@ -2,7 +2,7 @@
 
 import { element } from "#dom";
 import { counted, formatCount } from "#format";
-import { unpacked } from "#views/packed";
+import { unpacked } from "#data";
 
 const MAX_AWAITED = 3;
 const ROUNDED_FROM = 10;

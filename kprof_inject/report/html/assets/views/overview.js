@@ -2,8 +2,7 @@
 
 import { element } from "#dom";
 import { evidenceTag } from "#evidence";
-import { fileName } from "#export/download";
-import { exportTable } from "#export/menu";
+import { exportTable, fileName } from "#export";
 import { formatShare } from "#format";
 import { rankedOf, targetOf } from "#views/examples";
 import { openView } from "#views/navigation";

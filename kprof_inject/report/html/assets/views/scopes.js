@@ -1,8 +1,7 @@
 /** One scope at a time: how its durations are spread, how iterations go, where it takes how long. */
 
 import { element } from "#dom";
-import { fileName } from "#export/download";
-import { exportTable } from "#export/menu";
+import { exportTable, fileName } from "#export";
 import { counted, formatCount, formatNs, formatShare, resolvedNs } from "#format";
 import { exampleOf, rankedOf, targetOf } from "#views/examples";
 import { groupBars, roomOf } from "#views/group_bars";

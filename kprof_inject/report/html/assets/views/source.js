@@ -6,7 +6,7 @@ import { findBox } from "#views/find_box";
 import { codeNodes, pythonParts } from "#views/highlight";
 import { LineList } from "#views/line_list";
 import { openView, receive } from "#views/navigation";
-import { unpacked } from "#views/packed";
+import { unpacked } from "#data";
 import { lineDetails } from "#views/source_details";
 import { sourceRows, ttgirLinesBySource } from "#views/source_rows";
 import { mostStalled, sourceName, stallCell } from "#views/stall_bars";

@@ -8,7 +8,7 @@ import { LineList } from "#views/line_list";
 import { codeCells, instructionCount, machineCodeOf } from "#views/machine_code";
 import { codePanel } from "#views/machine_code_panel";
 import { openView, receive } from "#views/navigation";
-import { unpacked } from "#views/packed";
+import { unpacked } from "#data";
 import { scopeList } from "#views/scope_list";
 import { mostStalled, stallCell, ttgirName } from "#views/stall_bars";
 import { isLocation, lanesOf, rowOfLine, rowsOf, withoutLocations } from "#views/ttgir_text";

@@ -1,0 +1,79 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+import { TABLE, knownLaunch, launchOf, load, scopeKind } from "./launches.mjs";
+
+const { TimelineModel, boxAt, firstEndingAfter } = await load("timeline/model");
+const { traceOf } = await load("timeline/perfetto");
+
+const model = new TimelineModel(knownLaunch());
+const KERNEL = { ph: "X", name: "kernel", cat: "func" };
+
+test("a CTA has a bar, a row for each warp with its scopes by depth, and one for its work in flight", () => {
+  const flights = [
+    { ctaRow: 0, lane: 0, start: 30, known: 200, end: 200 },
+    { ctaRow: 0, lane: 0, start: 400, known: 410, end: 600 },
+    { ctaRow: 0, lane: 1, start: 310, known: 330, end: 500 },
+  ];
+  const rows = new TimelineModel(knownLaunch({ flights, works: ["copies"] })).rowsOf([0, 2]);
+  assert.deepEqual(
+    rows.map(({ kind, cta, track }) => [kind, cta, track]),
+    [
+      ["cta", 0, undefined],
+      ["warp", 0, 0],
+      ["warp", 0, 1],
+      ["flight", 0, undefined],
+      ["cta", 2, undefined],
+      ["warp", 2, 4],
+      ["warp", 2, 5],
+    ],
+  );
+  assert.deepEqual(rows[2].lines, [[4], [5], [6, 7]]);
+  assert.deepEqual(rows[3].lines, [[0, 1], [2]]);
+  for (const [at, row] of rows.entries()) if (at) assert.equal(row.y, rows[at - 1].y + rows[at - 1].height);
+});
+
+test("scopes of another lane have lines of their own, below the others", () => {
+  const table = [...TABLE.slice(0, 2), scopeKind("wait", "marker", { lane: 1 })];
+  const rows = [
+    { cta: 0, warp: 0, scope: 0, depth: 0, start: 0, end: 90 },
+    { cta: 0, warp: 0, scope: 1, depth: 1, start: 10, end: 60 },
+    { cta: 0, warp: 0, scope: 2, depth: 2, start: 50, end: 80 },
+  ];
+  const crossing = new TimelineModel(launchOf([{ cta: 0, sm: 0, begin: 0, end: 100 }], rows, { table }));
+  assert.deepEqual(crossing.rowsOf([0])[1].lines, [[0], [1], [2]]);
+  const threads = traceOf(crossing).traceEvents.filter(({ name }) => name === "thread_name");
+  assert.deepEqual(threads.map(({ args }) => args.name), ["warp 0", "warp 0 (crossing 1)"]);
+});
+
+test("a CTA without scopes is in the page if its records were lost", () => {
+  const ctas = [0, 1, 2].map((cta) => ({ cta, sm: 0, begin: 0, end: 100 }));
+  const rows = [{ cta: 0, warp: 0, scope: 0, start: 0, end: 90 }];
+  const found = new TimelineModel(launchOf(ctas, rows, { lost: [{ ctaRow: 1, warp: 1, lost: 4, written: 4 }] }));
+  assert.deepEqual([-1, 0, 1, 2, 3].map((cta) => found.has(cta)), [false, true, true, false, false]);
+});
+
+test("words are sought in names, places in the source, and its lines", () => {
+  assert.deepEqual([...model.kindsWith("tl.load")], [0, 0, 1, 0]);
+  assert.deepEqual([...model.kindsWith(" K.PY:7 loop")], [0, 1, 0, 0]);
+  assert.equal(model.kindsWith("  "), null);
+  assert.deepEqual(model.matches([2], model.kindsWith("load")), [18, 19, 22, 23]);
+});
+
+test("what is pointed at is the box there, or a near one", () => {
+  const columns = { start: [10, 50], end: [20, 60] };
+  assert.deepEqual([5, 9, 15, 21, 30, 49, 99].map((ns) => boxAt([0, 1], columns, ns, 2)), [undefined, 0, 0, 0, undefined, 1, undefined]);
+  assert.deepEqual([5, 20, 60].map((ns) => firstEndingAfter([0, 1], columns.end, ns)), [0, 1, 2]);
+});
+
+test("a trace has a process for each CTA, and no negative time", () => {
+  const rows = [
+    { cta: 7, warp: 1, scope: 0, start: -500, end: 1500, depth: 0 },
+    { cta: 7, warp: 1, scope: 2, start: 0, end: 250, depth: 1, iteration: 3 },
+    { cta: 7, warp: 1, scope: 3, start: 300, end: 300, depth: 1 },
+  ];
+  const launch = launchOf([{ cta: 7, sm: 4, begin: 0, end: 2000 }], rows);
+  const [process, thread, ...events] = traceOf(new TimelineModel(launch)).traceEvents;
+  assert.deepEqual([process.args.name, thread.args.name], ["CTA 7, SM 4", "warp 1"]);
+  assert.deepEqual(events[0], { ...KERNEL, pid: 1, tid: 2, ts: 0, dur: 2, args: {} });
+  assert.deepEqual([events[1].ts, events[1].args, events[2].ph, events[2].ts], [0.5, { iteration: 3 }, "i", 0.8]);
+});
