@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import html
 import warnings
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from kprof_inject.analysis.launch import Experiment, LaunchAnalysis
 from kprof_inject.analysis.program_overview import ProgramFinding, findings_in
 from kprof_inject.analysis.summary import LaunchSummary, summarise
-from kprof_inject.capture.foreign_buffer import BufferFormat, described, parse_names, read_buffer_array
+from kprof_inject.capture.foreign import BufferDescription, BufferFormat, read_buffer_array
 from kprof_inject.errors import KprofError, did_you_mean
 from kprof_inject.export.arrow import to_arrow, to_pandas
 from kprof_inject.export.formats import TraceFile
@@ -188,9 +186,8 @@ def _of_kernels(timelines: Sequence[Timeline], glob: str) -> list[Timeline]:
 def load(path: str | Path) -> Results:
     """Load results from a path.
 
-    It may be a workspace, for its last capture; a capture's folder; a file with Proton's ``host_buffer``; or another
-    profiler's buffer that NumPy saved, with a ``.json`` of the same name. Raises ``KprofError`` for anything else. A
-    launch whose buffer is damaged is skipped with a warning.
+    It may be a workspace, for its last capture; a capture's folder; or a file with Proton's ``host_buffer``.
+    Raises ``KprofError`` for anything else. A launch whose buffer is damaged is skipped with a warning.
     """
     place = Path(path)
     if place.exists():  # buffers are read later, and the program may change its current folder before that
@@ -203,40 +200,17 @@ def load(path: str | Path) -> Results:
 
 
 def read_buffer(
-    buffer: Any,
-    *,
-    format: BufferFormat | None = None,
-    names: str | Sequence[str] | Mapping[int, str] | None = None,
-    kernel: str | None = None,
-    units: int | None = None,
-    unit_name: str | None = None,
+    buffer: Any, *, format: BufferFormat | None = None, names: str | Sequence[str] | None = None
 ) -> Results:
     """Load what another profiler recorded in one launch, from its buffer.
 
-    ``buffer`` is an array on the host, or the path of one that NumPy saved. ``format`` is ``sm-profiler``,
-    ``triton-distributed``, ``flashinfer``, ``cute`` or ``cute-compact``. ``names`` are its events' names by number, or
-    one text with commas. ``units`` and ``unit_name`` are for the last two formats: ``num_units`` of the buffer's
-    allocation. Raises ``KprofError`` for anything else.
+    ``buffer`` is an array on the host, or the path of one that NumPy saved. ``format`` is ``flashinfer`` or
+    ``triton-distributed``. ``names`` are its events' names in the order of their numbers, or one text with commas.
+    Raises ``KprofError`` for anything else.
     """
-    fields = {"format": format, "names": _event_names(names), "kernel": kernel, "units": units, "unit_name": unit_name}
-    description = described({field: _plain(value) for field, value in fields.items()})
+    description = BufferDescription.of(format, names or ())
     if isinstance(buffer, str | Path):
         capture = open_capture(Path(buffer).absolute(), description=description)
     else:
         capture = read_buffer_array(buffer, description)
     return Results(decode_capture(capture, lambda message: None))
-
-
-def _event_names(names: object) -> object:
-    """Return the names by number, as a description has them; other values are left for its checks."""
-    if isinstance(names, str):
-        return parse_names(names)
-    if isinstance(names, Mapping):
-        return {_plain(event): name for event, name in names.items()}
-    if isinstance(names, Set):
-        raise KprofError("names is a set, which has no order", hint="give a list, or a dictionary by event number")
-    return list(names) if isinstance(names, Iterable) and not isinstance(names, bytes) else names
-
-
-def _plain(value: object) -> object:
-    return value.item() if isinstance(value, np.generic) else value

@@ -156,27 +156,23 @@ def test_names_of_a_buffer_are_given_as_on_the_command_line() -> None:
     words = flashinfer(1, [[[Mark(0, 0, 100), Mark(1, 0, 120), Mark(1, 1, 150), Mark(0, 1, 200)]]], [5])
     made = kprof_inject.read_buffer(words, format="flashinfer", names="whole, part")
     assert [scope.name for scope in made.timeline.table.scopes] == ["whole", "part"]
-    made = kprof_inject.read_buffer(words, format="flashinfer", names={"1": "part", np.int64(0): ""})
+    made = kprof_inject.read_buffer(words, format="flashinfer", names=["", "part"])
     assert [scope.name for scope in made.timeline.table.scopes] == ["scope 0", "part"]
 
 
 @pytest.mark.parametrize(
     ("said", "what"),
     [
-        ({"format": 7}, "format: expected str"),
-        ({"units": "3"}, "units: expected int"),
-        ({"units": 0}, "units: expected int >= 1"),
-        ({"kernel": 7}, "kernel: expected str"),
-        ({"names": 7}, "names: expected object | array"),
-        ({"names": ["a", None]}, r"names\[1\]: expected str"),
-        ({"names": {1.5: "a"}}, "names: expected int, got float"),
-        ({"names": {"a", "b"}}, "names is a set"),
-        ({"names": b"a,b"}, "names: expected object"),
+        ({"format": "7"}, "no profiler is called '7'"),
+        ({"names": 7}, "names are no list of texts: 7"),
+        ({"names": ["a", None]}, "names are no list"),
+        ({"names": {"a", "b"}}, "names are no list"),
+        ({"names": b"a,b"}, "names are no list"),
     ],
 )
 def test_what_is_said_of_a_buffer_is_refused_by_its_name(said: dict[str, Any], what: str) -> None:
     with pytest.raises(KprofError, match=what) as refused:
-        kprof_inject.read_buffer(np.zeros(9, np.int64), **{"format": "cute", **said})
+        kprof_inject.read_buffer(np.zeros(9, np.int64), **{"format": "flashinfer", **said})
     assert refused.value.hint
 
 

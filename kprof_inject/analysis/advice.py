@@ -14,7 +14,7 @@ from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.roofs.limits import DRAM, LIMITING, UNIT_NAMES
 from kprof_inject.analysis.roofs.unit_rates import TENSOR
 from kprof_inject.analysis.summary import LaunchSummary
-from kprof_inject.analysis.unjudged import Unjudged, missing_records
+from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.quantities import counted, listed, percent
 from kprof_inject.timeline.clock import ClockSource
@@ -76,11 +76,10 @@ def advice_on(report: LaunchAnalysis) -> tuple[Advice, ...]:
     sorted by the gain to expect; then what it takes to judge the rest. What only concerns the recording is in
     ``trust_in``. Never empty: where nothing was found, it says what would find more.
     """
-    lost = missing_records(report.timeline) if report.summary.records_lost else None
     at_roof, findings = list(_at_roof(report)), list(_by_findings(report))
     is_worth_more = any((one.share or 0.0) > _left(report) for one in findings)
     first = (*findings, *at_roof) if is_worth_more else (*at_roof, *findings)
-    to_judge = tuple(_to_judge(report, lost))
+    to_judge = tuple(_to_judge(report))
     if not first and not report.summary.is_foreign:  # no experiment can repeat another profiler's launch
         first = (_nothing_found(report),)
     return (*first, *to_judge)
@@ -140,12 +139,10 @@ def _by_findings(report: LaunchAnalysis) -> Iterator[Advice]:
         yield Advice(text, findings[0].sentence, share, is_doubtful)
 
 
-def _to_judge(report: LaunchAnalysis, lost: Unjudged | None) -> Iterator[Advice]:
+def _to_judge(report: LaunchAnalysis) -> Iterator[Advice]:
     for why, rules in report.unjudged.items():
-        is_of_foreign_buffer = report.summary.is_foreign and lost is not None and why.reason == lost.reason
-        remedy = "use a larger buffer" if is_of_foreign_buffer else why.remedy
         what = _unjudged(rules, why)
-        yield Advice(f"{remedy} ({what})" if remedy else what, "", None)
+        yield Advice(f"{why.remedy} ({what})" if why.remedy else what, "", None)
 
 
 def _unjudged(rules: Sequence[str], why: Unjudged) -> str:
@@ -185,8 +182,7 @@ def fewer_records(report: LaunchAnalysis) -> str:
 
 def _missing(summary: LaunchSummary) -> Iterator[str]:
     if summary.records_lost:
-        remedy = "use a larger buffer" if summary.is_foreign else "--fit keeps them"
-        yield f"{percent(summary.records_lost / summary.records_written)} of the records were lost ({remedy})"
+        yield f"{percent(summary.records_lost / summary.records_written)} of the records were lost (--fit keeps them)"
     if summary.records_damaged:
         yield f"{counted(summary.records_damaged, 'record')} were damaged"
     if summary.ctas_damaged:

@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from kprof_inject.capture.buffer_layouts import END
 from kprof_inject.capture.cta_samples import CtaSample
 from kprof_inject.capture.encoding import CAPTURE_AGAIN, decode
-from kprof_inject.capture.foreign.entries import Recorded
 from kprof_inject.capture.loaded_integers import LoadedIntegersRecord
 from kprof_inject.capture.measurements import MeasurementsRecord
 from kprof_inject.capture.mode import Mode
@@ -211,6 +210,17 @@ class Kernel(Struct, frozen=True):
         data = read_regular(path, MAX_TEXT_BYTES, self.capture_folder)
         _require_crc32(zlib.crc32(data), crc32, path)
         return data
+
+
+class Recorded(Struct, frozen=True):
+    """Entries that another profiler recorded in one launch, by unit and in the order of writing.
+
+    ``units`` have ``UNIT_COLUMNS``, ``entries`` ``ENTRY_COLUMNS`` (see ``capture.foreign``).
+    """
+
+    units: NDArray[np.void]
+    entries: NDArray[np.void]
+    silent_ctas: int
 
 
 @dataclass(frozen=True, slots=True)

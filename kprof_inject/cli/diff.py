@@ -12,7 +12,7 @@ import click
 from click.core import ParameterSource
 from msgspec.structs import replace
 
-from kprof_inject.capture.foreign_buffer import BufferDescription
+from kprof_inject.capture.foreign import BufferDescription
 from kprof_inject.capture.model import Capture
 from kprof_inject.capture.resources import KernelResources
 from kprof_inject.cli.capture_lines import origin_line
@@ -176,8 +176,7 @@ def _reading_options(names_path: Path | None, description: BufferDescription) ->
     given = {
         "--scope-names": names_path,
         "--buffer-format": description.format,
-        "--names": ",".join(description.names if isinstance(description.names, list) else ()),
-        "--buffer-units": description.units,
+        "--names": ",".join(description.names),
     }
     return (f"{option} {quote(str(value))}" for option, value in given.items() if value)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from kprof_inject.capture.foreign_buffer import BufferDescription
+from kprof_inject.capture.foreign import BufferDescription
 from kprof_inject.cli.console import say
 from kprof_inject.cli.options import harmless_setting, place_argument
 from kprof_inject.cli.reading_options import buffer_options, launch_options, scope_names_option

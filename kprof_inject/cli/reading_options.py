@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 from click.core import ParameterSource
 
-from kprof_inject.capture.foreign_buffer import PROFILERS, BufferDescription, parse_names
+from kprof_inject.capture.foreign import LAYOUTS, BufferDescription
 from kprof_inject.capture.model import LEFT_OUT, STAYS
 from kprof_inject.cli.options import Function, completions, harmless_setting, kernel_option, path_type, program_setting
 from kprof_inject.export.drawing import LAYOUT_NAMES
@@ -120,32 +120,21 @@ def buffer_options(function: Function) -> Function:
     """Add the options that describe another profiler's buffer; the command gets them as one ``description``."""
 
     @functools.wraps(function)
-    def with_description(
-        *args: Any, buffer_format: str | None, names: str | None, units: int | None, **others: Any
-    ) -> Any:
-        event_names = None if names is None else parse_names(names)
-        description = BufferDescription(format=buffer_format, names=event_names, units=units)
-        return function(*args, description=description, **others)
+    def with_description(*args: Any, buffer_format: str | None, names: str, **others: Any) -> Any:
+        return function(*args, description=BufferDescription.of(buffer_format, names), **others)
 
     decorated: Any = harmless_setting(
-        "--buffer-units",
-        "units",
-        type=click.IntRange(min=1),
-        metavar="N",
-        help="For a BUFFER of cute or cute-compact: num_units of its allocation. [default: 1]",
-    )(with_description)
-    decorated = harmless_setting(
         "--names",
         metavar="NAME,...",
+        default="",
         help="For a BUFFER of another profiler: the names of its events, starting at event 0.",
-    )(decorated)
+    )(with_description)
     return cast(
         Function,
         harmless_setting(
             "--buffer-format",
-            type=click.Choice(list(PROFILERS)),
-            help="For a BUFFER that numpy.save wrote: the profiler that it is from. [default: from the .json file next "
-            "to it]",
+            type=click.Choice(list(LAYOUTS)),
+            help="For a BUFFER that numpy.save wrote: the profiler that it is from.",
         )(decorated),
     )
 

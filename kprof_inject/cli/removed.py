@@ -15,5 +15,8 @@ OPTIONS: dict[tuple[str, str], str] = {
     ("dump", "--sample-program"): "profile samples why warps wait, kernel by kernel",
     ("profile", "--sample-program"): "profile samples why warps wait, kernel by kernel",
     ("report", "--ncu"): "profile reads the counters itself",
+    **{
+        (name, "--buffer-units"): "buffers of CuTe are not read" for name in ("diff", "explain", "report", "trace")
+    },
 }
 """What to use instead of an option, by the names of the command and of the option."""

@@ -10,7 +10,7 @@ from shlex import quote
 import click
 
 from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.capture.foreign_buffer import BufferDescription
+from kprof_inject.capture.foreign import BufferDescription
 from kprof_inject.cli.capture_lines import origin_line, print_json, say_next
 from kprof_inject.cli.console import say, table_console
 from kprof_inject.cli.options import harmless_setting, json_option, path_type, place_argument, require_place_for

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from kprof_inject.capture.foreign_buffer import BufferDescription
+from kprof_inject.capture.foreign import BufferDescription
 from kprof_inject.cli.capture_lines import loss_lines, write_and_say
 from kprof_inject.cli.console import INTERRUPTED, say
 from kprof_inject.cli.options import path_type, place_argument, program_setting, require_place_for

@@ -15,7 +15,7 @@ from typing import TypeVar
 from kprof_inject.analysis.launch import Experiment, LaunchAnalysis, in_one_report
 from kprof_inject.capture.edits import EditsRecord
 from kprof_inject.capture.encoding import CAPTURE_AGAIN
-from kprof_inject.capture.foreign_buffer import NO_DESCRIPTION, BufferDescription, is_saved_array, read_saved_buffer
+from kprof_inject.capture.foreign import NO_DESCRIPTION, BufferDescription, is_saved_array, read_saved_buffer
 from kprof_inject.capture.model import Capture, Launch, redacted
 from kprof_inject.capture.proton_buffer import is_proton_buffer, read_proton_buffer, read_scope_names
 from kprof_inject.capture.reader import is_capture, read_capture
@@ -88,8 +88,8 @@ def _opened(place: Path, names_path: Path | None, description: BufferDescription
         _refuse(
             place,
             place,
-            "--buffer-format, --names and --buffer-units are for NumPy's files",
-            "give the .npy or .npz file, or leave them out",
+            "--buffer-format and --names are for NumPy's files",
+            "give the .npy file, or leave them out",
         )
     if is_proton_buffer(place):
         return read_proton_buffer(place, read_scope_names(names_path) if names_path else None)

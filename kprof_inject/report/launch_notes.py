@@ -414,11 +414,6 @@ def _missing(summary: LaunchSummary) -> Iterator[str]:
 def _lost(summary: LaunchSummary) -> str:
     lost, written = summary.records_lost, summary.records_written
     of_all, whose = f"{100 * lost / written:.0f} %", _whose(summary.lost, summary)
-    if summary.is_foreign:
-        return (
-            f"lost: {lost} of {written} records ({of_all}){whose}: the buffer keeps the first, and totals and shares "
-            "cover only these. Use a larger buffer"
-        )
     return (
         f"lost: {lost} of {written} records ({of_all}){whose}: the ring keeps the newest, and totals and shares cover "
         "only these. --fit runs again with rings that keep them all"

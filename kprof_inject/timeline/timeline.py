@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from typing import Protocol
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import numpy as np
 from msgspec import Struct
@@ -99,17 +98,6 @@ def _running(distances: NDArray[np.float64]) -> NDArray[np.int64]:
     return np.rint(np.concatenate((np.zeros(1), np.cumsum(distances)))).astype(np.int64)
 
 
-class Blocks(Protocol):
-    """The scopes of a launch in blocks; can be iterated repeatedly."""
-
-    def __iter__(self) -> Iterator[NDArray[np.void]]:
-        """Yield the blocks from the first on."""
-
-    def with_launch(self, launch: Launch) -> Blocks:
-        """Return these blocks with ``launch`` in place of the equal launch that they have."""
-        ...
-
-
 class ScopeBlocks(Struct, frozen=True):
     """The scopes of a launch in blocks, decoded from its buffer at each iteration: the second pass.
 
@@ -131,10 +119,6 @@ class ScopeBlocks(Struct, frozen=True):
             block = self._block(decoder, rows)
             if block.size:
                 yield block
-
-    def with_launch(self, launch: Launch) -> ScopeBlocks:
-        """Return these blocks with ``launch`` in place of the equal launch that they have."""
-        return replace(self, launch=launch)
 
     def _decoder(self) -> RecordDecoder:
         ctas, mode = read_raw(self.launch), self.launch.kernel.mode
@@ -233,7 +217,7 @@ class Timeline(Struct, frozen=True):
     """Begin of the launch: of its first CTA or record."""
     last_ns: int
     """End of the launch."""
-    _blocks: Blocks
+    _blocks: ScopeBlocks | Iterable[NDArray[np.void]]
     partitions: tuple[PartitionScopes, ...] = ()
     """Partitions of a warp-specialized kernel; empty for others."""
     overlaps: NDArray[np.int64] | None = None
@@ -300,7 +284,8 @@ class Timeline(Struct, frozen=True):
 
     def with_launch(self, launch: Launch) -> Timeline:
         """Return this timeline with ``launch`` in place of the equal launch that it has."""
-        return replace(self, launch=launch, table=launch.kernel.scopes, _blocks=self._blocks.with_launch(launch))
+        blocks = replace(self._blocks, launch=launch) if isinstance(self._blocks, ScopeBlocks) else self._blocks
+        return replace(self, launch=launch, table=launch.kernel.scopes, _blocks=blocks)
 
     @property
     def scopes(self) -> NDArray[np.void]:

@@ -7,35 +7,28 @@ import json
 
 import numpy as np
 from command_line import CommandLine
-from foreign_buffers import Mark, Scope, flashinfer, sm_profiler
+from foreign_buffers import Mark, flashinfer
 from snapshots import check
 
-T = 1_790_000_000_000_000_000
 
-
-def save_sm_profiler(kprof: CommandLine, name: str, load_ns: int) -> None:
-    ran = {
-        (block, group): [
-            Scope(0, T + block, T + block + 4 * load_ns),
-            Scope(1, T + block + 32, T + block + 32 + load_ns),
-        ]
-        for block in range(4)
-        for group in range(2)
-    }
-    np.save(kprof.folder / name, sm_profiler(4, 2, 2, ran, [0, 1, 2, 3], {(1, 1): 5}))
+def save_flashinfer(kprof: CommandLine, name: str, load_ns: int) -> None:
+    marks = [
+        [[Mark(0, 0, at), Mark(1, 0, at + 32), Mark(1, 1, at + 32 + load_ns), Mark(0, 1, at + 4 * load_ns)]] * 2
+        for at in range(2_000, 2_004)
+    ]
+    np.save(kprof.folder / name, flashinfer(2, marks, [0, 1, 2, 3]))
 
 
 def test_a_report_says_what_was_timed_and_what_nobody_can_know(kprof: CommandLine) -> None:
-    save_sm_profiler(kprof, "a.npy", 320)
-    ended = kprof("report", "a.npy", "--buffer-format", "sm-profiler", "--names", "all, load", "-v", "--html", "a.html")
+    save_flashinfer(kprof, "a.npy", 320)
+    ended = kprof("report", "a.npy", "--buffer-format", "flashinfer", "--names", "all, load", "-v", "--html", "a.html")
     assert ended.exit_code == 0
-    check("cli/other_profilers", ended.stdout, "sm-profiler")
+    check("cli/other_profilers", ended.stdout, "flashinfer")
     assert "4 CTAs, 2 groups " in ended.stdout
     assert "LIMIT  not known: " in ended.stdout
     assert "assumed" not in ended.stdout and "--at" not in ended.stdout and "--fit" not in ended.stdout
-    assert "3 of 19 records (16 %)" in ended.stdout
     launch = json.loads(
-        kprof("report", "a.npy", "--buffer-format", "sm-profiler", "--names", "all,load", "--json").stdout
+        kprof("report", "a.npy", "--buffer-format", "flashinfer", "--names", "all,load", "--json").stdout
     )
     scopes = {scope["scope"]: (scope["count"], scope["total_ns"], scope["p50_ns"]) for scope in launch[0]["scopes"]}
     assert scopes == {"all": (8, 8 * 1280, 1280), "load": (8, 8 * 320, 320)}
@@ -44,9 +37,8 @@ def test_a_report_says_what_was_timed_and_what_nobody_can_know(kprof: CommandLin
 
 def test_a_table_has_what_the_buffer_has(kprof: CommandLine) -> None:
     marks = [[[Mark(0, 0, 100), Mark(1, 2, 150), Mark(0, 1, 200)]]]
-    np.savez(kprof.folder / "b.npz", flashinfer(1, marks, [17]))
-    (kprof.folder / "b.npz.json").write_text('{"format": "flashinfer", "names": ["work", "tick"], "kernel": "decode"}')
-    ended = kprof("trace", "b.npz", "-o", "b.csv")
+    np.save(kprof.folder / "decode.npy", flashinfer(1, marks, [17]))
+    ended = kprof("trace", "decode.npy", "--buffer-format", "flashinfer", "--names", "work,tick", "-o", "b.csv")
     assert ended.exit_code == 0
     rows = list(csv.DictReader(kprof.read("b.csv").splitlines()))
     assert [(row["kernel"], row["name"], row["kind"], row["sm"], row["start_ns"], row["end_ns"]) for row in rows] == [
@@ -56,9 +48,9 @@ def test_a_table_has_what_the_buffer_has(kprof: CommandLine) -> None:
 
 
 def test_two_buffers_are_compared_by_their_names(kprof: CommandLine) -> None:
-    save_sm_profiler(kprof, "a.npy", 320)
-    save_sm_profiler(kprof, "b.npy", 640)
-    options = ("--buffer-format", "sm-profiler", "--names", "all,load", "--renamed", "a=b", "--json")
+    save_flashinfer(kprof, "a.npy", 320)
+    save_flashinfer(kprof, "b.npy", 640)
+    options = ("--buffer-format", "flashinfer", "--names", "all,load", "--renamed", "a=b", "--json")
     compared = json.loads(kprof("diff", "a.npy", "b.npy", *options).stdout)
     assert "load" in json.dumps(compared)
     ended = kprof("diff", "a.npy", "b.npy", *options[:-1])
@@ -67,18 +59,17 @@ def test_two_buffers_are_compared_by_their_names(kprof: CommandLine) -> None:
     assert "--launches" not in ended.stdout
     # What it says to run reads the buffer.
     report = ended.stderr.split("kprof-inject report ")[1].split(";")[0]
-    assert report == "b.npy --buffer-format sm-profiler --names all,load"
+    assert report == "b.npy --buffer-format flashinfer --names all,load"
 
 
 def test_a_buffer_is_explained(kprof: CommandLine) -> None:
-    save_sm_profiler(kprof, "a.npy", 320)
-    options = ("--buffer-format", "sm-profiler", "--names", "all,load")
+    save_flashinfer(kprof, "a.npy", 320)
+    options = ("--buffer-format", "flashinfer", "--names", "all,load")
     told = json.loads(kprof("explain", "a.npy", *options).stdout)
     assert told["kernel"]["name"] == "a"
     assert told["next"]["command"] == "kprof-inject diff BEFORE AFTER"
     assert (told["clock"]["source"], told["clock"]["mhz"], told["clock"]["timer_step_ns"]) == ("timer", None, None)
-    (kprof.folder / "a.npy.json").write_text('{"format": "sm-profiler", "names": ["all", "load"]}')
-    shares = {scope["scope"]: scope["share"] for scope in json.loads(kprof("explain", "a.npy").stdout)["scopes"]}
+    shares = {scope["scope"]: scope["share"] for scope in told["scopes"]}
     assert 0.2 < shares["load"] < 0.3
 
 
@@ -90,13 +81,13 @@ def test_a_scope_in_one_of_its_name_takes_no_more_than_all(kprof: CommandLine) -
 
 
 def test_what_does_not_fit_is_said(kprof: CommandLine) -> None:
-    save_sm_profiler(kprof, "a.npy", 320)
+    save_flashinfer(kprof, "a.npy", 320)
     ended = kprof("report", "a.npy")
     assert ended.exit_code == 2
     check("cli/other_profilers", ended.stderr, "no format")
-    ended = kprof("report", "a.npy", "--buffer-format", "flashinfer")
-    assert ended.exit_code == 1 and "entries are not flashinfer entries" in ended.stderr
-    ended = kprof("report", "a.npy", "--buffer-format", "sm-profiler", "--scope-names", "a.json")
+    ended = kprof("report", "a.npy", "--buffer-format", "triton-distributed")
+    assert ended.exit_code == 1 and "entries are not triton-distributed entries" in ended.stderr
+    ended = kprof("report", "a.npy", "--buffer-format", "flashinfer", "--scope-names", "a.json")
     assert ended.exit_code == 2 and "error: --scope-names is for " in ended.stderr
-    ended = kprof("report", "b.npy", "--buffer-format", "sm-profiler")
+    ended = kprof("report", "b.npy", "--buffer-format", "flashinfer")
     assert (ended.exit_code, ended.stderr.splitlines()[0]) == (1, "error: b.npy does not exist")

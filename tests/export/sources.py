@@ -9,8 +9,7 @@ from typing import Any
 import drawn
 import numpy as np
 from buffers import Cta, Scope, end, save_launch, start, tagged
-from foreign_buffers import Mark, cute, cute_compact, flashinfer, sm_profiler, triton_distributed
-from foreign_buffers import Scope as Ran
+from foreign_buffers import Mark, flashinfer, triton_distributed
 from golden import fixtures, read
 from planning import fixture_view
 from programs.child import REPO
@@ -25,7 +24,6 @@ from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.timeline.choice import Choice, NumberSet
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
-T = 1_790_000_000_000_000_000
 NAMES = ['whole "kernel"', "load\\", "größe\n", "tick"]
 WHOLE, LOAD, MMA, TICK = range(4)
 
@@ -74,14 +72,8 @@ def silent_ctas(folder: Path) -> list[Timeline]:
     return [decode_launch(launch) for launch in launches]
 
 
-def _ran(begin: int) -> list[Ran]:
-    """A whole with loads in it that touch each other, a scope that never ended, and an instant."""
-    parts = [Ran(LOAD + turn % 2, begin + 32 * turn, begin + 32 * turn + 32) for turn in range(4)]
-    return [Ran(WHOLE, begin, begin + 224), *parts, Ran(MMA, begin + 160, None), Ran(TICK, begin + 192, None, 1)]
-
-
 def _marks(begin: int) -> list[Mark]:
-    """The same as records, with a stray end."""
+    """A whole with loads in it, a scope that never ended, an instant, and a stray end."""
     inside = [Mark(LOAD, turn % 2, begin + 32 * turn) for turn in range(4)]
     rest = [Mark(MMA, 0, begin + 160), Mark(TICK, 2, begin + 192), Mark(LOAD, 1, begin + 200)]
     return [Mark(WHOLE, 0, begin), *inside, *rest, Mark(WHOLE, 1, begin + 224)]
@@ -89,12 +81,6 @@ def _marks(begin: int) -> list[Mark]:
 
 def _read(array: Any, format: str, **said: Any) -> list[Timeline]:
     return list(kprof_inject.read_buffer(array, format=format, **{"names": NAMES, **said}).timelines)
-
-
-def sm_profilers(folder: Path) -> list[Timeline]:
-    """With scopes for which there was no room."""
-    ran = {(block, group): _ran(T + 64 * block + group) for block in range(3) for group in range(2)}
-    return _read(sm_profiler(3, 2, 6, ran, [7, 3, 131]), "sm-profiler")
 
 
 def triton_distributeds(folder: Path) -> list[Timeline]:
@@ -117,28 +103,17 @@ def flashinfers_instants(folder: Path) -> list[Timeline]:
     return _read(flashinfer(1, [[[Mark(TICK, 2, 2_000 + 64 * block)]] for block in range(3)]), "flashinfer")
 
 
-def cute_static(folder: Path) -> list[Timeline]:
-    """Units, two lanes each, with a count that says that there was no room."""
-    units = [{slot: (scope, slot % 2) for slot, scope in enumerate(_ran(T + 90 * unit)[:5])} for unit in range(3)]
-    return _read(cute(6, units, [0, 9, 0]), "cute", units=3)
-
-
-def cute_tokens(folder: Path) -> list[Timeline]:
-    """One slice, with scopes that overlap their own kind."""
-    held = {turn: (Ran(LOAD, T + 100 * turn, T + 100 * turn + 250), 0) for turn in range(6)}
-    return _read(cute(8, [held]), "cute")
-
-
-def cute_compacts(folder: Path) -> list[Timeline]:
-    units = [dict(enumerate(_ran(T + 90 * unit)[:5])) for unit in range(2)]
-    return _read(cute_compact(6, [T, T + 60], units), "cute-compact", units=2, unit_name="Warp")
+def flashinfers_events_of_one_name(folder: Path) -> list[Timeline]:
+    """Scopes that overlap their own kind."""
+    marks = [[Mark(0, 0, 2_000), Mark(1, 0, 2_100), Mark(0, 1, 2_200), Mark(1, 1, 2_300)]]
+    return _read(flashinfer(1, [marks]), "flashinfer", names=["held", "held"])
 
 
 OF_OTHER_PROFILERS: dict[str, Source] = {
     source.__name__: source
     for source in (
-        *(sm_profilers, triton_distributeds, flashinfers, flashinfers_with_sms, flashinfers_instants),
-        *(cute_static, cute_tokens, cute_compacts),
+        *(triton_distributeds, flashinfers, flashinfers_with_sms, flashinfers_instants),
+        flashinfers_events_of_one_name,
     )
 }
 OF_PROTONS: dict[str, Source] = {

@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from foreign_buffers import Mark, Scope, cute, triton_distributed
+from foreign_buffers import Mark, flashinfer, triton_distributed
 from trace_processor.processor import query_many
 
 import kprof_inject
@@ -14,7 +14,6 @@ from kprof_inject.export.drawing.tracks import LAYOUTS
 from kprof_inject.export.formats import write_trace
 from kprof_inject.results import Results
 
-T = 1_790_000_000_000_000_000
 SLICES = (
     "SELECT slice.name AS name, ts, dur, COALESCE(thread.name, around.name || ' ' || track.name) AS thread"
     " FROM slice JOIN track ON track.id = track_id LEFT JOIN track AS around ON around.id = track.parent_id"
@@ -25,11 +24,11 @@ FAULTS = "SELECT name FROM stats WHERE severity IN ('error', 'data_loss') AND va
 
 def tokens() -> Results:
     """Scopes open across iterations: they cross each other, and that around them holds them all."""
-    held = [Scope(1, T + 100 * turn, T + 100 * turn + 250) for turn in range(6)]
-    slots = {0: (Scope(0, T, T + 1000), 0), **{turn + 1: (scope, 0) for turn, scope in enumerate(held)}}
-    return kprof_inject.read_buffer(
-        cute(8, [slots, slots]), format="cute", names=["all", "held"], units=2, unit_name="Block"
-    )
+    held = [Mark(1 + turn % 3, side, 100 * turn + 250 * side) for turn in range(6) for side in range(2)]
+    inside = sorted(held, key=lambda mark: (mark.ns, -mark.side))
+    marks = [Mark(0, 0, 0), *inside, Mark(0, 1, 1000)]
+    words = flashinfer(1, [[[mark._replace(ns=mark.ns + 2_000) for mark in marks]]] * 2)
+    return kprof_inject.read_buffer(words, format="flashinfer", names=["all", "held", "held", "held"])
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -44,7 +43,7 @@ def test_scopes_that_overlap_their_own_kind_keep_their_times(tmp_path: Path, end
     shown = Counter((row["name"], row["ts"] - first, row["dur"]) for row in slices if isinstance(row["ts"], int))
     assert shown == {("all", 0, 1000): 2, **{("held", 100 * turn, 250): 2 for turn in range(6)}}
     # Who has no SM has none in a name.
-    assert all("Block" in str(row["thread"]) and "SM" not in str(row["thread"]) for row in slices)
+    assert all("CTA" in str(row["thread"]) and "SM" not in str(row["thread"]) for row in slices)
 
 
 def test_groups_are_called_so_and_stand_by_their_sm(tmp_path: Path) -> None:

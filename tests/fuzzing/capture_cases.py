@@ -23,8 +23,7 @@ import msgspec
 import numpy as np
 from buffers import make_format_1
 from damage import damaged
-from foreign_buffers import Mark, cute, cute_compact, flashinfer, sm_profiler, triton_distributed
-from foreign_buffers import Scope as Ran
+from foreign_buffers import Mark, flashinfer, triton_distributed
 from golden import fixtures, read
 from planning import fixture_sources, fixture_view, tagged_loops
 from specialised import save_specialised
@@ -97,14 +96,9 @@ def _run_reads(place: Path, other: Path, out: Path) -> None:
 
 
 def _foreign_buffers() -> Iterator[tuple[str, Any]]:
-    begin_ns = 1_790_000_000_000_000_000
-    scopes = [Ran(0, begin_ns, begin_ns + 900), Ran(1, begin_ns + 64, begin_ns + 320), Ran(2, begin_ns + 400, None, 1)]
     marks = [Mark(0, 0, 2_000), Mark(1, 0, 2_064), Mark(1, 1, 2_320), Mark(0, 1, 2_900)]
-    yield "sm-profiler", sm_profiler(4, 2, 4, {(block, 0): scopes for block in range(4)}, [5, 6, 7, 8])
     yield "triton-distributed", triton_distributed(2, [[marks] * 2] * 4, [5, 6, 7, 8])
     yield "flashinfer", flashinfer(2, [[marks] * 2] * 4, [5, 6, 7, 8])
-    yield "cute", cute(4, [{0: (scopes[0], 0), 1: (scopes[1], 1)}])
-    yield "cute-compact", cute_compact(4, [begin_ns], [dict(enumerate(scopes[:2]))])
 
 
 READERS: dict[str, Command] = {

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import json
 import subprocess
 import sys
 from collections import Counter
@@ -53,22 +51,3 @@ def test_triton_distributeds_layout_is_read_word_by_word(saved: Path, kprof: Kpr
     assert results.timeline.ctas["sm"].tolist() == [word >> 32 for word in words[1 : 1 + CTAS]]
     options = ("--buffer-format", "triton-distributed", "--names", ",".join(NAMES))
     assert f"{CTAS} CTAs, 1 group" in kprof("report", saved / "distributed.npy", *options).stdout
-
-
-@pytest.mark.skipif(importlib.util.find_spec("sm_profiler") is None, reason="sm-profiler is not installed")
-def test_sm_profilers_own_trace_has_the_same_scopes(saved: Path) -> None:
-    results = kprof_inject.read_buffer(saved / "sm.npy", format="sm-profiler", names=NAMES)
-    found = ran(results)
-    first = min(start for _, _, start, _ in found)
-    # Its trace numbers the scopes of a group, and bears microseconds.
-    opened: dict[tuple[str, str], float] = {}
-    shown: Counter[tuple[int, str, int, int]] = Counter()
-    for event in json.loads((saved / "sm.json").read_text())["traceEvents"]:
-        if event["ph"] == "B":
-            opened[event["tid"], event["name"]] = event["ts"]
-        elif event["ph"] == "E" and event["ts"] >= opened[event["tid"], event["name"]]:
-            times = (opened.pop((event["tid"], event["name"])), event["ts"])
-            block, name = int(event["tid"].split("_")[1]), event["name"].rpartition("_")[0]
-            shown[(block, name, *(round(1000 * time) for time in times))] += 1
-    assert Counter((cta, name, start - first, end - first) for cta, name, start, end in found.elements()) == shown
-    assert results.timeline.records_lost == CTAS  # of its last scope each had no room

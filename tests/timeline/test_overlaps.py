@@ -7,7 +7,7 @@ from foreign_buffers import Mark, flashinfer
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kprof_inject.capture.foreign_buffer import BufferDescription, read_buffer_array
+from kprof_inject.capture.foreign import BufferDescription, read_buffer_array
 from kprof_inject.timeline.columns import SCOPE_COLUMNS
 from kprof_inject.timeline.foreign import timeline_of
 from kprof_inject.timeline.nesting import crossing_own_kind, free_lanes, lanes_of_pairs, lanes_of_rows
@@ -52,7 +52,7 @@ def test_records_are_paired_as_a_stack_for_each_scope_would(units: list[list[tup
             else:
                 stray_ends += 1
         open_starts += sum(map(len, stacks.values()))
-    said = BufferDescription(format="flashinfer", names=["a", "b"])
+    said = BufferDescription("flashinfer", ("a", "b"))
     timeline = timeline_of(read_buffer_array(flashinfer(1, marks), said).launches[0])
     rows = timeline.scopes
     assert set(rows[["cta", "scope", "start_ns", "end_ns"]].tolist()) == expected

@@ -1,10 +1,7 @@
-"""Saves buffers that other profilers write: sm-profiler's, if it is installed, and one in Triton-distributed's layout.
-
-``other_profilers.py FOLDER``: ``sm.npy`` with the trace of sm-profiler itself, ``sm.json``, and ``distributed.npy``."""
+"""Saves a buffer in Triton-distributed's layout: ``other_profilers.py FOLDER`` writes ``distributed.npy``."""
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from pathlib import Path
 
@@ -52,21 +49,5 @@ def save_distributed(folder: Path) -> None:
     np.save(folder / "distributed.npy", words.cpu().numpy())
 
 
-def save_sm_profiler(folder: Path) -> None:
-    from sm_profiler import SmProfiler
-    from sm_profiler_kernel import sm_profiler_kernel
-
-    # Blocks with an odd number of groups share words of its counters, and lose records to each other.
-    profiler = SmProfiler(CTAS, 2, 2 * ROUNDS)
-    for number, name in enumerate(["whole", "load", "work"]):
-        profiler.register_event(number, name)
-    sm_profiler_kernel[(CTAS,)](profiler.get_buffer(), torch.zeros(CTAS * 1024, device="cuda"), ROUNDS)
-    torch.cuda.synchronize()
-    np.save(folder / "sm.npy", profiler.get_buffer().cpu().numpy())
-    profiler.export(str(folder / "sm.json"))
-
-
 if __name__ == "__main__":
     save_distributed(Path(sys.argv[1]))
-    if importlib.util.find_spec("sm_profiler"):
-        save_sm_profiler(Path(sys.argv[1]))
