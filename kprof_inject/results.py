@@ -124,27 +124,6 @@ class Results:
         trace.write(self._kept())
         return trace.path
 
-    def merge_into(
-        self,
-        trace: str | Path | Sequence[str | Path],
-        path: str | Path | None = None,
-        hooks: Hook | Sequence[Hook] = (),
-    ) -> Path:
-        """Write a trace of ``torch.profiler`` with all launches in it, each below its kernel; return its path.
-
-        Several traces, of several ranks, are merged into one. Without ``path``, the result is next to the first trace,
-        with ``.kprof`` in its name. Launches that cannot be matched cause a warning. Raises ``KprofError`` if none
-        matches.
-        """
-        from kprof_inject.pipeline.merging import merge_into
-
-        paths = [Path(trace)] if isinstance(trace, str | Path) else [Path(each) for each in trace]
-        output = None if path is None else Path(path)
-        merged = merge_into(paths, self._kept(), output, hooks=hooks_of(hooks))
-        for line in merged.refusal_lines():
-            warnings.warn(line, stacklevel=2)
-        return merged.path
-
     def _analyses(self, timelines: Sequence[Timeline]) -> list[LaunchAnalysis]:
         captured = [timeline.launch for timeline in self._timelines]
         return LaunchAnalysis.all_of(timelines, self._experiments, captured)

@@ -239,8 +239,8 @@ class JsonWriter:
     def add_clock_reading(self, reading: Mapping[str, int]) -> None:
         self._writer.add_clock_reading(msgspec.convert(reading, ClockRecord))
 
-    def finish(self, left_out: Mapping[str, int] | None = None) -> None:
-        self._writer.finish(left_out or {})
+    def finish(self, left_out: Mapping[str, int] | None = None, launches: Mapping[str, int] | None = None) -> None:
+        self._writer.finish(left_out or {}, launches)
 
 
 def make_format_1(capture: Path) -> None:

@@ -16,7 +16,6 @@ from foreign_buffers import Mark, flashinfer
 from programs.child import REPO
 from several_kernels import save_kernels, three_kernels
 from snapshots import check
-from torch_traces import Kernel, save_kineto
 
 import kprof_inject
 from kprof_inject.errors import KprofError
@@ -114,7 +113,6 @@ def test_arguments_that_make_no_sense_are_refused_with_a_hint(loaded: Results) -
     budget: Any = "3"
     calls: dict[str, Callable[[], object]] = {
         "budget": lambda: loaded.explain(budget=budget),
-        "no trace": lambda: loaded.merge_into([]),
         "no format": lambda: kprof_inject.read_buffer(np.zeros(9, np.int64)),
     }
     for case, call in calls.items():
@@ -196,19 +194,6 @@ def test_dir_shows_the_api_and_nothing_else() -> None:
     assert dir(kprof_inject) == api
     assert sorted([*kprof_inject.__all__, "__version__"]) == api
     assert all(getattr(kprof_inject, name) for name in dir(kprof_inject))
-
-
-def test_launches_are_merged_into_a_trace_of_torch(loaded: Results, tmp_path: Path) -> None:
-    ran, launch = loaded.timeline.ctas, loaded.timeline.launch
-    # As far from Unix time as the device's clock was.
-    begin_ns, end_ns = int(ran["init_ns"].min()) - 479_000, int(ran["post_final_ns"].max()) - 479_000
-    known = Kernel("matmul_kernel", begin_ns - 400, end_ns + 400, 9, launch.grid, 128)
-    trace = save_kineto(tmp_path / "torch.json", [known], pid=launch.origin.pid)
-    assert loaded.merge_into(trace) == tmp_path / "torch.kprof.json"
-    assert loaded.merge_into([trace], str(tmp_path / "mine.json.gz")) == tmp_path / "mine.json.gz"
-    facts = json.loads((tmp_path / "torch.kprof.json").read_text())["kprof_inject"]
-    assert [device["matched"] for device in facts["devices"]] == [1]
-    assert 400 <= facts["devices"][0]["error_ns"] < 500
 
 
 def test_what_a_user_prints_takes_one_line() -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 BASE_NS = 1_763_900_000_000_000_000
@@ -100,8 +99,3 @@ def _kernel(kernel: Kernel, pid: int, zero_ns: int) -> str:
         f'    "ts": {called}, "dur": {took},\n    "args": {json.dumps(args)}\n  }},'
         f'\n  {{\n    "ph": "s", {arrow}, "pid": {pid}, "tid": {pid}, "ts": {called}\n  }},'
     )
-
-
-def save_kineto(path: Path, kernels: Sequence[Kernel], **changes: Any) -> Path:
-    path.write_text(kineto_text(kernels, **changes))
-    return path

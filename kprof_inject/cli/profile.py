@@ -34,7 +34,7 @@ from kprof_inject.cli.recording_options import capture_options, style_options
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.captures import decode_capture
 from kprof_inject.pipeline.insertion import KernelInsertion, insert_kernels, write_insertions
-from kprof_inject.pipeline.merging import merge_into
+from kprof_inject.pipeline.merging import merge
 from kprof_inject.pipeline.programs import dump, fit_and_run, measure_once, run, run_once, torch_traces
 from kprof_inject.pipeline.saved_launches import adopt, capture_launch, saved_launch_at, saved_launches_of
 from kprof_inject.report.terminal.screens import print_answers
@@ -168,7 +168,7 @@ def command(
             )
             _try(opened, launches, reports, choice.kernel)
         if torch_profiler:
-            _merge(capture_folder, timelines, workspace / "torch_trace.kprof.json.gz", layout)
+            _merge(capture_folder, timelines, workspace, layout)
     ctx.exit(exit_code or dump_exit_code)
 
 
@@ -228,14 +228,14 @@ def _try(workspace: Workspace, launches: dict[str, Path], reports: Sequence[Laun
     print_tried(workspace, records, as_json=False)
 
 
-def _merge(capture_folder: Path, timelines: Sequence[Timeline], output: Path, layout: str | None) -> None:
+def _merge(capture_folder: Path, timelines: Sequence[Timeline], workspace: Path, layout: str | None) -> None:
     traces = torch_traces(capture_folder)
     if not traces:
         raise KprofError(
             "torch.profiler left no trace: the program was killed, or it does not use torch",
-            hint="use torch.profiler in the program, and kprof-inject trace --into TRACE",
+            hint="profile a program that imports torch, to its end",
         )
-    for line in merge_into(traces, timelines, output, layout).lines():
+    for line in merge(traces, timelines, workspace, layout):
         say(line)
 
 

@@ -15,6 +15,7 @@ OPTIONS: dict[tuple[str, str], str] = {
     ("dump", "--sample-program"): "profile samples why warps wait, kernel by kernel",
     ("profile", "--sample-program"): "profile samples why warps wait, kernel by kernel",
     ("report", "--ncu"): "profile reads the counters itself",
+    ("trace", "--into"): "use profile --torch-profiler",
     **{
         (name, "--buffer-units"): "buffers of CuTe are not read" for name in ("diff", "explain", "report", "trace")
     },

@@ -24,12 +24,8 @@ from kprof_inject.export.formats import ENDINGS, DrawingFormat
 from kprof_inject.export.hooks import read_hooks
 from kprof_inject.export.open_trace import MAX_MINUTES, TraceServer, open_page, tunnel
 from kprof_inject.pipeline.captures import decode_capture, open_capture
-from kprof_inject.pipeline.merging import merge_into
-from kprof_inject.quantities import listed
 from kprof_inject.timeline.choice import Choice
 from kprof_inject.timeline.timeline import Timeline
-
-_MAX_TRACES = 4
 
 
 @click.command("trace")
@@ -39,15 +35,6 @@ _MAX_TRACES = 4
     "--output",
     type=path_type(),
     help=f"The file; {ENDINGS}. [default: trace.json in WORKSPACE or CAPTURE, or next to BUFFER]",
-)
-@click.option(
-    "--into",
-    "into",
-    type=path_type(),
-    multiple=True,
-    metavar="TRACE",
-    help="Merge the launches into this torch.profiler trace, each under its kernel. Repeatable, for several ranks. "
-    "[default for -o then: next to the first, with .kprof in its name]",
 )
 @choice_options
 @layout_option
@@ -74,7 +61,6 @@ def command(
     ctx: click.Context,
     place: Path,
     output: Path | None,
-    into: tuple[Path, ...],
     choice: Choice,
     layout: str | None,
     hook_files: tuple[Path, ...],
@@ -91,22 +77,15 @@ def command(
     require_place_for(output)
     folder = place.parent if place.is_file() else place
     hooks = [hook for file in hook_files for hook in read_hooks(file)]
-    trace = None if into else trace_file(ctx, output or folder / "trace.json", layout, hooks)
-    if opens and (trace is None or not isinstance(trace.format, DrawingFormat)):
-        raise click.UsageError("--open shows a trace (.json, .pftrace); without --into")
+    trace = trace_file(ctx, output or folder / "trace.json", layout, hooks)
+    if opens and not isinstance(trace.format, DrawingFormat):
+        raise click.UsageError("--open shows a trace (.json, .pftrace)")
     timelines = decode_capture(open_capture(place, names_path, description, redact=redact), say, choice)
     for line in loss_lines(timelines):
         say(line)
-    if trace is None:
-        for line in merge_into(into, timelines, output, layout, hooks).lines():
-            say(line)
-        if redact:
-            say(f"--redact leaves what was in {listed([str(path) for path in into], _MAX_TRACES)} as it was")
-        say(DrawingFormat.advice)
-    else:
-        write_and_say(trace, timelines)
-        if opens:
-            _open(ctx, trace.path, timelines)
+    write_and_say(trace, timelines)
+    if opens:
+        _open(ctx, trace.path, timelines)
 
 
 def _open(ctx: click.Context, path: Path, timelines: Sequence[Timeline]) -> None:

@@ -41,7 +41,6 @@ FAILED = [
     "trace --scope nope",
     "trace --hooks nope.py",
     "trace --hooks plain.py",
-    "trace --into nope.json",
     "diff nope",
     "diff 1 7",
     f"diff {MODULE} kprof_out",

@@ -7,7 +7,7 @@ import csv
 import gzip
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,6 @@ from trace_processor.processor import query_many
 
 from kprof_inject.export.drawing.tracks import LAYOUTS
 from kprof_inject.export.formats import _FORMATS, DrawingFormat, write_trace
-from kprof_inject.pipeline.merging import merge_into
 from kprof_inject.timeline.timeline import Timeline
 
 DRAWINGS = [ending for ending, known in _FORMATS.items() if isinstance(known, DrawingFormat)]
@@ -96,28 +95,6 @@ def test_so_it_is_with_hooks(timelines: list[Timeline], tmp_path: Path, ending: 
 def test_so_it_is_in_every_layout(timelines: list[Timeline], tmp_path: Path, ending: str, layout: str) -> None:
     write_trace(tmp_path / f"trace{ending}", timelines, layout)
     require_readable(tmp_path / f"trace{ending}", timelines)
-
-
-@pytest.mark.parametrize("hooks", [[], HOOKS], ids=["plain", "hooks"])
-def test_so_it_is_merged(timelines: list[Timeline], tmp_path: Path, hooks: list[Any]) -> None:
-    """The launches of one process, into a trace like Proton's, which has a bar around each."""
-    mine = [timeline for timeline in timelines if timeline.launch.origin == timelines[0].launch.origin]
-    (tmp_path / "torch.json").write_text(json.dumps({"traceEvents": list(bars_around(mine))}))
-    for ending in (".json", ".json.gz"):
-        done = merge_into([tmp_path / "torch.json"], mine, tmp_path / f"merged{ending}", hooks=hooks)
-        assert not done.refused
-    require_readable(tmp_path / "merged.json", mine)
-    require_same_unpacked(tmp_path / "merged.json.gz", tmp_path / "merged.json")
-
-
-def bars_around(timelines: Sequence[Timeline]) -> Iterator[dict[str, Any]]:
-    begin_ns = min(int(timeline.ctas["init_ns"].min()) for timeline in timelines)
-    for timeline in timelines:
-        first_ns, last_ns = int(timeline.ctas["init_ns"].min()), int(timeline.ctas["post_final_ns"].max())
-        yield {
-            **{"ph": "X", "cat": "kernel", "name": timeline.launch.kernel.name, "tid": 0},
-            **{"ts": (first_ns - begin_ns) / 1000 + 1, "dur": (last_ns - first_ns) / 1000 + 2},
-        }
 
 
 def test_every_drawing_is_among_them() -> None:

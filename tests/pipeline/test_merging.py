@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import json
 from collections.abc import Sequence
@@ -12,12 +13,13 @@ import pytest
 from buffers import Cta, JsonWriter, Scope, buffer_words, end, kernel_json, launch_json, start
 from replacing import replace
 from snapshots import check
-from torch_traces import GPU_POSITION, Kernel, save_kineto
+from torch_traces import BASE_NS, GPU_POSITION, Kernel, kineto_text
 from trace_processor.processor import query_many
 
+from kprof_inject.capture.gpu_work import BENCHMARK_SPAN
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.errors import KprofError
-from kprof_inject.pipeline.merging import default_output, merge_into
+from kprof_inject.pipeline.merging import merge
 from kprof_inject.timeline.choice import Choice, NumberSet
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
@@ -68,7 +70,7 @@ def save_steps(
             writer.add_launch(launch, memoryview(words.tobytes()))
     reading = {"device": device, "host_ns": UNIX_NS, "device_ns": TIMER_NS, "error_ns": 4_000}
     writer.add_clock_reading(reading)
-    writer.finish()
+    writer.finish(launches={f"v{number}": len(steps) for number in range(len(STEP))})
     return [decode_launch(launch) for launch in read_capture(folder).launches]
 
 
@@ -105,11 +107,6 @@ ARROWS = (
     " FROM flow JOIN slice sent ON sent.id = slice_out JOIN slice came ON came.id = slice_in"
     " WHERE came.category = 'launch'"
 )
-BARS = (
-    "SELECT sent.ts AS bar, sent.dur AS length, came.ts AS ts, came.dur AS dur"
-    " FROM flow JOIN slice sent ON sent.id = slice_out JOIN slice came ON came.id = slice_in"
-    " WHERE came.category = 'launch'"
-)
 CALLS = (
     "SELECT count(*) AS arrows FROM flow JOIN slice sent ON sent.id = slice_out JOIN slice came ON came.id = slice_in"
     " WHERE sent.category = 'cuda_driver' AND came.category = 'kernel'"
@@ -118,19 +115,29 @@ CALLS = (
 FAULTS = "SELECT name, value FROM stats WHERE severity = 'error' AND value > 0"
 
 
-def merged(paths: Sequence[Path], timelines: Sequence[Timeline], output: Path | None = None) -> tuple[Path, list[str]]:
-    done = merge_into(paths, timelines, output)
-    return done.path, list(done.lines())
+def traced(folder: Path, known: Sequence[Kernel], pid: int = 7, **changes: Any) -> Path:
+    path = folder / f"torch_trace.{pid}.json.gz"
+    path.write_bytes(gzip.compress(kineto_text(known, pid=pid, **changes).encode()))
+    return path
+
+
+def merged(
+    folder: Path, timelines: Sequence[Timeline], known: Sequence[Kernel], **changes: Any
+) -> tuple[Path, list[str]]:
+    """The merged trace, unpacked, and the lines."""
+    said = list(merge([traced(folder, known, **changes)], timelines, folder, None))
+    path = folder / "merged.json"
+    path.write_bytes(gzip.decompress((folder / "torch_trace.kprof.json.gz").read_bytes()))
+    return path, said
 
 
 def test_every_cta_lies_in_its_kernels_bar(tmp_path: Path) -> None:
     timelines = save_steps(tmp_path / "capture", range(3))
-    path, said = merged([save_kineto(tmp_path / "torch.json", kernels(range(4)))], timelines)
+    path, said = merged(tmp_path, timelines, kernels(range(3)))
 
-    assert path == tmp_path / "torch.kprof.json"
     facts = json.loads(path.read_text())["kprof_inject"]
-    error_ns = facts["devices"][0]["error_ns"]
-    assert said[0].startswith("torch.json, device 0: 9 of 9 ") and said[0].endswith(f" ± {error_ns} ns")
+    error_ns = facts["launches"][0]["error_ns"]
+    assert f"torch_trace.kprof.json.gz: 9 launches, within ± {error_ns} ns, " in said[0] and len(said) == 1
     assert 0 < error_ns < 700
     faults, slices, arrows, calls = query_many(path, [FAULTS, outside_sql(error_ns), ARROWS, CALLS])
     assert faults == []
@@ -141,180 +148,130 @@ def test_every_cta_lies_in_its_kernels_bar(tmp_path: Path) -> None:
     ]
     assert sorted(row["sent"] for row in arrows) == sorted(row["came"] for row in arrows) == sorted(STEP * 3)
     assert all(row["same"] for row in arrows)
-    assert calls == [{"arrows": 16}]
+    assert calls == [{"arrows": 12}]
 
 
 def test_a_part_of_a_launch_is_matched_by_all_of_it(tmp_path: Path) -> None:
-    trace, timelines = save_kineto(tmp_path / "torch.json", kernels(range(2))), save_steps(tmp_path / "capture", [0, 1])
+    timelines = save_steps(tmp_path / "capture", [0, 1])
     last_cta = [timeline.chosen(Choice(ctas=NumberSet.of([CTAS - 1]))) for timeline in timelines]
     whole, part = (
-        json.loads(merged([trace], some, tmp_path / name)[0].read_text())["kprof_inject"]
-        for name, some in (("whole.json", timelines), ("part.json", last_cta))
+        json.loads(merged(tmp_path, some, kernels(range(2)))[0].read_text())["kprof_inject"]["launches"]
+        for some in (timelines, last_cta)
     )
-    assert part["devices"] == whole["devices"]
-    for name in ("matched", "outside_ns", "error_ns"):
-        assert [launch[name] for launch in part["launches"]] == [launch[name] for launch in whole["launches"]]
+    for name in ("correlation", "error_ns"):
+        assert [one[name] for one in part] == [one[name] for one in whole]
 
 
 def test_the_judge_sees_what_lies_outside(tmp_path: Path) -> None:
     # With shorter bars the same CTAs stick out of them, by more than the error: the query has to count them.
     timelines = save_steps(tmp_path / "capture", [0])
-    path, _ = merged([save_kineto(tmp_path / "torch.json", kernels([0]))], timelines)
+    path, _ = merged(tmp_path, timelines, kernels([0]))
     trace = json.loads(path.read_text())
     for event in trace["traceEvents"]:
         if event.get("cat") == "kernel":
             event["dur"] -= 2
     (tmp_path / "shorter.json").write_text(json.dumps(trace))
-    (slices,) = query_many(tmp_path / "shorter.json", [outside_sql(trace["kprof_inject"]["devices"][0]["error_ns"])])
+    (slices,) = query_many(tmp_path / "shorter.json", [outside_sql(trace["kprof_inject"]["launches"][0]["error_ns"])])
     assert len(slices) == 3
     assert all(row["outside"] for row in slices)
 
 
-def test_the_trace_stays_as_it_was_byte_for_byte(tmp_path: Path) -> None:
+def test_the_events_of_the_trace_stay_as_they_were_byte_for_byte(tmp_path: Path) -> None:
     timelines = save_steps(tmp_path / "capture", [0])
     odd = (
         '\n  {"ph":"X","cat":"cpu_op","name":"caf\\u00e9 \\"x\\"","pid":7,"tid":7,"ts":3e3,"dur":0.10000000000000001},'
     )
-    source = save_kineto(tmp_path / "torch.json", kernels([0]), more=odd)
-    before = source.read_bytes()
-    path, _ = merged([source], timelines)
-    assert source.read_bytes() == before
-    after = path.read_bytes()
-    head, tail = before.rsplit(b"\n  ],", 1)
-    assert after.startswith(head + b",\n")
-    assert after.endswith(tail)
-    events = json.loads(before)["traceEvents"]
-    assert json.loads(after)["traceEvents"][: len(events)] == events
+    before = kineto_text(kernels([0]), more=odd)
+    after = merged(tmp_path, timelines, kernels([0]), more=odd)[0].read_text()
+    events = before[before.index('"traceEvents": [') + 15 : before.index('\n  ],\n  "traceName')]
+    assert f'"traceEvents":{events},\n' in after
+    own = json.loads(before)
+    assert json.loads(after).keys() == {*own, "kprof_inject"}
+    assert json.loads(after)["traceEvents"][: len(own["traceEvents"])] == own["traceEvents"]
 
 
-def test_launches_stand_where_their_gpu_does_and_take_no_number_of_others(tmp_path: Path) -> None:
-    # As if the program had the very number from which ours count.
-    pid = 1 << 23
-    timelines = save_steps(tmp_path / "capture", [0], pid=pid)
-    source = save_kineto(tmp_path / "torch.json", kernels([0]), pid=pid)
-    path, _ = merged([source], timelines)
+def test_launches_stand_where_their_gpu_does(tmp_path: Path) -> None:
+    path, _ = merged(tmp_path, save_steps(tmp_path / "capture", [0]), kernels([0]))
     events = json.loads(path.read_text())["traceEvents"]
     ours = [event for event in events if event.get("cat") in ("launch", "func")]
     places = {event["pid"]: event["args"]["sort_index"] for event in events if event["name"] == "process_sort_index"}
     assert {places[event["pid"]] for event in ours} == {GPU_POSITION}
-    theirs = {event.get(key) for event in json.loads(source.read_text())["traceEvents"] for key in ("pid", "tid")}
-    assert theirs.isdisjoint(event[key] for event in ours for key in ("pid", "tid"))
 
 
-def test_what_could_not_be_matched_is_listed_with_its_reason(tmp_path: Path) -> None:
+def test_kernels_of_an_autotuners_benchmarks_are_no_launches(tmp_path: Path) -> None:
+    known = kernels(range(3))
+    begin_us = (begin_ns(0, 0) - 10_000 - BASE_NS) / 1000
+    span = {"ph": "X", "cat": "user_annotation", "name": BENCHMARK_SPAN, "ts": begin_us, "dur": 3 * BETWEEN_NS / 1000}
+    timelines = save_steps(tmp_path / "capture", range(1, 3))
+    path, _ = merged(tmp_path, timelines, known, more=f"\n{json.dumps(span)},")
+    facts = json.loads(path.read_text())["kprof_inject"]["launches"]
+    assert sorted(one["correlation"] for one in facts) == [200, 201, 202, 300, 301, 302]
+
+
+def test_the_last_launch_alone_is_matched_by_its_number(tmp_path: Path) -> None:
     timelines = save_steps(tmp_path / "capture", range(3))
-    known = [one for one in kernels(range(2)) if one.name != INDUCTOR]
-    path, said = merged([save_kineto(tmp_path / "torch.json", known)], timelines)
+    path, _ = merged(tmp_path, [one for one in timelines if one.launch.index == 1], kernels(range(3)))
+    facts = json.loads(path.read_text())["kprof_inject"]["launches"]
+    assert sorted(one["correlation"] for one in facts) == [200, 201, 202]
+
+
+def test_variants_of_one_kernel_are_matched_if_all_their_launches_are_captured(tmp_path: Path) -> None:
+    timelines = []
+    for one in save_steps(tmp_path / "capture", range(3)):
+        variant, count = ("other", 1) if one.launch.index == 1 else (one.launch.kernel.variant, 2)
+        kernel = replace(one.launch.kernel, program_variant=variant, launches=count)
+        timelines.append(one.with_launch(dataclasses.replace(one.launch, kernel=kernel)))
+    path, _ = merged(tmp_path, timelines, kernels(range(3)))
+    assert len(json.loads(path.read_text())["kprof_inject"]["launches"]) == 9
+    with pytest.raises(KprofError) as raised:
+        merged(tmp_path, [one for one in timelines if one.launch.index < 2], kernels(range(3)))
+    assert "2 variants" in raised.value.what
+
+
+@pytest.mark.parametrize("case", ["a kernel more", "none", "another grid", "another device", "two streams"])
+def test_a_kernel_that_does_not_fit_is_refused_with_the_reason(tmp_path: Path, case: str) -> None:
+    timelines = save_steps(tmp_path / "capture", range(3))
+    known = kernels(range(3))
+    first = next(one for one in known if one.name == INDUCTOR)
+    rest = [one for one in known if one is not first]
+    wrong = {
+        "a kernel more": [*known, replace(first, start_ns=first.start_ns + 10**6, end_ns=first.end_ns + 10**6)],
+        "none": [one for one in known if one.name != INDUCTOR],
+        "another grid": [replace(first, grid=(1, 1, 1)), *rest],
+        "another device": [replace(first, device=1), *rest],
+        "two streams": [replace(first, stream=20), *rest],
+    }[case]
+    path, said = merged(tmp_path, timelines, wrong)
     facts = json.loads(path.read_text())["kprof_inject"]
-    assert len(facts["launches"]) == 4
-    reasons = {(one["kernel"], one["launch"]): one["reason"] for one in facts["not_matched"]}
-    assert reasons.keys() == {(INDUCTOR, 0), (INDUCTOR, 1), (INDUCTOR, 2), (STEP[0], 2), (STEP[1], 2)}
-    assert "by the host's clock" in reasons[STEP[0], 2]
-    assert any(f"launch 0 of {INDUCTOR}, which {reasons[INDUCTOR, 0]}" in line for line in said)
-    check("pipeline/merging", reasons[INDUCTOR, 0], "not matched")
+    check("pipeline/merging", said[0], case)
+    assert facts["refused"].keys() >= {INDUCTOR}
+    assert INDUCTOR not in [one["kernel"] for one in facts["launches"]]
 
 
-def test_two_ranks_become_one_trace(tmp_path: Path) -> None:
-    # Both call their GPU process 0, and number their calls alike.
+def test_launches_that_no_clock_places_in_their_kernels_are_refused(tmp_path: Path) -> None:
+    timelines = save_steps(tmp_path / "capture", range(3))
+    first, *rest = kernels(range(3))
+    late = replace(first, start_ns=first.start_ns + 10**5, end_ns=first.end_ns + 10**5)
+    with pytest.raises(KprofError) as raised:
+        merged(tmp_path, timelines, [late, *rest])
+    check("pipeline/merging", str(raised.value), "outside")
+
+
+def test_each_process_has_a_trace_of_its_own(tmp_path: Path) -> None:
     folder = tmp_path / "capture"
     save_steps(folder, range(2), pid=7, rank=0)
     timelines = save_steps(folder, range(2), pid=8, rank=1, late_ns=3_000)
-    paths = [
-        save_kineto(tmp_path / "rank0.json", kernels(range(2)), pid=7, rank=0),
-        save_kineto(tmp_path / "rank1.json", kernels(range(2), late_ns=3_000), pid=8, rank=1, base_ns=UNIX_NS - 10**9),
+    traces = [traced(tmp_path, kernels(range(2))), traced(tmp_path, kernels(range(2), late_ns=3_000), pid=8)]
+    said = list(merge(traces, timelines, tmp_path, None))
+    assert [line.split(",")[0] for line in said] == [
+        f"wrote {tmp_path}/torch_trace.{pid}.kprof.json.gz: 6 launches" for pid in (7, 8)
     ]
-    path, said = merged(paths, timelines, tmp_path / "both.json.gz")
-    assert [line.split(",")[0] for line in said[:2]] == ["rank 0", "rank 1"]
-    facts = json.loads(gzip.decompress(path.read_bytes()))["kprof_inject"]
-    assert [device["matched"] for device in facts["devices"]] == [6, 6]
-    error_ns = max(device["error_ns"] for device in facts["devices"])
-    faults, pairs, calls, names = query_many(
-        path, [FAULTS, BARS, CALLS, "SELECT DISTINCT name FROM process WHERE name LIKE 'rank%python' ORDER BY name"]
-    )
-    assert faults == []
-    assert len(pairs) == 12
-    for pair in pairs:
-        assert pair["ts"] >= pair["bar"] - error_ns
-        assert pair["ts"] + pair["dur"] <= pair["bar"] + pair["length"] + error_ns
-    # The calls' arrows still lead to their own rank's kernels.
-    assert calls == [{"arrows": 16}]
-    assert [row["name"] for row in names] == ["rank 0: python", "rank 1: python"]
-    # The other rank's kernels began later, on one axis.
-    (starts,) = query_many(
-        path, ["SELECT ts FROM slice WHERE category = 'kernel' AND name = 'matmul_kernel' ORDER BY ts"]
-    )
-    assert starts[1]["ts"] - starts[0]["ts"] == 3_000
 
 
-def test_a_rank_without_launches_is_told_and_no_trace_is_taken_twice(tmp_path: Path) -> None:
-    timelines = save_steps(tmp_path / "capture", [0], pid=7, rank=0)
-    paths = [save_kineto(tmp_path / f"rank{rank}.json", kernels([0]), pid=7 + rank, rank=rank) for rank in range(2)]
-    _, said = merged(paths, timelines)
-    (unused,) = (line for line in said if line.startswith("rank 1: "))
-    check("pipeline/merging", unused, "rank 1")
-    with pytest.raises(KprofError, match=r"rank0\.json is named twice"):
-        merged([paths[0], tmp_path / "capture" / ".." / "rank0.json"], timelines)
-
-
-def proton(folder: Path, known: Sequence[Kernel]) -> Path:
-    """Proton's trace of a whole program, which counts from its first kernel."""
-    first_ns = min(one.start_ns for one in known)
-    events = [
-        {
-            **{"name": one.name, "cat": "kernel", "ph": "X", "tid": 0, "args": {"call_stack": ["ROOT", one.name]}},
-            **{"ts": (one.start_ns - first_ns) / 1000, "dur": (one.end_ns - one.start_ns) / 1000},
-        }
-        for one in known
-    ]
-    path = folder / "proton.json"
-    path.write_text(json.dumps({"displayTimeUnit": "us", "traceEvents": events}))
-    return path
-
-
-def test_protons_trace_of_a_whole_program_takes_launches_too(tmp_path: Path) -> None:
-    timelines = save_steps(tmp_path / "capture", range(3))
-    path, said = merged([proton(tmp_path, kernels(range(3)))], timelines)
-    assert "9 of 9 launches matched" in said[0]
-    faults, arrows = query_many(path, [FAULTS, ARROWS])
-    assert faults == []
-    assert len(arrows) == 9
-
-
-@pytest.mark.parametrize(("case", "changes"), [("process 99", {"pid": 99}), ("rank 5", {"pid": 7, "rank": 5})])
-def test_a_trace_of_another_process_is_an_error(tmp_path: Path, case: str, changes: dict[str, Any]) -> None:
-    timelines = save_steps(tmp_path / "capture", [0], rank=0)
-    with pytest.raises(KprofError) as raised:
-        merged([save_kineto(tmp_path / "torch.json", kernels([0]), **changes)], timelines)
-    check("pipeline/merging", str(raised.value), case)
-    assert not (tmp_path / "torch.kprof.json").exists()
-
-
-def test_launches_of_another_gpu_are_named_with_theirs(tmp_path: Path) -> None:
-    timelines = save_steps(tmp_path / "capture", [0])
-    others = [replace(kernel, device=device) for kernel in kernels([0]) for device in (5, 3)]
-    with pytest.raises(KprofError, match="only on device 3, device 5"):
-        merged([save_kineto(tmp_path / "torch.json", others)], timelines)
-
-
-def test_a_trace_of_another_run_is_an_error(tmp_path: Path) -> None:
-    timelines = save_steps(tmp_path / "capture", [0])
-    later = kernels([0], late_ns=3_600 * 10**9)
-    with pytest.raises(KprofError, match="the nearest call is "):
-        merged([save_kineto(tmp_path / "torch.json", later)], timelines)
-
-
-@pytest.mark.parametrize("name", ["torch.json", "link.json", "torch.pftrace"])
-def test_an_output_that_cannot_be_is_an_error_at_once(tmp_path: Path, name: str) -> None:
-    path = save_kineto(tmp_path / "torch.json", kernels([0]))
-    (tmp_path / "link.json").symlink_to(path)
-    with pytest.raises(KprofError) as raised:
-        merged([path], [], tmp_path / name)
-    assert raised.value.exit_code == 2
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [("a.json", "a.kprof.json"), ("b.pt.trace.JSON.gz", "b.pt.trace.kprof.json.gz"), ("c", "c.kprof.json")],
-)
-def test_the_output_is_named_after_the_trace(name: str, expected: str) -> None:
-    assert default_output(Path("runs") / name) == Path("runs") / expected
+def test_a_trace_without_launches_or_that_is_none_is_an_error(tmp_path: Path) -> None:
+    timelines = save_steps(tmp_path / "capture", [0], pid=99)
+    for path in (traced(tmp_path, kernels([0])), tmp_path / "torch_trace.7.json.gz"):
+        with pytest.raises(KprofError, match=path.name):
+            list(merge([path], timelines, tmp_path, None))
+        path.write_bytes(gzip.compress(b"[]"))
+    assert not (tmp_path / "torch_trace.kprof.json.gz").exists()
