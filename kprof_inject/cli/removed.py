@@ -16,8 +16,6 @@ OPTIONS: dict[tuple[str, str], str] = {
     ("profile", "--sample-program"): "profile samples why warps wait, kernel by kernel",
     ("report", "--ncu"): "profile reads the counters itself",
     ("trace", "--into"): "use profile --torch-profiler",
-    **{
-        (name, "--buffer-units"): "buffers of CuTe are not read" for name in ("diff", "explain", "report", "trace")
-    },
+    **{(name, "--buffer-units"): "buffers of CuTe are not read" for name in ("diff", "explain", "report", "trace")},
 }
 """What to use instead of an option, by the names of the command and of the option."""

@@ -1,24 +1,29 @@
 """Chrome's Trace Event Format, for ui.perfetto.dev and chrome://tracing.
 
 Format: "Trace Event Format", https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU.
-Times are microseconds there; ours are printed from integer nanoseconds with exactly three decimals, and the end of an
-event is rounded only once, so that a child never outlasts its parent.
+Times are microseconds there, of which a double holds three decimals for months. Ours are computed from integer
+nanoseconds, and the end of an event is rounded only once, so that a child never outlasts its parent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import repeat
+from typing import Any
 
+import msgspec
 import numpy as np
+from msgspec import UNSET, Struct, UnsetType
 
+from kprof_inject.errors import printable
 from kprof_inject.export.drawing.draw import draw
 from kprof_inject.export.drawing.scene import (
+    Arg,
     Arrows,
     Counters,
     EventKind,
     Events,
-    Mask,
     Numbers,
     Part,
     Picked,
@@ -31,21 +36,52 @@ from kprof_inject.export.drawing.scene import (
 )
 from kprof_inject.export.drawing.tracks import TrackLayout, by_sm
 from kprof_inject.export.hooks import Hook
-from kprof_inject.export.text_rows import (
-    THOUSANDTHS,
-    Field,
-    NumberField,
-    PickedField,
-    TextField,
-    json_inside,
-    json_text,
-    text_rows,
-)
 from kprof_inject.forks import JobRunner, in_turn
 from kprof_inject.timeline.timeline import Timeline
 
 # It precedes each event; it is removed from the first event of a file.
 _SEPARATOR = b",\n"
+# Rows that are in memory as objects at once.
+_CHUNK_ROWS = 1 << 10
+
+_ENCODER = msgspec.json.Encoder()
+
+
+class _Event(Struct, gc=False):
+    """An event; what it lacks is ``UNSET``."""
+
+    ph: str
+    s: str | UnsetType
+    bp: str | UnsetType
+    cat: str | UnsetType
+    name: str
+    cname: str | UnsetType
+    id: int | UnsetType
+    pid: int
+    tid: int | UnsetType
+    ts: float | UnsetType
+    dur: float | UnsetType
+    args: Any
+
+
+def json_text(value: Any) -> bytes:
+    """Return a value as JSON that Perfetto's tokenizer reads back.
+
+    It only decodes escapes in strings with a quote, and a string that ends in a backslash fails the whole load. So
+    quotes are the only characters that are escaped.
+    """
+    return _ENCODER.encode(_readable(value))
+
+
+def _readable(value: Any) -> Any:
+    match value:
+        case str():
+            return printable(value).replace("\\", "/")
+        case dict():
+            return {key: _readable(item) for key, item in value.items()}
+        case list():
+            return [_readable(item) for item in value]
+    return value
 
 
 def chrome_trace(
@@ -84,121 +120,137 @@ def _events_of(part: Part) -> Iterator[bytes]:
             return _samples(part)
 
 
+def _lines(events: Sequence[_Event]) -> bytes:
+    # No string has a line feed in JSON.
+    return _SEPARATOR + _ENCODER.encode_lines(events)[:-1].replace(b"\n", _SEPARATOR) if events else b""
+
+
+def _chunks(count: int) -> Iterator[slice]:
+    return (slice(first, first + _CHUNK_ROWS) for first in range(0, count, _CHUNK_ROWS))
+
+
+def _microseconds(ns: Numbers) -> list[float]:
+    found: list[float] = (ns / 1000).tolist()
+    return found
+
+
+def _named(name: str, pid: int, tid: int | UnsetType, args: dict[str, Any]) -> _Event:
+    return _Event("M", UNSET, UNSET, UNSET, name, UNSET, UNSET, pid, tid, UNSET, UNSET, args)
+
+
 def _process(process: TraceProcess) -> Iterator[bytes]:
     position = process.pid if process.position is None else process.position
-    for name, args in (("process_name", {"name": process.name}), ("process_sort_index", {"sort_index": position})):
-        yield _SEPARATOR + json_text({"ph": "M", "name": name, "pid": process.pid, "args": args})
+    events = [
+        _named("process_name", process.pid, UNSET, {"name": _readable(process.name)}),
+        _named("process_sort_index", process.pid, UNSET, {"sort_index": position}),
+    ]
+    yield _lines(events)
     if own := process.own:
         yield from _threads(Threads(process.pid, np.array([own.tid]), np.array([0]), (own.name,)))
 
 
 def _threads(threads: Threads) -> Iterator[bytes]:
     """Yield two events for each thread: its name and its position."""
-    event = b',\n{"ph":"M","name":"%b","pid":%d,"tid":'
-    picks = [part.index for part in threads.names if isinstance(part, Picked)]
-    yield from text_rows(
-        [
-            NumberField(event % (b"thread_name", threads.pid), threads.tids),
-            TextField([b',"args":{"name":"']),
-            *(_part_of_name(part) for part in threads.names),
-            TextField([b'"}}']),
-            NumberField(event % (b"thread_sort_index", threads.pid), threads.tids),
-            NumberField(b',"args":{"sort_index":', threads.positions),
-            TextField([b"}}"]),
-        ],
-        picks[0] if picks else np.zeros_like(threads.tids),
-    )
+    for part in _chunks(len(threads.tids)):
+        tids = threads.tids[part].tolist()
+        texts = (repeat(text) if isinstance(text, str) else map(str, _values(text, part)) for text in threads.names)
+        rows = zip(tids, map("".join, zip(*texts, strict=False)), threads.positions[part].tolist(), strict=False)
+        yield _lines(
+            [
+                event
+                for tid, name, position in rows
+                for event in (
+                    _named("thread_name", threads.pid, tid, {"name": _readable(name)}),
+                    _named("thread_sort_index", threads.pid, tid, {"sort_index": position}),
+                )
+            ]
+        )
 
 
-def _part_of_name(part: str | Numbers | Picked) -> Field:
-    match part:
-        case str():
-            return TextField([json_inside(part)])
-        case Picked():
-            return TextField([json_inside(text) for text in part.texts])
-    return NumberField(b"", part)
+def _values(values: Numbers | Reals | Picked, part: slice) -> list[Any]:
+    if isinstance(values, Picked):
+        texts = [_readable(text) for text in values.texts]
+        return [texts[index] for index in values.index[part].tolist()]
+    found: list[Any] = values[part].tolist()
+    return found
 
 
 def _slices_and_instants(events: Events) -> Iterator[bytes]:
-    is_slice = np.array([not kind.is_instant for kind in events.kinds], dtype=bool)
-    shown = None if is_slice.all() else is_slice[events.kind]
-    yield from text_rows(
-        [
-            TextField([_head(kind) + b',"pid":%d,"tid":' % events.pid for kind in events.kinds]),
-            NumberField(b"", events.tids),
-            NumberField(b',"ts":', events.start_ns, THOUSANDTHS),
-            NumberField(b',"dur":', events.end_ns - events.start_ns, THOUSANDTHS, shown),
-            *_args(events),
-            TextField([b"}"]),
-        ],
-        events.kind,
-    )
+    types = [_event_type(kind, events.pid) for kind in events.kinds]
+    args = [_args_type(events.args, kind) for kind in events.kinds]
+    is_instant = [kind.is_instant for kind in events.kinds]
+    for part in _chunks(len(events)):
+        kinds = events.kind[part].tolist()
+        own = [_shown(arg, part) for arg in events.args]
+        rows = zip(*own, strict=True) if own else repeat(())
+        made = [args[kind] and args[kind](*row) for kind, row in zip(kinds, rows, strict=False)]
+        dur: list[Any] = _microseconds(events.end_ns[part] - events.start_ns[part])
+        if any(is_instant):
+            dur = [UNSET if is_instant[kind] else length for kind, length in zip(kinds, dur, strict=True)]
+        times = events.tids[part].tolist(), _microseconds(events.start_ns[part]), dur
+        columns = zip(kinds, *times, made, strict=True)
+        yield _lines([types[kind](tid, at, length, values) for kind, tid, at, length, values in columns])
     for arrows in events.arrows:
         yield from _arrow_ends(events, arrows)
 
 
-def _head(kind: EventKind) -> bytes:
-    event = b'"ph":"i","s":"t"' if kind.is_instant else b'"ph":"X"'
-    colour = b',"cname":%b' % json_text(kind.colour.cname) if kind.colour else b""
-    return b',\n{%b,"cat":%b,"name":%b%b' % (event, json_text(kind.category), json_text(kind.name), colour)
+def _event_type(kind: EventKind, pid: int) -> Any:
+    """Return the type of a kind's events, which have their values in common."""
+    common = {"ph": "X", "cat": _readable(kind.category), "name": _readable(kind.name), "pid": pid}
+    if kind.is_instant:
+        common |= {"ph": "i", "s": "t"}
+    if kind.colour:
+        common["cname"] = kind.colour.cname
+    own = ["tid", "ts", "dur", "args"]
+    return msgspec.defstruct("Event", [*own, *((name, Any, value) for name, value in common.items())], gc=False)
+
+
+def _args_type(own: Sequence[Arg], kind: EventKind) -> Any:
+    """Return the type of a kind's arguments: each event has its ``own``, all have those of the kind; UNSET for none.
+
+    Their names have no quote, which msgspec does not escape.
+    """
+    names = [_readable(name).replace('"', "'") for name in (*(arg.name for arg in own), *dict(kind.args))]
+    fields = [f"f{number}" for number in range(len(names))]
+    values = [(field, Any, _readable(value)) for field, (_, value) in zip(fields[len(own) :], kind.args, strict=True)]
+    if not names:
+        return UNSET
+    renamed = dict(zip(fields, names, strict=True))
+    return msgspec.defstruct("Args", [*fields[: len(own)], *values], rename=renamed, gc=False)
+
+
+def _shown(arg: Arg, part: slice) -> list[Any]:
+    values = _values(arg.values, part)
+    if arg.shown is None:
+        return values
+    return [value if shown else UNSET for value, shown in zip(values, arg.shown[part].tolist(), strict=True)]
 
 
 def _arrow_ends(events: Events, arrows: Arrows) -> Iterator[bytes]:
     """Yield an event for each end of an arrow; it belongs to the slice around it."""
     present = np.flatnonzero(arrows.ids)
-    event = b'"ph":"f","bp":"e"' if arrows.arrive else b'"ph":"s"'
-    yield from text_rows(
-        [
-            NumberField(b',\n{%b,"cat":"arrow","name":%b,"id":' % (event, json_text(arrows.name)), arrows.ids[present]),
-            NumberField(b',"pid":%d,"tid":' % events.pid, events.tids[present]),
-            NumberField(b',"ts":', arrows.at_ns[present], THOUSANDTHS),
-            TextField([b"}"]),
-        ],
-        np.zeros_like(present),
-    )
-
-
-def _args(events: Events) -> Iterator[Field]:
-    """Yield the fields of an object with the arguments.
-
-    Any row may lack any argument, so the comma before one is only written in rows that already have a member.
-    """
-    if not events.args and not any(kind.args for kind in events.kinds):
-        return
-    yield TextField([b',"args":{'])
-    has_member = np.zeros(len(events), dtype=bool)
-    for arg in events.args:
-        shown = np.ones(len(events), dtype=bool) if arg.shown is None else arg.shown
-        name = b'"%b":' % json_inside(arg.name)
-        if has_member.all():
-            name = b"," + name
-        else:
-            yield TextField([b","], has_member & shown)
-        yield _value(name, arg.values, arg.shown)
-        has_member = has_member | shown
-    fixed = [json_text(dict(kind.args))[1:-1] for kind in events.kinds]
-    yield TextField([b"," if args else b"" for args in fixed], has_member)
-    yield TextField(fixed)
-    yield TextField([b"}"])
-
-
-def _value(label: bytes, values: Numbers | Reals | Picked, shown: Mask | None = None) -> Field:
-    if isinstance(values, Picked):
-        return PickedField(label, [json_text(text) for text in values.texts], values.index, shown)
-    if values.dtype.kind != "f":
-        return NumberField(label, values.astype(np.int64), shown=shown)
-    different, index = np.unique(values, return_inverse=True)
-    return PickedField(label, [json_text(value) for value in different.tolist()], index, shown)
+    ph, binding = ("f", "e") if arrows.arrive else ("s", UNSET)
+    for part in _chunks(len(present)):
+        rows = present[part]
+        columns = arrows.ids[rows].tolist(), events.tids[rows].tolist(), _microseconds(arrows.at_ns[rows])
+        head = ph, UNSET, binding, "arrow", _readable(arrows.name), UNSET
+        yield _lines(
+            [_Event(*head, number, events.pid, tid, ts, UNSET, UNSET) for number, tid, ts in zip(*columns, strict=True)]
+        )
 
 
 def _samples(counters: Counters) -> Iterator[bytes]:
-    names = [json_text(name) for name in counters.names]
-    yield from text_rows(
-        [
-            TextField([b',\n{"ph":"C","name":%b,"pid":%d,"ts":' % (name, counters.pid) for name in names]),
-            NumberField(b"", counters.at_ns, THOUSANDTHS),
-            _value(b',"args":{"%b":' % json_inside(counters.unit), counters.values),
-            TextField([b"}}"]),
-        ],
-        counters.counter,
-    )
+    names, unit, pid = [_readable(name) for name in counters.names], _readable(counters.unit), counters.pid
+    for part in _chunks(len(counters.at_ns)):
+        rows = zip(
+            [names[which] for which in counters.counter[part].tolist()],
+            _microseconds(counters.at_ns[part]),
+            counters.values[part].tolist(),
+            strict=True,
+        )
+        yield _lines(
+            [
+                _Event("C", UNSET, UNSET, UNSET, name, UNSET, UNSET, pid, UNSET, ts, UNSET, {unit: value})
+                for name, ts, value in rows
+            ]
+        )

@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
+import msgspec
 import numpy as np
-from msgspec import Struct
+from msgspec import Raw, Struct
 from numpy.typing import NDArray
 
 from kprof_inject.analysis.async_work.groups import IN_FLIGHT_COLUMNS
 from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.export.text_rows import Field, NumberField, TextField, text_rows
 from kprof_inject.forks import JobRunner, in_turn
 from kprof_inject.timeline.columns import NO_TAG, SCOPE_COLUMNS
 from kprof_inject.timeline.partitions import partition_names
@@ -192,21 +192,28 @@ def csv_table(timelines: Sequence[Timeline], run: JobRunner = in_turn) -> Iterat
     yield from run([partial(_lines, timeline, tuple(tags.values())) for timeline in timelines])
 
 
+_CHUNK_ROWS = 1 << 12
+
+
 def _lines(timeline: Timeline, tags: Sequence[str]) -> Iterator[bytes]:
-    beginnings = TextField([_beginning(description) for description in describe(timeline)])
+    beginnings = [Raw(_beginning(description)) for description in describe(timeline)]
     flights = FlightColumns.of(timeline)
+    # A row is an array of JSON without its brackets.
+    encode = msgspec.json.Encoder().encode
     for block in timeline.blocks():
-        columns = [block[name].astype(np.int64) for name in SCOPE_COLUMNS.names or ()]
-        numbers = [NumberField(b",", column) for column in (*columns, *flights.of_block(block).values())]
-        values = (tag_column(block, timeline.table, name) for name in tags)
-        cells = [field for column in values for field in _optional(column)]
-        yield from text_rows([beginnings, *numbers, *cells, TextField([b"\n"])], block["scope"].astype(np.int64))
+        in_flight = flights.of_block(block)
+        columns = [*(block[name] for name in SCOPE_COLUMNS.names or ()), *in_flight.values()]
+        tagged = [tag_column(block, timeline.table, name) for name in tags]
+        for first in range(0, len(block), _CHUNK_ROWS):
+            part = slice(first, first + _CHUNK_ROWS)
+            own = [beginnings[scope] for scope in block["scope"][part].tolist()]
+            cells = ([_NONE if value == NO_TAG else value for value in tag[part].tolist()] for tag in tagged)
+            rows = zip(own, *(column[part].tolist() for column in columns), *cells, strict=True)
+            yield b"".join([encode(row)[1:-1] + b"\n" for row in rows])
 
 
-def _optional(tags: NDArray[np.int64]) -> tuple[Field, Field]:
-    """Return a cell for each value, empty for ``NO_TAG``."""
-    is_known = tags != NO_TAG
-    return TextField([b","]), NumberField(b"", np.where(is_known, tags, 0), shown=is_known)
+# An empty cell.
+_NONE = Raw(b"")
 
 
 def _beginning(description: Description) -> bytes:
@@ -214,6 +221,6 @@ def _beginning(description: Description) -> bytes:
 
 
 def _cell(text: str) -> str:
-    # Many readers end a text at a zero byte, and ``text_rows`` removes these.
+    # Many readers end a text at a zero byte.
     text = text.replace("\0", "\N{REPLACEMENT CHARACTER}")
     return '"' + text.replace('"', '""') + '"' if _SPECIAL & set(text) else text

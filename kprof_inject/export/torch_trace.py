@@ -24,12 +24,11 @@ from msgspec import Raw, Struct
 from kprof_inject.capture.gpu_work import BENCHMARK_SPAN
 from kprof_inject.capture.schema import ClockRecord
 from kprof_inject.errors import KprofError
-from kprof_inject.export.chrome import events_in
+from kprof_inject.export.chrome import events_in, json_text
 from kprof_inject.export.drawing.draw import launch_processes, sections
 from kprof_inject.export.drawing.launch_events import launch_facts
 from kprof_inject.export.drawing.scene import Arrow
 from kprof_inject.export.drawing.tracks import TrackLayout
-from kprof_inject.export.text_rows import json_text
 from kprof_inject.forks import JobRunner, in_turn
 from kprof_inject.quantities import time_text
 from kprof_inject.timeline.axis import Axis, DeviceClock, PlacedLaunch

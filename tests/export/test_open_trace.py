@@ -86,10 +86,9 @@ def test_a_capture_is_written_and_its_last_launch_opened(
     assert "217" in found["startupCommands"][0]
 
 
-@pytest.mark.parametrize("words", [["-o", "t.csv"], ["--into", "torch.json"]])
-def test_what_the_ui_does_not_show_is_refused(tmp_path: Path, words: list[str]) -> None:
+def test_what_the_ui_does_not_show_is_refused() -> None:
     with pytest.raises(Exception, match="--open shows a trace"):
-        command.main([str(REPO / "tests/captures/matmul"), "--open", *words], standalone_mode=False)
+        command.main([str(REPO / "tests/captures/matmul"), "--open", "-o", "t.csv"], standalone_mode=False)
 
 
 def test_the_users_browser_gets_the_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
