@@ -86,8 +86,8 @@ class Scope:
     ended_by_next: bool = False
     tags: Sequence[str] = ()
     """The names of its tags; the records of each are called ``NAME of RECORD``."""
-    flag: Mapping[str, Any] | None = None
-    """Its use of a flag, as in the table; the flag's tags come after the others."""
+    wide_tags: Sequence[str] = ()
+    """Those of its ``tags`` that have 64 bits."""
 
 
 def buffer_words(
@@ -165,11 +165,7 @@ def kernel_json(
     ``body_record`` is the name of records around the body that are no scope's."""
     records = [scope.record or scope.name for scope in scopes]
     tags = [[f"{tag} of {record}" for tag in scope.tags] for scope, record in zip(scopes, records, strict=True)]
-    of_flags = [
-        [scope.flag[one]["record"] for one in ("address", "value") if scope.flag.get(one)] if scope.flag else []
-        for scope in scopes
-    ]
-    names = scope_ids or dict(enumerate([*records, *(tag for mine in (*tags, *of_flags) for tag in mine)]))
+    names = scope_ids or dict(enumerate([*records, *(tag for mine in tags for tag in mine)]))
     return {
         "name": name,
         "layout": "timed",
@@ -192,8 +188,10 @@ def kernel_json(
                     "parent": scope.parent,
                     **({"partition": scope.partition} if partitions else {}),
                     **({"ended_by_next": True} if scope.ended_by_next else {}),
-                    "tags": [{"name": tag, "record": one} for tag, one in zip(scope.tags, mine, strict=True)],
-                    **({"flag": scope.flag} if scope.flag else {}),
+                    "tags": [
+                        {"name": tag, "record": one, "is_wide": tag in scope.wide_tags}
+                        for tag, one in zip(scope.tags, mine, strict=True)
+                    ],
                 }
                 for scope, record, mine in zip(scopes, records, tags, strict=True)
             ],

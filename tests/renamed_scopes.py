@@ -36,7 +36,6 @@ from kprof_inject.report.diff.kernel_diff import diff_captures
 from kprof_inject.report.diff.table import diff_json
 from kprof_inject.report.explanation import explanation
 from kprof_inject.report.html.document import all_sections, launch_meta
-from kprof_inject.report.html.flags import PageFlags
 from kprof_inject.report.html.overview_tab import kernel_rows
 from kprof_inject.report.html.pictures import ScopePictures
 from kprof_inject.report.html.scope_columns import shown_of
@@ -175,7 +174,7 @@ def said_of(launch: Launch, naming: Naming) -> Counter[str]:
         "explain": {key: value for key, value in explained.items() if key != "findings"},
         # Their texts, which JSON has in full, are cut off at another place.
         "findings explained": [{**one, "text": "", "advice": ""} for one in explained["findings"]],
-        "page": msgspec.to_builtins(all_sections(report, pictures, PageFlags([report]))),
+        "page": msgspec.to_builtins(all_sections(report, pictures)),
         "page's data": msgspec.to_builtins(launch_meta(report, "k", "", shown)),
         "page's kernels": msgspec.to_builtins(kernel_rows(program_of([report]), [report])),
         "causal": list(csv.reader(io.StringIO(slopes_csv([report.slopes])))),

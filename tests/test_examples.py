@@ -87,28 +87,6 @@ CASES = {
         {"BLOCK": 2048},
         LOOP,
     ),
-    "all_reduce": Example(
-        "all_reduce_kernel",
-        {
-            **like("*i64:16", "vector_tables", "flag_tables"),
-            "out_ptr": "*fp32:16",
-            **like("i32", "size", "rank", "number", "late_ns", "late_cta"),
-        },
-        {"RANKS": 2, "BLOCK": 8192},
-        ("func", "spin[0]", "spin[1]", "spin[2]", "spin[3]", "tt.atomic_rmw"),
-    ),
-    "gather_matmul": Example(
-        "gather_matmul_kernel",
-        {
-            **like(POINTER, "own", "b", "out"),
-            **like("*i64:16", "tables", "flag_tables"),
-            **like(SIZE, "n", "k"),
-            **like("i32", "blocks", "rank", "number", "late_ns", "late_block"),
-        },
-        {"RANKS": 2, "SENDERS": 4, "ROWS": 128, "COLUMNS": 128, "DEPTH": 64, "COPIES": True, "MULTIPLIES": True},
-        ("func", "spin[1.0]", "tt.atomic_rmw", "loop[1.1]"),
-        {"num_warps": 8},
-    ),
     "autotuned_matmul": Example(
         "tuned_matmul_kernel", {**like(POINTER, "a_ptr", "b_ptr", "c_ptr"), "size": SIZE}, TILE, LOOP
     ),

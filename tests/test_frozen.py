@@ -27,7 +27,7 @@ DEMO, TESTS = REPO / "kprof_inject/demo/captures", REPO / "tests/captures"
 CAPTURES = {
     **{name: DEMO / name for name in ("attention", "one-stage", "three-stages")},
     **{name: TESTS / name for name in ("matmul", "matmul-one-stage", "matmul-three-stages")},
-    **{name: TESTS / name for name in ("late-at-barrier", "late-flags", "late-rank")},
+    **{name: TESTS / name for name in ("late-at-barrier", "late-rank")},
 }
 PAIRS = ["one-stage three-stages", "matmul-one-stage matmul-three-stages"]
 SELECTORS = ["func", "loop", "iter", "op(*dot*)", "op(tt.load)", "async", "spin"]

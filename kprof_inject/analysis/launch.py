@@ -25,15 +25,11 @@ from kprof_inject.capture.encoding import json_values
 from kprof_inject.capture.experiments import ExperimentRecord
 from kprof_inject.capture.model import Launch
 from kprof_inject.capture.reader import machine_code_of
-from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.capture.source_text import lines_of, ttgir_of
 from kprof_inject.errors import KprofError
 from kprof_inject.machine_code.instructions import MachineFunction
-from kprof_inject.timeline.axis import place_launches
-from kprof_inject.timeline.task_runs import task_places
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import Level, Verdict, judge, usable_times
-from kprof_inject.timeline.wait_ends import WaitEnds, wait_ends
 from kprof_inject.timeline.waves import launch_duration_ns
 
 if TYPE_CHECKING:
@@ -48,25 +44,6 @@ if TYPE_CHECKING:
 _DISTURBED = "the records disturb this kernel so much that it may be limited by something else without them"
 
 T = TypeVar("T")
-
-
-class Together:
-    """Launches of a report, whose CTAs may wait for each other."""
-
-    def __init__(self, launches: Sequence[LaunchAnalysis]) -> None:
-        """Keep the launches; nothing is computed yet."""
-        self._launches = launches
-
-    @cached_property
-    def wait_ends(self) -> list[WaitEnds]:
-        """Waits for flags with the changes that ended them. All launches with flags or tasks are decoded for it."""
-        timelines = [one.timeline for one in self._launches if has_flags_or_tasks(one.launch.kernel.scopes)]
-        return wait_ends(place_launches(timelines)) if timelines else []
-
-
-def has_flags_or_tasks(table: ScopeTable) -> bool:
-    """Return whether records of a kernel's scopes show who waits for whom."""
-    return any(scope.flag is not None for scope in table.scopes) or bool(task_places(table))
 
 
 Experiment = ExperimentRecord | EditsRecord
@@ -94,14 +71,13 @@ class LaunchAnalysis:
         self.captured = captured
         self._decode = decode
         self._experiments = experiments
-        self._together: Together | None = None
 
     @staticmethod
     def all_of(
         timelines: Iterable[Timeline], experiments: Sequence[Experiment] = (), captured: Sequence[Launch] = ()
     ) -> list[LaunchAnalysis]:
         """Return the analyses of the launches of a report."""
-        return in_one_report([LaunchAnalysis.of(timeline, experiments, captured) for timeline in timelines])
+        return [LaunchAnalysis.of(timeline, experiments, captured) for timeline in timelines]
 
     @classmethod
     def of(
@@ -114,16 +90,6 @@ class LaunchAnalysis:
         """Return the launch with its limit and verdict."""
         name = f"{self.launch.kernel.name} #{self.launch.index}"
         return f"<LaunchAnalysis of {name}: {self.limit.sentence}; {self.verdict.headline}>"
-
-    @property
-    def together(self) -> Together:
-        """The launches of the same report; this one alone if it is in none."""
-        # A launch alone does not keep this object, which refers to it: it would be freed much later.
-        return self._together or Together([self])
-
-    def is_reported_with(self, together: Together) -> None:
-        """Note the launches of the same report."""
-        self._together = together
 
     @cached_property
     def timeline(self) -> Timeline:
@@ -371,8 +337,6 @@ class LaunchAnalysis:
         if "summary" in self.__dict__:
             return self._values()
         fresh = LaunchAnalysis(self.launch, self.duration_ns, self._decode, self._experiments, self.captured)
-        if self._together is not None:
-            fresh.is_reported_with(self._together)
         return fresh._values()
 
     def _values(self) -> dict[str, Any]:
@@ -403,14 +367,6 @@ def _scopes_json(evidence: CodeEvidence) -> list[dict[str, Any]]:
 
 def _known(executed: ExecutedKernel | Unjudged) -> ExecutedKernel | None:
     return None if isinstance(executed, Unjudged) else executed
-
-
-def in_one_report(analyses: list[LaunchAnalysis]) -> list[LaunchAnalysis]:
-    """Relate launches to each other, and return them."""
-    together = Together(analyses)
-    for one in analyses:
-        one.is_reported_with(together)
-    return analyses
 
 
 def _unjudged(error: KprofError) -> Unjudged:

@@ -33,7 +33,6 @@ from kprof_inject.capture.schema import (
     SOURCES_FILE,
     TTGIR_FILE,
     ClockRecord,
-    FlagMemoryRecord,
     GridTimesRecord,
     LayoutName,
     ProcessRecord,
@@ -68,8 +67,6 @@ class Origin(Struct, frozen=True):
     device_uuids: tuple[str, ...]
     """UUIDs by the device's index; empty or absent if unknown."""
     host_readings: tuple[ClockRecord, ...]
-    flag_memory: tuple[FlagMemoryRecord, ...] = ()
-    """Allocations that hold flags, as far as the process found them."""
 
     @property
     def host_clock(self) -> Hashable:

@@ -41,7 +41,6 @@ from kprof_inject.capture.resources import clean_resources, resources_with_recor
 from kprof_inject.capture.schema import (
     CLOCK_FILE,
     END_FILE,
-    FLAG_MEMORY_FILE,
     KERNEL_FILE,
     KERNELS_FOLDER,
     LAUNCHES_FILE,
@@ -53,7 +52,6 @@ from kprof_inject.capture.schema import (
     DropRecord,
     EndRecord,
     FileName,
-    FlagMemoryRecord,
     KernelRecord,
     LaunchRecord,
     ProcessRecord,
@@ -224,7 +222,6 @@ def _require_one_run(folder: Path, processes: Sequence[ProcessRecord]) -> None:
 def _process(files: ProcessFiles, costs: Mapping[CostKey, MeasuredCost]) -> Process:
     end = files.read_if_there(END_FILE, EndRecord)
     readings, damaged_readings = _valid_lines(files, CLOCK_FILE, ClockRecord)
-    flag_memory, _ = _valid_lines(files, FLAG_MEMORY_FILE, FlagMemoryRecord)
     process = files.process
     origin = Origin(
         files.folder.name,
@@ -235,7 +232,6 @@ def _process(files: ProcessFiles, costs: Mapping[CostKey, MeasuredCost]) -> Proc
         process.device_names,
         process.device_uuids,
         readings,
-        flag_memory,
     )
     kernels: dict[tuple[str, str], tuple[Kernel, int]] = {}
     launches: dict[str, Launch] = {}

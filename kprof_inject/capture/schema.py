@@ -41,7 +41,6 @@ MAX_CTA_SHIFT = 12
 PROCESS_FILE = "process.json"
 LAUNCHES_FILE = "launches.jsonl"
 CLOCK_FILE = "clock.jsonl"
-FLAG_MEMORY_FILE = "flag_memory.jsonl"
 END_FILE = "end.json"
 RECORD_COSTS_FILE = "record_costs.json"
 KERNELS_FOLDER = "kernels"
@@ -187,20 +186,6 @@ class ClockRecord(Struct, frozen=True):
     host_ns: TimeNs
     device_ns: TimeNs
     error_ns: TimeNs
-
-
-class FlagMemoryRecord(Struct, frozen=True):
-    """Line of ``flag_memory.jsonl``: an allocation that holds flags, at an address of the process.
-
-    ``device`` is the one whose memory it is, as the process numbers them; None for the host's. Processes that share
-    it have it at addresses of their own, with the same size. It ``is_exported`` if the process allocated it so that
-    others may open it by CUDA's older interprocess calls; a process that has opened it so has no such memory.
-    """
-
-    address: Annotated[int, Meta(ge=1, le=MAX_ARGUMENT)]
-    size_bytes: Annotated[int, Meta(ge=1, lt=1 << 48)]
-    device: DeviceIndex | None = None
-    is_exported: bool = False
 
 
 class EndRecord(Struct, frozen=True):
@@ -395,33 +380,12 @@ class TagRecord(Struct, frozen=True):
     is_wide: bool = False
 
 
-class FlagRecord(Struct, frozen=True, kw_only=True):
-    """Use of a flag by a scope. A flag is an integer in memory that one CTA or GPU sets and another one polls.
-
-    It ``waits`` until the flag has some value, ``takes`` it (changes it once it has that, as a lock is taken), ``sets``
-    it to a value, ``adds`` to it or otherwise ``changes`` it. ``address`` is recorded; None if it is not known. Waits
-    go on while ``condition``, a predicate of ``arith.cmpi``, holds for the flag and the value; empty if not known. The
-    value is ``constant`` or is recorded as ``value``; both are None if it is not known.
-    """
-
-    does: Literal["waits", "takes", "sets", "adds", "changes"]
-    address: TagRecord | None = None
-    value: TagRecord | None = None
-    constant: Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)] | None = None
-    condition: Name = ""
-
-    @property
-    def tags(self) -> tuple[TagRecord, ...]:
-        """Values that are recorded, in the order of their records."""
-        return tuple(tag for tag in (self.address, self.value) if tag is not None)
-
-
 class ScopeRecord(Struct, frozen=True, kw_only=True):
     """Scope of the scope table.
 
     ``lines`` are its first and last line in the TTGIR without records, from 1; older captures lack them.
     ``ended_by_next`` is true for an iteration that the next one's start ends. ``tags`` are in the order of their
-    records; those of its ``flag`` follow.
+    records.
     """
 
     record: Name
@@ -441,19 +405,11 @@ class ScopeRecord(Struct, frozen=True, kw_only=True):
     lines: tuple[LineNumber, LineNumber] | None = None
     ended_by_next: bool = False
     tags: Annotated[tuple[TagRecord, ...], Meta(max_length=MAX_TAGS)] = ()
-    flag: FlagRecord | None = None
-
-    @property
-    def recorded_tags(self) -> tuple[TagRecord, ...]:
-        """Values that are recorded where the scope begins: the user's, then those of its flag."""
-        return (*self.tags, *(self.flag.tags if self.flag else ()))
 
     def __post_init__(self) -> None:
-        """Require ascending lines, and values that fit."""
+        """Require ascending lines."""
         if self.lines and self.lines[0] > self.lines[1]:
             raise ValueError("expected ascending lines")
-        if len(self.recorded_tags) > MAX_TAGS:
-            raise ValueError(f"expected at most {MAX_TAGS} values of a scope")
 
 
 class Partition(Struct, frozen=True):
@@ -507,7 +463,7 @@ class ScopeTableRecord(Struct, frozen=True, kw_only=True):
                     f"expected a partition of scope {index} below {len(self.partitions)}, got {scope.partition}"
                 )
         records = [scope.record for scope in self.scopes]
-        records += [tag.record for scope in self.scopes for tag in scope.recorded_tags]
+        records += [tag.record for scope in self.scopes for tag in scope.tags]
         if len({self.body_record, *records}) <= len(records):
             raise ValueError("expected a separate record for each scope and each tag")
 

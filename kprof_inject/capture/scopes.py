@@ -9,7 +9,7 @@ from pathlib import PurePath
 
 from msgspec import Struct
 
-from kprof_inject.capture.schema import FlagRecord, Partition, PointRecord, ScopeTableRecord, TagRecord
+from kprof_inject.capture.schema import Partition, PointRecord, ScopeTableRecord, TagRecord
 
 
 class ScopeKind(StrEnum):
@@ -21,8 +21,6 @@ class ScopeKind(StrEnum):
     ITERATION = "iter"
     SPIN = "spin"
     """Loop or operation that does nothing but wait until another CTA, GPU or the host changes memory."""
-    SIGNAL = "signal"
-    """Operation that changes memory for which another CTA or GPU waits."""
     OPERATION = "op"
     LINES = "line"
     PART = "part"
@@ -45,7 +43,7 @@ class ScopeInfo(Struct, frozen=True):
     None if there are no partitions, or if several run it. ``lines`` are its first and last line of the TTGIR, from 1;
     None if unknown. ``ended_by_next`` is true for an iteration of which only the start is recorded: the next one's
     start, or the end record after the loop, also ends it. ``tags`` are the values that the user has
-    recorded where it begins, in the order of their records; those of its ``flag`` follow.
+    recorded where it begins, in the order of their records.
     """
 
     record: str
@@ -59,12 +57,6 @@ class ScopeInfo(Struct, frozen=True):
     lines: tuple[int, int] | None = None
     ended_by_next: bool = False
     tags: tuple[TagRecord, ...] = ()
-    flag: FlagRecord | None = None
-
-    @property
-    def recorded_tags(self) -> tuple[TagRecord, ...]:
-        """Values that are recorded where the scope begins: the user's, then those of its flag."""
-        return (*self.tags, *(self.flag.tags if self.flag else ()))
 
     def is_at_site_of(self, other: ScopeInfo) -> bool:
         """Return whether a scope of another table of the same kernel records the same site.
@@ -124,7 +116,7 @@ class ScopeTable(Struct, frozen=True):
     @property
     def max_tags(self) -> int:
         """Maximum number of values that a scope records."""
-        return max((len(scope.recorded_tags) for scope in self.scopes), default=0)
+        return max((len(scope.tags) for scope in self.scopes), default=0)
 
     @property
     def spans_body(self) -> bool:
@@ -148,7 +140,6 @@ class ScopeTable(Struct, frozen=True):
                     lines=scope.lines,
                     ended_by_next=scope.ended_by_next,
                     tags=scope.tags,
-                    flag=scope.flag,
                 )
                 for scope in record.scopes
             ),

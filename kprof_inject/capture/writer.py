@@ -17,7 +17,6 @@ from kprof_inject.capture.encoding import encode, indented, sealed
 from kprof_inject.capture.schema import (
     CLOCK_FILE,
     END_FILE,
-    FLAG_MEMORY_FILE,
     KERNEL_FILE,
     KERNELS_FOLDER,
     LAUNCHES_FILE,
@@ -28,7 +27,6 @@ from kprof_inject.capture.schema import (
     ClockRecord,
     DropRecord,
     EndRecord,
-    FlagMemoryRecord,
     KernelRecord,
     LaunchRecord,
     ProcessRecord,
@@ -99,10 +97,6 @@ class CaptureWriter:
     def add_clock_reading(self, reading: ClockRecord) -> None:
         """Save a reading of a device's timer."""
         self._append(CLOCK_FILE, reading)
-
-    def add_flag_memory(self, memory: FlagMemoryRecord) -> None:
-        """Save where an allocation that holds flags is."""
-        self._append(FLAG_MEMORY_FILE, memory)
 
     def finish(self, left_out: Mapping[str, int], launches: Mapping[str, int] | None = None) -> None:
         """Save what was left out, by the reason, and the number of launches of each variant.

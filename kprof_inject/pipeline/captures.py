@@ -12,7 +12,7 @@ from pathlib import Path
 from shlex import quote
 from typing import TypeVar
 
-from kprof_inject.analysis.launch import Experiment, LaunchAnalysis, in_one_report
+from kprof_inject.analysis.launch import Experiment, LaunchAnalysis
 from kprof_inject.capture.edits import EditsRecord
 from kprof_inject.capture.encoding import CAPTURE_AGAIN
 from kprof_inject.capture.foreign import NO_DESCRIPTION, BufferDescription, is_saved_array, read_saved_buffer
@@ -233,7 +233,7 @@ def analyses(capture: Capture, experiments: Sequence[Experiment], say: Say, choi
             return error
         return LaunchAnalysis(launch, duration_ns, lambda: _decoded(launch, choice), experiments, captured)
 
-    return in_one_report(_valid(map(analysis, launches), capture, launches, say))
+    return _valid(map(analysis, launches), capture, launches, say)
 
 
 def _decoded(launch: Launch, choice: Choice) -> Timeline:

@@ -28,15 +28,12 @@ from kprof_inject.report.explanation_schema import (
     Clock,
     Explanation,
     FindingEvidence,
-    FlagWaitFact,
-    HolderFact,
     LimitFact,
     Next,
     NotJudged,
     OtherKernel,
     OtherWork,
     Overlap,
-    PathPart,
     PlaceFact,
     RecordsFact,
     RoofPart,
@@ -53,10 +50,8 @@ from kprof_inject.report.explanation_schema import (
     short_name,
     short_text,
 )
-from kprof_inject.report.flag_notes import Waits, waits_in
 from kprof_inject.report.launch_notes import MIN_ROOF_SHARE
 from kprof_inject.report.tried_edits import best_for, ranked, ranked_bounds, won_text
-from kprof_inject.timeline.holders import FlagWaits, Holder
 from kprof_inject.timeline.phases import outermost
 from kprof_inject.timeline.trust import Level
 
@@ -74,7 +69,6 @@ def explanation(reports: Sequence[LaunchAnalysis], workspace: str = "") -> Expla
     program = program_of(reports)
     first, *other_kernels = program.kernels
     report = first.middle
-    waits = waits_in(report)
     process = report.launch.process
     # Launches that another command chose for its own purposes were not the user's choice.
     launches = process.launches if process and not process.made_by else ""
@@ -97,8 +91,6 @@ def explanation(reports: Sequence[LaunchAnalysis], workspace: str = "") -> Expla
         units=tuple(_units(report)),
         stalls=tuple(_stalls(report)),
         overlap=tuple(_overlap(report)),
-        flags=tuple(map(_flag_wait, waits.scopes)),
-        path=tuple(_path(waits)),
         not_judged=tuple(_not_judged(report)),
         other_kernels=tuple(map(_other_kernel, other_kernels)),
         other_work=tuple(map(_other_work, program.others)),
@@ -340,43 +332,6 @@ def _other_work(work: GpuWork) -> OtherWork:
     return OtherWork(name=short_name(work.name), kind=work.kind, count=work.count, total_ns=figure(work.total_ns))
 
 
-def _flag_wait(wait: FlagWaits) -> FlagWaitFact:
-    return FlagWaitFact(
-        kernel=short_name(wait.kernel),
-        scope=short_name(wait.scope),
-        waits=wait.waits,
-        ended=wait.ended,
-        before=wait.before,
-        tagged=wait.tagged,
-        unknown=wait.unknown,
-        holders=tuple(map(_holder, wait.holders)),
-    )
-
-
-def _holder(holder: Holder) -> HolderFact:
-    return HolderFact(
-        place=holder.place,
-        cta=holder.cta,
-        change=short_name(holder.change),
-        waits=holder.waits,
-        ctas=holder.ctas,
-        launches=holder.launches,
-        held_ns=figure(holder.held_ns),
-        longest_ns=figure(holder.longest_ns),
-        late_ns=figure(holder.late_ns),
-        work=short_name(holder.work),
-        work_ns=figure(holder.work_ns),
-        tasks=holder.tasks,
-    )
-
-
-def _path(waits: Waits) -> Iterator[PathPart]:
-    """Yield the parts of the critical path, the longest first."""
-    for work in sorted(waits.path, key=lambda one: -one.duration_ns):
-        place = waits.launches[work.launch].place_name
-        yield PathPart(place=place, cta=work.cta, scope=short_name(work.scope), ns=figure(work.duration_ns))
-
-
 _PROGRAM = " -- PROG"
 _DEFAULT_LAUNCHES = "last"
 # More launches than `diff` needs to separate a change from noise.
@@ -501,7 +456,6 @@ _SELECTORS = {
     ScopeKind.LOOP: "loop",
     ScopeKind.ITERATION: "iter",
     ScopeKind.SPIN: "spin",
-    ScopeKind.SIGNAL: "signal",
     ScopeKind.PART: "parts",
     ScopeKind.MARKER: "marker",
 }

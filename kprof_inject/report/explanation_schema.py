@@ -280,53 +280,6 @@ class OtherWork(Struct, frozen=True):
     total_ns: Time
 
 
-class HolderFact(Struct, frozen=True):
-    """CTA of a place that holds others up in launches launches: its change of a flag ends waits of ctas CTAs.
-
-    They wait for held_ns in total, at most longest_ns. It comes late_ns after the median CTA (median), after work_ns of
-    work mostly in scope work, in these tasks.
-    """
-
-    place: str
-    cta: int
-    change: str
-    waits: Count
-    ctas: Count
-    launches: Count
-    held_ns: Time
-    longest_ns: Time
-    late_ns: float
-    work: str
-    work_ns: Time
-    tasks: tuple[int, ...]
-
-
-class FlagWaitFact(Struct, frozen=True):
-    """Waits for flags in a scope of a kernel: other CTAs ended some, the flag of others was set before they came.
-
-    Of tagged ones, only the rank is known, by the user's tag. What ended unknown ones is not known. The holders are the
-    CTAs that hold others up most.
-    """
-
-    kernel: str
-    scope: str
-    waits: Count
-    ended: Count
-    before: Count
-    tagged: Count
-    unknown: Count
-    holders: tuple[HolderFact, ...]
-
-
-class PathPart(Struct, frozen=True):
-    """Part of the critical path through waits for flags: ns of work of a CTA of a place, mostly in a scope."""
-
-    place: str
-    cta: int
-    scope: str
-    ns: Time
-
-
 class Explanation(Struct, frozen=True, tag_field="what", tag="explanation"):
     """Reasons why a launch takes as long as it does.
 
@@ -350,8 +303,6 @@ class Explanation(Struct, frozen=True, tag_field="what", tag="explanation"):
     units: tuple[UnitFact, ...]
     stalls: tuple[StallFact, ...]
     overlap: tuple[Overlap, ...]
-    flags: tuple[FlagWaitFact, ...]
-    path: tuple[PathPart, ...]
     not_judged: tuple[NotJudged, ...]
     other_kernels: tuple[OtherKernel, ...]
     other_work: tuple[OtherWork, ...]
@@ -374,8 +325,6 @@ _LISTS = (
     "units",
     "stalls",
     "waits",
-    "flags",
-    "path",
     "places",
     "not_judged",
     "roofs",

@@ -247,19 +247,11 @@ def launch_notes(summary: LaunchSummary) -> Iterator[str]:
 
 
 def _memory_waits(summary: LaunchSummary) -> Iterator[str]:
-    """Yield how long CTAs wait for others to change memory, and for which CTA."""
-    cta = summary.cta_name
+    """Yield how long CTAs wait for others to change memory."""
     for wait in summary.memory_waits:
         name = summary.scopes[wait.index].distinct_name
         times = f"{short_time(wait.median_ns)} ({short_time(wait.min_ns)} to {short_time(wait.max_ns)})"
-        line = f"{name}: a {cta} waits {times} for memory to change"
-        if (barrier := wait.barrier) is not None:
-            line += (
-                f". All wait for each other: {cta} {barrier.cta} (SM {barrier.sm}) arrives last{barrier.in_rounds}, "
-                f"{short_time(barrier.after_median_ns)} after the median {cta} and "
-                f"{short_time(barrier.after_next_ns)} after the last but one"
-            )
-        yield line
+        yield f"{name}: a {summary.cta_name} waits {times} for memory to change"
 
 
 def _sample(summary: LaunchSummary) -> Iterator[str]:

@@ -17,7 +17,7 @@ from kprof_inject.select.python_source import is_library
 from kprof_inject.select.sites import Site
 from kprof_inject.select.spans import in_one_piece
 from kprof_inject.select.tags import is_inserted
-from kprof_inject.select.targets import Signals, SitePattern, Spins, findings_of, is_asynchronous
+from kprof_inject.select.targets import SitePattern, Spins, findings_of, is_asynchronous
 from kprof_inject.ttgir.locations import SourcePoint
 from kprof_inject.ttgir.loops import copy_pipelines
 
@@ -52,7 +52,6 @@ def outline(view: ModuleView) -> tuple[Candidate, ...]:
         *_markers(view),
         *_helpers(view),
         *_in_one(view, "spin", "waits for memory to change", Spins()),
-        *_in_one(view, "signal", "changes a flag that others poll", Signals()),
         *_asynchronous(view),
         *_parts(view),
         *_operations(view),

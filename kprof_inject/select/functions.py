@@ -19,7 +19,6 @@ from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.errors import KprofError
 from kprof_inject.select.sites import Found, InsertPoint, Missed, Site
 from kprof_inject.ttgir.dialect import FUNCTION, PARTITIONS, WARP_SPECIALIZE, data_operands_of
-from kprof_inject.ttgir.flags import FlagUse, flags_polled, flags_set
 from kprof_inject.ttgir.locations import Chain, LocationTable
 from kprof_inject.ttgir.nodes import Module, Operation, Region
 from kprof_inject.ttgir.polling import polling_loops, polls
@@ -257,11 +256,7 @@ class Function:
 
     def operation_site(self, operation: Operation) -> Site:
         """Return the site around one operation."""
-        kind = ScopeKind.OPERATION
-        if polls(operation):
-            kind = ScopeKind.SPIN
-        elif operation in self.signals:
-            kind = ScopeKind.SIGNAL
+        kind = ScopeKind.SPIN if polls(operation) else ScopeKind.OPERATION
         return self._around(kind, operation.name, operation)
 
     def _around(self, kind: str, label: str, operation: Operation) -> Site:
@@ -318,18 +313,8 @@ class Function:
             yield Loop(operation, paths[operation], operation in self._polling_loops)
 
     @cached_property
-    def _polling_loops(self) -> dict[Operation, tuple[Operation, ...]]:
+    def _polling_loops(self) -> frozenset[Operation]:
         return polling_loops(self._module, self.operation)
-
-    @cached_property
-    def polled_flags(self) -> dict[Operation, FlagUse]:
-        """Use of the flag by each loop or operation that polls."""
-        return flags_polled(self._module, self.operation, self._polling_loops)
-
-    @cached_property
-    def signals(self) -> dict[Operation, FlagUse]:
-        """Use of the flag by each operation that signals other CTAs or GPUs."""
-        return flags_set(self.operation, self._polling_loops, self.polled_flags)
 
     def warp_specializations(self) -> Iterator[tuple[Operation, Region, tuple[Region, ...]]]:
         """Yield each ``ttg.warp_specialize``, with its default region and those of its partitions."""

@@ -21,22 +21,19 @@ from kprof_inject.capture.schema import (
     TagRecord,
 )
 from kprof_inject.errors import KprofError
-from kprof_inject.select.flag_tags import flag_record, flag_values, flags_at
 from kprof_inject.select.module_view import ModuleView
 from kprof_inject.select.selectors import Selector, parse_selector
 from kprof_inject.select.sites import Found, InsertPoint, Site
 from kprof_inject.select.spans import USUAL_STYLE, Spread, Style, two_records
-from kprof_inject.select.tags import OPTION, PlacedTag, Tag, backend_of, is_wide, merge_tags, scalar_of
+from kprof_inject.select.tags import OPTION, WIDE, PlacedTag, Tag, backend_of, merge_tags, scalar_of
 from kprof_inject.select.targets import Iterations, WorkingLoops
 from kprof_inject.ttgir.dialect import EVENT, RECORD, RECORDS
-from kprof_inject.ttgir.flags import FlagUse
 from kprof_inject.ttgir.loops import iterations_of_loops
 from kprof_inject.ttgir.nodes import Module
-from kprof_inject.ttgir.scalars import Scalar
 from kprof_inject.ttgir.strings import quote
 
 _MARKERS = (parse_selector("marker"),)
-_FLAGS = (parse_selector("spin"), parse_selector("signal"))
+_SPINS = (parse_selector("spin"),)
 # Each round of a loop that polls would be a record, and change how often it polls.
 _ITERATIONS = replace(parse_selector("iter"), target=Iterations(WorkingLoops()))
 _STRUCTURE = (parse_selector("func"), parse_selector("loop"), _ITERATIONS)
@@ -99,7 +96,6 @@ def make_plan(view: ModuleView, selectors: Sequence[Selector], style: Style = US
     found = [replace(choice, site=_with_records(choice.site, style, starts)) for choice in chosen]
     if found:
         _check_no_records(view.module)
-    found = _with_flags(found, view)
     ids = _scope_ids(view, found)
     scopes, brackets = _nest(found, view)
     body = _unselected_body(view, brackets, SCOPE_IDS - ids)
@@ -139,30 +135,21 @@ def _select(view: ModuleView, selectors: Sequence[Selector], spread: Spread) -> 
 def _default_selections(view: ModuleView, spread: Spread) -> tuple[Selection, ...]:
     """Return the selections without ``--at``: the markers, or else (no marker, or no code left) functions and loops.
 
-    Waits for other CTAs, and what ends them, are in both if there are any.
+    Waits for other CTAs are in both if there are any.
     """
     marked = _select(view, _MARKERS, spread) if view.markers else ()
-    flags = tuple(found for found in _select(view, _FLAGS, spread) if found.findings != Found())
+    spins = tuple(found for found in _select(view, _SPINS, spread) if found.findings != Found())
     if any(selection.findings.sites for selection in marked):
-        return (*marked, *flags)
-    return (*marked, *flags, *_select(view, _STRUCTURE, spread))
+        return (*marked, *spins)
+    return (*marked, *spins, *_select(view, _STRUCTURE, spread))
 
 
 class _Chosen(Struct, frozen=True):
-    """A site, the selector that it belongs to, and the tags of all selectors that found it.
-
-    ``flag`` is how a wait or a signal uses its flag.
-    """
+    """A site, the selector that it belongs to, and the tags of all selectors that found it."""
 
     site: Site
     selector: Selector
     tags: tuple[Tag, ...] = ()
-    flag: FlagUse | None = None
-
-    @property
-    def recorded_tags(self) -> int:
-        """The number of values that are recorded where it begins."""
-        return len(self.tags) + len(flag_values(self.flag))
 
 
 def _choose(selections: Sequence[Selection]) -> list[_Chosen]:
@@ -176,14 +163,6 @@ def _choose(selections: Sequence[Selection]) -> list[_Chosen]:
                 found[site] = _Chosen(site, selector, before.tags if before else ())
             found[site] = replace(found[site], tags=merge_tags(found[site].tags, selector.tags))
     return list(found.values())
-
-
-def _with_flags(found: Sequence[_Chosen], view: ModuleView) -> list[_Chosen]:
-    """Add the flags of waits and signals; no flag is recorded if there are not enough scope IDs for all."""
-    flags = flags_at(view, ((choice.site, len(choice.tags)) for choice in found))
-    with_flags = [replace(choice, flag=flag) for choice, flag in zip(found, flags, strict=True)]
-    needed = sum(_ids_needed(view, choice.site, choice.recorded_tags) for choice in with_flags)
-    return with_flags if needed <= SCOPE_IDS else list(found)
 
 
 def _check_no_records(module: Module) -> None:
@@ -205,7 +184,7 @@ def _scope_ids(view: ModuleView, found: Sequence[_Chosen]) -> int:
     """
     shares: Counter[str] = Counter()
     for choice in found:
-        shares[choice.selector.text] += _ids_needed(view, choice.site, choice.recorded_tags)
+        shares[choice.selector.text] += _ids_needed(view, choice.site, len(choice.tags))
     if shares.total() > SCOPE_IDS:
         listed = ", ".join(f"{text}: {count}" for text, count in shares.most_common())
         raise KprofError(
@@ -272,8 +251,7 @@ def _nest(found: Sequence[_Chosen], view: ModuleView) -> tuple[tuple[ScopeRecord
             numbers[name] += 1
         taken.add(record)
         tags = tuple(_placed_tags(choice, record, view, taken))
-        flag_tags = tuple(_placed(record, name, scalar, taken) for name, scalar in flag_values(choice.flag))
-        brackets.append(_Bracket(record, site, (*tags, *flag_tags)))
+        brackets.append(_Bracket(record, site, tags))
         scope = ScopeRecord(
             record=record,
             name=name,
@@ -292,7 +270,6 @@ def _nest(found: Sequence[_Chosen], view: ModuleView) -> tuple[tuple[ScopeRecord
             lines=(first_lines[index], max(first_lines[index], last_lines[index])),
             ended_by_next=site.exit is not None,
             tags=tuple(map(_tag_record, tags)),
-            flag=flag_record(choice.flag, {tag.name: _tag_record(tag) for tag in flag_tags}),
         )
         scopes.append(scope)
     return tuple(scopes), brackets
@@ -304,17 +281,13 @@ def _placed_tags(chosen: _Chosen, record: str, view: ModuleView, taken: set[str]
     Raises ``KprofError`` for a value that cannot be recorded there.
     """
     for tag in chosen.tags:
-        yield _placed(record, tag.name, scalar_of(tag, view, chosen.site), taken)
-
-
-def _placed(record: str, name: str, scalar: Scalar, taken: set[str]) -> PlacedTag:
-    named = f"{record} {OPTION} {name}"
-    taken.add(named)
-    return PlacedTag(name, named, scalar)
+        named = f"{record} {OPTION} {tag.name}"
+        taken.add(named)
+        yield PlacedTag(tag.name, named, scalar_of(tag, view, chosen.site))
 
 
 def _tag_record(tag: PlacedTag) -> TagRecord:
-    return TagRecord(tag.name, tag.record, tag.value.name, is_wide(tag.value.type))
+    return TagRecord(tag.name, tag.record, tag.value.name, tag.value.type == WIDE)
 
 
 def _order(site: Site) -> tuple[int, bool, bool, int]:

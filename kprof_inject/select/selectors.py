@@ -28,7 +28,6 @@ from kprof_inject.select.targets import (
     Ops,
     OpsOfLines,
     PartitionRegions,
-    Signals,
     SitePattern,
     SourceLines,
     Spins,
@@ -36,11 +35,11 @@ from kprof_inject.select.targets import (
 from kprof_inject.ttgir.grammar import Grammar
 
 _FORMS = (
-    "write [KERNEL/]SITE[=NAME], where SITE is func, func(NAME), loop, iter, spin, signal, op(GLOB), async, parts, "
+    "write [KERNEL/]SITE[=NAME], where SITE is func, func(NAME), loop, iter, spin, op(GLOB), async, parts, "
     "line(57), line(file.py:57-63), partition[0], default, marker or marker(GLOB); loop and iter may be "
     "followed by [0], [0.2], @57 or @file.py:57"
 )
-_WORDS = ("func", "loop", "iter", "spin", "signal", "op", "async", "parts", "line", "partition", "default", "marker")
+_WORDS = ("func", "loop", "iter", "spin", "op", "async", "parts", "line", "partition", "default", "marker")
 
 
 class Selector(Struct, frozen=True):
@@ -146,9 +145,6 @@ class _SelectorBuilder(Transformer[Token, Any]):
 
     def spin(self, _: list[Any]) -> Spins:
         return Spins()
-
-    def signal(self, _: list[Any]) -> Signals:
-        return Signals()
 
     def op(self, children: list[Token]) -> Ops:
         return Ops(children[0].value.strip())

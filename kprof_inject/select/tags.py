@@ -45,15 +45,11 @@ _CARRIER_TYPES = {"cuda": ("i32", "=r,0"), "hip": ("i64", "=v,0")}
 # The types that can be recorded, with the operation that makes an i32 of each. TTGIR does not say which integers are
 # signed.
 _TO_I32 = {"i1": "arith.extui", "i8": "arith.extsi", "i16": "arith.extsi", "i32": "", "index": "arith.index_cast"}
-_WIDE, _POINTER = "i64", "!tt.ptr<"
+WIDE = "i64"
+"""Type of a value that two records store."""
 _CARRIER = "tt.elementwise_inline_asm"
-TAG_OPERATIONS = frozenset({*_TO_I32.values(), "arith.constant", "arith.shrui", "arith.trunci", "tt.ptr_to_int"} - {""})
+TAG_OPERATIONS = frozenset({*_TO_I32.values(), "arith.constant", "arith.shrui", "arith.trunci"} - {""})
 """The operations that compute a tag's value."""
-
-
-def is_wide(kind: str) -> bool:
-    """Return whether a value of this type has 64 bits: an integer or a pointer."""
-    return kind == _WIDE or kind.startswith(_POINTER)
 
 
 class Tag(Struct, frozen=True):
@@ -76,20 +72,16 @@ class PlacedTag(Struct, frozen=True):
         Carriers come last. ``number`` makes the names unique.
         """
         name, value, kind = f"{_PREFIX}{number}", self.value.name, self.value.type
-        if not is_wide(kind):
+        if kind != WIDE:
             return tuple(_carried(name, value, kind, CARRIER, backend)), ()
-        lines = []
-        if kind != _WIDE:
-            lines.append(f"{name}.address = tt.ptr_to_int {value} : {kind} -> {_WIDE}")
-            value = f"{name}.address"
-        lines.append(f"{name}.low = arith.trunci {value} : {_WIDE} to i32")
+        lower = f"{name}.low = arith.trunci {value} : {WIDE} to i32"
         upper = [
-            f"{name}.bits = arith.constant {HALF_BITS} : {_WIDE}",
-            f"{name}.shifted = arith.shrui {value}, {name}.bits : {_WIDE}",
-            f"{name}.high = arith.trunci {name}.shifted : {_WIDE} to i32",
+            f"{name}.bits = arith.constant {HALF_BITS} : {WIDE}",
+            f"{name}.shifted = arith.shrui {value}, {name}.bits : {WIDE}",
+            f"{name}.high = arith.trunci {name}.shifted : {WIDE} to i32",
         ]
         return (
-            (*lines, *_carried(f"{name}.lower", f"{name}.low", "i32", HALF_CARRIER, backend)),
+            (lower, *_carried(f"{name}.lower", f"{name}.low", "i32", HALF_CARRIER, backend)),
             (*upper, *_carried(f"{name}.upper", f"{name}.high", "i32", HALF_CARRIER, backend)),
         )
 
@@ -207,7 +199,7 @@ def _induction_variable(variable: str, visible: Sequence[Scalar], view: ModuleVi
 
 
 def _is_integer(scalar: Scalar) -> bool:
-    return scalar.type == _WIDE or scalar.type in _TO_I32
+    return scalar.type == WIDE or scalar.type in _TO_I32
 
 
 def _no_integer(scalar: Scalar) -> str:

@@ -265,15 +265,6 @@ class Spins(Struct, frozen=True):
         return Found.merge([loops, _operations_that(view, polls)])
 
 
-class Signals(Struct, frozen=True):
-    """``signal``: around operations that change a flag for which other CTAs or GPUs wait."""
-
-    def find(self, view: ModuleView, spread: Spread) -> Found:
-        """Return a site around each operation that signals."""
-        signals = frozenset[Operation]().union(*(function.signals for function in view.functions))
-        return _operations_that(view, signals.__contains__)
-
-
 def _find_loops(which: LoopFilter, view: ModuleView, site_of: Callable[[Function, Loop], Site]) -> Found:
     readings = which.readings(view.kernel_file) if isinstance(which, SourceLines) else (which,)
     return Found.first_of(

@@ -35,7 +35,7 @@ class ScopeRules(Struct, frozen=True):
             tuple(scope.parent for scope in table.scopes),
             tuple(number for number, scope in enumerate(table.scopes) if scope.ended_by_next),
             len(table.scopes) if table.body_record else None,
-            (*(len(scope.recorded_tags) for scope in table.scopes), 0) if table.max_tags else (),
+            (*(len(scope.tags) for scope in table.scopes), 0) if table.max_tags else (),
         )
 
 

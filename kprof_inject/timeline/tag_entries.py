@@ -32,15 +32,15 @@ class TagIds(Struct, frozen=True):
         numbers = {
             tag.record: _number(index, place)
             for index, scope in enumerate(table.scopes)
-            for place, tag in enumerate(scope.recorded_tags)
+            for place, tag in enumerate(scope.tags)
         }
         of_id = np.full(SCOPE_IDS, -1)
         for scope_id, name in names.items():
             of_id[scope_id] = numbers.get(name, -1)
-        counts = [len(scope.recorded_tags) for scope in table.scopes]
+        counts = [len(scope.tags) for scope in table.scopes]
         is_wide = np.zeros((len(counts) + 2, max(counts, default=0)), dtype=bool)
         for index, scope in enumerate(table.scopes):
-            is_wide[index, : counts[index]] = [tag.is_wide for tag in scope.recorded_tags]
+            is_wide[index, : counts[index]] = [tag.is_wide for tag in scope.tags]
         # Records around the kernel's body have no tags either, if they belong to no scope.
         return cls(of_id, is_wide, np.array([*counts, 0, 0]))
 

@@ -86,8 +86,8 @@ def _branches_back(text: str) -> bool:
     )
 
 
-def polling_loops(module: Module, function: Operation) -> dict[Operation, tuple[Operation, ...]]:
-    """Return the loops of a function that do nothing but wait until memory changes, each with what it reads to decide.
+def polling_loops(module: Module, function: Operation) -> frozenset[Operation]:
+    """Return the loops of a function that do nothing but wait until memory changes.
 
     Such a loop has no bounds, what it reads again and again in one place decides whether it goes on, and there is no
     other work in it, and no loop. So a loop that takes its next tile from a counter is none, nor is one that searches.
@@ -95,10 +95,8 @@ def polling_loops(module: Module, function: Operation) -> dict[Operation, tuple[
     """
     idle = [loop for loop in _loops_without_bounds(function) if all(map(_may_be_polling, _inside(loop)))]
     if not any(map(sees_changes, chain.from_iterable(map(_inside, idle)))):
-        return {}
-    conditions = _LoopConditions(module, function)
-    found = {loop: conditions.polled_by(loop) for loop in idle}
-    return {loop: reads for loop, reads in found.items() if reads}
+        return frozenset()
+    return frozenset(filter(_LoopConditions(module, function).only_polls, idle))
 
 
 def goes_on_until_memory_changes(module: Module, function: Operation) -> bool:
@@ -120,17 +118,17 @@ class _LoopConditions:
         self._graph = ValueGraph(module, function)
         self._leaves = {leaf.operation: leaf for leaf in self._graph.leaves}
 
-    def polled_by(self, loop: Operation) -> tuple[Operation, ...]:
-        """Return what a loop reads again and again to decide; empty if it also writes, or sums up anything."""
+    def only_polls(self, loop: Operation) -> bool:
+        """Return whether a loop reads memory again and again to decide, and neither writes nor sums up anything."""
         inside = self._inside(loop)
         deciding = self._deciding(loop, inside)
         reading = [leaf for leaf in deciding if _reads_others(leaf.operation)]
-        only_polls = (
-            all(self._has_one_address(leaf, inside) for leaf in reading)
+        return (
+            bool(reading)
+            and all(self._has_one_address(leaf, inside) for leaf in reading)
             and not any(writes_to_others(leaf.operation) for leaf in inside if leaf not in deciding)
             and not any(_FLOAT.search(leaf.operation.tail) and self._depends_on_last_round(leaf) for leaf in inside)
         )
-        return tuple(leaf.operation for leaf in reading) if only_polls else ()
 
     def reads_one_address(self, loop: Operation) -> bool:
         """Return whether a loop depends on what it reads there, and not on its own last round."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -12,14 +10,9 @@ import pytest
 import triton
 from planning import view_of_text
 from polling_kernels import KERNELS
-from snapshots import check
 from triton.backends.compiler import GPUTarget
 
-from kprof_inject.capture.mode import Mode
-from kprof_inject.capture.schema import MAX_TAGS
 from kprof_inject.capture.scopes import ScopeKind
-from kprof_inject.rewrite import apply, strip
-from kprof_inject.runtime.compiling.instrumentation import lower
 from kprof_inject.select.candidates import candidates
 from kprof_inject.select.plan import make_plan
 from kprof_inject.select.replay_safety import relaunch
@@ -83,54 +76,3 @@ def test_what_waits_is_not_launched_again(name: str, target: str) -> None:
 )
 def test_loops_with_other_work_may_wait_too(name: str, waits: bool) -> None:
     assert relaunch(parse(ttgir_of(name, "sm_90"))).waits == waits
-
-
-# Versions of Triton number values in different ways.
-NUMBERED = re.compile(r"%\d+")
-
-
-def flags_of(name: str, target: str) -> Iterator[str]:
-    for scope in make_plan(view_of_text(ttgir_of(name, target)), parse_selectors(["spin", "signal"])).scopes:
-        if (flag := scope.flag) is not None:
-            place = scope.source.line - KERNELS[name].fn.__code__.co_firstlineno if scope.source else None
-            where = f"{scope.kind} {scope.label}" + (f" in line {place}" if place and place > 0 else "")
-            address = f"at {NUMBERED.sub('%…', flag.address.value)}" if flag.address else "at an unknown address"
-            value = flag.constant if flag.value is None else NUMBERED.sub("%…", flag.value.value)
-            condition = f" while {flag.condition}" if flag.condition else ""
-            yield f"{where}: {flag.does} {address}{condition} {'(unknown)' if value is None else value}"
-
-
-def test_how_each_wait_and_each_signal_uses_its_flag() -> None:
-    found = {f"{name} on {target}": list(flags_of(name, target)) for name, target in CASES}
-    check("compiler/flags", "\n".join(f"{case}: {use}" for case, uses in found.items() for use in uses), "all kernels")
-    assert [case for case, uses in found.items() if uses][-1] == "reads_past_caches on gfx942"
-
-
-RECORDED = [("locks", "sm_90"), ("meets_at_a_barrier", "sm_90"), ("signals", "sm_90"), ("locks", "gfx942")]
-
-
-@pytest.mark.parametrize(("name", "target"), RECORDED)
-def test_flags_are_recorded_in_machine_code(name: str, target: str) -> None:
-    text = ttgir_of(name, target)
-    view = view_of_text(text)
-    plan = make_plan(view, parse_selectors(["spin", "signal"]))
-    assert any(tag.is_wide for scope in plan.scopes for tag in scope.recorded_tags)
-    recorded = apply(view.module, plan)
-    # Values are stored in place of the counter, which is still read.
-    reads = lower(recorded, TARGETS[target], {"num_warps": 4}, Mode()).clock_reads
-    # AMD's CTAs read the timer by the instruction that also counts cycles.
-    assert reads == len(plan.records) or (target == "gfx942" and reads > len(plan.records))
-    assert strip(parse(recorded)) == text
-
-
-def test_flags_do_not_keep_a_kernel_from_moving_stores() -> None:
-    view = view_of_text(ttgir_of("locks", "sm_90"))
-    text = apply(view.module, make_plan(view, parse_selectors(["spin", "signal"])))
-    assert lower(text, TARGETS["sm_90"], {"num_warps": 4}, Mode(sched_stores=True)).binary
-
-
-def test_a_scope_without_room_for_the_flag_has_none() -> None:
-    tags = " ".join(f"--tag t{number}=n" for number in range(MAX_TAGS - 1))
-    (scope,) = make_plan(view_of_text(ttgir_of("adds_others_parts", "sm_90")), parse_selectors([f"spin {tags}"])).scopes
-    assert [tag.name for tag in scope.recorded_tags][-1] == "flag.address"
-    assert len(scope.recorded_tags) == MAX_TAGS

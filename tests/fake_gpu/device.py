@@ -15,7 +15,6 @@ from fake_gpu.gpu import SM_CLOCK_HZ, Block, FakeGpu
 from kprof_inject.runtime.devices.device import (
     Buffer,
     ClockReading,
-    DeviceMemory,
     FindAllocation,
     MemoryRange,
     NoDeviceMemory,
@@ -192,10 +191,6 @@ class FakeDevice:
 
     def allocations(self) -> FindAllocation:
         return lambda address: next((one for one in self.gpu.allocations if one.address <= address < one.end), None)
-
-    def memory_at(self, address: int) -> DeviceMemory | None:
-        found = self.allocations()(address)
-        return DeviceMemory(found, 0, is_exportable=True) if found else None
 
     def contents(self, address: int, size_bytes: int, stream: int) -> memoryview:
         self.gpu.wait()

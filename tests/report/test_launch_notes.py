@@ -247,23 +247,8 @@ def test_of_a_decoded_buffer_whose_rings_were_too_small(tmp_path: Path) -> None:
     assert figures(note(timeline, "lost")) == ["8", "20", "40", "1", "1", "0", "0", "8", "16"]
 
 
-@pytest.mark.parametrize(
-    ("arrivals", "case"),
-    [
-        ([(1_000,), (2_000,), (9_000,)], "a barrier"),
-        ([(1_000, 20_000), (2_000, 21_000), (9_000, 28_000)], "a barrier of several rounds"),
-        ([(1_000,), (2_000,), ()], "a flag"),
-    ],
-)
-def test_who_waits_for_memory_and_for_which_cta(tmp_path: Path, arrivals: Sequence[Sequence[int]], case: str) -> None:
-    leaves = [max(times) + 500 for times in zip(*(one for one in arrivals if one), strict=True)]
-    rows = [
-        Ran(len(SCOPES), leaves[number] - at, cta, sm=10 + cta, start_ns=at)
-        for cta, times in enumerate(arrivals)
-        for number, at in enumerate(times)
-    ]
-    ctas = cta_rows(*[(cta, 10 + cta, 0, 50_000, 50_000) for cta in range(3)])
+def test_how_long_ctas_wait_for_memory(tmp_path: Path) -> None:
+    rows = [Ran(len(SCOPES), 2_500 - at, cta, sm=10 + cta, start_ns=at) for cta, at in enumerate((1_000, 2_000))]
     timeline = known_launch(tmp_path, [*SCOPES, Scope("spin[0]", "spin", 0)], rows)
-    line = note(replace(timeline, ctas=ctas), "spin[0]")
-    check_note(line, case)
-    assert ("CTA 2 (SM 12)" in line) == (case != "a flag")
+    ctas = cta_rows(*[(cta, 10 + cta, 0, 50_000, 50_000) for cta in range(3)])
+    check_note(note(replace(timeline, ctas=ctas), "spin[0]"), "a flag")

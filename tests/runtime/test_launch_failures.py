@@ -26,15 +26,13 @@ from kprof_inject.runtime.launch.launch_choice import ReplayChoice
 LAUNCH_BYTES = 16 * (8192 + 128)
 NO_SPACE = f"the disk failed: {os.strerror(errno.ENOSPC)}"
 # Without ``unaffected_by_graphs`` there would be no clean build to fall back on. ``has_own_memory`` is a constant,
-# ``clear`` is for samples (see ``test_sampled_launches.py``), ``memory_at`` for flags (see ``test_flag_memory.py``),
-# and only experiments call the others.
+# ``clear`` is for samples (see ``test_sampled_launches.py``), and only experiments call the others.
 NOT_HERE = {
     "clear",
     "unaffected_by_graphs",
     "has_own_memory",
     "current_stream",
     "counted",
-    "memory_at",
     "sm_clock_hz",
     "contents",
 }

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from golden import beside, fixture_id, read
-from planning import insertion_of, tagged_loops
+from planning import insertion_of, tagged_loops, view_of_text
 from triton._C.libtriton import llvm
 from triton_oracle import installed_fixtures
 
@@ -18,7 +18,8 @@ from kprof_inject.capture.schema import RECORDS_OF_TAG, Target
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.compiling.instrumentation import lower, tag_values, target_of
 from kprof_inject.runtime.versions import installed_version
-from kprof_inject.select.tags import CARRIER
+from kprof_inject.select.tags import CARRIER, HALF_CARRIER
+from kprof_inject.ttgir.scalars import scalars_at
 
 WAYS = [
     ("cuda-90/nested_loops", Mode("shared")),
@@ -32,9 +33,13 @@ CLOCK = re.compile(r"mov\.u32\s+(%r\d+), %clock;")
 STORED = re.compile(r"st\.(?:shared|global)\S*\.v2\.b32 \[[^]]*\], \{ ?(%r\d+), (%r\d+) ?\}")
 
 
-def lowered(path: Path, text: str, mode: Mode) -> str:
+def described(path: Path) -> tuple[Any, dict[str, Any]]:
     values = json.loads(beside(path, ".json").read_text())
-    return lower(text, target_of(Target(**values["target"])), values["options"], mode).assembly
+    return target_of(Target(**values["target"])), values["options"]
+
+
+def lowered(path: Path, text: str, mode: Mode) -> str:
+    return lower(text, *described(path), mode).assembly
 
 
 def can_lower(path: Path, mode: Mode) -> bool:
@@ -76,6 +81,20 @@ def test_the_stores_of_tags_have_their_values(kernel: str, mode: Mode, monkeypat
         values = [low for low in stored if low not in clocks]
         assert len(values) >= RECORDS_OF_TAG * tags
         assert len(stored) - len(values) == text.count("proton.record") - RECORDS_OF_TAG * tags
+
+
+@pytest.mark.triton
+@pytest.mark.parametrize("kernel", ["cuda-90/attention", "hip-gfx942/attention"])
+def test_a_wide_value_is_stored_in_halves(kernel: str) -> None:
+    path = fixture(kernel)
+    view = view_of_text(read(path))
+    loop = next(view.functions[0].loops())
+    value = next(one.name for one in scalars_at(view.module, loop.operation) if one.type == "i64")
+    done = insertion_of(read(path), f"loop{loop.subscript} --tag wide={value}", "func")
+    assert done.text.count(HALF_CARRIER) == 2
+    # The values take the place of the counter, which is still read.
+    made = lower(done.text, *described(path), Mode("shared"))
+    assert made.clock_reads == len(done.plan.records) or kernel.startswith("hip")
 
 
 @pytest.mark.triton

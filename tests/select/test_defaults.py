@@ -122,7 +122,7 @@ def test_what_there_is_to_select_in_a_fixture_finds_something(path: Path) -> Non
     names = candidates(view)
 
     # The tutorial's layer norm has a lock.
-    spins = ["spin", "signal"] if kernel_of(path) == "layer_norm_backward" else []
+    spins = ["spin"] if kernel_of(path) == "layer_norm_backward" else []
     assert [selection.selector.text for selection in make_plan(view, []).selections] == (
         ["marker"] if kernel_of(path).startswith("marked_") else [*spins, "func", "loop", "iter"]
     )

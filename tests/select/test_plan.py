@@ -148,7 +148,6 @@ module {
                 "operations": 1,
                 "other_operations": 0,
                 "lines": [5, 6],
-                "flag": None,
             },
             {
                 "record": "main",
@@ -165,7 +164,6 @@ module {
                 "operations": 1,
                 "other_operations": 0,
                 "lines": [5, 6],
-                "flag": None,
             },
         ],
     }

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from buffers import Cta, Entry, Scope, end, halved, save_launch, start, tagged
-from flag_launches import flag
 
 from kprof_inject.timeline.columns import NO_TAG, SCOPE_COLUMNS
 from kprof_inject.timeline.scope_statistics import MAX_VALUES, TagSums, TagValue
@@ -260,7 +259,7 @@ def test_of_a_mark_values_are_counted(tmp_path: Path) -> None:
     assert np.isin(timeline.scopes["scope"], (0, 1)).all()
 
 
-WIDE = [Scope("kernel"), Scope("work", "spin", 0, flag=flag("waits", "work", "slt"))]
+WIDE = [Scope("kernel"), Scope("work", "op", 0, tags=("address", "value"), wide_tags=("address",))]
 WIDE_VALUES = [(0x7F00_1234_5678, 5), (1, -1), (0xFFFF_FFFF, 0), (0xFFFF_8000_0000, 3)]
 
 

@@ -20,7 +20,6 @@ from kprof_inject.analysis.findings.idle_sms import between_ctas, low_fill, tail
 from kprof_inject.analysis.findings.imbalanced_warps import imbalanced_warps
 from kprof_inject.analysis.findings.in_flight import few_warps, small_ctas
 from kprof_inject.analysis.findings.l2_reuse import l2_reuse
-from kprof_inject.analysis.findings.late_cta import late_cta
 from kprof_inject.analysis.findings.loop_phases import epilogue, first_iterations, prologue
 from kprof_inject.analysis.findings.loop_work import loop_invariant, reduction_in_loop
 from kprof_inject.analysis.findings.pace import pace
@@ -91,7 +90,6 @@ RULES: dict[str, Rule] = {
     "between-ctas": _by_cta_times(between_ctas),
     "tail": _by_cta_times(tail),
     "uneven-ctas": _by_cta_times(uneven_ctas),
-    "late-cta": _by_records(late_cta),
     "imbalanced-warps": _by_records(imbalanced_warps),
     "prologue": _by_records(prologue),
     "epilogue": _by_records(epilogue),
@@ -127,7 +125,6 @@ doubtful."""
 
 _OF_SAME_WORK = (
     *_OF_SMS,
-    "late-cta",
     "imbalanced-warps",
     "prologue",
     "epilogue",

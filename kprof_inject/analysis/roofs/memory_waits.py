@@ -5,7 +5,7 @@ from __future__ import annotations
 from kprof_inject.analysis.roofs.limits import LIMITING, Limit
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture.scopes import ScopeKind
-from kprof_inject.quantities import percent, short_time
+from kprof_inject.quantities import percent
 
 MEMORY_WAITS = "waits for memory"
 # The rest of the time is then too short for a unit to be the limit.
@@ -21,9 +21,4 @@ def memory_wait_limit(summary: LaunchSummary) -> Limit | None:
     longest = max(spins, key=lambda scope: scope.share or 0.0)
     names = longest.distinct_name if len(spins) == 1 else f"{longest.distinct_name} and others"
     text = f"waits for memory to change: {percent(share)} of the warps' time is in {names}"
-    for wait in summary.memory_waits:
-        if wait.index == longest.index and wait.barrier is not None:
-            barrier = wait.barrier
-            text += f", where CTA {barrier.cta} (SM {barrier.sm}) is last, {short_time(barrier.after_median_ns)} after "
-            text += "the median CTA"
     return Limit(MEMORY_WAITS, (), text, {})

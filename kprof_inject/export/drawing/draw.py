@@ -9,7 +9,6 @@ import numpy as np
 from msgspec import Struct
 
 from kprof_inject.capture.model import Origin
-from kprof_inject.export.drawing.flag_arrows import NO_FLAGS, FlagArrows, flag_arrows
 from kprof_inject.export.drawing.flight_events import FlightEvents
 from kprof_inject.export.drawing.hook_parts import NO_HOOKS, LaunchHooks, hook_counters
 from kprof_inject.export.drawing.launch_events import OWN_THREAD, SharedArgs, active_ctas, launch_events, launch_facts
@@ -197,7 +196,7 @@ def _grouped_processes(
     placed: Sequence[PlacedLaunch], layout: TrackLayout, hooks: Sequence[Hook]
 ) -> Iterator[list[DrawnProcess]]:
     """Yield the processes of each section: all of a launch, so that sections take similar time."""
-    calls, names, arrows = _calls(placed), program_names(placed), flag_arrows(placed)
+    calls, names = _calls(placed), program_names(placed)
     programs: dict[Hashable, DrawnProcess] = {}
     for number, launch in enumerate(placed, 1):
         process = process_of(launch)
@@ -209,8 +208,7 @@ def _grouped_processes(
         if launch.call is not None and _has_arrow(launch):
             arrow = Arrow(number, launch.clock.ns_on_axis(launch.call.start_ns))
         within = programs.get(process)
-        own_hooks, own_flags = LaunchHooks(hooks, number), arrows.get(number - 1, NO_FLAGS)
-        yield list(launch_processes(launch, layout, arrow, within=within, hooks=own_hooks, flags=own_flags))
+        yield list(launch_processes(launch, layout, arrow, within=within, hooks=LaunchHooks(hooks, number)))
 
 
 def launch_processes(
@@ -221,16 +219,15 @@ def launch_processes(
     position: int | None = None,
     within: DrawnProcess | None = None,
     hooks: LaunchHooks = NO_HOOKS,
-    flags: FlagArrows = NO_FLAGS,
 ) -> Iterator[DrawnProcess]:
-    """Yield the processes of a launch, to which ``arrow`` points and the arrows of ``flags``.
+    """Yield the processes of a launch, to which ``arrow`` points.
 
     Its counters come before the other processes inside it. ``shared_args`` are arguments of the launch and of each of
     its scopes; ``position`` orders all of its processes.
     """
     tracks = layout(placed.timeline)
     own = OWN_THREAD if placed.span_ns() else ""
-    drawn = partial(launch_events, placed, tracks, arrow, shared_args, hooks, flags)
+    drawn = partial(launch_events, placed, tracks, arrow, shared_args, hooks)
     yield (launch := DrawnProcess(placed.title, own, tracks.count, drawn, within, position=position))
 
     def part(label: str, tracks: int, drawn: Callable[[TraceProcess, int], Iterator[Part]]) -> DrawnProcess:

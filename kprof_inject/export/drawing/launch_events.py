@@ -6,11 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from kprof_inject.capture.scopes import ScopeInfo, ScopeKind, ScopeTable
-from kprof_inject.export.drawing.flag_arrows import FlagArrows
 from kprof_inject.export.drawing.hook_parts import LaunchHooks
 from kprof_inject.export.drawing.row_arrows import arrows_of_rows
 from kprof_inject.export.drawing.scene import (
@@ -35,7 +33,6 @@ from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.columns import NO_TAG, ScopeFlag
 from kprof_inject.timeline.partitions import partition_names
 from kprof_inject.timeline.tag_entries import tag_column, tag_columns
-from kprof_inject.timeline.task_runs import TASK, task_places
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import judge
 
@@ -108,18 +105,17 @@ def launch_events(
     arrow: Arrow | None,
     shared_args: SharedArgs,
     hooks: LaunchHooks,
-    flags: FlagArrows,
     process: TraceProcess,
     first_tid: int,
 ) -> Iterator[Part]:
-    """Yield the threads of a launch and their events, with the arrows of ``flags`` and those of hooks.
+    """Yield the threads of a launch and their events, with the arrows of hooks.
 
     The process's own thread shows the launch as a whole, to which ``arrow`` points, unless no CTA ran; those of
     ``tracks`` follow, from ``first_tid`` on.
     """
     if span_ns := placed.span_ns():
         yield _whole(placed, span_ns, process, arrow or Arrow(0, span_ns[0]), shared_args)
-    yield from _WarpEvents(placed, process, first_tid, tracks, shared_args, hooks, flags).parts()
+    yield from _WarpEvents(placed, process, first_tid, tracks, shared_args, hooks).parts()
 
 
 def _column(value: int) -> Numbers:
@@ -172,11 +168,9 @@ class _WarpEvents:
         tracks: Tracks,
         shared_args: SharedArgs,
         hooks: LaunchHooks,
-        flags: FlagArrows,
     ) -> None:
         self._timeline, self._clock = placed.timeline, placed.clock
-        self._hooks, self._arrows = hooks, (*flags.leaving, *hooks.arrows(placed))
-        self._flags = flags
+        self._hooks, self._arrows = hooks, hooks.arrows(placed)
         self._pid = process.pid
         self._launch_track = process.track
         self._first_tid = first_tid
@@ -191,8 +185,6 @@ class _WarpEvents:
         ]
         self._taken = {name for kind in self._scope_kinds for name, _ in kind.args}
         self._is_mark = np.array([kind.is_instant for kind in self._scope_kinds], dtype=bool)
-        self._task_places = task_places(placed.timeline.table)
-        self._orders = flags.orders_of_record
         self._has_cycles = placed.timeline.clock.source != ClockSource.TIMER
 
     def parts(self) -> Iterator[Part]:
@@ -229,36 +221,23 @@ class _WarpEvents:
     def _scopes(self, block: NDArray[np.void], tracks: Numbers, first_row: int) -> Events:
         first, lengths = runs_of_warps(block)
         kind = block["scope"].astype(np.int64)
-        kinds, kind_of_task = self._kinds_of_tasks(block, kind)
         own = (
             *_scope_args(block, ~self._is_mark[kind] if self._is_mark.any() else None, self._has_cycles),
             *_tag_args(block, self._timeline.table),
         )
-        events = Events(
+        return Events(
             pid=self._pid,
             tids=self._first_tid + tracks,
-            kinds=kinds,
-            kind=kind_of_task,
+            kinds=self._scope_kinds,
+            kind=kind,
             start_ns=self._clock.on_axis(block["start_ns"]),
             end_ns=self._clock.on_axis(block["end_ns"]),
             group=np.repeat(np.arange(len(first)), lengths),
-            start_order=block["start_record"].astype(np.int64) * self._orders,
-            end_order=block["end_record"].astype(np.int64) * self._orders,
+            start_order=block["start_record"].astype(np.int64),
+            end_order=block["end_record"].astype(np.int64),
             args=(*own, *self._hooks.args(self._timeline, block, self._taken | {arg.name for arg in own})),
             arrows=tuple(arrows_of_rows(self._arrows, first_row, len(block))),
         )
-        return self._flags.drawn_in(events, first_row)
-
-    def _kinds_of_tasks(self, block: NDArray[np.void], kind: Numbers) -> tuple[list[EventKind], Numbers]:
-        """Return the kinds of these scopes, with one for each task: viewers choose colours by name."""
-        kinds, found = list(self._scope_kinds), kind.copy()
-        for scope, place in self._task_places.items():
-            rows = np.flatnonzero((kind == scope) & (block["tags"][:, place] != NO_TAG))
-            values, which = np.unique(block["tags"][rows, place], return_inverse=True)
-            found[rows] = len(kinds) + which
-            common = self._scope_kinds[scope]
-            kinds += [replace(common, name=f"{common.name} {TASK} {value}", colour=None) for value in values.tolist()]
-        return kinds, found
 
     def _incomplete_warps(self, warps: NDArray[np.void], tracks: Numbers) -> Events:
         """Return an event for each warp: a window where records were lost, else an instant with what is missing."""

@@ -23,7 +23,6 @@ from kprof_inject.errors import printable
 from kprof_inject.files import write_chunks
 from kprof_inject.quantities import listed
 from kprof_inject.report.html.code import source_lines, ttgir_lines
-from kprof_inject.report.html.flags import PageFlags
 from kprof_inject.report.html.machine_code import launch_machine_code
 from kprof_inject.report.html.overview_tab import kernel_rows, launch_overview, work_rows
 from kprof_inject.report.html.page_schema import LaunchMeta, LaunchSections, PageData, PartitionMeta, ScopeMeta
@@ -63,7 +62,6 @@ def _page(reports: Sequence[LaunchAnalysis], max_scopes: int) -> Iterator[bytes]
     rows = kernel_rows(program, reports)
     opened = {row.launch for row in rows}
     wanted = [report.timeline.scope_count if index in opened else 0 for index, report in enumerate(reports)]
-    flags = PageFlags(reports)
     metas: list[LaunchMeta] = []
     sections: list[dict[str, str]] = []
     written: dict[bytes, str] = {}
@@ -77,7 +75,7 @@ def _page(reports: Sequence[LaunchAnalysis], max_scopes: int) -> Iterator[bytes]
         )
         if report.in_flight is not None and report.in_flight.kinds:
             yield from _data_element(f"launch-{index}-flights", flight_bytes(timeline, report.in_flight, shown.ctas))
-        parts = _plain(all_sections(report, pictures, flags))
+        parts = _plain(all_sections(report, pictures))
         parts["timed"] = [file.pop("timed") for file in parts["source"]]
         sections.append({})
         for name, section in parts.items():
@@ -98,11 +96,8 @@ def _page(reports: Sequence[LaunchAnalysis], max_scopes: int) -> Iterator[bytes]
     yield _filled(tail, inline).encode()
 
 
-def all_sections(report: LaunchAnalysis, pictures: ScopePictures, flags: PageFlags) -> LaunchSections:
-    """Return each view's data of a launch.
-
-    ``pictures`` must have seen all blocks of the timeline. ``flags`` are those of all launches of the page.
-    """
+def all_sections(report: LaunchAnalysis, pictures: ScopePictures) -> LaunchSections:
+    """Return each view's data of a launch; ``pictures`` must have seen all blocks of the timeline."""
     timeline, summary, stalls = report.timeline, report.summary, report.stalls
     return LaunchSections(
         overview=launch_overview(report),
@@ -111,7 +106,6 @@ def all_sections(report: LaunchAnalysis, pictures: ScopePictures, flags: PageFla
         source=source_lines(timeline, summary, report.slopes, stalls),
         ttgir=ttgir_lines(timeline, stalls, launch_machine_code(report)),
         stalls=launch_stalls(stalls, sources_of(report.launch.kernel)) if stalls else None,
-        tasks=flags.tasks(report),
     )
 
 

@@ -485,38 +485,8 @@ class TtgirText(Struct, frozen=True):
     machine_code: MachineCode | None
 
 
-class TaskRow(Struct, frozen=True):
-    """Task of a launch: its runs, and the SMs that they are on, of which one has ``uneven`` times the mean.
-
-    ``share`` is of all tasks of the scope, ``waits_share`` the part of the task's time in which it waits for flags.
-    ``waits_for`` are the tasks that ended its waits, each with the time, the longest first, without ``more`` others.
-    """
-
-    task: int
-    runs: int
-    total_ns: int
-    share: float
-    p50_ns: float
-    waits_share: float | None
-    sms: int
-    uneven: float
-    waits_for: tuple[tuple[int, int], ...]
-    more: int
-
-
-class TaskTable(Struct, frozen=True):
-    """Tasks of a scope, the longest first; ``left_out`` is the number of those not shown."""
-
-    scope: int
-    rows: tuple[TaskRow, ...]
-    left_out: int
-
-
-class LaunchSections(Struct, frozen=True, omit_defaults=True):
-    """Data of a launch by the view that shows it, of bounded size.
-
-    ``tasks`` is there if its scopes have tasks.
-    """
+class LaunchSections(Struct, frozen=True):
+    """Data of a launch by the view that shows it, of bounded size."""
 
     overview: Overview
     heat_map: HeatMap | None
@@ -524,7 +494,6 @@ class LaunchSections(Struct, frozen=True, omit_defaults=True):
     source: list[SourceFile]
     ttgir: TtgirText | None
     stalls: LaunchStalls | None
-    tasks: tuple[TaskTable, ...] = ()
 
 
 class WorkRow(Struct, frozen=True):

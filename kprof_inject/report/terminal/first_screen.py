@@ -39,7 +39,6 @@ from kprof_inject.scope_colours import scope_colours
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.phases import Phases
 from kprof_inject.timeline.scope_statistics import TagStatistics
-from kprof_inject.timeline.task_runs import TASK
 
 _LABEL_WIDTH = 6
 _GAP = "   "
@@ -375,8 +374,7 @@ def print_all_tags(summary: LaunchSummary, console: Console) -> None:
 
 
 def _tagged(summary: LaunchSummary) -> list[tuple[str, TagStatistics]]:
-    # Tasks have a table of their own.
-    return [(scope.distinct_name, tag) for scope in summary.scopes for tag in scope.tags if tag.name != TASK]
+    return [(scope.distinct_name, tag) for scope in summary.scopes for tag in scope.tags]
 
 
 def _print_tag(scope: str, tag: TagStatistics, console: Console, room: Room) -> Room:

@@ -17,9 +17,7 @@ from kprof_inject.analysis.summary import LaunchSummary, PartitionSummary, Scope
 from kprof_inject.capture.edits import OPTIONS_FILE
 from kprof_inject.capture.model import Kernel, Place, place_names, several_ranks
 from kprof_inject.capture.resources import KernelResources, limited_by
-from kprof_inject.capture.scopes import distinct_names
 from kprof_inject.quantities import counted, percent, resolved_time, short_time
-from kprof_inject.report.flag_notes import flag_notes, waits_in
 from kprof_inject.report.kernel_names import kernel_names
 from kprof_inject.report.launch_notes import all_notes
 from kprof_inject.report.terminal.edits_table import print_edits
@@ -45,7 +43,6 @@ from kprof_inject.report.terminal.tables import (
     say,
     shown,
 )
-from kprof_inject.report.terminal.task_table import print_tasks
 from kprof_inject.report.tried_edits import best_for, won_text
 from kprof_inject.scope_colours import scope_colours
 
@@ -55,24 +52,6 @@ def print_answers(reports: Sequence[LaunchAnalysis], console: Console) -> None:
 
     On a terminal, tables are cut so that the answer stays on the screen with them.
     """
-    _print_answers(reports, console)
-    _print_notes(reports, console)
-
-
-def _print_notes(reports: Sequence[LaunchAnalysis], console: Console) -> None:
-    """Print who holds up those that poll flags."""
-    typical = program_of(reports).kernels[0].middle
-    waits = waits_in(typical)
-    notes = [*flag_notes(waits)]
-    if notes:
-        say("", console)
-        for note in notes:
-            say(note, console)
-    if waits.tasks:
-        print_tasks(waits.tasks, distinct_names(typical.timeline.table.scopes), console)
-
-
-def _print_answers(reports: Sequence[LaunchAnalysis], console: Console) -> None:
     names, program, room = _LaunchNames(reports), program_of(reports), Room.on(console)
     first = program.kernels[0]
     typical = first.middle
@@ -132,7 +111,6 @@ def print_all(reports: Sequence[LaunchAnalysis], console: Console) -> None:
             print_answer(report, *names.of(report), console)
             print_details(report, console)
     print_trust([(report.launch, report.verdict) for kernel in program.kernels for report in kernel.middles], console)
-    _print_notes(reports, console)
 
 
 class _LaunchNames:

@@ -110,7 +110,7 @@ class InstrumentedKernel:
 
     @property
     def _has_tags(self) -> bool:
-        return any(scope.recorded_tags for scope in self.scope_table.scopes)
+        return any(scope.tags for scope in self.scope_table.scopes)
 
     def mode(self, sample: CtaSample) -> Mode:
         """Return the session's mode for launches of this kernel of which ``sample`` records.
@@ -123,8 +123,7 @@ class InstrumentedKernel:
                 "--sched-stores moves the store of a start to its end, and iterations have only one record",
                 hint="insert with --iter-records two",
             )
-        # Without the values of flags, it is unknown what ends waits; the user asked for the others.
-        mode.require_tags_kept(any(scope.tags for scope in self.scope_table.scopes))
+        mode.require_tags_kept(self._has_tags)
         if mode.buffer == AUTO_BUFFER:
             can_choose = self.target.backend == "cuda" and "nvidia" in installed_version().global_buffer_on
             stays = self.prefers_shared and not sample.shift

@@ -12,7 +12,7 @@ from typing import Any
 from kprof_inject.runtime.devices.cuda_driver import CudaBuffer, CudaEvent, CudaMemory, Driver, relaxed_capture
 from kprof_inject.runtime.devices.cuda_kernels import CudaKernels
 from kprof_inject.runtime.devices.cuda_snapshot import CudaSnapshot, CudaStaging
-from kprof_inject.runtime.devices.device import Buffer, ClockReading, DeviceMemory, FindAllocation, MemoryRange
+from kprof_inject.runtime.devices.device import Buffer, ClockReading, FindAllocation, MemoryRange
 
 _MAX_NAME_BYTES = 256
 _DEFAULT_STREAM = 0
@@ -126,10 +126,6 @@ class CudaDevice:
     def allocations(self) -> FindAllocation:
         """Return a function that finds the driver's allocation around an address."""
         return self._memory.allocation_at
-
-    def memory_at(self, address: int) -> DeviceMemory | None:
-        """Return the driver's allocation around an address."""
-        return self._memory.memory_at(address)
 
     def snapshot(self, ranges: Sequence[MemoryRange], stream: int) -> CudaSnapshot:
         """Copy memory ranges."""

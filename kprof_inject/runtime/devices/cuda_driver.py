@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from kprof_inject.runtime.devices.device import DeviceMemory, MemoryRange, NoDeviceMemory
+from kprof_inject.runtime.devices.device import MemoryRange, NoDeviceMemory
 
 _RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
 _OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
@@ -37,7 +37,7 @@ _HIGHEST_PRIORITY = -1000  # the driver uses the nearest priority that it has
 _SIZE_UNIT_BYTES = 1 << 16
 _PER_THREAD_STREAM = 2  # CU_STREAM_PER_THREAD
 # Attributes of a pointer that distinguish the device's own memory from the host's, other devices' and managed memory.
-_MEMORY_TYPE, _IS_MANAGED, _DEVICE_ORDINAL, _IS_IPC_CAPABLE = 2, 8, 9, 10  # CU_POINTER_ATTRIBUTE_*
+_MEMORY_TYPE, _IS_MANAGED, _DEVICE_ORDINAL = 2, 8, 9  # CU_POINTER_ATTRIBUTE_*
 _DEVICE_MEMORY = 2  # CU_MEMORYTYPE_DEVICE
 
 
@@ -357,15 +357,6 @@ class CudaMemory:
             ctypes.byref(start), ctypes.byref(size), ctypes.c_uint64(address)
         )
         return None if status or not size.value else MemoryRange(start.value, size.value)
-
-    def memory_at(self, address: int) -> DeviceMemory | None:
-        """Return the driver's allocation that contains an address, and the device that has it."""
-        found = self.allocation_at(address)
-        if found is None:
-            return None
-        kind, device = self._attribute(address, _MEMORY_TYPE), self._attribute(address, _DEVICE_ORDINAL)
-        is_exportable = bool(self._attribute(address, _IS_IPC_CAPABLE))
-        return DeviceMemory(found, device if kind == _DEVICE_MEMORY else None, is_exportable)
 
     def _attribute(self, address: int, attribute: int) -> int:
         value = ctypes.c_uint()

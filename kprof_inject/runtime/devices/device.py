@@ -34,18 +34,6 @@ class MemoryRange:
         return self.address + self.size_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceMemory:
-    """An allocation of the driver's. ``device`` has the memory; None if it is the host's.
-
-    With ``is_exportable``, this process allocated it, and others may open it by CUDA's older interprocess calls.
-    """
-
-    range: MemoryRange
-    device: int | None
-    is_exportable: bool
-
-
 _PACKED_ALIGNMENT = 512
 
 
@@ -182,9 +170,6 @@ class Device(Protocol):
 
     def allocations(self) -> FindAllocation:
         """Return a function that finds the present allocation around an address of the current device."""
-
-    def memory_at(self, address: int) -> DeviceMemory | None:
-        """Return the driver's allocation around an address, of whichever device; None if there is none."""
 
     def snapshot(self, ranges: Sequence[MemoryRange], stream: int) -> Snapshot:
         """Queue copies of memory ranges, and digests of them, after all present work of ``stream``.

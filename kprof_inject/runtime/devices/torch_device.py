@@ -17,7 +17,6 @@ from kprof_inject.runtime.devices.device import (
     Buffer,
     ClockReading,
     Device,
-    DeviceMemory,
     Event,
     FindAllocation,
     MemoryRange,
@@ -126,9 +125,6 @@ class _TorchDevice(_TorchsChoice):
 
     def allocations(self) -> FindAllocation:
         return lambda address: None
-
-    def memory_at(self, address: int) -> DeviceMemory | None:
-        return None  # torch cannot tell
 
     def contents(self, address: int, size_bytes: int, stream: int) -> memoryview:
         with _on(stream):

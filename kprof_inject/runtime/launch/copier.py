@@ -15,7 +15,6 @@ from kprof_inject.capture.schema import ClockRecord, LaunchRecord
 from kprof_inject.capture.writer import CaptureWriter
 from kprof_inject.runtime.devices.device import Buffer, Device, NoDeviceMemory
 from kprof_inject.runtime.faults import fault_of, first_line
-from kprof_inject.runtime.launch.flag_memory import FlagMemory
 from kprof_inject.runtime.launch.lock_free import AtomicCounts
 from kprof_inject.runtime.launch.recorded_launch import RecordedLaunch
 from kprof_inject.runtime.process_report import ProcessReport
@@ -66,7 +65,6 @@ class BufferCopier:
         self._max_bytes = max_bytes
         self._replaces = replaces
         self._clock_read_ns: dict[int, int] = {}
-        self._flag_memory = FlagMemory(device)
         self._keep_up = keep_up
         self._kept_up_s = 0.0
         self._queue: SimpleQueue[RecordedLaunch | None] = SimpleQueue()
@@ -223,9 +221,6 @@ class BufferCopier:
             return  # the saved launch began later
         self._writer.add_kernel(build.variant, build.record, build.ttgir, build.sources)
         record = launch.record()
-        with self._report.guard("finding the memory of flags"):
-            for memory_of_flags in self._flag_memory.new_in(data, build.variant, build.record, launch.device):
-                self._writer.add_flag_memory(memory_of_flags)
         name = self._writer.add_launch(record, data)
         self._written[build.variant_of_program] = msgspec.structs.replace(record, file=name)
         self._begun_ns[build.variant_of_program] = begun_ns

@@ -19,7 +19,6 @@ from kprof_inject.capture.model import Launch
 from kprof_inject.capture.proton_buffer import read_proton_buffer
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.report.html.document import all_sections
-from kprof_inject.report.html.flags import PageFlags
 from kprof_inject.report.html.page_schema import LaunchSections, PackedColumn
 from kprof_inject.report.html.pictures import ScopePictures, packed
 from kprof_inject.timeline.timeline import decode_launch
@@ -34,7 +33,7 @@ def json_of(report: LaunchAnalysis) -> str:
     pictures = ScopePictures(report.summary)
     for _ in pictures.seeing(report.timeline.blocks()):
         pass
-    made = all_sections(report, pictures, PageFlags([report]))
+    made = all_sections(report, pictures)
     return json.dumps(msgspec.to_builtins(made), allow_nan=False)
 
 

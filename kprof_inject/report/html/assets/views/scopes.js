@@ -11,13 +11,9 @@ import { openView, receive } from "#views/navigation";
 import { scopeList } from "#views/scope_list";
 import { scopeTable } from "#views/scope_table";
 import { tagTable } from "#views/tag_table";
-import { taskTable } from "#views/task_table";
 import { tooltipIn } from "#views/tooltip";
 
 export const title = "Scopes";
-
-/** The tag that says which task a scope runs. */
-const TASK = "task";
 
 /** `launch.sections.scopes` has a `ScopePicture` of page_schema.py for each scope. */
 export function show(place, launch, context) {
@@ -61,7 +57,7 @@ function detailsOf(index, launch, context, tooltip) {
       ...durations(scope, options, toExample),
       ...iterations(scope, options, toExample),
     ]),
-    element("div", { class: "group-cards" }, [...tags(scope, options, toExample, tasksOf(launch, index)), ...groups(scope, options, toExample, launch.meta.warp_name)]),
+    element("div", { class: "group-cards" }, [...tags(scope, options, toExample), ...groups(scope, options, toExample, launch.meta.warp_name)]),
   ];
 }
 
@@ -140,18 +136,9 @@ function times(part, whole) {
   return whole ? ` (${(part / whole).toFixed(2)} ×)` : "";
 }
 
-function tasksOf({ sections }, index) {
-  return sections.tasks?.find(({ scope }) => scope === index);
-}
-
-/** A tag of the scope's tasks has their table instead. */
-function tags(scope, options, toExample, tasks) {
+function tags(scope, options, toExample) {
   return scope.tags.flatMap((tag, place) => {
     const onChoose = (value) => toExample({ tag: { place, value } });
-    if (tasks && tag.name === TASK) {
-      const hidden = tasks.left_out ? `; ${counted(tasks.left_out, "shorter task")} hidden` : "";
-      return [card("Tasks", `longest first${hidden}`, taskTable(tasks, { onChoose }))];
-    }
     const more = [];
     if (tag.left_out) more.push(`${counted(tag.left_out, "shorter value")} hidden`);
     if (tag.unknown) more.push(`${counted(tag.unknown, "value")} unknown`);
