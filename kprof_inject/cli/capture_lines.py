@@ -41,9 +41,16 @@ def write_and_say(trace: TraceFile, timelines: Sequence[Timeline]) -> None:
         for line in axis_lines(place_launches(timelines)):
             say(line)
     say(trace.format.advice.format(file=shlex.quote(str(trace.path))))
-    if isinstance(trace.format, DrawingFormat) and scopes > _MAX_IN_BROWSER:
-        say("too large for most browsers, which stop at about 4 million scopes; write a part of it:")
-        say("  kprof-inject trace with --kernel, --launch, --sm, --cta, --warp or --scope")
+    if isinstance(trace.format, DrawingFormat):
+        for line in browser_lines(timelines):
+            say(line)
+
+
+def browser_lines(timelines: Sequence[Timeline]) -> Iterator[str]:
+    """Yield a warning if a trace with all scopes of these launches is too large for a browser."""
+    if sum(timeline.scope_count for timeline in timelines) > _MAX_IN_BROWSER:
+        yield "too large for most browsers, which stop at about 4 million scopes; write a part of it:"
+        yield "  kprof-inject trace with --kernel, --launch, --sm, --cta, --warp or --scope"
 
 
 def origin_line(capture: Capture, now_ns: int) -> str:
