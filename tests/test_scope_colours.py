@@ -28,7 +28,7 @@ LEGIBLE = 4.5
 INKS = ("#11151c", "#ffffff")
 """``assets/theme.js`` writes on a scope in one of them."""
 DIMMED = 0.14
-"""Part that ``assets/timeline/palette.js`` leaves of the colour of a dimmed scope."""
+"""Part that ``assets/timeline/draw.js`` leaves of the colour of a dimmed scope."""
 EVERY_KIND = scope_colours([*["func"] * 9, *["marker"] * 40])
 
 

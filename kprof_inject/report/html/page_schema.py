@@ -206,7 +206,7 @@ class KernelRow(LaunchRow, frozen=True):
 
 
 class PackedColumn(Struct, frozen=True):
-    """Typed array in base64, little-endian, row by row; ``assets/views/packed.js`` reads it."""
+    """Typed array in base64, little-endian, row by row; ``assets/data.js`` reads it."""
 
     type: str
     base64: str

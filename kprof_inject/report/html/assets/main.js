@@ -27,16 +27,13 @@
  * latter, and names in a capture are hostile. `#dom` has `element(tag, properties, children)`.
  */
 
-import { showAnswer } from "#answer";
-import { fillChooser, showTitle } from "#chooser";
 import { launchReader, readReport } from "#data";
 import { exportOnKey } from "#export";
 import { formatNs } from "#format";
-import { readHash, writeHash } from "#hash";
 import { isTyping, showHelp } from "#help";
-import { Tabs } from "#tabs";
+import { fillChooser, notices, showAnswer, showTitle } from "#masthead";
+import { readHash, Tabs, writeHash } from "#navigation";
 import { inkOn, pageTheme } from "#theme";
-import { notices } from "#notices";
 
 const VIEWS = {
   kernels: "#views/kernels",

@@ -4,7 +4,7 @@ import { load } from "./launches.mjs";
 
 const { around, clamped, panned, revealing, wholeRange, zoomed } = await load("timeline/range");
 const { formatCount, formatNs, shortNs } = await load("format");
-const { readHash, writeHash } = await load("hash");
+const { readHash, writeHash } = await load("navigation");
 const SPAN = 10_000;
 const whole = wholeRange(SPAN);
 

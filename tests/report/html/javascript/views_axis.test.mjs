@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { load } from "./launches.mjs";
 
-const { linear, logarithmic, logTicks, roundStep, ticks, timeText, wholeTicks } = await load("views/axis");
+const { linear, logarithmic, logTicks, roundStep, ticks, timeText, wholeTicks } = await load("views/charts");
 
 test("ticks are round, within the range, and no more than there is room for", () => {
   assert.deepEqual(ticks(0, 100, 5), [0, 20, 40, 60, 80, 100]);

@@ -4,7 +4,7 @@ import { load } from "./launches.mjs";
 import { ofClass, ofTag } from "./fake_document.mjs";
 
 const { codeCells, codeLines, executedSentence, executedText, instructionsOf, machineCodeOf, pipelineText } = await load("views/machine_code");
-const { codeFacts } = await load("views/machine_code_panel");
+const { codeFacts } = await load("views/machine_code");
 
 const awaited = (line, operation, instructions) => ({ line, operation, instructions });
 const LINE = {

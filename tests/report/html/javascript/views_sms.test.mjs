@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { knownLaunch, launchOf, load } from "./launches.mjs";
 
-const { areDistinguishable, atWork, itemsAt, ORDERS, residentsOf } = await load("views/heat_map_data");
-const { exampleOf, targetOf } = await load("views/examples");
+const { areDistinguishable, atWork, itemsAt, ORDERS, residentsOf } = await load("views/heat_map_picture");
+const { exampleOf, targetOf } = await load("views/scopes");
 const { unpacked } = await load("data");
 
 const cta = (number, sm, begin, end) => ({ cta: number, sm, begin, end });

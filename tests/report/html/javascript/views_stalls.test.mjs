@@ -5,11 +5,11 @@ import { ASSETS, load } from "./launches.mjs";
 import { ofClass, ofTag } from "./fake_document.mjs";
 
 const { contrast } = await load("theme");
-const { evidenceTag } = await load("evidence");
+const { evidenceTag } = await load("masthead");
 const { mostStalled, shareWithError, sourceName, STALL_COLORS, stallBar, stallCell, stallColor, stallLines, ttgirName } = await load("views/stall_bars");
-const { stallSection } = await load("views/stall_section");
-const { unitSection } = await load("views/unit_bars");
-const { lineDetails } = await load("views/source_details");
+const { stallSection } = await load("views/overview");
+const { unitSection } = await load("views/overview");
+const { lineDetails } = await load("views/source");
 
 // WCAG 2.2, 1.4.11, "Non-text Contrast".
 const VISIBLE = 3;

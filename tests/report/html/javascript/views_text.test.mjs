@@ -2,11 +2,11 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { load } from "./launches.mjs";
 
-const { lanesOf, rowOfLine, rowsOf, withoutLocations } = await load("views/ttgir_text");
-const { partsOf, pythonParts, TTGIR } = await load("views/highlight");
-const { findLine } = await load("views/find_box");
-const { sourceRows, ttgirLinesBySource } = await load("views/source_rows");
-const { rowsInSight } = await load("views/line_list");
+const { lanesOf, rowOfLine, rowsOf, withoutLocations } = await load("views/ttgir");
+const { partsOf, pythonParts, TTGIR } = await load("views/code_list");
+const { findLine } = await load("views/code_list");
+const { sourceRows, ttgirLinesBySource } = await load("views/source");
+const { rowsInSight } = await load("views/code_list");
 
 test("locations are taken out with all that is in their braces", () => {
   assert.equal(withoutLocations("%a = x.y %b : i32 loc(#loc7)"), "%a = x.y %b : i32");

@@ -2,8 +2,8 @@
 
 import { printable } from "#dom";
 import { formatNs, shortNs, smName } from "#format";
-import { LEVEL, firstEndingAfter } from "#timeline/model";
-import { timeText, ticks } from "#views/axis";
+import { firstEndingAfter, LEVEL } from "#timeline/model";
+import { ticks, timeText } from "#views/charts";
 
 export const GUTTER = 132;
 export const RULER = 24;
@@ -11,7 +11,7 @@ const BAR = 15;
 const TICK_ROOM = 110;
 const LABEL_FROM = 22;
 const INSTANT = 2;
-const DIMMED = 0.16;
+const DIMMED = 0.14;
 const UNSURE = 0.4;
 
 /** The colours of the picture, read from the page's style sheet. */

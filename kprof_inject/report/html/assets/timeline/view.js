@@ -1,15 +1,14 @@
 /** The timeline of chosen CTAs: their warps one below the other, each CTA from its own begin on. */
 
-import { element } from "#dom";
+import { element, tooltipIn } from "#dom";
 import { counted, formatCount, formatNs } from "#format";
 import { isTyping } from "#help";
-import { GUTTER, RULER, draw, lookOf } from "#timeline/draw";
+import { draw, GUTTER, lookOf, RULER } from "#timeline/draw";
 import { factsOf } from "#timeline/facts";
-import { LEVEL, TimelineModel, boxAt } from "#timeline/model";
+import { boxAt, LEVEL, TimelineModel } from "#timeline/model";
 import { openInPerfetto } from "#timeline/perfetto";
 import { around, clamped, panned, revealing, wholeRange, zoomed } from "#timeline/range";
-import { scopeList } from "#views/scope_list";
-import { tooltipIn } from "#views/tooltip";
+import { scopeList } from "#views/scope_lists";
 
 export const title = "Timeline";
 

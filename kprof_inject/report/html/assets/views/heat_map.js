@@ -1,11 +1,9 @@
 /** The SMs over time: which of them had CTAs at work, in which wave, and which have nothing to do in the end. */
 
-import { element } from "#dom";
-import { counted, formatNs, formatShare, shortNs, smName } from "#format";
-import { areDistinguishable, atWork, durationSpread, itemsAt, ORDERS, residentsOf } from "#views/heat_map_data";
-import { heightOf, LEFT, lookOf, paint, RIGHT, TOP } from "#views/heat_map_paint";
 import { unpacked } from "#data";
-import { tooltipIn } from "#views/tooltip";
+import { element, tooltipIn } from "#dom";
+import { counted, formatNs, formatShare, shortNs, smName } from "#format";
+import { areDistinguishable, atWork, durationSpread, heightOf, itemsAt, LEFT, lookOf, ORDERS, paint, residentsOf, RIGHT, TOP } from "#views/heat_map_picture";
 
 export const title = "SMs";
 

@@ -1,9 +1,9 @@
 /** The kernels of a capture side by side, and their launches. Each row is a `KernelRow` of page_schema.py. */
 
 import { element } from "#dom";
-import { evidenceTag } from "#evidence";
 import { exportTable } from "#export";
 import { counted, formatShare, shortNs } from "#format";
+import { evidenceTag } from "#masthead";
 
 export const title = "Kernels";
 

@@ -1,17 +1,11 @@
 /** One scope at a time: how its durations are spread, how iterations go, where it takes how long. */
 
-import { element } from "#dom";
+import { element, tooltipIn } from "#dom";
 import { exportTable, fileName } from "#export";
-import { counted, formatCount, formatNs, formatShare, resolvedNs } from "#format";
-import { exampleOf, rankedOf, targetOf } from "#views/examples";
-import { groupBars, roomOf } from "#views/group_bars";
-import { histogramPlot } from "#views/histogram";
-import { iterationPlot } from "#views/iteration_plot";
-import { openView, receive } from "#views/navigation";
-import { scopeList } from "#views/scope_list";
-import { scopeTable } from "#views/scope_table";
-import { tagTable } from "#views/tag_table";
-import { tooltipIn } from "#views/tooltip";
+import { counted, formatCount, formatNs, formatShare, resolvedNs, shortNs } from "#format";
+import { openView, receive } from "#navigation";
+import { groupBars, histogramPlot, iterationPlot, roomOf } from "#views/charts";
+import { scopeList, scopeTable } from "#views/scope_lists";
 
 export const title = "Scopes";
 
@@ -167,4 +161,92 @@ function card(name, explanation, drawn) {
     element("p", { class: "view-hint", text: explanation }),
     drawn,
   ]);
+}
+
+/**
+ * @param {import("#data").Scopes} scopes
+ * @param {{scope: number, leastNs?: number, belowNs?: number, first?: number, last?: number, warp?: number, sm?: number,
+ *     tag?: {place: number, value: number}}} wanted `first` and `last` are numbers of iterations
+ * @returns {number} its index, -1 if the page has none: of large launches it has only a part
+ */
+export function exampleOf(scopes, wanted) {
+  const { scope, leastNs = 0, belowNs = Infinity, first = -Infinity, last = Infinity, warp, sm, tag } = wanted;
+  for (let index = 0; index < scopes.length; index++) {
+    if (scopes.scope[index] !== scope) continue;
+    const duration = scopes.duration[index];
+    const iteration = scopes.iteration[index];
+    if (duration < leastNs || duration >= belowNs || iteration < first || iteration > last) continue;
+    if (warp !== undefined && scopes.warp[index] !== warp) continue;
+    if (sm !== undefined && scopes.sm[index] !== sm) continue;
+    if (tag && scopes.tags[tag.place][index] !== tag.value) continue;
+    return index;
+  }
+  return -1;
+}
+
+/**
+ * The one whose duration has so many of the others' below it, of those that the page has.
+ *
+ * @param {number} rank from 0 (the shortest) to 1 (the longest)
+ * @returns {number} its index, -1 if there is none
+ */
+export function rankedOf(scopes, scope, rank) {
+  const found = [];
+  for (let index = 0; index < scopes.length; index++) {
+    if (scopes.scope[index] === scope) found.push(index);
+  }
+  if (!found.length) return -1;
+  found.sort((one, other) => scopes.duration[one] - scopes.duration[other]);
+  return found[Math.round(rank * (found.length - 1))];
+}
+
+/** Returns the target for `context.goTo` that shows the scope with some time around it. */
+export function targetOf(scopes, index) {
+  const room = (scopes.end[index] - scopes.start[index]) / 2;
+  return { cta: scopes.cta[index], startNs: scopes.start[index] - room, endNs: scopes.end[index] + room, scope: scopes.scope[index], index };
+}
+
+const HEADS = [
+  ["count", "how often it ran with the value"],
+  ["total", "over all warps"],
+  ["p50", "median duration"],
+  ["vs. others", "the median over that of all other values"],
+];
+
+/**
+ * @param {{name: string, values: (number | null)[][]}} tag each of `values` has its value, count, total, p50, and that
+ *     over the others'
+ * @param {{color: string, onChoose: (value: number) => void}} options
+ */
+export function tagTable({ name, values }, { color, onChoose }) {
+  const most = Math.max(...values.map(([, count, total]) => total ?? count), 1);
+  const head = element("tr", {}, [
+    element("th", { scope: "col", text: name }),
+    element("th", { "aria-label": "share" }),
+    ...HEADS.map(([text, title]) => element("th", { scope: "col", class: "figure", text, title })),
+  ]);
+  const rows = values.map(([value, count, total, p50, ratio]) =>
+    element("tr", {}, [
+      element("th", { scope: "row" }, [valueLink(value, onChoose)]),
+      element("td", { class: "tag-bar" }, [bar((total ?? count) / most, color)]),
+      element("td", { class: "figure", text: formatCount(count) }),
+      element("td", { class: "figure", text: shortNs(total) }),
+      element("td", { class: "figure", text: shortNs(p50) }),
+      element("td", { class: "figure", text: ratio === null ? "–" : `${ratio.toFixed(2)} ×` }),
+    ]),
+  );
+  return element("div", { class: "table-room" }, [
+    element("table", { class: "plain-table" }, [element("thead", {}, [head]), element("tbody", {}, rows)]),
+  ]);
+}
+
+function valueLink(value, onChoose) {
+  return element("button", { type: "button", class: "link", text: value, title: "one of them in the timeline", on: { click: () => onChoose(value) } });
+}
+
+function bar(share, color) {
+  const filled = element("span", { class: "bar-self" });
+  filled.style.width = `${100 * share}%`;
+  filled.style.background = color;
+  return element("span", { class: "bar-track" }, [filled]);
 }

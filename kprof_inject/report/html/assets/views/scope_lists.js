@@ -1,8 +1,40 @@
-/** The table of scopes, by nesting or sorted by any column. */
+/** The launch's scopes as a list to choose from, and as a table; both by nesting and partition. */
 
 import { element } from "#dom";
 import { formatCount, formatShare, resolvedNs, shortNs } from "#format";
-import { openView } from "#views/navigation";
+import { openView } from "#navigation";
+
+/**
+ * @param {Object[]} scopes those of `launch.sections.scopes`
+ * @param {Object[]} partitions those of `launch.meta`
+ * @param {{theme: Object}} context
+ * @param {(index: number) => void} onChoose
+ * @param {(index: number) => boolean} [canChoose]
+ * @returns {{element: HTMLElement, select: (index: number) => void}}
+ */
+export function scopeList(scopes, partitions, context, onChoose, canChoose = () => true) {
+  const items = scopes.map((scope, index) => {
+    const chip = element("span", { class: "scope-chip" });
+    chip.style.background = context.theme.scopeColor(index);
+    const name = element("span", { class: "scope-list-name", text: scope.name });
+    const item = element("button", { type: "button", class: "scope-item", disabled: !canChoose(index), title: scope.source || null }, [
+      chip,
+      name,
+      element("span", { class: "scope-list-share", text: scope.kind === "mark" ? "mark" : formatShare(scope.share) }),
+    ]);
+    item.style.paddingInlineStart = `${8 + 14 * Math.min(scope.depth, 12)}px`;
+    item.addEventListener("click", () => onChoose(index));
+    return item;
+  });
+  const list = element("nav", { class: "scope-list", "aria-label": "Scopes" }, inPartitions(items, partitions));
+  return {
+    element: list,
+    select: (index) => {
+      for (const [number, item] of items.entries()) item.setAttribute("aria-current", String(number === index));
+      items[index]?.scrollIntoView({ block: "nearest" });
+    },
+  };
+}
 
 const COLUMNS = [
   { title: "per CTA", says: "executions by one of a CTA's warps, and the mean time of each", value: (scope) => scope.per_cta_ns, text: (_, scope) => scope.per_cta || "–" },
@@ -92,4 +124,17 @@ function bar(scope, color) {
 function sourceLink(index, launch) {
   const { source, path } = launch.meta.scopes[index];
   return element("button", { type: "button", class: "link", text: source, title: path, on: { click: () => openView("source", { scope: index }) } });
+}
+
+/**
+ * Returns the items of the scopes, with each partition's title above those of its scopes.
+ * @param {HTMLElement[]} items one for each scope
+ * @param {{title: string, scopes: number[]}[]} partitions none unless the kernel is warp specialised
+ */
+export function inPartitions(items, partitions) {
+  if (!partitions.length) return items;
+  return partitions.flatMap(({ title, scopes }) => [
+    element("h3", { class: "partition-title", text: title }),
+    ...scopes.map((index) => items[index]),
+  ]);
 }
