@@ -138,7 +138,7 @@ def test_a_setting_of_no_resemblance_lists_them_all(kprof: CommandLine) -> None:
     hint = kprof("strip", SOFTMAX).stderr.splitlines()[-1]
     settings_offered = hint.removeprefix("hint: the settings are ").split(", ")
     assert settings_offered == sorted(settings_offered)
-    assert {"arg", "kernel", "launches", "output", "trace"} <= set(settings_offered)
+    assert {"hooks", "kernel", "launches", "output", "trace"} <= set(settings_offered)
 
 
 @pytest.mark.parametrize(
