@@ -32,7 +32,7 @@ from kprof_inject.analysis.findings.spills import spills
 from kprof_inject.analysis.findings.throttled import throttled
 from kprof_inject.analysis.findings.uncoalesced import uncoalesced
 from kprof_inject.analysis.findings.waiting import waiting
-from kprof_inject.analysis.roofs.memory_waits import memory_wait_limit
+from kprof_inject.analysis.roofs.limits import memory_wait_limit
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.analysis.unjudged import Unjudged, missing_ctas, missing_records, too_short, unpaired_records
 from kprof_inject.quantities import percent

@@ -22,6 +22,7 @@ from kprof_inject.analysis.roofs.limits import (
     JudgedLaunch,
     Limit,
     as_busy,
+    memory_wait_limit,
 )
 from kprof_inject.analysis.roofs.memory_limits import (
     busy_l2,
@@ -34,7 +35,6 @@ from kprof_inject.analysis.roofs.memory_limits import (
     uncoalesced_access,
     unknown_accesses,
 )
-from kprof_inject.analysis.roofs.memory_waits import memory_wait_limit
 from kprof_inject.analysis.roofs.operation_work import Work
 from kprof_inject.analysis.roofs.speed_of_light import MAX_POSSIBLE, Roof, SpeedOfLight
 from kprof_inject.analysis.roofs.unit_rates import FP32, ISSUE, L2, L2_TO_SM, SHARED, SPECIAL, TENSOR

@@ -14,6 +14,7 @@ from kprof_inject.analysis.roofs.speed_of_light import Roof, SpeedOfLight
 from kprof_inject.analysis.roofs.unit_rates import ALU, FP32, FP64, ISSUE, L2, L2_TO_SM, SHARED, SPECIAL, TENSOR
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture.encoding import json_values
+from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.quantities import percent
 
 DRAM = "DRAM"
@@ -24,6 +25,8 @@ NOT_KNOWN = "not known"
 # Nsight Compute's threshold for a well-utilized unit; below it, latency dominates (Kernel Profiling Guide, "GPU Speed
 # of Light Throughput").
 LIMITING = 0.6
+# Waits for memory are the limit from here on: the rest of the time is then too short for a unit to be it.
+MIN_WAIT_SHARE = 1 - LIMITING
 # Threshold for upper bounds.
 POSSIBLE = 0.5
 # Overhead of records from which the verdict on a kernel does not trust durations.
@@ -169,3 +172,15 @@ def as_busy(parts: Mapping[str, float]) -> list[str]:
     most = max(parts.values())
     found = [unit for unit, part in parts.items() if part >= max(most - NEAR, POSSIBLE)]
     return sorted(found, key=lambda unit: -parts[unit])
+
+
+def memory_wait_limit(summary: LaunchSummary) -> Limit | None:
+    """Return waits until memory changes as the limit; None if they take less than 40 % of the warps' time."""
+    spins = [scope for scope in summary.scopes if scope.kind == ScopeKind.SPIN and scope.share]
+    share = sum(scope.share or 0.0 for scope in spins)
+    if share < MIN_WAIT_SHARE:
+        return None
+    longest = max(spins, key=lambda scope: scope.share or 0.0)
+    names = longest.distinct_name if len(spins) == 1 else f"{longest.distinct_name} and others"
+    text = f"waits for memory to change: {percent(share)} of the warps' time is in {names}"
+    return Limit("waits for memory", (), text, {})

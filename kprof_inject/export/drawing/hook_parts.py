@@ -9,8 +9,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from kprof_inject.export.drawing.row_arrows import ArrowEnds
-from kprof_inject.export.drawing.scene import Arg, Counters, Numbers, Picked, Reals, TraceProcess
+from kprof_inject.export.drawing.scene import Arg, Arrows, Counters, Numbers, Picked, Reals, TraceProcess
 from kprof_inject.export.hooks import CounterValues, Hook, ScopeArgs, ScopeArrows
 from kprof_inject.timeline.axis import PlacedLaunch
 from kprof_inject.timeline.timeline import Timeline
@@ -18,6 +17,19 @@ from kprof_inject.timeline.timeline import Timeline
 # The number of arrow IDs of each launch, above the IDs of the arrows that point to launches. JavaScript reads integers
 # up to 2^53.
 _ARROWS_PER_LAUNCH = 1 << 32
+
+
+class ArrowEnds(Struct, frozen=True):
+    """Ends of arrows of one ``name``: they leave the scopes in ``rows``, or (``arrive``) point to them.
+
+    The two ends of an arrow have the same ID. ``at_ns`` are times on the axis.
+    """
+
+    name: str
+    arrive: bool
+    rows: Numbers
+    ids: Numbers
+    at_ns: Numbers
 
 
 class LaunchHooks(Struct, frozen=True):
@@ -101,6 +113,21 @@ def _hook_arrows(hooks: Sequence[ScopeArrows], placed: PlacedLaunch, number: int
         first_id += len(leave)
         yield ArrowEnds(hook.name, False, leave, ids, at_ns[leave])
         yield ArrowEnds(hook.name, True, arrive, ids, at_ns[arrive])
+
+
+def arrows_of_rows(ends: Sequence[ArrowEnds], first: int, count: int) -> Iterator[Arrows]:
+    """Yield the arrows of some rows of a launch's scopes: several columns if a scope has several arrows."""
+    for end in ends:
+        here = np.flatnonzero((end.rows >= first) & (end.rows < first + count))
+        while here.size:
+            # The first remaining arrow of each row.
+            _, chosen = np.unique(end.rows[here], return_index=True)
+            firsts = here[chosen]
+            ids, at_ns = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
+            ids[end.rows[firsts] - first] = end.ids[firsts]
+            at_ns[end.rows[firsts] - first] = end.at_ns[firsts]
+            yield Arrows(ids, end.arrive, at_ns, end.name)
+            here = np.delete(here, chosen)
 
 
 def _named(hook: Hook, answer: Any) -> Iterator[tuple[str, Any]]:

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.capture.scopes import ScopeInfo, ScopeKind, ScopeTable
-from kprof_inject.export.drawing.hook_parts import LaunchHooks
-from kprof_inject.export.drawing.row_arrows import arrows_of_rows
+from kprof_inject.export.drawing.hook_parts import LaunchHooks, arrows_of_rows
 from kprof_inject.export.drawing.scene import (
     Arg,
     Arrow,
