@@ -39,7 +39,7 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=500, help="seconds that each search may take for all kernels")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    words = ["--kernel", options.kernel, "--seconds", str(options.seconds), "--no-bounds"]
+    words = ["--kernel", options.kernel, "--seconds", str(options.seconds)]
     combinations = [f"num_stages={stages},num_warps={warps}" for stages, warps in product(STAGES, WARPS)]
     asked = [*words, *(word for one in combinations for word in ("--edit", one))]
     tried = records_of(options.workspace, words, options.limit)

@@ -120,24 +120,6 @@ class TriedEdits(Struct, frozen=True, kw_only=True):
         return None if self.refusal else self.confirmed or self.gain
 
 
-class Bound(Struct, frozen=True, kw_only=True):
-    """An upper bound of what a change of some operations can win: what their virtual removal wins.
-
-    ``removed`` are the operations in words, and ``lines`` those of the TTGIR. ``reason`` is the name of the finding on
-    them, and ``predicted`` the upper bound of the gain by that finding. ``low`` is the lower bound of the gain by a
-    causal experiment; null without one. ``refusal`` is the reason why it was not measured, in words that follow
-    *because*.
-    """
-
-    removed: Text
-    lines: Annotated[tuple[Annotated[int, Meta(ge=1)], ...], Meta(max_length=1 << 16)] = ()
-    reason: Name = ""
-    predicted: Annotated[float, Meta(ge=0, le=1)] | None = None
-    gain: MeasuredGain | None = None
-    low: Annotated[float, Meta(ge=0, le=1)] | None = None
-    refusal: Text = ""
-
-
 class EditsRecord(Struct, frozen=True, kw_only=True):
     """Content of a kernel's ``edits.json``.
 
@@ -165,7 +147,6 @@ class EditsRecord(Struct, frozen=True, kw_only=True):
     launches: Annotated[int, Meta(ge=1, lt=1 << 16)] = 1
     tried: Annotated[tuple[TriedEdits, ...], Meta(max_length=MAX_EDITS)] = ()
     best: Annotated[int, Meta(ge=0)] | None = None
-    bounds: Annotated[tuple[Bound, ...], Meta(max_length=MAX_EDITS)] = ()
     refusal: Text = ""
     host_ns: TimeNs = 0
     gpu_seconds: Annotated[float, Meta(ge=0, lt=1e9)] = 0.0

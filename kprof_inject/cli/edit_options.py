@@ -30,7 +30,6 @@ def try_options(function: Function) -> Function:
         seconds: float,
         tolerance: float | None,
         edits: tuple[str, ...],
-        bounds: bool,
         values: tuple[str, ...],
         grid: str,
         **others: Any,
@@ -39,7 +38,6 @@ def try_options(function: Function) -> Function:
             seconds=seconds,
             tolerance=tolerance,
             edits=tuple(map(parse_edits, edits)),
-            bounds=bounds,
             values=parse_values(values),
             grid=grid,
         )
@@ -76,12 +74,6 @@ def try_options(function: Function) -> Function:
             metavar="PART",
             help="Largest difference of floating-point results, as a part of the largest in the same memory. [default: "
             "0.01 for 16 bits, 0.0001 for 32]",
-        ),
-        harmless_setting(
-            "--bounds/--no-bounds",
-            default=True,
-            show_default=True,
-            help="Measure what the places that the findings concern are worth at most, by removing them virtually.",
         ),
         harmless_setting(
             "--seconds",

@@ -17,5 +17,7 @@ OPTIONS: dict[tuple[str, str], str] = {
     ("report", "--ncu"): "profile reads the counters itself",
     ("trace", "--into"): "use profile --torch-profiler",
     **{(name, "--buffer-units"): "buffers of CuTe are not read" for name in ("diff", "explain", "report", "trace")},
+    ("try", "--bounds"): "try measures edits alone",
+    ("try", "--no-bounds"): "leave it out: try measures edits alone",
 }
 """What to use instead of an option, by the names of the command and of the option."""

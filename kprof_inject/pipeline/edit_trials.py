@@ -32,7 +32,6 @@ from kprof_inject.errors import KprofError
 from kprof_inject.files import read_text
 from kprof_inject.pipeline import Say
 from kprof_inject.pipeline.applied_edits import how_to_apply
-from kprof_inject.pipeline.bounds import measured_bounds
 from kprof_inject.pipeline.edit_choice import Proposal, edits_after, edits_for
 from kprof_inject.pipeline.named_grids import named_grid, numbers_of
 from kprof_inject.pipeline.own_processes import do_tasks
@@ -46,8 +45,8 @@ from kprof_inject.select.replay_safety import relaunch
 from kprof_inject.ttgir.parser import parse
 from kprof_inject.workspace import Workspace
 
-# Parts of the time limit: the first round, the confirmation, and virtual removals; then each round after the first.
-_FIRST, _CONFIRMING, _BOUNDS = 0.35, 0.2, 0.15
+# Parts of the time limit: the first round, the confirmation; then each round after the first.
+_FIRST, _CONFIRMING = 0.5, 0.2
 _LATER = (0.15, 0.1, 0.05)
 # Winners that are confirmed one after another until one is.
 _MAX_CONFIRMED = 3
@@ -60,16 +59,14 @@ class TryChoice(Struct, frozen=True):
     """Choice of the kernels and edits to try.
 
     ``kernel`` is a glob; ``seconds`` is the limit of the GPU's time per kernel; ``tolerance`` is that of
-    ``CloseResults``; ``edits`` are tried instead of those that findings propose, those of one item together. With
-    ``bounds``, the upper bound of what a change of some places can win is measured. ``values`` are those of constants
-    to try, too, with the grid that ``grid`` gives for them; if it is empty, with the program's.
+    ``CloseResults``; ``edits`` are tried instead of those that findings propose, those of one item together. ``values``
+    are those of constants to try, too, with the grid that ``grid`` gives for them; if it is empty, with the program's.
     """
 
     kernel: str = "*"
     seconds: float = 20.0
     tolerance: float | None = None
     edits: tuple[tuple[Edit, ...], ...] = ()
-    bounds: bool = True
     values: dict[str, tuple[Constant, ...]] = {}
     grid: str = ""
 
@@ -133,11 +130,6 @@ def _tried(
         trials = _Trials(workspace, saved, choice, executable, say, _launch_ns(saved, analysis))
         findings, limit = (analysis.findings, analysis.limit) if analysis else ((), None)
         trials.run(edits_for(findings, limit, trials.kernel, choice.edits))
-        if choice.bounds and analysis is not None and not choice.edits:
-            seconds = _BOUNDS * choice.seconds
-            bounds, took_s = measured_bounds(workspace, saved, trials.kernel, analysis, executable, seconds, say)
-            trials.gpu_seconds += took_s
-            record = replace(record, bounds=bounds)
     except KprofError as error:
         return replace(record, refusal=error.what), ""
     best = trials.best

@@ -24,7 +24,6 @@ from kprof_inject.errors import KprofError
 from kprof_inject.quantities import percent
 from kprof_inject.report.explanation_schema import (
     SCHEMA_VERSION,
-    BoundFact,
     Clock,
     Explanation,
     FindingEvidence,
@@ -51,7 +50,7 @@ from kprof_inject.report.explanation_schema import (
     short_text,
 )
 from kprof_inject.report.launch_notes import MIN_ROOF_SHARE
-from kprof_inject.report.tried_edits import best_for, ranked, ranked_bounds, won_text
+from kprof_inject.report.tried_edits import best_for, ranked, won_text
 from kprof_inject.timeline.phases import outermost
 from kprof_inject.timeline.trust import Level
 
@@ -83,7 +82,6 @@ def explanation(reports: Sequence[LaunchAnalysis], workspace: str = "") -> Expla
         next=next_step(report, options),
         findings=tuple(_finding(finding, report) for finding in report.findings),
         tried=tuple(_tried(report)),
-        bounds=tuple(_bounds(report)),
         waits=tuple(_waits(report)),
         places=tuple(_places(report)),
         scopes=tuple(_scopes(report.summary)),
@@ -206,19 +204,6 @@ def _tried(report: LaunchAnalysis) -> Iterator[TriedEdit]:
             predicted_share=known_figure(one.predicted),
             finding=one.reason if one.predicted is not None else None,
             results=one.results,
-            refusal=short_text(one.refusal),
-        )
-
-
-def _bounds(report: LaunchAnalysis) -> Iterator[BoundFact]:
-    for one in ranked_bounds(report.edits) if report.edits else ():
-        yield BoundFact(
-            removed=short_text(one.removed),
-            won_share=figure(one.gain.won) if one.gain else None,
-            won_share_low=figure(one.gain.low) if one.gain else None,
-            won_share_high=figure(one.gain.high) if one.gain else None,
-            predicted_share=known_figure(one.predicted),
-            finding=one.reason,
             refusal=short_text(one.refusal),
         )
 

@@ -145,23 +145,6 @@ class TriedEdit(Struct, frozen=True):
     refusal: str
 
 
-class BoundFact(Struct, frozen=True):
-    """Upper bound of what any change of some operations can win: what try won without them, on a saved launch.
-
-    removed are the operations, in words. won_share is the part of the kernel's time, with its 95 % interval; null if it
-    was not measured, and refusal says why. finding is the rule that concerns them, predicted_share the most that it
-    promised; null for a loop, of which half of the iterations are removed.
-    """
-
-    removed: str
-    won_share: Gain | None
-    won_share_low: Gain | None
-    won_share_high: Gain | None
-    predicted_share: Share | None
-    finding: str
-    refusal: str
-
-
 class ScopeTime(Struct, frozen=True):
     """Share of the warps' time that a scope takes; p50_ns is the median of one execution."""
 
@@ -295,7 +278,6 @@ class Explanation(Struct, frozen=True, tag_field="what", tag="explanation"):
     next: Next
     findings: tuple[FindingEvidence, ...]
     tried: tuple[TriedEdit, ...]
-    bounds: tuple[BoundFact, ...]
     waits: tuple[Wait, ...]
     places: tuple[PlaceFact, ...]
     scopes: tuple[ScopeTime, ...]
@@ -321,7 +303,6 @@ _CHARACTERS_IN_TOKEN = 4
 # Lists by importance, the most important first. The first item of each list comes before the second of any.
 _LISTS = (
     "tried",
-    "bounds",
     "units",
     "stalls",
     "waits",

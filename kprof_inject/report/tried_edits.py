@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from kprof_inject.capture.edits import AppliedEdits, Bound, EditsRecord, MeasuredGain, TriedEdits
+from kprof_inject.capture.edits import AppliedEdits, EditsRecord, MeasuredGain, TriedEdits
 from kprof_inject.capture.encoding import json_values, schema_of
 from kprof_inject.quantities import before_and_after, counted, percent, short_time
 
@@ -80,18 +80,6 @@ def won_text(tried: TriedEdits) -> str:
     return f"{tried.text} {won}{_predicted(tried)}"
 
 
-def bound_text(bound: Bound) -> str:
-    """Return what a change of some operations would win at most, or why that is not known."""
-    if bound.gain is None:
-        return f"no bound for {bound.removed}{f', because {bound.refusal}' if bound.refusal else ''}"
-    predicted = f" (predicted at most {percent(bound.predicted)})" if bound.predicted is not None else ""
-    if bound.gain.high <= 0:
-        return f"removing {bound.removed} would win nothing ({gain_text(bound.gain)}){predicted}"
-    low = min(bound.low or 0.0, max(bound.gain.won, 0.0))
-    between = f"between {percent(low)} and" if low > 0 else "at most"
-    return f"removing {bound.removed} would win {between} {gain_text(bound.gain)}{predicted}"
-
-
 def ranked(record: EditsRecord) -> list[TriedEdits]:
     """Return the best edits first, then the others by what they won, then those that were not measured."""
     winner = record.winner
@@ -101,11 +89,6 @@ def ranked(record: EditsRecord) -> list[TriedEdits]:
         return one is not winner, gain is None, -gain.won if gain else 0.0
 
     return sorted(record.tried, key=order)
-
-
-def ranked_bounds(record: EditsRecord) -> list[Bound]:
-    """Return the bounds, the largest first, and those that were not measured last."""
-    return sorted(record.bounds, key=lambda one: -one.gain.won if one.gain else math.inf)
 
 
 def best_for(record: EditsRecord | None, rule: str) -> TriedEdits | None:

@@ -19,7 +19,7 @@ from triton.compiler.compiler import CompiledKernel
 from triton.runtime.driver import driver
 
 from fake_gpu.gpu import FakeGpu, Launch, LoadedKernel
-from fake_gpu.profile_buffer import delays_in, is_reduced, is_reordered, records_in, timed_words, untimed_words
+from fake_gpu.profile_buffer import delays_in, is_reordered, records_in, timed_words, untimed_words
 from kprof_inject.runtime.devices import cuda_driver
 
 _VERSION = tuple(int(part) for part in triton.__version__.split(".")[:2])
@@ -94,7 +94,7 @@ class FakeDriver(DriverBase):
     ) -> tuple[FakeModule, int, int, int, int]:
         assert binary[:4] == b"\x7fELF"
         ttgir = self._loading.ttgir
-        kernel = LoadedKernel(name, records_in(ttgir), delays_in(ttgir), is_reordered(ttgir), is_reduced(ttgir))
+        kernel = LoadedKernel(name, records_in(ttgir), delays_in(ttgir), is_reordered(ttgir))
         handle = self.gpu.load(kernel)
         module = FakeModule(self.gpu, handle)
         if kernel.records:

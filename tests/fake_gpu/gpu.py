@@ -55,13 +55,12 @@ class Block:
 class LoadedKernel:
     """A kernel on the device. ``records`` are the scope ids that a warp writes, each with whether it is an end;
     ``delays`` the cycles of each delay, with the operation that it stands before. One that is ``reordered`` takes the
-    tiles in another order, which is faster, and so is one that is ``reduced`` by virtual removal."""
+    tiles in another order, which is faster."""
 
     name: str
     records: tuple[tuple[int, bool], ...]
     delays: tuple[tuple[str, int], ...] = ()
     reordered: bool = False
-    reduced: bool = False
 
 
 @dataclass(frozen=True)
@@ -89,7 +88,6 @@ class Launch:
     def duration_ns(self) -> int:
         """Records cost the more the more warps there are: who compares kernels with records finds another winner."""
         alone = 20_000 - 100 * self.num_warps - 10 * self.num_stages - REORDERED_NS * self.kernel.reordered
-        alone -= REDUCED_NS * self.kernel.reduced
         alone += CTA_NS * self.ctas if self.kernel.name == "blocks" else 0
         delayed = sum(delay_ns(before, cycles) for before, cycles in self.kernel.delays)
         return alone + 200 * self.num_warps * len(self.kernel.records) + delayed
@@ -106,9 +104,6 @@ def with_elements(argument: Any) -> Any:
 
 REORDERED_NS = 5_000
 """What a kernel saves in another order of its tiles."""
-
-REDUCED_NS = 4_000
-"""What a kernel saves without the store that was removed virtually."""
 
 CTA_NS = 100
 """What a CTA of the kernel that has several elements in each costs."""

@@ -41,11 +41,6 @@ def is_reordered(ttgir: Path) -> bool:
     return "tt.get_num_programs" in ttgir.read_text()
 
 
-def is_reduced(ttgir: Path) -> bool:
-    """Return whether a store of a module has been removed virtually."""
-    return "%nctaid.z" in ttgir.read_text()
-
-
 def timed_words(launch: Launch, begun_ns: int, gap_cycles: int) -> NDArray[np.uint32]:
     """One row for each CTA. ``gap_cycles`` lie between two records of a warp."""
     return _in_rows(_words(launch, begun_ns, gap_cycles, _slots(launch, header_words=10)), launch)

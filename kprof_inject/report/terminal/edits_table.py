@@ -9,7 +9,7 @@ from rich.console import Console
 from kprof_inject.capture.edits import AppliedEdits, EditsRecord, TriedEdits
 from kprof_inject.quantities import before_and_after, listed, percent
 from kprof_inject.report.terminal.tables import Column, print_fitted, say
-from kprof_inject.report.tried_edits import bound_text, gain_text, headline, ranked
+from kprof_inject.report.tried_edits import gain_text, headline, ranked
 
 _STYLES = {"faster": "green", "slower": "dim", "no difference": "dim", "same code": "dim", "refused": "yellow"}
 _MAX_SAME = 6
@@ -22,8 +22,6 @@ def print_edits(tried: Sequence[tuple[EditsRecord, AppliedEdits | None]], consol
         shown = [one for one in ranked(record) if one.outcome != "same code"]
         if shown:
             print_fitted(_layouts(record, shown), console)
-        for bound in record.bounds:
-            say(bound_text(bound), console)
         for line in _notes(record):
             say(line, console)
         for line in _to_apply(applied):

@@ -61,12 +61,10 @@ from kprof_inject.runtime.experiments.tasks import (
     TimeDelays,
     TimeEdits,
     TimeRecords,
-    TimeRemovals,
     read_tasks,
     write_result,
 )
 from kprof_inject.runtime.experiments.timed_edits import load_builds, overwrite_outputs, time_edits
-from kprof_inject.runtime.experiments.timed_removals import time_removals
 from kprof_inject.runtime.experiments.watchdog import Watchdog
 from kprof_inject.runtime.faults import first_line
 from kprof_inject.runtime.launch.launcher import own_scratch, writing_to
@@ -204,29 +202,14 @@ def _time_delays(task: TimeDelays, process: OwnProcess) -> TaskResult:
 
 @_done.register
 def _time_edits(task: TimeEdits, process: OwnProcess) -> TaskResult:
-    with _with_builds(task, process) as (launch, launches, refusals):
-        overwrite_outputs(process.device_for(launch.saved), launch)
-        return TaskResult(edits=time_edits(task, launch, launches, refusals))
-
-
-@_done.register
-def _time_removals(task: TimeRemovals, process: OwnProcess) -> TaskResult:
-    with _with_builds(task, process) as (_, launches, refusals):
-        return TaskResult(removals=time_removals(task, launches, refusals))
-
-
-@contextmanager
-def _with_builds(
-    task: TimeEdits | TimeRemovals, process: OwnProcess
-) -> Iterator[tuple[LoadedLaunch, PairedLaunches, list[str]]]:
-    """Lend a loaded launch, what launches the task's builds in turn, and for each build why it does not load."""
     saved = read_saved_launch(Path(task.launch))
     device = process.device_for(saved)
     with loaded_launch(device, saved) as launch:
         clean = _clean_kernel(saved)
         builds = list(load_builds(task.builds, task.grids, saved))
         launches = _paired(launch, clean, [kernel for kernel, _ in builds], device, process)
-        yield launch, launches, [refusal for _, refusal in builds]
+        overwrite_outputs(device, launch)
+        return TaskResult(edits=time_edits(task, launch, launches, [refusal for _, refusal in builds]))
 
 
 @_done.register

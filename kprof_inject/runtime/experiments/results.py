@@ -21,18 +21,6 @@ class Results(Protocol):
 
 
 @dataclass(slots=True)
-class DiscardedResults:
-    """Accept everything: the results are not used."""
-
-    def note(self, digest: Digests) -> None:
-        """Do nothing."""
-
-    def refusal_of(self, place: int, digest: Digests) -> str:
-        """Accept the results."""
-        return ""
-
-
-@dataclass(slots=True)
 class SameResults:
     """Accept the same bytes alone; everything if the unchanged kernel's results differ from launch to launch."""
 

@@ -68,19 +68,6 @@ class TimeEdits(Struct, frozen=True, tag="edits", kw_only=True):
     tolerance: float | None = None
 
 
-class TimeRemovals(Struct, frozen=True, tag="removals", kw_only=True):
-    """Time builds without some operations, in these folders, against the unchanged kernel; results are not compared."""
-
-    launch: Text
-    builds: tuple[Text, ...]
-    seconds: float
-
-    @property
-    def grids(self) -> tuple[None, ...]:
-        """The grid of each build: the launch's."""
-        return (None,) * len(self.builds)
-
-
 class CaptureLaunch(Struct, frozen=True, tag="capture", kw_only=True):
     """Launch a saved launch ``times`` times with the records that are planned in the session's workspace."""
 
@@ -105,7 +92,7 @@ class SampleLaunch(Struct, frozen=True, tag="sample", kw_only=True):
     launch: Text
 
 
-Task = TimeRecords | TimeDelays | TimeEdits | TimeRemovals | CaptureLaunch | CountLaunch | SampleLaunch
+Task = TimeRecords | TimeDelays | TimeEdits | CaptureLaunch | CountLaunch | SampleLaunch
 
 
 class TimedBuild(Struct, frozen=True, kw_only=True):
@@ -130,13 +117,6 @@ class TimedEdits(Struct, frozen=True, kw_only=True):
     changes_memory: bool = True
 
 
-class TimedRemoval(Struct, frozen=True, kw_only=True):
-    """Result of a build of ``TimeRemovals``."""
-
-    gain: MeasuredGain | None = None
-    refusal: Text = ""
-
-
 class TaskResult(Struct, frozen=True, kw_only=True):
     """Result of one task: what it measured, or the reason why there is nothing.
 
@@ -148,7 +128,6 @@ class TaskResult(Struct, frozen=True, kw_only=True):
     l2: L2Contents = "left"
     replay: PairedTimesRecord | None = None
     edits: TimedEdits | None = None
-    removals: tuple[TimedRemoval, ...] = ()
     measurements: MeasurementsRecord | None = None
 
 

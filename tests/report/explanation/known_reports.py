@@ -9,7 +9,7 @@ import async_launches
 from altered import altered
 from buffers import Cta, Scope, end, save_launch, start
 from golden import read
-from known_edits import gain, known_edits
+from known_edits import known_edits
 from known_kernels import Known, launched
 from known_launch import SCOPES, known_launch
 from planning import fixture_view
@@ -21,7 +21,6 @@ from timelines import Ran, cta_rows, incomplete_rows, made_timeline, scope_rows
 from kprof_inject.analysis.causal.response import Interval, Response
 from kprof_inject.analysis.causal.slopes import KernelSlopes, PlaceSlope
 from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.capture.edits import Bound
 from kprof_inject.capture.experiments import ExperimentRecord
 from kprof_inject.capture.resources import KernelResources
 from kprof_inject.capture.schema import ScopeTableRecord
@@ -80,17 +79,10 @@ def _place(name: str, response: Response | None) -> PlaceSlope:
     return PlaceSlope(ScopeInfo(name, name, "part", "k.py:3", (), -1, name), 1.0, 1.0, None, (), response)
 
 
-BOUNDS = (
-    Bound(removed="the load of 'y' at k.py:7", reason="loop-invariant", refusal="the compiler also removed the dot"),
-    Bound(removed="the store at k.py:9", lines=(12,), reason="epilogue", predicted=0.05, gain=gain(0.021)),
-    Bound(removed="half of the iterations of the loop at k.py:5", reason="exposed-loads", gain=gain(0.4)),
-)
-
-
 def with_edits(folder: Path) -> list[LaunchAnalysis]:
-    """A kernel with a slow prologue, of which edits were tried, and operations removed."""
+    """A kernel with a slow prologue, of which edits were tried."""
     (report,) = one(launched(folder, Known(before_ns=3000)))
-    return [altered(report, edits=replace(known_edits(), bounds=BOUNDS))]
+    return [altered(report, edits=known_edits())]
 
 
 def specialised(folder: Path) -> list[LaunchAnalysis]:

@@ -33,7 +33,7 @@ from kprof_inject.report.terminal.screens import answers_text
 
 SCHEMA = REPO / "docs/explain.schema.json"
 VALIDATOR = jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text()))
-LISTS = ("findings", "tried", "bounds", "waits", "places", "scopes", "roofs", "overlap", "not_judged", "other_kernels")
+LISTS = ("findings", "tried", "waits", "places", "scopes", "roofs", "overlap", "not_judged", "other_kernels")
 FEW, MANY = 1, 100_000
 
 
@@ -198,22 +198,6 @@ def test_edits_that_were_tried_have_what_was_predicted_and_what_they_won(
     assert won.pop("prologue") == 0.312
     assert set(won.values()) <= {None}
     assert told(known["prologue"])["tried"] == []
-
-
-def test_bounds_have_what_was_predicted_and_why_some_are_unknown(known: dict[str, list[LaunchAnalysis]]) -> None:
-    loop, store, load = told(known["tried edits"], MANY)["bounds"]
-    assert store == {
-        "removed": "the store at k.py:9",
-        "won_share": 0.021,
-        "won_share_low": 0.015,
-        "won_share_high": 0.027,
-        "predicted_share": 0.05,
-        "finding": "epilogue",
-        "refusal": "",
-    }
-    assert (loop["won_share"], loop["predicted_share"]) == (0.4, None)
-    assert (load["won_share"], load["refusal"]) == (None, "the compiler also removed the dot")
-    assert told(known["prologue"])["bounds"] == []
 
 
 def test_the_best_edit_outlasts_all_other_lists(known: dict[str, list[LaunchAnalysis]]) -> None:

@@ -1,1 +1,0 @@
-"""Virtual removal: texts of a kernel in which some operations cost nothing, one module for each kind of operation."""
