@@ -37,7 +37,7 @@ def known_edits(rule: str = "prologue") -> EditsRecord:
                 predicted=0.725,
                 resources=Resources(registers=40, spills=0),
             ),
-            tried("fp_fusion", "on", outcome="same code"),
+            tried("env", "DISABLE_LLVM_OPT=disable-lsr", outcome="same code"),
             tried("maxnreg", "24", outcome="no difference", gain=gain(0.001), results="identical"),
         ),
         best=2,

@@ -1,4 +1,4 @@
-"""Kernels with loops, as TTIR: sums, dots in any number of loops, and a loop in a loop."""
+"""Kernels with loops, as TTIR: sums, and dots in any number of loops."""
 
 from __future__ import annotations
 
@@ -24,18 +24,6 @@ module {
 }
 """
 """A loop that loads without dots."""
-
-_NESTED_START = (
-    "    %sums = scf.for %j = %c0 to %n step %c1024 iter_args(%all = %zero) -> (tensor<1024xf32>)  : i32 {\n"
-)
-_NESTED_END = "    scf.yield %sum : tensor<1024xf32>\n    }\n"
-_STORE = "    tt.store %at, %sum"
-NESTED = (
-    SUM.replace("    %sum = scf.for", f"{_NESTED_START}    %sum = scf.for")
-    .replace("iter_args(%acc = %zero)", "iter_args(%acc = %all)")
-    .replace(_STORE, f"{_NESTED_END}{_STORE}s")
-)
-"""That loop in another one."""
 
 _HEAD = """\
 #loc = loc("kernel.py":1:0)
@@ -88,4 +76,3 @@ def dots(*locations: str, attributes: str = "") -> str:
 
 
 LINE_10, LINE_20 = '"kernel.py":10:0', '"kernel.py":20:0'
-DOTS = dots(LINE_10)

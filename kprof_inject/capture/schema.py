@@ -6,7 +6,6 @@ Decoded records are sound: no other module checks them again. ``docs/file-format
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
@@ -320,9 +319,6 @@ class Metadata(CleanMetadata, frozen=True, kw_only=True):
     profile_scratch_size: Annotated[int, Meta(ge=4, lt=1 << 31, multiple_of=4)]
 
 
-_RELEASE = re.compile(r"(\d{1,4})\.(\d{1,4})", re.ASCII)
-
-
 class DumpedKernelRecord(Struct, frozen=True, kw_only=True):
     """Content of a workspace's ``kernel.json``: one compiled variant that ``dump`` saved.
 
@@ -352,12 +348,6 @@ class DumpedKernelRecord(Struct, frozen=True, kw_only=True):
     def known_metadata(self) -> CleanMetadata:
         """Known fields of Triton's metadata."""
         return _known(self.metadata, CleanMetadata, "metadata")
-
-    @property
-    def triton_release(self) -> tuple[int, int] | None:
-        """First two numbers of Triton's version; None if it is unknown."""
-        found = _RELEASE.match(self.triton_version)
-        return (int(found[1]), int(found[2])) if found else None
 
 
 class PointRecord(Struct, frozen=True):

@@ -12,7 +12,7 @@ from kprof_inject.analysis.roofs.unit_rates import L2, L2_TO_SM
 from kprof_inject.capture.edits import COLUMNS, COLUMNS_REVERSED, REVERSED, Edit
 from kprof_inject.runtime.experiments.edits.edit import EditRefused, KernelToEdit
 from kprof_inject.runtime.experiments.edits.kinds import KINDS, with_options
-from kprof_inject.runtime.experiments.edits.other_values import OtherConstants
+from kprof_inject.runtime.experiments.edits.options import OtherConstants
 
 MAX_BUILDS = 12
 """Maximum number of builds in each round."""
@@ -39,24 +39,14 @@ _Step = tuple[str, str]
 _STAGES_UP: _Step = ("num_stages", _MORE)
 _LOOP_STAGES: _Step = ("loop_stages", _MORE)
 _LOOP_STAGES_DOWN: _Step = ("loop_stages", _FEWER)
-_UNROLL: _Step = ("loop_unroll", _MORE)
-_FLATTEN: _Step = ("flatten", _MORE)
-_SPECIALIZE: _Step = ("warp_specialize", _MORE)
 _STAGES_DOWN: _Step = ("num_stages", _FEWER)
 _WARPS_UP: _Step = ("num_warps", _MORE)
 _WARPS_DOWN: _Step = ("num_warps", _FEWER)
 _FEWER_REGISTERS: _Step = ("maxnreg", _FEWER)
 _MORE_REGISTERS: _Step = ("maxnreg", _MORE)
-_LARGER_CLUSTERS: _Step = ("num_ctas", _MORE)
-_SWIZZLE: _Step = ("swizzle", _MORE)
-_REGISTER_PRESSURE: _Step = ("env", "DISABLE_LLVM_OPT=nvptx-sched4reg")
-_DOTS_OF_WARPS: tuple[_Step, ...] = (("env", "DISABLE_MMA_V3=1"), ("env", "DISABLE_MMA_V5=1"))
 _LAST_FIRST: _Step = ("program_order", REVERSED)
 _COLUMNS: tuple[_Step, ...] = (("program_order", COLUMNS_REVERSED), ("program_order", COLUMNS))
 _GROUPED: tuple[_Step, ...] = tuple(("program_order", f"grouped:{rows}") for rows in (8, 4, 16))
-_KEEP_LOADS: _Step = ("cache", "loads:evict_last")
-_DROP_LOADS: _Step = ("cache", "loads:evict_first")
-_DROP_STORES: _Step = ("cache", "stores:evict_first")
 
 # The edits that may help against what each rule finds, most promising first. Other rules propose none.
 _BY_RULE: Mapping[str, tuple[_Step, ...]] = {
@@ -65,7 +55,7 @@ _BY_RULE: Mapping[str, tuple[_Step, ...]] = {
     "waiting": (_STAGES_UP, _WARPS_UP, _WARPS_DOWN),
     "first-iterations": (_STAGES_DOWN, _STAGES_UP),
     "prologue": (_WARPS_UP, _WARPS_DOWN),
-    "epilogue": (_WARPS_UP, _WARPS_DOWN, _DROP_STORES),
+    "epilogue": (_WARPS_UP, _WARPS_DOWN),
     "exposed-loads": (_LOOP_STAGES, _STAGES_UP, _WARPS_UP, _FEWER_REGISTERS),
     "barriers": (_WARPS_DOWN, _STAGES_UP),
     "low-fill": (_WARPS_UP, _STAGES_UP),
@@ -74,10 +64,10 @@ _BY_RULE: Mapping[str, tuple[_Step, ...]] = {
     "uneven-ctas": (_LAST_FIRST, *_COLUMNS, *_GROUPED),
     "imbalanced-warps": (_WARPS_DOWN,),
     "bank-conflicts": (_WARPS_UP, _WARPS_DOWN),
-    "uncoalesced": (_WARPS_UP, _WARPS_DOWN, _KEEP_LOADS),
+    "uncoalesced": (_WARPS_UP, _WARPS_DOWN),
     "small-ctas": (_WARPS_DOWN,),
     "few-warps": (_WARPS_UP, _LOOP_STAGES, _FEWER_REGISTERS, _STAGES_DOWN),
-    "l2-reuse": (*_GROUPED, _LAST_FIRST, _KEEP_LOADS, _DROP_STORES),
+    "l2-reuse": (*_GROUPED, _LAST_FIRST),
     "loop-invariant": (_WARPS_UP, _WARPS_DOWN),
     "small-tiles": (_WARPS_UP, _STAGES_UP, _GROUPED[0]),
     "alternating-units": (_WARPS_UP, _FEWER_REGISTERS, _STAGES_DOWN),
@@ -87,23 +77,13 @@ _BY_RULE: Mapping[str, tuple[_Step, ...]] = {
     "spills": (_WARPS_UP, _MORE_REGISTERS, _STAGES_DOWN),
 }
 
-# Edits of the loops, layouts and switches that each rule's finding may concern, too. They follow the edits of all
-# findings, so that none of those is left out.
+# Edits of the loops that each rule's finding may concern, too. They follow the edits of all findings, so that none of
+# those is left out.
 _ALSO_BY_RULE: Mapping[str, tuple[_Step, ...]] = {
     "not-pipelined": (_LOOP_STAGES,),
     "too-few-stages": (_LOOP_STAGES,),
-    "waiting": (_LOOP_STAGES, _SPECIALIZE),
-    "first-iterations": (_FLATTEN, _LOOP_STAGES_DOWN),
-    "prologue": (_FLATTEN,),
-    "epilogue": (_FLATTEN,),
-    "exposed-loads": (_UNROLL,),
-    "bank-conflicts": (_SWIZZLE,),
-    "few-warps": (_UNROLL,),
-    "small-tiles": _DOTS_OF_WARPS,
-    "alternating-units": (_SPECIALIZE, _UNROLL),
-    "special-functions": (_UNROLL,),
-    "reduction-in-loop": (_UNROLL,),
-    "spills": (_REGISTER_PRESSURE,),
+    "waiting": (_LOOP_STAGES,),
+    "first-iterations": (_LOOP_STAGES_DOWN,),
 }
 
 # The kinds of edits that do what a rule advises, so that its bound is theirs. Other edits only might help against it.
@@ -120,14 +100,12 @@ _REMEDIES: Mapping[str, tuple[str, ...]] = {
 }
 
 _BY_UNIT: Mapping[str, tuple[_Step, ...]] = {
-    DRAM: (_DROP_STORES, _KEEP_LOADS, _DROP_LOADS, _GROUPED[0]),
-    L2: (_GROUPED[0], _KEEP_LOADS, _WARPS_UP, _LARGER_CLUSTERS),
-    L2_TO_SM: (_GROUPED[0], _KEEP_LOADS, _WARPS_UP, _LARGER_CLUSTERS),
+    DRAM: (_GROUPED[0],),
+    L2: (_GROUPED[0], _WARPS_UP),
+    L2_TO_SM: (_GROUPED[0], _WARPS_UP),
 }
 _NEIGHBOURHOOD: tuple[_Step, ...] = (_STAGES_UP, _WARPS_UP, _WARPS_DOWN, _STAGES_DOWN, _FEWER_REGISTERS)
-# Of a winner of these kinds, all other values are tried next.
-_WITHOUT_DIRECTION = ("program_order", "num_ctas", "loop_unroll", "swizzle")
-_AT_LAST: tuple[_Step, ...] = (("env", _MORE), ("fp_fusion", _MORE), _UNROLL)
+_AT_LAST: _Step = ("env", _MORE)
 
 
 def edits_for(
@@ -179,7 +157,7 @@ def _by_limit(limit: Limit | None, kernel: KernelToEdit) -> Iterator[Proposal]:
 
 
 def _neighbours(kernel: KernelToEdit) -> Iterator[Proposal]:
-    for step in (*_NEIGHBOURHOOD, *_AT_LAST):
+    for step in (*_NEIGHBOURHOOD, _AT_LAST):
         yield from (Proposal((edit,), NEIGHBOUR) for edit in _edits_of(step, kernel))
 
 
@@ -231,7 +209,7 @@ def _moved(best: tuple[Edit, ...], kernel: KernelToEdit) -> Iterator[tuple[Edit,
         for edit in _edits_of(step, edited):
             yield (*(one for one in best if one.kind != edit.kind), edit)
     for edit in best:
-        if edit.kind in _WITHOUT_DIRECTION:
+        if edit.kind == "program_order":  # it has no direction: all others are next
             rest = tuple(one for one in best if one is not edit)
             values = KINDS[edit.kind].more(kernel)
             yield from ((*rest, Edit(edit.kind, value)) for value in values if value != edit.value)

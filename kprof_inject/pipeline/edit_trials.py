@@ -226,9 +226,8 @@ def _is_wanted(one: OtherValues, saved: SavedLaunch, choice: TryChoice) -> bool:
 
 
 def _code_of(build: Path, kernel: KernelToEdit) -> str:
-    """Return the code of a build, with the option that Triton passes on to the assembler, and its grid."""
-    others = [f"fp_fusion {kernel.option('enable_fp_fusion')}", f"grid {kernel.grid or 'of the launch'}"]
-    return "\n".join([*others, *code_lines(assembly_in(build))])
+    """Return the code of a build, with its grid."""
+    return "\n".join([f"grid {kernel.grid or 'of the launch'}", *code_lines(assembly_in(build))])
 
 
 def _changed(unchanged: KernelToEdit, edited: KernelToEdit) -> dict[str, Any]:

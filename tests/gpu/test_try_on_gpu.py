@@ -43,10 +43,10 @@ def test_more_stages_make_an_unpipelined_matmul_faster(kprof: Kprof) -> None:
 @pytest.mark.parametrize(
     ("example", "edits"),
     [
-        ("matmul", ["num_ctas=2", "num_ctas=4", "env=DISABLE_MMA_V3=1", "env=DISABLE_LLVM_OPT=nvptx-sched4reg"]),
-        ("softmax", ["loop_unroll=2", "loop_unroll=4", "loop_stages=3"]),
-        ("layer_norm", ["loop_unroll=2", "loop_unroll=4", "loop_stages=3"]),
-        ("attention", ["loop_stages=2", "swizzle=off", "env=DISABLE_MMA_V3=1"]),
+        ("matmul", ["maxnreg=128", "env=DISABLE_LLVM_OPT=disable-lsr"]),
+        ("softmax", ["loop_stages=3"]),
+        ("layer_norm", ["loop_stages=3"]),
+        ("attention", ["loop_stages=2", "program_order=reversed"]),
     ],
 )
 def test_edits_keep_results(kprof: Kprof, example: str, edits: list[str]) -> None:

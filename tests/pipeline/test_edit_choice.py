@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from loops_in_ttir import DOTS, LINE_10, LINE_20, NESTED, SUM, dots
+from loops_in_ttir import LINE_10, LINE_20, SUM, dots
 from msgspec.structs import replace
 
 from kprof_inject.analysis.findings.finding import Finding
@@ -26,14 +26,13 @@ TTGIR = """module attributes {"ttg.num-warps" = 4 : i32, ttg.target = "cuda:90"}
   }
 }
 """
-SWIZZLED = "#shared = #ttg.swizzled_shared<{vec = 8, perPhase = 1, maxPhase = 8, order = [1, 0]}>\n"
 KERNEL = KernelToEdit(
     DumpedKernelRecord(
         name="k",
         override_key="K",
         file_name="k",
         target=Target("cuda", 90),
-        options={"num_warps": 4, "num_stages": 3, "maxnreg": None, "enable_fp_fusion": True},
+        options={"num_warps": 4, "num_stages": 3, "maxnreg": None},
         triton_version="3.6.0",
     ),
     TTGIR,
@@ -85,28 +84,22 @@ def test_a_rule_without_edits_proposes_none() -> None:
     assert texts(edits_for([finding("news", 0.9)], None, KERNEL)) == texts(edits_for((), None, KERNEL))
 
 
-def test_the_limit_proposes_hints_for_caches() -> None:
+def test_the_limit_proposes_another_order() -> None:
     limit = Limit("DRAM", ("DRAM",), "DRAM", {"DRAM": 0.9})
-    assert texts(edits_for((), limit, KERNEL))[0] == "cache=stores:evict_first"
+    assert texts(edits_for((), limit, KERNEL))[0] == "program_order=grouped:8"
 
 
-def of_ttir(ttir: str, arch: int = 90, ttgir: str = TTGIR) -> KernelToEdit:
-    """The kernel with this TTIR, of an NVIDIA GPU."""
-    record = replace(KERNEL.record, target=Target("cuda", arch), options={**KERNEL.record.options, "num_ctas": 1})
-    return replace(KERNEL, record=record, ttir=ttir, ttgir=ttgir)
+def of_ttir(ttir: str) -> KernelToEdit:
+    """The kernel with this TTIR."""
+    return replace(KERNEL, ttir=ttir)
 
 
 @pytest.mark.parametrize(
     ("rule", "kernel", "edit"),
     [
-        ("exposed-loads", of_ttir(SUM), "loop_unroll=2"),
-        ("epilogue", of_ttir(NESTED), "flatten=on"),
-        ("waiting", of_ttir(DOTS, 100), "warp_specialize=on"),
+        ("exposed-loads", of_ttir(SUM), "loop_stages=2"),
         ("waiting", of_ttir(dots(LINE_10, LINE_20)), "loop_stages=20:4"),
-        ("small-tiles", of_ttir(DOTS), "env=DISABLE_MMA_V3=1"),
-        ("small-tiles", of_ttir(DOTS, 100), "env=DISABLE_MMA_V5=1"),
-        ("spills", of_ttir(SUM), "env=DISABLE_LLVM_OPT=nvptx-sched4reg"),
-        ("bank-conflicts", of_ttir(SUM, 80, SWIZZLED + TTGIR), "swizzle=phases:4"),
+        ("first-iterations", of_ttir(dots(LINE_10, LINE_20)), "loop_stages=10:2"),
     ],
 )
 def test_a_finding_proposes_what_suits_the_kernel(rule: str, kernel: KernelToEdit, edit: str) -> None:
@@ -115,22 +108,9 @@ def test_a_finding_proposes_what_suits_the_kernel(rule: str, kernel: KernelToEdi
     assert len(found) <= MAX_BUILDS
 
 
-@pytest.mark.parametrize("unit", ["L2", "L2 to SM"])
-def test_clusters_are_tried_only_where_dots_may_share_what_the_l2_sends(unit: str) -> None:
-    limit = Limit(unit, (unit,), unit, {unit: 0.9})
-    assert "num_ctas=2" in texts(edits_for((), limit, of_ttir(DOTS)))
-    assert "num_ctas=2" not in texts(edits_for((), None, of_ttir(DOTS)))
-    for other in (of_ttir(SUM), of_ttir(DOTS, 80)):
-        assert "num_ctas=2" not in texts(edits_for((), limit, other))
-
-
-@pytest.mark.parametrize(
-    ("winner", "following"),
-    [(Edit("num_ctas", "2"), "num_ctas=4"), (Edit("loop_unroll", "2"), "loop_unroll=4")],
-)
-def test_after_a_winner_the_other_values_are_tried(winner: Edit, following: str) -> None:
-    kernel = of_ttir(DOTS if winner.kind == "num_ctas" else SUM)
-    assert following in texts(edits_after([(winner,)], kernel, [(winner,)]))
+def test_after_an_order_that_wins_the_others_are_tried() -> None:
+    winner = Edit("program_order", "grouped:8")
+    assert "program_order=grouped:4" in texts(edits_after([(winner,)], KERNEL, [(winner,)]))
 
 
 def test_what_the_user_asks_for_is_tried_alone_and_together() -> None:
@@ -162,8 +142,8 @@ def test_each_row_of_the_table_names_kinds(rule: str) -> None:
 
 
 def test_all_findings_come_before_what_else_one_proposes() -> None:
-    found = texts(edits_for([finding("exposed-loads", 0.4), finding("small-ctas", 0.2)], None, of_ttir(SUM)))
-    assert found.index("num_warps=2") < found.index("loop_unroll=2")
+    found = texts(edits_for([finding("waiting", 0.4), finding("l2-reuse", 0.2)], None, of_ttir(SUM)))
+    assert found.index("program_order=grouped:8") < found.index("loop_stages=2")
 
 
 def test_most_rules_have_edits() -> None:

@@ -165,13 +165,6 @@ def test_a_launch_without_its_machine_code_is_not_tried(tmp_path: Path, scale_la
     assert headline(record) == "scale was not tried, because its machine code was not saved"
 
 
-def test_fused_operations_are_another_code_although_only_the_assembler_fuses_them(
-    attempt: Callable[..., EditsRecord], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    Processes(monkeypatch, lambda warps: answer_of({4: 0.0}, warps))
-    assert outcomes(attempt("fp_fusion=off")) == {"fp_fusion=off": "no difference"}
-
-
 @pytest.mark.slow
 def test_edits_that_do_not_fit_in_the_time_are_left_out(
     attempt: Callable[..., EditsRecord], scale_launch: Path, monkeypatch: pytest.MonkeyPatch
@@ -190,7 +183,7 @@ def test_text_that_compiles_to_another_kernel_is_refused(
     ptx.write_text(ptx.read_text().replace("mul.f32", "add.f32").replace("mul.", "add."))
     reseal(scale_launch)
     processes = Processes(monkeypatch, lambda warps: answer_of(WON, warps))
-    record = attempt("num_warps=8", "cache=loads:evict_first")
+    record = attempt("num_warps=8", "program_order=reversed")
     assert processes.asked == []
     assert {one.outcome for one in record.tried} == {"refused"}
     assert all("compiles to a different kernel" in one.refusal for one in record.tried)

@@ -21,7 +21,7 @@ import triton
 import triton.compiler
 import triton.compiler.compiler
 from triton import knobs
-from triton._C.libtriton import get_cache_invalidating_env_vars, ir, passes
+from triton._C.libtriton import get_cache_invalidating_env_vars
 from triton.backends.compiler import GPUTarget
 from triton.compiler.compiler import make_backend
 from triton.runtime.cache import get_override_manager
@@ -29,9 +29,7 @@ from triton.runtime.driver import driver
 from triton.runtime.jit import JITFunction
 
 from kprof_inject.capture.schema import DumpedKernelRecord, Target
-from kprof_inject.runtime.compiling.switches import SWITCH_NAMES
 from kprof_inject.runtime.stack_room import COMPILING
-from kprof_inject.runtime.versions import installed_version
 from kprof_inject.workspace import DumpedKernel, Workspace
 
 Compile = Callable[..., Any]
@@ -132,11 +130,13 @@ def call_of(compile_function: Callable[..., Any], args: Any, kwargs: Any) -> tup
 # Inductor sets the first to its own assembler (torch's compile_tasks.py, "_set_triton_ptxas_path"), whose version the
 # assembly names. Triton's cache key omits both.
 _ASSEMBLERS = ("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH")
+# Triton names only variables that are set. A program may have set these, and ``try`` sets the first.
+_MAY_BE_SET = ("DISABLE_LLVM_OPT", "DISABLE_MMA_V3", "DISABLE_MMA_V5")
 
 
 def environment_names() -> tuple[str, ...]:
     """Return the names of the environment variables that a compiled kernel depends on."""
-    return (*dict.fromkeys((*get_cache_invalidating_env_vars(), *SWITCH_NAMES)), *_ASSEMBLERS)
+    return (*dict.fromkeys((*get_cache_invalidating_env_vars(), *_MAY_BE_SET)), *_ASSEMBLERS)
 
 
 def environment() -> dict[str, str]:
@@ -211,26 +211,7 @@ def compiled_text(text: str, stage: str, file_name: str, target: GPUTarget, opti
     with own_cache() as cache:
         path = cache / f"{file_name}.{stage}"
         path.write_bytes(text.encode())
-        if stage == "ttir" and _UNROLL_FACTOR in text:
-            path.write_bytes(_with_loops_unrolled(path, target).encode())
         yield triton.compile(str(path), target=target, options=options)
-
-
-# Triton removes it where it unrolls a loop. Only ``make_ttir`` does so, which it does not run on the text of TTIR.
-_UNROLL_FACTOR = "tt.loop_unroll_factor"
-
-
-def _with_loops_unrolled(path: Path, target: GPUTarget) -> str:
-    """Return the TTIR of a file after Triton's pass that unrolls loops, the last one of ``make_ttir``."""
-    context = ir.context()
-    ir.load_dialects(context)
-    make_backend(target).load_dialects(context)
-    module = ir.parse_mlir_module(str(path), context)
-    module.context = context
-    manager = ir.pass_manager(context)
-    passes.ttir.add_loop_unroll(manager)
-    manager.run(module, *installed_version().run_tag)
-    return str(module.str())
 
 
 @contextmanager

@@ -191,7 +191,7 @@ def test_edits_that_were_tried_have_what_was_predicted_and_what_they_won(
         ("maxnreg=24", 0.001),
         ("num_warps=2", -0.2),
         ("num_warps=16", None),
-        ("fp_fusion=on", None),
+        ("env=DISABLE_LLVM_OPT=disable-lsr", None),
     ]
     assert [(one["refusal"], one["finding"]) for one in others[1:3]] == [("", "prologue"), ("its results differ", None)]
     won = {finding["rule"]: finding["won_share"] for finding in found["findings"]}

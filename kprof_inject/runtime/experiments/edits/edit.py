@@ -49,14 +49,6 @@ class KernelToEdit(Struct, frozen=True):
         """Return a compile option that is a number; 0 if it is not set."""
         return int(self.option(name) or 0)
 
-    @property
-    def cuda_arch(self) -> int:
-        """The architecture, such as 90 of an H100; 0 if it is not NVIDIA's."""
-        target = self.record.target
-        if target is None or target.backend != "cuda" or not isinstance(target.arch, int):
-            return 0
-        return target.arch
-
     def text(self, stage: Stage) -> str:
         """Return the text of a stage."""
         return self.ttir if stage == "ttir" else self.ttgir

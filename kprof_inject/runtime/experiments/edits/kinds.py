@@ -7,37 +7,19 @@ from collections.abc import Sequence
 
 from kprof_inject.capture.edits import Edit
 from kprof_inject.errors import KprofError, did_you_mean
-from kprof_inject.runtime.experiments.edits.cache_hints import CacheHints
 from kprof_inject.runtime.experiments.edits.edit import EditKind, EditRefused, KernelToEdit
-from kprof_inject.runtime.experiments.edits.fp_fusion import FpFusion
-from kprof_inject.runtime.experiments.edits.loop_flags import FLATTEN, ONE_ACCUMULATOR, WARP_SPECIALIZE
 from kprof_inject.runtime.experiments.edits.loop_stages import LoopStages
-from kprof_inject.runtime.experiments.edits.loop_unroll import LoopUnroll
-from kprof_inject.runtime.experiments.edits.maxnreg import MaxRegisters
-from kprof_inject.runtime.experiments.edits.num_ctas import NumCtas
-from kprof_inject.runtime.experiments.edits.num_stages import NumStages
-from kprof_inject.runtime.experiments.edits.num_warps import NumWarps
-from kprof_inject.runtime.experiments.edits.other_values import OtherConstants
+from kprof_inject.runtime.experiments.edits.options import MaxRegisters, NumStages, NumWarps, OtherConstants, Switches
 from kprof_inject.runtime.experiments.edits.program_order import ProgramOrder
-from kprof_inject.runtime.experiments.edits.switches import Switches
-from kprof_inject.runtime.experiments.edits.swizzle import Swizzle
 
 _ALL: tuple[EditKind, ...] = (
     OtherConstants(),
     NumStages(),
     LoopStages(),
-    LoopUnroll(),
-    FLATTEN,
-    WARP_SPECIALIZE,
-    ONE_ACCUMULATOR,
     NumWarps(),
-    NumCtas(),
     MaxRegisters(),
-    FpFusion(),
     Switches(),
     ProgramOrder(),
-    CacheHints(),
-    Swizzle(),
 )
 KINDS = {kind.name: kind for kind in _ALL}
 """The kinds by name, in the order in which edits are made: each may change the text that the next one edits."""

@@ -20,7 +20,6 @@ from msgspec.structs import replace
 
 from kprof_inject.capture.edits import COLUMNS, COLUMNS_REVERSED, REVERSED
 from kprof_inject.rewrite import Replacement, spliced
-from kprof_inject.runtime.experiments.edits.cta_ids import reads_cta_id
 from kprof_inject.runtime.experiments.edits.edit import EditKind, EditRefused, KernelToEdit, number_in
 from kprof_inject.select.replay_safety import relaunch
 from kprof_inject.ttgir.dialect import INTEGER_DIVISIONS, PROGRAM_ID
@@ -35,6 +34,9 @@ _PREFIX = "%kprof_order"
 
 # The result of the other kinds does not depend on the order.
 _ORDERED_ATOMICS = re.compile(r"\s*(?:exch|\(.*atomic_rmw_op = 10)\b")
+# Other operations that tell a CTA which one it is.
+_CTA_ID_OPERATIONS = ("gpu.block_id", "ttng.clc_", "nvvm.read.ptx.sreg.ctaid")
+_CTA_ID_REGISTERS = re.compile(r"%(?:n?ctaid|n?clusterid|cluster_n?cta|smid)")
 
 
 class ProgramOrder(EditKind):
@@ -88,11 +90,18 @@ def _objection(module: Module) -> str:
     if relaunch(module).waits:
         return "its CTAs may wait for each other"
     for operation in operations:
-        if reads_cta_id(operation):
+        if _reads_cta_id(operation):
             return f"it numbers its CTAs in another way, too ({operation.name})"
         if operation.traits.is_atomic and _depends_on_order(operation, operations):
             return f"its CTAs communicate ({operation.name})"
     return ""
+
+
+def _reads_cta_id(operation: Operation) -> bool:
+    """Return whether an operation reads the number of its CTA, or of its cluster or SM."""
+    return operation.name.startswith(_CTA_ID_OPERATIONS) or (
+        operation.traits.is_foreign and _CTA_ID_REGISTERS.search(operation.tail) is not None
+    )
 
 
 def _depends_on_order(operation: Operation, operations: Sequence[Operation]) -> bool:
