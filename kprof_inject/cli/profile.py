@@ -35,7 +35,7 @@ from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.captures import decode_capture
 from kprof_inject.pipeline.insertion import KernelInsertion, insert_kernels, write_insertions
 from kprof_inject.pipeline.merging import merge
-from kprof_inject.pipeline.programs import dump, fit_and_run, measure_once, run, run_once, torch_traces
+from kprof_inject.pipeline.programs import fit_and_run, measure_once, run_once, torch_traces
 from kprof_inject.pipeline.saved_launches import adopt, capture_launch, saved_launch_at, saved_launches_of
 from kprof_inject.report.terminal.screens import print_answers
 from kprof_inject.runtime.launch.launch_choice import LaunchChoice
@@ -70,11 +70,6 @@ from kprof_inject.workspace_lock import held
     "that trace.",
 )
 @harmless_setting(
-    "--two-runs",
-    is_flag=True,
-    help="Run the program twice, once without records and once with them, and time the kernels in both.",
-)
-@harmless_setting(
     "--try",
     "tries",
     is_flag=True,
@@ -95,7 +90,6 @@ def command(
     trace_path: Path | None,
     layout: str | None,
     torch_profiler: bool,
-    two_runs: bool,
     tries: bool,
     as_json: bool,
     program: tuple[str, ...],
@@ -127,18 +121,12 @@ def command(
         opened = Workspace.begin(workspace)
         recording = replace(choice, torch_trace=torch_profiler, keep_launches=choice.keep_launches or tries)
         subject = _Subject(opened, selectors, style.for_mode(mode), recording, mode, program, program_input)
-        exit_code = dump_exit_code = 0
+        exit_code = 0
         try:
             if saved is not None:
                 adopt(opened, saved)
                 subject.insert()
                 capture_folder = capture_launch(opened, saved, choice, mode, say)
-            elif two_runs:
-                dump_exit_code = dump(opened, choice.kernel, program, program_input, say)
-                if dump_exit_code in STOPPED:
-                    say(f"{_how_stopped(dump_exit_code)}: not rerunning the program; continue with insert and run")
-                    ctx.exit(dump_exit_code)
-                capture_folder, exit_code = subject.run_again()
             else:
                 capture_folder, exit_code = subject.run_once()
             if fit:
@@ -169,7 +157,7 @@ def command(
             _try(opened, launches, reports, choice.kernel)
         if torch_profiler:
             _merge(capture_folder, timelines, workspace, layout)
-    ctx.exit(exit_code or dump_exit_code)
+    ctx.exit(exit_code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,17 +189,6 @@ class _Subject:
         )
         self._say_plans()  # the program has written them
         return measure_once(self.workspace, ran, self.program, say), ran.exit_code
-
-    def run_again(self) -> tuple[Path, int]:
-        """Run the program with records after it was dumped; return the capture's folder and the exit code."""
-        self.insert()
-        if self.input.refusal:
-            folder = quote(str(self.workspace.folder))
-            raise KprofError(
-                f"cannot rerun the program: {self.input.refusal}",
-                hint=f"profile it with < FILE, or continue with: kprof-inject run {folder} -- PROG",
-            )
-        return run(self.workspace, self.choice, self.mode, self.program, self.input, say)
 
 
 def _try(workspace: Workspace, launches: dict[str, Path], reports: Sequence[LaunchAnalysis], kernel: str) -> None:

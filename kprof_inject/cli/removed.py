@@ -17,6 +17,7 @@ OPTIONS: dict[tuple[str, str], str] = {
     ("report", "--ncu"): "profile reads the counters itself",
     ("trace", "--into"): "use profile --torch-profiler",
     **{(name, "--buffer-units"): "buffers of CuTe are not read" for name in ("diff", "explain", "report", "trace")},
+    ("profile", "--two-runs"): "use kprof-inject dump, insert and run",
     ("try", "--bounds"): "try measures edits alone",
     ("try", "--no-bounds"): "leave it out: try measures edits alone",
 }

@@ -121,7 +121,9 @@ def test_a_matmul_with_records(tmp_path: Path, stages: int) -> None:
     """Of another shape: by its records it takes from its first CTA's begin until the last has copied them."""
     workspace, program = tmp_path / "ws", ("--", EXAMPLES / "matmul.py", "--repeat", "40", "--num-stages", str(stages))
     with ProgramRuns(tmp_path) as runs:
-        runs.start_kprof("profile", "--two-runs", "-o", workspace, "--at", "func", "--launches", "all", *program).wait()
+        runs.start_kprof("dump", "-o", workspace, *program).wait()
+        runs.start_kprof("insert", workspace, "--at", "func").wait()
+        runs.start_kprof("run", workspace, "--launches", "all", *program).wait()
         (capture,) = Workspace.open(workspace).capture_folders()
         launches = [launch for launch in read_capture(capture).launches if launch.index >= 3]
         ctas = [decode_launch(launch).ctas for launch in launches]
