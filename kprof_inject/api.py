@@ -28,7 +28,7 @@ from kprof_inject.pipeline.launch_measurements import measure_run, with_permitte
 from kprof_inject.pipeline.saved_launches import drop_launches, launches_to_save
 from kprof_inject.quantities import listed
 from kprof_inject.results import Results
-from kprof_inject.runtime.launch.launch_choice import NO_REPLAYS, LaunchChoice, ReplayChoice, parse_launches
+from kprof_inject.runtime.launch.launch_choice import LaunchChoice, ReplayChoice, parse_launches
 from kprof_inject.runtime.process_report import ProcessReport, read_reports
 from kprof_inject.runtime.session import SESSION_VARIABLE, Session
 from kprof_inject.select.selectors import Selector, parse_selectors
@@ -204,8 +204,6 @@ class Profile(Results):
 
     def _time_again(self, folder: Path) -> None:
         """Have a process of ours repeat the launches that were saved meanwhile."""
-        if self._choice.replays.in_program:
-            return
         workspace, reports = Workspace(self._folder), read_reports(Path(self._session.reports))
         measure_run(workspace, folder, reports, with_permitted_metrics(self._choice, _nothing), _nothing)
         if not self._choice.keep_launches:
@@ -294,7 +292,6 @@ def profile_as(selectors: Sequence[Selector], style: Style, choice: LaunchChoice
         max_bytes=choice.max_bytes,
         max_launches=choice.max_launches,
         ctas=choice.ctas,
-        replays=choice.replays if choice.replays.in_program else NO_REPLAYS,
         saved=launches_to_save(
             workspace,
             workspace.folder,

@@ -112,9 +112,8 @@ class SpinRecord(Struct, frozen=True):
 class ExperimentRecord(Struct, frozen=True, kw_only=True):
     """Experiment with one variant in one process.
 
-    A time is that of ``launches`` launches back to back, divided by their number. ``replayed`` is true if the kernel
-    was launched again with its memory restored; otherwise the program's own launches were timed. ``sm_clock_hz`` is the
-    clock at which its SMs ran meanwhile, 0 if unknown. ``ended`` is the reason why the experiment ended.
+    A time is that of ``launches`` launches back to back, divided by their number. ``sm_clock_hz`` is the clock at which
+    its SMs ran meanwhile, 0 if unknown. ``ended`` is the reason why the experiment ended.
     """
 
     version: int = EXPERIMENT_VERSION
@@ -135,10 +134,9 @@ class ExperimentRecord(Struct, frozen=True, kw_only=True):
     spins: tuple[SpinRecord, ...] = ()
     warps: Warps = ()
     launches: Annotated[int, Meta(ge=1, lt=1 << 16)] = 1
-    replayed: bool = True
     seconds: Annotated[float, Meta(ge=0, lt=1e9)] = 0
     timed: Count = 0
-    ended: Literal["precise", "often", "time", "program"] = "time"
+    ended: Literal["precise", "often", "time"] = "time"
 
     def __post_init__(self) -> None:
         """Require a readable version, and delays of scopes of the table."""

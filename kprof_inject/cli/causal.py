@@ -12,7 +12,7 @@ from kprof_inject.capture.mode import parse_warps
 from kprof_inject.capture.model import Capture
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.cli.console import say, table_console
-from kprof_inject.cli.kernel_sources import ProgramSource, source_of
+from kprof_inject.cli.kernel_sources import source_of
 from kprof_inject.cli.options import (
     PROGRAM_SETTINGS,
     WorkspaceOrProgram,
@@ -33,7 +33,6 @@ from kprof_inject.pipeline.causal_runs import (
     CausalChoice,
     default_selectors,
     experiment,
-    experiment_in_program,
     prepare,
     slopes_in,
     with_structure,
@@ -41,7 +40,7 @@ from kprof_inject.pipeline.causal_runs import (
 from kprof_inject.pipeline.insertion import insert_kernels, write_insertions
 from kprof_inject.pipeline.saved_launches import drop_launches, finish_launches
 from kprof_inject.report.terminal.slope_table import print_slopes, slopes_csv, slopes_json
-from kprof_inject.runtime.launch.launch_choice import NO_REPLAYS, REPLAYS, LaunchChoice, parse_launches
+from kprof_inject.runtime.launch.launch_choice import NO_REPLAYS, LaunchChoice, parse_launches
 from kprof_inject.runtime.program import STOPPED
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.workspace import Workspace
@@ -108,12 +107,6 @@ class _Printed:
     metavar="SPEC",
     help="Which launch of each kernel to experiment with: the first that SPEC keeps, as in run.",
 )
-@harmless_setting("--no-replay", is_flag=True, help="Do not repeat launches: delay the program's own, in turn.")
-@harmless_setting(
-    "--replay-in-program",
-    is_flag=True,
-    help="Experiment inside the program, not with saved launches: for kernels that others feed or answer.",
-)
 @harmless_setting("--keep-launches", is_flag=True, help="Keep the saved launches in WORKSPACE/launches.")
 @harmless_setting("--warps", default="", metavar="N,N,...", help="Delay only these warps of each CTA. [default: all]")
 @harmless_setting(
@@ -140,8 +133,6 @@ def command(
     kernel: str,
     seconds: float,
     launches: str,
-    no_replay: bool,
-    replay_in_program: bool,
     keep_launches: bool,
     warps: str,
     partition: str,
@@ -159,8 +150,7 @@ def command(
     wanted = parse_selectors(selectors)
     printed = _Printed(as_json, csv_path, html_path)
     filter_ = parse_launches(launches)
-    replays = NO_REPLAYS if no_replay else REPLAYS
-    choice = CausalChoice(filter_, replays, kernel, seconds, parse_warps(warps), partition)
+    choice = CausalChoice(kernel, seconds, parse_warps(warps), partition)
     require_place_for(csv_path, html_path, workspace=workspace)
     is_dumped = bool(program) and names_a_workspace(program[0])
     if is_dumped:
@@ -170,9 +160,6 @@ def command(
         printed.write(opened, opened.last_experiment_folder(), _last_capture(opened))
         return
     source = source_of(program, workspace, kernel, "causal")
-    in_program = replay_in_program or no_replay
-    if in_program and not isinstance(source, ProgramSource):
-        raise click.UsageError("--no-replay and --replay-in-program are for programs, not for a saved launch")
     with held(workspace, say):
         opened = Workspace.open(workspace) if is_dumped else Workspace.begin(workspace)
         if not is_dumped and (code := source.dump(opened, kernel)) in STOPPED:
@@ -181,16 +168,12 @@ def command(
         kernels = insert_kernels(opened, with_structure(wanted))
         write_insertions(opened, kernels)
         say_kernels_briefly(workspace, kernels, wanted)
-        recorded = LaunchChoice(filter_, kernel, replays=NO_REPLAYS, keep_launches=not in_program)
+        recorded = LaunchChoice(filter_, kernel, replays=NO_REPLAYS, keep_launches=True)
         capture, exit_code = source.record(opened, recorded, instead=_WITHOUT_RECORDS, made_by="causal")
         if exit_code in STOPPED:
             ctx.exit(exit_code)
         prepare(opened, kernels, wanted, capture, choice, say)
-        if in_program and isinstance(source, ProgramSource):
-            source.require_again(opened)
-            folder, exit_code = experiment_in_program(opened, choice, source.program, source.program_input, say)
-        else:
-            folder = experiment(opened, source.launches(opened, capture), choice, source.executable(capture), say)
+        folder = experiment(opened, source.launches(opened, capture), choice, source.executable(capture), say)
         if capture is not None and keep_launches:
             finish_launches(opened, capture.folder, say)
         elif capture is not None:

@@ -107,15 +107,11 @@ def command(
 
     if tries and as_json:
         raise click.UsageError("--try prints a table: for JSON, use --keep-launches, and then kprof-inject try --json")
-    if tries and choice.replays.in_program:
-        raise click.UsageError("--try needs saved launches, and --replay-in-program saves none")
     saved = saved_launch_at(program, choice.kernel)
     if saved is None:
         require_startable(program)
-    elif fit or torch_profiler or choice.replays.in_program:
-        raise click.UsageError(
-            "--fit, --torch-profiler and --replay-in-program are for programs, not for a saved launch"
-        )
+    elif fit or torch_profiler:
+        raise click.UsageError("--fit and --torch-profiler are for programs, not for a saved launch")
     program_input = kept_input(workspace)
     with held(workspace, say):
         opened = Workspace.begin(workspace)

@@ -75,13 +75,12 @@ def capture_options(function: Function) -> Function:
         kernel: str,
         replay: int,
         no_replay: bool,
-        replay_in_program: bool,
         keep_launches: bool,
         counters: str,
         ctas: str,
         **others: Any,
     ) -> Any:
-        replays = ReplayChoice.of(0 if no_replay else replay or None, in_program=replay_in_program)
+        replays = ReplayChoice.of(0 if no_replay else replay or None)
         choice = LaunchChoice(
             parse_launches(launches),
             kernel,
@@ -127,11 +126,6 @@ def capture_options(function: Function) -> Function:
             "NVIDIA's names, as Nsight Compute has them, and are read in addition to the default ones.",
         ),
         harmless_setting("--no-replay", is_flag=True, help="Do not save and replay launches to time them."),
-        harmless_setting(
-            "--replay-in-program",
-            is_flag=True,
-            help="Replay kernels inside the program, on copies of their memory: on AMD, or for more than 2 GB.",
-        ),
         harmless_setting(
             "--replay",
             type=NumberOrAuto(min=1, max=10_000),

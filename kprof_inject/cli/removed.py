@@ -17,7 +17,11 @@ OPTIONS: dict[tuple[str, str], str] = {
     ("report", "--ncu"): "profile reads the counters itself",
     ("trace", "--into"): "use profile --torch-profiler",
     **{(name, "--buffer-units"): "buffers of CuTe are not read" for name in ("diff", "explain", "report", "trace")},
+    ("causal", "--no-replay"): "leave it out: causal repeats saved launches",
+    ("causal", "--replay-in-program"): "leave it out: causal repeats saved launches",
+    ("profile", "--replay-in-program"): "use --replay N, which repeats saved launches",
     ("profile", "--two-runs"): "use kprof-inject dump, insert and run",
+    ("run", "--replay-in-program"): "use --replay N, which repeats saved launches",
     ("try", "--bounds"): "try measures edits alone",
     ("try", "--no-bounds"): "leave it out: try measures edits alone",
 }

@@ -42,8 +42,8 @@ def command(
     saved = saved_launch_at(program, choice.kernel)
     if saved is None:
         require_startable(program)
-    elif fit or choice.replays.in_program:
-        raise click.UsageError("--fit and --replay-in-program are for programs, not for a saved launch")
+    elif fit:
+        raise click.UsageError("--fit is for programs, not for a saved launch")
     step, program_input = (run_and_fit, kept_input(workspace)) if fit else (run, own_input())
     exit_code = 0
     with held(workspace, say):

@@ -1,4 +1,4 @@
-"""The steps of ``causal``: plan where to delay and for how long, compile, run the program, and read the results."""
+"""The steps of ``causal``: plan where to delay and for how long, compile, time saved launches, and read the results."""
 
 from __future__ import annotations
 
@@ -23,15 +23,10 @@ from kprof_inject.files import read_text, write_json, write_text
 from kprof_inject.pipeline import Say
 from kprof_inject.pipeline.insertion import Insertion, KernelInsertion, views_in
 from kprof_inject.pipeline.own_processes import do_tasks
-from kprof_inject.pipeline.programs import no_result_error, say_what_went_wrong
 from kprof_inject.quantities import counted
 from kprof_inject.rewrite import inserted
 from kprof_inject.runtime.compiling.delayed_builds import Build, compiled
 from kprof_inject.runtime.experiments.tasks import TimeDelays
-from kprof_inject.runtime.launch.launch_choice import LaunchFilter, ReplayChoice
-from kprof_inject.runtime.process_report import read_reports
-from kprof_inject.runtime.program import ProgramInput, run_program
-from kprof_inject.runtime.session import Session
 from kprof_inject.select.delays import SPIN_ROUNDS, Delay, spin_kernel
 from kprof_inject.select.module_view import ModuleView
 from kprof_inject.select.selectors import Selector, parse_selectors
@@ -43,14 +38,12 @@ MAX_PLACES = 64
 
 
 class CausalChoice(Struct, frozen=True):
-    """Choice of the kernels, launches and places of an experiment.
+    """Choice of the kernels and places of an experiment.
 
-    ``kernel`` and ``partition`` are globs; ``launches`` keeps one launch of each kernel; ``seconds`` is the time limit
-    per kernel; ``warps`` are the warps of a CTA to delay, all if empty.
+    ``kernel`` and ``partition`` are globs; ``seconds`` is the time limit per kernel; ``warps`` are the warps of a CTA
+    to delay, all if empty.
     """
 
-    launches: LaunchFilter
-    replays: ReplayChoice
     kernel: str = "*"
     seconds: float = 20.0
     warps: tuple[int, ...] = ()
@@ -250,44 +243,9 @@ def experiment(
     if not any(read_experiments(folder)):
         raise KprofError(
             f"no kernel was delayed: {refusals[0]}" if refusals else "no launch was saved, so none can be delayed",
-            hint="see the reasons above; --replay-in-program experiments inside the program",
+            hint="see the reasons above",
         )
     return folder
-
-
-def experiment_in_program(
-    workspace: Workspace, choice: CausalChoice, program: Sequence[str], program_input: ProgramInput, say: Say
-) -> tuple[Path, int]:
-    """Run the program with its kernels delayed; return the folder with the results, and the program's exit code.
-
-    Raises ``KprofError`` if there are no results.
-    """
-    folder = workspace.new_experiment_folder()
-    reports_folder = workspace.new_reports_folder("causal")
-    session = Session(
-        "causal",
-        str(workspace.folder.resolve()),
-        str(reports_folder.resolve()),
-        kernel=choice.kernel,
-        launches=choice.launches.text,
-        replays=choice.replays,
-        experiment=str(folder.resolve()),
-        seconds=choice.seconds,
-    )
-    try:
-        exit_code = run_program(program, session, workspace.cache_folder_of_rerun("causal"), program_input)
-    finally:
-        _complete(folder, workspace)
-    reports = read_reports(reports_folder)
-    for state in reports.kernels:
-        if state.state == "left alone":
-            say(f"{state.name} was not delayed: {state.reason}")
-    for replay in reports.replays:
-        say(f"{replay.kernel} was not replayed, because {replay.refusal}; the program's own launches are used in turn")
-    say_what_went_wrong(reports, say)
-    if not any(read_experiments(folder)):
-        raise no_result_error("launched no kernel with delays", exit_code, reports, choice.kernel, program)
-    return folder, exit_code
 
 
 def _complete(folder: Path, workspace: Workspace) -> None:

@@ -146,7 +146,7 @@ def main_kernels(workspace: Workspace) -> tuple[str, ...]:
 
 def with_permitted_metrics(choice: LaunchChoice, say: Say) -> LaunchChoice:
     """Return the choice without metrics if no launch can be measured, and say why if a GPU has counters."""
-    if not choice.metrics or choice.replays.in_program or not has_nvidia_module():
+    if not choice.metrics or not has_nvidia_module():
         return dataclasses.replace(choice, metrics=())
     if not is_permitted():
         say("without hardware counters, which this user may not read; doctor says how to get the permission")

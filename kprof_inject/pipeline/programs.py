@@ -29,9 +29,9 @@ from kprof_inject.pipeline.saved_launches import (
     keep_launches_of,
     launches_to_save,
 )
-from kprof_inject.quantities import counted, listed
+from kprof_inject.quantities import counted
 from kprof_inject.report.kernel_names import differing_facts, facts_in_words
-from kprof_inject.runtime.launch.launch_choice import NO_REPLAYS, NO_SAVED_LAUNCHES, LaunchChoice
+from kprof_inject.runtime.launch.launch_choice import LaunchChoice
 from kprof_inject.runtime.packages import install_command, missing_to_run
 from kprof_inject.runtime.process_report import Reports, read_reports
 from kprof_inject.runtime.program import STOPPED, ProgramInput, is_run_by_us, programs_triton_cache, run_program
@@ -200,7 +200,6 @@ def _finish(
             say(f"{state.name}: {state.reason}")
     for autotuned in reports.choices:
         say(f"the autotuner of {autotuned.kernel} chose {autotuned.config} for {autotuned.key}")
-    _say_replays(reports, say)
     for process in reports.unfinished:
         say(str(process))
     say_what_went_wrong(reports, say)
@@ -317,8 +316,7 @@ def _recording(
     wanted: tuple[str, ...] | None,
 ) -> Session:
     """Return the session of a run with records that saves a launch of each ``wanted`` variant (None: of all)."""
-    replays = choice.replays
-    is_asked_for = choice.keep_launches or replays.times is not None
+    is_asked_for = choice.keep_launches or choice.replays.times is not None
     return Session(
         "run",
         str(workspace.folder.resolve()),
@@ -329,10 +327,7 @@ def _recording(
         max_bytes=choice.max_bytes,
         max_launches=choice.max_launches,
         ctas=choice.ctas,
-        replays=replays if replays.in_program else NO_REPLAYS,
-        saved=NO_SAVED_LAUNCHES
-        if replays.in_program
-        else launches_to_save(workspace, folder, wanted, is_asked_for=is_asked_for),
+        saved=launches_to_save(workspace, folder, wanted, is_asked_for=is_asked_for),
         mode=mode,
         torch_trace=choice.torch_trace,
     )
@@ -374,16 +369,6 @@ def say_what_went_wrong(reports: Reports, say: Say) -> None:
         say(f"a Python process could not be reached, so its launches are missing: {command}")
     if len(reports.unreached) > _MAX_UNREACHED:
         say(f"{counted(len(reports.unreached) - _MAX_UNREACHED, 'more process')} could not be reached")
-
-
-def _say_replays(reports: Reports, say: Say) -> None:
-    replayed = [replay for replay in reports.replays if not replay.refusal]
-    if replayed:
-        names = listed(list(dict.fromkeys(replay.kernel for replay in replayed)), _MAX_NAMES)
-        seconds = sum(replay.seconds for replay in replayed)
-        say(f"replayed {names} to time the records, which took {seconds:.1f} s")
-    for replay in dict.fromkeys(replay for replay in reports.replays if replay.refusal):
-        say(f"{replay.kernel} was not replayed to time the records, because {replay.refusal}")
 
 
 def _say_losses(losses: Iterable[Need], say: Say) -> None:

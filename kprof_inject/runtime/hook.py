@@ -83,7 +83,6 @@ _STEPS = {
     "dump": "kprof_inject.runtime.dump_step",
     "run": "kprof_inject.runtime.run_step",
     "profile": "kprof_inject.runtime.profile_step",
-    "causal": "kprof_inject.runtime.causal_step",
 }
 """Module of each step; its ``install(session, report)`` is called after the import of Triton."""
 

@@ -33,18 +33,6 @@ class AutotunerChoice:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplayNote:
-    """A kernel that was launched again to time it, which took ``seconds``, or the reason why it was not.
-
-    ``refusal`` is that reason, in words that follow *because*; empty if the kernel was timed.
-    """
-
-    kernel: str
-    seconds: float
-    refusal: str
-
-
-@dataclass(frozen=True, slots=True)
 class SavedLaunchNote:
     """A kernel of which a launch was saved, or the reason why none was, in words that follow *because*."""
 
@@ -70,7 +58,6 @@ class _ReportRecord(Struct, frozen=True, kw_only=True):
     gpu: bool | None
     kernels: dict[str, KernelState]
     choices: list[AutotunerChoice]
-    replays: list[ReplayNote]
     saved_launches: list[SavedLaunchNote]
     errors: list[str]
     launches: int
@@ -91,7 +78,6 @@ class ProcessReport:
         self._changes = 0
         self._kernels: dict[str, KernelState] = {}
         self._choices: list[AutotunerChoice] = []
-        self._replays: list[ReplayNote] = []
         self._saved_launches: list[SavedLaunchNote] = []
         self._errors: list[str] = []
         self._refused = False
@@ -104,8 +90,7 @@ class ProcessReport:
     def add_kernel(self, variant: str, name: str, state: str, reason: str = "") -> None:
         """Set the state of a variant.
 
-        ``state`` is ``dumped``, ``passed over`` (by ``--kernel``), ``instrumented``, ``delayed``, or ``left alone``
-        with a reason.
+        ``state`` is ``dumped``, ``passed over`` (by ``--kernel``), ``instrumented``, or ``left alone`` with a reason.
         """
         self._kernels[variant] = KernelState(variant, name, state, reason)
         self.write()
@@ -113,11 +98,6 @@ class ProcessReport:
     def add_choice(self, kernel: str, key: str, config: str) -> None:
         """Add an autotuner's choice for a kernel and the arguments that ``key`` represents."""
         self._choices.append(AutotunerChoice(kernel, key, config))
-        self.write()
-
-    def add_replay(self, kernel: str, seconds: float, refusal: str = "") -> None:
-        """Add a kernel that was launched again to time it, or was not because of ``refusal``."""
-        self._replays.append(ReplayNote(kernel, seconds, refusal))
         self.write()
 
     def add_saved_launch(self, variant: str, kernel: str, refusal: str = "") -> None:
@@ -171,7 +151,6 @@ class ProcessReport:
             gpu=self.gpu,
             kernels=self._kernels.copy(),
             choices=self._choices.copy(),
-            replays=self._replays.copy(),
             saved_launches=self._saved_launches.copy(),
             errors=self._errors.copy(),
             launches=self._launches,
@@ -225,7 +204,6 @@ class Reports:
     gpu: bool | None
     kernels: tuple[KernelState, ...]
     choices: tuple[AutotunerChoice, ...]
-    replays: tuple[ReplayNote, ...]
     saved_launches: tuple[SavedLaunchNote, ...]
     errors: tuple[str, ...]
     unfinished: tuple[UnfinishedProcess, ...] = ()
@@ -252,7 +230,6 @@ def read_reports(folder: Path) -> Reports:
         gpu=any(seen) if seen else None,
         kernels=tuple(kernels.values()),
         choices=tuple(dict.fromkeys(choice for record in records for choice in record.choices)),
-        replays=tuple(replay for record in records for replay in record.replays),
         saved_launches=tuple(note for record in records for note in record.saved_launches),
         errors=tuple(error for record in records for error in record.errors),
         unfinished=tuple(

@@ -26,7 +26,6 @@ from kprof_inject.runtime.compiling.planned_kernel import Plan, RunStep
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.devices.process_device import devices_of_process
 from kprof_inject.runtime.dump_step import install_step, save_kernel, why_left_alone
-from kprof_inject.runtime.experiments.replays_in_program import KernelReplays
 from kprof_inject.runtime.faults import say
 from kprof_inject.runtime.hook import INDUCTOR_AUTOTUNER
 from kprof_inject.runtime.imports import after_import
@@ -55,9 +54,8 @@ def install_recording(
 ) -> None:
     """Install the step that ``make`` makes for a capture. Called once, right after the import of Triton."""
     device = devices_of_process()
-    replays = KernelReplays(device, session, report)
     saver = LaunchSaver(session.saved, session.launches, device, report)
-    capture = LaunchCapture(session, report, device, replays, saver)
+    capture = LaunchCapture(session, report, device, saver)
     trace = TorchTracer(Path(session.reports), report) if session.torch_trace else None
     if trace is not None:
         at_end(trace.finish)
@@ -125,8 +123,6 @@ class LiveCapture:
         self._session = session
         self._report = report
         self._device = device
-        # One for all captures, because each kernel is launched again only once.
-        self.replays = KernelReplays(device, session, report)
         self._saver = LaunchSaver(session.saved, session.launches, device, report)
         self._folder, self._current = self._next()
 
@@ -147,14 +143,13 @@ class LiveCapture:
 
     def close(self) -> None:
         """End the recording, and drop the present capture, which will not be taken."""
-        self.replays.close()
         self._workspace.forget_if_empty(self._folder)
 
     def _next(self) -> tuple[Path, LaunchCapture]:
         folder = self._workspace.new_capture_folder().resolve()
         self._saver.save_to(self._workspace.launches_folder(folder))
         session = replace(self._session, capture=str(folder))
-        return folder, LaunchCapture(session, self._report, self._device, self.replays, self._saver)
+        return folder, LaunchCapture(session, self._report, self._device, self._saver)
 
 
 @dataclass(frozen=True, slots=True)

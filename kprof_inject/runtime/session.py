@@ -14,9 +14,7 @@ from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.other_values import Constant
 from kprof_inject.files import write_json
 from kprof_inject.runtime.launch.launch_choice import (
-    NO_REPLAYS,
     NO_SAVED_LAUNCHES,
-    ReplayChoice,
     SavedLaunches,
 )
 
@@ -30,10 +28,9 @@ TORCH_TRACE = "torch_trace.{process}.json.gz"
 class Session:
     """Settings for the program's processes, in a JSON file that the environment names.
 
-    ``step`` is ``dump``, ``run``, ``profile`` or ``causal``; ``kernel`` a glob; ``launches`` a launch
-    specification; paths are absolute. ``made_by`` is that of ``ProcessRecord``. With ``torch_trace``, each process
-    traces itself with ``torch.profiler``.
-    ``experiment`` is the folder for the results of ``causal``, and ``seconds`` its time limit for each kernel.
+    ``step`` is ``dump``, ``run`` or ``profile``; ``kernel`` a glob; ``launches`` a launch specification; paths are
+    absolute. ``made_by`` is that of ``ProcessRecord``. With ``torch_trace``, each process traces itself with
+    ``torch.profiler``.
     ``programs_cache`` is where the program's Triton caches without us; empty not to read it. ``values`` are those of
     constants to make TTIR for. ``selectors`` and the words of a ``style`` say which records ``profile`` inserts.
     """
@@ -48,12 +45,9 @@ class Session:
     max_bytes: int = 1 << 30
     max_launches: int = 0
     ctas: CtaChoice = EVERY_CTA
-    replays: ReplayChoice = NO_REPLAYS
     saved: SavedLaunches = NO_SAVED_LAUNCHES
     mode: Mode = field(default_factory=Mode)
     torch_trace: bool = False
-    experiment: str = ""
-    seconds: float = 0.0
     programs_cache: str = ""
     values: dict[str, tuple[Constant, ...]] = field(default_factory=dict)
     selectors: tuple[str, ...] = ()

@@ -275,7 +275,6 @@ def test_usage_errors(kprof: CommandLine) -> None:
     assert "there is no edit 'num_warp'" in refused(kprof("try", "--edit", "num_warp=8", "--", "prog.py"))
     assert "has no value" in refused(kprof("try", "--edit", "num_warps", "--", "prog.py"))
     assert "try --json" in refused(kprof("profile", "--try", "--json", "--", "prog.py"))
-    assert "saved launches" in refused(kprof("profile", "--try", "--replay-in-program", "--", "prog.py"))
 
 
 def test_without_saved_launches_it_says_how_to_save_them(kprof: CommandLine) -> None:

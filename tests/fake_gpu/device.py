@@ -158,8 +158,6 @@ class FakeDevice:
     def current_stream(self) -> int:
         return self.gpu.stream()
 
-    has_own_memory = True
-
     def is_local(self, address: int) -> bool:
         return True
 
@@ -170,9 +168,6 @@ class FakeDevice:
     def launch_empty(self, stream: int, threads: int, shared_bytes: int) -> None:
         self.gpu.assert_outside_graph("launching an empty kernel")
         self.gpu.launch_empty(stream, threads, shared_bytes)
-
-    def free_bytes(self) -> int:
-        return self.gpu.free_bytes
 
     @contextmanager
     def borrowed(self, size_bytes: int, stream: int) -> Iterator[Buffer]:

@@ -17,7 +17,14 @@ from kprof_inject.capture.saved_launch import read_saved_launch
 from kprof_inject.runtime.experiments import own_process
 from kprof_inject.runtime.experiments.loaded_launch import loaded_launch
 from kprof_inject.runtime.experiments.tasks import Task, TaskResult, TimeEdits, read_result, write_tasks
-from kprof_inject.runtime.experiments.watchdog import Unwatched
+from kprof_inject.runtime.experiments.watchdog import Watchdog
+
+
+class Unwatched(Watchdog):
+    """Never kills the process, which is the test's."""
+
+    def watch(self, event: object, seconds: float, what: str) -> None:
+        pass
 
 
 @dataclass(frozen=True)
@@ -68,7 +75,7 @@ def own_process_here(folder: Path) -> Iterator[OwnProcessHere]:
     try:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(own_process, "device_of_own_process", lambda name, uuid: FakeDevice(gpu))
-            patch.setattr(own_process, "Watchdog", lambda give_up: Unwatched())
+            patch.setattr(own_process, "Watchdog", Unwatched)
             yield OwnProcessHere(gpu, folder)
     finally:
         uninstall()

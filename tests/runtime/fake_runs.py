@@ -22,22 +22,19 @@ from fake_gpu.kernels import HOST_KERNELS, power, scale
 from programs.child import PROGRAMS, Ended, clean_environment, fake_gpu_path, python_path, run_child
 from triton import knobs
 
-from kprof_inject.capture.experiments import ExperimentRecord
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.model import Launch
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.pipeline.insertion import insert_kernels, write_insertions
-from kprof_inject.runtime.causal_step import CausalStep
 from kprof_inject.runtime.compiling.compiler import fresh_jit_caches, wrap_compiler
 from kprof_inject.runtime.compiling.planned_kernel import RunStep
-from kprof_inject.runtime.experiments.replays_in_program import KernelReplays
 from kprof_inject.runtime.launch.launch_capture import LaunchCapture
-from kprof_inject.runtime.launch.launch_choice import REPLAYS, SavedLaunches
+from kprof_inject.runtime.launch.launch_choice import SavedLaunches
 from kprof_inject.runtime.launch.launch_saver import LaunchSaver
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.run_step import WorkspacePlans, _install_once
 from kprof_inject.runtime.session import Session
-from kprof_inject.workspace import Workspace, read_experiments
+from kprof_inject.workspace import Workspace
 
 EIGHT_KIB = Mode(buffer_bytes=8192)
 """What a run in this process keeps for each CTA: a ring of 2 KiB for each of four warps."""
@@ -109,7 +106,7 @@ class FakeRuns:
         uninstall = install(gpu)
         device = FakeDevice(gpu)
         saver = LaunchSaver(session.saved, session.launches, device, report)
-        capture = LaunchCapture(session, report, device, KernelReplays(device, session, report), saver)
+        capture = LaunchCapture(session, report, device, saver)
         step = RunStep(session, report, device, capture, WorkspacePlans(session, report))
         _install_once()
         unwrap = wrap_compiler(step.compile)
@@ -121,54 +118,6 @@ class FakeRuns:
         finally:
             unwrap()
             uninstall()
-
-    @contextmanager
-    def delaying(self, **settings: Any) -> Iterator[DelayedHere]:
-        """The causal step in this process for as long as the context lasts, with these ``settings`` of the session."""
-        gpu = FakeGpu()
-        gpu.host_kernels = HOST_KERNELS
-        folder = self.folder / "delaying"
-        defaults = {"experiment": str(folder / "experiment"), "launches": "first", "seconds": 1.0, "replays": REPLAYS}
-        session = Session("causal", str(self.workspace), str(folder / "reports"), **{**defaults, **settings})
-        report = ProcessReport(session.reports)
-        uninstall = install(gpu)
-        step = CausalStep(session, report, FakeDevice(gpu))
-        _install_once()
-        unwrap = wrap_compiler(step.compile)
-        try:
-            with fresh_jit_caches(), knobs.cache.scope():
-                knobs.cache.dir = str(self.workspace / "cache" / "delaying")
-                yield DelayedHere(gpu, Path(session.experiment), Path(session.reports))
-                step.finish()
-        finally:
-            unwrap()
-            uninstall()
-
-
-@dataclass(frozen=True)
-class DelayedHere:
-    """A causal step in this process. What it found out is to be asked after its end."""
-
-    gpu: FakeGpu
-    folder: Path
-    reports: Path
-
-    def launch(self, n: int = 3) -> None:
-        """Launch ``scale``; what it computes must be right."""
-        x, out = torch.arange(1, 17, dtype=torch.float32), torch.zeros(16)
-        scale[(16,)](x, out, n)
-        self.gpu.wait()
-        assert torch.equal(out, x * n)
-
-    def delayed(self) -> int:
-        """How many launches of those that the device ran were delayed."""
-        return sum(bool(launch.kernel.delays) for launch in self.gpu.ran)
-
-    def experiments(self) -> list[ExperimentRecord]:
-        return [found for _, found in read_experiments(self.folder)]
-
-    def refusals(self) -> list[str]:
-        return [reason for _, state, reason in states_in(self.reports) if state == "left alone"]
 
 
 @dataclass(frozen=True)

@@ -21,16 +21,14 @@ from kprof_inject.runtime.compiling.instrumented_kernel import InstrumentedKerne
 from kprof_inject.runtime.compiling.planned_kernel import PlannedKernel
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.launch.launch_capture import LaunchCapture
-from kprof_inject.runtime.launch.launch_choice import ReplayChoice
 
 LAUNCH_BYTES = 16 * (8192 + 128)
 NO_SPACE = f"the disk failed: {os.strerror(errno.ENOSPC)}"
-# Without ``unaffected_by_graphs`` there would be no clean build to fall back on. ``has_own_memory`` is a constant,
-# ``clear`` is for samples (see ``test_sampled_launches.py``), and only experiments call the others.
+# Without ``unaffected_by_graphs`` there would be no clean build to fall back on. ``clear`` is for samples (see
+# ``test_sampled_launches.py``), and only experiments call the others.
 NOT_HERE = {
     "clear",
     "unaffected_by_graphs",
-    "has_own_memory",
     "current_stream",
     "counted",
     "sm_clock_hz",
@@ -174,7 +172,7 @@ def test_a_fault_of_ours_never_reaches_the_program(
     fake_runs: FakeRuns, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str
 ) -> None:
     out, calls = torch.zeros(16), Counter[str]()
-    settings = {"max_bytes": 4 * LAUNCH_BYTES, "replays": ReplayChoice(times=5), "saved": fake_runs.all_launches()}
+    settings = {"max_bytes": 4 * LAUNCH_BYTES, "saved": fake_runs.all_launches()}
     with fake_runs.here(**settings) as run, monkeypatch.context() as broken:
         broken.setattr(owner, name, failing(ValueError("a fault"), calls))
         run.launch(*range(1, 8))

@@ -151,15 +151,15 @@ def tensor_map_of(data: bytes) -> Any:
 def test_memory_is_where_it_was_and_what_it_was(scale_launch_once: Path, device: FakeDevice) -> None:
     saved = read_saved_launch(scale_launch_once)
     assert is_free(X)
-    free_bytes = device.free_bytes()
+    free_bytes = device.gpu.free_bytes
     with loaded_launch(device, saved) as launch:
         assert floats_at(X) == [float(number) for number in range(1, 17)]
         assert floats_at(OUT) == [0.0] * 16
         assert launch.relaunch == Relaunch((16, 1, 1), 0, (Address(X), Address(OUT), 3))
-        assert device.free_bytes() < free_bytes
+        assert device.gpu.free_bytes < free_bytes
     assert is_free(X)
     assert is_free(OUT)
-    assert device.free_bytes() == free_bytes
+    assert device.gpu.free_bytes == free_bytes
 
 
 def test_memory_is_restored_as_often_as_wanted(scale_launch_once: Path, device: FakeDevice) -> None:

@@ -128,20 +128,6 @@ def test_launches_without_records_show_what_these_cost(ran: tuple[FakeRuns, Ende
     assert (clean.times_ns, clean.launches, clean.registers) == ((19_570.0,) * 4, 12, 32)
 
 
-@pytest.mark.parametrize("launches", ["last", "all"])
-def test_replays_in_the_program_are_saved_even_if_no_launch_has_a_turn(tmp_path: Path, launches: str) -> None:
-    runs = FakeRuns(tmp_path, tmp_path / "workspace")
-    (tmp_path / "home").mkdir()
-    (tmp_path / "prog.py").write_text(MANY.replace("range(200)", "range(2)"))
-    keep_cost(Workspace.begin(runs.workspace))
-    options = ("--replay-in-program", "--replay", "7", "--launches", launches)
-    ended = runs.kprof("profile", "-o", runs.workspace, *options, "--", tmp_path / "prog.py")
-    assert ended.exit_code == 0, ended.stderr
-    kernel = read_capture(runs.capture).launches[0].kernel
-    assert len(kernel.clean.replayed_ns or ()) == len(kernel.with_records.replayed_ns or ()) == 7
-    assert not needs_replay(kernel)
-
-
 @pytest.mark.triton
 def test_kernels_that_are_not_selected_are_timed(tmp_path: Path) -> None:
     runs, ended = profiled(tmp_path, "--at", "scale/func")

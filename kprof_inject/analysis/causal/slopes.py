@@ -156,7 +156,6 @@ class KernelSlopes(Struct, frozen=True):
             "clean_ns": self.clean_ns,
             "clock_mhz": self.clock_hz / 1e6,
             "chain": self.chain,
-            "replayed": one.replayed,
             "seconds": one.seconds,
             "timed": one.timed,
             "ended": one.ended,

@@ -26,7 +26,6 @@ _ENDED = {
     "precise": "all slopes are precise enough",
     "often": "each delay was timed often enough",
     "time": "time ran out: raise --seconds",
-    "program": "the program made no more launches",
 }
 
 
@@ -48,9 +47,8 @@ def _headline(kernel: KernelSlopes) -> str:
     ctas = counted(prod(experiment.grid), "CTA")
     chain = f", {kernel.chain:.0f} back to back" if kernel.chain and kernel.chain > 1 else ""
     error = f", slopes within ± {kernel.error:.2f}" if kernel.error is not None else ""
-    how = "replayed" if experiment.replayed else "with its own launches"
     return (
-        f"{experiment.name}: {short_time(kernel.clean_ns)}{clock}, {ctas}{chain}; {how}, {experiment.timed} times "
+        f"{experiment.name}: {short_time(kernel.clean_ns)}{clock}, {ctas}{chain}; replayed {experiment.timed} times "
         f"with a delay in {experiment.seconds:.1f} s{error}; stopped because {_ENDED[experiment.ended]}"
     )
 

@@ -72,8 +72,6 @@ class CudaDevice:
         """Return the default stream."""
         return _DEFAULT_STREAM
 
-    has_own_memory = True
-
     def is_local(self, address: int) -> bool:
         """Return whether an address is in memory of the current device that no host or other device shares."""
         return self._memory.is_local(address, self.current())
@@ -106,10 +104,6 @@ class CudaDevice:
     def launch_empty(self, stream: int, threads: int, shared_bytes: int) -> None:
         """Launch an empty kernel."""
         self._kernels.launch_empty(self.current(), stream, threads, shared_bytes)
-
-    def free_bytes(self) -> int:
-        """Return the free memory of the device."""
-        return self._memory.free_bytes()
 
     def borrowed(self, size_bytes: int, stream: int) -> AbstractContextManager[Buffer]:
         """Lend zeroed memory."""

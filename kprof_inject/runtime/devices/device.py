@@ -121,10 +121,6 @@ class Device(Protocol):
     def current_stream(self) -> int:
         """Return the current stream."""
 
-    @property
-    def has_own_memory(self) -> bool:
-        """True if memory and events do not come from torch, whose accounts the program sees."""
-
     def is_local(self, address: int) -> bool:
         """Return whether an address is in memory of the current device that no host or other device shares."""
 
@@ -148,9 +144,6 @@ class Device(Protocol):
 
     def launch_empty(self, stream: int, threads: int, shared_bytes: int) -> None:
         """Launch one CTA of an empty kernel, with this number of threads and this much shared memory."""
-
-    def free_bytes(self) -> int:
-        """Return the free memory of the device."""
 
     def borrowed(self, size_bytes: int, stream: int) -> AbstractContextManager[Buffer]:
         """Lend zeroed memory for work on ``stream``.

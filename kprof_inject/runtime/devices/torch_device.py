@@ -55,8 +55,6 @@ class _TorchDevice(_TorchsChoice):
         self._staging = torch.empty(0, dtype=torch.uint8)
         self._streams: dict[int, torch.cuda.Stream] = {}
 
-    has_own_memory = False
-
     def prepare(self) -> None:
         pass  # torch loads its own kernels
 
@@ -100,9 +98,6 @@ class _TorchDevice(_TorchsChoice):
         # torch's shortest kernel, which has threads and shared memory of its own
         with _on(stream):
             torch.cuda._sleep(0)
-
-    def free_bytes(self) -> int:
-        return int(torch.cuda.mem_get_info()[0])
 
     @contextmanager
     def _borrowed(self, size_bytes: int, stream: int) -> Iterator[Buffer]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -18,14 +18,12 @@ from kprof_inject.capture.experiments import (
     MeasuredDelayRecord,
     SpinRecord,
 )
-from kprof_inject.capture.schema import Grid, Resources, plausible_sm_clock_hz
+from kprof_inject.capture.schema import Argument, Grid, Resources, plausible_sm_clock_hz
 from kprof_inject.runtime.compiling.builds import assembly_in, load, objection_to
 from kprof_inject.runtime.devices.cuda_driver import l2_bytes, resources_of
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.experiments.paired_launches import PairedTimes
 from kprof_inject.runtime.faults import first_line
-from kprof_inject.runtime.launch.recorded_launch import HOOK_ARGUMENTS, ArgumentKinds
-from kprof_inject.runtime.launch.triton_wrapping import Launchable
 from kprof_inject.workspace import DumpedKernel
 
 
@@ -34,36 +32,21 @@ class NoExperiment(Exception):
 
 
 class DelayedKernel:
-    """A launch of the program, and the builds to launch instead of its kernel.
+    """A launch, and the builds to launch instead of its kernel.
 
-    ``builds`` are in the order of the plan; None is a build that is left out for the reason in ``refusals``. Only the
-    numbers of the launch's arguments are kept, so that the program can free the memory.
+    ``builds`` are in the order of the plan; None is a build that is left out for the reason in ``refusals``.
+    ``arguments`` are the numbers among the launch's.
     """
 
-    def __init__(
-        self,
-        kernel: Any,
-        launch: Callable[..., Any],
-        grid: Grid,
-        stream: int,
-        args: tuple[Any, ...],
-        kinds: ArgumentKinds,
-    ) -> None:
-        """Describe a launch of ``kernel``; ``launch`` is the launcher that the kernel has without us."""
+    def __init__(self, kernel: Any, grid: Grid, arguments: tuple[Argument | None, ...]) -> None:
+        """Describe a launch of ``kernel``."""
         self.kernel = kernel
-        self.launchable = Launchable.of(kernel, launch)
         self.grid = grid
-        self.stream = stream
-        self.arguments = kinds.numbers(args[HOOK_ARGUMENTS:])
+        self.arguments = arguments
         self.clean = Resources(**resources_of(kernel))
         self.builds: list[Any] = []
         self.refusals: dict[int, str] = {}
         self.registers: list[int | None] = []
-        self._numbers = _numbers(args)
-
-    def is_like(self, grid: Grid, args: tuple[Any, ...]) -> bool:
-        """Return whether another launch has the same grid and numbers, and so probably does the same work."""
-        return grid == self.grid and _numbers(args) == self._numbers
 
     def load(self, folder: Path, plan: DelaysRecord) -> None:
         """Load all builds of a plan.
@@ -97,10 +80,6 @@ class DelayedKernel:
         return prod(self.grid) <= _properties().get("multiprocessor_count", 0) * ctas_per_sm
 
 
-def _numbers(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(value for value in args[HOOK_ARGUMENTS:] if isinstance(value, int | float))
-
-
 def experiment_record(
     dumped: DumpedKernel,
     plan: DelaysRecord,
@@ -108,8 +87,6 @@ def experiment_record(
     timed: PairedTimes,
     device: Device,
     spins: tuple[SpinRecord, ...],
-    *,
-    is_replayed: bool,
 ) -> ExperimentRecord:
     """Return the record of an experiment."""
     properties = _properties()
@@ -131,7 +108,6 @@ def experiment_record(
         spins=spins,
         warps=plan.warps,
         launches=timed.launches,
-        replayed=is_replayed,
         seconds=timed.seconds,
         timed=sum(len(pairs.ns) for pairs in timed.pairs),
         ended=timed.ended,

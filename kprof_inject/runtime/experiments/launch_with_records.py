@@ -23,7 +23,7 @@ from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.experiments.l2_contents import ReadingDevice, contents_as_in_program, l2_fills
 from kprof_inject.runtime.experiments.loaded_launch import LoadedLaunch
 from kprof_inject.runtime.launch import triton_wrapping
-from kprof_inject.runtime.launch.launch_capture import LaunchCapture, NoReplays
+from kprof_inject.runtime.launch.launch_capture import LaunchCapture
 from kprof_inject.runtime.launch.launch_choice import NO_SAVED_LAUNCHES
 from kprof_inject.runtime.launch.launch_saver import LaunchSaver
 from kprof_inject.runtime.launch.launcher import own_scratch
@@ -80,7 +80,7 @@ def capture_launch(
         clean_run = _clean_run(launch, clean, device, fills[l2])
         workspace.write_clean_run(dumped.variant, str(os.getpid()), clean_run)
         saver = LaunchSaver(NO_SAVED_LAUNCHES, session.launches, device, report)
-        capture = LaunchCapture(session, report, device, NoReplays(), saver)
+        capture = LaunchCapture(session, report, device, saver)
         step = RunStep(session, report, device, capture, _NoPlans())
         triton_wrapping.wrap_loading()
         _SavedKernel(step, dumped, dumped, scope_table, lambda: clean).attach(clean)

@@ -50,7 +50,7 @@ from kprof_inject.runtime.experiments.measured_launch import (
 )
 from kprof_inject.runtime.experiments.paired_launches import PairedLaunches
 from kprof_inject.runtime.experiments.record_overhead import time_records
-from kprof_inject.runtime.experiments.relaunch import NO_HOOKS, NotReplayable
+from kprof_inject.runtime.experiments.relaunch import NotReplayable
 from kprof_inject.runtime.experiments.tasks import (
     ADDRESS_TAKEN,
     CaptureLaunch,
@@ -186,16 +186,15 @@ def _time_delays(task: TimeDelays, process: OwnProcess) -> TaskResult:
     device = process.device_for(saved)
     with loaded_launch(device, saved) as launch:
         relaunch, clean = launch.relaunch, _clean_kernel(saved)
-        kinds = ArgumentKinds.of(saved.kernel.signature)
-        arguments = (*NO_HOOKS, *relaunch.arguments)
-        target = DelayedKernel(clean, clean.run, relaunch.grid, relaunch.stream, arguments, kinds)
+        numbers = ArgumentKinds.of(saved.kernel.signature).numbers(relaunch.arguments)
+        target = DelayedKernel(clean, relaunch.grid, numbers)
         target.load(Path(task.builds), task.plan)
         if not any(target.builds):
             raise NotReplayable(next(iter(target.refusals.values()), "no delay was compiled"))
         timed = time_delays(_paired(launch, clean, target.builds, device, process), task.plan, task.seconds)
         dumped = DumpedKernel(saved.record.variant, saved.kernel, saved.folder / TTGIR_FILE)
         spins = spins_of(task.plan, device, relaunch.stream)
-        record = experiment_record(dumped, task.plan, target, timed, device, spins, is_replayed=True)
+        record = experiment_record(dumped, task.plan, target, timed, device, spins)
         write_experiment(Path(task.folder), record)
     return TaskResult()
 

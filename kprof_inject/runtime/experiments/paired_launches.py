@@ -84,7 +84,7 @@ HOST_IS_SLOW = "the host was too slow to queue its launches before the device be
 Unsettled = Callable[[Sequence[LaunchPairs]], Collection[int]]
 """Function that returns the indices of the variants of which more pairs are needed."""
 
-Ended = Literal["precise", "often", "time", "program"]
+Ended = Literal["precise", "often", "time"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,10 @@
-"""Repeat a launch, with any build of its kernel and the same arguments, in the program or in a process of ours."""
+"""Repeat a launch, with any build of its kernel and the same arguments, in a process of ours."""
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from typing import Any, Protocol, Self
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from kprof_inject.capture.schema import Grid
 from kprof_inject.runtime.devices.device import Device, MemoryRange
@@ -48,22 +47,6 @@ class Address:
         return self.value
 
 
-def relocated(argument: Any, move: Callable[[int], int]) -> Any:
-    """Return the argument with each tensor replaced by its address, as moved by ``move``, for a launcher.
-
-    The result does not keep any memory of the program.
-    """
-    if isinstance(argument, (tuple, list)):
-        return tuple(relocated(part, move) for part in argument)
-    if hasattr(argument, "untyped_storage") or isinstance(argument, Address):
-        return Address(move(argument.data_ptr()))
-    if getattr(argument, "base", None) is not None:
-        replacement = copy.copy(argument)
-        replacement.base = relocated(argument.base, move)
-        return replacement
-    return argument
-
-
 # Triton's launchers take a profiler's hooks and their argument. No profiler must see these launches.
 NO_HOOKS = (None,) * HOOK_ARGUMENTS
 
@@ -79,15 +62,6 @@ class Relaunch:
     stream: int
     arguments: tuple[Any, ...]
 
-    @classmethod
-    def of(cls, grid: Grid, stream: int, arguments: tuple[Any, ...]) -> Relaunch:
-        """Return the relaunch of a launch of the program; ``arguments`` are all of a launcher after the metadata."""
-        return Relaunch(grid, stream, relocated(arguments[HOOK_ARGUMENTS:], lambda address: address))
-
-    def moved(self, move: Callable[[int], int]) -> Self:
-        """Return the same launch with each address replaced."""
-        return replace(self, arguments=relocated(self.arguments, move))
-
     def launch(self, kernel: Any) -> None:
-        """Launch a loaded Triton kernel, or a ``Launchable``. Call this within ``own_scratch``."""
+        """Launch a loaded Triton kernel. Call this within ``own_scratch``."""
         kernel.run(*self.grid, self.stream, kernel.function, kernel.packed_metadata, *NO_HOOKS, *self.arguments)

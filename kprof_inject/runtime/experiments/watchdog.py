@@ -61,17 +61,6 @@ class Watchdog:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-class Unwatched(Watchdog):
-    """Watchdog that never kills the process, which is the program's."""
-
-    def __init__(self) -> None:
-        """Watch nothing."""
-        super().__init__(lambda reason: None)
-
-    def watch(self, event: Event, seconds: float, what: str) -> None:
-        """Do nothing."""
-
-
 def _has_happened(event: Event) -> bool:
     try:
         return event.query()

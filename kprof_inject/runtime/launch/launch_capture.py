@@ -9,10 +9,10 @@ import platform
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import triton
@@ -23,7 +23,6 @@ from kprof_inject.capture.schema import (
     Grid,
     GridTimesRecord,
     ModeRecord,
-    PairedTimesRecord,
     ProcessRecord,
     TimingRecord,
 )
@@ -38,7 +37,6 @@ from kprof_inject.runtime.launch.lock_free import AtomicCounts, SetOnce
 from kprof_inject.runtime.launch.main_grid import GridCounts
 from kprof_inject.runtime.launch.recorded_launch import RecordedLaunch, RecordingBuild
 from kprof_inject.runtime.launch.timing import EmptyKernel, LaunchTimer, Turn, TurnTimer
-from kprof_inject.runtime.launch.triton_wrapping import Launchable
 from kprof_inject.runtime.process_events import MAX_SECONDS_AT_END, in_forked_child
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import Session
@@ -59,70 +57,18 @@ class _Part:
     copier: BufferCopier
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ReplayResult:
-    """Times of one build's replay, or the reason why there are none, in words that follow *because*."""
-
-    times: PairedTimesRecord | None
-    refusal: str = ""
-
-
-class LaunchReplays(Protocol):
-    """Measurements of builds by extra launches, made at launches of the program."""
-
-    def is_due(self, build: RecordingBuild, number: int) -> bool:
-        """Return whether to measure a build at this launch."""
-
-    def measure(
-        self, build: RecordingBuild, clean: Launchable, grid: Grid, stream: int, arguments: tuple[Any, ...]
-    ) -> None:
-        """Measure a build at the launch that is about to be made.
-
-        ``clean`` is the kernel without records. ``arguments`` are all arguments of a launcher after the metadata.
-        """
-
-    def results(self) -> Mapping[str, ReplayResult]:
-        """Return the results so far, by the build's variant."""
-
-    def report_graph_launches(self) -> None:
-        """Report the builds that were launched only in graphs. Called at the end of a capture."""
-
-
-class NoReplays:
-    """Measurements by extra launches where there are none. See ``LaunchReplays``."""
-
-    def is_due(self, build: RecordingBuild, number: int) -> bool:
-        """Return false."""
-        return False
-
-    def measure(
-        self, build: RecordingBuild, clean: Launchable, grid: Grid, stream: int, arguments: tuple[Any, ...]
-    ) -> None:
-        """Do nothing."""
-
-    def results(self) -> Mapping[str, ReplayResult]:
-        """Return no results."""
-        return {}
-
-    def report_graph_launches(self) -> None:
-        """Do nothing."""
-
-
 class LaunchCapture:
     """A capture of this process, which gives each launch a buffer, and has the kept launches copied and written.
 
     No method that a launch calls takes a lock, so no exception, signal handler or fork can leave one held.
     """
 
-    def __init__(
-        self, session: Session, report: ProcessReport, device: Device, replays: LaunchReplays, saver: LaunchSaver
-    ) -> None:
+    def __init__(self, session: Session, report: ProcessReport, device: Device, saver: LaunchSaver) -> None:
         """Prepare to capture; the first launch creates the folder and the thread."""
         self.saver = saver
         self._session = session
         self._report = report
         self._device = device
-        self.replays = replays
         self._filter = parse_launches(session.launches)
         self.has_turns = session.runs_once
         """True if launches are timed without records and with them in turn."""
@@ -291,7 +237,6 @@ class LaunchCapture:
                 self._left_out.add_many(reason, max(waiting + self._buffers.unsaved(), 1))
             with self._report.guard("ending the capture"):
                 self._add_times(part.writer)
-                self.replays.report_graph_launches()
                 part.writer.finish(self._left_out.counts(), self._launches())
 
     def resume(self) -> None:
@@ -335,15 +280,9 @@ class LaunchCapture:
         return self._numbers.counts()
 
     def _add_times(self, writer: CaptureWriter) -> None:
-        """Save the times of each build's launches, and those of its replay."""
-        timings = dict(self._timings_in_turn() if self.has_turns else self._timings())
-        replays = self.replays.results()
-        for variant in {**timings, **replays}:
-            timing, replayed = timings.get(variant, TimingRecord(())), replays.get(variant, ReplayResult(None))
-            writer.add_times(
-                variant,
-                msgspec.structs.replace(timing, replay=replayed.times, not_replayed=replayed.refusal or None),
-            )
+        """Save the times of each build's launches."""
+        for variant, timing in self._timings_in_turn() if self.has_turns else self._timings():
+            writer.add_times(variant, timing)
         if self.has_turns:
             self._write_clean_runs()
 

@@ -43,18 +43,17 @@ class ReplayChoice:
     """The kernels to launch again to time them, with and without records in turn.
 
     ``only`` has their variants; None means all. ``times`` is the number of timings each way. None leaves it to us: as
-    many as needed, within ``KERNEL_SECONDS`` for a kernel and ``PROCESS_SECONDS`` for all. A launch of each is saved,
-    and repeated after the program has ended; with ``in_program`` it is repeated inside the program.
+    many as needed, within ``KERNEL_SECONDS`` for a kernel. A launch of each is saved, and repeated after the program
+    has ended.
     """
 
     only: tuple[str, ...] | None = None
     times: int | None = None
-    in_program: bool = False
 
     @classmethod
-    def of(cls, times: int | None, *, in_program: bool = False) -> ReplayChoice:
+    def of(cls, times: int | None) -> ReplayChoice:
         """Return the choice of all kernels, ``times`` times each; 0 means no kernels, None leaves it to us."""
-        return cls(only=()) if times == 0 else cls(times=times, in_program=in_program)
+        return cls(only=()) if times == 0 else cls(times=times)
 
     def among(self, variants: Iterable[str]) -> ReplayChoice:
         """Return the choice of these variants if the user left it to us, else ``self``."""
@@ -65,7 +64,6 @@ REPLAYS = ReplayChoice()
 NO_REPLAYS = ReplayChoice.of(0)
 
 KERNEL_SECONDS = 1.0
-PROCESS_SECONDS = 20.0
 
 
 @dataclass(frozen=True, slots=True)

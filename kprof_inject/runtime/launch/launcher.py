@@ -23,7 +23,7 @@ from kprof_inject.runtime.launch.launch_saver import KernelToSave
 from kprof_inject.runtime.launch.lock_free import AtomicCounter
 from kprof_inject.runtime.launch.recorded_launch import HOOK_ARGUMENTS, RecordedLaunch, RecordingBuild, SampleBuffer
 from kprof_inject.runtime.launch.timing import EmptyKernel, Turn
-from kprof_inject.runtime.launch.triton_wrapping import Launchable, StandInLauncher, has_exit_hook, is_benchmarking
+from kprof_inject.runtime.launch.triton_wrapping import StandInLauncher, has_exit_hook, is_benchmarking
 from kprof_inject.runtime.process_events import is_of_signal_handler
 from kprof_inject.runtime.stack_room import COMPILING, FRAMES_OF_LAUNCHER
 
@@ -157,8 +157,6 @@ class CapturingLauncher(StandInLauncher):
         if launch is None:
             return self._launch_without_records(turn, grid, stream, function, metadata, *args)
         build = launch.build
-        if capture.replays.is_due(build, launch.index) and (kernel := self._kernel()) is not None:
-            capture.replays.measure(build, Launchable.of(kernel, self._launch), grid, stream, args)
         saver, saved = capture.saver, None
         if launch.place is not None and (
             saver.is_due(self._variant, launch.index) or (not launch.graph and saver.is_due_again(self._variant, grid))

@@ -13,7 +13,6 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any
 
 from triton.compiler.compiler import CompiledKernel
@@ -71,21 +70,6 @@ def around_load(kernel: Any, call: Callable[[Any, Load], None]) -> None:
     """
     key, forget = id(kernel), _around.pop  # at the interpreter's end, this module may have no ``_around``
     _around[key] = weakref.ref(kernel, lambda _: forget(key, None)), call
-
-
-@dataclass(frozen=True, slots=True)
-class Launchable:
-    """A Triton kernel with another launcher than its own, ``run``; the other fields are the kernel's."""
-
-    run: Callable[..., Any]
-    function: Any
-    packed_metadata: Any
-    metadata: Any
-
-    @classmethod
-    def of(cls, kernel: Any, run: Callable[..., Any]) -> Launchable:
-        """Return the loaded ``kernel`` with the launcher ``run``."""
-        return cls(run, kernel.function, kernel.packed_metadata, kernel.metadata)
 
 
 class StandInLauncher:
