@@ -187,11 +187,6 @@ class Workspace:
         """The folder with the instrumented TTGIR, by variant."""
         return self.folder / "override"
 
-    @property
-    def calibration_folder(self) -> Path:
-        """The folder where ``run`` measures the cost of a record."""
-        return self.folder / "calibration"
-
     def cache_folder(self, step: str) -> Path:
         """Return the folder where compilers may cache in ``step`` of this process."""
         return self.folder / "cache" / f"{step}-{os.getpid()}"

@@ -305,9 +305,7 @@ def test_a_name_that_leads_out_of_the_workspace_is_refused(tmp_path: Path, field
         workspace.kernels()
 
 
-@pytest.mark.parametrize(
-    "name", ["kernels", "plans", "override", "cache", "cache/run", "reports", "calibration", "workspace.lock"]
-)
+@pytest.mark.parametrize("name", ["kernels", "plans", "override", "cache", "cache/run", "reports", "workspace.lock"])
 def test_a_folder_that_leads_out_of_the_workspace_is_refused(tmp_path: Path, name: str) -> None:
     workspace = Workspace.create(tmp_path / "ws").folder
     outside = tmp_path / "outside"

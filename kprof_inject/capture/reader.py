@@ -36,7 +36,7 @@ from kprof_inject.capture.measurements import (
 )
 from kprof_inject.capture.mode import AUTO_BUFFER, Mode
 from kprof_inject.capture.model import Capture, Kernel, Launch, Origin, Process
-from kprof_inject.capture.record_costs import CostKey, MeasuredCost, cost_of, read_costs
+from kprof_inject.capture.record_costs import cost_of
 from kprof_inject.capture.resources import clean_resources, resources_with_records
 from kprof_inject.capture.schema import (
     CLOCK_FILE,
@@ -46,7 +46,6 @@ from kprof_inject.capture.schema import (
     LAUNCHES_FILE,
     PROCESS_FILE,
     READABLE_VERSIONS,
-    RECORD_COSTS_FILE,
     TIMING_FILE,
     ClockRecord,
     DropRecord,
@@ -203,10 +202,7 @@ def read_capture(folder: Path) -> Capture:
         )
     files = [ProcessFiles.open(path.parent) for path in sorted(folder.glob(f"*/{PROCESS_FILE}"))]
     _require_one_run(folder, [file.process for file in files])
-    first = files[0].process
-    run = first.run if first.version > 1 else ""
-    costs = read_costs(folder / RECORD_COSTS_FILE, run)
-    return Capture(folder, tuple(_process(file, costs) for file in files))
+    return Capture(folder, tuple(map(_process, files)))
 
 
 def _require_one_run(folder: Path, processes: Sequence[ProcessRecord]) -> None:
@@ -219,7 +215,7 @@ def _require_one_run(folder: Path, processes: Sequence[ProcessRecord]) -> None:
         raise KprofError(f"{folder} contains a process twice", hint="remove the copy")
 
 
-def _process(files: ProcessFiles, costs: Mapping[CostKey, MeasuredCost]) -> Process:
+def _process(files: ProcessFiles) -> Process:
     end = files.read_if_there(END_FILE, EndRecord)
     readings, damaged_readings = _valid_lines(files, CLOCK_FILE, ClockRecord)
     process = files.process
@@ -247,7 +243,7 @@ def _process(files: ProcessFiles, costs: Mapping[CostKey, MeasuredCost]) -> Proc
             raise KprofError(f"{where}: $.file: another launch has it: {name!r}", hint=CAPTURE_AGAIN)
         key = record.variant, origin.device_name(record.device)
         if key not in kernels:
-            kernels[key] = _kernel(files, record.variant, key[1], costs, end.launches if end else {})
+            kernels[key] = _kernel(files, record.variant, key[1], end.launches if end else {})
         launches[name] = _launch(files, origin, *kernels[key], record, where)
     if end is not None and end.launch_lines is not None and lines < end.launch_lines:
         raise KprofError(
@@ -267,7 +263,6 @@ def _kernel(
     files: ProcessFiles,
     variant: str,
     device_name: str,
-    costs: Mapping[CostKey, MeasuredCost],
     launches: Mapping[str, int],
 ) -> tuple[Kernel, int]:
     """Return the kernel, and the CTAs of a cluster."""
@@ -291,7 +286,7 @@ def _kernel(
         folder=files.folder / folder,
         clean=clean_resources(record, timing),
         with_records=resources_with_records(record, timing),
-        record_cost=cost_of(CostKey.of(device_name, files.process.triton, mode), costs),
+        record_cost=cost_of(device_name, files.process.triton, mode),
         sm_count=record.sm_count or None,
         l2_bytes=record.l2_bytes or None,
         dram_bytes_per_s=record.dram_bytes_per_s or None,

@@ -171,5 +171,4 @@ def _facts(placed: PlacedLaunch) -> dict[str, Any]:
         "num_warps": launch.kernel.num_warps,
         "record_cost_cycles": cost and cost.cycles,
         "record_cost_error_cycles": cost and cost.error_cycles,
-        "record_cost_source": cost and cost.source,
     }

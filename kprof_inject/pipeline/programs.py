@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kprof_inject.calibration import add_record_costs
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.other_values import NO_VALUES, WantedValues
 from kprof_inject.capture.reader import left_out_launches, read_capture, seen_launches
@@ -207,8 +206,6 @@ def _finish(
     say(f"captured to {folder}")
     if exit_code not in STOPPED:
         measure_run(workspace, folder, reports, choice, say)
-        for message in add_record_costs(workspace, folder):
-            say(message)
     if not choice.keep_launches:
         drop_launches(workspace, folder)
     elif not made_by:

@@ -11,7 +11,6 @@ from fnmatch import fnmatchcase
 from importlib.util import find_spec
 from pathlib import Path
 
-from kprof_inject.calibration import add_record_costs
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.saved_launch import (
     SAVED_LAUNCH_ENDING,
@@ -219,8 +218,6 @@ def capture_launch(
         raise KprofError(f"{saved.record.name} was not recorded: {reason}")
     say(f"captured to {folder}" + (f", {l2}" if (l2 := l2_in_words(result.l2)) else ""))
     measure_capture(workspace, folder, with_permitted_metrics(choice, say), say, saved.folder)
-    for message in add_record_costs(workspace, folder):
-        say(message)
     drop_launches(workspace, folder)
     return folder
 

@@ -292,8 +292,7 @@ def _record_cost(summary: LaunchSummary) -> str:
         return "record cost: unknown and not subtracted: durations include the records' own time"
     subtracted_ns = summary.subtracted_ns
     text = (
-        f"record cost: {cost.cycles:.0f} ± {cost.error_cycles:.0f} cycles each ({cost.source}); "
-        f"{short_time(subtracted_ns)} subtracted"
+        f"record cost: {cost.cycles:.0f} ± {cost.error_cycles:.0f} cycles each; {short_time(subtracted_ns)} subtracted"
     )
     if summary.warp_time_ns:
         text += f", {percent(subtracted_ns / summary.warp_time_ns)} of the warps' time"

@@ -44,7 +44,7 @@ class CheckResult:
     advice: str = ""
 
 
-REQUIRED = {"click": (8, 1), "lark": (1, 2), "msgspec": (0, 19), "numpy": (1, 26), "platformdirs": (4,), "rich": (13,)}
+REQUIRED = {"click": (8, 1), "lark": (1, 2), "msgspec": (0, 19), "numpy": (1, 26), "rich": (13,)}
 """Minimum versions of the packages that every command needs."""
 
 TO_RUN = {"torch": (2, 7), "triton": (3, 5, 1)}

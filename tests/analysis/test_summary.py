@@ -108,7 +108,7 @@ def test_what_is_missing_is_told_of_its_warps(tmp_path: Path) -> None:
 
 
 def test_what_was_subtracted_is_of_all_scopes(tmp_path: Path) -> None:
-    cost = RecordCost(34.0, 34.0, 2.0, "measured")
+    cost = RecordCost(34.0, 34.0, 2.0)
     rows = [row._replace(record_ns=17) for row in known_rows() if row.scope == FUNC]
     summary = summarise(known_launch(tmp_path, rows=rows, kernel={"record_cost": cost}))
     assert (summary.record_cost, summary.subtracted_ns) == (cost, 4 * 17)

@@ -11,11 +11,8 @@ from pathlib import Path
 
 import pytest
 from command_line import CommandLine
-from fake_gpu.known_cost import keep_cost
 from programs.child import REPO, Ended, clean_environment, fake_gpu_path, run_child
 from snapshots import check
-
-from kprof_inject.workspace import Workspace
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +132,6 @@ def test_with_a_gpu_all_are_profiled(tmp_path: Path) -> None:
     (tmp_path / "examples").mkdir()
     for name in ("matmul.py", "attention.py"):
         (tmp_path / "examples" / name).write_text(PROGRAM)
-    keep_cost(Workspace.begin(tmp_path / "ws"))
     environment = {**clean_environment(tmp_path), "PYTHONPATH": fake_gpu_path()}
     ended = run_child([sys.executable, "-c", LIVE], tmp_path, env=environment)
     assert ended.exit_code == 0, ended.stderr

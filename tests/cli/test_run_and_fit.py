@@ -66,12 +66,11 @@ def test_after_an_interrupted_program_no_other_is_started(
 ) -> None:
     measured: list[Path] = []
 
-    def add_record_costs(workspace: Workspace, folder: Path) -> tuple[str, ...]:
+    def measure_run(workspace: Workspace, folder: Path, *_: object) -> None:
         measured.append(folder)
-        return ()
 
     monkeypatch.setattr(programs, "capture", lambda *_: (exit_code, no_reports()))
-    monkeypatch.setattr(programs, "add_record_costs", add_record_costs)
+    monkeypatch.setattr(programs, "measure_run", measure_run)
     folder, ended_with = run(Workspace.create(tmp_path / "ws"), LaunchChoice(), Mode(), ("prog.py",), own_input(), say)
     assert (measured, ended_with) == ([folder] if is_measured else [], exit_code)
 

@@ -13,13 +13,11 @@ import pytest
 from command_line import CommandLine, diagnosis
 from fake_gpu.captured import launches_in, scopes_of
 from fake_gpu.gpu import SLACK_CYCLES
-from fake_gpu.known_cost import keep_cost
 from launch_files import edit, edit_kernel, read_all
 from programs.child import PROGRAMS, Ended, fake_gpu_path
 from snapshots import check
 
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.workspace import Workspace
 
 pytestmark = pytest.mark.triton
 
@@ -49,12 +47,6 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 
 # A launch in place of a program
-
-
-def known_workspace(folder: Path) -> Path:
-    """A workspace that knows what records cost."""
-    keep_cost(Workspace.begin(folder))
-    return folder
 
 
 def test_what_is_no_launch_is_refused(kprof: CommandLine, scale_launch: Path) -> None:
@@ -96,7 +88,7 @@ def test_a_launch_where_a_workspace_is_read_names_the_command_for_it(
 
 def test_profile_repeats_a_launch_with_records(kprof: CommandLine, scale_launch: Path) -> None:
     before = files_of(scale_launch)
-    workspace = known_workspace(kprof.folder / "ws")
+    workspace = kprof.folder / "ws"
     ended = kprof("profile", "-o", workspace, "--launches", "1:9:2", "--trace", "trace.json", "scale.launch")
     assert ended.exit_code == 0, ended.stderr
     assert "func" in ended.stdout
@@ -121,7 +113,7 @@ def test_profile_repeats_a_launch_with_records(kprof: CommandLine, scale_launch:
 def test_any_launch_of_a_launch_may_be_kept(
     kprof: CommandLine, scale_launch: Path, launches: str, indices: list[int]
 ) -> None:
-    workspace = known_workspace(kprof.folder / "ws")
+    workspace = kprof.folder / "ws"
     ended = kprof("profile", "-o", workspace, "--no-replay", "--launches", launches, scale_launch)
     assert ended.exit_code == 0, ended.stderr
     assert [launch.index for launch in launches_in(workspace / "captures" / "001")] == indices
@@ -173,7 +165,7 @@ def test_a_launch_of_another_kernel_is_refused(kprof: CommandLine, scale_launch:
 
 def test_causal_delays_a_launch(kprof: CommandLine, scale_launch: Path) -> None:
     before = files_of(scale_launch)
-    workspace = known_workspace(kprof.folder / "ws")
+    workspace = kprof.folder / "ws"
     ended = kprof("causal", "-o", workspace, "--seconds", "1", "--json", "scale.launch")
     assert ended.exit_code == 0, ended.stderr
     (found,) = json.loads(ended.stdout)
@@ -194,7 +186,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[CommandLine, Ended]:
     """A workspace ``ws`` with the launches of a program, and what ``profile`` printed. Not to be changed."""
     kprof = CommandLine(tmp_path_factory.mktemp("kept"), fake_gpu_path(STARTUP))
     kprof.write("prog.py", PROGRAM)
-    known_workspace(kprof.folder / "ws")
+    kprof.folder / "ws"
     ended = kprof("profile", "-o", "ws", "--keep-launches", "--no-replay", "prog.py")
     assert ended.exit_code == 0, ended.stderr
     return kprof, ended
@@ -221,7 +213,7 @@ def test_kept_launches_stay_and_are_told(kept: tuple[CommandLine, Ended]) -> Non
 @pytest.mark.slow
 def test_launches_that_were_not_to_be_kept_are_removed(kprof: CommandLine) -> None:
     kprof.write("prog.py", PROGRAM)
-    workspace = known_workspace(kprof.folder / "ws")
+    workspace = kprof.folder / "ws"
     ended = kprof("profile", "-o", "ws", "prog.py")
     assert ended.exit_code == 0, ended.stderr
     assert "repeating 1 saved launch to time the records: power" in ended.stderr
@@ -262,7 +254,7 @@ LARGE = PROGRAM.replace("torch.zeros(16)", "torch.zeros(600_000_000)[:16]")
 def test_a_launch_that_was_to_be_kept_and_is_not_says_why(kprof: CommandLine) -> None:
     """More than 2 GB: of them, no byte is touched."""
     kprof.write("prog.py", LARGE)
-    known_workspace(kprof.folder / "ws")
+    kprof.folder / "ws"
     ended = kprof("profile", "-o", "ws", "--keep-launches", "--no-replay", "prog.py")
     assert ended.exit_code == 0, ended.stderr
     said = [line for line in ended.stderr.splitlines() if "no launch of" in line]

@@ -11,7 +11,6 @@ import jsonschema
 import pytest
 from command_line import CommandLine
 from fake_gpu.gpu import CTA_NS, REORDERED_NS
-from fake_gpu.known_cost import keep_cost
 from launch_files import edit
 from programs.child import PROGRAMS, REPO, Ended, clean_environment, fake_gpu_path, run_child
 
@@ -39,7 +38,6 @@ print("result", out.tolist()[:3])
 def kprof(tmp_path: Path) -> CommandLine:
     """The command line, whose programs and processes have the fake GPU; ``ws`` knows what records cost."""
     (tmp_path / "prog.py").write_text(PROGRAM)
-    keep_cost(Workspace.begin(tmp_path / "ws"))
     return CommandLine(tmp_path, fake_gpu_path(STARTUP))
 
 

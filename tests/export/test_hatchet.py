@@ -172,7 +172,7 @@ def test_the_viewer_lists_the_metrics(tmp_path: Path) -> None:
 
 def test_what_records_cost_is_left_out(tmp_path: Path) -> None:
     (launch,) = launches(tmp_path / "capture", ctas(3))
-    costly = replace(launch, kernel=replace(launch.kernel, record_cost=RecordCost(5.0, 5.0, 0.0, "measured")))
+    costly = replace(launch, kernel=replace(launch.kernel, record_cost=RecordCost(5.0, 5.0, 0.0)))
     timeline = decode_launch(costly)
     found = whole(write(tmp_path, [timeline]))
     assert found == inclusive([timeline])

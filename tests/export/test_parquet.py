@@ -84,7 +84,7 @@ def test_pandas_reads_it(timelines: list[Timeline], path: Path) -> None:
 
 def test_the_file_says_who_wrote_it_and_what_is_known_of_each_launch(timelines: list[Timeline], tmp_path: Path) -> None:
     first = timelines[0]
-    kernel = replace(first.launch.kernel, record_cost=RecordCost(33.5, 33.5, 12.5, "measured"))
+    kernel = replace(first.launch.kernel, record_cost=RecordCost(33.5, 33.5, 12.5))
     costly = replace(first, launch=replace(first.launch, kernel=kernel))
     metadata = pq.read_schema(_write(tmp_path, [costly, timelines[1]])).metadata
     said = json.loads(metadata[METADATA_KEY.encode()])
@@ -93,10 +93,10 @@ def test_the_file_says_who_wrote_it_and_what_is_known_of_each_launch(timelines: 
     assert (one["kernel"], one["launch"], one["grid"], one["num_warps"]) == ("mat,mul", 0, [3, 1, 1], 2)
     assert one["clock_mhz"] == round(first.clock.clock_hz / 1e6, 3)
     assert one["records_written"] == first.records_written
-    costs = ("record_cost_cycles", "record_cost_error_cycles", "record_cost_source")
-    assert tuple(one[key] for key in costs) == (33.5, 12.5, "measured")
+    costs = ("record_cost_cycles", "record_cost_error_cycles")
+    assert tuple(one[key] for key in costs) == (33.5, 12.5)
     assert (one["host"], one["pid"], one["rank"], one["device"]) == ("a,b", 70, 0, 0)
-    assert (other["rank"], *(other[key] for key in costs)) == (1, None, None, None)
+    assert (other["rank"], *(other[key] for key in costs)) == (1, None, None)
 
 
 def test_what_is_missing_of_a_launch_is_told(tmp_path: Path) -> None:

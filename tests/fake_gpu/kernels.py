@@ -13,9 +13,6 @@ import triton.language as tl
 
 _LEAST_CYCLES = 10_000
 
-RECORD_CYCLES = 37
-"""What a record costs where there is nothing between two of them."""
-
 
 @triton.jit(do_not_specialize=["n"])
 def scale(x_ptr, out_ptr, n):
@@ -117,10 +114,6 @@ def n_of(cycles: int) -> int:
     return cycles - _LEAST_CYCLES
 
 
-def _calibration(grid: tuple[int, int, int], rounds: int, backend: str) -> int:
-    return RECORD_CYCLES
-
-
 HOST_KERNELS = {
     "scale": _scale,
     "blocks": _blocks,
@@ -128,5 +121,4 @@ HOST_KERNELS = {
     "tuned": _tuned,
     "total": _total,
     "follow": _follow,
-    "calibration_kernel": _calibration,
 }

@@ -14,7 +14,9 @@ if "triton" in sys.modules:
 gpu = FakeGpu()
 """The GPU of this process."""
 
-process_device.use_device(FakeDevice(gpu))
+device = FakeDevice(gpu)
+
+process_device.devices_of_process = lambda: device  # type: ignore[assignment]
 
 from fake_gpu.driver import install  # noqa: E402 (imports Triton)
 from fake_gpu.kernels import HOST_KERNELS  # noqa: E402

@@ -31,7 +31,6 @@ from specialised import save_specialised
 from kprof_inject.capture.experiments import ExperimentRecord, MeasuredDelayRecord, SpinRecord
 from kprof_inject.capture.model import Launch
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.capture.record_costs import read_costs, write_costs
 from kprof_inject.capture.schema import (
     ClockRecord,
     DumpedKernelRecord,
@@ -88,8 +87,6 @@ def _run_reads(place: Path, other: Path, out: Path) -> None:
         workspace.kernel_sources(kernel.variant)
         workspace.override_path(kernel)
         kernel.ttgir()
-    with contextlib.suppress(KprofError):
-        read_costs(workspace.calibration_folder / "record_costs.json")
     capture = read_capture(workspace.last_capture_folder())
     for launch in capture.launches[:1]:
         fitted_buffer([launch], launch.kernel.mode)
@@ -339,8 +336,6 @@ class Corpus:
             times_ns = launch.kernel.with_records.times_ns or (1e4, 1.1e4)
             writer.add_times(launch.kernel.variant, TimingRecord(times_ns, replay=replay))
             writer.finish({"the disk was too slow": 1}, {launch.kernel.variant: 3})
-        costs = read_costs(DEMO / "record_costs.json")
-        write_costs(folder / "record_costs.json", costs.values(), run)
         return folder
 
     def _workspace(self, name: str, capture: Path) -> Path:
@@ -362,8 +357,6 @@ class Corpus:
             workspace.write_kernel(variant, info, kernel.ttgir(), kernel.sources())
             workspace.write_clean_run(variant, "1", TimedResources(128, 0, 0, 1024, 2, (1e4, 1.1e4)))
         write_insertions(workspace, insert_kernels(workspace, parse_selectors(())))
-        costs = read_costs(DEMO / "record_costs.json")
-        write_costs(workspace.calibration_folder / "record_costs.json", costs.values())
         shutil.copytree(capture, workspace.new_capture_folder(), dirs_exist_ok=True)
         return workspace.folder
 
@@ -449,7 +442,7 @@ def _check_files(folder: Path) -> None:
 
 
 # What a reader cannot miss: a program that was killed has no such files, and a capture need not have a process more.
-_OPTIONAL = re.compile(r"(end|timing|record_costs)\.json: (gone|folder)|clock\.jsonl|/: |process\.json: gone")
+_OPTIONAL = re.compile(r"(end|timing)\.json: (gone|folder)|clock\.jsonl|/: |process\.json: gone")
 
 
 def _check_nothing_is_silent(outcome: Outcome, sound: Outcome, how: list[str]) -> None:

@@ -334,9 +334,6 @@ def reseal(folder: Path) -> None:
         if process.name == "process.json" and '"crc32"' in text:
             process.write_text(_sealed(text, "process.json"), errors="surrogateescape")
             _reseal_process(process.parent, f"{_loaded(text).get('process')}")
-            costs = process.parent.parent / "record_costs.json"
-            if costs in _files(folder):
-                costs.write_text(_sealed(_text_of(costs), f"{_loaded(text).get('run')}"), errors="surrogateescape")
 
 
 def _reseal_process(home: Path, name: str) -> None:

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
-from gpu_support import EXAMPLES, Kprof
+from gpu_support import ROOT
 
 torch = pytest.importorskip("torch")
 triton = pytest.importorskip("triton")
@@ -22,9 +23,11 @@ tl = pytest.importorskip("triton.language")
 
 import kprof_inject  # noqa: E402
 from kprof_inject import Mode  # noqa: E402
-from kprof_inject.calibration_process import costs_next_to_work, measure, record  # noqa: E402
-from kprof_inject.capture.reader import read_capture  # noqa: E402
-from kprof_inject.capture.record_costs import CostKey, MeasuredCost, cost_of  # noqa: E402
+from kprof_inject.capture.record_costs import cost_of  # noqa: E402
+
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+from record_cost import costs_next_to_work, measure, record  # noqa: E402
 
 # scripts/record-costs has all of them; here is each part once.
 MODES = [Mode(), Mode(clock_bits=32), Mode("global"), Mode(sched_stores=True), Mode(warps=(0,))]
@@ -41,10 +44,6 @@ def words(mode: Mode) -> str:
     return ", ".join([*parts, *(["sched stores"] * mode.sched_stores)])
 
 
-def here(folder: Path, mode: Mode) -> MeasuredCost:
-    return measure(folder, torch.cuda.get_device_name(), "", mode)
-
-
 @pytest.fixture(scope="module")
 def figures() -> Iterator[dict[str, dict[str, Any]]]:
     """By mode; written when the last test is done."""
@@ -57,8 +56,8 @@ def figures() -> Iterator[dict[str, dict[str, Any]]]:
 
 @pytest.mark.parametrize("mode", MODES, ids=words)
 def test_a_record_costs_the_same_each_time(figures: dict[str, dict[str, Any]], tmp_path: Path, mode: Mode) -> None:
-    costs = [here(tmp_path / str(number), mode) for number in range(2)]
-    figures.setdefault(words(mode), {})["calibrated"] = [msgspec.to_builtins(cost) for cost in costs]
+    costs = [measure(tmp_path / str(number), mode) for number in range(2)]
+    figures.setdefault(words(mode), {})["measured"] = [asdict(cost) for cost in costs]
     cycles = [cost.cycles for cost in costs]
     print(words(mode), cycles, "straight", [cost.straight_cycles for cost in costs])
     assert all(PLAUSIBLE_CYCLES[0] <= one <= PLAUSIBLE_CYCLES[1] for one in cycles)
@@ -70,7 +69,7 @@ def test_beside_work_a_record_costs_little_and_never_less_than_nothing(
     figures: dict[str, dict[str, Any]], tmp_path: Path, mode: Mode
 ) -> None:
     """A little less than nothing, as it may come out, is taken for nothing: here it is as it came out."""
-    after_start, after_end = costs_next_to_work(record(tmp_path, torch.cuda.get_device_name(), "", mode))
+    after_start, after_end = costs_next_to_work(record(tmp_path, mode))
     figures.setdefault(words(mode), {})["beside work"] = {"after start": after_start, "after end": after_end}
     print(f"{words(mode)}: beside work {after_start} after a start, {after_end} after an end")
     least, most = PLAUSIBLE_BESIDE_WORK_CYCLES
@@ -126,28 +125,20 @@ def test_a_record_among_work_costs_about_as_much(
     median = {name: float(np.median(np.concatenate(parts))) for name, parts in cycles.items()}
     around = 2 * median["one"] - median["two"]
     among = (median["recorded"] - median["bare"]) / (2 * ROUNDS)
-    calibrated = here(tmp_path, mode)
+    measured = measure(tmp_path, mode)
     figures.setdefault(words(mode), {})["among work"] = {"around": around, "among": among, "medians": median}
-    subtracted = calibrated.record_cost
-    print(f"{words(mode)}: alone {calibrated.cycles}, around work {around}, among work {among}; {median}; {subtracted}")
+    subtracted = measured.record_cost(sched_stores=mode.sched_stores)
+    print(f"{words(mode)}: alone {measured.cycles}, around work {around}, among work {among}; {median}; {subtracted}")
     # How well the one stands for the others is to be read from the figures.
     assert -10 <= around <= PLAUSIBLE_CYCLES[1]
     assert -10 <= among <= PLAUSIBLE_CYCLES[1]
 
 
-def test_a_run_measures_what_is_not_shipped_once(kprof: Kprof, tmp_path: Path) -> None:
-    workspace = tmp_path / "ws"
-    first = kprof("profile", "-o", workspace, "--at", "func", "--", EXAMPLES / "vector_add.py")
-    again = kprof("run", workspace, "--", EXAMPLES / "vector_add.py")
-    name = torch.cuda.get_device_name()
-    shipped = cost_of(CostKey.of(name, triton.__version__, Mode()), {})
-    assert (f"measuring the record cost on {name}" in first.stderr) == (shipped is None)
-    assert "could not be" not in first.stderr
-    assert "measuring" not in again.stderr
-    expected = here(tmp_path / "here", Mode())
-    for number in ("001", "002"):
-        for launch in read_capture(workspace / "captures" / number).launches:
-            cost = launch.kernel.record_cost
-            assert cost is not None and cost.source == ("measured" if shipped is None else "shipped")
-            assert abs(cost.cycles - expected.record_cost.cycles) <= REPEATS_WITHIN * expected.cycles
-            assert launch.host_end_ns is not None and launch.host_end_ns >= launch.host_ns
+@pytest.mark.parametrize("mode", MODES, ids=words)
+def test_what_is_shipped_is_what_is_measured(tmp_path: Path, mode: Mode) -> None:
+    shipped = cost_of(torch.cuda.get_device_name(), triton.__version__, mode)
+    if shipped is None:
+        pytest.skip("no cost is shipped for this device and Triton")
+    measured = measure(tmp_path, mode)
+    expected = measured.record_cost(sched_stores=mode.sched_stores)
+    assert abs(shipped.cycles - expected.cycles) <= REPEATS_WITHIN * measured.cycles

@@ -133,7 +133,7 @@ def test_a_spin_lasts_as_long_as_it_does(kprof: Kprof, folder: Path, mode: str) 
         proton = [error - tail for error, tail in zip(proton, spins.tail_cycles.tolist(), strict=True)]
     cost = launch.kernel.record_cost
     assert cost is not None
-    print(f"{mode}: a record costs {cost.cycles:.1f} cycles ({cost.source}), tails {spins.tail_cycles.tolist()}")
+    print(f"{mode}: a record costs {cost.cycles:.1f} cycles, tails {spins.tail_cycles.tolist()}")
     print(f"raw {shown(raw)} | compensated {shown(compensated)} | Proton's time_shift {shown(proton)}")
     saved({"mode": mode, "cost": cost.cycles, "raw": raw, "compensated": compensated, "proton": proton})
     for length, error in zip(CYCLES, compensated, strict=True):

@@ -23,7 +23,7 @@ from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 MARKED = [*SCOPES, Scope("here", "mark", 0)]
 MARK = 4
-MEASURED = {"record_cost": RecordCost(17.0, 16.5, 13.75, "measured")}
+MEASURED = {"record_cost": RecordCost(17.0, 16.5, 13.75)}
 
 
 def notes(timeline: Timeline) -> list[str]:

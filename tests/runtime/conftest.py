@@ -4,10 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from fake_gpu.known_cost import keep_cost
 from fake_runs import FakeRuns
-
-from kprof_inject.workspace import Workspace
 
 
 @pytest.fixture(scope="session")
@@ -16,7 +13,6 @@ def planned_once(tmp_path_factory: pytest.TempPathFactory) -> FakeRuns:
     folder = tmp_path_factory.mktemp("planned")
     runs = FakeRuns(folder, folder / "workspace")
     runs.dump()
-    keep_cost(Workspace(runs.workspace))
     return runs
 
 

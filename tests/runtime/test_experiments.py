@@ -31,7 +31,7 @@ pytestmark = pytest.mark.triton
 def prepared_once(scale_launch_once: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A workspace with delays before the load and the store of ``scale``. Not to be changed."""
     workspace = Workspace.begin(tmp_path_factory.mktemp("prepared") / "workspace")
-    adopt(workspace, read_saved_launch(scale_launch_once), lambda _: None)
+    adopt(workspace, read_saved_launch(scale_launch_once))
     selectors = parse_selectors(["scale/parts"])
     kernels = insert_kernels(workspace, selectors)
     write_insertions(workspace, kernels)

@@ -29,8 +29,11 @@ NO_SPACE = f"the disk failed: {os.strerror(errno.ENOSPC)}"
 NOT_HERE = {
     "clear",
     "unaffected_by_graphs",
+    "borrowed",
+    "copy",
     "current_stream",
     "counted",
+    "digest",
     "sm_clock_hz",
     "contents",
 }

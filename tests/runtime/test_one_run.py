@@ -11,7 +11,6 @@ import pytest
 from fake_gpu.captured import launches_in, number_of
 from fake_gpu.device import FakeDevice
 from fake_gpu.gpu import FakeGpu
-from fake_gpu.known_cost import keep_cost
 from fake_runs import LAUNCHES, FakeRuns
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,7 +30,6 @@ EMPTY = EmptyKernel(128, 0)
 def profiled(folder: Path, *options: str) -> tuple[FakeRuns, Ended]:
     runs = FakeRuns(folder, folder / "workspace")
     (folder / "home").mkdir(exist_ok=True)
-    keep_cost(Workspace.begin(runs.workspace))
     return runs, runs.kprof("profile", "-o", runs.workspace, "--no-replay", *options, "--", LAUNCHES)
 
 
@@ -86,7 +84,6 @@ def test_launches_are_counted_and_timed_by_grid(tmp_path: Path) -> None:
     (tmp_path / "grids.py").write_text(TWO_GRIDS)
     runs = FakeRuns(tmp_path, tmp_path / "workspace")
     (tmp_path / "home").mkdir()
-    keep_cost(Workspace.begin(runs.workspace))
     ended = runs.kprof("profile", "-o", runs.workspace, "--no-replay", "--", tmp_path / "grids.py")
     assert ended.exit_code == 0, ended.stderr
     (launch,) = launches_in(runs.capture, "scale")
@@ -236,7 +233,6 @@ def many(folder: Path, *options: str, program: str = MANY) -> tuple[FakeRuns, En
     runs = FakeRuns(folder, folder / "workspace")
     (folder / "home").mkdir()
     (folder / "prog.py").write_text(program)
-    keep_cost(Workspace.begin(runs.workspace))
     return runs, runs.kprof("profile", "-o", runs.workspace, "--no-replay", *options, "--", folder / "prog.py")
 
 

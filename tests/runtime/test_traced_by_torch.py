@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 import torch
 from command_line import CommandLine
-from fake_gpu.known_cost import keep_cost
 from fake_runs import REAL_TORCH
 from snapshots import check
 
@@ -24,7 +23,6 @@ from kprof_inject.runtime.launch import triton_wrapping
 from kprof_inject.runtime.launch.triton_wrapping import benchmarking
 from kprof_inject.runtime.process_report import ProcessReport, read_reports
 from kprof_inject.runtime.run_step import TorchTracer
-from kprof_inject.workspace import Workspace
 
 PROGRAM = """
 from fake_gpu.program import gpu  # isort: skip  (before Triton)
@@ -144,7 +142,6 @@ def test_a_failure_is_reported_and_goes_no_further(
 def test_profile_traces_the_run_with_records(tmp_path: Path) -> None:
     """There are no kernels in it without a GPU: it cannot be merged, which is said behind the report."""
     (tmp_path / "program.py").write_text(PROGRAM)
-    keep_cost(Workspace.begin(tmp_path / "kprof_out"))
     ended = CommandLine(tmp_path, REAL_TORCH)("profile", "--torch-profiler", "--no-replay", "--", "program.py")
     assert ended.exit_code == 1
     assert "scale #2" in ended.stdout

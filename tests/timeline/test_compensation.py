@@ -62,7 +62,7 @@ def damaged_warps(draw: st.DrawFn) -> list[Entry]:
     return [entry._replace(scope_id=UNKNOWN) if place in wrong else entry for place, entry in enumerate(entries)]
 
 
-costs = st.builds(RecordCost, st.floats(0, 300), st.floats(0, 300), st.just(0.0), st.just("measured"))
+costs = st.builds(RecordCost, st.floats(0, 300), st.floats(0, 300), st.just(0.0))
 
 
 @given(st.lists(damaged_warps(), min_size=1, max_size=3), costs)
@@ -86,7 +86,7 @@ def test_where_every_distance_is_longer_each_record_costs_the_same(
     entries: list[Entry], after_start: int, after_end: int
 ) -> None:
     records, pairs, _, ns = run(entries)
-    elapsed = without_records(records, ns, RecordCost(after_start, after_end, 0.0, "measured"))
+    elapsed = without_records(records, ns, RecordCost(after_start, after_end, 0.0))
     spent = np.append(0, np.cumsum(np.where(records.is_end, after_end, after_start)))[:-1]
     assert between(pairs, elapsed.cycles).tolist() == (between(pairs, records.cycles - spent)).tolist()
     taken_ns = between(pairs, ns) - between(pairs, elapsed.ns)
@@ -96,20 +96,20 @@ def test_where_every_distance_is_longer_each_record_costs_the_same(
 
 def test_a_distance_shorter_than_the_cost_counts_as_nothing() -> None:
     records, pairs, _, ns = run([start(0, 0), start(1, 100), end(1, 110), end(0, 300)])
-    elapsed = without_records(records, ns, RecordCost(30.0, 40.0, 0.0, "measured"))
+    elapsed = without_records(records, ns, RecordCost(30.0, 40.0, 0.0))
     assert between(pairs, elapsed.cycles).tolist() == [70 + 0 + 150, 0]
 
 
 def test_a_damaged_entry_cost_as_much_as_a_record_in_the_mean() -> None:
     records, pairs, _, ns = run([start(0, 0), start(UNKNOWN, 500), end(0, 1000)])
-    elapsed = without_records(records, ns, RecordCost(30.0, 40.0, 0.0, "measured"))
+    elapsed = without_records(records, ns, RecordCost(30.0, 40.0, 0.0))
     assert between(pairs, elapsed.cycles).tolist() == [1000 - 30 - 35]
 
 
 def test_one_warps_records_cost_another_nothing() -> None:
     warp = [start(0, 0), end(0, 100)]
     records, pairs, _, ns = run(warp, warp, warp)
-    elapsed = without_records(records, ns, RecordCost(30.0, 40.0, 0.0, "measured"))
+    elapsed = without_records(records, ns, RecordCost(30.0, 40.0, 0.0))
     assert between(pairs, elapsed.cycles).tolist() == [70, 70, 70]
 
 
@@ -121,5 +121,5 @@ def test_as_recorded_nothing_is_taken_out() -> None:
 
 def test_no_records_cost_nothing() -> None:
     records, pairs, _, ns = run([])
-    elapsed = without_records(records, ns, RecordCost(30.0, 40.0, 0.0, "measured"))
+    elapsed = without_records(records, ns, RecordCost(30.0, 40.0, 0.0))
     assert between(pairs, elapsed.cycles).size == 0

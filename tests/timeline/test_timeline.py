@@ -305,7 +305,7 @@ def test_without_a_cost_of_records_durations_are_as_recorded(timeline: Timeline)
 
 
 def test_the_cost_of_records_is_taken_out_of_durations_alone(timeline: Timeline) -> None:
-    kernel = replace(timeline.launch.kernel, record_cost=RecordCost(50.0, 50.0, 0.0, "measured"))
+    kernel = replace(timeline.launch.kernel, record_cost=RecordCost(50.0, 50.0, 0.0))
     compensated = decode_launch(replace(timeline.launch, kernel=kernel)).scopes
 
     raw = timeline.scopes

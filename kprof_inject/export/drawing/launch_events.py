@@ -155,7 +155,6 @@ def _launch_args(timeline: Timeline) -> Iterator[tuple[str, str | int | float]]:
     if cost := launch.kernel.record_cost:
         yield "record_cost_cycles", round(cost.cycles, 2)
         yield "record_cost_error_cycles", round(cost.error_cycles, 2)
-        yield "record_cost_source", cost.source
 
 
 class _WarpEvents:

@@ -127,7 +127,7 @@ def _records(timeline: Timeline, summary: LaunchSummary) -> Iterator[Row]:
     cost = summary.record_cost
     yield (
         "cost of a record",
-        f"{cost.cycles:.0f} ± {cost.error_cycles:.0f} cycles, {cost.source}" if cost else "unknown",
+        f"{cost.cycles:.0f} ± {cost.error_cycles:.0f} cycles" if cost else "unknown",
     )
     if summary.subtracted_ns and summary.warp_time_ns:
         taken = summary.subtracted_ns / summary.warp_time_ns
