@@ -61,7 +61,8 @@ def attempt(tmp_path: Path, scale_launch: Path) -> Callable[..., EditsRecord]:
     workspace = Workspace.begin(tmp_path / "ws")
 
     def tried(*edits: str, seconds: float = 20.0) -> EditsRecord:
-        saved = adopt(workspace, read_saved_launch(scale_launch), lambda _: None)
+        saved = read_saved_launch(scale_launch)
+        adopt(workspace, saved)
         choice = TryChoice(seconds=seconds, edits=tuple(map(parse_edits, edits)))
         (record,) = try_edits(workspace, {saved.record.variant: scale_launch}, (), choice, "", lambda _: None)
         assert workspace.edits(record.variant) == record
@@ -160,7 +161,8 @@ def test_a_launch_without_its_machine_code_is_not_tried(tmp_path: Path, scale_la
     shutil.rmtree(scale_launch / "build")
     edit(scale_launch, lambda values: [values["files"].pop(name) for name in [*values["files"]] if "build/" in name])
     workspace = Workspace.begin(tmp_path / "ws")
-    saved = adopt(workspace, read_saved_launch(scale_launch), lambda _: None)
+    saved = read_saved_launch(scale_launch)
+    adopt(workspace, saved)
     (record,) = try_edits(workspace, {saved.record.variant: scale_launch}, (), TryChoice(), "", lambda _: None)
     assert headline(record) == "scale was not tried, because its machine code was not saved"
 
