@@ -130,7 +130,7 @@ def main() -> None:
             write_capture(folder / str(count), count, arguments.kernels)
         print(f"| | {counts[0]:,} launches | {counts[1]:,} launches | ratio |", "|---" * 4 + "|", sep="\n")
         trace = folder / "trace.pftrace"
-        for command in (["report"], ["explain"], ["report", "--json"], ["trace", "-o", trace]):
+        for command in (["report"], ["report", "--json"], ["trace", "-o", trace]):
             few, many = (_cpu_seconds(*command, folder / str(count)) for count in counts)
             called = " ".join(map(str, command[:2]))
             print(f"| {called} | {few:.1f} s | {many:.1f} s | {many / few:.1f} |", flush=True)

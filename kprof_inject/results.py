@@ -19,8 +19,7 @@ from kprof_inject.export.formats import TraceFile
 from kprof_inject.export.hooks import Hook, hooks_of
 from kprof_inject.pipeline.captures import decode_capture, experiments_at, open_capture
 from kprof_inject.quantities import counted, listed
-from kprof_inject.report.explanation import explanation
-from kprof_inject.report.explanation_schema import DEFAULT_BUDGET, explanation_text
+from kprof_inject.report.json_report import brief_text, whole_text
 from kprof_inject.timeline.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -78,15 +77,18 @@ class Results:
 
         return answers_text(self._analyses(_of_kernels(self._kept(), kernel)), _REPORT_WIDTH)
 
-    def explain(self, budget: int = DEFAULT_BUDGET, *, kernel: str = ALL) -> str:
-        """Return the output of ``kprof-inject explain``: JSON of at most ``budget`` tokens.
+    def json(self, budget: int | None = None, *, kernel: str = ALL) -> str:
+        """Return the output of ``kprof-inject report --json``, with a budget at most so many tokens.
 
-        ``kernel`` is a glob. Raises ``KprofError`` if there is no launch of such a kernel, if the budget is too small
-        for the mandatory parts, or if it is no integer.
+        ``kernel`` is a glob. Raises ``KprofError`` if there is no launch of such a kernel, or if the budget is too
+        small or no integer.
         """
+        reports = self._analyses(_of_kernels(self._kept(), kernel))
+        if budget is None:
+            return "".join(whole_text(reports))
         if not isinstance(budget, int):
             raise KprofError(f"the budget must be a whole number of tokens, not {budget!r}", hint="such as budget=1000")
-        return explanation_text(explanation(self._analyses(_of_kernels(self._kept(), kernel))), budget)
+        return brief_text(reports, budget)
 
     def html(self, path: str | Path, *, kernel: str = ALL) -> Path:
         """Write the page of ``kprof-inject report --html``, which any browser opens; return its path.

@@ -34,7 +34,6 @@ from kprof_inject.export.scope_rows import csv_table
 from kprof_inject.report.diff.gate import crossings
 from kprof_inject.report.diff.kernel_diff import diff_captures
 from kprof_inject.report.diff.table import diff_json
-from kprof_inject.report.explanation import explanation
 from kprof_inject.report.html.document import all_sections, launch_meta
 from kprof_inject.report.html.overview_tab import kernel_rows
 from kprof_inject.report.html.pictures import ScopePictures
@@ -167,13 +166,9 @@ def said_of(launch: Launch, naming: Naming) -> Counter[str]:
     shown = shown_of(timeline, timeline.scope_count)
     # What exports say of one CTA, they say of all.
     few = timeline.chosen(Choice(ctas=NumberSet.of(range(2))))
-    explained = msgspec.to_builtins(explanation([report]))
     said = {
         "json": report.to_json(),
         "terminal": answers_text([report], 2000).split("\n"),
-        "explain": {key: value for key, value in explained.items() if key != "findings"},
-        # Their texts, which JSON has in full, are cut off at another place.
-        "findings explained": [{**one, "text": "", "advice": ""} for one in explained["findings"]],
         "page": msgspec.to_builtins(all_sections(report, pictures)),
         "page's data": msgspec.to_builtins(launch_meta(report, "k", "", shown)),
         "page's kernels": msgspec.to_builtins(kernel_rows(program_of([report]), [report])),

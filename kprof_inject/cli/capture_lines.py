@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from textwrap import indent
 
 import click
 
@@ -18,6 +16,7 @@ from kprof_inject.cli.console import is_a_step, say
 from kprof_inject.export.formats import DrawingFormat, TraceFile
 from kprof_inject.pipeline.captures import run_to_write
 from kprof_inject.quantities import age_text, counted, listed, size_text, time_text
+from kprof_inject.report.json_report import whole_text
 from kprof_inject.timeline.axis import PlacedLaunch, place_launches
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.timeline import Timeline
@@ -157,16 +156,8 @@ def _doubts(launches: Sequence[PlacedLaunch]) -> Iterator[str]:
 
 def print_json(reports: Sequence[LaunchAnalysis]) -> None:
     """Print the launches in order as JSON, each with the overview of its kernel in the program."""
-    kernels = {kernel.name: kernel.to_json() for kernel in overview(reports)}
-    separator = "["
-    try:
-        for report in reports:
-            launch = {**report.to_json(), "program": kernels[report.launch.kernel.name]}
-            click.echo(separator + indent(f"\n{json.dumps(launch, indent=1)}", " "), nl=False)
-            separator = ","
-    finally:  # a damaged launch does not make what was printed before it unreadable
-        if separator == ",":
-            click.echo("\n]")
+    for part in whole_text(reports):
+        click.echo(part, nl=False)
 
 
 def say_next(place: Path, reports: Sequence[LaunchAnalysis], program: str = "-- PROG") -> None:

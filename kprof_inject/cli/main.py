@@ -25,7 +25,6 @@ _GROUPS = {
     },
     "Read what was captured": {
         "report": "Show the limit, what to try, and where the time goes.",
-        "explain": "Print the same as compact JSON for agents.",
         "diff": "Report what changed between two captures of a kernel.",
         "trace": "Write the timeline as a trace or a table; open it in the Perfetto UI.",
     },

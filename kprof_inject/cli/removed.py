@@ -4,6 +4,7 @@ from __future__ import annotations
 
 COMMANDS = {
     "compare": "profile twice, into two workspaces; then kprof-inject diff A B",
+    "explain": "use kprof-inject report --json --budget N",
     "help": "use kprof-inject --help, or COMMAND --help",
     "launch": "kprof-inject report NAME.launch repeats a saved launch; profile, try and causal take one, too",
     "view": "use kprof-inject trace --open",

@@ -24,6 +24,7 @@ from kprof_inject.pipeline.captures import (
     with_launch_captured,
 )
 from kprof_inject.quantities import size_text
+from kprof_inject.report.json_report import brief_text
 from kprof_inject.report.terminal.screens import print_all, print_answers
 from kprof_inject.timeline.choice import Choice
 
@@ -41,6 +42,12 @@ from kprof_inject.timeline.choice import Choice
 @buffer_options
 @json_option
 @click.option(
+    "--budget",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="With --json: only what matters most of one launch, as one line of at most N tokens of four characters.",
+)
+@click.option(
     "--html",
     "html_path",
     metavar="FILE",
@@ -55,6 +62,7 @@ def command(
     names_path: Path | None,
     description: BufferDescription,
     as_json: bool,
+    budget: int | None,
     html_path: Path | None,
     redact: bool,
 ) -> None:
@@ -64,6 +72,8 @@ def command(
     that numpy.save wrote. A NAME.launch is repeated and captured first.
     """
     require_place_for(html_path)
+    if budget is not None and not as_json:
+        raise click.UsageError("--budget needs --json.")
     launch, place = place, with_launch_captured(place, "last", say)
     capture = open_capture(place, names_path, description, redact=redact)
     is_kept = place == launch
@@ -72,14 +82,16 @@ def command(
     if (folder := last_profiled_capture(place, capture)) is not None:
         say(f"what profile captured: kprof-inject report {quote(str(folder))}")
     experiments, captured = experiments_at(place, say), capture.launches
-    if verbose or as_json or html_path is not None:
+    if verbose or (as_json and budget is None) or html_path is not None:
         timelines = decode_capture(capture, say, choice)
         reports = LaunchAnalysis.all_of(timelines, experiments, captured)
     else:
         reports = analyses(capture, experiments, say, choice)
     # Write the page before the tables, whose reader may close the pipe; print its address after them, where it is seen.
     page_lines = [] if html_path is None else _write_page(html_path, reports)
-    if as_json:
+    if budget is not None:
+        click.echo(brief_text(reports, budget))
+    elif as_json:
         print_json(reports)
     elif verbose:
         print_all(reports, table_console())

@@ -32,8 +32,6 @@ FAILED = [
     "report --html .",
     "report --kernel nope",
     "report --launch 7",
-    "explain nope",
-    "explain 7",
     "trace nope",
     "trace kprof_out/captures/9",
     "trace -o no/t.json",
@@ -87,8 +85,7 @@ USAGE = [
     f"insert {MODULE} --at loops",
     "insert --tag lr=lr",
     "insert -o out.ttgir",
-    "explain --budget 0",
-    "explain --question share",
+    "report --json --budget 0",
     "strip",
     "run",
     "dump",
@@ -175,7 +172,7 @@ def test_what_cannot_be_read_says_so_in_the_same_style_with_another_code(kprof: 
         assert again.exit_code != 2, f"{command}: {again.stderr}"
 
 
-@pytest.mark.parametrize("words", ["report", "diff", "diff 1 2", "report 2", "insert", "list", "explain", "trace"])
+@pytest.mark.parametrize("words", ["report", "diff", "diff 1 2", "report 2", "insert", "list", "trace"])
 def test_no_command_is_offered_twice(kprof: CommandLine, words: str) -> None:
     ended = kprof(*words.split())
     assert ended.exit_code == 0
@@ -187,7 +184,6 @@ def test_captures_have_numbers(kprof: CommandLine) -> None:
     a, b = (f"kprof_out/captures/00{number}" for number in (1, 2))
     assert kprof("diff", "1", "2").stdout == kprof("diff", a, b).stdout
     assert kprof("report", "1").stdout == kprof("report", a).stdout != kprof("report").stdout
-    assert kprof("explain", "1").stdout == kprof("explain", a).stdout != kprof("explain").stdout
     kprof("trace", "1")
     assert (kprof.folder / a / "trace.json").exists()
     assert diagnosis(kprof("report", "7").stderr) == ["error: kprof_out has no capture 7", "hint: it has 1, 2"]

@@ -25,7 +25,6 @@ COMMANDS = [
     "run",
     "trace",
     "report",
-    "explain",
     "diff",
     "profile",
     "demo",

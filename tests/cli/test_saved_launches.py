@@ -76,7 +76,7 @@ def test_a_launch_whose_options_may_name_any_file_is_refused(
         assert f"it sets {name}, which may name any file" in ended.stderr
 
 
-@pytest.mark.parametrize("command", ["list", "trace", "explain"])
+@pytest.mark.parametrize("command", ["list", "trace"])
 def test_a_launch_where_a_workspace_is_read_names_the_command_for_it(
     kprof: CommandLine, scale_launch: Path, command: str
 ) -> None:

@@ -216,7 +216,7 @@ def test_reading_runs_and_writes_nothing_that_settings_name(kprof: CommandLine, 
     ignored = ended.stderr.splitlines()[0]
     assert f" {name}: --hooks, " in ignored
     check("cli/settings", ignored.replace(str(name), "FILE"), "--hooks")
-    for words in (["report", CAPTURE], ["explain", CAPTURE], ["diff", CAPTURE, CAPTURE], ["causal", "nowhere"]):
+    for words in (["report", CAPTURE], ["diff", CAPTURE, CAPTURE], ["causal", "nowhere"]):
         there(*words)
     assert files_in(kprof.folder) - before == {str(Path(inner, "t.json"))}
     assert kept.read_text() == "mine"

@@ -195,10 +195,6 @@ def test_a_kernel_that_polls_is_not_tried(kprof: CommandLine, scale_launch: Path
 def test_if_nothing_can_be_measured_it_fails(kprof: CommandLine, scale_launch: Path) -> None:
     kernel = tried(kprof, "--edit", "num_warps=3", scale_launch, exit_code=1)
     assert kernel["headline"] == "no edit of scale was measured, because 3 is not a power of two"
-    explained = json.loads(kprof("explain", "ws").stdout)
-    assert [(one["edits"], one["refusal"]) for one in explained["tried"]] == [
-        ("num_warps=3", "3 is not a power of two")
-    ]
 
 
 @pytest.mark.slow
@@ -213,18 +209,12 @@ def test_reports_show_what_was_tried(kprof: CommandLine, scale_launch: Path) -> 
     (launch,) = json.loads(kprof("report", "ws", "--json").stdout)
     assert launch["edits"]["best"] == 0
     assert kprof("report", "ws", "--html", "page.html").exit_code == 0
-    explained = json.loads(kprof("explain", "ws").stdout)
-    (edit_fact,) = explained["tried"]
-    assert (edit_fact["edits"], edit_fact["is_best"], edit_fact["results"]) == ("num_warps=16", True, "identical")
-    assert edit_fact["won_share"] == pytest.approx(0.0613, abs=1e-3)
-    assert "num_warps=16 won" in explained["next"]["why"]
 
 
 @pytest.mark.slow
 def test_edits_of_an_earlier_capture_are_not_shown(kprof: CommandLine, scale_launch: Path) -> None:
     tried(kprof, "--edit", "num_warps=16", scale_launch)
     assert kprof("profile", "-o", "ws", scale_launch).exit_code == 0
-    assert json.loads(kprof("explain", "ws").stdout)["tried"] == []
     assert "TRIED" not in kprof("report", "ws").stdout
 
 
@@ -236,9 +226,9 @@ def test_edits_that_cannot_be_read_are_left_out(
     tried(kprof, "--edit", "num_warps=16", scale_launch)
     (path,) = (kprof.folder / "ws/edits").glob("*/edits.json")
     path.write_text(path.read_text().replace(*change))
-    ended = kprof("explain", "ws")
+    ended = kprof("report", "--json", "ws")
     assert ended.exit_code == 0
-    assert json.loads(ended.stdout)["tried"] == []
+    assert json.loads(ended.stdout)[0]["edits"] is None
     assert "edits.json" in ended.stderr and "run try again" in ended.stderr
 
 

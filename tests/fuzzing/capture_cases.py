@@ -101,7 +101,7 @@ def _foreign_buffers() -> Iterator[tuple[str, Any]]:
 READERS: dict[str, Command] = {
     "report": _cli("report", "{place}"),
     "report --json": _cli("report", "--json", "{place}"),
-    "explain": _cli("explain", "{place}"),
+    "report --budget": _cli("report", "--json", "--budget", "2000", "{place}"),
     "report --html": _cli("report", "--html", "{out}/report.html", "{place}"),
     "trace json": _cli("trace", "-o", "{out}/trace.json", "{place}"),
     "trace json.gz": _cli("trace", "-o", "{out}/trace.json.gz", "--launch", "0", "{place}"),
@@ -132,7 +132,6 @@ OF_BUFFERS: dict[str, Command] = {
         "report -v": ("report", "-v", "{place}"),
         "report --json": ("report", "--json", "{place}"),
         "report --html": ("report", "--html", "{out}/report.html", "{place}"),
-        "explain": ("explain", "{place}"),
         "trace json": ("trace", "-o", "{out}/trace.json", "{place}"),
         "trace pftrace": ("trace", "-o", "{out}/trace.pftrace", "{place}"),
         "trace csv": ("trace", "-o", "{out}/trace.csv", "{place}"),

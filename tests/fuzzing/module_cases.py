@@ -31,7 +31,6 @@ from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.insertion import insert_module, view_of
 from kprof_inject.report.diff.structure import changes_between
-from kprof_inject.report.explanation import explanation
 from kprof_inject.report.html.document import write_html
 from kprof_inject.report.terminal.screens import answers_text
 from kprof_inject.rewrite import apply
@@ -174,7 +173,6 @@ def _report(source: Source, text: str, folder: Path, launches: Launches) -> None
     report = LaunchAnalysis.of(timeline)
     answers_text([report], 100)
     msgspec.json.encode(report.to_json())
-    msgspec.json.encode(explanation([report]))
     write_html(folder / "report.html", [report])
     for index in range(len(timeline.table.scopes)):
         loop_figures(report, index)
