@@ -1,4 +1,4 @@
-"""Help of commands with many options, in groups, and with examples."""
+"""Help of commands: options in groups, rare options only with ``--help-all``, and examples."""
 
 from __future__ import annotations
 
@@ -19,6 +19,44 @@ _GROUPS: dict[str, tuple[str, ...]] = {
 }
 """The parameters of each group by name, in the order of the help; all others are below ``_OTHERS``."""
 _OTHERS = "How records are made, and the program is run"
+
+
+_RARE = {
+    *(
+        "--buffer",
+        "--buffer-bytes",
+        "--clock",
+        "--iter-records",
+        "--sched-barriers",
+        "--sched-stores",
+        "--split",
+        "--warps",
+    ),
+    *("--max-bytes", "--max-launches", "--no-replay"),
+    *("--more-a", "--more-b", "--sm", "--warp"),
+    *("--buffer-format", "--buffer-units", "--names", "--scope-names"),
+}
+"""Options that few users need: how records are made, limits of what is kept, parts of launches, others' buffers."""
+
+
+def hide_rare_options(command: click.Command) -> None:
+    """Leave rare options out of a command's help; add ``--help-all``, which lists them, if it has any."""
+    rare = [option for option in command.params if _RARE.intersection(option.opts) and isinstance(option, click.Option)]
+
+    def show_all(ctx: click.Context, parameter: click.Parameter, is_given: bool) -> None:
+        if is_given and not ctx.resilient_parsing:
+            for option in rare:
+                option.hidden = False
+            click.echo(ctx.get_help(), color=ctx.color)
+            ctx.exit()
+
+    for option in rare:
+        option.hidden = True
+    if rare:
+        text = "Show the help with rare options, and exit."
+        command.params.append(
+            click.Option(["--help-all"], is_flag=True, is_eager=True, expose_value=False, callback=show_all, help=text)
+        )
 
 
 class GroupedCommand(click.Command):

@@ -11,6 +11,7 @@ import sys
 import click
 
 from kprof_inject.cli.console import INTERRUPTED, print_error, print_usage_error, say
+from kprof_inject.cli.grouped_help import hide_rare_options
 from kprof_inject.cli.removed import COMMANDS, OPTIONS
 from kprof_inject.errors import KprofError, did_you_mean, printable
 from kprof_inject.version import __version__
@@ -73,6 +74,8 @@ class LazyGroup(click.Group):
         finally:
             gc.freeze()
             gc.enable()
+        if not any("--help-all" in option.opts for option in command.params):
+            hide_rare_options(command)
         return command
 
     def resolve_command(

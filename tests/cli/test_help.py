@@ -107,6 +107,12 @@ def test_many_options_are_in_groups(kprof: CommandLine, command: str) -> None:
     assert len(re.findall(r"^  -", text, re.MULTILINE)) == len(set(re.findall(r"^  (-[^ ]+)", text, re.MULTILINE)))
 
 
+def test_rare_options_are_listed_by_help_all_alone(kprof: CommandLine) -> None:
+    few, all_of_them = kprof("run", "--help").stdout, kprof("run", "--help-all").stdout
+    assert "--clock" not in few and "--help-all" in few
+    assert "--clock" in all_of_them and len(all_of_them) > 1.5 * len(few)
+
+
 def test_the_help_of_profile_has_examples(kprof: CommandLine) -> None:
     assert kprof("profile", "--help").stdout.count("  kprof-inject profile ") == 2
 
