@@ -30,7 +30,6 @@ import kprof_inject
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.capture.buffer_layouts import END, rows_of
 from kprof_inject.capture.cta_samples import SM_BITS, CtaChoice, CtaSample
-from kprof_inject.capture.encoding import sealed
 from kprof_inject.capture.model import Launch, Process
 from kprof_inject.capture.reader import is_capture, read_capture
 from kprof_inject.capture.schema import LAUNCHES_FILE
@@ -89,8 +88,7 @@ def sampled_line(line: bytes, process: Process, folder: Path, skipped: Counter[s
         return line
     (folder / launch.file).write_bytes(buffer)
     record |= {"cta_shift": sample.shift, "buffer_bytes": len(buffer), "buffer_crc32": zlib.crc32(buffer)}
-    record.pop("crc32", None)
-    return sealed(json.dumps(record).encode(), f"{process.info.process}/{LAUNCHES_FILE}")
+    return json.dumps(record).encode()
 
 
 def sampled_buffer(launch: Launch, sample: CtaSample) -> bytes:

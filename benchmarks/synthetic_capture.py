@@ -86,7 +86,6 @@ def _kernel(stride_bytes: int) -> dict[str, object]:
         "mode": {"buffer": "shared", "buffer_bytes": _SLOTS * 8 * _WARPS, "clock_bits": 64},
         "metadata": {"num_warps": _WARPS, "profile_scratch_size": stride_bytes},
         "scope_table": {
-            "version": 1,
             "kernel": "kernel",
             "scopes": [
                 {

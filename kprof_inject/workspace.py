@@ -14,10 +14,18 @@ from types import MappingProxyType
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 
 from kprof_inject.capture.edits import EDITS_FILE, OPTIONS_FILE, AppliedEdits, EditsRecord
-from kprof_inject.capture.encoding import Record, decode, encode, indented, read_json, require_seal, sealed
+from kprof_inject.capture.encoding import (
+    Record,
+    decode,
+    encode,
+    indented,
+    read_json,
+    read_sealed,
+    require_version,
+    write_sealed,
+)
 from kprof_inject.capture.experiments import (
     DELAYS_FILE,
     EXPERIMENT_ENDING,
@@ -41,6 +49,7 @@ from kprof_inject.files import decode_text, read_regular, write_bytes, write_jso
 from kprof_inject.workspace_paths import (
     MARK_FILE,
     how_to_make,
+    is_workspace,
     require_no_links,
     require_ours,
     where_to_look,
@@ -48,11 +57,13 @@ from kprof_inject.workspace_paths import (
     workspace_option,
 )
 
-WORKSPACE_VERSION = 1
+WORKSPACE_VERSION = 2
+"""No other version is read."""
 
 _DUMP_AGAIN = "dump again: kprof-inject dump -- PROG"
 _TRY_AGAIN = "run try again"
 _EDITS_FOLDER = "edits"
+_EXPERIMENTS_FOLDER = "experiments"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +103,6 @@ def _workspace_of_kernel(folder: Path) -> Path:
     return folder.parent.parent
 
 
-class _Mark(Struct, frozen=True):
-    version: int | None = None
-
-
 class Workspace:
     """Paths and files of a workspace; nothing is written before a method that says so is called."""
 
@@ -107,9 +114,16 @@ class Workspace:
     def begin(cls, folder: Path) -> Workspace:
         """Make a new or empty folder a workspace; leave an existing workspace as it is.
 
-        Raises ``KprofError`` for a folder that holds anything else.
+        A workspace of another version loses the results of ``try`` and ``causal``, which would not be readable. Raises
+        ``KprofError`` for a folder that holds anything else.
         """
         require_ours(folder)
+        if is_workspace(folder):
+            try:
+                require_version(folder / MARK_FILE, WORKSPACE_VERSION, "")
+            except KprofError:
+                for results in (_EDITS_FOLDER, _EXPERIMENTS_FOLDER):
+                    shutil.rmtree(folder / results, ignore_errors=True)
         write_json(folder / MARK_FILE, {"version": WORKSPACE_VERSION})
         return cls(folder)
 
@@ -154,12 +168,8 @@ class Workspace:
         if not (folder / MARK_FILE).exists():
             what = "is not a workspace" if folder.exists() else "does not exist"
             raise KprofError(f"{folder} {what}", hint=_what_instead(folder))
-        version = decode(read_json(folder / MARK_FILE, folder), _Mark, str(folder / MARK_FILE), _DUMP_AGAIN).version
-        if version != WORKSPACE_VERSION:
-            raise KprofError(
-                f"{folder} has workspace version {version}, this program uses {WORKSPACE_VERSION}",
-                hint=f"dump again: kprof-inject dump{workspace_option(folder)} -- PROG",
-            )
+        hint = f"profile again: kprof-inject profile{workspace_option(folder)} -- PROG"
+        require_version(folder / MARK_FILE, WORKSPACE_VERSION, hint)
         require_no_links(folder)
         return cls(folder)
 
@@ -370,11 +380,11 @@ class Workspace:
 
     def new_experiment_folder(self) -> Path:
         """Claim the folder of the next experiment, ``experiments/001`` and so on; no other process gets the same."""
-        return _claim_next(self.folder / "experiments")
+        return _claim_next(self.folder / _EXPERIMENTS_FOLDER)
 
     def experiment_folders(self) -> list[Path]:
         """Return the experiment folders that are not empty, the latest last."""
-        return _used_folders(self.folder / "experiments")
+        return _used_folders(self.folder / _EXPERIMENTS_FOLDER)
 
     def last_experiment_folder(self) -> Path:
         """Return the latest experiment's folder. Raises ``KprofError`` if there is no experiment yet."""
@@ -403,7 +413,7 @@ class Workspace:
             write_text(self.edited_ttgir_path(self.kernel(edits.variant)), ttgir)
         if applied is not None:
             _write(folder / OPTIONS_FILE, applied)
-        write_bytes(folder / EDITS_FILE, sealed(encode(edits), EDITS_FILE) + b"\n")
+        write_sealed(folder / EDITS_FILE, edits)
 
     def edited_ttgir_path(self, kernel: DumpedKernel) -> Path:
         """Return the path of a kernel's best TTGIR, in a folder with the layout that Triton looks up."""
@@ -422,11 +432,7 @@ class Workspace:
     def edits(self, variant: str) -> EditsRecord | None:
         """Read the edits that were tried for a kernel; None if there are none. Raises ``KprofError``."""
         path = self.edits_folder(variant) / EDITS_FILE
-        if not path.exists():
-            return None
-        text = read_json(path, self.folder)
-        require_seal(text, EDITS_FILE, str(path), _TRY_AGAIN)
-        return decode(text, EditsRecord, str(path), _TRY_AGAIN)
+        return read_sealed(path, EditsRecord, _TRY_AGAIN) if path.exists() else None
 
     def _read(self, path: Path, kind: type[Record]) -> Record:
         return decode(read_json(path, self.folder), kind, str(path), _DUMP_AGAIN)

@@ -174,7 +174,6 @@ def kernel_json(
         "mode": {"buffer": "shared", "buffer_bytes": 0, "clock_bits": 64, **(mode or {})},
         "metadata": {"num_warps": num_warps, "profile_scratch_size": words.shape[1] * 4},
         "scope_table": {
-            "version": 2,
             "kernel": name,
             **({"body_record": body_record} if body_record else {}),
             **({"partitions": [{"name": one, "warps": warps} for one, warps in partitions]} if partitions else {}),
@@ -241,21 +240,20 @@ class JsonWriter:
         self._writer.finish(left_out or {}, launches)
 
 
-def make_format_1(capture: Path) -> None:
-    """Have a capture be one of format 1: without checksums, and so open to any edit."""
-    _make_format_1(capture.glob("*.json"))
+def make_editable(capture: Path) -> None:
+    """Remove the checksums of a capture, so that it is open to any edit."""
+    _make_editable(capture.glob("*.json"))
     for process in (folder for folder in capture.iterdir() if folder.is_dir()):
-        _make_process_format_1(process)
+        _make_process_editable(process)
 
 
-def _make_process_format_1(process: Path) -> None:
-    _make_format_1([*process.glob("*.json*"), *process.glob("kernels/*/*.json")])
+def _make_process_editable(process: Path) -> None:
+    _make_editable([*process.glob("*.json*"), *process.glob("kernels/*/*.json")])
 
 
-def _make_format_1(files: Iterable[Path]) -> None:
+def _make_editable(files: Iterable[Path]) -> None:
     for path in files:
-        text = re.sub(r',\s*"(?:\w+_)?crc32":\s*\d+', "", path.read_text())
-        path.write_text(text.replace('"version": 2', '"version": 1') if path.name == "process.json" else text)
+        path.write_text(re.sub(r',\s*"(?:\w+_)?crc32":\s*\d+', "", path.read_text()))
 
 
 def save_launches(
@@ -266,8 +264,8 @@ def save_launches(
     variant: str = "v0",
     host_ns: int = 0,
 ) -> tuple[Launch, ...]:
-    """A capture of one process that launched one kernel, written to disk and read back. It is of format 1: a test may
-    edit it. It replaces what an earlier call saved there."""
+    """A capture of one process that launched one kernel, written to disk and read back. A test may edit it.
+    It replaces what an earlier call saved there."""
     save_process(folder / f"process-{variant}", kernel, buffers, variant=variant, host_ns=host_ns)
     return read_capture(folder).launches
 
@@ -289,7 +287,7 @@ def save_process(
             launch_json(words, variant=variant, index=index, host_ns=host_ns + index), memoryview(words.tobytes())
         )
     writer.finish()
-    _make_process_format_1(folder)
+    _make_process_editable(folder)
 
 
 def save_launch(

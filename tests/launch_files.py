@@ -1,4 +1,4 @@
-"""Change the files of saved launches, and seal them again with the checksums that fit."""
+"""Change the files of saved launches, with checksums that fit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from kprof_inject.capture.encoding import sealed
 from kprof_inject.capture.saved_launch import CHUNK_BYTES, MEMORY_FILE, SAVED_LAUNCH_FILE, read_saved_launch
 
 
@@ -25,21 +24,21 @@ def values_of(folder: Path) -> dict[str, Any]:
 
 
 def edit(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    """Change the values of ``launch.json``, and seal it."""
+    """Change the values of ``launch.json``."""
     values = values_of(folder)
     change(values)
     write(folder, values)
 
 
 def write(folder: Path, values: dict[str, Any]) -> None:
-    """Write ``launch.json`` with a seal that fits."""
+    """Write ``launch.json``, without a checksum."""
     values.pop("crc32", None)
     text = json.dumps(values, ensure_ascii=False).encode(errors="surrogatepass")
-    (folder / SAVED_LAUNCH_FILE).write_bytes(sealed(text, SAVED_LAUNCH_FILE) + b"\n")
+    (folder / SAVED_LAUNCH_FILE).write_bytes(text)
 
 
 def edit_kernel(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    """Change the values of ``kernel.json``, and seal the launch."""
+    """Change the values of ``kernel.json``."""
     path = folder / "kernel.json"
     values = json.loads(path.read_text())
     change(values)

@@ -35,7 +35,18 @@ def with_kernel(folder: Path, variant: str = "gemm-1", name: str = "gemm") -> tu
 
 def test_a_new_folder_becomes_one_with_its_parents(tmp_path: Path) -> None:
     Workspace.create(tmp_path / "a" / "b")
-    assert json.loads((tmp_path / "a" / "b" / "workspace.json").read_text()) == {"version": 1}
+    assert json.loads((tmp_path / "a" / "b" / "workspace.json").read_text()) == {"version": 2}
+
+
+def test_an_older_one_is_refused_and_made_anew_without_its_experiments(tmp_path: Path) -> None:
+    for name in ("captures/001", "experiments/001", "edits/gemm"):
+        (Workspace.create(tmp_path).folder / name).mkdir(parents=True)
+        (tmp_path / name / "file").touch()
+    (tmp_path / "workspace.json").write_text('{"version": 1}')
+    with pytest.raises(KprofError, match="was made by an older kprof-inject\nhint: profile again"):
+        Workspace.open(tmp_path)
+    Workspace.create(tmp_path)
+    assert sorted(os.listdir(Workspace.open(tmp_path).folder)) == ["captures", "workspace.json"]
 
 
 def test_an_empty_folder_becomes_one(tmp_path: Path) -> None:

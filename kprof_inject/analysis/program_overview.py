@@ -16,7 +16,8 @@ from msgspec import Struct, field, structs
 from kprof_inject.analysis.advice import UNKNOWN_GAIN, Gain, gain_in
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.capture.gpu_work import GpuWork, read_gpu_work
+from kprof_inject.capture.capture_files import read_optional
+from kprof_inject.capture.gpu_work import GpuWork, GpuWorkRecord
 from kprof_inject.capture.model import Kernel, Launch, several_ranks
 from kprof_inject.timeline.grid_times import time_of_grids_ns
 from kprof_inject.timeline.trust import median_time_ns
@@ -169,7 +170,7 @@ def _other_work(reports: Sequence[LaunchAnalysis]) -> tuple[GpuWork, ...]:
     launch = reports[0].launch if reports else None
     if launch is None or launch.capture_folder is None:
         return ()
-    record = read_gpu_work(launch.capture_folder, launch.process.run if launch.process else "")
+    record = read_optional(launch.capture_folder, GpuWorkRecord)
     recorded = {one.kernel.name for one in (*(report.launch for report in reports), *reports[0].captured)}
     return tuple(work for work in record.work if work.name not in recorded) if record else ()
 

@@ -13,7 +13,6 @@ from msgspec import Meta, Struct, field
 from kprof_inject.capture.other_values import Values
 from kprof_inject.capture.schema import Count, DurationNs, FileName, Grid, Name, Resources, Target, Text, TimeNs
 
-EDITS_VERSION = 1
 EDITS_FILE = "edits.json"
 OPTIONS_FILE = "options.json"
 MAX_EDITS = 1 << 10
@@ -131,7 +130,6 @@ class EditsRecord(Struct, frozen=True, kw_only=True):
     1970.
     """
 
-    version: int = EDITS_VERSION
     name: Name
     variant: FileName
     device_name: Name = ""
@@ -153,9 +151,7 @@ class EditsRecord(Struct, frozen=True, kw_only=True):
     compile_seconds: Annotated[float, Meta(ge=0, lt=1e9)] = 0.0
 
     def __post_init__(self) -> None:
-        """Require a readable version, and a best among those that were tried."""
-        if self.version != EDITS_VERSION:
-            raise ValueError(f"the edits have version {self.version}, this program reads {EDITS_VERSION}")
+        """Require a best among those that were tried."""
         if self.best is not None and self.best >= len(self.tried):
             raise ValueError(f"expected one of {len(self.tried)} edits as the best, got {self.best}")
 

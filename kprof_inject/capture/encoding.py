@@ -1,8 +1,7 @@
-"""Encoding of records as JSON, and decoding: their text, its seal, and the errors of invalid ones."""
+"""Encoding of records as JSON, and decoding: their text, its checksum, and the errors of invalid ones."""
 
 from __future__ import annotations
 
-import os
 import re
 import zlib
 from collections.abc import Hashable
@@ -11,11 +10,13 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import msgspec
+from msgspec import Struct
 
 from kprof_inject.errors import KprofError, printable
-from kprof_inject.files import read_regular
+from kprof_inject.files import read_regular, write_bytes
 
 CAPTURE_AGAIN = "capture again: kprof-inject run -- PROG"
+PROFILE_AGAIN = "profile again: kprof-inject profile -- PROG"
 
 # A larger file is not one of ours, and is not read.
 _MAX_JSON_BYTES = 4 << 20
@@ -120,44 +121,31 @@ _SEAL = re.compile(rb',\s*"crc32":\s*(\d{1,10})\s*\}\s*\Z')
 _MAX_SEAL = 64
 
 
-def sealed(text: bytes, of: str) -> bytes:
-    """Append a checksum to a JSON object as its last member.
-
-    The checksum is over all bytes before it, and over ``of``, which identifies the object, so that one of another
-    process or file is not accepted in its place.
-    """
-    body = text.rstrip()[:-1].rstrip()
-    return b'%s,"crc32":%d}' % (body, zlib.crc32(body, zlib.crc32(of.encode())))
+def write_sealed(path: Path, record: Any) -> None:
+    """Write a record as JSON, whose last member is the checksum of all bytes before it."""
+    body = encode(record)[:-1]
+    write_bytes(path, b'%s,"crc32":%d}\n' % (body, zlib.crc32(body)))
 
 
-def is_sealed(text: bytes) -> bool:
-    """Return whether the text ends with a checksum."""
-    return _SEAL.search(text[-_MAX_SEAL:]) is not None
-
-
-def require_seal(text: bytes, of: str, where: str, hint: str = CAPTURE_AGAIN) -> None:
-    """Raise ``KprofError`` unless ``sealed`` made this text for ``of``."""
-    seal = _SEAL.search(text, max(0, len(text) - _MAX_SEAL))
-    if seal is None or int(seal[1]) != zlib.crc32(text[: seal.start()], zlib.crc32(of.encode())):
-        raise KprofError(
-            f"{where}: the checksum {'does not match' if seal else 'is missing'}: "
-            "this was edited, damaged, or taken from another capture",
-            hint=hint,
-        )
-
-
-def read_of_run(path: Path, kind: type[Record], run: str) -> Record | None:
-    """Read a record of a capture as a whole, sealed for its run; None if there is no such file.
-
-    ``run`` is empty if it is unknown (see ``ProcessRecord``). Raises ``KprofError`` if the file is damaged, or of
-    another run.
-    """
-    if not os.path.lexists(path):
-        return None
+def read_sealed(path: Path, kind: type[Record], hint: str = CAPTURE_AGAIN) -> Record:
+    """Read a file that ``write_sealed`` wrote, or another program without a checksum; raises ``KprofError``."""
     text = read_json(path, path.parent)
-    if run:
-        require_seal(text, run, str(path))
-    return decode(text, kind, str(path))
+    seal = _SEAL.search(text, max(0, len(text) - _MAX_SEAL))
+    if seal is not None and int(seal[1]) != zlib.crc32(text[: seal.start()]):
+        raise KprofError(f"{path} is damaged: its checksum does not match", hint=hint)
+    return decode(text, kind, str(path), hint)
+
+
+class _Version(Struct, frozen=True):
+    version: int = 0
+
+
+def require_version(path: Path, version: int, hint: str) -> None:
+    """Raise ``KprofError`` if another version of kprof-inject made a file."""
+    found = decode(read_json(path, path.parent), _Version, str(path), hint).version
+    if found != version:
+        age = "an older" if found < version else "a newer"
+        raise KprofError(f"{path.parent} was made by {age} kprof-inject", hint=hint)
 
 
 def read_json(path: Path, within: Path) -> bytes:

@@ -27,7 +27,6 @@ from kprof_inject.capture.schema import (
     require_measured,
 )
 
-EXPERIMENT_VERSION = 1
 DELAYS_FILE = "delays.json"
 EXPERIMENT_ENDING = ".experiment.json"
 
@@ -116,7 +115,6 @@ class ExperimentRecord(Struct, frozen=True, kw_only=True):
     its SMs ran meanwhile, 0 if unknown. ``ended`` is the reason why the experiment ended.
     """
 
-    version: int = EXPERIMENT_VERSION
     name: Name
     variant: FileName
     pid: Annotated[int, Meta(ge=0, lt=1 << 32)]
@@ -139,9 +137,7 @@ class ExperimentRecord(Struct, frozen=True, kw_only=True):
     ended: Literal["precise", "often", "time"] = "time"
 
     def __post_init__(self) -> None:
-        """Require a readable version, and delays of scopes of the table."""
-        if self.version != EXPERIMENT_VERSION:
-            raise ValueError(f"the experiment has version {self.version}, this program reads {EXPERIMENT_VERSION}")
+        """Require delays of scopes of the table."""
         for delay in self.delays:
             if delay.scope >= len(self.scopes.scopes):
                 raise ValueError(f"expected a scope of the table, got {delay.scope}")

@@ -14,8 +14,6 @@ from msgspec import Meta, Struct
 from kprof_inject.capture.saved_launch import MAX_RANGES, Address
 from kprof_inject.capture.schema import Argument, Grid
 
-LOADED_INTEGERS_FILE = "loaded_integers.json"
-
 MAX_LOADED_BYTES = 16 << 20
 """Maximum size of all ranges."""
 

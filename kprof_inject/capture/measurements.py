@@ -14,11 +14,8 @@ from msgspec import Meta, Struct
 from kprof_inject.capture.schema import Bytes, Count, Name, Text
 from kprof_inject.machine_code.between_records import Moved
 
-MEASUREMENTS_FILE = "measurements.json"
-MACHINE_CODE_FILE = "machine_code.json"
 """Name of the file with the kernel's instructions, a ``MachineFunction``."""
 
-MOVES_FILE = "moves.json"
 
 L2Contents = Literal["left", "emptied", "inputs"]
 """What the L2 holds when a launch begins. ``left``: what the launch before it left there. ``emptied``: nothing of its

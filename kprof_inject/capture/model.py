@@ -157,7 +157,7 @@ class Kernel(Struct, frozen=True):
     dram_bytes_per_s: float | None = None
     """Peak bandwidth of the device's memory, by its clock and width; None if unknown."""
     checksums: tuple[int | None, int | None] = (None, None)
-    """CRC-32 of the module's file and of its sources' file; None in captures of format 1."""
+    """CRC-32 of the module's file and of its sources' file; None for others' buffers."""
     capture_folder: Path | None = None
     not_replayed: str = ""
     """Reason why it was not launched again to be timed, in words that follow *because*; empty if unknown."""
@@ -240,13 +240,13 @@ class Launch:
     graph: bool
     """The launch was captured into a CUDA graph: the buffer is that of the last replay."""
     host_end_ns: int | None = None
-    """When the host's call had returned; None in older captures."""
+    """When the host's call had returned; None if unknown."""
     offset_bytes: int = 0
     """Offset of the buffer in its file."""
     arguments: tuple[int | None, ...] = ()
     """Arguments of the compiled function, by parameter: integers and addresses, None for others; empty if unknown."""
     crc32: int | None = None
-    """CRC-32 of the buffer; None in captures of format 1."""
+    """CRC-32 of the buffer; None for others' buffers."""
     process: ProcessRecord | None = None
     """Record of the process; None if there is none."""
     capture_folder: Path | None = None
@@ -310,8 +310,6 @@ class Process(Struct, frozen=True):
     """False if it was killed before it could save what it left out."""
     left_out: dict[str, int]
     """Number of launches that were seen but not saved, by the reason."""
-    damaged_readings: int
-    """Number of lines of its clock file that are not valid readings of the host's clock."""
 
     @property
     def pid(self) -> int:
@@ -362,7 +360,7 @@ def capture_of_buffer(
         offset_bytes=offset_bytes,
         recorded=recorded,
     )
-    return Capture(path, (Process(origin, ProcessRecord(pid=0), (launch,), True, {}, 0),))
+    return Capture(path, (Process(origin, ProcessRecord(pid=0), (launch,), True, {}),))
 
 
 def _require_crc32(found: int, saved: int | None, path: Path) -> None:

@@ -19,7 +19,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from kprof_inject.capture.compression import compressor, decompressed
-from kprof_inject.capture.encoding import decode, encode, read_json, require_seal, sealed
+from kprof_inject.capture.encoding import decode, read_json, read_sealed, require_version, write_sealed
 from kprof_inject.capture.schema import (
     KERNEL_FILE,
     SOURCES_FILE,
@@ -36,9 +36,10 @@ from kprof_inject.capture.schema import (
     TimedResources,
 )
 from kprof_inject.errors import KprofError
-from kprof_inject.files import open_regular, read_regular, write_bytes
+from kprof_inject.files import open_regular, read_regular
 
-SAVED_LAUNCH_VERSION = 1
+SAVED_LAUNCH_VERSION = 2
+"""No other version is read."""
 SAVED_LAUNCH_FILE = "launch.json"
 SAVED_LAUNCH_ENDING = ".launch"
 MEMORY_FILE = "memory.bin"
@@ -225,11 +226,7 @@ class SavedLaunchRecord(Struct, frozen=True, kw_only=True):
     files: dict[Annotated[str, Meta(max_length=1 << 10)], Crc32]
 
     def __post_init__(self) -> None:
-        """Require a readable version, and ranges that overlap neither in memory nor in the file."""
-        if self.version != SAVED_LAUNCH_VERSION:
-            raise ValueError(
-                f"the launch has version {self.version}, this program reads {SAVED_LAUNCH_VERSION} - at `$.version`"
-            )
+        """Require ranges that overlap neither in memory nor in the file."""
         end = file_end = 0
         for number, memory in enumerate(self.memory):
             if memory.address < end or memory.offset < file_end:
@@ -298,9 +295,8 @@ def read_saved_launch(folder: Path) -> SavedLaunch:
     path = folder / SAVED_LAUNCH_FILE
     if not path.is_file():
         raise KprofError(f"{folder} is not a saved launch", hint=SAVE_AGAIN)
-    text = read_json(path, folder)
-    require_seal(text, SAVED_LAUNCH_FILE, str(path), SAVE_AGAIN)
-    record = decode(text, SavedLaunchRecord, str(path), SAVE_AGAIN)
+    require_version(path, SAVED_LAUNCH_VERSION, SAVE_AGAIN)
+    record = read_sealed(path, SavedLaunchRecord, SAVE_AGAIN)
     for name, crc32 in record.files.items():
         # A file by several names would be read again for each.
         if ".." in Path(name).parts or Path(name).is_absolute() or name != str(Path(name)):
@@ -393,7 +389,7 @@ def checksums(folder: Path) -> dict[str, int]:
 
 def write_saved_launch(folder: Path, record: SavedLaunchRecord) -> None:
     """Write ``launch.json``, whose presence marks a complete launch."""
-    write_bytes(folder / SAVED_LAUNCH_FILE, sealed(encode(record), SAVED_LAUNCH_FILE) + b"\n")
+    write_sealed(folder / SAVED_LAUNCH_FILE, record)
 
 
 def parameters(saved: SavedLaunch) -> list[tuple[str, str]]:

@@ -14,11 +14,8 @@ from msgspec import Meta, Struct, field
 
 from kprof_inject.capture.encoding import Record
 
-FORMAT_VERSION = 2
-READABLE_VERSIONS = (1, 2)
-"""Format 1 has no checksums."""
-SCOPE_TABLE_VERSION = 3
-_READABLE_SCOPE_TABLES = (1, 2, 3)
+FORMAT_VERSION = 3
+"""No other version is read."""
 
 SCOPE_IDS = 256
 """Number of scope ids: a record has 8 bits for one. The constant is not in ``buffer_layouts`` with the other bits,
@@ -120,14 +117,11 @@ class ModeRecord(Struct, frozen=True):
 class ProcessRecord(Struct, frozen=True, kw_only=True):
     """Content of ``process.json``.
 
-    ``run`` is common to all processes of a capture, ``process`` is unique. ``made_by`` is the command that captured for
-    its own use; it is empty if the capture was made for the user to read.
+    ``made_by`` is the command that captured for its own use; it is empty if the capture was made for the user to read.
     """
 
     version: int = FORMAT_VERSION
-    run: Name = ""
     made_by: Name = ""
-    process: Name = ""
     pid: Annotated[int, Meta(ge=0, lt=1 << 32)]
     rank: Annotated[int, Meta(ge=0, lt=1 << 31)] | None = None
     argv: tuple[Text, ...] = ()
@@ -154,7 +148,6 @@ class LaunchRecord(Struct, frozen=True, kw_only=True):
     others; empty if they are unknown. Of ``2 ** cta_shift`` clusters one recorded (see ``cta_samples``).
     """
 
-    line: Count = 0
     variant: FileName
     index: LaunchIndex
     grid: Grid
@@ -173,7 +166,6 @@ class LaunchRecord(Struct, frozen=True, kw_only=True):
 class DropRecord(Struct, frozen=True, kw_only=True):
     """Line of ``launches.jsonl``: the launch with this file was removed, because a later one replaces it."""
 
-    line: Count = 0
     drop: FileName
 
 
@@ -187,14 +179,10 @@ class ClockRecord(Struct, frozen=True):
 
 
 class EndRecord(Struct, frozen=True):
-    """Content of ``end.json``.
-
-    ``launch_lines`` is the number of lines of ``launches.jsonl``, which format 1 lacks.
-    """
+    """Content of ``end.json``."""
 
     left_out: dict[Text, Count]
     launches: dict[Name, Count] = field(default_factory=dict)
-    launch_lines: Count | None = None
 
 
 class Resources(Struct, frozen=True):
@@ -229,7 +217,7 @@ class PairedTimesRecord(Struct, frozen=True, kw_only=True):
 
     The n-th times of both are a pair. Each is the time of ``launches`` launches back to back, divided by their number.
     ``restored`` is true if the kernel's memory was restored before each launch, and not only at the end. ``*_empty_ns``
-    are the times of an empty kernel, measured in the same way, which older captures lack.
+    are the times of an empty kernel, measured in the same way.
     """
 
     clean_ns: tuple[DurationNs, ...]
@@ -372,7 +360,7 @@ class TagRecord(Struct, frozen=True):
 class ScopeRecord(Struct, frozen=True, kw_only=True):
     """Scope of the scope table.
 
-    ``lines`` are its first and last line in the TTGIR without records, from 1; older captures lack them.
+    ``lines`` are its first and last line in the TTGIR without records, from 1.
     ``ended_by_next`` is true for an iteration that the next one's start ends. ``tags`` are in the order of their
     records.
     """
@@ -428,10 +416,9 @@ class ScopeTableRecord(Struct, frozen=True, kw_only=True):
     """Scope table: the meaning of each record name.
 
     Outer scopes precede inner ones. ``body_record`` is the name of records around the kernel's whole body that belong
-    to no scope; empty if there are none. Older tables lack ``relaunch``.
+    to no scope; empty if there are none.
     """
 
-    version: int = SCOPE_TABLE_VERSION
     kernel: Name = ""
     partitions: Annotated[tuple[Partition, ...], Meta(max_length=SCOPE_IDS)] = ()
     scopes: Annotated[tuple[ScopeRecord, ...], Meta(max_length=SCOPE_IDS)]
@@ -440,10 +427,7 @@ class ScopeTableRecord(Struct, frozen=True, kw_only=True):
     relaunch: RelaunchRecord | None = None
 
     def __post_init__(self) -> None:
-        """Require a readable version, outer scopes before inner ones, and a separate record for each scope and tag."""
-        if self.version not in _READABLE_SCOPE_TABLES:
-            readable = " and ".join(map(str, _READABLE_SCOPE_TABLES))
-            raise ValueError(f"the scope table has version {self.version}, this program reads {readable}")
+        """Require outer scopes before inner ones, and a separate record for each scope and tag."""
         for index, scope in enumerate(self.scopes):
             if scope.parent >= index:
                 raise ValueError(f"expected a parent of scope {index} before it, got {scope.parent}")
@@ -462,13 +446,12 @@ class KernelRecord(Resources, frozen=True, kw_only=True):
 
     ``metadata`` is Triton's, ``clean_metadata`` that of the kernel without records, and ``clean`` its resources. The
     other resources are those of the kernel with records; the checksums are of the files in the same folder.
-    ``program_variant`` is the dumped variant that the build was made from; None in captures of older versions. With a
-    ``cta_shift``, each launch records 1 of ``2 ** cta_shift`` clusters, with None as many as suit its grid (see
-    ``cta_samples``).
+    ``program_variant`` is the dumped variant that the build was made from. With a ``cta_shift``, each launch records 1
+    of ``2 ** cta_shift`` clusters, with None as many as suit its grid (see ``cta_samples``).
     """
 
     name: Name
-    program_variant: Name | None = None
+    program_variant: Name = ""
     layout: LayoutName
     cta_shift: CtaShift | None = 0
     scope_ids: dict[ScopeId, Name]

@@ -5,7 +5,6 @@ It runs inside the user's program, in the writer's thread: no launch waits for i
 
 from __future__ import annotations
 
-import os
 import zlib
 from collections.abc import Mapping
 from io import FileIO
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from kprof_inject.capture.encoding import encode, indented, sealed
+from kprof_inject.capture.encoding import encode, indented, write_sealed
 from kprof_inject.capture.schema import (
     CLOCK_FILE,
     END_FILE,
@@ -46,10 +45,7 @@ class CaptureWriter:
         self._folder = folder
         self._kernels: set[str] = set()
         self._files = 0
-        self._lines = 0
-        self._process = os.urandom(8).hex()
-        process = msgspec.structs.replace(process, process=self._process)
-        write_bytes(folder / PROCESS_FILE, sealed(indented(process), PROCESS_FILE) + b"\n")
+        write_sealed(folder / PROCESS_FILE, process)
 
     def add_kernel(self, variant: str, kernel: KernelRecord, ttgir: str, sources: Mapping[str, str]) -> None:
         """Save the record and the texts of a compiled kernel; a variant is saved once."""
@@ -62,7 +58,7 @@ class CaptureWriter:
         checked = msgspec.structs.replace(
             kernel, ttgir_crc32=zlib.crc32(texts[TTGIR_FILE]), sources_crc32=zlib.crc32(texts[SOURCES_FILE])
         )
-        self._write(f"{KERNELS_FOLDER}/{variant}/{KERNEL_FILE}", checked)
+        write_sealed(folder / KERNEL_FILE, checked)
         self._kernels.add(variant)
 
     def add_launch(self, launch: LaunchRecord, buffer: memoryview) -> str:
@@ -78,21 +74,18 @@ class CaptureWriter:
         except OSError:
             path.unlink(missing_ok=True)
             raise
-        line = msgspec.structs.replace(launch, line=self._lines + 1, file=name, buffer_crc32=zlib.crc32(buffer))
-        self._append(LAUNCHES_FILE, line)
-        self._lines += 1
+        self._append(LAUNCHES_FILE, msgspec.structs.replace(launch, file=name, buffer_crc32=zlib.crc32(buffer)))
         return name
 
     def drop_launch(self, name: str) -> None:
         """Remove a launch, because a later one replaces it."""
-        self._append(LAUNCHES_FILE, DropRecord(line=self._lines + 1, drop=name))
-        self._lines += 1
+        self._append(LAUNCHES_FILE, DropRecord(drop=name))
         (self._folder / name).unlink()
 
     def add_times(self, variant: str, timing: TimingRecord) -> None:
         """Save the times of launches; does nothing for a variant of which no launch was saved."""
         if variant in self._kernels:
-            self._write(f"{KERNELS_FOLDER}/{variant}/{TIMING_FILE}", timing)
+            write_sealed(self._folder / KERNELS_FOLDER / variant / TIMING_FILE, timing)
 
     def add_clock_reading(self, reading: ClockRecord) -> None:
         """Save a reading of a device's timer."""
@@ -103,14 +96,11 @@ class CaptureWriter:
 
         Without this file, readers know that the program was killed.
         """
-        self._write(END_FILE, EndRecord(dict(left_out), dict(launches or {}), self._lines))
-
-    def _write(self, name: str, record: object) -> None:
-        write_bytes(self._folder / name, sealed(indented(record), f"{self._process}/{name}") + b"\n")
+        write_sealed(self._folder / END_FILE, EndRecord(dict(left_out), dict(launches or {})))
 
     def _append(self, name: str, record: object) -> None:
         with (self._folder / name).open("ab") as file:
-            file.write(sealed(encode(record), f"{self._process}/{name}") + b"\n")
+            file.write(encode(record) + b"\n")
 
 
 def _write_all(file: FileIO, buffer: memoryview) -> None:

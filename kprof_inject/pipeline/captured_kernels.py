@@ -17,11 +17,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kprof_inject.analysis.structure.recorded_lines import moves_in, original_lines
-from kprof_inject.capture.loaded_integers import LOADED_INTEGERS_FILE, LoadedIntegersRecord
-from kprof_inject.capture.measurements import MACHINE_CODE_FILE, MOVES_FILE, MovesRecord
-from kprof_inject.capture.reader import ProcessFiles
+from kprof_inject.capture.capture_files import FILES, write
+from kprof_inject.capture.loaded_integers import LoadedIntegersRecord
+from kprof_inject.capture.measurements import MovesRecord
+from kprof_inject.capture.reader import launch_lines
 from kprof_inject.capture.saved_launch import read_saved_launch
-from kprof_inject.capture.schema import KERNELS_FOLDER, TTGIR_FILE, KernelRecord, LaunchRecord
+from kprof_inject.capture.schema import TTGIR_FILE, KernelRecord, LaunchRecord
 from kprof_inject.errors import KprofError
 from kprof_inject.machine_code.instructions import MachineFunction
 from kprof_inject.pipeline import Say
@@ -44,19 +45,23 @@ _MAX_COMPILERS = 8
 class CapturedKernel(Struct, frozen=True):
     """A kernel of a capture's process.
 
-    ``launch`` is the launch of it that was saved, None if there is none. ``options`` are Triton's, with which the
-    program compiled it.
+    ``folder`` has its files. ``launch`` is the launch of it that was saved, None if there is none. ``options`` are
+    Triton's, with which the program compiled it.
     """
 
-    files: ProcessFiles
-    variant: str
+    folder: Path
     record: KernelRecord
     launch: Path | None
     options: Mapping[str, Any]
 
-    def name_of(self, file: str) -> str:
-        """Return the name of one of its files."""
-        return f"{KERNELS_FOLDER}/{self.variant}/{file}"
+    @property
+    def variant(self) -> str:
+        """Name of the build."""
+        return self.folder.name
+
+    def ttgir(self) -> str:
+        """Read the module without records."""
+        return (self.folder / TTGIR_FILE).read_text()
 
 
 @contextmanager
@@ -68,31 +73,30 @@ def kernels_examined(workspace: Workspace, kernels: Sequence[CapturedKernel], sa
     is_nvidia = loaded_driver() is not None
     of_nvidia = [kernel for kernel in kernels if is_nvidia and _backend_of(kernel.record) == "cuda"]
     with ThreadPoolExecutor(max(min(2 * len(of_nvidia), os.cpu_count() or 1, _MAX_COMPILERS), 1)) as pool:
-        made: list[tuple[CapturedKernel, str, Future[Any]]] = []
+        made: list[tuple[CapturedKernel, type[Struct], Future[Any]]] = []
         for kernel in of_nvidia:
-            made.append((kernel, MACHINE_CODE_FILE, pool.submit(_machine_code, kernel)))
-            made.append((kernel, MOVES_FILE, pool.submit(_moves, workspace, kernel)))
-            made.append((kernel, LOADED_INTEGERS_FILE, pool.submit(_integers, kernel)))
+            made.append((kernel, MachineFunction, pool.submit(_machine_code, kernel)))
+            made.append((kernel, MovesRecord, pool.submit(_moves, workspace, kernel)))
+            made.append((kernel, LoadedIntegersRecord, pool.submit(_integers, kernel)))
         yield
-        for kernel, file, result in made:
+        for kernel, kind, result in made:
             try:
                 if (found := result.result()) is not None:
-                    kernel.files.write(kernel.name_of(file), found)
+                    write(kernel.folder, found)
             except Exception as error:  # noqa: BLE001 (without it, the report has less evidence)
                 what = error.what if isinstance(error, KprofError) else f"{type(error).__name__}: {error}"
-                say(f"{file} of {kernel.record.name} is missing: {what}")
+                say(f"{FILES[kind]} of {kernel.record.name} is missing: {what}")
 
 
 def _moves(workspace: Workspace, kernel: CapturedKernel) -> MovesRecord:
     """Return what the compiler moved across the kernel's records."""
-    original = (kernel.files.folder / kernel.name_of(TTGIR_FILE)).read_text()
     dumped = workspace.kernel(kernel.record.program_variant or kernel.variant)
     path = workspace.override_path(workspace.planned_with(dumped, kernel.record.scope_table))
     text = path.read_text()
     module = parse(text, str(path))
     with CompilerProcess() as compiler:
         functions = recorded_machine_code_of(module, compiler, TIME_LIMIT_S)
-    lines = dict(enumerate(original_lines(text, original), 1))
+    lines = dict(enumerate(original_lines(text, kernel.ttgir()), 1))
     return MovesRecord(
         scopes={
             name: moved and tuple(replace(one, line=lines.get(one.line, 0)) for one in moved)
@@ -103,17 +107,16 @@ def _moves(workspace: Workspace, kernel: CapturedKernel) -> MovesRecord:
 
 def _integers(kernel: CapturedKernel) -> LoadedIntegersRecord | None:
     """Return the integers that decide what the captured launches execute; None without a launch that shows them."""
-    launches = (one for one, _ in kernel.files.launch_lines() if isinstance(one, LaunchRecord))
+    launches = (one for one, _ in launch_lines(kernel.folder.parents[1]) if isinstance(one, LaunchRecord))
     captured = next((one for one in launches if one.variant == kernel.variant and one.arguments), None)
     if kernel.launch is None or captured is None:
         return None
-    ttgir = (kernel.files.folder / kernel.name_of(TTGIR_FILE)).read_text()
-    return loaded_integers(ttgir, read_saved_launch(kernel.launch), captured)
+    return loaded_integers(kernel.ttgir(), read_saved_launch(kernel.launch), captured)
 
 
 def _machine_code(kernel: CapturedKernel) -> MachineFunction:
     """Return the machine code of the program's kernel; of the same kernel compiled again if no launch was saved."""
-    ttgir = (kernel.files.folder / kernel.name_of(TTGIR_FILE)).read_text()
+    ttgir = kernel.ttgir()
     if kernel.launch is not None:
         return programs_machine_code(read_saved_launch(kernel.launch), ttgir)
     functions = machine_code_of(parse(ttgir), kernel.options)

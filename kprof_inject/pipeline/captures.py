@@ -20,7 +20,6 @@ from kprof_inject.capture.model import Capture, Launch, redacted
 from kprof_inject.capture.proton_buffer import is_proton_buffer, read_proton_buffer, read_scope_names
 from kprof_inject.capture.reader import is_capture, read_capture
 from kprof_inject.capture.saved_launch import names_saved_launch, read_saved_launch
-from kprof_inject.capture.schema import CLOCK_FILE
 from kprof_inject.errors import KprofError
 from kprof_inject.export.formats import is_format
 from kprof_inject.forks import JobRunner, forked, in_turn, usable_cores
@@ -264,9 +263,6 @@ def _missing(capture: Capture) -> Iterator[str]:
     for process in capture.processes:
         for reason, count in process.left_out.items():
             yield f"left out {counted(count, 'launch')} of process {process.pid}: {reason}"
-        if process.damaged_readings:
-            damaged = counted(process.damaged_readings, "damaged line")
-            yield f"skipped {damaged} of {CLOCK_FILE} of process {process.pid}"
         if not process.ended:
             yield f"process {process.pid} ended before its capture was complete; this is what it saved"
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from kprof_inject.capture.gpu_work import BENCHMARK_SPAN, OWN_PREFIX, GpuWork, GpuWorkRecord, WorkKind, write_gpu_work
-from kprof_inject.capture.reader import ProcessFiles
+from kprof_inject.capture.capture_files import write
+from kprof_inject.capture.gpu_work import BENCHMARK_SPAN, OWN_PREFIX, GpuWork, GpuWorkRecord, WorkKind
 from kprof_inject.capture.schema import MAX_NAME_LENGTH
 from kprof_inject.errors import printable
 
@@ -64,8 +64,7 @@ def save_gpu_work(capture_folder: Path, traces: Sequence[Path], say: Callable[[s
         for (name, kind), times_ns in sums.items()
     ]
     work.sort(key=lambda one: -one.total_ns)
-    run = ProcessFiles.first_of(capture_folder).process.run
-    write_gpu_work(capture_folder, GpuWorkRecord(processes=read, work=tuple(work)), run)
+    write(capture_folder, GpuWorkRecord(processes=read, work=tuple(work)))
 
 
 def _events(path: Path) -> Iterator[_Event]:

@@ -15,15 +15,15 @@ from typing import Any, ClassVar, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kprof_inject.capture.measurements import MEASUREMENTS_FILE, MeasurementsRecord
-from kprof_inject.capture.reader import ProcessFiles
+from kprof_inject.capture.capture_files import read, read_optional, write
+from kprof_inject.capture.measurements import MeasurementsRecord
+from kprof_inject.capture.reader import read_process
 from kprof_inject.capture.saved_launch import SAVED_LAUNCH_ENDING, is_saved_launch
 from kprof_inject.capture.schema import (
-    KERNEL_FILE,
     KERNELS_FOLDER,
     PROCESS_FILE,
-    TIMING_FILE,
     KernelRecord,
+    ProcessRecord,
     TimingRecord,
 )
 from kprof_inject.errors import KprofError
@@ -82,9 +82,9 @@ class _TimeRecords(Struct, frozen=True):
         )
 
     def save(self, result: TaskResult) -> str:
-        timing = _timing_of(self.kernel.files, self.kernel.variant)
+        timing = _timing_of(self.kernel.folder)
         changed = replace(timing, replay=result.replay, not_replayed=result.refusal or None)
-        self.kernel.files.write(_timing_name(self.kernel.variant), changed)
+        write(self.kernel.folder, changed)
         return result.refusal and f"{self.kernel.record.name} could not be timed again: {result.refusal}"
 
 
@@ -107,7 +107,7 @@ class _Count(Struct, frozen=True):
     def save(self, result: TaskResult) -> str:
         counted = result.measurements or MeasurementsRecord(not_counted=result.refusal)
         for kernel in self.kernels:
-            kernel.files.write(kernel.name_of(MEASUREMENTS_FILE), replace(counted, seconds=result.seconds))
+            write(kernel.folder, replace(counted, seconds=result.seconds))
         return result.refusal and f"the counters of {self.kernel.record.name} could not be read: {result.refusal}"
 
 
@@ -129,10 +129,10 @@ class _Sample(Struct, frozen=True):
     def save(self, result: TaskResult) -> str:
         samples = result.measurements.samples if result.measurements else None
         for kernel in self.kernels:
-            counted = kernel.files.read(kernel.name_of(MEASUREMENTS_FILE), MeasurementsRecord)
+            counted = read(kernel.folder, MeasurementsRecord)
             seconds = counted.seconds + result.seconds
             measured = replace(counted, samples=samples, not_sampled=result.refusal, seconds=seconds)
-            kernel.files.write(kernel.name_of(MEASUREMENTS_FILE), measured)
+            write(kernel.folder, measured)
         return result.refusal and f"the warps of {self.kernel.record.name} could not be sampled: {result.refusal}"
 
 
@@ -180,7 +180,7 @@ def _without_those_that_wait_for_others(
     """
     processes: defaultdict[str, set[str]] = defaultdict(set)
     for kernel in kernels:
-        processes[kernel.record.name].add(kernel.files.folder.name)
+        processes[kernel.record.name].add(kernel.folder.parents[1].name)
 
     def waits_for_others(kernel: CapturedKernel) -> bool:
         relaunch = kernel.record.scope_table.relaunch
@@ -188,7 +188,7 @@ def _without_those_that_wait_for_others(
         return kernel.launch is not None and polls and len(processes[kernel.record.name]) > 1
 
     waiting = list(filter(waits_for_others, kernels))
-    for variant in {kernel.record.program_variant or "" for kernel in waiting}:
+    for variant in {kernel.record.program_variant for kernel in waiting}:
         _note_refusal(capture, variant, _WAITS_FOR_OTHERS)
     for name in sorted({kernel.record.name for kernel in waiting}):
         say(f"{name} is not repeated, because {_WAITS_FOR_OTHERS}")
@@ -199,8 +199,8 @@ def measure_capture(workspace: Workspace, capture: Path, choice: LaunchChoice, s
     """Measure the kernels of a capture of a saved launch."""
     options = _options_in(workspace)
     kernels = [
-        CapturedKernel(files, variant, record, launch, options.get(record.program_variant or "", {}))
-        for files, variant, record in _kernels_in(capture)
+        CapturedKernel(folder, record, launch, options.get(record.program_variant, {}))
+        for _, folder, record in _kernels_in(capture)
     ]
     _measure(workspace, kernels, choice, say)
 
@@ -213,7 +213,7 @@ def _measure(workspace: Workspace, kernels: Sequence[CapturedKernel], choice: La
         purposes = ", to ".join(dict.fromkeys(job.purpose for job in jobs))
         launches = counted(len({job.launch for job in jobs}), "saved launch")
         say(f"repeating {launches} to {purposes}: {_names(jobs)}")
-        executable = jobs[0].kernel.files.process.executable
+        executable = read_process(jobs[0].kernel.folder.parents[1]).executable
         tasks = [job.task() for job in jobs]
         results = do_tasks(tasks, executable, workspace.cache_folder_of_rerun("launches"))
         troubles = [job.save(result) for job, result in zip(jobs, results, strict=True)]
@@ -259,36 +259,32 @@ def _names(jobs: Sequence[_Job]) -> str:
 def _captured_kernels(workspace: Workspace, capture: Path) -> Iterator[CapturedKernel]:
     """Yield the kernels of a capture that take at least 1 % of the time, or of which a launch was saved."""
     main, options = main_kernels(workspace), _options_in(workspace)
-    for files, variant, kernel in _kernels_in(capture):
-        name = f"{kernel.program_variant}-{files.process.pid}{SAVED_LAUNCH_ENDING}"
+    for process, folder, kernel in _kernels_in(capture):
+        name = f"{kernel.program_variant}-{process.pid}{SAVED_LAUNCH_ENDING}"
         launch = workspace.launches_folder(capture) / name
         is_saved = is_saved_launch(launch)
         if is_saved or kernel.program_variant in main:
-            of_variant = options.get(kernel.program_variant or "", {})
-            yield CapturedKernel(files, variant, kernel, launch if is_saved else None, of_variant)
+            of_variant = options.get(kernel.program_variant, {})
+            yield CapturedKernel(folder, kernel, launch if is_saved else None, of_variant)
 
 
-def _kernels_in(capture: Path) -> Iterator[tuple[ProcessFiles, str, KernelRecord]]:
+def _kernels_in(capture: Path) -> Iterator[tuple[ProcessRecord, Path, KernelRecord]]:
     for path in sorted(capture.glob(f"*/{PROCESS_FILE}")):
         try:
-            files = ProcessFiles.open(path.parent)
+            process = read_process(path.parent)
             for folder in sorted((path.parent / KERNELS_FOLDER).glob("*")):
-                yield files, folder.name, files.read(f"{KERNELS_FOLDER}/{folder.name}/{KERNEL_FILE}", KernelRecord)
+                yield process, folder, read(folder, KernelRecord)
         except KprofError:
             continue
 
 
 def _note_refusal(capture: Path, program_variant: str, reason: str) -> None:
-    for files, variant, kernel in _kernels_in(capture):
+    for _, folder, kernel in _kernels_in(capture):
         if kernel.program_variant == program_variant:
-            timing = _timing_of(files, variant)
+            timing = _timing_of(folder)
             if timing.replay is None:
-                files.write(_timing_name(variant), replace(timing, not_replayed=reason))
+                write(folder, replace(timing, not_replayed=reason))
 
 
-def _timing_of(files: ProcessFiles, variant: str) -> TimingRecord:
-    return files.read_if_there(_timing_name(variant), TimingRecord) or TimingRecord(())
-
-
-def _timing_name(variant: str) -> str:
-    return f"{KERNELS_FOLDER}/{variant}/{TIMING_FILE}"
+def _timing_of(kernel_folder: Path) -> TimingRecord:
+    return read_optional(kernel_folder, TimingRecord) or TimingRecord(())

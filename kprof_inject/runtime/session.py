@@ -52,8 +52,6 @@ class Session:
     values: dict[str, tuple[Constant, ...]] = field(default_factory=dict)
     selectors: tuple[str, ...] = ()
     style: tuple[str, str] = ("", "")
-    run: str = field(default_factory=lambda: os.urandom(8).hex())
-    """Identifier of the run, which all files of its processes share."""
 
     @property
     def runs_once(self) -> bool:

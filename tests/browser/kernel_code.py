@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from buffers import make_format_1
+from buffers import make_editable
 
 _FIXTURES = Path(__file__).parents[2] / "ttgir_fixtures"
 _TTGIR = _FIXTURES / "3.6.0" / "cuda-90" / "attention.ttgir"
@@ -26,7 +26,7 @@ _LINES = [
 
 def give_code(folder: Path) -> None:
     """Put them into every kernel of a capture, with the scopes of ``attention_capture``."""
-    make_format_1(folder)
+    make_editable(folder)
     for path in folder.glob("*/kernels/*/kernel.json"):
         kernel = json.loads(path.read_text())
         for scope, (line, call, lines) in zip(kernel["scope_table"]["scopes"], _LINES, strict=True):

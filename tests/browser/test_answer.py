@@ -12,7 +12,8 @@ from shown_page import Show
 from snapshots import check
 
 from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.capture.gpu_work import GpuWork, GpuWorkRecord, write_gpu_work
+from kprof_inject.capture.capture_files import write
+from kprof_inject.capture.gpu_work import GpuWork, GpuWorkRecord
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
@@ -89,7 +90,7 @@ def test_what_was_not_recorded_has_rows_below_the_kernels(show: Show, tmp_path: 
         GpuWork(name="gemm", kind="kernel", count=10, total_ns=1e6),
         GpuWork(name="Memcpy HtoD", kind="copy", count=1, total_ns=1e5),
     )
-    write_gpu_work(folder, GpuWorkRecord(processes=1, work=work), "")
+    write(folder, GpuWorkRecord(processes=1, work=work))
     shown = show(*map(decode_launch, read_capture(folder).launches))
     rows = shown.page.locator(".kernel-table tr")
     texts = [" ".join(text.split()) for text in rows.all_inner_texts()]

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kprof_inject.capture.gpu_work import GPU_WORK_FILE, GpuWork, GpuWorkRecord, read_gpu_work, write_gpu_work
+from kprof_inject.capture.capture_files import FILES, read_optional, write
+from kprof_inject.capture.gpu_work import GpuWork, GpuWorkRecord
 from kprof_inject.errors import KprofError
 
 RECORD = GpuWorkRecord(
@@ -19,22 +20,16 @@ RECORD = GpuWorkRecord(
 
 
 def test_it_is_read_as_it_was_written(tmp_path: Path) -> None:
-    assert read_gpu_work(tmp_path, "run") is None
-    write_gpu_work(tmp_path, RECORD, "run")
-    assert read_gpu_work(tmp_path, "run") == read_gpu_work(tmp_path) == RECORD
+    assert read_optional(tmp_path, GpuWorkRecord) is None
+    write(tmp_path, RECORD)
+    assert read_optional(tmp_path, GpuWorkRecord) == RECORD
 
 
-def test_a_file_of_another_run_is_refused(tmp_path: Path) -> None:
-    write_gpu_work(tmp_path, RECORD, "run")
-    with pytest.raises(KprofError):
-        read_gpu_work(tmp_path, "another")
-
-
-@pytest.mark.parametrize("change", [('"count":7', '"count":-7'), ('"copy"', '"magic"'), ("9000.5", '"many"')])
+@pytest.mark.parametrize("change", [('"count":7', '"count":8'), ('"copy"', '"magic"'), ("9000.5", '"many"')])
 def test_damage_is_noticed(tmp_path: Path, change: tuple[str, str]) -> None:
-    write_gpu_work(tmp_path, RECORD, "")
-    path = tmp_path / GPU_WORK_FILE
+    write(tmp_path, RECORD)
+    path = tmp_path / FILES[GpuWorkRecord]
     assert change[0] in path.read_text()
     path.write_text(path.read_text().replace(*change))
-    with pytest.raises(KprofError):
-        read_gpu_work(tmp_path)
+    with pytest.raises(KprofError, match="its checksum does not match"):
+        read_optional(tmp_path, GpuWorkRecord)

@@ -159,7 +159,7 @@ def test_a_folder_of_other_things_is_refused(kprof: CommandLine) -> None:
 )
 def test_a_workspace_of_another_version_is_refused(kprof: CommandLine, command: list[str | Path]) -> None:
     (kprof.folder / "old").mkdir()
-    kprof.write("old/workspace.json", '{"version": 99}')
+    kprof.write("old/workspace.json", '{"version": 1}')
     ended = kprof(*command)
     assert (ended.exit_code, ended.stdout) == (1, "")
     check("cli/dump", ended.stderr, "another version")
@@ -180,7 +180,7 @@ def test_a_damaged_workspace_is_refused(kprof: CommandLine, damaged: str) -> Non
 
 def test_a_workspace_without_kernels_says_how_to_get_some(kprof: CommandLine) -> None:
     (kprof.folder / "ws").mkdir()
-    kprof.write("ws/workspace.json", '{"version": 1}')
+    kprof.write("ws/workspace.json", '{"version": 2}')
     check("cli/dump", kprof("insert", "ws").stderr, "without kernels")
 
 

@@ -189,7 +189,7 @@ def test_a_kernel_that_cannot_be_read_is_told_of_and_the_others_are_listed(kprof
         kprof.write(
             f"ws/kernels/{name}/kernel.json", json.dumps({"name": name, "override_key": "K", "file_name": name})
         )
-    kprof.write("ws/workspace.json", '{"version": 1}')
+    kprof.write("ws/workspace.json", '{"version": 2}')
 
     ended = kprof("list", "ws")
 

@@ -219,13 +219,10 @@ def test_edits_of_an_earlier_capture_are_not_shown(kprof: CommandLine, scale_lau
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("change", [('"won":0.0', '"won":0.9'), ('"version":1', '"version":2')])
-def test_edits_that_cannot_be_read_are_left_out(
-    kprof: CommandLine, scale_launch: Path, change: tuple[str, str]
-) -> None:
+def test_edits_that_cannot_be_read_are_left_out(kprof: CommandLine, scale_launch: Path) -> None:
     tried(kprof, "--edit", "num_warps=16", scale_launch)
     (path,) = (kprof.folder / "ws/edits").glob("*/edits.json")
-    path.write_text(path.read_text().replace(*change))
+    path.write_text(path.read_text().replace('"won":0.0', '"won":0.9'))
     ended = kprof("report", "--json", "ws")
     assert ended.exit_code == 0
     assert json.loads(ended.stdout)[0]["edits"] is None

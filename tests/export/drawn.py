@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from async_launches import in_order
-from buffers import Cta, Entry, Scope, buffer_words, kernel_json, make_format_1, save_launch, save_launches
+from buffers import Cta, Entry, Scope, buffer_words, kernel_json, make_editable, save_launch, save_launches
 from ranks import BEGIN_NS, Timer, decode_all, save_process
 from replacing import replace
 from trace_processor.processor import Row, query_many
@@ -172,7 +172,7 @@ def called(folder: Path) -> list[Timeline]:
         at_ns = [BEGIN_NS + 50_000, BEGIN_NS + 90_000 + 1_000 * rank]
         readings = [timer.reading(BEGIN_NS + second * 1_000_000_000) for second in (0, 60)]
         save_process(folder, str(rank), [(timer, begin_ns) for begin_ns in at_ns], readings, rank=rank, pid=40 + rank)
-    make_format_1(folder)
+    make_editable(folder)
     _tell_calls(folder / "0" / "launches.jsonl", {"host_end_ns": BEGIN_NS + 46_000})
     _tell_calls(folder / "1" / "launches.jsonl", {"graph": True})
     return decode_all(folder)

@@ -9,7 +9,7 @@ from typing import Any
 import drawn
 import numpy as np
 import pytest
-from buffers import make_format_1
+from buffers import make_editable
 from drawn import ARROWS
 from ranks import BEGIN_NS, Timer, decode_all, save_process
 from replacing import replace
@@ -36,7 +36,7 @@ def events_of(timelines: list[Timeline], category: str) -> list[dict[str, Any]]:
 def called(folder: Path, *calls_ns: tuple[int, int | None]) -> list[Timeline]:
     """A process that called launches at these times after ``BEGIN_NS``, until then, each 10 µs before it began."""
     save_process(folder, "1", [(TIMER, BEGIN_NS + at_ns + 10_000) for at_ns, _ in calls_ns], [TIMER.reading(BEGIN_NS)])
-    make_format_1(folder)
+    make_editable(folder)
     path = folder / "1" / "launches.jsonl"
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     for line, (at_ns, until_ns) in zip(lines, calls_ns, strict=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from buffers import make_format_1
+from buffers import make_editable
 from ranks import BEGIN_NS, Timer, decode_all, save_process
 from trace_processor.processor import query
 
@@ -40,7 +40,7 @@ def test_a_launch_of_which_no_cta_ran_is_not_it(tmp_path: Path) -> None:
     timer = Timer(5_000_000)
     save_process(tmp_path, "0", [(timer, BEGIN_NS), (timer, BEGIN_NS + 10_000)])
     ran, _ = decode_all(tmp_path)
-    make_format_1(tmp_path)
+    make_editable(tmp_path)
     buffer = tmp_path / "0/launch-000001.bin"
     buffer.write_bytes(bytes(buffer.stat().st_size))
     timelines = decode_all(tmp_path)

@@ -8,9 +8,8 @@ from shutil import copytree
 import pytest
 from programs.child import REPO
 
-from kprof_inject.capture.measurements import MACHINE_CODE_FILE, MOVES_FILE
-from kprof_inject.capture.reader import ProcessFiles
-from kprof_inject.capture.schema import KERNEL_FILE, KERNELS_FOLDER, KernelRecord
+from kprof_inject.capture.capture_files import read
+from kprof_inject.capture.schema import KERNELS_FOLDER, KernelRecord
 from kprof_inject.machine_code.instructions import Instruction, MachineFunction
 from kprof_inject.pipeline import captured_kernels
 from kprof_inject.pipeline.captured_kernels import CapturedKernel, kernels_examined
@@ -22,19 +21,15 @@ PROCESS = REPO / "tests/captures/matmul"
 @pytest.fixture
 def kernel(tmp_path: Path) -> CapturedKernel:
     copytree(PROCESS, tmp_path / "capture")
-    (folder,) = (one for one in (tmp_path / "capture").iterdir() if one.is_dir())
-    files = ProcessFiles.open(folder)
-    (variant,) = (one.name for one in (folder / KERNELS_FOLDER).iterdir())
-    record = files.read(f"{KERNELS_FOLDER}/{variant}/{KERNEL_FILE}", KernelRecord)
-    return CapturedKernel(files, variant, record, None, {})
+    (folder,) = (tmp_path / "capture").glob(f"*/{KERNELS_FOLDER}/*")
+    return CapturedKernel(folder, read(folder, KernelRecord), None, {})
 
 
 def saved(kernel: CapturedKernel, tmp_path: Path) -> tuple[set[str], list[str]]:
     said: list[str] = []
     with kernels_examined(Workspace.create(tmp_path / "workspace"), [kernel], said.append):
         pass
-    folder = kernel.files.folder / KERNELS_FOLDER / kernel.variant
-    return {file for file in (MACHINE_CODE_FILE, MOVES_FILE) if (folder / file).exists()}, said
+    return {file for file in ("machine_code.json", "moves.json") if (kernel.folder / file).exists()}, said
 
 
 def test_what_is_found_is_saved_and_what_fails_is_said(
@@ -44,8 +39,8 @@ def test_what_is_found_is_saved_and_what_fails_is_said(
     monkeypatch.setattr(captured_kernels, "loaded_driver", object)
     monkeypatch.setattr(captured_kernels, "machine_code_of", lambda module, options: [code])
     files, said = saved(kernel, tmp_path)
-    assert files == {MACHINE_CODE_FILE}
-    assert kernel.files.read(kernel.name_of(MACHINE_CODE_FILE), MachineFunction) == code
+    assert files == {"machine_code.json"}
+    assert read(kernel.folder, MachineFunction) == code
     (message,) = said  # the workspace has no kernel with records
     assert message.startswith("moves.json of matmul_kernel is missing: ")
 

@@ -10,12 +10,10 @@ from programs.child import REPO
 from replacing import replace
 from snapshots import check
 
-from kprof_inject.capture.reader import ProcessFiles
+from kprof_inject.capture.capture_files import read, read_optional, write
 from kprof_inject.capture.saved_launch import SAVED_LAUNCH_ENDING
 from kprof_inject.capture.schema import (
-    KERNEL_FILE,
     KERNELS_FOLDER,
-    TIMING_FILE,
     KernelRecord,
     RelaunchRecord,
     TimingRecord,
@@ -35,14 +33,12 @@ def captured(folder: Path, processes: int, relaunch: RelaunchRecord) -> list[Cap
     kernels = []
     for number in range(processes):
         (source,) = (one for one in (REPO / "tests/captures/matmul").iterdir() if one.is_dir())
-        files = ProcessFiles.open(Path(copytree(source, folder / str(number))))
-        (variant,) = (one.name for one in (files.folder / KERNELS_FOLDER).iterdir())
-        name = f"{KERNELS_FOLDER}/{variant}/{KERNEL_FILE}"
-        record = files.read(name, KernelRecord)
+        (kernel,) = (Path(copytree(source, folder / str(number))) / KERNELS_FOLDER).iterdir()
+        record = read(kernel, KernelRecord)
         table = replace(record.scope_table, relaunch=relaunch)
         record = replace(record, scope_table=table, program_variant="v")
-        files.write(name, record)
-        kernels.append(CapturedKernel(files, variant, record, folder / f"v{SAVED_LAUNCH_ENDING}", {}))
+        write(kernel, record)
+        kernels.append(CapturedKernel(kernel, record, folder / f"v{SAVED_LAUNCH_ENDING}", {}))
     return kernels
 
 
@@ -69,10 +65,7 @@ def test_a_kernel_that_polls_is_not_repeated_where_several_processes_run_it(
         Workspace.create(tmp_path / "ws"), tmp_path / "capture", read_reports(tmp_path / "reports"), choice, said.append
     )
     assert [kernel.launch is not None for kernel in measured] == [are_repeated] * processes
-    timings = [
-        kernel.files.read_if_there(f"{KERNELS_FOLDER}/{kernel.variant}/{TIMING_FILE}", TimingRecord)
-        for kernel in kernels
-    ]
+    timings = [read_optional(kernel.folder, TimingRecord) for kernel in kernels]
     if are_repeated:
         assert said == []
     else:

@@ -10,7 +10,8 @@ from torch_traces import Kernel, kineto_text
 
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.program_overview import overview, program_of
-from kprof_inject.capture.gpu_work import GPU_WORK_FILE, GpuWork, read_gpu_work
+from kprof_inject.capture.capture_files import FILES, read_optional
+from kprof_inject.capture.gpu_work import GpuWork, GpuWorkRecord
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.pipeline.gpu_work import save_gpu_work
 from kprof_inject.timeline.timeline import decode_launch
@@ -63,7 +64,7 @@ def test_the_work_of_all_processes_is_added_up(tmp_path: Path) -> None:
         save(tmp_path / "two.json.gz", kernel("gemm", 1_000, 1), kernel("kprof_hold", 100_000, 2)),
     ]
     save_gpu_work(tmp_path / "capture", traces, said.append)
-    record = read_gpu_work(tmp_path / "capture")
+    record = read_optional(tmp_path / "capture", GpuWorkRecord)
     assert record is not None and record.processes == 2 and not said
     assert record.work == (
         GpuWork(name="gemm", kind="kernel", count=3, total_ns=11_000.0),
@@ -99,4 +100,4 @@ def test_a_trace_that_cannot_be_read_is_no_obstacle(tmp_path: Path) -> None:
     save_gpu_work(tmp_path / "capture", [tmp_path / "cut.json.gz", tmp_path / "text.json.gz"], said.append)
     assert len(said) == 2 and said[0].startswith("cannot add up the GPU's work in cut.json.gz: ")
     save_gpu_work(tmp_path / "capture", [], said.append)
-    assert not (tmp_path / "capture" / GPU_WORK_FILE).exists() and len(said) == 2
+    assert not (tmp_path / "capture" / FILES[GpuWorkRecord]).exists() and len(said) == 2

@@ -130,7 +130,6 @@ module {
 }
 """
     assert table_json(plan_of(text, "loop=main", "func").table) == {
-        "version": 3,
         "kernel": "k",
         "scopes": [
             {

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from buffers import SM_CLOCK_HZ, Cta, Entry, JsonWriter, Scope, buffer_words, kernel_json, launch_json, make_format_1
+from buffers import SM_CLOCK_HZ, Cta, Entry, JsonWriter, Scope, buffer_words, kernel_json, launch_json, make_editable
 from numpy.typing import NDArray
 
 from kprof_inject.capture.reader import read_capture
@@ -40,7 +40,7 @@ def decoded(folder: Path, words: NDArray[np.uint32], *host_readings: dict[str, i
     writer.add_kernel("v0", kernel, "module {}\n", {})
     writer.add_launch(launch_json(words, host_ns=HOST_NS), memoryview(words.tobytes()))
     writer.finish()
-    make_format_1(folder)
+    make_editable(folder)
     lines = [json.dumps(reading) + "\n" for reading in host_readings]
     (folder / "process" / "clock.jsonl").write_text("".join(lines))
     return decode_launch(read_capture(folder).launches[0])

@@ -403,7 +403,6 @@ class LaunchCapture:
 def _process_info(session: Session, device: Device) -> ProcessRecord:
     rank = os.environ.get("RANK", "")
     return ProcessRecord(
-        run=session.run,
         made_by=session.made_by,
         tool=__version__,
         pid=os.getpid(),

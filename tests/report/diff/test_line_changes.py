@@ -10,7 +10,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 from buffers import Scope
@@ -21,8 +20,8 @@ from rich.console import Console
 from snapshots import check
 from timelines import Ran, cta_rows, made_timeline, scope_rows
 
+from kprof_inject.capture.capture_files import write
 from kprof_inject.capture.measurements import (
-    MACHINE_CODE_FILE,
     MeasurementsRecord,
     SampledInstruction,
     SamplesRecord,
@@ -197,7 +196,7 @@ def exact(
     counts = (*samples.values(), 100)
     (kernel.folder / TTGIR_FILE).write_text("\n".join(ttgir) + "\n")
     (kernel.folder / SOURCES_FILE).write_text(json.dumps({} if text is None else {path: "\n".join(text) + "\n"}))
-    (kernel.folder / MACHINE_CODE_FILE).write_bytes(msgspec.json.encode(MachineFunction("kernel", (*code, unknown))))
+    write(kernel.folder, MachineFunction("kernel", (*code, unknown)))
     record = SamplesRecord(
         period_cycles=256,
         launches=1,

@@ -20,7 +20,8 @@ from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.rules import Judgement
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.roofs.limits import DRAM, Limit
-from kprof_inject.capture.gpu_work import GpuWork, GpuWorkRecord, write_gpu_work
+from kprof_inject.capture.capture_files import write
+from kprof_inject.capture.gpu_work import GpuWork, GpuWorkRecord
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.report.terminal.screens import print_all, print_answers
 from kprof_inject.timeline.timeline import decode_launch
@@ -125,7 +126,7 @@ def test_what_else_the_gpu_did_has_rows(tmp_path: Path) -> None:
     folder = save_kernels(tmp_path, {"a": (9000, 100), "b": (1000, 100)})
     copies = [GpuWork(name=f"copy {number}", kind="copy", count=1, total_ns=4_000.0 - number) for number in range(9)]
     work = (GpuWork(name="gemm", kind="kernel", count=10, total_ns=1e6), *copies)
-    write_gpu_work(folder, GpuWorkRecord(processes=1, work=work), "")
+    write(folder, GpuWorkRecord(processes=1, work=work))
     launches = read_capture(folder).launches
     lines = screen(*(LaunchAnalysis.of(decode_launch(launch), (), launches) for launch in launches), width=120)
     assert [" ".join(line.split()[:5]) for line in lines[1:4]] == [
@@ -138,9 +139,7 @@ def test_what_else_the_gpu_did_has_rows(tmp_path: Path) -> None:
 
 def test_one_kernel_and_other_work_have_a_table_above_the_kernels_own(tmp_path: Path) -> None:
     folder = save_kernels(tmp_path, {"a": (9000, 100)})
-    write_gpu_work(
-        folder, GpuWorkRecord(processes=1, work=(GpuWork(name="gemm", kind="kernel", count=10, total_ns=9e5),)), ""
-    )
+    write(folder, GpuWorkRecord(processes=1, work=(GpuWork(name="gemm", kind="kernel", count=10, total_ns=9e5),)))
     launches = read_capture(folder).launches
     lines = screen(LaunchAnalysis.of(decode_launch(launches[0]), (), launches), width=120)
     assert [line.split()[0] for line in lines[:3]] == ["kernel", "a", "gemm"]
@@ -256,7 +255,7 @@ def test_a_program_of_many_kernels_with_long_names_fits_the_screen(tmp_path: Pat
         )
         for number in range(12)
     )
-    write_gpu_work(folder, GpuWorkRecord(processes=1, work=others), "")
+    write(folder, GpuWorkRecord(processes=1, work=others))
     launches = read_capture(folder).launches
     reports = [LaunchAnalysis.of(decode_launch(launch), (), launches) for launch in launches]
     for width, height, others_shown in ((80, 24, 2), (120, 40, 6)):

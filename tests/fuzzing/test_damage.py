@@ -1,0 +1,189 @@
+"""Damaged modules, captures and saved launches give a result or a ``KprofError``, in bounded time.
+
+``scripts/fuzz`` runs more cases, with another seed.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from random import Random
+
+import pytest
+from buffers import make_editable
+from launch_files import read_all
+from mutations import mutated
+from programs.child import REPO
+from ttgir_forms import FORMS
+
+from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.capture.saved_launch import SAVED_LAUNCH_FILE
+from kprof_inject.errors import KprofError
+from kprof_inject.files import decode_text
+from kprof_inject.pipeline.captures import decode_capture, open_capture
+from kprof_inject.pipeline.insertion import view_of
+from kprof_inject.report.terminal.screens import answers_text
+from kprof_inject.rewrite import apply, strip
+from kprof_inject.select.plan import make_plan
+from kprof_inject.select.selectors import parse_selectors
+from kprof_inject.select.spans import USUAL_STYLE, Style, in_runs
+from kprof_inject.ttgir.dialect import RECORD
+from kprof_inject.ttgir.nodes import Module
+from kprof_inject.ttgir.parser import parse
+
+SEED = os.environ.get("KPROF_FUZZ_SEED", "14")
+CASES = int(os.environ.get("KPROF_FUZZ_CASES", "20"))
+MAX_SECONDS = 20
+FIXTURES = REPO / "ttgir_fixtures"
+CAPTURES = ("tests/captures/matmul", "tests/captures/matmul-one-stage", "tests/captures/late-rank")
+SELECTORS = (
+    (),
+    ("func",),
+    ("loop", "iter"),
+    ("func", "loop[0]=outer", "iter[0.0]"),
+    ("op(tt.*)",),
+    ("op(*dot*)", "line(1-1000)"),
+    ("partition", "default"),
+    ("func(*)", "op(tt.call)"),
+    ("loop --tag zero=%c0_i32", "iter --tag row=row"),
+)
+
+
+@contextmanager
+def in_time() -> Iterator[None]:
+    def stop(*_: object) -> None:
+        raise AssertionError(f"no result after {MAX_SECONDS} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(MAX_SECONDS)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def run_cases(name: str, case: Callable[[Random, Path], bool], folder: Path, count: int) -> None:
+    """Run cases, of which some are refused and others not; a failure names its case."""
+    refused = 0
+    for number in range(count):
+        place = folder / "case"
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir()
+        try:
+            with in_time():
+                refused += not case(Random(f"{SEED}:{name}:{number}"), place)
+        except BaseException as error:
+            error.add_note(f"{name}, seed {SEED}, case {number}: {place}")
+            raise
+    assert 0 < refused < count
+
+
+def is_read(read: Callable[[], object]) -> bool:
+    """Return whether something is read, and not refused with a word."""
+    try:
+        read()
+    except KprofError as error:
+        assert error.render()
+        return False
+    return True
+
+
+@cache
+def modules() -> tuple[bytes, ...]:
+    """What Triton printed, and the hand-written forms."""
+    fixtures = sorted([*FIXTURES.glob("*/*/*.ttgir"), *FIXTURES.glob("*/*/*.ttgir.gz")])
+    return (
+        *(gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes() for path in fixtures),
+        *(form.text.encode() for form in FORMS.values()),
+    )
+
+
+def module_case(chance: Random, folder: Path) -> bool:
+    """Read, select, plan, insert and strip a module; a refusal has a place."""
+    data, selectors = mutated(chance.choice(modules()), chance), chance.choice(SELECTORS)
+    try:
+        text = decode_text(data, "case.ttgir")
+        view = view_of(text, "case.ttgir", {})
+        plan = make_plan(view, parse_selectors(selectors), chance.choice((Style(in_runs), USUAL_STYLE)))
+    except KprofError as error:
+        assert error.where is not None and error.where.line >= 1 and error.where.column >= 1, error.render()
+        return False
+    instrumented = parse(apply(view.module, plan))
+    assert records_in(instrumented) == records_in(view.module) + len(plan.records)
+    assert not plan.records or strip(instrumented) == text
+    return True
+
+
+def records_in(module: Module) -> int:
+    return sum(operation.name == RECORD for operation in module.walk())
+
+
+def damage_file_in(folder: Path, chance: Random) -> None:
+    path = chance.choice(sorted(path for path in folder.rglob("*") if path.is_file()))
+    if chance.random() < 0.1:
+        path.unlink()
+    else:
+        path.write_bytes(mutated(path.read_bytes(), chance))
+
+
+def capture_case(chance: Random, folder: Path) -> bool:
+    """Report a capture; without checksums, damage reaches what is behind them."""
+    capture = Path(shutil.copytree(REPO / chance.choice(CAPTURES), folder / "capture"))
+    if chance.random() < 0.7:
+        make_editable(capture)
+    damage_file_in(capture, chance)
+
+    def report() -> None:
+        opened = open_capture(capture)
+        timelines = decode_capture(opened, lambda message: None)
+        answers_text(LaunchAnalysis.all_of(timelines, (), opened.launches), 120)
+
+    return is_read(report)
+
+
+def test_damaged_modules(tmp_path: Path) -> None:
+    run_cases("module", module_case, tmp_path, 5 * CASES)
+
+
+def test_damaged_captures(tmp_path: Path) -> None:
+    run_cases("capture", capture_case, tmp_path, CASES)
+
+
+def test_damaged_launches(scale_launch_once: Path, tmp_path: Path) -> None:
+    def case(chance: Random, folder: Path) -> bool:
+        launch = Path(shutil.copytree(scale_launch_once, folder / "case.launch"))
+        damage_file_in(launch, chance)
+        if chance.random() < 0.5:
+            path = launch / SAVED_LAUNCH_FILE
+            with suppress(OSError):
+                path.write_bytes(mutated(path.read_bytes(), chance))
+        return is_read(lambda: read_all(launch))
+
+    run_cases("launch", case, tmp_path, 2 * CASES)
+
+
+LOOP = """\
+module {
+  tt.func public @k(%n: i32) {
+    %c0 = arith.constant 0 : i32
+    %end:2 = scf.for %i = %c0 to %n step %n iter_args(%a = %c0, %b = %n) -> (i32, i32)  : i32 {
+      scf.yield %a, %i : i32, i32
+    }
+    tt.return
+  }
+}
+"""
+
+
+@pytest.mark.parametrize("count", [100, 400_000_000, 1 << 63, 10**30, "9" * 5000])
+def test_a_count_that_is_not_listed_is_refused_at_its_place(count: int | str) -> None:
+    with in_time(), pytest.raises(KprofError) as refused:
+        make_plan(view_of(LOOP.replace("%end:2", f"%end:{count}"), "case.ttgir", {}), parse_selectors(("loop",)))
+    assert refused.value.where is not None and refused.value.where.line == 4
