@@ -166,11 +166,6 @@ def test_why_a_launch_is_not_there_is_told(launches: Sequence[Launch]) -> None:
     check_cases("timeline/kept-launches", said)
 
 
-def test_of_a_launch_whose_process_is_unknown_nobody_knows_why(launches: Sequence[Launch]) -> None:
-    said = complaint([replace(launches[0], process=None)], Choice(launches=numbers("7")))
-    assert "kept" not in said
-
-
 def test_of_many_names_some_are_listed(launches: Sequence[Launch]) -> None:
     kernels = [replace(launches[0], kernel=replace(launches[0].kernel, name=f"k{n}")) for n in range(100)]
     said = complaint(kernels, Choice(kernels=("zzz",)))
@@ -189,10 +184,6 @@ def test_the_warps_that_recorded_are_told(tmp_path: Path) -> None:
     said = complaint([launch], Choice(warps=numbers("0,2")))
     assert "--warp 0,2 " in said
     assert said.endswith("warps 1,3 of kernel")
-
-
-def test_a_capture_without_launches_is_no_fault_of_the_choice() -> None:
-    assert Choice(kernels=("x",), scopes=("y",), ctas=numbers("0")).wanted(()) == ()
 
 
 def ctas(*places: tuple[int, int]) -> np.ndarray[Any, Any]:
@@ -236,7 +227,3 @@ def test_chosen_ctas_that_only_ran_are_told_of() -> None:
 def test_one_launch_with_a_chosen_cta_is_enough() -> None:
     for choice in (Choice(sms=numbers("3")), Choice(ctas=numbers("1")), Choice(sms=numbers("3"), ctas=numbers("1"))):
         choice.require_ctas([ctas((0, 0)), ctas((1, 3))])
-
-
-def test_where_nothing_ran_a_choice_of_others_than_ctas_is_kept() -> None:
-    Choice(warps=numbers("0"), launches=numbers("0"), scopes=("func",)).require_ctas([ctas()])

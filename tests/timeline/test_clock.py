@@ -190,12 +190,6 @@ def test_of_many_readings_both_sides_are_used() -> None:
     assert np.abs(fitted.error_ns[fitted.at_function]).max() <= 32
 
 
-def test_a_launch_without_sms_has_a_clock() -> None:
-    raw = LAYOUTS["timed"].read(buffer_words([None], slots=4), 1, range(1))
-    clock = fitted_clock(decoder_of(raw), SM_CLOCK_HZ, spans_function=False)
-    assert clock.clock_hz == pytest.approx(SM_CLOCK_HZ)
-
-
 def test_a_launch_too_short_for_its_readings_has_an_assumed_rate_and_begins_where_it_did() -> None:
     # 105 cycles in CTAs whose timer readings leave less than nothing for them.
     entries = [start(FUNC, 1_980_000), end(FUNC, 1_980_105)]

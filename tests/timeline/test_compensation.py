@@ -15,7 +15,7 @@ from kprof_inject.capture.record_costs import RecordCost
 from kprof_inject.timeline.nesting import Nesting, nest, within_children
 from kprof_inject.timeline.pairs import Pairs, pair_records
 from kprof_inject.timeline.records import Records
-from kprof_inject.timeline.timeline import as_recorded, without_records
+from kprof_inject.timeline.timeline import without_records
 
 # Nanoseconds of a cycle.
 RATE = 0.57
@@ -104,22 +104,3 @@ def test_a_damaged_entry_cost_as_much_as_a_record_in_the_mean() -> None:
     records, pairs, _, ns = run([start(0, 0), start(UNKNOWN, 500), end(0, 1000)])
     elapsed = without_records(records, ns, RecordCost(30.0, 40.0, 0.0))
     assert between(pairs, elapsed.cycles).tolist() == [1000 - 30 - 35]
-
-
-def test_one_warps_records_cost_another_nothing() -> None:
-    warp = [start(0, 0), end(0, 100)]
-    records, pairs, _, ns = run(warp, warp, warp)
-    elapsed = without_records(records, ns, RecordCost(30.0, 40.0, 0.0))
-    assert between(pairs, elapsed.cycles).tolist() == [70, 70, 70]
-
-
-def test_as_recorded_nothing_is_taken_out() -> None:
-    records, _, _, ns = run([start(0, 10), start(1, 100), end(1, 110), end(0, 300)])
-    elapsed = as_recorded(records, ns)
-    assert (elapsed.cycles is records.cycles, elapsed.ns is ns) == (True, True)
-
-
-def test_no_records_cost_nothing() -> None:
-    records, pairs, _, ns = run([])
-    elapsed = without_records(records, ns, RecordCost(30.0, 40.0, 0.0))
-    assert between(pairs, elapsed.cycles).size == 0

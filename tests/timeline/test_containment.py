@@ -17,15 +17,6 @@ PARENTS = (-1, FUNC, LOOP, FUNC)
 SCOPES = {scope: scope for scope in range(4)}
 
 
-def test_inner_scopes_are_those_at_any_depth() -> None:
-    assert inner_scopes(PARENTS) == [[LOOP, ITER, OTHER], [ITER], [], []]
-    assert inner_scopes(()) == []
-
-
-def test_a_table_whose_scopes_are_in_each_other_is_read_as_far_as_it_makes_sense() -> None:
-    assert inner_scopes((1, 0, 2, 7)) == [[1], [], [], []]
-
-
 def scopes_of(entries: Sequence[Entry], lost: int = 4, parents: Sequence[int] = PARENTS) -> list[int]:
     """The scopes of a warp whose ring lost records, those before ``entries``."""
     before = [Entry(OTHER, number % 2 == 1, number) for number in range(lost)]
@@ -78,11 +69,6 @@ def test_one_lost_record_is_enough_and_that_of_another_warp_is_not() -> None:
     pairs = pair_records(records, ScopeRules(PARENTS))
     ran = zip(records.group[pairs.start_at].tolist(), pairs.scope.tolist(), strict=True)
     assert list(ran) == [(0, ITER), (1, FUNC), (1, ITER)]
-
-
-def test_records_around_a_body_that_is_not_selected_are_around_no_scope() -> None:
-    entries = [start(OTHER, 20), end(ITER, 25), *ITERATION, end(OTHER, 60)]
-    assert scopes_of(entries, parents=PARENTS[:OTHER]) == [OTHER, ITER]
 
 
 def test_each_block_of_ctas_is_judged_by_its_own_losses() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from kprof_inject.timeline.nesting import Nesting, crossing, crossing_kinds, innermost_around, lanes_of, nest
+from kprof_inject.timeline.nesting import Nesting, crossing_kinds, lanes_of, nest
 from kprof_inject.timeline.pairs import Pairs
 
 KINDS = 5
@@ -61,35 +61,6 @@ scopes = st.lists(st.integers(0, KINDS - 1), max_size=40).map(Scopes.of)
 nested_in_their_kind = st.lists(st.tuples(st.integers(0, KINDS - 1), st.booleans()), max_size=40).map(Scopes.of_sides)
 
 
-def test_the_last_that_begins_before_and_ends_after_is_the_innermost() -> None:
-    # 0 ( 1 ( 2 ( 1 ) 3 ( 0 ) 3 ) 2 )
-    crossed = Scopes.of([0, 1, 2, 1, 3, 0, 3, 2])
-    assert crossed.kind.tolist() == [0, 1, 2, 3]
-    assert innermost_around(crossed.start_at, crossed.end_at).tolist() == [-1, 0, -1, 2]
-
-
-@given(scopes)
-def test_the_innermost_around_as_by_looking_at_all(made: Scopes) -> None:
-    expected = [
-        max(
-            (other for other in range(mine) if made.end_at[other] > made.end_at[mine]),
-            default=-1,
-        )
-        for mine in range(len(made.kind))
-    ]
-    assert innermost_around(made.start_at, made.end_at).tolist() == expected
-
-
-@given(scopes)
-def test_every_scope_that_crosses_another_is_in_a_pair_that_does(made: Scopes) -> None:
-    first, second = crossing(made.start_at, made.end_at)
-    found = set(map(frozenset, zip(first.tolist(), second.tolist(), strict=True)))
-    expected = made.crossing_pairs()
-    assert found <= expected
-    assert {scope for pair in found for scope in pair} == {scope for pair in expected for scope in pair}
-    assert (made.start_at[first] < made.start_at[second]).all()
-
-
 @given(scopes | nested_in_their_kind)
 def test_the_kinds_that_cross_are_those_of_any_two_scopes_that_do(made: Scopes) -> None:
     expected = np.zeros((KINDS, KINDS), dtype=bool)
@@ -124,24 +95,3 @@ def test_no_two_of_a_lane_cross_in_any_part_of_the_launch(parts: list[Scopes]) -
     # None is on a lane of its own without need.
     for kind, lane in enumerate(lanes.tolist()):
         assert all((crosses[kind, :kind] & (lanes[:kind] == below)).any() for below in range(lane))
-
-
-def test_two_parts_of_a_launch_that_cross_in_other_ways_share_no_lane() -> None:
-    # In the first, 2 crosses 1 and 0; in the second, 1 crosses 0 too.
-    parts = [Scopes.of([1, 2, 1, 2, 0, 2, 0, 2]), Scopes.of([0, 1, 0, 1])]
-    first, second = (crossing_kinds(*part, 3) for part in parts)
-    assert lanes_of(first).tolist() == [0, 0, 1]
-    assert lanes_of(first | second).tolist() == [0, 1, 2]
-
-
-def test_outer_scopes_stay_where_nothing_crosses() -> None:
-    nested = Scopes.of([0, 1, 2, 2, 1, 3, 3, 0])
-    assert [places.size for places in crossing(nested.start_at, nested.end_at)] == [0, 0]
-    assert lanes_of(crossing_kinds(*nested, KINDS)).tolist() == [0] * KINDS
-
-
-def test_no_scopes_cross_nothing() -> None:
-    none = Scopes.of([])
-    assert innermost_around(none.start_at, none.end_at).size == 0
-    assert not crossing_kinds(*none, KINDS).any()
-    assert lanes_of(np.zeros((0, 0), dtype=bool)).size == 0

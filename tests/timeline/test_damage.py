@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from buffers import Cta, Entry, end, start
+from buffers import Cta, end, start
 from decoded_records import decoded, entries_of, read
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,10 +14,6 @@ from kprof_inject.timeline.records import contradicted_records, far_records, max
 
 # What a CTA of 1 µs may have counted: 5 GHz, and 2 µs more at either end.
 MOST = 25_000
-
-
-def cta(*cycles: int, sm: int = 0) -> Cta:
-    return Cta([[Entry(0, number % 2 == 1, value) for number, value in enumerate(cycles)]], sm)
 
 
 def times_of(*times_ns: tuple[int, int]) -> list[Cta]:
@@ -60,24 +56,10 @@ def test_without_a_timer_nothing_is_far() -> None:
     assert max_launch_cycles(untimed) > 1 << 32
 
 
-def test_no_launch_takes_no_time() -> None:
-    assert max_launch_cycles(read([None], slots=1)) == 0
-
-
 def test_far_is_what_is_further_from_the_middle_than_the_ctas_time() -> None:
     assert far([[100, 200, 300, 401, 0]], [200]) == [3]
     assert far([[100, 200, 300, 400]], [300]) == []
     assert far([[0, 100, 200, 300, 1 << 42]], [300]) == [4]
-
-
-def test_a_far_record_is_that_of_its_own_cta() -> None:
-    assert far([[0, 10, 900], [900, 910, 20], [5], []], [50, 50, 50, 50]) == [2, 5]
-    assert far([[0, 10, 900], [900, 910, 20]], [1000, 50]) == [5]
-
-
-def test_what_is_damaged_already_is_neither_far_nor_the_middle() -> None:
-    assert far([[0, 10, 5000, 6000, 7000]], [50], unusable=(2, 3, 4)) == []
-    assert far([[0, 10, 5000]], [50], unusable=(0, 1, 2)) == []
 
 
 @given(st.lists(st.integers(-100, 100), min_size=3, max_size=30), st.lists(st.integers(300, 1 << 43), max_size=30))
@@ -104,11 +86,6 @@ def test_as_long_as_most_are_sound_none_of_those_is_far(sound: list[int], damage
 def test_neighbours_that_contradict_each_other(cycles: list[int], found: list[int]) -> None:
     assert contradicted([cycles]) == found
     assert contradicted([[0], cycles, [100, 200]]) == [place + 1 for place in found]
-
-
-def test_what_is_damaged_already_contradicts_nothing() -> None:
-    assert contradicted([[1, 50, 2, 3]], unusable=(1,)) == []
-    assert contradicted([[1, 50, 2, 3, 1]], unusable=(1,)) == [3, 4]
 
 
 @pytest.mark.parametrize(("older", "left"), [(1, 19), (8, 12), (9, 0), (20, 0)])

@@ -25,7 +25,6 @@ from numpy.typing import NDArray
 from scratch import scratch_folder
 
 from kprof_inject.capture.buffer_layouts import LAYOUTS
-from kprof_inject.errors import KprofError
 from kprof_inject.timeline.pairs import ScopeRules, pair_records
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
@@ -79,24 +78,6 @@ def test_any_words_decode_to_something(data: st.DataObject, launch: KnownLaunch)
     words = data.draw(damages(launch.words(), 0, most=40))
     with saved(launch, words.tobytes()) as timeline:
         read_all(timeline)
-
-
-@settings(deadline=None, max_examples=40)
-@given(launches(), st.integers(0, 1 << 32), st.sampled_from([0.001, 0.01, 0.1, 1]))
-def test_any_bytes_decode_to_something(launch: KnownLaunch, seed: int, share: float) -> None:
-    random = np.random.default_rng(seed)
-    raw = np.frombuffer(launch.words().tobytes(), dtype=np.uint8)
-    noise = np.where(random.random(raw.size) < share, random.integers(0, 256, raw.size), raw).astype(np.uint8)
-    with saved(launch, noise.tobytes()) as timeline:
-        read_all(timeline)
-
-
-@settings(deadline=None, max_examples=50)
-@given(launches(), st.floats(0, 0.999))
-def test_a_buffer_that_was_cut_off_is_an_error(launch: KnownLaunch, share: float) -> None:
-    whole = launch.words().tobytes()
-    with pytest.raises(KprofError, match="is damaged"), saved(launch, whole[: int(share * len(whole))]):
-        pass
 
 
 def check(judge: Judge, scopes: NDArray[np.void]) -> None:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import pytest
 from buffers import Cta, Entry, end, start, with_moved_stores
 from decoded_records import decoded, entries_of, read
 from hypothesis import given
 from hypothesis import strategies as st
-
-from kprof_inject.timeline.records import order_in_time
 
 
 def decoded_warp(written: Sequence[Entry]) -> tuple[list[Entry], int]:
@@ -74,9 +71,3 @@ def test_the_order_of_time_is_found_again(steps: list[tuple[int, int]], crossing
     entries += [end(scope, clock + 1 + number) for number, scope in enumerate(opened[::-1])]
 
     assert decoded_warp(with_moved_stores(entries)) == (entries, 0)
-
-
-def test_warps_are_ordered_each_by_itself() -> None:
-    group, is_end = np.repeat([3, 4], 4), np.tile([False, True], 4)
-    cycles = np.array([20, 30, 10, 40, 15, 25, 5, 50])
-    assert order_in_time(group, is_end, cycles).tolist() == [2, 0, 1, 3, 6, 4, 5, 7]

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kprof_inject.timeline.nesting import iterations, nest, within_children
-from kprof_inject.timeline.pairs import Pairs, pair_records
+from kprof_inject.timeline.pairs import pair_records
 from kprof_inject.timeline.records import record_decoder
 
 # A kernel with a loop in a loop, both with their iterations; each scope's id is its place here.
@@ -70,15 +70,6 @@ def test_scopes_that_start_at_one_clock_value_are_in_each_other() -> None:
     assert [(scope, depth) for _, scope, depth, _ in rows] == [(FUNC, 0), (LOOP, 1), (ITER, 2)]
 
 
-def test_a_scope_that_lost_its_start_is_around_none() -> None:
-    assert nesting([clocked(FUNC, LOOP, ITER, ITER, LOOP, FUNC)], slots=4) == [(0, ITER, 0, -1)]
-
-
-def test_depth_is_of_each_warp_alone() -> None:
-    overlapping = [clocked(FUNC, LOOP, LOOP, FUNC), clocked(FUNC, FUNC), clocked(LOOP, ITER, ITER, LOOP)]
-    assert [(warp, depth) for warp, _, depth, _ in nesting(overlapping)] == [(0, 0), (0, 1), (1, 0), (2, 0), (2, 1)]
-
-
 def test_iterations_start_anew_in_each_instance_of_their_loop() -> None:
     rows = nesting([whole_kernel(3, 0, 2)])
     assert [(scope, number) for _, scope, _, number in rows if scope in ITERATIONS] == [
@@ -93,63 +84,11 @@ def test_iterations_start_anew_in_each_instance_of_their_loop() -> None:
     ]
 
 
-def test_iterations_start_anew_in_each_warp() -> None:
-    loop = clocked(LOOP, ITER, ITER, ITER, ITER, LOOP)
-    rows = nesting([loop, loop])
-    assert [(warp, number) for warp, scope, _, number in rows if scope == ITER] == [(0, 0), (0, 1), (1, 0), (1, 1)]
-
-
-def test_only_iterations_have_a_number() -> None:
-    rows = nesting([whole_kernel(2, 2)])
-    assert {number for _, scope, _, number in rows if scope not in ITERATIONS} == {-1}
-
-
-def test_iterations_of_a_loop_that_is_not_recorded_count_on_within_the_scope_around_it() -> None:
-    rows = nesting([clocked(FUNC, ITER, ITER, ITER, ITER, FUNC, FUNC, ITER, ITER, FUNC)])
-    assert [number for _, scope, _, number in rows if scope == ITER] == [0, 1, 0]
-
-
-def test_an_iteration_after_the_end_of_a_loop_is_not_one_of_it() -> None:
-    rows = nesting([clocked(FUNC, LOOP, ITER, ITER, ITER, ITER, LOOP, ITER, ITER, FUNC)])
-    assert [number for _, scope, _, number in rows if scope == ITER] == [0, 1, 0]
-
-
 def test_iterations_of_a_loop_whose_start_was_lost_have_no_number() -> None:
     whole = clocked(FUNC, LOOP, ITER, ITER, ITER, ITER, ITER, ITER, LOOP, FUNC)
     assert nesting([whole], slots=9) == [(0, LOOP, 0, -1), (0, ITER, 1, 0), (0, ITER, 1, 1), (0, ITER, 1, 2)]
     assert nesting([whole], slots=8) == [(0, ITER, 0, -1), (0, ITER, 0, -1), (0, ITER, 0, -1)]
     assert nesting([whole], slots=5) == [(0, ITER, 0, -1)]
-
-
-def test_iterations_of_an_inner_loop_that_survived_keep_their_numbers() -> None:
-    whole = whole_kernel(3, 2)
-    # The last twelve records begin with the end of the first inner loop: the outer loop's start is lost.
-    rows = nesting([whole], slots=12)
-    assert [(scope, number) for _, scope, _, number in rows] == [
-        (ITER, -1),
-        (INNER_LOOP, -1),
-        (INNER_ITER, 0),
-        (INNER_ITER, 1),
-    ]
-
-
-def test_loss_in_one_warp_leaves_the_numbers_of_another() -> None:
-    short, long = clocked(ITER, ITER, ITER, ITER), clocked(*[ITER] * 8)
-    rows = nesting([long, short], slots=4)
-    assert [(warp, number) for warp, _, _, number in rows] == [(0, -1), (0, -1), (1, 0), (1, 1)]
-
-
-def test_a_loop_in_a_warp_that_records_no_scope_around_it_has_numbers() -> None:
-    # As in warp specialisation, where the function's scope is recorded by the warps of the default region only.
-    whole = clocked(FUNC, LOOP, ITER, ITER, LOOP, FUNC)
-    partition = clocked(LOOP, ITER, ITER, ITER, ITER, LOOP, LOOP, ITER, ITER, LOOP)
-    rows = nesting([whole, partition])
-    assert [(warp, depth, number) for warp, scope, depth, number in rows if scope == ITER] == [
-        (0, 2, 0),
-        (1, 1, 0),
-        (1, 1, 1),
-        (1, 1, 0),
-    ]
 
 
 def test_iterations_alone_in_their_warp_count_from_its_begin_if_nothing_was_lost() -> None:
@@ -280,28 +219,3 @@ def test_iterations_of_a_block_of_ctas_have_the_numbers_that_they_have_in_all() 
             pairs = pair_records(records)
             found = iterations(records, pairs, nest(pairs, len(records.scope)).parent, ITERATIONS)
             assert found[pairs.scope == ITER].tolist() == expected
-
-
-def test_an_inner_loop_is_numbered_without_an_outer_one() -> None:
-    rows = nesting([clocked(INNER_LOOP, INNER_ITER, INNER_ITER, INNER_ITER, INNER_ITER, INNER_LOOP)])
-    assert [number for _, scope, _, number in rows if scope == INNER_ITER] == [0, 1]
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_time_that_crossing_children_share_counts_once(seed: int) -> None:
-    noise = np.random.default_rng(seed)
-    count = 60
-    ends = np.sort(noise.permutation(2 * count).reshape(count, 2), axis=1)
-    begin, end = ends[np.argsort(ends[:, 0])].T
-    none = np.empty(0, dtype=np.int64)
-    pairs = Pairs(begin, end, np.zeros(count, dtype=np.int16), none, none)
-    elapsed = np.cumsum(noise.integers(1, 50, 2 * count))
-    nested = nest(pairs, 2 * count)
-    assert not nested.is_proper
-
-    steps = np.diff(elapsed)
-    for scope, taken in enumerate(within_children(elapsed, pairs, nested).tolist()):
-        is_covered = np.zeros(len(steps), dtype=bool)
-        for child in np.flatnonzero(nested.parent == scope):
-            is_covered[begin[child] : end[child]] = True
-        assert taken == steps[is_covered].sum()

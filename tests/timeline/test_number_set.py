@@ -60,14 +60,6 @@ def refusal(text: str) -> KprofError:
     return caught.value
 
 
-@pytest.mark.parametrize(("text", "column"), UNREADABLE)
-def test_what_cannot_be_read_is_a_usage_error_at_its_place(text: str, column: int) -> None:
-    error = refusal(text)
-    assert error.exit_code == 2
-    assert error.where is not None
-    assert (error.where.file, error.where.column, error.where.text) == ("--cta", column, text)
-
-
 def test_what_is_said_of_numbers_that_cannot_be_read() -> None:
     check_cases("timeline/numbers", {repr(text): refusal(text).render() for text, _ in UNREADABLE})
 

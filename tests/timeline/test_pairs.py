@@ -64,28 +64,6 @@ def scopes_of(entries: Sequence[Entry]) -> list[tuple[int, ...]]:
     return [row[2:] for row in paired(words, 1).scopes]
 
 
-def test_an_outer_scope_stands_before_the_ones_in_it() -> None:
-    entries = [start(0, 1), start(1, 2), end(1, 3), start(1, 4), end(1, 5), end(0, 6)]
-    assert scopes_of(entries) == [(0, 1, 6), (1, 2, 3), (1, 4, 5)]
-
-
-def test_an_outer_scope_stands_first_even_if_both_start_at_one_clock_value() -> None:
-    assert scopes_of([start(1, 1), start(0, 1), end(0, 5), end(1, 9)]) == [(1, 1, 9), (0, 1, 5)]
-
-
-def test_scopes_that_cross_are_both_paired() -> None:
-    assert scopes_of([start(0, 1), start(1, 2), end(0, 3), end(1, 4)]) == [(0, 1, 3), (1, 2, 4)]
-
-
-def test_open_starts_and_stray_ends_are_counted_by_scope_and_warp() -> None:
-    entries = [end(1, 1), end(1, 2), start(0, 3), end(0, 5), end(5, 6), start(1, 7), start(2, 8)]
-    result = paired(buffer_words([Cta([[], entries])], slots=8), 2)
-    assert result.scopes == [(0, 1, 0, 3, 5)]
-    assert result.open_starts == {1: 1, 2: 1}
-    assert result.stray_ends == {1: 2, 3: 1}
-    assert result.incomplete == {(0, 1): WarpLoss(0, 2, 3, 0)}
-
-
 @pytest.mark.parametrize("wrong", range(8))
 def test_where_a_scope_does_not_take_turns_nobody_knows_which_record_is_wrong(wrong: int) -> None:
     turns = [(1, 2), (3, 4), (5, 6), (7, 8)]
@@ -95,36 +73,12 @@ def test_where_a_scope_does_not_take_turns_nobody_knows_which_record_is_wrong(wr
     assert scopes_of(entries) == [(1, *cycles) for turn, cycles in enumerate(turns) if turn not in near]
 
 
-def test_an_end_with_the_id_of_another_scope_ends_neither() -> None:
-    # The first end should bear the id 0.
-    assert scopes_of([start(1, 1), start(0, 2), end(1, 3), start(0, 4), end(0, 5), end(1, 6)]) == []
-
-
-def test_a_second_end_id_closes_the_scope_of_its_name() -> None:
-    assert scopes_of([start(2, 1), end(3, 2), start(2, 3), end(2, 4)]) == [(2, 1, 2), (2, 3, 4)]
-
-
-def test_one_damaged_entry_parts_no_pair() -> None:
-    assert scopes_of([start(0, 1), start(UNKNOWN, 2), end(0, 4)]) == [(0, 1, 4)]
-
-
 @pytest.mark.parametrize("between", [[], [start(1, 3), end(1, 4)]])
 def test_two_damaged_entries_may_have_been_an_end_and_a_start(between: list[Entry]) -> None:
     entries = [start(0, 1), start(UNKNOWN, 2), *between, end(200, 5), end(0, 6)]
     result = paired(buffer_words([Cta([entries])], slots=8), 1)
     assert [row[2:] for row in result.scopes] == [(1, 3, 4)] * (len(between) // 2)
     assert result.incomplete == {(0, 0): WarpLoss(0, 1, 1, 2)}
-
-
-def test_scopes_of_neighbouring_warps_and_ctas_do_not_pair() -> None:
-    only_start, only_end = [start(0, 1)], [end(0, 2)]
-    ctas = [Cta([only_start, only_end]), Cta([only_end, only_start]), Cta([only_end, only_end])]
-    result = paired(buffer_words(ctas, slots=2), 2)
-    assert (result.scopes, result.open_starts, result.stray_ends) == ([], {0: 2}, {0: 4})
-
-
-def test_no_records_make_no_pairs() -> None:
-    assert paired(buffer_words([None, Cta([[]])], slots=4), 1) == ([], {}, {}, {})
 
 
 class Stream(NamedTuple):

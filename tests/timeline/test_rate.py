@@ -10,21 +10,13 @@ from numpy.typing import NDArray
 from replacing import replace
 
 from kprof_inject.timeline.rate import (
-    NOMINAL_SPREAD,
-    PART,
     ClockRate,
     RateSample,
-    assumed_rate,
     fit_rates,
-    means,
     nominal_rate,
-    of_one_length,
-    parts,
     reading_errors,
-    straight_lines,
 )
 from kprof_inject.timeline.readings import Readings
-from kprof_inject.timeline.unwrap import FALLBACK_CLOCK_HZ
 
 NOMINAL_HZ = 2e9
 BEGIN_NS = 1_764_000_000_000_000_113
@@ -72,36 +64,6 @@ def fitted(readings: Readings, nominal_hz: float = NOMINAL_HZ, rough_ns: float =
     return fit_rate(readings, np.zeros(len(readings.cycles), dtype=np.int32), rough_ns, nominal_hz)
 
 
-def test_parts_cover_all_rows() -> None:
-    assert list(parts(0)) == []
-    assert list(parts(PART)) == [slice(0, PART)]
-    assert list(parts(PART + 1)) == [slice(0, PART), slice(PART, PART + 1)]
-
-
-def test_columns_of_one_length_come_together_as_long_as_they_are_short() -> None:
-    assert list(of_one_length([3, 5, 3, 0])) == [[0, 2], [1], [3]]
-    assert list(of_one_length([PART // 2] * 3)) == [[0, 1], [2]]
-    assert list(of_one_length([PART, PART, PART + 1])) == [[0], [1], [2]]
-    assert list(of_one_length([1] * (PART + 1))) == [list(range(PART)), [PART]]
-
-
-def test_a_clock_that_is_not_known_is_assumed() -> None:
-    assert nominal_rate(NOMINAL_HZ) == 0.5
-    assert nominal_rate(0) == 1e9 / FALLBACK_CLOCK_HZ
-    assert assumed_rate(0.5) == ClockRate(0.5, NOMINAL_SPREAD, 0.0, fitted=False, constant=False)
-
-
-def test_errors_of_readings_are_those_of_the_timer_of_estimates_and_of_a_cycle() -> None:
-    readings = of_cta(1000, 3.0, error_ns=3.0, estimated_error_cycles=4.0)
-    # A cycle is off by anything up to half of one.
-    assert reading_errors(readings, 3.0) == pytest.approx(np.sqrt(3**2 + (3 * 4) ** 2 + 3**2 / 12))
-
-
-def test_means_of_groups() -> None:
-    values, weight = np.array([1.0, 4.0, 7.0]), np.array([2.0, 1.0, 3.0])
-    assert means(np.array([0, 0, 2]), values, weight).tolist() == [2.0, 0.0, 7.0]
-
-
 @pytest.mark.parametrize("more_shift_ns", [0.1, 50.0])
 @pytest.mark.parametrize("estimated_error_cycles", [0.0, 40.0])
 def test_the_rate_of_a_cta_and_its_error(more_shift_ns: float, estimated_error_cycles: float) -> None:
@@ -117,40 +79,11 @@ def test_the_rate_of_a_cta_and_its_error(more_shift_ns: float, estimated_error_c
     assert rate.error == pytest.approx(np.linalg.norm(ends_ns) / cycles / 0.6, rel=1e-3)
 
 
-def test_many_readings_tell_a_rate_better() -> None:
-    ctas = 100
-    cycles = [cycle for cta in range(ctas) for cycle in (10_000 * cta, 10_000 * cta + 9_000)]
-    one = fitted(of_cta(cycles[-1], 0.6))
-    many = fitted(readings_of(cycles, [round(0.6 * cycle) for cycle in cycles], [1, -1] * ctas))
-    assert many.ns == pytest.approx(0.6, rel=1e-4)
-    assert many.error < one.error / 3
-
-
-def test_a_reading_that_is_far_from_the_others_hardly_counts() -> None:
-    cycles = [10_000 * place for place in range(40)]
-    ns = [6_000 * place for place in range(40)]
-    ns[7] += 5_000
-    assert fitted(readings_of(cycles, ns, [1, -1] * 20)).ns == pytest.approx(0.6, rel=1e-3)
-
-
-def test_counters_have_lines_of_their_own() -> None:
-    readings = readings_of([0, 100_000, 7_000, 107_000], [0, 60_000, 900_000, 960_000], [1, -1] * 2)
-    rate = fit_rate(readings, np.array([0, 0, 1, 1], dtype=np.int32), 0.6, NOMINAL_HZ)
-    assert rate.ns == pytest.approx(0.6, rel=1e-4)
-
-
 def test_launches_are_fitted_together_as_they_are_alone() -> None:
     all_readings = [of_cta(1_000_000, 0.6), of_cta(1_000_000, 0.9), of_cta(50_000, 0.7)]
     counter = np.zeros(2, dtype=np.int32)
     together = fit_rates([RateSample(readings, counter, 0.5, NOMINAL_HZ) for readings in all_readings])
     assert [rate.ns for rate in together] == pytest.approx([fitted(readings).ns for readings in all_readings])
-
-
-@pytest.mark.parametrize("rate_ns", [10.0, 10.01])
-def test_a_counter_of_100_mhz_is_constant(rate_ns: float) -> None:
-    rate = fitted(of_cta(1_000_000, rate_ns), rough_ns=rate_ns)
-    assert (rate.fitted, rate.constant) == (True, True)
-    assert rate.ns == pytest.approx(rate_ns, rel=1e-5)
 
 
 @pytest.mark.parametrize(("rate_ns", "is_constant"), [(9.956, False), (9.958, True), (10.042, True), (10.044, False)])
@@ -183,15 +116,6 @@ def test_a_rate_above_the_maximum_within_its_error_is_the_maximum(rate_ns: float
     rate = fitted(of_cta(10_000_000, rate_ns))
     assert (rate.ns, rate.fitted) == (0.5, True)
     assert rate.error == pytest.approx(0.5 / rate_ns - 1, rel=1e-3)
-
-
-def test_a_rate_below_the_maximum_is_kept() -> None:
-    assert fitted(of_cta(10_000_000, 0.5002)).ns == pytest.approx(0.5002, rel=1e-5)
-
-
-def test_readings_of_a_short_launch_do_not_determine_its_rate() -> None:
-    rate = fitted(of_cta(100, 0.6))
-    assert (rate.ns, rate.error, rate.fitted) == (0.5, NOMINAL_SPREAD, False)
 
 
 def test_time_outside_of_the_records_makes_a_rate_uncertain() -> None:
@@ -274,61 +198,3 @@ def test_a_shift_that_readings_do_not_determine_is_from_0_to_what_is_likely() ->
         rate = fitted(readings)
         assert not rate.fitted
         assert rate.more_shift_ns == likely_ns
-
-
-HALF = ClockRate(0.5, 1e-6, 0.0, fitted=True, constant=False)
-
-
-def bases_of(*counters: Sequence[tuple[int, float, bool]], errors: Sequence[float] = ()) -> list[int]:
-    """The times of lines of half a nanosecond a cycle, through readings (cycles, ns above cycles / 2, plausible).
-
-    Times are since ``BEGIN_NS``. Each counter is at 0 cycles first.
-    """
-    cycles, above_ns, plausible = zip(*(row for rows in counters for row in rows), strict=True)
-    times = [round(count / 2 + above) for count, above in zip(cycles, above_ns, strict=True)]
-    readings = readings_of(cycles, times, [1] * len(cycles))
-    if errors:
-        readings = replace(readings, error_ns=np.array(errors, dtype=np.float32))
-    counter = np.repeat(np.arange(len(counters), dtype=np.int32), [len(rows) for rows in counters])
-    lines = straight_lines(readings, counter, np.array(plausible), HALF)
-    assert lines.base_cycles.tolist() == [rows[0][0] for rows in counters]
-    return [int(base - BEGIN_NS) for base in lines.base_ns]
-
-
-def test_a_line_is_the_mean_of_its_plausible_readings_by_their_errors() -> None:
-    first = [(0, 700.0, True), (2000, 1000.0, True), (4000, 640.0, True), (6000, 9e6, False)]
-    second = [(0, 5000.0, False), (1000, 5100.0, True), (9000, 5160.0, True)]
-    errors = [60.0, 120.0, 60.0, 1.0, 1.0, 100.0, 200.0]
-    # With a quarter of the weight, 1000 counts as 0.25 readings.
-    assert bases_of(first, second, errors=errors) == [round((700 + 250 + 640) / 2.25), round((5100 + 5160 / 4) / 1.25)]
-
-
-SOUND = [(0, 0.0, True), (20_000, 0.0, True)]
-
-
-@pytest.mark.parametrize(
-    ("above_ns", "base"),
-    [
-        # The median of those within the launch, which is from 0 to 10 µs.
-        ([3000, 3200, 3010, 1e6, -1e6], 3010),
-        ([1e6, 3000, 3200, 3010, 3100], 3055),
-        ([4000, 3000], 3500),
-        ([4000], 4000),
-        # Of all if none is within, so that the middle of the counter's time is.
-        ([1e6, 2e6, 3e6], 10_000),
-        ([-3e6, -1e6, -2e6], 0),
-    ],
-)
-def test_a_counter_without_plausible_readings_is_placed_within_the_launch(above_ns: list[float], base: int) -> None:
-    lost = [(1000 * number, above, False) for number, above in enumerate(above_ns)]
-    if abs(above_ns[0]) >= 1e6 and abs(above_ns[1]) >= 1e6:
-        base -= 500 * (len(lost) - 1) // 2
-        base -= 30  # the timer was read before the record
-    other = [(0, 9e6, False), (100, 7_000.0, True)]
-    assert bases_of(SOUND, lost, other) == [0, base, 7_000]
-    assert bases_of(lost, SOUND, other) == [base, 0, 7_000]
-
-
-def test_without_any_plausible_reading_the_launch_is_from_the_first_to_the_last() -> None:
-    # The timer was read 30 ns before the record.
-    assert bases_of([(0, 0.0, False), (2000, 40.0, False)], [(0, 5000.0, False)]) == [20, 4970]

@@ -11,7 +11,7 @@ from decoded_records import EVERY_ID, decoded, entries_of, lookup, read
 from replacing import replace
 
 from kprof_inject.timeline.columns import NO_SMALLEST
-from kprof_inject.timeline.records import contradicted_records, far_records, lost_records, record_decoder
+from kprof_inject.timeline.records import lost_records, record_decoder
 
 
 def survivors(written: Sequence[Entry], slots: int, *, stores_moved: bool = False) -> list[Entry]:
@@ -51,19 +51,6 @@ def test_each_warp_has_its_own_ring_and_count() -> None:
     assert lost_records(raw).tolist() == [[0, 0, 4], [4, 0, 0]]
 
 
-def test_only_the_named_warps_have_a_ring() -> None:
-    warps = [[start(number, 10 * number)] for number in range(4)]
-    raw = read([Cta(warps), Cta(warps[::-1], sm=1)], slots=2, recorded=[1, 3])
-    assert [entries_of(decoded(raw), group) for group in range(4)] == [warps[1], warps[3], warps[2], warps[0]]
-
-
-def test_records_stand_in_order_of_row_warp_and_clock() -> None:
-    raw = read([Cta([[start(0, 9), end(0, 12)], [start(0, 1), end(0, 30)]], sm=sm) for sm in (5, 2)], slots=2)
-    records = decoded(raw)
-    assert records.group.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
-    assert records.cycles.tolist() == [9, 12, 1, 30, 9, 12, 1, 30]
-
-
 def test_the_rows_of_a_block_decode_as_they_do_with_all() -> None:
     ctas = [Cta([[start(n, 50 * n), end(n, 50 * n + warp)] * 2 for warp in (1, 2)], sm=n % 2) for n in range(5)]
     decoder = record_decoder(read(ctas, slots=3), lookup(EVERY_ID))
@@ -71,24 +58,6 @@ def test_the_rows_of_a_block_decode_as_they_do_with_all() -> None:
     assert (part.first_group, part.lost.tolist()) == (4, [1, 1, 1, 1])
     for group in range(4, 8):
         assert entries_of(part, group) == entries_of(whole, group) != []
-
-
-@pytest.mark.parametrize("ctas", [1, 3, 70_000])
-def test_blocks_cover_each_row_once(ctas: int) -> None:
-    raw = read([Cta([[start(0, 9), end(0, 12)]])], slots=2)
-    many = replace(
-        raw,
-        sm=np.repeat(raw.sm, ctas),
-        init_ns=np.repeat(raw.init_ns, ctas),
-        pre_final_ns=np.repeat(raw.pre_final_ns, ctas),
-        written_words=np.repeat(raw.written_words, ctas, axis=0),
-        entries=np.repeat(raw.entries, ctas, axis=0),
-    )
-    decoder = record_decoder(many, lookup(EVERY_ID))
-    blocks = [(rows.start, rows.stop) for rows in decoder.blocks()]
-    assert [begin for begin, _ in blocks] == [0, *(end for _, end in blocks[:-1])]
-    assert blocks[-1][1] == ctas
-    assert sum(len(decoder.decode(slice(*rows)).cycles) for rows in blocks) == 2 * ctas
 
 
 @pytest.mark.parametrize(("warps", "written"), [(1, 1), (1, 2), (2, 3), (3, 0)])
@@ -107,18 +76,6 @@ def test_a_cta_of_more_records_than_a_block_has_is_a_block_of_its_own() -> None:
     warp = [start(0, at) for at in range(40_000)]
     raw = read([Cta([warp, warp])] * 2, slots=len(warp))
     assert list(record_decoder(raw, lookup(EVERY_ID)).blocks()) == [slice(0, 1), slice(1, 2)]
-
-
-def test_of_a_cta_records_far_from_its_middle_one_are_told() -> None:
-    row = np.array([0, 0, 0, 0, 0, 1, 1, 1])
-    cycles = np.array([1_000_001, 4, 1_000_000, 9, 1_000_002, 70, 71, 170])
-    limits = np.array([100, 100])
-    usable = np.ones(8, dtype=bool)
-    assert far_records(row, cycles, usable, limits).tolist() == [0, 4 - 1_000_000, 0, 9 - 1_000_000, 0, 0, 0, 0]
-    assert not far_records(row, cycles, row == 1, limits).any()
-    # Just beyond the maximum.
-    limits[1] = 98
-    assert far_records(row, cycles, usable, limits)[5:].tolist() == [0, 0, 99]
 
 
 NESTED = [
@@ -142,11 +99,6 @@ def test_a_ring_with_moved_stores_loses_the_scopes_that_ended_first() -> None:
     assert records.number.tolist() == [3, 4, 5, 6, 7, 8, 9]
     # What was lost ended before the oldest entry in the ring did; the function began before that.
     assert records.oldest.tolist() == [[150], [150]]
-
-
-def test_without_moved_stores_the_oldest_record_is_the_first() -> None:
-    records = decoded(read([Cta([NESTED])], slots=4))
-    assert records.oldest.tolist() == [[160], [160]]
 
 
 def test_the_oldest_record_is_that_of_each_warp() -> None:
@@ -178,26 +130,6 @@ def test_at_one_clock_value_the_order_of_writing_decides(count: int) -> None:
     assert survivors(written, 4) == written[-4:]
 
 
-def test_at_one_clock_value_an_outer_scope_is_around_an_inner_one_whose_stores_were_moved() -> None:
-    ran = [
-        *[start(0, 5), start(1, 5), start(2, 5), end(2, 9), start(3, 9), end(3, 9), start(2, 9), end(2, 12)],
-        *[end(1, 12), end(0, 12), start(4, 12), end(4, 12)],
-    ]
-    assert survivors(with_moved_stores(ran), 16, stores_moved=True) == ran
-
-
-def test_a_counter_that_wraps_goes_on_counting() -> None:
-    edge = CLOCK_PERIOD
-    written = [start(0, edge - 50), start(1, edge - 20), end(1, edge), end(0, edge + 30)]
-    assert survivors(written, 4) == written
-    assert survivors(with_moved_stores(written), 4, stores_moved=True) == written
-
-
-def test_a_wrapped_ring_and_a_wrapped_counter_at_once() -> None:
-    written = [Entry(n % 2, n % 3 == 0, CLOCK_PERIOD - 55 + 10 * n) for n in range(11)]
-    assert survivors(written, 8) == written[-8:]
-
-
 def test_the_counter_wraps_for_each_sm_alone_and_for_all_its_ctas() -> None:
     edge = CLOCK_PERIOD
     early = Cta([[start(0, edge - 900), end(0, edge - 500)]], sm=3)
@@ -224,38 +156,3 @@ def test_a_damaged_clock_value_lets_no_counter_wrap(bit: int) -> None:
     records = decoded(raw)
     for row in (0, 2, 3):
         assert entries_of(records, row) == list(ctas[row].warps[0])
-
-
-def test_a_launch_that_never_ran_has_no_records() -> None:
-    raw = read([None, None], slots=4)
-    decoder = record_decoder(raw, lookup(EVERY_ID))
-    assert list(decoder.blocks()) == []
-    assert lost_records(raw).shape == (0, 1)
-
-
-def test_a_launch_that_recorded_nothing_has_no_records() -> None:
-    raw = read([Cta([[], []])], slots=4)
-    assert decoded(raw).cycles.size == 0
-    assert lost_records(raw).tolist() == [[0, 0]]
-
-
-def test_neighbours_that_contradict_each_other_are_left_out_and_a_warp_of_many() -> None:
-    usable = np.ones(8, dtype=bool)
-    usable[1] = False
-    group, cycles = np.array([0, 0, 0, 0, 0, 1, 1, 1]), np.array([5, 1, 5, 9, 7, 3, 3, 4])
-    # The fourth and the fifth; what is not usable contradicts nothing, nor does another warp, or an equal clock.
-    assert np.flatnonzero(contradicted_records(group, cycles, usable)).tolist() == [3, 4]
-
-    # Without the two in the middle, the next two contradict each other: more than eight times over.
-    many = np.concatenate([np.arange(10, 20), np.arange(10)])
-    group = np.repeat([0, 1], [20, 3])
-    found = contradicted_records(group, np.concatenate([many, [3, 3, 4]]), np.ones(23, dtype=bool))
-    assert found.tolist() == [True] * 20 + [False] * 3
-
-
-def test_a_ring_that_wrapped_is_read_beside_one_that_did_not() -> None:
-    wrapped, full = (
-        [Entry(warp, False, 10 * warp + place) for place in range(count)] for warp, count in ((0, 6), (1, 4))
-    )
-    records = decoded(read([Cta([wrapped, full])], slots=4))
-    assert [entries_of(records, warp) for warp in (0, 1)] == [wrapped[2:], full]

@@ -43,39 +43,6 @@ def numbered(*iterations: tuple[int, int]) -> IterationSeries | None:
     return series_of([turn], [narrow(duration_ns)])
 
 
-def test_first_steady_and_last() -> None:
-    found = series([Warp([[910, 100, 104, 96, 100, 50]]), Warp([[890, 100, 100, 100, 100, 70]], warp=1)])
-    assert found is not None
-    assert (found.first_ns, found.steady_ns, found.last_ns) == (900.0, 100.0, 60.0)
-    assert (found.first_over_steady, found.last_over_steady) == (9.0, 0.6)
-    assert (found.runs, found.fewest, found.median, found.most) == (2, 6, 6.0, 6)
-
-
-def test_each_iteration_number_has_its_count_mean_and_median() -> None:
-    found = series([Warp([[10, 20, 30], [40, 50], [90]])])
-    assert found is not None
-    assert found.numbers.tolist() == [0, 1, 2]
-    assert found.counts.tolist() == [3, 2, 1]
-    assert found.mean_ns.tolist() == [pytest.approx(140 / 3), 35.0, 30.0]
-    assert found.p50_ns.tolist() == [40.0, 35.0, 30.0]
-
-
-def test_the_last_iteration_is_each_run_s_own() -> None:
-    # The runs have 2, 3 and 5 iterations; every last one takes 7.
-    found = series([Warp([[1, 7], [1, 3, 7]]), Warp([[1, 3, 3, 3, 7]], warp=1)])
-    assert found is not None
-    assert (found.first_ns, found.steady_ns, found.last_ns) == (1.0, 3.0, 7.0)
-    assert (found.runs, found.fewest, found.median, found.most) == (3, 2, 3.0, 5)
-
-
-def test_a_single_iteration_is_the_first_alone() -> None:
-    found = series([Warp([[5], [6]]), Warp([[7]], cta=1)])
-    assert found is not None
-    assert (found.first_ns, found.steady_ns, found.last_ns) == (6.0, None, None)
-    assert (found.first_over_steady, found.last_over_steady) == (None, None)
-    assert (found.runs, found.most) == (3, 1)
-
-
 def test_a_run_does_not_go_on_in_the_next_warp_or_cta_or_block() -> None:
     # Numbers that would go on: 0, 1 of one warp, and 2, 3 of the next, which lost its first two.
     warps = np.array([0, 0, 1, 1], dtype=np.int16)
@@ -109,18 +76,6 @@ def test_without_the_first_there_is_no_first() -> None:
     assert found is not None
     assert found.numbers.tolist() == [3, 4, 5]
     assert (found.first_ns, found.steady_ns, found.last_ns, found.most) == (None, 15.0, 30.0, 6)
-
-
-def test_one_slow_iteration_in_ten_leaves_the_steady_one_alone() -> None:
-    found = series([Warp([[50, *[10, 10, 10, 10, 9000, 10, 10, 10, 10, 10], 50]] * 8)])
-    assert found is not None
-    assert found.steady_ns == 10.0
-
-
-def test_thousands_of_iterations() -> None:
-    found = series([Warp([list(range(100, 20_100))])])
-    assert found is not None
-    assert (found.p50_ns - found.numbers).tolist() == [100.0] * 20_000
 
 
 def test_no_steady_time_makes_no_ratio() -> None:

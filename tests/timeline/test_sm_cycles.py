@@ -26,22 +26,6 @@ def cycles_of(*blocks: NDArray[np.void], scopes: int = 2) -> list[int]:
     return found
 
 
-def test_what_warps_run_at_once_counts_once() -> None:
-    assert cycles_of(rows((0, 3, 100, 200), (0, 3, 150, 260), (0, 3, 120, 130))) == [160, 0]
-
-
-def test_a_gap_does_not_count() -> None:
-    assert cycles_of(rows((0, 3, 100, 200), (0, 3, 300, 310))) == [110, 0]
-
-
-def test_sms_and_scopes_are_told_apart() -> None:
-    assert cycles_of(rows((0, 3, 100, 200), (0, 4, 100, 200), (1, 4, 150, 160))) == [200, 10]
-
-
-def test_blocks_may_overlap() -> None:
-    assert cycles_of(rows((0, 3, 100, 200)), rows((0, 3, 50, 120)), rows((0, 3, 10, 20))) == [160, 0]
-
-
 def test_of_many_sms_and_scopes_each_has_its_own() -> None:
     spans = [(scope, sm, 7 * scope, 7 * scope + 1 + scope) for scope in range(100) for sm in range(160)]
     assert cycles_of(rows(*spans), scopes=100) == [160 * (1 + scope) for scope in range(100)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kprof_inject.timeline.spread import CtaBalance, CtaSums, GroupSpread, GroupSums, SpreadGroups, narrow, spread_of
+from kprof_inject.timeline.spread import CtaBalance, CtaSums, GroupSpread, SpreadGroups, narrow, spread_of
 
 
 def groups(*rows: tuple[int, int, int]) -> SpreadGroups:
@@ -32,30 +32,10 @@ def test_of_equals_the_first_is_named() -> None:
     assert found == GroupSpread(2, 10.0, 4, 10.0, 10.0, 10.0, 4, 1.0)
 
 
-def test_where_nothing_ran_there_is_no_spread() -> None:
-    assert spread_of(groups()) is None
-
-
 def test_where_no_time_was_taken_all_are_alike() -> None:
     found = spread_of(groups((0, 3, 0), (1, 2, 0)))
     assert found is not None
     assert (found.greatest_ns, found.imbalance) == (0.0, 1.0)
-
-
-def test_groups_have_what_each_scope_takes_over_all_blocks() -> None:
-    sums = GroupSums(2, np.array([3, 9, 131]))
-    for _ in range(2):
-        sums.add(np.array([0, 0, 1], dtype=np.int16), np.array([3, 131, 131]), np.array([10, 20, 5]))
-    sums.add(np.array([0], dtype=np.int16), np.array([3]), np.array([1]))
-
-    first, second = sums.of(0), sums.of(1)
-    assert (first.ids.tolist(), first.counts.tolist(), first.totals_ns.tolist()) == ([3, 131], [3, 2], [21, 40])
-    assert (second.ids.tolist(), second.counts.tolist(), second.totals_ns.tolist()) == ([131], [2], [10])
-
-
-def test_ctas_differ_by_the_mean_of_their_scopes() -> None:
-    spread, _ = cta_sums((0, 5, 0, 10), (0, 5, 1, 30), (0, 6, 0, 60), (0, 8, 0, 40)).of(0)
-    assert spread == GroupSpread(3, 20.0, 5, 40.0, 40.0, 60.0, 6, 1.5)
 
 
 def test_the_warps_of_a_cta_are_compared_by_their_totals() -> None:
@@ -77,23 +57,6 @@ def test_another_slow_warp_in_each_cta_is_seen_within_the_ctas_alone() -> None:
 
 def test_warps_that_took_no_time_are_in_balance() -> None:
     assert cta_sums((0, 5, 0, 0), (0, 5, 1, 0)).of(0)[1] == CtaBalance(1, 1.0, 1.0, 5)
-
-
-def test_single_warps_are_in_balance_with_nothing() -> None:
-    spread, balance = cta_sums((0, 5, 0, 10), (0, 6, 3, 10)).of(0)
-    assert spread is not None
-    assert balance is None
-
-
-def test_scopes_of_a_cta_are_told_apart() -> None:
-    sums = cta_sums((0, 5, 0, 10), (0, 5, 1, 10), (2, 5, 0, 7), (2, 6, 0, 9), scopes=3)
-    assert [
-        spread and (spread.groups, spread.least_ns, spread.greatest_ns) for spread, _ in map(sums.of, range(3))
-    ] == [
-        (1, 10.0, 10.0),
-        None,
-        (2, 7.0, 9.0),
-    ]
 
 
 @pytest.mark.parametrize("long_ns", [2**31, 2**40])

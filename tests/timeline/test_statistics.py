@@ -66,15 +66,6 @@ def test_a_scope_that_never_ran_has_no_durations(tmp_path: Path) -> None:
         assert scope.iterations is None
 
 
-def test_nothing_ran_at_all(tmp_path: Path) -> None:
-    timeline = decode_launch(save_launch(tmp_path, SCOPES, [None, None], slots=4))
-    assert [(scope.count, scope.share) for scope in scope_statistics(timeline)] == [(0, None)] * 3
-
-
-def test_a_kernel_without_scopes_has_no_statistics(tmp_path: Path) -> None:
-    assert scope_statistics(made_timeline(tmp_path, [], [], CTAS)) == ()
-
-
 def test_warps_ctas_and_sms_are_compared(tmp_path: Path) -> None:
     rows = [Ran(FUNC, ns, cta, warp, sm) for cta, sm in ((0, 3), (1, 9)) for warp, ns in enumerate((100, 300 + cta))]
     func, *_ = statistics(tmp_path, rows)

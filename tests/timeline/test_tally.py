@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import pytest
 from buffers import Cta, Entry, end, start, with_moved_stores
 from decoded_records import lookup, read
@@ -16,7 +15,6 @@ from kprof_inject.timeline.records import record_decoder
 
 SCOPES = {scope: scope for scope in range(3)}
 FUNC, LOOP, ITER = SCOPES
-UNKNOWN = 77
 
 
 def tally(ctas: Sequence[Cta | None], slots: int = 64, *, stores_moved: bool = False) -> Tally:
@@ -44,16 +42,6 @@ def test_records_and_scopes_are_counted() -> None:
     assert warps.oldest_cycles.tolist() == warps.first_cycles.tolist()
     for nothing in (warps.lost, warps.lost_cycles, warps.damaged, warps.open_starts, warps.stray_ends):
         assert nothing.tolist() == [[0, 0], [0, 0]]
-
-
-def test_what_has_no_partner_is_counted_by_scope_and_by_warp() -> None:
-    warp = [end(LOOP, 100), start(FUNC, 110), start(ITER, 120), start(UNKNOWN, 130), end(FUNC, 140)]
-    found = tally([Cta([[], warp]), Cta([[start(FUNC, 100)], []])])
-    assert (found.open_starts.tolist(), found.stray_ends.tolist()) == ([1, 0, 1], [0, 1, 0])
-    assert found.warps.open_starts.tolist() == [[0, 1], [1, 0]]
-    assert found.warps.stray_ends.tolist() == [[0, 1], [0, 0]]
-    assert found.warps.damaged.tolist() == [[0, 1], [0, 0]]
-    assert found.scopes == 1
 
 
 def test_lost_records_took_as_long_as_the_others_in_the_mean() -> None:
@@ -106,9 +94,3 @@ def test_scopes_that_cross_anywhere_in_a_launch_have_lanes_of_their_own(repeats:
     plain = [start(FUNC, 100), end(FUNC, 200)]
     found = tally([Cta([first]), *[Cta([plain])] * repeats, Cta([last])], slots=8)
     assert found.lanes.tolist() == [0, 1, 2]
-
-
-def test_nothing_that_ran_adds_up_to_nothing() -> None:
-    found = tally([None])
-    assert (found.scopes, found.warps.kept.shape, found.lanes.tolist()) == (0, (0, 1), [0, 0, 0])
-    assert not np.any(found.open_starts)

@@ -194,22 +194,6 @@ def test_the_end_of_an_iteration_whose_start_was_lost_is_one_even_right_before_a
     assert unpaired_of(ITER, [*lost, *kept], 4) == (0, 1)
 
 
-def test_many_iterations_of_two_loops_stay_in_order() -> None:
-    entries = [start(LOOP, 0)]
-    for begin in range(10, 4010, 100):
-        entries += [start(ITER, begin), start(INNER_LOOP, begin + 10)]
-        entries += [start(INNER, begin + 20), start(INNER, begin + 30), end(INNER, begin + 40)]
-        entries.append(end(INNER_LOOP, begin + 50))
-    entries += [end(ITER, 4010), end(LOOP, 4020)]
-
-    found = ran(entries)
-    assert [row[1:3] for row in found if row[0] == ITER] == [(at, at + 100) for at in range(10, 4010, 100)]
-    assert [row[1] for row in found if row[0] == INNER] == [
-        at + inner for at in range(10, 4010, 100) for inner in (20, 30)
-    ]
-    assert unpaired(entries) == ([0] * 6, [0] * 6)
-
-
 def test_records_around_a_body_that_is_not_selected_are_no_scope_even_without_a_partner() -> None:
     rules = ScopeRules(RULES.parents[:INNER], unselected=INNER)
     entries = [start(LOOP, 1), end(INNER, 2), end(OP, 3), start(INNER, 4), end(INNER, 5), start(INNER, 6)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -162,44 +161,6 @@ def test_why_a_kernel_was_not_timed_is_said(kernel: Kernel) -> None:
 def test_an_unknown_occupancy_and_unknown_spills_are_not_held_against_it(kernel: Kernel) -> None:
     verdict = verdict_on(kernel, {"ctas_per_sm": None, "spills": None}, {"ctas_per_sm": 4, "spills": 3})
     assert verdict.level is Level.TRUSTWORTHY
-
-
-def test_the_json_form_has_the_figures(kernel: Kernel) -> None:
-    verdict = verdict_on(kernel, {}, {"times_ns": slower(0.6), "registers": 136})
-    values = verdict.to_json()
-    assert json.loads(json.dumps(values)) == values
-    assert values.pop("overhead_error_percent") == pytest.approx(0.26, abs=0.01)
-    assert values == {
-        "level": "trustworthy",
-        "text": verdict.text,
-        "overhead_percent": 0.6,
-        "confidence": 0.95,
-        "launching_subtracted": False,
-        "clean": {
-            "registers": 128,
-            "spills": 0,
-            "shared_bytes": 1024,
-            "ctas_per_sm": 8,
-            "not_timed": "",
-            "empty_launch_ns": None,
-            "empty_replay_ns": None,
-            "launches_timed": 9,
-            "replays_timed": 0,
-            "median_time_ns": 10_000_000.0,
-        },
-        "with_records": {
-            "registers": 136,
-            "spills": 0,
-            "shared_bytes": 1024,
-            "ctas_per_sm": 8,
-            "not_timed": "",
-            "empty_launch_ns": None,
-            "empty_replay_ns": None,
-            "launches_timed": 9,
-            "replays_timed": 0,
-            "median_time_ns": pytest.approx(10_060_000.0),
-        },
-    }
 
 
 def in_turn(kernel: Kernel, percent: float, scatter: float, pairs: int = 20) -> Verdict:

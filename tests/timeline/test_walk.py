@@ -46,25 +46,6 @@ def test_readings_that_nobody_doubts(count: int) -> None:
     assert trusted.tolist() == [1.0] * count
 
 
-def test_a_stiff_walk_is_the_mean_and_a_loose_one_goes_through_all() -> None:
-    times_ns = np.arange(1, 51) * 1000.0
-    heights_ns = np.random.default_rng(1).normal(0, 5, 50)
-    linked = np.arange(50) > 0
-    stiff, _ = likeliest_walks(readings(heights_ns, times_ns), linked, 1e-6)
-    loose, _ = likeliest_walks(readings(heights_ns, times_ns), linked, 1e6)
-    assert stiff == pytest.approx(heights_ns.mean(), abs=0.1)
-    assert loose == pytest.approx(heights_ns, abs=0.1)
-
-
-def test_walks_that_are_not_linked_know_nothing_of_each_other() -> None:
-    times_ns = np.arange(1, 21) * 100.0
-    heights_ns = np.repeat((0.0, 1e6), 10)
-    linked = np.arange(20) % 10 > 0
-    found, trusted = likeliest_walks(readings(heights_ns, times_ns), linked, 3.6)
-    assert found == pytest.approx(heights_ns, abs=1e-6)
-    assert trusted.min() == 1.0
-
-
 def test_a_reading_far_off_hardly_counts() -> None:
     times_ns = np.arange(1, 101) * 1000.0
     heights_ns = np.zeros(100)
@@ -83,10 +64,3 @@ def test_readings_that_are_not_believed_are_passed_by() -> None:
     found, trusted = likeliest_walks(residuals, np.arange(10) > 0, 3.6)
     assert found[5] == pytest.approx(50, abs=5)
     assert trusted[5] == 0.0
-
-
-def test_a_walk_without_any_reading_to_believe_rests_at_zero() -> None:
-    residuals = readings(np.full(6, 77.0), np.arange(1, 7) * 1000.0)
-    residuals.plausible[:] = False
-    found, _ = likeliest_walks(residuals, np.arange(6) > 0, 3.6)
-    assert found.tolist() == [0.0] * 6

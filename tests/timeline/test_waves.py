@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import pytest
 from replacing import replace
 from timelines import cta_rows, made_timeline
@@ -58,20 +57,6 @@ def test_even_ctas_run_in_waves_and_the_last_one_is_partial(launch: Timeline) ->
     )
 
 
-def test_a_full_last_wave_leaves_nothing_idle(launch: Timeline) -> None:
-    waves = found(launch, one_after_another(8, 4, 100))
-    assert (waves.fill, waves.waves, waves.last) == (2.0, 2, LastWave(4, 4, 100, 0.5))
-    assert (waves.tail, waves.idle_sm_share, waves.idle_slot_share) == (Tail(0, 0.0, None), 0.0, 0.0)
-
-
-def test_a_persistent_kernel_is_one_wave(launch: Timeline) -> None:
-    waves = found(launch, [(sm, 0, 1000 + sm) for sm in range(132)], room=1)
-    assert (waves.sms, waves.fill, waves.waves) == (132, 1.0, 1)
-    assert (waves.last.ctas, waves.last.sms, waves.last.share) == (132, 132, 1.0)
-    assert waves.tail.duration_ns == 131
-    assert waves.tail.busy_sms == pytest.approx(66.0)
-
-
 def test_one_cta(launch: Timeline) -> None:
     waves = found(launch, [(77, 50, 250, 300)])
     assert (waves.sms, waves.highest_sm, waves.fill, waves.waves, waves.duration_ns) == (1, 77, 1.0, 1, 200)
@@ -112,14 +97,6 @@ def test_a_wave_is_told_by_when_ctas_begin_not_by_sm(launch: Timeline) -> None:
     assert waves.idle_sm_share == pytest.approx(200 / 1800)
 
 
-def test_a_short_last_cta_on_one_sm(launch: Timeline) -> None:
-    # 132 SMs at work for 820 ns, and then 12 of them for another 180.
-    waves = found(launch, [*[(sm, 0, 820) for sm in range(132)], *[(sm, 820, 1000) for sm in range(12)]], room=1)
-    assert waves.last == LastWave(12, 12, 180, 0.18)
-    assert waves.tail == Tail(180, 0.18, 12.0)
-    assert waves.idle_sm_share == pytest.approx(120 * 180 / 132_000)
-
-
 def test_two_at_once_keep_an_sm_busy_when_one_leaves(launch: Timeline) -> None:
     waves = found(launch, [(0, 0, 100), (0, 0, 60), (1, 20, 80), (1, 40, 60)], room=2)
     # SM 0 has CTAs all the time, SM 1 for 60 of 100; of their four slots 100, 60, 60 and 20 are taken.
@@ -134,25 +111,12 @@ def test_short_ctas_beside_a_long_one_are_not_counted_twice(launch: Timeline) ->
     assert waves.idle_slot_share == pytest.approx(1 - 220 / 400)
 
 
-def test_a_cta_with_a_low_number_may_begin_last(launch: Timeline) -> None:
-    waves = found(launch, [(0, 100, 180), (0, 0, 100), (1, 0, 100)])
-    assert waves.last == LastWave(1, 1, 80, 80 / 180)
-
-
 def test_copying_records_keeps_an_sm_busy_only_while_it_has_more_to_do(launch: Timeline) -> None:
     waves = found(launch, [(0, 0, 40, 50), (0, 60, 100, 130), (1, 0, 80, 110)])
     assert (waves.slots_per_sm, waves.duration_ns) == (1, 100)
     # SM 0 has no CTA from 50 to 60, SM 1 none from 80 on.
     assert waves.idle_sm_share == pytest.approx(30 / 200)
     assert waves.tail == Tail(20, 0.2, 1.0)
-
-
-def test_the_order_of_the_rows_does_not_matter(launch: Timeline) -> None:
-    ctas = cta_rows(*[(n, n % 3, 100 * (n // 3), 100 * (n // 3) + 90 + n, 100 * (n // 3) + 95 + n) for n in range(11)])
-    straight = waves_of(replace(launch, ctas=ctas))
-    mixed = waves_of(replace(launch, ctas=ctas[np.random.default_rng(5).permutation(11)]))
-    assert straight is not None
-    assert straight == mixed
 
 
 def test_ctas_without_length_are_no_division_by_zero(launch: Timeline) -> None:
