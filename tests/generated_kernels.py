@@ -18,7 +18,6 @@ _BINARY = ("addi", "subi", "minsi", "maxsi", "andi", "ori", "xori")
 _COMPARE = ("eq", "ne", "slt", "sle", "sgt", "sge")
 _IN, _OUT = "%p", "%o"
 _NAME = re.compile(r"%\w+(?:#\d)?")
-_SUMS = ("arith.addi", "arith.subi", "tt.splat", "tt.expand_dims", "tt.broadcast")
 
 
 def _type(shape: str, element: str) -> str:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
-from buffers import SM_CLOCK_HZ, Cta, save_launch
+from buffers import SM_CLOCK_HZ, save_launch
 from known_launch import FUNC, ITER, SCOPES, known_launch, known_rows
 from replacing import replace
 from timelines import incomplete_rows
@@ -119,74 +118,3 @@ def test_a_launch_that_never_ran_has_a_summary(tmp_path: Path) -> None:
     summary = summarise(decode_launch(save_launch(tmp_path, SCOPES, [None, None], slots=4)))
     assert (summary.ctas, summary.ctas_never_ran, summary.duration_ns, summary.waves) == (0, 2, 0, None)
     assert [(scope.count, scope.total_ns, scope.share) for scope in summary.scopes] == [(0, None, None)] * 4
-
-
-def test_the_json_form_survives_a_round_trip(tmp_path: Path) -> None:
-    values = summarise(known_launch(tmp_path)).to_json()
-    read = json.loads(json.dumps(values, allow_nan=False))
-    assert json.dumps(read) == json.dumps(values)
-    assert read["grid"] == [1, 1, 1]
-    assert read["scopes"][3]["mean_ns"] is None
-
-
-def test_the_json_form_of_a_scope(tmp_path: Path) -> None:
-    _, _, iteration, _ = summarise(known_launch(tmp_path)).to_json()["scopes"]
-    for name in ("warp_spread", "cta_spread", "sm_spread"):
-        assert set(iteration.pop(name)) == {
-            *("groups", "least_ns", "least_id", "median_ns", "mean_ns", "greatest_ns", "greatest_id", "imbalance")
-        }
-    assert iteration == {
-        "index": 2,
-        "scope": "iter[0]",
-        "distinct_name": "iter[0]",
-        "title": "iter[0]",
-        "kind": "iter",
-        "depth": 2,
-        "source": "/src/my kernel.py:15",
-        "without_partner": 0,
-        "sm_cycles": 0,
-        "between_iterations_ns": None,
-        "partition": None,
-        "tags": (),
-        "sampling": None,
-        "count": 10,
-        "total_ns": 280,
-        "self_ns": 280,
-        "raw_total_ns": 280,
-        "subtracted_ns": 0,
-        "share": 0.07,
-        "mean_ns": 28.0,
-        "min_ns": 10,
-        "p50_ns": 10.0,
-        "p90_ns": 90.0,
-        "p99_ns": 90.0,
-        "max_ns": 90,
-        "mean_cycles": 56.0,
-        "p50_cycles": 20.0,
-        "cut": 0,
-        "crossing": 0,
-        "warps": {"ids": [0], "counts": [10], "totals_ns": [280]},
-        "warps_self_ns": [280],
-        "sms": {"ids": [3, 4], "counts": [5, 5], "totals_ns": [140, 140]},
-        "cta_balance": None,
-        "iterations": {
-            "numbers": [0, 1, 2, 3, 4],
-            "counts": [2, 2, 2, 2, 2],
-            "mean_ns": [90.0, 10.0, 10.0, 10.0, 20.0],
-            "p50_ns": [90.0, 10.0, 10.0, 10.0, 20.0],
-            "runs": 2,
-            "fewest": 5,
-            "median": 5.0,
-            "most": 5,
-            "first_ns": 90.0,
-            "steady_ns": 10.0,
-            "last_ns": 20.0,
-            "first_over_steady": 9.0,
-            "last_over_steady": 2.0,
-        },
-    }
-
-
-def test_the_json_form_of_a_decoded_launch_is_json(tmp_path: Path) -> None:
-    summary = summarise(decode_launch(save_launch(tmp_path, SCOPES, [Cta([[], []]), None], slots=4)))
-    assert json.loads(json.dumps(summary.to_json(), allow_nan=False))["ctas_never_ran"] == 1

@@ -93,12 +93,6 @@ def test_the_error_of_a_share_is_half_of_its_interval() -> None:
     assert Share.of(0, 0) == Share(0.0, 1.0)
 
 
-def test_json_has_all_of_it() -> None:
-    found = stalls_of(RECORD, CODE, TABLE, TTGIR).to_json()
-    assert found["scopes"][1] == {"index": 1, "reasons": {"long_scoreboard": 60, "selected": 10}}
-    assert found["lines"][0]["awaited"] == [{"reason": "long_scoreboard", "line": 2, "operation": "LDG", "samples": 60}]
-
-
 def test_a_load_and_a_special_function_may_share_a_scoreboard() -> None:
     """The reason tells them apart: the L1 has the one, and not the other."""
     code = replace(

@@ -74,10 +74,6 @@ def test_a_slope_that_is_not_known_well_enough_says_nothing(tmp_path: Path) -> N
     assert found_of(tmp_path, place("reduce@33", 0.9, error=0.5)) is None
 
 
-def test_where_all_is_hidden_nothing_sets_the_pace(tmp_path: Path) -> None:
-    assert found_of(tmp_path, place("copies@28", 0.0, slack=300), place("dot@29", 0.02)) is None
-
-
 def test_nobody_is_asked_of_a_kernel_that_was_not_delayed(tmp_path: Path) -> None:
     report = LaunchAnalysis.of(known_launch(tmp_path, SCOPES))
     assert "pace" not in {judgement.rule for judgement in report.judgements}

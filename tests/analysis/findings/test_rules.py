@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -67,13 +66,6 @@ def test_the_order_that_has_the_longest_first(tmp_path: Path) -> None:
     assert in_line.advice.startswith("start the longest CTAs first; see"), "no simple order does"
 
 
-def test_the_json_form(tmp_path: Path) -> None:
-    (finding,) = found_in(launched(tmp_path, Known(before_ns=3000)))
-    read = json.loads(json.dumps(finding.to_json(), allow_nan=False))
-    assert set(read) == {"rule", "scope", "index", "share", "text", "advice", "figures", "doubt", "likely", "lines"}
-    assert read["rule"] == "prologue"
-
-
 def test_of_warps_that_were_chosen(tmp_path: Path) -> None:
     timeline = launched(tmp_path, Known(work_ns={0: 90, 1: 20, 2: 20, 3: 20}))
     assert rules_of(timeline) == ["imbalanced-warps"]
@@ -101,8 +93,3 @@ def test_of_warps_that_were_chosen(tmp_path: Path) -> None:
 )
 def test_of_little_nothing_is_found(tmp_path: Path, scopes: list[Scope], ctas: list[Cta | None], slots: int) -> None:
     assert found_in(decode_launch(save_launch(tmp_path, scopes, ctas, slots))) == ()
-
-
-def test_each_launch_has_its_own(tmp_path: Path) -> None:
-    faulty, healthy = launched(tmp_path / "a", Known(before_ns=3000)), launched(tmp_path / "b")
-    assert [rules_of(timeline) for timeline in (faulty, healthy)] == [["prologue"], []]

@@ -376,14 +376,6 @@ def test_barriers_that_take_time(tmp_path: Path) -> None:
     assert not found_by(barriers, with_barriers(evidence, 10))
 
 
-HALVES = """\
-    %h = tt.splat %g : !tt.ptr<f16> -> tensor<1024x!tt.ptr<f16>, #l>
-    %r2 = tt.make_range {end = 1024 : i32, start = 0 : i32} : tensor<1024xi32, #l>
-    %a2 = tt.addptr %h, %r2 : tensor<1024x!tt.ptr<f16>, #l>, tensor<1024xi32, #l>
-    %x = tt.load %a2 : tensor<1024x!tt.ptr<f16>, #l>
-"""
-
-
 def test_dots_without_tensor_cores(tmp_path: Path) -> None:
     body = """\
     %z = arith.constant dense<0.0> : tensor<64x64xf32, #l>
@@ -573,15 +565,6 @@ def test_dots_with_too_few_warps_for_wgmma(tmp_path: Path) -> None:
     evidence = replace(made, timeline=replace(made.timeline, launch=launch))
     finding = the_one(few_warps, evidence, "too few warps for wgmma")
     assert finding.figures["more_num_warps"] == 4
-
-
-MASKED = """\
-    %n = arith.constant dense<32> : tensor<128xi32, #l>
-    %m = arith.cmpi slt, %r, %n : tensor<128xi32, #l>
-    %x = tt.load %at, %m : tensor<128x!tt.ptr<f32>, #l>
-    %y = arith.addf %x, %x : tensor<128xf32, #l>
-    tt.store %at, %y, %m : tensor<128x!tt.ptr<f32>, #l>
-"""
 
 
 def test_spills_win_no_more_than_dram_leaves(tmp_path: Path) -> None:

@@ -14,14 +14,12 @@ from kprof_inject.analysis.interpreter import axis_arrays
 from kprof_inject.analysis.interpreter.axis_arrays import (
     CTA,
     AxisArray,
-    GridAxis,
     IntegerExpr,
     Mask,
     TooLarge,
     compared,
     constant,
     dimension,
-    groups_of,
     joined,
     loop_axis,
     where,
@@ -80,14 +78,6 @@ def test_bounds_hold_everywhere(value: IntegerExpr) -> None:
     assert value.only() in (None, *whole(value).flat)
 
 
-def test_bounds_are_those_of_the_parts() -> None:
-    value = IntegerExpr.of(
-        constant(5), AxisArray((CTA,), np.array([0, 7, 3])), AxisArray((dimension(0),), np.array([-1, 2]))
-    )
-    assert value.bounds() == (4, 14)
-    assert (value.only(), (value + -value).only()) == (None, 0)
-
-
 @given(masks, masks, sums, sums)
 @quick
 def test_masks_are_joined_inverted_and_counted(
@@ -131,45 +121,6 @@ def test_where_a_tile_lies_inside_as_a_whole_a_mask_is_known(monkeypatch: pytest
     assert least.inverted() is None
     with pytest.raises(TooLarge):
         compared(np.equal, rows, IntegerExpr.integer(14))
-
-
-def test_what_always_holds_is_no_array() -> None:
-    rows = IntegerExpr((AxisArray((CTA,), np.arange(8)),))
-    assert compared(np.less, rows, IntegerExpr.integer(8)) == Mask()
-    assert compared(np.less, rows, IntegerExpr.integer(7)).count({CTA: 8}) == 7
-
-
-def test_dimensions_change_places() -> None:
-    values = np.arange(24).reshape(3, 4, 2)
-    part = AxisArray((CTA, dimension(0), dimension(1)), values)
-    (turned,) = IntegerExpr((part,)).moved(lambda number: 1 - number).parts
-    assert turned.axes == part.axes and (turned.values == values.transpose(0, 2, 1)).all()
-    (wider,) = (
-        Mask((AxisArray((CTA, dimension(0)), np.eye(3, dtype=bool)),), True).moved(lambda number: number + 1).factors
-    )
-    assert wider.axes == (CTA, dimension(1))
-
-
-def test_parts_that_share_axes_stand_together() -> None:
-    def of(*axes: GridAxis) -> AxisArray:
-        return AxisArray(axes, np.zeros([2] * len(axes)))
-
-    cta, row, column, both, loop = of(CTA), of(dimension(0)), of(dimension(1)), of(CTA, dimension(0)), of(loop_axis(1))
-    groups = groups_of([cta, row, column, both, loop])
-    together = {frozenset(map(id, group)) for group in groups}
-    assert together == {frozenset(map(id, group)) for group in ([cta, row, both], [column], [loop])}
-    # One that shares an axis only with the first of a chain.
-    assert len(groups_of([both, of(dimension(0), dimension(1)), cta])) == 1
-
-
-def test_axes_have_an_order() -> None:
-    """CTAs, loops from outside to inside, dimensions: whatever order arrays come in."""
-    inner, outer = AxisArray((loop_axis(9),), np.arange(2)), AxisArray((loop_axis(4),), np.arange(3))
-    assert joined(np.add, inner, outer).axes == (loop_axis(4), loop_axis(9))
-    assert joined(np.add, AxisArray((dimension(0),), np.arange(4)), AxisArray((CTA,), np.arange(3))).values.shape == (
-        3,
-        4,
-    )
 
 
 def test_an_array_has_no_more_elements_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:

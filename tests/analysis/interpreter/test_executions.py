@@ -10,18 +10,13 @@ from buffers import Scope
 from replacing import replace
 from timelines import Ran, cta_rows, made_timeline, scope_rows
 
-from kprof_inject.analysis.interpreter import executions
 from kprof_inject.analysis.interpreter.executions import (
     ExecutedKernel,
-    evaluated,
     evaluated_kernel,
     with_recorded_iterations,
 )
 from kprof_inject.analysis.summary import summarise
-from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.errors import KprofError
-from kprof_inject.ttgir.nodes import Module
-from kprof_inject.ttgir.parser import parse as real_parse
 
 TEXT = """\
 module {
@@ -107,32 +102,7 @@ def test_without_records_and_arguments_nobody_knows(tmp_path: Path) -> None:
     assert set(times.values()) == {None}
 
 
-def test_operations_bear_their_lines(tmp_path: Path) -> None:
-    kernel = ran_on(tmp_path, 5, RECORDED, 6)
-    lines = TEXT.splitlines()
-    assert all(one.operation.name in lines[one.line - 1] for one in kernel.operations)
-    assert [one.line for one in kernel.operations] == sorted(one.line for one in kernel.operations)
-    assert kernel.module.text == TEXT
-
-
 def test_what_is_no_module_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(globals(), "TEXT", "nothing\n")
     with pytest.raises(KprofError):
         ran_on(tmp_path, 5, RECORDED, 6)
-
-
-def test_a_module_that_cannot_be_parsed_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    tried: list[str] = []
-
-    def parse(text: str, file: str) -> Module:
-        tried.append(file)
-        return real_parse(text, file)
-
-    monkeypatch.setattr(executions, "parse", parse)
-    told = set()
-    for ctas in range(1, 9):
-        with pytest.raises(KprofError) as caught:
-            evaluated("module {", "torn.ttgir", (ctas, 1, 1), (), ScopeTable(()))
-        told.add(str(caught.value))
-        assert len(caught.traceback) < 5, "each launch has its own"
-    assert (tried, len(told)) == (["torn.ttgir"], 1)

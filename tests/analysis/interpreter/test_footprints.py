@@ -17,11 +17,10 @@ from kprof_inject.analysis.interpreter.axis_arrays import (
     IntegerExpr,
     Mask,
     TooLarge,
-    constant,
     dimension,
     loop_axis,
 )
-from kprof_inject.analysis.interpreter.footprints import NOTHING, Ranges, touched, union
+from kprof_inject.analysis.interpreter.footprints import Ranges, touched, union
 
 quick = settings(max_examples=60, deadline=None, derandomize=True)
 SIZES = {CTA: 3, loop_axis(7): 2, dimension(0): 4, dimension(1): 2}
@@ -50,10 +49,6 @@ def test_ranges_are_in_order_and_apart(found: list[tuple[int, int]]) -> None:
 @quick
 def test_a_union_has_each_byte_once(several: list[list[tuple[int, int]]]) -> None:
     assert bytes_in(union(map(ranges_of, several))) == {byte for found in several for byte in bytes_from(found)}
-
-
-def test_of_nothing_the_union_is_nothing() -> None:
-    assert union([]).size_bytes == NOTHING.size_bytes == union([NOTHING, NOTHING]).size_bytes == 0
 
 
 @given(pairs, st.lists(st.integers(-50, 50), max_size=5))
@@ -97,12 +92,6 @@ def test_what_is_touched_is_what_each_element_is(address: IntegerExpr, mask: Mas
     starts = all_addresses[inside].tolist()
     assert bytes_in(touched(address, mask, element_bytes)) == bytes_from([(start, element_bytes) for start in starts])
     assert mask.count(SIZES) == np.count_nonzero(inside)
-
-
-def test_a_mask_that_is_nowhere_true_touches_nothing() -> None:
-    never = Mask((constant(False),))
-    assert touched(IntegerExpr.integer(64), never, 4).size_bytes == 0
-    assert touched(IntegerExpr.integer(64), Mask(), 4).size_bytes == 4
 
 
 def test_rows_that_lie_apart_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -177,25 +177,6 @@ def test_sms_that_never_get_a_cta_have_no_work(summary: LaunchSummary) -> None:
     check("analysis/limits", limit.text, "SMs that never get a CTA")
 
 
-def test_json_has_the_parts_of_all_units(summary: LaunchSummary) -> None:
-    made = limit_of(summary, SpeedOfLight((roof("func", tensor_cores=0.9),), dram=dram(0.2, 0.2)), SMS).to_json()
-    assert made["units"] == ("tensor cores",)
-    assert (made["parts"]["tensor cores"], made["parts"]["DRAM"], made["is_known"]) == (0.9, 0.2, True)
-
-
-@pytest.mark.parametrize(
-    ("light", "name"),
-    [
-        (SpeedOfLight((roof("func", tensor_cores=0.75),)), "tensor cores 75 %"),
-        (SpeedOfLight((roof("func", tensor_cores=0.64, L2_to_SM=0.62),)), "tensor cores and L2 to SM 64 %"),
-        (SpeedOfLight((roof("func"),)), "latency"),
-        (SpeedOfLight((), missing=Unjudged("records were lost", "use --fit")), "not known"),
-    ],
-)
-def test_its_name_is_a_word_or_two(summary: LaunchSummary, light: SpeedOfLight, name: str) -> None:
-    assert limit_of(summary, light, SMS).name == name
-
-
 @pytest.mark.parametrize(
     ("overhead", "part"),
     [(None, 0.5), (Overhead(6.0, 2.0), 0.5), (Overhead(-9.0, 10.0), 0.5), (Overhead(40.0, 10.0), 0.65)],
