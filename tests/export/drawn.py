@@ -10,7 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from async_launches import in_order
-from buffers import Cta, Entry, Scope, buffer_words, kernel_json, make_editable, save_launch, save_launches
+from buffers import (
+    Cta,
+    Entry,
+    Scope,
+    buffer_words,
+    end,
+    kernel_json,
+    make_editable,
+    save_launch,
+    save_launches,
+    start,
+)
 from ranks import BEGIN_NS, Timer, decode_all, save_process
 from replacing import replace
 from trace_processor.processor import Row, query_many
@@ -165,6 +176,15 @@ def unpaired(folder: Path) -> list[Timeline]:
     return [decode_launch(save_launch(folder, SCOPES, [Cta([[*warp, Entry(FUNC, True, 1_900)]])], slots=8))]
 
 
+def partitioned(folder: Path) -> list[Timeline]:
+    """Two warps of the default partition, one of another, and one that records nothing."""
+    scopes = [Scope("func", "func", partition=0), Scope("loop", "loop", partition=1)]
+    warps = [[start(0, 1000), end(0, 1500)]] * 2 + [[start(1, 1100), end(1, 1400)], []]
+    partitions = [("default partition", 2), ("partition 0", 1)]
+    cta = Cta(warps, 0, BEGIN_NS + 970, BEGIN_NS + 1_540, BEGIN_NS + 2_100)
+    return [decode_launch(save_launch(folder, scopes, [cta], 4, partitions=partitions))]
+
+
 def called(folder: Path) -> list[Timeline]:
     """Two ranks, whose host read its clock beside their devices, with two launches each, each called before it began.
     Rank 0's first call says when it returned; rank 1's first was captured into a CUDA graph."""
@@ -197,6 +217,6 @@ def _tell_calls(launches: Path, of_first: dict[str, Any]) -> None:
 
 
 DRAWN: dict[str, Callable[[Path], list[Timeline]]] = {
-    each.__name__: each for each in (loops, crossing, marked, unpaired, called, copying)
+    each.__name__: each for each in (loops, crossing, marked, unpaired, partitioned, called, copying)
 }
 """All of them: each saves a capture into a folder, and decodes it."""

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from buffers import Cta, Entry, Scope, buffer_words, end, kernel_json, save_launches, start
+from drawn import partitioned
 from generated_scenes import MUCH_DRAWN, Drawn, at_any_speed
 from hypothesis import given, settings
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace  # type: ignore[import-untyped]
@@ -152,6 +153,7 @@ def all_timelines(folder: Path) -> Iterator[Timeline]:
     disorderly = [cta(n, 40_000, disorder(2 * n, 40_030), disorder(2 * n + 1, 40_030)) for n in range(12)]
     yield from decode(folder / "disorder", [disorderly], slots=128)
     yield from decode(folder / "never", [[None]], slots=4)
+    yield from partitioned(folder / "partitioned")
     # Two ranks with a device each, whose launches have the host's calls beside them.
     for rank, timer in enumerate((Timer(77_000_000_000, 1e-5), Timer(5_000_000, -2e-5))):
         readings = [timer.reading(BEGIN_NS), timer.reading(BEGIN_NS + 60_000_000_000)]
@@ -185,6 +187,11 @@ def test_both_show_the_same_slices_and_instants(both: tuple[Shown, Shown], timel
     assert sum(categories[scope.kind] for scope in SCOPES) == sum(timeline.scope_count for timeline in timelines)
     assert categories["lost"] and categories["host"] == 6 and categories["mark"]
     assert any("crosses" in row[-1] for row in one.slices)
+    parts = ("partition=default partition", "partition=partition 0")
+    assert {(row[5], part) for row in one.slices for part in parts if part in row[-1]} == {
+        ("func", parts[0]),
+        ("loop", parts[1]),
+    }
 
 
 def test_both_show_the_same_counters(both: tuple[Shown, Shown]) -> None:

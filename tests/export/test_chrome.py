@@ -13,7 +13,7 @@ from typing import Any
 import drawn
 import numpy as np
 import pytest
-from buffers import Cta, Entry, Scope, end, save_launch, start
+from buffers import Cta, Entry, Scope, save_launch
 from drawn import COUNTERS, PARENTS, THREADS, launch_name, number, slices_sql
 from ranks import BEGIN_NS
 from replacing import replace
@@ -24,16 +24,12 @@ from kprof_inject.export import chrome
 from kprof_inject.export.chrome import chrome_trace, encode
 from kprof_inject.export.drawing.scene import (
     Arg,
-    Arrows,
-    Counters,
     EventKind,
     Events,
     Numbers,
     Part,
     Scene,
-    TraceProcess,
 )
-from kprof_inject.export.drawing.tracks import LAYOUTS
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 SLICES = slices_sql("args")
@@ -127,26 +123,6 @@ def test_every_scope_is_a_slice_with_its_times_and_arguments(loaded: Loaded) -> 
     assert sorted(loaded.scopes, key=order) == sorted(expected_scopes(loaded.timelines), key=order)
 
 
-def test_a_load_names_its_source_and_the_calls_to_it(loaded: Loaded) -> None:
-    (places,) = {(row["source"], row["called_from"]) for row in loaded.slices if row["name"] == "load"}
-    assert places == ("/src/tools.py:7", "/src/matmul.py:21 < /src/main.py:5")
-
-
-def test_slices_stand_in_each_other_as_the_scopes_do(loaded: Loaded) -> None:
-    assert set(loaded.parents) == {
-        ("matmul", None),
-        ("loop[0]", "matmul"),
-        ("iter[0]", "loop[0]"),
-        ("load", "iter[0]"),
-        ("nowhere", "matmul"),
-        # Where the ring lost what was around them.
-        ("iter[0]", None),
-        ("nowhere", None),
-        ("lost records", None),
-    }
-    assert loaded.parents["load", "iter[0]"] >= sum(n + n - 1 for n in (3, 4, 2, 2))
-
-
 def test_a_launch_as_a_whole_lasts_until_its_records_are_copied(loaded: Loaded) -> None:
     launches = [row for row in loaded.slices if row["kind"] == "launch"]
     assert [(row["process"], row["thread"], row["name"], row["ts"], row["dur"]) for row in launches] == [
@@ -214,23 +190,6 @@ def test_one_process_for_each_launch_and_one_thread_for_each_warp(loaded: Loaded
         3: launch_name(1, 3),
         5: launch_name(0, 2),
     }
-
-
-def test_no_thread_has_the_id_of_a_process(loaded: Loaded) -> None:
-    tids = [number(row, "tid") for row in loaded.threads]
-    assert len(set(tids)) == len(tids)
-    assert min(tids) == 7
-
-
-def test_threads_and_processes_are_told_to_stand_in_that_order(loaded: Loaded) -> None:
-    events = loaded.trace["traceEvents"]
-    named = [(e["pid"], e["tid"]) for e in events if e["name"] == "thread_name"]
-    positions = {(e["pid"], e["tid"]): e["args"]["sort_index"] for e in events if e["name"] == "thread_sort_index"}
-    # The third warp of a CTA, which recorded nothing, has a place too.
-    assert [positions[thread] for thread in named] == [0, 1, 2, 4, 5, 7, 8, 0, 1, 2, 0, 1, 2, 4, 5]
-    assert [(e["pid"], e["args"]["sort_index"]) for e in events if e["name"] == "process_sort_index"] == [
-        (pid, pid) for pid in range(1, 7)
-    ]
 
 
 def test_active_ctas_stand_in_a_process_of_their_own(loaded: Loaded) -> None:
@@ -313,20 +272,6 @@ def test_no_launches_make_an_empty_trace(tmp_path: Path) -> None:
     assert loaded.slices == loaded.threads == []
 
 
-def test_launches_without_scopes_stand_beside_others(timelines: list[Timeline], tmp_path: Path) -> None:
-    (never_ran,) = drawn.decode(tmp_path / "1", [[None]], slots=4)
-    (recorded_nothing,) = drawn.decode(tmp_path / "2", [[Cta([[], [], []], 0, BEGIN_NS, BEGIN_NS + 5)]], slots=4)
-    loaded = load(tmp_path / "trace.json", [never_ran, timelines[1], recorded_nothing])
-    assert len(loaded.scopes) == timelines[1].scope_count
-    assert [(row["pid"], row["thread"]) for row in loaded.threads] == [
-        (2, "kernel launch"),
-        (2, "SM 4 CTA 1 warp 0"),
-        (2, "SM 4 CTA 1 warp 1"),
-        (4, "kernel launch"),
-    ]
-    assert min(number(row, "ts") for row in loaded.scopes) >= 10_000
-
-
 def test_scopes_that_cross_are_both_shown(tmp_path: Path) -> None:
     loaded = load(tmp_path / "trace.json", drawn.crossing(tmp_path))
     assert [(row["thread"], row["name"], row["depth"], row["crosses"]) for row in loaded.scopes] == [
@@ -403,60 +348,3 @@ def test_arguments_are_where_they_are_shown() -> None:
         {"all": 0},
         {"all": 123_456, "some": 9},
     ]
-
-
-def test_events_without_arguments_have_none() -> None:
-    plain, told = EventKind("a", "op"), EventKind("a", "op", (("n", 1),))
-    without = scene_trace(TraceProcess(1, "p"), events(column(0), column(1), [plain], column(0)))[2:]
-    (first, second) = without + scene_trace(events(column(0), column(0), [told], column(0)))
-    assert "args" not in first
-    assert second["args"] == {"n": 1}
-
-
-@pytest.mark.parametrize(("called_ns", "begun_ns"), [(100, 900), (100, 100), (500, 100)])
-def test_an_arrow_goes_from_a_call_to_its_launch(tmp_path: Path, called_ns: int, begun_ns: int) -> None:
-    call = events(column(50, called_ns), column(60, called_ns + 40), [EventKind("call", "host")], column(0, 0))
-    call = replace(call, arrows=(Arrows(column(0, 1), arrive=False, at_ns=column(50, called_ns)),))
-    launch = replace(events(column(begun_ns), column(begun_ns + 9_000), [EventKind("run", "launch")], column(0)), pid=9)
-    at_ns = column(max(called_ns, begun_ns))
-    launch = replace(launch, tids=column(20), arrows=(Arrows(column(1), arrive=True, at_ns=at_ns),))
-    chunks = list(encode(Scene([], [lambda: iter([call, launch])])))
-    (arrows,) = drawn.load(tmp_path / "trace.json", chunks, drawn.ARROWS)
-    # The trace processor has every arrow point from the earlier slice to the later.
-    ends = [("host", called_ns), ("launch", begun_ns)][:: 1 if called_ns <= begun_ns else -1]
-    assert [((row["from_kind"], row["from_ts"]), (row["to_kind"], row["to_ts"])) for row in arrows] == [tuple(ends)]
-
-
-def test_counters_keep_their_samples_apart() -> None:
-    shown = scene_trace(Counters(4, ["x", 'y"'], "CTAs", column(0, 1, 0), column(5, 5, 1_006), column(1, 20, 0)))
-    assert [(event["name"], event["ts"], event["args"]) for event in shown] == [
-        ("x", "0.005", {"CTAs": 1}),
-        ('y"', "0.005", {"CTAs": 20}),
-        ("x", "1.006", {"CTAs": 0}),
-    ]
-    assert {event["ph"] for event in shown} == {"C"}
-
-
-def test_warps_are_named_by_their_partitions(tmp_path: Path) -> None:
-    scopes = [Scope("func", "func", partition=0), Scope("loop", "loop", partition=1)]
-    warps = [[start(0, 1000), end(0, 1500)]] * 2 + [[start(1, 1100), end(1, 1400)], []]
-    partitions = [("default partition", 2), ("partition 0", 1)]
-    timeline = decode_launch(save_launch(tmp_path, scopes, [Cta(warps)], 4, partitions=partitions))
-    by_layout = {name: json.loads(b"".join(chrome_trace([timeline], layout))) for name, layout in LAYOUTS.items()}
-    named = {
-        name: [e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "thread_name"][1:]
-        for name, trace in by_layout.items()
-    }
-    assert named["sm"] == [
-        "SM 0 CTA 0 warp 0, default partition",
-        "SM 0 CTA 0 warp 1, default partition",
-        "SM 0 CTA 0 warp 2, partition 0",
-    ]
-    assert named["cta"][2] == "CTA 0 warp 2, SM 0, partition 0"
-    assert named["scope"][2] == "loop (partition 0): SM 0 CTA 0 warp 2"
-    told = {
-        e["name"]: e["args"].get("partition")
-        for e in by_layout["sm"]["traceEvents"]
-        if e.get("cat") in ("func", "loop")
-    }
-    assert told == {"func": "default partition", "loop": "partition 0"}

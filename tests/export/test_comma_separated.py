@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 from pathlib import Path
 
-import duckdb
 import pandas as pd
 import pytest
 from buffers import Cta, Scope, end, save_launch, start
@@ -64,23 +62,6 @@ def test_launches_without_scopes_leave_the_header(tmp_path: Path) -> None:
     assert text_of([]) == text_of([never_ran, without_table]) == HEADER + "\n"
 
 
-def test_the_gzipped_file_is_the_same(timelines: list[Timeline], path: Path, tmp_path: Path) -> None:
-    write_trace(tmp_path / "t.csv.gz", timelines)
-    assert gzip.decompress((tmp_path / "t.csv.gz").read_bytes()) == path.read_bytes()
-
-
 def test_pandas_reads_it(timelines: list[Timeline], path: Path) -> None:
     frame = pd.read_csv(path, keep_default_na=False)
     assert frame.to_dict("records") == rows_of(timelines)
-
-
-def test_duckdb_reads_it(timelines: list[Timeline], path: Path) -> None:
-    found = duckdb.execute(
-        f"SELECT name, count(*), sum(end_cycles - start_cycles) FROM '{path}' GROUP BY name"
-    ).fetchall()
-    assert {name: (count, int(cycles)) for name, count, cycles in found}["load, a"] == expected("load, a", timelines)
-
-
-def expected(name: str, timelines: list[Timeline]) -> tuple[int, int]:
-    rows = [row for row in rows_of(timelines) if row["name"] == name]
-    return len(rows), sum(row["end_cycles"] - row["start_cycles"] for row in rows)

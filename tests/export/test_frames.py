@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,7 +13,6 @@ from buffers import Cta, Scope, save_launch
 from programs.child import run_python
 from tabled import NAMES, decode_ranks, rows_of
 
-import kprof_inject
 from kprof_inject.errors import KprofError
 from kprof_inject.export.arrow import to_arrow, to_pandas
 from kprof_inject.export.scope_rows import COLUMN_TYPES
@@ -27,11 +25,6 @@ def timelines(tmp_path_factory: pytest.TempPathFactory) -> list[Timeline]:
     return decode_ranks(tmp_path_factory.mktemp("capture"), [None, 3])
 
 
-def test_a_data_frame_has_a_row_for_each_scope(timelines: list[Timeline]) -> None:
-    frame = to_pandas(timelines)
-    assert frame.astype(object).to_dict("records") == rows_of(timelines)
-
-
 def test_a_data_frame_has_numbers_as_they_are_and_texts_as_categories(timelines: list[Timeline]) -> None:
     types = to_pandas(timelines).dtypes
     assert {name: types[name] for name in SCOPE_COLUMNS.names or ()} == {
@@ -40,26 +33,12 @@ def test_a_data_frame_has_numbers_as_they_are_and_texts_as_categories(timelines:
     assert set(types["name"].categories) == {"func", "iter[0]", *NAMES.values()}
 
 
-def test_pandas_groups_by_scope(timelines: list[Timeline]) -> None:
-    frame = to_pandas(timelines)
-    totals = frame.groupby(["launch", "name"], observed=True)["self_ns"].sum()
-    expected = sum(row["self_ns"] for row in rows_of(timelines) if (row["launch"], row["name"]) == (1, "iter[0]"))
-    assert totals[1, "iter[0]"] == expected
-
-
 def test_an_arrow_table_has_a_row_for_each_scope(timelines: list[Timeline]) -> None:
     assert to_arrow(timelines).to_pylist() == rows_of(timelines)
 
 
 def test_both_have_the_same_columns(timelines: list[Timeline]) -> None:
     pd.testing.assert_frame_equal(to_arrow(timelines).to_pandas(), to_pandas(timelines))
-
-
-def test_duckdb_queries_an_arrow_table(timelines: list[Timeline]) -> None:
-    scopes = to_arrow(timelines)
-    ((count, longest),) = duckdb.execute("SELECT count(*), max(end_cycles - start_cycles) FROM scopes").fetchall()
-    assert (count, longest) == (len(rows_of(timelines)), 4020)
-    assert scopes.num_rows == count
 
 
 def test_launches_without_scopes_have_the_columns(tmp_path: Path) -> None:
@@ -91,11 +70,6 @@ def test_a_single_timeline_is_told_to_be_a_list(make: Callable[[Any], Any], time
     with pytest.raises(KprofError, match="expected a list of timelines") as caught:
         make(timelines[0])
     assert caught.value.hint == "write [timeline]"
-
-
-def test_they_are_functions_of_the_package(timelines: list[Timeline]) -> None:
-    assert kprof_inject.to_pandas is to_pandas
-    assert kprof_inject.to_arrow is to_arrow
 
 
 def test_neither_library_is_loaded_until_it_is_used(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
+import drawn
 import pytest
 from buffers import Cta, Entry, Scope, buffer_words, end, kernel_json, save_launch, save_launches, start
 from replacing import replace
@@ -21,7 +22,6 @@ from kprof_inject.capture.model import Launch
 from kprof_inject.capture.record_costs import RecordCost
 from kprof_inject.export.formats import write_trace
 from kprof_inject.export.hatchet import hatchet_tree
-from kprof_inject.timeline.choice import Choice, NumberSet
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 MATMUL = [
@@ -141,14 +141,6 @@ def test_normalized_cycles_are_those_of_a_warp_on_average(tmp_path: Path) -> Non
     assert found == {path: pytest.approx(cycles / 4, abs=1e-3) for path, cycles in both.items()}
 
 
-def test_shares_are_of_the_whole(tmp_path: Path) -> None:
-    timelines = [decode_launch(launch) for launch in launches(tmp_path / "capture", ctas(3, 5))]
-    cycles = inclusive(timelines)
-    assert shown(write(tmp_path, timelines), "normalized_cycles/%") == {
-        path: pytest.approx(100 * value / cycles[()], abs=1e-3) for path, value in cycles.items()
-    }
-
-
 def test_counts_are_each_frames_own(tmp_path: Path) -> None:
     timelines = [decode_launch(launch) for launch in launches(tmp_path / "capture", ctas(3, 5), ctas(4, 1))]
     counts = shown(write(tmp_path, timelines), "count")
@@ -161,13 +153,6 @@ def test_counts_are_each_frames_own(tmp_path: Path) -> None:
         ("matmul", "func", "loop", "iter", "load"): 26,
         ("matmul", "func", "store"): 8,
     }
-
-
-def test_the_viewer_lists_the_metrics(tmp_path: Path) -> None:
-    path = write(tmp_path, [decode_launch(launch) for launch in launches(tmp_path / "capture", ctas(1))])
-    listed = viewer("-l", path).split("Available exclusive metrics:")
-    assert [line for line in listed[0].splitlines() if line.startswith("-")] == ["- cycles", "- normalized_cycles"]
-    assert "- count" in listed[1].splitlines()
 
 
 def test_what_records_cost_is_left_out(tmp_path: Path) -> None:
@@ -228,25 +213,6 @@ def test_of_scopes_that_cross_each_counts(tmp_path: Path) -> None:
     assert found["kernel", "func", "copy"] == 200
     assert found["kernel", "func", "dot"] == 300
     assert found["kernel", "func"] == 900
-
-
-@pytest.mark.parametrize(
-    ("choice", "cycles"),
-    [
-        (
-            Choice(scopes=("load", "func")),
-            {("func",): 2 * (280 + 180), ("func", "loop"): 2 * 112, ("func", "loop", "iter", "load"): 2 * 112},
-        ),
-        (Choice(ctas=NumberSet.of([1]), warps=NumberSet.of([0])), {("func",): 180, ("func", "store"): 20}),
-    ],
-    ids=["scopes", "a warp"],
-)
-def test_of_what_is_chosen_the_whole_is_shown(
-    choice: Choice, cycles: dict[tuple[str, ...], int], tmp_path: Path
-) -> None:
-    (launch,) = launches(tmp_path / "capture", ctas(2, 1))
-    found = whole(write(tmp_path, [decode_launch(launch).chosen(choice)]))
-    assert {path: found["matmul", *path] for path in cycles} == cycles
 
 
 def test_ranks_have_trees_of_their_own(tmp_path: Path) -> None:
@@ -312,28 +278,12 @@ def test_marks_have_a_count_alone(tmp_path: Path) -> None:
 
 
 def test_scopes_stand_in_their_partitions(tmp_path: Path) -> None:
-    scopes = [
-        Scope("func", "func", partition=0),
-        Scope("inner", "loop", 0, partition=0),
-        Scope("loop", "loop", partition=1),
-    ]
-    own = [start(0, 1000), start(1, 1100), end(1, 1300), end(0, 1500)]
-    warps = [own, own, [start(2, 1100), end(2, 1400)], []]
-    launch = save_launch(tmp_path, scopes, [Cta(warps)], 8, partitions=[("default partition", 2), ("partition 0", 1)])
-    root, _ = json.loads(b"".join(hatchet_tree([decode_launch(launch)])))
+    root, _ = json.loads(b"".join(hatchet_tree(drawn.partitioned(tmp_path))))
     (kernel,) = root["children"]
     trees = {one["frame"]["name"]: one["children"] for one in kernel["children"]}
     assert {name: [child["frame"]["name"] for child in tree] for name, tree in trees.items()} == {
         "default partition": ["func"],
         "partition 0": ["loop"],
     }
-    assert trees["default partition"][0]["metrics"]["cycles"] == 2 * 300
+    assert trees["default partition"][0]["metrics"]["cycles"] == 2 * 500
     assert trees["partition 0"][0]["metrics"]["cycles"] == 300
-
-
-def test_a_kernel_without_a_target_has_no_type_of_device(tmp_path: Path) -> None:
-    words = buffer_words([Cta([[start(0, 10), end(0, 20)]])], 4)
-    kernel = kernel_json([Scope("func")], words, 1)
-    kernel["metadata"] |= {"target": None}
-    (launch,) = save_launches(tmp_path, kernel, [words])
-    assert "device_type" not in b"".join(hatchet_tree([decode_launch(launch)])).decode()

@@ -78,22 +78,14 @@ def test_warps_stand_in_scopes(tmp_path: Path) -> None:
     ]
 
 
-def test_scopes_that_cross_stand_beneath_their_warp(tmp_path: Path) -> None:
-    warps = rows_of(tmp_path, drawn.crossing(tmp_path))[-4:]
-    assert [row.strip() for row in warps] == ["warp 0", "warp 0 (crossing 1)", "warp 1", "warp 1 (crossing 1)"]
-
-
 def test_warps_say_which_partition_they_run(tmp_path: Path) -> None:
-    scopes = [Scope("func", "func", partition=0), Scope("loop", "loop", partition=1)]
-    warps = [[start(0, 1000), end(0, 1500)]] * 2 + [[start(1, 1100), end(1, 1400)], []]
-    partitions = [("default partition", 2), ("partition 0", 1)]
-    timeline = decode_launch(save_launch(tmp_path / "c", scopes, [Cta(warps)], 4, partitions=partitions))
-    assert rows_of(tmp_path, [timeline])[-3:] == [
+    timelines = drawn.partitioned(tmp_path / "c")
+    assert rows_of(tmp_path, timelines)[-3:] == [
         "      warp 0, default partition",
         "      warp 1, default partition",
         "      warp 2, partition 0",
     ]
-    assert "  loop (partition 0)" in rows_of(tmp_path, [timeline], "scope")
+    assert "  loop (partition 0)" in rows_of(tmp_path, timelines, "scope")
 
 
 def test_scopes_and_launches_of_one_name_stay_apart(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from buffers import Cta, Scope, end, save_launch, start
@@ -20,7 +19,6 @@ from kprof_inject.errors import KprofError
 from kprof_inject.export import arrow as module
 from kprof_inject.export.arrow import METADATA_KEY, parquet_table
 from kprof_inject.export.formats import TraceFile, write_trace
-from kprof_inject.export.scope_rows import COLUMN_TYPES
 from kprof_inject.timeline.columns import SCOPE_COLUMNS
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 from kprof_inject.version import __version__
@@ -76,12 +74,6 @@ def test_duckdb_reads_it(timelines: list[Timeline], path: Path) -> None:
     assert {tuple(key): (count, int(total)) for *key, count, total in duckdb.execute(sql).fetchall()} == expected
 
 
-def test_pandas_reads_it(timelines: list[Timeline], path: Path) -> None:
-    frame = pd.read_parquet(path)
-    assert list(frame.columns) == list(COLUMN_TYPES)
-    assert frame.astype(object).to_dict("records") == rows_of(timelines)
-
-
 def test_the_file_says_who_wrote_it_and_what_is_known_of_each_launch(timelines: list[Timeline], tmp_path: Path) -> None:
     first = timelines[0]
     kernel = replace(first.launch.kernel, record_cost=RecordCost(33.5, 33.5, 12.5))
@@ -115,13 +107,6 @@ def test_what_is_missing_of_a_launch_is_told(tmp_path: Path) -> None:
 def _write(folder: Path, timelines: Sequence[Timeline]) -> Path:
     write_trace(folder / "t.parquet", timelines)
     return folder / "t.parquet"
-
-
-def test_launches_without_scopes_leave_the_columns(tmp_path: Path) -> None:
-    launch = save_launch(tmp_path / "capture", [Scope("k")], [None], slots=2)
-    for timelines in ([], [decode_launch(launch)]):
-        table = pq.read_table(_write(tmp_path, timelines))
-        assert (table.num_rows, table.column_names) == (0, list(COLUMN_TYPES))
 
 
 @pytest.mark.parametrize("rows", [1, 200, 300])

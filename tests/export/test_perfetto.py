@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from buffers import Cta, Scope, end, save_launch, start
 from generated_scenes import DRAWN, MUCH_DRAWN, Drawn, at_any_speed
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,13 +19,11 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import (  # type: ignore[
     TrackDescriptor,
     TrackEvent,
 )
-from replacing import replace
 from trace_processor.processor import Row, query_many
 
 from kprof_inject.export import perfetto
 from kprof_inject.export.drawing.scene import (
     Arg,
-    Arrows,
     Counters,
     EventKind,
     Events,
@@ -41,9 +37,7 @@ from kprof_inject.export.drawing.scene import (
     TraceProcess,
     TrackGroups,
 )
-from kprof_inject.export.formats import gzipped
-from kprof_inject.export.perfetto import encode, perfetto_trace
-from kprof_inject.timeline.timeline import Timeline, decode_launch
+from kprof_inject.export.perfetto import encode
 
 FAULTS = "SELECT name, value FROM stats WHERE severity IN ('error', 'data_loss') AND value > 0"
 SHOWN = (
@@ -348,28 +342,6 @@ def test_counters_have_their_samples(tmp_path: Path, samples: int, monkeypatch: 
     assert [track.sibling_order_rank for track in tracks] == [0, 1, 2]
 
 
-@pytest.mark.parametrize(("host_ns", "device_ns"), [(10, 50), (10, 10), (50, 10)])
-def test_an_arrow_goes_from_the_earlier_slice_to_the_later(tmp_path: Path, host_ns: int, device_ns: int) -> None:
-    """Also if the clocks are off by so much that the device's slice comes first."""
-    process, threads, calls = events(
-        [EventKind("call", "host"), EventKind("other", "host")], *[(host_ns, host_ns + 5)] * 2
-    )
-    *_, kernel = events([EventKind("kernel", "launch")], (device_ns, device_ns + 5))
-    assert isinstance(calls, Events) and isinstance(kernel, Events)
-    calls = replace(calls, arrows=(Arrows(column(0, 1), arrive=False, at_ns=calls.start_ns),))
-    kernel = replace(kernel, arrows=(Arrows(column(1), arrive=True, at_ns=np.maximum(kernel.start_ns, host_ns)),))
-    data = scene_bytes(process, threads, calls, kernel)
-    starts = [event for event in events_of(parse(data)) if event.type == TrackEvent.TYPE_SLICE_BEGIN]
-    assert [list(event.flow_ids) for event in starts] == [[], [1], [1]]
-    (flows,) = load(
-        tmp_path / "t.pftrace",
-        data,
-        "SELECT a.name AS leaves, b.name AS arrives FROM flow"
-        " JOIN slice a ON a.id = slice_out JOIN slice b ON b.id = slice_in",
-    )
-    assert [list(flow.values()) for flow in flows] == [sorted(["other", "kernel"], reverse=host_ns <= device_ns)]
-
-
 def test_the_trace_says_what_is_known_of_each_launch(tmp_path: Path) -> None:
     launches: list[dict[str, Any]] = [{"kernel": 'say "größe"', "clock_mhz": 1980.0}, {"trust": {"level": None}}]
     (rows,) = load(
@@ -386,57 +358,6 @@ def test_an_empty_scene_is_a_trace_without_slices(tmp_path: Path) -> None:
     for data in (scene_bytes(), scene_bytes(*empty)):
         parse(data)
         assert load(tmp_path / "t.pftrace", data, "SELECT id FROM slice", "SELECT id FROM counter") == [[], []]
-
-
-@pytest.fixture
-def timeline(tmp_path: Path) -> Timeline:
-    scopes = [Scope("kernel", source=("/k.py", 3)), Scope("step", "op", 0, ("/k.py", 4)), Scope("here", "mark", 0)]
-    warps = [
-        [start(0, 1_030), start(1, 1_100), end(1, 1_300), start(2, 1_400), end(2, 1_434), end(0, 1_900)],
-        [start(0, 1_050), end(0, 1_700)],
-    ]
-    return decode_launch(save_launch(tmp_path / "capture", scopes, [Cta(warps, 3, 1_000, 1_928, 2_000)], 16))
-
-
-def test_scopes_are_slices_and_marks_are_instants(timeline: Timeline, tmp_path: Path) -> None:
-    (rows,) = load(
-        tmp_path / "t.pftrace",
-        b"".join(perfetto_trace([timeline])),
-        "SELECT track.name AS track, ts, dur, depth, slice.name AS name, category"
-        " FROM slice JOIN track ON track.id = track_id WHERE category != 'launch' ORDER BY track, ts",
-    )
-    zero_ns = timeline.ctas["init_ns"][0]
-    assert [tuple(row.values()) for row in rows] == [
-        (
-            f"warp {scope['warp']}",
-            scope["start_ns"] - zero_ns,
-            0 if info.kind == "mark" else scope["end_ns"] - scope["start_ns"],
-            scope["depth"],
-            info.name,
-            info.kind,
-        )
-        for scope in timeline.scopes
-        for info in [timeline.table.scopes[scope["scope"]]]
-    ]
-    types = Counter(event.type for event in events_of(parse((tmp_path / "t.pftrace").read_bytes())))
-    # The launch is a slice too.
-    assert types[TrackEvent.TYPE_SLICE_BEGIN] == types[TrackEvent.TYPE_SLICE_END] == 3 + 1
-    assert types[TrackEvent.TYPE_INSTANT] == 1
-
-
-def test_a_gzipped_trace_shows_the_same(timeline: Timeline, tmp_path: Path) -> None:
-    trace = b"".join(perfetto_trace([timeline]))
-    packed = b"".join(gzipped([trace]))
-    slices = "SELECT ts, dur, name FROM slice"
-    (rows,) = load(tmp_path / "t.pftrace.gz", packed, slices)
-    assert len(rows) == timeline.scope_count + 1
-    assert [rows] == load(tmp_path / "t.pftrace", trace, slices)
-
-
-def test_chunks_are_made_as_they_are_asked_for(timeline: Timeline) -> None:
-    chunks = perfetto_trace([timeline])
-    assert Trace.FromString(next(chunks)).packet
-    assert parse(b"".join(perfetto_trace([timeline]))).packet
 
 
 def test_writing_a_trace_needs_no_protobuf() -> None:

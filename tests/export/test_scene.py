@@ -22,7 +22,7 @@ from kprof_inject.export.drawing.scene import (
     TraceProcess,
     TrackGroups,
 )
-from kprof_inject.export.drawing.tracks import LAYOUTS, by_sm
+from kprof_inject.export.drawing.tracks import LAYOUTS
 from kprof_inject.timeline.timeline import Timeline
 
 
@@ -202,53 +202,3 @@ def test_in_how_many_parts_losses_come_does_not_show(tmp_path: Path, monkeypatch
     assert len(cut) > len(whole)
     assert sorted(tids_of(cut)) == sorted(tids_of(whole))
     assert losses_of(cut) == losses_of(whole)
-
-
-def threads_by_position(timeline: Timeline, layout: str) -> list[str]:
-    """The names of a launch's threads as they stand, but for its own."""
-    threads = [part for part in draw([timeline], LAYOUTS[layout]).parts() if isinstance(part, Threads)]
-    named = [pair for part in threads for pair in zip(part.positions.tolist(), names_of(part), strict=True)]
-    return [name for _, name in sorted(named)]
-
-
-def test_threads_stand_by_sm_cta_and_warp(tmp_path: Path) -> None:
-    assert threads_by_position(drawn.loops(tmp_path)[0], "sm") == [
-        f"SM {sm} CTA {cta} warp {warp}" for sm, cta in ((4, 1), (17, 0), (17, 2)) for warp in (0, 1)
-    ]
-
-
-def test_threads_stand_by_cta_and_warp(tmp_path: Path) -> None:
-    assert threads_by_position(drawn.loops(tmp_path)[0], "cta") == [
-        f"CTA {cta} warp {warp}, SM {sm}" for sm, cta in ((17, 0), (4, 1), (17, 2)) for warp in (0, 1)
-    ]
-
-
-def test_threads_of_one_scope_stand_together(tmp_path: Path) -> None:
-    places = [f"SM {sm} CTA {cta} warp {warp}" for sm, cta in ((8, 1), (9, 0)) for warp in (0, 1)]
-    # Of warps that lost most, what is left is the end of the last iteration, and the scope behind the loop.
-    assert threads_by_position(drawn.loops(tmp_path)[2], "scope") == [
-        f"{name}: {place}" for name in ("iter[0]", "load", "nowhere", "incomplete") for place in places
-    ]
-
-
-def test_scopes_that_cross_stand_beneath_their_warp(tmp_path: Path) -> None:
-    (timeline,) = drawn.crossing(tmp_path)
-    assert threads_by_position(timeline, "sm") == [
-        "SM 0 CTA 0 warp 0",
-        "SM 0 CTA 0 warp 0 (crossing 1)",
-        "SM 0 CTA 0 warp 1",
-        "SM 0 CTA 0 warp 1 (crossing 1)",
-    ]
-    assert threads_by_position(timeline, "scope") == [
-        f"{name}: SM 0 CTA 0 warp {warp}" for name in ("matmul", "loop[0]") for warp in (0, 1)
-    ]
-
-
-def test_a_scope_that_crosses_or_was_cut_says_so(tmp_path: Path) -> None:
-    (timeline,) = drawn.crossing(tmp_path)
-    *_, scopes = all_events(list(draw([timeline], by_sm).parts()))
-    (crosses,) = (arg for arg in scopes.args if arg.name == "crosses")
-    assert crosses.shown is not None
-    assert crosses.values[crosses.shown].tolist() == [1, 1]
-    assert scopes.group[crosses.shown].tolist() == [0, 0]
-    assert "cut" not in [arg.name for arg in scopes.args]

@@ -8,7 +8,6 @@ from typing import Any
 
 import drawn
 import pytest
-from buffers import make_editable
 from drawn import launch_name, number
 from ranks import BEGIN_NS, KERNEL_NS, Timer, decode_all, save_process
 from snapshots import check
@@ -85,12 +84,3 @@ def test_a_single_device_says_nothing_of_axes(tmp_path: Path) -> None:
     plain, read = (b"".join(chrome_trace(decode_all(tmp_path / name))) for name in ("plain", "read"))
     assert json.loads(read)["otherData"] == json.loads(plain)["otherData"]
     assert b"axis" not in read
-
-
-def test_the_last_replay_of_a_graph_is_named(tmp_path: Path) -> None:
-    save_process(tmp_path, "1", [(TIMERS[0], BEGIN_NS)])
-    make_editable(tmp_path)
-    lines = tmp_path / "1" / "launches.jsonl"
-    lines.write_text(json.dumps(json.loads(lines.read_text()) | {"graph": True}) + "\n")
-    kernels, _ = shown(tmp_path)
-    assert [row["process"] for row in kernels] == [launch_name(0, 1, in_graph=True)]

@@ -13,6 +13,7 @@ import pyarrow.parquet
 import pytest
 from buffers import Cta, Scope, end, save_launch, start
 from numpy.typing import NDArray
+from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace  # type: ignore[import-untyped]
 from snapshots import check
 
 from kprof_inject.errors import KprofError
@@ -55,15 +56,6 @@ def test_parquet_is_parquet(timelines: list[Timeline], tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     assert write_trace(path, timelines) == path.stat().st_size
     assert pyarrow.parquet.read_table(path)["name"].to_pylist() == ["k"]
-
-
-@pytest.mark.parametrize("ending", [".json", ".pftrace", ".csv"])
-def test_gz_is_the_same_compressed(ending: str, timelines: list[Timeline], tmp_path: Path) -> None:
-    path = tmp_path / f"a{ending}.gz"
-    size = write_trace(path, timelines)
-    write_trace(tmp_path / f"a{ending}", timelines)
-    assert gzip.decompress(path.read_bytes()) == (tmp_path / f"a{ending}").read_bytes()
-    assert size == path.stat().st_size
 
 
 @pytest.mark.parametrize("ending", [".json", ".pftrace"])
@@ -131,12 +123,9 @@ def test_any_chunks_are_one_gzip_member() -> None:
         "trace.txt",
         "trace.json.zip",
         "trace.parquet.gz",
-        "json",
         ".json",
         ".json.gz",
-        ".csv",
         "trace.json ",
-        ".JSON",
     ],
 )
 def test_another_ending_is_a_usage_error(name: str, timelines: list[Timeline], tmp_path: Path) -> None:
@@ -178,6 +167,5 @@ def test_a_trace_that_fails_leaves_the_old_file(
 
 
 def test_chunks_are_made_as_they_are_asked_for(timelines: list[Timeline]) -> None:
-    chunks = chrome_trace(timelines)
-    assert isinstance(chunks, Iterator)
-    assert next(chunks).startswith(b'{"displayTimeUnit":"ns"')
+    assert next(chrome_trace(timelines)).startswith(b'{"displayTimeUnit":"ns"')
+    assert Trace.FromString(next(perfetto_trace(timelines))).packet
