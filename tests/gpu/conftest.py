@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from gpu_support import ROOT, Kprof
+from program_runs import ProgramRuns
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -47,3 +49,10 @@ def kprof(environment: dict[str, str], tmp_path: Path) -> Kprof:
         return ended
 
     return run
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Iterator[ProgramRuns]:
+    """Starts programs by themselves and with us."""
+    with ProgramRuns(tmp_path) as runs:
+        yield runs

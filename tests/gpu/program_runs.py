@@ -57,18 +57,6 @@ class Running:
                 command, cwd=folder, env=environment, stdout=out, stderr=err, start_new_session=True
             )
 
-    def stdout(self) -> str:
-        """What it has written so far."""
-        return self._said[0].read_text()
-
-    @property
-    def pid(self) -> int:
-        """Process ID, which is also the ID of its group."""
-        return self._process.pid
-
-    def ended(self) -> bool:
-        return self._process.poll() is not None
-
     def wait(self, exit_code: int | None = 0) -> Ended:
         """Wait until it ends; any other exit code is a failure, unless it is None. One that hangs is killed."""
         try:
@@ -82,7 +70,7 @@ class Running:
     def end(self) -> int:
         """End it and its children, if it still runs; returns its exit code."""
         for number in (signal.SIGTERM, signal.SIGKILL):  # torchrun ends its ranks when it is asked to
-            if not self.ended():
+            if self._process.poll() is None:
                 os.killpg(self._process.pid, number)
                 with suppress(subprocess.TimeoutExpired):
                     self._process.wait(5)

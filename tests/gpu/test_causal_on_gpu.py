@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from gpu_support import EXAMPLES, ROOT, Kprof
+from gpu_support import ROOT, Kprof
 from program_runs import ProgramRuns
 
 SECONDS = ("--seconds", "2", "--json")
 KNOWN_SLACK = ROOT / "benchmarks/causal/known_slack.py"
-
-
-@pytest.fixture
-def runs(tmp_path: Path) -> Iterator[ProgramRuns]:
-    with ProgramRuns(tmp_path) as runs:
-        yield runs
 
 
 def found_in(printed: str) -> list[dict[str, Any]]:
@@ -108,14 +101,3 @@ def test_the_slower_side_is_critical_and_the_faster_one_has_the_difference(
         assert slope["value"] == pytest.approx(1 if mine > its else 0, abs=0.1)
         if mine < its:
             assert slack["value"] == pytest.approx(spare, rel=0.05)
-
-
-@pytest.mark.parametrize("name", ["matmul", "attention", "softmax", "layer_norm", "vector_add"])
-def test_the_examples(kprof: Kprof, name: str) -> None:
-    # Attention has twenty places, with six delays each.
-    ended = kprof("causal", "--seconds", "8", "--json", "--", EXAMPLES / f"{name}.py")
-    for found in found_in(ended.stdout):
-        slopes = {place["scope"]: round(place["slope"]["value"], 2) for place in found["places"] if place["slope"]}
-        print(f"{found['kernel']}: {slopes}, within {found['slope_error']}")
-        assert slopes
-        assert not any("other results" in place["reason"] for place in found["places"])

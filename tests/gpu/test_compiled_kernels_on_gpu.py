@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from math import prod
-from pathlib import Path
 
-import pytest
-from program_runs import ProgramRuns, Run, copy_of, counts
+from program_runs import ProgramRuns, counts
 
 EVERYTHING = ("--at", "func", "--at", "loop", "--at", "iter")
 LARGE_BUFFER = ("--buffer", "global", "--buffer-bytes", "16384")
-
-
-@pytest.fixture
-def runs(tmp_path: Path) -> Iterator[ProgramRuns]:
-    with ProgramRuns(tmp_path) as runs:
-        yield runs
 
 
 def test_an_autotuned_matmul_is_captured_in_the_configuration_that_was_chosen(runs: ProgramRuns) -> None:
@@ -65,38 +56,3 @@ def test_a_gluon_kernel_is_captured(runs: ProgramRuns) -> None:
     (launch,) = run.launches
     assert launch.kernel.name == "gluon_scale_kernel", ended
     assert counts(launch) == {"func": 16 * 4, "loop[0]": 16 * 4, "iter[0]": 16 * 4 * 8}
-
-
-def test_kernels_that_proton_refuses_run_as_they_were_beside_the_others(runs: ProgramRuns) -> None:
-    """In one run, the fifth kernel of five cannot be lowered; in the other, the third does not fit beside its ring."""
-    plain = runs.start_program("five_kernels", "--save", "plain.npy")
-    prepared = runs.prepare("five_kernels", "func")
-    started = {
-        name: runs.start_kprof(
-            *("run", copy_of(prepared, runs.folder / name), "--buffer", "shared", "--buffer-bytes", buffer, "--"),
-            *(Path(__file__).with_name("programs") / "five_kernels.py", "--save", f"{name}.npy"),
-        )
-        for name, buffer in (("small", "512"), ("large", "16384"))
-    }
-    plain.wait()
-    small, large = ((started[name].wait(), Run(runs.folder / name)) for name in ("small", "large"))
-
-    four = {"scale_kernel", "row_sum_kernel", "deep_matmul_kernel", "softmax_kernel"}
-    for (ended, run), captured in ((small, four), (large, four - {"deep_matmul_kernel"})):
-        left_alone = [state for state in run.states().values() if "left alone" in state]
-        print("\n".join(left_alone))
-        runs.assert_same_results("plain.npy", f"{run.workspace.name}.npy", ended)
-        assert {launch.kernel.name for launch in run.launches} == captured, ended
-        for launch in run.launches:
-            assert counts(launch) == {"func": prod(launch.grid) * launch.kernel.num_warps}
-        assert len(left_alone) == 5 - len(captured), ended
-        assert "clamped_sum_kernel ran unchanged: " in ended.stderr, ended
-        assert "Traceback" not in ended.stderr, ended
-    assert reason_of(small[1], "clamped_sum_kernel").count("only one function per module") == 1
-    assert "shared memory" in reason_of(large[1], "deep_matmul_kernel")
-
-
-def reason_of(run: Run, kernel: str) -> str:
-    """Why a kernel was left alone."""
-    (state,) = (state for state in run.states().values() if state.startswith(f"{kernel} left alone"))
-    return state

@@ -59,15 +59,6 @@ def test_the_same_kernel_in_eleven_processes_is_no_difference_ten_times(kprof: K
     assert sum(bool(changed(kernel)) for kernel in kernels) <= MOST_ALARMS
 
 
-def test_the_same_program_profiled_twice_is_no_difference(kprof: Kprof) -> None:
-    for workspace in ("a", "b"):
-        profile(kprof, workspace, 3)
-    kernel = compared(kprof, "a", "b")
-    assert kernel["without_records"] is not None
-    assert kernel["verdict"] in QUIET
-    assert kprof("diff", "a", "b", "--fail-above", "5%").returncode == 0
-
-
 def test_two_configs_differ_in_what_their_captures_say(kprof: Kprof, tmp_path: Path) -> None:
     for workspace, stages in (("two", 2), ("four", 4), ("two again", 2), ("four again", 4)):
         profile(kprof, workspace, stages)

@@ -142,31 +142,6 @@ def test_rings_in_shared_memory_keep_what_the_count_words_say(
     assert saved_bytes(tmp_path / "with.pt") == saved_bytes(tmp_path / "plain.pt")
 
 
-def test_iterations_stand_in_their_loop_in_their_function(kprof: Kprof, tmp_path: Path) -> None:
-    kprof("profile", *EVERYTHING, "--", EXAMPLES / "matmul.py")
-    (launch,) = read_capture(tmp_path / "kprof_out" / "captures" / "001").launches
-    scopes = decode_launch(launch).scopes
-    assert np.array_equal(np.unique(scopes[["scope", "depth"]]).tolist(), [(0, 0), (1, 1), (2, 2)])
-    iterations = scopes[scopes["scope"] == 2]
-    assert np.array_equal(np.bincount(iterations["iteration"]), [256 * 4] * 16)
-
-
-def test_only_the_launches_that_were_asked_for_are_kept(kprof: Kprof, tmp_path: Path) -> None:
-    kept = {}
-    for spec in ("last", "first", "all", "2", "1:4"):
-        kprof("profile", "--launches", spec, "--", EXAMPLES / "vector_add.py", "--repeat", "5")
-        captures = sorted((tmp_path / "kprof_out" / "captures").iterdir())
-        kept[spec] = [launch.index for launch in read_capture(captures[-1]).launches]
-    # Of launches 2 and 3, and of 4 and 5, one has records: the last one with records may be the third.
-    assert kept.pop("last") in ([2], [3], [4])
-    assert kept == {"first": [0], "all": [0, 1, 2, 3, 4], "2": [2], "1:4": [1, 2, 3]}
-
-
-def test_the_users_triton_folder_is_untouched(kprof: Kprof, environment: dict[str, str]) -> None:
-    kprof("profile", "--", EXAMPLES / "matmul.py")
-    assert not (Path(environment["HOME"]) / ".triton").exists()
-
-
 def test_a_killed_program_leaves_what_it_had_captured(kprof: Kprof, tmp_path: Path) -> None:
     program = tmp_path / "killed.py"
     program.write_text(
@@ -186,24 +161,6 @@ def test_a_killed_program_leaves_what_it_had_captured(kprof: Kprof, tmp_path: Pa
     assert slices(tmp_path / "kprof_out" / "trace.json") == {"func": 3 * 1024 * 4}
 
 
-def test_a_kernel_that_cannot_take_records_runs_as_it_was(kprof: Kprof, tmp_path: Path) -> None:
-    program = tmp_path / "refused.py"
-    program.write_text(
-        f"import sys\nsys.path.insert(0, {str(EXAMPLES)!r})\n"
-        "import torch, vector_add\n"
-        "print(vector_add.vector_add(*torch.ones(2, 64, device='cuda')).sum().item())\n"
-    )
-    kprof("dump", "--", program)
-    kprof("insert", "kprof_out", "--at", "func")
-    (override,) = (tmp_path / "kprof_out" / "override").rglob("*.ttgir")
-    override.write_text(override.read_text().replace("arith.addf", "arith.no_such_operation"))
-    ended = kprof("run", "kprof_out", "--", program, check=False)
-    assert ended.returncode == 1
-    assert ended.stdout == "128.0\n"
-    assert "vector_add_kernel: Triton does not compile" in ended.stderr
-    assert "Traceback" not in ended.stderr
-
-
 def test_a_launch_without_memory_for_its_buffer_gets_a_smaller_one(kprof: Kprof, tmp_path: Path) -> None:
     program = tmp_path / "little_memory.py"
     program.write_text(
@@ -218,58 +175,6 @@ def test_a_launch_without_memory_for_its_buffer_gets_a_smaller_one(kprof: Kprof,
     assert ended.stdout.startswith("2097152.0\n")
     assert "vector_add_kernel: for a grid of 1024 CTAs, each CTA keeps " in ended.stderr
     assert "Traceback" not in ended.stderr
-
-
-def last_capture(folder: Path) -> Path:
-    return max((folder / "kprof_out" / "captures").iterdir())
-
-
-def test_softmax_has_an_iteration_for_each_row(kprof: Kprof, environment: dict[str, str], tmp_path: Path) -> None:
-    stdout = run_plain("softmax", ("--rows", "5000"), tmp_path / "plain.pt", environment)
-    profiled = kprof("profile", *EVERYTHING, *LARGE_BUFFER, "--", EXAMPLES / "softmax.py", "--rows", "5000")
-    counts = slices(tmp_path / "kprof_out" / "trace.json")
-    assert counts["iter[0]"] == 5000 * 4
-    assert counts["func"] == counts["loop[0]"]
-    assert profiled.stdout.startswith(stdout)
-
-
-def test_the_markers_of_attention_are_what_is_timed_by_default(
-    kprof: Kprof, environment: dict[str, str], tmp_path: Path
-) -> None:
-    stdout = run_plain("attention", (), tmp_path / "plain.pt", environment)
-    profiled = kprof("profile", *LARGE_BUFFER, "--", EXAMPLES / "attention.py")
-    counts = slices(tmp_path / "kprof_out" / "trace.json")
-    assert {name.split("#")[0] for name in counts} == {"keys", "load_k", "qk", "softmax", "load_v", "pv"}
-    assert counts["keys"] == 128 * 4 * 16
-    assert profiled.stdout.startswith(stdout)
-
-
-def test_of_a_tuned_matmul_the_chosen_configuration_is_timed(kprof: Kprof, tmp_path: Path) -> None:
-    profiled = kprof("profile", "--at", "func", "--", EXAMPLES / "autotuned_matmul.py")
-    (launch,) = read_capture(last_capture(tmp_path)).launches
-    chosen = [line for line in profiled.stderr.splitlines() if line.startswith("chosen: ")][-1]
-    options = launch.kernel.metadata
-    assert chosen == f"chosen: num_warps={options['num_warps']} num_stages={options['num_stages']}"
-
-
-def test_stages_change_the_time_and_not_the_result(kprof: Kprof, tmp_path: Path) -> None:
-    said = []
-    for stages in ("2", "4"):
-        profiled = kprof(
-            "profile", "-o", f"stages{stages}", "--", EXAMPLES / "matmul.py", "--num-stages", stages, "--k", "4096"
-        )
-        said += profiled.stdout.splitlines()[:1]
-        (launch,) = read_capture(tmp_path / f"stages{stages}/captures/001").launches
-        assert launch.kernel.metadata["num_stages"] == int(stages)
-    assert len(set(said)) == 1
-
-
-def test_what_inductor_made_is_timed(kprof: Kprof, environment: dict[str, str], tmp_path: Path) -> None:
-    stdout = run_plain("torch_compile", (), tmp_path / "plain.pt", environment)
-    profiled = kprof("profile", "--at", "func", "--", EXAMPLES / "torch_compile.py")
-    kernels = {launch.kernel.name for launch in read_capture(last_capture(tmp_path)).launches}
-    assert len(kernels) >= 2 and all(name.startswith("triton_") for name in kernels)
-    assert profiled.stdout.startswith(stdout)
 
 
 def test_the_warp_specialized_matmul_runs_where_it_can(environment: dict[str, str]) -> None:

@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
 from itertools import product
-from pathlib import Path
 
 import pytest
 from program_runs import ProgramRuns, counts, span_ns
 
 from kprof_inject.capture.model import Launch
-
-
-@pytest.fixture
-def runs(tmp_path: Path) -> Iterator[ProgramRuns]:
-    with ProgramRuns(tmp_path) as runs:
-        yield runs
 
 
 def test_the_last_replay_of_a_graph_is_captured(runs: ProgramRuns) -> None:

@@ -11,16 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from program_runs import PROGRAMS, ProgramRuns, Run, copy_of, counts
+from program_runs import PROGRAMS, ProgramRuns, Run, counts
 
-WORKER_GRIDS = [8, 16, 24]
 RANK_CTAS = (8, 16)
-
-
-@pytest.fixture
-def runs(tmp_path: Path) -> Iterator[ProgramRuns]:
-    with ProgramRuns(tmp_path) as runs:
-        yield runs
 
 
 def launches_in(trace: Path) -> Iterator[tuple[dict[str, Any], float, float]]:
@@ -32,57 +25,6 @@ def launches_in(trace: Path) -> Iterator[tuple[dict[str, Any], float, float]]:
         mine = [event for event in events if event["pid"] == pid and event["cat"] != "launch"]
         assert mine, f"no scope of {data} in the trace"
         yield data, min(event["ts"] for event in mine), max(event["ts"] + event["dur"] for event in mine)
-
-
-def test_three_workers_are_captured_however_they_are_started(runs: ProgramRuns) -> None:
-    plain = runs.start_program("workers", "--save", "plain.npy")
-    prepared = runs.prepare("workers", "func", "loop", arguments=("--method", "fork"))
-    methods = ("spawn", "fork", "forkserver")
-    started = {
-        method: runs.start_kprof(
-            *("run", copy_of(prepared, runs.folder / method), "--"),
-            *(PROGRAMS / "workers.py", "--method", method, "--save", f"{method}.npy"),
-        )
-        for method in methods
-    }
-    plain.wait()
-
-    for method in methods:
-        ended = started[method].wait()
-        run = Run(runs.folder / method)
-        print(f"{method}: {[(launch.grid, launch.index) for launch in run.launches]}")
-        runs.assert_same_results("plain.npy", f"{method}.npy", ended)
-        assert sorted(launch.grid[0] for launch in run.launches) == WORKER_GRIDS, ended
-        for launch in run.launches:
-            assert launch.index == 3
-            assert counts(launch) == {"func": 4 * launch.grid[0], "loop[0]": 4 * launch.grid[0]}
-        assert all(process.ended for process in run.capture.processes), f"{method}: {ended}"
-        traced = runs.start_kprof("trace", run.workspace).wait()
-        data = [data for data, _, _ in launches_in(run.workspace / "trace.json")]
-        assert [each["kernel"] for each in data] == ["decay_kernel"] * 3, traced
-        assert len({each["pid"] for each in data}) == 3, "a worker without a process"
-
-
-def test_a_test_suite_that_runs_in_two_workers_is_captured(runs: ProgramRuns) -> None:
-    """``pytest -n 2`` as the program: each of its workers launches a kernel."""
-    pytest.importorskip("xdist")
-    suite = runs.folder / "test_suite.py"
-    suite.write_text(
-        f"import sys; sys.path.insert(0, {str(PROGRAMS)!r})\n"
-        "import kernels, pytest, torch\n"
-        "@pytest.mark.parametrize('ctas', [4, 8])\n"
-        "def test_decay(ctas):\n"
-        "    x = torch.ones(ctas * kernels.BLOCK, device='cuda')\n"
-        "    out = torch.zeros_like(x)\n"
-        "    kernels.launch(kernels.decay_kernel, x, out, 10)\n"
-        "    assert bool((out == 1).all())\n"
-    )
-    command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "2", "--dist", "each", suite)
-    ended = runs.start_kprof("profile", "--at", "loop", "--", *command).wait()
-    launches = Run(runs.folder / "kprof_out").launches
-    assert len({launch.origin.pid for launch in launches}) == 2, ended
-    for launch in launches:
-        assert counts(launch) == {"loop[0]": launch.grid[0] * 4}
 
 
 def test_two_ranks_that_share_a_gpu(runs: ProgramRuns) -> None:

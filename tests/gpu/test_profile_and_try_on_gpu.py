@@ -1,11 +1,7 @@
-"""Programs under ``profile --try`` print, compute, allocate and end as alone. Killed, it leaves no trace."""
+"""Programs under ``profile --try`` print, compute, allocate and end as alone."""
 
 from __future__ import annotations
 
-import os
-import random
-import signal
-import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -23,7 +19,6 @@ KINDS: dict[str, Sequence[str]] = {
     "three processes": ("workers.py",),
     "warp-specialised": ("specialised.py",),
 }
-KILLED, LONGEST_S = 8, 24.0
 
 
 def test_programs_print_compute_allocate_and_end_as_alone(tmp_path: Path) -> None:
@@ -45,24 +40,3 @@ def test_programs_print_compute_allocate_and_end_as_alone(tmp_path: Path) -> Non
             assert expected.tobytes() == result.tobytes(), f"{kind}: {ended}"
             news = [line for line in ended.stdout.splitlines() if "faster" in line or "not tried" in line]
             print(f"{kind}: {alone.stdout.splitlines()[-1:]}; {'; '.join(news)[:200]}")
-
-
-def test_killed_at_any_moment_it_leaves_the_programs_kernels_alone(tmp_path: Path) -> None:
-    moments = random.Random(40)
-    with ExitStack() as stack:
-        started = []
-        for number in range(KILLED):
-            folder = tmp_path / str(number)
-            folder.mkdir()
-            runs = stack.enter_context(ProgramRuns(folder))
-            started.append((runs, runs.start_kprof("profile", "--try", "--", PROGRAMS / "named_code.py")))
-        expected = started[0][0].start_program("named_code").wait().stdout
-        begun, killed_at = time.monotonic(), sorted(moments.uniform(1.0, LONGEST_S) for _ in started)
-        for (_, profiled), moment in zip(started, killed_at, strict=True):
-            time.sleep(max(begun + moment - time.monotonic(), 0))
-            if not profiled.ended():
-                os.killpg(profiled.pid, signal.SIGKILL)
-            profiled.wait(exit_code=None)
-        again = [runs.start_program("named_code") for runs, _ in started]
-        assert [one.wait().stdout for one in again] == [expected] * KILLED
-        print(f"killed after {', '.join(f'{moment:.1f}' for moment in killed_at)} s")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import torch
@@ -32,12 +30,6 @@ OTHERS = (
 )
 
 MEMORY = re.compile("torch took .*")
-
-
-@pytest.fixture
-def runs(tmp_path: Path) -> Iterator[ProgramRuns]:
-    with ProgramRuns(tmp_path) as runs:
-        yield runs
 
 
 def kernels_of(run: Run) -> list[Kernel]:

@@ -26,8 +26,7 @@ class Profiled:
     def __init__(self, kernel: str, kprof: Kprof, environment: dict[str, str], folder: Path, *options: str) -> None:
         command = [sys.executable, str(PROGRAM), kernel, str(folder / "plain.npy")]
         subprocess.run(command, env=environment, check=True)
-        ended = kprof("profile", *options, *LARGE_BUFFER, "--", PROGRAM, kernel, folder / "with.npy")
-        self.stderr = ended.stderr
+        kprof("profile", *options, *LARGE_BUFFER, "--", PROGRAM, kernel, folder / "with.npy")
         self.plain, self.result = np.load(folder / "plain.npy"), np.load(folder / "with.npy")
         (launch,) = read_capture(folder / "kprof_out" / "captures" / "001").launches
         self.timeline: Timeline = decode_launch(launch)
@@ -151,7 +150,6 @@ def test_the_marks_of_a_pipelined_matmul_add_up_to_the_iteration(profiled: Calla
     assert run.result_is_bit_identical()
     assert (joint <= whole).all()
     assert split == "never" or (summed <= whole).all(), "runs never hold each other's time"
-    say(run, "matmul", split, whole, summed, joint)
 
 
 @pytest.mark.parametrize("split", ["never", "runs"])
@@ -168,18 +166,3 @@ def test_the_marks_of_a_pipelined_attention_add_up_to_the_iteration(
     assert run.result_is_bit_identical()
     assert (joint <= whole).all()
     assert split == "never" or (summed <= whole).all(), "runs never hold each other's time"
-    say(run, "attention", split, whole, summed, joint)
-
-
-def say(run: Profiled, kernel: str, split: str, *sums_ns: NDArray[np.int64]) -> None:
-    """The figures, for whoever reads the tests' output."""
-    whole, summed, joint = (int(values.sum()) for values in sums_ns)
-    print(
-        f"{kernel}, --split {split}: iterations {whole / len(sums_ns[0]):.0f} ns on average; "
-        f"scopes add up to {summed / whole:.1%}, cover {joint / whole:.1%} of them"
-    )
-    for scope in run.timeline.table.scopes:
-        chosen = run.timeline.scopes[run.timeline.scopes["scope"] == run.timeline.table.scopes.index(scope)]
-        mean = (chosen["end_ns"] - chosen["start_ns"]).mean() if len(chosen) else 0
-        print(f"  {scope.record}: {len(chosen)} times, {mean:.0f} ns on average")
-    print("\n".join(line for line in run.stderr.splitlines() if line.startswith(("kprof-inject:", " "))))

@@ -5,20 +5,12 @@ from __future__ import annotations
 import gzip
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 from program_runs import ProgramRuns
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-
-
-@pytest.fixture
-def runs(tmp_path: Path) -> Iterator[ProgramRuns]:
-    with ProgramRuns(tmp_path) as runs:
-        yield runs
 
 
 def require_ctas_in_bars(trace: dict[str, Any], launches: int) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,12 +10,6 @@ from gpu_support import EXAMPLES, Kprof
 from program_runs import ProgramRuns
 
 SECONDS = ("--seconds", "5", "--json")
-
-
-@pytest.fixture
-def runs(tmp_path: Path) -> Iterator[ProgramRuns]:
-    with ProgramRuns(tmp_path) as runs:
-        yield runs
 
 
 def found_in(printed: str) -> list[dict[str, Any]]:

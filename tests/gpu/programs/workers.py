@@ -1,7 +1,4 @@
-"""Three worker processes on one GPU. Worker i launches 8 (i + 1) CTAs of 4 warps; CUDA is first used in the workers.
-
-The kernel is imported before they start, so that ``fork`` gives it to them, and Triton with it.
-"""
+"""Three worker processes on one GPU. Worker i launches 8 (i + 1) CTAs of 4 warps; CUDA is first used in the workers."""
 
 import multiprocessing
 
@@ -25,10 +22,8 @@ def work(worker: int, folder: str) -> None:
 def main() -> None:
     import tempfile
 
-    parser = results.parser(__doc__)
-    parser.add_argument("--method", choices=("spawn", "fork", "forkserver"), default="spawn")
-    arguments = parser.parse_args()
-    context = multiprocessing.get_context(arguments.method)
+    arguments = results.parser(__doc__).parse_args()
+    context = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as folder:
         workers = [context.Process(target=work, args=(number, folder)) for number in range(WORKERS)]
         for worker in workers:

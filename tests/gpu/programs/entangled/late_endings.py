@@ -43,27 +43,7 @@ def main():
     cycle = [LaunchesLate(x)]
     cycle.append(cycle)
     sys.modules["kept"] = LaunchesLate(x)
-    print("as deep as", deepest(x), sys.getrecursionlimit())
     states.show(x=x)
-
-
-def deepest(x):
-    before = sys.getrecursionlimit()
-    sys.setrecursionlimit(200)
-    reached, failed = 0, 200
-    while failed - reached > 1:
-        levels = (reached + failed) // 2
-        try:
-            deep(x, levels)
-            reached = levels
-        except RecursionError:
-            failed = levels
-    sys.setrecursionlimit(before)
-    return reached
-
-
-def deep(x, levels):
-    return deep(x, levels - 1) if levels else states.scale(x)
 
 
 if __name__ == "__main__":
