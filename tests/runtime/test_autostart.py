@@ -56,9 +56,7 @@ def test_a_process_is_profiled_into_a_folder_of_its_own(tmp_path: Path) -> None:
     assert [timeline.launch.index for timeline in results.timelines] == [0, 1, 2]
 
 
-@pytest.mark.parametrize(
-    "workspace", ["/", "..", "new/../..", ".", "/dev/null", "/dev/null/below", "program.py", "/proc/new"]
-)
+@pytest.mark.parametrize("workspace", ["/", "new/../..", "/dev/null", "program.py"])
 def test_a_folder_that_can_be_no_workspace_leaves_the_program_alone(tmp_path: Path, workspace: str) -> None:
     folder = tmp_path / "in"
     folder.mkdir()

@@ -102,7 +102,7 @@ def test_a_process_that_profiles_itself_writes_to_where_it_was_started(
     assert littered(moved.folder) == []
 
 
-def test_a_block_has_its_folder_where_it_was_made(moved: CommandLine) -> None:
+def test_a_block_has_its_folder_where_it_was_made_and_what_is_launched_while_it_is_enabled(moved: CommandLine) -> None:
     moved.write(
         "block.py",
         f"""
@@ -110,10 +110,17 @@ import os
 from fake_gpu.program import gpu  # isort: skip  (before Triton)
 import kprof_inject
 
-made = kprof_inject.profile(at="func", replay=0, folder="ws")
+made = kprof_inject.profile(at="func", launches="all", replay=0, folder="ws")
 os.chdir("../elsewhere")
 with made:
     {LAUNCH.strip().replace(chr(10), chr(10) + "    ")}
+    assert len(made.timelines) == 3
+    made.reset()
+    made.enabled = False
+    scale[(16,)](x, out, 4)
+    made.enabled = True
+    scale[(16,)](x, out, 5)
+assert len(made.timelines) == 1
 loaded = kprof_inject.load("../started/ws")
 os.chdir("/proc")
 assert loaded.report().splitlines()[0] == made.report().splitlines()[0]
@@ -122,24 +129,4 @@ assert loaded.report().splitlines()[0] == made.report().splitlines()[0]
     ended = run(moved.folder, "block.py")
     assert (ended.exit_code, ended.stdout) == (0, OUT), ended.stderr
     assert (moved.folder / "ws/captures/001").is_dir()
-    assert littered(moved.folder) == []
-
-
-def test_pages_of_failed_tests_go_to_where_pytest_was_started(moved: CommandLine) -> None:
-    moved.write(
-        "test_suite.py",
-        f"""
-import os
-from fake_gpu.program import gpu  # isort: skip  (before Triton)
-
-def test_fails(kprof_profile, monkeypatch):
-    monkeypatch.chdir("../elsewhere")
-    with kprof_profile(at="func", replay=0):
-        {LAUNCH.strip().replace(chr(10), chr(10) + "        ")}
-    assert False
-""",
-    )
-    ended = run(moved.folder, "-m", "pytest", "-p", "no:cacheprovider", "--kprof-pages", "pages", "test_suite.py")
-    assert "1 failed" in ended.stdout
-    assert [page.name for page in (moved.folder / "pages").iterdir()] == ["test_suite.py-test_fails-1.html"]
     assert littered(moved.folder) == []

@@ -14,28 +14,39 @@ PROGRAMS_STREAM = 77
 
 
 class _Functions:
-    """The driver's functions, each of which succeeds. ``zeroed`` has the stream and the size of each memset."""
+    """All functions of the driver, each of which succeeds and gives out a new number. ``called`` has their names,
+    ``zeroed`` the stream and the size of each memset."""
 
     def __init__(self) -> None:
+        self.called: list[str] = []
         self.zeroed: list[tuple[int, int]] = []
         self._numbers = count(1 << 20, 1 << 20)
+        self._host: list[Any] = []
 
-    def cuMemAlloc_v2(self, address: Any, size: Any) -> int:
-        address._obj.value = next(self._numbers)
+    def cuCtxGetDevice(self, handle: Any) -> int:
         return 0
 
-    def cuStreamCreateWithPriority(self, stream: Any, *_: Any) -> int:
-        stream._obj.value = next(self._numbers)
+    def cuMemGetInfo_v2(self, free: Any, total: Any) -> int:
+        free._obj.value = 1 << 33
+        return 0
+
+    def cuMemHostAlloc(self, address: Any, size: Any, _: int) -> int:
+        self._host.append(ctypes.create_string_buffer(size.value))
+        address._obj.value = ctypes.addressof(self._host[-1])
         return 0
 
     def cuMemsetD8Async(self, address: Any, value: int, size: Any, stream: Any) -> int:
         self.zeroed.append((stream.value, size.value))
         return 0
 
-    def cuMemcpyDtoHAsync_v2(self, *_: Any) -> int:
-        return 0
+    def __getattr__(self, name: str) -> Any:
+        def call(*arguments: Any) -> int:
+            self.called.append(name)
+            if arguments and hasattr(arguments[0], "_obj"):
+                arguments[0]._obj.value = next(self._numbers)
+            return 0
 
-    cuStreamSynchronize = cuMemcpyDtoHAsync_v2
+        return call
 
 
 def zeroed_by_program(functions: _Functions) -> list[int]:
@@ -71,38 +82,8 @@ WAITING = ("cuModuleLoadData", "cuModuleUnload", "cuMemFree_v2", "cuMemFreeHost"
 """Functions that were seen to wait for a running kernel, or are said to, and hold up the launches of all threads."""
 
 
-class _AllFunctions:
-    """All functions of the driver, each of which succeeds and gives out a new number; ``called`` has their names."""
-
-    def __init__(self) -> None:
-        self.called: list[str] = []
-        self._numbers = count(1 << 20, 1 << 20)
-        self._host: list[Any] = []
-
-    def cuCtxGetDevice(self, handle: Any) -> int:
-        return 0
-
-    def cuMemGetInfo_v2(self, free: Any, total: Any) -> int:
-        free._obj.value = 1 << 33
-        return 0
-
-    def cuMemHostAlloc(self, address: Any, size: Any, _: int) -> int:
-        self._host.append(ctypes.create_string_buffer(size.value))
-        address._obj.value = ctypes.addressof(self._host[-1])
-        return 0
-
-    def __getattr__(self, name: str) -> Any:
-        def call(*arguments: Any) -> int:
-            self.called.append(name)
-            if arguments and hasattr(arguments[0], "_obj"):
-                arguments[0]._obj.value = next(self._numbers)
-            return 0
-
-        return call
-
-
 def test_nothing_waits_for_a_running_kernel_once_the_device_is_prepared() -> None:
-    functions = _AllFunctions()
+    functions = _Functions()
     device = CudaDevice(Driver(functions))
     device.prepare()
     assert functions.called[0] == "cuModuleLoadData"

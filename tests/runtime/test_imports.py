@@ -6,7 +6,6 @@ import importlib
 import importlib.util
 import pkgutil
 import sys
-import zipfile
 from collections.abc import Callable, Iterator
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -107,13 +106,6 @@ def test_who_only_looks_sees_what_there_is_without_us(package: Path) -> None:
     assert awaited.seen[1:] == [(NAME, 5)]
 
 
-def test_a_reload_is_not_followed_again(package: Path) -> None:
-    awaited = Awaited()
-    module = importlib.reload(import_it())
-    assert vars(module.__loader__) == module.LOADER
-    assert awaited.seen[1:] == [(NAME, 5)]
-
-
 def test_one_that_fails_is_followed_the_next_time(package: Path) -> None:
     (package / "__init__.py").write_text("raise ImportError('not yet')")
     awaited = Awaited()
@@ -124,26 +116,8 @@ def test_one_that_fails_is_followed_the_next_time(package: Path) -> None:
     assert awaited.seen[1:] == [(NAME, 6)]
 
 
-def test_the_loader_of_an_archive_stands_for_all_that_is_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with zipfile.ZipFile(tmp_path / "archive.zip", "w") as archive:
-        archive.writestr(f"{NAME}.py", "VALUE = 7")
-        archive.writestr(f"{NAME}_not.py", "VALUE = 8")
-    monkeypatch.syspath_prepend(str(tmp_path / "archive.zip"))
-    awaited = Awaited()
-    assert "zipimporter" in str(spec_of().loader)
-    importlib.import_module(f"{NAME}_not")
-    assert awaited.seen[1:] == []
-    import_it()
-    assert awaited.seen[1:] == [(NAME, 7)]
-
-
 def test_two_may_wait_for_the_same(package: Path) -> None:
     first, second = Awaited(), Awaited()
     module = import_it()
     assert first.seen == second.seen == [("json", 0), (NAME, 5)]
     assert vars(module.__loader__) == {"name": NAME, "path": str(package / "__init__.py")}
-
-
-def test_nothing_is_found_that_is_not_there() -> None:
-    Awaited()
-    assert importlib.util.find_spec(NAME) is None

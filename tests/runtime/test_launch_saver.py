@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import gc
 import os
-import shutil
 import sys
 import threading
 import time
@@ -17,25 +16,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-import test_interruptions
 import torch
 import triton
-import triton.language as tl
 from fake_gpu.device import FakeDevice, FakeSnapshot
 from fake_gpu.kernels import follow, power, scale
 from fake_gpu.repeating import own_process_here
 from fake_gpu.saving import Saving, memory_at, saving, tensors
-from test_interruptions import Interrupted, at_line
 
 from kprof_inject.capture.saved_launch import (
     CHUNK_BYTES,
-    FloatArgument,
     IntegerArgument,
-    OmittedArgument,
     PointerArgument,
     SavedLaunch,
-    TupleArgument,
-    is_saved_launch,
 )
 from kprof_inject.runtime.devices.device import MemoryRange
 from kprof_inject.runtime.launch import launch_saver, memory_file
@@ -133,32 +125,6 @@ def test_the_record_says_where_a_launch_comes_from(tmp_path: Path, monkeypatch: 
     kernel = saved.workspace.kernels_folder / record.variant
     assert record.files.keys() == {str(path.relative_to(kernel)) for path in kernel.rglob("*") if path.is_file()}
     assert all((launch.folder / name).read_bytes() == (kernel / name).read_bytes() for name in record.files)
-
-
-@triton.jit(do_not_specialize=["count", "ratio", "flag"])
-def every_kind(x_ptr, pair, count, ratio, flag, nothing, BLOCK: tl.constexpr):
-    """An argument of each kind that needs no device of its own."""
-    number = pair[1] + count + flag
-    value = tl.load(x_ptr + tl.arange(0, BLOCK)) + tl.load(pair[0] + tl.arange(0, BLOCK))
-    tl.store(x_ptr + tl.arange(0, BLOCK), value * ratio + number)
-
-
-def test_arguments_are_those_that_triton_launches_with(tmp_path: Path) -> None:
-    with tensors(16, 16) as (x, y), saving(tmp_path) as saved:
-        saved.gpu.host_kernels = {"every_kind": lambda *_: 1}
-        every_kind[(1,)](x, (y, 5), (1 << 63) - 1, -0.0, True, None, BLOCK=16)
-    launch = saved.launch()
-    pointers = [PointerArgument(address=one.data_ptr()) for one in (x, y)]
-    assert launch.record.arguments == (
-        pointers[0],
-        TupleArgument((pointers[1], IntegerArgument("5"))),
-        IntegerArgument("9223372036854775807"),
-        FloatArgument("-0x0.0p+0"),
-        IntegerArgument("1"),
-        OmittedArgument(),
-        OmittedArgument(),
-    )
-    assert [memory.address for memory in launch.record.memory] == [x.data_ptr(), y.data_ptr()]
 
 
 def test_an_in_place_kernel_is_saved_before_it_ran(tmp_path: Path) -> None:
@@ -286,20 +252,6 @@ def test_two_threads_save_a_variant_once(tmp_path: Path, monkeypatch: pytest.Mon
     assert saved.refusals() == []
 
 
-def test_a_launch_in_a_graph_is_not_copied_while_it_is_captured(tmp_path: Path) -> None:
-    with tensors(16, 16) as (x, out), saving(tmp_path) as saved:
-        x += X
-        scale.warmup(x, out, 3, grid=(16,))._init_handles()
-        with saved.gpu.captured() as graph:
-            scale[(16,)](x, out, 3)
-        assert saved.gpu.snapshots == []
-        graph.replay()
-        saved.gpu.wait()
-        assert torch.equal(out, X * 3)
-        assert [bool(launch.kernel.records) for launch in saved.gpu.ran] == [True]
-    assert_nothing_is_left(saved)
-
-
 def test_a_forked_child_saves_launches_of_its_own(tmp_path: Path) -> None:
     with tensors(16, 16) as (x, out), saving(tmp_path) as saved:
         x += X
@@ -321,18 +273,6 @@ def test_a_forked_child_saves_launches_of_its_own(tmp_path: Path) -> None:
     assert by_pid.keys() == {os.getpid(), pid}
     assert_is_scale(by_pid[os.getpid()], 3)
     assert_is_scale(by_pid[pid], 4)
-
-
-def test_a_forked_child_does_not_wait_for_what_its_parent_saves(tmp_path: Path) -> None:
-    with tensors(16, 16) as (x, out), saving(tmp_path) as saved, saved.gpu.held():
-        scale[(16,)](x, out, 3)
-        pid = os.fork()
-        if pid == 0:
-            begun = time.monotonic()
-            saved.capture._saver.finish()
-            os._exit(time.monotonic() - begun > 5)
-        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-    assert saved.launch().record.index == 0
 
 
 # Limits
@@ -397,13 +337,6 @@ def test_a_launch_whose_memory_is_searched_is_not_held_up_either(tmp_path: Path)
     assert saved.refusals() == [TOO_LONG]
 
 
-def test_with_a_copy_on_the_device_a_launch_does_not_wait(tmp_path: Path) -> None:
-    with tensors(16, 16) as (x, out), saving(tmp_path, max_seconds=-1.0) as saved:
-        scale[(16,)](x, out, 3)
-    assert saved.refusals() == []
-    assert saved.launch().record.memory_bytes == 128
-
-
 def test_an_autotuner_has_the_device_and_the_processor_for_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -431,23 +364,6 @@ def test_an_autotuner_has_the_device_and_the_processor_for_itself(
         autotuner.join()
         assert was_read.wait(60)
     assert saved.refusals() == []
-
-
-def test_an_autotuner_that_takes_long_does_not_keep_a_launch_from_the_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for module in (memory_file, launch_saver):
-        monkeypatch.setattr(module, "MAX_PAUSE_S", 0.01)
-
-    def tune() -> None:
-        with tensors(16, 16) as (x, out), saving(tmp_path) as saved:
-            thread = threading.Thread(target=lambda: scale[(16,)](x, out, 3))
-            thread.start()
-            thread.join()
-        assert saved.refusals() == []
-        assert saved.launch().record.memory_bytes == 128
-
-    benchmarking(tune)()
 
 
 def test_memory_of_the_host_is_a_reason_not_to_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -583,24 +499,6 @@ def test_a_fault_of_ours_leaves_nothing_behind(
     assert [one.record.name for one in saved.launches()] == ["power"]
 
 
-def test_a_folder_that_cannot_be_made_is_a_reason(tmp_path: Path) -> None:
-    with tensors(16, 16) as (x, out), saving(tmp_path) as saved:
-        (saved.workspace.folder / "launches").write_text("no folder")
-        scale[(16,)](x, out, 3)
-    (refusal,) = saved.refusals()
-    assert refusal.startswith("saving it failed: ")
-    assert saved.gpu.snapshots == []
-
-
-def test_a_disk_that_takes_a_few_bytes_at_a_time_gets_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pwrite = os.pwrite
-    monkeypatch.setattr(os, "pwrite", lambda file, data, offset: pwrite(file, bytes(data[:7]), offset))
-    with tensors(16, 16) as (x, out), saving(tmp_path) as saved:
-        x += X
-        scale[(16,)](x, out, 3)
-    assert_is_scale(saved.launch(), 3)
-
-
 @pytest.mark.parametrize("free_bytes", [1 << 40, NO_ROOM], ids=["copied", "not copied"])
 def test_a_launch_that_fails_is_not_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_bytes: int) -> None:
     with tensors(16, 16) as (x, out), saving(tmp_path) as saved:
@@ -623,79 +521,6 @@ def test_the_end_of_a_program_waits_only_so_long(tmp_path: Path, monkeypatch: py
             assert not list(saved.workspace.folder.glob("launches/*/*/launch.json"))
         monkeypatch.undo()
     assert saved.launch().record.index == 0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("free_bytes", [1 << 40, NO_ROOM], ids=["copied", "not copied"])
-def test_a_handler_may_raise_at_any_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_bytes: int) -> None:
-    """Ctrl-C or a time-out: it reaches the program, which goes on, and what was begun is complete or gone."""
-    monkeypatch.setattr(test_interruptions, "TRACED", ("launch/launch_saver.py", "launch/reachable_memory.py"))
-    lines, kept = 0, 0
-    with tensors(16, 16) as (x, out), saving(tmp_path) as saved:
-        x += X
-        scale.warmup(x, out, 3, grid=(16,))._init_handles()
-        saved.gpu.free_bytes = free_bytes
-        while at_line(lines, interrupt, lambda: scale[(16,)](x, out, 3)):
-            lines += 1
-            scale[(16,)](x, out, 5)
-            assert torch.equal(out, X * 5), lines
-            saved.finish()
-            unfinished = [folder for folder in saved.folders if not is_saved_launch(folder)]
-            kept += bool(unfinished or saved.gpu.snapshots)
-            for folder in unfinished:
-                shutil.rmtree(folder)
-            for launch in saved.launches():
-                memory_of(launch)
-                shutil.rmtree(launch.folder)
-            saved.gpu.snapshots.clear()
-            saved.capture._saver._chosen.clear()
-    assert lines > 60
-    # Between two lines, a copy may have no owner: it then stays until the end of the process, and is never read.
-    assert kept <= 5
-
-
-def interrupt() -> None:
-    raise Interrupted
-
-
-def descend(depth: int, act: Callable[[], object]) -> object:
-    return descend(depth - 1, act) if depth else act()
-
-
-def deepest(act: Callable[[], object], frames: int) -> int:
-    """From how deep a stack this can be called."""
-    reached, failed = 0, frames
-    while failed - reached > 1:
-        depth = (reached + failed) // 2
-        try:
-            descend(depth, act)
-            reached = depth
-        except RecursionError:
-            failed = depth
-    return reached
-
-
-def test_a_program_may_recurse_as_deep_as_without_us(tmp_path: Path) -> None:
-    """And where the stack has no room for saving the launch, it is made without."""
-    kept, frames = 0, 400
-    with tensors(16, 16) as (x, out), saving(tmp_path) as saved:
-        x += X
-        scale[(16,)](x, out, 3)
-        limit = sys.getrecursionlimit()
-        sys.setrecursionlimit(frames)
-        try:
-            depth = deepest(lambda: scale[(16,)](x, out, 3), frames)
-            for depth_of_launch in range(depth - 60, depth + 1):
-                saved.capture._saver._chosen.clear()
-                out.zero_()
-                descend(depth_of_launch, lambda: scale[(16,)](x, out, 3))
-                assert torch.equal(out, X * 3), depth_of_launch
-                saved.capture._saver.finish()
-                kept += bool(saved.gpu.snapshots)
-                saved.gpu.snapshots.clear()
-        finally:
-            sys.setrecursionlimit(limit)
-    assert kept <= 2, "copies stay on the device"
 
 
 WAYS_OUT: dict[str, tuple[int, dict[str, Any], tuple[Any, str, Callable[..., Any]] | None]] = {

@@ -200,22 +200,6 @@ def test_a_kernel_may_have_underscores_in_its_name(name: str) -> None:
     assert "another_name" not in made.assembly
 
 
-# The default records of all kernels are compared with the plan, with every version.
-@pytest.mark.parametrize(
-    ("selectors", "reads"),
-    [
-        pytest.param(["func"], 2, marks=pytest.mark.exhaustive),
-        pytest.param(["loop"], 4, marks=pytest.mark.exhaustive),
-        pytest.param(["iter"], 4, marks=pytest.mark.exhaustive),
-        (["iter", "loop", "func"], 6),
-    ],
-)
-def test_each_record_of_a_gemm_reads_the_clock_once(selectors: list[str], reads: int) -> None:
-    (path,) = (path for path in ON_HOPPER if fixture_id(path).endswith("/matmul"))
-
-    assert lower(insertion_of(read(path), *selectors).text, *described(path), SHARED).clock_reads == reads
-
-
 @pytest.mark.triton
 def test_a_helper_with_records_is_inlined_for_proton_and_refused_without() -> None:
     (path,) = (path for path in ON_HOPPER if fixture_id(path).endswith("/noinline_in_loop"))
@@ -224,13 +208,6 @@ def test_a_helper_with_records_is_inlined_for_proton_and_refused_without() -> No
     assert lower(lowerable(parse(text)), *described(path), SHARED).clock_reads == 8
     with pytest.raises(KprofError, match="does not lower this module"):
         lower(text, *described(path), SHARED)
-
-
-@pytest.mark.triton
-def test_the_installed_triton_has_fixtures_for_every_target() -> None:
-    assert len({kernel_of(path) for path in ON_HOPPER}) >= 25
-    assert len(ON_CUDA) >= 70
-    assert len(ON_HIP) >= 50
 
 
 @pytest.mark.triton

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import io
 import json
 import os
 import re
@@ -64,13 +62,7 @@ def full_stream() -> TextIO:
     return open("/dev/full", "w")
 
 
-def closed_stream() -> TextIO:
-    stream = io.StringIO()
-    stream.close()
-    return stream
-
-
-@pytest.mark.parametrize("stderr", [lambda: None, full_stream, closed_stream, object])
+@pytest.mark.parametrize("stderr", [lambda: None, full_stream])
 def test_a_report_that_can_be_neither_written_nor_told_of_hurts_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stderr: Callable[[], Any]
 ) -> None:
@@ -80,30 +72,6 @@ def test_a_report_that_can_be_neither_written_nor_told_of_hurts_nobody(
     with without_false_alarms() as messages:
         os.write(2, b"a message")
         assert messages.take() == b"a message"
-
-
-def test_a_disk_that_has_no_room_to_hold_messages_lets_them_through(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr("tempfile.TemporaryFile", full)
-    with without_false_alarms() as messages:
-        os.write(2, b"a message")
-    assert (messages.take(), capfd.readouterr().err) == (b"", "a message")
-
-
-def test_messages_that_stderr_does_not_take_are_lost(capfd: pytest.CaptureFixture[str]) -> None:
-    before = os.dup(2)
-    full = os.open("/dev/full", os.O_WRONLY)
-    try:
-        os.dup2(full, 2)
-        with without_false_alarms():
-            os.write(2, b"a message")
-        assert os.path.samestat(os.fstat(2), os.fstat(full))
-    finally:
-        os.dup2(before, 2)
 
 
 def test_a_report_names_its_process_alone(tmp_path: Path) -> None:
@@ -170,8 +138,3 @@ def test_a_forked_child_that_had_nothing_to_say_leaves_no_report(tmp_path: Path)
         os._exit(0)
     os.waitpid(pid, 0)
     assert len(list(tmp_path.iterdir())) == 1
-
-
-def test_no_process_reported(tmp_path: Path) -> None:
-    reports = read_reports(tmp_path)
-    assert (reports.joined, reports.gpu, reports.kernels, reports.errors) == (False, None, (), ())

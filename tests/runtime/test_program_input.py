@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import socket
-import stat
 import tempfile
 import threading
 from collections.abc import Callable
@@ -124,14 +122,6 @@ def test_what_is_no_file_and_no_pipe_is_the_same_for_each_run(given: Given) -> N
     for file in (terminal, os.open(os.devnull, os.O_RDONLY), closed):
         with given(file).for_run() as other:
             assert other is None
-
-
-def test_a_run_sees_the_same_kind_of_file(given: Given) -> None:
-    pair = socket.socketpair()
-    for file, kind in ((os.pipe()[0], stat.S_ISFIFO), (pair[0].fileno(), stat.S_ISSOCK)):
-        with given(file).for_run() as other:
-            assert other is not None and kind(os.fstat(other).st_mode)
-            assert os.get_blocking(other)
 
 
 @pytest.mark.parametrize("why", ["too much", "full disk"])

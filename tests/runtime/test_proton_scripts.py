@@ -93,8 +93,3 @@ def test_protons_own_command_runs_the_script(tmp_path: Path) -> None:
     (warning,) = (line for line in ended.stderr.splitlines() if "proton.start" in line)
     check("runtime/proton_scripts", warning, "proton.start")
     assert sorted(os.listdir(tmp_path)) == ["home", "prog.py", "workspace"]
-
-
-def test_outside_of_a_session_proton_is_as_it_was(tmp_path: Path) -> None:
-    program = "import triton.profiler as proton; print(hasattr(proton.start, '__wrapped__'))"
-    assert run_python("-c", program, folder=tmp_path).stdout == "False\n"

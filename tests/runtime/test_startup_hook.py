@@ -171,10 +171,7 @@ def test_a_fault_of_the_shadowed_sitecustomize_is_python_s_to_report(tmp_path: P
     assert dump.joined()
 
 
-@pytest.mark.parametrize(
-    "session",
-    [None, b"", b'{"step": "dump"', b"[]", b"{}", b'{"step": "dump", "unknown": 1}', b"\xff\xfe", b'{"step": 1}'],
-)
+@pytest.mark.parametrize("session", [None, b'{"step": "dump"', b'{"step": "dump", "unknown": 1}'])
 def test_a_session_that_cannot_be_read_is_one_line_on_stderr(
     dump: Dump, session: bytes | None, fake_triton: str
 ) -> None:
@@ -297,25 +294,13 @@ def test_each_python_that_the_program_starts_is_reached_or_named(tmp_path: Path,
     )
 
 
-def test_options_of_a_program_are_not_those_of_python(dump: Dump) -> None:
-    words = "['-X', 'utf8', '-Wd', '-B', '--check-hash-based-pycs', 'never', '-c', 'pass', '-I', '-E', '-S']"
-    dump.run("-c", f"import subprocess, sys; subprocess.run([sys.executable, *{words}])")
-    assert dump.unreached() == ()
-
-
 # What happens to the program's stderr before it imports Triton, and we have something to say.
 WITHOUT_STDERR = {
     "closed before": ("exec 2>&-", ""),
     "full": ("exec 2>/dev/full", ""),
     "closed": ("", "os.close(2)"),
     "another file's": ("", "os.close(2); assert os.open('data', os.O_CREAT | os.O_WRONLY) == 2"),
-    "read by nobody": ("mkfifo pipe; : < pipe & exec 2>pipe; wait", "signal.signal(13, signal.SIG_DFL)"),
     "None": ("", "sys.stderr = None"),
-    "the program's own": (
-        "",
-        "sys.stderr = type('Theirs', (), {'write': lambda self, text: 1 / 0, 'flush': lambda self: None})()",
-    ),
-    "no file may grow": ("ulimit -f 0", ""),
 }
 
 
@@ -325,7 +310,7 @@ def test_what_cannot_be_said_is_no_fault_of_the_programs(
 ) -> None:
     dump.session_path.unlink()
     shell, python = WITHOUT_STDERR[case]
-    program = f"import os, signal, sys; {python or 'pass'}; import triton; print('ran')"
+    program = f"import os, sys; {python or 'pass'}; import triton; print('ran')"
     ended = dump.run("-c", program, path=fake_triton, before=shell)
     assert (ended.exit_code, ended.stdout) == (0, "ran\n")
     assert not (tmp_path / "data").exists() or (tmp_path / "data").read_bytes() == b""

@@ -101,24 +101,6 @@ def test_what_an_autotuner_does_is_marked_and_its_ops_are_left_out(trace: TorchT
     assert not {"aten::cumsum", "aten::flip"} & named.keys()
 
 
-def test_a_benchmark_that_fails_ends_its_mark(trace: TorchTracer, tmp_path: Path) -> None:
-    trace.start()
-    with pytest.raises(TypeError):
-        benchmarking(torch.cumsum)("no tensor")
-    torch.cumprod(torch.ones(3), 0)
-    trace.finish()
-    assert {BENCHMARK_SPAN, "aten::cumprod"} <= {event["name"] for event in events_in(tmp_path)}
-
-
-def test_in_the_programs_own_trace_benchmarks_stay_as_they_are(trace: TorchTracer, tmp_path: Path) -> None:
-    trace.start()
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as own:
-        benchmarking(torch.cumprod)(torch.ones(3), 0)
-    names = {event.key for event in own.key_averages()}
-    assert "aten::cumprod" in names
-    assert BENCHMARK_SPAN not in names
-
-
 def test_in_another_thread_it_is_not_started(
     trace: TorchTracer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from edited_kernels import PATHS, fixture_to_edit, kernel_to_edit, path_of
+from edited_kernels import PATHS, fixture_to_edit, kernel_to_edit
 from golden import fixture_id, kernel_of, read
 
 from kprof_inject.capture.edits import Edit
@@ -191,8 +191,3 @@ def test_a_use_before_the_division_prevents_groups() -> None:
 def test_a_module_that_cannot_be_read_is_refused() -> None:
     with pytest.raises(EditRefused):
         with_ttgir_edited(kernel_to_edit("module {"), [Edit("program_order", "reversed")])
-
-
-def test_there_are_fixtures_of_each_form() -> None:
-    assert {kernel_of(path) for path in PATHS} >= {"matmul", "fp8_matmul"}
-    assert path_of("matmul").exists()
