@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 
 def cases_in(path: Path) -> dict[str, str]:
-    """Return each case's lines by its name, without empty ones at its ends."""
+    """Return each case's lines by its name, without empty ones at its ends. In a case, the line ``*NAME`` stands for the
+    lines below ``*** NAME``, which are before the first case."""
     head, *cases = f"\n{path.read_bytes().decode()}".split("\n=== ")
-    assert not head.strip(), f"{path} begins with no case"
+    before, *shared = head.split("\n*** ")
+    assert not before.strip(), f"{path} begins with no case"
+    scenes = {name: lines.strip("\n") for name, _, lines in (scene.partition("\n") for scene in shared)}
     named = [case.partition("\n") for case in cases]
     assert len({name for name, _, _ in named}) == len(named), f"two cases of {path} have one name"
-    return {name: lines.strip("\n") + "\n" for name, _, lines in named}
+    return {
+        name: re.sub(r"^\*(\w+)$", lambda found: scenes[found[1]], lines.strip("\n"), flags=re.MULTILINE) + "\n"
+        for name, _, lines in named
+    }
 
 
 def facts_in(path: Path) -> dict[str, tuple[str, list[str]]]:

@@ -12,6 +12,7 @@ input is what is left without them.
 
 ``--at`` has selectors as on the command line; ``--two-records`` and ``--runs``
 are styles. ``|`` has a line of the kernel's source, ``/src/k.py``. ``>`` has a fact (see ``Case``).
+``*NAME`` has lines that several cases share, which are before the first one.
 
 All else is TTGIR, one operation a line, in any indentation; or several in short: the names in ``SHORT``, ``}``,
 ``[a`` and ``a]`` for the start and the end of scope a. ``@57`` is an operation's source line, in all the forms of
