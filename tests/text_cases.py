@@ -7,8 +7,8 @@ from pathlib import Path
 
 
 def cases_in(path: Path) -> dict[str, str]:
-    """Return each case's lines by its name, without empty ones at its ends. In a case, the line ``*NAME`` stands for the
-    lines below ``*** NAME``, which are before the first case."""
+    """Return each case's lines by its name, without empty ones at its ends. In a case, the line ``*NAME`` stands for
+    what is below ``*** NAME``, before the first case."""
     head, *cases = f"\n{path.read_bytes().decode()}".split("\n=== ")
     before, *shared = head.split("\n*** ")
     assert not before.strip(), f"{path} begins with no case"
