@@ -57,10 +57,6 @@ def test_a_scope_leads_to_its_slowest_and_its_median(show: Show, tmp_path: Path)
     assert not shown.errors
 
 
-def test_a_capture_of_one_launch_has_no_tab_of_kernels(show: Show, tmp_path: Path) -> None:
-    assert show(launched(tmp_path, 300)).page.get_by_role("tab", name="Kernels").count() == 0
-
-
 def test_of_several_kernels_the_first_tab_leads_to_each(show: Show, tmp_path: Path) -> None:
     one, other = launched(tmp_path / "one", 300), launched(tmp_path / "other", 6_000)
     kernel = replace(other.launch.kernel, name="other", variant="other")

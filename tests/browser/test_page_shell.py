@@ -66,17 +66,6 @@ def test_the_address_opens_a_tab(show: Show, few_scopes: Path) -> None:
     assert page.tooltip().startswith("loop[0]")
 
 
-def test_an_edited_address_is_followed(show: Show, few_scopes: Path) -> None:
-    page = show(few_scopes)
-    page.page.evaluate("() => { location.hash = '#tab=overview' }")
-    expect(page.page.get_by_role("tab", selected=True)).to_have_text("Overview")
-    page.page.evaluate("() => { location.hash = '#ctas=5&from=10000&to=30000' }")
-    expect(page.page.locator(".shown-range")).to_have_text("10.000 µs to 30.000 µs")
-    page.point(0.5, 10)
-    assert page.tooltip().startswith("CTA 5")
-    expect(page.page.get_by_role("tab", selected=True)).to_have_text("Timeline")
-
-
 def test_names_are_texts(show: Show, tmp_path: Path) -> None:
     page = show(timeline_of(tmp_path, HOSTILE))
     assert page.page.locator("h1").inner_text().startswith("</script><img src=x onerror=alert(1)><b> kernel")
@@ -118,10 +107,6 @@ def test_several_launches(show: Show, tmp_path: Path) -> None:
     page.page.get_by_role("tab", name="Timeline").click()
     assert page.search("kernel") == "1 scope"
     assert "grid 3×1×1" in show(*timelines, fragment="#launch=1").page.locator(".launch-title").inner_text()
-
-
-def test_one_launch_needs_no_choice(show: Show, few_scopes: Path) -> None:
-    assert show(few_scopes).page.get_by_label("Launch", exact=True).count() == 0
 
 
 def test_scopes_that_cross_have_a_row_of_their_own(show: Show, tmp_path: Path) -> None:

@@ -184,15 +184,6 @@ def test_a_search_is_walked_through(page: ShownPage) -> None:
     assert page.search("no such scope") == "nothing found"
 
 
-def test_a_kind_of_the_list_stands_out(page: ShownPage) -> None:
-    item = page.page.locator("#view-timeline .scope-list").get_by_role("button", name="softmax")
-    item.click()
-    expect(item).to_have_attribute("aria-current", "true")
-    expect(page.page.locator(".search-count")).to_have_text("192 scopes")
-    item.click()
-    expect(item).to_have_attribute("aria-current", "false")
-
-
 def test_the_address_brings_the_view_back(page: ShownPage, show: Show, few_scopes: Path) -> None:
     page.page.locator(".bar-group [aria-pressed]").nth(1).click()
     page.press("w", "w", "d")

@@ -146,13 +146,6 @@ def test_a_scope_of_which_all_starts_were_lost_has_no_figures(show: Show, tmp_pa
     assert [text.strip() for text in view.locator(".source-row.timed .figure").all_inner_texts()] == ["–", "–", "0 ×"]
 
 
-def test_the_self_time_of_a_loop_bears_its_name(show: Show, tmp_path: Path) -> None:
-    shown, view = opened(show, lossy(tmp_path, 64), "overview")
-    view.get_by_role("button", name="loop[0]", exact=True).click()
-    assert "between iterations" in shown.page.locator("#view-scopes .figures").inner_text()
-    assert "between iterations of loop[0]: " in view.locator(".notes").inner_text()
-
-
 def test_the_table_is_sorted_by_what_is_clicked(show: Show, attention: Path) -> None:
     _, view = opened(show, attention, "overview")
     names = view.locator(".scope-table tbody th")
@@ -188,21 +181,6 @@ def test_sms_tell_their_ctas_and_lead_to_the_timeline(show: Show, attention: Pat
     assert set(shown.hash) == {"ctas"}
 
 
-def test_sms_can_stand_by_when_they_were_done_and_be_coloured_by_load(show: Show, attention: Path) -> None:
-    shown, view = opened(show, attention, "heat_map")
-    canvas = view.locator("canvas")
-    pixels = "(canvas) => [...canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data].join()"
-    seen = {canvas.evaluate(pixels)}
-    view.get_by_label("SMs by").select_option("when it was done")
-    seen.add(canvas.evaluate(pixels))
-    view.get_by_label("Colour").select_option("CTAs at work")
-    expect(view.locator(".sm-legend")).to_contain_text("0 to 2 CTAs")
-    seen.add(canvas.evaluate(pixels))
-    shown.press("t")
-    seen.add(canvas.evaluate(pixels))
-    assert len(seen) == 4
-
-
 def test_a_scope_s_bars_lead_to_one_of_what_they_count(show: Show, attention: Path) -> None:
     shown, view = opened(show, attention, "scopes")
     expect(view.locator("h2")).to_have_text("iter[0]")
@@ -214,14 +192,6 @@ def test_a_scope_s_bars_lead_to_one_of_what_they_count(show: Show, attention: Pa
     bar.click()
     assert selected(shown) == "Timeline"
     assert "iter[0]" in shown.panel()
-
-
-def test_scopes_are_chosen_from_their_list(show: Show, attention: Path) -> None:
-    _, view = opened(show, attention, "scopes")
-    view.locator(".scope-list").get_by_role("button", name="load k, v").click()
-    expect(view.locator("h2")).to_have_text("load k, v")
-    assert "Iterations" not in view.locator(".card h3").all_inner_texts()
-    assert view.locator(".scope-list [aria-current=true]").inner_text().startswith("load k, v")
 
 
 def test_the_source_has_the_time_of_its_lines(show: Show, attention: Path) -> None:

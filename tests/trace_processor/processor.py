@@ -13,15 +13,14 @@ import importlib.util
 import itertools
 import subprocess
 import tempfile
-import threading
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from google.protobuf import (  # type: ignore[import-untyped, unused-ignore]
     descriptor_pb2,
     descriptor_pool,
-    message,
     message_factory,
 )
 from node import node
@@ -43,47 +42,27 @@ _STDERR_CHARS = 2000
 
 
 class TraceProcessorError(Exception):
-    """The trace processor could not be run, or did not answer as its protocol says."""
+    """The trace processor could not be run, or refused the trace or a query; the text holds its reason."""
 
 
-class TraceLoadError(TraceProcessorError):
-    """The trace processor refused the trace file; the text holds its reason."""
+def query(trace: Path, sql: str) -> list[Row]:
+    """As `query_many` with one query."""
+    return query_many(trace, [sql])[0]
 
 
-class QueryError(TraceProcessorError):
-    """The trace processor refused an SQL query; the text holds the query and the reason."""
-
-
-def query(trace: Path, sql: str, *, timeout: float = 120.0) -> list[Row]:
-    """Load `trace` and return the rows of `sql`.
-
-    As `query_many` with one query.
-    """
-    return query_many(trace, [sql], timeout=timeout)[0]
-
-
-def query_many(trace: Path, sqls: Sequence[str], *, timeout: float = 120.0) -> list[list[Row]]:
+def query_many(trace: Path, sqls: Sequence[str]) -> list[list[Row]]:
     """Load `trace` once, run the queries in order and return the rows of each.
 
     The file may be of any type that the engine recognises by content: Chrome JSON, Perfetto protobuf, either
-    of them gzipped, and more. The queries share one database, so a table or an included module is there for
-    those that follow. A text of several statements yields the rows of its last one. Each row maps column
-    names to values, in the order of the columns; a query that yields no columns has no rows.
+    of them gzipped, and more. The queries share one database. Each row maps column names to values, in the order of
+    the columns.
 
     Note that the engine accepts many faulty traces and merely counts the faults: see the rows of the table
     `stats` with the severity "error" and a value above 0. An empty file is to it a trace without events.
-
-    Raises OSError where `trace` cannot be read, TraceLoadError where the engine refuses it, QueryError for
-    the first query that fails or whose result does not fit a Row (columns of the same name, blobs), and
-    TraceProcessorError where the engine is missing, crashes or takes more than `timeout` seconds.
     """
-    # A str is a Sequence[str] too, and would run as one query for each of its characters.
-    if isinstance(sqls, str):
-        raise TypeError("sqls must be a sequence of queries, not one string")
-    data = trace.read_bytes()
     engine = _engine(_web_dir())
     try:
-        return _decode_reply(trace, sqls, engine.answer(data, sqls, timeout))
+        return _decode_reply(trace, sqls, engine.answer(trace.read_bytes(), sqls))
     except TraceProcessorError:
         # Whatever it complained of, it is not asked again.
         _engine.cache_clear()
@@ -160,42 +139,21 @@ class _Engine:
         self._numbers = itertools.count(1)
         atexit.register(self.end)
 
-    def answer(self, trace: bytes, sqls: Iterable[str], timeout: float) -> bytes:
+    def answer(self, trace: bytes, sqls: Iterable[str]) -> bytes:
         """The stream of its replies to ``_requests``."""
-        is_late = threading.Event()
-
-        def stop() -> None:
-            is_late.set()
-            self._process.kill()
-
-        timer = threading.Timer(timeout, stop)
-        timer.start()
-        try:
-            reply = self._exchange(b"".join(_requests(trace, sqls, self._numbers)))
-        finally:
-            timer.cancel()
-        if reply is not None:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        requests = b"".join(_requests(trace, sqls, self._numbers))
+        with suppress(BrokenPipeError):
+            self._process.stdin.write(len(requests).to_bytes(_LENGTH_BYTES, "little") + requests)
+            self._process.stdin.flush()
+        length = self._process.stdout.read(_LENGTH_BYTES)
+        reply = self._process.stdout.read(int.from_bytes(length, "little"))
+        if len(length) == _LENGTH_BYTES and len(reply) == int.from_bytes(length, "little"):
             return reply
-        if is_late.is_set():
-            raise TraceProcessorError(f"the trace processor took more than {timeout:g} s")
         status = self._process.wait()
         self._stderr.seek(0)
         stderr = self._stderr.read().decode("utf-8", "replace").strip()
         raise TraceProcessorError(f"node exited with status {status}: {stderr[:_STDERR_CHARS]}")
-
-    def _exchange(self, requests: bytes) -> bytes | None:
-        """None if it ended before its reply was whole."""
-        assert self._process.stdin is not None and self._process.stdout is not None
-        try:
-            self._process.stdin.write(len(requests).to_bytes(_LENGTH_BYTES, "little"))
-            self._process.stdin.write(requests)
-            self._process.stdin.flush()
-        except BrokenPipeError:
-            return None
-        length = self._process.stdout.read(_LENGTH_BYTES)
-        reply = self._process.stdout.read(int.from_bytes(length, "little"))
-        is_whole = len(length) == _LENGTH_BYTES and len(reply) == int.from_bytes(length, "little")
-        return reply if is_whole else None
 
     def end(self) -> None:
         self._process.kill()
@@ -212,39 +170,20 @@ def _engine(web_dir: Path) -> _Engine:
 def _decode_reply(trace: Path, sqls: Sequence[str], reply: bytes) -> list[list[Row]]:
     """The rows of each query from the replies to `_requests`; raises the first error among them."""
     rpc = _message_class("TraceProcessorRpc")
-    try:
-        stream = _message_class("TraceProcessorRpcStream").FromString(reply)
-    except message.DecodeError as error:
-        raise TraceProcessorError("the trace processor's reply is not a whole RPC stream") from error
     tables: list[list[Row]] = []
     parts: list[Any] = []
-    finalized = False
-    for msg in stream.msg:
-        if msg.HasField("fatal_error"):
-            raise TraceProcessorError(f"the trace processor failed: {msg.fatal_error}")
-        if msg.HasField("invalid_request"):
-            raise TraceProcessorError(f"the trace processor does not know request {msg.invalid_request}")
-        if msg.response == rpc.TPM_APPEND_TRACE_DATA:
-            _check_load(trace, msg.append_result.error)
-        elif msg.response == rpc.TPM_FINALIZE_TRACE_DATA:
-            _check_load(trace, msg.finalize_data_result.error)
-            finalized = True
-        elif msg.response == rpc.TPM_QUERY_STREAMING:
+    for msg in _message_class("TraceProcessorRpcStream").FromString(reply).msg:
+        if error := msg.fatal_error or msg.append_result.error or msg.finalize_data_result.error:
+            raise TraceProcessorError(f"{trace}: {error}")
+        if msg.response == rpc.TPM_QUERY_STREAMING:
             # The result of one query comes as several messages, and the last of them says so.
             parts.append(msg.query_result)
             if msg.query_result.error or any(batch.is_last_batch for batch in msg.query_result.batch):
-                if len(tables) == len(sqls):
-                    raise TraceProcessorError("the trace processor answered more queries than it was asked")
                 tables.append(_decode_result(sqls[len(tables)], parts))
                 parts = []
-    if not finalized or parts or len(tables) != len(sqls):
+    if len(tables) != len(sqls):
         raise TraceProcessorError(f"the trace processor answered {len(tables)} of {len(sqls)} queries")
     return tables
-
-
-def _check_load(trace: Path, error: str) -> None:
-    if error:
-        raise TraceLoadError(f"{trace}: {error}")
 
 
 def _decode_result(sql: str, parts: Iterable[Any]) -> list[Row]:
@@ -253,16 +192,14 @@ def _decode_result(sql: str, parts: Iterable[Any]) -> list[Row]:
     cells: list[Cell] = []
     for part in parts:
         if part.error:
-            raise QueryError(f"{part.error.strip()}\nin the query: {sql}")
+            raise TraceProcessorError(f"{part.error.strip()}\nin the query: {sql}")
         # Only the first message is sure to name the columns.
         names = names or list(part.column_names)
         for batch in part.batch:
             cells.extend(_decode_batch(sql, batch))
     if len(set(names)) != len(names):
-        raise QueryError(f"columns of the same name among {names}\nin the query: {sql}")
-    if not names:
-        return []
-    width = len(names)
+        raise TraceProcessorError(f"columns of the same name among {names}\nin the query: {sql}")
+    width = len(names) or 1
     return [dict(zip(names, cells[at : at + width], strict=True)) for at in range(0, len(cells), width)]
 
 
@@ -274,12 +211,9 @@ def _decode_batch(sql: str, batch: Any) -> list[Cell]:
         batch.CELL_FLOAT64: iter(batch.float64_cells),
         batch.CELL_STRING: iter(_split_strings(batch.string_cells)),
     }
-    try:
-        return [next(values[kind]) for kind in batch.cells]
-    except KeyError as error:
-        raise QueryError(f"a cell of type {error}, such as a blob; try hex()\nin the query: {sql}") from error
-    except StopIteration as error:
-        raise TraceProcessorError("the trace processor's reply has fewer values than cells") from error
+    if unknown := set(batch.cells) - set(values):
+        raise TraceProcessorError(f"cells of types {unknown}, such as a blob; try hex()\nin the query: {sql}")
+    return [next(values[kind]) for kind in batch.cells]
 
 
 def _split_strings(packed: str | bytes) -> list[str]:

@@ -197,12 +197,6 @@ def test_parts_are_of_the_change_with_records_where_that_agrees_with_the_one_wit
     assert sum(scope.explained or 0.0 for scope in kernel.scopes) == pytest.approx(1, abs=0.05)
 
 
-def test_a_launch_that_did_not_change_has_nothing_to_explain(tmp_path: Path) -> None:
-    kernel = compared(usual(tmp_path / "a", 1), usual(tmp_path / "b", 2))
-    assert kernel.by_scopes_percent is None
-    assert {scope.explained for scope in kernel.scopes} == {None}
-
-
 def test_a_scope_that_is_new_can_explain_it(tmp_path: Path) -> None:
     scopes = [*SCOPES, Scope("slow", "marker", 0)]
 

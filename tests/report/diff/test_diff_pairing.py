@@ -136,14 +136,6 @@ def test_what_has_no_partner_is_left_over(one: Timeline) -> None:
     assert (left(pairing.only_a), left(pairing.only_b)) == (["add-0"], ["mul-0", "z"])
 
 
-def test_different_kernels_are_an_error_that_names_both_sides(one: Timeline) -> None:
-    with pytest.raises(KprofError) as failed:
-        pair_runs(made(one, ("mm", "x", 2, 4)), made(one, ("add", "y", 2, 4), ("mul", "z", 2, 4)))
-    assert failed.value.what.endswith(": A has mm; B has add, mul")
-    assert "--renamed OLD=NEW" in failed.value.hint
-    check_error(failed.value, "different kernels")
-
-
 def test_a_kernel_with_a_new_name_can_be_told(one: Timeline) -> None:
     pairing = pair_runs(made(one, ("mm_v1", "x", 2, 4), renamed={"mm_v1": "mm"}), made(one, ("mm", "y", 2, 4)))
     assert variants(pairing) == [("x", "y")]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -86,11 +85,6 @@ def test_a_rank_of_one_side_alone_is_named(tmp_path: Path) -> None:
     (line,) = (line for line in printed(diff).splitlines() if line.startswith("only in A"))
     assert "rank 3" in line
     assert any("rank 3" in crossing for crossing in crossings(diff, 0.05, ()))
-
-
-def test_json_has_the_rank_of_each() -> None:
-    values = json.loads(json.dumps(diff_json(diff_captures(side(), side(swapped)))))
-    assert sorted(kernel["rank"] for kernel in values["kernels"]) == [0, 1]
 
 
 def test_the_page_has_a_row_for_each_rank(tmp_path: Path) -> None:

@@ -165,21 +165,6 @@ def test_the_page_of_the_demo_has_the_first_ten(demo: tuple[list[Timeline], list
     assert widths[:2] == pytest.approx([widths[0]] * 2, rel=0.05)
 
 
-@pytest.mark.parametrize("width", [160, 80, 60])
-def test_no_word_is_broken_on_a_terminal(demo: tuple[list[Timeline], list[Timeline]], width: int) -> None:
-    diff = diff_captures(*demo)
-    lines = printed(diff, width)
-    assert all(len(line) <= width for line in lines)
-    at = next(number for number, line in enumerate(lines) if re.match(r"source .* error$", line))
-    rows = lines[at + 1 :]
-    assert len(rows) == MAX_LINES
-    for row, line in zip(rows, lines_in(diff), strict=False):
-        assert re.match(rf"matmul\.py:{line['line']} .*[+-]?\d+\.\d\d µs +± \d+\.\d\d µs", row)
-        text = row[len("matmul.py:00") : 0 if width < 80 else None].strip()
-        words = re.split(r"  | \d", text.partition(" …")[0])[0].split()
-        assert " ".join(line["text"].split()).startswith(" ".join(words))
-
-
 def exact(
     folder: Path,
     samples: dict[int, int],

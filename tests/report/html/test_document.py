@@ -10,7 +10,6 @@ import re
 import zlib
 from collections.abc import Iterable
 from html.parser import HTMLParser
-from importlib.resources import files
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -152,27 +151,3 @@ def test_a_page_that_cannot_be_written_leaves_the_old_one(tmp_path: Path, monkey
         write_html(path, [LaunchAnalysis.of(timeline_of(tmp_path))])
     assert path.read_text() == "old"
     assert [entry.name for entry in tmp_path.iterdir() if entry.name.startswith(".")] == []
-
-
-def test_the_assets_are_part_of_the_package() -> None:
-    assets = files("kprof_inject.report.html") / "assets"
-    names = {entry.name for entry in assets.iterdir()}
-    assert {"page.html", "style.css", "main.js", "package.json", "timeline", "views"} <= names
-    modules = {entry.name for entry in (assets / "timeline").iterdir()}
-    assert "view.js" in modules
-
-
-def test_the_page_knows_the_partitions(tmp_path: Path) -> None:
-    scopes = [Scope("func", "func", partition=0), Scope("loop", "loop", partition=1)]
-    warps = [[start(0, 1000), end(0, 1500)], [start(1, 1100), end(1, 1400)], []]
-    partitions = [("default partition", 1), ("partition 0\u202e", 1)]
-    launch = save_launch(tmp_path / "capture", scopes, [Cta(warps)], 4, partitions=partitions)
-    write_html(tmp_path / "page.html", [LaunchAnalysis.of(decode_launch(launch))])
-    (meta,) = (one["meta"] for one in unpacked(tmp_path / "page.html"))
-    assert [(one["title"], one["scopes"]) for one in meta["partitions"]] == [
-        ("default partition (warp 0)", [0]),
-        ("partition 0  (warp 1)", [1]),
-    ]
-    assert meta["function_of_warp"] == [""] * 3
-    assert meta["partition_of_warp"] == ["default partition", "partition 0 ", ""]
-    assert all(one["outside_ns"] < one["whole_ns"] == 1000 for one in meta["partitions"])

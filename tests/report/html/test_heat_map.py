@@ -42,12 +42,6 @@ def cells(made: dict[str, Any]) -> NDArray[np.float64]:
     return levels.reshape(len(made["sms"]), made["columns"]) / 255 * made["most"]
 
 
-def test_each_part_of_the_time_has_the_ctas_that_overlap_it() -> None:
-    row = np.array([0, 0, 1, 0])
-    begin, end = np.array([0.0, 1.25, 3.0, 3.5]), np.array([1.5, 1.75, 4.0, 3.75])
-    assert at_work(row, begin, end, 2, 4).tolist() == [[1, 0.5 + 0.5, 0, 0.25], [0, 0, 0, 1]]
-
-
 def test_any_ctas_cover_what_they_cover_one_by_one() -> None:
     random = np.random.default_rng(5)
     row = random.integers(0, 7, 300)
@@ -101,8 +95,3 @@ def test_without_a_timer_there_is_no_picture(tmp_path: Path) -> None:
     timeline = launch_of(tmp_path, [(0, 0, 100)])
     untimed = replace(timeline, clock=replace(timeline.clock, source="nominal"))
     assert sm_heat_map(untimed, summarise(untimed)) is None
-
-
-def test_without_a_cta_there_is_no_picture(tmp_path: Path) -> None:
-    timeline = launch_of(tmp_path, [])
-    assert sm_heat_map(timeline, summarise(timeline)) is None

@@ -55,12 +55,3 @@ def test_every_duration_is_counted_in_its_bin(tmp_path: Path) -> None:
     assert found.counts == expected
     assert sum(found.counts) == len(durations)
     assert found.log
-
-
-def test_instants_and_scopes_that_never_ran_have_none(tmp_path: Path) -> None:
-    scopes = [Scope("here", "mark"), Scope("never", "op")]
-    rows = scope_rows([Ran(0, 0), Ran(0, 0)])
-    summary = summarise(made_timeline(tmp_path, scopes, [rows], cta_rows((0, 0, 0, 100, 100))))
-    histograms = Histograms(summary.scopes)
-    histograms.add(0, rows["duration_ns"])
-    assert (histograms.of(0), histograms.of(1)) == (None, None)

@@ -67,8 +67,3 @@ def test_instants_and_what_never_ran_have_no_pictures(tmp_path: Path) -> None:
 def test_only_iterations_have_a_plot_by_iteration(tmp_path: Path) -> None:
     timeline = made_timeline(tmp_path, SCOPES, [scope_rows(rows_of(0, 0, np.random.default_rng(2)))], CTAS)
     assert drawn(timeline)[0]["iterations"] is None
-
-
-def test_a_kernel_without_scopes_has_no_pictures(tmp_path: Path) -> None:
-    timeline = made_timeline(tmp_path, [], [], CTAS)
-    assert drawn(timeline) == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,7 @@ import pytest
 from replacing import replace
 
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.capture.schema import ScopeTableRecord
-from kprof_inject.capture.scopes import ScopeInfo, ScopeTable
+from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.capture.source_text import places_of
 from kprof_inject.pipeline.insertion import view_of
 from kprof_inject.report.html.code import ttgir_lines
@@ -115,15 +113,6 @@ def test_the_demo_s_scopes_go_around_their_lines(demo: Timeline) -> None:
     assert "scf.for" in made["lines"][around[0]] and made["lines"][around[1]].lstrip().startswith("}")
     assert func[0] < around[0] < body[0] <= body[1] < around[1] < func[1]
     assert "tt.return" in made["lines"][func[1] + 1]
-
-
-def test_scopes_of_an_older_capture_have_no_lines(demo: Timeline) -> None:
-    [table] = (kernel["scope_table"] for kernel in map(json.loads, map(Path.read_text, DEMO.glob("*/*/*/kernel.json"))))
-    older = {**table, "scopes": [{k: v for k, v in scope.items() if k != "lines"} for scope in table["scopes"]]}
-    scopes: tuple[ScopeInfo, ...] = ScopeTable.of(msgspec.convert(older, ScopeTableRecord)).scopes
-
-    assert [scope.lines for scope in scopes] == [None] * 3
-    assert made_of(with_lines(demo, None))["sites"] == [[]] * 3
 
 
 def test_lines_behind_the_end_of_the_text_are_left_out(demo: Timeline) -> None:

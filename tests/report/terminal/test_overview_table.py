@@ -23,7 +23,7 @@ from kprof_inject.analysis.roofs.limits import DRAM, Limit
 from kprof_inject.capture.capture_files import write
 from kprof_inject.capture.gpu_work import GpuWork, GpuWorkRecord
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.report.terminal.screens import print_all, print_answers
+from kprof_inject.report.terminal.screens import print_answers
 from kprof_inject.timeline.timeline import decode_launch
 
 HEADINGS = ["kernel", "launches", "time", "of all", "limit", "trust"]
@@ -220,18 +220,6 @@ def test_the_longest_default_output_is_60_lines(tmp_path: Path) -> None:
     assert len(low) <= 24 - 6 and {line[:5] for line in low} >= {"LIMIT", "TRY  ", "TRUST"}
     shown = next(number for number, line in enumerate(low) if "kernels hidden" in line) - 1
     assert shown >= 5 and low[shown + 1].startswith(f"{70 - shown} kernels hidden")
-
-
-def test_in_detail_each_kernels_median_has_its_tables_and_the_verdicts_come_last(tmp_path: Path) -> None:
-    made_of = (("short", 10), ("long", 99), ("long", 90), ("long", 95))
-    reports = [made(tmp_path, name, duration_ns) for name, duration_ns in made_of]
-    lines = lines_shown(lambda console: print_all(reports, console))
-    titles = [" ".join(line.split()[:4:2]) for line in lines if " with records   " in line]
-    assert titles == ["long 95", "short 10"]
-    assert sum(line.startswith("┃ scope") for line in lines) == 2
-    (launches,) = (line for line in lines if "3 launches: " in line)
-    assert "the median" in launches and "report -v --launch N" in launches
-    assert lines[0].startswith("kernel") and lines[-1].startswith(("short: ", "long: "))
 
 
 def on_screen(width: int, height: int, *reports: LaunchAnalysis) -> list[str]:

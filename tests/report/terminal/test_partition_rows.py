@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from golden import FIXTURES, read
 from planning import fixture_view
 from screens import WIDE, lines_shown
@@ -70,11 +69,6 @@ def test_a_partition_of_which_nothing_was_selected_is_listed(tmp_path: Path) -> 
         "partition 1 (4 warps, nothing selected)",
     ]
     assert [cell.strip() for cell in found[0][3:]] == ["-"] * 6 + [""]
-
-
-@pytest.mark.parametrize("width", [40, 79, 120])
-def test_a_narrow_terminal_has_the_rows_too(tmp_path: Path, width: int) -> None:
-    assert "\n".join(printed(reported(tmp_path, "func", "loop"), width)).count("100.0 %") == 3
 
 
 def test_all_of_it_says_what_shares_are_of(tmp_path: Path) -> None:

@@ -103,15 +103,6 @@ def test_each_process_has_its_own_verdict(launch: Launch) -> None:
     assert second.startswith("add, process 8: ") and figures_in(second)[1:] == ["12.0", "0.4", "5"]
 
 
-def test_a_narrow_terminal_cuts_nothing(launch: Launch) -> None:
-    lines = printed(of(launch, "triton_per_fused_add_mean_mul", "v"), width=60)
-    titles = next(line for line in lines if "verdict" in line)
-    names = [line[: titles.index("verdict")].strip() for line in lines[3:-1]]
-    assert len(names[0]) < len("triton_per_fused_add_mean_mul")
-    assert "".join(names).startswith("triton_per_fused_add_mean_mul")
-    assert not any("…" in line for line in lines)
-
-
 def test_a_terminal_of_80_columns_has_what_changed(launch: Launch) -> None:
     same = with_costs(of(launch, "matmul_kernel", "v"), CLEAN, CLEAN)
     more = with_costs(of(launch, "matmul_kernel", "v"), CLEAN, replace(CLEAN, registers=140))

@@ -21,7 +21,7 @@ export function scopeKind(name, kind, { parent = -1, lane = 0, text = "", source
  * @param {{cta: number, warp: number, scope: number, start: number, end: number, depth?: number, iteration?: number}[]} rows
  *     in the order of CTA row, warp and start
  */
-export function launchOf(ctas, rows, { table = TABLE, warps = [0, 1], lost = [], flights = [], works = [] } = {}) {
+export function launchOf(ctas, rows, { table = TABLE, warps = [0, 1] } = {}) {
   const column = (name, missing = 0) => Float64Array.from(rows, (row) => row[name] ?? missing);
   const place = (row) => ctas.findIndex(({ cta }) => cta === row.cta) * warps.length + warps.indexOf(row.warp);
   const track = Uint32Array.from(rows, place);
@@ -30,7 +30,6 @@ export function launchOf(ctas, rows, { table = TABLE, warps = [0, 1], lost = [],
     (_, number) => track.filter((at) => at < number).length,
   );
   const duration = Float64Array.from(rows, ({ start, end, record = 0 }) => end - start - record);
-  const ofLost = (name) => Float64Array.from(lost, (row) => row[name] ?? 0);
   const scopes = {
     length: rows.length,
     start: column("start"),
@@ -56,10 +55,8 @@ export function launchOf(ctas, rows, { table = TABLE, warps = [0, 1], lost = [],
       copied: Float64Array.from(ctas, ({ end }) => end + 5),
     },
     incomplete: {
-      length: lost.length,
-      ...Object.fromEntries(
-        ["ctaRow", "warp", "written", "lost", "lostStart", "lostEnd"].map((name) => [name, ofLost(name)]),
-      ),
+      length: 0,
+      ctaRow: [],
     },
   };
   const meta = {
@@ -72,29 +69,20 @@ export function launchOf(ctas, rows, { table = TABLE, warps = [0, 1], lost = [],
     function_of_warp: warps.map(() => ""),
     shown_scopes: rows.length,
     scope_count: rows.length,
-    flight_works: works,
+    flight_works: [],
   };
-  return { meta, scopes, sections: {}, flights: flightColumns(flights) };
-}
-
-function flightColumns(flights) {
-  const names = ["ctaRow", "work", "lane", "warp", "start", "known", "end", "inFlight", "blocked", "depth", "bytes"];
-  const columns = Object.fromEntries(
-    names.map((name) => [name, Float64Array.from(flights, (row) => row[name] ?? 0)]),
-  );
-  const scope = Uint16Array.from(flights, (row) => row.scope ?? 0);
-  return { length: flights.length, ...columns, scope, waitScope: scope };
+  return { meta, scopes, sections: {}, flights: { length: 0, ctaRow: [] } };
 }
 
 /** Two SMs; on the first two CTAs one after the other. Each warp runs kernel > loop > load, load. */
-export function knownLaunch(changes = {}) {
+export function knownLaunch() {
   const ctas = [
     { cta: 0, sm: 3, begin: 0, end: 1000 },
     { cta: 1, sm: 5, begin: 10, end: 900 },
     { cta: 2, sm: 3, begin: 1000, end: 2000 },
   ];
   const rows = ctas.flatMap(({ cta, begin }) => [0, 1].flatMap((warp) => warpRows(cta, warp, begin)));
-  return launchOf(ctas, rows, changes);
+  return launchOf(ctas, rows);
 }
 
 function warpRows(cta, warp, begin) {

@@ -8,30 +8,6 @@ const { traceOf } = await load("timeline/perfetto");
 const model = new TimelineModel(knownLaunch());
 const KERNEL = { ph: "X", name: "kernel", cat: "func" };
 
-test("a CTA has a bar, a row for each warp with its scopes by depth, and one for its work in flight", () => {
-  const flights = [
-    { ctaRow: 0, lane: 0, start: 30, known: 200, end: 200 },
-    { ctaRow: 0, lane: 0, start: 400, known: 410, end: 600 },
-    { ctaRow: 0, lane: 1, start: 310, known: 330, end: 500 },
-  ];
-  const rows = new TimelineModel(knownLaunch({ flights, works: ["copies"] })).rowsOf([0, 2]);
-  assert.deepEqual(
-    rows.map(({ kind, cta, track }) => [kind, cta, track]),
-    [
-      ["cta", 0, undefined],
-      ["warp", 0, 0],
-      ["warp", 0, 1],
-      ["flight", 0, undefined],
-      ["cta", 2, undefined],
-      ["warp", 2, 4],
-      ["warp", 2, 5],
-    ],
-  );
-  assert.deepEqual(rows[2].lines, [[4], [5], [6, 7]]);
-  assert.deepEqual(rows[3].lines, [[0, 1], [2]]);
-  for (const [at, row] of rows.entries()) if (at) assert.equal(row.y, rows[at - 1].y + rows[at - 1].height);
-});
-
 test("scopes of another lane have lines of their own, below the others", () => {
   const table = [...TABLE.slice(0, 2), scopeKind("wait", "marker", { lane: 1 })];
   const rows = [
@@ -43,13 +19,6 @@ test("scopes of another lane have lines of their own, below the others", () => {
   assert.deepEqual(crossing.rowsOf([0])[1].lines, [[0], [1], [2]]);
   const threads = traceOf(crossing).traceEvents.filter(({ name }) => name === "thread_name");
   assert.deepEqual(threads.map(({ args }) => args.name), ["warp 0", "warp 0 (crossing 1)"]);
-});
-
-test("a CTA without scopes is in the page if its records were lost", () => {
-  const ctas = [0, 1, 2].map((cta) => ({ cta, sm: 0, begin: 0, end: 100 }));
-  const rows = [{ cta: 0, warp: 0, scope: 0, start: 0, end: 90 }];
-  const found = new TimelineModel(launchOf(ctas, rows, { lost: [{ ctaRow: 1, warp: 1, lost: 4, written: 4 }] }));
-  assert.deepEqual([-1, 0, 1, 2, 3].map((cta) => found.has(cta)), [false, true, true, false, false]);
 });
 
 test("words are sought in names, places in the source, and its lines", () => {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { load } from "./launches.mjs";
 
-const { linear, logarithmic, logTicks, roundStep, ticks, timeText, wholeTicks } = await load("views/charts");
+const { logarithmic, logTicks, ticks, timeText } = await load("views/charts");
 
 test("ticks are round, within the range, and no more than there is room for", () => {
   assert.deepEqual(ticks(0, 100, 5), [0, 20, 40, 60, 80, 100]);
@@ -23,11 +23,6 @@ test("a range of nothing has one tick, and room for none has one too", () => {
   assert.deepEqual(ticks(Number.NaN, 9, 3), []);
 });
 
-test("counts have no tick between whole numbers", () => {
-  assert.deepEqual(wholeTicks(0, 2, 4), [0, 1, 2]);
-  assert.deepEqual(wholeTicks(0, 0, 4), [0]);
-});
-
 test("logarithmic ticks are powers of ten, with others between where there is room", () => {
   assert.deepEqual(logTicks(1, 100, 9), [1, 2, 5, 10, 20, 50, 100]);
   assert.deepEqual(logTicks(1, 100, 5), [1, 3, 10, 30, 100]);
@@ -43,16 +38,4 @@ test("times of one axis have one unit, and are told apart", () => {
   assert.deepEqual(texts([2e6]), ["2 ms"]);
   assert.deepEqual(texts([0]), ["0"]);
   assert.deepEqual(texts([]), []);
-});
-
-test("labels stand at round steps", () => {
-  assert.deepEqual([0.2, 1, 3, 7, 12, 60].map(roundStep), [1, 1, 5, 10, 20, 100]);
-});
-
-test("scales go from values to pixels", () => {
-  const x = linear(10, 20, 100, 300);
-  assert.deepEqual([10, 15, 20].map(x), [100, 200, 300]);
-  assert.equal(linear(5, 5, 0, 10)(5), 5);
-  const log = logarithmic(1, 10_000, 0, 400);
-  assert.deepEqual([1, 100, 10_000, 0].map(log).map(Math.round), [0, 200, 400, 0]);
 });

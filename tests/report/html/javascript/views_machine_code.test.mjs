@@ -87,11 +87,6 @@ test("the instructions of a line are listed with addresses and executions", () =
   assert.deepEqual(instructionsOf(machineCodeOf(amd), 0), [{ address: "2", executed: "1\u202f024", text: "BRA `(.L_x_1)" }]);
 });
 
-test("a large kernel has no list, and an older capture no machine code", () => {
-  assert.equal(machineCodeOf({ ...CODE, listing: null }).lineOf.length, 0);
-  assert.equal(machineCodeOf(null), null);
-});
-
 test("the panel leads to the lines whose results are awaited", () => {
   const went = [];
   const [, , waits] = codeFacts(LINE, 64, (line) => went.push(line));

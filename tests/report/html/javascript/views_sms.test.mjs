@@ -1,10 +1,8 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { knownLaunch, launchOf, load } from "./launches.mjs";
+import { launchOf, load } from "./launches.mjs";
 
-const { areDistinguishable, atWork, itemsAt, ORDERS, residentsOf } = await load("views/heat_map_picture");
-const { exampleOf, targetOf } = await load("views/scopes");
-const { unpacked } = await load("data");
+const { areDistinguishable, itemsAt, ORDERS, residentsOf } = await load("views/heat_map_picture");
 
 const cta = (number, sm, begin, end) => ({ cta: number, sm, begin, end });
 const ctasOf = (...rows) => launchOf(rows, []).scopes.ctas;
@@ -38,10 +36,6 @@ test("what is under the pointer are the CTAs of that SM at that time", () => {
   assert.deepEqual([at(0, 50), at(0, 70), at(1, 100), at(1, 101), at(5, 0)], [[0, 1], [0], [2], [], []]);
 });
 
-test("the strip is the sum over all SMs", () => {
-  assert.deepEqual([...atWork(Uint8Array.of(255, 0, 255, 255), 2, 2, 3)], [6, 3]);
-});
-
 test("SMs stand by number, or those first that are done first", () => {
   const picture = { sms: [2, 5, 9], done_ns: [30, 10, 30] };
   assert.deepEqual(Object.values(ORDERS).map((order) => order(picture)), [[0, 1, 2], [1, 0, 2]]);
@@ -53,23 +47,4 @@ test("single CTAs are drawn where they can be told", () => {
   assert.equal(areDistinguishable(made(1000), 10_000, 1000, 5), false);
   assert.equal(areDistinguishable(made(10), 100, 1000, 1), false);
   assert.equal(areDistinguishable(made(0), 0, 1000, 5), false);
-});
-
-test("an example is the first scope that is as wanted", () => {
-  const { scopes } = knownLaunch();
-  const found = Array.from({ length: scopes.length }, (_, index) => index).find((index) => scopes.scope[index] === 2 && scopes.warp[index] === 1);
-  assert.equal(exampleOf(scopes, { scope: 2, warp: 1 }), found ?? -1);
-  assert.equal(exampleOf(scopes, { scope: 99 }), -1);
-  const first = exampleOf(scopes, { scope: 0 });
-  const longer = scopes.duration[first] + 1;
-  assert.notEqual(exampleOf(scopes, { scope: 0, leastNs: longer }), first);
-  assert.equal(exampleOf(scopes, { scope: 0, belowNs: 0 }), -1);
-  const target = targetOf(scopes, first);
-  assert.equal(target.cta, scopes.cta[first]);
-  assert.ok(target.startNs < scopes.start[first] && target.endNs > scopes.end[first]);
-});
-
-test("columns come back as they were packed", () => {
-  assert.deepEqual([...unpacked({ type: "u1", base64: "AP8=" })], [0, 255]);
-  assert.deepEqual([...unpacked({ type: "i4", base64: Buffer.from(Int32Array.of(1, -2, 70000).buffer).toString("base64") })], [1, -2, 70000]);
 });

@@ -6,7 +6,7 @@ import { ofClass, ofTag } from "./fake_document.mjs";
 
 const { contrast } = await load("theme");
 const { evidenceTag } = await load("masthead");
-const { mostStalled, shareWithError, sourceName, STALL_COLORS, stallBar, stallCell, stallColor, stallLines, ttgirName } = await load("views/stall_bars");
+const { mostStalled, STALL_COLORS, stallBar, stallCell, stallColor, stallLines, ttgirName } = await load("views/stall_bars");
 const { stallSection } = await load("views/overview");
 const { unitSection } = await load("views/overview");
 const { lineDetails } = await load("views/source");
@@ -49,12 +49,6 @@ test("a reason that this page does not know has a colour, too", () => {
   for (const name of ["new_reason", "constructor", "__proto__"]) assert.equal(stallColor(name), STALL_COLORS.misc);
 });
 
-test("an error has a digit that is not 0", () => {
-  assert.equal(shareWithError(0.1234, 0.002), "12.3 ± 0.2 %");
-  assert.equal(shareWithError(0.0012, 0.0002), "0.12 ± 0.02 %");
-  assert.equal(shareWithError(1, 0), "100.0 ± 0.0 %");
-});
-
 test("a line's bar is relative to the line with most samples", () => {
   assert.equal(mostStalled([{ share: 0.1 }, { share: 0.4 }]), 0.4);
   assert.equal(mostStalled([]), 0);
@@ -74,13 +68,6 @@ test("a line's tooltip has its reasons, longest first, and whose results its war
   ]);
   const unknown = { ...LINE, shares: [share("new_reason", 0.2)], awaited: [] };
   assert.equal(stallLines(unknown, REASONS, ttgirName)[1], "20.0 ± 0.1 % new_reason");
-});
-
-test("awaited lines are named as far as they are known", () => {
-  const [known] = LINE.awaited;
-  assert.equal(sourceName(known), "k.py:3 (LDG)");
-  assert.equal(sourceName({ ...known, source: null }), "line 4 of the TTGIR (LDG)");
-  assert.equal(ttgirName({ ...known, source: null, operation: "" }), "line 4");
 });
 
 test("the overview shows the launch's reasons, and what each scope is stalled on", () => {
