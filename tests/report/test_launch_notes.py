@@ -63,18 +63,7 @@ def with_ctas(folder: Path, *ctas: tuple[int, int, int]) -> Timeline:
 
 
 def test_all_that_a_reader_is_told(tmp_path: Path) -> None:
-    lines = notes(known_launch(tmp_path))
-    check_note("\n".join(lines), "a known launch")
-    assert {line.partition(":")[0]: figures(line) for line in lines} == {
-        "clock": ["2000", "1.25", "10"],
-        "record cost": [],
-        "iterations of iter[0]": ["5", "90", "9.0", "10", "20", "2.0"],
-        "between iterations of loop[0]": ["720", "72.0"],
-        "spread": ["11.8"],
-        "waves": ["1.00", "2", "2", "4", "1"],
-        "tail": ["500", "16.7"],
-        "idle": ["33.3", "33.3"],
-    }
+    check_note("\n".join(notes(known_launch(tmp_path))), "a known launch")
 
 
 def test_a_launch_that_never_ran_has_little_to_tell(tmp_path: Path) -> None:
@@ -82,27 +71,20 @@ def test_a_launch_that_never_ran_has_little_to_tell(tmp_path: Path) -> None:
     assert [line.partition(":")[0] for line in notes(timeline)] == ["clock", "record cost", "never ran"]
 
 
-def test_an_assumed_clock_is_called_one(tmp_path: Path) -> None:
-    timeline = known_launch(tmp_path)
-    assumed = replace(timeline.clock, rate_ns=1 / 1.98, rate_error=0.25, source="nominal")
-    line = note(replace(timeline, clock=assumed), "clock")
-    assert figures(line) == ["1980", "25"]
-    check_note(line, "the device's nominal rate")
-
-
 @pytest.mark.parametrize(
-    ("source", "case"),
+    ("source", "ghz", "kernel", "case"),
     [
-        ("assumed", "no nominal rate, no timer reading"),
-        ("nominal", "no nominal rate, and no timer"),
+        ("nominal", 1.98, {}, "the device's nominal rate"),
+        ("assumed", 1.5, {"sm_clock_hz": 0.0}, "no nominal rate, no timer reading"),
+        ("nominal", 1.5, {"sm_clock_hz": 0.0}, "no nominal rate, and no timer"),
     ],
 )
-def test_a_clock_that_not_even_the_device_told_is_called_so(tmp_path: Path, source: str, case: str) -> None:
-    timeline = known_launch(tmp_path, kernel={"sm_clock_hz": 0.0})
-    assumed = replace(timeline.clock, rate_ns=1 / 1.5, rate_error=0.25, source=source)
-    line = note(replace(timeline, clock=assumed), "clock")
-    assert figures(line) == ["1500"]
-    check_note(line, case)
+def test_an_assumed_clock_is_called_one(
+    tmp_path: Path, source: str, ghz: float, kernel: dict[str, float], case: str
+) -> None:
+    timeline = known_launch(tmp_path, kernel=kernel)
+    assumed = replace(timeline.clock, rate_ns=1 / ghz, rate_error=0.25, source=source)
+    check_note(note(replace(timeline, clock=assumed), "clock"), case)
 
 
 def test_without_a_timer_nothing_is_said_of_how_the_sms_are_filled(tmp_path: Path) -> None:
@@ -127,37 +109,28 @@ def test_marks_are_neither_cut_nor_uneven(tmp_path: Path) -> None:
 
 def test_what_was_subtracted_is_told_with_its_cost(tmp_path: Path) -> None:
     rows = [Ran(FUNC, 500, sm=3, record_ns=100), Ran(FUNC, 500, warp=1, sm=3, record_ns=100)]
-    line = note(known_launch(tmp_path, rows=rows, kernel=MEASURED), "record cost")
-    assert figures(line) == ["17", "14", "200", "5.0"]
-    check_note(line, "a measured record cost")
+    check_note(note(known_launch(tmp_path, rows=rows, kernel=MEASURED), "record cost"), "a measured record cost")
 
 
 def test_scopes_of_which_nothing_was_left_are_counted(tmp_path: Path) -> None:
     rows = [Ran(FUNC, 500, sm=3, flags=ScopeFlag.CUT)]
     rows += [Ran(ITER, 0, warp=1, sm=3, flags=ScopeFlag.CUT if number else 0) for number in range(4)]
-    line = note(known_launch(tmp_path, rows=rows, kernel=MEASURED), "record cost")
-    assert "iter[0]" in line and figures(line)[-4:] == ["4", "0", "3", "4"]
-    check_note(line, "scopes of which nothing was left")
+    timeline = known_launch(tmp_path, rows=rows, kernel=MEASURED)
+    check_note(note(timeline, "record cost"), "scopes of which nothing was left")
 
 
 @pytest.mark.parametrize(
-    ("case", "runs", "figures_said"),
+    ("case", "runs"),
     [
-        ("one iteration", [[600]], ["1", "600"]),
-        ("two iterations", [[600, 500]], ["2", "600", "500"]),
-        ("three iterations", [[5000, 600, 300]], ["3", "5.00", "8.3", "600", "300", "0.50"]),
-        (
-            "runs of several lengths",
-            [[80, 80], [80, 80, 80], [80] * 64],
-            ["2", "64", "3", "80", "1.00", "80", "80", "1.00"],
-        ),
-        ("no steady time", [[80, 0, 80]], ["3", "80", "0", "80"]),
+        ("one iteration", [[600]]),
+        ("two iterations", [[600, 500]]),
+        ("three iterations", [[5000, 600, 300]]),
+        ("runs of several lengths", [[80, 80], [80, 80, 80], [80] * 64]),
+        ("no steady time", [[80, 0, 80]]),
     ],
 )
-def test_iterations_in_a_line(tmp_path: Path, case: str, runs: list[list[int]], figures_said: list[str]) -> None:
-    line = note(with_iterations(tmp_path, *runs), "iterations of iter[0]")
-    assert figures(line) == figures_said
-    check_note(line, case)
+def test_iterations_in_a_line(tmp_path: Path, case: str, runs: list[list[int]]) -> None:
+    check_note(note(with_iterations(tmp_path, *runs), "iterations of iter[0]"), case)
 
 
 def test_iterations_whose_numbers_are_unknown(tmp_path: Path) -> None:
@@ -168,17 +141,13 @@ def test_iterations_whose_numbers_are_unknown(tmp_path: Path) -> None:
 def test_the_last_wave_and_the_tail(tmp_path: Path) -> None:
     timeline = with_ctas(tmp_path, *[(sm, 0, 820) for sm in range(132)], *[(sm, 820, 1000) for sm in range(12)])
     lines = [note(timeline, subject) for subject in ("waves", "tail", "idle")]
-    assert figures(lines[0]) == ["1.09", "144", "132", "1", "12", "12", "180"]
-    assert figures(lines[1]) == ["180", "16.4", "10.5", "5.8"] and figures(lines[2])[0] == "16.4"
     check_note("\n".join(lines), "a last wave")
 
 
 def test_what_a_tail_comes_of_is_told_where_it_is_two_things(tmp_path: Path) -> None:
     # 9 CTAs on 8 SMs, the last of which takes twice as long as the others.
     timeline = with_ctas(tmp_path, *[(sm, 0, 1000) for sm in range(8)], (0, 1000, 3000))
-    line = note(timeline, "tail")
-    assert figures(line) == ["2.00", "58.3", "43.8", "14.6"]
-    check_note(line, "a tail of two causes")
+    check_note(note(timeline, "tail"), "a tail of two causes")
 
 
 def test_room_by_occupancy_is_told_as_such(tmp_path: Path) -> None:
@@ -186,9 +155,7 @@ def test_room_by_occupancy_is_told_as_such(tmp_path: Path) -> None:
     kernel = timeline.launch.kernel
     kernel = replace(kernel, with_records=replace(kernel.with_records, ctas_per_sm=4))
     known = replace(timeline, launch=replace(timeline.launch, kernel=kernel))
-    line = note(known, "waves")
-    assert figures(line) == ["0.25", "1", "1", "4"]
-    check_note(line, "room by occupancy")
+    check_note(note(known, "waves"), "room by occupancy")
 
 
 def test_sms_that_all_end_at_once_have_no_tail(tmp_path: Path) -> None:
@@ -203,13 +170,9 @@ DAMAGED = {"cta": 0, "warp": 0, "records_written": 8, "records_damaged": 5}
 
 
 @pytest.mark.parametrize(
-    ("case", "changes", "figures_said"),
+    ("case", "changes"),
     [
-        (
-            "lost records",
-            {"records_lost": 8, "incomplete": incomplete_rows(LOST, MORE_LOST)},
-            [["8", "32", "25", "2", "1", "1", "5", "6", "12"]],
-        ),
+        ("lost records", {"records_lost": 8, "incomplete": incomplete_rows(LOST, MORE_LOST)}),
         (
             "unpaired records",
             {
@@ -217,28 +180,19 @@ DAMAGED = {"cta": 0, "warp": 0, "records_written": 8, "records_damaged": 5}
                 "stray_ends": np.array([0, 2, 0, 0]),
                 "incomplete": incomplete_rows(OPEN, STRAY),
             },
-            [["3"], ["1", "1", "1", "1", "7", "1", "8"], ["2", "1", "1", "0", "7", "2", "8"]],
         ),
-        (
-            "damaged records",
-            {"records_damaged": 5, "incomplete": incomplete_rows(DAMAGED)},
-            [["5", "32", "1", "1", "0", "0", "5", "8"]],
-        ),
-        ("CTAs that never ran", {"ctas_never_ran": 6}, [["6"]]),
-        ("a CTA that never ran", {"ctas_never_ran": 1}, [["1"]]),
-        ("damaged CTAs", {"ctas_damaged": 7}, [["7"]]),
-        ("a damaged CTA", {"ctas_damaged": 1}, [["1"]]),
+        ("damaged records", {"records_damaged": 5, "incomplete": incomplete_rows(DAMAGED)}),
+        ("CTAs that never ran", {"ctas_never_ran": 6}),
+        ("a CTA that never ran", {"ctas_never_ran": 1}),
+        ("damaged CTAs", {"ctas_damaged": 7}),
+        ("a damaged CTA", {"ctas_damaged": 1}),
     ],
 )
-def test_what_is_missing_is_told_last(
-    tmp_path: Path, case: str, changes: dict[str, Any], figures_said: list[list[str]]
-) -> None:
+def test_what_is_missing_is_told_last(tmp_path: Path, case: str, changes: dict[str, Any]) -> None:
     plain = known_launch(tmp_path)
     before, lines = notes(plain), notes(replace(plain, **changes))
     assert lines[: len(before)] == before
-    added = lines[len(before) :]
-    assert [figures(line) for line in added] == figures_said
-    check_note("\n".join(added), case)
+    check_note("\n".join(lines[len(before) :]), case)
 
 
 def test_of_a_decoded_buffer_whose_rings_were_too_small(tmp_path: Path) -> None:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from altered import altered
 from buffers import Scope
-from figures_in import figures_in
 from known_edits import gain, known_edits, tried
 from known_launch import FUNC, SCOPES, known_launch
 from replacing import replace
-from rich.console import Console
 from screens import WIDE, coloured, lines_shown
 from snapshots import check
 from timelines import Ran
@@ -77,24 +76,33 @@ def test_all_of_it(report: LaunchAnalysis) -> None:
     check_screen(screen(with_findings(report), 120), "three findings")
 
 
-def test_the_title_says_what_ran(report: LaunchAnalysis) -> None:
-    title = screen(report)[0]
-    assert title.startswith("kernel #0   ") and figures_in(title) == ["0", "1.50", "2", "2", "2", "2000", "1980"]
+CLOCK = {"clock_source": ClockSource.NOMINAL, "clock_error": 0.25, "nominal_mhz": 1980.0}
+TRUSTED = {"level": Level.TRUSTWORTHY, "text": "slower by 1.0 % ± 0.3"}
+TIMES = {"clean": (4000.0, 4100.0, 9000.0), "with_records": (4200.0, 4300.0, 9000.0)}
 
 
 @pytest.mark.parametrize(
-    ("has_launching", "case"), [(False, "times of the kernel alone"), (True, "times that have launching in them")]
+    ("case", "lines", "summary", "verdict", "place"),
+    [
+        ("times of the kernel alone", ["kernel"], {}, {**TIMES, "has_launching": False}, ""),
+        ("times that have launching in them", ["kernel"], {}, {**TIMES, "has_launching": True}, ""),
+        ("of a graph, with its place", ["rank"], {"graph": True}, {}, "rank 1, device 3"),
+        ("an assumed clock", ["kernel #0", "TRUST"], CLOCK, TRUSTED, ""),
+        ("the bar of some warps", ["CTA"], {"warp_time_ns": 2}, {}, ""),
+    ],
 )
-def test_there_is_one_time_without_records_and_one_with(report: LaunchAnalysis, has_launching: bool, case: str) -> None:
-    verdict = replace(
-        report.verdict,
-        clean=replace(report.verdict.clean, times_ns=(4000.0, 4100.0, 9000.0)),
-        with_records=replace(report.verdict.with_records, times_ns=(4200.0, 4300.0, 9000.0)),
-        has_launching=has_launching,
+def test_the_title_the_trust_and_the_bar(
+    report: LaunchAnalysis, case: str, lines: list[str], summary: dict[str, Any], verdict: dict[str, Any], place: str
+) -> None:
+    """Times are of the build; the warps' time is in times of that of the bar."""
+    builds = {name: replace(getattr(report.verdict, name), times_ns=verdict[name]) for name in TIMES if name in verdict}
+    if "warp_time_ns" in summary:
+        summary = {"warp_time_ns": summary["warp_time_ns"] * report.summary.phases.whole_ns}
+    changed = altered(
+        report, summary=replace(report.summary, **summary), verdict=replace(report.verdict, **{**verdict, **builds})
     )
-    title = screen(altered(report, verdict=verdict))[0]
-    assert figures_in(title)[:4] == ["0", "4.10", "4.30", "2"]
-    check_screen([title], case)
+    shown = screen(changed, 120 if case.startswith("the bar") else WIDE, place=place)
+    check_screen([line for line in shown if line.startswith(tuple(lines))][: len(lines)], case)
 
 
 def test_on_a_narrow_terminal_the_title_goes_on(report: LaunchAnalysis) -> None:
@@ -103,48 +111,16 @@ def test_on_a_narrow_terminal_the_title_goes_on(report: LaunchAnalysis) -> None:
     assert second.startswith("  SMs ") and third == screen(report)[1]
 
 
-def test_the_place_and_the_graph_are_named(report: LaunchAnalysis) -> None:
-    summary = replace(report.summary, graph=True)
-    title = screen(altered(report, summary=summary), place="rank 1, device 3")[0]
-    assert title.startswith("rank 1, device 3: kernel #0 (")
-    check_screen([title], "of a graph, with its place")
-
-
-def test_an_assumed_clock_is_called_one_and_no_launch_is_trusted_by_it(report: LaunchAnalysis) -> None:
-    summary = replace(report.summary, clock_source=ClockSource.NOMINAL, clock_error=0.25, nominal_mhz=1980.0)
-    verdict = replace(report.verdict, level=Level.TRUSTWORTHY, text="slower by 1.0 % ± 0.3")
-    lines = screen(altered(report, summary=summary, verdict=verdict))
-    assert "assumed" in lines[0] and lines[0].endswith(" 2000 MHz")
-    trust = trust_line(lines)
-    assert trust.startswith("TRUST  careful: ") and trust.endswith(f"; {verdict.text}")
-    assert "25 %" in trust and "assumed" in trust
-    check_screen([lines[0], trust], "an assumed clock")
-
-
 def test_what_was_lost_is_said_where_trust_is(report: LaunchAnalysis) -> None:
     summary = replace(report.summary, records_written=200, records_lost=148)
     verdict = replace(report.verdict, level=Level.TRUSTWORTHY, text="slower by 1.0 % ± 0.3")
     lossy = altered(report, summary=summary, verdict=verdict)
     trust = trust_line(screen(lossy))
-    assert trust.startswith("TRUST  careful: 74.0 % ") and "--fit" in trust and trust.endswith(f"; {verdict.text}")
     check_screen([trust], "lost records")
     green, yellow = "\x1b[32m", "\x1b[33m"
     shown = coloured(lambda console: print_first_screen(lossy, "kernel", "", console))
     assert green not in shown and yellow in shown
     assert f"{yellow}not known: " in shown
-
-
-def test_of_many_findings_those_that_are_worth_most_are_advised(report: LaunchAnalysis) -> None:
-    lines = advice(screen(with_findings(report)))
-    assert lines[0].startswith("mend tail (") and figures_in(lines[0]) == ["47.0"]
-    assert lines[2].startswith("mend prologue (") and figures_in(lines[2]) == ["20.0"]
-    assert (lines[1], lines[3]) == ("tail [seen]", "prologue [seen]")
-    assert lines[4:] == ["1 more; see report -v"]
-
-
-def test_without_a_finding_it_says_so(report: LaunchAnalysis) -> None:
-    (line,) = advice(screen(report))
-    assert line.startswith("could not judge what to change: ")
 
 
 def test_a_known_limit_without_a_finding_says_what_is_left(report: LaunchAnalysis) -> None:
@@ -158,9 +134,13 @@ def test_what_the_kernel_needs_comes_before_what_the_recording_needs(tmp_path: P
     assert advice(screen(report))[0].startswith("mend prologue ")
     lost = Judgement("waiting", (), Unjudged("25.0 % lost", "use --fit"))
     lines = advice(screen(altered(report, judgements=(*report.judgements, lost))))
-    assert lines[0].startswith("mend prologue ")
-    assert lines[-1].startswith("use --fit (waiting ") and lines[-1].endswith(": 25.0 % lost)")
     check_screen(lines, "TRY if a rule needs lost records")
+
+
+def test_a_doubtful_finding_is_marked(report: LaunchAnalysis) -> None:
+    doubtful = replace(FINDINGS[0], doubt="2 damaged")
+    lines = advice(screen(altered(report, judgements=(Judgement("prologue", (doubtful,), None),))))
+    check_screen(lines, "a doubtful finding")
 
 
 @pytest.mark.parametrize(("part", "left"), [(0.8, "20.0 %"), (0.92, "8.0 %"), (0.79, None)])
@@ -174,22 +154,13 @@ def test_a_launch_at_its_roof_has_little_to_win(report: LaunchAnalysis, part: fl
         check_screen(lines[:1], "TRY at a roof")
 
 
-def test_a_doubtful_finding_is_marked(report: LaunchAnalysis) -> None:
-    doubtful = replace(FINDINGS[0], doubt="2 damaged")
-    lines = advice(screen(altered(report, judgements=(Judgement("prologue", (doubtful,), None),))))
-    assert ["doubtful" in line for line in lines] == [True, True] and lines[1].endswith(": 2 damaged)")
-    check_screen(lines, "a doubtful finding")
-
-
 def test_what_could_not_be_judged_says_what_would_help(report: LaunchAnalysis) -> None:
     lost = Unjudged("74.0 % lost", "use --fit")
     judgements = tuple(Judgement(rule, (), lost) for rule in ("prologue", "waiting", "epilogue", "imbalanced-warps"))
     _, line = advice(screen(altered(report, judgements=judgements)))
-    assert line.startswith("use --fit (prologue, waiting, epilogue ") and line.endswith(": 74.0 % lost)")
     check_screen([line], "rules that could not judge")
     helpless = (Judgement("tail", (), Unjudged("1 has no partner", "")),)
     _, line = advice(screen(altered(report, judgements=helpless)))
-    assert line.startswith("tail ") and line.endswith(": 1 has no partner")
     check_screen([line], "a rule that nothing helps")
 
 
@@ -210,31 +181,6 @@ def test_records_have_a_part_of_their_own(report: LaunchAnalysis) -> None:
     ]
 
 
-def test_a_strip_of_some_warps_says_so(report: LaunchAnalysis) -> None:
-    summary = replace(report.summary, warp_time_ns=2 * report.summary.phases.whole_ns)
-    (bar,) = (line for line in screen(altered(report, summary=summary), 120) if line.startswith("CTA"))
-    assert figures_in(bar.rpartition("|")[2]) == ["50.0", "1.00"]
-    check_screen([bar], "the bar of some warps")
-
-
-def test_the_table_has_the_times_of_a_cta(report: LaunchAnalysis) -> None:
-    lines = table(screen(report))
-    assert lines[0].split("  ")[0] == "scope"
-    rows = [line.split() for line in lines[1:]]
-    assert [" ".join(row[:2]) for row in rows] == ["kernel my", "loop[0] my", "between iterations", "iter[0] my"]
-    assert [figures_in(" ".join(row[2:])) for row in rows] == [
-        ["12", "850", "85.0", "850", "997"],
-        ["15", "500", "25.0", "500", "500"],
-        ["360", "18.0"],
-        ["15", "5", "28", "7.0", "10", "90"],
-    ]
-    assert [row.count("█") + row.count("░") for row in lines[1:]] == [14, 4, 3, 1]
-
-
-def test_what_never_ran_has_no_row(report: LaunchAnalysis) -> None:
-    assert not any("tail" in line for line in table(screen(report)))
-
-
 def test_an_instant_has_a_number_and_no_times(tmp_path: Path) -> None:
     rows = [Ran(FUNC, 0, sm=3), Ran(FUNC, 0, sm=3, start_record=2)]
     report = LaunchAnalysis.of(known_launch(tmp_path, [Scope("before_store", "mark"), *SCOPES[1:]], rows))
@@ -247,8 +193,6 @@ def test_of_many_scopes_the_largest_are_shown(tmp_path: Path) -> None:
         known_launch(tmp_path, scopes, [Ran(number, 100 + number, sm=3) for number in range(25)])
     )
     lines = table(screen(report))
-    assert [line.split("  ")[0] for line in lines[1:-1]] == [f"scope {number}" for number in range(5, 25)]
-    assert lines[-1].startswith("5 shorter rows ") and lines[-1].endswith("report -v")
     check_screen(lines, "the largest of many scopes")
 
 
@@ -320,15 +264,6 @@ def test_what_was_tried_is_one_line_below_the_advice(report: LaunchAnalysis, edi
     assert lines[place] == f"TRIED  {news}"
     assert lines[place + 1].startswith("TRUST")
     assert [*lines[:place], *lines[place + 1 :]] == plain
-
-
-def test_the_screen_has_room_for_what_was_tried(report: LaunchAnalysis) -> None:
-    def show(console: Console) -> None:
-        print_first_screen(altered(with_findings(report), edits=known_edits()), "kernel", "", console, Room.on(console))
-
-    lines = lines_shown(show, 80, height=24)
-    assert len(lines) <= 24
-    assert [line for line in lines if line.startswith("TRIED")]
 
 
 @pytest.mark.parametrize(

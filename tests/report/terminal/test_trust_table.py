@@ -59,25 +59,6 @@ def test_the_table(launch: Launch) -> None:
         with_costs(of(launch, "softmax", "softmax-0"), CLEAN, worse),
         with_costs(of(launch, "old", "old-0"), KernelResources(shared_bytes=98304), replace(worse, times_ns=None)),
     )
-    assert rows(lines) == [
-        ["kernel", "verdict", "run time", "overhead", "registers", "spills", "shared bytes", "CTAs per SM"],
-        ["matmul", "trustworthy", "10.0 ms", "+0.0 % ± 0.3", "128", "0", "98304", "2"],
-        [
-            "softmax",
-            "careful",
-            "10.0 ms → 11.2 ms",
-            "+12.0 % ± 0.4",
-            "128 → 168",
-            "0 → 12",
-            "98304 → 106496",
-            "2 → 1",
-        ],
-        ["old", "unknown", "-", "-", "- → 168", "- → 12", "98304 → 106496", "- → 1"],
-    ]
-    said = {name: text for name, _, text in (line.partition(": ") for line in lines[-3:])}
-    assert list(said) == ["matmul", "softmax", "old"]
-    assert figures_in(said["matmul"]) == ["0.0", "0.3"]
-    assert figures_in(said["softmax"]) == ["0", "12", "2", "1", "12.0", "0.4", "5"]
     check("report/trust-table", "\n".join(lines))
 
 
