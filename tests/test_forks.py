@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Iterator
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -59,18 +58,6 @@ def test_jobs_are_done_elsewhere_and_by_several() -> None:
     assert set(in_turn([job])) == {b"%d" % HERE}
 
 
-def test_whoever_is_free_does_the_next_job() -> None:
-    """One long job among short ones: the other fork does these."""
-
-    def job(seconds: float) -> Iterator[bytes]:
-        time.sleep(seconds)
-        yield b"%d" % os.getpid()
-
-    long, *short = forked(2)([partial(job, 0.5), *[partial(job, 0.001)] * 3])
-    assert set(short) != {long}
-    assert len({long, *short}) == 2
-
-
 def test_no_more_is_done_than_there_is_room_for(tmp_path: Path) -> None:
     def job(number: int) -> Iterator[bytes]:
         (tmp_path / str(number)).touch()
@@ -107,24 +94,6 @@ def test_what_a_job_raises_is_raised_here(error: Exception, capfd: pytest.Captur
     assert capfd.readouterr() == ("", "")
 
 
-def test_other_systems_fork_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forks.sys, "platform", "darwin")
-    assert forked(4) is in_turn
-    assert usable_cores() >= 1
-
-
-def test_a_daemon_runs_the_jobs_itself() -> None:
-    jobs = [partial(chunks, number) for number in range(5)]
-    ours, theirs = get_context("fork").Pipe(duplex=False)
-    child = get_context("fork").Process(target=lambda: theirs.send(list(forked(4)(jobs))), daemon=True)
-    child.start()
-    assert ours.recv() == expected(5)
-    child.join()
-    child.close()
-    ours.close()
-    theirs.close()
-
-
 def test_forks_end_with_a_parent_that_is_killed_in_the_midst_of_their_jobs() -> None:
     program = """
 import os, signal, time
@@ -150,8 +119,6 @@ list(forked(3)([job] * 6))
     [
         ("max 100000\n", sys.maxsize),
         ("250000 100000\n", 2),
-        ("50000 100000\n", 0),
-        ("", sys.maxsize),
         (None, sys.maxsize),
     ],
 )

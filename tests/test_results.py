@@ -87,25 +87,11 @@ def test_a_notebook_shows_the_report(loaded: Results) -> None:
     assert '<span style="font-weight: bold">LIMIT' in shown
 
 
-@pytest.mark.parametrize("what", ["timeline", "reports", "summary"])
-def test_a_repr_is_one_line(loaded: Results, what: str) -> None:
-    found = {"timeline": loaded.timeline, "reports": loaded.reports[0], "summary": loaded.summary()[0]}[what]
-    assert "matmul_kernel #29" in repr(found)
-    assert "\n" not in repr(found) and len(repr(found)) < 200
-    assert repr(loaded) == "<Results: 1 launch of matmul_kernel>"
-
-
 def test_a_launch_that_is_damaged_is_passed_over_with_a_warning(tmp_path: Path) -> None:
     folder = Path(shutil.copytree(CAPTURE, tmp_path / "capture"))
     next(path for path in folder.rglob("*.bin")).write_bytes(b"short")
     with pytest.warns(UserWarning, match="skipped a launch"), pytest.raises(KprofError, match="is damaged"):
         kprof_inject.load(folder)
-
-
-def test_what_is_no_capture_is_refused_with_a_hint(tmp_path: Path) -> None:
-    with pytest.raises(kprof_inject.KprofError) as refused:
-        kprof_inject.load(tmp_path / "nowhere")
-    assert "\nhint: make one: kprof-inject profile -o " in str(refused.value)
 
 
 def test_arguments_that_make_no_sense_are_refused_with_a_hint(loaded: Results) -> None:
@@ -125,10 +111,7 @@ def test_arguments_that_make_no_sense_are_refused_with_a_hint(loaded: Results) -
     ("arguments", "what"),
     [
         ({"max_bytes": 0}, "profile: max_bytes: expected int >= 1"),
-        ({"max_launches": "all"}, "profile: max_launches: expected int, got str"),
-        ({"replay": -1}, "profile: replay: expected int >= 0"),
         ({"kernel": 7}, "profile: kernel: expected str"),
-        ({"mode": "shared"}, "profile: mode: expected object"),
         ({"mode": kprof_inject.Mode(buffer="local")}, "profile: mode.buffer: invalid enum value 'local'"),
         ({"mode": kprof_inject.Mode(warps=(4, 0))}, "profile: mode: expected ascending warps"),
         (
@@ -144,11 +127,6 @@ def test_arguments_of_a_profile_are_refused_at_once(tmp_path: Path, arguments: d
     assert refused.value.hint and not (tmp_path / "ws").exists()
 
 
-def test_a_page_that_cannot_be_written_is_one_error(loaded: Results, tmp_path: Path) -> None:
-    with pytest.raises(KprofError, match=r": Is a directory\nhint: "):
-        loaded.html(tmp_path)
-
-
 def test_names_of_a_buffer_are_given_as_on_the_command_line() -> None:
     words = flashinfer(1, [[[Mark(0, 0, 100), Mark(1, 0, 120), Mark(1, 1, 150), Mark(0, 1, 200)]]], [5])
     made = kprof_inject.read_buffer(words, format="flashinfer", names="whole, part")
@@ -162,9 +140,7 @@ def test_names_of_a_buffer_are_given_as_on_the_command_line() -> None:
     [
         ({"format": "7"}, "no profiler is called '7'"),
         ({"names": 7}, "names are no list of texts: 7"),
-        ({"names": ["a", None]}, "names are no list"),
         ({"names": {"a", "b"}}, "names are no list"),
-        ({"names": b"a,b"}, "names are no list"),
     ],
 )
 def test_what_is_said_of_a_buffer_is_refused_by_its_name(said: dict[str, Any], what: str) -> None:

@@ -41,10 +41,6 @@ def test_auto_takes_no_more_than_a_known_number_of_records_needs(records: int, r
     assert chosen_buffer_bytes(AUTO, 0, 4, None, H200, records) == 4 * ring_bytes
 
 
-def test_a_size_that_is_named_is_taken_whatever_is_needed() -> None:
-    assert chosen_buffer_bytes(Mode("shared", 4096), 0, 4, None, H200, 2) == 4096
-
-
 def test_auto_reckons_with_registers() -> None:
     # 96 registers let 5 CTAs run, and then each may have more.
     assert auto(16384, registers=96) == 8192
@@ -102,11 +98,6 @@ def test_a_smaller_buffer_fits_the_budget_and_the_next_larger_does_not() -> None
     smaller = smaller_buffer_bytes(mode, 10_000, 4, 100_000_000)
     assert smaller == 8192
     assert 10_000 * row_bytes(smaller, 4) <= 100_000_000 < 10_000 * row_bytes(2 * smaller, 4)
-
-
-def test_a_smaller_buffer_is_never_larger_and_always_whole_rings() -> None:
-    assert smaller_buffer_bytes(Mode("global", 4096), 1, 4, 1 << 30) == 4096
-    assert smaller_buffer_bytes(Mode("global", 12288, warps=(0, 1, 3)), 1000, 4, 10_000_000) == 6144
 
 
 def test_no_smaller_buffer_is_useful_below_16_records_a_warp() -> None:

@@ -63,11 +63,6 @@ def test_a_kernel_is_read_back(tmp_path: Path) -> None:
     ]
 
 
-def test_a_scope_without_a_source_has_an_empty_one(tmp_path: Path) -> None:
-    (launch,) = save_launches(tmp_path, kernel_json([Scope("k")], WORDS, 2), [WORDS])
-    assert launch.kernel.scopes.scopes[0].source == ""
-
-
 def test_a_launch_is_read_back(tmp_path: Path) -> None:
     add_launch(begin_process(tmp_path / "p"), index=12, host_ns=34)
     (launch,) = read_capture(tmp_path).launches
@@ -75,29 +70,6 @@ def test_a_launch_is_read_back(tmp_path: Path) -> None:
     assert (launch.index, launch.grid, launch.device, launch.stream, launch.host_ns) == (12, (3, 1, 1), 0, 0, 34)
     assert launch.words().dtype == np.dtype("<u4")
     assert np.array_equal(launch.words(), WORDS)
-
-
-def test_the_end_of_the_launch_call_may_be_unknown(tmp_path: Path) -> None:
-    writer = begin_process(tmp_path / "p")
-    add_launch(writer)
-    line = launch_json(WORDS, index=1, host_ns=100) | {"host_end_ns": 130}
-    writer.add_launch(line, memoryview(WORDS.tobytes()))
-    assert [launch.host_end_ns for launch in read_capture(tmp_path).launches] == [None, 130]
-
-
-def test_launches_of_one_variant_share_its_kernel(tmp_path: Path) -> None:
-    writer = begin_process(tmp_path / "p")
-    add_launch(writer)
-    add_launch(writer, index=1)
-    first, second = read_capture(tmp_path).launches
-    assert first.kernel is second.kernel
-
-
-def test_a_kernel_is_saved_once(tmp_path: Path) -> None:
-    writer = begin_process(tmp_path / "p")
-    writer.add_kernel("v0", KERNEL | {"name": "other"}, "another\n", {})
-    add_launch(writer)
-    assert read_capture(tmp_path).launches[0].kernel.ttgir() == "module {}  // é\n"
 
 
 def test_launches_of_all_processes_stand_in_the_order_of_host_time(tmp_path: Path) -> None:
@@ -130,26 +102,16 @@ def test_a_launch_knows_its_process(tmp_path: Path) -> None:
     assert launch.origin == Origin("7-99", 7, 1, "a", "b", ("H200",), ("",), (ClockRecord(**reading),))
 
 
-def test_without_readings_nothing_is_known_of_the_clocks(tmp_path: Path) -> None:
-    add_launch(begin_process(tmp_path / "p"))
-    (process,) = read_capture(tmp_path).processes
-    assert process.origin == Origin("p", 7, None, "", "", (), (), ())
-
-
 @pytest.mark.parametrize(
     "line",
     [
         b"garbage",
-        b"\xff\xfe",
-        b"[1]",
         b'{"device": 0, "host_ns": 1, "device_ns": 2}',
-        b'{"device": 0, "host_ns": 1, "device_ns": 2, "error_ns": true}',
         b'{"device": 0, "host_ns": 1.5, "device_ns": 2, "error_ns": 3}',
         b'{"device": 0, "host_ns": 1, "device_ns": 2, "error_ns": -3}',
-        b'{"device": 0, "host_ns": 1, "device_ns": 9223372036854775808, "error_ns": 3}',
         b"[" * 100_000,
     ],
-    ids=["garbage", "bytes", "list", "short", "bool", "fraction", "negative", "too large", "deep"],
+    ids=["garbage", "short", "fraction", "negative", "deep"],
 )
 def test_a_damaged_reading_is_refused(tmp_path: Path, line: bytes) -> None:
     begin_process(tmp_path / "p")
@@ -160,14 +122,6 @@ def test_a_damaged_reading_is_refused(tmp_path: Path, line: bytes) -> None:
     (tmp_path / "p" / "clock.jsonl").write_bytes(sound + line + b"\n" + sound)
     with pytest.raises(KprofError, match=r"clock\.jsonl:2: "):
         read_capture(tmp_path)
-
-
-def test_a_graph_s_launch_is_told(tmp_path: Path) -> None:
-    writer = begin_process(tmp_path / "p")
-    buffer = memoryview(WORDS.tobytes())
-    writer.add_launch(launch_json(WORDS), buffer)
-    writer.add_launch(launch_json(WORDS, index=1, host_ns=1) | {"graph": True}, buffer)
-    assert [launch.graph for launch in read_capture(tmp_path).launches] == [False, True]
 
 
 def test_two_processes_may_have_a_variant_of_the_same_name(tmp_path: Path) -> None:
@@ -193,12 +147,6 @@ def test_a_dropped_launch_is_gone(tmp_path: Path) -> None:
 
     assert [launch.index for launch in read_capture(tmp_path).launches] == [0, 2]
     assert sorted(path.name for path in (tmp_path / "p").glob("*.bin")) == ["launch-000000.bin", "launch-000002.bin"]
-
-
-def test_a_file_name_is_not_used_again_after_a_drop(tmp_path: Path) -> None:
-    writer = begin_process(tmp_path / "p")
-    writer.drop_launch(add_launch(writer))
-    assert add_launch(writer) == "launch-000001.bin"
 
 
 def test_a_killed_program_leaves_all_whole_lines(tmp_path: Path) -> None:
@@ -250,12 +198,6 @@ def test_a_missing_buffer_is_an_error(tmp_path: Path) -> None:
         launch.words()
 
 
-def test_a_buffer_that_is_no_whole_number_of_rows_is_an_error(tmp_path: Path) -> None:
-    kernel = kernel_json(SCOPES, np.zeros((1, 60), dtype="<u4"), 2)
-    with pytest.raises(KprofError, match=r"launches\.jsonl:1: \$\.buffer_bytes: .* 720 .* 384\n"):
-        save_launches(tmp_path, kernel, [WORDS])
-
-
 @pytest.mark.parametrize(("version", "age"), [(1, "an older"), (FORMAT_VERSION - 1, "an older"), (99, "a newer")])
 def test_another_format_version_is_refused(tmp_path: Path, version: int, age: str) -> None:
     add_launch(begin_process(tmp_path / "p"))
@@ -263,13 +205,6 @@ def test_another_format_version_is_refused(tmp_path: Path, version: int, age: st
     make_editable(tmp_path)
     edit(path, version=version)
     with pytest.raises(KprofError, match=f"was made by {age} kprof-inject\nhint: profile again"):
-        read_capture(tmp_path)
-
-
-def test_a_kernel_file_that_is_missing_is_an_error(tmp_path: Path) -> None:
-    add_launch(begin_process(tmp_path / "p"))
-    (tmp_path / "p" / "kernels" / "v0" / "kernel.json").unlink()
-    with pytest.raises(KprofError, match=r"cannot read .*kernel\.json"):
         read_capture(tmp_path)
 
 
@@ -293,38 +228,11 @@ def test_what_a_kernel_costs_is_read_without_records_and_with_them(tmp_path: Pat
     assert kernel.with_records == KernelResources(136, 2, 2048, 4, (12.25,))
 
 
-def test_how_many_sms_the_device_has_may_be_unknown(tmp_path: Path) -> None:
-    counts = {"new": {"sm_count": 132}, "no device": {"sm_count": 0}, "unknown": {}}
-    assert [save_with_costs(tmp_path / name, kernel, None).sm_count for name, kernel in counts.items()] == [
-        *(132, None, None)
-    ]
-
-
 def test_without_times_that_much_is_known(tmp_path: Path) -> None:
     built = {"registers": 136, "spills": 2, "clean_metadata": {"shared": 1024}}
     kernel = save_with_costs(tmp_path, built, None)
     assert kernel.clean == KernelResources(shared_bytes=1024)
     assert kernel.with_records == KernelResources(136, 2, 2048)
-
-
-@pytest.mark.parametrize(
-    ("kernel", "timing", "damaged"),
-    [
-        ({}, "[1]", r"timing\.json: \$: expected object, got array"),
-        ({}, '{"times_ns": 4}', r"timing\.json: \$\.times_ns: expected array, got int"),
-        (
-            {"clean": CLEAN | {"times_ns": ["x"]}},
-            None,
-            r"\$\.clean\.times_ns\[0\]: expected float, got str",
-        ),
-        ({"clean": [3]}, None, r"kernel\.json: \$\.clean: expected object, got array"),
-    ],
-)
-def test_costs_that_are_damaged_are_an_error(
-    tmp_path: Path, kernel: dict[str, Any], timing: str | None, damaged: str
-) -> None:
-    with pytest.raises(KprofError, match=damaged):
-        save_with_costs(tmp_path, kernel, timing)
 
 
 def test_a_folder_without_a_process_is_no_capture(tmp_path: Path) -> None:

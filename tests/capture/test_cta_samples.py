@@ -89,15 +89,6 @@ def test_about_so_many_ctas_of_each_sm_record(grid: int, shift: int) -> None:
     assert choice.of_launch((grid, 1, 1), 1, 0) == CtaChoice(), "without a device, as suits the grid"
 
 
-def test_other_choices_are_those_of_each_launch() -> None:
-    for text in ("auto", "all", "1/8"):
-        assert parse_ctas(text).of_launch((65_536, 1, 1), 1, 132) == parse_ctas(text)
-
-
-def test_one_of_one_is_all() -> None:
-    assert parse_ctas("1/1") == parse_ctas("all")
-
-
 def test_ends_that_another_launch_left_do_not_count() -> None:
     """The buffer held a launch of another grid: CTAs with a row have an end there, too."""
     ctas = [Cta([[Entry(0, False, 2_000), Entry(0, True, 3_000)]], 3, 1_000, 1_600, 1_700) for _ in range(16)]

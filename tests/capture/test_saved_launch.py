@@ -31,7 +31,6 @@ from kprof_inject.capture.saved_launch import (
     TensorMapArgument,
     TupleArgument,
     checksums,
-    chunks_in,
     is_saved_launch,
     pointers_in,
     read_saved_launch,
@@ -86,24 +85,11 @@ def test_floats_come_back_with_all_their_bits(value: float) -> None:
     assert math.isnan(found) if math.isnan(value) else struct.pack("d", found) == struct.pack("d", value)
 
 
-@given(INTEGERS)
-def test_integers_of_64_bits_come_back(value: int) -> None:
-    (argument,) = decoded(record_with(IntegerArgument(str(value)))).arguments
-    assert isinstance(argument, IntegerArgument)
-    assert int(argument.value) == value
-
-
 def test_pointers_are_found_in_descriptors_and_tuples() -> None:
     first, second, third = (PointerArgument(address=address) for address in (16, 32, 48))
     nested = TupleArgument((TupleArgument((second,)), OmittedArgument(), third))
     found = pointers_in([DescriptorArgument(base=first, fields={}), IntegerArgument("64"), nested])
     assert list(found) == [first, second, third]
-
-
-@given(st.integers(1, 1 << 40))
-def test_chunks_cover_a_range(size_bytes: int) -> None:
-    chunks = chunks_in(size_bytes)
-    assert (chunks - 1) * CHUNK_BYTES < size_bytes <= chunks * CHUNK_BYTES
 
 
 @given(st.lists(st.integers(0, 400), unique=True, min_size=2, max_size=12).map(sorted), st.integers(0, 420))
@@ -222,32 +208,20 @@ def in_fields(**fields: Any) -> Any:
 FIRST, SECOND = 1 << 44, (1 << 44) + (1 << 16)
 HOSTILE: dict[str, tuple[Change, str]] = {
     "another version": (at("version", value=1), "made by an older"),
-    "a version that is no number": (at("version", value="1"), "version"),
     "no name": (lambda values: values.pop("name"), "name"),
     "a variant in another folder": (at("variant", value="../scale"), "variant"),
-    "a variant that is the folder above": (at("variant", value=".."), "variant"),
     "no programs": (at("grid", 0, value=0), "grid"),
     "a grid of four": (at("grid", value=[1, 1, 1, 1]), "grid"),
-    "a huge grid": (at("grid", 0, value=1 << 31), "grid"),
-    "a negative index": (at("index", value=-1), "index"),
     "memory that begins before the range before it": (at("memory", 1, "address", value=FIRST - 64), "range 1 after"),
     "memory that overlaps": (at("memory", 1, "address", value=FIRST + 32), "range 1 after"),
-    "memory at one address": (at("memory", 1, "address", value=FIRST), "range 1 after"),
     "memory that overlaps in the file": (at("memory", 1, "offset", value=32), "range 1 after"),
-    "memory before the file": (at("memory", 0, "offset", value=-64), "offset"),
     "memory after the end of the file": (at("memory", 1, "offset", value=4096), "memory.bin"),
-    "memory far after the end of the file": (at("memory", 1, "offset", value=(1 << 53) - 1), "memory.bin"),
     "an offset that is too large": (at("memory", 1, "offset", value=1 << 53), "offset"),
-    "an empty range": (at("memory", 0, "size_bytes", value=0), "size_bytes"),
-    "a negative range": (at("memory", 0, "size_bytes", value=-64), "size_bytes"),
     "a range beyond the file": (at("memory", 1, "size_bytes", value=65), "memory.bin"),
     "a range that is too large": (at("memory", 1, "size_bytes", value=1 << 40), "size_bytes"),
     "a large range with too few checksums": (at("memory", 1, "size_bytes", value=CHUNK_BYTES + 1), "checksums"),
     "no checksum": (at("memory", 0, "chunk_crc32", value=[]), "checksums"),
-    "too many checksums": (at("memory", 0, "chunk_crc32", value=[0, 0]), "checksums"),
-    "a negative checksum": (at("memory", 0, "chunk_crc32", value=[-1]), "chunk_crc32"),
     "another checksum of the memory": (at("memory", 0, "chunk_crc32", value=[0]), "memory.bin"),
-    "an address that is negative": (at("memory", 0, "address", value=-16), "address"),
     "an address that does not exist": (at("memory", 1, "address", value=1 << 57), "address"),
     "memory that ends beyond all addresses": (at("memory", 1, "address", value=(1 << 57) - 32), "2^57"),
     "an address that digests cannot begin at": (
@@ -255,30 +229,20 @@ HOSTILE: dict[str, tuple[Change, str]] = {
         "multiple of 8",
     ),
     "a digest of another form": (at("memory", 0, "before", value="0x12"), "before"),
-    "a digest in capitals": (at("memory", 0, "after", value="ABCDEF0123456789"), "after"),
     "too many ranges": (
         lambda values: values.update(memory=[values["memory"][0]] * (MAX_RANGES + 1)),
         "memory",
     ),
     "no memory": (at("memory", value=[]), "points to"),
     "a pointer to what was not saved": (at("arguments", 0, "address", value=FIRST + 65), "points to"),
-    "a pointer above all addresses": (at("arguments", 0, "address", value=1 << 57), "address"),
     "an argument of no kind": (at("arguments", 2, value={"type": "pickle", "data": "cos"}), "pickle"),
     "an argument without a kind": (at("arguments", 2, value={"value": "3"}), "type"),
-    "an argument that is a number": (at("arguments", 2, value=3), "arguments"),
     "an integer of 65 bits": (at("arguments", 2, "value", value=str(1 << 64)), "64 bits"),
-    "an integer that is too negative": (at("arguments", 2, "value", value=str(-(1 << 63) - 1)), "64 bits"),
     "an integer of many digits": (at("arguments", 2, "value", value="9" * 5000), "another form"),
-    "an integer in other digits": (at("arguments", 2, "value", value="٣"), "another form"),
-    "an integer with a line end": (at("arguments", 2, "value", value="3\n"), "another form"),
-    "an integer as a number": (at("arguments", 2, "value", value=3), "value"),
     "a float that is too large": (at("arguments", 2, value={"type": "float", "value": "0x1.8p+9999"}), "64 bits"),
-    "a float in decimals": (at("arguments", 2, value={"type": "float", "value": "1.5"}), "another form"),
     "a float in place of an integer": (at("arguments", 2, value={"type": "float", "value": "nan"}), "i32"),
     "an integer in place of a pointer": (at("arguments", 0, value={"type": "integer", "value": "64"}), "*fp32"),
     "a tensor map in place of a pointer": (at("arguments", 0, value={"type": "tensor_map", "data": "00" * 128}), "*fp"),
-    "a short tensor map": (at("arguments", 0, value={"type": "tensor_map", "data": "00" * 127}), "another form"),
-    "a descriptor in place of a pointer": (at("arguments", 0, value=in_fields(shape=[16])), "*fp32"),
     "a descriptor with two bases": (at("arguments", 0, value=in_fields(base=[16])), "base"),
     "a descriptor with objects in it": (at("arguments", 0, value=in_fields(shape={"a": 1})), "got object"),
     "a tuple in place of an integer": (at("arguments", 2, value=nested(1)), "i32"),
@@ -286,26 +250,18 @@ HOSTILE: dict[str, tuple[Change, str]] = {
     "tuples in tuples, as often as Python's stack": (at("arguments", 2, value=nested(400)), "parts"),
     "no arguments": (at("arguments", value=[]), "0 arguments"),
     "an argument too many": (lambda values: values["arguments"].append({"type": "omitted"}), "4 arguments"),
-    "a million arguments": (lambda values: values.update(arguments=[{"type": "omitted"}] * 10**6), "too large"),
     "a hundred thousand arguments": (lambda values: values.update(arguments=[{"type": "omitted"}] * 10**5), "argum"),
     "a file above": (with_file("../secret"), "folder"),
     "a file above, by the way of a folder": (with_file("build/../../secret"), "folder"),
     "a file of the machine": (with_file("/etc/hostname"), "folder"),
-    "no file's name": (with_file(""), "folder"),
-    "a file by another name": (with_file("./kernel.json"), "folder"),
     "a file that is a folder": (with_file("build"), "build"),
     "a file that is not there": (with_file("build/scale.hsaco"), "scale.hsaco"),
     "a file's name that is too long": (with_file("x" * 1000), "x"),
     "a file's name with a NUL": (with_file("a\0b"), "a"),
-    "a file's checksum that is none": (at("files", "kernel.json", value=1 << 32), "files"),
     "another checksum of a file": (at("files", "build/scale.cubin", value=0), "scale.cubin"),
     "machine code without a checksum": (lambda values: values["files"].pop("build/scale.cubin"), "scale.cubin"),
     "a kernel without a checksum": (lambda values: values["files"].pop("kernel.json"), "kernel.json"),
-    "a module without a checksum": (lambda values: values["files"].pop("kernel.ttgir"), "kernel.ttgir"),
-    "sources without a checksum": (lambda values: values["files"].pop("sources.json"), "sources.json"),
     "no files": (at("files", value={}), "scale"),
-    "files in a list": (at("files", value=[]), "files"),
-    "times before the beginning": (at("clean", "times_ns", value=[-1.0]), "times_ns"),
     "a name of many megabytes": (at("device_name", value="x" * (5 << 20)), "too large"),
 }
 
@@ -331,14 +287,11 @@ def test_tuples_as_deep_as_the_limit_are_read(scale_launch: Path) -> None:
 
 
 SIGNATURES = {
-    "no type": "",
     "a tuple of fewer": "('i32',)",
-    "a tuple of another type": "('i32', 'fp32')",
     "a tuple of numbers": "(1, 2)",
     "no tuple": "(1",
     "a call": "(print(),)",
     "brackets without end": "(" * 5000,
-    "signs without end": "(" + "-" * 5000 + "1)",
     "a constant": "constexpr",
 }
 

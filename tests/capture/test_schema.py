@@ -65,27 +65,17 @@ PROCESS, LAUNCHES, END = "p0/process.json", "p0/launches.jsonl", "p0/end.json"
 KERNEL_JSON, TIMING = "p0/kernels/v0/kernel.json", "p0/kernels/v0/timing.json"
 
 
-OWN_PARENT, DESCENDING, NO_LINE = (
-    SCOPE | change for change in ({"parent": 0}, {"parent": -1, "lines": [9, 8]}, {"parent": -1, "lines": [0, 8]})
-)
+OWN_PARENT, DESCENDING = SCOPE | {"parent": 0}, SCOPE | {"parent": -1, "lines": [9, 8]}
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
-    (END, {"left_out": None}, "$.left_out"),
     (END, {"left_out": {"x": -1}}, "$.left_out[...]"),
-    (LAUNCHES, {"variant": -1}, "$.variant"),
     (LAUNCHES, {"variant": "../v0"}, "$.variant"),
     (LAUNCHES, {"file": "/etc/passwd"}, "$.file"),
-    (LAUNCHES, {"file": ".."}, "$.file"),
     (LAUNCHES, {"grid": [0, -1, "x"]}, "$.grid[0]"),
-    (LAUNCHES, {"grid": [0, 1, 1]}, "$.grid[0]"),
     (LAUNCHES, {"grid": [1, 1]}, "$.grid"),
     (LAUNCHES, {"grid": [4, 1, 1]}, "$.buffer_bytes"),
     (LAUNCHES, {"host_ns": 1 << 62}, "$.host_ns"),
-    (LAUNCHES, {"index": True}, "$.index"),
     (LAUNCHES, {"index": 1 << 31}, "$.index"),
-    (KERNEL_JSON, {"mode": MODE | {"clock_bits": 7}}, "$.mode.clock_bits"),
     (KERNEL_JSON, {"mode": MODE | {"warps": [1, 0]}}, "$.mode"),
-    (KERNEL_JSON, {"mode": MODE | {"warps": [2]}}, "$.mode.warps"),
-    (KERNEL_JSON, {"sm_clock_hz": 198_000_000}, "$.sm_clock_hz"),
     (KERNEL_JSON, {"sm_clock_hz": 19.8e9}, "$.sm_clock_hz"),
     (KERNEL_JSON, {"sm_clock_hz": float("nan")}, "this is not JSON"),
     (KERNEL_JSON, {"layout": "spiral"}, "$.layout"),
@@ -96,22 +86,12 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
         {"scope_table": {"scopes": [DESCENDING]}},
         "$.scope_table.scopes[0]",
     ),
-    (
-        KERNEL_JSON,
-        {"scope_table": {"scopes": [NO_LINE]}},
-        "$.scope_table.scopes[0].lines[0]",
-    ),
     (KERNEL_JSON, {"scope_table": {"scopes": [SCOPE | {"parent": -1}] * 300}}, "$.scope_table.scopes"),
     (KERNEL_JSON, {"metadata": {"num_warps": 10**9}}, "$.metadata.num_warps"),
-    (KERNEL_JSON, {"metadata": {"num_warps": 4}}, "$.metadata.profile_scratch_size"),
     (KERNEL_JSON, {"name": "x" * 5000}, "$.name"),
-    (KERNEL_JSON, {"dram_bytes_per_s": 1e-320}, "$"),
-    (KERNEL_JSON, {"clean": {"times_ns": [1e-7]}}, "$.clean"),
-    (TIMING, {"times_ns": [1e-320]}, "$"),
     (TIMING, {"replay": {"clean_ns": [1.0, 5e-324], "with_records_ns": [1.0, 1.0]}}, "$.replay"),
     (TIMING, {"times_ns": [1.0, None]}, "$.times_ns[1]"),
     (PROCESS, {"pid": "7"}, "$.pid"),
-    (PROCESS, {"device_names": [None]}, "$.device_names[0]"),
 ]
 
 
@@ -212,13 +192,6 @@ def test_any_edit_of_a_capture_is_noticed(whole: Path, tmp_path: Path, file: str
     data[len(data) // 2] ^= 1
     (capture / file).write_bytes(data)
     assert "checksum does not match" in refusal(capture)
-
-
-def test_a_lost_digit_is_noticed(whole: Path, tmp_path: Path) -> None:
-    capture = Path(shutil.copytree(whole, tmp_path / "capture"))
-    text = (capture / KERNEL_JSON).read_text()
-    (capture / KERNEL_JSON).write_text(text.replace('"sm_clock_hz":1980000000.0', '"sm_clock_hz":1180000000.0'))
-    assert refusal(capture) == f"{KERNEL_JSON} is damaged: its checksum does not match"
 
 
 def test_a_capture_may_be_moved_and_its_folders_renamed(whole: Path, tmp_path: Path) -> None:

@@ -56,8 +56,3 @@ def test_a_scope_is_found_in_another_table_by_what_it_records() -> None:
     """There it has another name and record, and another scope has these."""
     table = ScopeTable((replace(LOOP, name="main", record="main"), replace(ITERATION, record="work"), OTHER_LOAD))
     assert [table.at_site_of(scope) for scope in (LOOP, ITERATION, LOAD, OTHER_LOAD)] == [0, 1, None, 2]
-
-
-def test_where_lines_are_unknown_the_record_decides() -> None:
-    older = ScopeTable(tuple(replace(scope, lines=None, label="") for scope in (LOOP, ITERATION, LOAD)))
-    assert [older.at_site_of(scope) for scope in (LOOP, ITERATION, LOAD, OTHER_LOAD)] == [0, 1, 2, None]

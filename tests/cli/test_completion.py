@@ -37,17 +37,14 @@ def test_the_selectors_of_every_kernel_in_a_workspace(kprof: CommandLine, worksp
     everything = ["func", "loop[0]", "iter[0]", "parts", "op(tt.load)", "op(tt.store)"]
 
     assert offered(kprof, "insert", "workspace", "--at", "") == everything
+    assert offered(kprof, "profile", "-o", "workspace", "--at", "it") == ["iter[0]"]
 
 
-@pytest.mark.parametrize("command", [("insert",), ("profile",), ("insert", "kprof_out")], ids=" ".join)
-def test_the_usual_workspace_is_the_default(kprof: CommandLine, workspace: Path, command: tuple[str, ...]) -> None:
+def test_the_usual_workspace_is_the_default(kprof: CommandLine, workspace: Path) -> None:
     workspace.rename(kprof.folder / "kprof_out")
 
-    assert offered(kprof, *command, "--at", "it") == ["iter[0]"]
-
-
-def test_the_workspace_that_an_option_names(kprof: CommandLine, workspace: Path) -> None:
-    assert offered(kprof, "profile", "-o", "workspace", "--at", "it") == ["iter[0]"]
+    for command in ("insert", "profile"):
+        assert offered(kprof, command, "--at", "it") == ["iter[0]"]
 
 
 @pytest.mark.parametrize("text", [None, "module {\n", "\0\xff"], ids=["no file", "a cut file", "no TTGIR"])

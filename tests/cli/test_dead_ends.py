@@ -53,6 +53,8 @@ FAILED = [
     f"insert {MODULE} --at 'loop[9]'",
     f"insert {MODULE} --at 'nope/loop'",
     f"insert {MODULE} -o no/out.ttgir",
+    f"insert {MODULE} -o notes.txt/out.ttgir",
+    f"insert {MODULE} -o .",
     f"insert {MODULE} --plan no/plan.json",
     "list nope",
     "list kprof_out/captures/001",
@@ -70,6 +72,7 @@ FAILED = [
     "causal",
     "causal kprof_out --csv no/t.csv",
     "demo -o notes.txt",
+    "try kprof_out",
 ]
 USAGE = [
     "nope",
@@ -79,6 +82,7 @@ USAGE = [
     "report a b",
     "trace --layout nope",
     "trace -o t.nope",
+    "trace -o t.csv --layout sm",
     "diff --fail-above x",
     "diff --renamed x",
     f"diff {MODULE}",
@@ -148,6 +152,7 @@ def test_what_fails_says_so_in_one_style_with_one_code_and_its_hints_lead_on(kpr
     error, *rest = diagnosis(ended.stderr)
     assert rest[-1:] and rest[-1].startswith("hint: "), ended.stderr
     assert {path.name for path in kprof.folder.iterdir()} == AT_FIRST
+    assert kprof.read("notes.txt") == "some notes\n"
     hint = rest[-1].removeprefix("hint: ")
     for command in offered(hint):
         if not command.startswith("demo") or words == FAILED[0]:  # it takes long

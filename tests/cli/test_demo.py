@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from command_line import CommandLine
-from programs.child import REPO, Ended, clean_environment, fake_gpu_path, run_child
+from programs.child import Ended, clean_environment, fake_gpu_path, run_child
 from snapshots import check
 
 
@@ -55,23 +55,6 @@ def test_the_recorded_captures_are_replayed_and_compared(replay: tuple[Path, End
 
     assert sorted(os.listdir(folder)) == ["home", "ws"]
     assert os.listdir(folder / "home") == []
-
-
-def test_a_trace_goes_into_the_folder_that_it_was_made_from(kprof: CommandLine) -> None:
-    shutil.copytree(REPO / "tests/captures/matmul", kprof.folder / "capture")
-    assert kprof("trace", "capture").exit_code == 0
-    assert sorted(os.listdir(kprof.folder)) == ["capture", "home"]
-    assert len(json.loads(kprof.read("capture/trace.json"))["traceEvents"]) > 18432
-
-
-def test_what_was_replayed_can_be_looked_at_again(replayed: CommandLine, replay: tuple[Path, Ended]) -> None:
-    again = replayed("report", "ws", "--launch", "16")
-    assert again.exit_code == 0
-    assert f"\n{again.stdout}\n" in replay[1].stdout
-    assert "iter[0]" in replayed("list", "ws").stdout
-    inserted = replayed("insert", "ws", "--at", "op(tt.store)")
-    assert inserted.exit_code == 0
-    assert "kprof-inject: matmul_kernel: 1 scope, 4 records" in inserted.stderr
 
 
 def test_two_captures_of_one_workspace_are_compared(replayed: CommandLine) -> None:

@@ -76,9 +76,3 @@ def test_variants_that_nothing_else_tells_apart_have_their_keys() -> None:
         "num_warps 4, variant b",
         "num_warps 8",
     ]
-
-
-def test_a_workspace_of_before_has_no_options() -> None:
-    info = DumpedKernelRecord(name="matmul", override_key="KEY", file_name="matmul")
-    old = [DumpedKernel(variant, info, Path(variant)) for variant in ("a", "b")]
-    assert words(*old) == ["variant a", "variant b"]

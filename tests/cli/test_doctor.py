@@ -19,15 +19,6 @@ from snapshots import check
 from kprof_inject.runtime.diagnosis import gpus
 from kprof_inject.runtime.packages import REQUIRED, TO_RUN
 
-WITHOUT_TRITON_AND_TORCH = """
-import sys
-class Nothing:
-    def find_spec(self, name, path=None, target=None):
-        if name in ("triton", "torch"):
-            raise ModuleNotFoundError(f"No module named {name!r}")
-sys.meta_path.insert(0, Nothing())
-"""
-
 
 def findings(ended: Ended) -> dict[str, dict[str, Any]]:
     """The rows of ``doctor --json`` by what they are about."""
@@ -64,21 +55,6 @@ def test_the_table_says_the_same(kprof: CommandLine) -> None:
     assert ["current", "folder", "ok"] in lines
     assert "causal and compare need one" in ended.stdout
     check("cli/doctor", ended.stderr, "next")
-
-
-def test_without_triton_and_torch(kprof: CommandLine) -> None:
-    site = kprof.folder / "site"
-    site.mkdir()
-    (site / "sitecustomize.py").write_text(WITHOUT_TRITON_AND_TORCH)
-    ended = kprof("doctor", "--json", env={"PYTHONPATH": python_path(site)})
-    rows = findings(ended)
-    assert ended.exit_code == 0
-    assert {what for what, row in rows.items() if row["fact"] == "not installed"} == {"Triton", "torch"}
-    assert rows["Triton"]["status"] == rows["torch"]["status"] == "warning"
-    assert "pip install 'triton>=3.5.1'" in rows["Triton"]["advice"]
-    assert rows["start-up hook"]["fact"] == "ran in a Python process"
-    assert rows["sitecustomize"]["fact"] == f"{site / 'sitecustomize.py'} runs first, then ours"
-    assert "compiler" not in rows
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -85,28 +84,12 @@ def test_a_notebooks_cell_is_a_source(kprof: CommandLine) -> None:
     assert json.loads(path.read_text()) == {"/ipykernel/1.py": cell}
 
 
-def test_sources_are_utf_8_whatever_the_locale_is(kprof: CommandLine) -> None:
-    program = Path(shutil.copytree(PROGRAMS, kprof.folder / "program")) / "ending.py"
-    kprof.write("program/kernels.py", kprof.read("program/kernels.py").replace("no loop", "Größe"))
-    ascii_locale = {"LC_ALL": "POSIX", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
-    assert kprof("dump", program, "0", env=ascii_locale).exit_code == 0
-    (path,) = kprof.folder.glob("kprof_out/kernels/scale-*/sources.json")
-    assert json.loads(path.read_text()) == {str(program.parent / "kernels.py"): kprof.read("program/kernels.py")}
-
-
 def test_only_kernels_that_match_are_saved(kprof: CommandLine) -> None:
     ended = kprof("dump", "--kernel", "s*e", CROSS_COMPILE)
     assert ended.exit_code == 0
     assert progress(ended)[0] == "kprof-inject: dumped 1 kernel to kprof_out"
     assert " scale (cuda:90) kprof_out/kernels/scale-" in progress(ended)[1]
     assert [info["name"] for info in saved_kernels(kprof.folder / "kprof_out")] == ["scale"]
-
-
-def test_variants_are_told_apart(kprof: CommandLine) -> None:
-    ended = kprof("dump", "--kernel", "accumulate", CROSS_COMPILE)
-    kernels = sorted(progress(ended)[1:-1])
-    for line, warps in zip(kernels, (4, 8), strict=True):
-        assert f" accumulate (cuda:90, num_warps {warps}) " in line and " kprof_out/kernels/accumulate-" in line
 
 
 def test_no_kernel_that_matches_is_an_error(kprof: CommandLine) -> None:
@@ -165,10 +148,7 @@ def test_a_workspace_of_another_version_is_refused(kprof: CommandLine, command: 
     check("cli/dump", ended.stderr, "another version")
 
 
-@pytest.mark.parametrize(
-    "damaged",
-    ["", '{"version": 1', "[]", "\x00"],
-)
+@pytest.mark.parametrize("damaged", ["", '{"version": 1', "[]"])
 def test_a_damaged_workspace_is_refused(kprof: CommandLine, damaged: str) -> None:
     (kprof.folder / "ws").mkdir()
     kprof.write("ws/workspace.json", damaged)
@@ -178,16 +158,7 @@ def test_a_damaged_workspace_is_refused(kprof: CommandLine, damaged: str) -> Non
     assert "Traceback" not in ended.stderr
 
 
-def test_a_workspace_without_kernels_says_how_to_get_some(kprof: CommandLine) -> None:
-    (kprof.folder / "ws").mkdir()
-    kprof.write("ws/workspace.json", '{"version": 2}')
-    check("cli/dump", kprof("insert", "ws").stderr, "without kernels")
-
-
-@pytest.mark.parametrize(
-    "damaged",
-    ["{", "{}", "5"],
-)
+@pytest.mark.parametrize("damaged", ["{", "{}"])
 def test_a_damaged_kernel_is_refused(kprof: CommandLine, workspace: Path, damaged: str) -> None:
     (path,) = workspace.glob("kernels/scale-*/kernel.json")
     path.write_text(damaged)

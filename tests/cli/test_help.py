@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import tomllib
 from pathlib import Path
 
@@ -47,14 +46,6 @@ def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
     assert ended.exit_code == 0
     assert ended.stdout.startswith("Usage: kprof-inject [OPTIONS] COMMAND")
     assert ended.stdout.endswith("imported: click\n")
-
-
-def test_an_import_of_something_heavy_is_noticed(tmp_path: Path) -> None:
-    shutil.copytree(REPO / "kprof_inject", tmp_path / "kprof_inject", ignore=shutil.ignore_patterns("demo"))
-    with (tmp_path / "kprof_inject/files.py").open("a") as module:
-        module.write("import numpy\n")
-    ended = run_python("-c", MODULES_AFTER_HELP, folder=tmp_path)
-    assert ended.stdout.endswith("imported: click numpy\n")
 
 
 def test_the_installed_script_is_the_same_program(tmp_path: Path, kprof: CommandLine) -> None:
@@ -113,10 +104,6 @@ def test_rare_options_are_listed_by_help_all_alone(kprof: CommandLine) -> None:
     assert "--clock" in all_of_them and len(all_of_them) > 1.5 * len(few)
 
 
-def test_the_help_of_profile_has_examples(kprof: CommandLine) -> None:
-    assert kprof("profile", "--help").stdout.count("  kprof-inject profile ") == 2
-
-
 @pytest.mark.parametrize(("word", "meant"), [("reprot", "report"), ("cuasal", "causal")])
 def test_a_command_that_is_misspelt_is_answered_with_the_right_one(kprof: CommandLine, word: str, meant: str) -> None:
     ended = kprof(word)
@@ -143,16 +130,12 @@ def test_a_program_that_can_be_run_is_no_workspace(kprof: CommandLine) -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ("nope", "No such command 'nope'"),
         ("--nope", "--nope"),
-        ("insert --nope", "--nope"),
         ("dump", ": kprof-inject dump -- python train.py"),
         ("run", "Missing argument 'PROGRAM...'."),
-        ("run --max-bytes 0 kprof_out prog.py", "--max-bytes"),
         ("run --buffer heap kprof_out prog.py", "'heap' is not one of "),
         ("run --buffer-bytes 8 kprof_out prog.py", "8 is not in the range"),
         ("run --buffer-bytes many kprof_out prog.py", "'many' is not a valid integer"),
-        ("run --clock 16 kprof_out prog.py", "'16' is not one of "),
         ("run --warps 0,x kprof_out prog.py", "--warps:1:3: error: 'x' is "),
         ("profile --launches 5:3 prog.py", "--launches:1:3: error: "),
         ("", "Usage: kprof-inject"),

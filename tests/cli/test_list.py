@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -108,23 +107,6 @@ def test_helpers_with_their_calls(kprof: CommandLine) -> None:
     }
 
 
-def test_partitions(kprof: CommandLine) -> None:
-    kprof.write("ws.ttgir", read(FIXTURES / "3.6.0/cuda-100/ws_matmul.ttgir"))
-
-    found = {one["selector"]: one["what"] for one in listed(kprof, "ws.ttgir")}
-    assert [found["default"], found["partition[0]"], found["partition[1]"]] == [
-        "region of ttg.warp_specialize, 4 warps",
-        "region of ttg.warp_specialize, 1 warp",
-        "region of ttg.warp_specialize, 2 warps",
-    ]
-    assert {selector: what for selector, what in found.items() if selector.startswith("loop[")} == {
-        "loop[0]": "loop",
-        "loop[1]": "loop in default",
-        "loop[2]": "loop in partition[0]",
-        "loop[3]": "loop in partition[1]",
-    }
-
-
 def test_every_selector_that_is_listed_can_be_inserted(kprof: CommandLine) -> None:
     file = written_as_dumped(kprof, MARKED)
     words = [word for found in listed(kprof, file) for word in ("--at", found["selector"])]
@@ -163,22 +145,6 @@ def test_a_file_that_has_records_can_be_listed(kprof: CommandLine) -> None:
     kprof("insert", "softmax.ttgir", "-o", "timed.ttgir")
 
     assert listed(kprof, "timed.ttgir") == listed(kprof, "softmax.ttgir")
-
-
-def test_stdin(kprof: CommandLine) -> None:
-    assert kprof("list", "-", stdin=SOFTMAX.encode()).stdout.startswith("softmax_kernel (<stdin>)")
-
-
-@pytest.mark.parametrize(
-    ("text", "first"), [(None, "error: k.ttgir does not exist"), ("module {\n", "k.ttgir:1:9: error: ")]
-)
-def test_what_cannot_be_listed(kprof: CommandLine, text: str | None, first: str) -> None:
-    if text is not None:
-        kprof.write("k.ttgir", text)
-    ended = kprof("list", "k.ttgir")
-
-    assert (ended.exit_code, ended.stdout) == (1, "")
-    assert ended.stderr.startswith(first)
 
 
 def test_a_kernel_that_cannot_be_read_is_told_of_and_the_others_are_listed(kprof: CommandLine) -> None:
@@ -239,24 +205,8 @@ def test_machine_code_by_lines_of_the_ttgir(kprof: CommandLine) -> None:
 
 
 @pytest.mark.triton
-def test_machine_code_of_each_chosen_kernel_of_a_workspace(kprof: CommandLine, workspace: Path) -> None:
-    kernels = json.loads(kprof("list", workspace, "--machine-code", "acc*", "--json").stdout)
-    assert [kernel["kernel"] for kernel in kernels] == ["accumulate", "accumulate"]
-    assert all(kernel["functions"][0]["instructions"] > 0 for kernel in kernels)
-
-
-@pytest.mark.triton
 def test_machine_code_that_cannot_be_shown(kprof: CommandLine) -> None:
     kprof.write("softmax.ttgir", SOFTMAX)
     ended = kprof("list", "softmax.ttgir", "--machine-code", "matmul*")
     assert ended.exit_code == 1
     assert ended.stderr == "error: no kernel matches matmul*\nhint: there are: softmax_kernel\n"
-
-
-@pytest.mark.triton
-def test_machine_code_of_an_amd_gpu(kprof: CommandLine) -> None:
-    kprof.write("matmul.ttgir", own_fixture("hip-gfx942/matmul"))
-    printed = kprof("list", "matmul.ttgir", "--machine-code", "*").stdout
-    (store,) = [line for line in printed.splitlines() if "amdg.buffer_store" in line or "tt.store" in line]
-    assert " LSU" in store
-    assert re.search(r" \d+ (?:buffer|global)_load_\w+ of line \d+", printed)

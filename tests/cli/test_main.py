@@ -39,9 +39,7 @@ def ended_with(
     ("error", "what"),
     [
         (ValueError("no\nluck"), "ValueError: no"),
-        (RecursionError("maximum recursion depth exceeded"), "RecursionError: maximum recursion depth exceeded"),
         (MemoryError(), "MemoryError"),
-        (OSError("timed out"), "OSError: timed out"),
         (AssertionError("\x1b[2J"), "AssertionError:  [2J"),
     ],
     ids=lambda value: type(value).__name__,
@@ -95,9 +93,7 @@ def test_without_a_stdout(kprof: CommandLine, command: str, exit_code: int, said
     assert (ended.exit_code, ended.stderr.splitlines()) == (exit_code, said)
 
 
-@pytest.mark.parametrize(
-    "command", [["list"], ["insert"], ["list", "--json"], ["insert", "-o", "/dev/stdout"]], ids=" ".join
-)
+@pytest.mark.parametrize("command", [["list"], ["insert"]], ids=" ".join)
 def test_a_reader_that_has_enough_ends_it_quietly(kprof: CommandLine, command: list[str]) -> None:
     """As ``kprof-inject list FILE | head -0`` does."""
     name, *options = command

@@ -109,11 +109,6 @@ def test_a_buffer_beyond_the_limit_is_not_tried(fitted: Fitted, capsys: pytest.C
     check("cli/run_and_fit", capsys.readouterr().err, "a buffer beyond the limit")
 
 
-def test_a_run_that_somebody_stopped_is_the_only_one(fitted: Fitted) -> None:
-    modes, _, exit_code = fitted(20, exit_code=143)
-    assert (len(modes), exit_code) == (1, 143)
-
-
 def test_a_program_whose_input_is_gone_is_not_run_again(
     fitted: Fitted, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

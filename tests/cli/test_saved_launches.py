@@ -106,19 +106,6 @@ def test_profile_repeats_a_launch_with_records(kprof: CommandLine, scale_launch:
     assert "scale" in again.stdout
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("launches", "indices"), [("last", [3]), ("first", [0]), ("2", [2]), ("10:", [10, 11, 12, 13])]
-)
-def test_any_launch_of_a_launch_may_be_kept(
-    kprof: CommandLine, scale_launch: Path, launches: str, indices: list[int]
-) -> None:
-    workspace = kprof.folder / "ws"
-    ended = kprof("profile", "-o", workspace, "--no-replay", "--launches", launches, scale_launch)
-    assert ended.exit_code == 0, ended.stderr
-    assert [launch.index for launch in launches_in(workspace / "captures" / "001")] == indices
-
-
 def test_too_many_launches_of_a_launch_are_refused_before_any(kprof: CommandLine, scale_launch: Path) -> None:
     ended = kprof("profile", "-o", "ws", "--launches", "1000000", scale_launch)
     assert ended.exit_code == 2

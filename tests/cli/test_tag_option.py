@@ -33,11 +33,6 @@ def test_a_tag_goes_with_the_selector_before_it(kprof: CommandLine, grouped: str
     assert found == {"func": {}, "loop[0]": {"n": "%n_problems"}, "iter[0.0]": {"tile": "%tile_18", "c": "%c0_i32"}}
 
 
-def test_the_table_says_which_values_were_taken(kprof: CommandLine, grouped: str) -> None:
-    ended = kprof("insert", grouped, "--at", "iter[0.0]", "--tag", "tile=tile", "--dry-run")
-    assert "tile = %tile_18" in ended.stderr
-
-
 def test_a_tag_without_a_selector_before_it(kprof: CommandLine, grouped: str) -> None:
     ended = kprof("insert", grouped, "--tag", "tile=tile", "--at", "func")
     assert (ended.exit_code, ended.stdout) == (2, "")
@@ -55,13 +50,6 @@ def test_settings_have_tags_behind_their_selectors(kprof: CommandLine, grouped: 
     assert tags(kprof, grouped) == {"func": {}, "iter[0.0]": {"tile": "%tile_18"}}
     kprof.write("pyproject.toml", '[tool.kprof-inject]\ntag = "tile=tile"\n')
     assert kprof("insert", grouped).exit_code == 2
-
-
-def test_what_has_tags_is_stripped_to_the_last_byte(kprof: CommandLine, grouped: str) -> None:
-    inserted = kprof("insert", grouped, "--at", "iter", "--tag", "c=%c0_i32").stdout
-    assert "kprof_tag" in inserted
-    kprof.write("tagged.ttgir", inserted)
-    assert kprof("strip", "tagged.ttgir").stdout == GROUPED
 
 
 def test_tags_and_moved_stores_are_refused_before_the_program_runs(kprof: CommandLine) -> None:

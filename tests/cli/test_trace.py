@@ -28,14 +28,16 @@ def test_two_ranks_are_merged_and_their_error_is_said(kprof: CommandLine) -> Non
     for rank, timer in enumerate(TIMERS):
         name = f"capture/{rank}"
         save_process(kprof.folder, name, [(timer, BEGIN_NS)], [timer.reading(BEGIN_NS)], rank=rank, pid=11 + rank)
-    damaged = clock_file(kprof.folder, "capture/1")
-    damaged.write_bytes(b"garbage\n" + damaged.read_bytes() + b'{"device": 0, "host')
+    cut = clock_file(kprof.folder, "capture/1")
+    cut.write_bytes(cut.read_bytes() + b'{"device": 0, "host')
 
     ended = kprof("trace", "capture")
 
     assert ended.exit_code == 0
     check("cli/trace", without_sizes(ended.stderr), "two ranks")
     assert len(json.loads(kprof.read("capture/trace.json"))["otherData"]) == 2
+    # Times in a table are on no axis but the devices' own.
+    assert "axis" not in kprof("trace", "capture", "-o", "scopes.csv").stderr
 
 
 def test_of_one_device_it_says_nothing_of_axes(kprof: CommandLine) -> None:
@@ -43,18 +45,6 @@ def test_of_one_device_it_says_nothing_of_axes(kprof: CommandLine) -> None:
     ended = kprof("trace", "capture")
     assert ended.exit_code == 0
     assert "axis" not in ended.stderr
-
-
-def test_of_several_devices_a_table_says_nothing_of_axes(kprof: CommandLine) -> None:
-    # Its times are on no axis but the devices' own.
-    for rank, timer in enumerate(TIMERS):
-        name = f"capture/{rank}"
-        save_process(kprof.folder, name, [(timer, BEGIN_NS)], [timer.reading(BEGIN_NS)], rank=rank, pid=11 + rank)
-    ended = kprof("trace", "capture", "-o", "scopes.csv")
-    assert ended.exit_code == 0
-    assert "axis" not in ended.stderr
-    starts = {row["rank"]: int(row["start_ns"]) for row in csv.DictReader(kprof.read("scopes.csv").splitlines())}
-    assert starts == {str(rank): pytest.approx(timer.begin_ns, rel=0, abs=100) for rank, timer in enumerate(TIMERS)}
 
 
 KERNELS = {
@@ -104,13 +94,8 @@ ADD = {("add_kernel", "0", "func"): 4, ("add_kernel", "0", "load x"): 4}
     [
         ((), of_matmul((0, 1), MATMUL, 8) | ADD),
         (("--kernel", "matmul*"), of_matmul((0, 1), MATMUL, 8)),
-        (("--launch", "1-"), of_matmul((1,), MATMUL, 8)),
-        (("--launch", "0", "--kernel", "add_kernel"), ADD),
-        (("--sm", "10"), of_matmul((0, 1), MATMUL, 4)),
         (("--sm", "3,11-"), of_matmul((0, 1), MATMUL, 4) | {key: 2 for key in ADD}),
         (("--cta", "2-3"), of_matmul((0, 1), MATMUL, 4)),
-        (("--warp", "1"), of_matmul((0, 1), MATMUL, 4) | {key: 2 for key in ADD}),
-        (("--scope", "loop[0]"), of_matmul((0, 1), ("loop[0]",), 8)),
         (
             ("--scope", "load x", "--scope", "*[0]"),
             of_matmul((0, 1), MATMUL[1:], 8) | {("add_kernel", "0", "load x"): 4},
@@ -127,13 +112,6 @@ def test_only_what_is_chosen_is_written(
     assert counted(kprof, *options) == expected
 
 
-def test_launches_of_which_nothing_is_chosen_are_left_out(kprof: CommandLine, capture: Path) -> None:
-    ended = kprof("trace", "capture", "--sm", "4", "-o", "trace.json")
-    assert "wrote trace.json: 1 launch, 4 scopes" in ended.stderr
-    (launch,) = json.loads(kprof.read("trace.json"))["otherData"]
-    assert launch["kernel"] == "add_kernel"
-
-
 @pytest.mark.parametrize("options", ["--kernel matmull", "--launch 2-5", "--scope loop[1]", "--sm 131"])
 def test_what_finds_nothing_is_an_error_and_writes_nothing(kprof: CommandLine, capture: Path, options: str) -> None:
     ended = kprof("trace", "capture", "-o", "scopes.csv", *options.split())
@@ -147,14 +125,6 @@ def test_a_number_that_is_none_is_a_usage_error_at_its_place(kprof: CommandLine,
     assert ended.exit_code == 2
     assert ended.stderr.startswith("--cta:1:3: error: 'a-4' ")
     check("cli/trace", ended.stderr, "0,a-4")
-
-
-@pytest.mark.parametrize("option", ["--launch", "--sm", "--cta", "--warp"])
-def test_no_number_at_all_is_a_usage_error(kprof: CommandLine, capture: Path, option: str) -> None:
-    ended = kprof("trace", "capture", "-o", "scopes.csv", option, "")
-    assert ended.exit_code == 2
-    assert ended.stderr.startswith(f"{option}:1:1: error: ")
-    check("cli/trace", ended.stderr.replace(option, "--OPTION"), "no number")
 
 
 def threads(kprof: CommandLine, *options: str) -> list[str]:
@@ -178,21 +148,13 @@ def test_the_layout_is_what_stands_below_each_other(kprof: CommandLine, capture:
     assert len({name.split(":")[0] for name in threads(kprof, "--layout", "scope")[:4]}) == 1
 
 
-def test_a_table_has_no_layout(kprof: CommandLine, capture: Path) -> None:
-    ended = kprof("trace", "capture", "-o", "scopes.parquet", "--layout", "sm")
-    assert ended.exit_code == 2
-    check("cli/trace", ended.stderr, "a layout of a table")
-
-
 @pytest.mark.parametrize(
     ("name", "begin"),
     [
         ("t.json", b'{"displayTimeUnit"'),
-        ("t.json.gz", b"\x1f\x8b"),
         ("t.pftrace", b"\x0a"),
         ("t.pftrace.gz", b"\x1f\x8b"),
         ("t.csv", b"kernel,variant,"),
-        ("t.csv.gz", b"\x1f\x8b"),
         ("t.parquet", b"PAR1"),
         ("t.hatchet", b"["),
     ],
@@ -221,7 +183,7 @@ def test_settings_choose_what_the_command_line_does_not(kprof: CommandLine, capt
     assert warps_of(kprof, "trace.json") == ["CTA 0 warp 1, SM 3", "CTA 1 warp 1, SM 4"]
 
 
-@pytest.mark.parametrize("setting", ['sm = "x"', 'sm = ""', "sm = -1", "sm = 1.5", "sm = true"])
+@pytest.mark.parametrize("setting", ['sm = "x"', "sm = 1.5"])
 def test_a_setting_that_is_no_number_is_pointed_at(kprof: CommandLine, capture: Path, setting: str) -> None:
     kprof.write("pyproject.toml", f"[tool.kprof-inject]\n{setting}\n")
     ended = kprof("trace", "capture")
@@ -232,55 +194,9 @@ def test_a_setting_that_is_no_number_is_pointed_at(kprof: CommandLine, capture: 
     check("cli/trace", ended.stderr, setting)
 
 
-def test_a_setting_may_be_a_single_number(kprof: CommandLine, capture: Path) -> None:
-    kprof.write("pyproject.toml", "[tool.kprof-inject]\nsm = 10\nlaunch = 0\n")
-    assert counted(kprof) == of_matmul((0,), MATMUL, 4)
-
-
-def test_a_layout_of_the_settings_is_for_drawings(kprof: CommandLine, capture: Path) -> None:
-    kprof.write("pyproject.toml", '[tool.kprof-inject]\nlayout = "cta"\n')
-    assert counted(kprof) == of_matmul((0, 1), MATMUL, 8) | ADD
-    assert threads(kprof)[0].startswith("CTA 0 warp 0")
-    ended = kprof("trace", "capture", "-o", "scopes.csv", "--layout", "sm")
-    assert ended.exit_code == 2
-
-
-def test_the_names_of_a_buffers_scopes_are_no_setting(kprof: CommandLine, capture: Path) -> None:
-    kprof.write("pyproject.toml", '[tool.kprof-inject]\nscope-names = "names.json"\n')
-    ended = kprof("trace", "capture")
-    assert ended.exit_code == 2
-    assert "there is no setting 'scope-names'" in ended.stderr
-
-
-@pytest.fixture
-def never_ran(kprof: CommandLine) -> Path:
-    save_launch(kprof.folder / "idle", KERNELS["add"], [None, None], slots=4)
-    return kprof.folder / "idle"
-
-
-@pytest.mark.parametrize("option", ["--sm 1", "--cta 1"])
-def test_ctas_that_never_ran_are_not_found(kprof: CommandLine, never_ran: Path, option: str) -> None:
-    ended = kprof("trace", "idle", "-o", "scopes.csv", *option.split())
-    assert ended.exit_code == 1
-    check("cli/trace", ended.stderr, option)
-    assert not (kprof.folder / "scopes.csv").exists()
-
-
-@pytest.mark.parametrize("options", [(), ("--warp", "0"), ("--launch", "0"), ("--scope", "func")])
-def test_a_launch_that_never_ran_is_written_and_said(
-    kprof: CommandLine, never_ran: Path, options: tuple[str, ...]
-) -> None:
-    ended = kprof("trace", "idle", "-o", "trace.json", *options)
-    assert ended.exit_code == 0
-    check("cli/trace", without_sizes(ended.stderr), "2 CTAs that never ran")
-    (launch,) = json.loads(kprof.read("trace.json"))["otherData"]
-    assert launch["ctas_never_ran"] == 2
-
-
-@pytest.mark.parametrize("name", ["t.json", "t.csv", "t.parquet", "t.hatchet"])
-def test_what_a_launch_lost_is_said_whatever_is_written(kprof: CommandLine, name: str) -> None:
+def test_what_a_launch_lost_is_said(kprof: CommandLine) -> None:
     save_launch(kprof.folder / "capture", KERNELS["matmul"], [Cta([_warp(3)] * 2), None], slots=4)
-    ended = kprof("trace", "capture", "-o", name)
+    ended = kprof("trace", "capture", "-o", "t.csv")
     assert ended.exit_code == 0
     assert "4 of 12 records" in ended.stderr and "1 CTA " in ended.stderr
     check("cli/trace", ended.stderr.splitlines()[0], "4 of 12 records")
@@ -338,13 +254,6 @@ def test_protons_own_buffer_is_a_capture_too(kprof: CommandLine, host_buffer: Pa
     assert len(told[0]) == 18432
 
 
-def test_the_report_of_a_buffer_has_the_names(kprof: CommandLine, host_buffer: Path) -> None:
-    ended = kprof("report", "matmul.bin", "--scope-names", "names.json", "--json")
-    assert ended.exit_code == 0, ended.stderr
-    (launch,) = json.loads(ended.stdout)
-    assert {scope["scope"] for scope in launch["scopes"]} == set(json.loads(kprof.read("names.json")).values())
-
-
 def test_the_trace_of_a_buffer_stands_beside_it(kprof: CommandLine, host_buffer: Path) -> None:
     ended = kprof("trace", "matmul.bin")
     assert ended.exit_code == 0, ended.stderr
@@ -354,19 +263,11 @@ def test_the_trace_of_a_buffer_stands_beside_it(kprof: CommandLine, host_buffer:
 
 
 @pytest.mark.parametrize("command", ["trace", "report"])
-@pytest.mark.parametrize("content", [b"", b"root:x:0:0:root:/root:/bin/bash\n"])
-def test_a_file_that_is_no_buffer_is_told_so(kprof: CommandLine, command: str, content: bytes) -> None:
-    (kprof.folder / "passwd").write_bytes(content)
+def test_a_file_that_is_no_buffer_is_told_so(kprof: CommandLine, command: str) -> None:
+    (kprof.folder / "passwd").write_bytes(b"root:x:0:0:root:/root:/bin/bash\n")
     ended = kprof(command, "passwd")
     assert (ended.exit_code, ended.stdout) == (1, "")
     check("cli/trace", ended.stderr, "passwd")
-
-
-def test_a_program_is_no_buffer(kprof: CommandLine) -> None:
-    kprof.write("train.py", "print(1)\n")
-    ended = kprof("report", "train.py")
-    assert "kprof-inject profile -- python train.py" in ended.stderr
-    check("cli/trace", ended.stderr, "train.py")
 
 
 def test_a_pipe_is_no_buffer(kprof: CommandLine) -> None:
@@ -374,12 +275,6 @@ def test_a_pipe_is_no_buffer(kprof: CommandLine) -> None:
     ended = kprof("report", "pipe")
     assert ended.exit_code == 1
     check("cli/trace", ended.stderr, "pipe")
-
-
-def test_a_place_that_does_not_exist_is_told_so(kprof: CommandLine) -> None:
-    ended = kprof("trace", "nowhere", "-o", "t.json")
-    assert (ended.exit_code, ended.stdout) == (1, "")
-    check("cli/trace", ended.stderr, "nowhere")
 
 
 def test_a_capture_has_names_of_its_own(kprof: CommandLine, capture: Path) -> None:

@@ -244,13 +244,6 @@ def test_profile_can_try(kprof: CommandLine) -> None:
     assert list((kprof.folder / "ws/launches").glob("*/*.launch"))
 
 
-@pytest.mark.slow
-def test_profile_can_try_a_saved_launch(kprof: CommandLine, scale_launch: Path) -> None:
-    ended = kprof("profile", "-o", "ws", "--try", scale_launch)
-    assert ended.exit_code == 0, ended.stderr
-    assert "num_warps=16 makes scale" in ended.stdout
-
-
 def refused(ended: Ended) -> str:
     assert (ended.exit_code, ended.stdout) == (2, "")
     return ended.stderr
@@ -260,11 +253,3 @@ def test_usage_errors(kprof: CommandLine) -> None:
     assert "there is no edit 'num_warp'" in refused(kprof("try", "--edit", "num_warp=8", "--", "prog.py"))
     assert "has no value" in refused(kprof("try", "--edit", "num_warps", "--", "prog.py"))
     assert "try --json" in refused(kprof("profile", "--try", "--json", "--", "prog.py"))
-
-
-def test_without_saved_launches_it_says_how_to_save_them(kprof: CommandLine) -> None:
-    ended = kprof("profile", "-o", "ws", "--", sys.executable, "prog.py")
-    assert ended.exit_code == 0, ended.stderr
-    ended = kprof("try", "ws")
-    assert ended.exit_code == 1
-    assert "profile --keep-launches" in ended.stderr

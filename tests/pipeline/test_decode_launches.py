@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,7 +14,7 @@ from replacing import replace
 from kprof_inject.capture.model import Launch
 from kprof_inject.errors import KprofError
 from kprof_inject.export.formats import write_trace
-from kprof_inject.forks import Job, forked, in_turn
+from kprof_inject.forks import forked, in_turn
 from kprof_inject.pipeline import captures as module
 from kprof_inject.pipeline.captures import decode_launches, run_to_decode, run_to_write
 from kprof_inject.timeline.timeline import Timeline, decode_launch
@@ -83,17 +82,6 @@ def test_forks_write_the_same(launches: Sequence[Launch], ending: str, tmp_path:
     assert (tmp_path / f"there{ending}").read_bytes() == (tmp_path / f"here{ending}").read_bytes()
 
 
-def test_launches_that_are_decoded_together_are_a_job(launches: Sequence[Launch]) -> None:
-    jobs: list[int] = []
-
-    def counting(given: Sequence[Job[T]], /) -> Iterator[T]:
-        jobs.append(len(given))
-        return in_turn(given)
-
-    assert len(list(decode_launches(launches, counting))) == COUNT
-    assert jobs == [-(-COUNT // TOGETHER)]
-
-
 @pytest.mark.parametrize("count", [1, 3])
 def test_what_is_wrong_with_one_keeps_no_other_back(launches: Sequence[Launch], count: int) -> None:
     launches[1].path.write_bytes(b"cut off")
@@ -121,12 +109,6 @@ def test_little_work_is_done_here(launches: Sequence[Launch]) -> None:
     assert run_to_decode([]) is run_to_write([]) is in_turn
 
 
-def test_many_small_launches_are_worth_forks(launches: Sequence[Launch], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "usable_cores", lambda: 4)
-    pids = set(run_to_decode([*launches] * 4)([lambda: [os.getpid()]] * 40))
-    assert os.getpid() not in pids
-
-
 @pytest.mark.parametrize(
     ("buffer_bytes", "count", "scopes", "forks"),
     [
@@ -134,8 +116,6 @@ def test_many_small_launches_are_worth_forks(launches: Sequence[Launch], monkeyp
         # of what it gives.
         (32_000_000, 16, 0, 5),
         (32_000_000, 16, 70_000, 2),
-        (128_000_000, 64, 70_000, 6),
-        (512_000_000, 256, 70_000, 24),
         # There is room for 94, but each takes files.
         (4_000_000_000, 40, 0, 64),
         # What one gives leaves no room for another.

@@ -7,7 +7,6 @@ from loops_in_ttir import LINE_10, LINE_20, SUM, dots
 from msgspec.structs import replace
 
 from kprof_inject.analysis.findings.finding import Finding
-from kprof_inject.analysis.findings.rules import RULES
 from kprof_inject.analysis.roofs.limits import Limit
 from kprof_inject.capture.edits import Edit
 from kprof_inject.capture.schema import DumpedKernelRecord, Resources, Target
@@ -80,10 +79,6 @@ def test_only_what_a_finding_advises_has_its_bound() -> None:
     assert (gains["program_order=reversed"], gains["program_order=columns"]) == (0.1, 0.0)
 
 
-def test_a_rule_without_edits_proposes_none() -> None:
-    assert texts(edits_for([finding("news", 0.9)], None, KERNEL)) == texts(edits_for((), None, KERNEL))
-
-
 def test_the_limit_proposes_another_order() -> None:
     limit = Limit("DRAM", ("DRAM",), "DRAM", {"DRAM": 0.9})
     assert texts(edits_for((), limit, KERNEL))[0] == "program_order=grouped:8"
@@ -131,10 +126,6 @@ def test_the_best_is_combined_and_moved_further() -> None:
     assert len(found) <= MAX_BUILDS
 
 
-def test_after_no_win_nothing_is_combined() -> None:
-    assert edits_after([], KERNEL, [(Edit("num_stages", "4"),)]) == []
-
-
 @pytest.mark.parametrize("rule", edit_choice._BY_RULE)
 def test_each_row_of_the_table_names_kinds(rule: str) -> None:
     for name, _ in (*edit_choice._BY_RULE[rule], *edit_choice._ALSO_BY_RULE.get(rule, ())):
@@ -144,7 +135,3 @@ def test_each_row_of_the_table_names_kinds(rule: str) -> None:
 def test_all_findings_come_before_what_else_one_proposes() -> None:
     found = texts(edits_for([finding("waiting", 0.4), finding("l2-reuse", 0.2)], None, of_ttir(SUM)))
     assert found.index("program_order=grouped:8") < found.index("loop_stages=2")
-
-
-def test_most_rules_have_edits() -> None:
-    assert len(RULES.keys() & edit_choice._BY_RULE.keys()) > len(RULES) / 2

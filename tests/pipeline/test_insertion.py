@@ -90,27 +90,6 @@ def test_the_expected_result_of_a_selection(path: Path) -> None:
 # ---- one module ------------------------------------------------------------------------------------------
 
 
-def test_the_default_selectors_do_not_ask_for_loops() -> None:
-    done = insertion_of(kernel("k"))
-
-    assert [scope.record for scope in done.plan.scopes] == ["func"]
-    assert done.text == kernel("k", '    proton.record start "func"\n    proton.record end "func"\n')
-
-
-def test_a_selector_that_finds_nothing_is_refused_with_what_there_is() -> None:
-    with pytest.raises(KprofError) as caught:
-        insertion_of(kernel("k", LOOP + LOOP), "func", "loop[2]")
-
-    check("pipeline/insertion", str(caught.value), "loop[2]")
-
-
-def test_a_selector_of_another_kernel_is_refused() -> None:
-    with pytest.raises(KprofError) as caught:
-        insertion_of(kernel("k"), "other/func")
-
-    check("pipeline/insertion", str(caught.value), "a selector of another kernel")
-
-
 # ---- a workspace -----------------------------------------------------------------------------------------
 
 
@@ -231,12 +210,3 @@ def test_a_selector_that_finds_nothing_beside_one_that_does_is_left_out(tmp_path
     assert [len(insertion.plan.scopes) for insertion in done] == [0, 1]
     (error,) = unmatched_selectors(wanted, done)
     check("pipeline/insertion", str(error), selector)
-
-
-def test_the_hint_leaves_out_kernels_that_are_left_alone(tmp_path: Path) -> None:
-    workspace = workspace_of(tmp_path, add=kernel("add"), timed=kernel("timed", LOOP + RECORDS))
-
-    with pytest.raises(KprofError) as caught:
-        inserted(workspace, "loop[0]")
-
-    check("pipeline/insertion", str(caught.value), "a kernel that is left alone")

@@ -13,14 +13,13 @@ import pytest
 from buffers import Cta, JsonWriter, Scope, buffer_words, end, kernel_json, launch_json, start
 from replacing import replace
 from snapshots import check
-from torch_traces import BASE_NS, GPU_POSITION, Kernel, kineto_text
+from torch_traces import BASE_NS, Kernel, kineto_text
 from trace_processor.processor import query_many
 
 from kprof_inject.capture.gpu_work import BENCHMARK_SPAN
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.merging import merge
-from kprof_inject.timeline.choice import Choice, NumberSet
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 UNIX_NS = 1_764_000_000_000_000_000
@@ -151,17 +150,6 @@ def test_every_cta_lies_in_its_kernels_bar(tmp_path: Path) -> None:
     assert calls == [{"arrows": 12}]
 
 
-def test_a_part_of_a_launch_is_matched_by_all_of_it(tmp_path: Path) -> None:
-    timelines = save_steps(tmp_path / "capture", [0, 1])
-    last_cta = [timeline.chosen(Choice(ctas=NumberSet.of([CTAS - 1]))) for timeline in timelines]
-    whole, part = (
-        json.loads(merged(tmp_path, some, kernels(range(2)))[0].read_text())["kprof_inject"]["launches"]
-        for some in (timelines, last_cta)
-    )
-    for name in ("correlation", "error_ns"):
-        assert [one[name] for one in part] == [one[name] for one in whole]
-
-
 def test_the_judge_sees_what_lies_outside(tmp_path: Path) -> None:
     # With shorter bars the same CTAs stick out of them, by more than the error: the query has to count them.
     timelines = save_steps(tmp_path / "capture", [0])
@@ -190,14 +178,6 @@ def test_the_events_of_the_trace_stay_as_they_were_byte_for_byte(tmp_path: Path)
     assert json.loads(after)["traceEvents"][: len(own["traceEvents"])] == own["traceEvents"]
 
 
-def test_launches_stand_where_their_gpu_does(tmp_path: Path) -> None:
-    path, _ = merged(tmp_path, save_steps(tmp_path / "capture", [0]), kernels([0]))
-    events = json.loads(path.read_text())["traceEvents"]
-    ours = [event for event in events if event.get("cat") in ("launch", "func")]
-    places = {event["pid"]: event["args"]["sort_index"] for event in events if event["name"] == "process_sort_index"}
-    assert {places[event["pid"]] for event in ours} == {GPU_POSITION}
-
-
 def test_kernels_of_an_autotuners_benchmarks_are_no_launches(tmp_path: Path) -> None:
     known = kernels(range(3))
     begin_us = (begin_ns(0, 0) - 10_000 - BASE_NS) / 1000
@@ -206,13 +186,6 @@ def test_kernels_of_an_autotuners_benchmarks_are_no_launches(tmp_path: Path) -> 
     path, _ = merged(tmp_path, timelines, known, more=f"\n{json.dumps(span)},")
     facts = json.loads(path.read_text())["kprof_inject"]["launches"]
     assert sorted(one["correlation"] for one in facts) == [200, 201, 202, 300, 301, 302]
-
-
-def test_the_last_launch_alone_is_matched_by_its_number(tmp_path: Path) -> None:
-    timelines = save_steps(tmp_path / "capture", range(3))
-    path, _ = merged(tmp_path, [one for one in timelines if one.launch.index == 1], kernels(range(3)))
-    facts = json.loads(path.read_text())["kprof_inject"]["launches"]
-    assert sorted(one["correlation"] for one in facts) == [200, 201, 202]
 
 
 def test_variants_of_one_kernel_are_matched_if_all_their_launches_are_captured(tmp_path: Path) -> None:

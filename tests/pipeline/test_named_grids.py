@@ -28,12 +28,9 @@ def test_an_expression(expression: str, grid: tuple[int, int, int]) -> None:
         ("cdiv(M, BLOCK_N)", "BLOCK_N is no number of the launch", 9),
         ("M // 0", "cannot compute", 1),
         ("M - 1000", "is none of one to three sizes", 1),
-        ("M, M, M, M", "is none of one to three sizes", 1),
         ("__import__('os').system('x')", "a grid cannot have this", 1),
         ("M ** 9", "a grid cannot have this", 1),
         ("M +", "cannot compute", 1),
-        ("cdiv(M)", "cannot compute", 1),
-        ("", "cannot compute", 1),
     ],
 )
 def test_what_is_no_grid(expression: str, message: str, column: int) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -95,11 +94,6 @@ def test_one_process_does_all_tasks(log: Log, tmp_path: Path) -> None:
     assert list((tmp_path / "temporary").iterdir()) == [], "its files are left"
 
 
-def test_without_tasks_there_is_no_process(log: Log) -> None:
-    assert do_tasks([]) == []
-    assert log() == []
-
-
 def test_a_process_that_dies_takes_only_its_task_with_it(log: Log) -> None:
     found = do_tasks(tasks("killed", "ok", "killed", "ok", "exit 3", "ok", "exit 0"))
     assert found[:4] == [ended("signal 9"), done(1), ended("signal 9"), done(3)]
@@ -110,10 +104,6 @@ def test_a_task_that_others_may_have_spoilt_has_a_process_for_itself(log: Log) -
     """It is tried once more, but not if it was the first of its process."""
     assert do_tasks(tasks("ok", "killed", "killed")) == [done(0), ended("signal 9"), ended("signal 9")]
     assert [number for number, *_ in log()] == [0, 1, 1, 2]
-
-
-def test_a_process_without_a_word_is_told_by_its_exit_code(log: Log) -> None:
-    assert do_tasks(tasks("silent")) == [ended("exit code 4")]
 
 
 def test_a_process_that_dies_behind_a_task_has_done_it(log: Log) -> None:
@@ -132,13 +122,6 @@ def test_a_process_that_hangs_is_ended_with_its_children(
     assert time.monotonic() - begun < 20
     assert not any(is_running(pid) for _, _, pid, *_ in log())
     assert not is_running(int((tmp_path / "child").read_text()))
-
-
-def test_each_task_has_the_limit_for_itself(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own_processes, "_MAX_TASK_SECONDS", 1.0)
-    found = do_tasks(tasks("slow 0.4", "slow 0.4", "slow 0.4", "slow 0.4"))
-    assert found == [done(0), done(1), done(2), done(3)]
-    assert len({pid for _, _, pid, *_ in log()}) == 1
 
 
 def test_an_experiment_may_take_as_long_as_the_user_says(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,16 +183,3 @@ def test_any_other_name_stands_for_our_python(
     monkeypatch.setenv("PATH", str(tmp_path))
     assert do_tasks(tasks("ok"), executable) == [done(0)]
     assert log()[-1][3] == sys.executable
-
-
-def test_ctrl_c_ends_the_process(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    begun: list[subprocess.Popen[bytes]] = []
-
-    def wait(process: subprocess.Popen[bytes], *_: object) -> None:
-        begun.append(process)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(own_processes, "_has_ended", wait)
-    with pytest.raises(KeyboardInterrupt):
-        do_tasks(tasks("hangs"))
-    assert begun[0].returncode == -9

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from buffers import Cta, Scope, buffer_words, end, kernel_json, save_launches, start
 
-from kprof_inject.analysis import launch as launch_module
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.capture.model import Capture
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.cli.capture_lines import print_json
 from kprof_inject.pipeline import captures
 from kprof_inject.pipeline import captures as module
-from kprof_inject.pipeline.captures import analyses, decode_capture, decode_launches
+from kprof_inject.pipeline.captures import analyses, decode_capture
 from kprof_inject.report.json_report import brief_text
 from kprof_inject.report.terminal.screens import answers_text
-from kprof_inject.timeline import curves, rate
 from kprof_inject.timeline.choice import EVERYTHING, Choice, NumberSet
-from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 SCOPES = [Scope("kernel", "func"), Scope("loop[0]", "loop", 0), Scope("iter[0]", "iter", 1)]
@@ -64,14 +58,6 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
     return counts
 
 
-def counting(function: Callable[..., Any], calls: Counter[str]) -> Callable[..., Any]:
-    def counted(*arguments: Any) -> Any:
-        calls[function.__name__] += 1
-        return function(*arguments)
-
-    return counted
-
-
 def pending(
     capture: Capture, choice: Choice = EVERYTHING, say: Callable[[str], None] = lambda _: None
 ) -> Sequence[LaunchAnalysis]:
@@ -90,40 +76,6 @@ def test_only_what_is_shown_is_decoded(tmp_path: Path, decoded: Counter[int], co
     answers_text(pending(capture), 120)
     assert 0 < len(decoded) <= SHOWN + kernels
     assert set(decoded.values()) == {1}
-
-
-@pytest.mark.parametrize("count", [128, 256])
-def test_clocks_are_fitted_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    """The steps of a fit are done for a hundred launches at once, not for each."""
-    calls: Counter[str] = Counter()
-    for place, name in ((curves, "_balance"), (rate, "_covariances")):
-        monkeypatch.setattr(place, name, counting(getattr(place, name), calls))
-    decoded = list(decode_launches(many_launches(tmp_path, count, sms=9).launches))
-    assert {one.clock.source for one in decoded if isinstance(one, Timeline)} == {ClockSource.FITTED}
-    lots = -(-count // 100)
-    # Four turns for what the SMs have in common, and one for what each has of its own; rates perhaps twice.
-    assert 0 < calls["_balance"] <= 5 * 9 * lots
-    assert 0 < calls["_covariances"] <= 2 * 8 * lots
-
-
-def test_each_launch_is_analysed_once_for_json(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    calls: Counter[str] = Counter()
-    monkeypatch.setattr(launch_module, "summarise", counting(launch_module.summarise, calls))
-    timelines = decode_capture(many_launches(tmp_path, 30), lambda _: None)
-    print_json([LaunchAnalysis.of(timeline) for timeline in timelines])
-    printed = capsys.readouterr().out
-    assert calls == {"summarise": 30}
-    program = {
-        "share": None,
-        "launches": None,
-        "launches_captured": 30,
-        **{key: value for key, value in json.loads(printed)[0]["program"].items() if key.startswith("to_win")},
-    }
-    expected = [{**LaunchAnalysis.of(timeline).to_json(), "program": program} for timeline in timelines]
-    for values, report in zip(json.loads(printed), expected, strict=True):
-        assert {**values, "advice": None} == {**json.loads(json.dumps(report)), "advice": None}
 
 
 @pytest.mark.parametrize("choice", [Choice(), Choice(warps=NumberSet.of([0])), Choice(scopes=("loop*",))])
@@ -151,10 +103,3 @@ def test_damaged_launches_are_reported(tmp_path: Path) -> None:
     decode_capture(capture, expected.append)
     assert said == expected
     assert len(said) >= 2
-
-
-def test_the_choice_of_sms_asks_all_launches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(captures, "_MANY_LAUNCHES", 12)
-    capture = many_launches(tmp_path, 15)
-    choice = Choice(sms=NumberSet.of([1]))
-    assert answers_text(pending(capture, choice), 120) == answers_text(all_of(capture, choice), 120)
