@@ -55,11 +55,3 @@ def test_markers_of_a_pipelined_kernel(path: Path) -> None:
     runs = make_plan(view, parse_selectors(["marker"]), Style(in_runs))
     assert len(runs.scopes) >= len(once.scopes)
     assert not any(scope.crosses for scope in runs.scopes)
-
-
-def test_loads_are_found_before_and_inside_the_loop_that_they_were_moved_out_of() -> None:
-    for path in MARKED:
-        if kernel_of(path) == "marked_matmul" and path.parent.name == "cuda-90":
-            plan = make_plan(fixture_view(read(path)), parse_selectors(["marker(loads)", "marker(dot)"]))
-            blocks = [(scope.name, scope.block) for scope in plan.scopes]
-            assert blocks == [("loads", "prologue"), ("loads", "body"), ("dot", "body")]

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from golden import FIXTURES, fixture_id, fixtures, form_of, kernel_of, read
+from golden import FIXTURES, fixture_id, fixtures, form_of, read
 from insertion_cases import cases
 from planning import fixture_view, plan_of, view_of_text
 from small_modules import kernel
@@ -30,16 +30,6 @@ def test_the_regions_that_triton_makes(path: Path) -> None:
     assert [s.record for s in plan.scopes] == ["default", *(f"partition[{n}]" for n in range(len(plan.scopes) - 1))]
     assert {s.block for s in plan.scopes} == {"partition"}
     assert all(s.operations > 0 for s in plan.scopes)
-
-
-def test_the_forms_of_a_module_have_the_same_regions() -> None:
-    numbers: dict[tuple[Path, str], set[int]] = {}
-    for path in SPECIALIZED_FIXTURES:
-        plan = make_plan(fixture_view(read(path)), parse_selectors(["partition", "default"]))
-        numbers.setdefault((path.parent, kernel_of(path)), set()).add(len(plan.scopes))
-
-    assert any(form_of(path) == "generic" for path in SPECIALIZED_FIXTURES)
-    assert all(len(counts) == 1 for counts in numbers.values())
 
 
 def test_the_scope_table_tells_partitions_of_specialized_kernels_alone() -> None:

@@ -100,12 +100,6 @@ def test_a_name_that_looks_like_a_label_is_numbered_with_it() -> None:
     assert [scope.record for scope in plan.scopes] == ["loop[0]#0", "loop[0]#1"]
 
 
-def test_a_name_that_looks_numbered_stays_unique() -> None:
-    plan = plan_of(kernel(LOOP, LOOP), "loop=work", "func=work#0")
-
-    assert [scope.record for scope in plan.scopes] == ["work#0", "work#1", "work#2"]
-
-
 def test_every_record_is_a_start_or_an_end_of_a_scope() -> None:
     plan = plan_of(kernel(LOOP), "func", "loop")
 
@@ -363,7 +357,3 @@ def test_a_file_with_records_is_refused_only_if_something_is_selected() -> None:
     assert plan_of(text, "loop").scopes == ()
     with pytest.raises(KprofError):
         plan_of(text, "func")
-
-
-def test_without_selectors_and_markers_only_the_structure_is_selected() -> None:
-    assert [selection.selector.text for selection in plan_of(kernel(LOOP)).selections] == ["func", "loop", "iter"]

@@ -82,14 +82,6 @@ def test_records_stand_around_a_body_that_is_not_selected() -> None:
     assert plan_of(kernel(body), "loop").records == ()
 
 
-@pytest.mark.parametrize(("count", "around"), [(255, True), (256, False)])
-def test_records_stand_around_a_body_where_an_id_is_left(count: int, around: bool) -> None:
-    text = all_inserted(f"{count * LOOP}tt.return\n", "loop")
-
-    assert text.startswith(f'proton.record start "{BODY_RECORD if around else "loop[0]"}"\n')
-    assert text.count("proton.record") == 2 * (count + around)
-
-
 def test_no_records_stand_around_a_body_that_is_never_left() -> None:
     body = f"{LOOP}cf.br ^bb1\n^bb1:\ncf.br ^bb1\n"
 

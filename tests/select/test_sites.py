@@ -100,14 +100,6 @@ def test_a_loop_s_line_without_a_file_is_that_of_a_helper_where_the_kernel_has_n
     assert labels(text, "iter@12") == ["iter[1]"]
 
 
-@pytest.mark.parametrize(
-    ("selector", "found"),
-    [("add_kernel/func", ["func"]), ("add*/loop[1]", ["loop[1]"]), ("mul*/func", []), ("add/func", [])],
-)
-def test_kernels_by_glob(selector: str, found: list[str]) -> None:
-    assert labels(LOOPS, selector) == found
-
-
 def test_several_selectors_find_what_each_finds() -> None:
     plan = plan_of(LOOPS, "loop@11", "func", "iter[0.0]", "loop[7]")
 

@@ -82,22 +82,6 @@ def test_lines_outside_of_the_file_have_no_function() -> None:
     assert [sources.function_at("k.py", line) is None for line in (-1, 0, 1, 2, 3)] == [True, True, False, False, True]
 
 
-def test_texts_by_file() -> None:
-    sources = Sources({"b.py": "x", "a.py": ""})
-
-    assert sources.files == ("b.py", "a.py")
-    assert (sources.text("b.py"), sources.text("a.py"), sources.text("c.py")) == ("x", "", None)
-    assert sources.function_at("c.py", 1) is None
-
-
-def test_later_changes_of_the_mapping_do_not_count() -> None:
-    texts = {"k.py": "def k(): pass"}
-    sources = Sources(texts)
-    texts["k.py"] = ""
-
-    assert sources.text("k.py") == "def k(): pass"
-
-
 @pytest.mark.parametrize(
     "text",
     [

@@ -114,10 +114,6 @@ def test_aliases_inside_a_location() -> None:
     assert found == [(HELPER, HERE), (HERE,)]
 
 
-def test_an_alias_without_a_definition_is_unknown() -> None:
-    assert chains_of("loc(#loc1)") == []
-
-
 @pytest.mark.parametrize(
     ("aliases", "line"),
     [
@@ -223,11 +219,3 @@ def test_locations_nested_in_each_other_take_linear_time(form: str) -> None:
 
     nested(10_000)
     assert_linear(nested, few=100)
-
-
-def test_aliases_of_aliases_take_linear_time() -> None:
-    def nested(count: int) -> None:
-        aliases = [f"#loc{n + 1} = loc(callsite(#loc{n} at {point(n)}))" for n in range(count)]
-        assert chains_of(f"loc(#loc{count})", f"#loc0 = loc({point(1)})", *aliases)
-
-    assert_linear(nested, few=200)
