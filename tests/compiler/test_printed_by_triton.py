@@ -13,25 +13,19 @@ from golden import FIXTURES, fixture_id, read
 from printed_forms import found_between
 from triton_oracle import one_of_each_kernel, printed_by_triton, triton
 
+MODULES = [
+    pytest.param(path, marks=pytest.mark.exhaustive if (number - 4) % 14 else pytest.mark.triton)
+    for number, path in enumerate(one_of_each_kernel())
+]
 
-def forms_that_differ(path: Path) -> dict[str, tuple[list[str], int]]:
+
+@pytest.mark.parametrize("path", MODULES, ids=fixture_id)
+def test_no_form_of_a_module_that_the_installed_triton_prints_has_changes(path: Path) -> None:
     text = read(path)
     forms = printed_by_triton(text)
     assert len(forms) >= 3
     found = {form: found_between(text, other) for form, other in forms.items()}
-    return {form: one for form, one in found.items() if one != ([], 0)}
-
-
-@pytest.mark.triton
-@pytest.mark.parametrize("path", one_of_each_kernel()[4::14], ids=fixture_id)
-def test_no_form_of_a_module_that_the_installed_triton_prints_has_changes(path: Path) -> None:
-    assert forms_that_differ(path) == {}
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("path", one_of_each_kernel(), ids=fixture_id)
-def test_no_form_of_any_kernel_has_changes(path: Path) -> None:
-    assert forms_that_differ(path) == {}
+    assert {form: one for form, one in found.items() if one != ([], 0)} == {}
 
 
 def replaced(pattern: str, by: str) -> Callable[[str], str]:

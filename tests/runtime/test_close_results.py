@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -132,21 +131,16 @@ class Kernel:
         return self.results.refusal_of(place, self.leave(numbers, integer))
 
 
-@pytest.fixture
-def kernels() -> Iterator[type[Kernel]]:
-    yield Kernel
-
-
-def test_the_same_bytes_are_accepted(kernels: type[Kernel]) -> None:
-    kernel = kernels("fp32")
+def test_the_same_bytes_are_accepted() -> None:
+    kernel = Kernel("fp32")
     kernel.clean(4, 4, 4)
     assert kernel.refusal(4) == ""
     assert kernel.results.differences == {}
 
 
 @pytest.mark.parametrize(("element", "tolerance"), [("fp32", None), ("fp16", None), ("fp32", 0.25)])
-def test_numbers_may_differ_within_the_tolerance(kernels: type[Kernel], element: str, tolerance: float | None) -> None:
-    kernel = kernels(element, tolerance)
+def test_numbers_may_differ_within_the_tolerance(element: str, tolerance: float | None) -> None:
+    kernel = Kernel(element, tolerance)
     kernel.clean(4, 4, 4)
     limit = 4 * (tolerance or DEFAULT_TOLERANCES[element])
     assert kernel.refusal(4 + 0.9 * limit, place=3) == ""
@@ -156,34 +150,34 @@ def test_numbers_may_differ_within_the_tolerance(kernels: type[Kernel], element:
     assert 4 not in kernel.results.differences
 
 
-def test_integers_must_be_equal(kernels: type[Kernel]) -> None:
-    kernel = kernels("fp32")
+def test_integers_must_be_equal() -> None:
+    kernel = Kernel("fp32")
     kernel.clean(4, 4, 4)
     assert "its results differ" in kernel.refusal(4, integer=1)
-    kernel = kernels("i32", 0.5)
+    kernel = Kernel("i32", 0.5)
     kernel.clean(4, 4, 4)
     assert "its results differ" in kernel.refusal(5)
 
 
-def test_results_that_vary_are_compared_with_two_launches(kernels: type[Kernel]) -> None:
-    kernel = kernels("fp32")
+def test_results_that_vary_are_compared_with_two_launches() -> None:
+    kernel = Kernel("fp32")
     kernel.clean(4, 4.0001, 4.0002)
     assert kernel.refusal(4.0002) == ""
     assert kernel.refusal(4.0003) == ""
     assert "its results differ" in kernel.refusal(4.01)
 
 
-def test_results_that_vary_too_much_cannot_be_compared(kernels: type[Kernel]) -> None:
-    kernel = kernels("fp32")
+def test_results_that_vary_too_much_cannot_be_compared() -> None:
+    kernel = Kernel("fp32")
     kernel.clean(4, 5, 6)
     assert kernel.refusal(6) == "", "the same bytes"
     assert "own results differ" in kernel.refusal(5.5)
 
 
-def test_no_launch_changes_memory_that_has_the_results(kernels: type[Kernel]) -> None:
-    kernel = kernels("fp32")
+def test_no_launch_changes_memory_that_has_the_results() -> None:
+    kernel = Kernel("fp32")
     kernel.clean(0, 0, 0)
     assert not kernel.results.changes_memory
-    kernel = kernels("fp32")
+    kernel = Kernel("fp32")
     kernel.clean(4, 4, 4)
     assert kernel.results.changes_memory

@@ -73,11 +73,6 @@ module attributes {"ttg.num-ctas" = 1 : i32, "ttg.num-warps" = 4 : i32, ttg.targ
 }
 """
 
-needs_global = pytest.mark.skipif(
-    "nvidia" not in installed_version().global_buffer_on,
-    reason="no records in global memory",
-)
-
 
 def test_records_that_read_no_clock_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     path = OF_EACH_KIND[0]
@@ -153,21 +148,16 @@ def default_records_lower(path: Path) -> None:
     assert made.metadata["shared"] > shared_bytes(path)
 
 
-@pytest.mark.triton
-@needs_global
-@pytest.mark.parametrize("path", OF_EACH_KIND, ids=fixture_id)
+@pytest.mark.skipif("nvidia" not in installed_version().global_buffer_on, reason="no records in global memory")
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, marks=pytest.mark.triton if path in OF_EACH_KIND else pytest.mark.exhaustive)
+        for path in ON_HOPPER
+    ],
+    ids=fixture_id,
+)
 def test_a_fixture_whose_records_stay_in_global_memory(path: Path) -> None:
-    records_stay_in_global_memory(path)
-
-
-@pytest.mark.exhaustive
-@needs_global
-@pytest.mark.parametrize("path", ON_HOPPER, ids=fixture_id)
-def test_any_fixture_whose_records_stay_in_global_memory(path: Path) -> None:
-    records_stay_in_global_memory(path)
-
-
-def records_stay_in_global_memory(path: Path) -> None:
     view = fixture_view(read(path))
 
     made = lowered(path, view, make_plan(view, ()), GLOBAL)
