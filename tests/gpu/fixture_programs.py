@@ -49,16 +49,6 @@ def noinline_in_loop() -> torch.Tensor:
     return out
 
 
-def nested_noinline() -> torch.Tensor:
-    """32 CTAs of 4 warps; each calls a helper twice, which calls another."""
-    from nested_noinline import kl_divergence_kernel
-
-    p, q = (torch.randn(32, 1000, device="cuda") for _ in range(2))
-    out = torch.zeros(32, device="cuda")
-    kl_divergence_kernel[(32,)](p, q, out, 1000, 1000, BLOCK=1024, num_warps=4)
-    return out
-
-
 def early_return() -> torch.Tensor:
     """128 CTAs of 4 warps: every second row is empty and returns at once, the others have 3 iterations."""
     from early_return import ragged_mean_kernel
@@ -82,35 +72,12 @@ def while_condition() -> torch.Tensor:
     return torch.cat([out, steps.to(torch.float32)])
 
 
-def while_if() -> torch.Tensor:
-    """32 CTAs of 4 warps look up 128 queries each."""
-    from while_if import hash_lookup_kernel
-
-    slots, queries = 1 << 13, 32 * 128
-    table = np.full(slots, -1, dtype=np.int32)
-    for key in np.random.default_rng(0).permutation(1 << 16)[:4000].tolist():
-        slot = (key * 0x9E3779B1) % (1 << 32) & (slots - 1)
-        while table[slot] >= 0:
-            slot = (slot + 1) & (slots - 1)
-        table[slot] = key
-    keys = torch.from_numpy(table).cuda()
-    values = keys.to(torch.float32) / 7
-    query = torch.randint(0, 1 << 16, (queries,), device="cuda", dtype=torch.int32)
-    out, misses = torch.empty(queries, device="cuda"), torch.zeros(1, device="cuda", dtype=torch.int32)
-    hash_lookup_kernel[(32,)](
-        query, keys, values, out, misses, queries, slots - 1, -1.0, EMPTY=-1, BLOCK=128, num_warps=4
-    )
-    return torch.cat([out, misses.to(torch.float32)])
-
-
 PROGRAMS = (
     marked_matmul,
     marked_attention,
     noinline_in_loop,
-    nested_noinline,
     early_return,
     while_condition,
-    while_if,
 )
 
 

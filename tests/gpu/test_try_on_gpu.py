@@ -1,4 +1,4 @@
-"""Edits on a device: what is known to be badly chosen is found, the program is left alone, and wins are confirmed."""
+"""Edits on a device: what is known to be badly chosen is found, and results stay."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from gpu_support import EXAMPLES, Kprof
-from program_runs import ProgramRuns
 
 SECONDS = ("--seconds", "5", "--json")
 
@@ -15,13 +14,6 @@ SECONDS = ("--seconds", "5", "--json")
 def found_in(printed: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = json.loads(printed[printed.index('{\n "schema"') :])["kernels"]
     return found
-
-
-@pytest.mark.parametrize("way", ["once", "thrice", "autotuned", "inductor", "descriptor", "view", "in_place"])
-def test_a_program_computes_the_same_bit_for_bit(runs: ProgramRuns, way: str) -> None:
-    ended = runs.run_beside_itself("try", "seldom", *SECONDS, arguments=("--way", way))
-    for found in found_in(ended.stdout):
-        print(f"{way}: {found['headline']}")
 
 
 def test_more_stages_make_an_unpipelined_matmul_faster(kprof: Kprof) -> None:
