@@ -27,14 +27,19 @@ from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.capture.experiments import ExperimentRecord
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.schema import ScopeTableRecord
-from kprof_inject.quantities import short_time
+from kprof_inject.quantities import percent, short_time
+from kprof_inject.report.html.code import ttgir_lines
 from kprof_inject.report.html.document import write_html
+from kprof_inject.report.html.machine_code import launch_machine_code
+from kprof_inject.report.html.overview_tab import launch_overview
+from kprof_inject.report.html.stalls import launch_stalls
 from kprof_inject.report.terminal.first_screen import print_first_screen
 from kprof_inject.select.plan import make_plan
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.timeline.timeline import decode_launch
 
 DEMO = REPO / "tests/captures/matmul"
+SAMPLED = REPO / "tests/captures/matmul-three-stages"
 SCOPES = 300_000
 HOSTILE = "<img src=x onerror=alert(1)>\u202e\x1b[1m"
 
@@ -304,6 +309,44 @@ def test_a_tag_s_values_lead_to_one_of_them(show: Show, tmp_path: Path) -> None:
     assert selected(shown) == "Timeline"
     shown.settle()
     assert "expert\n-3\n" in shown.panel()
+
+
+def test_stalls_units_and_machine_code_are_those_of_the_report(show: Show, tmp_path: Path) -> None:
+    report = LaunchAnalysis.of(decode_launch(read_capture(SAMPLED).launches[0]))
+    code, text = launch_machine_code(report), ttgir_lines(report.timeline)
+    assert report.stalls is not None and code is not None and text is not None
+    stalls, units = launch_stalls(report.stalls, []), launch_overview(report).units
+    write_html(tmp_path / "page.html", [report])
+    _, view = opened(show, tmp_path / "page.html", "overview")
+    bars = view.locator(".stall-bar.of-launch .stall-segment")
+    assert bars.evaluate_all("(all) => all.map((one) => parseFloat(one.style.width))") == pytest.approx(
+        [100 * share.share for share in stalls.shares], abs=0.01
+    )
+    items = [item.split("\n")[:2] for item in view.locator(".stall-item").all_inner_texts()]
+    meanings = {reason.name: reason.text for reason in stalls.reasons}
+    assert items == [[share.reason, meanings[share.reason]] for share in stalls.shares]
+    figures = view.locator(".unit-row .unit-figure").all_inner_texts()
+    assert [text.removeprefix("≥ ") for text in figures] == [
+        percent((unit.lower_bound if unit.measured is None else unit.measured) or 0) for unit in units
+    ]
+    _, view = opened(show, tmp_path / "page.html", "ttgir")
+    lines = [line for line in code.lines if any(one.line for one in line.awaited)]
+    [waiting] = (line for line in lines if "tt.store" in text.lines[line.line - 1])
+    view.get_by_role("searchbox").fill("tt.store")
+    view.get_by_role("searchbox").press("Enter")
+    row = view.locator(".current")
+    for pipeline, count in waiting.pipelines:
+        expect(row.locator(".code-cell")).to_contain_text(f"{count} {pipeline}")
+    assert "of all samples of warps:" in (row.locator(".stall-bar").get_attribute("title") or "")
+    row.locator(".code-cell").click()
+    panel = view.locator(".code-panel")
+    expect(panel.locator("h3")).to_have_text(f"Line {waiting.line}")
+    expect(panel.locator(".instruction-row").nth(1)).to_be_visible()
+    panel.locator(".awaited button").first.click()
+    expect(row).not_to_contain_text("tt.store")
+    _, view = opened(show, tmp_path / "page.html", "source")
+    view.locator(".source-row", has=view.page.locator(".stall-segment")).first.click()
+    expect(view.locator(".line-details")).to_contain_text("of all")
 
 
 CUT_OFF = """(view) => [view, ...view.querySelectorAll(".card, .line-details")]

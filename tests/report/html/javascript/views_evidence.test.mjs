@@ -1,10 +1,9 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { load } from "./launches.mjs";
-import { ofClass, ofTag } from "./fake_document.mjs";
 
-const { codeCells, codeLines, executedSentence, executedText, instructionsOf, machineCodeOf, pipelineText } = await load("views/machine_code");
-const { codeFacts } = await load("views/machine_code");
+const { codeLines, executedSentence, executedText, instructionsOf, machineCodeOf } = await load("views/machine_code");
+const { stallLines, ttgirName } = await load("views/stall_bars");
 
 const awaited = (line, operation, instructions) => ({ line, operation, instructions });
 const LINE = {
@@ -32,19 +31,6 @@ const CODE = {
     ],
   },
 };
-
-test("a cell has a line's instructions by pipeline, and how many a warp executes", () => {
-  let chosen = 0;
-  const [code, executed] = codeCells(LINE, 64, (line) => (chosen = line));
-  assert.deepEqual([code.textContent, executed.textContent], ["12 ALU, 4 LSU", "256"]);
-  code.listeners.click();
-  assert.equal(chosen, 7);
-  assert.deepEqual(codeCells(undefined, 64).map(({ tag, textContent }) => [tag, textContent]), [
-    ["span", ""],
-    ["span", ""],
-  ]);
-  assert.equal(pipelineText({ pipelines: [["FMA", 12_000]] }), "12\u202f000 FMA");
-});
 
 test("executions are averages of a warp, sums of all warps, or lower bounds", () => {
   assert.equal(executedText({ ...LINE, executed: 96 }, 64), "1.5");
@@ -87,14 +73,27 @@ test("the instructions of a line are listed with addresses and executions", () =
   assert.deepEqual(instructionsOf(machineCodeOf(amd), 0), [{ address: "2", executed: "1\u202f024", text: "BRA `(.L_x_1)" }]);
 });
 
-test("the panel leads to the lines whose results are awaited", () => {
-  const went = [];
-  const [, , waits] = codeFacts(LINE, 64, (line) => went.push(line));
-  assert.equal(waits.textContent, "waits for 2 LDG of line 4, 1 MUFU");
-  const links = ofTag(waits, "button");
-  assert.equal(links.length, 1);
-  links[0].listeners.click();
-  assert.deepEqual(went, [4]);
-  assert.equal(ofClass(waits, "awaited").length, 1);
-  assert.equal(codeFacts({ ...LINE, awaited: [] }, 64).length, 2);
+const REASONS = [
+  { name: "long_scoreboard", text: "data from global memory" },
+  { name: "wait", text: "a fixed latency" },
+  { name: "new_reason", text: "" },
+];
+const share = (reason, value, error = 0.001) => ({ reason, share: value, error });
+const STALLED = {
+  line: 7,
+  share: 0.2,
+  error: 0.01,
+  shares: [share("long_scoreboard", 0.05), share("wait", 0.15)],
+  awaited: [{ reason: "long_scoreboard", line: 4, source: ["/src/k.py", 3], operation: "LDG", share: 0.05 }],
+};
+
+test("a line's tooltip has its reasons, longest first, and whose results its warps wait for", () => {
+  assert.deepEqual(stallLines(STALLED, REASONS, ttgirName), [
+    "20.0 ± 1.0 % of all samples of warps:",
+    "15.0 ± 0.1 % wait: a fixed latency",
+    "5.0 ± 0.1 % long_scoreboard: data from global memory",
+    "long_scoreboard: 5.0 % wait for the result of line 4 (LDG, k.py:3)",
+  ]);
+  const unknown = { ...STALLED, shares: [share("new_reason", 0.2)], awaited: [] };
+  assert.equal(stallLines(unknown, REASONS, ttgirName)[1], "20.0 ± 0.1 % new_reason");
 });
