@@ -74,11 +74,6 @@ THREADS = (
     "SELECT tid, pid, thread.name AS thread, process.name AS process FROM thread JOIN process USING (upid)"
     " WHERE thread.name IS NOT NULL ORDER BY tid"
 )
-COUNTERS = (
-    "SELECT process.name AS process, track.name AS counter, ts, value"
-    " FROM counter JOIN process_counter_track track ON track.id = track_id JOIN process USING (upid)"
-    " ORDER BY process, counter, ts"
-)
 ARROWS = (
     "SELECT source.category AS from_kind, source.ts AS from_ts, target.category AS to_kind, target.ts AS to_ts"
     " FROM flow JOIN slice source ON source.id = slice_out JOIN slice target ON target.id = slice_in ORDER BY to_ts"
@@ -140,6 +135,12 @@ def cta(sm: int, begin_ns: int, iterations: int) -> Cta:
     )
 
 
+def _begun(warps: Sequence[Sequence[Entry]], sm: int = 0) -> Cta:
+    """A CTA of these warps that begins 28 cycles before their first record."""
+    first, last = (end(entry.cycles for warp in warps for entry in warp) for end in (min, max))
+    return Cta(warps, sm, BEGIN_NS + first - 28, BEGIN_NS + last + 28, BEGIN_NS + last + 100)
+
+
 def decode(folder: Path, launches: Sequence[Sequence[Cta | None]], slots: int) -> list[Timeline]:
     """Decode launches of one kernel, made with a ring of this size."""
     buffers = [buffer_words(ctas, slots) for ctas in launches]
@@ -160,20 +161,20 @@ def crossing(folder: Path) -> list[Timeline]:
     """A warp in which a loop outlasts the function around it, and one in which it does not."""
     crossed = [Entry(FUNC, False, 100), Entry(LOOP, False, 300), Entry(FUNC, True, 500), Entry(LOOP, True, 700)]
     nested = [Entry(FUNC, False, 100), Entry(LOOP, False, 300), Entry(LOOP, True, 500), Entry(FUNC, True, 700)]
-    return [decode_launch(save_launch(folder, SCOPES, [Cta([crossed, nested])], slots=8))]
+    return [decode_launch(save_launch(folder, SCOPES, [_begun([crossed, nested])], slots=8))]
 
 
 def marked(folder: Path) -> list[Timeline]:
     """A warp with a mark in its function."""
     scopes = [Scope("kernel", "func"), Scope("before store", "mark", 0, ("/src/matmul.py", 47))]
     warp = [Entry(0, False, 1_030), Entry(1, False, 1_400), Entry(1, True, 1_434), Entry(0, True, 1_900)]
-    return [decode_launch(save_launch(folder, scopes, [Cta([warp], 3, 1_000, 1_928, 2_000)], 16))]
+    return [decode_launch(save_launch(folder, scopes, [_begun([warp], 3)], 16))]
 
 
 def unpaired(folder: Path) -> list[Timeline]:
     """A warp that lost nothing, but has an end without a start and two starts without an end."""
     warp = [Entry(LOAD, True, 1_050), Entry(FUNC, False, 1_100), Entry(LOAD, False, 1_200), Entry(LOOP, False, 1_300)]
-    return [decode_launch(save_launch(folder, SCOPES, [Cta([[*warp, Entry(FUNC, True, 1_900)]])], slots=8))]
+    return [decode_launch(save_launch(folder, SCOPES, [_begun([[*warp, Entry(FUNC, True, 1_900)]])], slots=8))]
 
 
 def partitioned(folder: Path) -> list[Timeline]:
@@ -181,8 +182,7 @@ def partitioned(folder: Path) -> list[Timeline]:
     scopes = [Scope("func", "func", partition=0), Scope("loop", "loop", partition=1)]
     warps = [[start(0, 1000), end(0, 1500)]] * 2 + [[start(1, 1100), end(1, 1400)], []]
     partitions = [("default partition", 2), ("partition 0", 1)]
-    cta = Cta(warps, 0, BEGIN_NS + 970, BEGIN_NS + 1_540, BEGIN_NS + 2_100)
-    return [decode_launch(save_launch(folder, scopes, [cta], 4, partitions=partitions))]
+    return [decode_launch(save_launch(folder, scopes, [_begun(warps)], 4, partitions=partitions))]
 
 
 def called(folder: Path) -> list[Timeline]:

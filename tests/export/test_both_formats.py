@@ -6,18 +6,18 @@ import json
 import random
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from buffers import Cta, Entry, Scope, buffer_words, end, kernel_json, save_launches, start
-from drawn import partitioned
+from buffers import Cta, Entry
+from drawn import SCOPES, called, crossing, decode, loops, marked, partitioned, unpaired
 from generated_scenes import MUCH_DRAWN, Drawn, at_any_speed
 from hypothesis import given, settings
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace  # type: ignore[import-untyped]
-from ranks import BEGIN_NS, Timer, decode_all, save_process
+from ranks import BEGIN_NS
 from trace_processor import processor
 from trace_processor.processor import query_many
 
@@ -25,7 +25,7 @@ from kprof_inject.export import chrome, perfetto
 from kprof_inject.export.chrome import chrome_trace
 from kprof_inject.export.drawing.tracks import LAYOUTS
 from kprof_inject.export.perfetto import perfetto_trace
-from kprof_inject.timeline.timeline import Timeline, decode_launch
+from kprof_inject.timeline.timeline import Timeline
 
 # Chrome's threads are Perfetto's tracks, by one id.
 SLICES = (
@@ -56,15 +56,6 @@ FLOWS = (
     " FROM flow JOIN slice a ON a.id = slice_out JOIN slice b ON b.id = slice_in"
 )
 FAULTS = "SELECT name, value FROM stats WHERE severity IN ('error', 'data_loss') AND value > 0"
-
-SCOPES = [
-    Scope("kernel", "func", -1, ("/src/k.py", 12)),
-    Scope("loop[0]", "loop", 0, ("/src/k.py", 20)),
-    Scope("iter[0]", "iter", 1, ("/src/k.py", 20)),
-    Scope("load", "op", 2, ("/src/tools.py", 7), (("/src/k.py", 21), ("/src/main.py", 5))),
-    Scope("before store", "mark", 0, ("/src/k.py", 30)),
-]
-KERNEL, LOOP, ITER, LOAD, MARK = range(len(SCOPES))
 
 
 @dataclass(frozen=True)
@@ -104,20 +95,6 @@ def in_order(rows: list[processor.Row]) -> list[tuple[Any, ...]]:
     return sorted((tuple(row.values()) for row in rows), key=repr)
 
 
-def loops(begin: int, iterations: int) -> list[Entry]:
-    """A warp that loops; each iteration begins at the very cycle at which the one before ended."""
-    entries = [start(KERNEL, begin), start(LOOP, begin)]
-    for at in range(begin + 100, begin + 100 + 400 * iterations, 400):
-        entries += [start(ITER, at), start(LOAD, at), end(LOAD, at + 187), end(ITER, at + 400)]
-    at = begin + 100 + 400 * iterations
-    mark = [start(MARK, at + 50), end(MARK, at + 84)]
-    return [*entries, end(LOOP, at), *mark, start(LOAD, at + 90), end(LOAD, at + 90), end(KERNEL, at + 300)]
-
-
-def crosses(begin: int) -> list[Entry]:
-    return [start(KERNEL, begin), start(LOOP, begin + 200), end(KERNEL, begin + 400), end(LOOP, begin + 600)]
-
-
 def disorder(seed: int, begin: int) -> list[Entry]:
     """Starts and ends of any scopes, often at one time: some cross others, some have no partner."""
     chosen = random.Random(seed)
@@ -129,37 +106,13 @@ def disorder(seed: int, begin: int) -> list[Entry]:
     return entries
 
 
-def decode(folder: Path, launches: Sequence[Sequence[Cta | None]], slots: int) -> list[Timeline]:
-    buffers = [buffer_words(ctas, slots) for ctas in launches]
-    kernel = kernel_json(SCOPES, buffers[0], 2, name=f"kernel {folder.name}")
-    return [decode_launch(launch) for launch in save_launches(folder, kernel, buffers)]
-
-
-def cta(sm: int, begin_ns: int, *warps: list[Entry]) -> Cta:
-    last = max(entry.cycles for warp in warps for entry in warp)
-    return Cta(warps, sm, BEGIN_NS + begin_ns, BEGIN_NS + last + 40, BEGIN_NS + last + 600)
-
-
 def all_timelines(folder: Path) -> Iterator[Timeline]:
-    whole = [cta(17, 500, loops(530, 3), loops(540, 2)), cta(4, 0, loops(30, 4), loops(31, 1)), None]
-    later = [
-        None,
-        cta(4, 10_000, loops(10_030, 2), loops(10_030, 1)),
-        cta(4, 10_000, loops(10_040, 1), loops(10_050, 1)),
-    ]
-    yield from decode(folder / "whole", [whole, later], slots=64)
-    yield from decode(folder / "lossy", [[cta(9, 20_000, loops(20_030, 9), loops(20_030, 1))]], slots=16)
-    yield from decode(folder / "crossing", [[cta(3, 30_000, crosses(30_030), loops(30_030, 2))]], slots=64)
-    disorderly = [cta(n, 40_000, disorder(2 * n, 40_030), disorder(2 * n + 1, 40_030)) for n in range(12)]
-    yield from decode(folder / "disorder", [disorderly], slots=128)
+    for scene in (loops, crossing, marked, unpaired, partitioned, called):
+        yield from scene(folder / scene.__name__)
+    disorderly = [[disorder(2 * n, 40_030), disorder(2 * n + 1, 40_030), []] for n in range(12)]
+    times_ns = [BEGIN_NS + at_ns for at_ns in (40_000, 42_000, 42_500)]
+    yield from decode(folder / "disorder", [[Cta(warps, 3, *times_ns) for warps in disorderly]], slots=128)
     yield from decode(folder / "never", [[None]], slots=4)
-    yield from partitioned(folder / "partitioned")
-    # Two ranks with a device each, whose launches have the host's calls beside them.
-    for rank, timer in enumerate((Timer(77_000_000_000, 1e-5), Timer(5_000_000, -2e-5))):
-        readings = [timer.reading(BEGIN_NS), timer.reading(BEGIN_NS + 60_000_000_000)]
-        ran_ns = [(timer, BEGIN_NS + at_ns) for at_ns in (0, 4_000, 9_000_000)]
-        save_process(folder / "ranks", str(rank), ran_ns, readings, rank=rank, pid=11 + rank)
-    yield from decode_all(folder / "ranks")
 
 
 @pytest.fixture(scope="module")
@@ -184,8 +137,10 @@ def test_both_show_the_same_slices_and_instants(both: tuple[Shown, Shown], timel
     assert one.slices == other.slices
     # They show something: all scopes, and what the fixture was made to have.
     categories = Counter(row[6] for row in one.slices)
-    assert sum(categories[scope.kind] for scope in SCOPES) == sum(timeline.scope_count for timeline in timelines)
-    assert categories["lost"] and categories["host"] == 6 and categories["mark"]
+    assert sum(categories[kind] for kind in ("func", "loop", "iter", "op", "mark")) == sum(
+        timeline.scope_count for timeline in timelines
+    )
+    assert categories["lost"] and categories["host"] == 3 and categories["mark"]
     assert any("crosses" in row[-1] for row in one.slices)
     parts = ("partition=default partition", "partition=partition 0")
     assert {(row[5], part) for row in one.slices for part in parts if part in row[-1]} == {
@@ -203,7 +158,7 @@ def test_both_show_the_same_counters(both: tuple[Shown, Shown]) -> None:
 def test_both_show_the_same_arrows(both: tuple[Shown, Shown]) -> None:
     one, other = both
     assert one.flows == other.flows
-    assert len(one.flows) == 6
+    assert len(one.flows) == 3
 
 
 @dataclass(frozen=True)

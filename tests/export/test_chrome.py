@@ -14,7 +14,7 @@ import drawn
 import numpy as np
 import pytest
 from buffers import Cta, Entry, Scope, save_launch
-from drawn import COUNTERS, PARENTS, THREADS, launch_name, number, slices_sql
+from drawn import PARENTS, THREADS, launch_name, number, slices_sql
 from ranks import BEGIN_NS
 from replacing import replace
 from snapshots import check
@@ -46,7 +46,6 @@ class Loaded:
     slices: list[Row]
     parents: Counter[tuple[Cell, Cell]]
     threads: list[Row]
-    counters: list[Row]
 
     @property
     def scopes(self) -> list[Row]:
@@ -55,9 +54,9 @@ class Loaded:
 
 def load(path: Path, timelines: list[Timeline]) -> Loaded:
     chunks = list(chrome_trace(timelines))
-    slices, parents, threads, counters = drawn.load(path, chunks, SLICES, PARENTS, THREADS, COUNTERS)
+    slices, parents, threads = drawn.load(path, chunks, SLICES, PARENTS, THREADS)
     tree = Counter((row["child"], row["parent"]) for row in parents)
-    return Loaded(timelines, json.loads(b"".join(chunks)), slices, tree, threads, counters)
+    return Loaded(timelines, json.loads(b"".join(chunks)), slices, tree, threads)
 
 
 @pytest.fixture(scope="module")
@@ -189,29 +188,6 @@ def test_one_process_for_each_launch_and_one_thread_for_each_warp(loaded: Loaded
         1: launch_name(0, 3),
         3: launch_name(1, 3),
         5: launch_name(0, 2),
-    }
-
-
-def test_active_ctas_stand_in_a_process_of_their_own(loaded: Loaded) -> None:
-    samples = [(row["counter"], row["ts"], row["value"]) for row in loaded.counters if "3x1x1" in str(row["process"])]
-    # The first launch: 4 iterations on SM 4 from 0; 3 from 500 and 2 from 3000 on SM 17.
-    ends = {begin: begin + 30 + 150 + 400 * n + 228 + 600 for begin, n in ((0, 4), (500, 3), (3000, 2))}
-    assert samples[:12] == [
-        ("SM 17 CTAs", 500, 1.0),
-        ("SM 17 CTAs", ends[500], 0.0),
-        ("SM 17 CTAs", 3000, 1.0),
-        ("SM 17 CTAs", ends[3000], 0.0),
-        ("SM 4 CTAs", 0, 1.0),
-        ("SM 4 CTAs", ends[0], 0.0),
-        ("all SMs CTAs", 0, 1.0),
-        ("all SMs CTAs", 500, 2.0),
-        ("all SMs CTAs", ends[0], 1.0),
-        ("all SMs CTAs", ends[500], 0.0),
-        ("all SMs CTAs", 3000, 1.0),
-        ("all SMs CTAs", ends[3000], 0.0),
-    ]
-    assert {row["process"] for row in loaded.counters} == {
-        f"{process_of(timeline)}: active CTAs" for timeline in loaded.timelines
     }
 
 

@@ -123,20 +123,6 @@ def test_rows_are_their_columns_side_by_side_in_any_order(
 
 
 @at_any_speed
-@given(st.lists(st.booleans(), max_size=40))
-def test_rows_of_two_kinds_are_merged_by_their_places(is_first: list[bool]) -> None:
-    firsts = numbers([place for place, first in enumerate(is_first) if first])
-    seconds = numbers([place for place, first in enumerate(is_first) if not first])
-    parts = [
-        (join_columns([constant(b"one,")], len(firsts)), firsts),
-        (join_columns([varints(seconds * 100), constant(b";")], len(seconds)), seconds),
-    ]
-    assert merged(parts) == b"".join(
-        b"one," if first else slow_varint(place * 100) + b";" for place, first in enumerate(is_first)
-    )
-
-
-@at_any_speed
 @given(st.lists(st.tuples(INT64, st.binary(max_size=200)), max_size=20))
 def test_a_column_of_messages_is_each_message(messages: list[tuple[int, bytes]]) -> None:
     texts = strings([text for _, text in messages])

@@ -151,17 +151,6 @@ def test_chosen_scopes_leave_what_explains_the_change_as_it_is(tmp_path: Path) -
     assert list(structure_lines(structure_of(chosen), chosen)) == list(structure_lines(structure_of(whole), whole))
 
 
-def test_where_no_other_code_differs_all_of_the_change_comes_of_it(tmp_path: Path) -> None:
-    a = with_code(usual(tmp_path / "a", 1), TEXT, (FUNC, LOOP, ITER), "3.6.0")
-    b = with_code(usual(tmp_path / "b", 2, iter_ns=1.2 * ITER_NS), one_stage_less(TEXT), (FUNC, LOOP, ITER), "3.6.0")
-    (kernel,) = diff_captures(a, b).kernels
-    found = structure_of(kernel)
-    assert found is not None and found.only_part == CodePart("loop[0]", 1)
-    lines = check_lines(found, kernel, "a changed loop")
-    parts = [line.partition(": ")[0] for line in lines]
-    assert "  loop[0]" in parts and "  elsewhere" in parts
-
-
 # A layout that A does not have, and a conversion to it.
 LAYOUT = (
     "#wide = #ttg.blocked<{sizePerThread = [1, 4], threadsPerWarp = [2, 16], warpsPerCTA = [4, 1], order = [1, 0]}>"

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from buffers import Cta, JsonWriter, Scope, buffer_words, kernel_json, launch_json
-from figures_in import figures_in
 from replacing import replace
 from snapshots import check
 
@@ -71,7 +70,7 @@ def test_a_line_that_was_edited_keeps_its_name() -> None:
     b = [*KERNEL[:3], replace(KERNEL[3], name="line(8)", lines=("x = tl.load(p, mask=m)",))]
     matching = match_scopes(KERNEL, b)
     match = matching.matches[3]
-    assert (match.a, match.b) == (3, 3) and "line(5) in A" in match.note
+    assert (match.a, match.b) == (3, 3)
     check_note(match.note, "an edited line")
 
 
@@ -88,7 +87,6 @@ def test_a_scope_around_others_takes_none_of_them_away() -> None:
     notes = {b[match.b].name: match.note for match in matching.matches}
     moved = notes.pop("loop[0]")
     assert set(notes) == {"func", "iter[0]", "line(5)"} and not any(notes.values())
-    assert "func in A" in moved and "main in B" in moved
     check_note(moved, "in another scope")
     assert [one.scope.name for one in matching.only_b] == ["main"]
 
@@ -99,7 +97,6 @@ def test_a_scope_that_was_taken_out_leaves_those_in_it() -> None:
     assert pairs(matching, KERNEL, b) == {"func": "func", "iter[0]": "iter[0]", "line(5)": "line(5)"}
     (gone,) = matching.only_a
     assert gone.scope.name == "loop[0]"
-    assert " loop " in gone.why and gone.why.endswith("'for k in range(n):'")
     check_note(gone.why, "a scope that was taken out")
 
 
@@ -115,7 +112,6 @@ def test_scopes_that_are_alike_in_different_numbers_are_not_guessed() -> None:
     matching = match_scopes([KERNEL[0], *loads], [KERNEL[0], *loads[:2]])
     assert len(matching.matches) == 1
     (why,) = {one.why for one in matching.only_a}
-    assert figures_in(why) == ["3", "2"]
     check_note(why, "three that are alike, and two")
     assert len(matching.only_b) == 2
 
@@ -124,7 +120,6 @@ def test_the_name_alone_of_another_kind_is_no_match() -> None:
     matching = match_scopes([scope("load", "line")], [scope("load", "op")])
     assert matching.matches == ()
     why = matching.only_a[0].why
-    assert " op" in why and " line" in why
     check_note(why, "a name of another kind")
 
 
@@ -138,7 +133,6 @@ def test_scopes_that_share_a_name_match_by_their_sites() -> None:
     matching = match_scopes(a, b)
     assert [(match.a, match.b) for match in matching.matches] == [(0, 0), (2, 1)]
     (why,) = (one.why for one in matching.only_a)
-    assert figures_in(why) == ["2"]
     check_note(why, "names at other sites")
     edited = [b[0], *(replace(one, lines=(f"{one.lines[0]}  # edited",)) for one in b[1:])]
     assert [(match.a, match.b) for match in match_scopes(a, edited).matches] == [(0, 0), (2, 1)]
@@ -204,7 +198,7 @@ def test_a_loop_that_another_partition_runs_is_noted() -> None:
     moved = [*SPECIALISED[:2], replace(SPECIALISED[2], partition="partition 1")]
     matching = match_scopes(SPECIALISED[:3], moved)
     *same, moved = (match.note for match in matching.matches)
-    assert same == ["", ""] and "partition 0 in A" in moved and "partition 1 in B" in moved
+    assert same == ["", ""]
     check_note(moved, "in another partition")
 
 

@@ -72,18 +72,6 @@ def test_what_runs_at_once_is_counted(tmp_path: Path) -> None:
     assert cells(made)[0, [0, 399]].tolist() == pytest.approx([2, 3])
 
 
-def test_a_cta_of_no_length_is_an_sm_without_work(tmp_path: Path) -> None:
-    made = picture(launch_of(tmp_path, [(0, 64, 64)]))
-    assert cells(made).sum() == 0
-    assert (made["begin_ns"], made["end_ns"]) == (64, 64)
-
-
-def test_a_cta_does_not_run_backwards(tmp_path: Path) -> None:
-    made = picture(launch_of(tmp_path, [(0, 0, 400), (1, 300, 100)]))
-    assert made["done_ns"] == [400, 300]
-    assert cells(made)[1].sum() == 0
-
-
 def test_more_sms_than_any_device_has_are_counted_not_shown(tmp_path: Path) -> None:
     made = picture(launch_of(tmp_path, [(7 * sm, 0, 60 if sm == 599 else 100) for sm in range(600)]))
     assert (len(made["sms"]), made["sms"][-1], made["sms_left_out"]) == (512, 7 * 511, 88)

@@ -25,20 +25,6 @@ def test_bins_hold_all_from_the_least_to_the_greatest(least: int, greatest: int,
     assert len(edges) <= 99
 
 
-def test_even_durations_have_equal_bins() -> None:
-    bins = Bins.holding(1000, 4000, 2000.0)
-    assert not bins.grow
-    assert set(np.diff(bins.edges_ns)[:-1].tolist()) == {32}
-
-
-def test_far_longer_ones_make_the_bins_grow() -> None:
-    bins = Bins.holding(100, 1_000_000, 120.0)
-    assert bins.grow
-    widths = np.diff(bins.edges_ns)
-    assert widths[-2] > 1000 * widths[0]
-    assert (bins.edges_ns[1:-1] / bins.edges_ns[:-2]).max() < 1.2
-
-
 def test_every_duration_is_counted_in_its_bin(tmp_path: Path) -> None:
     random = np.random.default_rng(3)
     durations = np.concatenate((random.lognormal(6, 0.4, 500), [90_000, 0])).astype(np.int64)

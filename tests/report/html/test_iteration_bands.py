@@ -60,12 +60,6 @@ def test_a_long_loop_keeps_its_first_ones_and_groups_the_rest(tmp_path: Path) ->
         assert shown == pytest.approx(expected, abs=0.051)
 
 
-def test_iterations_without_a_number_are_no_points(tmp_path: Path) -> None:
-    found = bands(tmp_path, [[(-1, 10), (-1, 20), (2, 300)]])
-    assert found is not None
-    assert (found["first"], found["counts"], found["p50_ns"]) == ([2], [1], [300.0])
-
-
 def test_without_any_number_there_is_no_picture(tmp_path: Path) -> None:
     assert bands(tmp_path, [[(-1, 10)]]) is None
 

@@ -15,7 +15,7 @@ from unpacked import unpacked
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.errors import KprofError
 from kprof_inject.report.html.document import write_html
-from kprof_inject.report.html.scope_columns import differences_by_kind, picked_ctas, table_bytes
+from kprof_inject.report.html.scope_columns import picked_ctas, table_bytes
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 SCOPES = [
@@ -126,17 +126,6 @@ def test_ctas_are_picked_by_their_times(tmp_path: Path) -> None:
     assert picked == [("median", 4), ("longest, last", 3), ("first", 1)]
 
 
-def test_columns_that_repeat_take_no_room() -> None:
-    assert sum(map(len, table_bytes((np.zeros(1000, dtype=np.int64),)))) == 5
-    assert sum(map(len, table_bytes((np.full(1000, -1), np.full(1000, 256))))) == 4 + 1 + 1000 + 1 + 2000
-
-
-def test_differences_by_kind() -> None:
-    values, kinds = np.array([0, -1, 1, 2, -1, 0]), np.array([7, 2, 7, 7, 2, 7])
-    assert differences_by_kind(values, kinds).tolist() == [0, -1, 1, 1, 0, -2]
-    assert differences_by_kind(np.empty(0, np.int32), np.empty(0, np.int16)).tolist() == []
-
-
 def test_a_number_that_javascript_does_not_hold_is_refused() -> None:
     with pytest.raises(KprofError, match="does not fit into a page"):
         list(table_bytes((np.array([1 << 53]),)))
@@ -156,9 +145,3 @@ def test_what_was_in_flight_comes_back(tmp_path: Path) -> None:
     assert flights["blocked"] == [500, 600, 500, 600]
     assert flights["waitScope"] == [1, 2, 1, 2]
     assert flights["bytes"] == [64] * 4
-
-
-def test_a_launch_of_which_nothing_is_known_to_be_in_flight(timeline: Timeline, tmp_path: Path) -> None:
-    page = page_of(timeline, tmp_path)
-    assert page["meta"]["flight_works"] == []
-    assert page["flights"]["length"] == 0

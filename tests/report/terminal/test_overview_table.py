@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ from figures_in import figures_in
 from known_edits import known_edits
 from known_launch import known_launch
 from replacing import replace
-from rich.console import Console
 from screens import WIDE, lines_shown
 from several_kernels import save_kernels
 from snapshots import check
@@ -222,14 +220,6 @@ def test_the_longest_default_output_is_60_lines(tmp_path: Path) -> None:
     assert shown >= 5 and low[shown + 1].startswith(f"{70 - shown} kernels hidden")
 
 
-def on_screen(width: int, height: int, *reports: LaunchAnalysis) -> list[str]:
-    """Return the lines that a terminal of this size shows."""
-    out = io.StringIO()
-    out.isatty = lambda: True  # type: ignore[method-assign]
-    print_answers(reports, Console(file=out, width=width, height=height, color_system=None))
-    return [line.rstrip() for line in out.getvalue().splitlines()]
-
-
 @pytest.mark.parametrize("count", [12, 60])
 def test_a_program_of_many_kernels_with_long_names_fits_the_screen(tmp_path: Path, count: int) -> None:
     name = "triton_per_fused__to_copy_add_native_dropout_native_layer_norm_backward_view_{}"
@@ -247,7 +237,7 @@ def test_a_program_of_many_kernels_with_long_names_fits_the_screen(tmp_path: Pat
     launches = read_capture(folder).launches
     reports = [LaunchAnalysis.of(decode_launch(launch), (), launches) for launch in launches]
     for width, height, others_shown in ((80, 24, 2), (120, 40, 6)):
-        lines = on_screen(width, height, *reports)
+        lines = screen(*reports, width=width, height=height)
         assert len(lines) <= height and max(map(len, lines)) <= max(width, len(name) + 20)
         rows = lines[1 : lines.index("")]
         first = [line for line in rows if line.startswith("triton_per")]
