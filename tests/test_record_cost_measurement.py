@@ -74,21 +74,6 @@ def test_beside_work_it_is_what_one_takes_longer_than_half_of_two(tmp_path: Path
     assert costs_next_to_work(decoded(tmp_path, [Cta([one, one])] * 3)) == (4.0, 6.0)
 
 
-def test_beside_work_that_hides_a_record_whole_it_costs_nothing(tmp_path: Path) -> None:
-    one = warp([30], [[30]], [(60, 66, 121, 126, 30)] * 4)
-    timelines = decoded(tmp_path, [Cta([one, one])])
-    assert costs_next_to_work(timelines) == (-1.0, 6.0)
-    measured = cost_in(timelines)
-    assert (measured.after_start_beside_work_cycles, measured.after_end_beside_work_cycles) == (0.0, 6.0)
-
-
-def test_a_warp_that_was_held_up_now_and_then_makes_no_difference(tmp_path: Path) -> None:
-    usual = warp([34], [[30, 32, 30]] * 5)
-    held_up = warp([34, 300], [[30, 32, 30], [700, 32, 30], [30, 32, 600], [30, 32, 30], [30, 800, 30]])
-    measured = cost(tmp_path, [Cta([usual, held_up]), Cta([usual, usual])], [Cta([usual, usual])] * 2)
-    assert (measured.cycles, measured.straight_cycles) == (31.0, 34.0)
-
-
 def test_the_spread_is_where_half_of_them_lie(tmp_path: Path) -> None:
     rounds = [[10 + number] * 3 for number in (0, 10, 20, 30, 40)]
     measured = cost(tmp_path, [Cta([warp([30], rounds)] * 2)])

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import html
-import io
 import json
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from programs.child import REPO
-from rich.console import Console
 
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.capture.reader import read_capture
@@ -92,16 +89,3 @@ def test_page_terminal_and_trace_have_the_same_colours(report: LaunchAnalysis) -
     for summary, colour in zip(report.summary.scopes, colours, strict=True):
         (line,) = [line for line in lines if line.lstrip().startswith(f"{summary.title} ")]
         assert f"color: {colour.rgb}" in line
-
-
-def test_without_colours_the_terminal_shows_the_same(report: LaunchAnalysis) -> None:
-    plain = first_screen(report, color_system=None)
-    assert re.sub(r"\x1b\[[\d;]*m", "", first_screen(report, color_system="truecolor")) == plain
-    colourless = first_screen(report, color_system="truecolor", no_color=True)
-    assert set(re.findall(r"\x1b\[([\d;]*)m", colourless)) <= {"0", "1", "2"}, "bold and dim alone"
-
-
-def first_screen(report: LaunchAnalysis, **options: Any) -> str:
-    out = io.StringIO()
-    print_first_screen(report, "kernel", "", Console(file=out, width=140, force_terminal=True, **options))
-    return out.getvalue()

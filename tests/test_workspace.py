@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import errno
 import json
 import os
 import subprocess
@@ -18,7 +17,6 @@ from snapshots import check
 
 from kprof_inject.capture.schema import DumpedKernelRecord, ScopeTableRecord
 from kprof_inject.errors import KprofError
-from kprof_inject.pipeline.captures import experiments_at
 from kprof_inject.workspace import DumpedKernel, Workspace
 from kprof_inject.workspace_lock import held
 from kprof_inject.workspace_paths import where_to_look
@@ -139,21 +137,6 @@ def test_no_capture_yet_says_how_to_make_one(tmp_path: Path) -> None:
     check("workspace/refusals", str(refusal.value), "no capture yet")
 
 
-@pytest.mark.parametrize("kind", ["captures", "experiments"])
-def test_a_file_where_a_numbered_folder_should_be_is_named(tmp_path: Path, kind: str) -> None:
-    workspace = Workspace.create(tmp_path)
-    (workspace.new_capture_folder() / "process").mkdir()
-    (workspace.new_experiment_folder() / "v0").mkdir()
-    (tmp_path / kind / "003").write_text("")
-    folders = {"captures": workspace.capture_folders, "experiments": workspace.experiment_folders}
-    with pytest.raises(KprofError, match=f"{kind}/003 is not a folder\nhint: "):
-        folders[kind]()
-    assert len(folders["experiments" if kind == "captures" else "captures"]()) == 1
-    if kind == "experiments":
-        with pytest.raises(KprofError, match="experiments/003 is not a folder"):
-            experiments_at(tmp_path, print)
-
-
 def test_an_empty_capture_is_none(tmp_path: Path) -> None:
     workspace = Workspace.create(tmp_path)
     (workspace.new_capture_folder() / "process").mkdir()
@@ -239,25 +222,6 @@ def test_a_holder_that_was_killed_holds_nothing(tmp_path: Path) -> None:
         holder.kill()
     with held(tmp_path, fail):
         pass
-
-
-def test_a_file_system_that_cannot_lock_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise OSError(errno.ENOLCK, "No locks available")
-
-    said: list[str] = []
-    with monkeypatch.context() as patched:
-        patched.setattr("fcntl.flock", refuse)
-        with held(tmp_path, said.append):
-            pass
-    check("workspace/refusals", "\n".join(said), "No locks available")
-
-
-def test_a_folder_of_other_things_is_not_locked(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("precious")
-    with pytest.raises(KprofError, match="is neither empty nor "), held(tmp_path, fail):
-        pass
-    assert os.listdir(tmp_path) == ["notes.txt"]
 
 
 def test_what_is_missing_is_sought_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from proton_files import FIELDS, file_bytes, save_file, without_times
 from snapshots import check, check_cases
 
-from kprof_inject.capture import proton_buffer as module
 from kprof_inject.capture.model import Kernel, Launch
 from kprof_inject.capture.proton_buffer import is_proton_buffer, read_proton_buffer
 from kprof_inject.errors import KprofError
@@ -135,12 +134,6 @@ def test_a_buffer_without_times_decodes(tmp_path: Path) -> None:
     assert timeline.clock.source == "nominal"
 
 
-def test_a_row_may_be_too_small_for_the_layout_that_it_has_not(tmp_path: Path) -> None:
-    words = without_times(buffer_words(ctas(2, 24, scopes=1), slots=2, recorded=(0,)))[:, : 4 + 24 + 4]
-    kernel = kernel_of(save_file(tmp_path, words, 24, [0]))
-    assert (kernel.layout, kernel.mode.buffer_bytes) == ("untimed", 16)
-
-
 def test_a_clock_whose_upper_bits_are_zero_has_32(tmp_path: Path) -> None:
     words = buffer_words(ctas(2, 2), slots=8, clock_bits=32)
     assert kernel_of(save_file(tmp_path, words, 2)).mode.clock_bits == 32
@@ -164,19 +157,6 @@ def test_an_overflow_does_not_look_like_moved_stores(tmp_path: Path) -> None:
     wraps = [start(0, edge - 30), end(0, edge - 10), start(0, edge + 10), end(0, edge + 20)]
     words = buffer_words([cta(0, [wraps])], slots=4, clock_bits=32)
     assert not kernel_of(save_file(tmp_path, words, 1)).mode.sched_stores
-
-
-def test_one_damaged_clock_is_no_moved_store(tmp_path: Path) -> None:
-    words = buffer_words(ctas(8, 4), slots=8)
-    words[3, 14 + 3] -= 10_000
-    assert not kernel_of(save_file(tmp_path, words, 4)).mode.sched_stores
-
-
-def test_a_payload_is_looked_at_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_BLOCK_ENTRIES", 16)
-    made = ctas(20, 2, scopes=1)
-    made[19] = cta(19, [records(0, scopes=3), []])
-    assert sorted(kernel_of(save_file(tmp_path, buffer_words(made, slots=8), 2)).scope_ids) == [0, 1, 2]
 
 
 def test_rows_that_no_cta_wrote_are_counted(tmp_path: Path) -> None:

@@ -70,18 +70,6 @@ def test_each_good_file_gets_a_line(kprof: CommandLine, with_records: str) -> No
     assert os.listdir(kprof.folder / "home") == []
 
 
-@pytest.mark.triton
-@pytest.mark.skipif(triton.__version__ < "3.9", reason="earlier ones have no events")
-def test_events_of_protons_own_language_are_records(kprof: CommandLine) -> None:
-    text = fixture("only_return").replace(
-        "    tt.return", '    %e = proton.allocate_event "e" : i32\n    proton.event start %e : i32\n    tt.return'
-    )
-    ended = kprof("check", "--json", "-", stdin=text.encode())
-    (check,) = json.loads(ended.stdout)
-
-    assert (check["error"], check["records"], check["clock_reads"]) == (None, 1, 1)
-
-
 def test_json_has_what_the_table_has(kprof: CommandLine, with_records: str) -> None:
     kprof.write("cut.ttgir", "module {\n")
     ended = kprof("check", "--json", "-", "cut.ttgir", stdin=with_records.encode())

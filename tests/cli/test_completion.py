@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from command_line import CommandLine
 from golden import FIXTURES, read
+from programs.child import REPO
 
 SOFTMAX = read(FIXTURES / "3.6.0/cuda-90/softmax.ttgir")
 
@@ -54,3 +55,11 @@ def test_nothing_is_offered_where_nothing_can_be_read(kprof: CommandLine, text: 
 
     assert offered(kprof, "insert", "kernel.ttgir", "--at", "") == []
     assert offered(kprof, "insert", "--at", "") == []
+
+
+def test_the_scopes_and_layouts_of_a_capture(kprof: CommandLine) -> None:
+    capture = REPO / "tests/captures/matmul"
+    assert offered(kprof, "trace", str(capture), "--scope", "") == ["func", "loop[0]", "iter[0]"]
+    assert offered(kprof, "trace", str(capture), "--scope", "l") == ["loop[0]"]
+    assert offered(kprof, "trace", str(capture), "--layout", "") == ["sm", "cta", "scope"]
+    assert offered(kprof, "trace", "nowhere", "--scope", "") == []

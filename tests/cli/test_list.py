@@ -16,7 +16,6 @@ from snapshots import check
 NESTED = read(FIXTURES / "3.6.0/cuda-90/nested_loops.ttgir")
 SOFTMAX = read(FIXTURES / "3.6.0/cuda-90/softmax.ttgir")
 MARKED = read(FIXTURES / "3.6.0/cuda-90/marked_matmul.ttgir")
-WITH_HELPERS = read(FIXTURES / "3.6.0/cuda-90/inlined_helpers.ttgir")
 
 
 def listed(kprof: CommandLine, place: str) -> list[dict[str, Any]]:
@@ -93,17 +92,6 @@ def test_markers_with_their_lines(kprof: CommandLine) -> None:
         "marker(dot)": ("marked statements", [41]),
         "marker(before_store)": ("marked instant", [45]),
         "marker(epilogue)": ("marked statements", [46]),
-    }
-
-
-def test_helpers_with_their_calls(kprof: CommandLine) -> None:
-    found = listed(kprof, written_as_dumped(kprof, WITH_HELPERS))
-
-    assert {
-        h["selector"]: (h["sites"], [s["line"] for s in h["sources"]]) for h in found if "func(" in h["selector"]
-    } == {
-        "func(_absmax)": (2, [17, 17]),
-        "func(_quantize)": (2, [35, 40]),
     }
 
 

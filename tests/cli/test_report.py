@@ -79,14 +79,6 @@ def test_a_capture_that_causal_made_says_so_and_where_that_of_profile_is(kprof: 
     assert "by causal" not in kprof("report", "ws/captures/001").stderr
 
 
-def test_what_cannot_be_judged_says_what_would_help(kprof: CommandLine, capture: Path) -> None:
-    (path,) = capture.glob("*/kernels/*/kernel.json")
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"sm_count": 0}))
-    lines = [line.strip() for line in kprof("report", "capture").stdout.splitlines()]
-    (advice,) = (line for line in lines if "low-fill" in line)
-    check("cli/report", advice, "low-fill")
-
-
 def test_its_clock_limits_the_demo(kprof: CommandLine, capture: Path) -> None:
     (launch,) = json.loads(kprof("report", "capture", "--json").stdout)
     assert [finding["rule"] for finding in launch["findings"]] == ["throttled"]
@@ -112,28 +104,6 @@ def test_a_page_is_written_though_nobody_reads_the_tables(kprof: CommandLine, ca
     command = f"{sys.executable} -m kprof_inject report capture --html page.html | true"
     assert run_child(["sh", "-c", command], kprof.folder).stderr.startswith("kprof-inject: capture: ")
     assert kprof.read("page.html").endswith("</html>\n")
-
-
-def test_as_json_each_launch_has_its_statistics(kprof: CommandLine, capture: Path) -> None:
-    (launch,) = json.loads(kprof("report", "capture", "--json").stdout)
-    func, loop, iteration = launch["scopes"]
-    assert (launch["kernel"], launch["launch"]) == ("matmul_kernel", 29)
-    assert [scope["count"] for scope in (func, loop, iteration)] == [1024, 1024, 16_384]
-    # What one does not take itself, those in it do.
-    assert sum(scope["self_ns"] for scope in (func, loop, iteration)) == func["total_ns"]
-    assert iteration["iterations"]["numbers"] == list(range(16))
-    assert iteration["iterations"]["runs"] == 1024
-    assert iteration["warps"]["ids"] == [0, 1, 2, 3]
-    assert sum(iteration["sms"]["totals_ns"]) == iteration["total_ns"]
-    assert (launch["waves"]["slots_per_sm"], launch["waves"]["slots_source"]) == (2, "occupancy")
-    assert (launch["waves"]["fill"], launch["waves"]["highest_sm"]) == (256 / 264, 131)
-
-
-def test_the_trace_says_the_same_as_the_report(kprof: CommandLine, capture: Path) -> None:
-    (launch,) = json.loads(kprof("report", "capture", "--json").stdout)
-    assert kprof("trace", "capture", "-o", "trace.json").exit_code == 0
-    (data,) = json.loads(kprof.read("trace.json"))["otherData"]
-    assert data["trust"] == launch["trust"]
 
 
 def test_ranks_that_wait_for_each_other_are_not_sent_to_causal(kprof: CommandLine) -> None:

@@ -134,14 +134,13 @@ def test_a_fixed_grid_must_be_named(kprof: CommandLine) -> None:
     [
         (("--values", "BLOCK=4,x"), "'x' is no value of a constant"),
         (("--values", "BLOCK"), "cannot read the values 'BLOCK'"),
-        (("--values", "A=1,2,3,4", "--values", "B=1,2,3,4"), "--values makes 24 combinations"),
+        (("--values", "A=1,2,3,4", "--values", "B=1,2,3,4", "--values", "C=1,2"), "--values makes 74 combinations"),
     ],
 )
 def test_values_that_cannot_be_read(kprof: CommandLine, words: tuple[str, ...], message: str) -> None:
-    words = (*words, "--values", "C=1,2") if "24" in message else words
     ended = kprof("try", "-o", "ws", *words, "--", sys.executable, "prog.py")
     assert ended.exit_code == 2
-    assert message.replace("24", "74") in ended.stderr
+    assert message in ended.stderr
 
 
 def test_edits_of_ttgir_are_written_as_an_override(kprof: CommandLine, scale_launch: Path) -> None:

@@ -13,11 +13,9 @@ from typing import Any
 
 import pytest
 
-from kprof_inject.capture.experiments import DelaysRecord
-from kprof_inject.capture.schema import ScopeTableRecord
 from kprof_inject.pipeline import own_processes
 from kprof_inject.pipeline.own_processes import do_tasks
-from kprof_inject.runtime.experiments.tasks import CountLaunch, TaskResult, TimeDelays
+from kprof_inject.runtime.experiments.tasks import CountLaunch, TaskResult
 from kprof_inject.workspace import is_running
 
 # In place of the process that repeats launches: the name of a launch says what becomes of it.
@@ -122,14 +120,6 @@ def test_a_process_that_hangs_is_ended_with_its_children(
     assert time.monotonic() - begun < 20
     assert not any(is_running(pid) for _, _, pid, *_ in log())
     assert not is_running(int((tmp_path / "child").read_text()))
-
-
-def test_an_experiment_may_take_as_long_as_the_user_says(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own_processes, "_MAX_TASK_SECONDS", 1.0)
-    plan = DelaysRecord(scopes=ScopeTableRecord(scopes=()), builds=(), plain="p", spin_kernel="", spin_cycles=())
-    slow = TimeDelays(launch="slow 2", plan=plan, builds="", seconds=30.0, folder="")
-    assert do_tasks([slow]) == [done(0)]
-    assert do_tasks(tasks("slow 2")) == [refused("it took longer than 1 s")]
 
 
 @pytest.mark.parametrize("times", [1, 4])
