@@ -5,63 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from buffers import SM_CLOCK_HZ, save_launch
+from buffers import save_launch
 from known_launch import FUNC, ITER, SCOPES, known_launch, known_rows
-from replacing import replace
 from timelines import incomplete_rows
 
-from kprof_inject.analysis.summary import LaunchSummary, RecordFaults, summarise
-from kprof_inject.capture.model import Place
+from kprof_inject.analysis.summary import RecordFaults, summarise
 from kprof_inject.capture.record_costs import RecordCost
 from kprof_inject.timeline.timeline import decode_launch
-
-
-def test_a_launch_in_numbers(tmp_path: Path) -> None:
-    summary = summarise(known_launch(tmp_path))
-    assert summary.waves is not None
-    assert (summary.waves.ctas, summary.waves.sms, summary.waves.waves) == (2, 2, 1)
-    assert summary.idle is not None and summary.ending is not None and summary.phases is not None
-    assert (summary.idle.sms, summary.ending.sms, summary.phases.warps) == (2, 2, 2)
-    assert replace(summary, scopes=(), waves=None, idle=None, ending=None, phases=None) == LaunchSummary(
-        kernel="kernel",
-        variant="v0",
-        launch=0,
-        graph=False,
-        place=Place("", None, 7, 0),
-        grid=(1, 1, 1),
-        warps=2,
-        ctas=2,
-        recorded_ctas=2,
-        slowdown=None,
-        cta_name="CTA",
-        warp_name="warp",
-        duration_ns=1500,
-        clock_mhz=2000.0,
-        clock_error=0.0125,
-        residual_ns=9.6,
-        clock_source="fitted",
-        nominal_mhz=SM_CLOCK_HZ / 1e6,
-        record_cost=None,
-        subtracted_ns=0,
-        warp_time_ns=4000,
-        records_written=32,
-        records_lost=0,
-        records_damaged=0,
-        lost=None,
-        open_starts=None,
-        stray_ends=None,
-        damaged=None,
-        ctas_never_ran=0,
-        ctas_damaged=0,
-        ctas_without_sm=0,
-        waves=None,
-        idle=None,
-        ending=None,
-        phases=None,
-        memory_waits=(),
-        partitions=(),
-        scopes=(),
-    )
 
 
 def test_scopes_bear_their_names_and_their_statistics(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from known_clocks import BEGIN_NS, Work, run, slowing, steady, waves
+from known_clocks import BEGIN_NS, Work, run, steady, waves
 from numpy.typing import NDArray
 
 from kprof_inject.timeline.clock import ClockFit, fit_clocks
@@ -44,12 +44,6 @@ def test_all_ctas_at_one_time() -> None:
     # Their readings are all late by the same.
     assert fitted.clock.rate_error >= 0.001
     assert abs(fitted.clock.clock_hz / HZ - 1) <= 3 * fitted.clock.rate_error
-
-
-def test_many_identical_ctas_on_one_sm() -> None:
-    fitted = run([Work(0, 500, 9_500)] * 64, steady(HZ))
-    assert fitted.worst_ns() <= 32
-    assert fitted.is_monotonic
 
 
 def many_readings(ctas: int, sms: int, rate_ns: float = 1e9 / HZ) -> tuple[Readings, NDArray[np.float64]]:
@@ -102,9 +96,3 @@ def test_the_work_takes_no_more_memory_than_the_readings() -> None:
     # A curve's knot takes 16 bytes. Beside them: which counter, whether it is believed, how much it counts; and a part.
     assert kept <= 17 * clock.readings
     assert most <= 50 * clock.readings
-
-
-def test_a_long_launch_on_one_sm_whose_clock_slows() -> None:
-    fitted = run(waves(1500, 1, 3e3), slowing, iterations=1)
-    assert fitted.worst_ns() <= 64
-    assert fitted.is_monotonic

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from buffers import Cta, buffer_words, end, start
-from known_clocks import BEGIN_NS, FUNC, Harm, Work, decoder_of, fitted_clock, run, slowing, steady, waves
+from known_clocks import BEGIN_NS, FUNC, Work, decoder_of, fitted_clock, run, slowing, steady, waves
 from numpy.typing import NDArray
 
 from kprof_inject.capture.buffer_layouts import LAYOUTS
@@ -21,36 +21,10 @@ def shifted(works: list[Work], by_ns: float) -> list[Work]:
     return [work._replace(begin_ns=work.begin_ns + by_ns, end_ns=work.end_ns + by_ns) for work in works]
 
 
-@pytest.mark.parametrize("step_ns", STEPS_NS)
-@pytest.mark.parametrize(("ctas", "sms", "at_once"), [(200, 40, 1), (200, 10, 8), (40, 1, 1), (132, 132, 1)])
-def test_the_step_is_found(step_ns: int, ctas: int, sms: int, at_once: int) -> None:
-    fitted = run(waves(ctas, sms, 20e3, at_once=at_once), steady(1.7e9), step_ns=step_ns)
-    assert fitted.clock.timer_step_ns == step_ns
-
-
 @pytest.mark.parametrize("step_ns", [32, 1024])
 def test_few_readings_tell_a_known_step(step_ns: int) -> None:
     assert run(waves(1, 1, 20e3), steady(1.7e9), step_ns=step_ns).clock.timer_step_ns == step_ns
     assert run(waves(2, 2, 5e3), steady(1.7e9), step_ns=step_ns).clock.timer_step_ns == step_ns
-
-
-def noise(share: float) -> Harm:
-    """Makes so many of the init and pre-final times anything within a few milliseconds."""
-
-    def harm(times: NDArray[np.uint64]) -> None:
-        random = np.random.default_rng(1)
-        for column, sign in ((0, -1), (1, 1)):
-            at = np.flatnonzero(random.random(len(times)) < share / 2)
-            times[at, column] += (sign * random.integers(1, 4_000_000, at.size)).astype(np.uint64)
-        times[:, 2] = np.maximum(times[:, 2], times[:, 1])
-
-    return harm
-
-
-@pytest.mark.parametrize("step_ns", STEPS_NS[1:])
-def test_damaged_times_do_not_hide_the_step(step_ns: int) -> None:
-    fitted = run(waves(300, 40, 20e3), steady(1.7e9), step_ns=step_ns, harm=noise(0.05))
-    assert fitted.clock.timer_step_ns == step_ns
 
 
 def test_a_timer_that_stands_still_over_many_of_its_units() -> None:
@@ -81,6 +55,7 @@ def test_round_numbers_are_no_coarse_timer() -> None:
 @pytest.mark.parametrize(("ctas", "sms", "at_once"), [(200, 40, 1), (200, 10, 8), (40, 1, 1), (132, 132, 1)])
 def test_a_steady_clock_is_known_to_a_part_of_the_step(step_ns: int, ctas: int, sms: int, at_once: int) -> None:
     fitted = run(waves(ctas, sms, 20e3, at_once=at_once), steady(1.7e9), step_ns=step_ns)
+    assert fitted.clock.timer_step_ns == step_ns
     assert fitted.worst_ns() <= 3 + 0.55 * step_ns
     assert fitted.is_monotonic
     # A microsecond's steps average out where CTAs follow each other.

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import pytest
 from buffers import Cta, Entry, end, start
 from decoded_records import EVERY_ID, decoded, lookup, read
 
-from kprof_inject.timeline.pairs import ScopeRules, begun_amid_inner, inner_scopes, pair_records
+from kprof_inject.timeline.pairs import ScopeRules, pair_records
 from kprof_inject.timeline.records import record_decoder
 
 FUNC, LOOP, ITER, OTHER = range(4)
@@ -77,30 +76,3 @@ def test_each_block_of_ctas_is_judged_by_its_own_losses() -> None:
     decoder = record_decoder(read(ctas, slots=len(entries)), lookup(EVERY_ID))
     found = [pair_records(decoder.decode(slice(row, row + 1)), ScopeRules(PARENTS)).scope.tolist() for row in range(3)]
     assert found == [[FUNC, ITER], [ITER], [FUNC, ITER]]
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_starts_amid_inner_scopes_are_those_that_a_search_finds(seed: int) -> None:
-    noise = np.random.default_rng(seed)
-    count, warps = 40, 4
-    group = np.sort(noise.integers(0, warps, count))
-    has_body = seed % 2  # records around a body that is not selected
-    scope = noise.integers(0, len(PARENTS) + has_body, count).astype(np.int16)
-    is_end = noise.random(count) < 0.4
-    inner = [*inner_scopes(PARENTS), []]
-
-    def is_wrong(at: int) -> bool:
-        for within in inner[scope[at]]:
-            mine = np.flatnonzero((group == group[at]) & (scope == within))
-            if (mine < at).any() or is_end[mine[mine > at][:1]].any():
-                return True
-        return False
-
-    order = np.argsort(scope, kind="stable")
-    firsts = [np.flatnonzero((group == warp) & (scope == one))[:1] for one in range(5) for warp in range(warps)]
-    at = np.concatenate(firsts)
-    at = at[~is_end[at]]
-    starts = np.flatnonzero(np.isin(order, at))
-    found = begun_amid_inner(starts, order, scope[order], group[order], is_end[order], PARENTS)
-
-    assert found.tolist() == [is_wrong(place) for place in order[starts]]

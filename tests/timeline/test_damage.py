@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 from buffers import Cta, end, start
 from decoded_records import decoded, entries_of, read
-from hypothesis import given
-from hypothesis import strategies as st
 from replacing import replace
 
-from kprof_inject.timeline.records import contradicted_records, far_records, max_launch_cycles, max_record_cycles
+from kprof_inject.timeline.records import contradicted_records, max_launch_cycles, max_record_cycles
 
 # What a CTA of 1 µs may have counted: 5 GHz, and 2 µs more at either end.
 MOST = 25_000
@@ -18,14 +16,6 @@ MOST = 25_000
 
 def times_of(*times_ns: tuple[int, int]) -> list[Cta]:
     return [Cta([[]], init_ns=begin, pre_final_ns=done, post_final_ns=done) for begin, done in times_ns]
-
-
-def far(cycles: list[list[int]], most: list[int], unusable: tuple[int, ...] = ()) -> list[int]:
-    """Which of the records of some CTAs are, counted through."""
-    row = np.repeat(np.arange(len(cycles)), [len(values) for values in cycles])
-    usable = ~np.isin(np.arange(len(row)), unusable)
-    flat = np.array([value for values in cycles for value in values], dtype=np.int64)
-    return np.flatnonzero(far_records(row, flat, usable, np.array(most))).tolist()
 
 
 def contradicted(cycles: list[list[int]], unusable: tuple[int, ...] = ()) -> list[int]:
@@ -56,20 +46,6 @@ def test_without_a_timer_nothing_is_far() -> None:
     assert max_launch_cycles(untimed) > 1 << 32
 
 
-def test_far_is_what_is_further_from_the_middle_than_the_ctas_time() -> None:
-    assert far([[100, 200, 300, 401, 0]], [200]) == [3]
-    assert far([[100, 200, 300, 400]], [300]) == []
-    assert far([[0, 100, 200, 300, 1 << 42]], [300]) == [4]
-
-
-@given(st.lists(st.integers(-100, 100), min_size=3, max_size=30), st.lists(st.integers(300, 1 << 43), max_size=30))
-def test_as_long_as_most_are_sound_none_of_those_is_far(sound: list[int], damaged: list[int]) -> None:
-    damaged = damaged[: (len(sound) - 1) // 2]
-    found = far([sound + damaged], [200])
-    assert all(place >= len(sound) for place in found)
-    assert {n for n, value in enumerate(damaged) if value > 300} <= {place - len(sound) for place in found}
-
-
 @pytest.mark.parametrize(
     ("cycles", "found"),
     [
@@ -94,16 +70,6 @@ def test_of_a_warp_whose_order_is_wrong_nothing_is_left(older: int, left: int) -
     turned = [*range(100, 120), *range(older)]
     found = contradicted([[1, 2, 3], turned, [1, 2, 3]])
     assert found == list(range(3 + left, 23 + older))
-
-
-@given(st.lists(st.lists(st.integers(0, 20), max_size=40), max_size=4))
-def test_what_is_left_is_in_order(warps: list[list[int]]) -> None:
-    wrong = set(contradicted(warps))
-    places = iter(range(sum(map(len, warps))))
-    for warp in warps:
-        left = [value for value, place in zip(warp, places, strict=False) if place not in wrong]
-        assert left == sorted(left)
-        assert left == warp or len(left) < len(warp) - 1
 
 
 def test_damaged_entries_are_left_out_and_counted_for_their_warp() -> None:

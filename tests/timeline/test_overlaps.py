@@ -8,8 +8,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kprof_inject.capture.foreign import BufferDescription, read_buffer_array
+from kprof_inject.timeline.columns import SCOPE_COLUMNS
 from kprof_inject.timeline.foreign import timeline_of
-from kprof_inject.timeline.nesting import free_lanes, lanes_of_rows
+from kprof_inject.timeline.nesting import free_lanes, lanes_of_pairs, lanes_of_rows
+from kprof_inject.timeline.pairs import Pairs
 from kprof_inject.timeline.timeline import Timeline
 
 spans = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 40), st.integers(1, 20)), max_size=25)
@@ -75,3 +77,39 @@ def _require_drawable(timeline: Timeline) -> None:
             assert not (
                 is_open and timeline.lanes[a["scope"]] == timeline.lanes[b["scope"]] and a["depth"] == b["depth"]
             )
+
+
+def pairs_of(*ran: tuple[int, int, int]) -> Pairs:
+    """Scopes (scope, index of the start, index of the end), by start."""
+    scope, start_at, end_at = np.array(sorted(ran, key=lambda row: row[1])).T
+    none = np.empty(0, dtype=np.int64)
+    return Pairs(start_at, end_at, scope.astype(np.int16), none, none)
+
+
+def test_kinds_that_cross_themselves_have_lanes_of_their_own_after_the_others() -> None:
+    ran = [(0, 0, 19), (1, 1, 5), (1, 2, 6), (1, 7, 8), (2, 9, 12), (2, 10, 13), (3, 14, 15)]
+    other_unit = [(1, 20, 23), (1, 21, 24), (1, 22, 25)]
+    unit = np.repeat([0, 1], [20, 6])
+    lanes = lanes_of_pairs(pairs_of(*ran, *other_unit), unit, 4)
+
+    assert lanes.overlaps is not None
+    assert lanes.overlaps.tolist() == [1, 3, 2, 1]
+    assert lanes.first.tolist() == [0, 1, 4, 0]
+    assert lanes.places.tolist() == [1, 2, 3, 4, 5, 7, 8, 9]
+    assert lanes.own.tolist() == [0, 1, 0, 0, 1, 0, 1, 2]
+
+
+def test_rows_of_a_block_have_the_lanes_of_their_warp_and_kind() -> None:
+    ran = [
+        (0, 0, 0, 0, 9, 0),
+        *[(0, 0, 1, 1, 5, 0), (0, 0, 1, 2, 6, 1), (0, 0, 1, 5, 7, 0), (0, 0, 2, 3, 8, 0)],
+        *[(0, 1, 1, 2, 6, 0), (0, 1, 1, 3, 7, 1)],
+        *[(1, 0, 1, 2, 6, 0), (1, 0, 2, 2, 6, 0), (1, 0, 2, 3, 5, 1), (1, 0, 0, 4, 9, 0)],
+    ]
+    rows = np.zeros(len(ran), dtype=SCOPE_COLUMNS)
+    for name, column in zip(
+        ("cta", "warp", "scope", "start_record", "end_record"), zip(*ran, strict=True), strict=False
+    ):
+        rows[name] = column
+    assert lanes_of_rows(rows, np.array([1, 2, 2])).tolist() == [lane for *_, lane in ran]
+    assert not lanes_of_rows(rows, np.array([1, 1, 1])).any()

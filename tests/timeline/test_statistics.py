@@ -66,22 +66,6 @@ def test_a_scope_that_never_ran_has_no_durations(tmp_path: Path) -> None:
         assert scope.iterations is None
 
 
-def test_warps_ctas_and_sms_are_compared(tmp_path: Path) -> None:
-    rows = [Ran(FUNC, ns, cta, warp, sm) for cta, sm in ((0, 3), (1, 9)) for warp, ns in enumerate((100, 300 + cta))]
-    func, *_ = statistics(tmp_path, rows)
-    assert (func.warps.ids.tolist(), func.warps.totals_ns.tolist()) == ([0, 1], [200, 601])
-    assert (func.sms.ids.tolist(), func.sms.counts.tolist(), func.sms.totals_ns.tolist()) == (
-        [3, 9],
-        [2, 2],
-        [400, 401],
-    )
-    assert func.warp_spread and func.cta_spread and func.sm_spread and func.cta_balance
-    assert (func.warp_spread.greatest_id, func.warp_spread.imbalance) == pytest.approx((1, 300.5 / 200.25))
-    assert (func.cta_spread.greatest_id, func.cta_spread.greatest_ns) == (1, 200.5)
-    assert (func.sm_spread.greatest_id, func.sm_spread.least_ns) == (9, 200.0)
-    assert func.cta_balance.greatest_imbalance == pytest.approx(301 / 200.5)
-
-
 def test_iterations_have_a_series_and_others_none(tmp_path: Path) -> None:
     rows = [Ran(ITER, ns, iteration=number, sm=3) for number, ns in enumerate((90, 10, 10, 5))]
     _, loop, iteration = statistics(tmp_path, [Ran(LOOP, 200, sm=3), *rows])

@@ -83,10 +83,3 @@ def test_lost_records_are_reckoned_into_the_begin(tmp_path: Path) -> None:
     assert timeline.records_lost == 16
     assert timeline.incomplete["lost_start_ns"].tolist() == [HOST_NS]
     assert timeline.scopes["start_ns"][0] - HOST_NS == round(1600 / SM_CLOCK_HZ * 1e9)
-
-
-def test_ctas_without_records_have_no_duration(tmp_path: Path) -> None:
-    timeline = decoded(tmp_path, untimed_words([cta(3, 0, []), cta(9, 0, [])]))
-
-    assert timeline.ctas["init_ns"].tolist() == timeline.ctas["pre_final_ns"].tolist() == [HOST_NS, HOST_NS]
-    assert (len(timeline.scopes), timeline.warp_time_ns) == (0, 0)

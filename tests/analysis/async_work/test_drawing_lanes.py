@@ -25,8 +25,3 @@ def test_work_that_ends_as_it_begins_has_a_lane_of_its_kind() -> None:
     groups["scope"] = [3, 4]
     lanes = flight_lanes(InFlight(groups, {3: "copies", 4: "dots"}, {}))
     assert lanes.lane.tolist() == [0, 1]
-
-
-def test_where_nothing_was_paired_there_is_no_lane() -> None:
-    lanes = flight_lanes(InFlight(np.empty(0, IN_FLIGHT_COLUMNS), {3: "copies"}, {}))
-    assert lanes.count == 0

@@ -144,6 +144,15 @@ def test_a_build_that_was_left_out_says_why() -> None:
     assert (place.response, place.reason) == (None, "it does not load")
 
 
+def test_json_has_what_the_table_has() -> None:
+    found = slopes_of(experiment({1: lambda cycles: cycles})).to_json()
+    (place,) = found["places"]
+    assert place["scope"] == "exp2"
+    assert place["executions_by_cta"] == 64
+    assert place["slope"]["low"] <= 1 <= place["slope"]["high"]
+    assert [point["pairs"] for point in place["points"]] == [200] * len(DELAYS)
+
+
 def decoded(record: ExperimentRecord) -> ExperimentRecord:
     return decode(encode(record), ExperimentRecord, "x.experiment.json")
 

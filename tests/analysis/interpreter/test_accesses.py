@@ -11,13 +11,11 @@ from brute_force import Kernel, assert_bytes_right, assert_right, run
 from replacing import replace
 from text_cases import facts_in
 
-from kprof_inject.analysis.interpreter import accesses, axis_arrays
+from kprof_inject.analysis.interpreter import axis_arrays
 from kprof_inject.analysis.interpreter.accesses import Access
 from kprof_inject.analysis.interpreter.axis_arrays import CTA, AxisArray
 from kprof_inject.analysis.interpreter.executions import evaluated
 from kprof_inject.capture.scopes import ScopeTable
-from kprof_inject.ttgir import dialect
-from kprof_inject.ttgir.dialect import traits_of
 
 FORMS = facts_in(Path(__file__).with_name("access_forms.txt"))
 CONSTANTS = "".join(f"    %c{number} = arith.constant {number} : i32\n" for number in (-2, 0, 1, 2, 3, 4, 6, 8))
@@ -237,14 +235,6 @@ def test_what_a_loop_copies_ahead_is_copied_for_each_iteration() -> None:
     assert (iterations, copied, len(touched[2])) == (6, 6 * 4, 4)
     assert (copy.places, copy.requested_bytes(None), copy.requested_bytes(iterations)) == (None, None, 4 * copied)
     assert [one.requested_bytes(4) for one in (*before, masked)] == [None] * 3
-
-
-def test_what_writes_global_memory_has_a_form_that_writes() -> None:
-    listed = " ".join(dialect._TRAITS[trait] for trait in ("reads_global", "writes_global")).split()
-    named = {name for name in listed if "*" not in name} | {*accesses._FORMS}
-
-    assert named == {*accesses._FORMS}
-    assert all(traits_of(name).writes_global == form.writes for name, form in accesses._FORMS.items())
 
 
 @pytest.mark.parametrize("line", BUFFERS.strip().splitlines()[-5:])

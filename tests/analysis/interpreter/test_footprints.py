@@ -20,42 +20,14 @@ from kprof_inject.analysis.interpreter.axis_arrays import (
     dimension,
     loop_axis,
 )
-from kprof_inject.analysis.interpreter.footprints import Ranges, touched, union
+from kprof_inject.analysis.interpreter.footprints import touched
 
 quick = settings(max_examples=60, deadline=None, derandomize=True)
 SIZES = {CTA: 3, loop_axis(7): 2, dimension(0): 4, dimension(1): 2}
 
-pairs = st.lists(st.tuples(st.integers(-20, 60), st.integers(1, 9)), max_size=12)
-
-
-def ranges_of(found: list[tuple[int, int]]) -> Ranges:
-    starts = np.array([start for start, _ in found], np.int64)
-    return Ranges.of(starts, starts + np.array([size for _, size in found], np.int64))
-
 
 def bytes_from(found: list[tuple[int, int]]) -> set[int]:
     return {byte for start, size in found for byte in range(start, start + size)}
-
-
-@given(pairs)
-@quick
-def test_ranges_are_in_order_and_apart(found: list[tuple[int, int]]) -> None:
-    ranges = ranges_of(found)
-    assert bytes_in(ranges) == bytes_from(found)
-    assert (ranges.starts[1:] > ranges.ends[:-1]).all()
-
-
-@given(st.lists(pairs, max_size=4))
-@quick
-def test_a_union_has_each_byte_once(several: list[list[tuple[int, int]]]) -> None:
-    assert bytes_in(union(map(ranges_of, several))) == {byte for found in several for byte in bytes_from(found)}
-
-
-@given(pairs, st.lists(st.integers(-50, 50), max_size=5))
-@quick
-def test_ranges_repeat_from_each_offset(found: list[tuple[int, int]], offsets: list[int]) -> None:
-    repeated = ranges_of(found).from_each(np.array(offsets, np.int64))
-    assert bytes_in(repeated) == {offset + byte for offset in offsets for byte in bytes_from(found)}
 
 
 def arrays(draw: st.DrawFn, values: st.SearchStrategy[int]) -> AxisArray:
