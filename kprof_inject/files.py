@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import io
 import json
 import os
 import stat
-import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from kprof_inject.errors import KprofError, Position
 
 _MAX_SOURCE_BYTES = 4 << 20
-_MAX_LINKS = 40  # Linux follows as many
 
 
 def write_bytes(path: Path, data: bytes | memoryview) -> None:
@@ -28,94 +24,27 @@ def write_chunks(path: Path, chunks: Iterable[bytes | memoryview]) -> int:
     """Write the chunks to ``path``; return the number of bytes. Raises ``OSError`` that names ``path``.
 
     A regular file is replaced once the last chunk is written, so that a reader sees either the old bytes or the new
-    ones, and keeps its mode and owner. Links remain, and their target is written. A file with several names is written
-    in place, once all chunks are made. Anything else (a device, a pipe) gets each chunk as it is made.
+    ones, and keeps its mode; a link remains, and its target is replaced. A device or a pipe gets each chunk as it is
+    made.
     """
-    # An error while chunks are made is about their source, so it is passed on.
-    made = _Chunks(chunks)
     try:
-        return _write(_target_of(path), made)
-    except OSError as error:
-        if error is made.error:
-            raise
-        raise OSError(error.errno, error.strerror, str(path)) from error
-
-
-class _Chunks:
-    """Chunks, and the error that ended their making, if any."""
-
-    def __init__(self, chunks: Iterable[bytes | memoryview]) -> None:
-        self._chunks = chunks
-        self.error: OSError | None = None
-
-    def __iter__(self) -> Iterator[bytes | memoryview]:
+        if path.exists() and not path.is_file():
+            with path.open("wb") as file:
+                return sum(map(file.write, chunks))
+        target = path.resolve()
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = target.with_name(f".{target.name[:40]}.{os.getpid()}.{os.urandom(4).hex()}")
         try:
-            yield from self._chunks
-        except OSError as error:
-            self.error = error
-            raise
-
-
-def _target_of(path: Path) -> Path | int:
-    """Return the file that a path's links lead to, which need not exist.
-
-    For ``/dev/stdout``, ``/dev/fd/3`` and the like, return the number of the open file.
-    """
-    for _ in range(_MAX_LINKS):
-        folder = Path(os.path.realpath(path.parent))
-        if str(folder) in (f"/proc/{os.getpid()}/fd", "/dev/fd") and path.name.isdigit():
-            return int(path.name)
-        path = folder / path.name
-        if not path.is_symlink():
-            return path
-        path = folder / os.readlink(path)
-    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
-
-
-def _write(target: Path | int, chunks: Iterable[bytes | memoryview]) -> int:
-    if isinstance(target, int):
-        # Opening it again would overwrite what was written to it before.
-        with open(target, "wb", closefd=False) as file:
-            return _write_all(file, chunks)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        old = target.stat()
-    except FileNotFoundError:
-        return _replace(target, None, chunks)
-    if stat.S_ISREG(old.st_mode) and old.st_nlink == 1:
-        return _replace(target, old, chunks)
-    if not stat.S_ISREG(old.st_mode):
-        with target.open("wb") as file:
-            return _write_all(file, chunks)
-    # Imported late, because the user's program never needs them and must not wait for them.
-    import shutil
-    import tempfile
-
-    with tempfile.TemporaryFile() as made:
-        size = _write_all(made, chunks)
-        made.seek(0)
-        with target.open("wb") as file:
-            shutil.copyfileobj(made, file)
-    return size
-
-
-def _replace(target: Path, old: os.stat_result | None, chunks: Iterable[bytes | memoryview]) -> int:
-    temporary = target.with_name(f".{target.name[:40]}.{os.getpid()}.{threading.get_ident()}.{os.urandom(4).hex()}")
-    try:
-        with temporary.open("xb") as file:
-            size = _write_all(file, chunks)
-            if old is not None:
-                with contextlib.suppress(OSError):
-                    os.fchown(file.fileno(), old.st_uid, old.st_gid)
-                os.fchmod(file.fileno(), stat.S_IMODE(old.st_mode))
-        os.replace(temporary, target)
-    finally:
-        temporary.unlink(missing_ok=True)
-    return size
-
-
-def _write_all(file: BinaryIO, chunks: Iterable[bytes | memoryview]) -> int:
-    return sum(file.write(chunk) for chunk in chunks)
+            with temporary.open("xb") as file:
+                size = sum(map(file.write, chunks))
+            if target.exists():
+                temporary.chmod(stat.S_IMODE(target.stat().st_mode))
+            temporary.replace(target)
+        finally:
+            temporary.unlink(missing_ok=True)
+        return size
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def write_text(path: Path, text: str) -> None:

@@ -13,27 +13,16 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from msgspec import Struct
-
-from kprof_inject.capture.encoding import decode, encode, read_json
 from kprof_inject.errors import KprofError, printable
 from kprof_inject.workspace_paths import LOCK_FILE, require_ours
 
+_MAX_HOLDER = 4096
 _held: set[IO[bytes]] = set()
 """The lock files that this process holds."""
 
 
 class WorkspaceInUseError(KprofError):
     """Another process holds the workspace."""
-
-
-class _Holder(Struct, frozen=True):
-    """The process that holds a workspace, as its lock file names it."""
-
-    pid: int
-    host: str
-    command: str
-    since: str
 
 
 @contextmanager
@@ -49,12 +38,19 @@ def held(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise _in_use(folder) from None
+            holder = printable(file.read(_MAX_HOLDER).decode(errors="replace").strip()) or "another command"
+            hint = "wait until it has ended, or name another folder with -o"
+            raise WorkspaceInUseError(f"{folder} is in use by {holder}", hint=hint) from None
         except OSError as error:
             say(f"{folder} cannot be locked ({error.strerror}): make sure that no other command uses it")
             yield
             return
-        _write_holder(file)
+        with suppress(OSError):  # as on a full disk: the lock holds nevertheless
+            file.truncate(0)
+            since = time.strftime("%Y-%m-%d %H:%M:%S")
+            file.write(
+                f"process {os.getpid()} on {platform.node()} since {since}: {shlex.join(sys.orig_argv)}".encode()
+            )
         _held.add(file)
         try:
             yield
@@ -70,29 +66,12 @@ def _lock_file(folder: Path) -> IO[bytes]:
         folder.mkdir(parents=True, exist_ok=True)
         # Only now does a path such as new/../.. lead to a folder.
         require_ours(folder)
-        return (folder / LOCK_FILE).open("a+b", buffering=0)
+        file = (folder / LOCK_FILE).open("a+b", buffering=0)
+        file.seek(0)
+        return file
     except OSError as error:
         what = f"cannot use {error.filename or folder}: {error.strerror}"
         raise KprofError(what, hint="name a folder that can be written to, or a new one in such a folder") from None
-
-
-def _write_holder(file: IO[bytes]) -> None:
-    holder = _Holder(os.getpid(), platform.node(), shlex.join(sys.orig_argv), time.strftime("%Y-%m-%d %H:%M:%S"))
-    with suppress(OSError):  # as on a full disk: the lock holds nevertheless
-        file.truncate(0)
-        file.write(encode(holder) + b"\n")
-
-
-def _in_use(folder: Path) -> WorkspaceInUseError:
-    try:
-        holder = decode(read_json(folder / LOCK_FILE, folder), _Holder, LOCK_FILE)
-    except KprofError:  # its holder could not write it, or has not written it yet
-        holder_text = "another command"
-    else:
-        host = "" if holder.host == platform.node() else f" on {holder.host}"
-        holder_text = printable(f"process {holder.pid}{host} since {holder.since}: {holder.command}")
-    hint = "wait until it has ended, or name another folder with -o"
-    return WorkspaceInUseError(f"{folder} is in use by {holder_text}", hint=hint)
 
 
 def _release_in_child() -> None:

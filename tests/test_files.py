@@ -100,15 +100,6 @@ def test_a_pipe_gets_the_chunks(tmp_path: Path) -> None:
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
 
 
-def test_an_open_file_is_written_on(tmp_path: Path) -> None:
-    with (tmp_path / "file").open("wb") as file:
-        file.write(b"before ")
-        file.flush()
-        write_text(Path(f"/dev/fd/{file.fileno()}"), "new")
-        file.write(b" after")
-    assert (tmp_path / "file").read_text() == "before new after"
-
-
 # ---- reading -----------------------------------------------------------------------------------------------
 
 
