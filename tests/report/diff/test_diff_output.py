@@ -55,23 +55,7 @@ def on_terminal(diff: CaptureDiff, height: int) -> list[str]:
 
 
 def test_the_answer_comes_first_and_then_the_table(tmp_path: Path) -> None:
-    lines = printed(faster(tmp_path))
-    change, _, cause = lines[0].partition(": ")
-    assert re.search(r" 1\.1\d × .*time -11\.\d % \[-12\.\d, -\d+\.\d\]", change)
-    assert re.match(r"iter\[0\] \(-1[45]\.\d % \[-1\d\.\d, -1\d\.\d\]\) ", cause)
-    assert " 170 µs → 151 µs " in cause
-    check("report/diff-printed", "\n".join(lines), "a faster kernel")
-    assert lines[2].startswith("kernel, A → B: grid 1x1x1, ") and "20 launches each" in lines[2]
-    titles = [cell.strip() for cell in lines[4].strip("┃").split("┃")]
-    assert titles == ["scope", "source", "verdict", "change", "count", "total", "mean", "p50", "share"]
-    rows = [[cell.strip() for cell in line.strip("│").split("│")] for line in lines if line.startswith("│")]
-    assert [row[:3] for row in rows] == [
-        ["func", "matmul.py:12", "faster"],
-        ["loop[0]", "matmul.py:15", "faster"],
-        ["iter[0]", "matmul.py:15", "faster"],
-    ]
-    assert rows[2][4:8] == ["10", "300 µs → 255 µs", "30.0 µs → 25.5 µs", "30.0 µs → 25.5 µs"]
-    assert "differs: num_stages 2 → 4" in lines
+    check("report/diff-printed", "\n".join(printed(faster(tmp_path))), "a faster kernel")
 
 
 @pytest.mark.parametrize(
@@ -98,8 +82,6 @@ def test_launches_are_counted_in_english(tmp_path: Path) -> None:
     a, b = usual(tmp_path / "a", 1, launches=2), usual(tmp_path / "b", 2, launches=1)
     mul = usual(tmp_path / "mul", 3, launches=2, kernel={"name": "mul", "variant": "mul-0"})
     lines = printed(diff_captures([*a, *mul], b))
-    assert "2 launches in A, 1 in B" in lines[0]
-    assert lines[-1].startswith("only in A: mul, ") and lines[-1].endswith(" 2 launches")
     check("report/diff-printed", "\n".join(lines), "too few launches")
     of_one = "\n".join(printed(diff_captures(a[:1], b)))
     assert "grid 1x1x1, 1 launch each\n" in of_one and of_one.count("1 launch each") == 3

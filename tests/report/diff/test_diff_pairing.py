@@ -162,14 +162,6 @@ def test_settings_differ_only_if_both_sides_know_them(one: Timeline) -> None:
     assert differences(few, unknown) == differences(unknown, few) == ()
 
 
-def test_an_option_that_one_side_lacks_does_not_differ(one: Timeline) -> None:
-    runs = made(one, ("mm", "x", 2, 4))
-    old = with_kernel(runs, metadata={"triton_version": "3.6.0", "maxnreg": None, "enable_fp_fusion": True})
-    new = with_kernel(runs, metadata={"triton_version": "3.6.0", "maxnreg": 96, "enable_fp_fusion": False, "ptx": 87})
-
-    assert [str(one) for one in differences(old, new)] == ["enable_fp_fusion True → False"]
-
-
 def test_variants_of_which_one_side_has_more_are_listed(one: Timeline) -> None:
     two, single = made(one, ("mm", "x", 2, 4), ("mm", "y", 3, 4)), made(one, ("mm", "z", 4, 4))
     with pytest.raises(KprofError) as failed:

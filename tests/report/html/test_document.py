@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import os
 import re
 import zlib
 from collections.abc import Iterable
@@ -14,7 +13,6 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import msgspec
-import pytest
 from buffers import Cta, Scope, end, save_launch, start
 from unpacked import unpacked, unpacked_report
 
@@ -137,17 +135,3 @@ def test_times_are_exact_however_late_the_launch(tmp_path: Path) -> None:
     write_html(tmp_path / "page.html", [LaunchAnalysis.of(timeline)])
     (launch,) = unpacked(tmp_path / "page.html")
     assert int(launch["meta"]["first_ns"]) == timeline.first_ns
-
-
-def test_a_page_that_cannot_be_written_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "page.html"
-    path.write_text("old")
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "replace", full)
-    with pytest.raises(OSError, match="No space"):
-        write_html(path, [LaunchAnalysis.of(timeline_of(tmp_path))])
-    assert path.read_text() == "old"
-    assert [entry.name for entry in tmp_path.iterdir() if entry.name.startswith(".")] == []

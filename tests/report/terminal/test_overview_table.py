@@ -172,18 +172,9 @@ def test_launches_of_one_kernel_stand_below_the_answer_for_the_one_in_the_middle
         for number in range(20)
         for one in [LaunchAnalysis.of(replace(timeline, launch=replace(timeline.launch, index=number)))]
     ]
-    lines = screen(*reports)
-    assert figures_in(lines[0]) == ["20", "1.00", "1.19", "9"]
-    assert lines[1].startswith("kernel #9   1.09 µs ")
-    table = lines[lines.index("") + 1 :]
-    assert table[0].split()[:4] == ["launch", "time", "MHz", "limit"]
-    assert [line.split()[0] for line in table[1:-1]] == [f"#{number}" for number in range(19, 9, -1)]
-    assert table[-1].startswith("10 shorter launches ") and table[-1].endswith("report -v")
-    check("report/many-launches", "\n".join(lines), "twenty launches")
-
+    check("report/many-launches", "\n".join(screen(*reports)), "twenty launches")
     low = screen(*reports, width=80, height=24)
-    assert len(low) <= 24 - 6 and low[0] == lines[0]
-    assert low[-1].startswith("#19 ") and "report --launch 19;" in low[-1] and low[-1].endswith("report -v")
+    assert len(low) <= 24 - 6
     check("report/many-launches", "\n".join(low), "twenty launches on a low screen")
 
 

@@ -33,26 +33,6 @@ def rows(report: LaunchAnalysis) -> list[list[str]]:
     return [[cell.rstrip() for cell in line.split("│")[1:-1]] for line in printed(report, WIDE) if "│" in line]
 
 
-def test_each_partition_has_a_row_above_its_scopes(tmp_path: Path) -> None:
-    found = rows(reported(tmp_path, "func", "loop", "iter"))
-    assert [row[0].removeprefix(" ") for row in found] == [
-        "default partition (warps 0-3)",
-        "  func (default partition)",
-        "    loop[0]",
-        "      iter[0]",
-        "partition 0 (warp 10)",
-        "  loop[1]",
-        "    iter[1]",
-        "partition 1 (warps 4-7)",
-        "  loop[2]",
-        "    iter[2]",
-    ]
-    whole = {row[0].strip(): [cell.strip() for cell in row] for row in found}
-    for partition in ("default partition (warps 0-3)", "partition 0 (warp 10)", "partition 1 (warps 4-7)"):
-        assert whole[partition][8] == "100.0 %"
-        assert whole[partition][5:8] == ["", "", ""]
-
-
 def test_scopes_of_a_partition_stand_together_whatever_their_place_in_the_text(tmp_path: Path) -> None:
     names = [row[0].strip() for row in rows(reported(tmp_path, "op(ttng.inval_barrier)=last", "loop"))]
     assert names[0] == "default partition (warps 0-3)"
