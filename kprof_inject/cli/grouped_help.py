@@ -34,7 +34,7 @@ _RARE = {
     ),
     *("--max-bytes", "--max-launches", "--no-replay"),
     *("--more-a", "--more-b", "--sm", "--warp"),
-    *("--buffer-format", "--buffer-units", "--names", "--scope-names"),
+    *("--buffer-format", "--names", "--scope-names"),
 }
 """Options that few users need: how records are made, limits of what is kept, parts of launches, others' buffers."""
 

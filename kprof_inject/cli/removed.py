@@ -17,7 +17,7 @@ OPTIONS: dict[tuple[str, str], str] = {
     ("profile", "--sample-program"): "profile samples why warps wait, kernel by kernel",
     ("report", "--ncu"): "profile reads the counters itself",
     ("trace", "--into"): "use profile --torch-profiler",
-    **{(name, "--buffer-units"): "buffers of CuTe are not read" for name in ("diff", "explain", "report", "trace")},
+    **{(name, "--buffer-units"): "buffers of CuTe are not read" for name in ("diff", "report", "trace")},
     ("causal", "--no-replay"): "leave it out: causal repeats saved launches",
     ("causal", "--replay-in-program"): "leave it out: causal repeats saved launches",
     ("profile", "--replay-in-program"): "use --replay N, which repeats saved launches",

@@ -46,4 +46,4 @@ def test_a_quoted_message_is_printed_by_the_program(message: str) -> None:
 
 
 def test_the_page_quotes_messages() -> None:
-    assert len(quoted()) >= 40
+    assert len(quoted()) >= 30
