@@ -93,7 +93,10 @@ USAGE = [
     "strip",
     "run",
     "dump",
+    "profile --at lop -- plain.py",
     "profile --launches nope -- plain.py",
+    "profile --trace t.nope -- plain.py",
+    "profile --trace t.csv --layout cta -- plain.py",
     "profile --warps nope -- plain.py",
     "causal --seconds nope -- plain.py",
     "demo nope",
@@ -169,6 +172,7 @@ def test_what_fails_says_so_in_one_style_with_one_code_and_its_hints_lead_on(kpr
 def test_what_cannot_be_read_says_so_in_the_same_style_with_another_code(kprof: CommandLine, words: str) -> None:
     ended = kprof(*shlex.split(words))
     assert (ended.exit_code, ended.stdout) == (2, "")
+    assert {path.name for path in kprof.folder.iterdir()} == AT_FIRST
     _, *rest = diagnosis(ended.stderr)
     assert rest[-1].startswith("hint: ")
     assert "Usage:" not in ended.stderr

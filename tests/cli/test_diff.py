@@ -167,16 +167,11 @@ def test_the_shipped_capture_beside_itself(kprof: CommandLine) -> None:
     ("arguments", "exit_code"),
     [
         ("before", 2),
-        ("before nowhere", 1),
         ("before before --fail-above 5", 2),
-        ("before before --fail-above fast", 2),
-        ("before before --renamed scale", 2),
         ("before before --scope dot", 1),
-        ("before before --kernel dot", 1),
         ("before before --scope loop* --scope dot", 1),
         ("before before --renamed zzz=scale", 1),
         ("before before --renamed scale=zzz", 1),
-        ("before before --html before", 1),
     ],
 )
 def test_mistakes_are_told(kprof: CommandLine, before: Path, arguments: str, exit_code: int) -> None:

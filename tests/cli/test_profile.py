@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 
-import pytest
 from command_line import CommandLine, diagnosis
 from programs.child import CROSS_COMPILE, PROGRAMS
 from snapshots import check
@@ -96,23 +95,8 @@ def test_a_program_that_compiles_nothing_is_run_once(kprof: CommandLine) -> None
     assert "matmul_kernel" in kprof("list").stdout
 
 
-def test_a_layout_is_for_drawings(kprof: CommandLine) -> None:
-    ended = kprof("profile", "--trace", "scopes.csv", "--layout", "cta", "--", CROSS_COMPILE)
-    assert (ended.exit_code, ended.stdout) == (2, "")
-    check("cli/profile", diagnosis(ended), "--layout of a table")
-    assert os.listdir(kprof.folder) == ["home"]
-
-
 def test_a_layout_of_the_settings_stops_no_table(kprof: CommandLine) -> None:
     kprof.write("pyproject.toml", '[tool.kprof-inject]\nlayout = "cta"\n')
     kprof.write("prog.py", "")
     ended = kprof("profile", "--trace", "scopes.csv", "prog.py")
     check("cli/profile", diagnosis(ended), "Triton not imported")
-
-
-@pytest.mark.parametrize("option", ["--at lop", "--launches -1", "--warps x", "--trace trace.txt"])
-def test_a_wrong_option_is_found_before_the_program_starts(kprof: CommandLine, option: str) -> None:
-    ended = kprof("profile", *option.split(), "--", CROSS_COMPILE)
-    assert (ended.exit_code, ended.stdout) == (2, "")
-    check("cli/profile", ended.stderr, option)
-    assert os.listdir(kprof.folder) == ["home"]
