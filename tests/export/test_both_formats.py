@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from buffers import Cta, Entry
-from drawn import SCOPES, called, crossing, decode, loops, marked, partitioned, unpaired
+from drawn import FAULTS, SCOPES, called, crossing, decode, loops, marked, partitioned, unpaired
 from generated_scenes import MUCH_DRAWN, Drawn, at_any_speed
 from hypothesis import given, settings
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace  # type: ignore[import-untyped]
@@ -55,7 +55,6 @@ FLOWS = (
     " b.name AS in_name, b.category AS in_category, b.ts AS in_ts"
     " FROM flow JOIN slice a ON a.id = slice_out JOIN slice b ON b.id = slice_in"
 )
-FAULTS = "SELECT name, value FROM stats WHERE severity IN ('error', 'data_loss') AND value > 0"
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from drawn import FAULTS
 from sources import HOOKS, SOURCES
 from trace_processor.processor import query_many
 
@@ -25,7 +26,6 @@ PLAIN = [ending for ending in DRAWINGS if f"{ending}.gz" in DRAWINGS]
 TABLES = [ending for ending in _FORMATS if ending not in DRAWINGS]
 NOT_SCOPES = ("launch", "host", "lost", "in flight", "kernel")
 SCOPES = f"SELECT count(*) AS scopes FROM slice WHERE category NOT IN {NOT_SCOPES}"
-FAULTS = "SELECT name, value FROM stats WHERE severity IN ('error', 'data_loss') AND value > 0"
 
 
 @pytest.fixture(scope="module", params=SOURCES)

@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from drawn import FAULTS
 from foreign_buffers import Mark, flashinfer, triton_distributed
 from trace_processor.processor import query_many
 
@@ -19,7 +20,6 @@ SLICES = (
     " FROM slice JOIN track ON track.id = track_id LEFT JOIN track AS around ON around.id = track.parent_id"
     " LEFT JOIN thread_track ON thread_track.id = track_id LEFT JOIN thread USING (utid) WHERE category = 'scope'"
 )
-FAULTS = "SELECT name FROM stats WHERE severity IN ('error', 'data_loss') AND value > 0"
 
 
 def tokens() -> Results:

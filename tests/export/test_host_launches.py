@@ -111,9 +111,3 @@ def test_a_launch_of_which_no_cta_ran_has_a_call_without_an_arrow(tmp_path: Path
     nothing = replace(empty, launch=replace(timeline.launch, kernel=empty.launch.kernel))
     assert [event["ts"] for event in events_of([nothing], "host")] == [0.0]
     assert events_of([nothing], "arrow") == []
-
-
-def test_calls_before_the_launches_are_not_before_zero(tmp_path: Path) -> None:
-    timelines = drawn.called(tmp_path)
-    starts_ns = [part.start_ns.min() for part in draw(timelines).parts() if isinstance(part, Events)]
-    assert min(starts_ns) == 0

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from drawn import load
 from generated_scenes import DRAWN, MUCH_DRAWN, Drawn, at_any_speed
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,7 +20,6 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import (  # type: ignore[
     TrackDescriptor,
     TrackEvent,
 )
-from trace_processor.processor import Row, query_many
 
 from kprof_inject.export import perfetto
 from kprof_inject.export.drawing.scene import (
@@ -39,7 +39,6 @@ from kprof_inject.export.drawing.scene import (
 )
 from kprof_inject.export.perfetto import encode
 
-FAULTS = "SELECT name, value FROM stats WHERE severity IN ('error', 'data_loss') AND value > 0"
 SHOWN = (
     "SELECT track.name AS track, ts, dur, slice.name AS name, depth, around,"
     " EXTRACT_ARG(slice.arg_set_id, 'debug.number') AS number"
@@ -57,14 +56,6 @@ def parse(data: bytes) -> Any:
     trace.DiscardUnknownFields()
     assert len(trace.SerializeToString()) == len(data)
     return trace
-
-
-def load(path: Path, data: bytes, *queries: str) -> list[list[Row]]:
-    """The rows of these queries, of a trace in which the trace processor finds no fault."""
-    path.write_bytes(data)
-    faults, *tables = query_many(path, [FAULTS, *queries])
-    assert faults == []
-    return tables
 
 
 def scene_bytes(*parts: Part, launches: Sequence[dict[str, Any]] = ()) -> bytes:
@@ -155,7 +146,7 @@ def test_where_chunks_are_cut_does_not_show(drawn: Drawn, orders: int) -> None:
 def test_the_trace_processor_shows_every_slice_where_it_was(
     drawn: Drawn, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    (rows,) = load(tmp_path_factory.mktemp("trace") / "t.pftrace", b"".join(encode(drawn.scene())), SHOWN)
+    (rows,) = load(tmp_path_factory.mktemp("trace") / "t.pftrace", list(encode(drawn.scene())), SHOWN)
     assert [tuple(row.values()) for row in rows] == [row.shown() for row in drawn.rows]
 
 
@@ -176,7 +167,7 @@ def test_a_slice_of_no_length_stands_beside_those_that_it_touches(tmp_path: Path
         (Arg("number", rows),),
     )
     data = scene_bytes(TraceProcess(1, "p"), Threads(1, column(10), column(0), ("t",)), one_thread)
-    (shown,) = load(tmp_path / "t.pftrace", data, SHOWN)
+    (shown,) = load(tmp_path / "t.pftrace", [data], SHOWN)
     assert [(row["name"], row["ts"], row["dur"], row["around"]) for row in shown] == [
         ("outer", 10, 10, None),
         ("in the first", 20, 0, "outer"),
@@ -195,7 +186,7 @@ def test_arguments_are_numbers_and_texts(tmp_path: Path) -> None:
     parts = events(kinds, (0, 9), (0, 9), args=(Arg("each", column(5, -(1 << 62))), Arg("one", column(7, 8), shown)))
     (args,) = load(
         tmp_path / "t.pftrace",
-        scene_bytes(*parts),
+        [scene_bytes(*parts)],
         "SELECT slice.name AS slice, key, display_value AS value, value_type AS type"
         " FROM slice JOIN args USING (arg_set_id) ORDER BY slice, key",
     )
@@ -230,7 +221,7 @@ def test_any_name_is_shown(tmp_path: Path) -> None:
     )
     (shown,) = load(
         tmp_path / "t.pftrace",
-        data,
+        [data],
         "SELECT process.name AS process, track.name AS track, category, slice.name AS name, key, string_value AS text"
         " FROM slice JOIN track ON track.id = track_id JOIN track process ON process.id = track.parent_id"
         " JOIN args ON args.arg_set_id = slice.arg_set_id ORDER BY slice.id",
@@ -331,7 +322,7 @@ def test_counters_have_their_samples(tmp_path: Path, samples: int, monkeypatch: 
         TraceProcess(2, "two"),
         Counters(2, ["all"], "CTAs", column(0), column(1 << 40), column(-1)),
     )
-    (rows,) = load(tmp_path / "t.pftrace", data, COUNTED)
+    (rows,) = load(tmp_path / "t.pftrace", [data], COUNTED)
     assert [tuple(row.values()) for row in rows] == [
         ("one", "all", "CTAs", 0, 1.0),
         ("one", "all", "CTAs", 700, 0.0),
@@ -346,7 +337,7 @@ def test_the_trace_says_what_is_known_of_each_launch(tmp_path: Path) -> None:
     launches: list[dict[str, Any]] = [{"kernel": 'say "größe"', "clock_mhz": 1980.0}, {"trust": {"level": None}}]
     (rows,) = load(
         tmp_path / "t.pftrace",
-        scene_bytes(launches=launches),
+        [scene_bytes(launches=launches)],
         "SELECT name, str_value AS facts FROM metadata WHERE name GLOB 'cr-*' ORDER BY name",
     )
     assert [row["name"] for row in rows] == ["cr-launch[0]", "cr-launch[1]"]
@@ -357,7 +348,7 @@ def test_an_empty_scene_is_a_trace_without_slices(tmp_path: Path) -> None:
     empty = events([], *[])
     for data in (scene_bytes(), scene_bytes(*empty)):
         parse(data)
-        assert load(tmp_path / "t.pftrace", data, "SELECT id FROM slice", "SELECT id FROM counter") == [[], []]
+        assert load(tmp_path / "t.pftrace", [data], "SELECT id FROM slice", "SELECT id FROM counter") == [[], []]
 
 
 def test_writing_a_trace_needs_no_protobuf() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -335,25 +334,6 @@ def test_an_interval_that_bounds_nothing_is_called_one() -> None:
     assert change_words(Change(2.5, 0.5)) == "+1118.2 % [+638.9, +1908.6]"
 
 
-def check_kernels(sentence: str, case: str) -> None:
-    check("report/diff-of-several", sentence, case)
-
-
-def test_several_kernels_have_one_answer(tmp_path: Path) -> None:
-    def two(name: str, seed: int, iter_ns: float) -> list[Timeline]:
-        return [
-            *usual(tmp_path / f"{name}1", seed, kernel={"name": "add", "variant": "add-0"}),
-            *usual(tmp_path / f"{name}2", seed + 1, iter_ns=iter_ns, kernel={"name": "mul", "variant": "mul-0"}),
-        ]
-
-    diff = diff_captures(two("a", 1, ITER_NS), two("b", 3, 1.5 * ITER_NS))
-    assert [kernel.launch.verdict for kernel in diff.kernels] == [ChangeVerdict.SLOWER, ChangeVerdict.SAME]
-    assert figures_in(first_sentence(diff))[:2] == ["1", "2"] and ": mul 1." in first_sentence(diff)
-    check_kernels(first_sentence(diff), "one of two changed")
-    same = diff_captures(two("a", 1, ITER_NS), two("c", 5, ITER_NS))
-    check_kernels(first_sentence(same), "none of two changed")
-
-
 def of_two(
     folder: Path, seed: int, add_ns: tuple[float, float], mul_ns: tuple[float, float], **changes: Any
 ) -> list[Timeline]:
@@ -367,38 +347,41 @@ def of_two(
     ]
 
 
-USUAL = HEAD_NS, ITER_NS
+USUAL, LATER = (HEAD_NS, ITER_NS), (1.1 * HEAD_NS, 1.1 * ITER_NS)
 
 
-def test_of_several_kernels_too_the_clock_is_named(tmp_path: Path) -> None:
-    before = of_two(tmp_path / "a", 1, USUAL, USUAL, clock_ghz=1.75)
-    later = 1.1 * HEAD_NS, 1.1 * ITER_NS
-    both = first_sentence(diff_captures(before, of_two(tmp_path / "b", 3, later, later, clock_ghz=1.75 / 1.1)))
-    slower = r"1\.\d+ × slower \(time \+(9|10)\.\d % "
-    assert re.search(f" 2 of 2 kernels: add {slower}.*, mul {slower}", both) and "clock" in both
-    check_kernels(both, "the clock of both")
-    twice = HEAD_NS, 2 * ITER_NS
-    one = first_sentence(diff_captures(before, of_two(tmp_path / "c", 5, later, twice, clock_ghz=1.75 / 1.1)))
-    assert re.search(f"^1 of 2 kernels.*: mul .*; .* 1 of 2 kernels: add {slower}", one)
-    check_kernels(one, "the clock of one")
-
-
-def test_of_several_kernels_too_it_is_said_what_their_launches_do_not_show(tmp_path: Path) -> None:
-    a = of_two(tmp_path / "a", 1, USUAL, USUAL, clock_ghz=1.6)
-    b = of_two(tmp_path / "b", 3, USUAL, (*INSIDE.values(),), clock_ghz=1.6)
-    check_kernels(first_sentence(diff_captures(a, b)), "a scope of one")
-    faster = first_sentence(diff_captures(a, of_two(tmp_path / "c", 5, USUAL, USUAL, clock_ghz=1.9)))
-    assert " add +18." in faster and ", mul +18." in faster
-    check_kernels(faster, "changes that the clock hides")
-    wider = first_sentence(diff_captures(a, of_two(tmp_path / "d", 7, USUAL, USUAL, clock_ghz=1.6, ctas=3)))
-    assert wider.endswith(" add, mul") and "grid" in wider
-    check_kernels(wider, "grids of both")
+@pytest.mark.parametrize(
+    ("case", "ghz", "seed", "add", "mul", "changes", "changed"),
+    [
+        ("one of two changed", 1.75, 3, USUAL, (HEAD_NS, 1.5 * ITER_NS), {}, [SLOWER, SAME]),
+        ("none of two changed", 1.75, 5, USUAL, USUAL, {}, [SAME, SAME]),
+        ("the clock of both", 1.75, 3, LATER, LATER, {"clock_ghz": 1.75 / 1.1}, [CLOCK, CLOCK]),
+        ("the clock of one", 1.75, 5, LATER, (HEAD_NS, 2 * ITER_NS), {"clock_ghz": 1.75 / 1.1}, [SLOWER, CLOCK]),
+        ("a scope of one", 1.6, 3, USUAL, (*INSIDE.values(),), {}, [SAME, SAME]),
+        ("changes that the clock hides", 1.6, 5, USUAL, USUAL, {"clock_ghz": 1.9}, [SAME, SAME]),
+        ("grids of both", 1.6, 7, USUAL, USUAL, {"ctas": 3}, [SAME, SAME]),
+    ],
+)
+def test_several_kernels_have_one_answer(
+    tmp_path: Path,
+    case: str,
+    ghz: float,
+    seed: int,
+    add: tuple[float, float],
+    mul: tuple[float, float],
+    changes: dict[str, Any],
+    changed: list[ChangeVerdict],
+) -> None:
+    a = of_two(tmp_path / "a", 1, USUAL, USUAL, clock_ghz=ghz)
+    diff = diff_captures(a, of_two(tmp_path / "b", seed, add, mul, **{"clock_ghz": ghz, **changes}))
+    assert [kernel.launch.verdict for kernel in diff.kernels] == changed
+    check("report/diff-of-several", first_sentence(diff), case)
 
 
 def test_of_several_kernels_that_cannot_be_told_each_remedy_stands_once(tmp_path: Path) -> None:
     a, b = (of_two(tmp_path / name, seed, USUAL, USUAL, launches=1) for seed, name in ((1, "a"), (3, "b")))
     few = first_sentence(diff_captures(a, b))
     assert few.startswith("cannot tell ") and few.endswith(f": {MORE_LAUNCHES}")
-    check_kernels(few, "too few launches of both")
+    check("report/diff-of-several", few, "too few launches of both")
     short = replace(b[1], ctas=cta_rows((0, 0, 1_000, 1_000, 1_000)))
-    check_kernels(first_sentence(diff_captures(a, [b[0], short])), "too few launches, one short")
+    check("report/diff-of-several", first_sentence(diff_captures(a, [b[0], short])), "too few launches, one short")
