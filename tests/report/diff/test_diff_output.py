@@ -6,12 +6,12 @@ import base64
 import hashlib
 import io
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
 from buffers import Scope
+from elements import Elements
 from known_sides import FUNC, HEAD_NS, ITER_NS, SCOPES, around, usual, with_rows
 from replacing import replace
 from rich.console import Console
@@ -125,53 +125,25 @@ def test_names_are_neither_markup_nor_orders(tmp_path: Path) -> None:
     assert "&lt;b onclick=&#x27;x&#x27;&gt;&amp; [31m[/b]" in page
 
 
-class Elements(HTMLParser):
-    """What is in a page; every element that is opened is closed."""
-
-    EMPTY = ("meta",)
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.found: list[tuple[str, dict[str, str | None]]] = []
-        self.open: list[str] = []
-        self.text: list[str] = []
-        self.feed(page)
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found.append((tag, dict(attrs)))
-        if tag not in self.EMPTY:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.text.append(data)
-
-
 def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
     diff = faster(tmp_path)
     write_diff_page(tmp_path / "diff.html", diff, ("before", "after"))
     page = (tmp_path / "diff.html").read_text()
     elements = Elements(page)
-    tags = {tag for tag, _ in elements.found}
+    tags = {tag for tag, _, _ in elements.found}
     assert not tags & {"script", "link", "img", "iframe"}
     assert not re.search(r"https?:|url\(|@import", page)
     assert "prefers-color-scheme: dark" in page
-    assert "".join(elements.text).count(printed(diff)[0]) == 1
-    policy = next(values["content"] for tag, values in elements.found if "http-equiv" in values) or ""
+    assert "".join(text for _, _, text in elements.found).count(printed(diff)[0]) == 1
+    policy = next(values["content"] for values, _ in elements.named("meta") if "http-equiv" in values) or ""
     style = page.partition("<style>")[2].partition("</style>")[0]
     style_hash = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     assert policy.startswith("default-src 'none'; ") and "script-src" not in policy and "unsafe" not in policy
     assert re.findall(r"'sha256-([^']+)'", policy) == [style_hash]
     # A policy by hashes lets no element have a style of its own.
-    assert not any("style" in values for _, values in elements.found)
+    assert not any("style" in values for _, values, _ in elements.found)
     # Two of the launch, and one for each scope; a median CTA of each side is another picture.
-    pictures = [values for tag, values in elements.found if tag == "svg" and values.get("role") == "img"]
+    pictures = [values for values, _ in elements.named("svg") if values.get("role") == "img"]
     assert [values.get("class") for values in pictures].count(None) == 5 and len(pictures) == 6
 
 

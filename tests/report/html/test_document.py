@@ -7,13 +7,12 @@ import hashlib
 import json
 import re
 import zlib
-from collections.abc import Iterable
-from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
 
 import msgspec
 from buffers import Cta, Scope, end, save_launch, start
+from elements import Elements
 from unpacked import unpacked, unpacked_report
 
 from kprof_inject.analysis.launch import LaunchAnalysis
@@ -22,31 +21,6 @@ from kprof_inject.report.html.page_schema import PageData
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 HOSTILE = "</script><script>alert(1)</script><!--\u202e\u2028\x00\x1b]0;\"'&{{data}}é"
-
-
-class Elements(HTMLParser):
-    """The elements of a page with their attributes and texts."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.found: list[tuple[str, dict[str, str | None], str]] = []
-        self._is_open = False
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: Iterable[tuple[str, str | None]]) -> None:
-        self.found.append((tag, dict(attrs), ""))
-        self._is_open = True
-
-    def handle_endtag(self, tag: str) -> None:
-        self._is_open = False
-
-    def handle_data(self, data: str) -> None:
-        if self._is_open:
-            tag, attributes, text = self.found[-1]
-            self.found[-1] = tag, attributes, text + data
-
-    def named(self, tag: str) -> list[tuple[dict[str, str | None], str]]:
-        return [(attributes, text) for name, attributes, text in self.found if name == tag]
 
 
 def timeline_of(folder: Path, name: str = "kernel") -> Timeline:
