@@ -30,6 +30,7 @@ from kprof_inject.export.drawing.scene import (
     Part,
     Scene,
 )
+from kprof_inject.export.drawing.tracks import LAYOUTS
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 SLICES = slices_sql("args")
@@ -120,6 +121,23 @@ def test_every_scope_is_a_slice_with_its_times_and_arguments(loaded: Loaded) -> 
         sum(2 * 3 + 2 * n + 2 * (n - 1) for n in (3, 4, 2))
     )
     assert sorted(loaded.scopes, key=order) == sorted(expected_scopes(loaded.timelines), key=order)
+
+
+@pytest.mark.parametrize(
+    ("layout", "thread"),
+    [("cta", "CTA {CTA} warp {warp}, SM {SM}"), ("scope", "{name}: SM {SM} CTA {CTA} warp {warp}")],
+)
+def test_every_scope_is_on_its_warps_thread_in_other_layouts(
+    timelines: list[Timeline], tmp_path: Path, layout: str, thread: str
+) -> None:
+    (slices,) = drawn.load(tmp_path / "trace.json", list(chrome_trace(timelines, LAYOUTS[layout])), SLICES)
+    expected = Counter(
+        (row["process"], thread.format(name=row["name"], **dict(zip(words[::2], words[1::2], strict=True))), row["ts"])
+        for row in expected_scopes(timelines)
+        for words in [str(row["thread"]).split()]
+    )
+    scopes = [row for row in slices if row["kind"] not in NO_SCOPES]
+    assert Counter((row["process"], row["thread"], row["ts"]) for row in scopes) == expected
 
 
 def test_a_launch_as_a_whole_lasts_until_its_records_are_copied(loaded: Loaded) -> None:

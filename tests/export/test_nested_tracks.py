@@ -6,24 +6,16 @@ import re
 from pathlib import Path
 
 import drawn
-import pytest
 from buffers import Cta, Scope, end, save_launch, start
 from drawn import NESTED_TRACKS, launch_name, number
 from programs.child import REPO
 from replacing import replace
 from snapshots import check
-from trace_processor.processor import Row
 
 from kprof_inject.export.drawing.draw import last_launch
 from kprof_inject.export.drawing.tracks import LAYOUTS
 from kprof_inject.export.perfetto import perfetto_trace
 from kprof_inject.timeline.timeline import Timeline, decode_launch
-
-SLICES = (
-    "SELECT EXTRACT_ARG(source_arg_set_id, 'trace_id') AS uuid, slice.ts AS ts, slice.dur AS dur, slice.name AS name,"
-    " slice.depth AS depth, around.name AS around FROM slice JOIN track ON track.id = slice.track_id"
-    " LEFT JOIN slice around ON around.id = slice.parent_id ORDER BY slice.ts, slice.id"
-)
 
 
 def rows_of(folder: Path, timelines: list[Timeline], layout: str = "sm") -> list[str]:
@@ -120,38 +112,6 @@ def test_what_is_in_flight_stands_before_the_sms(tmp_path: Path) -> None:
         "    CTA 0",
         "      warp 0",
     ]
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_every_slice_stands_on_its_warps_track(tmp_path: Path, layout: str) -> None:
-    timelines = drawn.loops(tmp_path)[:2]
-    chunks = list(perfetto_trace(timelines, LAYOUTS[layout]))
-    rows, slices = drawn.load(tmp_path / "trace.pftrace", chunks, NESTED_TRACKS, SLICES)
-    paths = {row["uuid"]: str(row["path"]) for row in rows}
-    zero_ns = min(timeline.ctas["init_ns"].min() for timeline in timelines)
-    expected = [
-        (int(row["start_ns"] - zero_ns), int(row["end_ns"] - row["start_ns"]), name, place_of(layout, row, name))
-        for timeline in timelines
-        for row in timeline.scopes
-        for name in [timeline.table.scopes[row["scope"]].name]
-    ]
-    launches = {str(row["path"]) for row in rows if row["depth"] == 0}
-    shown = [
-        (row["ts"], row["dur"], row["name"], tuple(re.findall(r"(?:SM|CTA|warp) \d+", paths[row["uuid"]])))
-        for row in slices
-        if paths[row["uuid"]] not in launches
-    ]
-    assert sorted(shown, key=repr) == sorted(expected, key=repr)
-    # A launch as a whole stands on the launch's own row.
-    wholes = [row for row in slices if paths[row["uuid"]] in launches]
-    assert [(row["name"], row["depth"]) for row in wholes] == [("matmul", 0)] * 2
-    if layout != "scope":
-        assert {(row["name"], row["around"]) for row in slices} >= {("load", "iter[0]"), ("iter[0]", "loop[0]")}
-
-
-def place_of(layout: str, scope: Row, name: str) -> tuple[str, ...]:
-    sm, cta, warp = f"SM {scope['sm']}", f"CTA {scope['cta']}", f"warp {scope['warp']}"
-    return (cta, sm, warp) if layout == "cta" else (sm, cta, warp)
 
 
 def test_the_tracks_to_open_lead_to_the_first_warps(tmp_path: Path) -> None:

@@ -266,14 +266,6 @@ def test_any_other_figure_would_be_seen(name: str) -> None:
             assert unaccounted(changed, expected), other
 
 
-@pytest.mark.parametrize("name", CAPTURES)
-def test_the_segments_of_the_strip_make_the_whole(name: str) -> None:
-    lines, _ = screen_of(recorded(name))
-    (line,) = (line for line in lines if line.startswith("CTA"))
-    parts = [float(figure.split()[0]) for figure in figures_in(line) if figure.endswith("%")]
-    assert sum(parts) == pytest.approx(100, abs=0.5)
-
-
 # A comparison
 
 

@@ -51,7 +51,6 @@ def test_a_bare_number_could_be_either() -> None:
 def test_a_launch_that_is_slower_for_sure_crosses(tmp_path: Path) -> None:
     a, b = usual(tmp_path / "a", 1), usual(tmp_path / "b", 2, 1.1 * HEAD_NS, 1.1 * ITER_NS)
     (crossing,) = crossed(a, b, 0.05)
-    assert crossing.startswith("kernel ") and "5 %: +" in crossing
     check_crossing(crossing, "a slower launch")
     # Slower, but perhaps not by as much; faster; the same.
     assert crossed(a, b, 0.0985) == crossed(b, a, 0.0) == crossed(a, a, 0.0) == []
@@ -62,7 +61,6 @@ def test_a_scope_crosses_where_it_is_asked_for(tmp_path: Path) -> None:
     b = usual(tmp_path / "b", 2, HEAD_NS - 0.1 * ITERATIONS * ITER_NS, 1.1 * ITER_NS)
     assert crossed(a, b, 0.05) == []
     (crossing,) = crossed(a, b, 0.05, "iter*", "func")
-    assert crossing.startswith("iter[0] of kernel ") and "5 %: +" in crossing
     check_crossing(crossing, "a slower scope")
 
 
@@ -85,7 +83,6 @@ def test_a_scope_that_ran_in_b_alone_is_not_let_through(tmp_path: Path) -> None:
     a = usual(tmp_path / "a", 1, scopes=scopes)
     b = [with_rows(one, _with_slow(one)) for one in usual(tmp_path / "b", 2, scopes=scopes)]
     (crossing,) = crossed(a, b, 0.05, "slow")
-    assert crossing.startswith("slow of kernel is new")
     check_crossing(crossing, "a scope run in B alone")
     # Without --scope, the launch alone counts; and what B no longer does takes no longer.
     assert crossed(a, b, 0.05) == crossed(b, a, 0.05, "slow") == []
@@ -97,7 +94,6 @@ def test_where_records_are_missing_it_may_have_run_in_a_too(tmp_path: Path) -> N
     b = [with_rows(one, _with_slow(one)) for one in usual(tmp_path / "b", 2, scopes=scopes)]
     for mine, theirs in ((a, b), (b, a)):
         (crossing,) = crossed(mine, theirs, 0.05, "slow")
-        assert crossing.startswith("cannot tell ") and "slow of kernel" in crossing
         check_crossing(crossing, "a scope with lost records")
 
 
@@ -112,7 +108,6 @@ def test_a_scope_that_only_one_side_has_is_not_let_through(tmp_path: Path) -> No
     more = [*SCOPES, Scope("loop[1]", "loop", 0, ("/src/matmul.py", 30))]
     a, b = usual(tmp_path / "a", 1), usual(tmp_path / "b", 2, scopes=more)
     (crossing,) = crossed(a, b, 0.05, "loop*")
-    assert crossing.startswith("cannot tell ") and "loop[1] of kernel" in crossing
     check_crossing(crossing, "a scope that B alone has")
     assert crossed(a, b, 0.05, "func") == []
 
@@ -121,6 +116,5 @@ def test_a_kernel_that_is_missing_in_b_is_not_let_through(tmp_path: Path) -> Non
     mul = usual(tmp_path / "mul", 3, kernel={"name": "mul", "variant": "mul-0"})
     a, b = usual(tmp_path / "a", 1), usual(tmp_path / "b", 2)
     (crossing,) = crossed([*a, *mul], b, 0.05)
-    assert crossing.startswith("cannot tell ") and " mul " in crossing
     check_crossing(crossing, "a kernel that A alone has")
     assert crossed(a, [*b, *mul], 0.05) == []

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { launchOf, load } from "./launches.mjs";
 
-const { areDistinguishable, itemsAt, ORDERS, residentsOf } = await load("views/heat_map_picture");
+const { areDistinguishable, ORDERS, residentsOf } = await load("views/heat_map_picture");
 
 const cta = (number, sm, begin, end) => ({ cta: number, sm, begin, end });
 const ctasOf = (...rows) => launchOf(rows, []).scopes.ctas;
@@ -28,12 +28,6 @@ test("an SM without a row, and a CTA that runs backwards, do no harm", () => {
   const made = residentsOf(ctasOf(cta(0, 77, 0, 9), cta(1, 0, 50, 20)), { sms: [0], wave_ctas: 1 });
   assert.deepEqual([...made.row], [-1, 0]);
   assert.deepEqual([...made.end], [9, 50]);
-});
-
-test("what is under the pointer are the CTAs of that SM at that time", () => {
-  const made = residentsOf(ctasOf(cta(0, 0, 0, 100), cta(1, 0, 40, 60), cta(2, 1, 0, 100)), { sms: [0, 1], wave_ctas: 9 });
-  const at = (row, ns) => itemsAt(made, row, ns).map((item) => made.cta[item]);
-  assert.deepEqual([at(0, 50), at(0, 70), at(1, 100), at(1, 101), at(5, 0)], [[0, 1], [0], [2], [], []]);
 });
 
 test("SMs stand by number, or those first that are done first", () => {
