@@ -222,8 +222,3 @@ def test_chosen_ctas_that_only_ran_are_told_of() -> None:
     with pytest.raises(KprofError, match="only a sample of the CTAs recorded"):
         choice.require_ctas([ctas((0, 0)), ctas((1, 2))], unrecorded)
     choice.require_ctas([ctas((0, 0)), ctas((3, 2))], unrecorded)
-
-
-def test_one_launch_with_a_chosen_cta_is_enough() -> None:
-    for choice in (Choice(sms=numbers("3")), Choice(ctas=numbers("1")), Choice(sms=numbers("3"), ctas=numbers("1"))):
-        choice.require_ctas([ctas((0, 0)), ctas((1, 3))])

@@ -54,12 +54,6 @@ def test_what_is_not_known_to_be_in_a_scope_tells_nothing_of_it() -> None:
     assert scopes_of(entries, parents=()) == scopes_of(entries, parents=[-1, -1, LOOP, FUNC]) == [FUNC, ITER]
 
 
-def test_a_warp_that_lost_nothing_has_every_start() -> None:
-    # Its first iteration's start is missing, which is no fault of the function's.
-    entries = [start(FUNC, 20), end(ITER, 25), *ITERATION, end(FUNC, 60)]
-    assert scopes_of(entries, lost=0) == [FUNC, ITER]
-
-
 def test_one_lost_record_is_enough_and_that_of_another_warp_is_not() -> None:
     entries = [start(FUNC, 20), end(ITER, 25), *ITERATION, end(FUNC, 60)]
     assert scopes_of(entries, lost=1) == [ITER]

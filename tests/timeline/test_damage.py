@@ -8,7 +8,7 @@ from buffers import Cta, end, start
 from decoded_records import decoded, entries_of, read
 from replacing import replace
 
-from kprof_inject.timeline.records import contradicted_records, max_launch_cycles, max_record_cycles
+from kprof_inject.timeline.records import contradicted_records, far_records, max_launch_cycles, max_record_cycles
 
 # What a CTA of 1 µs may have counted: 5 GHz, and 2 µs more at either end.
 MOST = 25_000
@@ -16,6 +16,14 @@ MOST = 25_000
 
 def times_of(*times_ns: tuple[int, int]) -> list[Cta]:
     return [Cta([[]], init_ns=begin, pre_final_ns=done, post_final_ns=done) for begin, done in times_ns]
+
+
+def far(cycles: list[list[int]], most: list[int], unusable: tuple[int, ...] = ()) -> list[int]:
+    """Which of the records of some CTAs are, counted through."""
+    row = np.repeat(np.arange(len(cycles)), [len(values) for values in cycles])
+    usable = ~np.isin(np.arange(len(row)), unusable)
+    flat = np.array([value for values in cycles for value in values], dtype=np.int64)
+    return np.flatnonzero(far_records(row, flat, usable, np.array(most))).tolist()
 
 
 def contradicted(cycles: list[list[int]], unusable: tuple[int, ...] = ()) -> list[int]:
@@ -44,6 +52,12 @@ def test_without_a_timer_nothing_is_far() -> None:
     untimed = replace(read(times_of((0, 0)), slots=1), timed=False)
     assert max_record_cycles(untimed).tolist() == [np.iinfo(np.int64).max]
     assert max_launch_cycles(untimed) > 1 << 32
+
+
+def test_far_is_what_is_further_from_the_middle_than_the_ctas_time() -> None:
+    assert far([[100, 200, 300, 401, 0]], [200]) == [3]
+    assert far([[100, 200, 300, 400]], [300]) == []
+    assert far([[0, 100, 200, 300, 1 << 42]], [300]) == [4]
 
 
 @pytest.mark.parametrize(

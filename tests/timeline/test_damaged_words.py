@@ -20,7 +20,7 @@ from decoded_records import decoded
 from generated_launches import launches
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from known_launches import KnownLaunch, scope_table, survivors
+from known_launches import KnownLaunch, survivors
 from numpy.typing import NDArray
 from scratch import scratch_folder
 
@@ -103,22 +103,6 @@ def check(judge: Judge, scopes: NDArray[np.void]) -> None:
 def test_damaged_counts_and_entries_invent_no_scope(most: int, data: st.DataObject, launch: KnownLaunch) -> None:
     words = launch.words()
     damaged = data.draw(damages(words, launch.counts_at, most=most))
-    with saved(launch, damaged.tobytes()) as timeline:
-        check(Judge(launch, words, damaged), read_all(timeline))
-
-
-@settings(deadline=None, max_examples=60)
-@given(st.data(), launches(long=False))
-def test_a_record_that_became_another_invents_no_scope(data: st.DataObject, launch: KnownLaunch) -> None:
-    words = launch.words()
-    cta = data.draw(st.sampled_from([number for number, cta in enumerate(launch.ctas) if cta]))
-    rings_at = launch.counts_at + launch.num_warps
-    slots = len(launch.recorded) * launch.recording.slots
-    entry = rings_at + 2 * data.draw(st.integers(0, slots - 1))
-    scope = data.draw(st.integers(0, len(scope_table(launch.sites)) - 1))
-    damaged = words.copy()
-    is_end = data.draw(st.booleans())
-    damaged[cta, entry] = is_end << 31 | scope << 23 | int(words[cta, entry]) & 0x7FF
     with saved(launch, damaged.tobytes()) as timeline:
         check(Judge(launch, words, damaged), read_all(timeline))
 

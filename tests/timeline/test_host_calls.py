@@ -46,10 +46,3 @@ def test_a_call_on_its_device_is_where_it_was_on_its_host(
     back_ns = relation.to_host_ns(np.array([call.start_ns, call.end_ns])) - [start_ns, start_ns + lasting_ns]
     assert np.abs(back_ns).max() <= 1
     assert call.error_ns == relation.error_ns(call.start_ns, call.end_ns)
-
-
-def test_a_call_of_which_the_end_was_not_recorded_has_none(launch: Launch) -> None:
-    relation = relation_of(Timer(5_000))
-    call = host_call(replace(launch, host_ns=BEGIN_NS + 100), relation)
-    assert (call.start_ns, call.end_ns) == (5_100, None)
-    assert call.error_ns == relation.error_ns(5_100, 5_100)

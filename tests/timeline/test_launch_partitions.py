@@ -15,7 +15,6 @@ from specialised import save_specialised, specialised_ctas, warps_of_partitions
 from kprof_inject.analysis.summary import LaunchSummary, summarise
 from kprof_inject.select.plan import Plan, make_plan
 from kprof_inject.select.selectors import parse_selectors
-from kprof_inject.timeline.choice import Choice, NumberSet
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 COMPILED = Path(__file__).parents[1] / "select" / "partitioned"
@@ -71,15 +70,6 @@ def test_of_selected_warps(tmp_path: Path) -> None:
     check("timeline/partitions", "\n".join(partition.title for partition in summary.partitions))
     adds_up(timeline, summary)
     assert [summary.scopes[index].share for index in summary.partitions[1].scopes] == [None, None]
-
-
-def test_of_chosen_warps(tmp_path: Path) -> None:
-    plan = planned(COMPILED / "three_partitions.ttgir.gz")
-    timeline = decode_launch(save_specialised(tmp_path, plan)).chosen(Choice(warps=NumberSet.of([0, 10])))
-    summary = summarise(timeline)
-
-    assert [partition.warps for partition in summary.partitions] == [(0,), (10,), ()]
-    adds_up(timeline, summary)
 
 
 @pytest.mark.parametrize("slots", [4, 8, 16])

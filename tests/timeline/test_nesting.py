@@ -50,16 +50,6 @@ def whole_kernel(*counts: int) -> list[Entry]:
     return clocked(FUNC, LOOP, *(step for steps in inner for step in [ITER, *steps, ITER]), LOOP, FUNC)
 
 
-def test_depth_counts_the_scopes_around() -> None:
-    assert nesting([clocked(FUNC, LOOP, ITER, ITER, ITER, ITER, LOOP, INNER_LOOP, INNER_LOOP, FUNC)]) == [
-        (0, FUNC, 0, -1),
-        (0, LOOP, 1, -1),
-        (0, ITER, 2, 0),
-        (0, ITER, 2, 1),
-        (0, INNER_LOOP, 1, -1),
-    ]
-
-
 def test_a_scope_that_ends_where_its_neighbour_starts_is_not_around_it() -> None:
     rows = nesting([[start(FUNC, 1), start(ITER, 5), end(ITER, 8), start(ITER, 8), end(ITER, 9), end(FUNC, 9)]])
     assert [depth for _, _, depth, _ in rows] == [0, 1, 1]
@@ -82,21 +72,6 @@ def test_iterations_start_anew_in_each_instance_of_their_loop() -> None:
         (INNER_ITER, 0),
         (INNER_ITER, 1),
     ]
-
-
-def test_iterations_of_a_loop_whose_start_was_lost_have_no_number() -> None:
-    whole = clocked(FUNC, LOOP, ITER, ITER, ITER, ITER, ITER, ITER, LOOP, FUNC)
-    assert nesting([whole], slots=9) == [(0, LOOP, 0, -1), (0, ITER, 1, 0), (0, ITER, 1, 1), (0, ITER, 1, 2)]
-    assert nesting([whole], slots=8) == [(0, ITER, 0, -1), (0, ITER, 0, -1), (0, ITER, 0, -1)]
-    assert nesting([whole], slots=5) == [(0, ITER, 0, -1)]
-
-
-def test_iterations_alone_in_their_warp_count_from_its_begin_if_nothing_was_lost() -> None:
-    whole, alone = clocked(FUNC, LOOP, ITER, ITER, LOOP, FUNC), clocked(*[ITER] * 6)
-    rows = nesting([whole, alone], slots=6)
-    assert [number for warp, _, _, number in rows if warp == 1] == [0, 1, 2]
-    rows = nesting([whole, alone], slots=5)
-    assert [number for warp, _, _, number in rows if warp == 1] == [-1, -1]
 
 
 def damaged(entries: Sequence[Entry], *places: int) -> list[Entry]:
@@ -149,23 +124,6 @@ def test_a_count_that_hides_a_loss_gives_no_numbers() -> None:
     # As if the ring began amid the loop, though nothing was lost.
     assert numbers_of(ITERATING[4:10]) == [0, 1, 2]
     assert numbers_of(ITERATING[4:11]) == [-1] * 3
-
-
-@pytest.mark.parametrize(
-    ("slots", "numbers"),
-    [
-        (18, [0, 1, 2, 3, 0, 1]),
-        # Its loop begins before the ring's oldest entry: one was lost.
-        (16, [-1, -1, -1, 0, 1]),
-        (15, [-1, -1, 0, 1]),
-        (10, [0, 1]),
-        # Of the loop that survives, an iteration was lost.
-        (6, [-1]),
-        (4, []),
-    ],
-)
-def test_of_moved_stores_only_a_loop_that_began_after_the_loss_has_numbers(slots: int, numbers: list[int]) -> None:
-    assert numbers_of(with_moved_stores(ITERATING), slots, stores_moved=True) == numbers
 
 
 def test_after_damage_no_iteration_of_a_warp_with_moved_stores_has_a_number() -> None:

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from buffers import Cta, Scope, end, save_launch, start
+from buffers import Scope
 from msgspec.structs import astuple
 from replacing import replace
 from timelines import Ran, cta_rows, incomplete_rows, made_timeline, scope_rows
 
 from kprof_inject.timeline.phases import Phases, PhaseSums, outermost_loops
-from kprof_inject.timeline.timeline import Timeline, decode_launch
+from kprof_inject.timeline.timeline import Timeline
 
 SCOPES = [Scope("func"), Scope("outer", "loop", 0), Scope("inner", "loop", 1), Scope("second", "loop", 0)]
 FUNC, OUTER, INNER, SECOND = range(4)
@@ -117,17 +117,6 @@ def test_of_warps_that_lack_records_the_first_loop_is_unknown(tmp_path: Path) ->
 @pytest.mark.parametrize("scopes", [[Scope("func")], [Scope("here", "mark")], SCOPES], ids=["func", "mark", "loops"])
 def test_without_a_loop_there_are_none(tmp_path: Path, scopes: list[Scope]) -> None:
     assert phases(tmp_path, [ran(FUNC, 7, 1010, 1990)], scopes=scopes) is None
-
-
-def test_of_a_decoded_buffer(tmp_path: Path) -> None:
-    warp = [start(0, 0), start(1, 300), end(1, 1200), end(0, 1980)]
-    ctas = [Cta([warp], sm=sm, init_ns=5000, pre_final_ns=6000) for sm in range(4)]
-    found = phases_of(decode_launch(save_launch(tmp_path, SCOPES, ctas, slots=8)))
-    assert found is not None
-    assert (found.warps, found.whole_ns) == (4, 4000)
-    # 300 and 780 of 1,980 cycles; the launch is too short to tell where they lie within 30 ns.
-    assert found.before_share == pytest.approx(0.15, abs=0.03)
-    assert found.after_share == pytest.approx(0.39, abs=0.03)
 
 
 def test_what_records_take_is_in_no_phase(tmp_path: Path) -> None:

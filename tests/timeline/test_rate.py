@@ -15,6 +15,7 @@ from kprof_inject.timeline.rate import (
     fit_rates,
     nominal_rate,
     reading_errors,
+    straight_lines,
 )
 from kprof_inject.timeline.readings import Readings
 
@@ -165,3 +166,30 @@ def test_the_fit_is_that_of_weighted_least_squares(shift_ns: float, likely_ns: f
     assert rate.ns == pytest.approx(rate_ns, rel=1e-5)
     assert rate.more_shift_ns == pytest.approx(expected_ns, abs=0.3)
     assert abs(rate.more_shift_ns - shift_ns) < 20
+
+
+HALF = ClockRate(0.5, 1e-6, 0.0, fitted=True, constant=False)
+
+
+def bases_of(*counters: Sequence[tuple[int, float, bool]], errors: Sequence[float] = ()) -> list[int]:
+    """The times of lines of half a nanosecond a cycle, through readings (cycles, ns above cycles / 2, plausible).
+
+    Times are since ``BEGIN_NS``. Each counter is at 0 cycles first.
+    """
+    cycles, above_ns, plausible = zip(*(row for rows in counters for row in rows), strict=True)
+    times = [round(count / 2 + above) for count, above in zip(cycles, above_ns, strict=True)]
+    readings = readings_of(cycles, times, [1] * len(cycles))
+    if errors:
+        readings = replace(readings, error_ns=np.array(errors, dtype=np.float32))
+    counter = np.repeat(np.arange(len(counters), dtype=np.int32), [len(rows) for rows in counters])
+    lines = straight_lines(readings, counter, np.array(plausible), HALF)
+    assert lines.base_cycles.tolist() == [rows[0][0] for rows in counters]
+    return [int(base - BEGIN_NS) for base in lines.base_ns]
+
+
+def test_a_line_is_the_mean_of_its_plausible_readings_by_their_errors() -> None:
+    first = [(0, 700.0, True), (2000, 1000.0, True), (4000, 640.0, True), (6000, 9e6, False)]
+    second = [(0, 5000.0, False), (1000, 5100.0, True), (9000, 5160.0, True)]
+    errors = [60.0, 120.0, 60.0, 1.0, 1.0, 100.0, 200.0]
+    # With a quarter of the weight, 1000 counts as 0.25 readings.
+    assert bases_of(first, second, errors=errors) == [round((700 + 250 + 640) / 2.25), round((5100 + 5160 / 4) / 1.25)]

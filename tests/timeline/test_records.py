@@ -10,7 +10,6 @@ from buffers import CLOCK_PERIOD, Cta, Entry, end, start, with_moved_stores
 from decoded_records import EVERY_ID, decoded, entries_of, lookup, read
 from replacing import replace
 
-from kprof_inject.timeline.columns import NO_SMALLEST
 from kprof_inject.timeline.records import lost_records, record_decoder
 
 
@@ -99,16 +98,6 @@ def test_a_ring_with_moved_stores_loses_the_scopes_that_ended_first() -> None:
     assert records.number.tolist() == [3, 4, 5, 6, 7, 8, 9]
     # What was lost ended before the oldest entry in the ring did; the function began before that.
     assert records.oldest.tolist() == [[150], [150]]
-
-
-def test_the_oldest_record_is_that_of_each_warp() -> None:
-    later = [entry._replace(cycles=entry.cycles + 1000) for entry in NESTED]
-    records = decoded(read([Cta([NESTED, [], later])], slots=4))
-    oldest = [160, NO_SMALLEST, 1160]
-    assert records.oldest.tolist() == [oldest, oldest]
-    # Where stores were moved, it is a whole scope: 1, whose end was overwritten in no ring.
-    moved = decoded(read([Cta([with_moved_stores(warp) for warp in (NESTED, later)])], slots=6), stores_moved=True)
-    assert moved.oldest.tolist() == [[110, 1110], [160, 1160]]
 
 
 def test_records_whose_stores_were_moved_are_numbered_after_the_lost_and_the_damaged_ones() -> None:

@@ -66,15 +66,6 @@ def test_a_scope_that_never_ran_has_no_durations(tmp_path: Path) -> None:
         assert scope.iterations is None
 
 
-def test_iterations_have_a_series_and_others_none(tmp_path: Path) -> None:
-    rows = [Ran(ITER, ns, iteration=number, sm=3) for number, ns in enumerate((90, 10, 10, 5))]
-    _, loop, iteration = statistics(tmp_path, [Ran(LOOP, 200, sm=3), *rows])
-    assert loop.iterations is None
-    assert iteration.iterations is not None
-    assert (iteration.iterations.first_ns, iteration.iterations.steady_ns, iteration.iterations.last_ns) == (90, 10, 5)
-    assert (iteration.p50_ns, iteration.max_ns) == (10.0, 90)
-
-
 def test_what_was_subtracted_is_counted_once_whatever_stands_in_what(tmp_path: Path) -> None:
     # The function's 68 ns hold the loop's 34 and the iterations'.
     first = [

@@ -65,11 +65,6 @@ def test_no_lost_record_took_longer_than_a_cta_can() -> None:
     assert warps.lost_cycles.tolist() == [[float(1 << 42)]]
 
 
-def test_a_ring_with_one_record_tells_no_distance() -> None:
-    warps = tally([Cta([iterating(3)])], slots=1).warps
-    assert (warps.lost.tolist(), warps.lost_cycles.tolist()) == ([[7]], [[0.0]])
-
-
 def test_where_stores_were_moved_nothing_was_lost_before_a_scope_that_is_older() -> None:
     entries = with_moved_stores(iterating(10))
     warps = tally([Cta([entries])], slots=8, stores_moved=True).warps

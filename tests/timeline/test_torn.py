@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 from buffers import Cta, Entry, Scope, end, save_launch, start, with_moved_stores
 
+from kprof_inject.timeline.records import torn_by_cycles
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 HALF = 1 << 32
@@ -39,6 +41,18 @@ def decoded(
     true, hit = in_order(true), in_order(entries)
     ctas = [Cta(warps, pre_final_ns=9_000, post_final_ns=9_500) for warps in ([true, true], [hit, true], [true, true])]
     return decode_launch(save_launch(folder, SCOPES, ctas, slots=8, mode=mode))
+
+
+def test_a_value_is_torn_if_it_was_about_to_overflow_and_is_near_the_others_without_that() -> None:
+    """The two reads are at most 4096 cycles apart."""
+    about = 2 * HALF - 4096
+    cycles = np.array([about, about - 1, 2 * HALF - 1, 2 * HALF, HALF - 1])
+    everywhere, nowhere = np.full(5, 1 << 40), np.full(5, 999)
+    distance = np.full(5, HALF + 1000)
+    assert torn_by_cycles(cycles, distance, everywhere).tolist() == [HALF, 0, HALF, 0, 0]
+    assert torn_by_cycles(cycles, distance, nowhere).tolist() == [0] * 5
+    assert torn_by_cycles(cycles, distance, nowhere + 1).tolist() == [HALF, 0, HALF, 0, 0]
+    assert torn_by_cycles(cycles, 2 * HALF - distance, nowhere + 1).tolist() == [HALF, 0, HALF, 0, 0]
 
 
 @pytest.mark.parametrize("torn_at", [(2,), (3,), (2, 3)])

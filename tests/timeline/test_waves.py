@@ -57,13 +57,6 @@ def test_even_ctas_run_in_waves_and_the_last_one_is_partial(launch: Timeline) ->
     )
 
 
-def test_one_cta(launch: Timeline) -> None:
-    waves = found(launch, [(77, 50, 250, 300)])
-    assert (waves.sms, waves.highest_sm, waves.fill, waves.waves, waves.duration_ns) == (1, 77, 1.0, 1, 200)
-    assert (waves.last, waves.tail) == (LastWave(1, 1, 200, 1.0), Tail(0, 0.0, None))
-    assert (waves.idle_sm_share, waves.idle_slot_share) == (0.0, 0.0)
-
-
 def test_a_launch_that_never_ran_has_no_waves(launch: Timeline) -> None:
     assert waves_of(launch) is None
 
