@@ -6,6 +6,7 @@ import csv
 import io
 from pathlib import Path
 
+import duckdb
 import pandas as pd
 import pytest
 from buffers import Cta, Scope, end, save_launch, start
@@ -62,6 +63,9 @@ def test_launches_without_scopes_leave_the_header(tmp_path: Path) -> None:
     assert text_of([]) == text_of([never_ran, without_table]) == HEADER + "\n"
 
 
-def test_pandas_reads_it(timelines: list[Timeline], path: Path) -> None:
+def test_pandas_and_duckdb_read_it(timelines: list[Timeline], path: Path) -> None:
     frame = pd.read_csv(path, keep_default_na=False)
     assert frame.to_dict("records") == rows_of(timelines)
+    cycles = sum(row["end_cycles"] - row["start_cycles"] for row in rows_of(timelines))
+    found = duckdb.execute(f"SELECT count(*), sum(end_cycles - start_cycles) FROM '{path}'").fetchall()
+    assert found == [(len(frame), cycles)]

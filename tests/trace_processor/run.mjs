@@ -16,7 +16,6 @@ const STDIN = 0;
 const STDOUT = 1;
 const STDERR = 2;
 const LENGTH_BYTES = 4;
-const CHUNK_BYTES = 1 << 20;
 
 function writeAll(fd, bytes) {
   // A pipe may take only a part of what it is offered.
@@ -74,35 +73,28 @@ async function startEngine(webDir, onReply) {
   return (bytes) => port.onmessage({ data: bytes });
 }
 
-// Reads so many bytes, and gives each part of them to `onPart`; returns whether they were all there.
-function read(size, onPart) {
-  const chunk = new Uint8Array(CHUNK_BYTES);
-  while (size > 0) {
-    const got = fs.readSync(STDIN, chunk, 0, Math.min(size, CHUNK_BYTES));
+// So many bytes of stdin; null where it ends before.
+function read(size) {
+  const bytes = Buffer.alloc(size);
+  for (let done = 0; done < size; ) {
+    const got = fs.readSync(STDIN, bytes, done, size - done);
     if (got === 0) {
-      return false;
+      return null;
     }
-    onPart(chunk.subarray(0, got));
-    size -= got;
+    done += got;
   }
-  return true;
+  return bytes;
 }
 
 async function main(webDir) {
   let replies = [];
   const request = await startEngine(webDir, (reply) => replies.push(Buffer.from(reply)));
-  for (;;) {
-    const header = [];
-    if (!read(LENGTH_BYTES, (part) => header.push(...part))) {
-      return;
-    }
-    read(Buffer.from(header).readUInt32LE(), request);
+  for (let header; (header = read(LENGTH_BYTES)); replies = []) {
+    request(read(header.readUInt32LE()));
     const reply = Buffer.concat(replies);
     const length = Buffer.alloc(LENGTH_BYTES);
     length.writeUInt32LE(reply.length);
-    writeAll(STDOUT, length);
-    writeAll(STDOUT, reply);
-    replies = [];
+    writeAll(STDOUT, Buffer.concat([length, reply]));
   }
 }
 

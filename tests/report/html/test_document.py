@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import re
 import zlib
 from pathlib import Path
-from urllib.parse import unquote
 
 import msgspec
 from buffers import Cta, Scope, end, save_launch, start
@@ -58,15 +56,6 @@ def test_the_policy_names_exactly_the_inline_elements(tmp_path: Path) -> None:
     hashes = {base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in inline}
     assert set(re.findall(r"'sha256-([^']+)'", policy)) == hashes
     assert len(inline) == 3
-
-
-def test_every_module_is_in_the_import_map(tmp_path: Path) -> None:
-    elements = Elements(page_text(tmp_path / "page.html", timeline_of(tmp_path)))
-    modules = json.loads(import_map_of(elements))["imports"]
-    texts = {name: unquote(url.partition(",")[2]) for name, url in modules.items()}
-    wanted = {name for text in texts.values() for name in re.findall(r'(?:from|import) "(#[^"]+)"', text)}
-    assert {"#main", "#timeline/view"} <= set(texts)
-    assert wanted <= set(texts)
 
 
 def test_names_are_never_markup(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import { load } from "./launches.mjs";
 
 const { lanesOf, rowsOf, withoutLocations } = await load("views/ttgir");
 const { partsOf, pythonParts, TTGIR } = await load("views/code_list");
-const { sourceRows, ttgirLinesBySource } = await load("views/source");
+const { sourceRows } = await load("views/source");
 
 test("locations are taken out with all that is in their braces", () => {
   assert.equal(withoutLocations("%a = x.y %b : i32 loc(#loc7)"), "%a = x.y %b : i32");
@@ -55,11 +55,4 @@ test("a source that was cut has gaps, and one without text has its lines with sc
   assert.deepEqual(rows.map((row) => row.gap ?? row.number), [4, 5, 6, 13, 20]);
   const without = sourceRows({ pieces: [], timed: [{ line: 3 }, { line: 4 }] }, plain);
   assert.deepEqual(without.map((row) => row.gap ?? row.number), [2, 3, 4]);
-});
-
-test("lines of the TTGIR are found by their source", () => {
-  const found = ttgirLinesBySource({ places: [["/a.py", 3], ["/b.py", 1]] }, [0, -1, 1, 0]);
-  assert.deepEqual(found.get("/a.py:3"), [0, 3]);
-  assert.deepEqual(found.get("/b.py:1"), [2]);
-  assert.equal(ttgirLinesBySource(null, []).size, 0);
 });
