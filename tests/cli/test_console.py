@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from buffers import make_editable
 from golden import FIXTURES, read
 from programs.child import REPO
 from rich.table import Table
@@ -84,6 +85,7 @@ def strangers_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working directory, with two captures and modules of somebody else's."""
     for side in "ab":
         capture = Path(shutil.copytree(DEMO, tmp_path / side))
+        make_editable(capture)
         for path in capture.glob("*/*.json"), capture.glob("*/kernels/*/kernel.json"):
             for file in path:
                 file.write_text(json.dumps(named_by_a_stranger(json.loads(file.read_bytes()))))
