@@ -153,7 +153,7 @@ def test_damaged_modules(tmp_path: Path) -> None:
 
 
 def test_damaged_captures(tmp_path: Path) -> None:
-    run_cases("capture", capture_case, tmp_path, CASES)
+    run_cases("capture", capture_case, tmp_path, CASES // 2)
 
 
 def test_damaged_launches(scale_launch_once: Path, tmp_path: Path) -> None:
