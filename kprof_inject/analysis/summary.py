@@ -190,15 +190,6 @@ class LaunchSummary(Struct, frozen=True):
         return f"<LaunchSummary of {self.kernel} #{self.launch}: {counted(len(self.scopes), 'scope')}>"
 
     @property
-    def duration_error(self) -> float | None:
-        """Relative error of durations due to the clock.
-
-        None if the clock's rate is a guess, so that durations may be off by any factor.
-        """
-        is_bound = self.clock_source == ClockSource.FITTED or self.nominal_mhz is not None
-        return self.clock_error if is_bound else None
-
-    @property
     def ctas_per_recorded(self) -> float:
         """Number of CTAs for each that recorded."""
         return self.ctas / self.recorded_ctas if self.recorded_ctas else 1.0

@@ -20,18 +20,9 @@ _GROUPS: dict[str, tuple[str, ...]] = {
 """The parameters of each group by name, in the order of the help; all others are below ``_OTHERS``."""
 _OTHERS = "How records are made, and the program is run"
 
-
 _RARE = {
-    *(
-        "--buffer",
-        "--buffer-bytes",
-        "--clock",
-        "--iter-records",
-        "--sched-barriers",
-        "--sched-stores",
-        "--split",
-        "--warps",
-    ),
+    *("--buffer", "--buffer-bytes", "--clock", "--iter-records"),
+    *("--sched-barriers", "--sched-stores", "--split", "--warps"),
     *("--max-bytes", "--max-launches", "--no-replay"),
     *("--more-a", "--more-b", "--sm", "--warp"),
     *("--buffer-format", "--names", "--scope-names"),
