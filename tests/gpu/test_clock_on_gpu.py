@@ -13,6 +13,7 @@ import pytest
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
+pytestmark = pytest.mark.alone
 PROGRAM = Path(__file__).with_name("timed_kernels.py")
 LAUNCHES = 3
 IN_A_ROW_CYCLES = 100

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -15,4 +16,5 @@ def test_a_page_can_be_followed(page: Path, tmp_path: Path) -> None:
     text = page.read_text()
     reader = Reader(tmp_path, text)
     for command in commands_of(text):
-        reader.follow(command)
+        if not command.text.startswith("proton-viewer") or find_spec("hatchet"):
+            reader.follow(command)

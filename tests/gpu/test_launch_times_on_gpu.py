@@ -22,6 +22,7 @@ from kprof_inject.timeline.timeline import decode_launch
 from kprof_inject.timeline.trust import judge
 from kprof_inject.workspace import Workspace
 
+pytestmark = pytest.mark.alone
 LAUNCHES = 60
 # What a CTA does before it reads the timer and after it has, and the timer's own steps.
 MOST_NS, MOST_SHARE = 700, 0.01

@@ -29,6 +29,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 
 from record_cost import costs_next_to_work, measure, record  # noqa: E402
 
+pytestmark = pytest.mark.alone
 # scripts/record-costs has all of them; here is each part once.
 MODES = [Mode(), Mode(clock_bits=32), Mode("global"), Mode(sched_stores=True), Mode(warps=(0,))]
 PLAUSIBLE_CYCLES = (5, 200)

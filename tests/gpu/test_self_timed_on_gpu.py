@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from program_runs import PROGRAMS, ProgramRuns
 
+pytestmark = pytest.mark.alone
 ROUNDS = 4
 HOST_US = 40
 """How much longer the host may work for a launch. A held stream takes 100."""

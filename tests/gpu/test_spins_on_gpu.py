@@ -20,6 +20,7 @@ from kprof_inject.capture.reader import read_capture
 from kprof_inject.select.plan import BODY_RECORD
 from kprof_inject.timeline.timeline import decode_launch
 
+pytestmark = pytest.mark.alone
 PROGRAM = Path(__file__).with_name("programs") / "spins.py"
 CYCLES = (300, 3_000, 30_000, 100_000)
 # 15 for what is not known of a record's cost; the first spin of all, of 300 cycles, also waits for its instructions.
