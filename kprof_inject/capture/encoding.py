@@ -78,6 +78,21 @@ def json_values(record: Any) -> dict[str, Any]:
     return values
 
 
+def rounded(values: Any) -> Any:
+    """Return JSON values with floats of nine significant digits.
+
+    The last digits of a sum depend on the order in which a processor adds, and on nothing of the launch.
+    """
+    match values:
+        case float():
+            return float(f"{values:.9g}")
+        case list() | tuple():
+            return [rounded(value) for value in values]
+        case dict():
+            return {name: rounded(value) for name, value in values.items()}
+    return values
+
+
 def schema_of(kind: type[Record], title: str) -> dict[str, Any]:
     """Return the JSON Schema 2020-12 of a record."""
     made: dict[str, Any] = _on_one_line(msgspec.json.schema(kind))

@@ -10,6 +10,7 @@ from typing import Any, cast
 import click
 
 from kprof_inject.capture.edits import EditsRecord
+from kprof_inject.capture.encoding import rounded
 from kprof_inject.capture.other_values import MAX_COMBINATIONS
 from kprof_inject.cli.console import say, table_console
 from kprof_inject.cli.constant_values import parse_values
@@ -91,7 +92,7 @@ def print_tried(workspace: Workspace, records: Sequence[EditsRecord], *, as_json
     """Print the results of ``try``."""
     tried = [(record, workspace.applied_edits(record.variant)) for record in records]
     if as_json:
-        click.echo(json.dumps(tried_values(tried), indent=1))
+        click.echo(json.dumps(rounded(tried_values(tried)), indent=1))
         return
     print_edits(tried, table_console())
     folders = [str(workspace.edits_folder(record.variant)) for record, applied in tried if applied]

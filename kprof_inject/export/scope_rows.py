@@ -42,7 +42,7 @@ class FlightColumns(Struct, frozen=True):
         found = LaunchAnalysis.of(timeline).in_flight
         groups = found.groups if found else np.empty(0, IN_FLIGHT_COLUMNS)
         keys = _keys(groups, "record")
-        order = np.argsort(keys)
+        order = np.argsort(keys, kind="stable")
         return cls(keys[order], groups[order])
 
     def of_block(self, block: NDArray[np.void]) -> dict[str, NDArray[np.int64]]:

@@ -13,7 +13,7 @@ import msgspec
 from kprof_inject.analysis.advice import advice_on
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.program_overview import KernelOverview, overview
-from kprof_inject.capture.encoding import json_values
+from kprof_inject.capture.encoding import json_values, rounded
 from kprof_inject.errors import KprofError, printable
 
 _CHARACTERS_IN_TOKEN = 4
@@ -48,7 +48,8 @@ _IF_IT_FITS: Mapping[str, tuple[str, ...]] = {
 def launch_values(report: LaunchAnalysis, kernel: KernelOverview) -> dict[str, Any]:
     """Return everything of a launch as JSON values; ``program`` has the overview of its kernel."""
     advice = [json_values(one) for one in advice_on(report)]
-    return {**report.to_json(), "advice": advice, "program": kernel.to_json()}
+    values: dict[str, Any] = rounded({**report.to_json(), "advice": advice, "program": kernel.to_json()})
+    return values
 
 
 def whole_text(reports: Sequence[LaunchAnalysis]) -> Iterator[str]:

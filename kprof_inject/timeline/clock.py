@@ -69,7 +69,7 @@ def rough_rate(readings: Readings, nominal_ns: float) -> float:
     cycles, ns = cycles[apart], ns[apart]
     weight = np.minimum(cycles, _MAX_WEIGHT * np.median(cycles))
     slopes = ns / cycles
-    order = np.argsort(slopes)
+    order = np.argsort(slopes, kind="stable")
     below = np.cumsum(weight[order])
     rate_ns = float(slopes[order[np.searchsorted(below, below[-1] / 2)]])
     return rate_ns if MIN_RATE_NS <= rate_ns <= MAX_RATE_NS else nominal_ns

@@ -291,7 +291,7 @@ def _common_curves(launches: Sequence[Residuals]) -> list[_CommonCurve]:
             float(np.clip(before[number], USUAL_WALK_NS2_PER_NS, _max_walk(residuals)))
             for number, residuals in zip(numbers, batch, strict=True)
         ]
-        in_time = stacked([residuals.at(np.argsort(residuals.line_ns)) for residuals in batch])
+        in_time = stacked([residuals.at(np.argsort(residuals.line_ns, kind="stable")) for residuals in batch])
         found = _walks_in_common(in_time, np.array(walks)[:, None])
         for number, residuals, times_ns, heights_ns in zip(numbers, batch, *found, strict=True):
             curve = _CommonCurve(times_ns, heights_ns)

@@ -17,6 +17,7 @@ import msgspec
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.program_overview import program_of
 from kprof_inject.analysis.summary import PartitionSummary
+from kprof_inject.capture.encoding import rounded
 from kprof_inject.capture.model import place_names
 from kprof_inject.capture.source_text import SourceText, sources_of, without_folders
 from kprof_inject.errors import printable
@@ -289,4 +290,4 @@ def _plain(record: msgspec.Struct) -> dict[str, Any]:
 
 
 def _json_bytes(values: object) -> bytes:
-    return json.dumps(values, separators=(",", ":"), allow_nan=False).encode()
+    return json.dumps(rounded(values), separators=(",", ":"), allow_nan=False).encode()

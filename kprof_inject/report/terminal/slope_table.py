@@ -11,6 +11,7 @@ from math import prod
 from rich.console import Console
 
 from kprof_inject.analysis.causal.slopes import KernelSlopes, PlaceSlope
+from kprof_inject.capture.encoding import rounded
 from kprof_inject.capture.source_text import without_folders
 from kprof_inject.quantities import counted, percent, short_time
 from kprof_inject.report.launch_notes import SLOPE_MEANING, doubts_on_slopes, slack_text, slope_text
@@ -93,7 +94,7 @@ def _times(count: float | None) -> str:
 
 def slopes_json(slopes: Sequence[KernelSlopes]) -> str:
     """Return the slopes as JSON text."""
-    return json.dumps([kernel.to_json() for kernel in slopes], indent=1)
+    return json.dumps(rounded([kernel.to_json() for kernel in slopes]), indent=1)
 
 
 _HEADINGS = (
