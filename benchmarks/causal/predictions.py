@@ -52,7 +52,7 @@ def program(name: str, *more: str) -> list[str]:
 
 def record_edited(folder: Path, name: str) -> None:
     places = [word for one in ("parts", *MARKED.get(name, ()), "func", "loop") for word in ("--at", one)]
-    kprof("profile", "-o", str(folder), *places, "--launches", LAUNCH, "--no-replay", *program(name, "--edited"))
+    kprof("profile", "-o", str(folder), *places, "--launches", LAUNCH, "--replay", "none", *program(name, "--edited"))
 
 
 def cycles_in(folder: Path, begin: str) -> float:

@@ -47,7 +47,7 @@ PROGRAM = Path(__file__).resolve().with_name("kernels.py")
 SELECTORS = ("--at", "func", "--at", "loop")
 LAUNCHES = "20"
 # Room for all records of each kernel.
-BUFFER = ("--buffer-bytes", "8192")
+BUFFER = ("--buffer-size", "8192")
 LEAST_ATTRIBUTED = 0.8
 CUOBJDUMP = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
 

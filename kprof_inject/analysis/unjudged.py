@@ -87,7 +87,7 @@ def missing_records(timeline: Timeline) -> Unjudged | None:
     if lost := timeline.records_lost:
         share = lost / max(timeline.records_written, lost)
         part = f"{percent(share)} of the" if share >= _MIN_SHARE_SHOWN else f"{lost} of {timeline.records_written}"
-        return Unjudged(f"{part} records were lost", "use --fit, or a larger --buffer-bytes")
+        return Unjudged(f"{part} records were lost", "use --fit, or a larger --buffer-size")
     if timeline.records_damaged:
         return Unjudged(f"{counted(timeline.records_damaged, 'record')} were damaged", "capture again")
     return None

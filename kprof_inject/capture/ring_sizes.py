@@ -99,7 +99,7 @@ def chosen_buffer_bytes(
         raise KprofError(
             f"its shared memory has no room for {chosen} bytes of records: it uses {clean_shared_bytes} of the "
             f"{limit_bytes} bytes that a CTA can have",
-            hint="choose --buffer global, a smaller --buffer-bytes, or fewer --warps",
+            hint="choose --buffer-type global, a smaller --buffer-size, or fewer --warps",
         )
     return chosen
 
@@ -138,7 +138,7 @@ def in_whole_rings(buffer_bytes: int, rings: int) -> int:
         raise KprofError(
             f"{counted(buffer_bytes, 'byte')} for {counted(rings, 'warp')} are too few: one scope takes "
             f"{_MIN_RING_BYTES} bytes, and a warp gets {buffer_bytes // rings}",
-            hint=f"use at least --buffer-bytes {rings * _MIN_RING_BYTES}, or record fewer --warps",
+            hint=f"use at least --buffer-size {rings * _MIN_RING_BYTES}, or record fewer --warps",
         )
     return ring * rings
 

@@ -15,15 +15,15 @@ _GROUPS: dict[str, tuple[str, ...]] = {
         "max_bytes",
         "max_launches",
     ),
-    "What else to measure": ("counters", "torch_profiler", "tries", "replay", "no_replay"),
+    "What else to measure": ("counters", "torch_profiler", "tries", "replay"),
 }
 """The parameters of each group by name, in the order of the help; all others are below ``_OTHERS``."""
 _OTHERS = "How records are made, and the program is run"
 
 _RARE = {
-    *("--buffer", "--buffer-bytes", "--clock", "--iter-records"),
+    *("--buffer-type", "--buffer-size", "--clock32", "--iter-records"),
     *("--sched-barriers", "--sched-stores", "--split", "--warps"),
-    *("--max-bytes", "--max-launches", "--no-replay"),
+    *("--max-bytes", "--max-launches"),
     *("--more-a", "--more-b", "--sm", "--warp"),
     *("--buffer-format", "--names", "--scope-names"),
 }

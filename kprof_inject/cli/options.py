@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from shlex import quote
@@ -47,12 +47,17 @@ def program_setting(*names: str, **attributes: Any) -> Callable[[Function], Func
     return click.option(*names, cls=ProgramSetting, **attributes)
 
 
-class NumberOrAuto(click.IntRange):
-    """Parameter type of a number or ``auto``, which becomes 0."""
+class NumberOrWord(click.IntRange):
+    """Parameter type of a number, or of a word that stands for a value."""
+
+    def __init__(self, words: Mapping[str, int | None], min: int, max: int) -> None:
+        """Accept the numbers from ``min`` to ``max``, and ``words``."""
+        super().__init__(min, max)
+        self.words = words
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the number, or 0 for ``auto``."""
-        return 0 if value == "auto" else super().convert(value, param, ctx)
+        """Return the number, or the value of the word."""
+        return self.words[value] if value in self.words else super().convert(value, param, ctx)
 
 
 def complete_selectors(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:

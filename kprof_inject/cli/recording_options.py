@@ -19,7 +19,7 @@ from kprof_inject.capture.cta_samples import parse_ctas
 from kprof_inject.capture.mode import Mode, parse_warps
 from kprof_inject.cli.options import (
     Function,
-    NumberOrAuto,
+    NumberOrWord,
     at_option,
     harmless_setting,
     kernel_option,
@@ -73,20 +73,18 @@ def capture_options(function: Function) -> Function:
         max_launches: int,
         max_bytes: int,
         kernel: str,
-        replay: int,
-        no_replay: bool,
+        replay: int | None,
         keep_launches: bool,
         counters: str,
         ctas: str,
         **others: Any,
     ) -> Any:
-        replays = ReplayChoice.of(0 if no_replay else replay or None)
         choice = LaunchChoice(
             parse_launches(launches),
             kernel,
             max_launches,
             max_bytes,
-            replays,
+            ReplayChoice.of(replay),
             keep_launches=keep_launches,
             ctas=parse_ctas(ctas),
             metrics=parse_metrics(counters),
@@ -125,13 +123,12 @@ def capture_options(function: Function) -> Function:
             "launch of each kernel that takes at least 1 % of the time is repeated without records. METRICs are "
             "NVIDIA's names, as Nsight Compute has them, and are read in addition to the default ones.",
         ),
-        harmless_setting("--no-replay", is_flag=True, help="Do not save and replay launches to time them."),
         harmless_setting(
             "--replay",
-            type=NumberOrAuto(min=1, max=10_000),
+            type=NumberOrWord({"auto": None, "none": 0}, min=1, max=10_000),
             default="auto",
             show_default=True,
-            metavar="N|auto",
+            metavar="N|auto|none",
             help="Measure what recording costs: save the first kept launch of each kernel, and when the program "
             "has ended, replay it N times without and N times with records, restoring its memory. auto: only kernels "
             f"that are very short or launched too rarely to tell, for about {KERNEL_SECONDS:g} s each.",
@@ -167,15 +164,15 @@ def mode_options(function: Function) -> Function:
     @functools.wraps(function)
     def with_mode(
         *args: Any,
-        buffer: str,
-        buffer_bytes: int,
-        clock: str,
+        buffer_type: str,
+        buffer_size: int,
+        clock32: bool,
         warps: str,
         sched_stores: bool,
         sched_barriers: bool,
         **others: Any,
     ) -> Any:
-        mode = Mode(buffer, buffer_bytes, int(clock), parse_warps(warps), sched_stores, sched_barriers)
+        mode = Mode(buffer_type, buffer_size, 32 if clock32 else 64, parse_warps(warps), sched_stores, sched_barriers)
         return function(*args, mode=mode, **others)
 
     decorated: Any = with_mode
@@ -191,12 +188,10 @@ def mode_options(function: Function) -> Function:
             help="Let Proton reorder the stores of the records, to disturb the kernel less.",
         ),
         harmless_setting(
-            "--clock",
-            type=click.Choice(["32", "64"]),
-            default="64",
-            show_default=True,
-            help="Bits of the cycle counter to read. 32 is cheaper, but consecutive records of a warp must be at most "
-            "a second apart.",
+            "--clock32",
+            is_flag=True,
+            help="Read only 32 bits of the cycle counter: cheaper, but consecutive records of a warp must be at most a "
+            "second apart.",
         ),
         harmless_setting(
             "--warps",
@@ -205,8 +200,8 @@ def mode_options(function: Function) -> Function:
             help="Record only these warps of each CTA, such as 0,4; they share the whole buffer. [default: all]",
         ),
         harmless_setting(
-            "--buffer-bytes",
-            type=NumberOrAuto(min=16, max=1 << 30),
+            "--buffer-size",
+            type=NumberOrWord({"auto": 0}, min=16, max=1 << 30),
             default="auto",
             show_default=True,
             metavar="N|auto",
@@ -214,7 +209,7 @@ def mode_options(function: Function) -> Function:
             "share. auto: Proton's default, or less if a warp cannot fill it or occupancy would drop.",
         ),
         harmless_setting(
-            "--buffer",
+            "--buffer-type",
             type=click.Choice(["auto", "shared", "global"]),
             default="auto",
             show_default=True,
@@ -247,7 +242,7 @@ def _command(
     workspace: Path, selectors: tuple[str, ...], style: Style, choice: LaunchChoice, mode: Mode, fit: bool
 ) -> AutostartOptions:
     if fit:
-        raise KprofError("--fit runs the program twice", hint="give --buffer-bytes instead")
+        raise KprofError("--fit runs the program twice", hint="give --buffer-size instead")
     return AutostartOptions(workspace, parse_selectors(selectors), style, choice, mode)
 
 

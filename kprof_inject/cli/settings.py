@@ -21,7 +21,7 @@ import click
 from click.core import ParameterSource
 
 from kprof_inject.cli.console import say
-from kprof_inject.cli.options import HarmlessSetting, NumberOrAuto, ProgramSetting, names_a_workspace
+from kprof_inject.cli.options import HarmlessSetting, NumberOrWord, ProgramSetting, names_a_workspace
 from kprof_inject.cli.reading_options import Numbers
 from kprof_inject.errors import KprofError, Position, did_you_mean
 from kprof_inject.files import read_regular
@@ -34,7 +34,7 @@ _TOML_PLACE = re.compile(r" \(at (?:line (?P<line>\d+), column (?P<column>\d+)|e
 
 # The TOML types that an option accepts, and their names in messages; the first row that fits the parameter's type.
 _KINDS: tuple[tuple[type[Any], tuple[type, ...], str], ...] = (
-    (NumberOrAuto, (int, str), 'a whole number or "auto"'),
+    (NumberOrWord, (int, str), 'a whole number or a word such as "auto"'),
     (Numbers, (int, str), 'a whole number, or a string such as "0,4-7,12-"'),
     (click.types.IntParamType, (int,), "a whole number"),
     (click.types.FloatParamType, (int, float), "a number"),

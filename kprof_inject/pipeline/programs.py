@@ -250,7 +250,7 @@ def fit_and_run(
         say("no record was lost: --fit has nothing to do")
         return ran
     _say_losses(fit.losses, say)
-    options = f"--buffer {fit.mode.buffer} --buffer-bytes {fit.mode.buffer_bytes}"
+    options = f"--buffer-type {fit.mode.buffer} --buffer-size {fit.mode.buffer_bytes}"
     limit_bytes = min(choice.max_bytes, MAX_LAUNCH_BYTES)
     if fit.launch_bytes > limit_bytes:
         say(
@@ -411,7 +411,7 @@ def _why_no_result(
         return f"kprof-inject reached no Python process of the program{crashed}", hint
     if left_alone := [state for state in reports.kernels if state.state == "left alone"]:
         reasons = "; ".join(f"{state.name}: {state.reason}" for state in left_alone)
-        hint = "the kernels ran unchanged; fix that, select less, or choose another --buffer"
+        hint = "the kernels ran unchanged; fix that, select less, or choose another --buffer-type"
         return f"the program {what}{crashed}: {reasons}", hint
     if others := sorted({state.name for state in reports.kernels if state.state == "passed over"}):
         kernels = f"the {'kernel is' if len(others) == 1 else 'kernels are'} {', '.join(others)}"

@@ -55,7 +55,7 @@ def test_auto_leaves_each_warp_16_records(warps: int, floor: int) -> None:
 def test_no_room_for_16_records_is_refused_with_the_figures() -> None:
     with pytest.raises(KprofError, match=r" 512 .* 232000 .* 232448 ") as caught:
         auto(232000)
-    assert "--buffer global" in caught.value.hint
+    assert "--buffer-type global" in caught.value.hint
     check("capture/errors", caught.value.render(), "no room for records")
 
 

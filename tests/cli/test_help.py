@@ -100,8 +100,8 @@ def test_many_options_are_in_groups(kprof: CommandLine, command: str) -> None:
 
 def test_rare_options_are_listed_by_help_all_alone(kprof: CommandLine) -> None:
     few, all_of_them = kprof("run", "--help").stdout, kprof("run", "--help-all").stdout
-    assert "--clock" not in few and "--help-all" in few
-    assert "--clock" in all_of_them and len(all_of_them) > 1.5 * len(few)
+    assert "--clock32" not in few and "--help-all" in few
+    assert "--clock32" in all_of_them and len(all_of_them) > 1.5 * len(few)
 
 
 @pytest.mark.parametrize(("word", "meant"), [("reprot", "report"), ("cuasal", "causal")])
@@ -133,9 +133,9 @@ def test_a_program_that_can_be_run_is_no_workspace(kprof: CommandLine) -> None:
         ("--nope", "--nope"),
         ("dump", ": kprof-inject dump -- python train.py"),
         ("run", "Missing argument 'PROGRAM...'."),
-        ("run --buffer heap kprof_out prog.py", "'heap' is not one of "),
-        ("run --buffer-bytes 8 kprof_out prog.py", "8 is not in the range"),
-        ("run --buffer-bytes many kprof_out prog.py", "'many' is not a valid integer"),
+        ("run --buffer-type heap kprof_out prog.py", "'heap' is not one of "),
+        ("run --buffer-size 8 kprof_out prog.py", "8 is not in the range"),
+        ("run --buffer-size many kprof_out prog.py", "'many' is not a valid integer"),
         ("run --warps 0,x kprof_out prog.py", "--warps:1:3: error: 'x' is "),
         ("profile --launches 5:3 prog.py", "--launches:1:3: error: "),
         ("", "Usage: kprof-inject"),

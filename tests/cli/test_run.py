@@ -73,7 +73,7 @@ def test_each_run_has_the_records_of_its_own_plan(kprof: CommandLine, workspace:
 def test_the_mode_reaches_the_compiler(kprof: CommandLine, workspace: Path) -> None:
     kprof("insert", workspace, "--at", "scale/func", "--at", "accumulate/func")
     ended = kprof(
-        *("run", workspace, "--buffer", "global", "--buffer-bytes", "20000", "--warps", "1,6", "--clock", "32"),
+        *("run", workspace, "--buffer-type", "global", "--buffer-size", "20000", "--warps", "1,6", "--clock32"),
         *("--sched-stores", CROSS_COMPILE),
     )
     # One ring of 16384 bytes for each warp that there is to record, then of half of that for both.

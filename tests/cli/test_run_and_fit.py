@@ -92,7 +92,7 @@ def test_records_that_were_lost_are_kept_by_a_second_run(fitted: Fitted, capsys:
     assert (folder.parent / folder.name, exit_code) == (max(folder.parent.iterdir()), 2)
     told = capsys.readouterr().err
     assert "12 of 60 records" in told
-    assert "--buffer shared --buffer-bytes 256" in told
+    assert "--buffer-type shared --buffer-size 256" in told
     check("cli/run_and_fit", told, "a second run")
     assert "lost again" not in told
 

@@ -174,7 +174,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[CommandLine, Ended]:
     kprof = CommandLine(tmp_path_factory.mktemp("kept"), fake_gpu_path(STARTUP))
     kprof.write("prog.py", PROGRAM)
     kprof.folder / "ws"
-    ended = kprof("profile", "-o", "ws", "--keep-launches", "--no-replay", "prog.py")
+    ended = kprof("profile", "-o", "ws", "--keep-launches", "--replay", "none", "prog.py")
     assert ended.exit_code == 0, ended.stderr
     return kprof, ended
 
@@ -215,7 +215,7 @@ def test_a_kept_launch_survives_profiles_in_its_own_workspace(
     launches = copied(kept, kprof.folder)
     before = [files_of(path) for path in launches]
     for number in ("002", "003"):
-        ended = kprof("profile", "-o", "ws", "--no-replay", launches[1])
+        ended = kprof("profile", "-o", "ws", "--replay", "none", launches[1])
         assert ended.exit_code == 0, ended.stderr
         assert [files_of(path) for path in launches] == before
         (launch,) = launches_in(kprof.folder / "ws" / "captures" / number)
@@ -228,7 +228,7 @@ def test_a_kept_launch_survives_though_its_capture_is_gone(kept: tuple[CommandLi
     launches = copied(kept, kprof.folder)
     before = [files_of(path) for path in launches]
     shutil.rmtree(kprof.folder / "ws" / "captures")
-    ended = kprof("profile", "-o", "ws", "--no-replay", launches[1])
+    ended = kprof("profile", "-o", "ws", "--replay", "none", launches[1])
     assert ended.exit_code == 0, ended.stderr
     assert [files_of(path) for path in launches] == before
     assert [path.name for path in (kprof.folder / "ws" / "captures").iterdir()] == ["002"]
@@ -242,7 +242,7 @@ def test_a_launch_that_was_to_be_kept_and_is_not_says_why(kprof: CommandLine) ->
     """More than 2 GB: of them, no byte is touched."""
     kprof.write("prog.py", LARGE)
     kprof.folder / "ws"
-    ended = kprof("profile", "-o", "ws", "--keep-launches", "--no-replay", "prog.py")
+    ended = kprof("profile", "-o", "ws", "--keep-launches", "--replay", "none", "prog.py")
     assert ended.exit_code == 0, ended.stderr
     said = [line for line in ended.stderr.splitlines() if "no launch of" in line]
     assert len(said) == 2

@@ -83,11 +83,9 @@ def test_a_mode_may_be_a_setting(kprof: CommandLine) -> None:
     copy_program(kprof.folder)
     kprof("dump", "-o", "ws", "ending.py", "0")
     kprof("insert", "ws")
-    kprof.write(
-        "pyproject.toml", settings('buffer-bytes = "auto"', "sched-stores = true", 'warps = "9"', "fit = false")
-    )
-    ended = kprof("run", "ws", "--buffer", "global", "ending.py", "0")
-    assert ended.stderr.splitlines()[0].endswith(": buffer-bytes, warps, sched-stores, fit")
+    kprof.write("pyproject.toml", settings('buffer-size = "auto"', "sched-stores = true", 'warps = "9"', "fit = false"))
+    ended = kprof("run", "ws", "--buffer-type", "global", "ending.py", "0")
+    assert ended.stderr.splitlines()[0].endswith(": buffer-size, warps, sched-stores, fit")
     check("cli/settings", diagnosis(ended), "a mode")
 
 
@@ -96,10 +94,10 @@ def test_a_mode_may_be_a_setting(kprof: CommandLine) -> None:
     [
         'launchs = "all"',
         "max_bytes = 5",
-        'buffer-bytes = "all"',
+        'buffer-size = "all"',
         "sched-stores = 1",
         "max-bytes = 0",
-        'buffer = "heap"',
+        'buffer-type = "heap"',
         "at = [57]",
     ],
 )

@@ -33,9 +33,9 @@ FIGURE = re.compile(r"(?<![\w.])[+-]?\d+(?:\.\d+)?(?: (?:%|µs|ns|kB|MHz)(?!\w))
 
 # The modes of the table of record costs.
 MODES = {
-    "`--buffer global`": ("global", 64, False, False),
-    "`--buffer shared`": ("shared", 64, False, False),
-    "`--buffer shared --clock 32`": ("shared", 32, False, False),
+    "`--buffer-type global`": ("global", 64, False, False),
+    "`--buffer-type shared`": ("shared", 64, False, False),
+    "`--buffer-type shared --clock32`": ("shared", 32, False, False),
 }
 
 

@@ -8,7 +8,7 @@ from math import prod
 from program_runs import ProgramRuns, counts
 
 EVERYTHING = ("--at", "func", "--at", "loop", "--at", "iter")
-LARGE_BUFFER = ("--buffer", "global", "--buffer-bytes", "16384")
+LARGE_BUFFER = ("--buffer-type", "global", "--buffer-size", "16384")
 
 
 def test_an_autotuned_matmul_is_captured_in_the_configuration_that_was_chosen(runs: ProgramRuns) -> None:

@@ -11,7 +11,7 @@ from program_runs import PROGRAMS, Ended, ProgramRuns, Run, Running, copy_of, co
 
 LAUNCHES = 5
 FUNC = {"func": 16 * 4}
-SMALL_BUFFER = ("--buffer", "shared", "--buffer-bytes", "512")
+SMALL_BUFFER = ("--buffer-type", "shared", "--buffer-size", "512")
 PROGRAM = PROGRAMS / "ending.py"
 
 ENDINGS = (

@@ -18,7 +18,7 @@ from kprof_inject.timeline.timeline import decode_launch
 
 EVERYTHING = ("--at", "func", "--at", "loop", "--at", "iter")
 EVERY_CTA = ("--ctas", "all")
-LARGE_BUFFER = (*EVERY_CTA, "--buffer", "global", "--buffer-bytes", "65536")
+LARGE_BUFFER = (*EVERY_CTA, "--buffer-type", "global", "--buffer-size", "65536")
 
 # The example's arguments, the selectors, and what the grid and the loop's bounds come to.
 CASES = {
@@ -125,7 +125,7 @@ def test_rings_in_shared_memory_keep_what_the_count_words_say(
     example, arguments, selectors, expected = CASES[case]
     run_plain(example, arguments, tmp_path / "plain.pt", environment)
     program = (EXAMPLES / f"{example}.py", *arguments, "--save", "with.pt")
-    profiled = kprof("profile", *selectors, *EVERY_CTA, "--buffer", "shared", "--", *program)
+    profiled = kprof("profile", *selectors, *EVERY_CTA, "--buffer-type", "shared", "--", *program)
     (launch,) = read_capture(tmp_path / "kprof_out" / "captures" / "001").launches
     survived, written, lost = slow_counts(launch)
     timeline = decode_launch(launch)

@@ -13,7 +13,7 @@ from kprof_inject.capture.model import Launch
 
 
 def test_the_last_replay_of_a_graph_is_captured(runs: ProgramRuns) -> None:
-    options = ("--at", "func", "--at", "loop", "--at", "iter", "--buffer", "global", "--buffer-bytes", "16384")
+    options = ("--at", "func", "--at", "loop", "--at", "iter", "--buffer-type", "global", "--buffer-size", "16384")
     ended, run = runs.profile("replayed_graph", *options)
     print("\n".join(line for line in ended.stderr.splitlines() if line.startswith("kprof-inject:")))
 

@@ -26,8 +26,8 @@ def test_every_iteration_that_survives_is_the_one_of_a_larger_ring(kprof: Kprof,
     workspace = tmp_path / "workspace"
     kprof("dump", "-o", workspace, "--", *PROGRAM)
     kprof("insert", workspace, "--at", "func", "--at", "loop", "--at", "iter")
-    small = timeline_of(kprof, workspace, "--buffer-bytes", str(WARPS * SLOTS * 8))
-    large = timeline_of(kprof, workspace, "--buffer-bytes", str(2 * WARPS * SLOTS * 8))
+    small = timeline_of(kprof, workspace, "--buffer-size", str(WARPS * SLOTS * 8))
+    large = timeline_of(kprof, workspace, "--buffer-size", str(2 * WARPS * SLOTS * 8))
 
     warps = len(small.ctas) * WARPS
     assert (small.records_written, small.records_lost) == (warps * RECORDS, warps * (RECORDS - SLOTS))

@@ -17,7 +17,7 @@ from kprof_inject.capture.reader import read_capture
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 PROGRAM = Path(__file__).with_name("fixture_programs.py")
-LARGE_BUFFER = ("--buffer", "global", "--buffer-bytes", "262144")
+LARGE_BUFFER = ("--buffer-type", "global", "--buffer-size", "262144")
 
 
 class Profiled:

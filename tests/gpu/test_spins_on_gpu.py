@@ -27,20 +27,20 @@ CYCLES = (300, 3_000, 30_000, 100_000)
 LARGEST_ERROR_CYCLES = 18
 BEGIN, END, BEFORE, AFTER, IDLE, IDLE_AGAIN = range(6)
 
-SHARED = ("--buffer", "shared")
+SHARED = ("--buffer-type", "shared")
 # Our options, and Proton's mode where it has the same.
 MODES = {
     "shared": (SHARED, "default:optimizations=time_shift"),
-    "shared, clock 32": ((*SHARED, "--clock", "32"), "default:optimizations=time_shift,clock32"),
+    "shared, clock 32": ((*SHARED, "--clock32"), "default:optimizations=time_shift,clock32"),
     "shared, moved stores": ((*SHARED, "--sched-stores"), "default:optimizations=time_shift,sched_stores"),
     "shared, one warp": ((*SHARED, "--warps", "0"), ""),
-    "global": (("--buffer", "global"), "default:buffer_type=global:optimizations=time_shift"),
+    "global": (("--buffer-type", "global"), "default:buffer_type=global:optimizations=time_shift"),
     "global, clock 32": (
-        ("--buffer", "global", "--clock", "32"),
+        ("--buffer-type", "global", "--clock32"),
         "default:buffer_type=global:optimizations=time_shift,clock32",
     ),
     "global, moved stores": (
-        ("--buffer", "global", "--sched-stores"),
+        ("--buffer-type", "global", "--sched-stores"),
         "default:buffer_type=global:optimizations=time_shift,sched_stores",
     ),
 }

@@ -73,7 +73,7 @@ class FakeRuns:
     def start(self, *options: str, ending: str) -> subprocess.Popen[str]:
         """Start the program with records, in a workspace that it shares with no other that runs meanwhile. Its kernels
         are launched as often as it launches them."""
-        run = [sys.executable, "-m", "kprof_inject", "run", str(self.workspace), "--no-replay"]
+        run = [sys.executable, "-m", "kprof_inject", "run", str(self.workspace), "--replay", "none"]
         command = [*run, *options, str(LAUNCHES), ending]
         return subprocess.Popen(
             command, cwd=self.folder, env=self.environment(), text=True,

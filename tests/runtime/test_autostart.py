@@ -43,7 +43,7 @@ def test_a_process_is_profiled_into_a_folder_of_its_own(tmp_path: Path) -> None:
         ended = run(
             tmp_path,
             "import program",
-            KPROF_INJECT=" ".join(["-o ws", "--at func", "--launches all", "--no-replay"]),
+            KPROF_INJECT=" ".join(["-o ws", "--at func", "--launches all", "--replay none"]),
             RANK="3",
         )
     assert (ended.exit_code, ended.stdout.strip()) == (0, EXPECTED)
@@ -89,14 +89,14 @@ def test_options_are_read_as_a_shell_and_profile_do() -> None:
 
 
 def test_a_kernel_that_nobody_launches_is_told_with_those_that_are(tmp_path: Path) -> None:
-    ended = run(tmp_path, "import program", KPROF_INJECT="--kernel scaled --no-replay")
+    ended = run(tmp_path, "import program", KPROF_INJECT="--kernel scaled --replay none")
     assert (ended.exit_code, ended.stdout.strip()) == (0, EXPECTED)
     check("runtime/autostart", ended.stderr, "--kernel scaled")
 
 
 def test_a_block_of_a_program_that_is_profiled_already_is_refused_with_the_reason(tmp_path: Path) -> None:
     code = "import program, kprof_inject; kprof_inject.profile(replay=0).__enter__()"
-    ended = run(tmp_path, code, KPROF_INJECT="--no-replay --at func")
+    ended = run(tmp_path, code, KPROF_INJECT="--replay none --at func")
     assert ended.exit_code == 1
     assert "hint: unset KPROF_INJECT, or take" in ended.stderr
 

@@ -68,7 +68,7 @@ def test_a_program_and_its_child_are_profiled_wherever_they_go(
 ) -> None:
     (moved.folder.parent / "real").mkdir()
     (moved.folder / "linked").symlink_to("../real")
-    ended = moved("profile", *options, "--no-replay", "--at", "func", "program.py", elsewhere, "and a child")
+    ended = moved("profile", *options, "--replay", "none", "--at", "func", "program.py", elsewhere, "and a child")
     assert (ended.exit_code, ended.stdout.startswith(2 * OUT)) == (0, True), ended.stderr
     captures = Workspace.open(moved.folder / (options[1] if options else "kprof_out")).capture_folders()
     assert [len(kprof_inject.load(capture).timelines) for capture in captures] == [2]  # the last of each process
@@ -89,7 +89,7 @@ def test_every_path_that_a_program_is_given_is_absolute(moved: CommandLine) -> N
         assert os.path.isabs(path), path
 
 
-@pytest.mark.parametrize(("value", "elsewhere"), [("1", "/proc"), ("-o ws --at func --no-replay", "../elsewhere")])
+@pytest.mark.parametrize(("value", "elsewhere"), [("1", "/proc"), ("-o ws --at func --replay none", "../elsewhere")])
 def test_a_process_that_profiles_itself_writes_to_where_it_was_started(
     moved: CommandLine, value: str, elsewhere: str
 ) -> None:

@@ -30,7 +30,7 @@ EMPTY = EmptyKernel(128, 0)
 def profiled(folder: Path, *options: str) -> tuple[FakeRuns, Ended]:
     runs = FakeRuns(folder, folder / "workspace")
     (folder / "home").mkdir(exist_ok=True)
-    return runs, runs.kprof("profile", "-o", runs.workspace, "--no-replay", *options, "--", LAUNCHES)
+    return runs, runs.kprof("profile", "-o", runs.workspace, "--replay", "none", *options, "--", LAUNCHES)
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,7 @@ def test_launches_are_counted_and_timed_by_grid(tmp_path: Path) -> None:
     (tmp_path / "grids.py").write_text(TWO_GRIDS)
     runs = FakeRuns(tmp_path, tmp_path / "workspace")
     (tmp_path / "home").mkdir()
-    ended = runs.kprof("profile", "-o", runs.workspace, "--no-replay", "--", tmp_path / "grids.py")
+    ended = runs.kprof("profile", "-o", runs.workspace, "--replay", "none", "--", tmp_path / "grids.py")
     assert ended.exit_code == 0, ended.stderr
     (launch,) = launches_in(runs.capture, "scale")
     assert launch.grid == (64, 1, 1) and launch.index > 100
@@ -233,7 +233,7 @@ def many(folder: Path, *options: str, program: str = MANY) -> tuple[FakeRuns, En
     runs = FakeRuns(folder, folder / "workspace")
     (folder / "home").mkdir()
     (folder / "prog.py").write_text(program)
-    return runs, runs.kprof("profile", "-o", runs.workspace, "--no-replay", *options, "--", folder / "prog.py")
+    return runs, runs.kprof("profile", "-o", runs.workspace, "--replay", "none", *options, "--", folder / "prog.py")
 
 
 @pytest.mark.triton
@@ -290,7 +290,7 @@ def test_a_fault_of_ours_never_reaches_the_program(tmp_path: Path, broken: str) 
     runs = FakeRuns(tmp_path, tmp_path / "workspace")
     (tmp_path / "home").mkdir()
     (tmp_path / "prog.py").write_text(MANY.replace("\nx = ", f"{BREAKS.format(owner=owner, name=name)}\nx = "))
-    ended = runs.kprof("profile", "-o", runs.workspace, "--no-replay", "--", tmp_path / "prog.py")
+    ended = runs.kprof("profile", "-o", runs.workspace, "--replay", "none", "--", tmp_path / "prog.py")
     assert f"{[float(n**3) for n in range(1, 17)]} 200\n" in ended.stdout, ended.stderr
     assert "Traceback" not in ended.stderr and "a fault" in ended.stderr
 

@@ -124,7 +124,7 @@ def test_a_failure_is_reported_and_goes_no_further(
 def test_profile_traces_the_run_with_records(tmp_path: Path) -> None:
     """There are no kernels in it without a GPU: it cannot be merged, which is said behind the report."""
     (tmp_path / "program.py").write_text(PROGRAM)
-    ended = CommandLine(tmp_path, REAL_TORCH)("profile", "--torch-profiler", "--no-replay", "--", "program.py")
+    ended = CommandLine(tmp_path, REAL_TORCH)("profile", "--torch-profiler", "--replay", "none", "--", "program.py")
     assert ended.exit_code == 1
     assert "scale #2" in ended.stdout
     (path,) = (tmp_path / "kprof_out/captures/001").glob("torch_trace.*.json.gz")

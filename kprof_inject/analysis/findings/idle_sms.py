@@ -67,7 +67,7 @@ def between_ctas(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding
     kernel = timeline.launch.kernel
     if (kernel.with_records.ctas_per_sm or 0) < (kernel.clean.ctas_per_sm or 0):
         # Without records, another CTA may run in the gap.
-        yield Unjudged("with records, fewer CTAs fit on an SM than without", "use a smaller --buffer-bytes")
+        yield Unjudged("with records, fewer CTAs fit on an SM than without", "use a smaller --buffer-size")
         return
     yield Finding(
         rule="between-ctas",

@@ -118,7 +118,7 @@ def instrumented(target: GPUTarget, mode: Mode, shared_bytes: int) -> Iterator[N
     if mode.buffer == "global" and backend not in version.global_buffer_on:
         raise KprofError(
             f"Triton {triton.__version__} cannot keep records in global memory on {backend.upper()}",
-            hint="choose --buffer shared, or use Triton 3.7 or later",
+            hint="choose --buffer-type shared, or use Triton 3.7 or later",
         )
     mode.require_possible_on({target.backend})
     proton = libtriton.proton
