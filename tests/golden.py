@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import gzip
+import re
 from pathlib import Path
 from typing import Any
 
 from kprof_inject.ttgir.nodes import Module, Operation
 
+_OPERATION = re.compile(r"\b(?:arith|cf|gpu|math|nvg|nvvm|rocdl|scf|tt|ttg|ttng|amdg?)\.[a-z_0-9.]+")
 FIXTURES = Path(__file__).resolve().parent.parent / "ttgir_fixtures"
 
 VERSIONS = sorted((path.name for path in FIXTURES.glob("[0-9]*")), key=lambda name: [*map(int, name.split("."))])
@@ -28,6 +30,11 @@ def fixtures(version: str = "*") -> list[Path]:
 def _all_fixtures() -> list[Path]:
     found = [*FIXTURES.glob("*/*/*.ttgir"), *FIXTURES.glob("*/*/*.ttgir.gz")]
     return sorted(path for path in found if ".expected." not in path.name)
+
+
+def distinct(paths: list[Path]) -> list[Path]:
+    """The newest of the files for each set of operations in them: most Tritons print the same ones."""
+    return sorted({frozenset(_OPERATION.findall(read(path))): path for path in paths}.values())
 
 
 def fixture_id(path: Path) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from golden import NEWEST, fixture_id, fixtures, kernel_of, read
+from golden import NEWEST, distinct, fixture_id, fixtures, kernel_of, read
 from planning import fixture_view, plans_of, view_of_text
 from rewriting import inserted_lines, is_record, some_plans_of, view
 
@@ -29,7 +29,7 @@ def check(module: Module, plan: Plan) -> None:
     assert strip(parse(instrumented)) == module.text
 
 
-@pytest.mark.parametrize("path", FIXTURES, ids=fixture_id)
+@pytest.mark.parametrize("path", distinct(FIXTURES), ids=fixture_id)
 def test_inserting_adds_the_plans_lines_and_stripping_removes_them(path: Path) -> None:
     structure = make_plan(view(path), parse_selectors(["func", "loop", "iter"]))
     has_loops = "scf.for" in read(path) or "scf.while" in read(path)

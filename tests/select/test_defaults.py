@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from golden import NEWEST, fixture_id, fixtures, kernel_of, read
+from golden import NEWEST, distinct, fixture_id, fixtures, kernel_of, read
 from planning import counts, fixture_view, insertion_of, plan_of, view_of_text
 from small_modules import FILE, kernel, sequence
 from snapshots import check
@@ -116,7 +116,7 @@ def test_a_function_without_a_body_is_none() -> None:
     assert sequence(text, "func").startswith("[func tt.store func] tt.return")
 
 
-@pytest.mark.parametrize("path", fixtures(NEWEST), ids=fixture_id)
+@pytest.mark.parametrize("path", distinct(fixtures(NEWEST)), ids=fixture_id)
 def test_what_there_is_to_select_in_a_fixture_finds_something(path: Path) -> None:
     view = fixture_view(read(path))
     names = candidates(view)

@@ -27,6 +27,7 @@ from known_clocks import (
 )
 
 from kprof_inject.capture.buffer_layouts import LAYOUTS
+from kprof_inject.timeline import rate
 from kprof_inject.timeline.clock import ClockSource
 
 # CTAs, SMs, CTAs at once on an SM, the time of one in nanoseconds, and how far any record may be from the truth.
@@ -117,7 +118,7 @@ def test_a_reading_far_too_late_on_an_sm_of_its_own_moves_no_other_sm() -> None:
 
 
 @pytest.mark.parametrize("ctas", [16, 132])
-@pytest.mark.parametrize("iterations", [40, 100, 1000])
+@pytest.mark.parametrize("iterations", [40, 200])
 def test_lost_records_on_sms_with_one_cta_leave_the_rate(ctas: int, iterations: int) -> None:
     fitted = run(waves(ctas, ctas, 100e3), steady(1.7e9), iterations=iterations, loop=(0.001, 0.999), slots=64)
     # Only the ends of the function survive.
@@ -179,9 +180,10 @@ def test_a_busy_memory_that_delays_the_readings_bends_no_curve(
     assert np.ptp(at_function) <= 2 * 32
 
 
-def test_of_many_readings_both_sides_are_used() -> None:
+def test_of_many_readings_both_sides_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """An even stride would leave only the begins of an SM, or only its ends."""
-    fitted = run(waves(34_000, 132, 5e3), steady(1.7e9), around_ns=(230.0, 228.0), iterations=1)
+    monkeypatch.setattr(rate, "PART", 1 << 13)
+    fitted = run(waves(8_000, 132, 5e3), steady(1.7e9), around_ns=(230.0, 228.0), iterations=1)
     assert np.abs(fitted.error_ns[fitted.at_function]).max() <= 32
 
 

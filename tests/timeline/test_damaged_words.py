@@ -72,7 +72,7 @@ def read_all(timeline: Timeline) -> NDArray[np.void]:
     return scopes
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=50)
 @given(st.data(), launches())
 def test_any_words_decode_to_something(data: st.DataObject, launch: KnownLaunch) -> None:
     words = data.draw(damages(launch.words(), 0, most=40))
@@ -98,7 +98,7 @@ def check(judge: Judge, scopes: NDArray[np.void]) -> None:
 
 
 @pytest.mark.parametrize("most", [1, 8])
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=50)
 @given(st.data(), launches(long=False))
 def test_damaged_counts_and_entries_invent_no_scope(most: int, data: st.DataObject, launch: KnownLaunch) -> None:
     words = launch.words()
@@ -107,7 +107,7 @@ def test_damaged_counts_and_entries_invent_no_scope(most: int, data: st.DataObje
         check(Judge(launch, words, damaged), read_all(timeline))
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=50)
 @given(st.data(), launches(long=False))
 def test_a_damaged_header_spoils_no_other_cta(data: st.DataObject, launch: KnownLaunch) -> None:
     words = launch.words()
@@ -161,7 +161,10 @@ def test_one_flipped_bit_invents_no_scope(slots: int, how: str) -> None:
 
     written, mine = order(ran[1][1]), 3
     lost = max(0, len(written) - slots)
+    # A third of the bits of each record; of three records beside each other, all.
     for place, bit in product(range(lost, len(written)), range(64)):
+        if (place + bit) % 3:
+            continue
         damaged = words.copy()
         damaged[1, 12 + 2 * slots + 2 * (place % slots) + (bit < 32)] ^= np.uint32(1 << bit % 32)
         found = scopes_in(damaged, how)
