@@ -1,6 +1,7 @@
 """Compare what a compiler made of a kernel in A and in B, line by line.
 
-Lines are matched by their text, so that an edited file or another version of the compiler is not a change by itself.
+Lines are matched by their text if it is known, otherwise by their function and order. Moved lines, another folder or
+another version of the compiler are therefore no changes by themselves.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from difflib import SequenceMatcher
 from typing import TypeVar
 
 from msgspec import Struct
@@ -74,7 +77,7 @@ def structural_changes(a: Module, b: Module, code_a: CodeOf, code_b: CodeOf) -> 
 
 def feature_changes(a: Sequence[Feature], b: Sequence[Feature]) -> list[StructuralChange]:
     """Return what changed from A to B in features."""
-    pairs, only_a, only_b = _matched(a, b)
+    pairs, only_a, only_b = _matched(_on_lines_of(b, a), b)
     moved = [pair for pair in pairs if bool(pair[0].loop) != bool(pair[1].loop)]
     kept = [*_loop_changes(moved)]
     same = _totals(a) & _totals(b)
@@ -85,6 +88,39 @@ def feature_changes(a: Sequence[Feature], b: Sequence[Feature]) -> list[Structur
     kept += [_appeared(feature) for feature in only_b if not _is_in(same, feature)]
     kept += [_gone(feature) for feature in only_a if not _is_in(same, feature)]
     return [change for change in kept if not _follows(change, kept)]
+
+
+_Identity = tuple[str, ...]
+
+
+def _on_lines_of(b: Sequence[Feature], a: Sequence[Feature]) -> Sequence[Feature]:
+    """Return A's features with the identities of B's lines, if lines of different identity correspond to each other.
+
+    Lines correspond by function and order if more of their work is then on both sides, as if a folder was renamed.
+    """
+    work_a, work_b = _work_of_lines(a), _work_of_lines(b)
+    lines_a, lines_b = list(work_a), list(work_b)
+    matcher = SequenceMatcher(None, list(work_a.values()), list(work_b.values()), autojunk=False)
+    by_order: dict[_Identity, _Identity] = {}
+    for _, first_a, end_a, first_b, end_b in matcher.get_opcodes():
+        if end_a - first_a == end_b - first_b:
+            by_order.update(zip(lines_a[first_a:end_a], lines_b[first_b:end_b], strict=True))
+    common_by_order = sum(len(set(work_a[one]) & set(work_b[other])) for one, other in by_order.items())
+    if common_by_order <= sum(len(set(work) & set(work_b.get(one, ()))) for one, work in work_a.items()):
+        return a
+    # Another line of B may have the identity of a line that corresponds to none.
+    return [
+        replace(one, line=Line(one.line.source, by_order.get(one.line.identity, ("", *one.line.identity)))) for one in a
+    ]
+
+
+def _work_of_lines(features: Sequence[Feature]) -> dict[_Identity, tuple[tuple[str, int, Kind], ...]]:
+    """Return each line's kinds of operations that stay in their line, with their function, in the order of the text."""
+    found: dict[_Identity, set[Kind]] = {}
+    for one in features:
+        if one.kind not in _KEYS:
+            found.setdefault(one.line.identity, set()).add(one.kind)
+    return {line: tuple((line[0], len(line), kind) for kind in sorted(kinds)) for line, kinds in found.items()}
 
 
 _Total = tuple[Kind, str, str, int]

@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from golden import FIXTURES, fixtures, read
+from golden import FIXTURES, fixture_id, fixtures, read
 from snapshots import check
 
 from kprof_inject.analysis.structure.features import features_of
@@ -138,6 +138,27 @@ def test_a_line_is_known_by_what_it_says_though_the_file_was_edited() -> None:
     module_a, module_b = parse(text, "a"), parse(moved, "b")
     found = structural_changes(module_a, module_b, lambda at: f"code {at.line}", lambda at: f"code {at.line - 7}")
     assert found == []
+
+
+def elsewhere(text: str) -> str:
+    """Return a module from another installation, whose lines moved by different amounts."""
+    text = re.sub(r'"(/[^"]*\.py)"', r'"/env/new\1"', text)
+    return re.sub(r'(\.py":)(\d+)', lambda found: f"{found[1]}{3 * int(found[2]) // 2 + 7}", text)
+
+
+def with_larger_tiles(text: str) -> str:
+    return re.sub(r"\b(tensor|memdesc)<((?:\d+x)+)", lambda found: f"{found[1]}<{larger(found[2])}", text)
+
+
+def larger(shape: str) -> str:
+    return re.sub(r"\d{2,}", lambda size: str(2 * int(size[0])), shape)
+
+
+@pytest.mark.parametrize("path", [path for path in fixtures() if path.parts[-3] == "3.9.0"], ids=fixture_id)
+def test_a_module_from_elsewhere_is_the_same(path: Path) -> None:
+    moved = elsewhere(read(path))
+    assert changes(read(path), moved) == []
+    assert not {"appeared", "gone"} & {one.id for one in changes(read(path), with_larger_tiles(moved))}
 
 
 def test_an_unrolled_loop_is_one_change() -> None:
