@@ -52,7 +52,7 @@ def _ahead(analysis: LaunchAnalysis, index: int) -> int | None:
     loop = ran.scope_map.loop_of(index)
     if loop is None:
         return None
-    if (pipeline := pipeline_of(loop)) is not None:
+    if (pipeline := pipeline_of(ran.module, loop)) is not None:
         return copied_ahead(ran, analysis.launch.kernel, pipeline).bytes_per_sm()
     forms = [one.access.form for one in ran.of_loop(loop) if one.access is not None]
     only_loads = any(form.reads for form in forms) and all(form.by_registers for form in forms)

@@ -19,7 +19,7 @@ from kprof_inject.select.spans import in_one_piece
 from kprof_inject.select.tags import is_inserted
 from kprof_inject.select.targets import SitePattern, Spins, findings_of, is_asynchronous
 from kprof_inject.ttgir.locations import SourcePoint
-from kprof_inject.ttgir.loops import copy_pipelines
+from kprof_inject.ttgir.loops import CopyPipeline, copy_pipelines
 
 _MARKED = {RangeMarker: "statements", LoopMarker: "loop", IterationMarker: "iteration", InstantMarker: "instant"}
 
@@ -66,7 +66,7 @@ def _functions(view: ModuleView) -> Iterator[Candidate]:
 
 def _loops(view: ModuleView) -> Iterator[Candidate]:
     found: dict[tuple[str, str, int], list[Site]] = {}
-    ahead = {pipeline.loop: pipeline.depth for pipeline in copy_pipelines(view.module)}
+    pipelines = {pipeline.loop: pipeline for pipeline in copy_pipelines(view.module)}
     for function in view.functions:
         for loop in function.loops():
             if function.refusal(loop.operation):
@@ -75,17 +75,18 @@ def _loops(view: ModuleView) -> Iterator[Candidate]:
             partition = function.partition_of(loop.operation)
             what = "loop that polls" if loop.polls else "loop"
             what += f" in {partition}" if partition else ""
-            what += _copies(ahead[loop.operation]) if loop.operation in ahead else ""
+            what += _copies(pipelines[loop.operation]) if loop.operation in pipelines else ""
             found.setdefault((f"loop{loop.subscript}", what, depth), []).append(site)
             found.setdefault((f"iter{loop.subscript}", "iterations", depth), []).append(site)
     for (selector, what, depth), sites in found.items():
         yield Candidate(selector, what, _lines(sites), len(sites), depth)
 
 
-def _copies(iterations_ahead: int) -> str:
-    if not iterations_ahead:
+def _copies(pipeline: CopyPipeline) -> str:
+    if not pipeline.depth:
         return ", waits for its own copies"
-    return f", copies {counted(iterations_ahead, 'iteration')} ahead"
+    reads = ", reads 1" if pipeline.reads_ahead else ""
+    return f", copies {counted(pipeline.depth, 'iteration')} ahead{reads}"
 
 
 def _partitions(view: ModuleView) -> Iterator[Candidate]:

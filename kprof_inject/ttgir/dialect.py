@@ -46,6 +46,12 @@ DIVISIONS = ("arith.divf", "tt.approx_divf", "tt.precise_divf")
 """Divisions of floats."""
 INTEGER_DIVISIONS = ("arith.divsi", "arith.divui", "arith.remsi", "arith.remui")
 """Divisions of integers, and remainders, which are computed from the quotient."""
+TENSOR_MEMORY = "ttng.tmem_"
+"""Start of the names of operations on tensor memory."""
+AXIS = re.compile(r"\baxis = (\d+)")
+"""The dimension that a reduction or scan combines."""
+READ = "ttg.local_load"
+"""Reads shared memory."""
 COMMIT_GROUP = "ttg.async_commit_group"
 ENDS_OF_COPIES = (COMMIT_GROUP, "amdg.async_copy_mbarrier_arrive", "ttng.async_copy_mbarrier_arrive")
 """Operations that make a barrier or a wait signal the completion of all earlier copies."""
@@ -73,6 +79,7 @@ class Traits(Struct, frozen=True):
     reads_memory: bool  # its result comes from memory; it is not computed from the operands
     reads_global: bool  # reads global memory; the warp waits where it uses the result
     writes_global: bool  # writes global memory itself or starts a write
+    accesses_shared: bool  # threads read or write shared memory
     takes_addresses: bool  # takes addresses, indices or masks; data_operands_of gives its other operands
     combines_elements: bool  # has a region that Triton lowers once per element, and combines tensors with it
     is_wait: bool  # the warp pauses until other warps, or its own asynchronous work, are done
@@ -156,6 +163,11 @@ _TRAITS = {
         amdg.buffer_store amdg.masked_store amdgpu.buffer_atomic* amdgpu.buffer_store tt.atomic_cas tt.atomic_rmw
         tt.atomic_store tt.descriptor_reduce tt.descriptor_scatter tt.descriptor_store tt.store
         ttng.async_tma_copy_local_to_global ttng.async_tma_reduce ttng.async_tma_scatter
+    """,
+    "accesses_shared": """
+        amdg.local_load_packed_tranposed amdg.local_load_packed_transposed tt.gather tt.histogram ttg.local_alloc
+        ttg.local_atomic_scatter_rmw ttg.local_gather ttg.local_load ttg.local_scatter ttg.local_store
+        ttng.async_shared_store
     """,
     "takes_addresses": """
         tt.addptr tt.advance tt.make_tensor_ptr tt.make_tensor_descriptor tt.int_to_ptr tt.gather tt.load tt.store

@@ -20,7 +20,6 @@ from kprof_inject.analysis.roofs.coalescing import Requests
 from kprof_inject.analysis.roofs.limits import DRAM, LIMITING
 from kprof_inject.analysis.roofs.speed_of_light import Roof, SpeedOfLight
 from kprof_inject.analysis.roofs.unit_rates import ALU, FP32, ISSUE, L2, L2_TO_SM, SHARED, SPECIAL
-from kprof_inject.analysis.structure.dependence import body_of
 from kprof_inject.analysis.structure.operation_words import place_of, words_of
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture import counters
@@ -32,6 +31,7 @@ from kprof_inject.select.functions import functions_of
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.ttgir.dialect import CALL
 from kprof_inject.ttgir.locations import LocationTable
+from kprof_inject.ttgir.loops import body_of
 from kprof_inject.ttgir.nodes import Operation
 
 # Shares of DRAM's peak that kernels which only stream reach at most on an H100: 91 to 94 %.

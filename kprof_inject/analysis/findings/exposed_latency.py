@@ -8,12 +8,12 @@ from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.pipelining import MIN_COPIED_BYTES
 from kprof_inject.analysis.roofs.limits import LIMITING
-from kprof_inject.analysis.structure.dependence import body_of, varying_names
+from kprof_inject.analysis.structure.dependence import varying_names
 from kprof_inject.analysis.structure.prefetching import is_for_a_copy
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.capture.resources import limited_by
 from kprof_inject.quantities import percent
-from kprof_inject.ttgir.loops import pipeline_of
+from kprof_inject.ttgir.loops import body_of, pipeline_of
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.ssa_values import operand_names
 
@@ -41,7 +41,7 @@ def exposed_loads(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         varying = varying_names(evidence.ran.module, loop)
         loads = [one for one in body if one.name == "tt.load" and not varying.isdisjoint(operand_names(one))]
         share = stalls.share_of_waits(evidence.lines_of(loads)).value
-        is_pipelined = pipeline_of(loop) is not None
+        is_pipelined = pipeline_of(evidence.ran.module, loop) is not None
         if share < _MIN_SHARE or (not is_pipelined and any(one.traits.is_dot for one in loop.walk())):
             continue
         if is_pipelined:

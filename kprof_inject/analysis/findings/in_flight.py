@@ -10,13 +10,13 @@ from kprof_inject.analysis.findings.exposed_latency import MIN_ITERATIONS, may_l
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.roofs.limits import LIMITING
 from kprof_inject.analysis.roofs.unit_rates import ALU, FP32, ISSUE, SHARED
-from kprof_inject.analysis.structure.dependence import body_of
 from kprof_inject.analysis.unjudged import Unjudged, missing_ctas
 from kprof_inject.capture import counters
 from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.resources import THREADS_PER_WARP, ctas_per_sm, limited_by, limits_of
 from kprof_inject.quantities import counted, percent, short_time, size_text
 from kprof_inject.timeline.waves import Waves
+from kprof_inject.ttgir.loops import body_of
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.types import bits_of, types_of
 

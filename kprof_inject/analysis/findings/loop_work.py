@@ -8,13 +8,13 @@ from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.structure.dependence import (
     accumulation_of,
-    body_of,
     invariant_operations,
     varying_names,
 )
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.quantities import listed, percent
 from kprof_inject.ttgir.dialect import DIVISIONS, INTEGER_DIVISIONS
+from kprof_inject.ttgir.loops import body_of
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.ssa_values import operand_names
 from kprof_inject.ttgir.types import types_of

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from kprof_inject.ttgir.dialect import PROGRAM_ID
+from kprof_inject.ttgir.loops import body_of
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.ssa_values import loop_arguments, names_in, operand_names, result_names, without_strings
 
@@ -13,11 +14,6 @@ _ACCUMULATIONS = frozenset(
     f"arith.{name}"
     for name in ("addf", "addi", "maximumf", "maxnumf", "minimumf", "minnumf", "maxsi", "maxui", "minsi", "minui")
 )
-
-
-def body_of(loop: Operation) -> list[Operation]:
-    """Return the operations of a loop's body, without those inside of them."""
-    return [one for block in loop.regions[-1].blocks for one in block.operations]
 
 
 def varying_names(module: Module, loop: Operation) -> set[str]:

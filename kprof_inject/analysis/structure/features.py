@@ -234,7 +234,7 @@ class _FunctionFeatures:
         operations = tuple(other.operation for other in group)
         facts = dict(self._facts(one))
         if one.kind == Kind.LOAD and one.loop is not None:
-            ahead = iterations_ahead(one.loop, one.operation, operations)
+            ahead = iterations_ahead(self._module, one.loop, one.operation, operations)
             facts |= {} if ahead is None else {AHEAD: ahead}
         if _is_predicated(one.operation):
             facts[PREDICATED] = 1

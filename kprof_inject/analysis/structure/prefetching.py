@@ -5,24 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kprof_inject.ttgir.dialect import WARP_SPECIALIZE
-from kprof_inject.ttgir.loops import pipeline_of
-from kprof_inject.ttgir.nodes import Operation
+from kprof_inject.ttgir.loops import body_of, pipeline_of
+from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.ssa_values import operand_names, result_names
 
-_READ, _STORE, _COPY = "ttg.local_load", "ttg.local_store", "ttg.async_copy_global_to_local"
+_STORE, _COPY = "ttg.local_store", "ttg.async_copy_global_to_local"
 
 
-def iterations_ahead(loop: Operation, load: Operation, occurrences: Sequence[Operation]) -> int | None:
-    """Return how many iterations before its use a load is issued.
+def iterations_ahead(module: Module, loop: Operation, load: Operation, occurrences: Sequence[Operation]) -> int | None:
+    """Return how many iterations before its wait or its use a load is issued.
 
     0 if an iteration waits for its own load; None if unknown, because another partition waits for it. If copies are
     committed in groups, the loop's wait shows it. Otherwise it is the number of iterations whose loads precede the
     loop, because the compiler has peeled them off; ``occurrences`` are all operations of the load's line.
     """
-    pipeline = pipeline_of(loop) if load.traits.starts_async else None
-    if pipeline is not None and (waits := pipeline.waits_for(load)):
-        return min(iterations + _is_for_the_next(wait, loop) for wait, iterations in waits)
-    peeled_off = sum(_is_peeled_off(loop, one) for one in occurrences)
+    pipeline = pipeline_of(module, loop) if load.traits.starts_async else None
+    if pipeline is not None and (ahead := pipeline.iterations_ahead(load)) is not None:
+        return ahead
+    inside = sum(one.loop is loop for one in occurrences)
+    peeled_off = sum(_is_peeled_off(loop, one) for one in occurrences) // max(inside, 1)
     if not peeled_off and load.traits.starts_async and any(one.name == WARP_SPECIALIZE for one in load.owners()):
         return None
     return peeled_off
@@ -35,7 +36,7 @@ def is_used_at_once(loop: Operation, load: Operation) -> bool:
     the dots.
     """
     made = {*result_names(load)}
-    for operation in (one for block in loop.regions[-1].blocks for one in block.operations if one.start > load.start):
+    for operation in (one for one in body_of(loop) if one.start > load.start):
         taken = [name for one in operation.walk() for name in operand_names(one)]
         if operation.traits.is_terminator or made.isdisjoint(taken):
             continue
@@ -52,7 +53,7 @@ def is_for_a_branch(loop: Operation, load: Operation) -> bool:
     Triton's pipeliner looks for loads from the dots that the body itself has.
     """
     made, is_in_branch = {*result_names(load)}, False
-    for operation in (one for block in loop.regions[-1].blocks for one in block.operations if one.start > load.start):
+    for operation in (one for one in body_of(loop) if one.start > load.start):
         inside = [*operation.walk()]
         if operation.traits.is_terminator or made.isdisjoint(name for one in inside for name in operand_names(one)):
             continue
@@ -66,7 +67,7 @@ def is_for_a_branch(loop: Operation, load: Operation) -> bool:
 def is_for_a_copy(loop: Operation, load: Operation) -> bool:
     """Return True if an asynchronous copy in the loop's body copies from an address that depends on a load."""
     made = {*result_names(load)}
-    for operation in (one for block in loop.regions[-1].blocks for one in block.operations if one.start > load.start):
+    for operation in (one for one in body_of(loop) if one.start > load.start):
         if made.isdisjoint(operand_names(operation)):
             continue
         if operation.name == _COPY and operand_names(operation)[0] in made:
@@ -74,22 +75,6 @@ def is_for_a_copy(loop: Operation, load: Operation) -> bool:
         if operation.traits.is_move or operation.traits.is_arithmetic or operation.traits.is_indexing:
             made.update(result_names(operation))
     return False
-
-
-def _is_for_the_next(wait: Operation, loop: Operation) -> bool:
-    """Return True if only the next iteration uses what is read after a wait.
-
-    The compiler may read a part of the next tiles at the end of an iteration.
-    """
-    body = [one for block in loop.regions[-1].blocks for one in block.operations]
-    reads = [one for one in body if one.name == _READ and _result(wait) in operand_names(one)]
-    results = {_result(one) for one in reads}
-    users = [one for one in body if not results.isdisjoint(operand_names(one))]
-    return bool(reads) and all(one.traits.is_terminator for one in users)
-
-
-def _result(operation: Operation) -> str:
-    return operation.results.partition("=")[0].partition(":")[0].strip()
 
 
 def _is_peeled_off(loop: Operation, one: Operation) -> bool:
