@@ -14,7 +14,7 @@ from msgspec import Struct, field
 
 from kprof_inject.analysis.structure.banks import SIDES, conflict_cycles
 from kprof_inject.analysis.structure.tensor_layouts import lanes_and_warps_along
-from kprof_inject.ttgir.dialect import DIVISIONS
+from kprof_inject.ttgir.dialect import AXIS, DIVISIONS
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.ssa_values import definition_of, operand_names
 from kprof_inject.ttgir.types import PrintedType, bits_of, factors_of, if_misfit, types_of
@@ -199,16 +199,13 @@ def _combination_work(operation: Operation, types: Sequence[PrintedType], aliase
     return reduce(add, inside, NO_WORK) * times
 
 
-_AXIS = re.compile(r"\baxis = (\d+)")
-
-
 def _combinations(operation: Operation, taken: PrintedType, aliases: Mapping[str, str]) -> int:
     """Return how often a reduction combines elements, as far as the layout shows; 0 if it does not.
 
     Each thread combines its own elements, then exchanges the result with other lanes, all of which combine it. (A bound
     alone may be one instruction for all lanes: PTX ISA, "redux.sync".)
     """
-    found = _AXIS.search(operation.tail)
+    found = AXIS.search(operation.tail)
     spread = lanes_and_warps_along(taken, int(found[1]), aliases) if found else None
     if found is None or spread is None:
         return 0

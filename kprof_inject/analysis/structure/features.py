@@ -13,16 +13,27 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from itertools import count
 
 from msgspec import Struct
 
+from kprof_inject.analysis.structure.banks import shared_cycles
 from kprof_inject.analysis.structure.prefetching import iterations_ahead
-from kprof_inject.analysis.structure.tensor_layouts import access_bits, dot_instruction, lanes_dimension, layout_of
+from kprof_inject.analysis.structure.tensor_layouts import (
+    access_bits,
+    dot_instruction,
+    lanes_and_warps_along,
+    lanes_dimension,
+    layout_of,
+    linear_layout,
+)
+from kprof_inject.quantities import counted
 from kprof_inject.select.functions import Function, functions_of
 from kprof_inject.select.python_source import is_library
-from kprof_inject.ttgir.dialect import WARP_GROUP_DOT
+from kprof_inject.ttgir.dialect import AXIS, DOT_WAIT, READ, TENSOR_MEMORY, WARP_GROUP_DOT
 from kprof_inject.ttgir.locations import Chain, LocationTable, SourcePoint
+from kprof_inject.ttgir.loops import GROUP_WAITS, awaited_dot, body_of, is_for_the_next
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.types import PrintedType, factors_of, if_misfit, types_of
 
@@ -38,7 +49,9 @@ class Kind(StrEnum):
     SPECIAL = "special function"
     CONVERSION = "layout conversion"
     SHARED = "shared memory access"
+    TENSOR_MEMORY = "tensor memory access"
     FENCE = "shared memory fence"
+    SYNCHRONIZATION = "synchronization"
 
 
 Fact = str | int
@@ -63,7 +76,9 @@ class Feature:
 
 
 WAY, AHEAD, BITS, INSTRUCTION, PREDICATED = "way", "ahead", "bits", "instruction", "predicated"
-ADDRESSES, LANES = "addresses", "lanes"
+ADDRESSES, LANES, MEMORY_ORDER = "addresses", "lanes", "memory-order"
+AWAITED, WARPS, THREADS, EXCHANGE = "awaited", "warps", "threads", "exchange"
+CONFLICTS, SWIZZLE, PENDING, PLACE = "conflicts", "swizzle", "pending", "place"
 
 _COPY, _TMA, _TDM, _PLAIN = "asynchronous copy", "TMA", "TDM", "through registers"
 _WAYS = {
@@ -98,8 +113,11 @@ _WAYS = {
 }
 _POINTERS, _BUFFER = "by pointers", "by buffer instructions"
 _BUFFER_ACCESS = re.compile(r"(?:amdg|amdgpu)\.buffer_")
-_SHARED = ("ttg.local_alloc", "ttg.local_store", "ttg.local_load")
 _FENCE = "ttng.fence_async_shared"
+_SCHEDULING = ("amdg.instruction_sched_hint", "rocdl.s.setprio", "rocdl.sched.barrier")
+
+
+_WORK = frozenset(Kind) - {Kind.CONVERSION, Kind.FENCE, Kind.SYNCHRONIZATION}
 
 
 def features_of(module: Module, code_of: CodeOf, *, by_line: bool = True) -> list[Feature]:
@@ -132,8 +150,13 @@ def kind_of(operation: Operation) -> Kind | None:
         return Kind.CONVERSION
     if name == _FENCE:
         return Kind.FENCE
-    if name in _SHARED and any(one.kind == "tensor" for one in types_of(operation)):
+    if name.startswith(TENSOR_MEMORY):
+        return Kind.TENSOR_MEMORY if traits.starts_async or _is_tensor(operation) else None
+    if traits.accesses_shared and _is_tensor(operation):
         return Kind.SHARED
+    # Other waits show in what they wait for.
+    if (traits.is_wait and name not in (*GROUP_WAITS, DOT_WAIT)) or traits.is_arrival or name in _SCHEDULING:
+        return Kind.SYNCHRONIZATION
     return None
 
 
@@ -236,10 +259,27 @@ class _FunctionFeatures:
         if one.kind == Kind.LOAD and one.loop is not None:
             ahead = iterations_ahead(self._module, one.loop, one.operation, operations)
             facts |= {} if ahead is None else {AHEAD: ahead}
+        inside = [other.operation for other in group if other.loop is one.loop]
+        if one.kind == Kind.SHARED and one.loop is not None and one.operation.name == READ:
+            facts[AHEAD] = int(any(is_for_the_next(one.loop, other) for other in inside))
+        if one.kind == Kind.DOT and one.loop is not None and (awaited := self._awaited(one.loop, one.operation)):
+            facts[AWAITED] = awaited
+        if one.kind == Kind.SYNCHRONIZATION and one.operation.block is not None:
+            dots = [other for other in one.operation.block.operations if other.traits.is_dot]
+            before = sum(other.start < one.operation.start for other in dots)
+            facts |= {PLACE: f"{before} of {counted(len(dots), 'dot')}"} if dots else {}
         if _is_predicated(one.operation):
             facts[PREDICATED] = 1
-        times = sum(other.loop is one.loop for other in group)
-        return Feature(one.kind, line, one.operand, self._loops[one.loop], times, facts, operations)
+        return Feature(one.kind, line, one.operand, self._loops[one.loop], len(inside), facts, operations)
+
+    def _awaited(self, loop: Operation, dot: Operation) -> str:
+        """Return when a loop waits for an asynchronous dot; empty if unknown."""
+        found = awaited_dot(self._module, loop, dot)
+        if found is None or found.iterations_ago:
+            return f"{counted(found.iterations_ago, 'iteration')} later" if found else ""
+        between = (one for one in body_of(loop) if dot.start < one.start < found.wait.start)
+        is_hidden = any(kind_of(one) in _WORK or (one.traits.is_arithmetic and _is_tensor(one)) for one in between)
+        return "later in its iteration" if is_hidden else "at once"
 
 
 def _is_predicated(operation: Operation) -> bool:
@@ -248,6 +288,8 @@ def _is_predicated(operation: Operation) -> bool:
 
 def _operand(kind: Kind, operation: Operation) -> str:
     """Return the type that an operation is about, which distinguishes two of a kind in one line."""
+    if kind == Kind.SYNCHRONIZATION:
+        return operation.name.partition(".")[2]
     if kind == Kind.DOT and types_of(operation):
         return " * ".join(map(_short, factors_of(operation)))
     one = _moved(kind, operation)
@@ -294,22 +336,90 @@ def _access(kind: Kind, module: Module, operation: Operation) -> _MutableFacts:
     return facts
 
 
+# AMD's newest layouts have the bases of the warps' numbers.
+_WARPS = re.compile(r"\bwarpsPerCTA = (\[[^\]]*\])|\bctaLayout = \{warp = (\[(?:\[[^\]]*\](?:, )?)*\])")
+
+
 def _dot(module: Module, operation: Operation) -> _MutableFacts:
     if operation.name.startswith("ttng.tc_gen5"):
         return {INSTRUCTION: "tcgen05"}
     results = [one for one in types_of(operation) if one.kind == "tensor"]
     instruction = dot_instruction(layout_of(results[-1], module.aliases)) if results else ""
     facts: _MutableFacts = {INSTRUCTION: instruction} if instruction else {}
+    if results and (warps := _WARPS.search(layout_of(results[-1], module.aliases))):
+        facts[WARPS] = warps[1] or warps[2]
     if operation.name == WARP_GROUP_DOT:
         facts[WAY] = "asynchronous" if "isAsync = true" in operation.tail else "synchronous"
     return facts
 
 
+def _reduction(module: Module, operation: Operation) -> _MutableFacts:
+    axis = AXIS.search(operation.tail)
+    spread = lanes_and_warps_along(types_of(operation)[0], int(axis[1]), module.aliases) if axis else None
+    if spread is None:
+        return {}
+    parts = [counted(count, word) for count, word in zip(spread, ("thread", "warp"), strict=True) if count > 1]
+    return {THREADS: f"over {' and '.join(parts)}" if parts else "within each thread"}
+
+
+def _conversion(module: Module, operation: Operation) -> _MutableFacts:
+    tensors = [one for one in types_of(operation) if one.kind == "tensor"]
+    before, after = (linear_layout(one, module.aliases) for one in (tensors[0], tensors[-1]))
+    if before is None or after is None:
+        return {}
+    if before.warps != after.warps:
+        return {EXCHANGE: "between warps"}
+    return {EXCHANGE: "within each thread" if before.lanes == after.lanes else "between threads of a warp"}
+
+
+# Of the layouts of shared memory: swizzled_shared, nvmma_shared and padded_shared.
+_SWIZZLE = re.compile(r"\b(vec|perPhase|maxPhase|swizzlingByteWidth|transposed) = (\w+)|(\d+:\+\d+)")
+
+
+def _shared(module: Module, operation: Operation) -> _MutableFacts:
+    facts: _MutableFacts = {}
+    memory = next((one for one in types_of(operation) if one.kind == "memdesc"), None)
+    if memory is not None:
+        found = _SWIZZLE.findall(layout_of(memory, module.aliases))
+        facts[SWIZZLE] = ", ".join(f"{name} {value}".strip() + padding for name, value, padding in found)
+    if (cycles := shared_cycles(operation, module.aliases)) is not None:
+        facts[CONFLICTS] = f"{cycles.cycles / cycles.least:.2g}"
+    return facts
+
+
+# The generic form prints numbers: TritonAttrDefs.td, MemSemantic.
+_ORDERS = ("", "relaxed", "acquire", "release", "acq_rel")
+_ORDER = re.compile(r"\b(relaxed|acquire|release|acq_rel)\b|\bsem = (\d)")
+_PENDING = re.compile(r"\bpendings = (\d+)")
+
+
+def _atomic(module: Module, operation: Operation) -> _MutableFacts:
+    found = _ORDER.search(operation.tail)
+    return _access(Kind.ATOMIC, module, operation) | (
+        {MEMORY_ORDER: found[1] or _ORDERS[int(found[2]) % len(_ORDERS)]} if found else {}
+    )
+
+
+def _synchronization(module: Module, operation: Operation) -> _MutableFacts:
+    found = _PENDING.search(operation.tail)
+    return {PENDING: int(found[1])} if found else {}
+
+
+_FACTS: dict[Kind, Callable[[Module, Operation], _MutableFacts]] = {
+    Kind.LOAD: partial(_access, Kind.LOAD),
+    Kind.STORE: partial(_access, Kind.STORE),
+    Kind.ATOMIC: _atomic,
+    Kind.DOT: _dot,
+    Kind.REDUCTION: _reduction,
+    Kind.CONVERSION: _conversion,
+    Kind.SHARED: _shared,
+    Kind.SYNCHRONIZATION: _synchronization,
+}
+
+
 @if_misfit({})
 def _facts_of(kind: Kind, module: Module, operation: Operation) -> _MutableFacts:
-    if kind in (Kind.LOAD, Kind.STORE, Kind.ATOMIC):
-        return _access(kind, module, operation)
-    return _dot(module, operation) if kind == Kind.DOT else {}
+    return _FACTS[kind](module, operation) if kind in _FACTS else {}
 
 
 CodeOf = Callable[[SourcePoint], str]

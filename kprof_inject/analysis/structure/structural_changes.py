@@ -18,10 +18,19 @@ from msgspec import Struct
 from kprof_inject.analysis.structure.features import (
     ADDRESSES,
     AHEAD,
+    AWAITED,
     BITS,
+    CONFLICTS,
+    EXCHANGE,
     INSTRUCTION,
     LANES,
+    MEMORY_ORDER,
+    PENDING,
+    PLACE,
     PREDICATED,
+    SWIZZLE,
+    THREADS,
+    WARPS,
     WAY,
     CodeOf,
     Fact,
@@ -163,7 +172,7 @@ _MOVABLE: tuple[Callable[[Feature], Hashable], ...] = (
     lambda one: (one.kind, one.loop, one.times),
     lambda one: (one.kind, one.line.own, one.operand),
 )
-_KEYS = dict.fromkeys((Kind.CONVERSION, Kind.SHARED, Kind.FENCE), _MOVABLE)
+_KEYS = dict.fromkeys((Kind.CONVERSION, Kind.SHARED, Kind.TENSOR_MEMORY, Kind.FENCE, Kind.SYNCHRONIZATION), _MOVABLE)
 
 
 def _matched(
@@ -234,7 +243,7 @@ def _fact_changes(a: Feature, b: Feature) -> Iterator[StructuralChange]:
     for name, message in _MESSAGES.items():
         before, after = a.facts.get(name), b.facts.get(name)
         known = name == PREDICATED or (before is not None and after is not None)
-        if known and before != after and not _says_less(before, after):
+        if known and before != after and not (_says_less(before, after) or _counts_other_dots(name, before, after)):
             yield _change(name, message(before, after), a, b)
 
 
@@ -246,6 +255,10 @@ def _says_less(before: Fact | None, after: Fact | None) -> bool:
     if not (isinstance(before, str) and isinstance(after, str)):
         return False
     return before.startswith(f"{after}x") or after.startswith(f"{before}x")
+
+
+def _counts_other_dots(name: str, before: Fact | None, after: Fact | None) -> bool:
+    return name == PLACE and str(before).partition(" of ")[2] != str(after).partition(" of ")[2]
 
 
 def _change(id_: str, text: str, a: Feature, b: Feature) -> StructuralChange:
@@ -272,12 +285,18 @@ def _predicated(before: Fact | None, after: Fact | None) -> str:
 
 _MESSAGES: dict[str, Callable[[Fact | None, Fact | None], str]] = {
     AHEAD: _ahead,
-    WAY: lambda before, after: f"{before} → {after}",
-    ADDRESSES: lambda before, after: f"{before} → {after}",
+    **dict.fromkeys(
+        (WAY, ADDRESSES, INSTRUCTION, THREADS, EXCHANGE, MEMORY_ORDER), lambda before, after: f"{before} → {after}"
+    ),
     # A mask may allow less.
     BITS: lambda before, after: f"up to {before} → {after} bits per thread and access",
     LANES: lambda before, after: f"a warp's threads are spread along dimension {before} → {after}",
-    INSTRUCTION: lambda before, after: f"{before} → {after}",
+    WARPS: lambda before, after: f"warps {before} → {after}",
+    AWAITED: lambda before, after: f"awaited {before} → {after}",
+    CONFLICTS: lambda before, after: f"{before} → {after} × the cycles without bank conflicts",
+    SWIZZLE: lambda before, after: f"memory layout {before or 'plain'} → {after or 'plain'}",
+    PENDING: lambda before, after: f"{before} → {after} may be pending",
+    PLACE: lambda before, after: f"after {before} → {after}",
     PREDICATED: _predicated,
 }
 

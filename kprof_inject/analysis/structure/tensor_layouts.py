@@ -171,7 +171,17 @@ def _threads_along(layout: str, dim: int) -> tuple[int, int, int] | None:
     per_thread, per_warp, warps = (pattern.search(layout) for pattern in (_PER_THREAD, _PER_WARP, _WARPS))
     if layout.startswith("#ttg.blocked") and per_thread and per_warp and warps:
         return _number(per_thread[1], dim), _number(per_warp[1], dim), _number(warps[1], dim)
-    shape = _SHAPE.search(layout)
+    if layout.startswith("#ttg.linear"):
+        basis = _BASIS.search(layout)
+        bases = _printed_bases(layout, len(_NUMBER.findall(basis[0]))) if basis else None
+        counts = [sum(one[dim] > 0 for one in group) for group in bases[1:]] if bases else []
+        return (1, 1 << counts[0], 1 << counts[1]) if counts else None
+    shape, amd = _SHAPE.search(layout), _LANES.get(layout.partition("<")[0])
+    if amd is not None and warps:
+        # AMD Matrix Instruction Calculator: a lane for each column, or row if transposed; groups of four elements.
+        size = _number(shape[1], 0) if shape else _MATRIX_ROWS
+        elements, lanes = (1, size) if dim == (_TRANSPOSED.search(layout) is None) else (4, amd // size)
+        return elements, lanes, _number(warps[1], dim)
     if not (layout.startswith("#ttg.nvidia_mma") and shape and warps):
         return None
     # PTX ISA, "Matrix Fragments for mma.m16n8k16", "Register Fragments" of wgmma: a warp has 16 rows, each in 4 lanes.
@@ -183,6 +193,9 @@ def _number(numbers: str, place: int) -> int:
     return int(numbers.split(",")[place])
 
 
+# Lanes of the warps that AMD's matrix instructions are for.
+_LANES = {"#ttg.amd_mfma": 64, "#ttg.amd_wmma": 32}
+_TRANSPOSED = re.compile(r"\bisTransposed? = true")
 _WARP_GROUPS = 3
 Basis = tuple[int, ...]
 _BASES = re.compile(r"(register|lane|warp) = \[((?:\[[^\]]*\](?:, )?)*)\]")

@@ -13,10 +13,10 @@ import pytest
 from golden import FIXTURES, fixture_id, fixtures, read
 from snapshots import check
 
-from kprof_inject.analysis.structure.features import features_of
+from kprof_inject.analysis.structure.features import features_of, kind_of
 from kprof_inject.analysis.structure.structural_changes import StructuralChange, structural_changes
 from kprof_inject.ttgir.locations import SourcePoint
-from kprof_inject.ttgir.nodes import Module
+from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.parser import parse
 
 HOPPER = "3.6.0/cuda-90"
@@ -101,6 +101,22 @@ SEEDS: dict[str, tuple[Callable[[str], str], dict[str, set[tuple[str, str, int |
             "tma_matmul": {("instruction", "dot", 18)},
         },
     ),
+    "dots on other warps": (
+        lambda text: re.sub(r"(#mma\d* = .*warpsPerCTA = \[)4, 1", r"\g<1>2, 2", text),
+        {"splitk_matmul": {("warps", "dot", 38)}, "tma_matmul": {("warps", "dot", 18)}},
+    ),
+    "dots that are awaited at once": (
+        lambda text: re.sub(r"(warp_group_dot_wait .*pendings = )\d", r"\g<1>0", text),
+        {"splitk_matmul": {("awaited", "dot", 38)}, "tma_matmul": {("awaited", "dot", 18)}},
+    ),
+    "another place in shared memory": (
+        lambda text: re.sub(r"(#shared\d* = .*swizzlingByteWidth = )128", r"\g<1>32", text),
+        {"attention": {("swizzle", "shared memory access", 76)}},
+    ),
+    "a stronger order of memory": (
+        lambda text: text.replace("relaxed, gpu", "acq_rel, gpu"),
+        {"splitk_matmul": {("memory-order", "atomic", 44)}},
+    ),
     "a conversion more": (
         with_conversion,
         {
@@ -124,6 +140,63 @@ def test_a_seeded_change_is_named_at_its_line_and_nothing_else(seed: str, kernel
     edited = edit(text)
     assert edited != text
     assert told(changes(text, edited)) == expected[kernel]
+
+
+BY_ROWS = "sizePerThread = [1, 1], threadsPerWarp = [1, 32], warpsPerCTA = [1, 4]"
+BY_COLUMNS = "sizePerThread = [1, 8], threadsPerWarp = [2, 16], warpsPerCTA = [4, 1]"
+SAME_WARPS = "sizePerThread = [1, 32], threadsPerWarp = [32, 1], warpsPerCTA = [1, 4]"
+ALL = "tensor<32x128xf32, #other>"
+EXCHANGING = {
+    "reduction": f"""%top = "tt.reduce"(%all) <{{axis = 0 : i32}}> ({{
+      ^bb0(%a: f32, %b: f32):
+        %m = arith.maxnumf %a, %b : f32
+        tt.reduce.return %m : f32
+      }}) : ({ALL}) -> tensor<128xf32, #ttg.slice<{{dim = 0, parent = #other}}>>""",
+    "layout conversion": f"%c = ttg.convert_layout %all : {ALL} -> tensor<32x128xf32, #rows>",
+    "shared memory access": f"ttg.local_store %all, %m : {ALL} -> !ttg.memdesc<32x128xf32, #shared, #smem, mutable>",
+}
+
+
+def exchanging(kind: str, layout: str) -> str:
+    return f"""
+      #rows = #ttg.blocked<{{{BY_ROWS}, order = [1, 0]}}>
+      #other = #ttg.blocked<{{{layout}, order = [1, 0]}}>
+      #shared = #ttg.swizzled_shared<{{vec = 1, perPhase = 1, maxPhase = 1, order = [1, 0]}}>
+      #smem = #ttg.shared_memory
+      module {{ tt.func @k() {{
+        {EXCHANGING[kind]}
+      }} }}
+    """
+
+
+@pytest.mark.parametrize(
+    ("kind", "layouts", "text"),
+    [
+        ("reduction", (BY_ROWS, BY_COLUMNS), "within each thread → over 2 threads and 4 warps"),
+        ("reduction", (BY_COLUMNS, SAME_WARPS), "over 2 threads and 4 warps → over 32 threads"),
+        ("layout conversion", (BY_ROWS, SAME_WARPS), "within each thread → between threads of a warp"),
+        ("layout conversion", (SAME_WARPS, BY_COLUMNS), "between threads of a warp → between warps"),
+        ("shared memory access", (BY_ROWS, SAME_WARPS), "1 → 8 × the cycles without bank conflicts"),
+    ],
+)
+def test_what_threads_exchange_has_a_name(kind: str, layouts: tuple[str, str], text: str) -> None:
+    found = changes(*(exchanging(kind, layout) for layout in layouts))
+    assert [one.text for one in found] == [f"{kind}: {text}"]
+
+
+def affects_other_threads(operation: Operation) -> bool:
+    """Whether an operation becomes shuffles, barriers, accesses to shared memory, or work that overlaps with others."""
+    traits = operation.traits
+    starts = traits.starts_async and not operation.name.endswith(("commit_group", "gen5_commit"))
+    return traits.combines_elements or traits.is_wait or traits.is_arrival or traits.accesses_shared or starts
+
+
+@pytest.mark.parametrize("version", ["3.5.1", "3.9.0"])
+def test_whatever_affects_other_threads_has_a_kind(version: str) -> None:
+    found = [one for path in fixtures() if path.parts[-3] == version for one in parsed(path).walk()]
+    nameless = {one.name for one in found if affects_other_threads(one) and kind_of(one) is None}
+    # Allocations without a value, and waits whose groups show in the copies and dots that they wait for.
+    assert nameless <= {"ttg.local_alloc", "ttg.async_wait", "ttng.warp_group_dot_wait"}
 
 
 def test_ops_of_another_order_or_names_are_no_change() -> None:
