@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Collection, Iterator
+from importlib.metadata import distributions
 from pathlib import Path
 from shlex import quote
 
@@ -45,7 +46,7 @@ from kprof_inject.workspace_paths import DEFAULT_WORKSPACE, is_module, is_worksp
 _SIDES = ("A", "B")
 # Of a saved launch: several are needed to tell a change from noise.
 _LAUNCHES = "0:20"
-_MODULE_PARAMETERS = ("place", "other", "as_json")
+_MODULE_PARAMETERS = ("place", "other", "tritons", "as_json")
 """The parameters that apply to two .ttgir files; all other options are for captures."""
 _MORE = "Another capture of {side}, such as one of another process, to show the variation. Repeatable."
 
@@ -72,6 +73,15 @@ _MORE = "Another capture of {side}, such as one of another process, to show the 
     is_flag=True,
     help="Also print the source of A and B side by side where it changed, or the code compiled from it.",
 )
+@click.option(
+    "--triton",
+    "tritons",
+    nargs=2,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="FOLDER FOLDER",
+    help="Compile A and B with the Triton packages in these folders (pip install --target FOLDER triton==VERSION). "
+    "Without B, compile A with both. For .ttgir files.",
+)
 @choice_options
 @scope_names_option
 @buffer_options
@@ -88,6 +98,7 @@ def command(
     limit_text: str | None,
     html_path: Path | None,
     with_source: bool,
+    tritons: tuple[Path, Path] | None,
     choice: Choice,
     names_path: Path | None,
     description: BufferDescription,
@@ -99,15 +110,17 @@ def command(
     Each is a CAPTURE, a WORKSPACE (its last one), or a BUFFER: a file with Proton's host_buffer, or another profiler's
     that numpy.save wrote. A NAME.launch is repeated and captured first. A single WORKSPACE compares its last two
     captures. Two .ttgir files are compared by what the compiler generated for each source line and, where Triton is
-    installed, by the shared memory and registers that they take; only --json applies to them.
+    installed, by the shared memory and registers that they take; only --triton and --json apply to them.
     """
     require_place_for(html_path)
     if other is None:
-        place, other = _last_two(place)
+        place, other = (place, place) if tritons and is_module(place) else _last_two(place)
     if is_module(place) and is_module(other):
         _require_only(ctx, _MODULE_PARAMETERS)
-        _print_changes(place, other, as_json)
+        _print_changes(place, other, tritons, as_json)
         return
+    if tritons:
+        raise click.UsageError("--triton is for .ttgir files; captures were compiled already")
     limit = None if limit_text is None else parse_limit(limit_text)
     named, (place, other) = (place, other), [with_launch_captured(side, _LAUNCHES, say) for side in (place, other)]
     sides = dict(zip(_SIDES, ((place, *more_a), (other, *more_b)), strict=True))
@@ -152,21 +165,35 @@ def _require_only(ctx: click.Context, allowed: Collection[str]) -> None:
         raise click.UsageError(f"{', '.join(others)} {are} for captures; .ttgir files have no times")
 
 
-def _print_changes(a: Path, b: Path, as_json: bool) -> None:
+def _print_changes(a: Path, b: Path, tritons: tuple[Path, Path] | None, as_json: bool) -> None:
+    versions = " → ".join(map(_version_in, tritons or ()))
     found = changes_between(a, b)
-    builds = [_build_of(path) for path in (a, b)] if found.changes or found.differing_lines else []
+    builds: list[KernelResources | None] = []
+    if tritons or found.changes or found.differing_lines:
+        builds = [_build_of(path, triton) for path, triton in zip((a, b), tritons or (None, None), strict=True)]
     if as_json:
         click.echo(json.dumps({**changes_json(found), "builds": builds_json(builds)}, indent=1))
         return
-    for line in (*change_lines(found), *build_lines(builds)):
+    how = f"compiled by Triton {versions}" if versions else "compiled here"
+    for line in (*change_lines(found), *build_lines(builds, how)):
         click.echo(printable_lines(line))
 
 
-def _build_of(path: Path) -> KernelResources | None:
+def _version_in(folder: Path) -> str:
+    """Return the version of the Triton in a folder; raise a usage error if there is none."""
+    if not (folder / "triton" / "__init__.py").is_file():
+        raise click.BadParameter(
+            f"no Triton in {folder}: unpack one with pip install --no-deps --target {quote(str(folder))} triton",
+            param_hint="--triton",
+        )
+    return next((one.version for one in distributions(name="triton", path=[str(folder)])), folder.name)
+
+
+def _build_of(path: Path, triton: Path | None) -> KernelResources | None:
     """Compile a file without its records, and return its resources; None if it cannot be compiled here."""
     module = parse(read_text(path), str(path))
     try:
-        return module_resources(module, strip(module))
+        return module_resources(module, strip(module), triton)
     except KprofError as error:
         say(f"the shared memory of {path} is unknown: {error.what}")
         return None

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import triton
 from buffers import SM_CLOCK_HZ, Cta, JsonWriter, Scope, buffer_words, end, kernel_json, launch_json, start
 from command_line import CommandLine
 from golden import beside, form_of, kernel_of, read
@@ -202,6 +203,32 @@ def test_two_modules_are_compared_by_what_the_compiler_made_of_each_line(kprof: 
     check("cli/diff", kprof("diff", a, recorded).stdout, "records alone")
     (kprof.folder / "broken.ttgir").write_text("module {")
     assert kprof("diff", a, "broken.ttgir").stderr.startswith("broken.ttgir:1:9: error: ")
+
+
+def test_one_module_is_compiled_by_two_tritons(kprof: CommandLine) -> None:
+    """The folders are of one version, as there may be no other; the other one cannot be imported."""
+    (module,) = [
+        path
+        for path in installed_fixtures()
+        if kernel_of(path) == "matmul" and path.parent.name == "cuda-90" and not form_of(path)
+    ]
+    (kprof.folder / "a.ttgir").write_text(read(module))
+    installed = Path(triton.__file__).parents[1]
+    ended = kprof("diff", "a.ttgir", "--triton", installed, installed)
+    same, built = ended.stdout.splitlines()
+    assert (ended.exit_code, ended.stderr, same) == (0, "", "the TTGIR is the same")
+    shared = json.loads(beside(module, ".json").read_text())["shared"]
+    assert re.fullmatch(
+        rf"compiled by Triton (\S+) → \1: shared bytes {shared}, registers \d+, spills 0, CTAs per SM [1-9]", built
+    )
+    (kprof.folder / "other" / "triton").mkdir(parents=True)
+    (kprof.folder / "other" / "triton" / "__init__.py").write_text("raise ImportError('the other one')\n")
+    ended = kprof("diff", "a.ttgir", "--triton", installed, "other")
+    assert "the other one" in ended.stderr and f"→ other: shared bytes {shared} → -" in ended.stdout
+    for places, name in ((("a.ttgir",), "no Triton"), ((REPO / "tests/captures/matmul",) * 2, "captures")):
+        ended = kprof("diff", *places, "--triton", ".", installed)
+        assert ended.exit_code == 2
+        check("cli/diff_mistakes", "\n".join(_said(ended)), f"--triton: {name}")
 
 
 def test_two_modules_are_compiled_to_say_what_they_take(kprof: CommandLine) -> None:

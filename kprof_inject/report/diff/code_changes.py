@@ -164,12 +164,17 @@ def _part_json(part: ChangedPart) -> dict[str, Any]:
     }
 
 
-_NAMES = {"shared bytes": "shared_bytes", "registers": "registers", "spills": "spills"}
+_NAMES = {
+    "shared bytes": "shared_bytes",
+    "registers": "registers",
+    "spills": "spills",
+    "CTAs per SM": "ctas_per_sm",
+}
 """Fields of a build by their names in the comparison of captures."""
 
 
-def build_lines(builds: Sequence[KernelResources | None]) -> Iterator[str]:
-    """Yield one line on the builds of both sides; none if neither was compiled."""
+def build_lines(builds: Sequence[KernelResources | None], how: str = "compiled here") -> Iterator[str]:
+    """Yield one line on the builds of both sides and how they were made; none if neither was compiled."""
     if not any(builds):
         return
     parts = []
@@ -178,7 +183,7 @@ def build_lines(builds: Sequence[KernelResources | None]) -> Iterator[str]:
         before, after = ("-" if number is None else str(number) for number in numbers)
         if (before, after) != ("-", "-"):
             parts.append(f"{name} {before}" if before == after else f"{name} {before} → {after}")
-    yield f"compiled here: {', '.join(parts)}"
+    yield f"{how}: {', '.join(parts)}"
 
 
 def builds_json(builds: Sequence[KernelResources | None]) -> dict[str, Any] | None:

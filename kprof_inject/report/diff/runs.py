@@ -165,15 +165,14 @@ def grid_text(grid: tuple[int, int, int]) -> str:
 
 
 def differences(a: KernelRuns, b: KernelRuns) -> tuple[Difference, ...]:
-    """Return the settings that differ, in the user's terms, and other options if both sides have one Triton version.
+    """Return the settings that differ, in the user's terms, and other options that both sides' Tritons have.
 
     A setting that is unknown on either side does not differ.
     """
-    texts = [(what, text(a), text(b)) for what, text in SETTINGS.items()]
-    if _metadata("triton_version")(a) == _metadata("triton_version")(b):
-        names = (a.kernel.metadata.keys() & b.kernel.metadata.keys()) - _NO_OPTIONS - SETTINGS.keys()
-        texts += [(name, _metadata(name)(a), _metadata(name)(b)) for name in sorted(names)]
-    return tuple(Difference(*row) for row in texts if row[1] != row[2] and "" not in row[1:])
+    names = (a.kernel.metadata.keys() & b.kernel.metadata.keys()) - _NO_OPTIONS - SETTINGS.keys()
+    texts = SETTINGS | {name: _metadata(name) for name in sorted(names)}
+    rows = [(what, text(a), text(b)) for what, text in texts.items()]
+    return tuple(Difference(*row) for row in rows if row[1] != row[2] and "" not in row[1:])
 
 
 # Triton metadata that are facts of a build, or options that recording sets.

@@ -182,8 +182,12 @@ class CompilerProcess:
     manager, which at its end kills the child and all processes that the child started.
     """
 
-    def __init__(self) -> None:
-        """Make a temporary folder; the child is not started yet."""
+    def __init__(self, triton: Path | None = None) -> None:
+        """Make a temporary folder; the child is not started yet.
+
+        ``triton`` is a folder with the package, if it is not the installed one.
+        """
+        self._triton = triton
         self._folder = tempfile.TemporaryDirectory(prefix="kprof-compiler-")
         self._written = Path(self._folder.name, "written")
         self._child: tuple[BaseProcess, Connection] | None = None
@@ -226,7 +230,7 @@ class CompilerProcess:
         # Not forked, because the child must not inherit our threads and locks.
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
-        process = context.Process(target=_serve, args=(theirs, str(self._written)), daemon=True)
+        process = context.Process(target=_serve, args=(theirs, str(self._written), self._triton), daemon=True)
         with _safe_path():
             process.start()
         theirs.close()  # else this end would stay open after the child's death
@@ -269,8 +273,10 @@ def _safe_path() -> Iterator[None]:
                 os.environ[_SAFE_PATH] = before
 
 
-def _serve(connection: Connection, written: str) -> None:
+def _serve(connection: Connection, written: str, triton: Path | None) -> None:
     """Do tasks in the child until the parent closes the connection."""
+    if triton is not None:
+        sys.path.insert(0, str(triton.resolve()))
     # If the parent's stdout or stderr is closed, the connection may have its number.
     connection = Connection(fcntl.fcntl(connection.fileno(), fcntl.F_DUPFD_CLOEXEC, 3))
     os.setsid()  # Ctrl-C of the terminal then reaches only the parent, which ends this process

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kprof_inject.capture.mode import Mode
-from kprof_inject.capture.resources import KernelResources
+from kprof_inject.capture.resources import KernelResources, ctas_of
 from kprof_inject.capture.schema import Target
 from kprof_inject.errors import KprofError, Position
 from kprof_inject.runtime.compiling.compiler_process import CompilerProcess, errors_in
@@ -382,16 +382,16 @@ _VGPRS = re.compile(r"\.vgpr_count:\s*(\d+)")
 _SPILLED_VGPRS = re.compile(r"\.vgpr_spill_count:\s*(\d+)")
 
 
-def module_resources(module: Module, text: str) -> KernelResources | None:
+def module_resources(module: Module, text: str, triton: Path | None = None) -> KernelResources | None:
     """Return the resources of ``text``, which is the text of ``module`` or made from it; None without Triton.
 
-    Without the vendor's tools, the registers are unknown. Raises ``KprofError`` if Triton refuses the module or exceeds
-    the time limit.
+    ``triton`` is a folder with the package, if it is not the installed one. Without the vendor's tools, the registers
+    are unknown. Raises ``KprofError`` if Triton refuses the module or exceeds the time limit.
     """
-    if not is_installed("triton"):
+    if triton is None and not is_installed("triton"):
         return None
     # A process for each module: some versions of Triton keep settings of an earlier target.
-    with CompilerProcess() as compiler:
+    with CompilerProcess(triton) as compiler:
         found: KernelResources = compiler.ask(MeasureResources(text, module_target(module)), TIME_LIMIT_S)
     return found
 
@@ -406,7 +406,10 @@ class MeasureResources:
     def run(self, written: Path) -> KernelResources:
         """Compile the text. Raises ``KprofError`` if the compiler refuses."""
         lowered = lowered_in_child(self.text, self.target, {}, written)
-        return KernelResources(*_used(lowered, self.target), lowered.metadata["shared"])
+        registers, spills = _used(lowered, self.target)
+        shared_bytes, warps = lowered.metadata["shared"], lowered.metadata["num_warps"]
+        ctas = ctas_of(str(self.target), shared_bytes, warps, registers)
+        return KernelResources(registers, spills, shared_bytes, ctas)
 
 
 def lowered_in_child(text: str, target: Target, options: dict[str, Any], written: Path) -> Lowered:
