@@ -32,7 +32,7 @@ def write_chunks(path: Path, chunks: Iterable[bytes | memoryview]) -> int:
             with path.open("wb") as file:
                 return sum(map(file.write, chunks))
         target = path.resolve()
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(target.parent)
         temporary = target.with_name(f".{target.name[:40]}.{os.getpid()}.{os.urandom(4).hex()}")
         try:
             with temporary.open("xb") as file:
@@ -47,6 +47,13 @@ def write_chunks(path: Path, chunks: Iterable[bytes | memoryview]) -> int:
         raise OSError(error.errno, error.strerror, str(path)) from error
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it, unless they exist; ``Path.mkdir`` calls itself for each."""
+    missing = [parent for parent in folder.parents if not parent.exists()]
+    for one in (*reversed(missing), folder):
+        one.mkdir(exist_ok=True)
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a text file in UTF-8 (see ``write_chunks``)."""
     write_bytes(path, text.encode())
@@ -55,6 +62,18 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, values: Any) -> None:
     """Write a JSON file with sorted keys (see ``write_chunks``)."""
     write_text(path, json.dumps(values, indent=1, sort_keys=True) + "\n")
+
+
+def csv_cell(text: str) -> str:
+    """Return a text as a cell of a CSV table (RFC 4180) that spreadsheets show, and do not evaluate as a formula.
+
+    Source of the characters: https://owasp.org/www-community/attacks/CSV_Injection
+    """
+    # Many readers end a text at a zero byte.
+    text = text.replace("\0", "\N{REPLACEMENT CHARACTER}")
+    if text.startswith(("=", "+", "-", "@", "\t", "\r")):
+        text = f"'{text}"
+    return '"' + text.replace('"', '""') + '"' if set(',"\r\n') & set(text) else text
 
 
 def source_text(path: Path) -> str | None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from kprof_inject.errors import KprofError, printable
+from kprof_inject.files import make_folder
 from kprof_inject.workspace_paths import LOCK_FILE, require_ours
 
 _MAX_HOLDER = 4096
@@ -63,7 +64,7 @@ def held(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
 def _lock_file(folder: Path) -> IO[bytes]:
     try:
         require_ours(folder)
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         # Only now does a path such as new/../.. lead to a folder.
         require_ours(folder)
         file = (folder / LOCK_FILE).open("a+b", buffering=0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
 import stat
@@ -12,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from kprof_inject.errors import KprofError
-from kprof_inject.files import read_text, write_chunks, write_json, write_text
+from kprof_inject.files import csv_cell, read_text, write_chunks, write_json, write_text
 
 
 def failing_chunks() -> Iterator[bytes]:
@@ -24,6 +26,18 @@ def test_chunks_become_one_file_and_their_size_is_told(tmp_path: Path) -> None:
     path = tmp_path / "new folder" / "file"
     assert write_chunks(path, [b"ab", b"", memoryview(b"cde")]) == 5
     assert path.read_bytes() == b"abcde"
+
+
+def test_a_file_may_be_many_new_folders_deep(tmp_path: Path) -> None:
+    path = tmp_path / "/".join("d" * 1_200) / "file"
+    write_text(path, "text")
+    assert path.read_bytes() == b"text"
+
+
+@pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@a", "\t=1", "\r=1"])
+def test_a_name_in_a_csv_table_is_no_formula(name: str) -> None:
+    (row,) = csv.reader(io.StringIO(csv_cell(name), newline=""))
+    assert row == [f"'{name}"]
 
 
 def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from kprof_inject.cli.options import (
 )
 from kprof_inject.cli.plans import say_kernels_briefly
 from kprof_inject.errors import KprofError
+from kprof_inject.files import write_text
 from kprof_inject.pipeline.captures import decode_capture, experiments_at
 from kprof_inject.pipeline.causal_runs import (
     CausalChoice,
@@ -62,7 +63,7 @@ class _Printed:
         if self.html_path is not None:
             self._write_page(self.html_path, workspace, capture)
         if self.csv_path is not None:
-            self.csv_path.write_text(slopes_csv(slopes), encoding="utf-8")
+            write_text(self.csv_path, slopes_csv(slopes))
             say(f"wrote {self.csv_path}")
         if self.as_json:
             click.echo(slopes_json(slopes))

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from kprof_inject.analysis.async_work.groups import IN_FLIGHT_COLUMNS
 from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.files import csv_cell
 from kprof_inject.forks import JobRunner, in_turn
 from kprof_inject.timeline.columns import NO_TAG, SCOPE_COLUMNS
 from kprof_inject.timeline.partitions import partition_names
@@ -182,9 +183,6 @@ def _column(
     return in_flight[name] if name in in_flight else block[name]
 
 
-_SPECIAL = frozenset('",\r\n')
-
-
 def csv_table(timelines: Sequence[Timeline], run: JobRunner = in_turn) -> Iterator[bytes]:
     """Yield the bytes of a file of comma-separated values, in chunks; the lines of each launch are one of its jobs."""
     tags = tag_columns(timeline.table for timeline in timelines)
@@ -217,10 +215,4 @@ _NONE = Raw(b"")
 
 
 def _beginning(description: Description) -> bytes:
-    return ",".join([*map(_cell, description.texts), *map(str, description.numbers)]).encode()
-
-
-def _cell(text: str) -> str:
-    # Many readers end a text at a zero byte.
-    text = text.replace("\0", "\N{REPLACEMENT CHARACTER}")
-    return '"' + text.replace('"', '""') + '"' if _SPECIAL & set(text) else text
+    return ",".join([*map(csv_cell, description.texts), *map(str, description.numbers)]).encode()

@@ -40,7 +40,7 @@ def test_every_scope_is_a_line_with_all_its_columns(timelines: list[Timeline]) -
 
 
 def test_the_text_of_a_line(tmp_path: Path) -> None:
-    scopes = [Scope('a "b", c', "op", -1, ("/a b.py", 7)), Scope("it's; plain\0", "op", 0)]
+    scopes = [Scope('=a "b", c', "op", -1, ("/a b.py", 7)), Scope("it's; plain\0", "op", 0)]
     warp = [start(0, 100), start(1, 150), end(1, 180), end(0, 1_000_100)]
     launch = save_launch(tmp_path, scopes, [None, Cta([warp], 5, 70, 1_000_128, 1_000_200)], slots=4)
     (first, second) = decode_launch(launch).scopes
@@ -51,7 +51,7 @@ def test_the_text_of_a_line(tmp_path: Path) -> None:
     ]
     assert text_of([decode_launch(launch)]) == (
         f"{HEADER}\n"
-        f'kernel,v0,,"a ""b"", c",op,,/a b.py:7,,7,-1,0,0,1,5,0,0,0,0,-1,0,3,100,1000100,{times[0]}\n'
+        f'kernel,v0,,"\'=a ""b"", c",op,,/a b.py:7,,7,-1,0,0,1,5,0,0,0,0,-1,0,3,100,1000100,{times[0]}\n'
         f"kernel,v0,,it's; plain\N{REPLACEMENT CHARACTER},op,,,,7,-1,0,0,1,5,0,1,1,0,-1,1,2,150,180,{times[1]}\n"
     )
 

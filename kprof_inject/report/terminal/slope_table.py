@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Sequence
 from math import prod
@@ -13,6 +11,7 @@ from rich.console import Console
 from kprof_inject.analysis.causal.slopes import KernelSlopes, PlaceSlope
 from kprof_inject.capture.encoding import rounded
 from kprof_inject.capture.source_text import without_folders
+from kprof_inject.files import csv_cell
 from kprof_inject.quantities import counted, percent, short_time
 from kprof_inject.report.launch_notes import SLOPE_MEANING, doubts_on_slopes, slack_text, slope_text
 from kprof_inject.report.terminal.tables import Column, print_fitted, say
@@ -106,13 +105,14 @@ _HEADINGS = (
 
 def slopes_csv(slopes: Sequence[KernelSlopes]) -> str:
     """Return the slopes as CSV text, a row for each place; an empty cell is unknown."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(_HEADINGS)
-    for kernel in slopes:
-        for place in kernel.ranked:
-            writer.writerow(_row(kernel, place))
-    return text.getvalue()
+    rows = (_HEADINGS, *(_row(kernel, place) for kernel in slopes for place in kernel.ranked))
+    return "".join(",".join(map(_cell, row)) + "\n" for row in rows)
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, str):
+        return csv_cell(value)
+    return "" if value is None else str(value)
 
 
 def _row(kernel: KernelSlopes, place: PlaceSlope) -> Sequence[object]:

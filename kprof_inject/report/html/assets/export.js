@@ -30,7 +30,9 @@ function csvBlob(rows) {
 }
 
 function quoted(cell) {
-  const text = String(cell);
+  // Spreadsheets would evaluate a name as a formula: https://owasp.org/www-community/attacks/CSV_Injection
+  const isFormula = /^[=+\-@\t\r]/.test(cell) && !/^[+-][\d.]+( \S{1,2})?$/.test(cell);
+  const text = isFormula ? `'${cell}` : String(cell);
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 
