@@ -10,7 +10,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -18,7 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from kprof_inject.runtime.experiments.tasks import ADDRESS_TAKEN, Task, TaskResult, read_result, write_tasks
-from kprof_inject.runtime.program import finding_this_package, process_environment
+from kprof_inject.runtime.own_python import finding_this_package, own_python
+from kprof_inject.runtime.program import process_environment
 
 _MODULE = "kprof_inject.runtime.experiments.own_process"
 # Some 1 % of processes were seen to have something at the addresses of a launch.
@@ -34,7 +34,7 @@ def do_tasks(tasks: Sequence[Task], executable: str = "", cache: Path | None = N
     compiler, such as the program's, where the launchers are; by default it is temporary.
     """
     # A saved launch names it: a relative path might lead to a file that came with the launch.
-    python = executable if os.path.isabs(executable) and shutil.which(executable) else sys.executable
+    python = executable if os.path.isabs(executable) and shutil.which(executable) else ""
     with tempfile.TemporaryDirectory(prefix="kprof-tasks-") as name:
         folder = Path(name)
         write_tasks(folder, tuple(tasks))
@@ -77,7 +77,7 @@ def _run(python: str, folder: Path, tasks: Sequence[Task], first: int, cache: Pa
     messages = folder / "messages"
     with messages.open("wb") as log:
         process = subprocess.Popen(
-            [python, "-m", _MODULE, str(folder), str(first)],
+            own_python(["-m", _MODULE, str(folder), str(first)], python),
             env=finding_this_package(process_environment(dict(os.environ), cache)),
             stdin=subprocess.DEVNULL,
             stdout=log,

@@ -16,6 +16,7 @@ from kprof_inject.capture.schema import Target
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime import packages
 from kprof_inject.runtime.counters import cupti, permission
+from kprof_inject.runtime.own_python import own_python
 from kprof_inject.runtime.packages import CheckResult, Status
 from kprof_inject.runtime.process_report import read_reports
 from kprof_inject.runtime.program import program_environment
@@ -185,7 +186,7 @@ def hook() -> Iterator[CheckResult]:
         session = Session("dump", str(workspace.folder), str(workspace.new_reports_folder("dump")))
         session.write()
         ended = subprocess.run(
-            [sys.executable, "-P", "-c", _PROGRAM],
+            own_python(["-c", _PROGRAM]),
             env=program_environment(dict(os.environ), session.path, workspace.cache_folder("dump")),
             stdin=subprocess.DEVNULL,
             capture_output=True,

@@ -187,7 +187,6 @@ def _is_stopped(stopped: int, place: int, event: int) -> bool:
 
 
 _STARTUP_FOLDER = Path(__file__).parent / "startup"
-_PACKAGE_ROOT = Path(__file__).parents[2]
 
 _PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
 """Signals to us that ask to end the program, which we pass on to it."""
@@ -310,12 +309,6 @@ def process_environment(inherited: Mapping[str, str], cache: Path) -> dict[str, 
     kept = {name: value for name, value in inherited.items() if name not in _REMOVED_VARIABLES}
     cache = cache.resolve()
     return {**kept, "TRITON_HOME": str(cache), "TRITON_CACHE_DIR": str(cache / "triton")}
-
-
-def finding_this_package(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment in which Python finds this package first."""
-    paths = [str(_PACKAGE_ROOT), variables.get("PYTHONPATH", "")]
-    return {**variables, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
 
 
 def programs_triton_cache(environment: Mapping[str, str]) -> Path:

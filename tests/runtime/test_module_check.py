@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from golden import fixture_id, kernel_of, read
+from programs.child import python_path
 from triton_oracle import installed_fixtures
 
 from kprof_inject.capture.schema import Target
@@ -43,7 +44,9 @@ module attributes {"ttg.num-warps" = 4 : i32, ttg.target = "cuda:90"} {
 
 @pytest.fixture(scope="module")
 def compiler() -> Iterator[CompilerProcess]:
-    with CompilerProcess() as process:
+    tests = Path(__file__).parents[1]
+    with pytest.MonkeyPatch.context() as patch, CompilerProcess() as process:
+        patch.setenv("PYTHONPATH", python_path(tests / "runtime", tests))  # for the tasks of this file
         yield process
 
 

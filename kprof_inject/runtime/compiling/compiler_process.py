@@ -5,24 +5,22 @@ On bad input the compiler may end its process, or never return.
 
 from __future__ import annotations
 
-import fcntl
-import multiprocessing
 import os
 import re
 import signal
+import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
+from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from typing import IO, Any, Protocol
 
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.faults import flush_stderr, write_stderr
+from kprof_inject.runtime.own_python import finding_this_package, own_python
 from kprof_inject.runtime.process_events import in_forked_child
 from kprof_inject.ttgir.strings import POINT, unquote
 
@@ -190,7 +188,7 @@ class CompilerProcess:
         self._triton = triton
         self._folder = tempfile.TemporaryDirectory(prefix="kprof-compiler-")
         self._written = Path(self._folder.name, "written")
-        self._child: tuple[BaseProcess, Connection] | None = None
+        self._child: tuple[subprocess.Popen[bytes], Connection] | None = None
         self._target: object = None
 
     def __enter__(self) -> CompilerProcess:
@@ -221,19 +219,26 @@ class CompilerProcess:
             reply = connection.recv()
         except (EOFError, ConnectionError):
             self._stop()
-            raise KprofError(_death_message(process.exitcode, self._written.read_bytes())) from None
+            raise KprofError(_death_message(process.returncode, self._written.read_bytes())) from None
         if isinstance(reply, KprofError):
             raise reply
         return reply
 
-    def _start(self) -> tuple[BaseProcess, Connection]:
+    def _start(self) -> tuple[subprocess.Popen[bytes], Connection]:
         # Not forked, because the child must not inherit our threads and locks.
-        context = multiprocessing.get_context("spawn")
-        ours, theirs = context.Pipe()
-        process = context.Process(target=_serve, args=(theirs, str(self._written), self._triton), daemon=True)
-        with _safe_path():
-            process.start()
-        theirs.close()  # else this end would stay open after the child's death
+        variables = dict(os.environ)
+        if self._triton is not None:
+            variables["PYTHONPATH"] = os.pathsep.join([str(self._triton.resolve()), variables.get("PYTHONPATH", "")])
+        ours, theirs = Pipe()
+        with theirs, self._written.open("ab") as log:
+            process = subprocess.Popen(
+                own_python(["-m", __name__, str(self._written)]),
+                env=finding_this_package(variables),
+                stdin=theirs.fileno(),
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # leads a group, so that an assembler that it waits for ends with it
+            )
         self._child = process, ours
         return self._child
 
@@ -243,54 +248,24 @@ class CompilerProcess:
         process, connection = self._child
         self._child = None
         connection.close()
-        # The child leads a process group (unless it has just begun), so that an assembler it waits for ends with it.
-        if process.pid is not None:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-        process.kill()
-        process.join()
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
-_SAFE_PATH = "PYTHONSAFEPATH"
-_starting = threading.Lock()
-
-
-@contextmanager
-def _safe_path() -> Iterator[None]:
-    """Keep a Python started in this context from importing from the current folder, which may come from a stranger.
-
-    ``multiprocessing`` starts Python with ``-c``, and accepts neither options nor an environment for it.
-    """
-    with _starting:
-        before = os.environ.get(_SAFE_PATH)
-        os.environ[_SAFE_PATH] = "1"
-        try:
-            yield
-        finally:
-            if before is None:
-                del os.environ[_SAFE_PATH]
-            else:
-                os.environ[_SAFE_PATH] = before
-
-
-def _serve(connection: Connection, written: str, triton: Path | None) -> None:
-    """Do tasks in the child until the parent closes the connection."""
-    if triton is not None:
-        sys.path.insert(0, str(triton.resolve()))
-    # If the parent's stdout or stderr is closed, the connection may have its number.
-    connection = Connection(fcntl.fcntl(connection.fileno(), fcntl.F_DUPFD_CLOEXEC, 3))
-    os.setsid()  # Ctrl-C of the terminal then reaches only the parent, which ends this process
-    log = os.open(written, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    os.dup2(log, 1)
-    os.dup2(log, 2)
+def _serve(written: Path) -> None:
+    """Do tasks in the child until the parent closes the connection, which is stdin."""
+    connection = Connection(os.dup(sys.stdin.fileno()))
+    with open(os.devnull) as nothing:  # for the assembler
+        os.dup2(nothing.fileno(), sys.stdin.fileno())
     # The parent removes this folder, including what a dying compiler leaves there.
-    tempfile.tempdir = os.environ["TMPDIR"] = str(Path(written).parent)
+    tempfile.tempdir = os.environ["TMPDIR"] = str(written.parent)
     while True:
         try:
             task = connection.recv()
         except EOFError:
             return
-        connection.send(_answer(task, Path(written)))
+        connection.send(_answer(task, written))
 
 
 def _answer(task: CompilerTask, written: Path) -> Any:
@@ -304,9 +279,8 @@ def _answer(task: CompilerTask, written: Path) -> Any:
             hint="this is a bug in kprof-inject or in this version of Triton; please report it",
         )
     finally:
-        for stream in (sys.stdout, sys.stderr):
-            if stream is not None:  # None if the parent's is closed
-                stream.flush()
+        sys.stdout.flush()
+        sys.stderr.flush()
 
 
 def _death_message(exit_code: int | None, written: bytes) -> str:
@@ -315,3 +289,7 @@ def _death_message(exit_code: int | None, written: bytes) -> str:
         with suppress(ValueError):
             how = f"signal {signal.Signals(-exit_code).name}"
     return "\n".join([f"the compiler died ({how})", *(f"  {line}" for line in last_lines(written))])
+
+
+if __name__ == "__main__":
+    _serve(Path(sys.argv[1]))
