@@ -4,7 +4,8 @@ A key is an option's long name. The command line overrides it. The file is that 
 belongs to, or the current folder if there is no script.
 
 The file is trusted no more than the command needs. A command that runs a program of the project also takes each
-``ProgramSetting`` from it. All others may be reading files that others made, and take only each ``HarmlessSetting``.
+``ProgramSetting`` from it. All others, also those that repeat a saved launch, may be reading files that others made,
+and take only each ``HarmlessSetting``.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from kprof_inject.capture.saved_launch import names_saved_launch
 from kprof_inject.cli.console import say
 from kprof_inject.cli.options import HarmlessSetting, NumberOrWord, ProgramSetting, names_a_workspace
 from kprof_inject.cli.reading_options import Numbers
@@ -87,7 +89,9 @@ def apply_settings(ctx: click.Context, name: str, command: click.Command, args: 
 
 def _program_of(words: click.Context) -> Sequence[str]:
     program: Sequence[str] = words.params.get("program") or ()
-    return program[1:] if program and names_a_workspace(program[0]) else program
+    if program and names_a_workspace(program[0]):
+        program = program[1:]
+    return () if program and names_saved_launch(Path(program[0])) else program
 
 
 def _folder_of(program: Sequence[str]) -> Path:
