@@ -79,10 +79,8 @@ def csv_cell(text: str) -> str:
 def source_text(path: Path) -> str | None:
     """Read a file that a kernel's locations name; None if that fails: the name may come from any machine."""
     try:
-        if not path.is_file() or path.stat().st_size > _MAX_SOURCE_BYTES:
-            return None
-        return path.read_bytes().decode(errors="replace")
-    except (OSError, ValueError):  # no permission, too long a name, a NUL in it
+        return read_regular(path, _MAX_SOURCE_BYTES).decode(errors="replace")
+    except KprofError:
         return None
 
 
@@ -122,7 +120,7 @@ def read_regular(path: Path, max_bytes: int, within: Path | None = None) -> byte
     with open_regular(path, within) as file:
         try:
             # Python takes as much memory as may be read before it reads.
-            data = file.read(min(os.fstat(file.fileno()).st_size, max_bytes) + 1)
+            data = file.read(min(os.fstat(file.fileno()).st_size, max_bytes) + 1) or b""  # None: it would wait
         except OSError as error:
             raise KprofError(f"cannot read {path}: {error.strerror}") from None
     if len(data) > max_bytes:

@@ -174,7 +174,7 @@ def command(
         if exit_code in STOPPED:
             ctx.exit(exit_code)
         prepare(opened, kernels, wanted, capture, choice, say)
-        folder = experiment(opened, source.launches(opened, capture), choice, source.executable(capture), say)
+        folder = experiment(opened, source.launches(opened, capture), choice, say)
         if capture is not None and keep_launches:
             finish_launches(opened, capture.folder, say)
         elif capture is not None:

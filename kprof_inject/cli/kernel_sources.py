@@ -74,10 +74,6 @@ class ProgramSource:
         """Return the saved launch of each variant."""
         return {} if capture is None else saved_launches_of(workspace, capture.folder)
 
-    def executable(self, capture: Capture | None) -> str:
-        """Return the program's Python; empty if it is unknown."""
-        return capture.processes[0].info.executable if capture and capture.processes else ""
-
     def require_again(self, workspace: Workspace) -> None:
         """Raise ``KprofError`` if the program cannot be run again."""
         if self.program_input.refusal:
@@ -113,7 +109,3 @@ class LaunchSource:
     def launches(self, workspace: Workspace, capture: Capture | None) -> dict[str, Path]:
         """Return the launch by its variant."""
         return {self.saved.record.variant: self.saved.folder}
-
-    def executable(self, capture: Capture | None) -> str:
-        """Return an empty text: our Python repeats it."""
-        return ""

@@ -191,10 +191,8 @@ def _try(workspace: Workspace, launches: dict[str, Path], reports: Sequence[Laun
     from kprof_inject.cli.edit_options import print_tried
     from kprof_inject.pipeline.edit_trials import TryChoice, try_edits
 
-    process = reports[0].launch.process if reports else None
-    executable = process.executable if process else ""
     try:
-        records = try_edits(workspace, launches, reports, TryChoice(kernel), executable, say)
+        records = try_edits(workspace, launches, reports, TryChoice(kernel), say)
     except KprofError as error:
         say(f"no edits were tried: {error.what}")
         return

@@ -63,8 +63,7 @@ def command(
         with held(workspace, say):
             capture = read_capture(opened.last_capture_folder())
             launches = saved_launches_of(opened, capture.folder)
-            executable = capture.processes[0].info.executable if capture.processes else ""
-            records = try_edits(opened, launches, _analyses(capture, opened, kernel), choice, executable, say)
+            records = try_edits(opened, launches, _analyses(capture, opened, kernel), choice, say)
             print_tried(opened, records, as_json=as_json)
         ctx.exit(_exit_code(records))
     source = source_of(program, workspace, kernel, "try")
@@ -80,9 +79,7 @@ def command(
         if exit_code in STOPPED:
             ctx.exit(exit_code)
         launches = source.launches(opened, recording)
-        records = try_edits(
-            opened, launches, _analyses(recording, opened, kernel), choice, source.executable(recording), say
-        )
+        records = try_edits(opened, launches, _analyses(recording, opened, kernel), choice, say)
         print_tried(opened, records, as_json=as_json)
     ctx.exit(exit_code or _exit_code(records))
 

@@ -211,9 +211,7 @@ def recorded_launch(capture: Capture | None, variant: str, grid: tuple[int, int,
     return None
 
 
-def experiment(
-    workspace: Workspace, launches: Mapping[str, Path], choice: CausalChoice, executable: str, say: Say
-) -> Path:
+def experiment(workspace: Workspace, launches: Mapping[str, Path], choice: CausalChoice, say: Say) -> Path:
     """Time the saved launches of kernels, by their variants, with the planned delays; return the results' folder.
 
     Raises ``KprofError`` if there are no results.
@@ -235,7 +233,7 @@ def experiment(
                     folder=str(folder.resolve()),
                 )
             )
-    results = do_tasks(tasks, executable, workspace.cache_folder_of_rerun("launches")) if tasks else []
+    results = do_tasks(tasks, cache=workspace.cache_folder_of_rerun("launches")) if tasks else []
     refusals = [result.refusal for result in results if result.refusal]
     for refusal in refusals:
         say(f"an experiment failed: {refusal}")

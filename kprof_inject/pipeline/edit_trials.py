@@ -80,7 +80,6 @@ def try_edits(
     launches: Mapping[str, Path],
     analyses: Sequence[LaunchAnalysis],
     choice: TryChoice,
-    executable: str,
     say: Say,
 ) -> list[EditsRecord]:
     """Try edits of each kernel of which a launch was saved, and save the results in the workspace.
@@ -93,7 +92,7 @@ def try_edits(
         if not fnmatchcase(saved.record.name, choice.kernel):
             continue
         analysis = next((one for one in reversed(analyses) if one.launch.kernel.program_variant == variant), None)
-        record, ttgir = _tried(workspace, saved, analysis, choice, executable, say)
+        record, ttgir = _tried(workspace, saved, analysis, choice, say)
         record = replace(record, host_ns=time.time_ns())
         workspace.write_edits(record, how_to_apply(workspace, record, saved.kernel), ttgir)
         records.append(record)
@@ -110,7 +109,6 @@ def _tried(
     saved: SavedLaunch,
     analysis: LaunchAnalysis | None,
     choice: TryChoice,
-    executable: str,
     say: Say,
 ) -> tuple[EditsRecord, str]:
     """Return the record of a kernel's edits, and the TTGIR of the best if that was edited."""
@@ -127,7 +125,7 @@ def _tried(
     try:
         if refusal := _refusal_of(saved):
             return replace(record, refusal=refusal), ""
-        trials = _Trials(workspace, saved, choice, executable, say, _launch_ns(saved, analysis))
+        trials = _Trials(workspace, saved, choice, say, _launch_ns(saved, analysis))
         findings, limit = (analysis.findings, analysis.limit) if analysis else ((), None)
         trials.run(edits_for(findings, limit, trials.kernel, choice.edits))
     except KprofError as error:
@@ -244,7 +242,6 @@ class _Trials:
     workspace: Workspace
     saved: SavedLaunch
     choice: TryChoice
-    executable: str
     say: Say
     launch_ns: float
     kernel: KernelToEdit = field(init=False)
@@ -414,7 +411,7 @@ class _Trials:
             seconds=seconds,
             tolerance=self.choice.tolerance,
         )
-        (result,) = do_tasks([task], self.executable, self.workspace.cache_folder_of_rerun("launches"))
+        (result,) = do_tasks([task], cache=self.workspace.cache_folder_of_rerun("launches"))
         self.gpu_seconds += result.seconds
         if result.edits is None:
             return result.refusal

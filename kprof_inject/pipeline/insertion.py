@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -14,6 +15,7 @@ from kprof_inject.errors import KprofError, did_you_mean
 from kprof_inject.files import source_text
 from kprof_inject.quantities import listed
 from kprof_inject.rewrite import apply
+from kprof_inject.runtime.packages import is_installed_file
 from kprof_inject.select.calls import has_helpers, lowerable
 from kprof_inject.select.candidates import candidates
 from kprof_inject.select.module_view import ModuleView
@@ -57,23 +59,26 @@ class KernelInsertion(Struct, frozen=True):
     changed_sources: tuple[Path, ...]
 
 
-def sources_of(ttgir: str, snapshot: Mapping[str, str]) -> Sources:
-    """Return the sources that a module names, from the snapshot if it has them, else from this machine if it does.
+def sources_of(ttgir: str, snapshot: Mapping[str, str], folder: Path) -> Sources:
+    """Return the sources that a module names: those of the snapshot, and files below ``folder`` or in Triton's library.
 
-    A snapshot lacks Triton's own library and files that were not dumped.
+    A snapshot lacks that library and files that were not dumped. The module may be a stranger's, and opens no other.
     """
     texts = dict(snapshot)
+    below = Path(os.path.realpath(folder))
     for name in source_files(ttgir):
         # A relative name does not identify a file: the folder that it starts from is unknown.
-        text = source_text(Path(name)) if name not in texts and Path(name).is_absolute() else None
-        if text is not None:
+        if name in texts or not Path(name).is_absolute() or "\0" in name:
+            continue
+        is_own = Path(os.path.realpath(name)).is_relative_to(below) or is_installed_file(name, "triton")
+        if is_own and (text := source_text(Path(name))) is not None:
             texts[name] = text
     return Sources(texts)
 
 
 def view_of(text: str, file: str, snapshot: Mapping[str, str]) -> ModuleView:
-    """Parse a ``.ttgir`` text into the view that selectors use; raise ``KprofError`` if it is invalid."""
-    return ModuleView(parse(text, file), sources_of(text, snapshot))
+    """Parse the text of a ``.ttgir`` file into the view that selectors use; raise ``KprofError`` if it is invalid."""
+    return ModuleView(parse(text, file), sources_of(text, snapshot, Path(file).parent))
 
 
 def views_in(workspace: Workspace) -> Iterator[ModuleView | KprofError]:

@@ -30,10 +30,10 @@ _LOOKS_PER_S = 50.0
 def do_tasks(tasks: Sequence[Task], executable: str = "", cache: Path | None = None) -> list[TaskResult]:
     """Return the result of each task, which is a refusal if its process ended.
 
-    ``executable`` is the Python that has Triton, ours if it is empty or absent. ``cache`` is a folder for Triton's
-    compiler, such as the program's, where the launchers are; by default it is temporary.
+    ``executable`` is the Python of a program that the user has just run, ours if it is empty or absent; that in the
+    record of another capture may be a stranger's. ``cache`` is a folder for Triton's compiler, such as the program's,
+    where the launchers are; by default it is temporary.
     """
-    # A saved launch names it: a relative path might lead to a file that came with the launch.
     python = executable if os.path.isabs(executable) and shutil.which(executable) else ""
     with tempfile.TemporaryDirectory(prefix="kprof-tasks-") as name:
         folder = Path(name)

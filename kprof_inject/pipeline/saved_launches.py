@@ -8,7 +8,6 @@ import tempfile
 from collections.abc import Container, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
-from importlib.util import find_spec
 from pathlib import Path
 
 from kprof_inject.capture.mode import Mode
@@ -28,6 +27,7 @@ from kprof_inject.pipeline.launch_measurements import measure_capture, with_perm
 from kprof_inject.pipeline.own_processes import do_tasks
 from kprof_inject.quantities import counted
 from kprof_inject.report.launch_notes import l2_in_words
+from kprof_inject.runtime.compiling.delayed_builds import compiler_options
 from kprof_inject.runtime.experiments.tasks import (
     MAX_TIMES,
     CaptureLaunch,
@@ -116,7 +116,7 @@ def saved_launch_at(words: Sequence[str], kernel_glob: str) -> SavedLaunch | Non
     saved = read_saved_launch(Path(words[0]))
     if not fnmatchcase(saved.record.name, kernel_glob):
         raise KprofError(f"{words[0]} is a launch of {saved.record.name}, not of {kernel_glob}", hint="omit --kernel")
-    _require_own_files(saved)
+    compiler_options(saved.kernel.options)
     return saved
 
 
@@ -125,7 +125,7 @@ def captured(saved: SavedLaunch, launches: str, say: Say) -> Path:
 
     Raises ``KprofError``.
     """
-    _require_own_files(saved)
+    compiler_options(saved.kernel.options)
     folder = Path(tempfile.mkdtemp(prefix="kprof-launch-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     workspace = Workspace.begin(folder)
@@ -152,29 +152,6 @@ def adopt(workspace: Workspace, saved: SavedLaunch) -> None:
         for name in saved.record.files:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(saved.folder / name, folder / name)
-
-
-def _require_own_files(saved: SavedLaunch) -> None:
-    """Raise ``KprofError`` for options by which a stranger's launch could have the compiler use files of its choice."""
-    options = saved.kernel.options
-    foreign = [name for name in ("ptx_options", "ir_override") if options.get(name)]
-    if not all(map(_is_own_library, options.get("extern_libs") or ())):
-        foreign.append("extern_libs")
-    if foreign:
-        raise KprofError(
-            f"{saved.folder} is not compiled again: it sets {', '.join(foreign)}, which may name any file",
-            hint="profile the program instead",
-        )
-
-
-def _is_own_library(named: object) -> bool:
-    """Return whether a name and the path of a library are those of a file that Triton brought along."""
-    match named:
-        case [str(), str(path)]:
-            spec = find_spec("triton")
-            folders = (spec.submodule_search_locations if spec else None) or ()
-            return any(Path(path).resolve().is_relative_to(Path(folder).resolve()) for folder in folders)
-    return False
 
 
 def require_adopted(workspace: Workspace, saved: SavedLaunch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 import sys
@@ -42,6 +43,13 @@ class CheckResult:
     status: Status
     fact: str
     advice: str = ""
+
+
+def is_installed_file(path: str, *packages: str) -> bool:
+    """Return whether a path leads into the folder of one of these packages, as they are installed here."""
+    specs = [find_spec(package) for package in packages]
+    folders = [folder for spec in specs if spec for folder in spec.submodule_search_locations or ()]
+    return any(Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)) for folder in folders)
 
 
 REQUIRED = {"click": (8, 1), "lark": (1, 2), "msgspec": (0, 19), "numpy": (1, 26), "rich": (13,)}

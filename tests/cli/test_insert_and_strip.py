@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -114,11 +115,31 @@ def test_bytes_on_stdin_that_are_no_text(kprof: CommandLine) -> None:
 
 def test_markers_of_a_source_that_was_not_dumped(kprof: CommandLine) -> None:
     text = (REPO / "ttgir_fixtures/3.6.0/cuda-90/marked_matmul.ttgir").read_text()
-    kprof.write("marked.ttgir", text.replace("/kprof-inject/", f"{REPO}/"))
+    kprof.write("marked.ttgir", text.replace("/kprof-inject/ttgir_fixtures/kernels/", f"{kprof.folder}/src/"))
+    (kprof.folder / "src").mkdir()
+    shutil.copy(REPO / "ttgir_fixtures/kernels/marked_matmul.py", kprof.folder / "src")
     said, *_ = kprof("insert", "marked.ttgir", "--dry-run").stderr.splitlines()
 
     check("cli/insert", said, "marked.ttgir")
     assert said not in kprof("insert", "marked.ttgir", "--dry-run", "--at", "line(34)").stderr.splitlines()
+
+
+@pytest.mark.parametrize("place", ["file", "link", "up", "pipe"])
+def test_a_module_opens_no_file_outside_its_own_folder(kprof: CommandLine, place: str) -> None:
+    """A location is a stranger's word: what it names may be private, or never end."""
+    inside = kprof.folder / "received"
+    inside.mkdir()
+    marked = REPO / "ttgir_fixtures/kernels/marked_matmul.py"
+    names = {"file": marked, "link": inside / "link.py", "up": inside / ".." / "mine.py", "pipe": inside / "pipe.py"}
+    shutil.copy(marked, kprof.folder / "mine.py")
+    names["link"].symlink_to(marked)
+    os.mkfifo(names["pipe"])
+    text = (REPO / "ttgir_fixtures/3.6.0/cuda-90/marked_matmul.ttgir").read_text()
+    text = text.replace("/kprof-inject/ttgir_fixtures/kernels/marked_matmul.py", str(names[place]))
+    (inside / "marked.ttgir").write_text(text)
+    listed = kprof("list", "received/marked.ttgir")
+    assert listed.exit_code == 0, listed.stderr
+    assert "marker" not in listed.stdout
 
 
 def test_a_workspace_keeps_its_own_output(kprof: CommandLine, workspace: object) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+from buffers import make_editable
 from command_line import CommandLine
 from fake_gpu.gpu import CTA_NS, REORDERED_NS
 from launch_files import edit
@@ -83,8 +84,16 @@ def test_a_program_is_profiled_and_its_launches_kept(kprof: CommandLine) -> None
     assert ended.stdout.count("result [30.0, 60.0, 90.0]") == 2, "it runs as by itself"
     assert "num_warps=16 makes scale 6.1 % ± 0.0 faster" in ended.stdout
     assert "scale[grid](..., num_warps=16)" in ended.stdout
+    # A received workspace may name any program.
+    (process,) = (kprof.folder / "ws/captures/001").glob("*/process.json")
+    evil = kprof.folder / "evil"
+    evil.write_text("#!/bin/sh\ntouch started\nexit 1\n")
+    evil.chmod(0o755)
+    process.write_text(json.dumps({**json.loads(process.read_text()), "executable": str(evil)}))
+    make_editable(process.parents[1])
     again = tried(kprof)
     assert again["apply"]["options"] == {"num_warps": 16}
+    assert not (kprof.folder / "started").exists()
     mine = tried(kprof, "--edit", "num_warps=8", "--edit", "num_warps=3")
     assert {text: each["outcome"] for text, each in names(mine).items()} == {
         "num_warps=8": "faster",

@@ -7,6 +7,7 @@ import importlib.machinery
 import importlib.util
 import json
 import os
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -22,8 +23,9 @@ from triton.compiler.compiler import make_backend
 from kprof_inject.capture.schema import DumpedKernelRecord, Target
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.compiling.builds import assembly_in
-from kprof_inject.runtime.compiling.compiler import as_json, environment
+from kprof_inject.runtime.compiling.compiler import as_json, environment, is_harmless_setting
 from kprof_inject.runtime.compiling.delayed_builds import Build, compile_text, compiled
+from kprof_inject.runtime.compiling.disassembly import Disassemble
 
 pytestmark = pytest.mark.triton
 
@@ -94,8 +96,9 @@ def test_the_assembly_of_the_programs_own_assembler(
     assert ".version 8.4" in made.asm["ptx"]
     assert ".version 8.4" not in assembly_in(tmp_path / "stranger"), "a record may be a stranger's"
     with monkeypatch.context() as installed:
-        spec = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
-        installed.setattr("kprof_inject.runtime.compiling.compiler.find_spec", lambda name: spec)
+        torch = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
+        found = {"torch": torch, "triton": find_spec("triton")}
+        installed.setattr("kprof_inject.runtime.packages.find_spec", found.get)
         compile_text(made.asm["ttgir"], record, tmp_path)
     assert assembly_in(tmp_path) == made.asm["ptx"]
     assert "TRITON_PTXAS_PATH" not in os.environ
@@ -151,6 +154,34 @@ def test_what_fails_says_why_and_leaves_nothing(fixtures_script: ModuleType, tmp
     before = (tmp_path / "builds" / good.name).stat().st_mtime_ns
     assert list(compiled([good], tmp_path / "builds")) == [None]
     assert (tmp_path / "builds" / good.name).stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("ptx_options", "-o x"), ("ir_override", "x.ttgir"), ("extern_libs", [["m", "/tmp/x.bc"]]), ("extern_libs", [1])],
+)
+def test_a_record_names_no_file_to_the_compiler(tmp_path: Path, name: str, value: object) -> None:
+    record = DumpedKernelRecord(
+        name="k",
+        override_key="k",
+        file_name="k",
+        target=Target("cuda", 90),
+        options={name: value},
+        triton_version=triton.__version__,
+    )
+    for compiles in (
+        lambda: compile_text("module {}", record, tmp_path),
+        lambda: Disassemble("module {}", Target("cuda", 90), record.options).run(tmp_path),
+    ):
+        with pytest.raises(KprofError, match=f"it sets {name}, which may name any file"):
+            compiles()
+
+
+def test_a_record_names_no_plugin_to_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LLVM_PASS_PLUGIN_PATH", "/mine.so")
+    assert is_harmless_setting("LLVM_PASS_PLUGIN_PATH", "/mine.so")
+    assert not is_harmless_setting("LLVM_PASS_PLUGIN_PATH", "/theirs.so")
+    assert is_harmless_setting("DISABLE_LLVM_OPT", "1")
 
 
 def test_another_triton_is_refused(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from triton.runtime.driver import driver
 from triton.runtime.jit import JITFunction
 
 from kprof_inject.capture.schema import DumpedKernelRecord, Target
+from kprof_inject.runtime.packages import is_installed_file
 from kprof_inject.runtime.stack_room import COMPILING
 from kprof_inject.workspace import DumpedKernel, Workspace
 
@@ -144,17 +144,12 @@ def environment() -> dict[str, str]:
     return {name: os.environ[name] for name in environment_names() if name in os.environ}
 
 
-def is_known_assembler(name: str, value: str) -> bool:
-    """Return whether a saved variable may be set: one that names a program must name an installed assembler.
+def is_harmless_setting(name: str, value: str) -> bool:
+    """Return whether a saved variable may be set: an assembler or a plugin that it names must be installed.
 
     That is one of the present environment, or one that torch or Triton brought along.
     """
-    if name not in _ASSEMBLERS or os.environ.get(name) == value:
-        return True
-    path = Path(value).resolve()
-    specs = [find_spec(package) for package in ("torch", "triton")]
-    folders = [Path(folder).resolve() for spec in specs if spec for folder in spec.submodule_search_locations or ()]
-    return any(path.is_relative_to(folder) for folder in folders)
+    return "PATH" not in name or os.environ.get(name) == value or is_installed_file(value, "torch", "triton")
 
 
 def _constants(source: Any) -> dict[str, str]:

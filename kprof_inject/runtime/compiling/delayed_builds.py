@@ -26,6 +26,7 @@ from kprof_inject.forks import usable_cores
 from kprof_inject.runtime.compiling.builds import assembly_in, objection_to
 from kprof_inject.runtime.compiling.compiler_process import CompilerProcess, errors_in
 from kprof_inject.runtime.faults import first_line
+from kprof_inject.runtime.packages import is_installed_file
 
 _KEPT = (".json", ".ttgir", ".ptx", ".cubin", ".amdgcn", ".hsaco")
 
@@ -48,7 +49,7 @@ def compile_text(text: str, kernel: DumpedKernelRecord, folder: Path, stage: str
         )
     if kernel.target is None:
         raise KprofError("its target is unknown", hint="dump it again")
-    options = {name: with_tuples(value) for name, value in kernel.options.items()}
+    options = compiler_options(kernel.options)
     with (
         _environment_of(kernel),
         compiled_text(text, stage, kernel.file_name, target_of(kernel.target), options) as made,
@@ -67,12 +68,12 @@ def _environment_of(kernel: DumpedKernelRecord) -> Iterator[None]:
 
     The record may be a stranger's. So other variables are ignored, and an assembler is used only where it is here.
     """
-    from kprof_inject.runtime.compiling.compiler import environment_names, is_known_assembler
+    from kprof_inject.runtime.compiling.compiler import environment_names, is_harmless_setting
 
     wanted = {
         name: value
         for name, value in kernel.environment.items()
-        if name in environment_names() and is_known_assembler(name, value)
+        if name in environment_names() and is_harmless_setting(name, value)
     }
     before = {name: os.environ.get(name) for name in environment_names()}
     for name in before:
@@ -87,9 +88,31 @@ def _environment_of(kernel: DumpedKernelRecord) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def with_tuples(value: Any) -> Any:
-    """Return a saved option as Triton needs it: with tuples, which JSON turned into lists."""
-    return tuple(map(with_tuples, value)) if isinstance(value, list) else value
+def compiler_options(saved: Mapping[str, Any]) -> dict[str, Any]:
+    """Return saved options as Triton needs them: with tuples, which JSON turned into lists.
+
+    Raises ``KprofError`` for options by which a stranger's record could have the compiler use files of its choice.
+    """
+    foreign = [name for name in ("ptx_options", "ir_override") if saved.get(name)]
+    if not all(map(_is_own_library, saved.get("extern_libs") or ())):
+        foreign.append("extern_libs")
+    if foreign:
+        raise KprofError(
+            f"it is not compiled again: it sets {', '.join(foreign)}, which may name any file",
+            hint="profile the program instead",
+        )
+    return {name: _with_tuples(value) for name, value in saved.items()}
+
+
+def _is_own_library(named: object) -> bool:
+    match named:
+        case [str(), str(path)]:
+            return is_installed_file(path, "triton")
+    return False
+
+
+def _with_tuples(value: Any) -> Any:
+    return tuple(map(_with_tuples, value)) if isinstance(value, list) else value
 
 
 _TIME_LIMIT_S = 600.0

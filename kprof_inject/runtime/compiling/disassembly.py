@@ -26,7 +26,7 @@ from kprof_inject.machine_code.amd_assembly import read_assembly
 from kprof_inject.machine_code.instructions import MachineFunction, read_nvdisasm
 from kprof_inject.machine_code.matching import with_lines_of
 from kprof_inject.runtime.compiling.compiler_process import CompilerProcess
-from kprof_inject.runtime.compiling.delayed_builds import with_tuples
+from kprof_inject.runtime.compiling.delayed_builds import compiler_options
 from kprof_inject.runtime.compiling.module_check import (
     TIME_LIMIT_S,
     lowered_in_child,
@@ -138,7 +138,7 @@ class Disassemble:
 
     def run(self, written: Path) -> str:
         """Compile the text. Raises ``KprofError`` if the compiler refuses, or if there is no nvdisasm."""
-        options = {name: with_tuples(value) for name, value in self.options.items()}
+        options = compiler_options(self.options)
         return _PRINTINGS[self.target.backend].printed(lowered_in_child(self.text, self.target, options, written))
 
 
