@@ -47,6 +47,7 @@ from kprof_inject.capture.schema import (
 from kprof_inject.errors import KprofError
 from kprof_inject.files import decode_text, read_regular, write_bytes, write_json, write_text
 from kprof_inject.workspace_paths import (
+    CACHE_FOLDER,
     MARK_FILE,
     how_to_make,
     is_workspace,
@@ -64,6 +65,8 @@ _DUMP_AGAIN = "dump again: kprof-inject dump -- PROG"
 _TRY_AGAIN = "run try again"
 _EDITS_FOLDER = "edits"
 _EXPERIMENTS_FOLDER = "experiments"
+_emptied: set[Path] = set()
+"""The caches that this process began: another one of the same name may have come with the workspace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +202,7 @@ class Workspace:
 
     def cache_folder(self, step: str) -> Path:
         """Return the folder where compilers may cache in ``step`` of this process."""
-        return self.folder / "cache" / f"{step}-{os.getpid()}"
+        return self.folder / CACHE_FOLDER / f"{step}-{os.getpid()}"
 
     def new_cache_folder(self, step: str) -> Path:
         """Return an empty folder where the program's compilers may cache while this process runs it.
@@ -207,6 +210,7 @@ class Workspace:
         Caches of processes that have ended are removed, for any step; those of running processes stay.
         """
         own = self.cache_folder(step)
+        _emptied.add(own)
         for folder in own.parent.glob("*-*"):
             pid = folder.name.rpartition("-")[2]
             if folder == own or not (pid.isdecimal() and is_running(int(pid))):
@@ -220,7 +224,7 @@ class Workspace:
         did not dump the program, the folder is new.
         """
         dumped = self.cache_folder("dump")
-        return dumped if dumped.is_dir() else self.new_cache_folder(step)
+        return dumped if dumped in _emptied else self.new_cache_folder(step)
 
     def new_reports_folder(self, step: str) -> Path:
         """Make an empty folder where each process of the program reports what it did."""

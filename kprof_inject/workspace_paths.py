@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from shlex import quote
 
@@ -16,6 +18,8 @@ DEMO_WORKSPACE = Path("kprof_demo")
 
 MARK_FILE = "workspace.json"
 """The file that marks a workspace and gives its version."""
+CACHE_FOLDER = "cache"
+"""The folder in which compilers cache, each process in a folder of its own."""
 LOCK_FILE = "workspace.lock"
 """The file that a command locks (see ``workspace_lock``)."""
 
@@ -101,10 +105,17 @@ def require_ours(folder: Path) -> None:
 
 
 def require_no_links(folder: Path) -> None:
-    """Raise ``KprofError`` if a link would redirect writes to a workspace.
+    """Raise ``KprofError`` if a link would redirect writes to a workspace; caches are emptied before they are used."""
+    folders = [str(folder)] if folder.is_dir() else []
+    for parent in folders:
+        with suppress(OSError), os.scandir(parent) as entries:  # a running program may remove it
+            for entry in entries:
+                if entry.is_symlink():
+                    raise is_link(entry.path)
+                if entry.is_dir(follow_symlinks=False) and os.path.dirname(parent) != str(folder / CACHE_FOLDER):
+                    folders.append(entry.path)
 
-    Two levels are enough: deeper folders are emptied before anything is written there.
-    """
-    for path in (*folder.glob("*"), *folder.glob("*/*")):
-        if path.is_symlink():
-            raise KprofError(f"{path} is a symbolic link", hint="remove it, or use another workspace")
+
+def is_link(path: str | Path) -> KprofError:
+    """Return the error that a place which we choose ourselves is a link, whose target we must not write to."""
+    return KprofError(f"{path} is a symbolic link", hint="remove it, or use another workspace")

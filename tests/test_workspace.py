@@ -250,12 +250,18 @@ def test_a_name_that_leads_out_of_the_workspace_is_refused(tmp_path: Path, field
         workspace.kernels()
 
 
-@pytest.mark.parametrize("name", ["kernels", "plans", "override", "cache", "cache/run", "reports", "workspace.lock"])
+LINKED = [
+    *("kernels", "plans", "override", "cache", "cache/run", "reports", "workspace.lock"),
+    *("kernels/v/kernel.json", "captures/001/process/kernels/k/timing.json", "edits/v/override/k/k.ttgir"),
+]
+
+
+@pytest.mark.parametrize("name", LINKED)
 def test_a_folder_that_leads_out_of_the_workspace_is_refused(tmp_path: Path, name: str) -> None:
     workspace = Workspace.create(tmp_path / "ws").folder
     outside = tmp_path / "outside"
     outside.mkdir()
-    (workspace / name).parent.mkdir(exist_ok=True)
+    (workspace / name).parent.mkdir(exist_ok=True, parents=True)
     (workspace / name).symlink_to(outside)
     for begin in (Workspace.open, Workspace.create):
         with pytest.raises(KprofError, match=f"{name} is a symbolic link"):

@@ -26,6 +26,7 @@ from kprof_inject.export.open_trace import MAX_MINUTES, TraceServer, open_page, 
 from kprof_inject.pipeline.captures import decode_capture, open_capture
 from kprof_inject.timeline.choice import Choice
 from kprof_inject.timeline.timeline import Timeline
+from kprof_inject.workspace_paths import is_link
 
 
 @click.command("trace")
@@ -77,7 +78,10 @@ def command(
     require_place_for(output)
     folder = place.parent if place.is_file() else place
     hooks = [hook for file in hook_files for hook in read_hooks(file)]
-    trace = trace_file(ctx, output or folder / "trace.json", layout, hooks)
+    path = output or folder / "trace.json"
+    if output is None and path.is_symlink():
+        raise is_link(path)
+    trace = trace_file(ctx, path, layout, hooks)
     if opens and not isinstance(trace.format, DrawingFormat):
         raise click.UsageError("--open shows a trace (.json, .pftrace)")
     timelines = decode_capture(open_capture(place, names_path, description, redact=redact), say, choice)
