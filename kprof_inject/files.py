@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from kprof_inject.errors import KprofError, Position
+from kprof_inject.errors import KprofError, Position, printable
 
 _MAX_SOURCE_BYTES = 4 << 20
 
@@ -123,6 +123,23 @@ def read_regular(path: Path, max_bytes: int, within: Path | None = None) -> byte
             data = file.read(min(os.fstat(file.fileno()).st_size, max_bytes) + 1) or b""  # None: it would wait
         except OSError as error:
             raise KprofError(f"cannot read {path}: {error.strerror}") from None
+    return _within(max_bytes, data, path)
+
+
+def read_gzip(path: Path, max_bytes: int) -> bytes:
+    """Read the contents of a whole gzip file, whose size nothing says. Raises as ``read_regular`` does."""
+    import gzip
+    import zlib
+
+    with open_regular(path) as file, gzip.open(file) as contents:
+        try:
+            data = contents.read(max_bytes + 1)
+        except (OSError, EOFError, zlib.error) as error:
+            raise KprofError(f"cannot read {path}: {printable(str(error))}") from None
+    return _within(max_bytes, data, path)
+
+
+def _within(max_bytes: int, data: bytes, path: Path) -> bytes:
     if len(data) > max_bytes:
         raise KprofError(f"{path} is too large: files of its kind have at most {max_bytes} bytes")
     return data

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
 import os
 import stat
 import threading
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from kprof_inject.errors import KprofError
-from kprof_inject.files import csv_cell, read_text, write_chunks, write_json, write_text
+from kprof_inject.files import csv_cell, read_gzip, read_text, write_chunks, write_json, write_text
 
 
 def failing_chunks() -> Iterator[bytes]:
@@ -41,6 +43,26 @@ def test_a_file_may_be_many_new_folders_deep(tmp_path: Path) -> None:
 def test_a_name_in_a_csv_table_is_no_formula(name: str) -> None:
     (row,) = csv.reader(io.StringIO(csv_cell(name), newline=""))
     assert row == [f"'{name}"]
+
+
+def test_compressed_contents_are_read_up_to_a_limit(tmp_path: Path) -> None:
+    path = tmp_path / "file.gz"
+    path.write_bytes(gzip.compress(bytes(1 << 24)))
+    assert read_gzip(path, 1 << 24) == bytes(1 << 24)
+    tracemalloc.start()
+    try:
+        with pytest.raises(KprofError, match=r"file\.gz is too large: files of its kind have at most 4096 bytes"):
+            read_gzip(path, 1 << 12)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("data", [b"text", gzip.compress(b"text")[:-4], gzip.compress(b"text")[:10] + b"wrong"])
+def test_what_is_no_gzip_file_is_an_error(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "file.gz").write_bytes(data)
+    with pytest.raises(KprofError, match=r"cannot read .*file\.gz: "):
+        read_gzip(tmp_path / "file.gz", 1 << 12)
 
 
 def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:

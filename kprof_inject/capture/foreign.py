@@ -26,6 +26,7 @@ from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.model import Capture, Kernel, Recorded, capture_of_buffer
 from kprof_inject.capture.scopes import ScopeInfo, ScopeKind, ScopeTable
 from kprof_inject.errors import KprofError, did_you_mean
+from kprof_inject.files import open_regular
 from kprof_inject.quantities import counted
 
 _Words = NDArray[np.uint64]
@@ -113,7 +114,9 @@ _HINT = "save the whole buffer of one launch, numpy.save(PATH, buffer.cpu().nump
 def read_saved_buffer(path: Path, description: BufferDescription = NO_DESCRIPTION) -> Capture:
     """Open a buffer that was saved with NumPy; raises ``KprofError`` if it is not of the described format."""
     try:
-        return read_buffer_array(np.load(path, allow_pickle=False), description, path)
+        with open_regular(path) as file:  # not np.load, which also reads archives of any number of large arrays
+            array = np.lib.format.read_array(file, allow_pickle=False)
+        return read_buffer_array(array, description, path)
     except KprofError as error:
         raise KprofError(f"{path}: {error.what}", hint=error.hint, exit_code=error.exit_code) from None
     # NumPy reads a header as a Python literal, an invalid one token by token, and checks little of the result.

@@ -14,6 +14,9 @@ from kprof_inject.capture.schema import Count, Name
 OWN_PREFIX = "kprof_"
 """The names of our own kernels begin with it (``runtime/devices/cuda_kernels.py``): they are no work of the program."""
 
+MAX_TRACE_BYTES = 2 << 30
+"""Maximum size of a trace of ``torch.profiler``, uncompressed; a larger one is not read."""
+
 BENCHMARK_SPAN = "kprof_benchmark"
 """Name of the spans in which an autotuner compares configurations: what the GPU does then is no work of the program."""
 

@@ -55,11 +55,13 @@ _MAX_KERNEL_FILE_BYTES = 256 << 20
 ADDRESS_END = 1 << 57
 MAX_RANGES = 1 << 14
 """Maximum number of memory ranges of a launch: their records must fit into a JSON file of ours."""
+MAX_LAUNCH_BYTES = 2 << 30
+"""Maximum size of a launch's memory: a file that claims more is not one of ours, and is not read."""
 DIGEST_ALIGNMENT = 8
 """``Device.digest`` reads words of this size."""
 
 Address = Annotated[int, Meta(ge=0, lt=ADDRESS_END)]
-RangeBytes = Annotated[int, Meta(ge=1, lt=1 << 40)]
+RangeBytes = Annotated[int, Meta(ge=1, le=MAX_LAUNCH_BYTES)]
 Digest = Annotated[str, Meta(pattern=r"\A[0-9a-f]{16}\Z")]
 """Digest of a range's bytes, as ``Device.digest`` returns it, in hexadecimal digits."""
 _Extent = Annotated[int, Meta(ge=-(1 << 62), lt=1 << 62)]
@@ -226,7 +228,9 @@ class SavedLaunchRecord(Struct, frozen=True, kw_only=True):
     files: dict[Annotated[str, Meta(max_length=1 << 10)], Crc32]
 
     def __post_init__(self) -> None:
-        """Require ranges that overlap neither in memory nor in the file."""
+        """Require ranges that overlap neither in memory nor in the file, and not too much memory."""
+        if self.memory_bytes > MAX_LAUNCH_BYTES:
+            raise ValueError(f"expected at most {MAX_LAUNCH_BYTES} bytes - at `$.memory`")
         end = file_end = 0
         for number, memory in enumerate(self.memory):
             if memory.address < end or memory.offset < file_end:

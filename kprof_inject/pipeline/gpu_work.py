@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import bisect
-import gzip
 import math
-import zlib
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -13,9 +11,10 @@ import msgspec
 from msgspec import Struct
 
 from kprof_inject.capture.capture_files import write
-from kprof_inject.capture.gpu_work import BENCHMARK_SPAN, OWN_PREFIX, GpuWork, GpuWorkRecord, WorkKind
+from kprof_inject.capture.gpu_work import BENCHMARK_SPAN, MAX_TRACE_BYTES, OWN_PREFIX, GpuWork, GpuWorkRecord, WorkKind
 from kprof_inject.capture.schema import MAX_NAME_LENGTH
-from kprof_inject.errors import printable
+from kprof_inject.errors import KprofError, printable
+from kprof_inject.files import read_gzip
 
 _KINDS: dict[str, WorkKind] = {"kernel": "kernel", "gpu_memcpy": "copy", "gpu_memset": "fill"}
 """Kinds of work by the category of an event (pytorch/kineto: ``libkineto/include/ActivityType.h``)."""
@@ -53,7 +52,7 @@ def save_gpu_work(capture_folder: Path, traces: Sequence[Path], say: Callable[[s
         try:
             for event in _events(path):
                 sums.setdefault((event.name[:MAX_NAME_LENGTH], _KINDS[event.cat]), []).append(1e3 * event.dur)
-        except (OSError, EOFError, zlib.error, msgspec.DecodeError) as error:
+        except (KprofError, msgspec.DecodeError) as error:
             say(f"cannot add up the GPU's work in {path.name}: {printable(str(error))}")
         else:
             read += 1
@@ -68,8 +67,7 @@ def save_gpu_work(capture_folder: Path, traces: Sequence[Path], say: Callable[[s
 
 
 def _events(path: Path) -> Iterator[_Event]:
-    with gzip.open(path) as file:
-        trace = msgspec.json.decode(file.read(), type=_Trace)
+    trace = msgspec.json.decode(read_gzip(path, MAX_TRACE_BYTES), type=_Trace)
     calls = {event.args.correlation for event in trace.events if event.cat in _CALLS}
     benchmarks = _joined(
         (event.ts, event.ts + event.dur)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 
+from kprof_inject.capture.gpu_work import MAX_TRACE_BYTES
 from kprof_inject.errors import KprofError, printable
 from kprof_inject.export.drawing import LAYOUT_NAMES
 from kprof_inject.export.drawing.tracks import LAYOUTS
 from kprof_inject.export.formats import gzipped
 from kprof_inject.export.torch_trace import match, merged_trace, read_torch_trace
-from kprof_inject.files import write_chunks
+from kprof_inject.files import read_gzip, write_chunks
 from kprof_inject.pipeline.captures import run_to_write
 from kprof_inject.quantities import counted, size_text, time_text
 from kprof_inject.timeline.timeline import Timeline
@@ -31,8 +30,8 @@ def merge(traces: Sequence[Path], timelines: Sequence[Timeline], folder: Path, l
         pid = path.name.split(".")[1]
         own = [timeline for timeline in timelines if str(timeline.launch.origin.pid) == pid]
         try:
-            trace = read_torch_trace(gzip.decompress(path.read_bytes()))
-        except (OSError, EOFError, ValueError, ArithmeticError, zlib.error, msgspec.MsgspecError) as error:
+            trace = read_torch_trace(read_gzip(path, MAX_TRACE_BYTES))
+        except (ValueError, ArithmeticError, msgspec.MsgspecError) as error:
             raise KprofError(f"cannot read {path}: {printable(str(error))}", hint="profile again") from None
         launches, refused = match(trace, own)
         for name, reason in refused.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import tracemalloc
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -229,6 +230,18 @@ def test_headers_that_are_no_description_of_an_array_are_refused(tmp_path: Path,
     path.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + bytes(32))
     with pytest.raises(KprofError, match=r"NumPy cannot read .*made\.npy: "):
         read_saved_buffer(path, BufferDescription("flashinfer"))
+
+
+def test_an_archive_of_arrays_is_not_unpacked(tmp_path: Path) -> None:
+    with (tmp_path / "made.npy").open("wb") as file:
+        np.savez_compressed(file, np.zeros(1 << 22, np.uint64))
+    tracemalloc.start()
+    try:
+        with pytest.raises(KprofError, match=r"NumPy cannot read .*made\.npy: "):
+            read_saved_buffer(tmp_path / "made.npy", BufferDescription("flashinfer"))
+        assert tracemalloc.get_traced_memory()[1] < 1 << 24
+    finally:
+        tracemalloc.stop()
 
 
 def _saved_objects(folder: Path) -> bytes:

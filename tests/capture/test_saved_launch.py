@@ -198,6 +198,14 @@ def in_fields(**fields: Any) -> Any:
     return {"type": "descriptor", "base": {"type": "pointer", "address": 1 << 44}, "fields": fields}
 
 
+def zeros(number: int) -> dict[str, Any]:
+    """A range of 1.5 GiB."""
+    chunks = 384
+    crc32, sizes, size_bytes = [0] * chunks, [0] * chunks, chunks * CHUNK_BYTES
+    address = (1 << 44) + number * (1 << 32)
+    return {"address": address, "size_bytes": size_bytes, "offset": 0, "chunk_crc32": crc32, "chunk_bytes": sizes}
+
+
 FIRST, SECOND = 1 << 44, (1 << 44) + (1 << 16)
 HOSTILE: dict[str, tuple[Change, str]] = {
     "another version": (at("version", value=1), "made by an older"),
@@ -212,6 +220,7 @@ HOSTILE: dict[str, tuple[Change, str]] = {
     "an offset that is too large": (at("memory", 1, "offset", value=1 << 53), "offset"),
     "a range beyond the file": (at("memory", 1, "size_bytes", value=65), "memory.bin"),
     "a range that is too large": (at("memory", 1, "size_bytes", value=1 << 40), "size_bytes"),
+    "gigabytes of zeros that take no space": (lambda values: values.update(memory=[zeros(0), zeros(1)]), "2147483648"),
     "a large range with too few checksums": (at("memory", 1, "size_bytes", value=CHUNK_BYTES + 1), "checksums"),
     "no checksum": (at("memory", 0, "chunk_crc32", value=[]), "checksums"),
     "another checksum of the memory": (at("memory", 0, "chunk_crc32", value=[0]), "memory.bin"),

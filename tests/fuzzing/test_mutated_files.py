@@ -41,7 +41,7 @@ SEED = os.environ.get("KPROF_FUZZ_SEED", "14")
 CASES = int(os.environ.get("KPROF_FUZZ_CASES", "20"))
 MAX_SECONDS = 20
 FIXTURES = REPO / "ttgir_fixtures"
-CAPTURES = ("tests/captures/matmul", "tests/captures/matmul-one-stage", "tests/captures/late-rank")
+CAPTURES = sorted((REPO / "tests/captures").iterdir())
 SELECTORS = (
     (),
     ("func",),
@@ -135,7 +135,7 @@ def damage_file_in(folder: Path, chance: Random) -> None:
 
 def capture_case(chance: Random, folder: Path) -> bool:
     """Report a capture; without checksums, damage reaches what is behind them."""
-    capture = Path(shutil.copytree(REPO / chance.choice(CAPTURES), folder / "capture"))
+    capture = Path(shutil.copytree(chance.choice(CAPTURES), folder / "capture"))
     if chance.random() < 0.7:
         make_editable(capture)
     damage_file_in(capture, chance)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from kprof_inject.capture.cta_samples import EVERY_CTA, CtaChoice
+from kprof_inject.capture.saved_launch import MAX_LAUNCH_BYTES
 from kprof_inject.errors import KprofError, Position
 
 
@@ -78,7 +79,7 @@ class SavedLaunches:
     variants: tuple[str, ...] | None = ()
     folder: str = ""
     kernels_folder: str = ""
-    max_launch_bytes: int = 2 << 30
+    max_launch_bytes: int = MAX_LAUNCH_BYTES
     max_bytes: int = 8 << 30
     max_seconds: float = 1.0
     is_asked_for: bool = False
