@@ -77,6 +77,7 @@ def dump(
         if not kernels:
             raise no_result_error("compiled no kernel", exit_code, reports, kernel_glob, program)
     _say_dumped(workspace, kernels, say)
+    _say_states(reports, say)
     say_what_went_wrong(reports, say)
     return exit_code
 
@@ -192,11 +193,7 @@ def _finish(
     workspace: Workspace, folder: Path, exit_code: int, reports: Reports, choice: LaunchChoice, made_by: str, say: Say
 ) -> None:
     """Report what a run with records did, and measure its launches."""
-    for state in reports.kernels:
-        if state.state == "left alone":
-            say(f"{state.name} ran unchanged: {state.reason}")
-        elif state.reason:
-            say(f"{state.name}: {state.reason}")
+    _say_states(reports, say)
     for autotuned in reports.choices:
         say(f"the autotuner of {autotuned.kernel} chose {autotuned.config} for {autotuned.key}")
     for process in reports.unfinished:
@@ -356,6 +353,15 @@ def _hard_to_time(workspace: Workspace) -> list[str]:
     runs = ((kernel.variant, workspace.clean_run(kernel.variant)) for kernel in workspace.kernels())
     times_ns = ((variant, without_empty(run.times_ns, run.empty_launch_ns)) for variant, run in runs)
     return [variant for variant, times in times_ns if not is_comparable(usable_times(times or ()))]
+
+
+def _say_states(reports: Reports, say: Say) -> None:
+    """Report the kernels that ran unchanged, and what is special about the others."""
+    for state in reports.kernels:
+        if state.state == "left alone":
+            say(f"{state.name} ran unchanged: {state.reason}")
+        elif state.reason:
+            say(f"{state.name}: {state.reason}")
 
 
 def say_what_went_wrong(reports: Reports, say: Say) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from math import prod
+from pathlib import PurePath
 
 from kprof_inject.analysis.async_work.flight_metrics import Flights
 from kprof_inject.analysis.causal.response import Interval
@@ -16,6 +17,7 @@ from kprof_inject.analysis.summary import LaunchSummary, RecordFaults, ScopeSumm
 from kprof_inject.capture.measurements import L2Contents
 from kprof_inject.capture.model import Launch
 from kprof_inject.capture.scopes import ScopeKind
+from kprof_inject.errors import printable
 from kprof_inject.quantities import counted, percent, ratio, short_time, size_text
 from kprof_inject.report.machine_code import moved_sentence
 from kprof_inject.timeline.clock import ClockSource
@@ -137,6 +139,8 @@ _ROOM = {"occupancy": "with room for {slots} on each", "observed": "at most {slo
 
 def all_notes(report: LaunchAnalysis) -> Iterator[str]:
     """Yield all notes below a launch's table."""
+    if in_place := report.launch.kernel.metadata.get("ir_override"):
+        yield f"TTGIR: the program's own, {printable(PurePath(str(in_place)).name)}"
     yield from launch_notes(report.summary)
     yield from grid_notes(report.launch)
     yield from roof_notes(report.speed_of_light, report.summary.scopes)

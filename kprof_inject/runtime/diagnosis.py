@@ -170,8 +170,8 @@ _OUT_OF_REACH = "nothing to do; it cannot reach programs under python -I, -E or 
 _LIMIT_S = 120
 
 _INTERFERING = {
-    "TRITON_KERNEL_OVERRIDE": "dump saves the replaced kernel; unset it to see the original",
-    "TRITON_OVERRIDE_DIR": "dump saves the replaced kernel; unset it to see the original",
+    "TRITON_KERNEL_OVERRIDE": "the replaced kernel is dumped and recorded; unset it to see the original",
+    "TRITON_OVERRIDE_DIR": "the replaced kernel is dumped and recorded; unset it to see the original",
     "TRITON_ALWAYS_COMPILE": "every process recompiles every kernel; unset it to save time",
     "TRITON_STORE_BINARY_ONLY": "Triton then drops the TTGIR that kprof-inject needs; unset it",
     "CUDA_LAUNCH_BLOCKING": "launches become synchronous and never overlap; unset it to see them overlap",

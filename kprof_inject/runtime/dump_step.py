@@ -19,7 +19,15 @@ from kprof_inject.capture.other_values import write_other_values
 from kprof_inject.capture.schema import TimedResources
 from kprof_inject.files import source_text
 from kprof_inject.runtime.compiling.builds import build_files
-from kprof_inject.runtime.compiling.compiler import Compile, as_json, call_of, variant_of, with_room, wrap_compiler
+from kprof_inject.runtime.compiling.compiler import (
+    Compile,
+    as_json,
+    call_of,
+    put_in_place,
+    variant_of,
+    with_room,
+    wrap_compiler,
+)
 from kprof_inject.runtime.compiling.other_values import other_values
 from kprof_inject.runtime.compiling.programs_cache import take_from
 from kprof_inject.runtime.devices.cuda_driver import resources_of
@@ -71,13 +79,7 @@ class DumpStep:
         kernel = with_room(original)(*args, **kwargs)
         with self._report.guard("saving a kernel"):
             variant = variant_of(self._workspace, original, args, kwargs)
-            if variant is None:
-                return kernel
-            if not fnmatchcase(variant.name, self._kernel_glob):
-                self._report.add_kernel(variant.variant, variant.name, "passed over")
-            else:
-                save_kernel(self._workspace, variant, kernel)
-                self._report.add_kernel(variant.variant, variant.name, "dumped")
+            if save_kernel(self._workspace, self._kernel_glob, variant, kernel, self._report):
                 triton_wrapping.around_load(kernel, functools.partial(self.load, variant.variant))
                 self._save_other_values(variant, original, args, kwargs)
         return kernel
@@ -152,11 +154,27 @@ def why_left_alone(dumped: DumpedKernel) -> str:
     return "an Inductor worker process compiled it; set compile_threads to 1" if is_compile_worker() else ""
 
 
-def save_kernel(workspace: Workspace, kernel: DumpedKernel, compiled: Any) -> None:
-    """Save a compiled kernel, with the source files that its locations name."""
-    ttgir, metadata = compiled.asm["ttgir"], as_json(compiled.metadata._asdict())
+def save_kernel(
+    workspace: Workspace, kernel_glob: str, kernel: DumpedKernel, compiled: Any, report: ProcessReport
+) -> bool:
+    """Save a compiled kernel whose name matches, with the source files that its locations name, and report it.
+
+    Returns False if it is not saved.
+    """
+    ttgir = compiled.asm.get("ttgir")
+    if not fnmatchcase(kernel.name, kernel_glob):
+        report.add_kernel(kernel.variant, kernel.name, "passed over")
+        return False
+    if ttgir is None:
+        reason = "Triton keeps no TTGIR of it (knobs.compilation.store_binary_only)"
+        report.add_kernel(kernel.variant, kernel.name, "left alone", reason)
+        return False
+    metadata = as_json(compiled.metadata._asdict()) | kernel.info.metadata
     info = msgspec.structs.replace(kernel.info, name=compiled.metadata.name, metadata=metadata)
     workspace.write_kernel(kernel.variant, info, ttgir, _sources(ttgir), build_files(compiled))
+    note = f"the program puts its code in place: {path}" if (path := put_in_place(kernel)) else ""
+    report.add_kernel(kernel.variant, kernel.name, "dumped", note)
+    return True
 
 
 def _sources(ttgir: str) -> dict[str, str]:

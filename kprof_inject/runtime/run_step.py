@@ -18,9 +18,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from kprof_inject.capture.gpu_work import BENCHMARK_SPAN
-from kprof_inject.capture.schema import ScopeTableRecord
+from kprof_inject.capture.schema import MAX_TEXT_BYTES, ScopeTableRecord
 from kprof_inject.errors import KprofError
-from kprof_inject.runtime.compiling.compiler import fresh_jit_caches, wrap_compiler
+from kprof_inject.files import decode_text, read_regular
+from kprof_inject.rewrite import strip
+from kprof_inject.runtime.compiling.compiler import ANOTHER_TTGIR, fresh_jit_caches, same_code, wrap_compiler
 from kprof_inject.runtime.compiling.instrumented_kernel import remove_binaries
 from kprof_inject.runtime.compiling.planned_kernel import Plan, RunStep
 from kprof_inject.runtime.devices.device import Device
@@ -37,6 +39,7 @@ from kprof_inject.runtime.launch.timing import watch_programs_events
 from kprof_inject.runtime.process_events import at_end
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import TORCH_TRACE, Session
+from kprof_inject.ttgir.parser import parse
 from kprof_inject.workspace import DumpedKernel, Workspace
 
 
@@ -83,7 +86,7 @@ class WorkspacePlans:
         if scope_table is None or not fnmatchcase(variant.name, self.session.kernel):
             return None
         dumped = workspace.kernel(variant.variant)
-        if reason := why_left_alone(dumped):
+        if reason := why_left_alone(dumped) or _why_another(workspace, dumped, kernel.asm["ttgir"]):
             self.report.add_kernel(variant.variant, variant.name, "left alone", reason)
             return None
         if self.trace is not None:
@@ -93,6 +96,17 @@ class WorkspacePlans:
     def fewer(self, dumped: DumpedKernel, plan: str) -> None:
         """Return None: the user planned them."""
         return None
+
+
+def _why_another(workspace: Workspace, dumped: DumpedKernel, compiled: str) -> str:
+    """Return the reason why the plan is not of the TTGIR that the program has compiled now; empty if it is."""
+    path = workspace.override_path(dumped)
+    try:
+        with_records = decode_text(read_regular(path, MAX_TEXT_BYTES, workspace.folder), str(path))
+        planned = strip(parse(with_records, str(path)))
+        return "" if same_code(compiled, dumped.ttgir(), planned) else ANOTHER_TTGIR
+    except KprofError as error:
+        return error.what
 
 
 class Inserter(Protocol):
@@ -163,11 +177,9 @@ class PlansMadeNow:
 
     def plan_of(self, variant: DumpedKernel, kernel: Any) -> Plan | None:
         """Dump the kernel and plan its records, if its name matches."""
-        if not fnmatchcase(variant.name, self.session.kernel):
-            self.report.add_kernel(variant.variant, variant.name, "passed over")
-            return None
         workspace = Workspace(Path(self.session.workspace))
-        save_kernel(workspace, variant, kernel)
+        if not save_kernel(workspace, self.session.kernel, variant, kernel, self.report):
+            return None
         dumped = workspace.kernel(variant.variant)
         try:
             self.inserter.insert(workspace, dumped)

@@ -24,6 +24,7 @@ _ALWAYS_NEEDED = (
     "triton.backends:backends",
     "triton.backends.compiler:GPUTarget",
     "triton.compiler.compiler:CompiledKernel._init_handles",
+    "triton.compiler.compiler:IRSource",
     "triton.compiler.compiler:compile",
     "triton.compiler.compiler:make_backend",
     "triton.runtime._allocation:_profile_allocator.set",

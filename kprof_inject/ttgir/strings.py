@@ -57,3 +57,25 @@ def source_files(ttgir: str) -> tuple[str, ...]:
     """Return the source files that a module's locations name, in the order of the text."""
     names = dict.fromkeys(unquote(found["file"]) for found in _SOURCE_FILE.finditer(ttgir))
     return tuple(name for name in names if name)
+
+
+_MARK = re.compile(rf"{STRING}|//[^\n]*|\s*(?<![\w.])loc\(|[()]|[\t\r\n]\s*|  +")
+
+
+def without_locations(text: str) -> str:
+    """Return the text without locations and comments, with one space for any other blanks."""
+    pieces: list[str] = []
+    done = depth = 0
+    for mark in _MARK.finditer(text):
+        word = mark[0]
+        is_location = word.endswith("loc(")
+        if depth:
+            depth += (word == "(" or is_location) - (word == ")")
+            if not depth:
+                done = mark.end()
+        elif is_location or word.isspace() or word.startswith("//"):
+            pieces.append(text[done : mark.start()])
+            if word.isspace() and pieces[-1]:
+                pieces.append(" ")
+            depth, done = int(is_location), mark.end()
+    return "".join([*pieces, text[done:]]).strip()

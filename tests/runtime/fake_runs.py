@@ -55,8 +55,8 @@ class FakeRuns:
     def environment(self) -> dict[str, str]:
         return {**clean_environment(self.folder), "PYTHONPATH": self.path}
 
-    def kprof(self, *arguments: str | Path) -> Ended:
-        return CommandLine(self.folder, self.path)(*arguments)
+    def kprof(self, *arguments: str | Path, env: dict[str, str] | None = None) -> Ended:
+        return CommandLine(self.folder, self.path)(*arguments, env=env)
 
     def dump(self) -> Ended:
         """Dump the program, and plan records for all that it has."""

@@ -10,7 +10,7 @@ import pytest
 import triton
 from triton.backends.compiler import GPUTarget
 
-from kprof_inject.runtime.compiling.compiler import variant_of
+from kprof_inject.runtime.compiling.compiler import put_in_place, variant_of
 from kprof_inject.workspace import DumpedKernel, Workspace
 
 pytestmark = pytest.mark.triton
@@ -35,9 +35,7 @@ class Source:
 
 
 def variant(*, source: Source | None = None, target: GPUTarget = H200, **options: Any) -> DumpedKernel:
-    found = variant_of(WORKSPACE, triton.compile, (source or Source(),), {"target": target, "options": options})
-    assert found is not None
-    return found
+    return variant_of(WORKSPACE, triton.compile, (source or Source(),), {"target": target, "options": options})
 
 
 @pytest.mark.parametrize(
@@ -76,8 +74,11 @@ def test_the_form_of_the_call_does_not_matter() -> None:
     assert variant_of(WORKSPACE, triton.compile, (Source(), H200, None), {}) == variant()
 
 
-def test_a_module_from_a_file_is_no_variant() -> None:
-    assert variant_of(WORKSPACE, triton.compile, ("kernel.ttgir",), {"target": H200}) is None
+def test_a_module_from_a_file_is_a_variant_that_the_program_puts_in_place() -> None:
+    fixture = Path(__file__).parents[2] / "ttgir_fixtures" / "3.6.0" / "cuda-90" / "matmul.ttgir"
+    found = variant_of(WORKSPACE, triton.compile, (str(fixture),), {"target": H200})
+    assert (found.name, found.info.options["num_warps"], put_in_place(found)) == ("matmul_kernel", 4, str(fixture))
+    assert put_in_place(variant()) == ""
 
 
 def test_the_key_is_fit_for_a_file_name() -> None:

@@ -11,10 +11,9 @@ from kprof_inject.select.tags import is_inserted
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.parser import parse
 from kprof_inject.ttgir.ssa_values import label_text
-from kprof_inject.ttgir.strings import STRING
+from kprof_inject.ttgir.strings import STRING, without_locations
 from kprof_inject.ttgir.types import closing_bracket
 
-_MARK = re.compile(rf"{STRING}|//[^\n]*|\s*(?<![\w.])loc\(|[()]|[\t\r\n]\s*|  +")
 _NAME = re.compile(rf"{STRING}|(%[\w$.-]+)")
 _LAYOUT = re.compile(rf"{STRING}|(?<![\w@])(#[\w$.-]+)")
 _RESULTS = re.compile(r"%[\w$.-]+(?::\d+)?(?:\s*,\s*%[\w$.-]+(?::\d+)?)*\s*=")
@@ -85,25 +84,6 @@ def _code_line(number: int, printed: str, layouts_of: _PrintedLayouts) -> CodeLi
     }
     without_names = _NAME.sub(lambda name: "%" if name[1] else name[0], text)
     return CodeLine(number, without_names, tuple(name[1] for name in found), frozenset(given), layouts)
-
-
-def without_locations(text: str) -> str:
-    """Return the text without locations and comments, with one space for any other blanks."""
-    pieces: list[str] = []
-    done = depth = 0
-    for mark in _MARK.finditer(text):
-        word = mark[0]
-        is_location = word.endswith("loc(")
-        if depth:
-            depth += (word == "(" or is_location) - (word == ")")
-            if not depth:
-                done = mark.end()
-        elif is_location or word.isspace() or word.startswith("//"):
-            pieces.append(text[done : mark.start()])
-            if word.isspace() and pieces[-1]:
-                pieces.append(" ")
-            depth, done = int(is_location), mark.end()
-    return "".join([*pieces, text[done:]]).strip()
 
 
 class _PrintedLayouts:

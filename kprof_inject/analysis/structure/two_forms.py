@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from kprof_inject.analysis.structure.printed_code import without_locations
 from kprof_inject.select.tags import is_inserted
 from kprof_inject.ttgir.dialect import FUNCTION, MODULES, PARTITIONS, WARP_SPECIALIZE, YIELD
 from kprof_inject.ttgir.nodes import Module, Operation, Region
@@ -25,7 +24,7 @@ from kprof_inject.ttgir.ssa_values import (
     label_text,
     result_names,
 )
-from kprof_inject.ttgir.strings import STRING
+from kprof_inject.ttgir.strings import STRING, without_locations
 from kprof_inject.ttgir.types import closing_bracket, printed_types
 
 _STRING = re.compile(STRING)

@@ -20,9 +20,9 @@ import triton
 import triton.compiler
 import triton.compiler.compiler
 from triton import knobs
-from triton._C.libtriton import get_cache_invalidating_env_vars
+from triton._C.libtriton import get_cache_invalidating_env_vars, ir
 from triton.backends.compiler import GPUTarget
-from triton.compiler.compiler import make_backend
+from triton.compiler.compiler import IRSource, make_backend
 from triton.runtime.cache import get_override_manager
 from triton.runtime.driver import driver
 from triton.runtime.jit import JITFunction
@@ -30,6 +30,7 @@ from triton.runtime.jit import JITFunction
 from kprof_inject.capture.schema import DumpedKernelRecord, Target
 from kprof_inject.runtime.packages import is_installed_file
 from kprof_inject.runtime.stack_room import COMPILING
+from kprof_inject.ttgir.strings import without_locations
 from kprof_inject.workspace import DumpedKernel, Workspace
 
 Compile = Callable[..., Any]
@@ -87,38 +88,69 @@ def wrap_compiler(around: Callable[[Compile, Any, Any], Any]) -> Callable[[], No
 
 
 _UNSAFE = re.compile(r"[^\w.-]")
+_IR_OVERRIDE = "ir_override"
+"""Triton's name of the option for a file that replaces a stage, and our name for one that is put in place otherwise."""
 # Triton truncates its file names to this length (compiler.py, "255 character limit").
 _FILE_NAME_LENGTH = 150
+_STAGES = ("ttir", "ttgir", "llir", "ptx", "amdgcn", "cubin", "hsaco")
 
 
-def variant_of(
-    workspace: Workspace, compile_function: Callable[..., Any], args: Any, kwargs: Any
-) -> DumpedKernel | None:
-    """Return the variant that a call of the compiler makes, or None if the call compiles an IR file.
+def variant_of(workspace: Workspace, compile_function: Callable[..., Any], args: Any, kwargs: Any) -> DumpedKernel:
+    """Return the variant that a call of the compiler makes.
 
     Triton keys its dump and override folders by the source hash, which omits ``num_warps``, ``num_stages`` and every
     other compile option, so that two configurations of an autotuner share a key. A variant's name includes a digest of
     all options.
     """
     source, target, given = call_of(compile_function, args, kwargs)
+    backend = make_backend(target)
+    put_in_place = [source] if isinstance(source, str) else []
     if isinstance(source, str):
-        return None
-    options = make_backend(target).parse_options({**given, **source.parse_options()})
+        context = ir.context()  # does not outlive this name, and the source needs it
+        source = IRSource(source, context, backend)
+    options = backend.parse_options({**given, **source.parse_options()})
     source_hash = source.hash()
     digest = hashlib.sha256(f"{source_hash} {target} {options.hash()}".encode()).hexdigest()[:16]
-    name = str(source.name)
+    name = str(source.name).removeprefix("@")
+    file_name = str(source.name)[:_FILE_NAME_LENGTH]
+    overrides = Path(get_override_manager(source_hash).cache_dir)
+    if knobs.compilation.override:
+        paths = [overrides / f"{file_name}.{stage}" for stage in _STAGES]
+        put_in_place += [str(path) for path in paths if path.is_file()]
+    elif path := getattr(options, _IR_OVERRIDE, None):
+        put_in_place.append(path)
     info = DumpedKernelRecord(
         name=name,
-        override_key=Path(get_override_manager(source_hash).cache_dir).name,
-        file_name=name[:_FILE_NAME_LENGTH],
+        override_key=overrides.name,
+        file_name=file_name,
         target=Target(**vars(target)),
         options=as_json(options.__dict__),
         signature={str(name): _type_text(kind) for name, kind in (getattr(source, "signature", None) or {}).items()},
         constants=_constants(source),
+        metadata={_IR_OVERRIDE: put_in_place[-1]} if put_in_place else {},
         triton_version=triton.__version__,
         environment=environment(),
     )
     return workspace.kernel_of(f"{_UNSAFE.sub('_', name)[:80]}-{digest}", info)
+
+
+def put_in_place(variant: DumpedKernel) -> str:
+    """Return the file with which the program replaces what Triton compiles, or the IR file that it compiles.
+
+    Of several, it is that of the last stage. Empty if there is none.
+    """
+    return str(variant.info.metadata.get(_IR_OVERRIDE) or "")
+
+
+ANOTHER_TTGIR = "its TTGIR in the workspace is not what the program compiles now; dump it again"
+"""Reason to leave a kernel alone: a file was edited, or the program no longer puts the TTGIR of the dump in place."""
+_ALIAS = re.compile(r"#loc\d* =")
+
+
+def same_code(*modules: str) -> bool:
+    """Return whether modules as Triton prints them differ at most in locations and in which helpers are inlined."""
+    bare = {_ALIAS.sub("", without_locations(text)) for text in set(modules)} if len(set(modules)) > 1 else modules
+    return len({" ".join(text.replace("noinline = true", "noinline = false").split()) for text in set(bare)}) == 1
 
 
 def call_of(compile_function: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Any, GPUTarget, dict[str, Any]]:
@@ -161,9 +193,12 @@ def _constants(source: Any) -> dict[str, str]:
     }
 
 
+_MLIR_FLOAT = re.compile(r"\bf(?=(?:16|32|64)\b)")
+
+
 def _type_text(kind: Any) -> str:
-    """Return the type of an argument; of a tuple, also a named one, in the form of a plain tuple."""
-    return str(_plain_tuple(kind)) if isinstance(kind, tuple) else str(kind)
+    """Return the type of an argument in Triton's words, which MLIR's f32 is not; of any tuple, as a plain one."""
+    return _MLIR_FLOAT.sub("fp", str(_plain_tuple(kind) if isinstance(kind, tuple) else kind))
 
 
 def _plain_tuple(kind: Any) -> Any:

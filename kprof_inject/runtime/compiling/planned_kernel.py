@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
-from triton import knobs
 
 from kprof_inject.capture.cta_samples import AUTO_CTAS, EVERY_CTA, FEWER_CTAS, CtaChoice, CtaSample
 from kprof_inject.capture.mode import Mode
@@ -18,7 +17,16 @@ from kprof_inject.capture.ring_sizes import MAX_LAUNCH_BYTES, smaller_buffer_byt
 from kprof_inject.capture.schema import Grid, ScopeTableRecord, TimedResources
 from kprof_inject.errors import KprofError
 from kprof_inject.quantities import counted, size_text
-from kprof_inject.runtime.compiling.compiler import Compile, overriding, variant_of, with_room
+from kprof_inject.runtime.compiling.compiler import (
+    ANOTHER_TTGIR,
+    Compile,
+    call_of,
+    overriding,
+    put_in_place,
+    same_code,
+    variant_of,
+    with_room,
+)
 from kprof_inject.runtime.compiling.instrumented_kernel import InstrumentedKernel, binaries_folder
 from kprof_inject.runtime.devices.cuda_driver import resources_of
 from kprof_inject.runtime.devices.device import Device
@@ -85,18 +93,26 @@ class RunStep:
             kernel = plain()
             with self.report.guard("looking up a kernel's plan"):
                 variant = variant_of(self.workspace, original, args, kwargs)
-                if variant is not None:
-                    self.prepare(variant, kernel, plain)
+                source, target, options = call_of(original, args, kwargs)
+                if isinstance(source, str) and source.endswith(".ttgir"):
+                    # Triton replaces the results of its stages, and this is where it starts.
+                    from_file = functools.partial(with_room(original), target=target, options=options)
+                    self.prepare(variant, kernel, lambda path: from_file(str(path)))
+                else:
+                    self.prepare(variant, kernel, lambda _: plain())
         return kernel
 
-    def prepare(self, variant: DumpedKernel, kernel: Any, plain: Compile) -> None:
-        """Arrange that loading a compiled ``kernel`` prepares its launches; ``plain`` compiles it again."""
+    def prepare(self, variant: DumpedKernel, kernel: Any, overridden: Compile) -> None:
+        """Arrange that loading a compiled ``kernel`` prepares its launches.
+
+        ``overridden(path)`` compiles it again while Triton finds its TTGIR at this path.
+        """
         plan = self.plans.plan_of(variant, kernel)
         if plan is not None and (reason := why_not_recorded(variant)):
             self.report.add_kernel(variant.variant, variant.name, "left alone", reason)
             plan = None
         if plan is not None:
-            around_load(kernel, PlannedKernel(self, variant, *plan, plain).load)
+            around_load(kernel, PlannedKernel(self, variant, *plan, overridden).load)
         elif self.takes_part(variant):
             around_load(kernel, functools.partial(self.load_unplanned, variant))
 
@@ -119,6 +135,12 @@ class RunStep:
         if not self.session.saved.has(variant.variant):
             return
         with self.report.guard("preparing to save a launch"):
+            reason = _why_no_records_fit(variant)
+            if not reason and variant.ttgir_path.exists() and not same_code(variant.ttgir(), kernel.asm["ttgir"]):
+                reason = ANOTHER_TTGIR
+            if reason:
+                self.report.add_saved_launch(variant.variant, variant.name, reason)
+                return
             self.device.prepare()
             # It is one already if an exception ended an earlier attempt.
             if not isinstance(kernel._run, SavingLauncher):
@@ -130,9 +152,14 @@ class RunStep:
 
 def why_not_recorded(variant: DumpedKernel) -> str:
     """Return the reason why a planned kernel must not get records; empty if there is none."""
-    if variant.info.options.get("ir_override") or knobs.compilation.override:
-        return "the program itself overrides its IR"
-    return "Inductor packages it for C++" if packages_binaries() else ""
+    return _why_no_records_fit(variant) or ("Inductor packages it for C++" if packages_binaries() else "")
+
+
+def _why_no_records_fit(variant: DumpedKernel) -> str:
+    """Return the reason if what runs is not made of the kernel's TTGIR; empty if it is."""
+    path = put_in_place(variant)
+    is_after_ttgir = path and not path.endswith((".ttir", ".ttgir"))
+    return f"the program replaces what is made of its TTGIR by {path}" if is_after_ttgir else ""
 
 
 class PlannedKernel:
@@ -143,9 +170,14 @@ class PlannedKernel:
     """
 
     def __init__(
-        self, step: RunStep, variant: DumpedKernel, dumped: DumpedKernel, scope_table: ScopeTableRecord, plain: Compile
+        self,
+        step: RunStep,
+        variant: DumpedKernel,
+        dumped: DumpedKernel,
+        scope_table: ScopeTableRecord,
+        overridden: Compile,
     ) -> None:
-        """Prepare to launch ``dumped`` with the records of ``scope_table``; ``plain`` compiles it without records."""
+        """Prepare to launch ``dumped`` with the records of ``scope_table``; ``overridden`` is as in ``prepare``."""
         self._step = step
         self._variant = variant.variant
         self._name = variant.name  # the function's name; Triton's module may have another
@@ -153,7 +185,8 @@ class PlannedKernel:
         self._plan = dumped.variant
         """Name of the plan in the workspace."""
         self._scope_table = scope_table
-        self._plain = plain
+        self._overridden = overridden
+        self._put_in_place = put_in_place(variant)
         self._instrumented: InstrumentedKernel | None = None
         self._why_fewer = ""
         """Reason why fewer records are made than were planned first; empty if there is none."""
@@ -278,7 +311,7 @@ class PlannedKernel:
         """Compile the kernel with its instrumented TTGIR; ``effects`` are undone after that."""
         workspace = self._step.workspace
         effects.enter_context(overriding(workspace.override_folder / self._plan, binaries_folder(workspace)))
-        return self._plain()
+        return self._overridden(workspace.override_path(replace(self._dumped, variant=self._plan)))
 
     def _usual_build(self, instrumented: InstrumentedKernel, grid: Grid) -> RecordingBuild:
         """Return the build with the usual buffer. Where no sample of the CTAs can record, all do."""
@@ -310,6 +343,7 @@ class PlannedKernel:
         if key not in self._builds:
             name = f"{self._variant}-{key}" if self._builds else self._variant
             self._builds[key] = instrumented.build(name, ctas, mode)
-            notes = "; ".join(filter(None, (self._why_fewer, note)))
+            in_place = f"the program puts its TTGIR in place: {self._put_in_place}" if self._put_in_place else ""
+            notes = "; ".join(filter(None, (in_place, self._why_fewer, note)))
             self._step.report.add_kernel(name, self._name, "instrumented", notes)
         return self._builds[key][0]

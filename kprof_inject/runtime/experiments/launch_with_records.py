@@ -83,7 +83,7 @@ def capture_launch(
         capture = LaunchCapture(session, report, device, saver)
         step = RunStep(session, report, device, capture, _NoPlans())
         triton_wrapping.wrap_loading()
-        _SavedKernel(step, dumped, dumped, scope_table, lambda: clean).attach(clean)
+        _SavedKernel(step, dumped, dumped, scope_table, lambda _: clean).attach(clean)
         for _ in range(times):
             launch.memory.refresh(launch.relaunch.stream)
             fills[l2]()

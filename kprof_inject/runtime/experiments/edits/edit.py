@@ -73,8 +73,8 @@ class KernelToEdit(Struct, frozen=True):
         """Return the kernel, to be compiled from its TTIR. Raises ``EditRefused`` if that is impossible."""
         if not self.ttir:
             raise EditRefused("it has no TTIR to compile again (Gluon kernels have none)")
-        if self.option("ir_override"):
-            raise EditRefused("the program replaces its code (ir_override), so that options change nothing")
+        if self.option("ir_override") or self.record.metadata.get("ir_override"):
+            raise EditRefused("the program puts its code in place (ir_override), so that options change nothing")
         return replace(self, stage="ttir")
 
 
