@@ -177,8 +177,8 @@ at_option = harmless_setting(
     metavar="SELECTOR",
     shell_complete=complete_selectors,
     help="What to time, [KERNEL/]SITE[=NAME]: func, func(NAME), loop, iter, loop[0.2], iter@57, spin, "
-    "op(GLOB), async, parts, line(57-63), partition[0], default, marker(GLOB). Repeatable. [default: the source's "
-    "markers if it has any, else func, loop, iter; and spin]",
+    "op(GLOB), async, parts, line(57-63), partition[0], partition(NAME), default, marker(GLOB). Repeatable. [default: "
+    "the source's markers if it has any, else func, loop, iter; and spin]",
 )
 
 

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.select.functions import Function
-from kprof_inject.select.python_source import Sources
+from kprof_inject.select.python_source import SourceFunction, Sources
 from kprof_inject.select.sites import Found, Missed
 from kprof_inject.ttgir.dialect import CALL, FUNCTION
 from kprof_inject.ttgir.locations import Chain, SourcePoint
@@ -67,18 +67,32 @@ class InlinedCall(Struct, frozen=True):
 
 
 def inlined_calls(function: Function, sources: Sources) -> Iterator[InlinedCall]:
-    """Yield every inlined call in a function, nested ones too, in the order of their first operations."""
-    operations: dict[Chain, dict[Operation, None]] = {}
-    written: dict[Chain, set[SourcePoint]] = {}
+    """Yield every inlined call in a function, nested ones too, in the order of their first operations.
+
+    For Gluon's partitions, the kernel's own location stands for the call: Triton has that for all functions but the
+    default partition's, which has none.
+    """
+    operations: dict[tuple[Chain, SourceFunction | str], dict[Operation, None]] = {}
+    written: dict[tuple[Chain, SourceFunction | str], set[SourcePoint]] = {}
+    own = function.source_of(function.operation)[:1]
     for operation in function.operations:
         for chain in function.chains_of(operation):
+            if own and chain and not _is_in_function(chain[-1], own[0], sources):
+                chain += own
             for depth in range(1, len(chain)):
-                path = chain[depth:]
-                operations.setdefault(path, {})[operation] = None
-                written.setdefault(path, set()).add(chain[depth - 1])
-    for path, found in operations.items():
-        name, source = _helper(written[path], sources)
+                point = chain[depth - 1]
+                called = chain[depth:], sources.function_at(point.file, point.line) or point.file
+                operations.setdefault(called, {})[operation] = None
+                written.setdefault(called, set()).add(point)
+    for (path, function_or_file), found in operations.items():
+        name, source = _helper(written[path, function_or_file], sources)
         yield InlinedCall(name, source, path, tuple(found))
+
+
+def _is_in_function(point: SourcePoint, start: SourcePoint, sources: Sources) -> bool:
+    """Return whether a position is in the function that begins at ``start``, or else in its file, as far as known."""
+    found = sources.function_at(point.file, point.line)
+    return found == sources.function_at(start.file, start.line) if found else point.file == start.file
 
 
 def _helper(written: set[SourcePoint], sources: Sources) -> tuple[str, SourcePoint]:

@@ -90,21 +90,17 @@ def _copies(pipeline: CopyPipeline) -> str:
 
 
 def _partitions(view: ModuleView) -> Iterator[Candidate]:
-    labels = [label for function in view.functions for label, _, _ in function.partitions()]
+    regions = [(label, region) for function in view.functions for label, _, region in function.partitions()]
     default, *others = view.partitions.all or (None,)
     numbers = iter(others)
-    warps: dict[str, list[int | None]] = {}
-    for label in labels:
+    facts: dict[str, list[str]] = {}
+    for label, region in regions:
         partition = default if label == "default" else next(numbers)
-        warps.setdefault(label, []).append(partition.warps if partition else None)
-    for label, counts in warps.items():
-        yield Candidate(label, f"region of ttg.warp_specialize{_warps_text(counts)}", (), len(counts))
-
-
-def _warps_text(counts: list[int | None]) -> str:
-    """Return the number of warps that run the regions of one name, if it is known and the same for all."""
-    count = counts[0] if len(set(counts)) == 1 else None
-    return "" if count is None else f", {counted(count, 'warp')}"
+        warps = counted(partition.warps, "warp") if partition and partition.warps is not None else ""
+        parts = ("region of ttg.warp_specialize", warps, view.partitions.functions[region.blocks[0].start])
+        facts.setdefault(label, []).append(", ".join(filter(None, parts)))
+    for label, found in facts.items():
+        yield Candidate(label, found[0] if len(set(found)) == 1 else "region of ttg.warp_specialize", (), len(found))
 
 
 def _markers(view: ModuleView) -> Iterator[Candidate]:

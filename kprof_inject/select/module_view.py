@@ -43,10 +43,13 @@ class Partitions:
     """
 
     all: tuple[Partition, ...]
+    functions: dict[int, str]
+    """Function that each region was written as, by where the region starts; empty if unknown."""
 
     def __init__(self, module: Module, functions: Sequence[Function], sources: Sources) -> None:
         """Find the partitions and the functions that each one calls."""
         found = list(_regions(module, functions, sources)) if WARP_SPECIALIZE in module.text else []
+        self.functions = {region.start: region.function for region in found}
         # The warps that run an operation also run its default region.
         regions = [region for region in found if region.number is not None]
         defaults = {region.function for region in found if region.number is None}

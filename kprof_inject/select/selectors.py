@@ -36,8 +36,8 @@ from kprof_inject.ttgir.grammar import Grammar
 
 _FORMS = (
     "write [KERNEL/]SITE[=NAME], where SITE is func, func(NAME), loop, iter, spin, op(GLOB), async, parts, "
-    "line(57), line(file.py:57-63), partition[0], default, marker or marker(GLOB); loop and iter may be "
-    "followed by [0], [0.2], @57 or @file.py:57"
+    "line(57), line(file.py:57-63), partition[0], partition(NAME), default, marker or marker(GLOB); loop and iter may "
+    "be followed by [0], [0.2], @57 or @file.py:57"
 )
 _WORDS = ("func", "loop", "iter", "spin", "op", "async", "parts", "line", "partition", "default", "marker")
 
@@ -160,6 +160,8 @@ class _SelectorBuilder(Transformer[Token, Any]):
         return OpsOfLines(SourceLines(file, int(children[0]), int(children[-1])))
 
     def partition(self, children: list[Token]) -> PartitionRegions:
+        if children and children[0].type == "GLOB":
+            return PartitionRegions("*", children[0].value.strip())
         return PartitionRegions(f"partition[[]{int(children[0])}]" if children else "partition*")
 
     def default(self, _: list[Any]) -> PartitionRegions:

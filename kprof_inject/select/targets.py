@@ -338,17 +338,22 @@ class OpsOfLines(Struct, frozen=True):
 
 
 class PartitionRegions(Struct, frozen=True):
-    """``partition[N]`` and ``default``: regions of ``ttg.warp_specialize``, by the selector's word."""
+    """``partition[N]``, ``default`` and ``partition(NAME)``: regions of ``ttg.warp_specialize``.
+
+    They match by the selector's word, and by the function that they were written as.
+    """
 
     glob: str
+    function: str = "*"
 
     def find(self, view: ModuleView, spread: Spread) -> Found:
         """Return a site for each matching region."""
-        return Found.merge([function.findings(list(self._sites_in(function))) for function in view.functions])
+        return Found.merge([function.findings(list(self._sites_in(function, view))) for function in view.functions])
 
-    def _sites_in(self, function: Function) -> Iterator[Site]:
+    def _sites_in(self, function: Function, view: ModuleView) -> Iterator[Site]:
         for label, operation, region in function.partitions():
-            if fnmatchcase(label, self.glob):
+            written_as = view.partitions.functions[region.blocks[0].start]
+            if fnmatchcase(label, self.glob) and fnmatchcase(written_as, self.function):
                 yield function.region_site(ScopeKind.PARTITION, label, operation, region, "partition")
 
 

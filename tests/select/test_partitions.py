@@ -92,6 +92,24 @@ def test_a_partition_knows_the_function_that_it_was_written_as(form: str) -> Non
     ]
 
 
+@pytest.mark.parametrize("form", ["", ".generic"])
+@pytest.mark.parametrize(("function", "region"), [("_sum_partition", "default"), ("_load_partition", "partition[0]")])
+def test_a_partition_is_selected_by_its_function_and_so_is_what_is_written_there(
+    form: str, function: str, region: str
+) -> None:
+    (path,) = FIXTURES.glob(f"3.6.0/cuda-90/gluon_warp_specialized{form}.ttgir*")
+    view = fixture_view(read(path))
+    selectors = [f"func({function})", f"partition({function[:5]}*)", region]
+    (written,), (named,), (numbered,) = (make_plan(view, parse_selectors([one])).scopes for one in selectors)
+
+    assert written.name.startswith(f"{function}@")
+    assert (named.lines, named.partition) == (numbered.lines, numbered.partition)
+    assert written.partition == named.partition and written.lines is not None and named.lines is not None
+    assert named.lines[0] <= written.lines[0] <= written.lines[1] <= named.lines[1]
+    what = {candidate.selector: candidate.what for candidate in outline(view)}
+    assert f"func({function})" in what and what[region].endswith(f", {function}")
+
+
 def test_what_the_compiler_partitions_was_written_as_no_function() -> None:
     (path,) = FIXTURES.glob("3.6.0/cuda-100/ws_matmul.ttgir")
 

@@ -96,7 +96,7 @@ def test_a_kernel_and_a_name(text: str, kernel: str, target: SitePattern, name: 
         ("line(57-)", 9),
         ("line(57-63-70)", 11),
         ("loop[12345678901]", 15),
-        ("partition(0)", 10),
+        ("partition()", 11),
         ("async[0]", 6),
         ("func\n", 5),
         ('func="a"', 6),
