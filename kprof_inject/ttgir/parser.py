@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import accumulate, pairwise
 from typing import Any
 
 from lark import Token, Transformer
@@ -48,16 +49,40 @@ def syntax_error(error: UnexpectedInput, text: str, file: str) -> KprofError:
     start = after_gap(text, error.pos_in_stream or 0)
     readable = None if found in _WORDS else terminal("READABLE").match(text, start)
     if readable is None:
-        return _not_ttgir(_accepted(error), Position.at_offset(file, text, start))
-    where = Position.at_offset(file, text, after_gap(text, readable.end()))
-    return _not_ttgir("an operation" if readable.group().endswith("=") else "the rest of the line", where)
-
-
-def _not_ttgir(expected: str, where: Position) -> KprofError:
+        expected = _accepted(error)
+    else:
+        start = after_gap(text, readable.end())
+        expected = "an operation" if readable.group().endswith("=") else "the rest of the line"
+    where = Position.at_offset(file, text, start)
     return KprofError(
         f"this is not TTGIR as Triton prints it; expected {expected}",
         where=where,
-        hint=_BYTE_ORDER_MARK if where.text.startswith("\ufeff") else GIVE_TTGIR,
+        hint=_BYTE_ORDER_MARK if where.text.startswith("\ufeff") else _modules_in(error, text) or GIVE_TTGIR,
+    )
+
+
+_MODULE = re.compile(r'^[ \t]*+"?(?:builtin\.)?module\b[^\n]*[({][ \t\r]*$', re.MULTILINE)
+
+
+def _start_with_aliases(text: str, start: int) -> int:
+    while (before := text.rfind("\n", 0, max(start - 1, 0)) + 1) < start and text[before] == "#":
+        start = before
+    return start
+
+
+def _modules_in(error: Any, text: str) -> str:
+    """Return where the modules of a text begin if an error is outside of them; empty if there are none.
+
+    What a console shows has the compiler's diagnostics, too.
+    """
+    starts = [_start_with_aliases(text, found.start()) for found in _MODULE.finditer(text)]
+    if not starts or "$END" not in error.interactive_parser.accepts():
+        return ""
+    between = (text.count("\n", *span) for span in pairwise([0, *starts]))
+    lines = listed([str(line + 1) for line in accumulate(between)], _MAX_LISTED)
+    begin = f"a module begins on line {lines}" if len(starts) == 1 else f"modules begin on lines {lines}"
+    return (
+        f"{begin}; keep {'it' if len(starts) == 1 else 'one'}, with its aliases (#blocked, #loc, …), and nothing else"
     )
 
 
