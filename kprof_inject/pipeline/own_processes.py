@@ -11,10 +11,13 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
+from typing import NoReturn
 
 from kprof_inject.runtime.experiments.tasks import ADDRESS_TAKEN, Task, TaskResult, read_result, write_tasks
 from kprof_inject.runtime.own_python import finding_this_package, own_python
@@ -35,7 +38,7 @@ def do_tasks(tasks: Sequence[Task], executable: str = "", cache: Path | None = N
     where the launchers are; by default it is temporary.
     """
     python = executable if os.path.isabs(executable) and shutil.which(executable) else ""
-    with tempfile.TemporaryDirectory(prefix="kprof-tasks-") as name:
+    with _leaving_by_exception(), tempfile.TemporaryDirectory(prefix="kprof-tasks-") as name:
         folder = Path(name)
         write_tasks(folder, tuple(tasks))
         results: list[TaskResult] = []
@@ -58,6 +61,24 @@ def do_tasks(tasks: Sequence[Task], executable: str = "", cache: Path | None = N
                 results.append(TaskResult(refusal="something else is at its addresses"))
                 tries = 0
     return results
+
+
+@contextmanager
+def _leaving_by_exception() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP, which would kill us at once, remove the folder and end its process."""
+
+    def leave(number: int, _: FrameType | None) -> NoReturn:
+        raise SystemExit(128 + number)
+
+    is_main = threading.current_thread() is threading.main_thread()
+    numbers = [one for one in (signal.SIGTERM, signal.SIGHUP) if is_main and signal.getsignal(one) == signal.SIG_DFL]
+    for number in numbers:
+        signal.signal(number, leave)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _results(folder: Path, first: int, end: int) -> Iterator[TaskResult]:

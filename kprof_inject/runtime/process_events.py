@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
@@ -122,9 +123,17 @@ def at_end(callback: Callback, resume: Callback | None = None) -> None:
 
 
 def end() -> None:
-    """Call the registered callbacks, and forget them."""
+    """Call the registered callbacks, and forget them.
+
+    Python ends by SIGINT if the last text that it executed was interrupted. Imports of ours execute texts, too, such as
+    those of dataclasses, so the last one is interrupted again.
+    """
+    is_interrupted = getattr(sys, "last_type", None) is KeyboardInterrupt and not hasattr(sys, "ps1")
     while _callbacks:
         _call(_callbacks.pop()[0])
+    if is_interrupted:
+        with suppress(KeyboardInterrupt):
+            exec("raise KeyboardInterrupt")
 
 
 def _call(callback: Callback) -> None:

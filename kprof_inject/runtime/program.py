@@ -234,11 +234,11 @@ def _start_hint(command: Sequence[str]) -> str:
 def run_program(command: Sequence[str], session: Session, cache: Path, program_input: ProgramInput) -> int:
     """Run the program to its end and return its exit code: 128 + N if signal N ended it, or stopped us meanwhile.
 
-    A bare ``prog.py`` runs with the current interpreter. Every path in its environment is absolute, because the program
-    may change its folder. Raises ``KprofError`` if it cannot be started.
+    A bare ``prog.py`` runs with the current interpreter, and ``./prog.py`` with the options of its first line. Every
+    path in its environment is absolute, because the program may change its folder. Raises ``KprofError`` if it cannot be started.
     """
     session.write()
-    argv = [sys.executable, *command] if is_run_by_us(command) else list(command)
+    argv = [sys.executable, *_shebang_options(command[0]), *command] if is_run_by_us(command) else list(command)
     environment = program_environment(dict(os.environ), session.path, cache.resolve())
     with program_input.for_run() as stdin, _passing_signals_on() as signals:
         try:
@@ -250,6 +250,21 @@ def run_program(command: Sequence[str], session: Session, cache: Path, program_i
     if signals.received:
         return 128 + signals.received[0]
     return status if status >= 0 else 128 - status
+
+
+_SHEBANG = re.compile(rb"#![^\n]*\bpython[\d.]*((?:[ \t]+-[A-Za-z]\S*)+)[ \t\r]*\n")
+
+
+def _shebang_options(script: str) -> list[str]:
+    """Return Python's options in the first line of a script that could be run without naming Python."""
+    try:
+        if os.sep not in script or not os.access(script, os.X_OK):
+            return []
+        with open(script, "rb") as file:
+            found = _SHEBANG.match(file.readline(_CHUNK_BYTES))
+    except OSError:
+        return []
+    return found[1].decode(errors="surrogateescape").split() if found else []
 
 
 class _Signals:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -173,3 +174,28 @@ def test_any_other_name_stands_for_our_python(
     monkeypatch.setenv("PATH", str(tmp_path))
     assert do_tasks(tasks("ok"), executable) == [done(0)]
     assert log()[-1][3] == sys.executable
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_that_ends_us_leaves_neither_a_process_nor_a_folder(
+    log: Log, tmp_path: Path, number: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            do_tasks([CountLaunch(launch="hangs")])
+        except SystemExit as leaving:
+            code = leaving.code if isinstance(leaving.code, int) else 1
+        finally:
+            os._exit(code)
+    child = tmp_path / "child"
+    while not (child.exists() and child.read_text()):
+        time.sleep(0.01)
+    os.kill(pid, number)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 128 + number
+    assert not list(tmp_path.glob("kprof-tasks-*"))
+    ((_, _, worker, *_),) = log()
+    while is_running(worker) or is_running(int(child.read_text())):
+        time.sleep(0.01)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 
@@ -99,6 +100,12 @@ def test_a_block_of_a_program_that_is_profiled_already_is_refused_with_the_reaso
     ended = run(tmp_path, code, KPROF_INJECT="--replay none --at func")
     assert ended.exit_code == 1
     assert "hint: unset KPROF_INJECT, or take" in ended.stderr
+
+
+def test_a_program_that_is_interrupted_ends_by_the_signal(tmp_path: Path) -> None:
+    ended = run(tmp_path, "import program; raise KeyboardInterrupt", KPROF_INJECT="--no-replay")
+    assert (ended.exit_code, ended.stdout.strip()) == (-signal.SIGINT, EXPECTED)
+    assert "kprof-inject: more: " in ended.stderr
 
 
 def test_without_the_variable_nothing_of_ours_is_loaded(tmp_path: Path) -> None:

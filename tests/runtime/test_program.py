@@ -71,6 +71,29 @@ def test_else_the_program_begins_with_the_defaults(run: Run) -> None:
     assert {signal.getsignal(number) for number in NUMBERS} == {theirs}
 
 
+@pytest.mark.parametrize(
+    ("first_line", "mode", "flags"),
+    [
+        ("#!/usr/bin/python3 -O", 0o755, (1, 0)),
+        ("#!/usr/bin/env -S python3.99 -OO -B", 0o755, (2, 1)),
+        ("#!/usr/bin/env python3", 0o755, (0, 0)),
+        ("#!/bin/sh -O", 0o755, (0, 0)),
+        ("#!/usr/bin/python3 -O", 0o644, (0, 0)),
+    ],
+)
+def test_a_script_has_the_options_of_its_first_line_as_where_it_is_run_by_name(
+    tmp_path: Path, first_line: str, mode: int, flags: tuple[int, int]
+) -> None:
+    script = tmp_path / "prog.py"
+    asked = "(sys.flags.optimize, sys.flags.dont_write_bytecode)"
+    script.write_text(f"{first_line}\nimport sys\nsys.exit(7 * ({asked} == {flags!r}))\n")
+    script.chmod(mode)
+    session = Session("dump", str(tmp_path), str(tmp_path))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+        assert run_program([str(script)], session, tmp_path / "cache", own_input()) == 7
+
+
 def test_a_bare_script_is_run_by_our_python(tmp_path: Path) -> None:
     (tmp_path / "prog.py").write_text(f"import sys; sys.exit(5 * (sys.executable == {sys.executable!r}))")
     session = Session("dump", str(tmp_path), str(tmp_path / "reports"))
