@@ -8,12 +8,13 @@ program.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import sys
 import weakref
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import CodeType, TracebackType
 from typing import Any, NoReturn
 
@@ -41,6 +42,26 @@ def _call_in_child() -> None:
 
 
 os.register_at_fork(after_in_child=_call_in_child)
+
+
+@contextmanager
+def keeping_signal_handlers() -> Iterator[None]:
+    """Restore the process's handlers of signals at the end: LLVM, when it first compiles, takes several for good.
+
+    By the system's own function, because Python's works in the main thread alone, and knows only its own handlers.
+    """
+    sigaction = ctypes.CDLL(None).sigaction
+    before = {number: ctypes.create_string_buffer(_MAX_SIGACTION_BYTES) for number in signal.valid_signals()}
+    for number, action in before.items():
+        sigaction(number, None, action)
+    try:
+        yield
+    finally:
+        for number, action in before.items():
+            sigaction(number, action, None)
+
+
+_MAX_SIGACTION_BYTES = 512  # glibc's ``struct sigaction`` has 152 on x86-64
 
 
 def is_of_signal_handler(error: BaseException) -> bool:

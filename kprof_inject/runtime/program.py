@@ -235,7 +235,8 @@ def run_program(command: Sequence[str], session: Session, cache: Path, program_i
     """Run the program to its end and return its exit code: 128 + N if signal N ended it, or stopped us meanwhile.
 
     A bare ``prog.py`` runs with the current interpreter, and ``./prog.py`` with the options of its first line. Every
-    path in its environment is absolute, because the program may change its folder. Raises ``KprofError`` if it cannot be started.
+    path in its environment is absolute, because the program may change its folder. Raises ``KprofError`` if it cannot
+    be started.
     """
     session.write()
     argv = [sys.executable, *_shebang_options(command[0]), *command] if is_run_by_us(command) else list(command)

@@ -35,7 +35,7 @@ from kprof_inject.runtime.launch.launch_saver import KernelToSave
 from kprof_inject.runtime.launch.launcher import Captures, CapturingLauncher, SavingLauncher
 from kprof_inject.runtime.launch.recorded_launch import ArgumentKinds, RecordingBuild
 from kprof_inject.runtime.launch.triton_wrapping import Load, around_load
-from kprof_inject.runtime.process_events import in_forked_child
+from kprof_inject.runtime.process_events import in_forked_child, keeping_signal_handlers
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import Session
 from kprof_inject.runtime.versions import installed_version
@@ -284,7 +284,7 @@ class PlannedKernel:
         Raises ``KprofError`` if the kernel cannot take records, or if so small a buffer would hold too few, and any
         other error if something is wrong with us.
         """
-        with self._step.lock, self._step.device.unaffected_by_graphs():
+        with self._step.lock, self._step.device.unaffected_by_graphs(), keeping_signal_handlers():
             instrumented = self._instrumented
             if instrumented is None:
                 raise KprofError("it is not loaded")
