@@ -103,7 +103,7 @@ def test_a_block_of_a_program_that_is_profiled_already_is_refused_with_the_reaso
 
 
 def test_a_program_that_is_interrupted_ends_by_the_signal(tmp_path: Path) -> None:
-    ended = run(tmp_path, "import program; raise KeyboardInterrupt", KPROF_INJECT="--no-replay")
+    ended = run(tmp_path, "import program; raise KeyboardInterrupt", KPROF_INJECT="--replay none")
     assert (ended.exit_code, ended.stdout.strip()) == (-signal.SIGINT, EXPECTED)
     assert "kprof-inject: more: " in ended.stderr
 

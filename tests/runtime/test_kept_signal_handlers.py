@@ -32,5 +32,5 @@ def test_a_handler_that_the_program_has_without_us_it_has_with_us(fake_runs: Fak
     for _ in range(2):
         plain = run_child([sys.executable, "program.py"], fake_runs.folder, env=environment)
     assert plain.stdout == "handled\n", plain.stderr
-    ended = fake_runs.kprof("profile", "-o", "own", "--no-replay", "--", "program.py", env=cache)
+    ended = fake_runs.kprof("profile", "-o", "own", "--replay", "none", "--", "program.py", env=cache)
     assert ended.stdout.startswith("handled\n"), ended.stderr

@@ -104,7 +104,7 @@ def ttgir_in_place(runs: FakeRuns) -> Path:
 def own(runs: FakeRuns, step: str, *words: str | Path, env: dict[str, str] | None = None) -> Ended:
     """Dump or profile ``PROGRAM`` to a workspace of its own."""
     (runs.folder / "program.py").write_text(PROGRAM)
-    options = ["--no-replay"] if step == "profile" else []
+    options = ["--replay", "none"] if step == "profile" else []
     return runs.kprof(step, "-o", runs.folder / "own", *options, "--", "program.py", *words, env=env)
 
 
