@@ -108,7 +108,7 @@ def _kernel(name: str, stride_bytes: int) -> dict[str, object]:
     }
 
 
-def _cpu_seconds(*arguments: str | Path) -> float:
+def cpu_seconds(*arguments: str | Path) -> float:
     """Return the CPU time of a command and of its forks, in seconds."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     command = [sys.executable, "-m", "kprof_inject", *map(str, arguments)]
@@ -130,7 +130,7 @@ def main() -> None:
         print(f"| | {counts[0]:,} launches | {counts[1]:,} launches | ratio |", "|---" * 4 + "|", sep="\n")
         trace = folder / "trace.pftrace"
         for command in (["report"], ["report", "--json"], ["trace", "-o", trace]):
-            few, many = (_cpu_seconds(*command, folder / str(count)) for count in counts)
+            few, many = (cpu_seconds(*command, folder / str(count)) for count in counts)
             called = " ".join(map(str, command[:2]))
             print(f"| {called} | {few:.1f} s | {many:.1f} s | {many / few:.1f} |", flush=True)
 

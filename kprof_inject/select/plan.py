@@ -167,8 +167,10 @@ def _choose(selections: Sequence[Selection]) -> list[_Chosen]:
 
 def _check_no_records(module: Module) -> None:
     """Raise ``KprofError`` if the module has records: ours would pair with them, and share the IDs of its events."""
-    for operation in module.walk():
-        if operation.name in (EVENT, *RECORDS):
+    names = (EVENT, *RECORDS)
+    # Most modules have none: their text shows that in less time than their operations.
+    for operation in module.walk() if any(name in module.text for name in names) else ():
+        if operation.name in names:
             is_scope = operation.name == RECORD
             raise KprofError(
                 "this file already has records" + ("" if is_scope else f" ({operation.name})"),
@@ -236,6 +238,7 @@ def _nest(found: Sequence[_Chosen], view: ModuleView) -> tuple[tuple[ScopeRecord
     ordered = sorted(found, key=lambda choice: _order(choice.site))
     sites = [choice.site for choice in ordered]
     partitions = [view.partitions.at(site.function, site.start.offset) for site in sites]
+    parents, crossed = _relations(sites, partitions)
     first_lines = view.module.line_numbers([site.start.offset for site in sites])
     last_lines = view.module.line_numbers([site.last_end_offset - 1 for site in sites])
     totals = Counter(_name(choice) for choice in ordered)
@@ -261,9 +264,9 @@ def _nest(found: Sequence[_Chosen], view: ModuleView) -> tuple[tuple[ScopeRecord
             function=site.function,
             source=PointRecord(*site.source) if site.source else None,
             called_from=tuple(PointRecord(*point) for point in site.called_from),
-            parent=_parent(sites, partitions, index),
+            parent=parents[index],
             partition=partitions[index],
-            crosses=_crossed(sites, site),
+            crosses=tuple(crossed[index]),
             block=site.block,
             operations=site.operations,
             other_operations=site.other_operations,
@@ -299,32 +302,28 @@ def _name(choice: _Chosen) -> str:
     return choice.selector.name or choice.site.name or choice.site.label
 
 
-def _parent(sites: Sequence[Site], partitions: Sequence[int | None], index: int) -> int:
-    """Return the index of the innermost site around a site, or -1.
+def _relations(sites: Sequence[Site], partitions: Sequence[int | None]) -> tuple[list[int], list[list[int]]]:
+    """Return for each site the innermost one around it, or -1, and those that it crosses; all by their indices.
 
-    It is the last of the partition's sites that begin no later and end no earlier. A scope that ends where the
-    site begins is over, unless it spans the whole block. Other warps run the code around a partition's region.
+    The sites are in order. The innermost one around a site is the last of its partition that ends no earlier. A scope
+    that ends where the site begins is over, unless it spans the whole block. Other warps run the code around a
+    partition's region. Of two that cross, one begins in the other and ends after it.
     """
-    start, end = sites[index].start.offset, sites[index].last_end_offset
-    around = (
-        outer
-        for outer, site in enumerate(sites[:index])
-        if partitions[outer] == partitions[index]
-        and site.start.offset <= start <= end <= site.last_end_offset
-        and (start < site.last_end_offset or site.fills_block)
-    )
-    return max(around, default=-1)
-
-
-def _crossed(sites: Sequence[Site], site: Site) -> tuple[int, ...]:
-    """Return the indices of the sites that begin in this one and end after it, or the other way round."""
-    start, end = site.start.offset, site.last_end_offset
-    return tuple(
-        index
-        for index, other in enumerate(sites)
-        if start < other.start.offset < end < other.last_end_offset
-        or other.start.offset < start < other.last_end_offset < end
-    )
+    parents: list[int] = []
+    crossed: list[list[int]] = [[] for _ in sites]
+    ends = [site.last_end_offset for site in sites]
+    around: list[int] = []
+    for index, (site, end) in enumerate(zip(sites, ends, strict=True)):
+        start = site.start.offset
+        around = [one for one in around if start < ends[one] or (start == ends[one] and sites[one].fills_block)]
+        inside = (one for one in reversed(around) if partitions[one] == partitions[index] and end <= ends[one])
+        parents.append(next(inside, -1))
+        for one in around:
+            if sites[one].start.offset < start < ends[one] < end:
+                crossed[one].append(index)
+                crossed[index].append(one)
+        around.append(index)
+    return parents, crossed
 
 
 def _records(brackets: Sequence[_Bracket], backend: str) -> Iterator[Record]:

@@ -18,6 +18,7 @@ from kprof_inject.select.module_view import ModuleView
 from kprof_inject.select.plan import Plan, make_plan, table_json
 from kprof_inject.select.replay_safety import relaunch
 from kprof_inject.select.selectors import parse_selectors
+from kprof_inject.select.sites import Site
 from kprof_inject.select.spans import Style, in_runs, two_records
 from kprof_inject.ttgir.parser import parse
 
@@ -210,6 +211,21 @@ def test_256_scopes_fit() -> None:
     plan = plan_of(kernel(128 * LOOP), "loop", "iter")
 
     assert (len(plan.scopes), plan.table.body_record) == (256, "")
+
+
+def test_work_grows_as_the_number_of_scopes_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: Counter[int] = Counter()
+    last_end_offset = Site.last_end_offset.fget
+
+    def counting(site: Site) -> int:
+        looks[number] += 1
+        return int(last_end_offset(site))
+
+    monkeypatch.setattr(Site, "last_end_offset", property(counting))
+    for number in (60, 240):
+        plan = plan_of(kernel(number * "    %x = tt.load %p : !tt.ptr<i32>\n"), "op(tt.load)")
+        assert len(plan.scopes) == number
+    assert looks[240] <= 5 * looks[60]
 
 
 def test_the_last_id_is_for_the_body_that_nobody_selected() -> None:
