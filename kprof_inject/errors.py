@@ -84,6 +84,8 @@ def printable(text: str) -> str:
     These are escapes, line ends, marks of writing direction and lone surrogates in a text from elsewhere (a kernel's
     name, a path).
     """
+    if text.isprintable():
+        return text
     return "".join(character if character.isprintable() else " " for character in text)
 
 

@@ -6,7 +6,7 @@ The terminal report, JSON, the HTML page and traces read it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -23,7 +23,7 @@ from kprof_inject.analysis.unjudged import CHECK_MODULE, Unevaluated, Unjudged, 
 from kprof_inject.capture.edits import EditsRecord
 from kprof_inject.capture.encoding import json_values
 from kprof_inject.capture.experiments import ExperimentRecord
-from kprof_inject.capture.model import Launch
+from kprof_inject.capture.model import KERNELS_CACHED, Kernel, Launch
 from kprof_inject.capture.reader import machine_code_of
 from kprof_inject.capture.source_text import lines_of, ttgir_of
 from kprof_inject.errors import KprofError
@@ -270,11 +270,7 @@ class LaunchAnalysis:
     @cached_property
     def stalls(self) -> Stalls | None:
         """Stall reasons of the kernel's warps; None if they were not sampled."""
-        record, code = self.launch.kernel.measurements, self.machine_code
-        if record is None or record.samples is None or code is None:
-            return None
-        ttgir = lines_of(ttgir_of(self.launch.kernel))
-        return stalls_of(record.samples, code, self.launch.kernel.scopes, ttgir)
+        return _stalls_of(self.launch.kernel)
 
     @cached_property
     def in_flight(self) -> InFlight | None:
@@ -359,6 +355,14 @@ class LaunchAnalysis:
             "causal": self.slopes.to_json() if self.slopes else None,
             "edits": json_values(self.edits) if self.edits else None,
         }
+
+
+@lru_cache(maxsize=KERNELS_CACHED)
+def _stalls_of(kernel: Kernel) -> Stalls | None:
+    record, code = kernel.measurements, machine_code_of(kernel)
+    if record is None or record.samples is None or code is None:
+        return None
+    return stalls_of(record.samples, code, kernel.scopes, lines_of(ttgir_of(kernel)))
 
 
 def _scopes_json(evidence: CodeEvidence) -> list[dict[str, Any]]:

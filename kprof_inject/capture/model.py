@@ -122,8 +122,8 @@ def _item(texts: tuple[str, ...], index: int) -> str:
     return texts[index] if 0 <= index < len(texts) else ""
 
 
-class Kernel(Struct, frozen=True):
-    """Compiled variant of a kernel, for one device."""
+class Kernel(Struct, frozen=True, eq=False):
+    """Compiled variant of a kernel, for one device; equal to itself alone, so facts about it are cheap to cache."""
 
     variant: str
     """Key that distinguishes builds of the same function."""
@@ -298,6 +298,10 @@ class Launch:
         # The last CTA's end comes first.
         ends = raw[:ends_words].view(END)[::-1][: self.sample.ctas if self.sample and ends_words else 0]
         return ends, raw[ends_words:].reshape(-1, self.kernel.stride_bytes // 4)
+
+
+KERNELS_CACHED = 32
+"""Kernels whose facts caches keep: a program's launches take its kernels in turn."""
 
 
 class Process(Struct, frozen=True):

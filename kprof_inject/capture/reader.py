@@ -6,6 +6,7 @@ import io
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 
 import msgspec
@@ -16,7 +17,7 @@ from kprof_inject.capture.encoding import CAPTURE_AGAIN, PROFILE_AGAIN, decode, 
 from kprof_inject.capture.loaded_integers import LoadedIntegersRecord
 from kprof_inject.capture.measurements import MeasurementsRecord, MovesRecord
 from kprof_inject.capture.mode import Mode
-from kprof_inject.capture.model import Capture, Kernel, Launch, Origin, Process
+from kprof_inject.capture.model import KERNELS_CACHED, Capture, Kernel, Launch, Origin, Process
 from kprof_inject.capture.record_costs import cost_of
 from kprof_inject.capture.resources import clean_resources, resources_with_records
 from kprof_inject.capture.schema import (
@@ -175,6 +176,7 @@ def _kernel(
     return kernel, known.num_ctas
 
 
+@lru_cache(maxsize=KERNELS_CACHED)
 def machine_code_of(kernel: Kernel) -> MachineFunction | None:
     """Return the instructions of a kernel without records; None if the capture does not have them."""
     return read_optional(kernel.folder, MachineFunction)

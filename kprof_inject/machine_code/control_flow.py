@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import TypeVar
 
@@ -36,7 +37,8 @@ class MachineLoop(Struct, frozen=True):
     blocks: frozenset[int]
 
 
-def blocks_of(function: MachineFunction) -> list[Block]:
+@lru_cache(maxsize=32)  # of each kernel of a program
+def blocks_of(function: MachineFunction) -> Sequence[Block]:
     """Return the blocks of a function in the order of their addresses."""
     code = function.instructions
     firsts = {0}
@@ -50,7 +52,7 @@ def blocks_of(function: MachineFunction) -> list[Block]:
     for first, end in pairwise(bounds):
         successors = dict.fromkeys(numbers[index] for index in followers(function, end - 1))
         blocks.append(Block(first, end, tuple(successors)))
-    return blocks
+    return tuple(blocks)
 
 
 def followers(function: MachineFunction, index: int) -> Iterator[int]:

@@ -123,6 +123,10 @@ class MachineFunction(Struct, frozen=True, omit_defaults=True):
             if not 0 <= one.line <= MAX_LINE or any(board not in SCOREBOARDS for board in boards):
                 raise ValueError(f"the instruction at {one.address} has a line or a scoreboard that there is not")
 
+    def __hash__(self) -> int:
+        """Return a hash that takes no time: few functions are in a cache, and nearly all of them differ in these."""
+        return hash((self.name, len(self.instructions)))
+
     def index_of(self, address: int) -> int:
         """Return the index of the instruction at an address."""
         return address // self.instruction_set.address_step

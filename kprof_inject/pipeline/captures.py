@@ -37,12 +37,13 @@ T = TypeVar("T")
 
 _MAX_NUMBERS = 20
 
-# Launches per kernel from which a report decodes only those that it shows: the median and the ten slowest.
+# Launches of a single kernel from which a report decodes only those that it shows, the median and the ten slowest: of
+# fewer, decoding all together takes no longer. Of several kernels, a report shows only the median launch of each.
 _MANY_LAUNCHES = 64
 
 # With smaller buffers in all, forks cost more time than they save. The fixed cost of each launch is counted as the
 # bytes that take as long to decode.
-_MIN_BYTES = 8 << 20
+_MIN_BYTES = 32 << 20
 _LAUNCH_BYTES = 1 << 19
 
 # Limits of a batch of launches that are decoded together: larger ones are hardly faster, and take memory.
@@ -218,8 +219,9 @@ def analyses(capture: Capture, experiments: Sequence[Experiment], say: Say, choi
     """
     captured = capture.launches
     launches = choice.wanted(captured)
+    shows_launches = len({launch.kernel.name for launch in launches}) == 1
     # Only decoding shows which CTAs ran on an SM.
-    if choice.names_ctas or len(launches) < _MANY_LAUNCHES * len({launch.kernel.folder for launch in launches}):
+    if choice.names_ctas or (shows_launches and len(launches) < _MANY_LAUNCHES):
         timelines = decode_capture(capture, say, choice)
         return LaunchAnalysis.all_of(timelines, experiments, captured)
 

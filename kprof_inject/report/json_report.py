@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from textwrap import indent
 from typing import Any
 
 import msgspec
@@ -61,8 +60,9 @@ def whole_text(reports: Sequence[LaunchAnalysis]) -> Iterator[str]:
     separator = "["
     try:
         for report in reports:
-            text = json.dumps(launch_values(report, kernels[report.launch.kernel.name]), indent=1)
-            yield separator + indent(f"\n{text}", " ")
+            # With an indent, json's encoder is in Python, and takes four times as long.
+            text = msgspec.json.format(json.dumps(launch_values(report, kernels[report.launch.kernel.name])), indent=1)
+            yield separator + f"\n{text}".replace("\n", "\n ")
             separator = ","
     finally:
         if separator == ",":

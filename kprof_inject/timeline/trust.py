@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from enum import Enum
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from kprof_inject.capture.encoding import json_values
-from kprof_inject.capture.model import Kernel
+from kprof_inject.capture.model import KERNELS_CACHED, Kernel
 from kprof_inject.capture.record_costs import TRUSTED_PERCENT
 from kprof_inject.capture.resources import KernelResources
 from kprof_inject.quantities import counted
@@ -201,6 +202,7 @@ class _Finding(Struct, frozen=True):
     text: str
 
 
+@lru_cache(maxsize=KERNELS_CACHED)
 def judge(kernel: Kernel) -> Verdict:
     """Compare a kernel with records to itself without.
 

@@ -37,7 +37,7 @@ NESTED = function(
 
 
 def test_blocks_end_at_branches_and_begin_at_their_targets() -> None:
-    assert blocks_of(NESTED) == [
+    assert list(blocks_of(NESTED)) == [
         Block(0, 1, (1,)),
         Block(1, 2, (2,)),
         Block(2, 4, (2, 3)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,7 +17,7 @@ from kprof_inject.analysis.roofs.limits import CodeBounds
 from kprof_inject.analysis.roofs.pipeline_rates import PipelineRates, pipeline_rates_of
 from kprof_inject.analysis.roofs.speed_of_light import MAX_POSSIBLE
 from kprof_inject.analysis.roofs.unit_rates import ALU, FP32, FP64, ISSUE, SHARED, SPECIAL
-from kprof_inject.capture.model import Kernel
+from kprof_inject.capture.model import KERNELS_CACHED, Kernel
 from kprof_inject.machine_code.instructions import MachineFunction
 from kprof_inject.machine_code.units import Pipeline
 
@@ -55,40 +56,52 @@ def code_evidence(
     if rates is None:
         return None
     pipelines = _PIPELINES_OF_TARGET.get(kernel.target, _PIPELINES)
-    executions = block_executions(code, ran, kernel.requested_warps)
-    shared = shared_wavefronts(code, executions.known, ran, kernel.requested_warps)
+    done = _code_work(code, ran, kernel.requested_warps, tuple(requests))
+    launch = _bounds(done.launch, sm_cycles, rates, pipelines)
+    most = _by_unit(done.most.utilization(sm_cycles, rates), pipelines)
+    scopes = {
+        index: _bounds(work, scope_cycles[index], rates, pipelines)
+        for index, work in done.scopes.items()
+        if index in scope_cycles
+    }
+    return CodeEvidence(replace(launch, most=most, unknown_share=done.most.unknown_share), scopes)
+
+
+class _CodeWork(Struct, frozen=True):
+    """What the units do at least, in a launch and in each scope by its index, and the launch's upper bound."""
+
+    launch: InstructionWork
+    most: InstructionWork
+    scopes: Mapping[int, InstructionWork]
+
+
+@lru_cache(maxsize=KERNELS_CACHED)
+def _code_work(code: MachineFunction, ran: ExecutedKernel, warps: int, requests: tuple[Requests, ...]) -> _CodeWork:
+    executions = block_executions(code, ran, warps)
+    shared = shared_wavefronts(code, executions.known, ran, warps)
     work = launch_work(code, executions.known, executions.alternatives)
-    launch = _bounds(work, requests, shared.uncounted.values(), sm_cycles, rates, pipelines)
     possible = launch_work(code, executions.most)
     unclear = unclear_wavefronts(code, executions.most, shared, requests, requests_of(with_open_masks(ran), code))
-    with_unclear = _with_wavefronts(possible, requests, [*shared.uncounted.values(), unclear])
-    most = _by_unit(with_unclear.utilization(sm_cycles, rates), pipelines)
 
     lines, lines_of_shared = [one.line for one in requests], sorted(shared.uncounted)
-    scopes: dict[int, CodeBounds] = {}
+    scopes: dict[int, InstructionWork] = {}
     for index, work_of_scope in scope_work(code, executions.known, ran.scope_map).items():
-        if index in scope_cycles:
-            own = [requests[row] for row in ran.scope_map.rows_in(index, lines)]
-            uncounted = [
-                shared.uncounted[lines_of_shared[row]] for row in ran.scope_map.rows_in(index, lines_of_shared)
-            ]
-            scopes[index] = _bounds(work_of_scope, own, uncounted, scope_cycles[index], rates, pipelines)
-    return CodeEvidence(replace(launch, most=most, unknown_share=possible.unknown_share), scopes)
+        own = [requests[row] for row in ran.scope_map.rows_in(index, lines)]
+        uncounted = [shared.uncounted[lines_of_shared[row]] for row in ran.scope_map.rows_in(index, lines_of_shared)]
+        scopes[index] = _with_wavefronts(work_of_scope, own, uncounted)
+    return _CodeWork(
+        _with_wavefronts(work, requests, shared.uncounted.values()),
+        _with_wavefronts(possible, requests, [*shared.uncounted.values(), unclear]),
+        scopes,
+    )
 
 
-def _bounds(
-    work: InstructionWork,
-    requests: Sequence[Requests],
-    uncounted: Iterable[float],
-    sm_cycles: int,
-    rates: PipelineRates,
-    pipelines: _PipelinesOfUnits,
-) -> CodeBounds:
+def _bounds(work: InstructionWork, sm_cycles: int, rates: PipelineRates, pipelines: _PipelinesOfUnits) -> CodeBounds:
     """Return the bounds in these cycles.
 
     Units that would need more than all cycles are left out, as the work or the cycles are not the scope's.
     """
-    found = _by_unit(_with_wavefronts(work, requests, uncounted).utilization(sm_cycles, rates), pipelines)
+    found = _by_unit(work.utilization(sm_cycles, rates), pipelines)
     parts = {unit: min(share, 1.0) for unit, share in found.items() if 0 < share <= MAX_POSSIBLE}
     return CodeBounds(parts, work.unknown_share)
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from functools import lru_cache
 from math import gcd, prod
 
 import numpy as np
@@ -29,6 +30,7 @@ from kprof_inject.analysis.interpreter.axis_arrays import CTA, Mask, TooLarge, l
 from kprof_inject.analysis.interpreter.executed_operation import Executed
 from kprof_inject.analysis.interpreter.executions import CountedOperation, ExecutedKernel
 from kprof_inject.analysis.structure.tensor_layouts import blocked_of, layout_of
+from kprof_inject.capture.model import KERNELS_CACHED
 from kprof_inject.machine_code.accesses import bytes_of_thread as accessed_bytes
 from kprof_inject.machine_code.control_flow import Block, blocks_of
 from kprof_inject.machine_code.instructions import NEVER, Instruction, MachineFunction
@@ -55,6 +57,7 @@ class BlockExecutions(Struct, frozen=True):
         return cls([None] * count, [None] * count)
 
 
+@lru_cache(maxsize=KERNELS_CACHED)
 def block_executions(function: MachineFunction, ran: ExecutedKernel, warps: int) -> BlockExecutions:
     """Return how often a launch executes each block of ``blocks_of(function)``.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -28,7 +29,7 @@ from kprof_inject.analysis.roofs.unit_rates import ALU, FP32, FP64, ISSUE, L2, S
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture import counters
 from kprof_inject.capture.measurements import CountersRecord
-from kprof_inject.capture.model import Kernel
+from kprof_inject.capture.model import KERNELS_CACHED, Kernel
 from kprof_inject.machine_code.accesses import global_access
 from kprof_inject.machine_code.instructions import MachineFunction
 from kprof_inject.quantities import counted, percent, size_text
@@ -274,6 +275,7 @@ def _adjacent_sectors(widest: Mapping[str, int], kind: str) -> float:
     return widest.get(kind, _MAX_ACCESS_BYTES) * _LANES / SECTOR_BYTES
 
 
+@lru_cache(maxsize=KERNELS_CACHED)
 def _widest_access(code: MachineFunction | None) -> dict[str, int]:
     """Return the bytes that a thread loads or stores at most with one instruction."""
     found: dict[str, int] = {}

@@ -19,7 +19,7 @@ from kprof_inject.analysis.scope_map import ScopeMap
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.analysis.unjudged import evaluating
 from kprof_inject.capture.loaded_integers import LoadedIntegersRecord
-from kprof_inject.capture.model import Launch
+from kprof_inject.capture.model import KERNELS_CACHED, Launch
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.capture.source_text import ttgir_of
 from kprof_inject.errors import KprofError
@@ -59,7 +59,7 @@ class CountedOperation(Struct, frozen=True):
         return None if requested_bytes is None else requested_bytes // self.access.whole_bytes
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ExecutedKernel:
     """The module that a launch was compiled from, its operations in the order of the text, and the recorded scopes."""
 
@@ -98,13 +98,18 @@ def with_recorded_iterations(ran: ExecutedKernel, summary: LaunchSummary) -> Exe
     """
     ctas = summary.ctas_per_recorded
     counters = ran.scope_map.iteration_counters()
-    iterations = {loop: round(summary.scopes[index].executions * ctas) for loop, index in counters}
-    if not iterations:
-        return ran
+    iterations = tuple((loop, round(summary.scopes[index].executions * ctas)) for loop, index in counters)
+    return _with_iterations(ran, iterations) if iterations else ran
+
+
+@lru_cache(maxsize=KERNELS_CACHED)  # mostly, all launches have the same
+def _with_iterations(ran: ExecutedKernel, recorded: tuple[tuple[Operation, int], ...]) -> ExecutedKernel:
+    iterations = dict(recorded)
     counted = (replace(one, times=_times(one.executed, iterations)) for one in ran.operations)
     return dataclasses.replace(ran, operations=tuple(counted))
 
 
+@lru_cache(maxsize=KERNELS_CACHED)
 def with_open_masks(ran: ExecutedKernel) -> ExecutedKernel:
     """Return the same kernel as if unknown masks were true everywhere."""
     opened = (
@@ -114,7 +119,7 @@ def with_open_masks(ran: ExecutedKernel) -> ExecutedKernel:
     return dataclasses.replace(ran, operations=tuple(opened))
 
 
-@lru_cache(maxsize=4)  # the launches of a kernel come together
+@lru_cache(maxsize=KERNELS_CACHED)
 def _parsed(text: str, file: str) -> Module | KprofError:
     """Return the module, or the error: a module that cannot be parsed is not parsed again."""
     try:
@@ -123,7 +128,7 @@ def _parsed(text: str, file: str) -> Module | KprofError:
         return error.with_traceback(None)
 
 
-@lru_cache(maxsize=2)  # and many have the same arguments
+@lru_cache(maxsize=KERNELS_CACHED)  # many launches have the same arguments
 def evaluated(
     text: str,
     file: str,

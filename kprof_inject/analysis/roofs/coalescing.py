@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from math import prod
 from pathlib import PurePath
 from typing import Any
@@ -21,6 +22,7 @@ from kprof_inject.analysis.interpreter.accesses import Access
 from kprof_inject.analysis.interpreter.axis_arrays import AxisArray, GridAxis, dimension
 from kprof_inject.analysis.interpreter.executions import CountedOperation, ExecutedKernel
 from kprof_inject.analysis.structure.tensor_layouts import MAX_ACCESS_BITS, Basis, LinearLayout, linear_layout
+from kprof_inject.capture.model import KERNELS_CACHED
 from kprof_inject.machine_code.accesses import global_access, wavefronts_of
 from kprof_inject.machine_code.instructions import MachineFunction
 from kprof_inject.ttgir.locations import LocationTable
@@ -140,6 +142,7 @@ def is_spread(requests: Sequence[Requests]) -> bool:
     return whole >= MIN_UNCOALESCED * sum(one.adjacent_sectors * one.requests for one in requests) > 0
 
 
+@lru_cache(maxsize=2 * KERNELS_CACHED)  # with masks as they are, and with unknown ones open
 def requests_of(ran: ExecutedKernel, code: MachineFunction | None) -> tuple[Requests, ...]:
     """Return the requests of each operation whose addresses are known, in the order of the text.
 

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import reduce
+from functools import lru_cache, reduce
 from operator import or_
 
+from kprof_inject.capture.model import KERNELS_CACHED
 from kprof_inject.ttgir.dialect import DIVISIONS, FUNCTION, INTEGER_DIVISIONS
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.ssa_values import Leaf, ValueGraph
@@ -34,6 +35,7 @@ _KEEPS_WIDTH = (*_BOUNDS, _SELECT, "arith.negf", "math.absf")
 _HALF_BITS = 16
 
 
+@lru_cache(maxsize=KERNELS_CACHED)
 def computed_shares(module: Module) -> Mapping[Operation, float]:
     """Return the part that is certain, for each operation of which not all elements are."""
     shares: dict[Operation, float] = {}

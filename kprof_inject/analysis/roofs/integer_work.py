@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 from kprof_inject.analysis.roofs.operation_work import NO_WORK, Work
+from kprof_inject.capture.model import KERNELS_CACHED
 from kprof_inject.select.functions import integer_work
 from kprof_inject.ttgir.dialect import FUNCTION, INTEGER_DIVISIONS
 from kprof_inject.ttgir.nodes import Module, Operation
@@ -41,7 +42,7 @@ _MERGED_BY: Mapping[str, tuple[str, ...]] = {
 }
 
 
-@lru_cache(maxsize=4)  # the launches of a kernel come together
+@lru_cache(maxsize=KERNELS_CACHED)
 def work_with_integers(module: Module) -> Mapping[Operation, Work]:
     """Return the work of one execution by a CTA, for each operation on integers that does any."""
     found: dict[Operation, Work] = {}

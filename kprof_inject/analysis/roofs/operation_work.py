@@ -14,6 +14,7 @@ from msgspec import Struct, field
 
 from kprof_inject.analysis.structure.banks import SIDES, conflict_cycles
 from kprof_inject.analysis.structure.tensor_layouts import lanes_and_warps_along
+from kprof_inject.capture.model import KERNELS_CACHED
 from kprof_inject.ttgir.dialect import AXIS, DIVISIONS
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.ssa_values import definition_of, operand_names
@@ -311,7 +312,7 @@ _FIRST_WITHOUT_VOTES = (3, 8)
 _WARP_LANES = 32
 
 
-@lru_cache(maxsize=4)  # the launches of a kernel come together
+@lru_cache(maxsize=KERNELS_CACHED)
 def work_of_histograms(module: Module, target: str, triton_version: str) -> Mapping[Operation, Work]:
     """Return the work of one execution by a CTA of each histogram, as far as it is certain.
 

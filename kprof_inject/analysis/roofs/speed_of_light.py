@@ -7,6 +7,7 @@ that no clock rate is needed. CTAs that share an SM share its units. All work is
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -24,7 +25,7 @@ from kprof_inject.analysis.scope_map import ScopeMap
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.analysis.unjudged import Unjudged, missing_records, unpaired_records
 from kprof_inject.capture.encoding import json_values
-from kprof_inject.capture.model import Kernel
+from kprof_inject.capture.model import KERNELS_CACHED, Kernel
 from kprof_inject.capture.scopes import ScopeInfo, ScopeKind
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.timeline import Timeline
@@ -139,7 +140,7 @@ def speed_of_light(
     if isinstance(ran, Unjudged):
         return SpeedOfLight((), missing=ran)
     traffic = Traffic(ran.operations, timeline, ran.module.aliases)
-    working = list(_working(ran, timeline.launch.kernel))
+    working = _working(ran, timeline.launch.kernel)
     return SpeedOfLight(
         tuple(_roofs(timeline, ran.scope_map, times, rates, working, traffic, requests)),
         unknown=sum(one.whole_times is None for one, _ in working),
@@ -190,21 +191,28 @@ def _resident_cycles(timeline: Timeline) -> int:
     return cycles_with_ctas(timeline.all_ctas, timeline.clock.clock_hz, end="post_final_ns")
 
 
-def _working(ran: ExecutedKernel, kernel: Kernel) -> Iterator[tuple[CountedOperation, Work]]:
+@lru_cache(maxsize=KERNELS_CACHED)
+def _working(ran: ExecutedKernel, kernel: Kernel) -> Sequence[tuple[CountedOperation, Work]]:
     of_integers = work_with_integers(ran.module)
     of_histograms = work_of_histograms(ran.module, kernel.target, str(kernel.metadata.get("triton_version", "")))
     computed = computed_shares(ran.module)
+    found: list[tuple[CountedOperation, Work]] = []
     for one in ran.operations:
         work = work_of(one.operation, ran.module.aliases) + of_integers.get(one.operation, NO_WORK)
         work = work * computed.get(one.operation, 1.0) + of_histograms.get(one.operation, NO_WORK)
         if work != NO_WORK:
-            yield one, work
+            found.append((one, work))
+    return found
 
 
 def _exchanges(ran: ExecutedKernel, rates: UnitRates, sm_cycles: int) -> float:
-    aliases = ran.module.aliases
-    moved = sum(exchanged_bytes(one.operation, aliases) * (one.times or 0) for one in ran.operations)
+    moved = _exchanged_bytes(ran)
     return moved / rates.shared_bytes / sm_cycles if sm_cycles else 0.0
+
+
+@lru_cache(maxsize=KERNELS_CACHED)
+def _exchanged_bytes(ran: ExecutedKernel) -> float:
+    return sum(exchanged_bytes(one.operation, ran.module.aliases) * (one.times or 0) for one in ran.operations)
 
 
 def _missing(timeline: Timeline) -> Unjudged | None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
+from kprof_inject.capture.model import KERNELS_CACHED
 from kprof_inject.ttgir.dialect import PROGRAM_ID
 from kprof_inject.ttgir.loops import body_of
 from kprof_inject.ttgir.nodes import Module, Operation
@@ -42,7 +44,8 @@ def invariant_operations(module: Module, loop: Operation) -> list[Operation]:
     ]
 
 
-def operations_of_any_cta(module: Module, function: Operation) -> list[Operation]:
+@lru_cache(maxsize=KERNELS_CACHED)
+def operations_of_any_cta(module: Module, function: Operation) -> Sequence[Operation]:
     """Return the operations of a function that compute or load the same in each CTA.
 
     Operations that only compute addresses are included, as are those inside of loops. A load depends on its address
@@ -55,7 +58,7 @@ def operations_of_any_cta(module: Module, function: Operation) -> list[Operation
         known = len(tainted)
         for one in inside:
             tainted.update(_tainted_by(module, one, tainted))
-    return [one for one in inside if _is_repeatable(one) and not _is_tainted(one, tainted)]
+    return tuple(one for one in inside if _is_repeatable(one) and not _is_tainted(one, tainted))
 
 
 def _tainted_by(module: Module, one: Operation, tainted: set[str]) -> Iterator[str]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 import numpy as np
+from msgspec.structs import replace
 
 from kprof_inject.analysis.causal.slopes import KernelSlopes, PlaceSlope
 from kprof_inject.analysis.evidence.stalls import Stalls
 from kprof_inject.analysis.summary import LaunchSummary
+from kprof_inject.capture.model import KERNELS_CACHED
 from kprof_inject.capture.scopes import ScopeInfo, ScopeKind
 from kprof_inject.capture.source_text import (
     SourceLine,
@@ -136,6 +139,18 @@ def ttgir_lines(
     text = ttgir_of(timeline.launch.kernel)
     if not text:
         return None
+    shown = _module_text(text)
+    return replace(
+        shown,
+        sites=[_ranges(scope, len(shown.lines)) for scope in timeline.table.scopes],
+        stalls=stalled_ttgir_lines(stalls) if stalls else [],
+        machine_code=machine_code,
+    )
+
+
+@lru_cache(maxsize=KERNELS_CACHED)
+def _module_text(text: str) -> TtgirText:
+    """Return the text without what its launches add."""
     all_lines = lines_of(text)
     lines = all_lines[:_MAX_TTGIR_LINES]
     numbers: dict[SourceLine, int] = {}
@@ -145,9 +160,9 @@ def ttgir_lines(
         left_out=len(all_lines) - len(lines),
         places=[(printable(file), line) for file, line in numbers],
         place_of=packed(np.array(place_of, dtype=np.int64), "i4"),
-        sites=[_ranges(scope, len(lines)) for scope in timeline.table.scopes],
-        stalls=stalled_ttgir_lines(stalls) if stalls else [],
-        machine_code=machine_code,
+        sites=[],
+        stalls=[],
+        machine_code=None,
     )
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 import numpy as np
 
 from kprof_inject.analysis.evidence.executed_instructions import block_executions
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.unjudged import Unevaluated, Unjudged, evaluating
+from kprof_inject.capture.model import KERNELS_CACHED
 from kprof_inject.errors import printable
 from kprof_inject.machine_code.control_flow import Block, blocks_of
 from kprof_inject.machine_code.instructions import Instruction, MachineFunction
@@ -31,14 +33,14 @@ def launch_machine_code(report: LaunchAnalysis, max_listed: int = MAX_LISTED) ->
         return None
     try:
         with evaluating():
-            return _machine_code(report, function, max_listed)
+            return _machine_code(function, _executions(report, function), max_listed)
     except Unevaluated:
         return None
 
 
-def _machine_code(report: LaunchAnalysis, function: MachineFunction, max_listed: int) -> MachineCode:
+@lru_cache(maxsize=KERNELS_CACHED)
+def _machine_code(function: MachineFunction, executions: tuple[int | None, ...], max_listed: int) -> MachineCode:
     blocks = blocks_of(function)
-    executions = _executions(report, function, len(blocks))
     executed, unknown = _by_line(function, blocks, executions)
     return MachineCode(
         instructions=len(function.instructions),
@@ -48,16 +50,16 @@ def _machine_code(report: LaunchAnalysis, function: MachineFunction, max_listed:
     )
 
 
-def _executions(report: LaunchAnalysis, function: MachineFunction, block_count: int) -> Sequence[int | None]:
+def _executions(report: LaunchAnalysis, function: MachineFunction) -> tuple[int | None, ...]:
     """Return how often all warps execute each block; None if unknown."""
     if not isinstance(report.executed, Unjudged):
         kernel = report.launch.kernel
         try:
             with evaluating():
-                return block_executions(function, report.executed, kernel.requested_warps).known
+                return tuple(block_executions(function, report.executed, kernel.requested_warps).known)
         except Unevaluated:
             pass
-    return [None] * block_count
+    return (None,) * len(blocks_of(function))
 
 
 def _warps(blocks: Sequence[Block], executions: Sequence[int | None]) -> int | None:
