@@ -16,12 +16,11 @@ from pathlib import Path
 from typing import IO, NoReturn
 
 from planning import plan_of
-from programs.child import SMALL_TORCH, Ended, clean_environment, python_path, run_child
+from programs.child import GUARD_S, SMALL_TORCH, Ended, clean_environment, python_path, run_child
 
 import kprof_inject.cli
 from kprof_inject.cli.main import main
 
-LIMIT_S = 120
 REAL_TORCH = {"PYTHONPATH": python_path()}
 _SMALL_TORCH = python_path(SMALL_TORCH)
 # What commands import, and the grammars, are made once.
@@ -126,13 +125,13 @@ def _exit_code_of(pid: int, to_stdin: int, stdin: bytes) -> int:
         pipe.write(stdin)
     ended = os.pidfd_open(pid)
     try:
-        in_time, _, _ = select.select([ended], [], [], LIMIT_S)
+        in_time, _, _ = select.select([ended], [], [], GUARD_S)
         if not in_time:
             os.killpg(pid, signal.SIGKILL)
         _, status = os.waitpid(pid, 0)
     finally:
         os.close(ended)
-    assert in_time, f"it did not end within {LIMIT_S} s"
+    assert in_time, f"it did not end within {GUARD_S} s"
     return os.waitstatus_to_exitcode(status)
 
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from programs.child import REPO, SMALL_TORCH, clean_environment, python_path
+from programs.child import GUARD_S, REPO, SMALL_TORCH, clean_environment, python_path
 
 from kprof_inject.workspace_paths import DEMO_WORKSPACE
 
@@ -207,7 +207,7 @@ class Reader:
                 printed += line
             # The reader's Ctrl-C, which pages do not show, nor what is said to it.
             os.killpg(child.pid, signal.SIGINT)
-        rest, _ = child.communicate(timeout=600)
+        rest, _ = child.communicate(timeout=GUARD_S)
         if _ADDRESS.search(printed) and child.returncode == 130:
             return 0, printed.decode()
         return child.returncode, (printed + rest).decode()

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from programs.child import GUARD_S
 
 from kprof_inject import forks
 from kprof_inject.errors import KprofError
@@ -100,7 +101,7 @@ import os, signal, time
 from kprof_inject.forks import forked
 def job():
     os.write(1, b"%d\\n" % os.getpid())
-    time.sleep(60)
+    time.sleep(3600)
     yield from ()
 def end():
     time.sleep(1)
@@ -110,7 +111,7 @@ threading.Thread(target=end).start()
 list(forked(3)([job] * 6))
 """
     # Whoever holds an end of its stdout is alive.
-    ended = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, timeout=20)
+    ended = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, timeout=GUARD_S)
     assert (ended.returncode, len(ended.stdout.split())) == (-signal.SIGKILL, 3)
 
 

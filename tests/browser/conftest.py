@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from attention_capture import save_attention
 from chromium import FLAGS, chromium
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
+from programs.child import GUARD_S
 from shown_page import Show, ShownPage, open_page
 
 from kprof_inject.analysis.launch import LaunchAnalysis
@@ -20,6 +21,7 @@ _FEW_SCOPES = 30_000
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     path = chromium()
+    expect.set_options(timeout=1e3 * GUARD_S)
     with sync_playwright() as driver:
         started = driver.chromium.launch(executable_path=path, args=FLAGS)
         yield started

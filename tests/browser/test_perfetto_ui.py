@@ -19,8 +19,6 @@ from kprof_inject.export.formats import write_trace
 from kprof_inject.export.open_trace import TraceServer
 from kprof_inject.timeline.timeline import decode_launch
 
-MOST_MS = 60_000
-
 
 class Quiet(SimpleHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:
@@ -44,7 +42,7 @@ def test_it_opens_on_the_launch_with_its_warps(
         serving.start()
         page = browser.new_context().new_page()
         page.goto(server.address(last_launch(timelines)))
-        expect(page.get_by_text("CTA 217", exact=True).first).to_be_visible(timeout=MOST_MS)
+        expect(page.get_by_text("CTA 217", exact=True).first).to_be_visible()
         warps = [f"warp {warp}" for warp in range(4)]
         # No id stands behind a name, and what is further down stays closed.
         assert page.locator(".pf-track__title-popup").all_text_contents()[:27] == [

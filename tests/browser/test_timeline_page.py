@@ -235,7 +235,7 @@ def test_perfetto_gets_the_ctas_of_the_page(browser: Browser, few_scopes: Path) 
     shown.page.context.route("https://ui.perfetto.dev/**", answer)
     with shown.page.context.expect_page() as opened:
         shown.page.get_by_role("button", name="Open in Perfetto").click()
-    expect(opened.value).not_to_have_title("", timeout=20_000)
+    expect(opened.value).not_to_have_title("")
     events = json.loads(opened.value.title())["traceEvents"]
     slices = [event for event in events if event["ph"] == "X"]
     assert {event["name"] for event in slices} >= {"attention", "loop[0]", "iter[0]", "softmax"}

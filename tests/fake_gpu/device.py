@@ -35,7 +35,7 @@ class FakeEvent:
 
     def synchronize(self) -> None:
         with self.gpu.changed:
-            if not self.gpu.changed.wait_for(lambda: self.at_ns is not None, timeout=60):
+            if not self.gpu.changed.wait_for(lambda: self.at_ns is not None, timeout=600):
                 raise RuntimeError("the event never happened")
 
     def query(self) -> bool:

@@ -278,7 +278,7 @@ class FakeGpu:
     def wait(self) -> None:
         """Until all streams have run what they were given."""
         with self.changed:
-            if not self.changed.wait_for(lambda: not any(self._queues.values()), timeout=60):
+            if not self.changed.wait_for(lambda: not any(self._queues.values()), timeout=600):
                 raise TimeoutError("a stream waits for what is never launched")
 
     def _advance(self) -> None:

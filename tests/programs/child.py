@@ -18,6 +18,9 @@ CROSS_COMPILE = PROGRAMS / "cross_compile.py"
 ENDING = PROGRAMS / "ending.py"
 SMALL_TORCH = PROGRAMS / "small_torch"
 
+GUARD_S = 600
+"""How long a test waits for what has to come: no busy machine takes so long."""
+
 _SETTINGS = ("TRITON_", "TORCHINDUCTOR_", "KPROF_", "PYTEST_")
 
 
@@ -48,7 +51,7 @@ def run_child(
         env={**clean_environment(folder), **(env or {})},
         input=stdin,
         capture_output=True,
-        timeout=120,
+        timeout=GUARD_S,
         # Of its own, so that a program may send a signal to its whole group as a terminal does.
         start_new_session=True,
     )

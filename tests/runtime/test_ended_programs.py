@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from fake_gpu.captured import ends_of, left_out, numbers_in
 from fake_runs import FakeRuns
-from programs.child import Ended
+from programs.child import GUARD_S, Ended
 from snapshots import check
 
 OPTIONS = {"killed": ["--launches", "all"], "children": ["--launches", "all"]}
@@ -30,7 +30,7 @@ def endings(
         runs = {ending: _copy(planned_once, tmp_path_factory.mktemp(ending)) for ending in pair}
         processes = {ending: run.start(*OPTIONS.get(ending, []), ending=ending) for ending, run in runs.items()}
         for ending, process in processes.items():
-            stdout, stderr = process.communicate(timeout=120)
+            stdout, stderr = process.communicate(timeout=GUARD_S)
             ended[ending] = (Ended(process.returncode, stdout, stderr), runs[ending].capture)
     return ended
 

@@ -14,7 +14,7 @@ import triton
 from fake_gpu.captured import ends_of, launches_in, number_of, scopes_of, states_in
 from fake_gpu.driver import CLEAN_REGISTERS, REGISTERS_WITH_RECORDS, SPILLS_WITH_RECORDS
 from fake_runs import REAL_TORCH, FakeRuns
-from programs.child import Ended
+from programs.child import GUARD_S, Ended
 from replacing import replace
 
 pytestmark = pytest.mark.triton
@@ -50,7 +50,7 @@ def ended(runs: FakeRuns) -> Ended:
 
 
 def _communicated(process: Any) -> tuple[int, str, str]:
-    stdout, stderr = process.communicate(timeout=120)
+    stdout, stderr = process.communicate(timeout=GUARD_S)
     return process.returncode, stdout, stderr
 
 

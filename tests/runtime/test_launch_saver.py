@@ -22,6 +22,7 @@ from fake_gpu.device import FakeDevice, FakeSnapshot
 from fake_gpu.kernels import follow, power, scale
 from fake_gpu.repeating import own_process_here
 from fake_gpu.saving import Saving, memory_at, saving, tensors
+from programs.child import GUARD_S
 
 from kprof_inject.capture.saved_launch import (
     CHUNK_BYTES,
@@ -351,18 +352,18 @@ def test_an_autotuner_has_the_device_and_the_processor_for_itself(
 
     def tune() -> None:
         has_begun.set()
-        assert may_end.wait(60)
+        assert may_end.wait(GUARD_S)
 
     monkeypatch.setattr(FakeSnapshot, "read", read_and_note)
     autotuner = threading.Thread(target=benchmarking(benchmarking(tune)))
     autotuner.start()
-    assert has_begun.wait(60)
+    assert has_begun.wait(GUARD_S)
     with tensors(16, 16) as (x, out), saving(tmp_path) as saved:
         scale[(16,)](x, out, 3)
         assert not was_read.wait(0.2)
         may_end.set()
         autotuner.join()
-        assert was_read.wait(60)
+        assert was_read.wait(GUARD_S)
     assert saved.refusals() == []
 
 

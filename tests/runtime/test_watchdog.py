@@ -8,6 +8,7 @@ import sys
 import time
 from dataclasses import dataclass
 
+from programs.child import GUARD_S
 from snapshots import check
 
 from kprof_inject.runtime.experiments.watchdog import Watchdog
@@ -24,17 +25,15 @@ class Done:
 watchdog = Watchdog(lambda reason: print("reported:", reason, flush=True))
 watchdog.watch(Done(), 0.1, "the first")
 watchdog.watch(Never(), 0.3, "the second")
-time.sleep(30)
+time.sleep(3600)
 """
 
 
 def test_a_kernel_that_hangs_ends_its_process() -> None:
-    begun = time.monotonic()
-    ended = subprocess.run([sys.executable, "-c", _HANGING], capture_output=True, text=True, timeout=60)
+    ended = subprocess.run([sys.executable, "-c", _HANGING], capture_output=True, text=True, timeout=GUARD_S)
     assert ended.returncode == -signal.SIGKILL
     check("runtime/watchdog", ended.stdout)
     assert "the second did not return" in ended.stderr
-    assert time.monotonic() - begun < 20
 
 
 @dataclass
@@ -56,8 +55,8 @@ def test_one_that_comes_back_in_time_does_not() -> None:
     watchdog = Watchdog(reasons.append)
     events = [Event() for _ in range(3)]
     for event in events:
-        watchdog.watch(event, 60, "a kernel")
-    deadline = time.monotonic() + 20
+        watchdog.watch(event, 10 * GUARD_S, "a kernel")
+    deadline = time.monotonic() + GUARD_S
     while not all(event.asked > 2 for event in events) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert all(event.asked > 2 for event in events)

@@ -138,3 +138,10 @@ def test_the_outermost_loop_around_each_scope(tmp_path: Path) -> None:
     scopes = [*SCOPES, Scope("work", "marker", INNER), Scope("other iter", "iter"), Scope("other", "loop", 5)]
     table = made_timeline(tmp_path, scopes, [], CTAS).table
     assert outermost_loops(table).tolist() == [-1, OUTER, OUTER, SECOND, OUTER, 5, 5]
+
+
+def test_a_scope_that_touches_a_loop_is_before_or_after_it(tmp_path: Path) -> None:
+    scopes = [*SCOPES, Scope("load", "marker", FUNC), Scope("store", "marker", FUNC)]
+    load, store = len(SCOPES), len(SCOPES) + 1
+    rows = [ran(FUNC, 7, 1010, 1990), ran(load, 7, 1020, 1100), ran(OUTER, 7, 1100, 1400), ran(store, 7, 1400, 1500)]
+    assert of_whole(phases(tmp_path, rows, scopes=scopes)) == (1, 1000, 100, 600, OUTER, OUTER, load, 80, store, 100)

@@ -9,6 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from replacing import replace
 
+from kprof_inject.timeline.clock import agreement
 from kprof_inject.timeline.rate import (
     ClockRate,
     RateSample,
@@ -193,3 +194,8 @@ def test_a_line_is_the_mean_of_its_plausible_readings_by_their_errors() -> None:
     errors = [60.0, 120.0, 60.0, 1.0, 1.0, 100.0, 200.0]
     # With a quarter of the weight, 1000 counts as 0.25 readings.
     assert bases_of(first, second, errors=errors) == [round((700 + 250 + 640) / 2.25), round((5100 + 5160 / 4) / 1.25)]
+
+
+def test_a_reading_with_which_half_of_its_neighbours_agree_is_plausible() -> None:
+    readings = readings_of([0, 1_000, 2_000], [0, 500, 60_000_000_000], [1, 1, 1])
+    assert agreement(readings, 0.5)[1].tolist() == [True, True, False]
