@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
@@ -17,9 +17,9 @@ from kprof_inject.select.python_source import is_library
 from kprof_inject.select.sites import Site
 from kprof_inject.select.spans import in_one_piece
 from kprof_inject.select.tags import is_inserted
-from kprof_inject.select.targets import SitePattern, Spins, findings_of, is_asynchronous
+from kprof_inject.select.targets import Spins, findings_of, is_asynchronous
 from kprof_inject.ttgir.locations import SourcePoint
-from kprof_inject.ttgir.loops import CopyPipeline, copy_pipelines
+from kprof_inject.ttgir.loops import copy_pipelines
 
 _MARKED = {RangeMarker: "statements", LoopMarker: "loop", IterationMarker: "iteration", InstantMarker: "instant"}
 
@@ -51,7 +51,7 @@ def outline(view: ModuleView) -> tuple[Candidate, ...]:
         *_partitions(view),
         *_markers(view),
         *_helpers(view),
-        *_in_one(view, "spin", "waits for memory to change", Spins()),
+        *_spins(view),
         *_asynchronous(view),
         *_parts(view),
         *_operations(view),
@@ -75,18 +75,14 @@ def _loops(view: ModuleView) -> Iterator[Candidate]:
             partition = function.partition_of(loop.operation)
             what = "loop that polls" if loop.polls else "loop"
             what += f" in {partition}" if partition else ""
-            what += _copies(pipelines[loop.operation]) if loop.operation in pipelines else ""
+            if pipeline := pipelines.get(loop.operation):
+                reads = ", reads 1" if pipeline.reads_ahead else ""
+                ahead = f", copies {counted(pipeline.depth, 'iteration')} ahead{reads}"
+                what += ahead if pipeline.depth else ", waits for its own copies"
             found.setdefault((f"loop{loop.subscript}", what, depth), []).append(site)
             found.setdefault((f"iter{loop.subscript}", "iterations", depth), []).append(site)
     for (selector, what, depth), sites in found.items():
         yield Candidate(selector, what, _lines(sites), len(sites), depth)
-
-
-def _copies(pipeline: CopyPipeline) -> str:
-    if not pipeline.depth:
-        return ", waits for its own copies"
-    reads = ", reads 1" if pipeline.reads_ahead else ""
-    return f", copies {counted(pipeline.depth, 'iteration')} ahead{reads}"
 
 
 def _partitions(view: ModuleView) -> Iterator[Candidate]:
@@ -135,11 +131,9 @@ def _helpers(view: ModuleView) -> Iterator[Candidate]:
         yield Candidate(f"func({name})", "helper that is called", _lines(sites), len(sites))
 
 
-def _in_one(view: ModuleView, selector: str, what: str, pattern: SitePattern) -> Iterator[Candidate]:
-    """Yield one candidate for all sites of a pattern, if it has any."""
-    sites = list(pattern.find(view, in_one_piece).sites)
-    if sites:
-        yield Candidate(selector, what, _lines(sites), len(sites))
+def _spins(view: ModuleView) -> Iterator[Candidate]:
+    if sites := Spins().find(view, in_one_piece).sites:
+        yield Candidate("spin", "waits for memory to change", _lines(sites), len(sites))
 
 
 def _asynchronous(view: ModuleView) -> Iterator[Candidate]:
@@ -172,5 +166,5 @@ def _operations(view: ModuleView) -> Iterator[Candidate]:
         yield Candidate(f"op({name})", "operation", (), counts[name])
 
 
-def _lines(sites: list[Site]) -> tuple[SourcePoint, ...]:
+def _lines(sites: Sequence[Site]) -> tuple[SourcePoint, ...]:
     return tuple(dict.fromkeys(site.source for site in sites if site.source is not None))

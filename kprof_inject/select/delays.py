@@ -88,7 +88,11 @@ def delay_operation(target: Target, cycles: int, warps: Sequence[int] = ()) -> s
     if target.backend == "cuda":
         assembly = _NVIDIA.format(choose=_nvidia_choice(warps), cycles=minimum)
     else:
-        _require_counter(target)
+        if not str(target.arch).startswith("gfx9"):  # s_memtime counts cycles on these alone
+            raise KprofError(
+                f"delays need a cycle counter, and {target} has none that is known",
+                hint="delays work on NVIDIA GPUs and on AMD's gfx9",
+            )
         if warps:
             raise KprofError(f"on {target}, all warps must be delayed", hint="leave out --warps")
         assembly = _AMD.format(cycles=minimum)
@@ -150,12 +154,3 @@ def _nvidia_choice(warps: Sequence[int]) -> str:
     if beyond:
         raise KprofError(f"no CTA has a warp {beyond[0]}", hint=f"warps are numbered from 0 to {_NVIDIA_WARPS - 1}")
     return _NVIDIA_CHOICE.format(mask=sum(1 << warp for warp in set(warps))) if warps else ""
-
-
-def _require_counter(target: Target) -> None:
-    """Raise ``KprofError`` unless ``s_memtime`` counts cycles, as on AMD's GPUs whose names begin with gfx9."""
-    if not str(target.arch).startswith("gfx9"):
-        raise KprofError(
-            f"delays need a cycle counter, and {target} has none that is known",
-            hint="delays work on NVIDIA GPUs and on AMD's gfx9",
-        )

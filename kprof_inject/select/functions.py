@@ -18,18 +18,16 @@ from msgspec import Struct
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.errors import KprofError
 from kprof_inject.select.sites import Found, InsertPoint, Missed, Site
-from kprof_inject.ttgir.dialect import FUNCTION, PARTITIONS, WARP_SPECIALIZE, data_operands_of
+from kprof_inject.ttgir.dialect import FUNCTION, PARTITIONS, WARP_SPECIALIZE
 from kprof_inject.ttgir.locations import Chain, LocationTable
 from kprof_inject.ttgir.nodes import Module, Operation, Region
 from kprof_inject.ttgir.polling import polling_loops, polls
-from kprof_inject.ttgir.ssa_values import Leaf, ValueGraph, reached, without_strings
+from kprof_inject.ttgir.ssa_values import ValueGraph, reached, without_strings
 from kprof_inject.ttgir.strings import STRING, SYMBOL, symbol_name, unquote
 
 _SIGNATURE = re.compile(rf"\s*(?:(?:public|private|nested)\s+)?@({SYMBOL})")
 _PRIVATE = re.compile(r'\A\s*private\s|\bsym_visibility = "private"')
 _SYMBOL_NAME = re.compile(rf"sym_name = ({STRING})")
-
-
 _FLOAT_TENSOR = re.compile(r"tensor<[^<>,]*x(?:bf|tf|f)[0-9]")
 
 
@@ -71,7 +69,8 @@ def integer_work(module: Module, function: Operation) -> frozenset[int]:
     """
     graph = ValueGraph(module, function)
     from_data = reached(_data(graph), graph.uses)
-    for_addresses = reached(_addresses(graph), graph.operands)
+    addresses = (value for leaf in graph.leaves if leaf.operation.traits.takes_addresses for value in leaf.addresses)
+    for_addresses = reached(addresses, graph.operands)
     return frozenset(
         leaf.operation.start
         for leaf in graph.leaves
@@ -94,21 +93,8 @@ def _gives_data(operation: Operation) -> bool:
     return not operation.traits.is_move and is_anchor(operation) and _gives_tensor(without_strings(operation.tail))
 
 
-def _addresses(graph: ValueGraph) -> Iterator[int]:
-    for leaf in graph.leaves:
-        if leaf.operation.traits.takes_addresses:
-            yield from _without_data(leaf)
-
-
 def _gives_tensor(types: str) -> bool:
     return "tensor<" in types.rpartition("->")[2]
-
-
-def _without_data(leaf: Leaf) -> list[int]:
-    operation, values = leaf.operation, leaf.values
-    places = data_operands_of(operation.name, is_generic=operation.tail.startswith("("))
-    data = {place % len(values) for place in places if values}
-    return [value for place, value in enumerate(values) if place not in data]
 
 
 def block_kind(operation: Operation) -> str:
@@ -200,10 +186,6 @@ class Function:
         """Return the first of these chains: the line that the operation was written on, then the calls, if known."""
         chains = self.chains_of(operation)
         return chains[0] if chains else ()
-
-    def operations_between(self, start: int, end: int) -> int:
-        """Return the number of operations that begin between two offsets."""
-        return bisect_left(self._offsets, end) - bisect_left(self._offsets, start)
 
     def findings(self, sites: Sequence[Site], missed: Sequence[Missed] = ()) -> Found:
         """Return sites around structures, which cover all operations inside them."""
@@ -366,7 +348,8 @@ class Function:
 
         ``own`` is the number of operations there that the selector meant, by default all of them.
         """
-        count = self.operations_between(start.offset, max(end.offset for end in ends))
+        offsets, last = self._offsets, max(end.offset for end in ends)
+        count = bisect_left(offsets, last) - bisect_left(offsets, start.offset)
         operations = count if own is None else own
         return Site(
             kind=kind,

@@ -63,21 +63,6 @@ def _marker_head(comment: Comment) -> re.Match[str] | None:
     return found if found or comment.is_alone else _AFTER_ANOTHER_COMMENT.search(comment.text)
 
 
-def _may_hold_markers(text: str) -> bool:
-    """Return whether a Python text may have comments that are or look like markers; quick, and without parsing it."""
-    return "kprof:" in text or _LOOKS_LIKE_MARKER.search(text) is not None
-
-
-def _check_is_prose(comment: Comment, file: str, line_text: str) -> None:
-    """Raise ``KprofError`` for a comment that lacks a marker's head but looks like a marker."""
-    if _LOOKS_LIKE_MARKER.fullmatch(comment.text):
-        raise KprofError(
-            "this comment looks like a marker, but is not one",
-            where=Position(file, comment.line, comment.column, line_text),
-            hint="a marker begins with '# kprof:', in lower case and with the colon right after it",
-        )
-
-
 def _instructions_in(comment: Comment, file: str, line_text: str) -> Iterator[Instruction]:
     """Yield the instructions of a marker comment. Raises ``KprofError`` for one that is not understood."""
 
@@ -184,8 +169,8 @@ class InstantMarker(Marker, frozen=True):
 
 def markers_in(sources: Sources, file: str) -> tuple[Marker, ...]:
     """Return all markers in a file, in the order of the text. Raises ``KprofError`` for the first wrong one."""
-    text = sources.text(file)
-    if text is None or not _may_hold_markers(text):
+    text = sources.texts.get(file)
+    if text is None or not ("kprof:" in text or _LOOKS_LIKE_MARKER.search(text)):  # most files need no parsing
         return ()
     try:
         source = sources.parsed(file)
@@ -201,8 +186,12 @@ def markers_in(sources: Sources, file: str) -> tuple[Marker, ...]:
         if _marker_head(comment):
             for instruction in _instructions_in(comment, file, line_text):
                 reader.read(instruction)
-        else:
-            _check_is_prose(comment, file, line_text)
+        elif _LOOKS_LIKE_MARKER.fullmatch(comment.text):
+            raise KprofError(
+                "this comment looks like a marker, but is not one",
+                where=Position(file, comment.line, comment.column, line_text),
+                hint="a marker begins with '# kprof:', in lower case and with the colon right after it",
+            )
     return reader.finish()
 
 

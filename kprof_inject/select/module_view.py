@@ -169,7 +169,7 @@ class ModuleView:
     @cached_property
     def markers(self) -> tuple[Marker, ...]:
         """The marker comments in the functions that went into this module. Raises ``KprofError`` for a wrong one."""
-        found = [marker for file in self.sources.files for marker in markers_in(self.sources, file)]
+        found = [marker for file in self.sources.texts for marker in markers_in(self.sources, file)]
         # Looking at every location only pays if there are markers at all.
         used = self._source_functions if found else frozenset()
         return tuple(marker for marker in found if marker.function in used)

@@ -13,13 +13,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kprof_inject.capture.encoding import encode
-from kprof_inject.capture.schema import (
-    SCOPE_IDS,
-    PointRecord,
-    ScopeRecord,
-    ScopeTableRecord,
-    TagRecord,
-)
+from kprof_inject.capture.schema import SCOPE_IDS, PointRecord, ScopeRecord, ScopeTableRecord, TagRecord
+from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.errors import KprofError
 from kprof_inject.select.module_view import ModuleView
 from kprof_inject.select.selectors import Selector, parse_selector
@@ -189,19 +184,16 @@ def _scope_ids(view: ModuleView, found: Sequence[_Chosen]) -> int:
         shares[choice.selector.text] += _ids_needed(view, choice.site, len(choice.tags))
     if shares.total() > SCOPE_IDS:
         listed = ", ".join(f"{text}: {count}" for text, count in shares.most_common())
+        less = "name the lines or operations that matter (see 'kprof-inject list')"
+        if any(True for function in view.functions for _ in function.loops()):
+            less = "name the loops or lines that matter, such as --at 'loop[0]'"
         raise KprofError(
             f"too many scopes in {view.kernel}: they need {shares.total()} scope IDs, but there are only {SCOPE_IDS} "
             f"({listed})",
             where=view.module.position_of_word(min(choice.site.start.offset for choice in found)),
-            hint=f"select less: {_narrower_selection(view)}",
+            hint=f"select less: {less}",
         )
     return shares.total()
-
-
-def _narrower_selection(view: ModuleView) -> str:
-    if any(True for function in view.functions for _ in function.loops()):
-        return "name the loops or lines that matter, such as --at 'loop[0]'"
-    return "name the lines or operations that matter (see 'kprof-inject list')"
 
 
 def _ids_needed(view: ModuleView, site: Site, tags: int = 0) -> int:
@@ -253,8 +245,12 @@ def _nest(found: Sequence[_Chosen], view: ModuleView) -> tuple[tuple[ScopeRecord
             record = f"{name}#{numbers[name]}"
             numbers[name] += 1
         taken.add(record)
-        tags = tuple(_placed_tags(choice, record, view, taken))
-        brackets.append(_Bracket(record, site, tags))
+        tags = []
+        for tag in choice.tags:
+            named = f"{record} {OPTION} {tag.name}"
+            taken.add(named)
+            tags.append(PlacedTag(tag.name, named, scalar_of(tag, view, site)))
+        brackets.append(_Bracket(record, site, tuple(tags)))
         scope = ScopeRecord(
             record=record,
             name=name,
@@ -272,30 +268,15 @@ def _nest(found: Sequence[_Chosen], view: ModuleView) -> tuple[tuple[ScopeRecord
             other_operations=site.other_operations,
             lines=(first_lines[index], max(first_lines[index], last_lines[index])),
             ended_by_next=site.exit is not None,
-            tags=tuple(map(_tag_record, tags)),
+            tags=tuple(TagRecord(tag.name, tag.record, tag.value.name, tag.value.type == WIDE) for tag in tags),
         )
         scopes.append(scope)
     return tuple(scopes), brackets
 
 
-def _placed_tags(chosen: _Chosen, record: str, view: ModuleView, taken: set[str]) -> Iterator[PlacedTag]:
-    """Yield the tags of the scope that ``record`` names, and add their new names to ``taken``.
-
-    Raises ``KprofError`` for a value that cannot be recorded there.
-    """
-    for tag in chosen.tags:
-        named = f"{record} {OPTION} {tag.name}"
-        taken.add(named)
-        yield PlacedTag(tag.name, named, scalar_of(tag, view, chosen.site))
-
-
-def _tag_record(tag: PlacedTag) -> TagRecord:
-    return TagRecord(tag.name, tag.record, tag.value.name, tag.value.type == WIDE)
-
-
 def _order(site: Site) -> tuple[int, bool, bool, int]:
     """Sort outer sites before inner ones; at one offset, a block's own site comes first, then instants, then others."""
-    return site.start.offset, not site.fills_block, not site.is_instant, -site.last_end_offset
+    return site.start.offset, not site.fills_block, site.kind != ScopeKind.INSTANT, -site.last_end_offset
 
 
 def _name(choice: _Chosen) -> str:

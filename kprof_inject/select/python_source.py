@@ -220,29 +220,25 @@ class Sources:
 
     def __init__(self, texts: Mapping[str, str]) -> None:
         """Keep the texts, each by its file's name."""
-        self._texts = dict(texts)
+        self.texts = dict(texts)
         self._parsed: dict[str, PythonSource] = {}
         self._functions: dict[str, dict[int, SourceFunction]] = {}
-
-    @property
-    def files(self) -> tuple[str, ...]:
-        """The names of the files whose texts are known."""
-        return tuple(self._texts)
-
-    def text(self, file: str) -> str | None:
-        """Return the file's whole text, or None if it is unknown."""
-        return self._texts.get(file)
 
     def parsed(self, file: str) -> PythonSource:
         """Return a known file, parsed once. Raises ``SyntaxError`` if this interpreter cannot parse it."""
         if file not in self._parsed:
-            self._parsed[file] = PythonSource(self._texts[file])
+            self._parsed[file] = PythonSource(self.texts[file])
         return self._parsed[file]
 
     def function_at(self, file: str, line: int) -> SourceFunction | None:
         """Return the innermost function that this line belongs to; None if none does, or the file cannot be read."""
         if file not in self._functions:
-            self._functions[file] = self._functions_by_line(file)
+            by_line = self._functions.setdefault(file, {})
+            for node in self._statements(file):
+                if isinstance(node, FunctionNode):
+                    function = SourceFunction(node.name, file, first_line(node), node.lineno, last_line(node))
+                    # An inner function comes after the one around it, and takes its lines over.
+                    by_line.update(dict.fromkeys(range(function.first_line, function.last_line + 1), function))
         return self._functions[file].get(line)
 
     def statement_line(self, file: str, line: int) -> int:
@@ -251,7 +247,7 @@ class Sources:
         If the file is unknown or cannot be read, that is the line itself.
         """
         try:
-            return self.parsed(file).logical_line(line) if file in self._texts else line
+            return self.parsed(file).logical_line(line) if file in self.texts else line
         except SyntaxError:
             return line
 
@@ -266,19 +262,10 @@ class Sources:
         single = ((loop, loop.target.id) for loop in here if isinstance(loop.target, ast.Name))
         return next((name for loop, name in single if not _may_be_fused(loop)), "")
 
-    def _functions_by_line(self, file: str) -> dict[int, SourceFunction]:
-        by_line: dict[int, SourceFunction] = {}
-        for node in self._statements(file):
-            if isinstance(node, FunctionNode):
-                function = SourceFunction(node.name, file, first_line(node), node.lineno, last_line(node))
-                # An inner function comes after the one around it, and takes its lines over.
-                by_line.update(dict.fromkeys(range(function.first_line, function.last_line + 1), function))
-        return by_line
-
     def _statements(self, file: str) -> tuple[ast.stmt, ...]:
         """Return the statements of a file; none if the file is unknown or cannot be parsed."""
         try:
-            return self.parsed(file).statements if file in self._texts else ()
+            return self.parsed(file).statements if file in self.texts else ()
         except SyntaxError:
             return ()
 

@@ -82,10 +82,13 @@ def _parse_untagged(text: str) -> Selector:
         # For the end of the text, Lark reports the column of the token before it.
         at_end = isinstance(error, UnexpectedToken) and error.token.type == "$END"
         column = len(text) if at_end else error.column - 1
+        site = text.rsplit("/", 1)[-1]
+        word = re.sub(r"\W.*", "", site, flags=re.DOTALL)
+        likely = "" if word in _WORDS else did_you_mean(word, _WORDS, 1, lambda close: repr(close + site[len(word) :]))
         raise KprofError(
             f"cannot read the selector {text!r}",
             where=Position("--at", 1, column + 1, text),
-            hint=_likely_word(text) + _FORMS,
+            hint=likely + _FORMS,
             exit_code=2,
         ) from None
     if isinstance(parsed.target, OpsOfLines) and parsed.target.which.first > parsed.target.which.last:
@@ -96,12 +99,6 @@ def _parse_untagged(text: str) -> Selector:
             exit_code=2,
         )
     return parsed
-
-
-def _likely_word(text: str) -> str:
-    site = text.rsplit("/", 1)[-1]
-    word = re.sub(r"\W.*", "", site, flags=re.DOTALL)
-    return "" if word in _WORDS else did_you_mean(word, _WORDS, 1, lambda close: repr(close + site[len(word) :]))
 
 
 SELECTORS = Grammar(

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct
 
-from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.ttgir.locations import Chain, SourcePoint
 from kprof_inject.ttgir.nodes import Operation
 
@@ -44,11 +43,6 @@ class Site:
     exit: InsertPoint | None = None
     between: tuple[int, int] = (0, 0)
     name: str = field(default="", compare=False)  # the user's name for it, if the source has one
-
-    @property
-    def is_instant(self) -> bool:
-        """True for a point in time instead of a range."""
-        return self.kind == ScopeKind.INSTANT
 
     @property
     def end_records(self) -> tuple[InsertPoint, ...]:

@@ -155,13 +155,10 @@ def _segments(function: Function, operations: Sequence[Operation]) -> Iterator[S
     }
     for (block, _), piece in pieces.items():
         anchors = tuple(operation for operation in piece if function.does_work(operation))
-        yield Segment(function, tuple(piece), anchors, _block_name(piece[0], first_loops.get(block)))
-
-
-def _block_name(operation: Operation, first_loop: int | None) -> str:
-    if first_loop is None:
-        return block_kind(operation)
-    return "prologue" if _offset(operation) < first_loop else "epilogue"
+        name, first_loop = block_kind(piece[0]), first_loops.get(block)
+        if first_loop is not None:
+            name = "prologue" if _offset(piece[0]) < first_loop else "epilogue"
+        yield Segment(function, tuple(piece), anchors, name)
 
 
 def _block_of(operation: Operation) -> Block:

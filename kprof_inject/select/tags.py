@@ -157,14 +157,18 @@ def scalar_of(tag: Tag, view: ModuleView, site: Site) -> Scalar:
 
     Raises ``KprofError``, with the values to choose from, if there is none or if it is no integer.
     """
-    visible = tuple(visible_at(view, site))
+    _, following = _position(view, site)
+    visible = tuple(scalars_at(view.module, following)) if following else ()
     by_name = next((scalar for scalar in visible if scalar.name == tag.value), None)
     found = by_name or _last_assigned(tag.value, visible, site) or _induction_variable(tag.value, visible, view, site)
     if found and _is_integer(found):
         return found
     what = "is not visible there"
-    if found:
-        what = _no_integer(found) if found.name else _lost(found)
+    if found and found.name:
+        what = f"is {found.type or 'a tensor, a pointer or the like'} ({found.name}), but a tag takes one integer"
+    elif found:
+        line = f" (line {found.line})" if found.line else ""
+        what = f"is assigned in a loop or branch before it{line}, so its value there is unknown"
     raise KprofError(
         f"tag {tag.name} of {site.label}: {tag.value} {what}",
         where=view.module.position_of_word(site.start.offset),
@@ -202,16 +206,6 @@ def _is_integer(scalar: Scalar) -> bool:
     return scalar.type == WIDE or scalar.type in _TO_I32
 
 
-def _no_integer(scalar: Scalar) -> str:
-    kind = scalar.type or "a tensor, a pointer or the like"
-    return f"is {kind} ({scalar.name}), but a tag takes one integer"
-
-
-def _lost(scalar: Scalar) -> str:
-    line = f" (line {scalar.line})" if scalar.line else ""
-    return f"is assigned in a loop or branch before it{line}, so its value there is unknown"
-
-
 def _choices(wanted: str, visible: Sequence[Scalar], site: Site) -> str:
     """Name the variables that are integers there, and all integer values except constants."""
     assigned = dict.fromkeys(scalar.variable for scalar in visible if scalar.variable and _is_integer(scalar))
@@ -223,13 +217,6 @@ def _choices(wanted: str, visible: Sequence[Scalar], site: Site) -> str:
     there = f"visible integers: {listed(variables, _MAX_LISTED)}; " if variables else "visible integers "
     by_name = f"by their names in the TTGIR: {listed(names, _MAX_LISTED)}"
     return did_you_mean(wanted, names if wanted.startswith("%") else variables) + there + by_name
-
-
-def visible_at(view: ModuleView, site: Site) -> Iterator[Scalar]:
-    """Yield the values visible at a site; none in an empty block, which has no operation to see them."""
-    _, following = _position(view, site)
-    if following is not None:
-        yield from scalars_at(view.module, following)
 
 
 def _position(view: ModuleView, site: Site) -> tuple[Function, Operation | None]:

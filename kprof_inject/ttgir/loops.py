@@ -172,7 +172,10 @@ def _pipeline_of(
     waits = [operation for operation in body if operation.name in names and _NUMBER.search(operation.tail)]
     if not (commits and waits and inside == len(commits) + len(waits)):
         return None
-    carried = _carried(module, loop)
+    last = loop.regions[-1].blocks[-1].operations[-1]
+    passed = operand_names(last) if last.traits.is_terminator else []
+    # The value that each argument of the loop has in the next iteration.
+    carried = dict(zip(reversed(loop_arguments(module, loop)), reversed(passed), strict=False))
     awaited = tuple(_by_tokens(wait, commits, carried) or _by_order(wait, commits) for wait in waits)
     return CopyPipeline(loop, commits, awaited, tuple(_work(body)))
 
@@ -191,13 +194,6 @@ def _work(body: Sequence[Operation]) -> list[Operation]:
         if uses or one.name == READ:
             made.update(result_names(one))
     return work
-
-
-def _carried(module: Module, loop: Operation) -> dict[str, str]:
-    """Return the value that each argument of a loop has in the next iteration."""
-    last = loop.regions[-1].blocks[-1].operations[-1]
-    passed = operand_names(last) if last.traits.is_terminator else []
-    return dict(zip(reversed(loop_arguments(module, loop)), reversed(passed), strict=False))
 
 
 def _by_tokens(wait: Operation, commits: Sequence[Operation], carried: Mapping[str, str]) -> AwaitedGroup | None:

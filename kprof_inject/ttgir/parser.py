@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from itertools import accumulate, pairwise
 from typing import Any
@@ -142,7 +142,8 @@ class _TreeBuilder(Transformer[Token, Any]):
         aliases: dict[str, str] = {}
         for child in children:
             if type(child) is Run and child.type == "ALIASES":
-                aliases.update(_aliases(child))
+                for match in child.matches:
+                    aliases[match[1].rstrip("= \t")] = match.string[match.end(1) : match.end()].strip()
         return aliases, _operations(children)
 
     def region_operation(self, children: list[Any]) -> Operation:
@@ -224,11 +225,6 @@ def _clause_of(opening: Token) -> str:
     """Return ``else`` of ``} else {``, ``default`` of ``default {``; empty if there is no such word."""
     found = _CLAUSE_WORD.match(opening)
     return found[1] if found else ""
-
-
-def _aliases(run: Run) -> Iterator[tuple[str, str]]:
-    for match in run.matches:
-        yield match[1].rstrip("= \t"), match.string[match.end(1) : match.end()].strip()
 
 
 def _offset(token: Token) -> int:

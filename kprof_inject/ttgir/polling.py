@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 
-from kprof_inject.ttgir.dialect import CACHE_MODIFIER, CALL, CONDITION, POLL, data_operands_of
+from kprof_inject.ttgir.dialect import CACHE_MODIFIER, CALL, CONDITION, POLL
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.ssa_values import Leaf, ValueGraph, reached
 
@@ -51,7 +51,9 @@ def sees_changes(operation: Operation) -> bool:
     Code that only waits for earlier launches does not. See PTX ISA, "griddepcontrol".
     """
     if operation.traits.is_foreign:
-        return is_impure(operation) and not _waits_for_grids(operation)
+        written = _ASSEMBLY.match(assembly_of(operation))
+        waits_for_grids = written is not None and _GRID_CONTROL.fullmatch(written[1]) is not None
+        return is_impure(operation) and not waits_for_grids
     cached = CACHE_MODIFIER.search(operation.tail)
     is_volatile = _VOLATILE.search(operation.tail) is not None or (cached is not None and cached[1] == _FETCHED_AGAIN)
     return operation.traits.is_atomic or is_volatile
@@ -60,11 +62,6 @@ def sees_changes(operation: Operation) -> bool:
 def assembly_of(operation: Operation) -> str:
     """Return the text of foreign code, with its lines and tabs."""
     return _ESCAPED_TAB.sub(" ", _ESCAPED_LINE_END.sub("\n", operation.tail))
-
-
-def _waits_for_grids(operation: Operation) -> bool:
-    written = _ASSEMBLY.match(assembly_of(operation))
-    return written is not None and _GRID_CONTROL.fullmatch(written[1]) is not None
 
 
 def polls(operation: Operation) -> bool:
@@ -167,12 +164,8 @@ class _LoopConditions:
 
 def _address(leaf: Leaf) -> list[int]:
     """Return the values that an operation computes its address from; of foreign code, it may be all."""
-    operation, values = leaf.operation, leaf.values
-    data = data_operands_of(operation.name, is_generic=operation.tail.startswith("("))
-    places = {place % len(values) for place in data if values}
-    others = [value for place, value in enumerate(values) if place not in places]
     # A mask may follow a tensor of pointers; others have a base and offsets.
-    return others[:1] if operation.name in _BY_POINTER else others
+    return leaf.addresses[:1] if leaf.operation.name in _BY_POINTER else leaf.addresses
 
 
 def _loops_without_bounds(function: Operation) -> Iterator[Operation]:
@@ -202,7 +195,6 @@ def writes_to_others(operation: Operation) -> bool:
 
 
 def _may_be_polling(operation: Operation) -> bool:
-    """Return whether an operation may be in a loop that only waits."""
     traits = operation.traits
     computes = traits.is_arithmetic or traits.is_indexing or traits.is_constant or traits.is_move
     holds = traits.regions == "branch" or traits.combines_elements

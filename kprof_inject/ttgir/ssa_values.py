@@ -8,6 +8,7 @@ from itertools import takewhile
 
 from msgspec import Struct
 
+from kprof_inject.ttgir.dialect import data_operands_of
 from kprof_inject.ttgir.nodes import Block, Module, Operation, Region
 from kprof_inject.ttgir.strings import STRING
 
@@ -133,6 +134,13 @@ class Leaf(Struct, frozen=True):
     operation: Operation
     node: int
     values: list[int]
+
+    @property
+    def addresses(self) -> list[int]:
+        """The operands that may be addresses, indices or masks: all but those known to be data."""
+        name, is_generic = self.operation.name, self.operation.tail.startswith("(")
+        data = {place % len(self.values) for place in data_operands_of(name, is_generic=is_generic) if self.values}
+        return [value for place, value in enumerate(self.values) if place not in data]
 
 
 class _Body(Struct, frozen=True):

@@ -116,7 +116,7 @@ def test_every_loop_of_a_fixture_is_found_by_its_first_line(path: Path) -> None:
 
 def _first_line_of_loop(sources: Sources, point: SourcePoint) -> int:
     """Return the line of the ``for`` or ``while`` whose header holds a point, as Python parses it; 0 if none does."""
-    text = sources.text(point.file)
+    text = sources.texts.get(point.file)
     loops = (node for node in ast.walk(ast.parse(text or "")) if isinstance(node, ast.For | ast.While))
     ends = {node.lineno: (node.iter if isinstance(node, ast.For) else node.test).end_lineno or 0 for node in loops}
     return next((first for first, last in ends.items() if first <= point.line <= last), 0)
