@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 import click
 
@@ -109,14 +109,11 @@ def _console(*, stderr: bool) -> Console:
                 is_printable = segment.control or segment.text.isprintable()
                 yield segment if is_printable else segment._replace(text=same_width(segment.text))
 
+    # A terminal has its own width; a pipe is wide even if colours are forced on.
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream is not None and stream.isatty() else _PIPE_WIDTH
     # Names may contain brackets and colons, which are neither rich's styles nor its emoji.
-    width = _table_width(sys.stderr if stderr else sys.stdout)
     return PrintableConsole(stderr=stderr, width=width, markup=False, emoji=False)
-
-
-def _table_width(stream: TextIO) -> int | None:
-    """Return None for a terminal, which has its own width; a pipe is wide even if colours are forced on."""
-    return None if stream is not None and stream.isatty() else _PIPE_WIDTH
 
 
 def diff_of(module: Module, instrumented: str) -> Iterator[str]:
@@ -129,21 +126,11 @@ def diff_of(module: Module, instrumented: str) -> Iterator[str]:
 
 def print_diff(module: Module, instrumented: str) -> None:
     """Print a unified diff on stdout, coloured on a terminal."""
+    # Without NO_COLOR (https://no-color.org) and FORCE_COLOR, click prints colours only on a terminal.
+    colours = False if os.environ.get("NO_COLOR") else True if os.environ.get("FORCE_COLOR") else None
     for line in diff_of(module, instrumented):
-        shown = printable_lines(line)
-        click.secho(
-            shown, fg=_DIFF_COLOURS.get(line[:1]), bold=line.startswith(("+++", "---")) or None, color=_colour()
-        )
-
-
-def _colour() -> bool | None:
-    """Return whether to print colours, by NO_COLOR (https://no-color.org) and FORCE_COLOR.
-
-    None if neither is set: click then prints colours only on a terminal.
-    """
-    if os.environ.get("NO_COLOR"):
-        return False
-    return True if os.environ.get("FORCE_COLOR") else None
+        bold = line.startswith(("+++", "---")) or None
+        click.secho(printable_lines(line), fg=_DIFF_COLOURS.get(line[:1]), bold=bold, color=colours)
 
 
 def write_result(output: Path | None, text: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from importlib.metadata import distributions
 from pathlib import Path
 from shlex import quote
@@ -20,25 +20,19 @@ from kprof_inject.capture.resources import KernelResources
 from kprof_inject.cli.capture_lines import origin_line
 from kprof_inject.cli.console import say, table_console
 from kprof_inject.cli.options import CapturePath, harmless_setting, json_option, path_type, require_place_for
-from kprof_inject.cli.reading_options import (
-    buffer_options,
-    choice_options,
-    redact_option,
-    scope_names_option,
-)
+from kprof_inject.cli.reading_options import buffer_options, choice_options, redact_option, scope_names_option
 from kprof_inject.errors import KprofError, Position, printable_lines
 from kprof_inject.files import read_text
 from kprof_inject.pipeline.captures import decode_capture, open_capture, with_launch_captured
 from kprof_inject.quantities import counted
 from kprof_inject.report.diff.code_changes import build_lines, builds_json, change_lines, changes_json
 from kprof_inject.report.diff.gate import crossings, parse_limit
-from kprof_inject.report.diff.kernel_diff import CaptureDiff, diff_captures
+from kprof_inject.report.diff.kernel_diff import diff_captures
 from kprof_inject.report.diff.structure import changes_between
 from kprof_inject.report.diff.table import diff_json, print_diff_tables, print_sources
 from kprof_inject.rewrite import strip
 from kprof_inject.runtime.compiling.module_check import module_resources
 from kprof_inject.timeline.choice import Choice
-from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.ttgir.parser import parse
 from kprof_inject.workspace import Workspace
 from kprof_inject.workspace_paths import DEFAULT_WORKSPACE, is_module, is_workspace, workspace_option
@@ -127,11 +121,10 @@ def command(
     captures = {side: _captures(side, places, names_path, description, redact) for side, places in sides.items()}
     if named == (place, other):
         _say_origins(captures)
-    diff = diff_captures(
-        *(_timelines(found, choice) for found in captures.values()),
-        scopes=choice.scopes,
-        renamed=dict(map(_names, renamed)),
-    )
+    # diff_captures filters the scopes: it needs both sides, because B's scopes may have other names in A.
+    wanted = replace(choice, scopes=())
+    decoded = ([one for capture in side for one in decode_capture(capture, say, wanted)] for side in captures.values())
+    diff = diff_captures(*decoded, scopes=choice.scopes, renamed=dict(map(_names, renamed)))
     if html_path is not None:
         from kprof_inject.report.diff.page import write_diff_page
 
@@ -144,10 +137,18 @@ def command(
         if with_source:
             print_sources(diff, table_console())
         if limit is None and named == (place, other):
-            read = " ".join([quote(str(other)), *_reading_options(names_path, description)])
+            given = {
+                "--scope-names": names_path,
+                "--buffer-format": description.format,
+                "--names": ",".join(description.names),
+            }
+            options = [f"{option} {quote(str(value))}" for option, value in given.items() if value]
+            read = " ".join([quote(str(other)), *options])
             page = "; as a page: diff --html FILE" if html_path is None else ""
             say(f"where B's time goes: kprof-inject report {read}{page}")
-    if limit is not None and _crosses(diff, limit, choice):
+    if limit is not None and (crossed := list(crossings(diff, limit, choice.scopes))):
+        for crossing in crossed:
+            say(f"--fail-above {100 * limit:g}%: {crossing}")
         ctx.exit(1)
 
 
@@ -199,16 +200,6 @@ def _build_of(path: Path, triton: Path | None) -> KernelResources | None:
         return None
 
 
-def _reading_options(names_path: Path | None, description: BufferDescription) -> Iterator[str]:
-    """Return the options that another command needs to read the same places."""
-    given = {
-        "--scope-names": names_path,
-        "--buffer-format": description.format,
-        "--names": ",".join(description.names),
-    }
-    return (f"{option} {quote(str(value))}" for option, value in given.items() if value)
-
-
 def _last_two(place: Path) -> tuple[Path, Path]:
     if not is_workspace(place) and place.exists():
         raise click.UsageError("Missing argument 'B': the capture or workspace to compare A with.")
@@ -245,12 +236,6 @@ def _say_origins(captures: dict[str, list[Capture]]) -> None:
         say("A and B are the same capture: no difference can be found")
 
 
-def _timelines(captures: list[Capture], choice: Choice) -> list[Timeline]:
-    # diff_captures filters the scopes: it needs both sides, because B's scopes may have other names in A.
-    wanted = replace(choice, scopes=())
-    return [timeline for capture in captures for timeline in decode_capture(capture, say, wanted)]
-
-
 def _names(text: str) -> tuple[str, str]:
     old, separator, new = text.partition("=")
     if not (old and separator and new):
@@ -261,10 +246,3 @@ def _names(text: str) -> tuple[str, str]:
             exit_code=2,
         )
     return old, new
-
-
-def _crosses(diff: CaptureDiff, limit: float, choice: Choice) -> bool:
-    found = list(crossings(diff, limit, choice.scopes))
-    for crossing in found:
-        say(f"--fail-above {100 * limit:g}%: {crossing}")
-    return bool(found)

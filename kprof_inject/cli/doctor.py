@@ -32,15 +32,12 @@ def command(ctx: click.Context, as_json: bool) -> None:
     else:
         table_console().print(_table(findings))
         if not any(finding.status.is_fatal for finding in findings):
-            say(_next(findings))
+            # A GPU that exists has a number in its name; only the line without a GPU is called "GPU".
+            if any(finding.what == "GPU" for finding in findings):
+                say("next: kprof-inject demo, which replays a capture where there is no GPU")
+            else:
+                say("next: kprof-inject profile -- PROG; an example first: kprof-inject demo")
     ctx.exit(1 if any(finding.status.is_fatal for finding in findings) else 0)
-
-
-def _next(findings: Sequence[CheckResult]) -> str:
-    # A GPU that exists has a number in its name; only the line without a GPU is called "GPU".
-    if any(finding.what == "GPU" for finding in findings):
-        return "next: kprof-inject demo, which replays a capture where there is no GPU"
-    return "next: kprof-inject profile -- PROG; an example first: kprof-inject demo"
 
 
 def _table(findings: Sequence[CheckResult]) -> Table:

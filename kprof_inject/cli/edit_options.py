@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 import click
 
 from kprof_inject.capture.edits import EditsRecord
 from kprof_inject.capture.encoding import rounded
-from kprof_inject.capture.other_values import MAX_COMBINATIONS
+from kprof_inject.capture.other_values import MAX_COMBINATIONS, Constant, max_combinations
 from kprof_inject.cli.console import say, table_console
-from kprof_inject.cli.constant_values import parse_values
 from kprof_inject.cli.options import Function, harmless_setting
+from kprof_inject.errors import KprofError, Position
 from kprof_inject.pipeline.edit_trials import TryChoice
 from kprof_inject.report.terminal.edits_table import print_edits
 from kprof_inject.report.tried_edits import tried_values
@@ -55,7 +55,7 @@ def try_options(function: Function) -> Function:
             "tried together, and so are several options. Repeatable.",
         ),
         harmless_setting(
-            "--values",
+            _VALUES,
             "values",
             multiple=True,
             metavar="NAME=VALUE,…",
@@ -86,6 +86,39 @@ def try_options(function: Function) -> Function:
     ):
         decorated = option(decorated)
     return cast(Function, decorated)
+
+
+_VALUES = "--values"
+_FORM = "NAME=VALUE,VALUE: integers, True and False; such as BLOCK_M=64,128"
+_WORDS = {"True": True, "False": False}
+
+
+def parse_values(texts: Iterable[str]) -> dict[str, tuple[Constant, ...]]:
+    """Return the values of each compile-time constant. Raises ``KprofError``."""
+    found: dict[str, tuple[Constant, ...]] = {}
+    for text in texts:
+        name, equals, values = text.partition("=")
+        if not name.isidentifier() or not equals:
+            raise _wrong_values(text, 0, f"cannot read the values {text!r}")
+        parsed: list[Constant] = []
+        offset = len(name) + 1
+        for word in values.split(","):
+            if word not in _WORDS and not (word.isascii() and word.removeprefix("-").isdigit()):
+                raise _wrong_values(text, offset, f"{word!r} is no value of a constant")
+            parsed.append(_WORDS[word] if word in _WORDS else int(word))
+            offset += len(word) + 1
+        found[name] = (*found.get(name, ()), *parsed)
+    if max_combinations(found) > MAX_COMBINATIONS:
+        raise KprofError(
+            f"{_VALUES} makes {max_combinations(found)} combinations, and the limit is {MAX_COMBINATIONS}",
+            hint="name fewer values, or fewer constants at once",
+            exit_code=2,
+        )
+    return found
+
+
+def _wrong_values(text: str, offset: int, what: str) -> KprofError:
+    return KprofError(what, where=Position(_VALUES, 1, offset + 1, text), hint=_FORM, exit_code=2)
 
 
 def print_tried(workspace: Workspace, records: Sequence[EditsRecord], *, as_json: bool) -> None:

@@ -51,8 +51,12 @@ class ProgramSource:
         ``values`` are as in ``pipeline.programs.dump``.
         """
         code = dump(workspace, kernel, self.program, self.program_input, say, values=values)
-        if code not in STOPPED:
-            self.require_again(workspace)
+        if code not in STOPPED and self.program_input.refusal:
+            again = f"kprof-inject {self.command} {quote(str(workspace.folder))} -- PROG"
+            raise KprofError(
+                f"cannot rerun the program: {self.program_input.refusal}",
+                hint=f"start it with < FILE, or continue with: {again}",
+            )
         return code
 
     def record(
@@ -73,15 +77,6 @@ class ProgramSource:
     def launches(self, workspace: Workspace, capture: Capture | None) -> dict[str, Path]:
         """Return the saved launch of each variant."""
         return {} if capture is None else saved_launches_of(workspace, capture.folder)
-
-    def require_again(self, workspace: Workspace) -> None:
-        """Raise ``KprofError`` if the program cannot be run again."""
-        if self.program_input.refusal:
-            again = f"kprof-inject {self.command} {quote(str(workspace.folder))} -- PROG"
-            raise KprofError(
-                f"cannot rerun the program: {self.program_input.refusal}",
-                hint=f"start it with < FILE, or continue with: {again}",
-            )
 
 
 @dataclass(slots=True)

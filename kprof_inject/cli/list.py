@@ -40,16 +40,11 @@ class Outline:
     dumped: DumpedKernel | None = None
     differing: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def file(self) -> str:
-        """File of the module."""
-        return self.module.file
-
 
 def _heading(outline: Outline) -> str:
     if outline.differing:
-        return f"{outline.kernel} ({facts_in_words(outline.differing)}) {outline.file}"
-    return f"{outline.kernel} ({outline.file})"
+        return f"{outline.kernel} ({facts_in_words(outline.differing)}) {outline.module.file}"
+    return f"{outline.kernel} ({outline.module.file})"
 
 
 def _table(candidates: Sequence[Candidate]) -> Table:
@@ -69,7 +64,7 @@ def _to_json(outline: Outline) -> dict[str, Any]:
     info = outline.dumped.info if outline.dumped else None
     return {
         "kernel": outline.kernel,
-        "file": outline.file,
+        "file": outline.module.file,
         "variant": outline.dumped and outline.dumped.variant,
         "options": info.options if info else {},
         "constants": info.constants if info else {},
@@ -103,7 +98,8 @@ def command(ctx: click.Context, place: Path, machine_code: str | None, as_json: 
     if machine_code is not None:
         chosen = [kernel for kernel in outlines if fnmatchcase(kernel.kernel, machine_code)]
         if not chosen:
-            raise KprofError(f"no kernel matches {machine_code}", hint=_names(outlines))
+            names = ", ".join(dict.fromkeys(kernel.kernel for kernel in outlines))
+            raise KprofError(f"no kernel matches {machine_code}", hint=f"there are: {names}")
         _show_machine_code(chosen, as_json)
     elif as_json:
         click.echo(json.dumps([_to_json(outline) for outline in outlines], indent=1))
@@ -117,10 +113,6 @@ def command(ctx: click.Context, place: Path, machine_code: str | None, as_json: 
     ctx.exit(1 if errors else 0)
 
 
-def _names(outlines: Sequence[Outline]) -> str:
-    return f"there are: {', '.join(dict.fromkeys(kernel.kernel for kernel in outlines))}"
-
-
 def _show_machine_code(outlines: Sequence[Outline], as_json: bool) -> None:
     # Imported here, because the other uses of this command need none of it.
     from kprof_inject.runtime.compiling.disassembly import machine_code_of
@@ -131,7 +123,7 @@ def _show_machine_code(outlines: Sequence[Outline], as_json: bool) -> None:
         found.append((kernel, [summary_of(one) for one in machine_code_of(kernel.module, options)]))
     if as_json:
         kernels = [
-            {"kernel": kernel.kernel, "file": kernel.file, "functions": [to_json(one) for one in functions]}
+            {"kernel": kernel.kernel, "file": kernel.module.file, "functions": [to_json(one) for one in functions]}
             for kernel, functions in found
         ]
         click.echo(json.dumps(kernels, indent=1))

@@ -51,7 +51,6 @@ Examples:
 Each command has its own help: kprof-inject report --help
 """
 
-
 # Packages whose versions are in the report of an internal error.
 _REPORTED_PACKAGES = ("triton", "torch", "numpy", "lark", "msgspec", "click", "rich", "pyarrow")
 
@@ -88,7 +87,8 @@ class LazyGroup(click.Group):
         if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
             if args[0] in COMMANDS:
                 raise click.UsageError(f"The command {args[0]} is gone: {COMMANDS[args[0]]}.", ctx)
-            raise click.UsageError(f"No such command {args[0]!r}. {_suggestion(args[0])}".strip(), ctx)
+            question = did_you_mean(args[0], _COMMANDS)
+            raise click.UsageError(f"No such command {args[0]!r}. {question[:1].upper()}{question[1:]}".strip(), ctx)
         name, command, rest = super().resolve_command(ctx, args)
         if name is not None and command is not None and not ctx.resilient_parsing:
             # The options import numpy, which would slow down the help of the whole program.
@@ -102,11 +102,6 @@ class LazyGroup(click.Group):
         for title, commands in _GROUPS.items():
             with formatter.section(title):
                 formatter.write_dl(list(commands.items()), col_max=8)
-
-
-def _suggestion(word: str) -> str:
-    question = did_you_mean(word, _COMMANDS)
-    return question[:1].upper() + question[1:]
 
 
 @click.group(cls=LazyGroup, epilog=_EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
@@ -127,7 +122,12 @@ def main() -> None:
         # With standalone_mode=False, click returns the code that a command passed to ``ctx.exit``.
         sys.exit(root.main(standalone_mode=False, prog_name="kprof-inject"))
     except click.UsageError as error:
-        print_usage_error(_with_what_to_use(error))
+        shown = error
+        if isinstance(error, click.NoSuchOption) and error.ctx is not None:
+            instead = OPTIONS.get((str(error.ctx.info_name), error.option_name))
+            if instead is not None:
+                shown = click.UsageError(f"The option {error.option_name} is gone: {instead}.", error.ctx)
+        print_usage_error(shown)
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(INTERRUPTED)
@@ -141,15 +141,6 @@ def main() -> None:
         else:
             _report_internal_error(error)
         sys.exit(1)
-
-
-def _with_what_to_use(error: click.UsageError) -> click.UsageError:
-    """Return the error; for an option that is gone, one that says what to use instead."""
-    if isinstance(error, click.NoSuchOption) and error.ctx is not None:
-        instead = OPTIONS.get((str(error.ctx.info_name), error.option_name))
-        if instead is not None:
-            return click.UsageError(f"The option {error.option_name} is gone: {instead}.", error.ctx)
-    return error
 
 
 def _report_internal_error(error: Exception) -> None:

@@ -29,7 +29,7 @@ def plan_table(plan: Plan) -> Table:
 
     A column that would be empty is left out.
     """
-    scopes = sorted(plan.scopes, key=_partition_order)
+    scopes = sorted(plan.scopes, key=lambda scope: math.inf if scope.partition is None else scope.partition)
     columns = {
         "scope": ["  " * _depth(plan, scope) + scope.record for scope in scopes],
         "partition": [_partition(plan, scope) for scope in scopes] if plan.table.partitions else [],
@@ -51,10 +51,6 @@ def plan_table(plan: Plan) -> Table:
     for row in zip(*filled.values(), strict=True):
         table.add_row(*map(Text, row))
     return table
-
-
-def _partition_order(scope: ScopeRecord) -> float:
-    return math.inf if scope.partition is None else scope.partition
 
 
 def _partition(plan: Plan, scope: ScopeRecord) -> str:

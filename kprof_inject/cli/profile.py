@@ -132,7 +132,8 @@ def command(
             _say_earlier_capture(opened)
             raise
         if exit_code in STOPPED and exit_code != INTERRUPTED:  # a scheduler that stopped it does not wait for long
-            say(f"{_how_stopped(exit_code)}: not reading the capture; continue with trace and report")
+            stopped = f"stopped by {signal.Signals(exit_code - 128).name}"
+            say(f"{stopped}: not reading the capture; continue with trace and report")
             ctx.exit(exit_code)
         timelines = decode_capture(read_capture(capture_folder), say)
         reports = LaunchAnalysis.all_of(timelines)
@@ -216,7 +217,3 @@ def _say_earlier_capture(workspace: Workspace) -> None:
         earlier = read_capture(workspace.last_capture_folder())
         origin = origin_line(earlier, time.time_ns()) or earlier.folder
         say(f"nothing was captured; report shows what was there: {origin}")
-
-
-def _how_stopped(exit_code: int) -> str:
-    return "interrupted" if exit_code == INTERRUPTED else f"stopped by {signal.Signals(exit_code - 128).name}"

@@ -77,6 +77,12 @@ def capture_options(function: Function) -> Function:
         keep_launches: bool,
         counters: str,
         ctas: str,
+        buffer_type: str,
+        buffer_size: int,
+        clock32: bool,
+        warps: str,
+        sched_stores: bool,
+        sched_barriers: bool,
         **others: Any,
     ) -> Any:
         choice = LaunchChoice(
@@ -89,7 +95,8 @@ def capture_options(function: Function) -> Function:
             ctas=parse_ctas(ctas),
             metrics=parse_metrics(counters),
         )
-        return function(*args, choice=choice, **others)
+        mode = Mode(buffer_type, buffer_size, 32 if clock32 else 64, parse_warps(warps), sched_stores, sched_barriers)
+        return function(*args, choice=choice, mode=mode, **others)
 
     decorated: Any = with_choice
     for option in (
@@ -153,30 +160,7 @@ def capture_options(function: Function) -> Function:
             help="Which launches of each kernel variant to keep: last, first, all, N, or A:B:STEP as in a Python "
             "slice. Counted from 0, without an autotuner's benchmark launches.",
         ),
-    ):
-        decorated = option(decorated)
-    return cast(Function, mode_options(kernel_option(decorated)))
-
-
-def mode_options(function: Function) -> Function:
-    """Add the options of how records are made; the command gets them as one ``mode``."""
-
-    @functools.wraps(function)
-    def with_mode(
-        *args: Any,
-        buffer_type: str,
-        buffer_size: int,
-        clock32: bool,
-        warps: str,
-        sched_stores: bool,
-        sched_barriers: bool,
-        **others: Any,
-    ) -> Any:
-        mode = Mode(buffer_type, buffer_size, 32 if clock32 else 64, parse_warps(warps), sched_stores, sched_barriers)
-        return function(*args, mode=mode, **others)
-
-    decorated: Any = with_mode
-    for option in (
+        kernel_option,
         click.option(
             "--sched-barriers",
             is_flag=True,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
 
@@ -88,7 +87,12 @@ def command(
     else:
         reports = analyses(capture, experiments, say, choice)
     # Write the page before the tables, whose reader may close the pipe; print its address after them, where it is seen.
-    page_lines = [] if html_path is None else _write_page(html_path, reports)
+    written = ""
+    if html_path is not None:
+        from kprof_inject.report.html.document import write_html
+
+        size = size_text(write_html(html_path, reports))
+        written = f"wrote {html_path} ({size}): open it in a browser: {html_path.resolve().as_uri()}"
     if budget is not None:
         click.echo(brief_text(reports, budget))
     elif as_json:
@@ -101,12 +105,5 @@ def command(
             say_next(place, reports)
         else:
             say(f"keep the capture: kprof-inject profile -o WORKSPACE {quote(str(launch))}")
-    for line in page_lines:
-        say(line)
-
-
-def _write_page(path: Path, reports: Sequence[LaunchAnalysis]) -> list[str]:
-    from kprof_inject.report.html.document import write_html
-
-    written = size_text(write_html(path, reports))
-    return [f"wrote {path} ({written}): open it in a browser: {path.resolve().as_uri()}"]
+    if written:
+        say(written)

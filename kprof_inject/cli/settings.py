@@ -13,10 +13,10 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 from click.core import ParameterSource
@@ -55,13 +55,11 @@ class Settings:
 
     def error(self, key: str, what: str, hint: str = "") -> KprofError:
         """Return a usage error at the key's position."""
-        return KprofError(what, where=self._place(key), hint=hint, exit_code=2)
-
-    def _place(self, key: str) -> Position:
         header = _HEADER.search(self.text)
         assignment = re.compile(rf"(?:^|[{{,.])[ \t]*([\"']?{re.escape(key)}[\"']?)\s*[=.\]]", re.MULTILINE)
         found = assignment.search(self.text, header.end() if header else 0)
-        return Position.at_offset(self.name, self.text, found.start(1) if found else 0)
+        where = Position.at_offset(self.name, self.text, found.start(1) if found else 0)
+        return KprofError(what, where=where, hint=hint, exit_code=2)
 
 
 def apply_settings(ctx: click.Context, name: str, command: click.Command, args: Sequence[str]) -> None:
@@ -79,7 +77,9 @@ def apply_settings(ctx: click.Context, name: str, command: click.Command, args: 
     _require_known(settings, options, ctx)
     known = {key: option for key, option in options.items() if key in settings.values}
     allowed = {key: option for key, option in known.items() if program or isinstance(option, HarmlessSetting)}
-    _say_ignored(settings, {key: option for key, option in known.items() if key not in allowed}, words)
+    ignored = [f"--{key}" for key, option in known.items() if key not in allowed and not _is_given(words, option)]
+    if ignored:
+        say(f"ignored in {settings.name}: {', '.join(ignored)}, which only the command line can set here")
     defaults = {key: _checked(settings, key, option, words) for key, option in allowed.items()}
     ctx.default_map = {name: {allowed[key].name: value for key, value in defaults.items()}}
     used = [key for key, option in allowed.items() if not _is_given(words, option)]
@@ -95,7 +95,6 @@ def _program_of(words: click.Context) -> Sequence[str]:
 
 
 def _folder_of(program: Sequence[str]) -> Path:
-    """Return the folder of the program's script; the current folder if it has none."""
     for word in program:
         if word in ("-m", "-c"):  # what follows is data
             break
@@ -180,26 +179,13 @@ def _require_known(settings: Settings, own_keys: Iterable[str], ctx: click.Conte
     foreign = settings.values.keys() - set(own_keys)
     if not foreign:
         return
-    known = {key for command in _commands(ctx) for key in _options(command)}
+    group = cast(click.Group, ctx.command)
+    commands = (group.get_command(ctx, name) for name in group.list_commands(ctx))
+    known = {key for command in commands if command is not None for key in _options(command)}
     for key in settings.values:
         if key not in known:
             hint = did_you_mean(key, known).rstrip() or f"the settings are {', '.join(sorted(known))}"
             raise settings.error(key, f"there is no setting {key!r}", hint)
-
-
-def _say_ignored(settings: Settings, ignored: Mapping[str, click.Option], words: click.Context) -> None:
-    missing = [f"--{key}" for key, option in ignored.items() if not _is_given(words, option)]
-    if missing:
-        say(f"ignored in {settings.name}: {', '.join(missing)}, which only the command line can set here")
-
-
-def _commands(ctx: click.Context) -> Iterator[click.Command]:
-    group = ctx.command
-    if isinstance(group, click.Group):
-        for name in group.list_commands(ctx):
-            command = group.get_command(ctx, name)
-            if command is not None:
-                yield command
 
 
 def _checked(settings: Settings, key: str, option: click.Option, ctx: click.Context) -> Any:
