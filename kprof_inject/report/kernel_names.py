@@ -23,7 +23,10 @@ Facts = Mapping[str, str]
 def kernel_names(kernels: Iterable[Kernel]) -> dict[str, str]:
     """Return the name of each variant from ``distinct_names``, by the options that an autotuner varies."""
     variants = list({(kernel.name, kernel.variant): kernel for kernel in kernels}.values())
-    names = distinct_names([(kernel, _config(kernel)) for kernel in variants])
+    configs = [
+        {name: str(value) for name in CONFIG if (value := kernel.metadata.get(name)) is not None} for kernel in variants
+    ]
+    names = distinct_names(list(zip(variants, configs, strict=True)))
     return {kernel.variant: printable(name) for kernel, name in zip(variants, names, strict=True)}
 
 
@@ -66,18 +69,12 @@ def distinct_names(kernels: Sequence[tuple[Kernel, Facts]]) -> list[str]:
     for kernel, facts in kernels:
         alike.setdefault(kernel.name, []).append(facts)
     differing = {name: iter(_differing(facts)) for name, facts in alike.items()}
-    return [
-        _variant_name(kernel, next(differing[kernel.name])) if len(alike[kernel.name]) > 1 else kernel.name
-        for kernel, _ in kernels
-    ]
-
-
-def _variant_name(kernel: Kernel, facts: Facts) -> str:
-    return f"{kernel.variant} ({facts_in_words(facts)})" if facts else kernel.variant
-
-
-def _config(kernel: Kernel) -> Facts:
-    return {name: str(value) for name in CONFIG if (value := kernel.metadata.get(name)) is not None}
+    names = []
+    for kernel, _ in kernels:
+        own = next(differing[kernel.name])
+        variant = f"{kernel.variant} ({facts_in_words(own)})" if own else kernel.variant
+        names.append(variant if len(alike[kernel.name]) > 1 else kernel.name)
+    return names
 
 
 def differing_facts(kernels: Sequence[DumpedKernel]) -> dict[str, dict[str, str]]:
@@ -101,7 +98,7 @@ def _in_group(group: Sequence[DumpedKernel]) -> dict[str, dict[str, str]]:
         return {group[0].variant: {}}
     apart = _differing([dict(_usual_facts(kernel.info)) for kernel in group])
     if _repeated(apart):
-        options = _differing([dict(_other_options(kernel.info)) for kernel in group])
+        options = _differing([_other_options(kernel.info) for kernel in group])
         apart = [usual | other for usual, other in zip(apart, options, strict=True)]
     repeated = _repeated(apart)
     return {
@@ -118,8 +115,8 @@ def _usual_facts(info: DumpedKernelRecord) -> Iterator[tuple[str, str]]:
     yield from ((name, _text(info.options[name])) for name in CONFIG if name in info.options)
 
 
-def _other_options(info: DumpedKernelRecord) -> Iterator[tuple[str, str]]:
-    return ((name, _text(info.options[name])) for name in sorted(info.options) if name not in CONFIG)
+def _other_options(info: DumpedKernelRecord) -> Facts:
+    return {name: _text(info.options[name]) for name in sorted(info.options) if name not in CONFIG}
 
 
 def _differing(facts: Sequence[Facts]) -> list[dict[str, str]]:

@@ -7,14 +7,12 @@ from math import prod
 from pathlib import PurePath
 
 from kprof_inject.analysis.async_work.flight_metrics import Flights
-from kprof_inject.analysis.causal.response import Interval
 from kprof_inject.analysis.causal.slopes import KernelSlopes, PlaceSlope
 from kprof_inject.analysis.evidence.stalls import Share, Stalls
 from kprof_inject.analysis.evidence.units import disagreements
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.roofs.speed_of_light import SpeedOfLight
 from kprof_inject.analysis.summary import LaunchSummary, RecordFaults, ScopeSummary
-from kprof_inject.capture.measurements import L2Contents
 from kprof_inject.capture.model import Launch
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.errors import printable
@@ -170,9 +168,10 @@ def measurement_notes(report: LaunchAnalysis) -> Iterator[str]:
     if record is None:
         return
     if record.counters is not None:
+        contents = l2_in_words(record.l2)
         yield (
             f"measured without records: {counted(len(record.counters.metrics), 'metric')} in "
-            f"{counted(record.counters.passes, 'pass')} over the launch{_l2_note(record.l2)}"
+            f"{counted(record.counters.passes, 'pass')} over the launch{f', {contents}' if contents else ''}"
         )
     for what, reason in (("counters", record.not_counted), ("stall reasons", record.not_sampled)):
         if reason:
@@ -229,11 +228,6 @@ def moved_notes(report: LaunchAnalysis) -> Iterator[str]:
         yield f"moved across a record: {len(sentences) - _MAX_MOVED} more; see --json"
 
 
-def _l2_note(contents: L2Contents) -> str:
-    words = l2_in_words(contents)
-    return f", {words}" if words else ""
-
-
 def launch_notes(summary: LaunchSummary) -> Iterator[str]:
     """Yield the notes on the clock, the records, the iterations, the spreads and the SMs, where there are any."""
     yield _clock(summary)
@@ -251,7 +245,6 @@ def launch_notes(summary: LaunchSummary) -> Iterator[str]:
 
 
 def _memory_waits(summary: LaunchSummary) -> Iterator[str]:
-    """Yield how long CTAs wait for others to change memory."""
     for wait in summary.memory_waits:
         name = summary.scopes[wait.index].distinct_name
         times = f"{short_time(wait.median_ns)} ({short_time(wait.min_ns)} to {short_time(wait.max_ns)})"
@@ -450,12 +443,10 @@ def slack_text(place: PlaceSlope) -> str:
     if place.response is None:
         return place.reason
     if place.response.slack is not None:
-        return f"{_cycles(place.response.slack)} cycles, then {place.response.beyond or 0.0:.2f}"
+        slack = place.response.slack
+        cycles = f"{slack.value:.0f}" if slack.error < 1 else f"{slack.value:.0f} ± {slack.error:.0f}"
+        return f"{cycles} cycles, then {place.response.beyond or 0.0:.2f}"
     return f"{place.spare_cycles:.0f} cycles or more" if place.spare_cycles else "none"
-
-
-def _cycles(slack: Interval) -> str:
-    return f"{slack.value:.0f}" if slack.error < 1 else f"{slack.value:.0f} ± {slack.error:.0f}"
 
 
 def slope_notes(slopes: KernelSlopes) -> Iterator[str]:
@@ -468,11 +459,16 @@ def slope_notes(slopes: KernelSlopes) -> Iterator[str]:
 
 def doubts_on_slopes(slopes: KernelSlopes) -> Iterator[str]:
     """Yield where a delay changes the kernel itself, and where slope and critical path disagree."""
-    yield from _disturbances(slopes)
-    yield from _disagreements(slopes)
-
-
-def _disagreements(slopes: KernelSlopes) -> Iterator[str]:
+    for place in slopes.places:
+        moved = place.disturbed
+        if moved is not None and abs(moved.value) > max(_DISTURBING, moved.error):
+            more = "more" if moved.value > 0 else "less"
+            yield (
+                f"{place.name}: any insertion there changes the kernel: a zero-cycle delay takes it "
+                f"{percent(abs(moved.value))} {more} time; the slope is that of the changed kernel"
+            )
+    if not slopes.experiment.spins:
+        yield "delays have their nominal lengths, because the real ones could not be measured here"
     for place in slopes.places if slopes.path else ():
         share = place.blame.share if place.blame else 0.0
         if place.is_hidden and share >= _LARGE_PART:
@@ -485,19 +481,6 @@ def _disagreements(slopes: KernelSlopes) -> Iterator[str]:
                 f"{place.name}: delays there slow the kernel, but only {percent(share)} of the critical path goes "
                 "through it: it is short, or it delays work outside of scopes"
             )
-
-
-def _disturbances(slopes: KernelSlopes) -> Iterator[str]:
-    for place in slopes.places:
-        moved = place.disturbed
-        if moved is not None and abs(moved.value) > max(_DISTURBING, moved.error):
-            more = "more" if moved.value > 0 else "less"
-            yield (
-                f"{place.name}: any insertion there changes the kernel: a zero-cycle delay takes it "
-                f"{percent(abs(moved.value))} {more} time; the slope is that of the changed kernel"
-            )
-    if not slopes.experiment.spins:
-        yield "delays have their nominal lengths, because the real ones could not be measured here"
 
 
 _L2 = {"left": "", "emptied": "the L2 emptied", "inputs": "its inputs in the L2"}

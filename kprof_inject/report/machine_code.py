@@ -32,15 +32,11 @@ def code_table(summary: CodeSummary, ttgir: Sequence[str]) -> Table:
         table.add_column(heading, overflow="fold")
     for code in summary.lines:
         text = ttgir[code.line - 1].partition(" loc(")[0].strip() if 0 < code.line <= len(ttgir) else ""
-        table.add_row(
-            str(code.line), Text(text[:_MAX_OPERATION]), str(code.instructions), _pipelines(code), Text(_awaited(code))
-        )
+        counts = sorted(code.pipelines.items(), key=lambda entry: -entry[1])
+        pipelines = ", ".join(f"{count} {pipeline.value}" for pipeline, count in counts)
+        operation = Text(text[:_MAX_OPERATION])
+        table.add_row(str(code.line), operation, str(code.instructions), pipelines, Text(_awaited(code)))
     return table
-
-
-def _pipelines(code: LineCode) -> str:
-    counts = sorted(code.pipelines.items(), key=lambda entry: -entry[1])
-    return ", ".join(f"{count} {pipeline.value}" for pipeline, count in counts)
 
 
 def _awaited(code: LineCode) -> str:

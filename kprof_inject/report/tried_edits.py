@@ -50,10 +50,13 @@ def headline(record: EditsRecord) -> str:
     if winner is None or gain is None:
         measured = _count_of_measured(record)
         if not measured:
-            return f"no edit of {record.name} was measured{_common_refusal(record)}"
-        return f"no edit makes {record.name} faster: {counted(measured, 'edit')} measured at {_time(record)}"
-    faster = f"{winner.text} makes {record.name} {gain_text(gain)} faster"
-    return f"{faster}{_predicted(winner)}: {_change(record, gain)}"
+            refusals = {one.refusal for one in record.tried if one.outcome != "same code"}
+            is_common = len(refusals) == 1 and "" not in refusals
+            return f"no edit of {record.name} was measured{f', because {refusals.pop()}' if is_common else ''}"
+        at = f"{short_time(record.clean_ns)}, {counted(math.prod(record.grid), 'CTA')}"
+        return f"no edit makes {record.name} faster: {counted(measured, 'edit')} measured at {at}"
+    change = before_and_after(short_time(record.clean_ns), short_time(record.clean_ns * (1 - gain.won)))
+    return f"{winner.text} makes {record.name} {gain_text(gain)} faster{_predicted(winner)}: {change}"
 
 
 def short_headline(record: EditsRecord) -> str:
@@ -105,20 +108,6 @@ def _count_of_measured(record: EditsRecord) -> int:
     return sum(one.gain is not None for one in record.tried)
 
 
-def _common_refusal(record: EditsRecord) -> str:
-    """Return the reason if all edits were refused for the same one; empty otherwise."""
-    refusals = {one.refusal for one in record.tried if one.outcome != "same code"}
-    return f", because {refusals.pop()}" if len(refusals) == 1 and "" not in refusals else ""
-
-
 def gain_text(gain: MeasuredGain) -> str:
     """Return a gain with half of its interval."""
     return f"{percent(gain.won)} ± {100 * gain.error:.1f}"
-
-
-def _time(record: EditsRecord) -> str:
-    return f"{short_time(record.clean_ns)}, {counted(math.prod(record.grid), 'CTA')}"
-
-
-def _change(record: EditsRecord, gain: MeasuredGain) -> str:
-    return before_and_after(short_time(record.clean_ns), short_time(record.clean_ns * (1 - gain.won)))

@@ -92,15 +92,13 @@ class Judged(Struct, frozen=True):
 
 def judge_change(change: Change | None, cycles: Change | None, clocks: Clocks) -> Judged:
     """Return the change in time and in cycles with the verdict on them."""
-    return Judged(_verdict(change, cycles, clocks), change, cycles)
-
-
-def _verdict(change: Change | None, cycles: Change | None, clocks: Clocks) -> ChangeVerdict:
-    if change is None or (change.direction == 0 and is_too_coarse(change)):
-        return ChangeVerdict.UNKNOWN
-    if change.direction and clocks.differ and cycles is not None and cycles.direction != change.direction:
-        return ChangeVerdict.CLOCK
-    return _BY_DIRECTION[change.direction]
+    if change is None or (change.direction == 0 and change.detectable_percent > _TOO_COARSE_PERCENT):
+        verdict = ChangeVerdict.UNKNOWN
+    elif change.direction and clocks.differ and cycles is not None and cycles.direction != change.direction:
+        verdict = ChangeVerdict.CLOCK
+    else:
+        verdict = _BY_DIRECTION[change.direction]
+    return Judged(verdict, change, cycles)
 
 
 def decisive(recorded: Judged, clean: Judged | None) -> Judged:
@@ -125,11 +123,6 @@ def change_words(change: Change) -> str:
 def _tenths(percent: float, rounded: Callable[[float], int]) -> float:
     # Rounding to six digits first keeps a tenth a tenth despite float error; adding 0.0 turns -0.0 into 0.0.
     return rounded(round(10 * percent, 6)) / 10 + 0.0
-
-
-def is_too_coarse(change: Change) -> bool:
-    """Return whether the smallest detectable change is too large to be of use."""
-    return change.detectable_percent > _TOO_COARSE_PERCENT
 
 
 def change_json(change: Change | None) -> dict[str, float] | None:
@@ -372,18 +365,13 @@ def explanation(
     grown = [_grown(sides, match) for match in matches]
     # CTAs run in parallel, so a nanosecond of all CTAs' time is a smaller part of the launch, as measured in A.
     explained = explain_change(matches, b, grown, launch.change, 100 * duration_ns / cta_ns / took_ns)
-    if (
-        explained is None
-        or recorded.change is None
-        or not (recorded.changed and _overlap(recorded.change, launch.change))
-    ):
+    change = recorded.change if recorded.changed else None
+    if explained is None or change is None:
         return explained
-    with_records = explain_change(matches, b, grown, recorded.change, 100 / cta_ns)
+    if change.low_percent > launch.change.high_percent or launch.change.low_percent > change.high_percent:
+        return explained
+    with_records = explain_change(matches, b, grown, change, 100 / cta_ns)
     return with_records and replace(with_records, percent=explained.percent)
-
-
-def _overlap(first: Change, second: Change) -> bool:
-    return first.low_percent <= second.high_percent and second.low_percent <= first.high_percent
 
 
 def explain_change(
@@ -454,7 +442,6 @@ def _slowest_warp_growth_ns(outermost: Sequence[ScopeGrowth], direction: int) ->
 
 
 def _matched_parent(index: int, scopes: Sequence[ScopeIdentity], matched: dict[int, int]) -> int:
-    """Return the innermost matched scope around a scope."""
     parent = scopes[index].parent
     while parent != NOWHERE and parent not in matched:
         parent = scopes[parent].parent

@@ -30,7 +30,7 @@ def structure_lines(structure: Structure | None, diff: KernelDiff) -> Iterator[s
         return
     yield "code:" if diff.launch.changed else "code, with no difference in time:"
     for part in structure.parts:
-        yield f"  {part.name}{_explained(part, structure, diff.launch.changed)}"
+        yield f"  {part.part}{_explained(part, structure, diff.launch.changed)}"
         if part.loops is not None:
             yield from (f"    {line}" for line in _loop_lines(*part.loops))
         for text, places in _places_by_text(part.changes).items():
@@ -155,7 +155,7 @@ def structure_json(structure: Structure | None, diff: KernelDiff) -> dict[str, A
 
 def _part_json(part: ChangedPart) -> dict[str, Any]:
     return {
-        "part": part.name,
+        "part": part.part.name,
         "index": part.part.index,
         "explained": part.explained,
         "cta_change_ns": part.cta_change_ns,
@@ -264,7 +264,7 @@ def _parts_of(
     rows = [_row(path, a, b, changes) for a, b in aligned(*texts)]
     shown: set[int] = set()
     for at, row in enumerate(rows):
-        if row.changes or (row.is_edited and _is_in(row, kernel)):
+        if row.changes or (row.is_edited and any(line and line.number in kernel for line in (row.a, row.b))):
             shown.update(range(max(at - _AROUND, 0), min(at + _AROUND + 1, len(rows))))
     name = without_folders(path)
     for run in _runs(sorted(shown)):
@@ -284,10 +284,6 @@ def _row(
         for text in changes.get((side, path, line.number), ())
     )
     return SourceRow(a, b, tuple(dict.fromkeys(texts)))
-
-
-def _is_in(row: SourceRow, kernel: range) -> bool:
-    return any(line is not None and line.number in kernel for line in (row.a, row.b))
 
 
 def _runs(numbers: Iterable[int]) -> list[list[int]]:

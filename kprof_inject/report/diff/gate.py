@@ -65,7 +65,7 @@ def _unknown(what: str, limit: float, why: str = "") -> str:
 
 def _sure_percent(judged: Judged, kernel: KernelDiff) -> float:
     """Return the lower bound of the slowdown in per cent; if the clocks differ, of that in cycles too."""
-    changes = (judged.change, judged.cycles if kernel.clocks.differ else None)
+    changes = (judged.change, judged.cycles if kernel.sides.clocks.differ else None)
     return min((change.low_percent for change in changes if change is not None), default=0.0)
 
 

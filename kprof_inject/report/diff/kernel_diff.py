@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from operator import attrgetter, methodcaller
 
 import numpy as np
 from msgspec import Struct
@@ -16,7 +16,6 @@ from kprof_inject.report.diff.change_verdicts import (
     Both,
     ChangeExplanation,
     ChangeVerdict,
-    Clocks,
     Judged,
     Sides,
     clean_change,
@@ -27,7 +26,6 @@ from kprof_inject.report.diff.change_verdicts import (
 from kprof_inject.report.diff.runs import (
     Difference,
     KernelRuns,
-    ScopeFigures,
     comparable_clean_times_ns,
     comparable_figures,
     differences,
@@ -135,16 +133,6 @@ class KernelDiff(Struct, frozen=True, eq=False):
         return self.sides.both(lambda launch: launch.resolution_ns)
 
     @property
-    def clocks(self) -> Clocks:
-        """Typical clock rates of both sides."""
-        return self.sides.clocks
-
-    @property
-    def duration_ns(self) -> Both:
-        """Typical duration of a launch with records on each side."""
-        return self.sides.duration_ns
-
-    @property
     def launch(self) -> Judged:
         """Verdict on the launch as a whole, by its times without records if these suffice."""
         return decisive(self.recorded, self.clean)
@@ -166,7 +154,7 @@ class KernelDiff(Struct, frozen=True, eq=False):
     @property
     def compared_ns(self) -> Both:
         """Typical times of a launch that the verdict compares."""
-        return self.clean_ns if self.by_clean_times else self.duration_ns
+        return self.clean_ns if self.by_clean_times else self.sides.duration_ns
 
     @property
     def worth_ns(self) -> float:
@@ -301,9 +289,6 @@ class MeasuredPair(Struct, frozen=True, eq=False):
         depth = _depth(self.identities_b, match.b)
         basis = sides.basis(match)
 
-        def both(name: str) -> Both:
-            return sides.both_of(match, lambda scope: _figure(scope, name))
-
         return ScopeChange(
             index_a=match.a,
             index_b=match.b,
@@ -318,11 +303,11 @@ class MeasuredPair(Struct, frozen=True, eq=False):
             note=match.note,
             basis=basis.name,
             compared_ns=sides.both_of(match, basis.time_ns),
-            count=both("count"),
-            total_ns=both("total_ns"),
-            mean_ns=both("mean_ns"),
-            p50_ns=both("p50_ns"),
-            share=both("share"),
+            count=sides.both_of(match, attrgetter("count")),
+            total_ns=sides.both_of(match, attrgetter("total_ns")),
+            mean_ns=sides.both_of(match, attrgetter("mean_ns")),
+            p50_ns=sides.both_of(match, attrgetter("p50_ns")),
+            share=sides.both_of(match, attrgetter("share")),
             judged=self._judged_scope(sides, match, comparisons),
             explained=explained,
             own_cta_change_ns=own_cta_change_ns,
@@ -348,20 +333,11 @@ def _tags(sides: Sides, match: ScopeMatch) -> Iterator[TagChange]:
     values = {(tag.name, row.value): None for tags in shown for tag in tags for row in tag.values}
     for name, value in values:
         if name in in_all:
-            yield TagChange(name, value, sides.both_of(match, partial(_median_of_value, name, value)))
-
-
-def _median_of_value(tag: str, value: int, scope: ScopeFigures) -> float | None:
-    return scope.median_ns(tag, value)
+            yield TagChange(name, value, sides.both_of(match, methodcaller("median_ns", name, value)))
 
 
 def _is_one_of(globs: Sequence[str], *names: str) -> bool:
     return any(matches_scope(name, glob) for name in names for glob in globs)
-
-
-def _figure(scope: ScopeFigures, name: str) -> float | None:
-    value: float | None = getattr(scope, name)
-    return value
 
 
 def _depth(scopes: Sequence[ScopeIdentity], index: int) -> int:

@@ -9,7 +9,7 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from textwrap import shorten
 from typing import Any
 
@@ -156,7 +156,7 @@ def _recorded(runs: KernelRuns, launches: tuple[LaunchFigures, ...]) -> dict[Sou
         line = _line_of(scope)
         is_counted = any(_line_of(table.scopes[outer]) == line for outer in table.around(index))
         is_whole = all(launch.scopes[index].whole for launch in launches)
-        cta_ns = typical_value(launches, partial(_cta_ns, index))
+        cta_ns = typical_value(launches, lambda launch: launch.scopes[index].cta_ns)  # noqa: B023 (used at once)
         if line and not is_counted and is_whole and cta_ns is not None:
             found[line] += cta_ns
     return {line: LineTime(ns) for line, ns in found.items()}
@@ -166,10 +166,6 @@ def _line_of(scope: ScopeInfo) -> SourceLine | None:
     """Return the line of a scope of an operation or of one line; None for other scopes."""
     is_of_one_line = scope.kind == ScopeKind.LINES and not _SEVERAL_LINES.search(scope.label or scope.name)
     return file_and_line(scope.source) if scope.kind == ScopeKind.OPERATION or is_of_one_line else None
-
-
-def _cta_ns(index: int, launch: LaunchFigures) -> float | None:
-    return launch.scopes[index].cta_ns
 
 
 def _changes(a: _Side, b: _Side, absent: LineTime | None) -> Iterator[LineChange]:

@@ -150,7 +150,6 @@ def _page(diff: CaptureDiff, places: tuple[str, str]) -> Iterator[str]:
 
 
 def _ranks(diff: CaptureDiff) -> Iterator[str]:
-    """Show how each rank changed."""
     if not diff.is_by_rank:
         return
     rows = rank_rows(diff)
@@ -182,7 +181,7 @@ def _section(kernel: KernelDiff, sides: Iterable[str], *, alone: bool) -> Iterat
         (name, judged, figures)
         for name, judged, figures in (
             ("run time, without records", kernel.clean, kernel.clean_ns),
-            ("span, with records", kernel.recorded, kernel.duration_ns),
+            ("span, with records", kernel.recorded, kernel.sides.duration_ns),
         )
         if judged is not None
     ]
@@ -200,13 +199,13 @@ def _section(kernel: KernelDiff, sides: Iterable[str], *, alone: bool) -> Iterat
     yield "</tbody></table></div>"
     yield from _lines(line_changes(kernel))
     structure = structure_of(kernel)
-    yield from _code(list(structure_lines(structure, kernel)))
+    if code := list(structure_lines(structure, kernel)):
+        yield '<pre class="code">' + "\n".join(map(escaped, code)) + "</pre>"
     yield from _sources(source_parts(kernel, structure))
     yield from _list(list(kernel_notes(kernel)))
 
 
 def _lines(changes: LineChanges | None) -> Iterator[str]:
-    """Show the source lines whose time changed most."""
     if changes is None:
         return
     yield f'<p class="basis">{escaped(changes.sentence)}</p>'
@@ -241,11 +240,6 @@ def _line_cells(line: LineChange, axis_ns: float) -> tuple[tuple[str, str], ...]
         ("name", error),
         ("", _bar(line.change_ns, ends, axis_ns, f"{change} {error}".strip())),
     )
-
-
-def _code(lines: Sequence[str]) -> Iterator[str]:
-    if lines:
-        yield '<pre class="code">' + "\n".join(map(escaped, lines)) + "</pre>"
 
 
 def _sources(parts: Sequence[SourcePart]) -> Iterator[str]:

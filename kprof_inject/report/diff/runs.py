@@ -213,10 +213,6 @@ def _mode(mode: Mode) -> str:
     return f"{mode.buffer} {size}, clock {mode.clock_bits}{stores}{barriers}"
 
 
-def _warps(runs: KernelRuns) -> str:
-    return ",".join(map(str, recorded_warps(runs.timelines[0].launch)))
-
-
 SETTINGS: dict[str, Callable[[KernelRuns], str]] = {
     "kernel": lambda runs: runs.kernel.name if runs.name else "",
     **{name: _metadata(name) for name in CONFIG},
@@ -230,7 +226,7 @@ SETTINGS: dict[str, Callable[[KernelRuns], str]] = {
     "target": lambda runs: runs.kernel.target,
     "warp size": _warp_size,
     "records": lambda runs: _mode(runs.kernel.mode),
-    "recorded warps": _warps,
+    "recorded warps": lambda runs: ",".join(map(str, recorded_warps(runs.timelines[0].launch))),
 }
 
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.scopes import distinct_names
-from kprof_inject.capture.source_text import SourceText, sources_of, without_folders
+from kprof_inject.capture.source_text import SourceText, sources_of
 from kprof_inject.errors import KprofError, printable
 from kprof_inject.quantities import counted, listed
 from kprof_inject.report.diff.runs import KernelRuns, config_of, distinct_runs
@@ -166,11 +166,6 @@ class ScopeIdentity(Struct, frozen=True):
         """Label without any numbers, independent of its position."""
         return _LOOP_NUMBERS.sub("", self.steady_label)
 
-    @property
-    def short_source(self) -> str:
-        """Source file and line without folders."""
-        return without_folders(self.source)
-
 
 class ScopeMatch(Struct, frozen=True):
     """Scope ``a`` of A matched with scope ``b`` of B; ``note`` says what differs, empty if nothing does."""
@@ -201,12 +196,13 @@ def identities(kernel: Kernel) -> tuple[ScopeIdentity, ...]:
     text, partitions = SourceText(sources_of(kernel)), partition_names(kernel.scopes)
     scopes = kernel.scopes.scopes
     names, titles = distinct_names(scopes), distinct_names(scopes, with_source=True)
+    lines = [tuple(code_of(text, place) for place in (scope.source, *scope.called_from)) for scope in scopes]
     return tuple(
         ScopeIdentity(
             name=scope.name,
             kind=scope.kind,
             source=scope.source,
-            lines=_known(tuple(code_of(text, place) for place in (scope.source, *scope.called_from))),
+            lines=lines[index] if all(lines[index]) else (),
             parent=scope.parent,
             partition=partitions.get(index, ""),
             label=scope.label,
@@ -215,10 +211,6 @@ def identities(kernel: Kernel) -> tuple[ScopeIdentity, ...]:
         )
         for index, scope in enumerate(scopes)
     )
-
-
-def _known(lines: tuple[str, ...]) -> tuple[str, ...]:
-    return lines if all(lines) else ()
 
 
 def code_of(text: SourceText, place: str) -> str:
@@ -262,7 +254,10 @@ def match_scopes(a: Sequence[ScopeIdentity], b: Sequence[ScopeIdentity]) -> Scop
         before = len(found)
         _match_within_parents(comparable_a, comparable_b, found)
         if len(found) == before:
-            _match_anywhere(comparable_a, comparable_b, found)
+            left_a = [at for at in range(len(a)) if at not in found]
+            taken = set(found.values())
+            left_b = [at for at in range(len(b)) if at not in taken]
+            found.update(_matched(left_a, left_b, comparable_a, comparable_b, _ANYWHERE))
         if len(found) == before:
             break
     partners = {index_b: index_a for index_a, index_b in found.items()}
@@ -320,13 +315,6 @@ def _match_within_parents(a: Sequence[ScopeIdentity], b: Sequence[ScopeIdentity]
         waiting += [((at_a, a[at_a].partition), (at_b, b[at_b].partition)) for at_a, at_b in fresh]
 
 
-def _match_anywhere(a: Sequence[ScopeIdentity], b: Sequence[ScopeIdentity], found: dict[int, int]) -> None:
-    taken = set(found.values())
-    left_a = [at for at in range(len(a)) if at not in found]
-    left_b = [at for at in range(len(b)) if at not in taken]
-    found.update(_matched(left_a, left_b, a, b, _ANYWHERE))
-
-
 def _matched(
     left_a: Sequence[int],
     left_b: Sequence[int],
@@ -335,15 +323,11 @@ def _matched(
     keys: Sequence[_Key],
 ) -> Iterator[tuple[int, int]]:
     for key in keys:
-        alike = list(_alike(left_a, left_b, _key_by_index(a, key), _key_by_index(b, key)))
+        alike = list(_alike(left_a, left_b, lambda at: key(a[at]), lambda at: key(b[at])))  # noqa: B023 (used at once)
         yield from alike
         matched_a, matched_b = {at for at, _ in alike}, {at for _, at in alike}
         left_a = [at for at in left_a if at not in matched_a]
         left_b = [at for at in left_b if at not in matched_b]
-
-
-def _key_by_index(scopes: Sequence[ScopeIdentity], key: _Key) -> Callable[[int], Hashable]:
-    return lambda index: key(scopes[index])
 
 
 def _note(a: Sequence[ScopeIdentity], b: Sequence[ScopeIdentity], at_a: int, at_b: int, found: dict[int, int]) -> str:

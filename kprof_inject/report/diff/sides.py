@@ -136,7 +136,9 @@ def _median_ctas(kernel: KernelDiff, timelines: Sequence[Timeline]) -> Iterator[
         return
     longest_ns = max(cta.end_ns - cta.begin_ns for cta in (a, b))
     scale = _WIDTH / max(longest_ns, 1)
-    colours = _colours(a, b)
+    # Those of B are as on B's own page; those that only A has follow.
+    kinds = {scope.name: scope.kind for scope in (*b.table.scopes, *a.table.scopes)}
+    colours = {name: one.rgb for name, one in zip(kinds, scope_colours(kinds.values()), strict=True)}
     tops = (_AXIS, _AXIS + a.lanes * _LANE + _GAP)
     height = tops[1] + b.lanes * _LANE + 2
     yield f'<svg class="cta" viewBox="0 0 {_WIDTH:g} {height:g}" role="img" aria-label="a median CTA of A and of B">'
@@ -153,12 +155,6 @@ def _median_ctas(kernel: KernelDiff, timelines: Sequence[Timeline]) -> Iterator[
             square = f'<svg width="10" height="10"><rect fill="{colour}" width="10" height="10"/></svg>'
             yield f"<span>{square} {escaped(name)}</span>"
     yield "</p>"
-
-
-def _colours(a: _Cta, b: _Cta) -> dict[str, str]:
-    """Return the colour of each scope: those of B are as on B's own page, those that only A has follow."""
-    scopes = {scope.name: scope.kind for scope in (*b.table.scopes, *a.table.scopes)}
-    return {name: one.rgb for name, one in zip(scopes, scope_colours(scopes.values()), strict=True)}
 
 
 def _axis(longest_ns: int, scale: float, height: float) -> Iterator[str]:

@@ -31,7 +31,7 @@ from kprof_inject.report.diff.scope_matching import code_of
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.ttgir.dialect import FUNCTION
 from kprof_inject.ttgir.locations import SourcePoint
-from kprof_inject.ttgir.nodes import Module, Operation
+from kprof_inject.ttgir.nodes import Module
 from kprof_inject.ttgir.parser import parse
 from kprof_inject.ttgir.ssa_values import argument_names, argument_types
 from kprof_inject.workspace import saved_sources
@@ -69,11 +69,6 @@ class ChangedPart(Struct, frozen=True):
     scopes: tuple[ScopeChange, ...]
     explained: float | None
     loops: tuple[LoopFigures, LoopFigures] | None = None
-
-    @property
-    def name(self) -> str:
-        """Name of the part."""
-        return self.part.name
 
     @property
     def cta_change_ns(self) -> float | None:
@@ -210,7 +205,7 @@ class _Places:
         may only cover the case that another has nothing to do.
         """
         for side, operations in ((1, change.operations_b), (0, change.operations_a)):
-            parts = [self._part(side, operation) for operation in operations]
+            parts = [self._part_of_line(side, self._scope_maps[side].lines_of(one)[0]) for one in operations]
             loops = [part for part in parts if part != OUTSIDE]
             if loops:
                 return max(loops, key=lambda part: abs(self.weight(part)[1] or 0.0))
@@ -229,9 +224,6 @@ class _Places:
                 is_inside = any(first <= line <= last for first, last in functions)
                 found.add(self._part_of_line(side, line) if is_inside else WHOLE)
         return found
-
-    def _part(self, side: int, operation: Operation) -> CodePart:
-        return self._part_of_line(side, self._scope_maps[side].lines_of(operation)[0])
 
     def _part_of_line(self, side: int, line: int) -> CodePart:
         table = self._tables[side]

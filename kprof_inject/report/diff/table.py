@@ -10,6 +10,7 @@ from rich.console import Console
 
 from kprof_inject.capture.encoding import json_values
 from kprof_inject.capture.scopes import ScopeKind
+from kprof_inject.capture.source_text import without_folders
 from kprof_inject.errors import printable
 from kprof_inject.quantities import before_and_after, counted, listed, numbered, percent, resolved_time, short_time
 from kprof_inject.report.diff.change_verdicts import MEAN, ONE_SIDED, Both, ChangeVerdict, Judged
@@ -41,19 +42,13 @@ _DOUBTFUL = (Level.CAREFUL, Level.UNRELIABLE, Level.CANNOT_TELL)
 
 def kernel_notes(diff: KernelDiff) -> Iterator[str]:
     """Yield the notes below a kernel's table: other differences, and the limits of the comparison."""
-    yield from _settings(diff)
+    differing = printable(", ".join(map(str, diff.differences)))
+    yield f"differs: {differing}" if differing else "builds and launches: no recorded setting differs"
     yield from _launches(diff)
     yield from _clock(diff)
     yield from _work(diff)
     yield from _records(diff)
     yield from _scopes(diff)
-
-
-def _settings(diff: KernelDiff) -> Iterator[str]:
-    if diff.differences:
-        yield f"differs: {printable(', '.join(map(str, diff.differences)))}"
-    else:
-        yield "builds and launches: no recorded setting differs"
 
 
 def _launches(diff: KernelDiff) -> Iterator[str]:
@@ -67,7 +62,7 @@ def _launches(diff: KernelDiff) -> Iterator[str]:
         yield f"without records: no times in {' or '.join(sides)}"
     launches = launch_counts(len(diff.sides.a), len(diff.sides.b))
     first = f", without the first of each process ({diff.left_out} in all)" if diff.left_out else ""
-    yield f"{_verdict(diff.recorded, diff.duration_ns)}: {spans(diff)}, {launches}{first}"
+    yield f"{_verdict(diff.recorded, diff.sides.duration_ns)}: {spans(diff)}, {launches}{first}"
     verdicts = {judged.verdict for judged in (diff.clean, diff.recorded) if judged is not None}
     if {ChangeVerdict.FASTER, ChangeVerdict.SLOWER} <= verdicts:
         yield "these two contradict each other: records change how this kernel runs; trust the times without records"
@@ -79,9 +74,9 @@ def _verdict(judged: Judged, figures_ns: Both) -> str:
 
 
 def _clock(diff: KernelDiff) -> Iterator[str]:
-    if diff.clocks.differ:
-        yield f"clock rate {diff.clocks}: in cycles the change is {change_in_cycles(diff)}"
-    elif diff.clocks.a_hz is None or diff.clocks.b_hz is None:
+    if diff.sides.clocks.differ:
+        yield f"clock rate {diff.sides.clocks}: in cycles the change is {change_in_cycles(diff)}"
+    elif diff.sides.clocks.a_hz is None or diff.sides.clocks.b_hz is None:
         yield "clock rate not measured on both sides: a change of it would look like a change of the kernel"
     if not all(launch.timed for launch in diff.sides.launches):
         yield "times are cycles at an assumed clock rate, because no timer was read: only cycles are compared"
@@ -131,7 +126,7 @@ def _scopes(diff: KernelDiff) -> Iterator[str]:
         yield from _tags(scope)
     for side, unmatched in (("A", diff.only_a), ("B", diff.only_b)):
         for item in unmatched:
-            source = f" ({item.scope.short_source})" if item.scope.source else ""
+            source = f" ({without_folders(item.scope.source)})" if item.scope.source else ""
             yield printable(f"only in {side}: {item.scope.title}{source}: {item.why}")
 
 
@@ -174,7 +169,9 @@ def print_diff_tables(diff: CaptureDiff, console: Console) -> None:
     say(first_sentence(diff), console)
     unpaired = unpaired_lines(diff)
     with console.capture() as captured:
-        _print_ranks(diff, console)
+        if diff.is_by_rank:
+            console.print()
+            print_plain([_rank_columns(diff)], console)
     console.file.write(captured.get())
     room = Room.on(console).below(1 + captured.get().count("\n") + min(len(unpaired), _MAX_KERNELS))
     shown = 0
@@ -194,13 +191,6 @@ def print_diff_tables(diff: CaptureDiff, console: Console) -> None:
         say(line, console)
     if len(unpaired) > _MAX_KERNELS:
         say(f"{len(unpaired) - _MAX_KERNELS} more in one capture alone; see --html or --json", console)
-
-
-def _print_ranks(diff: CaptureDiff, console: Console) -> None:
-    """Print how each rank changed."""
-    if diff.is_by_rank:
-        console.print()
-        print_plain([_rank_columns(diff)], console)
 
 
 def _rank_columns(diff: CaptureDiff) -> list[Column]:
@@ -380,7 +370,7 @@ def _kernel(diff: KernelDiff) -> dict[str, Any]:
         "sentence": kernel_sentence(diff),
         "verdict": diff.launch.verdict.value,
         "differences": {difference.what: [difference.a, difference.b] for difference in diff.differences},
-        "clock_hz": [diff.clocks.a_hz, diff.clocks.b_hz],
+        "clock_hz": [diff.sides.clocks.a_hz, diff.sides.clocks.b_hz],
         "without_records": diff.clean
         and {
             **diff.clean.to_json(),
@@ -389,7 +379,7 @@ def _kernel(diff: KernelDiff) -> dict[str, Any]:
         },
         "with_records": {
             **diff.recorded.to_json(),
-            "median_ns": json_values(diff.duration_ns),
+            "median_ns": json_values(diff.sides.duration_ns),
             "median_cycles": json_values(diff.sides.duration_cycles),
         },
         "compared_warps": diff.warps,

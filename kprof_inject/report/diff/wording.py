@@ -17,8 +17,8 @@ from kprof_inject.report.diff.change_verdicts import (
     Judged,
     change_words,
 )
-from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff, ScopeChange
-from kprof_inject.report.diff.runs import LaunchFigures, grid_text, has_launching
+from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff
+from kprof_inject.report.diff.runs import grid_text, has_launching
 from kprof_inject.timeline.comparison import MIN_LAUNCHES, Change, rounded_error
 from kprof_inject.timeline.waves import IdleSms, Waves
 
@@ -40,11 +40,15 @@ class CannotTell(Struct, frozen=True):
 def why_cannot_tell(diff: KernelDiff) -> CannotTell:
     """Return why the verdict on the launch is unknown."""
     if took_no_time(diff):
-        return CannotTell(_too_short(diff), (_MORE_WORK,))
+        launches = diff.sides.launches
+        short = sum(not launch.duration_ns for launch in launches)
+        step_ns = max(launch.timer_step_ns for launch in launches)
+        by_timer = f" by the timer, whose step is {short_time(step_ns)}" if step_ns else ""
+        return CannotTell(f"{short} of {counted(len(launches), 'launch')} took 0 ns{by_timer}", (_MORE_WORK,))
     change = diff.launch.change
     if change is None:
-        launches = launch_counts(len(diff.sides.a), len(diff.sides.b))
-        return CannotTell(f"{launches}, but at least {MIN_LAUNCHES} on each side are needed", more_launches(diff)[:1])
+        counts = launch_counts(len(diff.sides.a), len(diff.sides.b))
+        return CannotTell(f"{counts}, but at least {MIN_LAUNCHES} on each side are needed", more_launches(diff)[:1])
     return CannotTell(f"launches or processes vary too much: {change_words(change)}", more_launches(diff))
 
 
@@ -61,14 +65,6 @@ def more_launches(diff: KernelDiff) -> tuple[str, ...]:
 def took_no_time(diff: KernelDiff) -> bool:
     """Return whether a launch with records took 0 ns by its timer, so that it has no ratio to another."""
     return any(not launch.duration_ns for launch in diff.sides.launches)
-
-
-def _too_short(diff: KernelDiff) -> str:
-    launches = diff.sides.launches
-    short = sum(not launch.duration_ns for launch in launches)
-    step_ns = max(launch.timer_step_ns for launch in launches)
-    by_timer = f" by the timer, whose step is {short_time(step_ns)}" if step_ns else ""
-    return f"{short} of {counted(len(launches), 'launch')} took 0 ns{by_timer}"
 
 
 # A scope that explains at least this part of a change explains all of it, most of it, or enough to be named.
@@ -107,35 +103,32 @@ def _by_scope(diff: KernelDiff) -> str:
     """Name the scope that explains most of the change, if it explains much and certainly changed."""
     verdict = diff.launch.verdict
     known = [
-        (scope.explained, scope)
+        (scope.explained, scope, scope.judged)
         for scope in diff.every_scope
         if scope.explained is not None and scope.judged and scope.judged.verdict in (verdict, _ONE_SIDED.get(verdict))
     ]
-    part, scope = max(known, key=lambda item: item[0], default=(0.0, None))
-    if scope is None or part < _MIN_EXPLAINED:
+    if not known:
+        return ""
+    part, scope, judged = max(known, key=lambda item: item[0])
+    if part < _MIN_EXPLAINED:
         return ""
     how_much = (
         "all" if part >= _ALL_OF_CHANGE else f"most ({percent(part)})" if part >= _MAJORITY else f"{percent(part)}"
     )
-    return f": {printable(scope.distinct_name)} ({_how(scope)}) explains {how_much} of it"
-
-
-def _how(scope: ScopeChange) -> str:
-    if scope.judged is None:
-        return "-"
-    return change_words(scope.judged.change) if scope.judged.change else scope.judged.verdict.value
+    how = change_words(judged.change) if judged.change else judged.verdict.value
+    return f": {printable(scope.distinct_name)} ({how}) explains {how_much} of it"
 
 
 def _outside_scopes(diff: KernelDiff, change: Change) -> str:
     recorded = diff.recorded.change
     if diff.by_clean_times and recorded is not None and not _accounts(recorded.percent, change):
         return f"; with records the launch's change is {change_words(recorded)}"
-    at_once = diff.sides.both(_at_once)
-    if not (at_once.a and at_once.b and diff.duration_ns.a and diff.duration_ns.b):
+    at_once = diff.sides.both(lambda launch: launch.cta_ns / max(launch.duration_ns, 1))
+    if not (at_once.a and at_once.b and diff.sides.duration_ns.a and diff.sides.duration_ns.b):
         return ""
     counts = before_and_after(f"{at_once.a:.1f}", f"{at_once.b:.1f}")
     is_little = abs(math.log(at_once.a / at_once.b)) < _MAJORITY * abs(
-        math.log(diff.duration_ns.b / diff.duration_ns.a)
+        math.log(diff.sides.duration_ns.b / diff.sides.duration_ns.a)
     )
     if is_little or _CHANGED not in counts:
         is_more = (diff.by_scopes_percent or 0.0) / change.percent > 1
@@ -178,10 +171,6 @@ def _why_at_once(diff: KernelDiff) -> Iterator[str]:
 def _if_slots_known(waves: Waves, value: float) -> float | None:
     """Return the value if the driver gave the number of slots: the number seen at once may be lower."""
     return value if waves.slots_source == _SLOTS_BY_DRIVER else None
-
-
-def _at_once(launch: LaunchFigures) -> float:
-    return launch.cta_ns / max(launch.duration_ns, 1)
 
 
 def _why_idle(diff: KernelDiff) -> str:
@@ -277,7 +266,10 @@ def change_in_cycles_alone(diff: KernelDiff) -> Change | None:
     """Return a change in cycles that a different clock rate hides from the time; None if there is none."""
     cycles = diff.recorded.cycles
     hidden = (
-        diff.launch.verdict is ChangeVerdict.SAME and diff.clocks.differ and cycles is not None and cycles.direction
+        diff.launch.verdict is ChangeVerdict.SAME
+        and diff.sides.clocks.differ
+        and cycles is not None
+        and cycles.direction
     )
     return cycles if hidden else None
 
@@ -295,25 +287,25 @@ def _changed(diff: KernelDiff, change: Change) -> str:
 def _untested_clock(diff: KernelDiff, change: Change) -> str:
     """Return a note if the clock may explain the whole ``change``, but there are too few launches to test it."""
     cycles = diff.sides.duration_cycles
-    if not diff.clocks.differ or diff.recorded.cycles is not None or not cycles.a or not cycles.b:
+    if not diff.sides.clocks.differ or diff.recorded.cycles is not None or not cycles.a or not cycles.b:
         return ""
     if (cycles.b - cycles.a) * change.log_ratio > 0:
         return ""
-    return f". But the clock rate differs ({diff.clocks}): in cycles the change is {change_in_cycles(diff)}"
+    return f". But the clock rate differs ({diff.sides.clocks}): in cycles the change is {change_in_cycles(diff)}"
 
 
 def _same(diff: KernelDiff, change: Change) -> str:
     detectable = f"a change of {rounded_error(change.detectable_percent)} % would be detected"
     text = f"no difference: {change_words(change)}, where {detectable}; {_times(diff)}"
     if cycles := change_in_cycles_alone(diff):
-        text += f". But the clock rate differs ({diff.clocks}): in cycles the change is {change_words(cycles)}"
+        text += f". But the clock rate differs ({diff.sides.clocks}): in cycles the change is {change_words(cycles)}"
     return text + _changes_within(diff)
 
 
 def _clock(diff: KernelDiff, change: Change) -> str:
     cycles = diff.launch.cycles
     return (
-        f"only the clock differs ({diff.clocks}): B is {faster_by(change)}, but in cycles the change is "
+        f"only the clock differs ({diff.sides.clocks}): B is {faster_by(change)}, but in cycles the change is "
         f"{change_words(cycles) if cycles else 'unknown'}; {_times(diff)}{_changes_within(diff)}"
     )
 
@@ -344,7 +336,7 @@ def clean_times(diff: KernelDiff) -> str:
 
 def spans(diff: KernelDiff) -> str:
     """Return the spans with records of both sides."""
-    return f"{_medians('span', diff.duration_ns, (len(diff.sides.a), len(diff.sides.b)))} with records"
+    return f"{_medians('span', diff.sides.duration_ns, (len(diff.sides.a), len(diff.sides.b)))} with records"
 
 
 def _medians(what: str, times_ns: Both, launches: tuple[int, int]) -> str:
@@ -368,7 +360,6 @@ def first_sentence(diff: CaptureDiff) -> str:
 
 
 def _noun(kernels: Sequence[KernelDiff]) -> str:
-    """Return the noun for one of the comparisons."""
     if kernels[0].b.rank is None:
         return "kernel"
     return "rank" if len({kernel.b.rank for kernel in kernels}) == len(kernels) else "rank's kernel"

@@ -12,7 +12,7 @@ from kprof_inject.analysis.causal.slopes import KernelSlopes, PlaceSlope
 from kprof_inject.analysis.evidence.stalls import Stalls
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture.model import KERNELS_CACHED
-from kprof_inject.capture.scopes import ScopeInfo, ScopeKind
+from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.capture.source_text import (
     SourceLine,
     file_and_line,
@@ -84,16 +84,12 @@ def _slopes_by_file(slopes: KernelSlopes) -> dict[str, list[LineSlope]]:
             LineSlope(
                 line=line,
                 slope=max(place.response.slope.value for place in places if place.response),
-                text="\n".join(map(_slope_text, places)),
+                text="\n".join(printable(f"{one.name}: {slope_text(one)}; slack {slack_text(one)}") for one in places),
             )
             for line, places in sorted(by_line.items())
         ]
         for path, by_line in found.items()
     }
-
-
-def _slope_text(place: PlaceSlope) -> str:
-    return printable(f"{place.name}: {slope_text(place)}; slack {slack_text(place)}")
 
 
 def _sum(times_ns: Iterable[int | None]) -> int | None:
@@ -140,9 +136,13 @@ def ttgir_lines(
     if not text:
         return None
     shown = _module_text(text)
+    count = len(shown.lines)
     return replace(
         shown,
-        sites=[_ranges(scope, len(shown.lines)) for scope in timeline.table.scopes],
+        sites=[
+            [(scope.lines[0] - 1, min(scope.lines[1], count) - 1)] if scope.lines and scope.lines[0] <= count else []
+            for scope in timeline.table.scopes
+        ],
         stalls=stalled_ttgir_lines(stalls) if stalls else [],
         machine_code=machine_code,
     )
@@ -164,10 +164,3 @@ def _module_text(text: str) -> TtgirText:
         stalls=[],
         machine_code=None,
     )
-
-
-def _ranges(scope: ScopeInfo, line_count: int) -> list[tuple[int, int]]:
-    if scope.lines is None or scope.lines[0] > line_count:
-        return []
-    first, last = scope.lines
-    return [(first - 1, min(last, line_count) - 1)]

@@ -113,9 +113,10 @@ def all_sections(report: LaunchAnalysis, pictures: ScopePictures) -> LaunchSecti
 def _inline_elements(reports: Sequence[LaunchAnalysis]) -> dict[str, str]:
     """Return the inline elements by their names in the template, and the policy that allows these alone."""
     style, imports, boot = _styles(), _import_map(), _text_of("boot.js")
+    kernels = list(dict.fromkeys(printable(report.launch.kernel.name) for report in reports))
     return {
         "policy": content_policy(style, (imports, boot)),
-        "title": html.escape(_title(reports)),
+        "title": html.escape(f"{listed(kernels, _MAX_NAMES) or 'no launch'} · kprof-inject"),
         "style": style,
         "modules": b"".join(_data_element("modules", [imports.encode()])).decode(),
         "boot": boot,
@@ -129,11 +130,6 @@ def _filled(template: str, values: dict[str, str]) -> str:
         name, _, rest = part.partition("}}")
         filled += [values[name], rest]
     return "".join(filled)
-
-
-def _title(reports: Sequence[LaunchAnalysis]) -> str:
-    kernels = list(dict.fromkeys(printable(report.launch.kernel.name) for report in reports))
-    return f"{listed(kernels, _MAX_NAMES) or 'no launch'} · kprof-inject"
 
 
 def launch_meta(report: LaunchAnalysis, kernel_name: str, place_name: str, shown: Shown) -> LaunchMeta:
@@ -226,7 +222,12 @@ def _import_map() -> str:
     The page has it compressed, and ``boot.js`` puts it in before it loads the first module.
     """
     names = sorted(path.relative_to(_ROOT).with_suffix("").as_posix() for path in _ROOT.rglob("*.js"))
-    modules = {f"#{name}": _data_url(_text_of(f"{name}.js")) for name in names if name != "boot"}
+    # Not in base64, which does not compress.
+    modules = {
+        f"#{name}": f"data:text/javascript;charset=utf-8,{quote(_text_of(f'{name}.js'), safe=_PLAIN)}"
+        for name in names
+        if name != "boot"
+    }
     return json.dumps({"imports": modules}, ensure_ascii=False)
 
 
@@ -245,11 +246,6 @@ def content_policy(style: str, scripts: Sequence[str] = ()) -> str:
 def _source_hash(text: str) -> str:
     """Return the policy's name for an inline element with exactly this text."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
-
-def _data_url(module: str) -> str:
-    # Not in base64, which does not compress.
-    return f"data:text/javascript;charset=utf-8,{quote(module, safe=_PLAIN)}"
 
 
 _TYPE = "application/octet-stream;base64"

@@ -14,7 +14,7 @@ from kprof_inject.analysis.unjudged import Unevaluated, Unjudged, evaluating
 from kprof_inject.capture.model import KERNELS_CACHED
 from kprof_inject.errors import printable
 from kprof_inject.machine_code.control_flow import Block, blocks_of
-from kprof_inject.machine_code.instructions import Instruction, MachineFunction
+from kprof_inject.machine_code.instructions import MachineFunction
 from kprof_inject.machine_code.lines import LineCode, summary_of
 from kprof_inject.report.html.page_schema import AwaitedResult, CompiledLine, Listing, MachineCode
 from kprof_inject.report.html.pictures import packed
@@ -42,9 +42,11 @@ def launch_machine_code(report: LaunchAnalysis, max_listed: int = MAX_LISTED) ->
 def _machine_code(function: MachineFunction, executions: tuple[int | None, ...], max_listed: int) -> MachineCode:
     blocks = blocks_of(function)
     executed, unknown = _by_line(function, blocks, executions)
+    # Each warp executes the first block once, unless that is in a loop.
+    is_repeated = any(0 in block.successors for block in blocks)
     return MachineCode(
         instructions=len(function.instructions),
-        warps=_warps(blocks, executions),
+        warps=None if is_repeated else executions[0] or None,
         lines=[_line(code, executed.get(code.line), unknown[code.line]) for code in summary_of(function).lines],
         listing=_listing(function, blocks, executions) if len(function.instructions) <= max_listed else None,
     )
@@ -60,15 +62,6 @@ def _executions(report: LaunchAnalysis, function: MachineFunction) -> tuple[int 
         except Unevaluated:
             pass
     return (None,) * len(blocks_of(function))
-
-
-def _warps(blocks: Sequence[Block], executions: Sequence[int | None]) -> int | None:
-    """Return the number of warps that enter the function; None if it is unknown.
-
-    Each warp executes the first block once, unless that is in a loop.
-    """
-    is_repeated = any(0 in block.successors for block in blocks)
-    return None if is_repeated else executions[0] or None
 
 
 def _by_line(
@@ -104,12 +97,8 @@ def _line(code: LineCode, executed: int | None, unknown: int) -> CompiledLine:
 def _listing(function: MachineFunction, blocks: Sequence[Block], executions: Sequence[int | None]) -> Listing:
     code = function.instructions
     return Listing(
-        texts=[printable(_text(one)) for one in code],
+        texts=[printable(" ".join(filter(None, (one.predicate, one.opcode, one.operands)))) for one in code],
         line_of=packed(np.array([one.line for one in code], dtype=np.int64), "i4"),
         address_step=function.instruction_set.address_step,
         blocks=[(block.first, count) for block, count in zip(blocks, executions, strict=True)],
     )
-
-
-def _text(one: Instruction) -> str:
-    return " ".join(filter(None, (one.predicate, one.opcode, one.operands)))

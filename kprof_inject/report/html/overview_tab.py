@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import structs
 
-from kprof_inject.analysis.advice import Advice, advice_on, trust_in
+from kprof_inject.analysis.advice import advice_on, trust_in
 from kprof_inject.analysis.causal.slopes import PlaceSlope
 from kprof_inject.analysis.evidence.units import UnitEvidence
 from kprof_inject.analysis.findings.finding import Finding
@@ -89,7 +89,9 @@ def _launch(timeline: Timeline, summary: LaunchSummary) -> Iterator[Row]:
     metadata = timeline.launch.kernel.metadata
     yield "kernel", summary.kernel
     yield "grid", f"{' x '.join(map(str, summary.grid))}, {counted(summary.ctas, summary.cta_name)} ran"
-    yield f"{summary.warp_name}s", f"{summary.warps} in each {summary.cta_name}{_recorded(timeline, summary)}"
+    recorded = f", of which {', '.join(map(str, timeline.warps))} recorded"
+    some = recorded if len(timeline.warps) != summary.warps else ""
+    yield f"{summary.warp_name}s", f"{summary.warps} in each {summary.cta_name}{some}"
     yield "stages", _number(metadata.get("num_stages"))
     yield "CTAs in a cluster", _number(metadata.get("num_ctas") if metadata.get("num_ctas") != 1 else None)
     yield "span", short_time(summary.duration_ns if summary.ctas else None)
@@ -99,11 +101,6 @@ def _launch(timeline: Timeline, summary: LaunchSummary) -> Iterator[Row]:
             lost = percent(summary.ending.idle_share)
             yield "tail", f"{lost} of the launch lost, in its last {short_time(waves.tail.duration_ns)}"
     yield "launch", f"number {summary.launch}{', last replay of a CUDA graph' if summary.graph else ''}"
-
-
-def _recorded(timeline: Timeline, summary: LaunchSummary) -> str:
-    recorded = timeline.warps
-    return "" if len(recorded) == summary.warps else f", of which {', '.join(map(str, recorded))} recorded"
 
 
 def _device(timeline: Timeline, summary: LaunchSummary) -> Iterator[Row]:
@@ -159,6 +156,7 @@ def _number(value: Any) -> str:
 def launch_overview(report: LaunchAnalysis) -> Overview:
     """Return a launch at a glance."""
     trust = trust_in(report)
+    tried = [] if report.edits is None else [headline(report.edits)]
     return Overview(
         facts=tuple(_facts(report.timeline, report.summary)),
         builds=tuple(_build_rows(report.launch.kernel)),
@@ -167,7 +165,10 @@ def launch_overview(report: LaunchAnalysis) -> Overview:
         limit_evidence=_evidence_of(report.limit),
         units=tuple(_unit(unit) for unit in report.units if unit.best >= _MIN_UNIT_SHARE),
         well_utilized=LIMITING,
-        advice=tuple(map(_advice, advice_on(report))),
+        advice=tuple(
+            AdviceText(printable(advice.text), printable(advice.reason), advice.share, advice.is_doubtful)
+            for advice in advice_on(report)
+        ),
         roofs=tuple(
             ScopeRoof(roof.index, roof.unit, roof.part)
             for roof in report.speed_of_light.roofs
@@ -177,15 +178,9 @@ def launch_overview(report: LaunchAnalysis) -> Overview:
         doubts=report.doubts,
         slopes=tuple(map(_slope, report.slopes.ranked)) if report.slopes else (),
         slopes_say=SLOPE_MEANING,
-        notes=tuple(map(printable, _notes(report))),
+        notes=tuple(map(printable, [*tried, *all_notes(report)])),
         warp_time_ns=report.summary.warp_time_ns,
     )
-
-
-def _notes(report: LaunchAnalysis) -> Iterator[str]:
-    if report.edits is not None:
-        yield headline(report.edits)
-    yield from all_notes(report)
 
 
 def _evidence_of(limit: Limit) -> str:
@@ -205,15 +200,6 @@ def _unit(unit: UnitEvidence) -> UnitBar:
         lower_bound=unit.lower_bound if has_bound else None,
         measured=unit.measured,
         text="\n".join([unit.unit, *figures]),
-    )
-
-
-def _advice(advice: Advice) -> AdviceText:
-    return AdviceText(
-        text=printable(advice.text),
-        reason=printable(advice.reason),
-        share=advice.share,
-        doubtful=advice.is_doubtful,
     )
 
 

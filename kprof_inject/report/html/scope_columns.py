@@ -225,14 +225,12 @@ def _block(scopes: NDArray[np.void], timeline: Timeline, rows: CtaRows) -> Itera
 
 UNKNOWN_TAG = 1 << 40
 """The page's value for a tag whose value is unknown, or that a scope does not have."""
-# A page's numbers are exact up to here; values of 64 bits beyond are not shown.
-_MAX_EXACT = 1 << 53
 
 
 def _tags(scopes: NDArray[np.void], most: int) -> Iterator[NDArray[np.int64]]:
     for place in range(most):
         values = scopes["tags"][:, place]
-        yield np.where((values > -_MAX_EXACT) & (values < _MAX_EXACT), values, UNKNOWN_TAG)
+        yield np.where((values > -_EXACT) & (values < _EXACT), values, UNKNOWN_TAG)
 
 
 def flight_bytes(timeline: Timeline, found: InFlight, shown: NDArray[np.bool_] | None) -> Iterator[bytes]:

@@ -34,7 +34,7 @@ def launch_stalls(stalls: Stalls, shown_files: Iterable[str]) -> LaunchStalls:
     shown = sum(line.samples for line in stalls.lines if line.source and line.source[0] in files)
     return LaunchStalls(
         samples=stalls.samples,
-        reasons=_described(names),
+        reasons=[StallReason(printable(name), NOT_STALLED.get(name) or REASONS.get(name, "")) for name in names],
         shares=_shares(stalls.reasons, stalls.samples, names),
         scopes=[
             _scope(stalls, index, counts, names)
@@ -72,10 +72,6 @@ def stalled_source_lines(stalls: Stalls) -> dict[str, list[StalledLine]]:
             by_source = {reason: lines.merged_by_source(found) for reason, found in awaited[source].items()}
             files[path].append(lines.made(number, counts, lines.awaited(counts, by_source)))
     return dict(files)
-
-
-def _described(names: Iterable[str]) -> list[StallReason]:
-    return [StallReason(printable(name), NOT_STALLED.get(name) or REASONS.get(name, "")) for name in names]
 
 
 def _ordered(reasons: Mapping[str, int]) -> list[str]:
@@ -133,14 +129,7 @@ class _StalledLines:
                 # One sample may count for several results of a line.
                 share = Share.of(min(count, reasons.get(reason, 0)), self._stalls.samples).value
                 if line and share >= _MIN_REASON_SHARE:
-                    yield self._awaited_line(reason, line, share)
-
-    def _awaited_line(self, reason: str, line: int, share: float) -> AwaitedLine:
-        source = self._sources.get(line)
-        return AwaitedLine(
-            reason=printable(reason),
-            line=line,
-            source=(printable(source[0]), source[1]) if source else None,
-            operation=printable(self._stalls.operations.get(line, "")),
-            share=share,
-        )
+                    source = self._sources.get(line)
+                    shown = (printable(source[0]), source[1]) if source else None
+                    operation = printable(self._stalls.operations.get(line, ""))
+                    yield AwaitedLine(printable(reason), line, shown, operation, share)

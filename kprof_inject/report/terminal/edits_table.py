@@ -33,7 +33,9 @@ def _layouts(record: EditsRecord, tried: Sequence[TriedEdits]) -> list[list[Colu
     names = Column("edit", [one.text for one in tried], styles, name=True)
     why = Column("because of", [one.reason for one in tried], left=True)
     predicted = Column("predicted", ["-" if one.predicted is None else f"≤ {percent(one.predicted)}" for one in tried])
-    won = Column("won", [_won(one) for one in tried], styles)
+    gains = [one.final_gain for one in tried]
+    outcomes = [gain_text(gain) if gain else one.outcome for one, gain in zip(tried, gains, strict=True)]
+    won = Column("won", outcomes, styles)
     results = Column("results", [_results(one) for one in tried], left=True)
     registers = Column("registers", [_resource(one, record, "registers") for one in tried])
     spills = Column("spills", [_resource(one, record, "spills") for one in tried])
@@ -45,11 +47,6 @@ def _layouts(record: EditsRecord, tried: Sequence[TriedEdits]) -> list[list[Colu
         [names, predicted, won, results],
         [names, won],
     ]
-
-
-def _won(one: TriedEdits) -> str:
-    gain = one.final_gain
-    return one.outcome if gain is None else gain_text(gain)
 
 
 def _results(one: TriedEdits) -> str:

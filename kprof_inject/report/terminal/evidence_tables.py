@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from rich.console import Console
 
 from kprof_inject.analysis.evidence.stalls import LineStalls, Share, Stalls, place_text, waiting
-from kprof_inject.analysis.evidence.units import UnitEvidence
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.quantities import percent
 from kprof_inject.report.terminal.tables import Column, bars_for, print_plain
@@ -25,16 +24,14 @@ def units_text(report: LaunchAnalysis) -> str:
     if all(one.code is None and one.measured is None for one in units):
         return ""
     busiest = sorted(units, key=lambda one: -one.best)[:_MAX_UNITS]
-    shown = ", ".join(_one_unit(one) for one in busiest if one.best >= _MIN_SHARE)
-    return f"{shown} of peak ({_evidence(busiest)})" if shown else ""
-
-
-def _one_unit(one: UnitEvidence) -> str:
-    return f"{one.unit} {'' if one.measured is not None else '>= '}{100 * one.best:.0f} %"
-
-
-def _evidence(units: Sequence[UnitEvidence]) -> str:
-    return "measured" if any(one.measured is not None for one in units) else "by the machine code: lower bounds"
+    shown = ", ".join(
+        f"{one.unit} {'' if one.measured is not None else '>= '}{100 * one.best:.0f} %"
+        for one in busiest
+        if one.best >= _MIN_SHARE
+    )
+    is_measured = any(one.measured is not None for one in busiest)
+    evidence = "measured" if is_measured else "by the machine code: lower bounds"
+    return f"{shown} of peak ({evidence})" if shown else ""
 
 
 def print_units(report: LaunchAnalysis, console: Console) -> None:
@@ -72,17 +69,14 @@ def print_stalls(stalls: Stalls, console: Console) -> None:
     lines = [line for line in stalls.lines if line.samples >= _MIN_SHARE * stalls.samples][:_MAX_LINES]
     if not lines:
         return
+    shares = [Share.of(line.samples, stalls.samples) for line in lines]
     columns = [
         Column("source", [place_text(line.source) or "-" for line in lines], name=True),
         Column("TTGIR", [str(line.line) for line in lines]),
-        Column("samples", [_share(Share.of(line.samples, stalls.samples)) for line in lines]),
+        Column("samples", [f"{percent(share.value)} ± {100 * share.error:.1f}" for share in shares]),
         Column("stalled on", [", ".join(_reasons(line, stalls)) for line in lines], left=True),
     ]
     print_plain([columns], console)
-
-
-def _share(share: Share) -> str:
-    return f"{percent(share.value)} ± {100 * share.error:.1f}"
 
 
 def _reasons(line: LineStalls, stalls: Stalls) -> Iterator[str]:

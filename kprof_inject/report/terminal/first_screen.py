@@ -72,7 +72,8 @@ def print_first_screen(
         console.print(bar, crop=False)
     room = room.below(len(lines) + bool(bar))
     if rows:
-        reserved = _min_tag_lines(report.summary)
+        # For one table of a tag, and the number of the others.
+        reserved = min(len(_tagged(report.summary)), 1) * (_MIN_TAG_LINES + 1)
         room = _print_scopes(rows, layouts, console, room.below(reserved)).below(-reserved)
         if any(row.is_moved for row in rows):
             say(f"{_MOVED} the compiler moved instructions across its records; see report -v", console)
@@ -346,11 +347,6 @@ _MAX_TAG_TABLES = 2
 _MIN_TAG_LINES = 1 + _MIN_TAG_ROWS + 1
 
 
-def _min_tag_lines(summary: LaunchSummary) -> int:
-    """Return how many lines ``print_tags`` needs to show one table and the number of the others."""
-    return min(len(_tagged(summary)), 1) * (_MIN_TAG_LINES + 1)
-
-
 def print_tags(summary: LaunchSummary, console: Console, room: Room | None = None) -> Room:
     """Print a table for each of the first tags, and return what is left of the ``room``."""
     room = room or Room()
@@ -382,8 +378,10 @@ def _print_tag(scope: str, tag: TagStatistics, console: Console, room: Room) -> 
     if count:
         print_plain([_tag_columns(scope, tag, count)], console)
         room = room.below(1 + count)
-    if left_out := ", ".join(_values_left_out(tag, count)):
-        say(f"{scope} by {tag.name}: {left_out}", console)
+    left_out = [f"{counted(tag.distinct - count, 'shorter value')} hidden"] if tag.distinct > count else []
+    left_out += [f"{counted(tag.unknown, 'value')} unknown"] if tag.unknown else []
+    if left_out:
+        say(f"{scope} by {tag.name}: {', '.join(left_out)}", console)
         room = room.below(1)
     return room
 
@@ -397,10 +395,3 @@ def _tag_columns(scope: str, tag: TagStatistics, count: int) -> list[Column]:
         Column("p50", [short_time(row.p50_ns) for row in rows]),
         Column("vs. others", ["-" if row.times_others is None else ratio(row.times_others) for row in rows]),
     ]
-
-
-def _values_left_out(tag: TagStatistics, shown: int) -> Iterator[str]:
-    if tag.distinct > shown:
-        yield f"{counted(tag.distinct - shown, 'shorter value')} hidden"
-    if tag.unknown:
-        yield f"{counted(tag.unknown, 'value')} unknown"

@@ -64,7 +64,6 @@ def _below(program: Program, count: int, console: Console) -> Iterator[str]:
 
 
 def _shown_others(program: Program, console: Console) -> Sequence[GpuWork]:
-    """Return the other work that gets a row."""
     is_small = console.file.isatty() and console.height < _SMALL_LINES
     shown = program.others[: _MAX_OTHERS_ON_SMALL if is_small else _MAX_OTHERS]
     listed_ns = sum(kernel.whole_ns for kernel in program.kernels) + sum(work.total_ns for work in program.others)

@@ -31,7 +31,6 @@ from kprof_inject.report.terminal.first_screen import (
 )
 from kprof_inject.report.terminal.program_table import lines_of_kernels, print_kernels
 from kprof_inject.report.terminal.tables import (
-    Bars,
     Column,
     Room,
     bars_for,
@@ -135,7 +134,6 @@ def _launches_text(kernel: KernelOverview) -> str:
 
 
 def _shown_text(kernel: KernelOverview) -> str:
-    """Return which launch of a kernel is shown first."""
     which = f"#{kernel.middle.launch.index}, the median"
     return which + " of the variant that takes the most time" if kernel.variants > 1 else which
 
@@ -185,7 +183,8 @@ def _launch_columns(
         columns.append(Column("variant", [names[report.summary.variant] for report in rows], name=True))
     ranks = several_ranks(places)
     if ranks:
-        columns.append(Column("rank", [_rank_text(report.summary.place) for report in rows]))
+        numbers = [report.summary.place.rank for report in rows]
+        columns.append(Column("rank", ["-" if number is None else str(number) for number in numbers]))
     if len(places) > max(len(ranks), 1):
         columns.append(Column("where", [places[report.summary.place] for report in rows], name=True))
     columns += [
@@ -195,10 +194,6 @@ def _launch_columns(
         Column("findings", [", ".join(finding.rule for finding in report.findings) for report in rows], name=True),
     ]
     return columns
-
-
-def _rank_text(place: Place) -> str:
-    return "-" if place.rank is None else str(place.rank)
 
 
 _HEALTHY, _DOUBTFUL = "green", "yellow"
@@ -289,7 +284,11 @@ def _layouts(summary: LaunchSummary, console: Console) -> list[list[Column]]:
     figures = _columns(scopes, summary.resolution_ns)
     bars, colours = bars_for(console), scope_colours(scope.kind for scope in summary.scopes)
     styles = [colours[scope.index].rgb for scope in scopes]
-    layouts = [*([*figures, _drawn(width, scopes, styles)] for width in (bars, bars.narrow())), figures]
+    drawn = [
+        Column(width.title, [width.drawn(scope.share or 0.0, scope.self_share) for scope in scopes], styles, left=True)
+        for width in (bars, bars.narrow())
+    ]
+    layouts = [*([*figures, drawing] for drawing in drawn), figures]
     return [[_with_partitions(column, summary.partitions) for column in layout] for layout in layouts]
 
 
@@ -328,8 +327,3 @@ def _columns(scopes: Sequence[ScopeSummary], resolution_ns: float) -> list[Colum
         Column("count", [f"{scope.count}" for scope in scopes]),
         *(Column(title, [figure(scope, resolution_ns) for scope in scopes]) for title, figure in _FIGURES.items()),
     ]
-
-
-def _drawn(bars: Bars, scopes: Sequence[ScopeSummary], styles: Sequence[str]) -> Column:
-    drawn = [bars.drawn(scope.share or 0.0, scope.self_share) for scope in scopes]
-    return Column(bars.title, drawn, styles, left=True)

@@ -60,7 +60,7 @@ def _layouts(places: Sequence[PlaceSlope]) -> list[list[Column]]:
     bars = Column("", [_bar(place) for place in places], left=True)
     slack = Column("slack", [slack_text(place) for place in places], left=True)
     lines = Column("TTGIR", [_lines(place) for place in places], left=True)
-    times = Column("per CTA", [_times(place.by_cta) for place in places])
+    times = Column("per CTA", ["-" if place.by_cta is None else f"{place.by_cta:.0f} x" for place in places])
     shares = Column("time", [_share(place.time_share) for place in places])
     paths = Column("path", [_share(place.blame.share if place.blame else None) for place in places])
     return [
@@ -85,10 +85,6 @@ def _bar(place: PlaceSlope) -> str:
 def _lines(place: PlaceSlope) -> str:
     lines = place.scope.lines
     return "" if lines is None else str(lines[0]) if lines[0] == lines[1] else f"{lines[0]}-{lines[1]}"
-
-
-def _times(count: float | None) -> str:
-    return "-" if count is None else f"{count:.0f} x"
 
 
 def slopes_json(slopes: Sequence[KernelSlopes]) -> str:

@@ -79,7 +79,8 @@ def print_fitted(layouts: Sequence[Sequence[Column]], console: Console) -> Seque
     if sum(column.width + _FRAME for column in written[0]) + 1 <= console.width:
         console.print(_filled(Table(), written[0]))
         return layouts[0]
-    number = _fitting(written, _SPACE, console)
+    fits = (at for at, layout in enumerate(written) if _readable_width(layout, _SPACE) <= console.width)
+    number = next(fits, len(written) - 1)
     table = Table(box=box.SIMPLE_HEAD, padding=0, show_edge=False)
     console.print(_tight(table, written[number], _SPACE, console), crop=False)
     return layouts[number]
@@ -103,12 +104,6 @@ def _plain(layouts: Sequence[Sequence[Column]], console: Console) -> Table:
     )
     table = Table(box=None, padding=(0, space, 0, 0), pad_edge=False, header_style="dim")
     return _tight(table, chosen, space, console)
-
-
-def _fitting(layouts: Sequence[Sequence[Column]], space: int, console: Console) -> int:
-    """Return the index of the first layout that is readable in one line, else of the last one."""
-    fits = (at for at, layout in enumerate(layouts) if _readable_width(layout, space) <= console.width)
-    return next(fits, len(layouts) - 1)
 
 
 def _readable_width(layout: Sequence[Column], space: int) -> int:

@@ -179,7 +179,7 @@ def test_of_several_processes_too(tmp_path: Path) -> None:
         usual(tmp_path / f"b{n}", 10 + n, clean_ns=around(ns, 10 + n, 20)) for n, ns in enumerate((150e3, 160e3, 190e3))
     ]
     kernel = compared([one for side in a for one in side], [one for side in b for one in side])
-    for judged, times in ((kernel.clean, kernel.clean_ns), (kernel.recorded, kernel.duration_ns)):
+    for judged, times in ((kernel.clean, kernel.clean_ns), (kernel.recorded, kernel.sides.duration_ns)):
         assert judged is not None and judged.change is not None and times.a and times.b
         assert judged.change.percent == pytest.approx(100 * (times.b / times.a - 1), abs=1e-9)
     for scope in kernel.scopes:

@@ -84,7 +84,7 @@ def check_lines(found: Structure | None, kernel: KernelDiff, case: str) -> list[
 
 
 def told(found: Structure) -> dict[str, float | None]:
-    return {part.name: part.explained for part in found.parts}
+    return {part.part.name: part.explained for part in found.parts}
 
 
 def test_what_changed_in_a_loop_explains_what_the_loop_lost(tmp_path: Path) -> None:
