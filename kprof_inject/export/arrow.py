@@ -109,7 +109,8 @@ def parquet_table(timelines: Sequence[Timeline]) -> Iterator[bytes]:
     """
     arrow, parquet = optional_module("pyarrow", "pyarrow"), optional_module("pyarrow.parquet", "pyarrow")
     rows = scope_rows(timelines)
-    schema = arrow_schema(rows).with_metadata({METADATA_KEY: json.dumps(_metadata(timelines))})
+    metadata = {"version": __version__, "launches": list(map(_facts, place_launches(timelines)))}
+    schema = arrow_schema(rows).with_metadata({METADATA_KEY: json.dumps(metadata)})
     sink = _Sink()
     with parquet.ParquetWriter(sink, schema, compression="zstd") as writer:
         for batches in _groups(arrow_batches(rows)):
@@ -154,10 +155,6 @@ def _groups(batches: Iterable[Any]) -> Iterator[list[Any]]:
             group = []
     if group:
         yield group
-
-
-def _metadata(timelines: Sequence[Timeline]) -> dict[str, Any]:
-    return {"version": __version__, "launches": [_facts(placed) for placed in place_launches(timelines)]}
 
 
 def _facts(placed: PlacedLaunch) -> dict[str, Any]:

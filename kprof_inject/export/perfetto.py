@@ -178,11 +178,6 @@ def _packet(number: int, message: bytes) -> bytes:
     return field(_PACKET, field(number, message) + _NEEDS_INTERNED)
 
 
-def _packets(number: int, message: Sequence[ByteColumn]) -> list[ByteColumn]:
-    """Return columns with a packet for each row, with the message in these columns."""
-    return message_fields(_PACKET, [*message_fields(number, message), constant(_NEEDS_INTERNED)])
-
-
 def _event_packets(at_ns: Numbers, event: Sequence[ByteColumn], first: bytes = b"") -> list[ByteColumn]:
     """Return columns with a packet for each row, with a ``TrackEvent``: ``first`` in each row, then these columns.
 
@@ -282,7 +277,8 @@ def _nested_tracks(ids: Numbers, ranks: Numbers, nested: Nested, common: bytes) 
         *varint_fields(_RANK, ranks),
         constant(common),
     ]
-    return concatenate_rows(join_columns(_packets(_TRACK_DESCRIPTOR, track), len(ids)))
+    packets = message_fields(_PACKET, [*message_fields(_TRACK_DESCRIPTOR, track), constant(_NEEDS_INTERNED)])
+    return concatenate_rows(join_columns(packets, len(ids)))
 
 
 def _first_counter_uuid(pid: int) -> int:

@@ -194,7 +194,8 @@ _CHUNK_ROWS = 1 << 12
 
 
 def _lines(timeline: Timeline, tags: Sequence[str]) -> Iterator[bytes]:
-    beginnings = [Raw(_beginning(description)) for description in describe(timeline)]
+    described = ([*map(csv_cell, one.texts), *map(str, one.numbers)] for one in describe(timeline))
+    beginnings = [Raw(",".join(cells).encode()) for cells in described]
     flights = FlightColumns.of(timeline)
     # A row is an array of JSON without its brackets.
     encode = msgspec.json.Encoder().encode
@@ -212,7 +213,3 @@ def _lines(timeline: Timeline, tags: Sequence[str]) -> Iterator[bytes]:
 
 # An empty cell.
 _NONE = Raw(b"")
-
-
-def _beginning(description: Description) -> bytes:
-    return ",".join([*map(csv_cell, description.texts), *map(str, description.numbers)]).encode()

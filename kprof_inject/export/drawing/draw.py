@@ -79,7 +79,9 @@ class HostLaunches(Struct, frozen=True):
     def of(cls, calls: Sequence[HostLaunch]) -> HostLaunches:
         """Place the calls on the axis, and choose their threads."""
         start_ns = np.array([launch.placed.clock.ns_on_axis(launch.call.start_ns) for launch in calls], dtype=np.int64)
-        end_ns = np.array([launch.placed.clock.ns_on_axis(_end_ns(launch.call)) for launch in calls], dtype=np.int64)
+        ends = (launch.call.start_ns if launch.call.end_ns is None else launch.call.end_ns for launch in calls)
+        on_axis = [launch.placed.clock.ns_on_axis(end) for launch, end in zip(calls, ends, strict=True)]
+        end_ns = np.array(on_axis, dtype=np.int64)
         # An arrow needs a slice of some length to leave from.
         end_ns = np.maximum(end_ns, start_ns + 1)
         return cls(calls, start_ns, end_ns, free_lanes(np.zeros_like(start_ns), start_ns, end_ns))
@@ -114,10 +116,6 @@ class HostLaunches(Struct, frozen=True):
                 Arrows(np.array([launch.arrow for launch in ordered], dtype=np.int64), arrive=False, at_ns=start_ns),
             ),
         )
-
-
-def _end_ns(call: HostCall) -> int:
-    return call.start_ns if call.end_ns is None else call.end_ns
 
 
 def _kind(call: HostLaunch) -> EventKind:

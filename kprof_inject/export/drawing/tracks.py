@@ -7,6 +7,7 @@ Numbers are computed from the table of CTAs, so that a million warps need no tab
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -93,10 +94,6 @@ def _sm_and_cta(columns: NDArray[np.void]) -> Numbers:
     return _numbers(columns, "sm") << _CTA_BITS | _numbers(columns, "cta")
 
 
-def _cta(columns: NDArray[np.void]) -> Numbers:
-    return _numbers(columns, "cta")
-
-
 def _numbers(columns: NDArray[np.void], name: str) -> Numbers:
     column: Numbers = columns[name].astype(np.int64)
     return column
@@ -167,7 +164,7 @@ def by_sm(timeline: Timeline) -> Tracks:
 
 def by_cta(timeline: Timeline) -> Tracks:
     """Return threads as ``by_sm`` does, but sorted by CTA and warp. The groups are CTAs."""
-    return _CtaTracks(_WarpNumbers(timeline, _cta), timeline, _Nouns.of(timeline))
+    return _CtaTracks(_WarpNumbers(timeline, partial(_numbers, name="cta")), timeline, _Nouns.of(timeline))
 
 
 def by_scope(timeline: Timeline) -> Tracks:
