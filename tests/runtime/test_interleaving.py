@@ -5,7 +5,7 @@ from itertools import islice
 
 import pytest
 
-from kprof_inject.runtime.experiments.delays import are_precise
+from kprof_inject.runtime.experiments.delayed_kernel import are_precise
 from kprof_inject.runtime.experiments.paired_launches import LaunchPairs, rounds
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from ctypes import c_char_p, c_int, c_size_t, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p
 from functools import cache
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import Any
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.devices.cuda_driver import driver_version
 
+# The folders of the packages that torch needs and of Triton, and those of CUDA's toolkit.
 _PACKAGES = ("nvidia/*/lib", "triton/backends/nvidia/lib/cupti*")
 _TOOLKIT = ("extras/CUPTI/lib64", "lib64")
 NEWER_CUPTI = "install the CUPTI of the driver's CUDA: pip install nvidia-cuda-cupti"
@@ -204,21 +205,16 @@ def find_cupti() -> Path:
     One that is older than the driver may not see its launches (12.8 saw none with driver 580, of CUDA 13.0), and one
     that is newer does not work with it. Raises ``KprofError`` if there is none.
     """
-    found = [(int(path.suffix[1:]), path) for path in _candidates() if path.suffix[1:].isdigit()]
+    packages = [(Path(folder), pattern) for folder in sys.path for pattern in _PACKAGES]
+    toolkit = [(Path(os.environ.get("CUDA_HOME") or "/usr/local/cuda"), pattern) for pattern in _TOOLKIT]
+    paths = [path for at, pattern in [*packages, *toolkit] for path in sorted(at.glob(f"{pattern}/libcupti.so.1?"))]
+    found = [(int(path.suffix[1:]), path) for path in paths if path.suffix[1:].isdigit()]
     if not found:
         raise KprofError("there is no CUPTI", hint=NEWER_CUPTI)
     newest = driver_version() // _VERSIONS_OF_MAJOR
     majors = sorted({major for major, _ in found})
     wanted = max((major for major in majors if major <= newest), default=majors[0])
     return next(path for major, path in found if major == wanted)
-
-
-def _candidates() -> Iterator[Path]:
-    """Yield the libraries of the packages that torch needs, of Triton, and of CUDA's toolkit."""
-    packages = [(Path(folder), pattern) for folder in sys.path for pattern in _PACKAGES]
-    toolkit = [(Path(os.environ.get("CUDA_HOME") or "/usr/local/cuda"), pattern) for pattern in _TOOLKIT]
-    for folder, pattern in [*packages, *toolkit]:
-        yield from sorted(folder.glob(f"{pattern}/libcupti.so.1?"))
 
 
 class Cupti:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,10 +39,19 @@ class ProfilerHost:
 
     def plan(self, metrics: Sequence[str]) -> Plan:
         """Return how those of the metrics are counted that the chip has. Raises ``CuptiError``."""
-        known = self.known(metrics)
-        host = self._new_host()
+        known, host = self.known(metrics), self._new_host()
         self._add(host, known)
-        return Plan(known, host, self._config(host))
+        kind = "CUpti_Profiler_Host_GetConfigImageSize_Params"
+        size = self._cupti.call("cuptiProfilerHostGetConfigImageSize", kind, pHostObject=host).configImageSize
+        config = (ctypes.c_uint8 * size)()
+        self._cupti.call(
+            "cuptiProfilerHostGetConfigImage",
+            "CUpti_Profiler_Host_GetConfigImage_Params",
+            pHostObject=host,
+            configImageSize=size,
+            pConfigImage=ctypes.addressof(config),
+        )
+        return Plan(known, host, config)
 
     def values(self, plan: Plan, image: Any, index: int) -> list[float]:
         """Return the values of a plan's metrics in the range, or the sample, with this index of a counters' image."""
@@ -63,11 +71,14 @@ class ProfilerHost:
 
     def _has(self, metrics: Sequence[str]) -> bool:
         # An object that has refused a metric was seen to refuse all others, so each question has its own.
-        with self._host() as host:
-            try:
-                self._add(host, metrics)
-            except CuptiError:
-                return False
+        host = self._new_host()
+        try:
+            self._add(host, metrics)
+        except CuptiError:
+            return False
+        finally:
+            kind = "CUpti_Profiler_Host_Deinitialize_Params"
+            self._cupti.call("cuptiProfilerHostDeinitialize", kind, pHostObject=host)
         return True
 
     def _add(self, host: int, metrics: Sequence[str]) -> None:
@@ -80,17 +91,6 @@ class ProfilerHost:
             numMetrics=len(metrics),
         )
 
-    @contextmanager
-    def _host(self) -> Iterator[int]:
-        """Lend an object of CUPTI's that plans passes."""
-        host = self._new_host()
-        try:
-            yield host
-        finally:
-            self._cupti.call(
-                "cuptiProfilerHostDeinitialize", "CUpti_Profiler_Host_Deinitialize_Params", pHostObject=host
-            )
-
     def _new_host(self) -> int:
         """Return a new object of CUPTI's that plans passes and computes metrics from counters."""
         made = self._cupti.call(
@@ -101,16 +101,3 @@ class ProfilerHost:
             pCounterAvailabilityImage=ctypes.addressof(self._availability),
         )
         return int(made.pHostObject)
-
-    def _config(self, host: int) -> Any:
-        kind = "CUpti_Profiler_Host_GetConfigImageSize_Params"
-        size = self._cupti.call("cuptiProfilerHostGetConfigImageSize", kind, pHostObject=host).configImageSize
-        config = (ctypes.c_uint8 * size)()
-        self._cupti.call(
-            "cuptiProfilerHostGetConfigImage",
-            "CUpti_Profiler_Host_GetConfigImage_Params",
-            pHostObject=host,
-            configImageSize=size,
-            pConfigImage=ctypes.addressof(config),
-        )
-        return config

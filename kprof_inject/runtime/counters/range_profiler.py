@@ -51,15 +51,12 @@ class RangeProfiler:
         In each pass, ``begin`` prepares the launch, and ``launch`` launches the kernel; both wait for the device.
         Raises ``CuptiError``, and ``KprofError`` if CUPTI does not see the launch.
         """
-        plan = self._plan_of(tuple(metrics))
+        names = tuple(metrics)
+        if names not in self._plans:  # making a plan takes as long as two passes
+            self._plans[names] = self._host.plan(names)
+        plan = self._plans[names]
         image, passes = self._passes(plan, begin, launch)
         return self._values(plan, image), passes
-
-    def _plan_of(self, metrics: tuple[str, ...]) -> Plan:
-        """Return the plan for metrics, which is kept, as making one takes as long as two passes."""
-        if metrics not in self._plans:
-            self._plans[metrics] = self._host.plan(metrics)
-        return self._plans[metrics]
 
     def _passes(self, plan: Plan, begin: Callable[[], None], launch: Callable[[], None]) -> tuple[Any, int]:
         """Launch once a pass; return the image of the counters, and the number of passes."""

@@ -65,18 +65,14 @@ class BackToBack:
         ``_TRIES`` times in total.
         """
         for _ in range(_TRIES):
-            marks = self._queued_once(launches)
+            begun_ns = time.monotonic_ns()
+            hold_ns = min(max(int(_HOST_MARGIN * self._queue_ns), MIN_HOLD_NS), _MAX_HOLD_NS)
+            self.device.hold(self.stream, hold_ns)
+            marks = [self.marked(launch) for launch in launches]
+            self.was_held = not marks[0][0].query()
+            self._queue_ns = time.monotonic_ns() - begun_ns
             if self.was_held:
                 break
-        return marks
-
-    def _queued_once(self, launches: Sequence[Callable[[], None]]) -> list[Marks]:
-        begun_ns = time.monotonic_ns()
-        hold_ns = min(max(int(_HOST_MARGIN * self._queue_ns), MIN_HOLD_NS), _MAX_HOLD_NS)
-        self.device.hold(self.stream, hold_ns)
-        marks = [self.marked(launch) for launch in launches]
-        self.was_held = not marks[0][0].query()
-        self._queue_ns = time.monotonic_ns() - begun_ns
         return marks
 
     def times_ns(self, marks: Sequence[Marks]) -> list[float]:

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.capture.saved_launch import CHUNK_BYTES, MemoryRecord
-from kprof_inject.runtime.devices.device import Device
+from kprof_inject.runtime.devices.device import Device, MemoryRange
 from kprof_inject.runtime.experiments.loaded_launch import LoadedMemory
-from kprof_inject.runtime.experiments.results import OTHER_RESULTS, Digests
+from kprof_inject.runtime.experiments.relaunch import OTHER_RESULTS, Digests, digests_of
 
 DEFAULT_TOLERANCES = {
     "fp64": 1e-8,
@@ -59,9 +59,13 @@ class CloseResults:
     def note(self, digest: Digests) -> None:
         """Copy the ranges that the launch changed to the host, unless they are the same as before."""
         if self._before is None:
-            self._before = self._digest_of_copies()
-        same = next((contents for noted, contents in self._noted if noted == digest and digest is not None), None)
-        self._noted.append((digest, self._contents(digest) if same is None else same))
+            copies = (MemoryRange(copy, one.size_bytes) for one, copy in self.memory.copies)
+            self._before = digests_of(self.device, copies, self.stream)
+        contents = next((known for noted, known in self._noted if noted == digest and digest is not None), None)
+        if contents is None:
+            changed = _changed(self._before, digest, len(self.memory.copies))
+            contents = {number: self._now(number) for number in changed}
+        self._noted.append((digest, contents))
         del self._noted[:-2]
 
     def refusal_of(self, place: int, digest: Digests) -> str:
@@ -89,15 +93,6 @@ class CloseResults:
         _, refusal = self._compared(a_digest, a, b_digest, b.__getitem__)
         return "the unchanged kernel's own results differ from launch to launch by more" if refusal else ""
 
-    def _digest_of_copies(self) -> Digests:
-        digests = [self.device.digest(copy, one.size_bytes, self.stream) for one, copy in self.memory.copies]
-        return None if None in digests else tuple(digest for digest in digests if digest is not None)
-
-    def _contents(self, digest: Digests) -> dict[int, NDArray[np.uint8]]:
-        """Return the bytes of the ranges that the launch changed, by their number."""
-        changed = _changed(self._before, digest, len(self.memory.copies))
-        return {number: self._now(number) for number in changed}
-
     def _now(self, number: int) -> NDArray[np.uint8]:
         record, _ = self.memory.copies[number]
         return self._at(record.address, record.size_bytes)
@@ -112,7 +107,9 @@ class CloseResults:
         found = 0.0
         for number in _changed(noted, digest, len(self.memory.copies)):
             record, copy = self.memory.copies[number]
-            tolerance = self._tolerance_of(record)
+            tolerance = DEFAULT_TOLERANCES.get(record.element)  # none for types that must have the same bytes
+            if tolerance is not None and self.tolerance is not None:
+                tolerance = self.tolerance
             if number not in contents or tolerance is None:
                 return found, f"{OTHER_RESULTS} ({_named(record)})"
             difference = relative_difference(
@@ -122,11 +119,6 @@ class CloseResults:
             if not difference <= tolerance:
                 return found, f"{OTHER_RESULTS} by {difference:.2g} of the largest ({_named(record)})"
         return found, ""
-
-    def _tolerance_of(self, record: MemoryRecord) -> float | None:
-        """Return the tolerance of a range; None if its type has to have the same bytes, or is unknown."""
-        default = DEFAULT_TOLERANCES.get(record.element)
-        return default if default is None or self.tolerance is None else self.tolerance
 
 
 def _changed(before: Digests, after: Digests, count: int) -> Sequence[int]:
@@ -188,11 +180,7 @@ def values_of(element: str, data: NDArray[np.uint8]) -> NDArray[np.float64]:
         if element == "bf16":
             high = data[: data.size // 2 * 2].view("<u2").astype(np.uint32) << 16
             return high.view(np.float32).astype(np.float64)
-    return _fp8_values(element)[data]
-
-
-def _fp8_values(element: str) -> NDArray[np.float64]:
-    return np.fromiter(_fp8(element), dtype=np.float64, count=256)
+    return np.fromiter(_fp8(element), dtype=np.float64, count=256)[data]
 
 
 def _fp8(element: str) -> Iterator[float]:

@@ -1,10 +1,12 @@
-"""A kernel with its builds with delays, and the record of an experiment with it."""
+"""A kernel with its builds with delays: time a launch with each, until every slope is precise, and record that."""
 
 from __future__ import annotations
 
+import math
 import os
 import statistics
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Collection, Iterator, Sequence
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -22,9 +24,15 @@ from kprof_inject.capture.schema import Argument, Grid, Resources, plausible_sm_
 from kprof_inject.runtime.compiling.builds import assembly_in, load, objection_to
 from kprof_inject.runtime.devices.cuda_driver import l2_bytes, resources_of
 from kprof_inject.runtime.devices.device import Device
-from kprof_inject.runtime.experiments.paired_launches import PairedTimes
+from kprof_inject.runtime.experiments.paired_launches import LaunchPairs, PairedLaunches, PairedTimes
 from kprof_inject.runtime.faults import first_line
 from kprof_inject.workspace import DumpedKernel
+
+SLOPE_ERROR = 0.03
+"""An experiment ends early when half the interval of every slope is below this."""
+
+MAX_ROUNDS = 2000
+"""More rounds do not help: a slope that is imprecise after these is so for other reasons."""
 
 
 class NoExperiment(Exception):
@@ -71,13 +79,41 @@ class DelayedKernel:
         except Exception as error:  # noqa: BLE001 (the driver's errors have no common base)
             return None, f"it does not load: {first_line(error)}"
         room, clean_room = Resources(**resources_of(loaded)).ctas_per_sm, self.clean.ctas_per_sm
-        if room != clean_room and not self._fits(min(room or 0, clean_room or 0)):
-            return None, f"with the delay, an SM holds {room} of its CTAs instead of {clean_room}"
+        if room != clean_room:
+            # If all CTAs run at once, more room on an SM changes nothing.
+            slots = _properties().get("multiprocessor_count", 0) * min(room or 0, clean_room or 0)
+            if prod(self.grid) > slots:
+                return None, f"with the delay, an SM holds {room} of its CTAs instead of {clean_room}"
         return loaded, ""
 
-    def _fits(self, ctas_per_sm: int) -> bool:
-        """Return whether all CTAs run at once with this many on an SM, so that more room changes nothing."""
-        return prod(self.grid) <= _properties().get("multiprocessor_count", 0) * ctas_per_sm
+
+def are_precise(pairs: Sequence[LaunchPairs], delays: Sequence[tuple[int, int, float]], slope_error: float) -> bool:
+    """Return whether all slopes are known to within ``slope_error``; false if there are none.
+
+    ``delays`` has for each build its scope, its cycles, and the fraction by which the kernel takes longer if none of
+    these cycles are hidden.
+    """
+    base = {scope: pairs[index].error for index, (scope, cycles, _) in enumerate(delays) if not cycles}
+    errors: dict[int, float] = {}
+    for index, (scope, cycles, share) in enumerate(delays):
+        if cycles:
+            error = math.hypot(pairs[index].error, base.get(scope, 0.0)) / share if share else math.inf
+            errors.setdefault(scope, error)  # of the scope's first delay, the shortest
+    return bool(errors) and max(errors.values()) <= slope_error
+
+
+def time_delays(launches: PairedLaunches, plan: DelaysRecord, seconds: float) -> PairedTimes:
+    """Time the builds of a plan, which are the variants of ``launches``, for at most ``seconds``.
+
+    Raises as ``PairedLaunches.run`` does.
+    """
+
+    def unsettled(pairs: Sequence[LaunchPairs]) -> Collection[int]:
+        timed = [(found, build) for found, build in zip(pairs, plan.builds, strict=True) if found.ns]
+        delays = [(build.scope, build.delay_cycles, build.whole_share) for _, build in timed]
+        return () if are_precise([found for found, _ in timed], delays, SLOPE_ERROR) else range(len(pairs))
+
+    return launches.run(time.monotonic() + seconds, MAX_ROUNDS, unsettled)
 
 
 def experiment_record(

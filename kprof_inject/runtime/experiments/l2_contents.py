@@ -82,7 +82,6 @@ def contents_as_in_program(launch: LoadedLaunch, kernel: Any, device: Device, fi
     if len(fills) == 1:
         return "left"
     timed = BackToBack(device, launch.relaunch.stream, launch.memory)
-
     times_ns: dict[L2Contents, list[float]] = {contents: [] for contents in fills}
     for _ in range(times):
         for contents, fill in fills.items():

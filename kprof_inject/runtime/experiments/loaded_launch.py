@@ -23,7 +23,7 @@ from kprof_inject.capture.saved_launch import (
 from kprof_inject.errors import KprofError
 from kprof_inject.quantities import size_text
 from kprof_inject.runtime.devices.device import Device, MemoryRange, NoDeviceMemory, packed
-from kprof_inject.runtime.experiments.relaunch import Address, NotReplayable, Relaunch, digests_of
+from kprof_inject.runtime.experiments.relaunch import Address, Digests, NotReplayable, Relaunch, digests_of
 
 # CUDA Driver API reference, cuTensorMapEncodeTiled: "must be aligned to 64B".
 _TENSOR_MAP_ALIGNMENT = 64
@@ -67,8 +67,8 @@ class LoadedMemory:
         for memory, copy in self.copies:
             self.device.copy(memory.address, copy, memory.size_bytes, stream)
 
-    def digest(self, stream: int) -> tuple[int, ...] | None:
-        """Return the digests of the ranges; None if the device cannot compute them."""
+    def digest(self, stream: int) -> Digests:
+        """Return the digests of the ranges."""
         ranges = (MemoryRange(memory.address, memory.size_bytes) for memory, _ in self.copies)
         return digests_of(self.device, ranges, stream)
 
@@ -112,7 +112,7 @@ def loaded_launch(device: MappingDevice, saved: SavedLaunch) -> Iterator[LoadedL
         device.synchronise(device.current())
 
 
-def _require_same(memory: Sequence[MemoryRecord], digests: Sequence[int] | None) -> None:
+def _require_same(memory: Sequence[MemoryRecord], digests: Digests) -> None:
     for one, digest in zip(memory, digests or (), strict=False):
         if one.before is not None and int(one.before, 16) != digest:
             raise KprofError(

@@ -15,8 +15,6 @@ from kprof_inject.runtime.counters.range_profiler import RangeProfiler
 from kprof_inject.runtime.experiments.loaded_launch import LoadedLaunch
 from kprof_inject.runtime.experiments.paired_launches import PairedLaunches
 
-SAMPLING_PERIOD_LOG2 = 8
-SAMPLING_BUFFER_BYTES = 256 << 20
 # A share of 10 % then has an error of 0.3 points (95 %), and of 3.4 points in a scope with 1 % of the samples.
 _WANTED_SAMPLES = 30_000
 # CUPTI has one buffer for them all, with the samples of the kernels that restore the memory.

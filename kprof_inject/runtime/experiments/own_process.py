@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from kprof_inject.capture.cta_samples import CtaChoice
 from kprof_inject.capture.measurements import L2Contents, MeasurementsRecord
 from kprof_inject.capture.saved_launch import SavedLaunch, read_saved_launch
-from kprof_inject.capture.schema import TTGIR_FILE
+from kprof_inject.capture.schema import TTGIR_FILE, PairedTimesRecord
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.compiling.builds import BuildSource, load
 from kprof_inject.runtime.counters.cupti import Cupti, find_cupti
@@ -29,27 +29,19 @@ from kprof_inject.runtime.counters.range_profiler import RangeProfiler
 from kprof_inject.runtime.devices.cuda_driver import current_context
 from kprof_inject.runtime.devices.fixed_memory import AddressTaken
 from kprof_inject.runtime.devices.own_process import OwnDevice, device_of_own_process
-from kprof_inject.runtime.experiments.back_to_back import BackToBack
+from kprof_inject.runtime.experiments.back_to_back import BackToBack, empty_ns
 from kprof_inject.runtime.experiments.delayed_kernel import (
     DelayedKernel,
     NoExperiment,
     experiment_record,
     spins_of,
+    time_delays,
 )
-from kprof_inject.runtime.experiments.delays import time_delays
-from kprof_inject.runtime.experiments.l2_contents import (
-    contents_as_in_program,
-    l2_fills,
-)
+from kprof_inject.runtime.experiments.l2_contents import contents_as_in_program, l2_fills
 from kprof_inject.runtime.experiments.launch_with_records import capture_launch
 from kprof_inject.runtime.experiments.loaded_launch import LoadedLaunch, loaded_launch
-from kprof_inject.runtime.experiments.measured_launch import (
-    SAMPLING_BUFFER_BYTES,
-    SAMPLING_PERIOD_LOG2,
-    MeasuredLaunch,
-)
-from kprof_inject.runtime.experiments.paired_launches import PairedLaunches
-from kprof_inject.runtime.experiments.record_overhead import time_records
+from kprof_inject.runtime.experiments.measured_launch import MeasuredLaunch
+from kprof_inject.runtime.experiments.paired_launches import HOST_IS_SLOW, PairedLaunches
 from kprof_inject.runtime.experiments.relaunch import NotReplayable
 from kprof_inject.runtime.experiments.tasks import (
     ADDRESS_TAKEN,
@@ -69,12 +61,15 @@ from kprof_inject.runtime.experiments.watchdog import Watchdog
 from kprof_inject.runtime.faults import first_line
 from kprof_inject.runtime.launch.launcher import own_scratch, writing_to
 from kprof_inject.runtime.launch.recorded_launch import ArgumentKinds
+from kprof_inject.runtime.launch.timing import EmptyKernel
 from kprof_inject.workspace import DumpedKernel, write_experiment
 
 T = TypeVar("T")
 
 # Rounds of launches with each contents of the L2, to find those of the program.
 _MEASURED_ROUNDS = 10
+_SAMPLING_PERIOD_LOG2 = 8
+_SAMPLING_BUFFER_BYTES = 256 << 20
 
 
 class OwnProcess:
@@ -110,7 +105,7 @@ class OwnProcess:
         """Return what samples the device's kernels that are loaded from now on. Raises ``KprofError``."""
         if self._sampler is None:
             self._sampler = PcSampler(
-                self._loaded_cupti(), current_context(), SAMPLING_PERIOD_LOG2, SAMPLING_BUFFER_BYTES
+                self._loaded_cupti(), current_context(), _SAMPLING_PERIOD_LOG2, _SAMPLING_BUFFER_BYTES
             )
         if not self._is_sampling:
             self._sampler.enable()
@@ -176,8 +171,41 @@ def _time_records(task: TimeRecords, process: OwnProcess) -> TaskResult:
         buffer = lent.enter_context(device.borrowed(buffer_bytes, launch.relaunch.stream))
         lent.enter_context(writing_to(buffer, sample))
         launches = _paired(launch, clean, [recorded], device, process)
-        replay = time_records(launches, task.seconds, task.times, (clean.metadata, known))
-    return TaskResult(replay=replay)
+        return TaskResult(replay=time_records(launches, task.seconds, task.times, (clean.metadata, known)))
+
+
+_MAX_TIMES = 100
+_MIN_TIMES = 5
+"""``timeline.comparison`` needs this many for an interval."""
+_MIN_NS = 1.0  # below the steps of the device's timer
+
+
+def time_records(
+    launches: PairedLaunches, seconds: float, times: int | None, metadata: Sequence[Any]
+) -> PairedTimesRecord:
+    """Time the only variant of ``launches``, the kernel with records, against the one without.
+
+    It takes ``times`` pairs, or if that is None as many as ``seconds`` allow. ``metadata`` is that of both builds,
+    whose empty kernels are timed as well. Raises ``NotReplayable``, and any error of a launch.
+    """
+    until_s = time.monotonic() + seconds
+    timed = launches.run(until_s, times or _MAX_TIMES, lambda pairs: range(len(pairs)), times or _MIN_TIMES)
+    if timed.refusals:
+        raise NotReplayable(next(iter(timed.refusals.values())))
+    (pairs,) = timed.pairs
+    if not pairs.ns:
+        raise NotReplayable(HOST_IS_SLOW)
+    batch = BackToBack(launches.device, launches.relaunch.stream, launches.memory, timed.launches, restores=False)
+    with launches.device.unaffected_by_graphs():
+        clean_empty_ns, with_records_empty_ns = (empty_ns(batch, EmptyKernel.like(known)) for known in metadata)
+    return PairedTimesRecord(
+        clean_ns=tuple(max(ns, _MIN_NS) for ns in pairs.clean_ns),
+        with_records_ns=tuple(max(ns, _MIN_NS) for ns in pairs.ns),
+        launches=timed.launches,
+        restored=timed.restored,
+        clean_empty_ns=clean_empty_ns,
+        with_records_empty_ns=with_records_empty_ns,
+    )
 
 
 @_done.register

@@ -21,8 +21,14 @@ from typing import Any, Literal
 from kprof_inject.capture.edits import MIN_PAIRS
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.experiments.back_to_back import BackToBack, is_same_work
-from kprof_inject.runtime.experiments.relaunch import LaunchMemory, NotReplayable, Relaunch
-from kprof_inject.runtime.experiments.results import Results, SameResults
+from kprof_inject.runtime.experiments.relaunch import (
+    Digests,
+    LaunchMemory,
+    NotReplayable,
+    Relaunch,
+    Results,
+    SameResults,
+)
 from kprof_inject.runtime.experiments.watchdog import MIN_WATCH_S, WATCH_MARGIN, Watchdog
 from kprof_inject.runtime.launch.launcher import own_scratch
 
@@ -128,13 +134,7 @@ class PairedLaunches:
     """Time of the unchanged kernel, known after the first launches."""
     _not_held: int = 0
 
-    def run(
-        self,
-        until_s: float,
-        max_rounds: int,
-        unsettled: Unsettled,
-        min_rounds: int = 0,
-    ) -> PairedTimes:
+    def run(self, until_s: float, max_rounds: int, unsettled: Unsettled, min_rounds: int = 0) -> PairedTimes:
         """Time all variants in at least ``min_rounds`` and at most ``max_rounds`` rounds.
 
         In between, only those that are ``unsettled`` go on; the end is when none is, or when ``time.monotonic()`` is
@@ -182,7 +182,9 @@ class PairedLaunches:
                     return "time"
                 times = self._times(timed, chunk)
                 if not timed.was_held:
-                    self._note_not_held()
+                    self._not_held += 1
+                    if self._not_held > _MAX_NOT_HELD:
+                        raise NotReplayable(HOST_IS_SLOW)
                     continue
                 for index, place in enumerate(chunk):
                     before, ns, after = times[2 * index : 2 * index + 3]
@@ -195,11 +197,6 @@ class PairedLaunches:
                 if not going_on:
                     return "precise"
         return "often"
-
-    def _note_not_held(self) -> None:
-        self._not_held += 1
-        if self._not_held > _MAX_NOT_HELD:
-            raise NotReplayable(HOST_IS_SLOW)
 
     def _chunks(self, timed: BackToBack, order: Sequence[int]) -> Iterator[Sequence[int]]:
         """Split a round into chunks that are queued at once, together with a clean launch for each variant."""
@@ -245,7 +242,7 @@ class PairedLaunches:
         mark = self.device.mark(self.relaunch.stream)
         self.watchdog.watch(mark, MIN_WATCH_S + WATCH_MARGIN * 1e-9 * self.clean_ns, self.name)
 
-    def _alone(self, timed: BackToBack, kernel: Any) -> tuple[float, tuple[int, ...] | None]:
+    def _alone(self, timed: BackToBack, kernel: Any) -> tuple[float, Digests]:
         """Return the time of a launch with its memory restored, and a digest of its results.
 
         The stream is held meanwhile, or the time would include the host's for a launch.
@@ -255,7 +252,7 @@ class PairedLaunches:
         (ns,) = timed.times_ns(marks)
         return ns, self.memory.digest(self.relaunch.stream)
 
-    def _may_follow(self, timed: BackToBack, expected: tuple[int, ...] | None) -> bool:
+    def _may_follow(self, timed: BackToBack, expected: Digests) -> bool:
         """Return whether launches do the same work without restored memory. A kernel that polls is not tried."""
         if self.waits:
             return False

@@ -143,7 +143,9 @@ def outputs_of(saved: SavedLaunch) -> list[int]:
     written, others = set[int](), set[int]()
     for argument, begin in zip(passed, accumulate(counts[:-1], initial=0), strict=True):
         for pointer in pointers_in([argument]):
-            (written if is_written[begin] else others).update(_ranges_at(saved, pointer.address))
+            at, memory = pointer.address, enumerate(saved.record.memory)
+            ranges = [number for number, one in memory if one.address <= at < one.end]
+            (written if is_written[begin] else others).update(ranges)
     return sorted(written - others)
 
 
@@ -153,7 +155,3 @@ def _compiled_arguments(argument: SavedArgument) -> int:
         return 1
     shape = argument.fields.get("shape")
     return 1 + 2 * len(shape) if isinstance(shape, tuple) else 1
-
-
-def _ranges_at(saved: SavedLaunch, address: int) -> list[int]:
-    return [number for number, one in enumerate(saved.record.memory) if one.address <= address < one.end]

@@ -51,14 +51,11 @@ class Watchdog:
                 self._watched.pop(0)
                 continue
             if first is not None and time.monotonic() > first.until_s:
-                self._end(first.what)
+                reason = f"{first.what} did not return, so kprof-inject killed its process"
+                self._give_up(reason)
+                say(reason)
+                os.kill(os.getpid(), signal.SIGKILL)
             time.sleep(1 / _LOOKS_PER_S)
-
-    def _end(self, what: str) -> None:
-        reason = f"{what} did not return, so kprof-inject killed its process"
-        self._give_up(reason)
-        say(reason)
-        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _has_happened(event: Event) -> bool:

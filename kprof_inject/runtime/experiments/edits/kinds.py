@@ -12,16 +12,8 @@ from kprof_inject.runtime.experiments.edits.loop_stages import LoopStages
 from kprof_inject.runtime.experiments.edits.options import MaxRegisters, NumStages, NumWarps, OtherConstants, Switches
 from kprof_inject.runtime.experiments.edits.program_order import ProgramOrder
 
-_ALL: tuple[EditKind, ...] = (
-    OtherConstants(),
-    NumStages(),
-    LoopStages(),
-    NumWarps(),
-    MaxRegisters(),
-    Switches(),
-    ProgramOrder(),
-)
-KINDS = {kind.name: kind for kind in _ALL}
+_ALL = (OtherConstants(), NumStages(), LoopStages(), NumWarps(), MaxRegisters(), Switches(), ProgramOrder())
+KINDS: dict[str, EditKind] = {kind.name: kind for kind in _ALL}
 """The kinds by name, in the order in which edits are made: each may change the text that the next one edits."""
 
 # A value may have commas, too.

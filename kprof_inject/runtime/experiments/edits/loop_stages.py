@@ -83,7 +83,8 @@ def _loops_that_load(kernel: KernelToEdit) -> list[Operation]:
         operations = list(kernel.parsed("ttir").walk()) if kernel.ttir else []
     except KprofError:
         return []
-    return [one for one in operations if one.name == _LOOP and _has_loads(one) and _is_innermost(one)]
+    loops = [one for one in operations if one.name == _LOOP and any(inner.name in _LOADS for inner in _inside(one))]
+    return [loop for loop in loops if not any(inner.traits.is_loop for inner in _inside(loop))]
 
 
 def _without_stages(kernel: KernelToEdit) -> list[Operation]:
@@ -118,16 +119,8 @@ def _inside(loop: Operation) -> Iterator[Operation]:
     return (operation for operation in loop.walk() if operation is not loop)
 
 
-def _is_innermost(loop: Operation) -> bool:
-    return not any(operation.traits.is_loop for operation in _inside(loop))
-
-
 def _has_dots(loop: Operation) -> bool:
     return any(operation.traits.is_dot for operation in _inside(loop))
-
-
-def _has_loads(loop: Operation) -> bool:
-    return any(operation.name in _LOADS for operation in _inside(loop))
 
 
 def _source_lines(kernel: KernelToEdit, loops: Sequence[Operation]) -> list[list[int]]:
