@@ -31,7 +31,6 @@ from kprof_inject.runtime.compiling.compiler import (
 from kprof_inject.runtime.compiling.other_values import other_values
 from kprof_inject.runtime.compiling.programs_cache import take_from
 from kprof_inject.runtime.devices.cuda_driver import resources_of
-from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.devices.process_device import devices_of_process
 from kprof_inject.runtime.hook import is_compile_worker
 from kprof_inject.runtime.launch import triton_wrapping
@@ -81,19 +80,11 @@ class DumpStep:
             variant = variant_of(self._workspace, original, args, kwargs)
             if save_kernel(self._workspace, self._kernel_glob, variant, kernel, self._report):
                 triton_wrapping.around_load(kernel, functools.partial(self.load, variant.variant))
-                self._save_other_values(variant, original, args, kwargs)
+                if self._values:
+                    source, target, options = call_of(original, args, kwargs)
+                    if others := other_values(source, target, options, self._values):
+                        write_other_values(self._workspace.kernels_folder / variant.variant, others)
         return kernel
-
-    def _save_other_values(self, variant: DumpedKernel, original: Compile, args: Any, kwargs: Any) -> None:
-        if not self._values:
-            return
-        source, target, options = call_of(original, args, kwargs)
-        if others := other_values(source, target, options, self._values):
-            write_other_values(self._workspace.kernels_folder / variant.variant, others)
-
-    @property  # not cached: functools.cached_property has a lock in Python 3.11, which a fork could find held
-    def _device(self) -> Device:
-        return devices_of_process()
 
     def finish(self) -> None:
         """Save the times. Never raises."""
@@ -107,8 +98,9 @@ class DumpStep:
         """Load a kernel, and time its launches."""
         load()
         with self._report.guard("timing a kernel"):
-            self._device.prepare()
-            timer = LaunchTimer(self._device, EmptyKernel.like(kernel.metadata))
+            device = devices_of_process()
+            device.prepare()
+            timer = LaunchTimer(device, EmptyKernel.like(kernel.metadata))
             timed = _TimedKernel(variant, resources_of(kernel), timer, os.getpid())
             if not isinstance(kernel._run, TimingLauncher):  # set already if an exception ended an earlier attempt
                 kernel._run = TimingLauncher(kernel, timed.timer)

@@ -32,7 +32,7 @@ from kprof_inject.runtime.faults import say
 from kprof_inject.runtime.hook import INDUCTOR_AUTOTUNER
 from kprof_inject.runtime.imports import after_import
 from kprof_inject.runtime.launch import triton_wrapping
-from kprof_inject.runtime.launch.graph_runs import watch_graphs
+from kprof_inject.runtime.launch.graph_runs import watch_graphs_of
 from kprof_inject.runtime.launch.launch_capture import LaunchCapture
 from kprof_inject.runtime.launch.launch_saver import LaunchSaver
 from kprof_inject.runtime.launch.timing import watch_programs_events
@@ -65,7 +65,7 @@ def install_recording(
     step = make(device, capture, trace)
     watch_programs_events()
     if session.saved.variants != ():
-        watch_graphs()
+        after_import({"torch.cuda.graphs": watch_graphs_of})
     install_step(step.compile, session, report)
     at_end(functools.partial(remove_binaries, Workspace(Path(session.workspace))))
     at_end(capture.finish, capture.resume)

@@ -13,10 +13,7 @@ from kprof_inject.capture.cta_samples import EVERY_CTA, CtaChoice
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.other_values import Constant
 from kprof_inject.files import write_json
-from kprof_inject.runtime.launch.launch_choice import (
-    NO_SAVED_LAUNCHES,
-    SavedLaunches,
-)
+from kprof_inject.runtime.launch.launch_choice import NO_SAVED_LAUNCHES, SavedLaunches
 
 SESSION_VARIABLE = "KPROF_INJECT_SESSION"
 

@@ -218,7 +218,8 @@ def installed_version() -> TritonVersion:
 
     Raises ``KprofError`` if it is older than the first row, or lacks a name that we need.
     """
-    row = _row_of(triton.__version__)
+    version = tuple(int(part) for part in triton.__version__.split(".")[:2])
+    row = max((row for row in _VERSIONS if row.first <= version), key=lambda row: row.first, default=None)
     if row is None:
         raise KprofError(
             f"Triton {triton.__version__} is not supported",
@@ -241,11 +242,6 @@ def inline_helpers(module: Any) -> None:
     passes.convert.add_scf_to_cf(pass_manager)
     passes.gluon.add_inliner(pass_manager)
     pass_manager.run(module, *installed_version().run_tag)
-
-
-def _row_of(version: str) -> TritonVersion | None:
-    major, minor = (int(part) for part in version.split(".")[:2])
-    return max((row for row in _VERSIONS if row.first <= (major, minor)), key=lambda row: row.first, default=None)
 
 
 def _missing_of(row: TritonVersion) -> tuple[str, ...]:

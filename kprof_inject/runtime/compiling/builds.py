@@ -71,16 +71,10 @@ def objection_to(stage: str, own_assembly: str, assembly: str) -> str:
 
     The text is a sentence part that follows *because*.
     """
-    difference = _difference(own_assembly, assembly)
-    text = stage.upper()
-    return difference and f"its {text} alone compiles to a different kernel than the program runs ({difference})"
-
-
-def _difference(a: str, b: str) -> str:
-    """Return the first lines of code in which two assembly texts differ; empty if they are the same."""
-    for a_line, b_line in zip_longest(code_lines(a), code_lines(b), fillvalue=""):
-        if a_line != b_line:
-            return f"{a_line.strip()!r} against {b_line.strip()!r}"
+    for own, other in zip_longest(code_lines(own_assembly), code_lines(assembly), fillvalue=""):
+        if own != other:
+            difference = f"{own.strip()!r} against {other.strip()!r}"
+            return f"its {stage.upper()} alone compiles to a different kernel than the program runs ({difference})"
     return ""
 
 

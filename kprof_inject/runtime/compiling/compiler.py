@@ -207,11 +207,8 @@ def _plain_tuple(kind: Any) -> Any:
 
 def as_json(values: dict[str, Any]) -> dict[str, Any]:
     """Convert Triton's values for JSON: targets to their fields, and what JSON cannot express to text."""
-    return dict(json.loads(json.dumps(values, default=_plain)))
-
-
-def _plain(value: Any) -> Any:
-    return vars(value) if hasattr(value, "__dict__") else str(value)
+    text = json.dumps(values, default=lambda value: vars(value) if hasattr(value, "__dict__") else str(value))
+    return dict(json.loads(text))
 
 
 @contextmanager
@@ -230,18 +227,6 @@ def own_cache() -> Iterator[Path]:
             yield Path(folder)
         finally:
             cache.triton_key = triton_key
-
-
-@contextmanager
-def compiled_text(text: str, stage: str, file_name: str, target: GPUTarget, options: dict[str, Any]) -> Iterator[Any]:
-    """Compile the text of a module, TTIR or TTGIR by ``stage``, in a cache that is removed at the end of the context.
-
-    The compiler names its files after the source's, which become those of the build. Raises any error of the compiler.
-    """
-    with own_cache() as cache:
-        path = cache / f"{file_name}.{stage}"
-        path.write_bytes(text.encode())
-        yield triton.compile(str(path), target=target, options=options)
 
 
 @contextmanager

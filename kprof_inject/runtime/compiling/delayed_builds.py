@@ -39,7 +39,7 @@ def compile_text(text: str, kernel: DumpedKernelRecord, folder: Path, stage: str
     """
     import triton
 
-    from kprof_inject.runtime.compiling.compiler import as_json, compiled_text
+    from kprof_inject.runtime.compiling.compiler import as_json, own_cache
     from kprof_inject.runtime.compiling.instrumentation import target_of
 
     if kernel.triton_version != triton.__version__:
@@ -50,10 +50,11 @@ def compile_text(text: str, kernel: DumpedKernelRecord, folder: Path, stage: str
     if kernel.target is None:
         raise KprofError("its target is unknown", hint="dump it again")
     options = compiler_options(kernel.options)
-    with (
-        _environment_of(kernel),
-        compiled_text(text, stage, kernel.file_name, target_of(kernel.target), options) as made,
-    ):
+    with _environment_of(kernel), own_cache() as cache:
+        # The compiler names its files after the source's, which become those of the build.
+        path = cache / f"{kernel.file_name}.{stage}"
+        path.write_bytes(text.encode())
+        made = triton.compile(str(path), target=target_of(kernel.target), options=options)
         for name, source in made.metadata_group.items():
             if Path(name).suffix in _KEPT and not name.endswith(".json"):
                 shutil.copyfile(source, folder / name)

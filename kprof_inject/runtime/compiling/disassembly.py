@@ -11,7 +11,7 @@ This module does not import Triton, which may not be installed; the child proces
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -90,7 +90,7 @@ def _read(printed: str, target: Target) -> list[MachineFunction]:
                 for one in function.instructions
             ),
         )
-        for function in _PRINTINGS[target.backend].read(printed, _FILE)
+        for function in _READERS[target.backend](printed, _FILE)
     ]
 
 
@@ -106,7 +106,9 @@ def programs_machine_code(saved: SavedLaunch, ttgir: str) -> MachineFunction:
     binary = next(saved.build_folder.glob(f"*{_BINARY}"), None)
     if binary is None:
         raise KprofError("its machine code was not saved")
-    target = _nvidia_target(module)
+    target = module_target(module)
+    if target.backend != "cuda":
+        raise KprofError(f"the machine code of a launch for {target} is not read", hint="only that for NVIDIA is")
     compiled = Disassemble(_spaced(text_without_locations(module)), target, saved.kernel.options)
     with CompilerProcess() as compiler:
         printed, printed_with_lines = compiler.ask(DisassembleBoth(binary.read_bytes(), compiled), TIME_LIMIT_S)
@@ -121,13 +123,6 @@ def _kernel_in(functions: Sequence[MachineFunction], name: str) -> MachineFuncti
     return found
 
 
-def _nvidia_target(module: Module) -> Target:
-    target = module_target(module)
-    if target.backend != "cuda":
-        raise KprofError(f"the machine code of a launch for {target} is not read", hint="only that for NVIDIA is")
-    return target
-
-
 @dataclass(frozen=True, slots=True)
 class Disassemble:
     """Task that compiles a text, and returns its machine code as text."""
@@ -139,7 +134,7 @@ class Disassemble:
     def run(self, written: Path) -> str:
         """Compile the text. Raises ``KprofError`` if the compiler refuses, or if there is no nvdisasm."""
         options = compiler_options(self.options)
-        return _PRINTINGS[self.target.backend].printed(lowered_in_child(self.text, self.target, options, written))
+        return _code_of(lowered_in_child(self.text, self.target, options, written), self.target)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +165,14 @@ class DisassembleRecords:
         """Compile the text. Raises ``KprofError`` if the compiler refuses, or if there is no nvdisasm."""
         from kprof_inject.runtime.compiling.instrumentation import lower, target_of
 
-        return _PRINTINGS[self.target.backend].printed(lower(self.text, target_of(self.target), {}, Mode()))
+        return _code_of(lower(self.text, target_of(self.target), {}, Mode()), self.target)
+
+
+_READERS = {"cuda": read_nvdisasm, "hip": read_assembly}
+
+
+def _code_of(lowered: Lowered, target: Target) -> str:
+    return _printed(lowered.binary) if target.backend == "cuda" else lowered.assembly
 
 
 def _printed(cubin: bytes) -> str:
@@ -183,17 +185,3 @@ def _printed(cubin: bytes) -> str:
             f"nvdisasm did not print the machine code: {error}",
             hint="Triton brings it along; TRITON_NVDISASM_PATH names another one",
         ) from None
-
-
-@dataclass(frozen=True, slots=True)
-class _Printing:
-    """How a backend's machine code becomes text, in the process that compiles, and functions, in ours."""
-
-    printed: Callable[[Lowered], str]
-    read: Callable[[str, str], list[MachineFunction]]
-
-
-_PRINTINGS = {
-    "cuda": _Printing(lambda lowered: _printed(lowered.binary), read_nvdisasm),
-    "hip": _Printing(lambda lowered: lowered.assembly, read_assembly),
-}

@@ -87,13 +87,7 @@ def _give_values(module: Any) -> None:
             read.replace_all_uses_with(value)
 
 
-def has_tags(text: str) -> bool:
-    """Return whether a module has records of tags."""
-    return any(carrier in text for carrier in _RECORDS_OF)
-
-
 _BACKENDS = {"cuda": "nvidia", "hip": "amd"}
-_BUFFERS = {"shared": "SHARED", "global": "GLOBAL"}
 
 # Proton limits a buffer's size to its own choice for this much shared memory: large enough to limit none.
 _ANY_SHARED_BYTES = 1 << 30
@@ -131,7 +125,7 @@ def instrumented(target: GPUTarget, mode: Mode, shared_bytes: int) -> Iterator[N
             ",".join(map(str, mode.warps)),  # sampling options
             proton.GRANULARITY.WARP,
             proton.BUFFER_STRATEGY.CIRCULAR,
-            getattr(proton.BUFFER_TYPE, _BUFFERS[mode.buffer]),
+            getattr(proton.BUFFER_TYPE, mode.buffer.upper()),
             mode.buffer_bytes,
             _ANY_SHARED_BYTES if mode.buffer_bytes else shared_bytes,
             1,  # scratch bytes: at least one, the pass computes the rest
@@ -260,7 +254,7 @@ def lower(text: str, target: GPUTarget, options: dict[str, Any], mode: Mode) -> 
     Raises ``KprofError`` if Triton or Proton refuses it. Proton does so unless all helper functions can be inlined (see
     ``lowerable``).
     """
-    values = tag_values() if has_tags(text) else nullcontext()
+    values = tag_values() if any(carrier in text for carrier in _RECORDS_OF) else nullcontext()
     with instrumented(target, mode, shared_bytes_of(target)), values, without_false_alarms():
         kernel = _compiled(text, target, options)
     require_clock_reads(kernel, target)

@@ -105,10 +105,6 @@ class InstrumentedKernel:
         return int(self.dumped.info.metadata["num_warps"])
 
     @property
-    def _workspace(self) -> Workspace:
-        return Workspace(Path(self.session.workspace))
-
-    @property
     def _has_tags(self) -> bool:
         return any(scope.tags for scope in self.scope_table.scopes)
 
@@ -237,7 +233,8 @@ class InstrumentedKernel:
 
     def _build_of(self, kernel: Any, variant: str, mode: Mode, ctas: CtaChoice) -> RecordingBuild:
         """Return the build of a loaded kernel with records."""
-        workspace, dumped, device = self._workspace, self.dumped, _device_properties(self.target)
+        workspace, dumped = Workspace(Path(self.session.workspace)), self.dumped
+        device = _device_properties(self.target)
         clean_metadata = dumped.info.metadata
         record = KernelRecord(
             name=dumped.name,
@@ -250,7 +247,8 @@ class InstrumentedKernel:
             sm_clock_hz=plausible_sm_clock_hz(1000 * device.get("sm_clock_rate", 0)),
             sm_count=device.get("multiprocessor_count", 0),
             l2_bytes=l2_bytes(),
-            dram_bytes_per_s=_dram_bytes_per_s(device),
+            # Two bits per cycle and line; the clock is in kHz.
+            dram_bytes_per_s=2 * 1e3 * device.get("mem_clock_rate", 0) * device.get("mem_bus_width", 0) / 8,
             metadata={**clean_metadata, **{name: getattr(kernel.metadata, name) for name in _CHANGED_BY_RECORDS}},
             clean_metadata=clean_metadata,
             clean=self.clean,
@@ -312,8 +310,3 @@ def _device_properties(target: GPUTarget) -> dict[str, Any]:
         return dict(driver.active.utils.get_device_properties(device))
     except RuntimeError:  # no active driver, as on a machine without a GPU
         return {}
-
-
-def _dram_bytes_per_s(device: dict[str, Any]) -> float:
-    """Compute the bandwidth of DRAM: two bits per cycle and line, the clock being in kHz; 0 if unknown."""
-    return float(2 * 1e3 * device.get("mem_clock_rate", 0) * device.get("mem_bus_width", 0) / 8)

@@ -437,29 +437,19 @@ def printed_by(tool: str, *options: str, cubin: bytes) -> str:
 
 
 def _used(lowered: Lowered, target: Target) -> tuple[int | None, int | None]:
-    """Return the registers and the spilled words of a thread."""
-    if target.backend == "cuda":
-        return _used_of_nvidia(lowered.binary, lowered.metadata["name"], lowered.assembly)
-    return _used_of_amd(lowered.assembly)
-
-
-def _used_of_nvidia(cubin: bytes, kernel: str, ptx: str) -> tuple[int | None, int | None]:
-    """Return the registers and the spilled words of a thread, which cuobjdump reads from the machine code."""
+    """Return a thread's registers and spilled words, which NVIDIA's tool and AMD's assembly tell."""
+    if target.backend != "cuda":
+        vgprs, spilled = _VGPRS.search(lowered.assembly), _SPILLED_VGPRS.search(lowered.assembly)
+        return vgprs and int(vgprs[1]), spilled and int(spilled[1])
     from triton import knobs
 
     from kprof_inject.runtime.devices.cuda_driver import spilled_words
 
     try:
-        printed = printed_by(knobs.nvidia.cuobjdump.path, "--dump-resource-usage", cubin=cubin)
+        printed = printed_by(knobs.nvidia.cuobjdump.path, "--dump-resource-usage", cubin=lowered.binary)
     except (OSError, RuntimeError, subprocess.CalledProcessError):  # some builds of Triton lack the tool
         return None, None
     for name, registers, stack_bytes in _FUNCTION.findall(printed):
-        if name == kernel:
-            return int(registers), spilled_words(int(stack_bytes) // 4, ptx)
+        if name == lowered.metadata["name"]:
+            return int(registers), spilled_words(int(stack_bytes) // 4, lowered.assembly)
     return None, None
-
-
-def _used_of_amd(assembly: str) -> tuple[int | None, int | None]:
-    """Return the registers and the spilled words of a thread from the assembly's metadata."""
-    registers, spills = _VGPRS.search(assembly), _SPILLED_VGPRS.search(assembly)
-    return registers and int(registers[1]), spills and int(spills[1])

@@ -12,14 +12,7 @@ from triton._C.libtriton import ir
 from triton.backends.compiler import GPUTarget
 from triton.compiler.compiler import ASTSource, make_backend
 
-from kprof_inject.capture.other_values import (
-    MAX_COMBINATIONS,
-    Constant,
-    OtherValues,
-    Values,
-    WantedValues,
-    combinations,
-)
+from kprof_inject.capture.other_values import MAX_COMBINATIONS, OtherValues, Values, WantedValues, combinations
 from kprof_inject.runtime.faults import first_line
 
 _FIRST_STAGE = "ttir"
@@ -33,14 +26,9 @@ def other_values(source: Any, target: GPUTarget, given: Mapping[str, Any], wante
     """
     if type(source) is not ASTSource:
         return []
-    present = _constants_of(source)
-    return [_made(source, target, given, values) for values in combinations(wanted, present)[:MAX_COMBINATIONS]]
-
-
-def _constants_of(source: Any) -> dict[str, Constant]:
-    """Return the constants that are numbers or truth values, by name."""
     plain = {path[0]: getattr(value, "value", value) for path, value in source.constants.items() if len(path) == 1}
-    return {source.fn.arg_names[index]: value for index, value in plain.items() if type(value) in (int, bool)}
+    present = {source.fn.arg_names[index]: value for index, value in plain.items() if type(value) in (int, bool)}
+    return [_made(source, target, given, values) for values in combinations(wanted, present)[:MAX_COMBINATIONS]]
 
 
 def _made(source: Any, target: GPUTarget, given: Mapping[str, Any], values: Values) -> OtherValues:

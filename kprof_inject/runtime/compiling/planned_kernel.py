@@ -116,11 +116,6 @@ class RunStep:
         elif self.takes_part(variant):
             around_load(kernel, functools.partial(self.load_unplanned, variant))
 
-    @property
-    def max_launch_bytes(self) -> int:
-        """Maximum size of the buffer of one launch."""
-        return min(self.session.max_bytes, MAX_LAUNCH_BYTES)
-
     def takes_part(self, variant: DumpedKernel) -> bool:
         """Return whether launches of a kernel without a plan matter to this step."""
         return self.session.saved.has(variant.variant)
@@ -211,20 +206,16 @@ class PlannedKernel:
         """Replace the launcher of a loaded kernel."""
         step = self._step
         step.device.prepare()
-        self.prepare(kernel)
-        # It is one already if an exception ended an earlier attempt.
-        if not isinstance(kernel._run, CapturingLauncher):
-            kernel._run = CapturingLauncher(kernel, self._variant, self, step.captures, step.max_launch_bytes)
-
-    def prepare(self, kernel: Any) -> None:
-        """Prepare to make builds of a loaded kernel."""
-        step = self._step
         clean = step.workspace.clean_run(self._variant)
         if clean.registers is None:
             clean = msgspec.structs.replace(clean, **resources_of(kernel))
         may_sample = step.session.ctas != EVERY_CTA and installed_version().offset_bits is not None
         clean_ptx = kernel.asm.get("ptx") if may_sample else None
         self._instrumented = self.instrumented(clean, clean_ptx)
+        # It is one already if an exception ended an earlier attempt.
+        if not isinstance(kernel._run, CapturingLauncher):
+            max_bytes = min(step.session.max_bytes, MAX_LAUNCH_BYTES)
+            kernel._run = CapturingLauncher(kernel, self._variant, self, step.captures, max_bytes)
 
     def instrumented(self, clean: TimedResources, clean_ptx: str | None) -> InstrumentedKernel:
         """Return the kernel with its planned records; the arguments are its fields."""

@@ -82,10 +82,6 @@ def _is_of_this_process(ttgir: Path) -> bool:
         named = source_files(ttgir.read_text())
     except (OSError, ValueError):
         return False
-    loaded = {os.path.abspath(file) for module in list(sys.modules.values()) if (file := _file_of(module))}
+    files = (vars(module).get("__file__") for module in list(sys.modules.values()) if hasattr(module, "__dict__"))
+    loaded = {os.path.abspath(file) for file in files if file and isinstance(file, str)}
     return bool(named) and all(os.path.abspath(name) in loaded for name in named)
-
-
-def _file_of(module: Any) -> str:
-    file = vars(module).get("__file__") if hasattr(module, "__dict__") else None
-    return file if isinstance(file, str) else ""

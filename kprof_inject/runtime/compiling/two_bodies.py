@@ -41,15 +41,19 @@ def with_two_bodies(
     recording, loads = load.subn(r"mov.b64 \1, %kprof_base;", with_records.code)
     if not loads:
         raise KprofError("the kernel with records does not read its buffer's address")
+    header = with_records.header
+    if max_registers is not None and ".maxnreg" not in header:  # else the program's own stays
+        header = header.removesuffix("{\n") + f".maxnreg {max_registers}\n{{\n"
     return "".join(
         (
             _joined(without.before, with_records.before),
-            _limited(with_records.header, max_registers),
+            header,
             with_records.declarations,
             _begin(with_records.buffer, cluster_ctas),
             "{\n",
             _renamed(without.declarations),
-            _nested(without.code),
+            # Its lines are counted in the files of another module.
+            _RETURN.sub("bra $kprof_ended;", _renamed(_LOCATION.sub("", without.code))),
             "}\n",
             _end(with_records.buffer),
             _base(row_bytes, cluster_ctas, offset_bits),
@@ -57,13 +61,6 @@ def with_two_bodies(
             with_records.after,
         )
     )
-
-
-def _limited(header: str, max_registers: int | None) -> str:
-    """Return a kernel's header with the directive for its registers. One that the program chose stays."""
-    if max_registers is None or ".maxnreg" in header:
-        return header
-    return header.removesuffix("{\n") + f".maxnreg {max_registers}\n{{\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +99,6 @@ class _Module:
         )
 
 
-def _nested(code: str) -> str:
-    """Return the code of the inner body. Its lines are counted in the files of another module."""
-    return _RETURN.sub("bra $kprof_ended;", _renamed(_LOCATION.sub("", code)))
-
-
 def _renamed(text: str) -> str:
     """Rename labels and the stack: ptxas does not let a block hide all names around it."""
     return text.replace("$L__", "$kprof_L__").replace("__local_depot", "__kprof_depot")
@@ -124,9 +116,8 @@ def _joined(clean: str, recorded: str) -> str:
     return recorded + shared
 
 
-def _row() -> str:
-    """Compute the CTA's row without a sample, as Proton does, in ``%kprof_row``."""
-    return """\
+# Computes the CTA's row without a sample, as Proton does, in ``%kprof_row``.
+_ROW = """\
 	mov.u32 %kprof_row, %ctaid.z;
 	mov.u32 %kprof_a, %nctaid.y;
 	mov.u32 %kprof_b, %ctaid.y;
@@ -154,7 +145,7 @@ def _begin(buffer: str, cluster_ctas: int) -> str:
 	.reg .pred %kprof_p;
 	.reg .b32 %kprof_shift, %kprof_row, %kprof_a, %kprof_b, %kprof_cluster, %kprof_block;
 	.reg .b64 %kprof_rows, %kprof_base, %kprof_c, %kprof_d;
-{_address(buffer)}{_row()}	shr.u32 %kprof_cluster, %kprof_row, {cluster_bits};
+{_address(buffer)}{_ROW}	shr.u32 %kprof_cluster, %kprof_row, {cluster_bits};
 	shr.u32 %kprof_block, %kprof_cluster, %kprof_shift;
 	mul.lo.u32 %kprof_a, %kprof_block, {HASH_FACTOR};
 	shr.u32 %kprof_a, %kprof_a, {HASH_SHIFT};
@@ -181,7 +172,7 @@ $kprof_ended:
 	mov.u32 %kprof_a, %tid.x;
 	setp.ne.u32 %kprof_p, %kprof_a, 0;
 	@%kprof_p ret;
-{_address(buffer)}{_row()}	add.u32 %kprof_row, %kprof_row, 1;
+{_address(buffer)}{_ROW}	add.u32 %kprof_row, %kprof_row, 1;
 	mul.wide.u32 %kprof_c, %kprof_row, {END_BYTES};
 	sub.u64 %kprof_c, %kprof_rows, %kprof_c;
 	mov.u32 %kprof_a, %smid;

@@ -282,12 +282,6 @@ class _PoolProperties(ctypes.Structure):
         ("reserved", ctypes.c_ubyte * 72),
     )
 
-    @classmethod
-    def of_device(cls, device: int) -> _PoolProperties:
-        """Return the properties of a pool of one device's memory."""
-        # CU_MEM_ALLOCATION_TYPE_PINNED, CU_MEM_HANDLE_TYPE_NONE, CU_MEM_LOCATION_TYPE_DEVICE
-        return cls(1, 0, 1, device)
-
 
 class CudaMemory:
     """Device memory for buffers, which is kept for reuse, because the driver waits for the device to free memory.
@@ -365,7 +359,8 @@ class CudaMemory:
 
     def _pool(self, device: int) -> ctypes.c_void_p:
         if device not in self._pools:
-            pool, properties = ctypes.c_void_p(), _PoolProperties.of_device(device)
+            # CU_MEM_ALLOCATION_TYPE_PINNED, CU_MEM_HANDLE_TYPE_NONE, CU_MEM_LOCATION_TYPE_DEVICE
+            pool, properties = ctypes.c_void_p(), _PoolProperties(1, 0, 1, device)
             with relaxed_capture():  # another thread may be capturing
                 self._driver.call("cuMemPoolCreate", ctypes.byref(pool), ctypes.byref(properties))
             self._pools[device] = pool
@@ -419,7 +414,10 @@ class CudaMemory:
         """
         if len(self._fetched) < size_bytes:
             self._fetched = bytearray()  # freed before there is a larger one
-            self._fetched = _host_memory(size_bytes)
+            try:
+                self._fetched = bytearray(size_bytes)
+            except MemoryError:
+                raise NoDeviceMemory(f"the host has no memory for {size_bytes} bytes") from None
         stream = self._stream(device)
         self._copy_to_host(self._fetched, buffer.data_ptr(), size_bytes, device)
         self.zero(buffer.data_ptr(), size_bytes, stream)
@@ -448,13 +446,6 @@ class CudaMemory:
             self._driver.call("cuStreamCreateWithPriority", ctypes.byref(stream), _NON_BLOCKING, priority)
             self._streams[device, priority] = stream
         return self._streams[device, priority]
-
-
-def _host_memory(size_bytes: int) -> bytearray:
-    try:
-        return bytearray(size_bytes)
-    except MemoryError:
-        raise NoDeviceMemory(f"the host has no memory for {size_bytes} bytes") from None
 
 
 def _take_chunk(free: list[_Chunk], size_bytes: int) -> _Chunk | None:

@@ -204,10 +204,12 @@ class CudaKernels:
 
     def counted(self, device: int, ptx: str, words: int, stream: int) -> list[int]:
         """Run the only kernel of a PTX text with one warp, and return the 64-bit words that it writes."""
-        module, function = ctypes.c_void_p(), ctypes.c_void_p()
+        module, function, kernel = ctypes.c_void_p(), ctypes.c_void_p(), _ENTRY.search(ptx)
         self._driver.call("cuModuleLoadData", ctypes.byref(module), ptx.encode())
         try:
-            self._driver.call("cuModuleGetFunction", ctypes.byref(function), module, _only_kernel(ptx))
+            self._driver.call(
+                "cuModuleGetFunction", ctypes.byref(function), module, kernel[1].encode() if kernel else b""
+            )
             with self._memory.borrowed(words * _WORD_BYTES, device, stream) as buffer:
                 address = ctypes.c_uint64(buffer.data_ptr())
                 self._launch(function, ctypes.c_void_p(stream), address, threads=_WARP_THREADS)
@@ -267,8 +269,3 @@ class CudaKernels:
     ) -> None:
         pointers = (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(argument) for argument in arguments))
         self._driver.call("cuLaunchKernel", function, ctas, 1, 1, threads, 1, 1, shared_bytes, stream, pointers, None)
-
-
-def _only_kernel(ptx: str) -> bytes:
-    found = _ENTRY.search(ptx)
-    return found[1].encode() if found else b""

@@ -100,16 +100,13 @@ class _TorchDevice(_TorchsChoice):
             torch.cuda._sleep(0)
 
     @contextmanager
-    def _borrowed(self, size_bytes: int, stream: int) -> Iterator[Buffer]:
+    def borrowed(self, size_bytes: int, stream: int) -> Iterator[Buffer]:
         with _on(stream), _raising_no_memory():
             buffer = torch.zeros(size_bytes, dtype=torch.uint8, device="cuda")
         try:
             yield buffer
         finally:
             self.mark(stream).synchronize()
-
-    def borrowed(self, size_bytes: int, stream: int) -> AbstractContextManager[Buffer]:
-        return self._borrowed(size_bytes, stream)
 
     def copy(self, to: int, source: int, size_bytes: int, stream: int) -> None:
         with _on(stream):
@@ -224,13 +221,10 @@ class _TorchCudaDevice(_TorchsChoice, CudaDevice):
         return find
 
     @contextmanager
-    def _selected(self, device: int) -> Iterator[None]:
+    def selected(self, device: int) -> Iterator[None]:
         # The driver's context is set too, because a thread that has not used the device yet has none.
         with torch.cuda.device(device), super().selected(device):
             yield
-
-    def selected(self, device: int) -> AbstractContextManager[None]:
-        return self._selected(device)
 
 
 def _blocks() -> list[MemoryRange]:

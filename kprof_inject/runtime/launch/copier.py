@@ -21,7 +21,6 @@ from kprof_inject.runtime.process_report import ProcessReport
 
 _READ_CLOCK_EVERY_NS = 5_000_000_000
 
-
 MAX_WAITING_BYTES = 1 << 30
 """Maximum device memory waiting to be written; launches beyond it are left out."""
 
@@ -93,13 +92,15 @@ class BufferCopier:
         if size_bytes > self._largest_bytes:
             self._largest_bytes = size_bytes
         # Only the buffer shows whether a graph ran, so a launch in a graph replaces nothing before it is copied.
-        replaced = self._older_than(launch) if self._replaces and not launch.graph else None
+        replaces = self._replaces and not launch.graph
+        newest = self._newest.get(launch.build.variant_of_program) if replaces else None
+        replaced = newest if newest is not None and newest.index < launch.index and newest in self._waiting else None
         if not self._has_room(size_bytes, replaced):
             launch.is_taken = True
             self._left_out.add("the disk was too slow")
             return
         self._waiting[launch] = size_bytes
-        if self._replaces and not launch.graph:
+        if replaces:
             # Before it is queued: the copier's thread removes the entry again.
             self._newest[launch.build.variant_of_program] = launch
         self._queue.put(launch)
@@ -141,11 +142,6 @@ class BufferCopier:
             yield
         finally:
             self._waits_for_device = False
-
-    def _older_than(self, launch: RecordedLaunch) -> RecordedLaunch | None:
-        """Return the launch in the queue that this one replaces."""
-        newest = self._newest.get(launch.build.variant_of_program)
-        return newest if newest is not None and newest.index < launch.index and newest in self._waiting else None
 
     def _has_room(self, size_bytes: int, replaced: RecordedLaunch | None) -> bool:
         if (len(self._waiting) + 1) * self._largest_bytes <= MAX_WAITING_BYTES:

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from kprof_inject.runtime.imports import after_import
 from kprof_inject.runtime.stack_room import ONE_FRAME
 
 Action = Callable[[], None]
@@ -32,13 +31,8 @@ def before_first_run(action: Action) -> bool:
     return True
 
 
-def watch_graphs() -> None:
-    """Watch the graphs that torch captures from now on. Called once."""
-    after_import({"torch.cuda.graphs": watch_graphs_of})
-
-
 def watch_graphs_of(module: ModuleType) -> None:
-    """Wrap the methods of the class ``CUDAGraph`` in torch's module."""
+    """Watch the graphs that torch captures from now on. Called once, with the module of the class ``CUDAGraph``."""
     graph_class: Any = module.CUDAGraph
     begin, end, replay = graph_class.capture_begin, graph_class.capture_end, graph_class.replay
 

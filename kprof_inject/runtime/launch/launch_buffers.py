@@ -298,8 +298,7 @@ class LastLaunches:
 
 
 _GraphKey = tuple[str, int, int, Grid]
-
-
+_SizedBuffer = tuple[Buffer, int]
 _MakeBuffer = Callable[[int, Callable[[], Buffer]], Buffer]
 
 
@@ -422,9 +421,6 @@ class _Rotation(BufferOwner):
         if if_refused is not None:
             if_refused(former)
         return None
-
-
-_SizedBuffer = tuple[Buffer, int]
 
 
 @dataclass(slots=True, eq=False)

@@ -18,14 +18,7 @@ import msgspec
 import triton
 
 from kprof_inject.capture.record_costs import TRUSTED_PERCENT
-from kprof_inject.capture.schema import (
-    MAX_GRIDS,
-    Grid,
-    GridTimesRecord,
-    ModeRecord,
-    ProcessRecord,
-    TimingRecord,
-)
+from kprof_inject.capture.schema import MAX_GRIDS, Grid, GridTimesRecord, ModeRecord, ProcessRecord, TimingRecord
 from kprof_inject.capture.writer import CaptureWriter
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.faults import first_line
@@ -33,8 +26,7 @@ from kprof_inject.runtime.launch.copier import BufferCopier
 from kprof_inject.runtime.launch.launch_buffers import ChosenLaunches, LastLaunches, MadeLaunch, ScratchBuffers
 from kprof_inject.runtime.launch.launch_choice import parse_launches
 from kprof_inject.runtime.launch.launch_saver import LaunchSaver
-from kprof_inject.runtime.launch.lock_free import AtomicCounts, SetOnce
-from kprof_inject.runtime.launch.main_grid import GridCounts
+from kprof_inject.runtime.launch.lock_free import AtomicCounts, GridCounts, SetOnce
 from kprof_inject.runtime.launch.recorded_launch import RecordedLaunch, RecordingBuild
 from kprof_inject.runtime.launch.timing import EmptyKernel, LaunchTimer, Turn, TurnTimer
 from kprof_inject.runtime.process_events import MAX_SECONDS_AT_END, in_forked_child
@@ -98,7 +90,14 @@ class LaunchCapture:
         self._has_ended = False
         self._noted = (0, 0)
         self._scratch = ScratchBuffers(self._device)
-        self._buffers = self._new_buffers()
+        session = self._session
+        self._buffers: ChosenLaunches | LastLaunches
+        if self._filter.replaces:
+            self._buffers = LastLaunches(self._device, self._save, _MAX_ON_DEVICE * session.max_bytes)
+        else:
+            self._buffers = ChosenLaunches(
+                self._device, self._scratch, session.max_launches, session.max_bytes, self._save, self._left_out
+            )
 
     def current(self) -> LaunchCapture | None:
         """Return the capture that takes launches now: this one, or None after its end."""
@@ -358,14 +357,6 @@ class LaunchCapture:
         self._buffers.save_rest()
         for device in sorted(self._devices):
             part.copier.read_clock(device)
-
-    def _new_buffers(self) -> ChosenLaunches | LastLaunches:
-        session = self._session
-        if self._filter.replaces:
-            return LastLaunches(self._device, self._save, _MAX_ON_DEVICE * session.max_bytes)
-        return ChosenLaunches(
-            self._device, self._scratch, session.max_launches, session.max_bytes, self._save, self._left_out
-        )
 
     def _save(self, launch: RecordedLaunch) -> None:
         if (part := self._part.get()) is not None:

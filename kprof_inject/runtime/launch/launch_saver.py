@@ -139,7 +139,8 @@ class LaunchSaver:
         # A set, because each launch looks here.
         self._variants = None if choice.variants is None else frozenset(choice.variants)
         self._kernels_folder = Path(choice.kernels_folder)
-        self._grids = ProgramGrids() if _has_other_values(choice) else None
+        has_others = choice.kernels_folder and any(map(has_other_values, self._kernels_folder.glob("*")))
+        self._grids = ProgramGrids() if has_others else None
         self._folder = Path(choice.folder)
         self._device = device
         self._report = report
@@ -232,12 +233,10 @@ class LaunchSaver:
         with self._device.unaffected_by_graphs():
             reached = reached_by(arguments, kernel.argument_kinds, self._device.allocations())
             record = self._record_of(kernel, number, grid, saved_arguments(arguments, kernel.argument_kinds))
-        return _DescribedLaunch(kernel, record, reached, self._other_values(kernel, grid))
-
-    def _other_values(self, kernel: KernelToSave, grid: Grid) -> Sequence[OtherValues]:
-        """Return the other values of the kernel's constants, with the grids that this launch would have."""
         others = read_other_values(self._kernels_folder / kernel.variant)
-        return self._grids.with_grids(others, grid) if self._grids else others
+        if self._grids:
+            others = self._grids.with_grids(others, grid)
+        return _DescribedLaunch(kernel, record, reached, others)
 
     def _begun_at(self, described: _DescribedLaunch, choice: _Choice, stream: int) -> LaunchBeingSaved:
         """Copy the memory of a launch, after all present work of ``stream``. Raises ``NotSaved``, and any error."""
@@ -445,10 +444,6 @@ class LaunchSaver:
         begun.chunk_crc32 = write_memory(
             begun.folder / MEMORY_FILE, ranges, begun.snapshot, self._device, begun.device, until_s
         )
-
-
-def _has_other_values(choice: SavedLaunches) -> bool:
-    return bool(choice.kernels_folder) and any(map(has_other_values, Path(choice.kernels_folder).glob("*")))
 
 
 def _memory_records(begun: LaunchBeingSaved, before: Sequence[int], after: Sequence[int]) -> Iterator[MemoryRecord]:

@@ -240,7 +240,7 @@ class CapturingLauncher(StandInLauncher):
                 if is_of_signal_handler(error):
                     raise
                 capture.pass_over(self._variant, grid, place)
-                self._give_up_for(error)
+                self._give_up(_reason(error))
                 return None
             if launch is not None:
                 return capture, launch, turn
@@ -280,9 +280,6 @@ class CapturingLauncher(StandInLauncher):
             except NoDeviceMemory:
                 self._max_bytes = build.buffer_bytes(grid) // 2
                 self._of_grid = {}
-
-    def _give_up_for(self, error: Exception) -> None:
-        self._give_up(_reason(error))
 
     def _give_up(self, reason: str) -> None:
         kernel = self._kernel()

@@ -14,6 +14,8 @@ import operator
 import sys
 from typing import Generic, TypeVar
 
+from kprof_inject.capture.schema import Grid
+
 T = TypeVar("T")
 
 _MAX_COUNT = sys.maxsize  # no process reaches it: at one count per nanosecond, it takes 292 years
@@ -60,6 +62,41 @@ class AtomicCounts:
     def counts(self) -> dict[str, int]:
         """Return the values of all counters."""
         return {name: counter.value for name, counter in self._counters.copy().items()}
+
+
+class GridCounts:
+    """Launches of one kernel, counted by grid.
+
+    The main grid is the one with most CTAs in all launches so far. Only launches with it are kept as the last one, and
+    saved: if the kernel's CTAs take about as long in any grid, these launches take most of its time.
+    """
+
+    def __init__(self) -> None:
+        """Begin without launches."""
+        self._counters: dict[Grid, AtomicCounter] = {}
+        self._main: tuple[int, Grid] = (0, (0, 0, 0))
+        """The main grid after its CTAs in all launches."""
+
+    def add(self, grid: Grid) -> tuple[int, bool]:
+        """Count a launch; return its number among those with its grid, and whether that is the main one."""
+        counter = self._counters.get(grid)
+        if counter is None:
+            counter = self._counters.setdefault(grid, AtomicCounter())
+        number = counter.add()
+        ctas = (number + 1) * grid[0] * grid[1] * grid[2]
+        max_ctas, main_grid = self._main
+        if ctas >= max_ctas:
+            self._main = (ctas, grid)
+        return number, ctas >= max_ctas or grid == main_grid
+
+    @property
+    def main(self) -> Grid:
+        """The main grid."""
+        return self._main[1]
+
+    def counts(self) -> dict[Grid, int]:
+        """Return the number of launches of each grid."""
+        return {grid: counter.value for grid, counter in self._counters.copy().items()}
 
 
 class SetOnce(Generic[T]):

@@ -7,7 +7,7 @@ import threading
 import time
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
@@ -58,31 +58,23 @@ def _chunks(ranges: Sequence[MemoryRange]) -> Iterator[_Chunk]:
         file_offset += one.size_bytes
 
 
+@dataclass(slots=True)
 class _Writers:
     """Threads that write the chunks of a launch's memory."""
 
-    def __init__(
-        self,
-        snapshot: Snapshot,
-        device: Device,
-        device_index: int,
-        descriptor: int,
-        chunks: Sequence[_Chunk],
-        until_s: float,
-    ) -> None:
-        self._snapshot = snapshot
-        self._device = device
-        self._device_index = device_index
-        self._descriptor = descriptor
-        self._chunks = chunks
-        self._until_s = until_s
-        self._checksums = [0] * len(chunks)
-        self._next = count()
-        self._errors: list[Exception] = []
+    snapshot: Snapshot
+    device: Device
+    device_index: int
+    descriptor: int
+    chunks: Sequence[_Chunk]
+    until_s: float
+    _checksums: dict[int, int] = field(default_factory=dict)
+    _next: Iterator[int] = field(default_factory=count)
+    _errors: list[Exception] = field(default_factory=list)
 
     def run(self) -> list[int]:
         """Write all chunks, and return their checksums; raises the first error."""
-        threads = min(_MAX_WRITERS, usable_cores(), len(self._chunks))
+        threads = min(_MAX_WRITERS, usable_cores(), len(self.chunks))
         others = [threading.Thread(target=self._work, daemon=True) for _ in range(threads - 1)]
         for thread in others:
             thread.start()
@@ -92,28 +84,28 @@ class _Writers:
         if self._errors:
             # The error leads to the program's frames, so nothing of them may lead back to the error.
             raise self._errors.pop()
-        return self._checksums
+        return [self._checksums[number] for number in range(len(self.chunks))]
 
     def _work(self) -> None:
         try:
-            with self._device.unaffected_by_graphs(), self._device.selected(self._device_index):
+            with self.device.unaffected_by_graphs(), self.device.selected(self.device_index):
                 self._write_chunks()
         except Exception as error:  # noqa: BLE001 (raised again in ``run``)
             self._errors.append(error)
 
     def _write_chunks(self) -> None:
-        with self._device.staging(CHUNK_BYTES) as staging:
-            while not self._errors and (number := next(self._next)) < len(self._chunks):
-                if time.monotonic() > self._until_s:
+        with self.device.staging(CHUNK_BYTES) as staging:
+            while not self._errors and (number := next(self._next)) < len(self.chunks):
+                if time.monotonic() > self.until_s:
                     raise NotSaved("copying its memory takes too long, and the device has no room for a copy")
-                if self._snapshot.is_copied:  # else the program waits for us
+                if self.snapshot.is_copied:  # else the program waits for us
                     wait_for_benchmarks(MAX_PAUSE_S)
-                chunk = self._chunks[number]
-                data = self._snapshot.read(chunk.range_number, chunk.offset, chunk.size_bytes, staging)
+                chunk = self.chunks[number]
+                data = self.snapshot.read(chunk.range_number, chunk.offset, chunk.size_bytes, staging)
                 self._checksums[number] = zlib.crc32(data)
                 # A hole of the file reads as zeros.
                 if self._checksums[number] != _ZEROS_CRC32 or data.tobytes() != _ZEROS:
-                    _write_all(self._descriptor, data, chunk.file_offset)
+                    _write_all(self.descriptor, data, chunk.file_offset)
 
 
 def _write_all(descriptor: int, data: memoryview, offset: int) -> None:

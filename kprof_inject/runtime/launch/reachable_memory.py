@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from kprof_inject.capture.saved_launch import (
     TupleArgument,
 )
 from kprof_inject.quantities import counted
-from kprof_inject.runtime.devices.device import MemoryRange
+from kprof_inject.runtime.devices.device import FindAllocation, MemoryRange
 from kprof_inject.runtime.launch.recorded_launch import CONSTANT, ArgumentKinds
 
 _TENSOR_MAP_BYTES = 128
@@ -104,19 +104,17 @@ def _descriptor(argument: Any) -> DescriptorArgument:
     base = getattr(argument, "base", None)
     if base is None:
         raise NotSaved(f"an argument is a tensor descriptor of type {type(argument).__name__}")
-    fields = {name: _simple(value) for name, value in _fields_of(argument) if name != "base"}
+    if dataclasses.is_dataclass(argument):
+        named = {field.name: getattr(argument, field.name) for field in dataclasses.fields(argument)}
+    else:
+        named = vars(argument)
+    fields = {name: _simple(value) for name, value in named.items() if name != "base"}
     return DescriptorArgument(
         base=_pointer(base), fields={name: value for name, value in fields.items() if value is not _NOT_SIMPLE}
     )
 
 
 _NOT_SIMPLE = "(not saved)"
-
-
-def _fields_of(argument: Any) -> Iterator[tuple[str, Any]]:
-    if dataclasses.is_dataclass(argument):
-        return ((field.name, getattr(argument, field.name)) for field in dataclasses.fields(argument))
-    return iter(vars(argument).items())
 
 
 def _simple(value: Any) -> bool | int | str | tuple[int, ...] | None:
@@ -138,22 +136,15 @@ def _tensor_map(argument: Any) -> TensorMapArgument:
     return TensorMapArgument(ctypes.string_at(address(), _TENSOR_MAP_BYTES).hex())
 
 
-def reached_by(
-    arguments: Sequence[Any],
-    kinds: ArgumentKinds,
-    allocation_at: Callable[[int], MemoryRange | None],
-) -> list[ReachedRange]:
+def reached_by(arguments: Sequence[Any], kinds: ArgumentKinds, allocation_at: FindAllocation) -> list[ReachedRange]:
     """Return the memory that a launch's arguments point to, in ascending order, with overlapping ranges merged.
 
-    ``allocation_at`` returns the device memory around an address. Raises ``NotSaved`` for a pointer to none.
+    Raises ``NotSaved`` for a pointer to no memory of the device.
     """
-    reached = list(_reached(kinds.paired(arguments), allocation_at))
-    return merged(reached)
+    return merged(list(_reached(kinds.paired(arguments), allocation_at)))
 
 
-def _reached(
-    paired: Sequence[tuple[Any, Any]], allocation_at: Callable[[int], MemoryRange | None]
-) -> Iterator[ReachedRange]:
+def _reached(paired: Sequence[tuple[Any, Any]], allocation_at: FindAllocation) -> Iterator[ReachedRange]:
     for argument, kind in paired:
         if kind == CONSTANT or argument is None:
             continue
@@ -171,9 +162,7 @@ def _reached(
                 yield ReachedRange(allocation, is_found=True)
 
 
-def _pointed_to(
-    argument: Any, element: str, allocation_at: Callable[[int], MemoryRange | None]
-) -> Iterator[ReachedRange]:
+def _pointed_to(argument: Any, element: str, allocation_at: FindAllocation) -> Iterator[ReachedRange]:
     tensor = argument
     while not hasattr(tensor, "untyped_storage") and getattr(tensor, "base", None) is not None:
         tensor = tensor.base
@@ -185,9 +174,7 @@ def _pointed_to(
     yield from _allocated(_pointer(tensor).address, element, allocation_at)
 
 
-def _allocated(
-    address: int, element: str, allocation_at: Callable[[int], MemoryRange | None]
-) -> Iterator[ReachedRange]:
+def _allocated(address: int, element: str, allocation_at: FindAllocation) -> Iterator[ReachedRange]:
     if not address:
         return
     allocation = allocation_at(address)
@@ -216,7 +203,7 @@ def merged(reached: Sequence[ReachedRange]) -> list[ReachedRange]:
 
 
 def found_in(
-    contents: memoryview, reached: Sequence[ReachedRange], allocation_at: Callable[[int], MemoryRange | None]
+    contents: memoryview, reached: Sequence[ReachedRange], allocation_at: FindAllocation
 ) -> list[ReachedRange]:
     """Return the allocations to which the contents of a range refer, without those in ``reached``."""
     words = np.frombuffer(contents[: len(contents) // 8 * 8], dtype=np.uint64)

@@ -23,7 +23,6 @@ hooks, and the two hooks."""
 Numbers = tuple[int | None, ...]
 CONSTANT = "constexpr"
 """Type of an argument for which the kernel is compiled."""
-_NO_NUMBER = (None,)
 _INTEGER = re.compile(r"[iu]\d+$")
 
 
@@ -92,18 +91,14 @@ def _numbers(argument: Any, kind: Any) -> Iterator[int | None]:
     if isinstance(kind, tuple) and isinstance(argument, tuple | list):
         for part, part_kind in zip(argument, kind, strict=False):
             yield from _numbers(part, part_kind)
+    elif isinstance(argument, int):
+        yield int(argument) if -MAX_ARGUMENT <= argument <= MAX_ARGUMENT else None
+    elif hasattr(argument, "data_ptr"):
+        yield argument.data_ptr()
+    elif hasattr(argument, "block_shape"):
+        yield from (argument.base.data_ptr(), *map(int, argument.shape), *map(int, argument.strides))
     else:
-        yield from _numbers_of(argument)
-
-
-def _numbers_of(argument: Any) -> Numbers:
-    if isinstance(argument, int):
-        return (int(argument),) if -MAX_ARGUMENT <= argument <= MAX_ARGUMENT else _NO_NUMBER
-    if hasattr(argument, "data_ptr"):
-        return (argument.data_ptr(),)
-    if hasattr(argument, "block_shape"):
-        return (argument.base.data_ptr(), *map(int, argument.shape), *map(int, argument.strides))
-    return _NO_NUMBER
+        yield None
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,7 +145,8 @@ class LaunchTimer:
         self._device = device
         self._empty = empty
         self._empty_events: list[_Timed] = []
-        self._seen = 0
+        self.launches = 0
+        """Number of launches counted, at most ``MAX_COUNTED``."""
         self._hold_ns = _HOLD_NS
         self._events: list[_Timed] = []
         self._times_itself = False
@@ -161,25 +162,19 @@ class LaunchTimer:
     @property
     def is_done(self) -> bool:
         """True once there are enough samples; later launches need no timer."""
-        return self._is_stopped or self._seen >= self._warm_up + _SAMPLES
+        return self._is_stopped or self.launches >= self._warm_up + _SAMPLES
 
     def count(self) -> bool:
         """Count a launch that needs no timer; return whether enough launches were counted."""
-        self._seen += 1
-        return self._seen >= MAX_COUNTED
-
-    @property
-    def launches(self) -> int:
-        """Number of launches counted, at most ``MAX_COUNTED``."""
-        return self._seen
+        self.launches += 1
+        return self.launches >= MAX_COUNTED
 
     def begin(self, stream: int) -> Event | None:
         """Begin to time a launch that is about to be made; return the event for ``end``, or None not to time it."""
         if programs_events.were_recorded:
-            self._times_itself = True
-            self._stop()
-        is_timed = not self.is_done and self._seen >= self._warm_up
-        self._seen += 1
+            self._times_itself = self._is_stopped = True
+        is_timed = not self.is_done and self.launches >= self._warm_up
+        self.launches += 1
         return self._hold_and_mark(stream) if is_timed else None
 
     def _hold_and_mark(self, stream: int) -> Event | None:
@@ -220,9 +215,6 @@ class LaunchTimer:
     def _stop_for(self, error: Exception) -> None:
         if is_of_signal_handler(error):
             raise error
-        self._stop()
-
-    def _stop(self) -> None:
         self._is_stopped = True
 
     def times_ns(self) -> list[float]:
@@ -280,7 +272,8 @@ class TurnTimer:
         if number < 0:
             return None
         pair, place = divmod(number, 2)
-        return Turn(grid, pair, place == _random_bit(pair), self)
+        # It looks random: the highest bit of a multiplicative hash (Knuth, TAOCP 3, 6.4).
+        return Turn(grid, pair, place == (pair * 0x9E3779B1 >> 31) & 1, self)
 
     def excess(self) -> float | None:
         """Return by which part of its time the kernel takes longer with records, once that is known; otherwise None.
@@ -337,11 +330,6 @@ def _ratios(times: PairedTimesRecord) -> list[float]:
 def _calls_for(pairs: int) -> int:
     """Return the number of launches with a grid after which this number of pairs is timed."""
     return _BEFORE_TURNS + 2 * (_WARM_UP_PAIRS + pairs)
-
-
-def _random_bit(number: int) -> int:
-    """Return a bit that looks random: the highest of a multiplicative hash (Knuth, TAOCP 3, 6.4)."""
-    return (number * 0x9E3779B1 >> 31) & 1
 
 
 class TimingLauncher(StandInLauncher):

@@ -109,23 +109,19 @@ class _Benchmarks:
     """Threads in which an autotuner is comparing configurations."""
 
     def __init__(self) -> None:
-        self._changes = threading.Condition()
-        self._running = 0
+        self.changes = threading.Condition()
+        self.running = 0
 
     @contextlib.contextmanager
     def one_more(self) -> Iterator[None]:
-        with self._changes:
-            self._running += 1
+        with self.changes:
+            self.running += 1
         try:
             yield
         finally:
-            with self._changes:
-                self._running -= 1
-                self._changes.notify_all()
-
-    def wait(self, limit_s: float) -> None:
-        with self._changes:
-            self._changes.wait_for(lambda: not self._running, limit_s)
+            with self.changes:
+                self.running -= 1
+                self.changes.notify_all()
 
 
 _benchmarks = _Benchmarks()
@@ -136,7 +132,9 @@ def wait_for_benchmarks(limit_s: float) -> None:
 
     An autotuner that shares the device and the processor with our threads may choose another configuration.
     """
-    _benchmarks.wait(limit_s)
+    benchmarks = _benchmarks
+    with benchmarks.changes:
+        benchmarks.changes.wait_for(lambda: not benchmarks.running, limit_s)
 
 
 def is_benchmarking() -> bool:

@@ -13,7 +13,6 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from types import ModuleType
     from typing import Any
 
@@ -50,11 +49,6 @@ def _load_runtime(name: str) -> "Any":
     return _load_unlisted(_frozen_importlib_external.spec_from_file_location("kprof_inject.runtime." + name, path))
 
 
-def _call_at_exit(function: "Callable[[], None]") -> None:
-    """Register ``function`` before the program registers any, so that it is called after them."""
-    _load_unlisted(_frozen_importlib.BuiltinImporter.find_spec("atexit")).register(function)
-
-
 class _Process:
     """This process, as part of the session in the file ``session_path``."""
 
@@ -65,7 +59,9 @@ class _Process:
 
     def join(self) -> None:
         try:
-            self._leave_mark()
+            # An empty file, by which ``read_reports`` knows that the process joined.
+            path = os.path.join(self._folder, f"{os.getpid()}.joined")
+            os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o666))
         except OSError as error:
             self._faults.say(f"cannot write this process's report: {error}")
         starts = _load_runtime("children").ProcessStarts(_HERE, _SESSION_VARIABLE, self._folder)
@@ -74,12 +70,8 @@ class _Process:
         callbacks["subprocess"] = starts.watch_subprocess
         _load_runtime("imports").after_import(callbacks)
         if sys.version_info >= (3, 11):  # noqa: UP036 (the program may start an older one, whose atexit needs its place)
-            _call_at_exit(self._end)
-
-    def _leave_mark(self) -> None:
-        """Create an empty file, by which ``read_reports`` knows that the process joined."""
-        path = os.path.join(self._folder, f"{os.getpid()}.joined")
-        os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o666))
+            # Before the program registers any, so that it is called after them.
+            _load_unlisted(_frozen_importlib.BuiltinImporter.find_spec("atexit")).register(self._end)
 
     def _imported(self, module: "ModuleType") -> None:
         if self._refused:
