@@ -62,7 +62,10 @@ def _begin(triton: ModuleType) -> None:
     from kprof_inject.runtime.hook import ENVIRONMENT
 
     try:
-        options = _options()
+        from kprof_inject.cli.recording_options import read_options
+
+        text = os.environ[VARIABLE]
+        options = read_options("" if text == _NO_OPTIONS else text, VARIABLE)
         for name, value in ENVIRONMENT.items():
             os.environ.setdefault(name, value)
         profile, folder = _entered(options)
@@ -75,13 +78,6 @@ def _begin(triton: ModuleType) -> None:
     process_events.watch_for_the_end()
     pid = os.getpid()
     process_events.at_end(lambda: _end(profile, folder) if os.getpid() == pid else None)
-
-
-def _options() -> AutostartOptions:
-    from kprof_inject.cli.recording_options import read_options
-
-    text = os.environ[VARIABLE]
-    return read_options("" if text == _NO_OPTIONS else text, VARIABLE)
 
 
 def _entered(options: AutostartOptions) -> tuple[Profile, Path]:
@@ -98,7 +94,9 @@ def _entered(options: AutostartOptions) -> tuple[Profile, Path]:
     try:
         return _entered_in(workspace, options)
     except WorkspaceInUseError as error:
-        folder = _own(workspace.resolve())
+        rank = os.environ.get("RANK", "")
+        number = rank if rank.isdecimal() else os.getpid()
+        folder = workspace.resolve().with_name(f"{workspace.resolve().name}-{number}")
         faults.say(f"{error.what}; this process writes to {folder}")
         return _entered_in(folder, options)
 
@@ -108,11 +106,6 @@ def _entered_in(folder: Path, options: AutostartOptions) -> tuple[Profile, Path]
 
     profile = profile_as(options.selectors, options.style, options.choice, options.mode, folder)
     return profile.entered_for(VARIABLE), folder
-
-
-def _own(workspace: Path) -> Path:
-    rank = os.environ.get("RANK", "")
-    return workspace.with_name(f"{workspace.name}-{rank if rank.isdecimal() else os.getpid()}")
 
 
 def _end(profile: Profile, folder: Path) -> None:

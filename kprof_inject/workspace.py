@@ -88,7 +88,8 @@ class DumpedKernel:
 
     def ttgir(self) -> str:
         """Read the kernel's TTGIR. Raises ``KprofError`` if that fails."""
-        data = read_regular(self.ttgir_path, MAX_TEXT_BYTES, _workspace_of_kernel(self.ttgir_path.parent))
+        workspace_folder = self.ttgir_path.parent.parent.parent
+        data = read_regular(self.ttgir_path, MAX_TEXT_BYTES, workspace_folder)
         return decode_text(data, str(self.ttgir_path))
 
 
@@ -100,10 +101,6 @@ def saved_sources(ttgir_path: Path) -> dict[str, str]:
 
 def _texts(path: Path, within: Path) -> dict[str, str]:
     return decode(read_regular(path, MAX_TEXT_BYTES, within), dict[str, str], str(path), _DUMP_AGAIN)
-
-
-def _workspace_of_kernel(folder: Path) -> Path:
-    return folder.parent.parent
 
 
 class Workspace:

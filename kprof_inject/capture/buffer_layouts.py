@@ -138,11 +138,6 @@ def impossible_counts(
     return written_words % WORDS_PER_ENTRY != 0, written_words > max_words
 
 
-def _left_end(sample: CtaSample, ends: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """Determine which CTAs can have left their end: what is there for a CTA with a row is of an earlier launch."""
-    return (ends > 0) & (rows_of(sample, np.arange(len(ends))) < 0)
-
-
 _TIMER_BITS = 64 - SM_BITS
 
 
@@ -265,7 +260,8 @@ class Layout(Struct, frozen=True):
         if times is not None and timed:
             own_times = times[sound].astype(np.int64)
         init_ns, pre_final_ns, post_final_ns = own_times.T
-        left_end = _left_end(sample, ends)
+        # The end of a CTA with a row is that of an earlier launch.
+        left_end = (ends > 0) & (rows_of(sample, np.arange(len(ends))) < 0)
         recorded_ctas = np.stack((rows[:, 1].astype(np.int64), rows[:, 2].astype(np.int64), init_ns, post_final_ns))
         others = _others(ends, left_end, recorded_ctas)
         written = rows[:, counts_at + warps].astype(np.int64)

@@ -12,14 +12,7 @@ from kprof_inject.capture.encoding import read_sealed, write_sealed
 from kprof_inject.capture.gpu_work import GpuWorkRecord
 from kprof_inject.capture.loaded_integers import LoadedIntegersRecord
 from kprof_inject.capture.measurements import MeasurementsRecord, MovesRecord
-from kprof_inject.capture.schema import (
-    END_FILE,
-    KERNEL_FILE,
-    TIMING_FILE,
-    EndRecord,
-    KernelRecord,
-    TimingRecord,
-)
+from kprof_inject.capture.schema import END_FILE, KERNEL_FILE, TIMING_FILE, EndRecord, KernelRecord, TimingRecord
 from kprof_inject.machine_code.instructions import MachineFunction
 
 Record = TypeVar("Record", bound=Struct)

@@ -108,9 +108,6 @@ def is_saved_array(path: Path) -> bool:
     return path.suffix == ".npy" and path.is_file()
 
 
-_HINT = "save the whole buffer of one launch, numpy.save(PATH, buffer.cpu().numpy()), and name its profiler"
-
-
 def read_saved_buffer(path: Path, description: BufferDescription = NO_DESCRIPTION) -> Capture:
     """Open a buffer that was saved with NumPy; raises ``KprofError`` if it is not of the described format."""
     try:

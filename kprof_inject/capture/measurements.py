@@ -14,9 +14,6 @@ from msgspec import Meta, Struct
 from kprof_inject.capture.schema import Bytes, Count, Name, Text
 from kprof_inject.machine_code.between_records import Moved
 
-"""Name of the file with the kernel's instructions, a ``MachineFunction``."""
-
-
 L2Contents = Literal["left", "emptied", "inputs"]
 """What the L2 holds when a launch begins. ``left``: what the launch before it left there. ``emptied``: nothing of its
 memory. ``inputs``: as much of the memory that it only reads as fits.

@@ -505,14 +505,11 @@ def _require_shallow(value: Any, name: str) -> None:
     """
     level = [value]
     for _ in range(_MAX_DEPTH):
-        level = [part for container in level if isinstance(container, dict | list) for part in _parts(container)]
+        parts = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list)]
+        level = [part for of_one in parts for part in of_one]
         if not level:
             return
     raise ValueError(f"expected {name} of a depth <= {_MAX_DEPTH}")
-
-
-def _parts(value: dict[str, Any] | list[Any]) -> Iterable[Any]:
-    return value.values() if isinstance(value, dict) else value
 
 
 def _known(values: dict[str, Any], kind: type[Record], name: str) -> Record:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
-from io import FileIO
 from pathlib import Path
 
 import msgspec
@@ -70,7 +69,9 @@ class CaptureWriter:
             # Written directly, without a temporary name: a buffer without its line is ignored, and this is done very
             # often.
             with path.open("wb", buffering=0) as file:
-                _write_all(file, buffer)
+                rest = buffer
+                while rest:
+                    rest = rest[file.write(rest) :]
         except OSError:
             path.unlink(missing_ok=True)
             raise
@@ -101,8 +102,3 @@ class CaptureWriter:
     def _append(self, name: str, record: object) -> None:
         with (self._folder / name).open("ab") as file:
             file.write(encode(record) + b"\n")
-
-
-def _write_all(file: FileIO, buffer: memoryview) -> None:
-    while buffer:
-        buffer = buffer[file.write(buffer) :]

@@ -28,11 +28,7 @@ from kprof_inject.machine_code.instructions import MachineFunction
 from kprof_inject.pipeline import Say
 from kprof_inject.pipeline.loaded_integers import loaded_integers
 from kprof_inject.runtime.compiling.compiler_process import CompilerProcess
-from kprof_inject.runtime.compiling.disassembly import (
-    machine_code_of,
-    programs_machine_code,
-    recorded_machine_code_of,
-)
+from kprof_inject.runtime.compiling.disassembly import machine_code_of, programs_machine_code, recorded_machine_code_of
 from kprof_inject.runtime.compiling.module_check import TIME_LIMIT_S
 from kprof_inject.runtime.devices.cuda_driver import loaded_driver
 from kprof_inject.ttgir.parser import parse
@@ -71,7 +67,8 @@ def kernels_examined(workspace: Workspace, kernels: Sequence[CapturedKernel], sa
     Not without NVIDIA's driver: no kernel of this machine was really launched then.
     """
     is_nvidia = loaded_driver() is not None
-    of_nvidia = [kernel for kernel in kernels if is_nvidia and _backend_of(kernel.record) == "cuda"]
+    on_cuda = [kernel for kernel in kernels if str(kernel.record.known_metadata.target).startswith("cuda:")]
+    of_nvidia = on_cuda if is_nvidia else []
     with ThreadPoolExecutor(max(min(2 * len(of_nvidia), os.cpu_count() or 1, _MAX_COMPILERS), 1)) as pool:
         made: list[tuple[CapturedKernel, type[Struct], Future[Any]]] = []
         for kernel in of_nvidia:
@@ -124,8 +121,3 @@ def _machine_code(kernel: CapturedKernel) -> MachineFunction:
     if found is None:
         raise KprofError(f"the machine code has no {kernel.record.name}")
     return found
-
-
-def _backend_of(kernel: KernelRecord) -> str:
-    target = kernel.metadata.get("target")
-    return str(target.get("backend", "")) if isinstance(target, dict) else ""

@@ -16,12 +16,12 @@ from kprof_inject.analysis.interpreter.executions import ExecutedKernel, evaluat
 from kprof_inject.analysis.summary import summarise
 from kprof_inject.capture.experiments import DelayedBuildRecord, DelaysRecord, ExperimentRecord
 from kprof_inject.capture.model import Capture, Launch
-from kprof_inject.capture.schema import SOURCES_FILE, TTGIR_FILE, ScopeTableRecord, Target
+from kprof_inject.capture.schema import SOURCES_FILE, TTGIR_FILE, ScopeTableRecord
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.errors import KprofError
 from kprof_inject.files import read_text, write_json, write_text
 from kprof_inject.pipeline import Say
-from kprof_inject.pipeline.insertion import Insertion, KernelInsertion, views_in
+from kprof_inject.pipeline.insertion import KernelInsertion, views_in
 from kprof_inject.pipeline.own_processes import do_tasks
 from kprof_inject.quantities import counted
 from kprof_inject.rewrite import inserted
@@ -78,7 +78,9 @@ def prepare(
     texts = frozenset(selector.text for selector in selectors)
     workspace.clear_delays()
     planned = 0
-    launched = _captured_variants(capture)
+    launched: dict[str, set[str]] = {}
+    for launch in capture.launches if capture else ():
+        launched.setdefault(launch.kernel.name, set()).add(launch.kernel.program_variant)
     for done in kernels:
         name, variant = done.kernel.name, done.kernel.variant
         if done.insertion is None or not fnmatchcase(name, choice.kernel):
@@ -91,13 +93,6 @@ def prepare(
             say(f"{done.kernel.name} is not delayed: {error.what}" + (f"; {error.hint}" if error.hint else ""))
     if not planned:
         raise KprofError("there is nothing to delay", hint="select places: --at parts, --at loop, --at 'op(tt.load)'")
-
-
-def _captured_variants(capture: Capture | None) -> dict[str, set[str]]:
-    variants: dict[str, set[str]] = {}
-    for launch in capture.launches if capture else ():
-        variants.setdefault(launch.kernel.name, set()).add(launch.kernel.program_variant)
-    return variants
 
 
 def _prepare_kernel(
@@ -128,9 +123,9 @@ def _prepare_kernel(
     planned = [(index, cycles, share) for index in places for cycles, share in delays[index]]
     plain = Build(insertion.module.text, kernel.info)
     target = kernel.info.target
-    builds = [
-        Build(_delayed(insertion, index, cycles, target, choice.warps), kernel.info) for index, cycles, _ in planned
-    ]
+    sites, module = insertion.plan.sites, insertion.module
+    inserts = [Delay(sites[index].start, cycles, 0, target, choice.warps) for index, cycles, _ in planned]
+    builds = [Build(inserted(module, [delay]), kernel.info) for delay in inserts]
     say(f"{kernel.name}: {counted(len(places), 'place')}, {counted(len(builds) + 1, 'build')} to compile")
     failure, *failures = compiled([plain, *builds], workspace.delayed_builds_folder)
     if failure is not None:
@@ -158,11 +153,6 @@ def _prepare_kernel(
         ),
     )
     return len(places)
-
-
-def _delayed(insertion: Insertion, index: int, cycles: int, target: Target, warps: tuple[int, ...]) -> str:
-    site = insertion.plan.sites[index]
-    return inserted(insertion.module, [Delay(site.start, cycles, 0, target, warps)])
 
 
 def _is_in_partition(table: ScopeTableRecord, index: int, glob: str) -> bool:
@@ -237,22 +227,17 @@ def experiment(workspace: Workspace, launches: Mapping[str, Path], choice: Causa
     refusals = [result.refusal for result in results if result.refusal]
     for refusal in refusals:
         say(f"an experiment failed: {refusal}")
-    _complete(folder, workspace)
+    # With the TTGIR and sources of the kernels, the results can be read without the workspace.
+    for kernel_folder in list(folder.iterdir()) if folder.exists() else ():
+        write_text(kernel_folder / TTGIR_FILE, workspace.kernel(kernel_folder.name).ttgir())
+        write_json(kernel_folder / SOURCES_FILE, workspace.kernel_sources(kernel_folder.name))
+    workspace.forget_if_empty(folder)
     if not any(read_experiments(folder)):
         raise KprofError(
             f"no kernel was delayed: {refusals[0]}" if refusals else "no launch was saved, so none can be delayed",
             hint="see the reasons above",
         )
     return folder
-
-
-def _complete(folder: Path, workspace: Workspace) -> None:
-    """Copy the TTGIR and sources of the kernels to the results, so that they can be read without the workspace."""
-    for kernel_folder in list(folder.iterdir()) if folder.exists() else ():
-        variant = kernel_folder.name
-        write_text(kernel_folder / TTGIR_FILE, workspace.kernel(variant).ttgir())
-        write_json(kernel_folder / SOURCES_FILE, workspace.kernel_sources(variant))
-    workspace.forget_if_empty(folder)
 
 
 def slopes_in(folder: Path, capture: Capture | None, say: Say) -> Iterator[KernelSlopes]:

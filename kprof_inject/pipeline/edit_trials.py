@@ -105,11 +105,7 @@ def try_edits(
 
 
 def _tried(
-    workspace: Workspace,
-    saved: SavedLaunch,
-    analysis: LaunchAnalysis | None,
-    choice: TryChoice,
-    say: Say,
+    workspace: Workspace, saved: SavedLaunch, analysis: LaunchAnalysis | None, choice: TryChoice, say: Say
 ) -> tuple[EditsRecord, str]:
     """Return the record of a kernel's edits, and the TTGIR of the best if that was edited."""
     record = EditsRecord(
@@ -168,10 +164,6 @@ class _Trial:
     refusal: str = ""
     same_code_as: str | None = None
     confirmed: MeasuredGain | None = None
-
-    @property
-    def is_to_be_timed(self) -> bool:
-        return self.build is not None and not self.refusal and self.same_code_as is None
 
     @property
     def gain(self) -> MeasuredGain | None:
@@ -316,7 +308,9 @@ class _Trials:
     def _try(self, proposals: Sequence[Proposal], part: float) -> None:
         if not proposals:
             return
-        count = self._max_count_in(part * self.choice.seconds)
+        seconds = part * self.choice.seconds
+        # As many as can be timed often enough in this time.
+        count = max(int(1e9 * seconds / (2 * MIN_PAIRS * max(self.launch_ns, 1.0))), 1)
         left_out = len(proposals) - count
         more = f"; {left_out} more do not fit in the time: raise --seconds" if left_out > 0 else ""
         proposals = proposals[:count]
@@ -327,11 +321,8 @@ class _Trials:
         self._compile(trials)
         self.compile_seconds += time.monotonic() - begun
         self._drop_same_code(trials)
-        self._time([trial for trial in trials if trial.is_to_be_timed], part * self.choice.seconds)
-
-    def _max_count_in(self, seconds: float) -> int:
-        """Return how many edits can be timed often enough in this time, at least one."""
-        return max(int(1e9 * seconds / (2 * MIN_PAIRS * max(self.launch_ns, 1.0))), 1)
+        compiled = [trial for trial in trials if trial.build is not None and not trial.refusal]
+        self._time([trial for trial in compiled if trial.same_code_as is None], seconds)
 
     def _with_options(self, proposal: Proposal) -> _Trial:
         try:

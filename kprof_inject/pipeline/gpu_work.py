@@ -19,7 +19,6 @@ from kprof_inject.files import read_gzip
 _KINDS: dict[str, WorkKind] = {"kernel": "kernel", "gpu_memcpy": "copy", "gpu_memset": "fill"}
 """Kinds of work by the category of an event (pytorch/kineto: ``libkineto/include/ActivityType.h``)."""
 
-
 _CALLS = ("cuda_runtime", "hip_runtime")
 """Categories of the host's calls of a runtime. Kineto keeps few calls of CUDA's driver, and none that copies."""
 

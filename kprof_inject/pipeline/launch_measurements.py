@@ -19,13 +19,7 @@ from kprof_inject.capture.capture_files import read, read_optional, write
 from kprof_inject.capture.measurements import MeasurementsRecord
 from kprof_inject.capture.reader import read_process
 from kprof_inject.capture.saved_launch import SAVED_LAUNCH_ENDING, is_saved_launch
-from kprof_inject.capture.schema import (
-    KERNELS_FOLDER,
-    PROCESS_FILE,
-    KernelRecord,
-    ProcessRecord,
-    TimingRecord,
-)
+from kprof_inject.capture.schema import KERNELS_FOLDER, PROCESS_FILE, KernelRecord, ProcessRecord, TimingRecord
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline import Say
 from kprof_inject.pipeline.captured_kernels import CapturedKernel, kernels_examined
@@ -212,7 +206,8 @@ def _measure(workspace: Workspace, kernels: Sequence[CapturedKernel], choice: La
             return
         purposes = ", to ".join(dict.fromkeys(job.purpose for job in jobs))
         launches = counted(len({job.launch for job in jobs}), "saved launch")
-        say(f"repeating {launches} to {purposes}: {_names(jobs)}")
+        names = listed(list(dict.fromkeys(job.kernel.record.name for job in jobs)), _MAX_NAMES)
+        say(f"repeating {launches} to {purposes}: {names}")
         executable = read_process(jobs[0].kernel.folder.parents[1]).executable
         tasks = [job.task() for job in jobs]
         results = do_tasks(tasks, executable, workspace.cache_folder_of_rerun("launches"))
@@ -250,10 +245,6 @@ def _measure_jobs(kernels: Sequence[CapturedKernel], choice: LaunchChoice) -> It
 def _options_in(workspace: Workspace) -> dict[str, Mapping[str, Any]]:
     """Return the options of each variant that was dumped."""
     return {kernel.variant: kernel.info.options for kernel in workspace.kernels()}
-
-
-def _names(jobs: Sequence[_Job]) -> str:
-    return listed(list(dict.fromkeys(job.kernel.record.name for job in jobs)), _MAX_NAMES)
 
 
 def _captured_kernels(workspace: Workspace, capture: Path) -> Iterator[CapturedKernel]:

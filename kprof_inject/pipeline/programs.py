@@ -44,7 +44,6 @@ _TORCH_TRACES = TORCH_TRACE.format(process="*")
 _EXCEPTION = 1
 """Exit code of Python after an uncaught exception."""
 _MAX_UNREACHED = 5
-_MAX_NAMES = 5
 
 
 def dump(

@@ -28,22 +28,13 @@ from kprof_inject.pipeline.own_processes import do_tasks
 from kprof_inject.quantities import counted
 from kprof_inject.report.launch_notes import l2_in_words
 from kprof_inject.runtime.compiling.delayed_builds import compiler_options
-from kprof_inject.runtime.experiments.tasks import (
-    MAX_TIMES,
-    CaptureLaunch,
-)
-from kprof_inject.runtime.launch.launch_choice import (
-    LaunchChoice,
-    LaunchFilter,
-    SavedLaunches,
-    parse_launches,
-)
+from kprof_inject.runtime.experiments.tasks import MAX_TIMES, CaptureLaunch
+from kprof_inject.runtime.launch.launch_choice import LaunchChoice, LaunchFilter, SavedLaunches, parse_launches
 from kprof_inject.runtime.packages import installed_version_of
 from kprof_inject.runtime.process_report import read_reports
 from kprof_inject.runtime.session import Session
 from kprof_inject.workspace import Workspace
 
-_MAX_NAMES = 5
 # The first of them fill caches and raise the clock.
 _LAUNCHES = 4
 
