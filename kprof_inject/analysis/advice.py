@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from msgspec import Struct
 
@@ -14,7 +14,6 @@ from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.roofs.limits import DRAM, LIMITING, UNIT_NAMES
 from kprof_inject.analysis.roofs.unit_rates import TENSOR
 from kprof_inject.analysis.summary import LaunchSummary
-from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.quantities import counted, listed, percent
 from kprof_inject.timeline.clock import ClockSource
@@ -79,9 +78,12 @@ def advice_on(report: LaunchAnalysis) -> tuple[Advice, ...]:
     at_roof, findings = list(_at_roof(report)), list(_by_findings(report))
     is_worth_more = any((one.share or 0.0) > _left(report) for one in findings)
     first = (*findings, *at_roof) if is_worth_more else (*at_roof, *findings)
-    to_judge = tuple(_to_judge(report))
     if not first and not report.summary.is_foreign:  # no experiment can repeat another profiler's launch
         first = (_nothing_found(report),)
+    to_judge = []
+    for why, rules in report.unjudged.items():
+        what = f"{listed(rules, _MAX_RULES)} could not be judged: {why.reason}"
+        to_judge.append(Advice(f"{why.remedy} ({what})" if why.remedy else what, "", None))
     return (*first, *to_judge)
 
 
@@ -139,23 +141,13 @@ def _by_findings(report: LaunchAnalysis) -> Iterator[Advice]:
         yield Advice(text, findings[0].sentence, share, is_doubtful)
 
 
-def _to_judge(report: LaunchAnalysis) -> Iterator[Advice]:
-    for why, rules in report.unjudged.items():
-        what = _unjudged(rules, why)
-        yield Advice(f"{why.remedy} ({what})" if why.remedy else what, "", None)
-
-
-def _unjudged(rules: Sequence[str], why: Unjudged) -> str:
-    return f"{listed(rules, _MAX_RULES)} could not be judged: {why.reason}"
-
-
 def trust_in(report: LaunchAnalysis) -> Trust:
     """Return the verdict on the kernel: at most ``CAREFUL`` if records are missing or the clock rate is assumed.
 
     It says how to disturb the kernel less, if the verdict is unreliable.
     """
     verdict = report.verdict
-    doubts = [*_missing(report.summary), *_clock(report.summary), *_slow_sample(report.summary)]
+    doubts = list(_doubts(report.summary))
     level = Level.CAREFUL if doubts and verdict.level is Level.TRUSTWORTHY else verdict.level
     return Trust(level, "; ".join((*doubts, verdict.text, *_to_disturb_less(report))))
 
@@ -180,7 +172,11 @@ def fewer_records(report: LaunchAnalysis) -> str:
     return "--at func --warps 0" if len(report.timeline.warps) > 1 else ""
 
 
-def _missing(summary: LaunchSummary) -> Iterator[str]:
+_MIN_SLOWDOWN = 0.05
+"""A smaller difference leaves the order of a kernel's parts as it is, like the records' cost of all CTAs."""
+
+
+def _doubts(summary: LaunchSummary) -> Iterator[str]:
     if summary.records_lost:
         yield f"{percent(summary.records_lost / summary.records_written)} of the records were lost (--fit keeps them)"
     if summary.records_damaged:
@@ -189,24 +185,12 @@ def _missing(summary: LaunchSummary) -> Iterator[str]:
         yield f"{counted(summary.ctas_damaged, 'CTA')} had a damaged header"
     if summary.ctas_never_ran:
         yield f"{counted(summary.ctas_never_ran, 'CTA')} of the grid wrote nothing"
-
-
-_MIN_SLOWDOWN = 0.05
-"""A smaller difference leaves the order of a kernel's parts as it is, like the records' cost of all CTAs."""
-
-
-def _slow_sample(summary: LaunchSummary) -> Iterator[str]:
+    if summary.clock_source not in (ClockSource.FITTED, ClockSource.TIMER):
+        doubt = "by any factor" if summary.nominal_mhz is None else f"by {100 * summary.clock_error:.0f} %"
+        yield f"the SM clock is assumed, not measured: durations may be off {doubt}"
     slowdown = summary.slowdown
     if slowdown is not None and slowdown.part > max(_MIN_SLOWDOWN, slowdown.error):
         yield (
             f"CTAs that record take {100 * slowdown.part:.0f} % ± {100 * slowdown.error:.0f} longer than the others, "
             "and so do their scopes"
         )
-
-
-def _clock(summary: LaunchSummary) -> Iterator[str]:
-    if summary.clock_source in (ClockSource.FITTED, ClockSource.TIMER):
-        return
-    known = summary.nominal_mhz is not None
-    doubt = f"by {100 * summary.clock_error:.0f} %" if known else "by any factor"
-    yield f"the SM clock is assumed, not measured: durations may be off {doubt}"

@@ -5,11 +5,9 @@ The terminal report, JSON, the HTML page and traces read it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
-
-import numpy as np
 
 from kprof_inject.analysis.async_work.groups import InFlight, starts_async
 from kprof_inject.analysis.evidence.measured_limit import Measured, measured_limit
@@ -29,7 +27,7 @@ from kprof_inject.capture.source_text import lines_of, ttgir_of
 from kprof_inject.errors import KprofError
 from kprof_inject.machine_code.instructions import MachineFunction
 from kprof_inject.timeline.timeline import Timeline
-from kprof_inject.timeline.trust import Level, Verdict, judge, usable_times
+from kprof_inject.timeline.trust import Level, Verdict, judge, median_time_ns
 from kprof_inject.timeline.waves import launch_duration_ns
 
 if TYPE_CHECKING:
@@ -211,15 +209,8 @@ class LaunchAnalysis:
             self.verdict.overhead,
             self.code_bounds,
             self.requests,
-            self._clean_ns,
+            median_time_ns(self.launch.kernel.clean.without_launching()),
         )
-
-    @property
-    def _clean_ns(self) -> float | None:
-        """Median time of the kernel without records; None if it is unknown."""
-        clean = self.launch.kernel.clean.without_launching()
-        times_ns = usable_times(clean.replayed_ns or clean.times_ns or ())
-        return float(np.median(times_ns)) if times_ns.size else None
 
     @cached_property
     def code_evidence(self) -> CodeEvidence | None:
@@ -315,13 +306,8 @@ class LaunchAnalysis:
     @property
     def doubts(self) -> tuple[str, ...]:
         """Reasons, as sentences, why a launch without findings may still have a problem."""
-        return tuple(self._doubts())
-
-    def _doubts(self) -> Iterator[str]:
-        for why, rules in self.unjudged.items():
-            yield f"could not judge {', '.join(rules)}: {why}"
-        if self.verdict.level is Level.UNRELIABLE:
-            yield _DISTURBED
+        unjudged = tuple(f"could not judge {', '.join(rules)}: {why}" for why, rules in self.unjudged.items())
+        return (*unjudged, _DISTURBED) if self.verdict.level is Level.UNRELIABLE else unjudged
 
     def to_json(self) -> dict[str, Any]:
         """Return the summary's values and everything that was concluded from them.
@@ -344,7 +330,11 @@ class LaunchAnalysis:
             "trust": self.verdict.to_json(),
             "limit": self.limit.to_json(),
             "units": [json_values(unit) for unit in self.units],
-            "machine_code": _scopes_json(self.code_evidence) if self.code_evidence else None,
+            "machine_code": [
+                {"index": index, **json_values(bounds)} for index, bounds in self.code_evidence.scopes.items()
+            ]
+            if self.code_evidence
+            else None,
             "moves": {name: json_values(moved) for name, moved in self.launch.kernel.moves.items()},
             "disagreements": disagreements(self.units),
             "counters": json_values(self.measured.counted) if self.measured else None,
@@ -363,10 +353,6 @@ def _stalls_of(kernel: Kernel) -> Stalls | None:
     if record is None or record.samples is None or code is None:
         return None
     return stalls_of(record.samples, code, kernel.scopes, lines_of(ttgir_of(kernel)))
-
-
-def _scopes_json(evidence: CodeEvidence) -> list[dict[str, Any]]:
-    return [{"index": index, **json_values(bounds)} for index, bounds in evidence.scopes.items()]
 
 
 def _known(executed: ExecutedKernel | Unjudged) -> ExecutedKernel | None:

@@ -6,11 +6,13 @@ of a kernel, and usually their duration, is known without decoding them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from math import prod
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+import numpy as np
 from msgspec import Struct, field, structs
 
 from kprof_inject.analysis.advice import UNKNOWN_GAIN, Gain, gain_in
@@ -19,7 +21,7 @@ from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.capture.capture_files import read_optional
 from kprof_inject.capture.gpu_work import GpuWork, GpuWorkRecord
 from kprof_inject.capture.model import Kernel, Launch, several_ranks
-from kprof_inject.timeline.grid_times import time_of_grids_ns
+from kprof_inject.capture.schema import Grid
 from kprof_inject.timeline.trust import median_time_ns
 from kprof_inject.timeline.waves import recorded_duration_ns
 
@@ -158,12 +160,8 @@ def program_of(reports: Sequence[LaunchAnalysis]) -> Program:
     kernels = [_overview(name, group, share_of_ns) for name, group in by_name.items()]
     kernels.sort(key=lambda kernel: -kernel.whole_ns)
     judged = [structs.replace(kernel, gain=gain_in(kernel.middle)) for kernel in kernels[:_MAX_JUDGED]]
-    return Program((*sorted(judged, key=_to_win_at_most_ns), *kernels[_MAX_JUDGED:]), others, share_of_ns)
-
-
-def _to_win_at_most_ns(kernel: KernelOverview) -> float:
-    """Return the key that sorts by the time to win, the most first."""
-    return -(kernel.whole_ns if kernel.to_win_ns is None else kernel.to_win_ns)
+    judged.sort(key=lambda one: -(one.whole_ns if one.to_win_ns is None else one.to_win_ns))
+    return Program((*judged, *kernels[_MAX_JUDGED:]), others, share_of_ns)
 
 
 def _other_work(reports: Sequence[LaunchAnalysis]) -> tuple[GpuWork, ...]:
@@ -217,6 +215,32 @@ class _Variant(Struct):
             known_ns = [*chosen_ns, *(one_ns for one_ns in others_ns if one_ns is not None)]
             time_ns = median(known_ns) if known_ns else None
         return None if time_ns is None else self.kernel.launches * time_ns
+
+
+def time_of_grids_ns(kernel: Kernel) -> float | None:
+    """Return the time of a kernel's launches in ns, without records and what launching takes; None if unknown.
+
+    A grid of which no launch was timed is estimated from the one with the nearest number of CTAs.
+    """
+    times_ns: dict[Grid, float] = {}
+    for one in kernel.grids:
+        clean = structs.replace(kernel.clean, times_ns=one.clean_ns, replayed_ns=None)
+        if (time_ns := median_time_ns(clean.without_launching())) is not None:
+            times_ns[one.grid] = time_ns
+    if not times_ns and (time_ns := median_time_ns(kernel.clean.without_launching())) is not None:
+        # Of the main grid, which comes first.
+        times_ns[kernel.grids[0].grid] = time_ns
+    if not times_ns:
+        return None
+    return sum(one.launches * _estimate_ns(times_ns, one.grid) for one in kernel.grids)
+
+
+def _estimate_ns(times_ns: Mapping[Grid, float], grid: Grid) -> float:
+    if grid in times_ns:
+        return times_ns[grid]
+    nearest = min(times_ns, key=lambda known: abs(np.log(prod(known) / prod(grid))))
+    # More CTAs take longer in proportion at most; fewer may take as long, because one CTA does.
+    return times_ns[nearest] * max(prod(grid) / prod(nearest), 1.0)
 
 
 def middle_of(reports: Iterable[LaunchAnalysis]) -> LaunchAnalysis:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from kprof_inject.capture.encoding import json_values
 from kprof_inject.capture.model import Place
 from kprof_inject.capture.record_costs import RecordCost
-from kprof_inject.capture.scopes import ScopeInfo, ScopeKind, distinct_names
+from kprof_inject.capture.scopes import ScopeKind, distinct_names
 from kprof_inject.quantities import counted, numbered
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.memory_waits import MemoryWait, MemoryWaitSums
@@ -310,23 +310,19 @@ def _scope_summaries(
     for index, figures in enumerate(statistics):
         scope = timeline.table.scopes[index]
         depth.append(depth[scope.parent] + 1 if scope.parent >= 0 else 0)
+        partition, is_body = partitions.get(index), scope.kind == ScopeKind.FUNCTION and scope.parent < 0
         yield ScopeSummary(
             **structs.asdict(figures),
             index=index,
             scope=scope.name,
             distinct_name=names[index],
-            title=_title(scope, titles[index], partitions.get(index)),
+            title=f"{titles[index]} ({partition})" if partition and is_body else titles[index],
             kind=scope.kind,
             depth=depth[index],
             source=scope.source,
             without_partner=without_partner[index],
             between_iterations_ns=figures.self_ns if index in loops and scope.kind == ScopeKind.LOOP else None,
             sm_cycles=sm_cycles[index],
-            partition=partitions.get(index),
+            partition=partition,
             tags=tags.of(index),
         )
-
-
-def _title(scope: ScopeInfo, name: str, partition: str | None) -> str:
-    is_body = scope.kind == ScopeKind.FUNCTION and scope.parent < 0
-    return f"{name} ({partition})" if partition and is_body else name

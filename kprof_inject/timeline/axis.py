@@ -97,7 +97,10 @@ def place_launches(timelines: Sequence[Timeline]) -> list[PlacedLaunch]:
     """
     names = place_names(timeline.launch.place for timeline in timelines)
     ordered = sorted(timelines, key=_order) if len(names) > 1 else timelines
-    devices = _devices_of(ordered)
+    members: dict[Hashable, list[Timeline]] = {}
+    for timeline in ordered:
+        members.setdefault(_globaltimer(timeline), []).append(timeline)
+    devices = {globaltimer: _device(own) for globaltimer, own in members.items()}
     clocks = _clocks_of(devices)
     placed = []
     for timeline in ordered:
@@ -146,13 +149,6 @@ def _globaltimer(timeline: Timeline) -> Hashable:
     return timeline.launch.origin.globaltimer(timeline.launch.device)
 
 
-def _devices_of(timelines: Sequence[Timeline]) -> dict[Hashable, _Device]:
-    members: dict[Hashable, list[Timeline]] = {}
-    for timeline in timelines:
-        members.setdefault(_globaltimer(timeline), []).append(timeline)
-    return {globaltimer: _device(own) for globaltimer, own in members.items()}
-
-
 def _device(timelines: Sequence[Timeline]) -> _Device:
     """Combine the readings of all processes that share the device: each read the host's clock next to it."""
     readings: dict[Hashable, dict[ClockRecord, None]] = {}
@@ -171,17 +167,13 @@ def _clocks_of(devices: dict[Hashable, _Device]) -> dict[Hashable, DeviceClock]:
     clocks: dict[Hashable, DeviceClock] = {}
     for number, members in enumerate(axes.values()):
         if len(members) == 1:
-            clocks[members[0]] = _own_clock(devices[members[0]], number, alone=len(devices) == 1)
+            device = devices[members[0]]
+            why_not = _ALONE_ON_HOST if device.relation else _NOT_READ
+            axis = Axis(number, 1, min(device.begins_ns(), default=0), 0)
+            clocks[members[0]] = DeviceClock(axis, None, 0, _GLOBALTIMER if len(devices) == 1 else why_not)
         else:
             clocks |= _host_clocks({globaltimer: devices[globaltimer] for globaltimer in members}, number)
     return clocks
-
-
-def _own_clock(device: _Device, number: int, *, alone: bool) -> DeviceClock:
-    """Return the clock of a device that has an axis of its own; ``alone`` if it is the only one in the trace."""
-    why_not = _ALONE_ON_HOST if device.relation else _NOT_READ
-    axis = Axis(number, 1, min(device.begins_ns(), default=0), 0)
-    return DeviceClock(axis, None, 0, _GLOBALTIMER if alone else why_not)
 
 
 def _host_clocks(devices: dict[Hashable, _Device], number: int) -> dict[Hashable, DeviceClock]:

@@ -56,7 +56,7 @@ class NumberSet(Struct, frozen=True):
         ranges = []
         column = 1
         for part in text.split(","):
-            ranges.append(_parse_range(part, Position(option, 1, column + _indent(part), text)))
+            ranges.append(_parse_range(part, Position(option, 1, column + len(part) - len(part.lstrip()), text)))
             column += len(part) + 1
         return cls._joined(ranges)
 
@@ -93,10 +93,6 @@ class NumberSet(Struct, frozen=True):
 
     def _ranges(self) -> Iterator[_Range]:
         return zip_longest(self.bounds[::2], self.bounds[1::2])
-
-
-def _indent(text: str) -> int:
-    return len(text) - len(text.lstrip())
 
 
 def _parse_range(part: str, where: Position) -> _Range:
@@ -187,7 +183,9 @@ class Choice(Struct, frozen=True):
         for glob in self.kernels:
             _require_name("--kernel", "kernels", glob, fnmatchcase, [launch.kernel.name for launch in launches])
         left = [launch for launch in launches if self._keeps_kernel(launch)]
-        _require_number("--launch", "launches", self.launches, left, _index, _how_kept)
+        _require_number(
+            "--launch", "launches", self.launches, left, lambda launch: NumberSet.of([launch.index]), _how_kept
+        )
         left = [launch for launch in left if self.launches is None or launch.index in self.launches]
         names = [scope.name for launch in left for scope in launch.kernel.scopes.scopes]
         for glob in self.scopes:
@@ -249,10 +247,6 @@ def matches_scope(name: str, glob: str) -> bool:
     Names may have brackets (``loop[0]``): in their globs only ``*`` and ``?`` are wildcards.
     """
     return name == glob or fnmatchcase(name, glob.replace("[", "[[]"))
-
-
-def _index(launch: Launch) -> NumberSet:
-    return NumberSet.of([launch.index])
 
 
 def _ctas(launch: Launch) -> NumberSet:

@@ -94,7 +94,10 @@ def fit_host_clock(readings: Sequence[ClockRecord]) -> HostClock | None:
     lowest = min(line.drift for line in corners)
     highest = max(line.drift for line in corners)
     drift = 0.0 if lowest <= 0 <= highest else (lowest + highest) / 2
-    offset_ns = round(_middle(intervals, drift, widening))
+    # The middle offset of the lines with this drift through all intervals.
+    lowest_ns = max(_bounds(i, widening)[0] - drift * i.x_ns for i in intervals)
+    highest_ns = min(_bounds(i, widening)[1] - drift * i.x_ns for i in intervals)
+    offset_ns = round((lowest_ns + highest_ns) / 2)
     distances_ns = (abs(i.offset_ns - offset_ns - drift * i.x_ns) + i.error_ns for i in intervals)
     return HostClock(
         first.device_ns,
@@ -137,13 +140,6 @@ def _cut(lines: list[_Line], x_ns: int, bound_ns: int, side: int) -> list[_Line]
                 )
             )
     return kept
-
-
-def _middle(intervals: Sequence[_Interval], drift: float, widening: int) -> float:
-    """Return the middle offset of the lines with this drift through all intervals."""
-    lowest = max(_bounds(i, widening)[0] - drift * i.x_ns for i in intervals)
-    highest = min(_bounds(i, widening)[1] - drift * i.x_ns for i in intervals)
-    return (lowest + highest) / 2
 
 
 class HostCall(Struct, frozen=True):

@@ -89,12 +89,16 @@ class PhaseSums:
         loops = np.flatnonzero(self._is_outermost[rows["scope"]])
         if not loops.size:
             return
-        warp = _numbers_of_warps(rows)
+        keys = _warp_keys(rows)
+        warp = np.cumsum(np.append(False, keys[1:] != keys[:-1]))
         begins = np.flatnonzero(np.diff(warp[loops], prepend=-1))
         first, last = loops[begins], loops[np.append(begins[1:], len(loops)) - 1]
         cta = rows["cta"][first]
         first_ns = rows["start_ns"][first]
-        last_ns = _latest_of_cta(cta, np.maximum.reduceat(rows["end_ns"][loops], begins))
+        # The latest time of all warps of a CTA, which are adjacent.
+        ctas = np.flatnonzero(np.append(True, cta[1:] != cta[:-1]))
+        latest_ns = np.maximum.reduceat(rows["end_ns"][loops], begins[ctas])
+        last_ns = np.repeat(latest_ns, np.diff(ctas, append=len(cta)))
         self._add_times(cta, first_ns, last_ns)
         self._add_net(rows, warp, loops, begins)
         self._first += np.bincount(rows["scope"][first], minlength=len(self._first))
@@ -187,18 +191,6 @@ def _longest(times_ns: NDArray[np.int64]) -> tuple[int | None, int]:
     """Return the scope with the longest time, or None and 0; of equal ones the outermost, which comes first."""
     index = int(times_ns.argmax())
     return (index, int(times_ns[index])) if times_ns[index] else (None, 0)
-
-
-def _latest_of_cta(cta: NDArray[np.int32], times_ns: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return, for each warp, the latest time of its CTA's warps, which are adjacent."""
-    begins = np.flatnonzero(np.append(True, cta[1:] != cta[:-1]))
-    return np.repeat(np.maximum.reduceat(times_ns, begins), np.diff(begins, append=len(cta)))
-
-
-def _numbers_of_warps(rows: NDArray[np.void]) -> NDArray[np.int64]:
-    """Assign numbers to the warps of CTAs, in the order of their rows."""
-    keys = _warp_keys(rows)
-    return np.cumsum(np.append(False, keys[1:] != keys[:-1]))
 
 
 def _warp_keys(rows: NDArray[np.void]) -> NDArray[np.int64]:

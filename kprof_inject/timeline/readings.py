@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from kprof_inject.capture.buffer_layouts import CLOCK_BITS, RawCtas
 from kprof_inject.timeline.columns import NO_LARGEST, NO_SMALLEST
 from kprof_inject.timeline.nesting import crossing_kinds, lanes_of, nest
-from kprof_inject.timeline.pairs import NO_RULES, Pairs, ScopeRules, scopes_of
+from kprof_inject.timeline.pairs import NO_RULES, ScopeRules, scopes_of
 from kprof_inject.timeline.records import RecordDecoder, Records, lost_records
 
 # Damaged counts or clock values may give more: half the period of 43 bits, which no CTA outlasts.
@@ -85,7 +85,9 @@ def tally_launch(
         records = decoder.decode(rows)
         with_ends, pairs = scopes_of(records, rules)
         _count_warps(warps, records, rows)
-        _count_unpaired(warps, with_ends, pairs, rows)
+        shape = warps.kept[rows].shape
+        warps.open_starts[rows] = _by_warp(with_ends, with_ends.group[pairs.open_starts], shape)
+        warps.stray_ends[rows] = _by_warp(with_ends, with_ends.group[pairs.stray_ends], shape)
         scopes += len(pairs.scope)
         open_starts += np.bincount(with_ends.scope[pairs.open_starts], minlength=scope_count)
         stray_ends += np.bincount(with_ends.scope[pairs.stray_ends], minlength=scope_count)
@@ -100,12 +102,6 @@ def tally_launch(
 def _by_warp(records: Records, group: NDArray[np.int64], shape: tuple[int, ...]) -> NDArray[np.int64]:
     """Count how often each group of the block occurs."""
     return np.bincount(group - records.first_group, minlength=len(records.lost)).reshape(shape)
-
-
-def _count_unpaired(warps: WarpTally, records: Records, pairs: Pairs, rows: slice) -> None:
-    shape = warps.kept[rows].shape
-    warps.open_starts[rows] = _by_warp(records, records.group[pairs.open_starts], shape)
-    warps.stray_ends[rows] = _by_warp(records, records.group[pairs.stray_ends], shape)
 
 
 def _count_warps(warps: WarpTally, records: Records, rows: slice) -> None:
@@ -319,7 +315,9 @@ def readings_of(ctas: RawCtas, warps: WarpTally, *, spans_function: bool, all_wa
     sm, cycles, row, is_init = _in_order(ctas.sm, first, last, rows)
     step_ns = timer_step(ctas, rows, first, last)
     min_more_ns = _SHIFT_AROUND_FUNCTION_NS if spans_function else MIN_SHIFT_WITHIN_FUNCTION_NS
-    cta_ns = _usual_cta_ns(ctas, rows)
+    durations_ns = (ctas.pre_final_ns - ctas.init_ns)[rows]
+    # Of two, the shorter: one may be damaged.
+    cta_ns = max(float(np.quantile(durations_ns, 0.5, method="lower")), 0.0) if rows.size else 0.0
     # A reading that is late by up to a step has the standard error of a uniform distribution.
     init_error_ns = float(np.linalg.norm((step_ns / np.sqrt(12), _SHIFT_VARIATION * min_more_ns, _SHIFT_JITTER_NS)))
     final_error_ns = init_error_ns if all_warps else max(init_error_ns, MIN_SHIFT_WITHIN_FUNCTION_NS)
@@ -343,12 +341,6 @@ def _min_hz(ctas: RawCtas, rows: NDArray[np.int64], cycles: NDArray[np.int64]) -
     durations_ns = (ctas.pre_final_ns - ctas.init_ns)[rows]
     lasted = durations_ns > 0
     return 1e9 * float(np.median(cycles[rows][lasted] / durations_ns[lasted])) if lasted.any() else 0.0
-
-
-def _usual_cta_ns(ctas: RawCtas, rows: NDArray[np.int64]) -> float:
-    """Return the median duration of the CTAs ``rows``; of two, the shorter, because one may be damaged."""
-    durations_ns = ctas.pre_final_ns[rows] - ctas.init_ns[rows]
-    return max(float(np.quantile(durations_ns, 0.5, method="lower")), 0.0) if durations_ns.size else 0.0
 
 
 def _in_order(

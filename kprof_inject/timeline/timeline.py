@@ -27,8 +27,8 @@ from kprof_inject.timeline.columns import (
     never_falling,
     scope_columns,
 )
-from kprof_inject.timeline.nesting import Nesting, crossing, iterations, nest, within_children
-from kprof_inject.timeline.pairs import Pairs, ScopeRules, scopes_of
+from kprof_inject.timeline.nesting import crossing, iterations, nest, within_children
+from kprof_inject.timeline.pairs import ScopeRules, scopes_of
 from kprof_inject.timeline.partitions import PartitionScopes, partition_of_scope, partitions_of
 from kprof_inject.timeline.readings import Readings, Tally, WarpTally, readings_of, tally_launch
 from kprof_inject.timeline.records import (
@@ -66,11 +66,6 @@ class Elapsed(Struct, frozen=True):
 
     cycles: NDArray[np.int64]
     ns: NDArray[np.int64]
-
-
-def as_recorded(records: Records, ns: NDArray[np.int64]) -> Elapsed:
-    """Return distances from which no cost is subtracted; ``ns`` are the records' times."""
-    return Elapsed(records.cycles, ns)
 
 
 def without_records(records: Records, ns: NDArray[np.int64], record_cost: RecordCost) -> Elapsed:
@@ -134,11 +129,11 @@ class ScopeBlocks(Struct, frozen=True):
 
     def _block(self, decoder: RecordDecoder, rows: slice) -> NDArray[np.void]:
         ctas = decoder.ctas
-        records, pairs = scopes_of(decoder.decode(rows), self._rules)
+        records, pairs = scopes_of(decoder.decode(rows), ScopeRules.of(self.launch.kernel.scopes))
         nesting = nest(pairs, len(records.scope))
         row, warp = np.divmod(records.group[pairs.start_at], len(ctas.warps))
         ns = self._ns(records, ctas)
-        elapsed = without_records(records, ns, self.record_cost) if self.record_cost else as_recorded(records, ns)
+        elapsed = without_records(records, ns, self.record_cost) if self.record_cost else Elapsed(records.cycles, ns)
 
         scopes = np.empty(len(pairs.scope), dtype=scope_columns(self.tags.max_tags))
         scopes["launch"] = self.launch.index
@@ -147,7 +142,9 @@ class ScopeBlocks(Struct, frozen=True):
         scopes["warp"] = ctas.warps[warp]
         scopes["scope"] = pairs.scope
         scopes["depth"] = nesting.depth
-        scopes["iteration"] = iterations(records, pairs, nesting.parent, self._iteration_scopes())
+        table = self.launch.kernel.scopes.scopes
+        iteration_scopes = (index for index, scope in enumerate(table) if scope.kind == ScopeKind.ITERATION)
+        scopes["iteration"] = iterations(records, pairs, nesting.parent, iteration_scopes)
         for side, at in (("start", pairs.start_at), ("end", pairs.end_at)):
             scopes[f"{side}_record"] = records.number[at]
             scopes[f"{side}_cycles"] = records.cycles[at]
@@ -156,32 +153,18 @@ class ScopeBlocks(Struct, frozen=True):
         duration_ns = elapsed.ns[pairs.end_at] - elapsed.ns[pairs.start_at]
         scopes["duration_ns"] = duration_ns
         scopes["self_ns"] = duration_ns - within_children(elapsed.ns, pairs, nesting)
-        scopes["flags"] = _flags(pairs, nesting, scopes)
+        cut = (scopes["duration_cycles"] == 0) & (scopes["end_cycles"] > scopes["start_cycles"])
+        scopes["flags"] = np.where(cut, ScopeFlag.CUT, 0)
+        if not nesting.is_proper:
+            scopes["flags"][np.concatenate(crossing(pairs.start_at, pairs.end_at))] |= np.uint16(ScopeFlag.CROSSES)
         if self.tags.max_tags:
             scopes["tags"] = records.tags[pairs.start_at]
         return scopes
-
-    @property
-    def _rules(self) -> ScopeRules:
-        return ScopeRules.of(self.launch.kernel.scopes)
 
     def _ns(self, records: Records, ctas: RawCtas) -> NDArray[np.int64]:
         row = records.group // len(ctas.warps)
         # With damaged readings an SM may seem to have two counters, the later of which maps to earlier times.
         return never_falling(self.clock.to_ns(records.cycles, ctas.sm[row]), records.group)
-
-    def _iteration_scopes(self) -> Iterator[int]:
-        return (
-            index for index, scope in enumerate(self.launch.kernel.scopes.scopes) if scope.kind == ScopeKind.ITERATION
-        )
-
-
-def _flags(pairs: Pairs, nesting: Nesting, scopes: NDArray[np.void]) -> NDArray[np.uint16]:
-    cut = (scopes["duration_cycles"] == 0) & (scopes["end_cycles"] > scopes["start_cycles"])
-    flags = np.where(cut, ScopeFlag.CUT, 0).astype(np.uint16)
-    if not nesting.is_proper:
-        flags[np.concatenate(crossing(pairs.start_at, pairs.end_at))] |= np.uint16(ScopeFlag.CROSSES)
-    return flags
 
 
 # Rows converted to nanoseconds in one step; bounds the temporary memory.

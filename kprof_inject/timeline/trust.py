@@ -171,7 +171,10 @@ class Verdict(Struct, frozen=True):
         """Overhead as text; empty if it allows no verdict."""
         if self.overhead is None or _why_no_verdict(self.overhead, self.clean, self.with_records):
             return ""
-        return _figure(self.overhead)
+        if self.overhead.error_percent <= TRUSTED_PERCENT:
+            return str(self.overhead)
+        # The lower end of an interval that is too wide: it is certainly beyond a limit.
+        return f"at least {math.floor(10 * self.overhead.low_percent) / 10:+.1f} %"
 
     @property
     def sentence(self) -> str:
@@ -285,16 +288,6 @@ def _effect(overhead: Overhead) -> str:
         return f"recording slows the kernel by at least {math.floor(10 * overhead.low_percent) / 10:.1f} %"
     amount = f"{abs(round(overhead.percent, 1)):.1f} % ± {rounded_error(overhead.error_percent)}"
     return f"recording {'slows the kernel by' if overhead.percent > 0 else 'makes the kernel faster by'} {amount}"
-
-
-def _figure(overhead: Overhead) -> str:
-    """Return the overhead with its interval; only the lower end of an interval that is too wide.
-
-    That end is certainly beyond a limit.
-    """
-    if overhead.error_percent <= TRUSTED_PERCENT:
-        return str(overhead)
-    return f"at least {math.floor(10 * overhead.low_percent) / 10:+.1f} %"
 
 
 def _why_no_verdict(overhead: Overhead, clean: KernelResources, with_records: KernelResources) -> str:

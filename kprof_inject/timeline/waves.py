@@ -150,10 +150,14 @@ def ending_of(timeline: Timeline, slots_per_sm: int) -> Ending | None:
         # CTAs that share an SM hide each other's latency. Spread evenly, they would lose that.
         others_ns = float(np.median(worked_ns[~fullest] / work.ctas[~fullest]))
         at_pace_of_others = max(1 - ctas_per_sm * others_ns / duration_ns, 0.0)
-        count_share = min(later_share, idle_share, _lost_by_count(ctas_per_sm / slots_per_sm), at_pace_of_others)
+        # The device starts each CTA where a slot is free, so no SM runs one more than it must. If one did, the others
+        # had CTAs that took longer.
+        waves = ctas_per_sm / slots_per_sm
+        count_share = min(later_share, idle_share, 1 - waves / ceil(waves), at_pace_of_others)
     longest_first_ns = duration_ns
     if idle_share - count_share >= _MIN_UNEVEN:
-        longest_first_ns = _longest_first_ns(ctas, slots_per_sm)
+        longest_first = np.argsort(ctas["init_ns"] - end_ns, kind="stable")
+        longest_first_ns = duration_in_order_ns(ctas, longest_first, slots_per_sm)
     last = int(end_ns.argmax())
     cta_ns = end_ns - ctas["init_ns"]
     return Ending(
@@ -175,25 +179,10 @@ def ending_of(timeline: Timeline, slots_per_sm: int) -> Ending | None:
 _MIN_UNEVEN = 0.05
 
 
-def _longest_first_ns(ctas: NDArray[np.void], slots_per_sm: int) -> int:
-    """Return how long the CTAs take if the longest begin first."""
-    order = np.argsort(ctas["init_ns"] - end_of_work_ns(ctas), kind="stable")
-    return duration_in_order_ns(ctas, order, slots_per_sm)
-
-
 def duration_in_order_ns(ctas: NDArray[np.void], order: NDArray[np.intp], slots_per_sm: int) -> int:
     """Return how long CTAs take if they begin in this order, and each takes as long as it did."""
     sms = len(np.unique(ctas["sm"]))
     return _queued_ns(ctas[order], slots_per_sm, np.zeros(sms, np.int64))
-
-
-def _lost_by_count(waves: float) -> float:
-    """Return the share of their time that SMs idle at the end if all waves take equally long.
-
-    The device starts each CTA where a slot is free, so no SM runs one more than it must. If one did, the others had
-    CTAs that took longer.
-    """
-    return 1 - waves / ceil(waves)
 
 
 class LastWave(Struct, frozen=True):
@@ -312,11 +301,14 @@ def waves_of(timeline: Timeline) -> Waves | None:
     if not ctas.size or timeline.clock.source in (ClockSource.NOMINAL, ClockSource.TIMER):
         return None
     residence = _residence(ctas)
-    if occupancy is not None and timeline.unrecorded.size:
-        # Warps of a CTA that does not record end apart, and their room goes to the next CTA before the last has ended.
-        slots, slots_source = occupancy, "occupancy"
-    else:
-        slots, slots_source = _slots(residence, occupancy)
+    # An SM never holds more CTAs than it has room for; if more were seen, the driver's occupancy is of another kernel.
+    # CTAs that all fall into one step of the timer may have run one after another, and prove nothing. Warps of a CTA
+    # that does not record end apart, and their room goes to the next CTA before the last has ended.
+    seen = 0 if timeline.unrecorded.size else _max_at_once(residence, residence.takes_time)
+    slots, slots_source = occupancy or 0, "occupancy"
+    if occupancy is None or occupancy < seen:
+        slots = max(slots, _max_at_once(residence, np.ones(len(residence.sm), dtype=bool)))
+        slots_source = "observed"
     capacity = residence.sms * slots
     waves = -(-len(ctas) // capacity)
     # At the end of the launch an SM copies records, which it would not do without us.
@@ -351,15 +343,6 @@ def _residence(ctas: NDArray[np.void]) -> _Residence:
     sms, sm = np.unique(ctas["sm"], return_inverse=True)
     begin_ns = ctas["init_ns"]
     return _Residence(len(sms), sm, begin_ns, end_of_work_ns(ctas), _left_ns(ctas))
-
-
-def _slots(residence: _Residence, occupancy: int | None) -> tuple[int, str]:
-    """Return the number of CTAs that an SM has room for, and its source."""
-    # An SM never holds more CTAs than it has room for; if more were seen, the driver's occupancy is of another kernel.
-    # CTAs that all fall into one step of the timer may have run one after another, and prove nothing.
-    if occupancy is not None and occupancy >= _max_at_once(residence, residence.takes_time):
-        return occupancy, "occupancy"
-    return max(occupancy or 0, _max_at_once(residence, np.ones(len(residence.sm), dtype=bool))), "observed"
 
 
 def _max_at_once(residence: _Residence, counted: NDArray[np.bool_]) -> int:

@@ -46,22 +46,15 @@ def pairs_by_barrier(
     """
     signals = _completing([_Signals.of(rows[rows["scope"] == scope], one) for scope, one in issues.items()])
     waits = np.concatenate([_waited(rows[rows["scope"] == scope], one) for scope, one in awaits.items()])
-    signal_key, wait_key = _barriers(signals, waits)
-    signal_phase: Numbers = signals["phase"]
-    wait_phase: Numbers = waits["phase"]
-    signal_key, wait_key = signal_key * MAX_ROWS + signal_phase, wait_key * MAX_ROWS + wait_phase
+    _, barrier = np.unique(np.concatenate([_barrier(signals), _barrier(waits)]), return_inverse=True)
+    key = (barrier + 1) * MAX_ROWS + np.concatenate([signals["phase"], waits["phase"]])
+    signal_key, wait_key = np.split(key, [len(signals)])
     # Of several waiting warps, the first to continue shows when the work was done.
     order = np.lexsort((waits["end_cycles"], wait_key))
     waits, wait_key = waits[order], wait_key[order]
     place = np.searchsorted(wait_key, signal_key)
     is_paired = np.append(wait_key, -1)[place] == signal_key
     return signals[is_paired], waits[place[is_paired]]
-
-
-def _barriers(signals: NDArray[np.void], waits: NDArray[np.void]) -> tuple[Numbers, Numbers]:
-    """Return the number of each row's barrier, from 1."""
-    _, number = np.unique(np.concatenate([_barrier(signals), _barrier(waits)]), return_inverse=True)
-    return number[: len(signals)] + 1, number[len(signals) :] + 1
 
 
 def _barrier(rows: NDArray[np.void]) -> Numbers:

@@ -61,9 +61,13 @@ def _paired(timeline: Timeline, work: AsyncWork, scope_map: ScopeMap) -> InFligh
         waits = {scope: one for scope, one in awaits.items() if one.slot and one.slot.allocation is allocation}
         if waits:
             try:
-                found.append(_by_barrier(rows, signals, waits))
+                begins, ends = pairs_by_barrier(rows, signals, waits)
             except NotCounted as reason:
                 unpaired.update(dict.fromkeys((one.counted.operation.name for one in signals.values()), str(reason)))
+                continue
+            groups = _groups(begins, ends, np.zeros(len(begins), np.int64), begins["bytes"])
+            groups["depth"] = _overlapping(groups)
+            found.append(groups)
     groups = np.concatenate(found) if found else np.empty(0, IN_FLIGHT_COLUMNS)
     works = {scope: one.work for scope, one in issues.items()}
     return InFlight(groups[np.lexsort((groups["start_cycles"], groups["warp"], groups["cta"]))], works, unpaired)
@@ -107,14 +111,6 @@ def _in_order(
     depth = issued[asked] - completed[asked]
     group_bytes = _by_scope(rows["scope"][asked], {scope: one.group_bytes // warps for scope, one in issues.items()})
     return _groups(rows[asked], rows[wait], depth, group_bytes)
-
-
-def _by_barrier(rows: NDArray[np.void], issues: Mapping[int, Issue], awaits: Mapping[int, Await]) -> NDArray[np.void]:
-    """Pair work that signals a barrier with its waits. Raises ``NotCounted``."""
-    signals, waits = pairs_by_barrier(rows, issues, awaits)
-    groups = _groups(signals, waits, np.zeros(len(signals), np.int64), signals["bytes"])
-    groups["depth"] = _overlapping(groups)
-    return groups
 
 
 def _groups(

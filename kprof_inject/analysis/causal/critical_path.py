@@ -204,7 +204,6 @@ class _PathWalk:
             now_ns = from_ns
 
     def _piece_before(self, warp: int, now_ns: int, begin_ns: int) -> _Piece:
-        """Return the interval in which the warp was just before this time."""
         pieces = self._pieces[warp]
         place = bisect_left(self._begins[warp], now_ns) - 1
         if place < 0:

@@ -95,7 +95,9 @@ def response(delays: Column, longer: Column, errors: Column, delay_errors: Delay
         return None
     slope, up_to = _slope(delays, longer, errors, delay_errors)
     offset_error = delay_errors.offset
-    own = delay_errors.own * _steepness(delays, longer)
+    # The local slope at each delay is that of the flatter side, as a bend is rarely at a delay; the first one is exact.
+    sides = np.clip(np.abs(np.diff(longer) / np.diff(delays)), 0, 1)
+    own = delay_errors.own * np.concatenate([[0.0], np.minimum(sides, np.append(sides[1:], sides[-1]))])
     errors = np.sqrt(errors**2 + own**2 + (_NOT_LINEAR * (longer - longer[0])) ** 2)
     points = _Points(delays, longer, errors, offset_error)
     line = points.fitted(_NO_BEND)
@@ -133,15 +135,6 @@ def _slope(delays: Column, longer: Column, errors: Column, delay_errors: DelayEr
         if delay >= _MIN_OFFSETS * delay_errors.offset and QUANTILE * standard_error <= _PRECISE:
             return slopes[-1]
     return min(slopes, key=lambda one: one[0].error)
-
-
-def _steepness(delays: Column, longer: Column) -> Column:
-    """Return the local slope at each delay, from 0 to 1: that of the flatter side, as a bend is rarely at a delay.
-
-    It is 0 at the first delay, whose length is exact.
-    """
-    sides = np.clip(np.abs(np.diff(longer) / np.diff(delays)), 0, 1)
-    return np.concatenate([[0.0], np.minimum(sides, np.append(sides[1:], sides[-1]))])
 
 
 class _Fit(Struct, frozen=True):

@@ -180,7 +180,9 @@ def kernel_slopes(
     table = ScopeTable.of(experiment.scopes)
     clean = [ns for one in experiment.delays for ns in one.clean_ns]
     clean_ns = float(np.median(clean)) if clean else 0.0
-    clock_hz = _clock_hz(experiment)
+    # The nominal clock is the device's maximum.
+    measured_hz, maximum_hz = experiment.sm_clock_hz, experiment.nominal_clock_hz
+    clock_hz = min(measured_hz, maximum_hz) if measured_hz and maximum_hz else measured_hz or maximum_hz
     slots = experiment.sm_count * (experiment.clean.ctas_per_sm or 0)
     counted = executions(table, ran, prod(experiment.grid), slots, timeline)
     cycles = clean_ns * 1e-9 * clock_hz
@@ -200,16 +202,9 @@ def kernel_slopes(
     return KernelSlopes(experiment, clean_ns, clock_hz, chain, places, path)
 
 
-def _clock_hz(experiment: ExperimentRecord) -> float:
-    """Return the measured SM clock, but at most the device's nominal clock, which is its maximum."""
-    measured, maximum = experiment.sm_clock_hz, experiment.nominal_clock_hz
-    return min(measured, maximum) if measured and maximum else measured or maximum
-
-
 def _with_record(
     place: PlaceSlope, timeline: Timeline, summary: LaunchSummary, path: CriticalPath | None
 ) -> PlaceSlope:
-    """Add the figures of a recorded launch to a place."""
     index = timeline.table.at_site_of(place.scope)
     if index is None:
         return place

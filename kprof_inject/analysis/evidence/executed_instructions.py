@@ -252,7 +252,9 @@ _Instructions = Mapping[int, list[Instruction]]
 def _anchors(
     function: MachineFunction, blocks: Sequence[Block], flow: BlockFlow, ran: ExecutedKernel, warps: int
 ) -> Iterator[_Anchor]:
-    counted_at = _operations_by_line(ran)
+    operations = [*ran.operations, *_skipped(ran)]
+    lines = Counter(one.line for one in operations)
+    counted_at = {one.line: one for one in operations if lines[one.line] == 1}
     for (line, name), where in _instructions(function, blocks).items():
         counted = counted_at.get(line)
         if counted is None or counted.times is None or counted.executed.is_predicated:
@@ -263,13 +265,6 @@ def _anchors(
         copies = placed and _copies(placed, _bytes_of_thread(counted.operation, name, ran.module, warps), flow)
         if copies and not _has_moved(name, copies, counted.operation, flow):
             yield _Anchor(counted, counted.times, copies)
-
-
-def _operations_by_line(ran: ExecutedKernel) -> dict[int, CountedOperation]:
-    """Return the operations that have a line of their own."""
-    counted = [*ran.operations, *_skipped(ran)]
-    lines = Counter(one.line for one in counted)
-    return {one.line: one for one in counted if lines[one.line] == 1}
 
 
 def _skipped(ran: ExecutedKernel) -> Iterator[CountedOperation]:
@@ -294,7 +289,6 @@ def _instructions(function: MachineFunction, blocks: Sequence[Block]) -> dict[tu
 
 
 def _marks(name: str, where: _Instructions, traits: Traits) -> bool:
-    """Return whether instructions of a name mark executions of an operation."""
     one = next(iter(where.values()))[0]
     if pipeline_of(one) is Pipeline.TENSOR:
         return traits.is_dot

@@ -72,25 +72,19 @@ def _unrolled(block: Sequence[Instruction], loop: Operation) -> int:
     compared = " ".join(one.operands for one in block if one.operation in _COMPARISONS)
     of_loop = [one for one in block if one.line == block[-1].line]
     steps = [_STEP.match(one.operands) for one in of_loop if one.operation in _ADDITIONS and not one.predicate]
-    counters = [
-        _magnitude(int(step["added"], 16))
+    added = [
+        int(step["added"], 16)
         for step in steps
         if step and step["written"] == step["read"] and re.search(rf"\b{step['written']}\b", compared)
     ]
-    step = _step_of(loop)
-    return counters[0] // step if len(counters) == 1 and step and counters[0] % step == 0 else 0
-
-
-def _magnitude(added: int) -> int:
-    """Return the magnitude of a number that may be printed as one of 32 bits without a sign."""
-    return min(abs(added), abs(added - _WORD))
-
-
-def _step_of(loop: Operation) -> int:
-    """Return the step of a loop; 0 if it is no positive constant."""
     names = operand_names(loop)
     made = definition_of(names[3], loop) if len(names) > 3 else None
-    return max(constant_of(made) or 0, 0) if made is not None else 0
+    step_of_loop = (made is not None and constant_of(made)) or 0
+    if len(added) != 1 or step_of_loop <= 0:
+        return 0
+    # A negative number may be printed as one of 32 bits without a sign.
+    iterations, rest = divmod(min(abs(added[0]), abs(added[0] - _WORD)), step_of_loop)
+    return 0 if rest else iterations
 
 
 def _copies(

@@ -8,7 +8,6 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from kprof_inject.analysis.evidence.measured_units import Access, accesses, measured_shares
 from kprof_inject.analysis.evidence.stalls import Stalls, TopStall
 from kprof_inject.analysis.roofs.coalescing import MIN_UNCOALESCED, SECTOR_BYTES, Requests, sectors_text, worst_of
 from kprof_inject.analysis.roofs.computed_limit import busy_loop, sms_without_work
@@ -55,6 +54,56 @@ _OF_SM = (TENSOR, ISSUE, ALU, FP32, FP64, SPECIAL, SHARED)
 _MIN_ACTIVE = 0.7
 
 
+# The pipe that multiplies integers is a part of the fp32 units. It may be busy while the rest is not.
+_METRICS: Mapping[str, tuple[str, ...]] = {
+    TENSOR: (counters.TENSOR,),
+    ISSUE: (counters.ISSUE,),
+    ALU: (counters.ALU,),
+    FP32: (counters.FMA, counters.FMA_HEAVY, counters.FP16),
+    FP64: (counters.FP64,),
+    SPECIAL: (counters.SPECIAL,),
+    SHARED: (counters.L1,),
+    L2: (counters.L2,),
+    DRAM: (counters.DRAM,),
+}
+_PERCENT = 100.0
+
+
+def measured_shares(record: CountersRecord) -> dict[str, float]:
+    """Return the utilization of each unit that was counted, by its name."""
+    found = {
+        unit: [record.metrics[name] for name in names if name in record.metrics] for unit, names in _METRICS.items()
+    }
+    return {unit: max(values) / _PERCENT for unit, values in found.items() if values}
+
+
+class Access(Struct, frozen=True):
+    """Accesses of one kind to global memory: how many sectors of 32 bytes a warp's request touches on average."""
+
+    kind: str
+    """``load`` or ``store``."""
+    requests: float
+    sectors: float
+
+    @property
+    def sectors_per_request(self) -> float:
+        """Sectors of a request; 0 without requests."""
+        return self.sectors / self.requests if self.requests else 0.0
+
+
+def accesses(record: CountersRecord) -> list[Access]:
+    """Return the loads and stores of global memory that were counted."""
+    names = {
+        "load": (counters.LOAD_REQUESTS, counters.LOAD_SECTORS),
+        "store": (counters.STORE_REQUESTS, counters.STORE_SECTORS),
+    }
+    return [
+        Access(kind, record.metrics[requests], record.metrics[sectors])
+        for kind, (requests, sectors) in names.items()
+        if requests in record.metrics and sectors in record.metrics
+    ]
+
+
 class Measured(Struct, frozen=True):
     """A launch, and what was measured of its kernel without records."""
 
@@ -81,6 +130,12 @@ class Measured(Struct, frozen=True):
     def sm_cycles(self) -> float:
         """Cycles of the launch, summed over all SMs; 0 if they are unknown."""
         return self.metric(counters.SM_CYCLES) * (self.kernel.sm_count or 0)
+
+    @property
+    def conflict_share(self) -> float:
+        """Share of the wavefronts of shared memory and L1 that bank conflicts cause; 0 if it was not counted."""
+        wavefronts = self.metric(counters.WAVEFRONTS)
+        return self.metric(counters.SHARED_CONFLICTS) / wavefronts if wavefronts else 0.0
 
     def metric(self, name: str) -> float:
         """Return the value of a metric; 0 if it was not counted."""
@@ -113,16 +168,22 @@ def _at_roof(measured: Measured) -> Limit | None:
     if not units or shares[units[0]] < LIMITING:
         return None
     busy = " and ".join(f"{UNIT_NAMES[unit]} ({percent(shares[unit])} of peak)" for unit in units)
-    conflicts = _conflicts_text(measured) if units[0] == SHARED else ""
+    conflicts = ""
+    if units[0] == SHARED and measured.conflict_share >= MIN_NOTABLE:
+        conflicts = f"{percent(measured.conflict_share)} of the wavefronts are bank conflicts"
     uncoalesced = uncoalesced_text(measured, units[0]) if units[0] in _MEMORY else ""
-    if uncoalesced and not (DRAM in units and _reads_once(measured)):
+    dram = measured.light.dram
+    read = measured.metric(counters.DRAM_READ_BYTES)
+    # Other accesses do not help DRAM if it reads little more than each byte that the launch needs.
+    reads_once = DRAM in units and dram is not None and not dram.unknown and read <= _REREAD * dram.read_bytes
+    if uncoalesced and not reads_once:
         text = f"{busy}, by uncoalesced access: {uncoalesced}"
         return measured.limit(UNCOALESCED, f"{text}; {conflicts}" if conflicts else text, *units)
     name = f"{' and '.join(units)} {100 * shares[units[0]]:.0f} %"
     if conflicts:
         busy += f": {conflicts}"
     if units[0] == DRAM:
-        read, written = measured.metric(counters.DRAM_READ_BYTES), measured.metric(counters.DRAM_WRITE_BYTES)
+        written = measured.metric(counters.DRAM_WRITE_BYTES)
         busy += f": {size_text(int(read))} read and {size_text(int(written))} written"
     return measured.limit(name, f"{busy}; {uncoalesced}" if uncoalesced else busy, *units)
 
@@ -130,21 +191,6 @@ def _at_roof(measured: Measured) -> Limit | None:
 def _memory_waits(measured: Measured) -> Limit | None:
     found = memory_wait_limit(measured.summary)
     return found and measured.limit(found.name, found.text)
-
-
-def _reads_once(measured: Measured) -> bool:
-    """Return True if DRAM reads little more than each byte that the launch needs: other accesses would not help it."""
-    dram = measured.light.dram
-    if dram is None or dram.unknown:
-        return False
-    return measured.metric(counters.DRAM_READ_BYTES) <= _REREAD * dram.read_bytes
-
-
-def _conflicts_text(measured: Measured) -> str:
-    """Return which part of the L1's wavefronts bank conflicts cause; empty if it is small."""
-    wavefronts = measured.metric(counters.WAVEFRONTS)
-    share = measured.metric(counters.SHARED_CONFLICTS) / wavefronts if wavefronts else 0.0
-    return f"{percent(share)} of the wavefronts are bank conflicts" if share >= MIN_NOTABLE else ""
 
 
 def _few_sms(measured: Measured) -> Limit | None:

@@ -313,11 +313,6 @@ def waiting(reasons: Mapping[str, int]) -> list[tuple[str, int]]:
     return sorted(found, key=lambda entry: -entry[1])
 
 
-def without_subsets(samples: Mapping[str, int]) -> dict[str, int]:
-    """Return the samples by reason without those that are counted under another reason, too."""
-    return {name: count for name, count in samples.items() if not name.endswith(_SUBSET)}
-
-
 def stalls_of(record: SamplesRecord, code: MachineFunction, table: ScopeTable, ttgir: Sequence[str]) -> Stalls:
     """Relate the samples of a kernel to the scopes of its table and to the lines of its TTGIR, which is given."""
     awaited = _awaited_operations(code)
@@ -341,7 +336,8 @@ def stalls_of(record: SamplesRecord, code: MachineFunction, table: ScopeTable, t
         LineStalls(
             line=line,
             source=places[line - 1],
-            value=_value_of(ttgir[line - 1]),
+            # A line that computes no value, or one that has only a number, has no name.
+            value=variable_in(result[1]) if (result := _RESULT.match(ttgir[line - 1])) else "",
             reasons=dict(by_line.get(line, {})),
             awaited={reason: dict(found) for reason, found in awaited_by_line.get(line, {}).items()},
             for_tensor_cores=for_tensor_cores[line],
@@ -363,18 +359,13 @@ def stalls_of(record: SamplesRecord, code: MachineFunction, table: ScopeTable, t
 _RESULT = re.compile(r"\s*(%[\w$.-]+)(?::\d+)? = ")
 
 
-def _value_of(line: str) -> str:
-    """Return the name of the value that a line of the TTGIR computes; empty for one that has only a number."""
-    found = _RESULT.match(line)
-    return variable_in(found[1]) if found else ""
-
-
 def _samples(record: SamplesRecord, code: MachineFunction) -> Iterator[tuple[int, dict[str, int]]]:
     """Yield the index of each sampled instruction with its samples by reason."""
     for sampled in record.instructions:
         index = sampled.address // INSTRUCTION_BYTES
         if index < len(code.instructions):
-            yield index, without_subsets(sampled.samples)
+            # Subsets are counted under another reason, too.
+            yield index, {name: count for name, count in sampled.samples.items() if not name.endswith(_SUBSET)}
 
 
 def _awaited_operations(code: MachineFunction) -> dict[int, list[Instruction]]:

@@ -31,9 +31,7 @@ class UnitEvidence(Struct, frozen=True):
     @property
     def best(self) -> float:
         """The figure of the strongest evidence."""
-        if self.measured is not None:
-            return self.measured
-        return self.lower_bound
+        return self.lower_bound if self.measured is None else self.measured
 
     @property
     def lower_bound(self) -> float:

@@ -9,7 +9,6 @@ from kprof_inject.analysis.findings.finding import MIN_SHARE, Finding
 from kprof_inject.analysis.roofs.limits import LIMITING, MIN_NOTABLE, MIN_TOGETHER, UNIT_NAMES
 from kprof_inject.analysis.roofs.unit_rates import FP32, SPECIAL, TENSOR
 from kprof_inject.analysis.unjudged import Unjudged
-from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.resources import BLACKWELL
 from kprof_inject.quantities import percent
 
@@ -24,27 +23,18 @@ def alternating_units(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     share = evidence.max_gain()
     if share < MIN_SHARE:
         return
+    backend, _, architecture = evidence.kernel.target.partition(":")
+    is_specializable = backend == "cuda" and int(architecture) >= BLACKWELL
+    specialized = ", or warp specialization (tl.range(..., warp_specialize=True))" if is_specializable else ""
+    room = evidence.kernel.clean.ctas_per_sm
+    more_than = f" than the {room} that {'fits' if room == 1 else 'fit'} now" if room else ""
     yield Finding(
         rule="alternating-units",
         scope=None,
         share=share,
         text=f"{UNIT_NAMES[TENSOR]} ({percent(tensor)} of peak) and {UNIT_NAMES[other]} ({percent(part)}) work in turn",
-        advice=f"let dots overlap the other arithmetic: {_more_ctas(evidence.kernel)} (fewer registers, smaller "
-        f"tiles), or two halves of a tile that take turns{_specialized(evidence.kernel)}",
+        advice=f"let dots overlap the other arithmetic: more CTAs on an SM{more_than} (fewer registers, smaller "
+        f"tiles), or two halves of a tile that take turns{specialized}",
         figures={"tensor": tensor, "other": part},
         likely=share / 3,
     )
-
-
-def _more_ctas(kernel: Kernel) -> str:
-    room = kernel.clean.ctas_per_sm
-    if not room:
-        return "more CTAs on an SM"
-    return f"more CTAs on an SM than the {room} that {'fits' if room == 1 else 'fit'} now"
-
-
-def _specialized(kernel: Kernel) -> str:
-    backend, _, architecture = kernel.target.partition(":")
-    if backend != "cuda" or int(architecture) < BLACKWELL:
-        return ""
-    return ", or warp specialization (tl.range(..., warp_specialize=True))"

@@ -10,7 +10,6 @@ from kprof_inject.analysis.interpreter.executions import CountedOperation
 from kprof_inject.analysis.roofs.unit_rates import SHARED
 from kprof_inject.analysis.structure.banks import conflict_cycles, is_transposed, min_cycles
 from kprof_inject.analysis.unjudged import Unjudged
-from kprof_inject.capture import counters
 from kprof_inject.quantities import percent
 
 
@@ -28,7 +27,7 @@ def bank_conflicts(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         if share < MIN_SHARE:
             continue
         # The layouts show a lower bound of the conflicts.
-        removed, advice = max(share, _counted_share(evidence)), _OTHER_LAYOUT
+        removed, advice = max(share, evidence.measured.conflict_share if evidence.measured else 0.0), _OTHER_LAYOUT
         if is_transposed(one.operation, aliases):
             removed, advice = 1 - (1 - removed) * _REST_OF_COPY, _TRANSPOSED
         gain = max(share, evidence.max_gain({SHARED: removed}))
@@ -37,13 +36,6 @@ def bank_conflicts(evidence: Evidence) -> Iterator[Finding | Unjudged]:
 
 # Operands that need not be transposed are copied to shared memory past the registers: no thread loads or stores them.
 _REST_OF_COPY = 0.5
-
-
-def _counted_share(evidence: Evidence) -> float:
-    """Return the share of conflicts among the cycles of shared memory and L1, as counted; 0 without counters."""
-    measured = evidence.measured
-    wavefronts = measured.metric(counters.WAVEFRONTS) if measured else 0.0
-    return measured.metric(counters.SHARED_CONFLICTS) / wavefronts if measured and wavefronts else 0.0
 
 
 def _finding(evidence: Evidence, one: CountedOperation, each: int, share: float, gain: float, advice: str) -> Finding:

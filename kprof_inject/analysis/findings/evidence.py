@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import PurePath
 from statistics import median
 
 from msgspec import Struct
@@ -20,7 +21,6 @@ from kprof_inject.analysis.roofs.coalescing import Requests
 from kprof_inject.analysis.roofs.limits import DRAM, LIMITING
 from kprof_inject.analysis.roofs.speed_of_light import Roof, SpeedOfLight
 from kprof_inject.analysis.roofs.unit_rates import ALU, FP32, ISSUE, L2, L2_TO_SM, SHARED, SPECIAL
-from kprof_inject.analysis.structure.operation_words import place_of, words_of
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture import counters
 from kprof_inject.capture.model import Kernel
@@ -29,10 +29,12 @@ from kprof_inject.quantities import listed
 from kprof_inject.select.calls import called_only_by
 from kprof_inject.select.functions import functions_of
 from kprof_inject.timeline.timeline import Timeline
-from kprof_inject.ttgir.dialect import CALL
+from kprof_inject.ttgir.dialect import CALL, DIVISIONS, INTEGER_DIVISIONS
 from kprof_inject.ttgir.locations import LocationTable
 from kprof_inject.ttgir.loops import body_of
-from kprof_inject.ttgir.nodes import Operation
+from kprof_inject.ttgir.nodes import Module, Operation
+from kprof_inject.ttgir.ssa_values import result_names
+from kprof_inject.ttgir.strings import variable_in
 
 # Shares of DRAM's peak that kernels which only stream reach at most on an H100: 91 to 94 %.
 _MAX_DRAM = 0.93
@@ -43,14 +45,6 @@ _MAX_NAMES = 3
 _MIN_LAUNCH_NS = 2_000
 # A CTA takes as long to start, to load from the L2, and to end: an H100's L2 answers after 0.2 to 0.3 us.
 _MIN_CTA_NS = 500
-
-
-def _wavefronts(one: Requests) -> float:
-    return one.wavefronts * one.requests
-
-
-def _sectors(one: Requests) -> float:
-    return one.sectors * one.requests
 
 
 class Evidence(Struct, frozen=True):
@@ -217,13 +211,15 @@ class Evidence(Struct, frozen=True):
         """
         bound = self.bound_of(share)
         if self.busiest[1] >= LIMITING:
-            issued, wavefronts = self.issued_share_of(operations), self._request_share_of(operations, _wavefronts)
-            removed = {**dict.fromkeys((ISSUE, ALU, FP32, SPECIAL), issued), SHARED: wavefronts}
+            wavefronts = self._request_share_of(operations, lambda one: one.wavefronts * one.requests)
+            issued = dict.fromkeys((ISSUE, ALU, FP32, SPECIAL), self.issued_share_of(operations))
+            removed = {**issued, SHARED: wavefronts}
             bound = max(bound, self.max_gain(removed))
         is_known = {one.line for one in self.requests}.issuperset(
             self.lines_of(one for top in operations for one in top.walk() if one.traits.reads_global)
         )
-        return min(bound, self.max_gain_in_sms(self._request_share_of(operations, _sectors) if is_known else 1.0))
+        sectors = self._request_share_of(operations, lambda one: one.sectors * one.requests)
+        return min(bound, self.max_gain_in_sms(sectors if is_known else 1.0))
 
     def max_gain_in_sms(self, from_l2: float = 0.0) -> float:
         """Return an upper bound of the gain if the SMs' units had no work left, but DRAM all of its own.
@@ -358,3 +354,32 @@ class Evidence(Struct, frozen=True):
     def share_of(self, roof: Roof) -> float:
         """Return the part of the SMs' time that a scope takes."""
         return roof.sm_cycles / self.sm_cycles if self.sm_cycles else 0.0
+
+
+_WORDS = {
+    "tt.load": "the load",
+    "tt.store": "the store",
+    "tt.reduce": "the reduction",
+    "tt.atomic_rmw": "the atomic operation",
+    "ttg.async_copy_global_to_local": "the copy",
+    "ttg.convert_layout": "the change of layout",
+    **dict.fromkeys(DIVISIONS, "the division"),
+    **dict.fromkeys(INTEGER_DIVISIONS, "the integer division"),
+}
+
+
+def place_of(module: Module, operation: Operation) -> str:
+    """Return an operation's source line, such as ``matmul.py:58``, or its TTGIR line if the source is unknown."""
+    chains = LocationTable(module).chains_of(operation)
+    if not chains:
+        return f"TTGIR line {module.line_numbers([operation.start])[0]}"
+    return f"{PurePath(chains[0][0].file).name}:{chains[0][0].line}"
+
+
+def words_of(module: Module, operation: Operation) -> str:
+    """Return an operation in words, such as *the load of 'x' at matmul.py:58*."""
+    if operation.traits.is_loop:  # its location names one of the values that it carries
+        return f"the loop at {place_of(module, operation)}"
+    what = _WORDS.get(operation.name, operation.name.rpartition(".")[2])
+    variable = next(map(variable_in, result_names(operation)), "")
+    return f"{what}{f' of {variable!r}' if variable else ''} at {place_of(module, operation)}"

@@ -117,20 +117,16 @@ def barriers(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         return
     place = max(stalls.lines, key=lambda line: line.at_barriers).place
     gain = min(share, evidence.max_gain())
+    fewer_warps = ""
+    if evidence.ran is not None and not evidence.has_dots:  # dots' results would need twice the registers of a thread
+        fewer_warps = "fewer warps per CTA (num_warps) so that a reduction stays within a warp, "
     yield Finding(
         rule="barriers",
         scope=None,
         share=gain,
         text=f"warps wait {percent(share)} of their time at barriers of the CTA, most at {place or 'an unknown line'}",
-        advice=f"synchronise less: {_fewer_warps(evidence)}fewer reductions and layout changes, or more CTAs on an SM "
+        advice=f"synchronise less: {fewer_warps}fewer reductions and layout changes, or more CTAs on an SM "
         "that run meanwhile",
         figures={"waiting": share},
         likely=gain / 4,
     )
-
-
-def _fewer_warps(evidence: Evidence) -> str:
-    """Return the advice to use fewer warps: not for dots, whose results would need twice the registers of a thread."""
-    if evidence.ran is None or evidence.has_dots:
-        return ""
-    return "fewer warps per CTA (num_warps) so that a reduction stays within a warp, "

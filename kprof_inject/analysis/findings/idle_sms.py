@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+import numpy as np
+
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import MIN_SHARE, Finding
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.analysis.unjudged import Unjudged, missing_ctas
 from kprof_inject.capture.edits import COLUMNS, COLUMNS_REVERSED, REVERSED
 from kprof_inject.quantities import counted, percent, ratio, short_time
-from kprof_inject.timeline.cta_orders import gains_of_orders
 from kprof_inject.timeline.timeline import Timeline
-from kprof_inject.timeline.waves import Ending, Waves
+from kprof_inject.timeline.waves import Ending, Waves, duration_in_order_ns, launch_duration_ns
 
 
 def low_fill(evidence: Evidence) -> Iterator[Finding | Unjudged]:
@@ -33,27 +34,22 @@ def low_fill(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     idle_share = idle_sms / device_sms
     if idle_share < MIN_SHARE:
         return
+    # With several CTAs, an SM also does more than it did with one.
+    _, busiest = evidence.busiest_of_device
+    most = max(idle_share, 1 - busiest) if busiest and waves.slots_per_sm > 1 else idle_share
+    split = (
+        "split-K" if evidence.has_dots else "several CTAs for what one does (a second kernel combines their results)"
+    )
     yield Finding(
         rule="low-fill",
         scope=None,
-        share=_most_of_a_larger_grid(evidence, idle_share, waves.slots_per_sm),
+        share=min(most, 1 - evidence.launching),
         likely=min(idle_share, 1 - evidence.launching),
         text=f"the grid is too small for the device: {counted(waves.ctas, 'CTA')} on {waves.sms} of {device_sms} SMs; "
         f"{counted(idle_sms, 'SM')} ({percent(idle_share)}) {'is' if idle_sms == 1 else 'are'} idle",
-        advice=f"launch more CTAs: smaller tiles, {_how_to_split(evidence)}, or several problems in one launch",
+        advice=f"launch more CTAs: smaller tiles, {split}, or several problems in one launch",
         figures={"ctas": waves.ctas, "sms": waves.sms, "device_sms": device_sms, "slots_per_sm": waves.slots_per_sm},
     )
-
-
-def _how_to_split(evidence: Evidence) -> str:
-    return "split-K" if evidence.has_dots else "several CTAs for what one does (a second kernel combines their results)"
-
-
-def _most_of_a_larger_grid(evidence: Evidence, idle_share: float, slots_per_sm: int) -> float:
-    """Return the most that a larger grid gains: with several CTAs, an SM also does more than it did with one."""
-    _, busiest = evidence.busiest_of_device
-    most = max(idle_share, 1 - busiest) if busiest and slots_per_sm > 1 else idle_share
-    return min(most, 1 - evidence.launching)
 
 
 def between_ctas(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | Unjudged]:
@@ -102,13 +98,14 @@ def tail(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding]:
     waves, ending = summary.waves, summary.ending
     if waves is None or ending is None or ending.count_share < MIN_SHARE:
         return
+    even = f"the {waves.sms * waves.slots_per_sm} CTAs that run at once" if waves.waves > 1 else f"the {waves.sms} SMs"
     won = f"spread evenly, the same work would take {percent(ending.count_share)} less time"
     yield Finding(
         rule="tail",
         scope=None,
         share=ending.count_share,
         text=f"{_what(waves, ending)}; {won}",
-        advice=f"make the grid a multiple of {_even(waves)}: other tile sizes, a persistent kernel, or split-K",
+        advice=f"make the grid a multiple of {even}: other tile sizes, a persistent kernel, or split-K",
         figures={
             "ctas": waves.ctas,
             "sms": waves.sms,
@@ -124,12 +121,6 @@ def tail(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding]:
             "idle_share": ending.idle_share,
         },
     )
-
-
-def _even(waves: Waves) -> str:
-    if waves.waves > 1:
-        return f"the {waves.sms * waves.slots_per_sm} CTAs that run at once"
-    return f"the {waves.sms} SMs"
 
 
 def _what(waves: Waves, ending: Ending) -> str:
@@ -186,6 +177,22 @@ def uneven_ctas(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding]
             **gains,
         },
     )
+
+
+def gains_of_orders(timeline: Timeline, slots_per_sm: int) -> dict[str, float]:
+    """Return the part by which a launch would be shorter if its CTAs began in other orders, by the orders' names.
+
+    Each CTA takes as long as it did. A gain is negative if the launch would be longer. Of grids without two dimensions,
+    it is known for the reversed order alone.
+    """
+    ctas, duration_ns = timeline.all_ctas, launch_duration_ns(timeline)
+    columns, rows, _ = timeline.launch.grid
+    ids = ctas["cta"].astype(np.int64)  # along x first, then y, then z
+    orders = {REVERSED: np.argsort(-ids)}
+    if columns > 1 and rows > 1:
+        x, y, z = ids % columns, ids // columns % rows, ids // (columns * rows)
+        orders |= {COLUMNS: np.lexsort((y, x, z)), COLUMNS_REVERSED: np.lexsort((-y, -x, z))}
+    return {name: 1 - duration_in_order_ns(ctas, order, slots_per_sm) / duration_ns for name, order in orders.items()}
 
 
 # What an order does, for those who launch the kernel.

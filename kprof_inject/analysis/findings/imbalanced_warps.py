@@ -101,7 +101,6 @@ def _busier(timeline: Timeline, summary: LaunchSummary, scope: ScopeSummary) -> 
 
 
 def _team(scope: ScopeSummary, otherwise: str = "") -> str:
-    """Return the words for whose warps are compared."""
     if scope.partition is None:
         return otherwise
     return f" of {'the ' if scope.partition.endswith('partition') else ''}{scope.partition}"

@@ -61,7 +61,9 @@ def small_ctas(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     waves = summary.waves
     if not evidence.parts or waves is None or summary.ending is None:
         return
-    cta_ns = _cta_ns(evidence)
+    times_ns = (evidence.timeline.ctas["pre_final_ns"] - evidence.timeline.ctas["init_ns"]).astype(float)
+    # Each CTA is weighted by its time: those that return at once do not count.
+    cta_ns = float((times_ns**2).sum() / max(times_ns.sum(), 1.0))
     if waves.waves < _MIN_WAVES or cta_ns > _SHORT_CTA_NS:
         return
     # Larger blocks share the instructions that each CTA executes for itself.
@@ -87,13 +89,6 @@ def small_ctas(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     )
 
 
-def _cta_ns(evidence: Evidence) -> float:
-    """Return the mean time of the CTAs, each weighted by its time: those that return at once do not count."""
-    ctas = evidence.timeline.ctas
-    times = (ctas["pre_final_ns"] - ctas["init_ns"]).astype(float)
-    return float((times**2).sum() / max(times.sum(), 1.0))
-
-
 def few_warps(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     """Yield launches whose SMs hold so few warps that these cannot hide the latency of what they wait for.
 
@@ -113,10 +108,12 @@ def few_warps(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         without_wgmma = [*_without_wgmma(evidence)]
         yield from without_wgmma or ([_one_warp_each(evidence, waves, active, share)] if has_one_each else [])
         return
-    is_busy = evidence.busiest[1] >= _MAX_BUSY
-    if active >= _MAX_WARPS or share < _MIN_SHARE or is_busy or not _waits_for_latency(evidence):
+    top = evidence.stalls.top if evidence.stalls else None
+    is_busy = evidence.busiest[1] >= _MAX_BUSY or (top is not None and top.reason in _SHARED_REASONS)
+    if active >= _MAX_WARPS or share < _MIN_SHARE or is_busy:
         return
-    needed = _needed_bytes(evidence)
+    rate, sms = evidence.kernel.dram_bytes_per_s, evidence.kernel.sm_count
+    needed = rate * _DRAM_LATENCY_S / sms if rate and sms else 0.0
     at_once = _more_at_once(evidence, waves, ran.module, needed)
     more_warps, more = _more_warps(evidence, waves, ran.module)
     advice = "; or ".join(filter(None, (at_once, more_warps)))
@@ -201,17 +198,6 @@ def _waits(evidence: Evidence) -> str:
     return "no unit is busy"
 
 
-def _waits_for_latency(evidence: Evidence) -> bool:
-    top = evidence.stalls.top if evidence.stalls else None
-    return top is None or top.reason not in _SHARED_REASONS
-
-
-def _needed_bytes(evidence: Evidence) -> float:
-    """Return how much must be in flight on an SM for all of DRAM's bandwidth, by Little's law; 0 if unknown."""
-    rate, sms = evidence.kernel.dram_bytes_per_s, evidence.kernel.sm_count
-    return rate * _DRAM_LATENCY_S / sms if rate and sms else 0.0
-
-
 def _more_at_once(evidence: Evidence, waves: Waves, module: Module, needed: float) -> str:
     """Return what requests more data at once; empty if a loop's iterations request enough.
 
@@ -273,7 +259,6 @@ def _more_room(kernel: Kernel, by: str, room: int) -> str:
 
 
 def _largest_tensor(module: Module) -> int:
-    """Return the number of elements of the largest tensor that is loaded or computed."""
     sizes = (
         prod(printed.shape)
         for one in module.walk()

@@ -28,13 +28,14 @@ def pace(evidence: Evidence) -> Iterator[Finding]:
     names = listed([place.name for place in critical], _MAX_NAMES)
     sets, there = ("sets", "there") if len(critical) == 1 else ("set", f"in {first.name}")
     measured = [place for place in (*critical, *hidden) if place.response]
+    slacks = [f"{slack:.0f} cycles in {place.name}" for place in hidden if (slack := place.spare_cycles)]
+    spare = f"; slack: {listed(slacks, _MAX_NAMES)}" if slacks else ""
     yield Finding(
         rule="pace",
         scope=first.scope.name,
         index=first.index,
         share=min(sum(map(_worth, critical)), 1.0),
-        text=f"{names} {sets} the pace: each cycle saved {there} makes the kernel {slope:.2f} cycles faster"
-        f"{_spare(hidden)}",
+        text=f"{names} {sets} the pace: each cycle saved {there} makes the kernel {slope:.2f} cycles faster{spare}",
         advice=_advice(slopes.places, critical),
         figures={f"slope of {one.name}": round(one.response.slope.value, 3) for one in measured if one.response},
     )
@@ -44,11 +45,6 @@ def _worth(place: PlaceSlope) -> float:
     """Return an upper bound of the part of the kernel's time that can be gained there."""
     slope = place.response.slope.value if place.response else 0.0
     return min(slope, 1.0) * (place.time_share or 0.0)
-
-
-def _spare(hidden: Sequence[PlaceSlope]) -> str:
-    slacks = [f"{slack:.0f} cycles in {place.name}" for place in hidden if (slack := place.spare_cycles)]
-    return f"; slack: {listed(slacks, _MAX_NAMES)}" if slacks else ""
 
 
 def _advice(places: Sequence[PlaceSlope], critical: Sequence[PlaceSlope]) -> str:

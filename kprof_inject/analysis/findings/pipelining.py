@@ -12,7 +12,7 @@ from kprof_inject.analysis.evidence.stalls import FOR_MEMORY
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.interpreter.accesses import Access
-from kprof_inject.analysis.interpreter.executions import CountedOperation, ExecutedKernel
+from kprof_inject.analysis.interpreter.executions import CountedOperation
 from kprof_inject.analysis.roofs.speed_of_light import Roof
 from kprof_inject.analysis.roofs.unit_rates import SHARED
 from kprof_inject.analysis.scope_map import ScopeMap
@@ -102,7 +102,6 @@ def _loads_finding(
 
 
 def _how_to_pipeline(evidence: Evidence, loop: Operation, loads: Sequence[Operation]) -> str:
-    """Return how to let a loop be pipelined."""
     inner = next((one for one in loop.walk() if one is not loop and one.traits.is_loop), None)
     if inner is not None:  # seen with a lock: on an H100, without its loop Triton made the copies, which won 3 %
         return f"take {evidence.words_of(inner)} out of it, as Triton pipelines innermost loops alone"
@@ -173,7 +172,12 @@ def too_few_stages(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         waited = _waited(evidence, evidence.ran.scope_map, pipeline)
         if waited is None or waited < _MIN_WAITING:
             continue
-        wanted = _wanted(evidence, evidence.ran, pipeline, max(1 - waited, roof.part))
+        kernel = evidence.kernel
+        room_bytes = max(limits_of(kernel.target).cta_shared_bytes - (kernel.clean.shared_bytes or 0), 0)
+        # A copy is issued ``depth`` iterations ahead, and has arrived when the wait for it ends. The loop does not wait
+        # while its busiest unit works.
+        iterations = pipeline.depth / max(1 - waited, roof.part)
+        wanted = _MissingStages(copied_ahead(evidence.ran, kernel, pipeline), iterations, room_bytes)
         share = min(waited * evidence.share_of(roof), evidence.max_gain())
         if share >= _MIN_SHARE:
             stalls, inside = evidence.stalls, evidence.lines_of([pipeline.loop])
@@ -210,17 +214,6 @@ def has_sampled_waits(evidence: Evidence) -> bool:
     loops = (one for one in evidence.ran.module.walk() if one.traits.is_loop)
     inside = {one for loop in loops for one in loop.walk() if one.traits.is_wait and one.name != DOT_WAIT}
     return inside <= awaited
-
-
-def _wanted(evidence: Evidence, ran: ExecutedKernel, pipeline: CopyPipeline, busy: float) -> _MissingStages:
-    """Return the stages that a loop lacks.
-
-    ``busy`` is a lower bound of the part of the loop's time that is not waiting: at least that of its busiest unit. A
-    copy is issued ``depth`` iterations ahead, and has arrived when the wait for it ends.
-    """
-    kernel = evidence.timeline.launch.kernel
-    room_bytes = limits_of(kernel.target).cta_shared_bytes - (kernel.clean.shared_bytes or 0)
-    return _MissingStages(copied_ahead(ran, kernel, pipeline), pipeline.depth / busy, max(room_bytes, 0))
 
 
 def _waited(evidence: Evidence, scope_map: ScopeMap, pipeline: CopyPipeline) -> float | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import Any
 
@@ -179,13 +179,17 @@ def judge_by_rules(evidence: Evidence) -> tuple[Judgement, ...]:
         return tuple(Judgement(rule, (), _NO_CTA) for rule in rules)
     timeline = evidence.timeline
     missing = missing_records(timeline) or unpaired_records(timeline)
-    judgements = tuple(
-        _judgement(
-            name, [*_limited_by_unit(name, rule(evidence), evidence)], None if name in _WITHOUT_RECORDS else missing
-        )
-        for name, rule in rules.items()
-    )
-    return tuple(map(_without_remedy, judgements)) if evidence.summary.is_foreign else judgements
+    judgements = []
+    for name, rule in rules.items():
+        results = [*_limited_by_unit(name, rule(evidence), evidence)]
+        doubt = missing.reason if missing and name not in _WITHOUT_RECORDS else ""
+        findings = tuple(replace(one, doubt=doubt) for one in results if isinstance(one, Finding))
+        unjudged = next((one for one in results if isinstance(one, Unjudged)), None)
+        if unjudged and evidence.summary.is_foreign:  # remedies do not apply to buffers of other profilers
+            unjudged = replace(unjudged, remedy="")
+        # Findings are valid even if the rule could not judge everything.
+        judgements.append(Judgement(name, findings, None if findings else unjudged))
+    return tuple(judgements)
 
 
 def _limited_by_unit(rule: str, results: RuleResults, evidence: Evidence) -> Iterator[Finding | Unjudged]:
@@ -197,19 +201,3 @@ def _limited_by_unit(rule: str, results: RuleResults, evidence: Evidence) -> Ite
             limit = f"at most {percent(rest)} can be gained ({unit} at {percent(part)} of peak)"
             result = replace(result, share=rest, text=f"{result.text}; {limit}")
         yield result
-
-
-def _without_remedy(judgement: Judgement) -> Judgement:
-    """Remove the remedy, which does not apply to buffers of other profilers."""
-    if judgement.unjudged is None:
-        return judgement
-    return replace(judgement, unjudged=replace(judgement.unjudged, remedy=""))
-
-
-def _judgement(rule: str, results: Sequence[Finding | Unjudged], missing: Unjudged | None) -> Judgement:
-    """Return a rule's judgement; ``missing`` makes its findings doubtful."""
-    doubt = missing.reason if missing else ""
-    findings = tuple(replace(result, doubt=doubt) for result in results if isinstance(result, Finding))
-    unjudged = next((result for result in results if isinstance(result, Unjudged)), None)
-    # Findings are valid even if the rule could not judge everything.
-    return Judgement(rule, findings, None if findings else unjudged)

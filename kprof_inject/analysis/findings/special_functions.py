@@ -43,29 +43,18 @@ class _Removable(Struct, frozen=True):
 _Operands = Sequence[Operation | None]
 
 
-def _of_product(operands: _Operands) -> str:
-    return _both(operands, _EXP, "exp(a) * exp(b) is exp(a + b)") or _both(
-        operands, _SQRT, "sqrt(a) * sqrt(b) is sqrt(a * b)"
-    )
-
-
-def _of_sum(operands: _Operands) -> str:
-    return _both(operands, _LOG, "log(a) + log(b) is log(a * b)")
-
-
-def _of_difference(operands: _Operands) -> str:
-    return _both(operands, _LOG, "log(a) - log(b) is log(a / b)")
-
-
 def _both(operands: _Operands, names: frozenset[str], edit: str) -> str:
     is_fitting = len(operands) == 2 and all(one is not None and one.name in names for one in operands)
     return edit if is_fitting else ""
 
 
 _PATTERNS: Mapping[str, Callable[[_Operands], str]] = {
-    "arith.mulf": _of_product,
-    "arith.addf": _of_sum,
-    "arith.subf": _of_difference,
+    "arith.mulf": lambda operands: (
+        _both(operands, _EXP, "exp(a) * exp(b) is exp(a + b)")
+        or _both(operands, _SQRT, "sqrt(a) * sqrt(b) is sqrt(a * b)")
+    ),
+    "arith.addf": lambda operands: _both(operands, _LOG, "log(a) + log(b) is log(a * b)"),
+    "arith.subf": lambda operands: _both(operands, _LOG, "log(a) - log(b) is log(a / b)"),
 }
 
 
@@ -101,7 +90,8 @@ def _removable(evidence: Evidence, counts: Mapping[Operation, float]) -> Iterato
     divisions: dict[str, list[Operation]] = {}
     joined: dict[Operation, Operation | None] = {}  # products and sums of functions, with the function that they keep
     for one in (counted.operation for counted in evidence.ran.operations):
-        operands = [definition_of(name, one) for name in operand_names(one)] if _may_match(one) else []
+        may_match = one.name in _PATTERNS or one.name in DIVISIONS or one.traits.is_transcendental
+        operands = [definition_of(name, one) for name in operand_names(one)] if may_match else []
         if one.name in _PATTERNS:
             functions = [joined.get(operand, operand) if operand is not None else None for operand in operands]
             if edit := _PATTERNS[one.name](functions):
@@ -118,10 +108,6 @@ def _removable(evidence: Evidence, counts: Mapping[Operation, float]) -> Iterato
     for same in divisions.values():
         if len(same) > 1:
             yield _Removable(tuple(same[1:]), same[0], "several divisions by one value: compute its reciprocal once")
-
-
-def _may_match(one: Operation) -> bool:
-    return one.name in _PATTERNS or one.name in DIVISIONS or one.traits.is_transcendental
 
 
 def _of_division(one: Operation, operands: _Operands) -> Iterator[_Removable]:

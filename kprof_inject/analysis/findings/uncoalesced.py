@@ -150,7 +150,7 @@ def _directions(evidence: Evidence, one: CountedOperation) -> tuple[str, str]:
             f"sector has {SECTOR_BYTES}, a line {LINE_BYTES}), and raise num_warps as much (it is "
             f"{evidence.kernel.requested_warps}), so that an SM keeps its warps",
         )
-    if _shares_addresses(access, contiguous[0]):
+    if any((part == 0).any() for part in _differences(access, contiguous[0])):  # neighbours with one address
         # On an H100, keys of 3 and 4 bits won 36 and 75 % when stored transposed; those of 4 bits won 87 % by one load
         # for each byte. With the tile's dimensions swapped, which needs a reduction over threads, they lost 49 and won
         # 27 %.
@@ -171,11 +171,6 @@ def _directions(evidence: Evidence, one: CountedOperation) -> tuple[str, str]:
 def _is_contiguous(access: Access, dim: int) -> bool:
     """Return True if neighbours along a dimension of the tile are adjacent, or some of them share an address."""
     return 0 < sum(int(np.abs(part).max(initial=0)) for part in _differences(access, dim)) <= access.element_bytes
-
-
-def _shares_addresses(access: Access, dim: int) -> bool:
-    """Return True if some neighbours along a dimension of the tile have one address."""
-    return any(bool((part == 0).any()) for part in _differences(access, dim))
 
 
 def step_along(access: Access, dim: int) -> int | None:

@@ -58,13 +58,11 @@ def _missing(timeline: Timeline) -> Unjudged | None:
     recorded = lost_waits(timeline.table, kernel)
     if has_no_loop(timeline) or not (recorded or may_lose_time(kernel)):
         return None
-    return unrecorded_loops(timeline.table) or (missing_records(timeline) if recorded else _no_wait(timeline))
-
-
-def _no_wait(timeline: Timeline) -> Unjudged:
+    if recorded:
+        return unrecorded_loops(timeline.table) or missing_records(timeline)
     has_waits = any(is_wait(scope) and scope.kind != ScopeKind.SPIN for scope in timeline.table.scopes)
     what = "only waits for dots were recorded" if has_waits else "no wait was recorded"
-    return Unjudged(what, "add --at 'op(*wait*)'")
+    return unrecorded_loops(timeline.table) or Unjudged(what, "add --at 'op(*wait*)'")
 
 
 def _works(timeline: Timeline, summary: LaunchSummary, scopes: NDArray[np.int64]) -> bool:
@@ -96,7 +94,10 @@ def _loop_finding(timeline: Timeline, summary: LaunchSummary, loop: int, waits: 
         other_waits = " and 1 other wait"
     elif len(waits) > 2:
         other_waits = f" and {len(waits) - 1} other waits"
-    who = _who(warps.tolist(), timeline.launch.kernel.num_warps)
+    if len(warps) == timeline.launch.kernel.num_warps > 1:
+        who = "every warp waits"
+    else:
+        who = f"{numbered('warp', warps.tolist())} {'waits' if len(warps) == 1 else 'each wait'}"
     yield Finding(
         rule="waiting",
         scope=wait.scope,
@@ -112,12 +113,6 @@ def _loop_finding(timeline: Timeline, summary: LaunchSummary, loop: int, waits: 
             "waits": len(waits),
         },
     )
-
-
-def _who(warps: list[int], all_warps: int) -> str:
-    if len(warps) == 1:
-        return f"{numbered('warp', warps)} waits"
-    return "every warp waits" if len(warps) == all_warps else f"{numbered('warp', warps)} each wait"
 
 
 def _times_of(summary: LaunchSummary, index: int, warps: NDArray[np.int64]) -> NDArray[np.int64]:

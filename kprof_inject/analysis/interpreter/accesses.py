@@ -243,16 +243,20 @@ def access_of(one: Executed) -> Access | None:
             places = None if mask.is_lower_bound and not mask.factors else mask.count(sizes)
     else:
         mask = None
+    cached = CACHE_MODIFIER.search(one.operation.tail)
+    if cached and cached[1] in ("cg", "cv"):  # these bypass the L1 (PTX ISA, "Cache Operators")
+        form = replace(form, passes_by_l1=True)
+    named = _MASK_NAME.search(one.operation.tail) if one.operation.name == _COPY else None
     return Access(
         operation=one.operation,
-        form=_as_cached(one.operation, form),
+        form=form,
         element_bytes=bytes_of(pointed.pointee),
         shape=shape,
         address=address,
         mask=mask,
         places=places,
         is_whole=is_whole,
-        is_for_each_iteration=mask is None and _is_for_each_iteration(one.operation),
+        is_for_each_iteration=mask is None and named is not None and asks_for_iteration(named[1], one.operation),
     )
 
 
@@ -262,12 +266,6 @@ def _place_of(one: Executed, form: AccessForm, pointed: PrintedType) -> tuple[In
     if form.is_buffer:
         return _in_buffer(one, bytes_of(pointed.element))
     return _in_tensor(one, pointed.shape) if form.is_descriptors else _at_pointers(one)
-
-
-def _as_cached(operation: Operation, form: AccessForm) -> AccessForm:
-    """Apply the load's cache modifier: ``.cg`` and ``.cv`` bypass the L1 (PTX ISA, "Cache Operators")."""
-    found = CACHE_MODIFIER.search(operation.tail)
-    return replace(form, passes_by_l1=True) if found and found[1] in ("cg", "cv") else form
 
 
 _COPY = "ttg.async_copy_global_to_local"
@@ -310,12 +308,6 @@ def _in_buffer(one: Executed, element_bytes: int) -> tuple[IntegerExpr | None, M
     if isinstance(pointer, IntegerExpr) and isinstance(offsets, IntegerExpr):
         address = pointer + offsets * IntegerExpr.integer(element_bytes)
     return address, mask if isinstance(mask, Mask) else None
-
-
-def _is_for_each_iteration(copy: Operation) -> bool:
-    """Return whether a copy's mask only tests that the iteration exists which the copy is for."""
-    named = _MASK_NAME.search(copy.tail) if copy.name == _COPY else None
-    return named is not None and asks_for_iteration(named[1], copy)
 
 
 _PREDICATED = ("ttng.async_tma_copy_global_to_local",)

@@ -98,7 +98,6 @@ def _ways_from(block: Block) -> list[tuple[str, list[str]]]:
 
 
 def _conditions(block: Block, count: int, values: Mapping[str, Value]) -> Sequence[Condition]:
-    """Return the condition of each successor."""
     if count < 2:
         return [ALWAYS] * count
     branch = block.operations[-1]

@@ -70,7 +70,7 @@ def touched(address: IntegerExpr, mask: Mask, element_bytes: int) -> Ranges:
     ]
     ranges = Ranges(np.zeros(1, np.int64), np.full(1, element_bytes, np.int64))
     # The smallest step first: adjacent elements merge into one range.
-    for found in sorted(offsets, key=_min_step):
+    for found in sorted(offsets, key=lambda one: int(np.diff(one).min()) if one.size > 1 else 0):
         ranges = ranges.from_each(found)
     return ranges
 
@@ -84,10 +84,6 @@ def _offsets(parts: Sequence[AxisArray], factors: Sequence[AxisArray]) -> Addres
         inside = joined(lambda values, mask: np.broadcast_arrays(values, mask)[1], values, mask)
         return distinct(both.values[inside.values])
     return distinct(values.values)
-
-
-def _min_step(offsets: Addresses) -> int:
-    return int(np.diff(offsets).min()) if offsets.size > 1 else 0
 
 
 def max_repeats(address: IntegerExpr, shape: Sequence[int], along: int | None = None) -> int:
@@ -126,13 +122,9 @@ class _Group:
         differences = np.diff(values, axis=1)
         positive = differences[differences > 0]
         span = int((values[:, -1] - values[:, 0]).max(initial=0))
-        return cls(repeated * _longest_run(differences == 0), int(positive.min(initial=1 << 62)), span)
-
-
-def _longest_run(equal: NDArray[np.bool_]) -> int:
-    """Return the longest run of equal neighbours in any row."""
-    ends = np.pad(~equal, ((0, 0), (1, 1)), constant_values=True)
-    return int(np.diff(np.flatnonzero(ends)).max(initial=1))
+        ends = np.pad(differences != 0, ((0, 0), (1, 1)), constant_values=True)
+        longest_run = int(np.diff(np.flatnonzero(ends)).max(initial=1))  # of equal neighbours in any row
+        return cls(repeated * longest_run, int(positive.min(initial=1 << 62)), span)
 
 
 def _by_dimensions(parts: Sequence[AxisArray], axes: dict[GridAxis, int]) -> list[list[AxisArray]]:

@@ -63,15 +63,6 @@ def _of_range(operation: Operation, _: Sequence[Value]) -> Value:
     return IntegerExpr((counting(dimension(0), *result.shape, first),))
 
 
-def _same(_: Operation, operands: Sequence[Value]) -> Value:
-    """Return the operand: a value that a tensor repeats needs no axis for it."""
-    return operands[0] if operands else None
-
-
-def _of_allocation(operation: Operation, _: Sequence[Value]) -> Value:
-    return SharedMemorySlice(operation, IntegerExpr.integer(0))
-
-
 def _of_part(_: Operation, operands: Sequence[Value]) -> Value:
     whole, index = operands[:2]
     if not isinstance(whole, SharedMemorySlice):
@@ -105,11 +96,6 @@ def _of_reshaping(operation: Operation, operands: Sequence[Value]) -> Value:
     if "allow_reorder" in operation.tail or len(types) != 2 or not isinstance(operands[0], IntegerExpr | Mask):
         return None
     return operands[0].reshaped(types[0].shape, types[1].shape)
-
-
-def _of_anything(operation: Operation, _: Sequence[Value]) -> Value:
-    """Return an arbitrary value: no kernel depends on poison."""
-    return Mask() if types_of(operation)[0].element == "i1" else IntegerExpr.integer(0)
 
 
 def _of_widening(operation: Operation, operands: Sequence[Value]) -> Value:
@@ -152,10 +138,6 @@ def _two(compute: Callable[[IntegerExpr, IntegerExpr], Value]) -> Give:
         return compute(one, other) if isinstance(one, IntegerExpr) and isinstance(other, IntegerExpr) else None
 
     return give
-
-
-def _product(one: IntegerExpr, other: IntegerExpr) -> Value:
-    return one * other if is_settled(one) or is_settled(other) else OPEN
 
 
 def _unsigned(compute: Callable[[IntegerExpr, IntegerExpr], Value]) -> Give:
@@ -315,18 +297,22 @@ _LINEAR = frozenset(
 _OPERATIONS: Mapping[str, Give] = {
     "arith.constant": _of_constant,
     "tt.make_range": _of_range,
-    **dict.fromkeys(_SAME.split(), _same),
-    **dict.fromkeys(("ttg.local_alloc", "ttng.tmem_alloc"), _of_allocation),
+    # A value that a tensor repeats needs no axis for it.
+    **dict.fromkeys(_SAME.split(), lambda _, operands: operands[0] if operands else None),
+    **dict.fromkeys(
+        ("ttg.local_alloc", "ttng.tmem_alloc"), lambda one, _: SharedMemorySlice(one, IntegerExpr.integer(0))
+    ),
     **dict.fromkeys(("ttg.memdesc_index", "ttg.memdesc_subview"), _of_part),
     "arith.extui": _of_widening,
     "arith.trunci": _of_narrowing,
     "tt.expand_dims": _of_expansion,
     "tt.trans": _of_transposition,
     "tt.reshape": _of_reshaping,
-    "ub.poison": _of_anything,
+    # No kernel depends on poison.
+    "ub.poison": lambda operation, _: Mask() if types_of(operation)[0].element == "i1" else IntegerExpr.integer(0),
     "arith.addi": _two(lambda one, other: one + other),
     "arith.subi": _two(lambda one, other: one + -other),
-    "arith.muli": _two(_product),
+    "arith.muli": _two(lambda one, other: one * other if is_settled(one) or is_settled(other) else OPEN),
     "arith.divsi": _two(_quotient),
     "arith.divui": _unsigned(_quotient),
     "arith.ceildivsi": _two(_ceiling),

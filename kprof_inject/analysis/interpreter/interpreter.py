@@ -357,7 +357,6 @@ class _Interpreter:
         when: Mask | None,
         sizes: Mapping[GridAxis, int],
     ) -> None:
-        """Interpret one of the two regions of a ``scf.while``."""
         loop, in_round = rounds.loop, None
         if not loop.most:
             return

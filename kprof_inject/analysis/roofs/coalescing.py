@@ -286,7 +286,6 @@ def _chosen(executions: int, instructions: int, count: int) -> tuple[_Numbers, _
 
 
 def _values(part: AxisArray, at: Mapping[GridAxis, _Numbers]) -> NDArray[Any]:
-    """Return the values of an array at some places."""
     sizes = zip(part.axes, part.values.shape, strict=True)
     index = tuple(at[axis] if size > 1 else np.zeros(1, np.int64) for axis, size in sizes)
     return np.asarray(part.values[index])
@@ -326,5 +325,4 @@ def _is_first(ascending: _Numbers) -> _Bits:
 
 
 def _distinct(ascending: _Numbers) -> _Numbers:
-    """Return the number of places in each row."""
     return np.asarray(_is_first(ascending).sum(axis=1))

@@ -67,12 +67,19 @@ def limit_of(
     if whole is None or (light.missing and light.has_unknown):
         if waits := memory_wait_limit(summary):
             return waits
-        why = str(light.missing) if light.missing else _why_no_roof(light)
+        why = "the kernel's function was not recorded; add --at func"
+        if light.missing:
+            why = str(light.missing)
+        elif light.unknown:
+            why = "how often its operations are executed is unknown, as that depends on loaded data"
         if idle := sms_without_work(summary, device_sms):
             return Limit(IDLE, (), f"{idle}; what limits those that have one is not known: {why}", {})
         return Limit(NOT_KNOWN, (), why, {}, is_known=False)
     slowdown = _slowdown(overhead)
-    shared = _share_with_work(summary, device_sms)
+    # The share of the launch's time in which the device's SMs have a CTA, on average.
+    shared = 1.0
+    if summary.idle is not None:
+        shared = summary.idle.work_share * summary.idle.sms / max(device_sms or 0, summary.idle.sms)
     if slowdown > 1 and clean_ns:
         # Part of the cost is before the first CTA and after the last one.
         slowdown = max(min(slowdown, summary.duration_ns / clean_ns), 1.0)
@@ -97,21 +104,9 @@ def limit_of(
     return judged.without_records(_limit(judged))
 
 
-def _share_with_work(summary: LaunchSummary, device_sms: int | None) -> float:
-    """Return the share of the launch's time in which the device's SMs have a CTA, on average."""
-    idle = summary.idle
-    return 1.0 if idle is None else idle.work_share * idle.sms / max(device_sms or 0, idle.sms)
-
-
 def _of_the_launch(roof: Roof, share: float) -> Roof:
     """Return the roof with the L2's part of the launch's whole time, as it serves all SMs and rests if some do."""
     return replace(roof, parts={**roof.parts, L2_TO_SM: share * roof.parts.get(L2_TO_SM, 0.0)})
-
-
-def _why_no_roof(light: SpeedOfLight) -> str:
-    if light.unknown:
-        return "how often its operations are executed is unknown, as that depends on loaded data"
-    return "the kernel's function was not recorded; add --at func"
 
 
 def whole_roof(summary: LaunchSummary, light: SpeedOfLight) -> Roof | None:
@@ -122,7 +117,14 @@ def whole_roof(summary: LaunchSummary, light: SpeedOfLight) -> Roof | None:
 def _limit(judged: JudgedLaunch) -> Limit:
     found = _first(judged, _memory_waits, _few_sms, _idle, _at_roof, busy_memory, _at_roof_in_a_loop, _two_units)
     if judged.whole.impossible:
-        return _left_out(found, judged.whole) if found else _impossible(judged)
+        parts = judged.whole.impossible.items()
+        busy = " and ".join(f"{UNIT_NAMES[unit]} would be busy for {percent(part)}" for unit, part in parts)
+        if found:
+            return replace(found, text=f"{found.text}; ignores impossible counts, by which {busy} of the time")
+        # A unit with impossible counts may be the limit, if no other one is.
+        return judged.not_known(
+            f"the counts or the cycles are wrong, as by them {busy} of the time; of the other units, {judged.nearest}"
+        )
     unseen = _first(judged, looked_up_lines, exchanges, scattered_accesses, unknown_accesses, busy_l2, empty_l2)
     return found or unseen or _waits(judged)
 
@@ -166,7 +168,8 @@ def _at_roof(judged: JudgedLaunch) -> Limit | None:
     if scattered := scattered_accesses(judged):
         return scattered
     units = as_busy(judged.parts) or [first]
-    loop = _busiest_loop(judged, units[0])
+    loops = (roof for roof in _loops(judged) if roof.unit == units[0])
+    loop = max(loops, key=lambda roof: roof.sm_cycles, default=None)
     more = f", {percent(loop.part)} in {judged.name_of(loop)}" if loop and loop.part > judged.parts[units[0]] else ""
     text = _with_parts(units, judged.parts, judged.whole.work, more)
     uncoalesced = next((one for unit in units if (one := uncoalesced_access(judged, unit))), None)
@@ -284,25 +287,6 @@ def _two_units(judged: JudgedLaunch) -> Limit | None:
     return judged.limit(f"{first} and {second} in turn", text, first, second)
 
 
-def _impossible(judged: JudgedLaunch) -> Limit:
-    """Return that the limit is unknown: a unit with impossible counts may be the limit, if no other one is."""
-    return judged.not_known(
-        f"the counts or the cycles are wrong, as by them {_would_be_busy(judged.whole)} of the time; of the other "
-        f"units, {judged.nearest}"
-    )
-
-
-def _left_out(limit: Limit, whole: Roof) -> Limit:
-    text = f"{limit.text}; ignores impossible counts, by which {_would_be_busy(whole)} of the time"
-    return replace(limit, text=text)
-
-
-def _would_be_busy(whole: Roof) -> str:
-    return " and ".join(
-        f"{UNIT_NAMES[unit]} would be busy for {percent(part)}" for unit, part in whole.impossible.items()
-    )
-
-
 def _waits(judged: JudgedLaunch) -> Limit:
     """Return latency as the limit, or what the evidence does not show."""
     if judged.code is not None and judged.code.unknown_share > MIN_NOTABLE:
@@ -313,7 +297,8 @@ def _waits(judged: JudgedLaunch) -> Limit:
     if branches := _branches(judged):
         return branches
     atomics = " (perhaps of its atomic operations)" if judged.light.atomics else ""
-    name, text = "latency", f"latency{atomics}{_hidden(judged)}: {judged.nearest}"
+    hidden = ", or instructions that TTGIR does not show" if judged.code is None else ""
+    name, text = "latency", f"latency{atomics}{hidden}: {judged.nearest}"
     units = as_busy(judged.parts) if judged.parts[judged.busiest[0]] >= POSSIBLE else []
     if units:
         # Lower bounds: the launch may be at a roof.
@@ -340,15 +325,5 @@ def _branches(judged: JudgedLaunch) -> Limit | None:
     )
 
 
-def _hidden(judged: JudgedLaunch) -> str:
-    """Return what may limit the launch without any evidence of it; empty if nothing may."""
-    return ", or instructions that TTGIR does not show" if judged.code is None else ""
-
-
 def _loops(judged: JudgedLaunch) -> Iterator[Roof]:
     return (roof for roof in judged.light.roofs if _kind_of(judged.summary, roof) == ScopeKind.LOOP)
-
-
-def _busiest_loop(judged: JudgedLaunch, unit: str) -> Roof | None:
-    loops: Sequence[Roof] = [roof for roof in _loops(judged) if roof.unit == unit]
-    return max(loops, key=lambda roof: roof.sm_cycles, default=None)

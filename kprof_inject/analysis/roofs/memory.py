@@ -183,7 +183,10 @@ class Traffic:
         if None in found:
             return None
         total = sum(one for one in found if one is not None)
-        if self._fits_l1(l1_bytes):
+        resources = self._timeline.launch.kernel.with_records
+        read_bytes = self._kept_bytes[-1] / prod(self._timeline.launch.grid)
+        # If an SM's L1 has room for what its CTAs read through it, they hit it again.
+        if (resources.ctas_per_sm or 1) * (read_bytes + (resources.shared_bytes or 0)) <= l1_bytes:
             total -= sum(found[number] or 0 for number in kept)
             total += union(ranges for number in kept if (ranges := self._ranges(number, by_sm=False))).size_bytes
         return total
@@ -199,13 +202,6 @@ class Traffic:
             return 0
         requested_bytes = one.requested_bytes(times)
         return one.max_bytes(times) if requested_bytes is None else requested_bytes
-
-    def _fits_l1(self, l1_bytes: int) -> bool:
-        """Return True if an SM's L1 has room for what its CTAs read through it, so that they hit it again."""
-        resources = self._timeline.launch.kernel.with_records
-        ctas = resources.ctas_per_sm or 1
-        kept = self._kept_bytes[-1] / prod(self._timeline.launch.grid) + (resources.shared_bytes or 0)
-        return ctas * kept <= l1_bytes
 
     def _union(self, chosen: Iterator[bool]) -> Ranges:
         ranges = (self._ranges(number, by_sm=False) for number, is_chosen in enumerate(chosen) if is_chosen)

@@ -247,7 +247,8 @@ def _dot_work(operation: Operation, types: Sequence[PrintedType], aliases: Mappi
         return Work({_family(wider): flops})
     flops = 2 * first.elements * second.shape[-1]
     result = types[-1]
-    if operation.name == "tt.dot" and result.element == "f32" and not _is_of_tensor_cores(result, aliases):
+    is_fp32 = operation.name == "tt.dot" and result.element == "f32"
+    if is_fp32 and not _TENSOR_LAYOUT.search(_resolved(result.rest, aliases)):
         return Work(multiplications=flops / 2, additions=flops / 2)
     if first.element != "f32":
         return Work({_family(first.element): flops})
@@ -264,10 +265,6 @@ _PACKED = "i8"
 
 def _family(element: str) -> str:
     return "f8" if element.startswith("f8") else element
-
-
-def _is_of_tensor_cores(result: PrintedType, aliases: Mapping[str, str]) -> bool:
-    return bool(_TENSOR_LAYOUT.search(_resolved(result.rest, aliases)))
 
 
 def _resolved(layout: str, aliases: Mapping[str, str]) -> str:

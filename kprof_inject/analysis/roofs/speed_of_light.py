@@ -140,6 +140,10 @@ def speed_of_light(
     if isinstance(ran, Unjudged):
         return SpeedOfLight((), missing=ran)
     traffic = Traffic(ran.operations, timeline, ran.module.aliases)
+    sm_cycles = max((one.sm_cycles for one in times.values()), default=0)
+    resident_cycles = 0
+    if timeline.clock.source == ClockSource.FITTED:
+        resident_cycles = cycles_with_ctas(timeline.all_ctas, timeline.clock.clock_hz, end="post_final_ns")
     working = _working(ran, timeline.launch.kernel)
     return SpeedOfLight(
         tuple(_roofs(timeline, ran.scope_map, times, rates, working, traffic, requests)),
@@ -147,8 +151,8 @@ def speed_of_light(
         missing=missing,
         dram=traffic.dram_bound(rates.l1_bytes),
         atomics=sum(one.operation.traits.is_atomic for one in ran.operations),
-        resident_cycles=_resident_cycles(timeline),
-        exchanges=_exchanges(ran, rates, max((one.sm_cycles for one in times.values()), default=0)),
+        resident_cycles=resident_cycles,
+        exchanges=_exchanged_bytes(ran) / rates.shared_bytes / sm_cycles if sm_cycles else 0.0,
     )
 
 
@@ -185,12 +189,6 @@ def _by_timer(timeline: Timeline) -> dict[int, _Time]:
     return {index: found for index, scope in scopes if scope.kind == ScopeKind.FUNCTION and scope.parent < 0}
 
 
-def _resident_cycles(timeline: Timeline) -> int:
-    if timeline.clock.source != ClockSource.FITTED:
-        return 0
-    return cycles_with_ctas(timeline.all_ctas, timeline.clock.clock_hz, end="post_final_ns")
-
-
 @lru_cache(maxsize=KERNELS_CACHED)
 def _working(ran: ExecutedKernel, kernel: Kernel) -> Sequence[tuple[CountedOperation, Work]]:
     of_integers = work_with_integers(ran.module)
@@ -203,11 +201,6 @@ def _working(ran: ExecutedKernel, kernel: Kernel) -> Sequence[tuple[CountedOpera
         if work != NO_WORK:
             found.append((one, work))
     return found
-
-
-def _exchanges(ran: ExecutedKernel, rates: UnitRates, sm_cycles: int) -> float:
-    moved = _exchanged_bytes(ran)
-    return moved / rates.shared_bytes / sm_cycles if sm_cycles else 0.0
 
 
 @lru_cache(maxsize=KERNELS_CACHED)

@@ -27,7 +27,7 @@ from kprof_inject.analysis.structure.tensor_layouts import (
     linear_layout,
 )
 from kprof_inject.ttgir.nodes import Operation
-from kprof_inject.ttgir.types import PrintedType, if_misfit, types_of
+from kprof_inject.ttgir.types import if_misfit, types_of
 
 _Offsets = NDArray[np.int64]
 
@@ -85,7 +85,8 @@ def shared_cycles(operation: Operation, aliases: Mapping[str, str]) -> SharedCyc
     threads, memory = (types[place] for place in SIDES[operation.name])
     if memory.bits < 8 or memory.bits % 8:
         return None
-    if (allocated := _ALLOCATED.search(memory.rest)) and not f"x{allocated[1]}".endswith(_sizes(memory)):
+    sizes = "".join(f"x{size}" for size in memory.shape)
+    if (allocated := _ALLOCATED.search(memory.rest)) and not f"x{allocated[1]}".endswith(sizes):
         return None  # a part of a larger allocation, which has longer rows
     memory_layout, element_bytes = layout_of(memory, aliases), memory.bits // 8
     blocked = blocked_of(layout_of(threads, aliases))
@@ -99,10 +100,6 @@ def shared_cycles(operation: Operation, aliases: Mapping[str, str]) -> SharedCyc
         return None
     is_of_matrices = is_of_tensor_cores(layout_of(threads, aliases), aliases)
     return _of_linear(layout, memory_layout, memory.shape, element_bytes, is_of_matrices)
-
-
-def _sizes(memory: PrintedType) -> str:
-    return "".join(f"x{size}" for size in memory.shape)
 
 
 @if_misfit(0)
@@ -124,7 +121,9 @@ def is_transposed(operation: Operation, aliases: Mapping[str, str]) -> bool:
 
 @lru_cache(maxsize=256)  # a module's accesses come with each of its launches
 def _of_blocked(blocked: Blocked, memory: str, shape: tuple[int, ...], element_bytes: int) -> SharedCycles | None:
-    if blocked.rank != len(shape) or _may_be_matrices(blocked, element_bytes):
+    # Instructions for whole matrices need two elements of 16 bits in a row: PTX ISA, "ldmatrix".
+    may_be_matrices = element_bytes == 2 and blocked.elements[blocked.order[0]] == 2
+    if blocked.rank != len(shape) or may_be_matrices:
         return None
     offsets = _offsets(memory, shape, _coordinates(blocked, shape), element_bytes)
     if offsets is None:
@@ -198,14 +197,6 @@ def _min_cycles(shape: Sequence[int], element_bytes: int) -> int:
     return -(-prod(shape) * element_bytes // _CYCLE_BYTES)
 
 
-def _may_be_matrices(blocked: Blocked, element_bytes: int) -> bool:
-    """Return True if threads have two elements of 16 bits in a row.
-
-    Instructions for whole matrices need that: PTX ISA, "ldmatrix".
-    """
-    return element_bytes == 2 and blocked.elements[blocked.order[0]] == 2
-
-
 def _coordinates(blocked: Blocked, shape: Sequence[int]) -> list[_Offsets]:
     """Return the coordinates in each dimension, by a thread's elements, lanes and warps."""
     found = []
@@ -249,7 +240,6 @@ def _words_of_halves(offsets: _Offsets, element_bytes: int) -> _Offsets:
 
 
 def _vector_bytes(offsets: _Offsets, element_bytes: int) -> int:
-    """Return the size of the widest accesses."""
     vector_bytes = MAX_ACCESS_BITS // 8
     while vector_bytes > element_bytes and not _is_in_rows(offsets, vector_bytes, element_bytes):
         vector_bytes //= 2

@@ -249,8 +249,9 @@ class _FunctionFeatures:
     def _depth(self, one: _FoundOperation) -> int:
         return 0 if one.loop is None else self._loops[one.loop].count(".") + 1
 
+    @if_misfit(frozenset())
     def _facts(self, one: _FoundOperation) -> _Facts:
-        return frozenset(_facts_of(one.kind, self._module, one.operation).items())
+        return frozenset(_FACTS[one.kind](self._module, one.operation).items()) if one.kind in _FACTS else frozenset()
 
     def _feature(self, line: Line, group: Sequence[_FoundOperation]) -> Feature:
         one = max(group, key=self._depth)
@@ -268,7 +269,7 @@ class _FunctionFeatures:
             dots = [other for other in one.operation.block.operations if other.traits.is_dot]
             before = sum(other.start < one.operation.start for other in dots)
             facts |= {PLACE: f"{before} of {counted(len(dots), 'dot')}"} if dots else {}
-        if _is_predicated(one.operation):
+        if any(owner.name == "scf.if" for owner in one.operation.owners()):
             facts[PREDICATED] = 1
         return Feature(one.kind, line, one.operand, self._loops[one.loop], len(inside), facts, operations)
 
@@ -280,10 +281,6 @@ class _FunctionFeatures:
         between = (one for one in body_of(loop) if dot.start < one.start < found.wait.start)
         is_hidden = any(kind_of(one) in _WORK or (one.traits.is_arithmetic and _is_tensor(one)) for one in between)
         return "later in its iteration" if is_hidden else "at once"
-
-
-def _is_predicated(operation: Operation) -> bool:
-    return any(owner.name == "scf.if" for owner in operation.owners())
 
 
 def _operand(kind: Kind, operation: Operation) -> str:
@@ -415,11 +412,6 @@ _FACTS: dict[Kind, Callable[[Module, Operation], _MutableFacts]] = {
     Kind.SHARED: _shared,
     Kind.SYNCHRONIZATION: _synchronization,
 }
-
-
-@if_misfit({})
-def _facts_of(kind: Kind, module: Module, operation: Operation) -> _MutableFacts:
-    return _FACTS[kind](module, operation) if kind in _FACTS else {}
 
 
 CodeOf = Callable[[SourcePoint], str]

@@ -279,10 +279,6 @@ def _iterations(number: Fact | None) -> str:
     return counted(int(number or 0), "iteration")
 
 
-def _predicated(before: Fact | None, after: Fact | None) -> str:
-    return "now under a condition" if after else "no longer under a condition"
-
-
 _MESSAGES: dict[str, Callable[[Fact | None, Fact | None], str]] = {
     AHEAD: _ahead,
     **dict.fromkeys(
@@ -297,7 +293,7 @@ _MESSAGES: dict[str, Callable[[Fact | None, Fact | None], str]] = {
     SWIZZLE: lambda before, after: f"memory layout {before or 'plain'} → {after or 'plain'}",
     PENDING: lambda before, after: f"{before} → {after} may be pending",
     PLACE: lambda before, after: f"after {before} → {after}",
-    PREDICATED: _predicated,
+    PREDICATED: lambda _, after: "now under a condition" if after else "no longer under a condition",
 }
 
 

@@ -206,11 +206,7 @@ def _regions_of(one: Operation) -> tuple[list[Region], list[str]]:
         if holder is not None and holder.name == PARTITIONS:
             passed = _VALUE.findall(holder.tail)
             regions = [regions[0], *holder.regions]
-    return [region for region in regions if any(_is_printed(one) for one in region.walk())], passed
-
-
-def _is_printed(one: Operation) -> bool:
-    return one.name != YIELD or "%" in one.tail
+    return [region for region in regions if any(one.name != YIELD or "%" in one.tail for one in region.walk())], passed
 
 
 def _arguments(module: Module, region: Region, number: int) -> list[str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kprof_inject.analysis.evidence.measured_units import accesses, measured_shares
+from kprof_inject.analysis.evidence.measured_limit import accesses, measured_shares
 from kprof_inject.analysis.evidence.units import disagreements, unit_evidence
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.roofs.unit_rates import ALU, FP32, ISSUE, SHARED, TENSOR

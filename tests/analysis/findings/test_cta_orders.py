@@ -9,8 +9,8 @@ from buffers import Scope
 from replacing import replace
 from timelines import cta_rows, made_timeline
 
+from kprof_inject.analysis.findings.idle_sms import gains_of_orders
 from kprof_inject.capture.edits import COLUMNS, COLUMNS_REVERSED, REVERSED
-from kprof_inject.timeline.cta_orders import gains_of_orders
 
 
 def gains(folder: Path, grid: tuple[int, int, int], works_ns: list[int]) -> dict[str, float]:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from kprof_inject.analysis.program_overview import time_of_grids_ns
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.resources import UNKNOWN_RESOURCES, KernelResources
 from kprof_inject.capture.schema import Grid, GridTimesRecord
 from kprof_inject.capture.scopes import ScopeTable
-from kprof_inject.timeline.grid_times import time_of_grids_ns
 
 
 def kernel(*grids: tuple[int, int, tuple[float, ...]], clean: KernelResources = UNKNOWN_RESOURCES) -> Kernel:
