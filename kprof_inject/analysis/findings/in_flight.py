@@ -101,7 +101,8 @@ def few_warps(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     waves = summary.waves
     if ran is None or waves is None or not evidence.parts:
         return
-    active = _active_warps(evidence, waves)
+    counted_warps = evidence.measured.metric(counters.WARPS_ACTIVE) if evidence.measured else 0.0
+    active = counted_warps or min(waves.ctas / waves.sms, evidence.room) * evidence.kernel.requested_warps
     share = evidence.max_gain()
     if evidence.has_dots:
         has_one_each = active < _MAX_WARPS_OF_DOTS and evidence.busiest[1] < LIMITING and share >= _MIN_SHARE
@@ -178,12 +179,6 @@ def _without_wgmma(evidence: Evidence) -> Iterator[Finding]:
         figures={"num_warps": warps, "more_num_warps": _WARPS_OF_GROUP},
         likely=share / 2,
     )
-
-
-def _active_warps(evidence: Evidence, waves: Waves) -> float:
-    if evidence.measured is not None and (found := evidence.measured.metric(counters.WARPS_ACTIVE)):
-        return found
-    return min(waves.ctas / waves.sms, evidence.room) * evidence.kernel.requested_warps
 
 
 def _max_resident(evidence: Evidence, waves: Waves) -> int:

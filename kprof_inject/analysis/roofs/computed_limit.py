@@ -111,7 +111,7 @@ def _of_the_launch(roof: Roof, share: float) -> Roof:
 
 def whole_roof(summary: LaunchSummary, light: SpeedOfLight) -> Roof | None:
     """Return the roof of the kernel's function; None if it was not recorded."""
-    return next((roof for roof in light.roofs if _kind_of(summary, roof) == ScopeKind.FUNCTION), None)
+    return next((roof for roof in light.roofs if summary.scopes[roof.index].kind == ScopeKind.FUNCTION), None)
 
 
 def _limit(judged: JudgedLaunch) -> Limit:
@@ -152,10 +152,6 @@ def dram_part(summary: LaunchSummary, light: SpeedOfLight) -> dict[str, float]:
     """Return DRAM's part; empty if it exceeds all of the time, as then an unknown part of the bytes hit the L2."""
     part = light.dram.min_part(summary.duration_ns) if light.dram else 0.0
     return {DRAM: min(part, 1.0)} if 0 < part <= MAX_POSSIBLE else {}
-
-
-def _kind_of(summary: LaunchSummary, roof: Roof) -> str:
-    return summary.scopes[roof.index].kind
 
 
 def _at_roof(judged: JudgedLaunch) -> Limit | None:
@@ -267,7 +263,7 @@ def busy_loop(summary: LaunchSummary, light: SpeedOfLight) -> tuple[Roof, float]
     loops = [
         roof
         for roof in light.roofs
-        if _kind_of(summary, roof) == ScopeKind.LOOP and roof.part >= LIMITING and roof.unit != DRAM
+        if summary.scopes[roof.index].kind == ScopeKind.LOOP and roof.part >= LIMITING and roof.unit != DRAM
     ]
     if whole is None or not loops:
         return None
@@ -326,4 +322,4 @@ def _branches(judged: JudgedLaunch) -> Limit | None:
 
 
 def _loops(judged: JudgedLaunch) -> Iterator[Roof]:
-    return (roof for roof in judged.light.roofs if _kind_of(judged.summary, roof) == ScopeKind.LOOP)
+    return (roof for roof in judged.light.roofs if judged.summary.scopes[roof.index].kind == ScopeKind.LOOP)
