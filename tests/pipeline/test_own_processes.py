@@ -185,13 +185,14 @@ def test_a_signal_that_ends_us_leaves_neither_a_process_nor_a_folder(
     if pid == 0:
         code = 1
         try:
-            do_tasks([CountLaunch(launch="hangs")])
+            do_tasks(tasks("hangs"))
         except SystemExit as leaving:
             code = leaving.code if isinstance(leaving.code, int) else 1
         finally:
             os._exit(code)
     child = tmp_path / "child"
     while not (child.exists() and child.read_text()):
+        assert os.waitpid(pid, os.WNOHANG) == (0, 0)
         time.sleep(0.01)
     os.kill(pid, number)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 128 + number
