@@ -58,7 +58,10 @@ def test_compressed_contents_are_read_up_to_a_limit(tmp_path: Path) -> None:
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize("data", [b"text", gzip.compress(b"text")[:-4], gzip.compress(b"text")[:10] + b"wrong"])
+PACKED = gzip.compress(b"text", mtime=0)
+
+
+@pytest.mark.parametrize("data", [b"text", PACKED[:-4], PACKED[:10] + b"wrong"], ids=["text", "cut", "wrong"])
 def test_what_is_no_gzip_file_is_an_error(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "file.gz").write_bytes(data)
     with pytest.raises(KprofError, match=r"cannot read .*file\.gz: "):
