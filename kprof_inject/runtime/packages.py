@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib import import_module
+from importlib.machinery import ModuleSpec
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -47,8 +48,8 @@ class CheckResult:
 
 def is_installed_file(path: str, *packages: str) -> bool:
     """Return whether a path leads into the folder of one of these packages, as they are installed here."""
-    specs = [find_spec(package) for package in packages]
-    folders = [folder for spec in specs if spec for folder in spec.submodule_search_locations or ()]
+    specs = [spec for package in packages if (spec := _spec_of(package)) is not None]
+    folders = [folder for spec in specs for folder in spec.submodule_search_locations or ()]
     return any(Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)) for folder in folders)
 
 
@@ -72,10 +73,14 @@ _GET_TORCH = "https://pytorch.org/get-started"
 
 def is_installed(name: str) -> bool:
     """Return whether this Python has the top-level package, without importing it."""
+    return _spec_of(name) is not None
+
+
+def _spec_of(name: str) -> ModuleSpec | None:
     try:
-        return find_spec(name) is not None
+        return find_spec(name)
     except (ModuleNotFoundError, ValueError):  # an import hook hides it, or a module made by hand has no spec
-        return False
+        return None
 
 
 def installed_version_of(name: str) -> str:

@@ -225,10 +225,13 @@ def test_one_module_is_compiled_by_two_tritons(kprof: CommandLine) -> None:
     (kprof.folder / "other" / "triton" / "__init__.py").write_text("raise ImportError('the other one')\n")
     ended = kprof("diff", "a.ttgir", "--triton", installed, "other")
     assert "the other one" in ended.stderr and f"→ other: shared bytes {shared} → -" in ended.stdout
-    for places, name in ((("a.ttgir",), "no Triton"), ((REPO / "tests/captures/matmul",) * 2, "captures")):
+    for places, name in (
+        (("a.ttgir",), "--triton: no Triton"),
+        ((REPO / "tests/captures/matmul",) * 2, "--triton: captures"),
+    ):
         ended = kprof("diff", *places, "--triton", ".", installed)
         assert ended.exit_code == 2
-        check("cli/diff_mistakes", "\n".join(_said(ended)), f"--triton: {name}")
+        check("cli/diff_mistakes", "\n".join(_said(ended)), name)
 
 
 def test_two_modules_are_compiled_to_say_what_they_take(kprof: CommandLine) -> None:
