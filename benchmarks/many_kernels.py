@@ -1,8 +1,8 @@
-"""CPU time to report on many launches of many kernels: copies of the demo's, so that each has all evidence.
+"""Measure the CPU time of a report on many launches of many kernels. All are copies of the demo's kernel.
 
     python benchmarks/many_kernels.py [--kernels N] [--launches N]
 
-The launches take the kernels in turn, as those of a program do.
+Launches of different kernels alternate, as in a program.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _DEMO = Path(kprof_inject.__file__).parent / "demo" / "captures" / "one-stage" /
 
 
 def write_capture(folder: Path, kernels: int, launches: int) -> None:
-    """Write a capture with so many launches of each of so many kernels."""
+    """Write a capture with ``kernels`` kernels and ``launches`` launches of each."""
     process = folder / "process"
     shutil.copytree(_DEMO, process, ignore=shutil.ignore_patterns("kernels", "end.json", "launches.jsonl"))
     (original,) = (_DEMO / "kernels").iterdir()

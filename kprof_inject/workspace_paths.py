@@ -111,11 +111,11 @@ def require_no_links(folder: Path) -> None:
         with suppress(OSError), os.scandir(parent) as entries:  # a running program may remove it
             for entry in entries:
                 if entry.is_symlink():
-                    raise is_link(entry.path)
+                    raise link_error(entry.path)
                 if entry.is_dir(follow_symlinks=False) and os.path.dirname(parent) != str(folder / CACHE_FOLDER):
                     folders.append(entry.path)
 
 
-def is_link(path: str | Path) -> KprofError:
-    """Return the error that a place which we choose ourselves is a link, whose target we must not write to."""
+def link_error(path: str | Path) -> KprofError:
+    """Return the error for a link where we choose the path ourselves: its target must not be overwritten."""
     return KprofError(f"{path} is a symbolic link", hint="remove it, or use another workspace")

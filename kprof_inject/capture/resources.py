@@ -78,14 +78,6 @@ def ctas_per_sm(limits: SmLimits, shared_bytes: int, warps: int, registers: int 
     return min(fitting)
 
 
-def ctas_of(target: str, shared_bytes: int, warps: int, registers: int | None) -> int | None:
-    """Return how many CTAs run on an SM of a target at once; None if its limits, or the registers, are unknown."""
-    limits = _LIMITS.get(target)
-    if limits is None or registers is None or not limits.registers:
-        return None
-    return ctas_per_sm(limits, shared_bytes, warps, registers)
-
-
 def registers_for(limits: SmLimits, shared_bytes: int, warps: int, ctas: int) -> int | None:
     """Return how many registers a thread may have so that this many CTAs fit on an SM; None if they never do."""
     of_warp = _REGISTER_UNIT // THREADS_PER_WARP

@@ -13,7 +13,7 @@ import click
 from click.core import ParameterSource
 from msgspec.structs import replace
 
-from kprof_inject.capture.encoding import rounded
+from kprof_inject.capture.encoding import json_text
 from kprof_inject.capture.foreign import BufferDescription
 from kprof_inject.capture.model import Capture
 from kprof_inject.capture.resources import KernelResources
@@ -131,7 +131,7 @@ def command(
         write_diff_page(html_path, diff, (named[0].name, named[1].name) if redact else (str(named[0]), str(named[1])))
         say(f"wrote {html_path}")
     if as_json:
-        click.echo(json.dumps(rounded(diff_json(diff)), indent=1))
+        click.echo(json_text(diff_json(diff)))
     else:
         print_diff_tables(diff, table_console())
         if with_source:

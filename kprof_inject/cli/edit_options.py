@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 import click
 
 from kprof_inject.capture.edits import EditsRecord
-from kprof_inject.capture.encoding import rounded
+from kprof_inject.capture.encoding import json_text
 from kprof_inject.capture.other_values import MAX_COMBINATIONS, Constant, max_combinations
 from kprof_inject.cli.console import say, table_console
 from kprof_inject.cli.options import Function, harmless_setting
@@ -125,7 +124,7 @@ def print_tried(workspace: Workspace, records: Sequence[EditsRecord], *, as_json
     """Print the results of ``try``."""
     tried = [(record, workspace.applied_edits(record.variant)) for record in records]
     if as_json:
-        click.echo(json.dumps(rounded(tried_values(tried)), indent=1))
+        click.echo(json_text(tried_values(tried)))
         return
     print_edits(tried, table_console())
     folders = [str(workspace.edits_folder(record.variant)) for record, applied in tried if applied]

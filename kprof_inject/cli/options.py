@@ -48,7 +48,7 @@ def program_setting(*names: str, **attributes: Any) -> Callable[[Function], Func
 
 
 class NumberOrWord(click.IntRange):
-    """Parameter type of a number, or of a word that stands for a value."""
+    """Parameter type that accepts a number, or a word with a value of its own."""
 
     def __init__(self, words: Mapping[str, int | None], min: int, max: int) -> None:
         """Accept the numbers from ``min`` to ``max``, and ``words``."""

@@ -26,7 +26,7 @@ from kprof_inject.export.open_trace import MAX_MINUTES, TraceServer, open_page, 
 from kprof_inject.pipeline.captures import decode_capture, open_capture
 from kprof_inject.timeline.choice import Choice
 from kprof_inject.timeline.timeline import Timeline
-from kprof_inject.workspace_paths import is_link
+from kprof_inject.workspace_paths import link_error
 
 
 @click.command("trace")
@@ -80,7 +80,7 @@ def command(
     hooks = [hook for file in hook_files for hook in read_hooks(file)]
     path = output or folder / "trace.json"
     if output is None and path.is_symlink():
-        raise is_link(path)
+        raise link_error(path)
     trace = trace_file(ctx, path, layout, hooks)
     if opens and not isinstance(trace.format, DrawingFormat):
         raise click.UsageError("--open shows a trace (.json, .pftrace)")

@@ -38,7 +38,7 @@ T = TypeVar("T")
 _MAX_NUMBERS = 20
 
 # Launches of a single kernel from which a report decodes only those that it shows, the median and the ten slowest: of
-# fewer, decoding all together takes no longer. Of several kernels, a report shows only the median launch of each.
+# fewer, decoding all together takes no longer. With several kernels, a report shows only each one's median launch.
 _MANY_LAUNCHES = 64
 
 # With smaller buffers in all, forks cost more time than they save. The fixed cost of each launch is counted as the

@@ -27,7 +27,7 @@ from kprof_inject.pipeline.launch_measurements import measure_capture, with_perm
 from kprof_inject.pipeline.own_processes import do_tasks
 from kprof_inject.quantities import counted
 from kprof_inject.report.launch_notes import l2_in_words
-from kprof_inject.runtime.compiling.delayed_builds import compiler_options
+from kprof_inject.runtime.compiling.delayed_builds import require_own_files
 from kprof_inject.runtime.experiments.tasks import MAX_TIMES, CaptureLaunch
 from kprof_inject.runtime.launch.launch_choice import LaunchChoice, LaunchFilter, SavedLaunches, parse_launches
 from kprof_inject.runtime.packages import installed_version_of
@@ -107,7 +107,7 @@ def saved_launch_at(words: Sequence[str], kernel_glob: str) -> SavedLaunch | Non
     saved = read_saved_launch(Path(words[0]))
     if not fnmatchcase(saved.record.name, kernel_glob):
         raise KprofError(f"{words[0]} is a launch of {saved.record.name}, not of {kernel_glob}", hint="omit --kernel")
-    compiler_options(saved.kernel.options)
+    require_own_files(saved.kernel.options)
     return saved
 
 
@@ -116,7 +116,7 @@ def captured(saved: SavedLaunch, launches: str, say: Say) -> Path:
 
     Raises ``KprofError``.
     """
-    compiler_options(saved.kernel.options)
+    require_own_files(saved.kernel.options)
     folder = Path(tempfile.mkdtemp(prefix="kprof-launch-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     workspace = Workspace.begin(folder)

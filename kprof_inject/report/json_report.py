@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -12,7 +11,7 @@ import msgspec
 from kprof_inject.analysis.advice import advice_on
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.program_overview import KernelOverview, overview
-from kprof_inject.capture.encoding import json_values, rounded
+from kprof_inject.capture.encoding import json_text, json_values
 from kprof_inject.errors import KprofError, printable
 
 _CHARACTERS_IN_TOKEN = 4
@@ -47,8 +46,7 @@ _IF_IT_FITS: Mapping[str, tuple[str, ...]] = {
 def launch_values(report: LaunchAnalysis, kernel: KernelOverview) -> dict[str, Any]:
     """Return everything of a launch as JSON values; ``program`` has the overview of its kernel."""
     advice = [json_values(one) for one in advice_on(report)]
-    values: dict[str, Any] = rounded({**report.to_json(), "advice": advice, "program": kernel.to_json()})
-    return values
+    return {**report.to_json(), "advice": advice, "program": kernel.to_json()}
 
 
 def whole_text(reports: Sequence[LaunchAnalysis]) -> Iterator[str]:
@@ -60,8 +58,7 @@ def whole_text(reports: Sequence[LaunchAnalysis]) -> Iterator[str]:
     separator = "["
     try:
         for report in reports:
-            # With an indent, json's encoder is in Python, and takes four times as long.
-            text = msgspec.json.format(json.dumps(launch_values(report, kernels[report.launch.kernel.name])), indent=1)
+            text = json_text(launch_values(report, kernels[report.launch.kernel.name]))
             yield separator + f"\n{text}".replace("\n", "\n ")
             separator = ","
     finally:

@@ -69,8 +69,7 @@ class InlinedCall(Struct, frozen=True):
 def inlined_calls(function: Function, sources: Sources) -> Iterator[InlinedCall]:
     """Yield every inlined call in a function, nested ones too, in the order of their first operations.
 
-    For Gluon's partitions, the kernel's own location stands for the call: Triton has that for all functions but the
-    default partition's, which has none.
+    Gluon's partitions have the kernel's own location as their call, except the default partition, which has none.
     """
     operations: dict[tuple[Chain, SourceFunction | str], dict[Operation, None]] = {}
     written: dict[tuple[Chain, SourceFunction | str], set[SourcePoint]] = {}

@@ -68,7 +68,7 @@ def code_evidence(
 
 
 class _CodeWork(Struct, frozen=True):
-    """What the units do at least, in a launch and in each scope by its index, and the launch's upper bound."""
+    """Lower bounds of the units' work in a launch and in each scope, by index, and the launch's upper bound."""
 
     launch: InstructionWork
     most: InstructionWork

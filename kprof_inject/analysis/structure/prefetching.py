@@ -13,7 +13,7 @@ _STORE, _COPY = "ttg.local_store", "ttg.async_copy_global_to_local"
 
 
 def iterations_ahead(module: Module, loop: Operation, load: Operation, occurrences: Sequence[Operation]) -> int | None:
-    """Return how many iterations before its wait or its use a load is issued.
+    """Return the number of iterations by which a load is issued before its wait or its use.
 
     0 if an iteration waits for its own load; None if unknown, because another partition waits for it. If copies are
     committed in groups, the loop's wait shows it. Otherwise it is the number of iterations whose loads precede the
@@ -36,7 +36,7 @@ def is_used_at_once(loop: Operation, load: Operation) -> bool:
     the dots.
     """
     made = {*result_names(load)}
-    for operation in (one for one in body_of(loop) if one.start > load.start):
+    for operation in _later(loop, load):
         taken = [name for one in operation.walk() for name in operand_names(one)]
         if operation.traits.is_terminator or made.isdisjoint(taken):
             continue
@@ -53,7 +53,7 @@ def is_for_a_branch(loop: Operation, load: Operation) -> bool:
     Triton's pipeliner looks for loads from the dots that the body itself has.
     """
     made, is_in_branch = {*result_names(load)}, False
-    for operation in (one for one in body_of(loop) if one.start > load.start):
+    for operation in _later(loop, load):
         inside = [*operation.walk()]
         if operation.traits.is_terminator or made.isdisjoint(name for one in inside for name in operand_names(one)):
             continue
@@ -67,7 +67,7 @@ def is_for_a_branch(loop: Operation, load: Operation) -> bool:
 def is_for_a_copy(loop: Operation, load: Operation) -> bool:
     """Return True if an asynchronous copy in the loop's body copies from an address that depends on a load."""
     made = {*result_names(load)}
-    for operation in (one for one in body_of(loop) if one.start > load.start):
+    for operation in _later(loop, load):
         if made.isdisjoint(operand_names(operation)):
             continue
         if operation.name == _COPY and operand_names(operation)[0] in made:
@@ -75,6 +75,11 @@ def is_for_a_copy(loop: Operation, load: Operation) -> bool:
         if operation.traits.is_move or operation.traits.is_arithmetic or operation.traits.is_indexing:
             made.update(result_names(operation))
     return False
+
+
+def _later(loop: Operation, load: Operation) -> list[Operation]:
+    """Return the operations of a loop's body after a load."""
+    return [one for one in body_of(loop) if one.start > load.start]
 
 
 def _is_peeled_off(loop: Operation, one: Operation) -> bool:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from math import prod
 
 from rich.console import Console
 
 from kprof_inject.analysis.causal.slopes import KernelSlopes, PlaceSlope
-from kprof_inject.capture.encoding import rounded
+from kprof_inject.capture.encoding import json_text
 from kprof_inject.capture.source_text import without_folders
 from kprof_inject.files import csv_cell
 from kprof_inject.quantities import counted, percent, short_time
@@ -89,7 +88,7 @@ def _lines(place: PlaceSlope) -> str:
 
 def slopes_json(slopes: Sequence[KernelSlopes]) -> str:
     """Return the slopes as JSON text."""
-    return json.dumps(rounded([kernel.to_json() for kernel in slopes]), indent=1)
+    return json_text([kernel.to_json() for kernel in slopes])
 
 
 _HEADINGS = (

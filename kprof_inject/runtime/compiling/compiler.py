@@ -137,7 +137,7 @@ def variant_of(workspace: Workspace, compile_function: Callable[..., Any], args:
 def put_in_place(variant: DumpedKernel) -> str:
     """Return the file with which the program replaces what Triton compiles, or the IR file that it compiles.
 
-    Of several, it is that of the last stage. Empty if there is none.
+    If it replaces several stages, the last one's file counts. Empty if there is none.
     """
     return str(variant.info.metadata.get(_IR_OVERRIDE) or "")
 
@@ -148,9 +148,12 @@ _ALIAS = re.compile(r"#loc\d* =")
 
 
 def same_code(*modules: str) -> bool:
-    """Return whether modules as Triton prints them differ at most in locations and in which helpers are inlined."""
-    bare = {_ALIAS.sub("", without_locations(text)) for text in set(modules)} if len(set(modules)) > 1 else modules
-    return len({" ".join(text.replace("noinline = true", "noinline = false").split()) for text in set(bare)}) == 1
+    """Return True if modules, as Triton prints them, differ only in locations and in which helpers are inlined."""
+    texts = set(modules)
+    if len(texts) > 1:
+        bare = (_ALIAS.sub("", without_locations(text)) for text in texts)
+        texts = {" ".join(text.replace("noinline = true", "noinline = false").split()) for text in bare}
+    return len(texts) == 1
 
 
 def call_of(compile_function: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Any, GPUTarget, dict[str, Any]]:

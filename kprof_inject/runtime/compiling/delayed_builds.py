@@ -92,8 +92,14 @@ def _environment_of(kernel: DumpedKernelRecord) -> Iterator[None]:
 def compiler_options(saved: Mapping[str, Any]) -> dict[str, Any]:
     """Return saved options as Triton needs them: with tuples, which JSON turned into lists.
 
-    Raises ``KprofError`` for options by which a stranger's record could have the compiler use files of its choice.
+    Raises as ``require_own_files`` does.
     """
+    require_own_files(saved)
+    return {name: _with_tuples(value) for name, value in saved.items()}
+
+
+def require_own_files(saved: Mapping[str, Any]) -> None:
+    """Raise ``KprofError`` for options by which a stranger's record could have the compiler use files of its choice."""
     foreign = [name for name in ("ptx_options", "ir_override") if saved.get(name)]
     if not all(map(_is_own_library, saved.get("extern_libs") or ())):
         foreign.append("extern_libs")
@@ -102,7 +108,6 @@ def compiler_options(saved: Mapping[str, Any]) -> dict[str, Any]:
             f"it is not compiled again: it sets {', '.join(foreign)}, which may name any file",
             hint="profile the program instead",
         )
-    return {name: _with_tuples(value) for name, value in saved.items()}
 
 
 def _is_own_library(named: object) -> bool:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kprof_inject.capture.mode import Mode
-from kprof_inject.capture.resources import KernelResources, ctas_of
+from kprof_inject.capture.resources import KernelResources, ctas_per_sm, limits_of
 from kprof_inject.capture.schema import Target
 from kprof_inject.errors import KprofError, Position
 from kprof_inject.runtime.compiling.compiler_process import CompilerProcess, errors_in
@@ -408,7 +408,9 @@ class MeasureResources:
         lowered = lowered_in_child(self.text, self.target, {}, written)
         registers, spills = _used(lowered, self.target)
         shared_bytes, warps = lowered.metadata["shared"], lowered.metadata["num_warps"]
-        ctas = ctas_of(str(self.target), shared_bytes, warps, registers)
+        limits = limits_of(str(self.target))
+        is_known = registers is not None and limits.registers
+        ctas = ctas_per_sm(limits, shared_bytes, warps, registers) if is_known else None
         return KernelResources(registers, spills, shared_bytes, ctas)
 
 
