@@ -144,6 +144,18 @@ def test_a_graph_that_never_ran_leaves_the_launch_before_it(fake_runs: FakeRuns)
 
 
 @pytest.mark.triton
+def test_a_launch_in_a_graph_takes_no_buffer_of_launches_outside(fake_runs: FakeRuns) -> None:
+    """After three launches, the stream has a free buffer for a fourth one with the same grid."""
+    with fake_runs.here() as run:
+        run.launch(1, 2, 3)
+        with run.gpu.captured() as graph:
+            scale[(16,)](X, torch.zeros(16), 4)
+        run.launch(5)
+        graph.replay()
+    assert [(launch.graph, number_of(launch)) for launch in run.launches()] == [(True, 4)]
+
+
+@pytest.mark.triton
 def test_graphs_stay_replayable_when_their_kernel_is_launched_on(fake_runs: FakeRuns) -> None:
     """A graph keeps the address of its buffer: larger grids, and launches outside, must not take it away."""
     with fake_runs.here() as run:
