@@ -77,7 +77,7 @@ class DumpStep:
         """Compile a kernel, and save it if its name matches ``--kernel``."""
         kernel = with_room(original)(*args, **kwargs)
         with self._report.guard("saving a kernel"):
-            variant = variant_of(self._workspace, original, args, kwargs)
+            variant = variant_of(self._workspace, original, args, kwargs, kernel.asm)
             if save_kernel(self._workspace, self._kernel_glob, variant, kernel, self._report):
                 triton_wrapping.around_load(kernel, functools.partial(self.load, variant.variant))
                 if self._values:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from fake_gpu.captured import launches_in, scopes_of, states_in
 from fake_runs import FakeRuns
-from programs.child import Ended
+from programs.child import Ended, run_child
 
 from kprof_inject.pipeline.insertion import insert_kernels, write_insertions
+from kprof_inject.runtime.compiling.compiler import put_in_place
 from kprof_inject.workspace import DumpedKernel, Workspace
 
 pytestmark = pytest.mark.triton
@@ -123,6 +125,22 @@ def test_ttgir_that_the_program_puts_in_place_is_recorded(fake_runs: FakeRuns, w
     assert set(scopes_of(launch)) == {"func", "loop[0]", "iter[0]"}, ended.stderr
     assert f"power: the program puts its TTGIR in place: {ttgir}" in ended.stderr
     assert f"TTGIR: the program's own, {ttgir.name}" in fake_runs.kprof("report", workspace.folder, "-v").stdout
+
+
+@pytest.mark.parametrize("is_module", [True, False], ids=["module", "no-module"])
+def test_ttgir_that_triton_ignores_is_not_said_to_be_in_place(fake_runs: FakeRuns, is_module: bool) -> None:
+    """Triton looks for overrides only if it compiles, and has the kernel in the program's cache."""
+    ttgir = ttgir_in_place(fake_runs)
+    if not is_module:
+        ttgir.write_text("draft")
+    (fake_runs.folder / "program.py").write_text(PROGRAM)
+    run_child([sys.executable, "program.py", "environment"], fake_runs.folder, env=fake_runs.environment())
+    ended = own(fake_runs, "profile", "environment", env=overriding(ttgir))
+    workspace = Workspace(fake_runs.folder / "own")
+    (kernel,) = workspace.kernels()
+    assert TWO not in kernel.ttgir()
+    assert len(launches_in(workspace.last_capture_folder())) == 1
+    assert "in place" not in ended.stderr and put_in_place(kernel) == ""
 
 
 def test_what_is_not_made_of_ttgir_is_left_alone(fake_runs: FakeRuns) -> None:

@@ -35,7 +35,7 @@ class Source:
 
 
 def variant(*, source: Source | None = None, target: GPUTarget = H200, **options: Any) -> DumpedKernel:
-    return variant_of(WORKSPACE, triton.compile, (source or Source(),), {"target": target, "options": options})
+    return variant_of(WORKSPACE, triton.compile, (source or Source(),), {"target": target, "options": options}, {})
 
 
 @pytest.mark.parametrize(
@@ -68,15 +68,15 @@ def test_a_default_is_the_same_variant_whether_given_or_not() -> None:
 
 def test_the_form_of_the_call_does_not_matter() -> None:
     options = {"num_warps": 8}
-    by_position = variant_of(WORKSPACE, triton.compile, (Source(), H200, options), {})
-    by_name = variant_of(WORKSPACE, triton.compile, (), {"src": Source(), "target": H200, "options": options})
+    by_position = variant_of(WORKSPACE, triton.compile, (Source(), H200, options), {}, {})
+    by_name = variant_of(WORKSPACE, triton.compile, (), {"src": Source(), "target": H200, "options": options}, {})
     assert by_position == by_name == variant(num_warps=8)
-    assert variant_of(WORKSPACE, triton.compile, (Source(), H200, None), {}) == variant()
+    assert variant_of(WORKSPACE, triton.compile, (Source(), H200, None), {}, {}) == variant()
 
 
 def test_a_module_from_a_file_is_a_variant_that_the_program_puts_in_place() -> None:
     fixture = Path(__file__).parents[2] / "ttgir_fixtures" / "3.6.0" / "cuda-90" / "matmul.ttgir"
-    found = variant_of(WORKSPACE, triton.compile, (str(fixture),), {"target": H200})
+    found = variant_of(WORKSPACE, triton.compile, (str(fixture),), {"target": H200}, {})
     assert (found.name, found.info.options["num_warps"], put_in_place(found)) == ("matmul_kernel", 4, str(fixture))
     assert put_in_place(variant()) == ""
 

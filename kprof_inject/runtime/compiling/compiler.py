@@ -11,7 +11,7 @@ import os
 import re
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -95,8 +95,10 @@ _FILE_NAME_LENGTH = 150
 _STAGES = ("ttir", "ttgir", "llir", "ptx", "amdgcn", "cubin", "hsaco")
 
 
-def variant_of(workspace: Workspace, compile_function: Callable[..., Any], args: Any, kwargs: Any) -> DumpedKernel:
-    """Return the variant that a call of the compiler makes.
+def variant_of(
+    workspace: Workspace, compile_function: Callable[..., Any], args: Any, kwargs: Any, texts: Mapping[str, Any]
+) -> DumpedKernel:
+    """Return the variant that a call of the compiler has made, with these ``texts`` of its stages.
 
     Triton keys its dump and override folders by the source hash, which omits ``num_warps``, ``num_stages`` and every
     other compile option, so that two configurations of an autotuner share a key. A variant's name includes a digest of
@@ -116,7 +118,7 @@ def variant_of(workspace: Workspace, compile_function: Callable[..., Any], args:
     overrides = Path(get_override_manager(source_hash).cache_dir)
     if knobs.compilation.override:
         paths = [overrides / f"{file_name}.{stage}" for stage in _STAGES]
-        put_in_place += [str(path) for path in paths if path.is_file()]
+        put_in_place += [str(path) for path in paths if path.is_file() and _is_used(path, texts, backend)]
     elif path := getattr(options, _IR_OVERRIDE, None):
         put_in_place.append(path)
     info = DumpedKernelRecord(
@@ -132,6 +134,21 @@ def variant_of(workspace: Workspace, compile_function: Callable[..., Any], args:
         environment=environment(),
     )
     return workspace.kernel_of(f"{_UNSAFE.sub('_', name)[:80]}-{digest}", info)
+
+
+def _is_used(override: Path, texts: Mapping[str, Any], backend: Any) -> bool:
+    """Return whether Triton replaced a stage with an override: it looks for none if its cache has the kernel.
+
+    Stages after TTGIR count as replaced: a cached one that differs from the file may be of an earlier edit.
+    """
+    stage = override.suffix[1:]
+    if stage not in ("ttir", "ttgir"):
+        return True
+    context = ir.context()
+    try:
+        return bool(str(IRSource(str(override), context, backend).module) == texts.get(stage))
+    except RuntimeError:  # it is no module, so Triton did not read it
+        return False
 
 
 def put_in_place(variant: DumpedKernel) -> str:

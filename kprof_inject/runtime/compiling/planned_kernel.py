@@ -92,7 +92,7 @@ class RunStep:
         with self.lock:
             kernel = plain()
             with self.report.guard("looking up a kernel's plan"):
-                variant = variant_of(self.workspace, original, args, kwargs)
+                variant = variant_of(self.workspace, original, args, kwargs, kernel.asm)
                 source, target, options = call_of(original, args, kwargs)
                 if isinstance(source, str) and source.endswith(".ttgir"):
                     # Triton replaces the results of its stages, and this is where it starts.
