@@ -31,9 +31,10 @@ class HarmlessSetting(click.Option):
 
 
 class ProgramSetting(click.Option):
-    """An option that ``pyproject.toml`` may set only for a command that runs a program of the same project.
+    """An option that ``pyproject.toml`` may set only for a command that runs a program.
 
-    The program can do anything that the option can.
+    A script of the same project can do anything that the option can. For any other program, the option's value must be
+    a file in the project's folder.
     """
 
 

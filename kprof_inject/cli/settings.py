@@ -3,9 +3,10 @@
 A key is an option's long name. The command line overrides it. The file is that of the project that the program's script
 belongs to, or the current folder if there is no script.
 
-The file is trusted no more than the command needs. A command that runs a program of the project also takes each
-``ProgramSetting`` from it. All others, also those that repeat a saved launch, may be reading files that others made,
-and take only each ``HarmlessSetting``.
+The file is trusted no more than the command needs. A command that runs a script of the project also takes each
+``ProgramSetting`` from it. One that runs another program, of which nothing shows that it is the project's, takes those
+that name a file in the project's folder. All others, also those that repeat a saved launch, may be reading files that
+others made, and take only each ``HarmlessSetting``.
 """
 
 from __future__ import annotations
@@ -47,11 +48,17 @@ _KINDS: tuple[tuple[type[Any], tuple[type, ...], str], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings of a file; messages call the file ``name``."""
+    """The settings of a file in ``folder``; messages call the file ``name``."""
 
+    folder: Path
     name: str
     text: str
     values: dict[str, Any]
+
+    def names_own_file(self, key: str) -> bool:
+        """Return whether the key's value names a file in the folder."""
+        value = self.values[key]
+        return isinstance(value, str) and Path(os.path.realpath(value)).is_relative_to(os.path.realpath(self.folder))
 
     def error(self, key: str, what: str, hint: str = "") -> KprofError:
         """Return a usage error at the key's position."""
@@ -70,13 +77,18 @@ def apply_settings(ctx: click.Context, name: str, command: click.Command, args: 
     if help_option is not None and _is_given(words, help_option):
         return
     program = _program_of(words)
-    settings = _read(_folder_of(program))
+    script = _script_of(program)
+    settings = _read(Path(os.path.abspath(script)).parent if script else Path.cwd())
     if settings is None:
         return
     options = _options(command)
     _require_known(settings, options, ctx)
     known = {key: option for key, option in options.items() if key in settings.values}
-    allowed = {key: option for key, option in known.items() if program or isinstance(option, HarmlessSetting)}
+    allowed = {
+        key: option
+        for key, option in known.items()
+        if script or isinstance(option, HarmlessSetting) or (program and settings.names_own_file(key))
+    }
     ignored = [f"--{key}" for key, option in known.items() if key not in allowed and not _is_given(words, option)]
     if ignored:
         say(f"ignored in {settings.name}: {', '.join(ignored)}, which only the command line can set here")
@@ -94,13 +106,14 @@ def _program_of(words: click.Context) -> Sequence[str]:
     return () if program and names_saved_launch(Path(program[0])) else program
 
 
-def _folder_of(program: Sequence[str]) -> Path:
+def _script_of(program: Sequence[str]) -> str:
+    """Return the Python file that a program's command line names first; empty if it names none."""
     for word in program:
         if word in ("-m", "-c"):  # what follows is data
             break
         if word.endswith(".py") and os.path.isfile(word):
-            return Path(os.path.abspath(word)).parent
-    return Path.cwd()
+            return word
+    return ""
 
 
 def _project_file(start: Path) -> Path | None:
@@ -145,7 +158,7 @@ def _read(folder: Path) -> Settings | None:
     except UnicodeDecodeError as error:
         raise KprofError(f"{name} is not TOML: byte {error.start} is not UTF-8") from None
     values = tools.get("kprof-inject", {}) if isinstance(tools, dict) else {}
-    settings = Settings(name, text, values)
+    settings = Settings(path.parent, name, text, values)
     if not isinstance(values, dict):
         raise settings.error("kprof-inject", "the settings are not a table", "write [tool.kprof-inject]")
     return settings

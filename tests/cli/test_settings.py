@@ -232,6 +232,22 @@ def test_data_of_a_program_has_no_settings_for_it(kprof: CommandLine) -> None:
     assert not (kprof.folder / "of_received").exists()
 
 
+@pytest.mark.parametrize(
+    ("output", "is_used"), [("ws", True), ("inner/../ws", True), ("../ws", False), ("link/ws", False)]
+)
+def test_settings_for_a_program_without_a_script_name_only_files_in_their_folder(
+    kprof: CommandLine, output: str, is_used: bool
+) -> None:
+    received = kprof.folder / "received"
+    copy_program(received)
+    (received / "link").symlink_to(kprof.folder)
+    kprof.write("received/pyproject.toml", settings(f'output = "{output}"'))
+    ended = CommandLine(received)("dump", "--", sys.executable, "-m", "ending", "0")
+    assert ended.exit_code == 0
+    assert (received / ("ws" if is_used else "kprof_out")).is_dir() and not (kprof.folder / "ws").exists()
+    assert ("ignored in pyproject.toml: --output" in ended.stderr) == (not is_used)
+
+
 def test_settings_have_a_bounded_size(kprof: CommandLine) -> None:
     with (kprof.folder / "pyproject.toml").open("wb") as file:
         file.truncate(1 << 40)
