@@ -63,9 +63,11 @@ def printed(kprof: CommandLine, *words: str | Path) -> str:
 
 
 @pytest.mark.parametrize("name", CAPTURES)
-def test_reports(kprof: CommandLine, name: str) -> None:
+def test_reports_and_pages(kprof: CommandLine, name: str) -> None:
     check("frozen/screens", printed(kprof, "report", CAPTURES[name]), name)
-    check("frozen/details", digest(printed(kprof, "report", "-v", CAPTURES[name]).encode()), name)
+    details = printed(kprof, "report", "-v", "--html", "page.html", CAPTURES[name])
+    check("frozen/details", digest(details.encode()), name)
+    check("frozen/pages", by_key(launch["sections"] for launch in unpacked(kprof.folder / "page.html")), name)
     check("frozen/json", by_key(json.loads(printed(kprof, "report", "--json", CAPTURES[name]))), name)
 
 
@@ -108,12 +110,6 @@ def test_traces(kprof: CommandLine, name: str) -> None:
     sums = rows.group_by(["kernel", "name"], use_threads=False).aggregate(totals)
     columns = [*rows.column_names, "", *(" ".join(map(str, row.values())) for row in sums.to_pylist())]
     check("frozen/timelines", "\n".join(columns), name)
-
-
-@pytest.mark.parametrize("name", CAPTURES)
-def test_pages(kprof: CommandLine, name: str) -> None:
-    printed(kprof, "report", CAPTURES[name], "--html", "page.html")
-    check("frozen/pages", by_key(launch["sections"] for launch in unpacked(kprof.folder / "page.html")), name)
 
 
 @pytest.mark.slow

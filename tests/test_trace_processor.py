@@ -70,19 +70,9 @@ def test_chrome_json(tmp_path: Path, packed: bool) -> None:
     assert faults == []
 
 
-@pytest.mark.parametrize(
-    ("data", "reason"),
-    [
-        (b"no trace at all\n", "Unknown trace type"),
-        (chrome_json()[:-30], "incomplete"),
-        (b'{"traceEvents":[{"ph":"X","ts":NaN}]}', "Failure parsing JSON"),
-        (gzip.compress(chrome_json(), mtime=0)[:-20], "GZIP stream incomplete"),
-    ],
-    ids=["unknown", "truncated", "malformed", "truncated-gzip"],
-)
-def test_a_broken_trace(tmp_path: Path, data: bytes, reason: str) -> None:
-    trace = write(tmp_path, "broken.json", data)
-    with pytest.raises(TraceProcessorError, match=reason) as caught:
+def test_a_broken_trace(tmp_path: Path) -> None:
+    trace = write(tmp_path, "broken.json", chrome_json()[:-30])
+    with pytest.raises(TraceProcessorError, match="incomplete") as caught:
         query(trace, "SELECT 1 AS one")
     assert str(trace) in str(caught.value)
 

@@ -19,8 +19,6 @@ from snapshots import check
 
 from kprof_inject.capture.reader import read_capture
 
-pytestmark = pytest.mark.triton
-
 STARTUP = PROGRAMS.parent / "fake_gpu" / "startup"
 
 PROGRAM = """
@@ -86,6 +84,7 @@ def test_a_launch_where_a_workspace_is_read_names_the_command_for_it(
     assert f"kprof-inject profile {scale_launch} profiles it" in ended.stderr
 
 
+@pytest.mark.triton
 def test_profile_repeats_a_launch_with_records(kprof: CommandLine, scale_launch: Path) -> None:
     before = files_of(scale_launch)
     workspace = kprof.folder / "ws"
@@ -173,7 +172,6 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[CommandLine, Ended]:
     """A workspace ``ws`` with the launches of a program, and what ``profile`` printed. Not to be changed."""
     kprof = CommandLine(tmp_path_factory.mktemp("kept"), fake_gpu_path(STARTUP))
     kprof.write("prog.py", PROGRAM)
-    kprof.folder / "ws"
     ended = kprof("profile", "-o", "ws", "--keep-launches", "--replay", "none", "prog.py")
     assert ended.exit_code == 0, ended.stderr
     return kprof, ended
@@ -241,7 +239,6 @@ LARGE = PROGRAM.replace("torch.zeros(16)", "torch.zeros(600_000_000)[:16]")
 def test_a_launch_that_was_to_be_kept_and_is_not_says_why(kprof: CommandLine) -> None:
     """More than 2 GB: of them, no byte is touched."""
     kprof.write("prog.py", LARGE)
-    kprof.folder / "ws"
     ended = kprof("profile", "-o", "ws", "--keep-launches", "--replay", "none", "prog.py")
     assert ended.exit_code == 0, ended.stderr
     said = [line for line in ended.stderr.splitlines() if "no launch of" in line]

@@ -11,8 +11,6 @@ import pytest
 from golden import FIXTURES
 from programs.child import PROGRAMS, REPO, fake_gpu_path, run_child, run_python
 
-pytestmark = pytest.mark.triton
-
 STARTUP = PROGRAMS.parent / "fake_gpu" / "startup"
 MODULES = ("click", "json", "msgspec", "numpy", "pickle", "platform", "selectors", "torch", "triton")
 IMPORTED = "with open({log!r}, 'a') as file: print(__file__, file=file)\nraise ImportError\n"

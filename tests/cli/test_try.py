@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,6 @@ from programs.child import PROGRAMS, REPO, Ended, clean_environment, fake_gpu_pa
 
 from kprof_inject.report.tried_edits import tried_schema
 from kprof_inject.workspace import Workspace
-
-pytestmark = pytest.mark.triton
 
 STARTUP = PROGRAMS.parent / "fake_gpu" / "startup"
 SCHEMA = REPO / "docs/try.schema.json"
@@ -42,6 +41,21 @@ def kprof(tmp_path: Path) -> CommandLine:
     return CommandLine(tmp_path, fake_gpu_path(STARTUP))
 
 
+@pytest.fixture(scope="module")
+def tried_once(tmp_path_factory: pytest.TempPathFactory, scale_launch_once: Path) -> Path:
+    """A folder with the workspace ``ws``, in which ``num_warps=16`` was tried. Not to be changed."""
+    kprof = CommandLine(tmp_path_factory.mktemp("tried"), fake_gpu_path(STARTUP))
+    tried(kprof, "--edit", "num_warps=16", scale_launch_once)
+    return kprof.folder
+
+
+@pytest.fixture
+def after_trial(tried_once: Path, kprof: CommandLine) -> CommandLine:
+    """The command line, where that was tried before."""
+    shutil.copytree(tried_once / "ws", kprof.folder / "ws")
+    return kprof
+
+
 def tried(kprof: CommandLine, *words: str | Path, exit_code: int = 0) -> dict[str, Any]:
     """Return what ``try --json`` prints of the only kernel."""
     ended = kprof("try", "-o", "ws", "--seconds", "1", "--json", *words)
@@ -61,6 +75,7 @@ def test_the_schema_is_that_of_the_records() -> None:
     assert json.loads(SCHEMA.read_text()) == json.loads(json.dumps(tried_schema())), "run scripts/try-schema"
 
 
+@pytest.mark.triton
 def test_a_saved_launch(kprof: CommandLine, scale_launch: Path) -> None:
     kernel = tried(kprof, scale_launch)
     # On a busy machine, the finding that predicts it may be missing.
@@ -152,6 +167,7 @@ def test_values_that_cannot_be_read(kprof: CommandLine, words: tuple[str, ...], 
     assert message in ended.stderr
 
 
+@pytest.mark.triton
 def test_edits_of_ttgir_are_written_as_an_override(kprof: CommandLine, scale_launch: Path) -> None:
     kernel = tried(kprof, "--edit", "program_order=reversed", scale_launch)
     applied = kernel["apply"]
@@ -206,8 +222,8 @@ def test_if_nothing_can_be_measured_it_fails(kprof: CommandLine, scale_launch: P
 
 
 @pytest.mark.slow
-def test_reports_show_what_was_tried(kprof: CommandLine, scale_launch: Path) -> None:
-    tried(kprof, "--edit", "num_warps=16", scale_launch)
+def test_reports_show_what_was_tried(after_trial: CommandLine) -> None:
+    kprof = after_trial
     screen = kprof("report", "ws").stdout
     assert "TRIED  num_warps=16 won 6.1 % ± 0.0" in screen
     assert screen.index("TRY ") < screen.index("TRIED ") < screen.index("TRUST ")
@@ -220,18 +236,16 @@ def test_reports_show_what_was_tried(kprof: CommandLine, scale_launch: Path) -> 
 
 
 @pytest.mark.slow
-def test_edits_of_an_earlier_capture_are_not_shown(kprof: CommandLine, scale_launch: Path) -> None:
-    tried(kprof, "--edit", "num_warps=16", scale_launch)
-    assert kprof("profile", "-o", "ws", scale_launch).exit_code == 0
-    assert "TRIED" not in kprof("report", "ws").stdout
+def test_edits_of_an_earlier_capture_are_not_shown(after_trial: CommandLine, scale_launch: Path) -> None:
+    assert after_trial("profile", "-o", "ws", scale_launch).exit_code == 0
+    assert "TRIED" not in after_trial("report", "ws").stdout
 
 
 @pytest.mark.slow
-def test_edits_that_cannot_be_read_are_left_out(kprof: CommandLine, scale_launch: Path) -> None:
-    tried(kprof, "--edit", "num_warps=16", scale_launch)
-    (path,) = (kprof.folder / "ws/edits").glob("*/edits.json")
+def test_edits_that_cannot_be_read_are_left_out(after_trial: CommandLine) -> None:
+    (path,) = (after_trial.folder / "ws/edits").glob("*/edits.json")
     path.write_text(path.read_text().replace('"won":0.0', '"won":0.9'))
-    ended = kprof("report", "--json", "ws")
+    ended = after_trial("report", "--json", "ws")
     assert ended.exit_code == 0
     assert json.loads(ended.stdout)[0]["edits"] is None
     assert "edits.json" in ended.stderr and "run try again" in ended.stderr

@@ -30,7 +30,6 @@ KERNELS = (
     "cuda-90/attention",
     "cuda-90/cross_entropy",
     "cuda-90/gluon_warp_specialized",
-    "cuda-90/persistent_matmul",
     "cuda-100/ws_matmul",
 )
 # No document that we know says which pipeline executes these, or it is one without a row.

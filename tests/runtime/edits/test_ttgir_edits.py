@@ -14,8 +14,6 @@ from kprof_inject.runtime.compiling.delayed_builds import compile_text
 from kprof_inject.runtime.experiments.edits.edit import EditRefused
 from kprof_inject.runtime.experiments.edits.kinds import KINDS, with_ttgir_edited
 
-pytestmark = pytest.mark.triton
-
 # Of each form: grids of one and two dimensions, and helpers.
 ALWAYS_COMPILED = {"matmul", "softmax", "noinline_helper"}
 FIXTURES = [
@@ -24,6 +22,7 @@ FIXTURES = [
 ]
 
 
+@pytest.mark.triton
 @pytest.mark.parametrize("path", FIXTURES)
 def test_edited_modules_become_machine_code(path: Path, tmp_path: Path) -> None:
     kernel = kernel_to_edit(read(path))
