@@ -58,7 +58,9 @@ class Settings:
     def names_own_file(self, key: str) -> bool:
         """Return whether the key's value names a file in the folder."""
         value = self.values[key]
-        return isinstance(value, str) and Path(os.path.realpath(value)).is_relative_to(os.path.realpath(self.folder))
+        if not isinstance(value, str) or "\0" in value:
+            return False
+        return Path(os.path.realpath(value)).is_relative_to(os.path.realpath(self.folder))
 
     def error(self, key: str, what: str, hint: str = "") -> KprofError:
         """Return a usage error at the key's position."""
@@ -210,6 +212,8 @@ def _checked(settings: Settings, key: str, option: click.Option, ctx: click.Cont
         if type(item) not in kinds:  # not isinstance: a bool is an int
             expected = f"a list in which each item is {words}" if option.multiple else words
             raise settings.error(key, f"{key} must be {expected}")
+        if "\0" in str(item):  # on a command line there is none
+            raise settings.error(key, f"invalid value for {key}: it has a null character")
         try:
             option.type.convert(item, option, ctx)
         except click.BadParameter as error:

@@ -99,6 +99,7 @@ def test_a_mode_may_be_a_setting(kprof: CommandLine) -> None:
         "max-bytes = 0",
         'buffer-type = "heap"',
         "at = [57]",
+        r'at = "func\u0000"',
     ],
 )
 def test_a_wrong_setting_is_pointed_at(kprof: CommandLine, line: str) -> None:
