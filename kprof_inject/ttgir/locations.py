@@ -7,17 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Generator, Iterable
-from functools import cache
 from typing import Any, NamedTuple
 
-from lark import Token, Transformer
-from lark.exceptions import LarkError
 from msgspec import Struct
 
 from kprof_inject.errors import KprofError
-from kprof_inject.ttgir.grammar import Grammar, ttgir_grammar
 from kprof_inject.ttgir.nodes import Module, Operation
-from kprof_inject.ttgir.strings import unquote
+from kprof_inject.ttgir.strings import POINT, STRING, unquote
 
 
 class Unknown(Struct, frozen=True):
@@ -161,60 +157,60 @@ def _first(chains: Iterable[Chain]) -> tuple[Chain, ...]:
     return tuple(found)
 
 
-_ALIAS = re.compile(r"#loc[0-9]*")
+# A part of a location, after the separators before it. MLIR has 32 bits for a line and for a column.
+_METADATA = rf'<(?:[^<>"]|{STRING}|<(?:[^<>"]|{STRING})*>)*>'
+_PART = re.compile(
+    rf"(?:[\s,]|at\b)*(?:{POINT}(?: to [0-9]*:[0-9]+)?|(?P<alias>#[\w$.-]+)|(?P<unknown>unknown)|(?P<closing>[)\]])"
+    rf"|(?P<opening>loc|callsite|{STRING})\s*\(|(?P<fused>fused)\s*(?:{_METADATA})?\s*\[|(?P<name>{STRING}))"
+)
 
 
 def parse_location(text: str) -> Location:
-    """Parse a printed location without resolving aliases; return ``Unknown`` if that fails."""
-    if not text:
-        return Unknown()
-    if _ALIAS.fullmatch(text):  # nearly all are; the grammar reads them, too, in fifty times the time
-        return Alias(text)
-    try:
-        parsed: Location = _location_parser().parse(text)
-    except LarkError:
-        return Unknown()
-    return parsed
+    """Parse a printed location without resolving aliases; return ``Unknown`` if that fails.
 
-
-# MLIR has 32 bits for a line and for a column.
-_MAX_DIGITS = 10
-
-
-LOCATIONS = Grammar("kprof_inject.ttgir", "location", ttgir_grammar, start="location")
-
-
-@cache
-def _location_parser() -> Any:
-    return LOCATIONS.parser(_LocationBuilder(visit_tokens=False))
-
-
-class _LocationBuilder(Transformer[Token, Any]):
-    """Build locations; each method has the name of a rule of the grammar."""
-
-    def location(self, children: list[Any]) -> Location:
-        place: Location = children[0]
-        return place
-
-    nested = location
-
-    def unknown(self, _: list[Any]) -> Unknown:
-        return Unknown()
-
-    def reference(self, children: list[Token]) -> Alias:
-        return Alias(children[0].value)
-
-    def position(self, children: list[Token]) -> Location:
-        file, line, column = children[:3]
-        if max(len(line), len(column)) > _MAX_DIGITS:
+    Not recursive: locations may be nested deeper than Python's calls.
+    """
+    around: list[tuple[str, list[Location]]] = []
+    word, inside = "", list[Location]()
+    end = 0
+    while end < len(text):
+        found = _PART.match(text, end)
+        if found is None:
             return Unknown()
-        return SourcePoint(unquote(file), int(line), int(column))
+        end = found.end()
+        kind = found.lastgroup or ""
+        if kind in ("opening", "fused"):
+            around.append((word, inside))
+            word, inside = found[kind], []
+        elif kind != "closing":
+            inside.append(_simple(found))
+        elif around:
+            closed = _compound(word, inside)
+            word, inside = around.pop()
+            inside.append(closed)
+    return inside[0] if len(inside) == 1 and not around else Unknown()
 
-    def named(self, children: list[Any]) -> Named:
-        return Named(unquote(children[0]), children[1] if len(children) > 1 else Unknown())
 
-    def callsite(self, children: list[Any]) -> CallSite:
-        return CallSite(children[0], children[1])
+def _simple(found: re.Match[str]) -> Location:
+    match found.lastgroup:
+        case "column":
+            return SourcePoint(unquote(found["file"]), int(found["line"]), int(found["column"]))
+        case "alias":
+            return Alias(found["alias"])
+        case "name":
+            return Named(unquote(found["name"]), Unknown())
+    return Unknown()
 
-    def fused(self, children: list[Any]) -> Fused:
-        return Fused(tuple(child for child in children if not isinstance(child, Token)))
+
+def _compound(word: str, inside: list[Location]) -> Location:
+    """Return the location that ``word`` makes of those in the brackets after it."""
+    match word, inside:
+        case "loc", [place]:
+            return place
+        case "callsite", [callee, caller]:
+            return CallSite(callee, caller)
+        case "fused", _:
+            return Fused(tuple(inside))
+        case _, [child] if word.startswith('"'):
+            return Named(unquote(word), child)
+    return Unknown()

@@ -12,14 +12,13 @@ from programs.child import REPO
 from kprof_inject.select.selectors import SELECTORS
 from kprof_inject.ttgir import parser
 from kprof_inject.ttgir.grammar import Grammar
-from kprof_inject.ttgir.locations import LOCATIONS
 
 PINNED = next(
     line.partition("==")[2].strip()
     for line in (REPO / "constraints.txt").read_text().splitlines()
     if line.startswith("lark==")
 )
-GRAMMARS = [parser.FILES, LOCATIONS, SELECTORS]
+GRAMMARS = [parser.FILES, SELECTORS]
 
 
 @pytest.mark.skipif(lark.__version__ != PINNED, reason="the tables are for another Lark")
