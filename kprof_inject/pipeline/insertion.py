@@ -15,7 +15,7 @@ from kprof_inject.errors import KprofError, did_you_mean
 from kprof_inject.files import source_text
 from kprof_inject.quantities import listed
 from kprof_inject.rewrite import apply
-from kprof_inject.runtime.packages import is_installed_file
+from kprof_inject.runtime.packages import installed_folders
 from kprof_inject.select.calls import has_helpers, lowerable
 from kprof_inject.select.candidates import candidates
 from kprof_inject.select.module_view import ModuleView
@@ -65,13 +65,11 @@ def sources_of(ttgir: str, snapshot: Mapping[str, str], folder: Path) -> Sources
     A snapshot lacks that library and files that were not dumped. The module may be a stranger's, and opens no other.
     """
     texts = dict(snapshot)
-    below = Path(os.path.realpath(folder))
+    readable = (os.path.join(os.path.realpath(folder), ""), *installed_folders("triton"))
     for name in source_files(ttgir):
         # A relative name does not identify a file: the folder that it starts from is unknown.
-        if name in texts or not Path(name).is_absolute() or "\0" in name:
-            continue
-        is_own = Path(os.path.realpath(name)).is_relative_to(below) or is_installed_file(name, "triton")
-        if is_own and (text := source_text(Path(name))) is not None:
+        is_new = name not in texts and os.path.isabs(name) and "\0" not in name
+        if is_new and os.path.realpath(name).startswith(readable) and (text := source_text(Path(name))) is not None:
             texts[name] = text
     return Sources(texts)
 

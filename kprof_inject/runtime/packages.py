@@ -48,9 +48,14 @@ class CheckResult:
 
 def is_installed_file(path: str, *packages: str) -> bool:
     """Return whether a path leads into the folder of one of these packages, as they are installed here."""
+    return os.path.realpath(path).startswith(installed_folders(*packages))
+
+
+def installed_folders(*packages: str) -> tuple[str, ...]:
+    """Return the installed folders of these packages, without links, each with a separator at its end."""
     specs = [spec for package in packages if (spec := _spec_of(package)) is not None]
     folders = [folder for spec in specs for folder in spec.submodule_search_locations or ()]
-    return any(Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)) for folder in folders)
+    return tuple(os.path.join(os.path.realpath(folder), "") for folder in folders)
 
 
 REQUIRED = {"click": (8, 1), "lark": (1, 2), "msgspec": (0, 19), "numpy": (1, 26), "rich": (13,)}

@@ -24,7 +24,7 @@ def quote(text: str) -> str:
     return '"' + _UNPRINTED.sub(lambda found: f"\\{ord(found[0]):02X}", text) + '"'
 
 
-STRING = r'"(?:[^"\\\n]|\\.)*"'
+STRING = r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*"'
 """Pattern of a string with its quotes."""
 
 POINT = rf"(?P<file>{STRING}):(?P<line>[0-9]{{1,10}}):(?P<column>[0-9]{{1,10}})(?![0-9])"
@@ -55,8 +55,8 @@ _SOURCE_FILE = re.compile(rf"loc\((?:callsite\()?{POINT}")
 
 def source_files(ttgir: str) -> tuple[str, ...]:
     """Return the source files that a module's locations name, in the order of the text."""
-    names = dict.fromkeys(unquote(found["file"]) for found in _SOURCE_FILE.finditer(ttgir))
-    return tuple(name for name in names if name)
+    printed = dict.fromkeys(file for file, _, _ in _SOURCE_FILE.findall(ttgir))
+    return tuple(dict.fromkeys(filter(None, map(unquote, printed))))
 
 
 _MARK = re.compile(rf"{STRING}|//[^\n]*|\s*(?<![\w.])loc\(|[()]|[\t\r\n]\s*|  +")
