@@ -142,8 +142,7 @@ class _TreeBuilder(Transformer[Token, Any]):
         aliases: dict[str, str] = {}
         for child in children:
             if type(child) is Run and child.type == "ALIASES":
-                for match in child.matches:
-                    aliases[match[1].rstrip("= \t")] = match.string[match.end(1) : match.end()].strip()
+                aliases |= {match[1]: match[2].strip() for match in child.matches}
         return aliases, _operations(children)
 
     def region_operation(self, children: list[Any]) -> Operation:
@@ -184,15 +183,8 @@ def _operations(children: Sequence[Any]) -> tuple[Operation, ...]:
 
 
 def _leaf(match: re.Match[str]) -> Operation:
-    results, name = match.groups()
-    name_end = match.end(2)
-    return Operation(
-        name.strip('"'),
-        match.start(1) if results else match.start(2),
-        match.end(),
-        match.string[name_end : match.end()],
-        results,
-    )
+    results, name, tail = match.groups()
+    return Operation(name.strip('"'), match.start(1), match.end(), tail, results)
 
 
 def _nest(opening: Token, regions: tuple[Region, ...], closing: Token) -> Operation:
