@@ -53,7 +53,7 @@ def tagged_loops(text: str) -> list[str]:
     view = view_of_text(text)
     selectors = []
     for function in view.functions:
-        for loop in function.loops():
+        for loop in function.loops:
             visible = scalars_at(view.module, loop.operation)
             value = next(one.name for one in visible if one.type in ("i1", "i32", "index"))
             selectors.append(f"loop{loop.subscript} --tag value={value}")

@@ -68,7 +68,7 @@ def _loops(view: ModuleView) -> Iterator[Candidate]:
     found: dict[tuple[str, str, int], list[Site]] = {}
     pipelines = {pipeline.loop: pipeline for pipeline in copy_pipelines(view.module)}
     for function in view.functions:
-        for loop in function.loops():
+        for loop in function.loops:
             if function.refusal(loop.operation):
                 continue
             depth, site = len(loop.path) - 1, function.loop_site(loop)

@@ -273,30 +273,20 @@ class Function:
     @cached_property
     def _nests(self) -> tuple[Operation, ...]:
         """The operations with regions: few, and enough to find loops."""
-        found: list[Operation] = []
-        pending = [self.operation]
-        while pending:
-            operation = pending.pop()
-            found.append(operation)
-            inside = [child for region in operation.regions for block in region.blocks for child in block.operations]
-            pending += [child for child in reversed(inside) if child.regions]
-        return tuple(found[1:])
+        return tuple(operation for operation in self.operations if operation.regions)
 
-    def loops(self) -> Iterator[Loop]:
-        """Yield all loops in the order of the text, also those where no record is allowed."""
+    @cached_property
+    def loops(self) -> tuple[Loop, ...]:
+        """All loops in the order of the text, also those where no record is allowed."""
+        polling = polling_loops(self._module, self.operation)
         paths: dict[Operation | None, tuple[int, ...]] = {None: ()}
         inside: Counter[Operation | None] = Counter()
         for operation in self._nests:
-            if not operation.traits.is_loop:
-                continue
-            outer = operation.loop
-            paths[operation] = (*paths[outer], inside[outer])
-            inside[outer] += 1
-            yield Loop(operation, paths[operation], operation in self._polling_loops)
-
-    @cached_property
-    def _polling_loops(self) -> frozenset[Operation]:
-        return polling_loops(self._module, self.operation)
+            if operation.traits.is_loop:
+                outer = operation.loop
+                paths[operation] = (*paths[outer], inside[outer])
+                inside[outer] += 1
+        return tuple(Loop(operation, path, operation in polling) for operation, path in paths.items() if operation)
 
     def warp_specializations(self) -> Iterator[tuple[Operation, Region, tuple[Region, ...]]]:
         """Yield each ``ttg.warp_specialize``, with its default region and those of its partitions."""

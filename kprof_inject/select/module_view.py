@@ -124,13 +124,12 @@ def _function_of(region: Region, kernel: Function, sources: Sources) -> str:
     A region that the compiler made has none: its operations were written in the kernel.
     """
     own = [sources.function_at(point.file, point.line) for point in kernel.source_of(kernel.operation)]
+    chains = {kernel.source_of(operation) for operation in region.walk() if not operation.traits.is_terminator}
     found: set[str] = set()
-    for operation in region.walk():
-        chain = () if operation.traits.is_terminator else kernel.source_of(operation)
-        if chain:
-            outermost_first = (sources.function_at(point.file, point.line) for point in reversed(chain))
-            called = next((candidate for candidate in outermost_first if candidate not in own), None)
-            found.add(called.name if called else "")
+    for chain in filter(None, chains):
+        outermost_first = (sources.function_at(point.file, point.line) for point in reversed(chain))
+        called = next((candidate for candidate in outermost_first if candidate not in own), None)
+        found.add(called.name if called else "")
     return found.pop() if len(found) == 1 else ""
 
 

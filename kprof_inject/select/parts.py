@@ -56,7 +56,7 @@ class Parts(Struct, frozen=True):
 
 
 def _parts_of(function: Function) -> Found:
-    loops = [loop.operation for loop in function.loops() if not function.refusal(loop.operation)]
+    loops = [loop.operation for loop in function.loops if not function.refusal(loop.operation)]
     around = {owner for loop in loops for owner in loop.owners()}
     innermost = [loop for loop in loops if loop not in around]
     inside = [operation for loop in innermost for operation in loop.walk() if operation is not loop]

@@ -185,7 +185,7 @@ def _scope_ids(view: ModuleView, found: Sequence[_Chosen]) -> int:
     if shares.total() > SCOPE_IDS:
         listed = ", ".join(f"{text}: {count}" for text, count in shares.most_common())
         less = "name the lines or operations that matter (see 'kprof-inject list')"
-        if any(True for function in view.functions for _ in function.loops()):
+        if any(function.loops for function in view.functions):
             less = "name the loops or lines that matter, such as --at 'loop[0]'"
         raise KprofError(
             f"too many scopes in {view.kernel}: they need {shares.total()} scope IDs, but there are only {SCOPE_IDS} "

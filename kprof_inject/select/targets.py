@@ -110,7 +110,7 @@ LoopFilter = LoopPath | SourceLines | PollingLoops | WorkingLoops
 
 
 def _accepted_loops(function: Function, which: LoopFilter, sources: Sources) -> Iterator[Loop]:
-    for loop in function.loops():
+    for loop in function.loops:
         if which.accepts(loop, next(iter(function.source_of(loop.operation)), None), sources):
             yield loop
 

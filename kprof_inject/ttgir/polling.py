@@ -66,12 +66,11 @@ def assembly_of(operation: Operation) -> str:
 
 def polls(operation: Operation) -> bool:
     """Return whether an operation without regions waits until memory changes: it contains the loop itself."""
-    if operation.name == POLL:
-        return True
-    if not is_impure(operation):
-        return False
+    if not operation.traits.is_foreign:
+        return operation.name == POLL
     text = assembly_of(operation)
-    return _SYMBOL_OF_WAIT.search(text) is not None or (_READ.search(text) is not None and _branches_back(text))
+    reads_again = _READ.search(text) is not None and _branches_back(text)
+    return is_impure(operation) and (reads_again or _SYMBOL_OF_WAIT.search(text) is not None)
 
 
 def _branches_back(text: str) -> bool:
@@ -169,7 +168,7 @@ def _address(leaf: Leaf) -> list[int]:
 
 
 def _loops_without_bounds(function: Operation) -> Iterator[Operation]:
-    return (one for one in function.walk() if one.traits.is_loop and not one.traits.is_counted)
+    return (one for one in function.walk() if one.regions and one.traits.is_loop and not one.traits.is_counted)
 
 
 def _inside(loop: Operation) -> Iterator[Operation]:

@@ -88,7 +88,7 @@ def test_the_stores_of_tags_have_their_values(kernel: str, mode: Mode, monkeypat
 def test_a_wide_value_is_stored_in_halves(kernel: str) -> None:
     path = fixture(kernel)
     view = view_of_text(read(path))
-    loop = next(view.functions[0].loops())
+    loop = view.functions[0].loops[0]
     value = next(one.name for one in scalars_at(view.module, loop.operation) if one.type == "i64")
     done = insertion_of(read(path), f"loop{loop.subscript} --tag wide={value}", "func")
     assert done.text.count(HALF_CARRIER) == 2

@@ -102,7 +102,7 @@ def test_every_loop_of_a_fixture_is_found_by_its_first_line(path: Path) -> None:
     view = fixture_view(read(path))
     found: dict[str, set[int]] = {}
     for function in view.functions:
-        for loop in function.loops():
+        for loop in function.loops:
             for point in function.source_of(loop.operation)[:1]:
                 first = _first_line_of_loop(view.sources, point)
                 if first:

@@ -185,7 +185,7 @@ class _FunctionFeatures:
         self._code_of = code_of
         self._by_line = by_line
         self._loops: dict[Operation | None, str] = {None: ""}
-        self._loops |= {loop.operation: f"loop{loop.subscript}" for loop in function.loops()}
+        self._loops |= {loop.operation: f"loop{loop.subscript}" for loop in function.loops}
         # A kernel may be renamed; a helper's name continues with the types of its arguments.
         self._owner = "" if function.is_public else function.symbol.partition("__")[0]
 
