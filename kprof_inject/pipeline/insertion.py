@@ -65,11 +65,11 @@ def sources_of(ttgir: str, snapshot: Mapping[str, str], folder: Path) -> Sources
     A snapshot lacks that library and files that were not dumped. The module may be a stranger's, and opens no other.
     """
     texts = dict(snapshot)
-    readable = (os.path.join(os.path.realpath(folder), ""), *installed_folders("triton"))
-    for name in source_files(ttgir):
-        # A relative name does not identify a file: the folder that it starts from is unknown.
-        is_new = name not in texts and os.path.isabs(name) and "\0" not in name
-        if is_new and os.path.realpath(name).startswith(readable) and (text := source_text(Path(name))) is not None:
+    # A relative name does not identify a file: the folder that it starts from is unknown.
+    new = [name for name in source_files(ttgir) if name not in texts and os.path.isabs(name) and os.path.isfile(name)]
+    readable = (os.path.join(os.path.realpath(folder), ""), *installed_folders("triton")) if new else ()
+    for name in new:
+        if os.path.realpath(name).startswith(readable) and (text := source_text(Path(name))) is not None:
             texts[name] = text
     return Sources(texts)
 
