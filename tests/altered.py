@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+from msgspec.structs import replace
+
 from kprof_inject.analysis.launch import LaunchAnalysis
 
 _PARTS = (
@@ -28,5 +30,6 @@ def altered(analysis: LaunchAnalysis, **parts: Any) -> LaunchAnalysis:
         getattr(analysis, name)
     made = copy.copy(analysis)
     made.__dict__.update(parts)
-    made.launch, made.duration_ns = made.timeline.launch, made.summary.duration_ns
+    made.launch = made.timeline.launch
+    made.headers = replace(made.headers, duration_ns=made.summary.duration_ns)
     return made

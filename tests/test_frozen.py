@@ -68,7 +68,7 @@ def test_reports_and_pages(kprof: CommandLine, name: str) -> None:
     details = printed(kprof, "report", "-v", "--html", "page.html", CAPTURES[name])
     check("frozen/details", digest(details.encode()), name)
     check("frozen/pages", by_key(launch["sections"] for launch in unpacked(kprof.folder / "page.html")), name)
-    check("frozen/json", by_key(json.loads(printed(kprof, "report", "--json", CAPTURES[name]))), name)
+    check("frozen/json", by_key(json.loads(printed(kprof, "report", "--json", "--launch", "0-", CAPTURES[name]))), name)
 
 
 @pytest.mark.parametrize("pair", PAIRS)

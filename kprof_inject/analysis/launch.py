@@ -28,7 +28,7 @@ from kprof_inject.errors import KprofError
 from kprof_inject.machine_code.instructions import MachineFunction
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import Level, Verdict, judge, median_time_ns
-from kprof_inject.timeline.waves import launch_duration_ns
+from kprof_inject.timeline.waves import LaunchHeaders, launch_duration_ns
 
 if TYPE_CHECKING:
     from kprof_inject.analysis.async_work.flight_metrics import Flights
@@ -54,7 +54,7 @@ class LaunchAnalysis:
     def __init__(
         self,
         launch: Launch,
-        duration_ns: int,
+        headers: LaunchHeaders,
         decode: Callable[[], Timeline],
         experiments: Sequence[Experiment] = (),
         captured: Sequence[Launch] = (),
@@ -65,7 +65,7 @@ class LaunchAnalysis:
         unknown. ``experiments`` are those with any kernels of the capture.
         """
         self.launch = launch
-        self.duration_ns = duration_ns
+        self.headers = headers
         self.captured = captured
         self._decode = decode
         self._experiments = experiments
@@ -82,12 +82,18 @@ class LaunchAnalysis:
         cls, timeline: Timeline, experiments: Sequence[Experiment] = (), captured: Sequence[Launch] = ()
     ) -> LaunchAnalysis:
         """Return the analysis of a launch that is already decoded."""
-        return cls(timeline.launch, launch_duration_ns(timeline), lambda: timeline, experiments, captured)
+        headers = LaunchHeaders(launch_duration_ns(timeline), timeline.records_lost, timeline.ctas_damaged)
+        return cls(timeline.launch, headers, lambda: timeline, experiments, captured)
 
     def __repr__(self) -> str:
         """Return the launch with its limit and verdict."""
         name = f"{self.launch.kernel.name} #{self.launch.index}"
         return f"<LaunchAnalysis of {name}: {self.limit.sentence}; {self.verdict.headline}>"
+
+    @property
+    def duration_ns(self) -> int:
+        """Time from the first CTA's begin to the last one's end of work."""
+        return self.headers.duration_ns
 
     @cached_property
     def timeline(self) -> Timeline:
@@ -318,7 +324,7 @@ class LaunchAnalysis:
         """
         if "summary" in self.__dict__:
             return self._values()
-        fresh = LaunchAnalysis(self.launch, self.duration_ns, self._decode, self._experiments, self.captured)
+        fresh = LaunchAnalysis(self.launch, self.headers, self._decode, self._experiments, self.captured)
         return fresh._values()
 
     def _values(self) -> dict[str, Any]:

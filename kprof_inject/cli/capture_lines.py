@@ -154,9 +154,9 @@ def _doubts(launches: Sequence[PlacedLaunch]) -> Iterator[str]:
         yield f"{name}: its readings of the host's clock contradict each other; the error was widened until they agree"
 
 
-def print_json(reports: Sequence[LaunchAnalysis]) -> None:
-    """Print the launches in order as JSON, each with the overview of its kernel in the program."""
-    for part in whole_text(reports):
+def print_json(reports: Sequence[LaunchAnalysis], shown: Sequence[LaunchAnalysis] = ()) -> None:
+    """Print the ``shown`` launches as JSON, by default each kernel's median launch, with rows of the others."""
+    for part in whole_text(reports, shown):
         click.echo(part, nl=False)
 
 

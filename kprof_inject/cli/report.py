@@ -69,6 +69,8 @@ def command(
 
     Reads a CAPTURE, a WORKSPACE (its last one), or a BUFFER: a file with Proton's host_buffer, or another profiler's
     that numpy.save wrote. A NAME.launch is repeated and captured first.
+
+    --json has all about each kernel's median launch, or about those of --launch, and a row for each other launch.
     """
     require_place_for(html_path)
     if budget is not None and not as_json:
@@ -81,7 +83,7 @@ def command(
     if (folder := last_profiled_capture(place, capture)) is not None:
         say(f"what profile captured: kprof-inject report {quote(str(folder))}")
     experiments, captured = experiments_at(place, say), capture.launches
-    if verbose or (as_json and budget is None) or html_path is not None:
+    if html_path is not None or (verbose and not as_json):
         timelines = decode_capture(capture, say, choice)
         reports = LaunchAnalysis.all_of(timelines, experiments, captured)
     else:
@@ -96,7 +98,7 @@ def command(
     if budget is not None:
         click.echo(brief_text(reports, budget))
     elif as_json:
-        print_json(reports)
+        print_json(reports, shown=reports if choice.launches is not None else ())
     elif verbose:
         print_all(reports, table_console())
     else:

@@ -29,7 +29,7 @@ from kprof_inject.timeline.choice import EVERYTHING, Choice
 from kprof_inject.timeline.foreign import timeline_of, timelines_of
 from kprof_inject.timeline.records import read_raw
 from kprof_inject.timeline.timeline import Timeline
-from kprof_inject.timeline.waves import headers_duration_ns
+from kprof_inject.timeline.waves import headers_of
 from kprof_inject.workspace import Workspace, read_experiments
 from kprof_inject.workspace_paths import DEFAULT_WORKSPACE, is_module, is_workspace, may_be_workspace, where_to_look
 
@@ -37,9 +37,9 @@ T = TypeVar("T")
 
 _MAX_NUMBERS = 20
 
-# Launches of a single kernel from which a report decodes only those that it shows, the median and the ten slowest: of
-# fewer, decoding all together takes no longer. With several kernels, a report shows only each one's median launch.
-_MANY_LAUNCHES = 64
+# Launches of a single kernel from which a report decodes only those that it shows, the median and the ten slowest. With
+# several kernels, a report shows only each one's median launch.
+_MANY_LAUNCHES = 12
 
 # With smaller buffers in all, forks cost more time than they save. The fixed cost of each launch is counted as the
 # bytes that take as long to decode.
@@ -227,12 +227,12 @@ def analyses(capture: Capture, experiments: Sequence[Experiment], say: Say, choi
 
     def analysis(launch: Launch) -> LaunchAnalysis | KprofError:
         try:
-            duration_ns = None if launch.recorded is not None else headers_duration_ns(read_raw(launch))
-            if duration_ns is None:
+            headers = None if launch.recorded is not None else headers_of(read_raw(launch))
+            if headers is None:
                 return LaunchAnalysis.of(_decoded(launch, choice), experiments, captured)
         except KprofError as error:
             return error
-        return LaunchAnalysis(launch, duration_ns, lambda: _decoded(launch, choice), experiments, captured)
+        return LaunchAnalysis(launch, headers, lambda: _decoded(launch, choice), experiments, captured)
 
     return _valid(map(analysis, launches), capture, launches, say)
 

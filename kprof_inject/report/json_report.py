@@ -1,4 +1,4 @@
-"""A report as JSON: everything of each launch, or what matters most of one launch within a number of tokens."""
+"""A report as JSON: everything of the launches shown, or what matters most of one launch within a number of tokens."""
 
 from __future__ import annotations
 
@@ -49,21 +49,40 @@ def launch_values(report: LaunchAnalysis, kernel: KernelOverview) -> dict[str, A
     return {**report.to_json(), "advice": advice, "program": kernel.to_json()}
 
 
-def whole_text(reports: Sequence[LaunchAnalysis]) -> Iterator[str]:
-    """Yield a list with everything of the launches, in parts.
+def whole_text(reports: Sequence[LaunchAnalysis], shown: Sequence[LaunchAnalysis] = ()) -> Iterator[str]:
+    """Yield a list with everything of the launches that are ``shown``, in parts.
 
-    The list also ends if a launch that is damaged raises ``KprofError``.
+    By default, each kernel's median launch is shown. ``other_launches`` of a launch has a row for each of its kernel's
+    launches that is not shown. The list also ends if a launch that is damaged raises ``KprofError``.
     """
     kernels = {kernel.name: kernel for kernel in overview(reports)}
+    shown = shown or [report for report in reports if report is kernels[report.launch.kernel.name].middle]
+    shown_ids = {id(report) for report in shown}
     separator = "["
     try:
-        for report in reports:
-            text = json_text(launch_values(report, kernels[report.launch.kernel.name]))
+        for report in shown:
+            kernel = kernels[report.launch.kernel.name]
+            others = [_row(other) for other in kernel.reports if id(other) not in shown_ids]
+            text = json_text({**launch_values(report, kernel), "other_launches": others})
             yield separator + f"\n{text}".replace("\n", "\n ")
             separator = ","
     finally:
         if separator == ",":
             yield "\n]\n"
+
+
+def _row(report: LaunchAnalysis) -> dict[str, Any]:
+    """Return what is known of a launch without decoding it."""
+    launch = report.launch
+    return {
+        "variant": launch.kernel.variant,
+        "launch": launch.index,
+        "graph": launch.graph,
+        "place": json_values(launch.place),
+        "grid": launch.grid,
+        "host_ns": launch.host_ns,
+        **json_values(report.headers),
+    }
 
 
 def brief_text(reports: Sequence[LaunchAnalysis], budget: int) -> str:

@@ -23,7 +23,7 @@ from kprof_inject.capture.model import Launch
 from kprof_inject.errors import KprofError
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.columns import largest, merged_spans, smallest
-from kprof_inject.timeline.records import read_raw
+from kprof_inject.timeline.records import lost_records, read_raw
 from kprof_inject.timeline.timeline import Timeline
 
 
@@ -277,19 +277,29 @@ def recorded_duration_ns(launch: Launch) -> int | None:
         raw = read_raw(launch)
     except KprofError:
         return None
-    return headers_duration_ns(raw) if raw.cta.size else None
+    headers = headers_of(raw) if raw.cta.size else None
+    return headers.duration_ns if headers else None
 
 
-def headers_duration_ns(raw: RawCtas) -> int | None:
-    """Return the duration of a launch of which only the CTAs' headers were read; None if no timer was read."""
+class LaunchHeaders(Struct, frozen=True):
+    """What the headers of a launch's CTAs show, without its records."""
+
+    duration_ns: int
+    records_lost: int
+    ctas_damaged: int
+
+
+def headers_of(raw: RawCtas) -> LaunchHeaders | None:
+    """Return what the CTAs' headers show of a launch that is not decoded; None if no timer was read."""
     if not raw.timed:
         return None
-    if not raw.cta.size:
-        return 0
-    _, _, others_begin, others_end = raw.others
-    begins_ns = np.concatenate([raw.init_ns, others_begin])
-    ends_ns = np.concatenate([np.maximum(raw.pre_final_ns, raw.init_ns), others_end])
-    return int(ends_ns.max() - begins_ns.min())
+    duration_ns = 0
+    if raw.cta.size:
+        _, _, others_begin, others_end = raw.others
+        begins_ns = np.concatenate([raw.init_ns, others_begin])
+        ends_ns = np.concatenate([np.maximum(raw.pre_final_ns, raw.init_ns), others_end])
+        duration_ns = int(ends_ns.max() - begins_ns.min())
+    return LaunchHeaders(duration_ns, int(lost_records(raw).sum()), raw.damaged)
 
 
 def waves_of(timeline: Timeline) -> Waves | None:

@@ -50,6 +50,21 @@ def test_it_has_the_values_of_the_whole_report(kprof: CommandLine) -> None:
     assert {"limit", "trust", "advice", "scopes"} <= found.keys() and left_out.keys() <= {"stalls", "memory_waits"}
 
 
+@pytest.mark.parametrize(("chosen", "shown"), [((), [2]), (("--launch", "1-3"), [1, 2, 3])])
+def test_the_median_or_the_chosen_launches_are_there_in_full(
+    kprof: CommandLine, chosen: tuple[str, ...], shown: list[int]
+) -> None:
+    buffers = [
+        buffer_words([Cta([[start(0, 10), end(0, 900 + last)]], 0, 0, last, last)], 4) for last in range(1000, 1005)
+    ]
+    save_launches(kprof.folder / "capture", kernel_json([Scope("func")], buffers[0], 1), buffers)
+    found = json.loads(kprof("report", "capture", "--json", *chosen).stdout)
+    assert [launch["launch"] for launch in found] == shown
+    assert {row["launch"] for launch in found for row in launch["other_launches"]} == (
+        set() if chosen else {0, 1, 3, 4}
+    )
+
+
 def test_the_budget_is_kept_to_the_letter(kprof: CommandLine) -> None:
     refused = kprof("report", CAPTURE, "--json", "--budget", "10")
     assert (refused.exit_code, refused.stdout) == (2, "")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from statistics import median_low
 
 import numpy as np
 import pytest
@@ -13,10 +15,9 @@ from buffers import Cta, Scope, buffer_words, end, kernel_json, save_launches, s
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.capture.model import Capture
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.pipeline import captures
 from kprof_inject.pipeline import captures as module
 from kprof_inject.pipeline.captures import analyses, decode_capture
-from kprof_inject.report.json_report import brief_text
+from kprof_inject.report.json_report import brief_text, whole_text
 from kprof_inject.report.terminal.screens import answers_text
 from kprof_inject.timeline.choice import EVERYTHING, Choice, NumberSet
 from kprof_inject.timeline.timeline import Timeline, decode_launch
@@ -79,8 +80,7 @@ def test_only_what_is_shown_is_decoded(tmp_path: Path, decoded: Counter[int], co
 
 @pytest.mark.parametrize("choice", [Choice(), Choice(warps=NumberSet.of([0])), Choice(scopes=("loop*",))])
 @pytest.mark.parametrize("kernels", [1, 3])
-def test_it_shows_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kernels: int, choice: Choice) -> None:
-    monkeypatch.setattr(captures, "_MANY_LAUNCHES", 12)
+def test_it_shows_the_same(tmp_path: Path, kernels: int, choice: Choice) -> None:
     capture = many_launches(tmp_path, 15, kernels)
     assert answers_text(pending(capture, choice), 120) == answers_text(all_of(capture, choice), 120)
     assert brief_text(pending(capture, choice), 2000) == brief_text(all_of(capture, choice), 2000)
@@ -96,3 +96,29 @@ def test_damaged_launches_are_reported(tmp_path: Path) -> None:
     decode_capture(capture, expected.append)
     assert said == expected
     assert len(said) >= 2
+
+
+def test_json_has_one_launch_of_each_kernel_and_rows_of_the_others(tmp_path: Path, decoded: Counter[int]) -> None:
+    capture = many_launches(tmp_path, 70, 2)
+    reports = pending(capture)
+    shown = json.loads("".join(whole_text(reports)))
+    assert len(decoded) == len(shown) == 2
+    for launch in shown:
+        times_ns = [one.duration_ns for one in reports if one.launch.kernel.name == launch["kernel"]]
+        assert launch["duration_ns"] == median_low(times_ns)
+        rows = launch["other_launches"]
+        assert sorted([launch["launch"], *(row["launch"] for row in rows)]) == list(range(70))
+        assert sorted([launch["duration_ns"], *(row["duration_ns"] for row in rows)]) == sorted(times_ns)
+        assert {key: rows[0][key] for key in ("variant", "grid", "place", "records_lost", "ctas_damaged")} == {
+            key: launch[key] for key in ("variant", "grid", "place", "records_lost", "ctas_damaged")
+        }
+
+
+def test_rows_count_lost_records(tmp_path: Path) -> None:
+    full = [entry for at in range(10) for entry in (start(0, 100 + 10 * at), end(0, 105 + 10 * at))]
+    buffers = [buffer_words([Cta([full], 0, 1_000, last_ns, last_ns + 100)], 8) for last_ns in (3_000, 4_000, 5_000)]
+    save_launches(tmp_path, kernel_json([Scope("kernel", "func")], buffers[0], 1), buffers)
+    reports = LaunchAnalysis.all_of(decode_capture(read_capture(tmp_path), lambda _: None))
+    (shown,) = json.loads("".join(whole_text(reports)))
+    assert shown["records_lost"] == 12
+    assert [row["records_lost"] for row in shown["other_launches"]] == [12, 12]
