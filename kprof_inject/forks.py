@@ -36,12 +36,12 @@ def in_turn(jobs: Sequence[Job[T]]) -> Iterator[T]:
     return chain.from_iterable(job() for job in jobs)
 
 
-def forked(count: int) -> JobRunner:
+def forked(count: int, max_at_once: int = 1) -> JobRunner:
     """Return a runner with ``count`` forks of this process; ``in_turn`` for fewer than 2, and outside Linux.
 
-    The results of at most ``count + 1`` jobs are in memory.
+    A fork gets at most ``max_at_once`` jobs together. The results of at most ``count + 1`` times as many are in memory.
     """
-    return partial(_forked, count) if count > 1 and sys.platform == "linux" else in_turn
+    return partial(_forked, count, max_at_once) if count > 1 and sys.platform == "linux" else in_turn
 
 
 def usable_cores() -> int:
@@ -70,7 +70,11 @@ _jobs: Sequence[Job[Any]] = ()
 """The jobs in a fork, which inherits them: they need not be picklable."""
 
 
-def _forked(count: int, jobs: Sequence[Job[T]]) -> Iterator[T]:
+# Batches for each fork: with fewer, forks would wait for the last one.
+_MIN_BATCHES = 4
+
+
+def _forked(count: int, max_at_once: int, jobs: Sequence[Job[T]]) -> Iterator[T]:
     # Every command imports this module, and few of them fork.
     from concurrent.futures.process import BrokenProcessPool, ProcessPoolExecutor
     from multiprocessing import current_process, get_context
@@ -78,15 +82,17 @@ def _forked(count: int, jobs: Sequence[Job[T]]) -> Iterator[T]:
     if len(jobs) < 2 or current_process().daemon:
         yield from in_turn(jobs)
         return
+    at_once = max(1, min(max_at_once, len(jobs) // (_MIN_BATCHES * count)))
+    batches = [slice(first, first + at_once) for first in range(0, len(jobs), at_once)]
     results: deque[Future[list[T]]] = deque()
     try:
         with ProcessPoolExecutor(min(count, len(jobs)), get_context("fork"), _begin, (jobs,)) as pool:
-            for number in range(len(jobs) + count):
-                if number < len(jobs):
+            for number in range(len(batches) + count):
+                if number < len(batches):
                     with warnings.catch_warnings():
                         # From Python 3.12 on, this warns about any thread, even numpy's, which handle forks.
                         warnings.simplefilter("ignore", DeprecationWarning)
-                        results.append(pool.submit(_values, number))
+                        results.append(pool.submit(_values, batches[number]))
                 if number >= count:
                     yield from results.popleft().result()
     except BrokenProcessPool:
@@ -111,5 +117,5 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _values(number: int) -> list[Any]:
-    return list(_jobs[number]())
+def _values(batch: slice) -> list[Any]:
+    return list(in_turn(_jobs[batch]))

@@ -44,8 +44,9 @@ def nothing_is_left() -> Iterator[None]:
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 8])
 @pytest.mark.parametrize("jobs", [0, 1, 2, 5, 40])
-def test_what_jobs_give_comes_in_their_order(count: int, jobs: int) -> None:
-    assert list(forked(count)([partial(chunks, number) for number in range(jobs)])) == expected(jobs)
+@pytest.mark.parametrize("at_once", [1, 3])
+def test_what_jobs_give_comes_in_their_order(count: int, jobs: int, at_once: int) -> None:
+    assert list(forked(count, at_once)([partial(chunks, number) for number in range(jobs)])) == expected(jobs)
 
 
 def test_jobs_are_done_elsewhere_and_by_several() -> None:

@@ -260,18 +260,18 @@ class Layout(Struct, frozen=True):
         if times is not None and timed:
             own_times = times[sound].astype(np.int64)
         init_ns, pre_final_ns, post_final_ns = own_times.T
+        cta, sm = rows[:, 1].astype(np.int64), rows[:, 2].astype(np.int64)
         # The end of a CTA with a row is that of an earlier launch.
         left_end = (ends > 0) & (rows_of(sample, np.arange(len(ends))) < 0)
-        recorded_ctas = np.stack((rows[:, 1].astype(np.int64), rows[:, 2].astype(np.int64), init_ns, post_final_ns))
-        others = _others(ends, left_end, recorded_ctas)
+        others = _others(ends, left_end, np.stack((cta, sm, init_ns, post_final_ns)))
         written = rows[:, counts_at + warps].astype(np.int64)
         odd, too_high = impossible_counts(written, pre_final_ns - init_ns if timed else None)
         if too_high.any():
             written = np.where(too_high, ring_words + written % ring_words, written)
         return RawCtas(
             warps=warps,
-            cta=rows[:, 1].astype(np.int64),
-            sm=rows[:, 2].astype(np.int64),
+            cta=cta,
+            sm=sm,
             init_ns=init_ns,
             pre_final_ns=pre_final_ns,
             post_final_ns=possible_copying(pre_final_ns, post_final_ns),

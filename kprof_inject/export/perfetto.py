@@ -43,15 +43,13 @@ from kprof_inject.export.drawing.tracks import TrackLayout, by_sm
 from kprof_inject.export.hooks import Hook
 from kprof_inject.export.protobuf import (
     ByteColumn,
-    Rows,
-    concatenate_rows,
+    concatenated,
     constant,
     decimals,
     doubles,
     field,
     fixed64,
     fixed64_key,
-    join_columns,
     merged,
     message_fields,
     strings,
@@ -221,36 +219,40 @@ class _Interned:
         return unwritten
 
 
-def _chunks(events: Events) -> Iterator[slice]:
-    """Yield rows of whole groups, at least one group, with a bounded range of order numbers."""
-    first, _, spans = _groups(events)
-    before = np.cumsum(spans) - spans
-    cuts = np.flatnonzero(np.diff(before // _CHUNK_ORDERS, prepend=-1))
-    rows = [*first[cuts].tolist(), len(events)]
-    yield from (slice(begin, end) for begin, end in pairwise(rows))
+class _Chunk(Struct, frozen=True):
+    """Events of whole groups: each row's order numbers plus its ``base`` are unique, and less than ``orders``."""
+
+    events: Events
+    base: Numbers
+    orders: int
+
+    def positions(self, is_slice: Mask) -> tuple[Numbers, Numbers]:
+        """Return the positions of all starts, and of the ends of slices, among all of these: 0, 1, 2...
+
+        They are counted by their order numbers instead of sorted.
+        """
+        starts = self.base + self.events.start_order
+        ends = (self.base + self.events.end_order)[is_slice]
+        taken = np.zeros(self.orders, dtype=np.int64)
+        taken[starts] = taken[ends] = 1
+        place = np.cumsum(taken) - 1
+        return place[starts], place[ends]
 
 
-def _positions(events: Events, is_slice: Mask) -> tuple[Numbers, Numbers]:
-    """Return the positions of all starts, and of the ends of slices, among all of these: 0, 1, 2...
-
-    They are counted by their order numbers instead of sorted: within a group, no two numbers are equal.
-    """
-    first, lowest, spans = _groups(events)
-    base = np.repeat(np.cumsum(spans) - spans - lowest, np.diff(first, append=len(events)))
-    starts = base + events.start_order
-    ends = (base + events.end_order)[is_slice]
-    taken = np.zeros(int(spans.sum()), dtype=np.int64)
-    taken[starts] = taken[ends] = 1
-    place = np.cumsum(taken) - 1
-    return place[starts], place[ends]
-
-
-def _groups(events: Events) -> tuple[Numbers, Numbers, Numbers]:
-    """Return the first row of each group, its lowest order number, and the size of the range of order numbers."""
+def _chunks(events: Events) -> Iterator[_Chunk]:
+    """Yield at least one group each time, and several with a bounded range of order numbers."""
     first = np.flatnonzero(np.diff(events.group, prepend=events.group[:1] - 1))
     lowest = np.minimum.reduceat(events.start_order, first)
     highest = np.maximum(np.maximum.reduceat(events.start_order, first), np.maximum.reduceat(events.end_order, first))
-    return first, lowest, highest - lowest + 1
+    spans = highest - lowest + 1
+    orders = np.cumsum(spans)
+    before = orders - spans
+    base = np.repeat(before - lowest, np.diff(first, append=len(events)))
+    cuts = np.flatnonzero(np.diff(before // _CHUNK_ORDERS, prepend=-1))
+    rows, bounds = [*first[cuts].tolist(), len(events)], [*before[cuts].tolist(), *orders[-1:].tolist()]
+    for (begin, end), (low, high) in zip(pairwise(rows), pairwise(bounds), strict=True):
+        part = events if end - begin == len(events) else events.part(slice(begin, end))
+        yield _Chunk(part, base[begin:end] - low, high - low)
 
 
 def _process_track(process: TraceProcess) -> bytes:
@@ -278,7 +280,7 @@ def _nested_tracks(ids: Numbers, ranks: Numbers, nested: Nested, common: bytes) 
         constant(common),
     ]
     packets = message_fields(_PACKET, [*message_fields(_TRACK_DESCRIPTOR, track), constant(_NEEDS_INTERNED)])
-    return concatenate_rows(join_columns(packets, len(ids)))
+    return concatenated(packets, len(ids))
 
 
 def _first_counter_uuid(pid: int) -> int:
@@ -317,7 +319,7 @@ def _slices_and_instants(events: Events, interned: _Interned) -> Iterator[bytes]
         [_arg_form(arg, interned) for arg in events.args],
         np.array([not kind.is_instant for kind in events.kinds], dtype=bool),
     )
-    return (writer.packets(events.part(rows)) for rows in _chunks(events))
+    return map(writer.packets, _chunks(events))
 
 
 def _samples(uuids: Numbers, at_ns: Numbers, values: Numbers | Reals) -> bytes:
@@ -326,7 +328,7 @@ def _samples(uuids: Numbers, at_ns: Numbers, values: Numbers | Reals) -> bytes:
     else:
         value = varint_fields(_COUNTER_VALUE, values.astype(np.int64))
     event = [*varint_fields(_TRACK, uuids), *value]
-    return concatenate_rows(join_columns(_event_packets(at_ns, event, field(_TYPE, _EVENT_COUNTER)), len(uuids)))
+    return concatenated(_event_packets(at_ns, event, field(_TYPE, _EVENT_COUNTER)), len(uuids))
 
 
 class _ArgForm(Struct, frozen=True):
@@ -358,25 +360,26 @@ class _EventWriter(Struct, frozen=True):
     arg_forms: list[_ArgForm]
     is_slice: Mask
 
-    def packets(self, events: Events) -> bytes:
+    def packets(self, chunk: _Chunk) -> bytes:
         """Return a packet for each start and each end, in order."""
+        events = chunk.events
         is_slice = self.is_slice[events.kind]
-        starts_at, ends_at = _positions(events, is_slice)
+        starts_at, ends_at = chunk.positions(is_slice)
         end = _event_packets(
             events.end_ns[is_slice],
             [varints(events.tids[is_slice])],
             field(_TYPE, _SLICE_END) + varint_key(_TRACK),
         )
-        return merged([(self._starts(events), starts_at), (join_columns(end, len(ends_at)), ends_at)])
+        return merged([(self._starts(events), starts_at), (end, ends_at)])
 
-    def _starts(self, events: Events) -> Rows:
+    def _starts(self, events: Events) -> list[ByteColumn]:
         event = [
             self.common_start.at(events.kind),
             varints(events.tids),
             *(column for form, arg in zip(self.arg_forms, events.args, strict=True) for column in form.columns(arg)),
             *(column for arrows in events.arrows for column in _arrows(arrows)),
         ]
-        return join_columns(_event_packets(events.start_ns, event), len(events))
+        return _event_packets(events.start_ns, event)
 
 
 def _common_start(kind: EventKind, interned: _Interned) -> bytes:

@@ -8,7 +8,7 @@ Varints have seven bits a byte, the lowest first, the top bit on all but the las
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -54,6 +54,7 @@ def strings(values: Sequence[bytes]) -> ByteColumn:
     return ByteColumn(items, np.array([len(value) for value in values], dtype=np.int64))
 
 
+@lru_cache
 def constant(value: bytes) -> ByteColumn:
     """Return a column with the same string in every row."""
     return strings([value])
@@ -113,8 +114,13 @@ def _continues() -> NDArray[np.uint64]:
 _CONTINUES = _continues()
 
 
+_SINGLE_BYTES = [bytes([value]) for value in range(0x80)]
+
+
 def varint(value: int) -> bytes:
     """Return one integer as a varint; a negative one as protobuf's ``int64``."""
+    if 0 <= value <= 0x7F:
+        return _SINGLE_BYTES[value]
     value &= (1 << 64) - 1
     data = bytearray()
     while value > 0x7F:
@@ -126,15 +132,12 @@ def varint(value: int) -> bytes:
 
 def field(number: int, value: int | float | str | bytes) -> bytes:
     """Return one field: a varint, a double, or a text, message or other string of bytes."""
-    match value:
-        case int():
-            return varint_key(number) + varint(value)
-        case float():
-            return varint(number << 3 | _FIXED64) + struct.pack("<d", value)
-        case str():
-            return field(number, value.encode(errors="replace"))
-        case bytes():
-            return varint(number << 3 | _BYTES) + varint(len(value)) + value
+    if isinstance(value, int):
+        return varint(number << 3 | _VARINT) + varint(value)
+    if isinstance(value, float):
+        return varint(number << 3 | _FIXED64) + struct.pack("<d", value)
+    data = value.encode(errors="replace") if isinstance(value, str) else value
+    return varint(number << 3 | _BYTES) + varint(len(data)) + data
 
 
 def varint_key(number: int) -> bytes:
@@ -154,9 +157,7 @@ def varint_fields(number: int, values: NDArray[np.int64]) -> list[ByteColumn]:
 
 def message_fields(number: int, columns: Sequence[ByteColumn], first: bytes = b"") -> list[ByteColumn]:
     """Return the columns of a field with a message, or a text: ``first`` in each row, then these columns."""
-    lengths = np.zeros(1, dtype=np.int64)
-    for column in columns:
-        lengths = lengths + column.lengths
+    lengths: NDArray[np.int64] = sum((column.lengths for column in columns), start=np.zeros(1, dtype=np.int64))
     longest = int(lengths.max(initial=0)) | _LENGTHS_STEP - 1
     return [_message_heads(number, first, longest).at(lengths), *columns]
 
@@ -168,59 +169,36 @@ def _message_heads(number: int, first: bytes, longest: int) -> ByteColumn:
     return strings([key + varint(len(first) + rest) + first for rest in range(longest + 1)])
 
 
-class Rows(Struct, frozen=True):
-    """A byte string for each row, every ``stride`` bytes of ``data``, ``lengths`` long."""
-
-    data: NDArray[np.uint8]
-    stride: int
-    lengths: NDArray[np.int64]
+def concatenated(columns: Sequence[ByteColumn], count: int) -> bytes:
+    """Return ``count`` rows, each with the strings of all columns."""
+    return merged([(columns, np.arange(count, dtype=np.int64))])
 
 
-def join_columns(columns: Sequence[ByteColumn], count: int) -> Rows:
-    """Return ``count`` rows, each with the strings of all columns concatenated."""
-    # Whole items are written, and the next one overwrites the bytes after a string; the last item needs room for these.
-    room = max(column.items.itemsize for column in columns)
-    stride = sum(int(column.lengths.max(initial=0)) for column in columns) + room
-    data = np.empty(count * stride, dtype=np.uint8)
-    starts = np.arange(count, dtype=np.int64) * stride
-    ends = starts.copy()
-    for column in columns:
-        _at_any_byte(data, column.items.itemsize)[ends] = column.items
-        ends += column.lengths
-    return Rows(data, stride, ends - starts)
-
-
-def concatenate_rows(rows: Rows) -> bytes:
-    """Return all rows in their order."""
-    return merged([(rows, np.arange(len(rows.lengths)))])
-
-
-def merged(parts: Sequence[tuple[Rows, NDArray[np.int64]]]) -> bytes:
-    """Merge rows by the position of each among those of all parts: 0, 1, 2..."""
+def merged(parts: Sequence[tuple[Sequence[ByteColumn], NDArray[np.int64]]]) -> bytes:
+    """Return the rows of all parts, each with the strings of all its columns, by their positions: 0, 1, 2..."""
     lengths = np.zeros(sum(len(places) for _, places in parts), dtype=np.int64)
-    for rows, places in parts:
-        lengths[places] = rows.lengths
-    ends = np.cumsum(lengths)
-    data = np.empty(int(lengths.sum()), dtype=np.uint8)
-    for rows, places in parts:
-        _copy(rows, data, (ends - lengths)[places])
-    return data.tobytes()
+    for columns, places in parts:
+        lengths[places] = _sums(columns, len(places))
+    longest = int(lengths.max(initial=0))
+    # Whole items are written, and the next one overwrites the bytes after a string; the last item needs room for these.
+    stride = longest + max(column.items.itemsize for columns, _ in parts for column in columns)
+    data = np.empty(len(lengths) * stride, dtype=np.uint8)
+    for columns, places in parts:
+        ends = places * stride
+        for column in columns:
+            _at_any_byte(data, column.items.itemsize)[ends] = column.items
+            ends += column.lengths
+    narrow = np.min_scalar_type(longest)
+    is_used = np.arange(longest, dtype=narrow) < lengths.astype(narrow)[:, None]
+    return data.reshape(-1, stride)[:, :longest][is_used].tobytes()
 
 
-def _copy(rows: Rows, data: NDArray[np.uint8], starts: NDArray[np.int64]) -> None:
-    """Copy each row to its start, all rows of one length at once."""
-    for length, which in _by_length(rows.lengths):
-        _at_any_byte(data, length)[starts[which]] = _at_any_byte(rows.data, length)[which * rows.stride]
-
-
-def _by_length(lengths: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """Yield each length, except 0, with the rows that have it; there are few, because rows are alike."""
-    # numpy sorts types of up to 16 bits by counting.
-    order = np.argsort(lengths.astype(np.min_scalar_type(int(lengths.max(initial=0)))), kind="stable")
-    found, first = np.unique(lengths[order], return_index=True)
-    for length, which in zip(found.tolist(), np.split(order, first[1:]), strict=False):
-        if length:
-            yield length, which
+def _sums(columns: Sequence[ByteColumn], count: int) -> NDArray[np.int64]:
+    """Return the length of each row's strings together."""
+    lengths = np.zeros(count, dtype=np.int64)
+    for column in columns:
+        lengths += column.lengths
+    return lengths
 
 
 def _at_any_byte(data: NDArray[np.uint8], width: int) -> NDArray[Any]:

@@ -318,16 +318,20 @@ def run_to_write(timelines: Sequence[Timeline]) -> JobRunner:
     max_scopes = max((timeline.scope_count for timeline in timelines), default=0)
     launches = [timeline.launch for timeline in timelines]
     max_bytes = max((launch.buffer_bytes for launch in launches), default=0)
-    return _job_runner(launches, max_scopes * _SCOPE_BYTES, max_bytes)
+    launch_bytes = max(max_scopes * _SCOPE_BYTES, _MAX_BATCH_BYTES // _MAX_BATCH_LAUNCHES)
+    at_once = max(1, _MAX_BATCH_BYTES // launch_bytes)
+    return _job_runner(launches, at_once * launch_bytes, max_bytes, at_once)
 
 
-def _job_runner(launches: Sequence[Launch], result_bytes: int, read_bytes: int) -> JobRunner:
+def _job_runner(launches: Sequence[Launch], result_bytes: int, read_bytes: int, max_at_once: int = 1) -> JobRunner:
     """Run jobs in as many forks as cores and memory allow, or in turn if the launches are small.
 
-    A job returns at most ``result_bytes``, which a fork also pickles, and reads at most ``read_bytes`` of buffers.
+    Jobs that a fork gets together return at most ``result_bytes``, which it also pickles. A job reads at most
+    ``read_bytes`` of buffers.
     """
     buffers = [launch.buffer_bytes for launch in launches]
     if sum(buffers) + len(launches) * _LAUNCH_BYTES < _MIN_BYTES:
         return in_turn
     room = 3 * sum(buffers) + _ALLOWED_BYTES - _PROCESS_BYTES - result_bytes
-    return forked(max(1, min(usable_cores(), room // (_FORK_BYTES + read_bytes + 2 * result_bytes), _MAX_FORKS)))
+    count = min(usable_cores(), room // (_FORK_BYTES + read_bytes + 2 * result_bytes), _MAX_FORKS)
+    return forked(max(1, count), max_at_once)

@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 
 from kprof_inject.export.protobuf import (
     ByteColumn,
-    concatenate_rows,
+    concatenated,
     constant,
     decimals,
     field,
     fixed64,
-    join_columns,
     merged,
     message_fields,
     strings,
@@ -96,8 +95,7 @@ def test_strings_keep_their_zero_bytes() -> None:
 def test_a_column_is_empty_where_it_is_not_shown() -> None:
     shown = np.array([True, False, True])
     assert rows_of(varints(numbers([300, 300, 5])).only(shown)) == [slow_varint(300), b"", b"\5"]
-    rows = join_columns([constant(b"ab").only(shown), constant(b".")], 3)
-    assert concatenate_rows(rows) == b"ab..ab."
+    assert concatenated([constant(b"ab").only(shown), constant(b".")], 3) == b"ab..ab."
 
 
 ROWS = st.lists(st.tuples(st.binary(max_size=9), INT64, st.binary(max_size=3)), max_size=30)
@@ -116,10 +114,8 @@ def test_rows_are_their_columns_side_by_side_in_any_order(
         strings([right for _, _, right in made]),
     ]
     expected = [left + slow_varint(value) + b"<>" + right for left, value, right in made]
-    rows = join_columns(columns, len(made))
-    assert rows.lengths.tolist() == [len(row) for row in expected]
-    assert concatenate_rows(rows) == b"".join(expected)
-    assert merged([(rows, numbers(places))]) == b"".join(expected[places.index(at)] for at in range(len(places)))
+    assert concatenated(columns, len(made)) == b"".join(expected)
+    assert merged([(columns, numbers(places))]) == b"".join(expected[places.index(at)] for at in range(len(places)))
 
 
 @at_any_speed
@@ -127,6 +123,5 @@ def test_rows_are_their_columns_side_by_side_in_any_order(
 def test_a_column_of_messages_is_each_message(messages: list[tuple[int, bytes]]) -> None:
     texts = strings([text for _, text in messages])
     columns = [*varint_fields(3, numbers([value for value, _ in messages])), *message_fields(16, [texts])]
-    rows = join_columns(message_fields(1, columns), len(messages))
     expected = [field(1, field(3, value) + field(16, text)) for value, text in messages]
-    assert concatenate_rows(rows) == b"".join(expected)
+    assert concatenated(message_fields(1, columns), len(messages)) == b"".join(expected)

@@ -132,7 +132,7 @@ def test_memory_decides_how_many_there_are(
 ) -> None:
     monkeypatch.setattr(module, "usable_cores", lambda: 1000)
     asked: list[int] = []
-    monkeypatch.setattr(module, "forked", asked.append)
+    monkeypatch.setattr(module, "forked", lambda count, _: asked.append(count))
     big = replace(launches[0], buffer_bytes=buffer_bytes // count)
     if scopes:
         run_to_write([replace(decoded(launches[:1], 1)[0], launch=big, scope_count=scopes)] * count)
