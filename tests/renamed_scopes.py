@@ -163,7 +163,7 @@ def said_of(launch: Launch, naming: Naming) -> Counter[str]:
     pictures = ScopePictures(report.summary)
     for _ in pictures.seeing(timeline.blocks()):
         pass
-    shown = shown_of(timeline, timeline.scope_count)
+    shown = shown_of(timeline, (), timeline.scope_count)
     # What exports say of one CTA, they say of all.
     few = timeline.chosen(Choice(ctas=NumberSet.of(range(2))))
     said = {

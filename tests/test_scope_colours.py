@@ -78,7 +78,7 @@ def test_the_first_colours_are_distinct_and_so_are_the_inner_names_of_chrome() -
 def test_page_terminal_and_trace_have_the_same_colours(report: LaunchAnalysis) -> None:
     timeline = report.timeline
     colours = scope_colours(scope.kind for scope in timeline.table.scopes)
-    meta = launch_meta(report, "k", "", shown_of(timeline, timeline.scope_count))
+    meta = launch_meta(report, "k", "", shown_of(timeline, (), timeline.scope_count))
     assert [scope.colour for scope in meta.scopes] == [colour.rgb for colour in colours]
 
     trace = json.loads(b"".join(chrome_trace([timeline])))

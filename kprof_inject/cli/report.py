@@ -15,6 +15,7 @@ from kprof_inject.cli.console import say, table_console
 from kprof_inject.cli.options import harmless_setting, json_option, path_type, place_argument, require_place_for
 from kprof_inject.cli.reading_options import buffer_options, launch_options, redact_option, scope_names_option
 from kprof_inject.pipeline.captures import (
+    SHOWN_LAUNCHES,
     analyses,
     decode_capture,
     experiments_at,
@@ -83,11 +84,13 @@ def command(
     if (folder := last_profiled_capture(place, capture)) is not None:
         say(f"what profile captured: kprof-inject report {quote(str(folder))}")
     experiments, captured = experiments_at(place, say), capture.launches
-    if html_path is not None or (verbose and not as_json):
+    is_chosen = choice.launches is not None
+    shows_all = is_chosen and budget is None if as_json else verbose
+    if shows_all or html_path is not None:
         timelines = decode_capture(capture, say, choice)
         reports = LaunchAnalysis.all_of(timelines, experiments, captured)
     else:
-        reports = analyses(capture, experiments, say, choice)
+        reports = analyses(capture, experiments, say, choice, 1 if as_json else SHOWN_LAUNCHES)
     # Write the page before the tables, whose reader may close the pipe; print its address after them, where it is seen.
     written = ""
     if html_path is not None:
@@ -98,7 +101,7 @@ def command(
     if budget is not None:
         click.echo(brief_text(reports, budget))
     elif as_json:
-        print_json(reports, shown=reports if choice.launches is not None else ())
+        print_json(reports, shown=reports if is_chosen else ())
     elif verbose:
         print_all(reports, table_console())
     else:

@@ -37,9 +37,11 @@ T = TypeVar("T")
 
 _MAX_NUMBERS = 20
 
-# Launches of a single kernel from which a report decodes only those that it shows, the median and the ten slowest. With
-# several kernels, a report shows only each one's median launch.
-_MANY_LAUNCHES = 12
+SHOWN_LAUNCHES = 11
+"""Launches of a single kernel that a report shows: the median and the ten slowest."""
+
+# Decoding this many launches together takes as long as one alone.
+_TOGETHER = 6
 
 # With smaller buffers in all, forks cost more time than they save. The fixed cost of each launch is counted as the
 # bytes that take as long to decode.
@@ -212,16 +214,19 @@ def decode_capture(capture: Capture, say: Say, choice: Choice = EVERYTHING) -> l
     return [part for part in parts if part.ctas.size or not choice.names_ctas]
 
 
-def analyses(capture: Capture, experiments: Sequence[Experiment], say: Say, choice: Choice) -> list[LaunchAnalysis]:
+def analyses(
+    capture: Capture, experiments: Sequence[Experiment], say: Say, choice: Choice, shown: int = SHOWN_LAUNCHES
+) -> list[LaunchAnalysis]:
     """Return the analysis of each chosen launch; of many launches, only those whose analysis is used are decoded.
 
-    All buffers are checked. Reports and raises the same as ``decode_capture``.
+    ``shown`` is how many are used if they are of a single kernel; of several kernels, one of each is. All buffers are
+    checked. Reports and raises the same as ``decode_capture``.
     """
     captured = capture.launches
     launches = choice.wanted(captured)
     shows_launches = len({launch.kernel.name for launch in launches}) == 1
     # Only decoding shows which CTAs ran on an SM.
-    if choice.names_ctas or (shows_launches and len(launches) < _MANY_LAUNCHES):
+    if choice.names_ctas or (shows_launches and len(launches) < _TOGETHER * shown):
         timelines = decode_capture(capture, say, choice)
         return LaunchAnalysis.all_of(timelines, experiments, captured)
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from lark import Token, Transformer
@@ -101,10 +101,11 @@ def _parse_untagged(text: str) -> Selector:
     return parsed
 
 
+_FOLDER = Path(__file__).parent
 SELECTORS = Grammar(
-    "kprof_inject.select",
+    _FOLDER,
     "selector",
-    lambda: (files("kprof_inject.select") / "selector.lark").read_text(encoding="utf-8"),
+    lambda: (_FOLDER / "selector.lark").read_text(encoding="utf-8"),
     start="selector",
 )
 

@@ -11,8 +11,8 @@ import re
 import sys
 from collections.abc import Callable
 from functools import cache
-from importlib.resources import files
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 from lark import Lark
@@ -22,12 +22,15 @@ _TERMINAL = re.compile(r"^([A-Z_0-9]+)(?:\.-?[0-9]+)?: /(.+)/$", re.MULTILINE)
 _REFERENCE = re.compile(r"\(\?&([A-Z_0-9]+)\)")
 
 
-class Grammar:
-    """An LALR grammar whose tables are in the package, as ``{name}.tables`` in the folder of ``package``."""
+TTGIR_FOLDER = Path(__file__).parent
 
-    def __init__(self, package: str, name: str, text: Callable[[], str], **options: Any) -> None:
+
+class Grammar:
+    """An LALR grammar whose tables are in the package, as ``{name}.tables`` in ``folder``."""
+
+    def __init__(self, folder: Path, name: str, text: Callable[[], str], **options: Any) -> None:
         """Prepare a grammar; ``text`` returns it, and ``options`` are Lark's."""
-        self.tables_file = files(package) / f"{name}.tables"
+        self.tables_file = folder / f"{name}.tables"
         self._text = text
         self._options = {"parser": "lalr", "lexer": "contextual", **options}
 
@@ -67,7 +70,7 @@ def ttgir_grammar() -> str:
 
 @cache
 def _source() -> str:
-    return (files("kprof_inject.ttgir") / "ttgir.lark").read_text(encoding="utf-8")
+    return (TTGIR_FOLDER / "ttgir.lark").read_text(encoding="utf-8")
 
 
 @cache

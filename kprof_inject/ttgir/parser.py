@@ -14,7 +14,7 @@ from lark.exceptions import UnexpectedInput
 from kprof_inject.errors import KprofError, Position
 from kprof_inject.quantities import counted, listed
 from kprof_inject.ttgir.dialect import FUNCTION, MODULES
-from kprof_inject.ttgir.grammar import GAP, Grammar, after_gap, supported, terminal, ttgir_grammar
+from kprof_inject.ttgir.grammar import GAP, TTGIR_FOLDER, Grammar, after_gap, supported, terminal, ttgir_grammar
 from kprof_inject.ttgir.lexer import FileLexer, Run
 from kprof_inject.ttgir.nodes import Block, Module, Operation, Region, link
 from kprof_inject.ttgir.strings import STRING
@@ -127,7 +127,7 @@ def parse(text: str, file: str = "<ttgir>") -> Module:
     return module
 
 
-FILES = Grammar("kprof_inject.ttgir", "file", ttgir_grammar, start="file", lexer=FileLexer)
+FILES = Grammar(TTGIR_FOLDER, "file", ttgir_grammar, start="file", lexer=FileLexer)
 
 
 @cache

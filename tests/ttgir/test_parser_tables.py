@@ -11,7 +11,7 @@ from programs.child import REPO
 
 from kprof_inject.select.selectors import SELECTORS
 from kprof_inject.ttgir import parser
-from kprof_inject.ttgir.grammar import Grammar
+from kprof_inject.ttgir.grammar import TTGIR_FOLDER, Grammar
 
 PINNED = next(
     line.partition("==")[2].strip()
@@ -39,6 +39,6 @@ def test_they_make_the_same_of_a_text_as_the_grammar_does(monkeypatch: pytest.Mo
 
 
 def test_those_of_another_grammar_are_not_taken() -> None:
-    another = Grammar("kprof_inject.ttgir", "file", lambda: "another")
+    another = Grammar(TTGIR_FOLDER, "file", lambda: "another")
     assert another.tables_file.is_file()
     assert another.shipped_tables() is None

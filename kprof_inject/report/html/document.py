@@ -39,6 +39,9 @@ from kprof_inject.version import __version__
 MAX_SCOPES = 200_000
 """A page is meant to be sent to others: this number takes about 1 MB."""
 
+_MAX_HELD = 1 << 16
+"""The scopes of a launch with no more are decoded once and held; those of a larger one at each pass."""
+
 # Characters of a module that a data: URL may have as they are; "#" and "%" end it or mean something else.
 _PLAIN = " !$&'()*+,-./:;<=>?@[]^_`{|}~"
 _MAX_NAMES = 3
@@ -68,11 +71,12 @@ def _page(reports: Sequence[LaunchAnalysis], max_scopes: int) -> Iterator[bytes]
     written: dict[bytes, str] = {}
     for index, (report, share) in enumerate(zip(reports, shares(wanted, max_scopes), strict=True)):
         timeline, launch = report.timeline, report.launch
-        shown = shown_of(timeline, share)
+        held = [*timeline.blocks()] if timeline.scope_count <= _MAX_HELD else []
+        shown = shown_of(timeline, held or timeline.blocks(), share)
         pictures = ScopePictures(report.summary)
         # One pass over the blocks serves both.
         yield from _data_element(
-            f"launch-{index}-scopes", scope_bytes(timeline, pictures.seeing(timeline.blocks()), shown.ctas)
+            f"launch-{index}-scopes", scope_bytes(timeline, pictures.seeing(held or timeline.blocks()), shown.ctas)
         )
         if report.in_flight is not None and report.in_flight.kinds:
             yield from _data_element(f"launch-{index}-flights", flight_bytes(timeline, report.in_flight, shown.ctas))

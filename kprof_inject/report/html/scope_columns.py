@@ -129,13 +129,13 @@ def picked_ctas(timeline: Timeline) -> list[tuple[str, int]]:
     return [(name, number) for number, name in named.items()]
 
 
-def shown_of(timeline: Timeline, most: int) -> Shown:
+def shown_of(timeline: Timeline, blocks: Iterable[NDArray[np.void]], most: int) -> Shown:
     """Choose whole CTAs: those of ``picked_ctas``, and by number as many others as ``most`` scopes leave room for."""
     if timeline.scope_count <= most:
         return Shown(None, timeline.scope_count)
     rows = CtaRows(timeline.ctas["cta"])
     counts = np.zeros(len(timeline.ctas), dtype=np.int64)
-    for block in timeline.blocks():
+    for block in blocks:
         counts += np.bincount(rows.of(block["cta"]), minlength=len(counts))
     shown = np.isin(timeline.ctas["cta"], [number for _, number in picked_ctas(timeline)])
     order = np.lexsort((timeline.ctas["cta"], ~shown))
