@@ -37,7 +37,7 @@ def timeline_of(kprof: Kprof, workspace: Path, *options: str) -> tuple[Timeline,
     [
         ((), (0, 1, 2, 3)),
         (("--warps", "0,2"), (0, 2)),
-        (("--clock32"), (0, 1, 2, 3)),
+        (("--clock32",), (0, 1, 2, 3)),
         (("--sched-stores",), (0, 1, 2, 3)),
         (("--buffer-type", "global"), (0, 1, 2, 3)),
         (("--buffer-type", "global", "--clock32", "--warps", "3"), (3,)),
