@@ -78,7 +78,6 @@ for n in range(120):
 """
 
 
-@pytest.mark.triton
 def test_launches_are_counted_and_timed_by_grid(tmp_path: Path) -> None:
     """The kept launch has the grid with most CTAs in all, and its times are of that grid alone."""
     (tmp_path / "grids.py").write_text(TWO_GRIDS)
@@ -125,7 +124,6 @@ def test_launches_without_records_show_what_these_cost(ran: tuple[FakeRuns, Ende
     assert (clean.times_ns, clean.launches, clean.registers) == ((19_570.0,) * 4, 12, 32)
 
 
-@pytest.mark.triton
 def test_kernels_that_are_not_selected_are_timed(tmp_path: Path) -> None:
     runs, ended = profiled(tmp_path, "--at", "scale/func")
     assert {name for name, has_records in ran_on_device(ended) if has_records} == {"scale"}
@@ -135,7 +133,6 @@ def test_kernels_that_are_not_selected_are_timed(tmp_path: Path) -> None:
     assert [launch.kernel.name for launch in read_capture(runs.capture).launches] == ["scale"]
 
 
-@pytest.mark.triton
 def test_a_launch_that_is_chosen_by_its_number_has_records(tmp_path: Path) -> None:
     runs, ended = profiled(tmp_path, "--launches", "7")
     scale = [has_records for name, has_records in ran_on_device(ended) if name == "scale"]
@@ -236,7 +233,6 @@ def many(folder: Path, *options: str, program: str = MANY) -> tuple[FakeRuns, En
     return runs, runs.kprof("profile", "-o", runs.workspace, "--replay", "none", *options, "--", folder / "prog.py")
 
 
-@pytest.mark.triton
 def test_a_kernel_that_records_slow_down_is_recorded_with_fewer(tmp_path: Path) -> None:
     """On this GPU, its six records take a quarter of its time, and even two more than a twentieth."""
     runs, ended = many(tmp_path)

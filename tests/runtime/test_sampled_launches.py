@@ -23,10 +23,7 @@ from kprof_inject.runtime.versions import installed_version
 from kprof_inject.timeline.timeline import decode_launch
 from kprof_inject.workspace import Workspace
 
-pytestmark = [
-    pytest.mark.triton,
-    pytest.mark.skipif(installed_version().offset_bits is None, reason="all CTAs record"),
-]
+pytestmark = pytest.mark.skipif(installed_version().offset_bits is None, reason="all CTAs record")
 
 CTAS, SHIFT = 1000, 3
 
@@ -38,6 +35,7 @@ def launch_of(runs: FakeRuns, capture: Path, ctas: CtaChoice, **settings: object
     return launch
 
 
+@pytest.mark.triton
 def test_a_sample_is_a_part_of_the_whole_launch(planned_once: FakeRuns, tmp_path: Path) -> None:
     whole = decode_launch(launch_of(planned_once, tmp_path / "whole", EVERY_CTA))
     launch = launch_of(planned_once, tmp_path / "sampled", CtaChoice(SHIFT))
@@ -83,6 +81,7 @@ def test_every_launch_filter_takes_samples(planned_once: FakeRuns, tmp_path: Pat
         assert (len(timeline.all_ctas), timeline.ctas_never_ran) == (launch.grid[0], 0)
 
 
+@pytest.mark.triton
 def test_buffers_are_cleared_of_other_grids(planned_once: FakeRuns, tmp_path: Path) -> None:
     """The words of ends only rise, and where one launch has rows, another has ends."""
     with planned_once.here(ctas=CtaChoice(1), capture=str(tmp_path / "capture")) as here:
@@ -132,6 +131,7 @@ def test_the_first_launch_tells_what_a_choice_by_sm_is(
     assert [len(decode_launch(launch).all_ctas) for launch in found] == [400, 100, 1600]
 
 
+@pytest.mark.triton
 @pytest.mark.parametrize(
     ("spills", "samples"),
     [((0, 3, 0), True), ((0, 20, 4), False), ((90, 120, 96), False), ((90, 120, 118), True), ((None, 20, 0), True)],
@@ -186,6 +186,7 @@ def test_a_sample_needs_a_smaller_buffer(planned_once: FakeRuns, tmp_path: Path)
     assert sampled.kernel.stride_bytes >= 2 * whole.kernel.stride_bytes
 
 
+@pytest.mark.triton
 @pytest.mark.parametrize("choice", [EVERY_CTA, CtaChoice(), CtaChoice(1)])
 def test_where_records_are_kept(planned_once: FakeRuns, tmp_path: Path, choice: CtaChoice) -> None:
     """In shared memory only if all CTAs of a large grid record."""

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import triton
-from golden import fixture_id, read
+from golden import form_of, kernel_of, read
 from hypothesis import example, given
 from hypothesis import strategies as st
 from planning import insertion_of
@@ -33,15 +33,23 @@ pytestmark = pytest.mark.triton
 OFFSET_BITS = installed_version().offset_bits
 needs_times = pytest.mark.skipif(OFFSET_BITS is None, reason="CTAs leave no times")
 ON_CUDA = [path for path in FIXTURES if path.parent.name.startswith("cuda") and path.name.count(".") <= 2]
-# With a loop and dots, with branches, with warps of several roles, with shared memory, and without any of it.
-KEPT = {"matmul", "early_returns", "gluon_warp_specialized", "layer_norm", "vector_add", "tma_matmul"}
-COMPILED = [path for path in ON_CUDA if path.parent.name == "cuda-90" and fixture_id(path).rpartition("/")[2] in KEPT]
+# With a loop and dots, with warps of several roles, with branches, with shared memory, and without any of it.
+KEPT = {"matmul", "gluon_warp_specialized", "early_returns", "layer_norm", "vector_add", "tma_matmul"}
+WITH_EVERY_TRITON = {"matmul", "gluon_warp_specialized"}
+COMPILED = {
+    name: path
+    for path in ON_CUDA
+    if path.parent.name == "cuda-90" and (name := kernel_of(path)) in KEPT and not form_of(path)
+}
 ADDRESS = 0x7F00_0000_0000
 
 
 @needs_times
-@pytest.mark.parametrize("path", COMPILED, ids=fixture_id)
-def test_the_code_without_records_is_kept(path: Path) -> None:
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in WITH_EVERY_TRITON else pytest.mark.slow) for name in COMPILED]
+)
+def test_the_code_without_records_is_kept(name: str) -> None:
+    path = COMPILED[name]
     target, options = described(path)
     clean = lower_without_records(read(path), target, options)
     text = insertion_of(read(path), "func").text
@@ -217,7 +225,7 @@ def test_the_version_is_one_that_was_looked_at() -> None:
 @needs_times
 def test_registers_can_be_limited() -> None:
     """ptxas takes the directive, and does what it says."""
-    (path,) = [path for path in COMPILED if path.name.startswith("matmul.")]
+    path = COMPILED["matmul"]
     target, options = described(path)
     clean = lower_without_records(read(path), target, options)
     text = insertion_of(read(path), "func").text
