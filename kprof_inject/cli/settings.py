@@ -56,7 +56,7 @@ class Settings:
     values: dict[str, Any]
 
     def names_own_file(self, key: str) -> bool:
-        """Return whether the key's value names a file in the folder."""
+        """Return True if the key's value names a file in the folder."""
         value = self.values[key]
         if not isinstance(value, str) or "\0" in value:
             return False
@@ -109,7 +109,7 @@ def _program_of(words: click.Context) -> Sequence[str]:
 
 
 def _script_of(program: Sequence[str]) -> str:
-    """Return the Python file that a program's command line names first; empty if it names none."""
+    """Return the first Python file on a program's command line, or an empty string."""
     for word in program:
         if word in ("-m", "-c"):  # what follows is data
             break

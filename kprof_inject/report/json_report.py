@@ -72,7 +72,7 @@ def whole_text(reports: Sequence[LaunchAnalysis], shown: Sequence[LaunchAnalysis
 
 
 def _row(report: LaunchAnalysis) -> dict[str, Any]:
-    """Return what is known of a launch without decoding it."""
+    """Return the values of a launch that need no decoding."""
     launch = report.launch
     return {
         "variant": launch.kernel.variant,

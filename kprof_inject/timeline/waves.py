@@ -282,7 +282,7 @@ def recorded_duration_ns(launch: Launch) -> int | None:
 
 
 class LaunchHeaders(Struct, frozen=True):
-    """What the headers of a launch's CTAs show, without its records."""
+    """A launch's figures from the headers of its CTAs, without its records."""
 
     duration_ns: int
     records_lost: int
@@ -290,7 +290,7 @@ class LaunchHeaders(Struct, frozen=True):
 
 
 def headers_of(raw: RawCtas) -> LaunchHeaders | None:
-    """Return what the CTAs' headers show of a launch that is not decoded; None if no timer was read."""
+    """Return the figures of a launch that is not decoded, if its CTAs read a timer."""
     if not raw.timed:
         return None
     duration_ns = 0

@@ -40,7 +40,7 @@ MAX_SCOPES = 200_000
 """A page is meant to be sent to others: this number takes about 1 MB."""
 
 _MAX_HELD = 1 << 16
-"""The scopes of a launch with no more are decoded once and held; those of a larger one at each pass."""
+"""With at most this many scopes, a launch is decoded once and held; a larger launch is decoded at each pass."""
 
 # Characters of a module that a data: URL may have as they are; "#" and "%" end it or mean something else.
 _PLAIN = " !$&'()*+,-./:;<=>?@[]^_`{|}~"

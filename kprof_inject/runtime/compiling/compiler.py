@@ -98,7 +98,7 @@ _STAGES = ("ttir", "ttgir", "llir", "ptx", "amdgcn", "cubin", "hsaco")
 def variant_of(
     workspace: Workspace, compile_function: Callable[..., Any], args: Any, kwargs: Any, texts: Mapping[str, Any]
 ) -> DumpedKernel:
-    """Return the variant that a call of the compiler has made, with these ``texts`` of its stages.
+    """Return the variant that a call of the compiler has made. ``texts`` has the text of each stage.
 
     Triton keys its dump and override folders by the source hash, which omits ``num_warps``, ``num_stages`` and every
     other compile option, so that two configurations of an autotuner share a key. A variant's name includes a digest of
@@ -137,9 +137,9 @@ def variant_of(
 
 
 def _is_used(override: Path, texts: Mapping[str, Any], backend: Any) -> bool:
-    """Return whether Triton replaced a stage with an override: it looks for none if its cache has the kernel.
+    """Return True if Triton replaced a stage with an override, which it ignores if its cache has the kernel.
 
-    Stages after TTGIR count as replaced: a cached one that differs from the file may be of an earlier edit.
+    Stages after TTGIR count as replaced: a cached stage that differs from the file may come from an earlier edit.
     """
     stage = override.suffix[1:]
     if stage not in ("ttir", "ttgir"):

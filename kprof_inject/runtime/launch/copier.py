@@ -80,8 +80,8 @@ class BufferCopier:
         self._waits_for_device = False
         self._is_saving = False
         self._last: Callable[[], None] = lambda: None
-        # From Python 3.12 on, a fork warns if the process has other threads, also those of libraries. This one adds
-        # no warning: it starts at the first launch, and by then CUDA's driver has threads ("cuda-EvtHandlr").
+        # From Python 3.12 on, a fork warns if the process has other threads, even a library's. This thread adds no
+        # warning: it starts at the first launch, when CUDA's driver already has two ("cuda-EvtHandlr" is one).
         self._thread = threading.Thread(target=self._work, name="kprof-inject-writer", daemon=True)
         self._thread.start()
 
