@@ -71,7 +71,8 @@ def command(
     Reads a CAPTURE, a WORKSPACE (its last one), or a BUFFER: a file with Proton's host_buffer, or another profiler's
     that numpy.save wrote. A NAME.launch is repeated and captured first.
 
-    --json has all about each kernel's median launch, or about those of --launch, and a row for each other launch.
+    --json prints everything about each kernel's median launch, with a row for each of its other launches; with
+    --launch, everything about those launches alone.
     """
     require_place_for(html_path)
     if budget is not None and not as_json:

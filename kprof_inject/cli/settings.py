@@ -4,9 +4,9 @@ A key is an option's long name. The command line overrides it. The file is that 
 belongs to, or the current folder if there is no script.
 
 The file is trusted no more than the command needs. A command that runs a script of the project also takes each
-``ProgramSetting`` from it. One that runs another program, of which nothing shows that it is the project's, takes those
-that name a file in the project's folder. All others, also those that repeat a saved launch, may be reading files that
-others made, and take only each ``HarmlessSetting``.
+``ProgramSetting`` from it. A program without a script may not belong to the project: then only each ``ProgramSetting``
+that names a file in the project's folder is taken. All other commands, also those that repeat a saved launch, may be
+reading files that others made, and take only each ``HarmlessSetting``.
 """
 
 from __future__ import annotations
@@ -55,12 +55,11 @@ class Settings:
     text: str
     values: dict[str, Any]
 
-    def names_own_file(self, key: str) -> bool:
-        """Return True if the key's value names a file in the folder."""
+    def leads_outside(self, key: str) -> bool:
+        """Return True if the key's value is a path that leads out of the folder."""
         value = self.values[key]
-        if not isinstance(value, str) or "\0" in value:
-            return False
-        return Path(os.path.realpath(value)).is_relative_to(os.path.realpath(self.folder))
+        is_path = isinstance(value, str) and "\0" not in value
+        return is_path and not Path(os.path.realpath(value)).is_relative_to(os.path.realpath(self.folder))
 
     def error(self, key: str, what: str, hint: str = "") -> KprofError:
         """Return a usage error at the key's position."""
@@ -89,11 +88,12 @@ def apply_settings(ctx: click.Context, name: str, command: click.Command, args: 
     allowed = {
         key: option
         for key, option in known.items()
-        if script or isinstance(option, HarmlessSetting) or (program and settings.names_own_file(key))
+        if script or isinstance(option, HarmlessSetting) or (program and not settings.leads_outside(key))
     }
     ignored = [f"--{key}" for key, option in known.items() if key not in allowed and not _is_given(words, option)]
     if ignored:
-        say(f"ignored in {settings.name}: {', '.join(ignored)}, which only the command line can set here")
+        where = f"lead out of {settings.folder} without a Python script" if program else "set here"
+        say(f"ignored in {settings.name}: {', '.join(ignored)}, which only the command line can {where}")
     defaults = {key: _checked(settings, key, option, words) for key, option in allowed.items()}
     ctx.default_map = {name: {allowed[key].name: value for key, value in defaults.items()}}
     used = [key for key, option in allowed.items() if not _is_given(words, option)]

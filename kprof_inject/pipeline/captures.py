@@ -318,7 +318,7 @@ def run_to_decode(launches: Sequence[Launch]) -> JobRunner:
 def run_to_write(timelines: Sequence[Timeline]) -> JobRunner:
     """Return the runner for jobs that write these launches: forks, if that is faster.
 
-    A fork holds the whole output of a launch in memory.
+    A fork holds the whole output of the launches that it gets together in memory.
     """
     max_scopes = max((timeline.scope_count for timeline in timelines), default=0)
     launches = [timeline.launch for timeline in timelines]

@@ -52,17 +52,17 @@ def launch_values(report: LaunchAnalysis, kernel: KernelOverview) -> dict[str, A
 def whole_text(reports: Sequence[LaunchAnalysis], shown: Sequence[LaunchAnalysis] = ()) -> Iterator[str]:
     """Yield a list with everything of the launches that are ``shown``, in parts.
 
-    By default, each kernel's median launch is shown. ``other_launches`` of a launch has a row for each of its kernel's
-    launches that is not shown. The list also ends if a launch that is damaged raises ``KprofError``.
+    By default, the median launch of each variant and process is shown, and its ``other_launches`` has a row for each
+    other launch of the same. The list also ends if a launch that is damaged raises ``KprofError``.
     """
     kernels = {kernel.name: kernel for kernel in overview(reports)}
-    shown = shown or [report for report in reports if report is kernels[report.launch.kernel.name].middle]
-    shown_ids = {id(report) for report in shown}
+    shown_ids = {id(report) for report in shown or [one for kernel in kernels.values() for one in kernel.middles]}
     separator = "["
     try:
-        for report in shown:
-            kernel = kernels[report.launch.kernel.name]
-            others = [_row(other) for other in kernel.reports if id(other) not in shown_ids]
+        for report in (report for report in reports if id(report) in shown_ids):
+            kernel, folder = kernels[report.launch.kernel.name], report.launch.kernel.folder
+            of_same = [other for other in kernel.reports if other.launch.kernel.folder == folder]
+            others = [_row(other) for other in of_same if id(other) not in shown_ids]
             text = json_text({**launch_values(report, kernel), "other_launches": others})
             yield separator + f"\n{text}".replace("\n", "\n ")
             separator = ","

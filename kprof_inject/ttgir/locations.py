@@ -161,7 +161,7 @@ def _first(chains: Iterable[Chain]) -> tuple[Chain, ...]:
 _METADATA = rf'<(?:[^<>"]|{STRING}|<(?:[^<>"]|{STRING})*>)*>'
 _PART = re.compile(
     rf"(?:[\s,]|at\b)*(?:{POINT}(?: to [0-9]*:[0-9]+)?|(?P<alias>#[\w$.-]+)|(?P<unknown>unknown)|(?P<closing>[)\]])"
-    rf"|(?P<opening>loc|callsite|{STRING})\s*\(|(?P<fused>fused)\s*(?:{_METADATA})?\s*\[|(?P<name>{STRING}))"
+    rf"|(?P<opening>loc|callsite|{STRING})\s*\(|(?P<fused>fused)\s*(?:{_METADATA}\s*)?\[|(?P<name>{STRING}))"
 )
 
 

@@ -68,9 +68,11 @@ def polls(operation: Operation) -> bool:
     """Return whether an operation without regions waits until memory changes: it contains the loop itself."""
     if not operation.traits.is_foreign:
         return operation.name == POLL
+    if not is_impure(operation):
+        return False
     text = assembly_of(operation)
     reads_again = _READ.search(text) is not None and _branches_back(text)
-    return is_impure(operation) and (reads_again or _SYMBOL_OF_WAIT.search(text) is not None)
+    return reads_again or _SYMBOL_OF_WAIT.search(text) is not None
 
 
 def _branches_back(text: str) -> bool:

@@ -127,12 +127,12 @@ def test_ttgir_that_the_program_puts_in_place_is_recorded(fake_runs: FakeRuns, w
     assert f"TTGIR: the program's own, {ttgir.name}" in fake_runs.kprof("report", workspace.folder, "-v").stdout
 
 
-@pytest.mark.parametrize("is_module", [True, False], ids=["module", "no-module"])
-def test_ttgir_that_triton_ignores_is_not_said_to_be_in_place(fake_runs: FakeRuns, is_module: bool) -> None:
+@pytest.mark.parametrize("text", [None, b"draft", b"\xff", b"module {\n}\n"], ids=["whole", "draft", "bytes", "empty"])
+def test_ttgir_that_triton_ignores_is_not_said_to_be_in_place(fake_runs: FakeRuns, text: bytes | None) -> None:
     """Triton looks for overrides only if it compiles, and has the kernel in the program's cache."""
     ttgir = ttgir_in_place(fake_runs)
-    if not is_module:
-        ttgir.write_text("draft")
+    if text is not None:
+        ttgir.write_bytes(text)
     (fake_runs.folder / "program.py").write_text(PROGRAM)
     run_child([sys.executable, "program.py", "environment"], fake_runs.folder, env=fake_runs.environment())
     ended = own(fake_runs, "profile", "environment", env=overriding(ttgir))

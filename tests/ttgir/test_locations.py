@@ -219,3 +219,10 @@ def test_locations_nested_in_each_other_take_linear_time(form: str) -> None:
 
     nested(10_000)
     assert_linear(nested, few=100)
+
+
+def test_blanks_in_a_location_take_linear_time() -> None:
+    def spaced(count: int) -> None:
+        assert parse_location(f"loc(fused{count * ' '}x)") == Unknown()
+
+    assert_linear(spaced)

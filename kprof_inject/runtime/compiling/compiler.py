@@ -98,7 +98,7 @@ _STAGES = ("ttir", "ttgir", "llir", "ptx", "amdgcn", "cubin", "hsaco")
 def variant_of(
     workspace: Workspace, compile_function: Callable[..., Any], args: Any, kwargs: Any, texts: Mapping[str, Any]
 ) -> DumpedKernel:
-    """Return the variant that a call of the compiler has made. ``texts`` has the text of each stage.
+    """Return the variant that a compiler call made; ``texts`` is the compiled kernel's ``asm``.
 
     Triton keys its dump and override folders by the source hash, which omits ``num_warps``, ``num_stages`` and every
     other compile option, so that two configurations of an autotuner share a key. A variant's name includes a digest of
@@ -145,8 +145,11 @@ def _is_used(override: Path, texts: Mapping[str, Any], backend: Any) -> bool:
     if stage not in ("ttir", "ttgir"):
         return True
     context = ir.context()
+    ir.load_dialects(context)
+    backend.load_dialects(context)
     try:
-        return bool(str(IRSource(str(override), context, backend).module) == texts.get(stage))
+        # Not an IRSource, which crashes on a module without a function.
+        return bool(str(ir.parse_mlir_module(str(override), context)) == texts.get(stage))
     except RuntimeError:  # it is no module, so Triton did not read it
         return False
 
