@@ -85,6 +85,7 @@ def instructions(lowered: Lowered) -> list[str]:
     return re.findall(r"^\s+(?:@!?%p\d+ )?([a-z]\S*)", lowered.assembly, re.MULTILINE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [TRANSPOSE, *SPECIALISED], ids=fixture_id)
 @pytest.mark.parametrize(
     "mode",

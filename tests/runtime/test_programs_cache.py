@@ -104,6 +104,7 @@ def without_machine_code(path: Path) -> None:
     path.with_suffix(".cubin").unlink()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "damage", [without_ttgir, of_another_file, with_damaged_group, with_group_elsewhere, without_machine_code]
 )

@@ -34,7 +34,7 @@ TERMINATORS = {
     *("ttg.warp_yield", "ttg.warp_return", "tt.reduce.return", "tt.scan.return", "tt.map_elementwise.return"),
 }
 
-thorough = settings(max_examples=80, deadline=None)
+thorough = settings(max_examples=50, deadline=None)
 selector_sets = st.lists(st.sampled_from(SELECTORS), min_size=1, unique=True)
 styles = st.sampled_from([USUAL_STYLE, TWO_RECORDS])
 

@@ -158,7 +158,7 @@ def any_ctas(draw: st.DrawFn) -> list[Cta | None]:
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=80)
 @given(
     any_ctas(),
     st.integers(1, 12),

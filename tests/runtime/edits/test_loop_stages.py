@@ -15,12 +15,11 @@ from kprof_inject.runtime.compiling.delayed_builds import Build, compiled
 from kprof_inject.runtime.experiments.edits.edit import EditRefused
 from kprof_inject.runtime.experiments.edits.kinds import KINDS, in_source, with_options
 
-pytestmark = pytest.mark.triton
-
 CHOSEN = SUM.replace("\n    }\n    tt.store", "\n    } {tt.num_stages = 2 : i32}\n    tt.store")
 COPY = "cp.async"
 
 
+@pytest.mark.triton
 def test_the_loop_loads_ahead_in_the_machine_code(tmp_path: Path) -> None:
     plain = kernel_to_edit("", SUM)
     ahead_in_text = with_options(plain, [Edit("loop_stages", "3")])
@@ -82,7 +81,8 @@ def test_each_of_several_loops_may_have_its_own_number(
     assert list(KINDS["loop_stages"].fewer(kernel)) == fewer
 
 
-@pytest.mark.parametrize("arch", [80, 90, 100])
+@pytest.mark.triton
+@pytest.mark.parametrize("arch", [80, 100])
 def test_one_loop_of_two_gets_more_buffers(arch: int, tmp_path: Path) -> None:
     plain = kernel_to_edit("", dots(LINE_10, LINE_20), arch=arch, num_stages=3)
     changed = edited(plain, "loop_stages", "20:5")

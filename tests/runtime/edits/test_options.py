@@ -20,8 +20,6 @@ from kprof_inject.runtime.compiling.delayed_builds import Build, compile_text, c
 from kprof_inject.runtime.experiments.edits.edit import EditRefused, KernelToEdit
 from kprof_inject.runtime.experiments.edits.kinds import KINDS, parse_edits, with_options
 
-pytestmark = pytest.mark.triton
-
 LOOP = "scf.for"
 
 
@@ -63,6 +61,7 @@ def test_registers_with_which_one_cta_more_fits(
     assert list(KINDS["maxnreg"].fewer(kernel)) == wanted
 
 
+@pytest.mark.triton
 def test_an_option_is_set_and_the_ttir_compiled_again() -> None:
     edited = with_options(kernel_to_edit("", LOOP), [Edit("num_warps", "8"), Edit("num_stages", "2")])
     assert (edited.record.options["num_warps"], edited.record.options["num_stages"]) == (8, 2)
@@ -114,6 +113,7 @@ def from_source(tmp_path_factory: pytest.TempPathFactory) -> KernelToEdit:
 EDITS = ["num_warps=8", "num_stages=1", "maxnreg=64", "env=DISABLE_LLVM_OPT=disable-lsr"]
 
 
+@pytest.mark.triton
 @pytest.mark.parametrize("edit", EDITS)
 def test_edited_options_become_machine_code(from_source: KernelToEdit, edit: str, tmp_path: Path) -> None:
     """Not in this process: LLVM keeps a switch until its process ends."""
@@ -125,6 +125,7 @@ def test_edited_options_become_machine_code(from_source: KernelToEdit, edit: str
     assert (".maxnreg 64" in assembly_in(tmp_path / build.name)) == (edit == "maxnreg=64")
 
 
+@pytest.mark.triton
 def test_the_switch_alters_machine_code(tmp_path: Path) -> None:
     plain = kernel_to_edit("", SUM)
     edited = with_options(plain, [Edit("env", "DISABLE_LLVM_OPT=disable-lsr")])
