@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import prod
 from pathlib import PurePath
-from typing import TYPE_CHECKING
 
 from kprof_inject.analysis.async_work.flight_metrics import Flights
+from kprof_inject.analysis.causal.slopes import KernelSlopes, PlaceSlope
 from kprof_inject.analysis.evidence.stalls import Share, Stalls
 from kprof_inject.analysis.evidence.units import disagreements
 from kprof_inject.analysis.launch import LaunchAnalysis
@@ -21,9 +21,6 @@ from kprof_inject.report.machine_code import moved_sentence
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.spread import GroupSpread, IterationSeries
 from kprof_inject.timeline.waves import Ending, Waves
-
-if TYPE_CHECKING:
-    from kprof_inject.analysis.causal.slopes import KernelSlopes, PlaceSlope
 
 MIN_ROOF_SHARE = 0.01
 """A unit that needs less of a scope's cycles does not limit it."""

@@ -8,22 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.select.functions import Function, block_kind
+from kprof_inject.select.module_view import ModuleView
 from kprof_inject.select.python_source import is_library
 from kprof_inject.select.sites import Found, Site
+from kprof_inject.select.spans import Spread
 from kprof_inject.select.tags import is_inserted
 from kprof_inject.ttgir.dialect import DOT_COMMIT, ENDS_OF_COPIES, TILE_REQUESTS, traits_of
 from kprof_inject.ttgir.locations import Chain
 from kprof_inject.ttgir.nodes import Block, Operation
-
-if TYPE_CHECKING:
-    from kprof_inject.select.module_view import ModuleView
-    from kprof_inject.select.spans import Spread
 
 COPIES, LOADS, STORES, WAIT, DOT, ARRIVE = "copies", "loads", "stores", "wait", "dot", "arrive"
 ASSEMBLY = "asm"

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -19,15 +18,13 @@ from kprof_inject.capture.schema import HALF_BITS, MAX_TAGS
 from kprof_inject.errors import KprofError, Position, did_you_mean
 from kprof_inject.quantities import listed
 from kprof_inject.select.functions import Function
+from kprof_inject.select.module_view import ModuleView
 from kprof_inject.select.sites import Site
 from kprof_inject.ttgir.dialect import RECORD
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.scalars import Scalar, scalars_at
 from kprof_inject.ttgir.ssa_values import loop_arguments
 from kprof_inject.ttgir.strings import quote
-
-if TYPE_CHECKING:
-    from kprof_inject.select.module_view import ModuleView
 
 OPTION = "--tag"
 CARRIER = "// kprof_tag"

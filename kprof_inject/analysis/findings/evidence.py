@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import PurePath
 from statistics import median
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from kprof_inject.analysis.causal.slopes import KernelSlopes
 from kprof_inject.analysis.evidence.executed_instructions import block_executions
 from kprof_inject.analysis.evidence.instruction_work import issued_share
 from kprof_inject.analysis.evidence.measured_limit import Measured
@@ -35,9 +35,6 @@ from kprof_inject.ttgir.loops import body_of
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.ssa_values import result_names
 from kprof_inject.ttgir.strings import variable_in
-
-if TYPE_CHECKING:
-    from kprof_inject.analysis.causal.slopes import KernelSlopes
 
 # Shares of DRAM's peak that kernels which only stream reach at most on an H100: 91 to 94 %.
 _MAX_DRAM = 0.93

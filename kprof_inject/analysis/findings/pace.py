@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
+from kprof_inject.analysis.causal.slopes import PlaceSlope
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.capture.scopes import ScopeInfo, ScopeKind
 from kprof_inject.quantities import listed
 from kprof_inject.select.parts import COPIES, WAIT, part_of
-
-if TYPE_CHECKING:
-    from kprof_inject.analysis.causal.slopes import PlaceSlope
 
 _MAX_NAMES = 4  # named in one sentence
 
