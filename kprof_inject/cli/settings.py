@@ -92,7 +92,7 @@ def apply_settings(ctx: click.Context, name: str, command: click.Command, args: 
     }
     ignored = [f"--{key}" for key, option in known.items() if key not in allowed and not _is_given(words, option)]
     if ignored:
-        where = f"lead out of {settings.folder} without a Python script" if program else "set here"
+        where = f"point outside {settings.folder}, as no Python script is run" if program else "set here"
         say(f"ignored in {settings.name}: {', '.join(ignored)}, which only the command line can {where}")
     defaults = {key: _checked(settings, key, option, words) for key, option in allowed.items()}
     ctx.default_map = {name: {allowed[key].name: value for key, value in defaults.items()}}

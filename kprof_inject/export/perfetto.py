@@ -240,7 +240,7 @@ class _Chunk(Struct, frozen=True):
 
 
 def _chunks(events: Events) -> Iterator[_Chunk]:
-    """Yield at least one group each time, and several with a bounded range of order numbers."""
+    """Yield chunks of at least one group; several groups share one if their order numbers are few."""
     first = np.flatnonzero(np.diff(events.group, prepend=events.group[:1] - 1))
     lowest = np.minimum.reduceat(events.start_order, first)
     highest = np.maximum(np.maximum.reduceat(events.start_order, first), np.maximum.reduceat(events.end_order, first))

@@ -114,13 +114,8 @@ def _continues() -> NDArray[np.uint64]:
 _CONTINUES = _continues()
 
 
-_SINGLE_BYTES = [bytes([value]) for value in range(0x80)]
-
-
 def varint(value: int) -> bytes:
     """Return one integer as a varint; a negative one as protobuf's ``int64``."""
-    if 0 <= value <= 0x7F:
-        return _SINGLE_BYTES[value]
     value &= (1 << 64) - 1
     data = bytearray()
     while value > 0x7F:

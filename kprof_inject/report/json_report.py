@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -57,13 +59,16 @@ def whole_text(reports: Sequence[LaunchAnalysis], shown: Sequence[LaunchAnalysis
     """
     kernels = {kernel.name: kernel for kernel in overview(reports)}
     shown_ids = {id(report) for report in shown or [one for kernel in kernels.values() for one in kernel.middles]}
+    others: defaultdict[Path, list[dict[str, Any]]] = defaultdict(list)
+    for report in reports:
+        if id(report) not in shown_ids:
+            others[report.launch.kernel.folder].append(_row(report))
     separator = "["
     try:
         for report in (report for report in reports if id(report) in shown_ids):
-            kernel, folder = kernels[report.launch.kernel.name], report.launch.kernel.folder
-            of_same = [other for other in kernel.reports if other.launch.kernel.folder == folder]
-            others = [_row(other) for other in of_same if id(other) not in shown_ids]
-            text = json_text({**launch_values(report, kernel), "other_launches": others})
+            kernel = report.launch.kernel
+            values = launch_values(report, kernels[kernel.name])
+            text = json_text({**values, "other_launches": others[kernel.folder]})
             yield separator + f"\n{text}".replace("\n", "\n ")
             separator = ","
     finally:

@@ -277,7 +277,7 @@ class Function:
 
     @cached_property
     def loops(self) -> tuple[Loop, ...]:
-        """All loops in the order of the text, also those where no record is allowed."""
+        """Loops in the order of the text, including those where no record is allowed."""
         polling = polling_loops(self._module, self.operation)
         paths: dict[Operation | None, tuple[int, ...]] = {None: ()}
         inside: Counter[Operation | None] = Counter()

@@ -203,7 +203,7 @@ def _simple(found: re.Match[str]) -> Location:
 
 
 def _compound(word: str, inside: list[Location]) -> Location:
-    """Return the location that ``word`` makes of those in the brackets after it."""
+    """Return the location with ``word`` before its brackets and ``inside`` in them, or ``Unknown``."""
     match word, inside:
         case "loc", [place]:
             return place

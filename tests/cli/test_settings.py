@@ -247,7 +247,10 @@ def test_settings_for_a_program_without_a_script_name_only_files_in_their_folder
     ended = CommandLine(received)("dump", "--", sys.executable, "-m", "ending", "0")
     assert ended.exit_code == 0
     assert (received / ("ws" if is_used else "kprof_out")).is_dir() and not (kprof.folder / "ws").exists()
-    said = f"ignored in pyproject.toml: --output, which only the command line can lead out of {received}"
+    said = (
+        "ignored in pyproject.toml: --output, which only the command line can point "
+        f"outside {received}, as no Python script is run"
+    )
     assert (said in ended.stderr) == (not is_used)
 
 

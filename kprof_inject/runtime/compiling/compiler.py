@@ -101,8 +101,8 @@ def variant_of(
     """Return the variant that a compiler call made; ``texts`` is the compiled kernel's ``asm``.
 
     Triton keys its dump and override folders by the source hash, which omits ``num_warps``, ``num_stages`` and every
-    other compile option, so that two configurations of an autotuner share a key. A variant's name includes a digest of
-    all options.
+    other compile option: two configurations of an autotuner share a key. A variant's name includes a digest of all
+    options.
     """
     source, target, given = call_of(compile_function, args, kwargs)
     backend = make_backend(target)
