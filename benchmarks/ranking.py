@@ -21,8 +21,7 @@ import sys
 from collections import Counter, defaultdict
 from pathlib import Path
 
-from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.analysis.program_overview import Program, program_of
+from kprof_inject.analysis.program import Report
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.schema import MAX_NAME_LENGTH
 from kprof_inject.pipeline.captures import decode_capture
@@ -118,8 +117,7 @@ def correlation(first: list[float], second: list[float]) -> float:
 def judge(folder: Path) -> tuple[list[float], list[float]]:
     """Print how a program's table compares; return what could be won of its kernels, by us and by Nsight Compute."""
     (last,) = Workspace.open(folder / "ours").capture_folders()[-1:]
-    reports = [LaunchAnalysis.of(timeline) for timeline in decode_capture(read_capture(last), print)]
-    program: Program = program_of(reports)
+    program = Report.of(decode_capture(read_capture(last), print)).program
     times, to_win = counted(folder)
     shares = traced(folder)
     largest = sorted(program.kernels, key=lambda kernel: -times.get(kernel.name, 0.0))[:LARGEST]

@@ -56,7 +56,8 @@ def compare(workspace: Path, folder: Path) -> tuple[list[Row], Counter[str]]:
     """Compare the launches of a workspace; also count those that were skipped, by the reason."""
     capture = workspace if is_capture(workspace) else Workspace.open(workspace).last_capture_folder()
     skipped = write_samples(capture, folder)
-    pairs = zip(kprof_inject.load(capture).reports, kprof_inject.load(folder).reports, strict=True)
+    timelines = (kprof_inject.load(one).timelines for one in (capture, folder))
+    pairs = zip(*(map(LaunchAnalysis.of, launches) for launches in timelines), strict=True)
     compared = ((whole, sample) for whole, sample in pairs if whole.launch.sample != sample.launch.sample)
     return [{"workspace": workspace.name, **compare_launch(*pair)} for pair in compared], skipped
 

@@ -196,9 +196,9 @@ def findings_of(launch: Launch) -> Sequence[Finding]:
     profile = recorded(launch, [*RECORDS, COPIES]) or recorded(launch, RECORDS)
     if profile is None:
         raise SystemExit("nothing was recorded")
-    (report,) = profile.reports
-    print(f"    limit: {report.limit.sentence}; {report.verdict.headline}", flush=True)
-    return report.findings
+    (answer,) = profile.answers()
+    print(f"    limit: {answer.limit.sentence}; {answer.trust.level.value} ({answer.trust.figure})", flush=True)
+    return answer.findings
 
 
 def tune(kernel: Kernel, times: Times) -> list[Step]:

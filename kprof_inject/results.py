@@ -9,8 +9,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kprof_inject.analysis.launch import Experiment, LaunchAnalysis
-from kprof_inject.analysis.program_overview import ProgramFinding, findings_in
+from kprof_inject.analysis.launch import Experiment
+from kprof_inject.analysis.program import KernelFinding, Report
 from kprof_inject.analysis.summary import LaunchSummary, summarise
 from kprof_inject.capture.foreign import BufferDescription, BufferFormat, read_buffer_array
 from kprof_inject.errors import KprofError, did_you_mean
@@ -19,7 +19,8 @@ from kprof_inject.export.formats import TraceFile
 from kprof_inject.export.hooks import Hook, hooks_of
 from kprof_inject.pipeline.captures import decode_capture, experiments_at, open_capture
 from kprof_inject.quantities import counted, listed
-from kprof_inject.report.json_report import brief_text, whole_text
+from kprof_inject.report.facts import Answer, Answers
+from kprof_inject.report.json_text import brief_text, whole_text
 from kprof_inject.timeline.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -51,22 +52,27 @@ class Results:
         """The last launch. Raises ``KprofError``, with the reason, if there is none."""
         return self._kept()[-1]
 
-    @property
-    def reports(self) -> list[LaunchAnalysis]:
-        """The analysis of each launch: ``limit``, ``findings``, ``verdict``, ``summary`` and more."""
-        return self._analyses(self.timelines)
+    def answers(self, *, kernel: str = ALL) -> list[Answer]:
+        """Return what is said of each kernel that matches the glob ``kernel``: that with most to win first.
+
+        An answer has ``limit``, ``advice``, ``trust``, ``findings``, ``times``, ``scopes`` and more, of the launch of
+        median duration. Raises ``KprofError`` if there are launches, but none of these kernels.
+        """
+        report = self._report(_of_kernels(self.timelines, kernel))
+        answers = Answers(report)
+        return [answers.on(one.middle) for one in report.program.kernels]
 
     def summary(self) -> list[LaunchSummary]:
         """Return the statistics of each launch."""
         return [summarise(timeline) for timeline in self.timelines]
 
-    def findings(self, *, kernel: str = ALL) -> list[ProgramFinding]:
-        """Return the findings in all launches of the kernels that match the glob ``kernel``.
+    def findings(self, *, kernel: str = ALL) -> list[KernelFinding]:
+        """Return the findings on the kernels that match the glob ``kernel``.
 
-        The findings are sorted by the largest possible gain of the program. Raises ``KprofError`` if there are
-        launches, but none of these kernels.
+        They are those of ``answers``, sorted by the largest possible gain of the program. Raises ``KprofError`` if
+        there are launches, but none of these kernels.
         """
-        return findings_in(self._analyses(_of_kernels(self.timelines, kernel)))
+        return self._report(_of_kernels(self.timelines, kernel)).findings()
 
     def report(self, *, kernel: str = ALL) -> str:
         """Return the output of ``kprof-inject report`` for the kernels that match the glob ``kernel``.
@@ -75,7 +81,7 @@ class Results:
         """
         from kprof_inject.report.terminal.screens import answers_text
 
-        return answers_text(self._analyses(_of_kernels(self._kept(), kernel)), _REPORT_WIDTH)
+        return answers_text(self._report(_of_kernels(self._kept(), kernel)), _REPORT_WIDTH)
 
     def json(self, budget: int | None = None, *, kernel: str = ALL) -> str:
         """Return the output of ``kprof-inject report --json``, with a budget at most so many tokens.
@@ -83,12 +89,12 @@ class Results:
         ``kernel`` is a glob. Raises ``KprofError`` if there is no launch of such a kernel, or if the budget is too
         small or no integer.
         """
-        reports = self._analyses(_of_kernels(self._kept(), kernel))
+        report = self._report(_of_kernels(self._kept(), kernel))
         if budget is None:
-            return "".join(whole_text(reports))
+            return "".join(whole_text(report))
         if not isinstance(budget, int):
             raise KprofError(f"the budget must be a whole number of tokens, not {budget!r}", hint="such as budget=1000")
-        return brief_text(reports, budget)
+        return brief_text(report, budget)
 
     def html(self, path: str | Path, *, kernel: str = ALL) -> Path:
         """Write the page of ``kprof-inject report --html``, which any browser opens; return its path.
@@ -98,9 +104,9 @@ class Results:
         """
         from kprof_inject.report.html.document import write_html
 
-        reports = self._analyses(_of_kernels(self._kept(), kernel))
+        report = self._report(_of_kernels(self._kept(), kernel))
         try:
-            write_html(Path(path), reports)
+            write_html(Path(path), report)
         except OSError as error:
             raise KprofError(f"cannot write {path}: {error.strerror}", hint="name another file") from None
         return Path(path)
@@ -126,9 +132,9 @@ class Results:
         trace.write(self._kept())
         return trace.path
 
-    def _analyses(self, timelines: Sequence[Timeline]) -> list[LaunchAnalysis]:
+    def _report(self, timelines: Sequence[Timeline]) -> Report:
         captured = [timeline.launch for timeline in self._timelines]
-        return LaunchAnalysis.all_of(timelines, self._experiments, captured)
+        return Report.of(timelines, self._experiments, captured)
 
     def _kept(self) -> list[Timeline]:
         timelines = self.timelines
@@ -152,7 +158,7 @@ class Results:
             return f"<pre>{html.escape(repr(self))}</pre>"
         from kprof_inject.report.terminal.in_html import answers_html
 
-        return answers_html(self._analyses(timelines))
+        return answers_html(self._report(timelines))
 
 
 def _of_kernels(timelines: Sequence[Timeline], glob: str) -> list[Timeline]:

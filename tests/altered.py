@@ -1,35 +1,36 @@
-"""Analyses of launches with some parts replaced, for tests of what is printed of them."""
+"""Analyses of launches with some parts replaced, and what is said of them, for tests of what is printed."""
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 from msgspec.structs import replace
 
 from kprof_inject.analysis.launch import LaunchAnalysis
-
-_PARTS = (
-    "timeline",
-    "summary",
-    "verdict",
-    "executed",
-    "speed_of_light",
-    "slopes",
-    "edits",
-    "judgements",
-    "limit",
-    "in_flight",
-    "flights",
-)
+from kprof_inject.analysis.program import Report, ReportLaunch
+from kprof_inject.report.facts import Answer, Answers
 
 
 def altered(analysis: LaunchAnalysis, **parts: Any) -> LaunchAnalysis:
-    """Return a copy with these parts. All others are what they are in ``analysis``."""
-    for name in _PARTS:
-        getattr(analysis, name)
-    made = copy.copy(analysis)
-    made.__dict__.update(parts)
-    made.launch = made.timeline.launch
-    made.headers = replace(made.headers, duration_ns=made.summary.duration_ns)
-    return made
+    """Return a copy with these parts; findings are those of its judgements. All others are as in ``analysis``."""
+    made = replace(analysis, **parts)
+    if "judgements" not in parts:
+        return made
+    found = [finding for judgement in made.judgements for finding in judgement.findings]
+    return replace(made, findings=tuple(sorted(found, key=lambda finding: -finding.expected)))
+
+
+def report_of(*analyses: LaunchAnalysis) -> Report:
+    """The report on launches that are analysed already."""
+    launches = []
+    for analysis in analyses:
+        one = ReportLaunch.of(analysis.timeline)
+        one.headers = replace(one.headers, duration_ns=analysis.summary.duration_ns)
+        one.__dict__["analysis"] = analysis
+        launches.append(one)
+    return Report(launches)
+
+
+def answer_of(analysis: LaunchAnalysis, **changes: Any) -> Answer:
+    """What is said of one launch."""
+    return replace(Answers(report_of(analysis)).first, **changes)

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from altered import answer_of, report_of
 from buffers import Cta, Entry, JsonWriter, buffer_words, end, kernel_json, launch_json, num_warps_of, start
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
 from planning import fixture_sources, fixture_view
@@ -20,7 +21,7 @@ from replacing import replace
 from specialised import warps_of_partitions
 
 from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.analysis.program_overview import program_of
+from kprof_inject.capture.encoding import json_values
 from kprof_inject.capture.experiments import ExperimentRecord, MeasuredDelayRecord
 from kprof_inject.capture.model import Launch
 from kprof_inject.capture.reader import read_capture
@@ -159,7 +160,7 @@ def said_of(launch: Launch, naming: Naming) -> Counter[str]:
     """All that reports, pages and exports say of one launch: each value with its place."""
     report = LaunchAnalysis.of(renamed(launch, naming), [made_experiment(launch, naming)])
     assert report.slopes is not None
-    timeline = report.timeline
+    timeline, answer, whole = report.timeline, answer_of(report), report_of(report)
     pictures = ScopePictures(report.summary)
     for _ in pictures.seeing(timeline.blocks()):
         pass
@@ -167,11 +168,11 @@ def said_of(launch: Launch, naming: Naming) -> Counter[str]:
     # What exports say of one CTA, they say of all.
     few = timeline.chosen(Choice(ctas=NumberSet.of(range(2))))
     said = {
-        "json": report.to_json(),
-        "terminal": answers_text([report], 2000).split("\n"),
-        "page": msgspec.to_builtins(all_sections(report, pictures)),
-        "page's data": msgspec.to_builtins(launch_meta(report, "k", "", shown)),
-        "page's kernels": msgspec.to_builtins(kernel_rows(program_of([report]), [report])),
+        "json": json.loads(json.dumps(json_values(answer))),
+        "terminal": answers_text(whole, 2000).split("\n"),
+        "page": msgspec.to_builtins(all_sections(report, answer, pictures)),
+        "page's data": msgspec.to_builtins(launch_meta(report, answer, shown, ())),
+        "page's kernels": msgspec.to_builtins(kernel_rows(whole.program, whole)),
         "causal": list(csv.reader(io.StringIO(slopes_csv([report.slopes])))),
         "csv": list(csv.reader(io.StringIO(b"".join(csv_table([few])).decode()))),
         "hatchet": json.loads(b"".join(hatchet_tree([few]))),

@@ -20,6 +20,7 @@ from snapshots import check
 import kprof_inject
 from kprof_inject.errors import KprofError
 from kprof_inject.results import Results
+from kprof_inject.timeline.trust import judge
 
 CAPTURE = REPO / "tests/captures/matmul"
 
@@ -32,7 +33,7 @@ def loaded() -> Results:
 def test_a_capture_is_loaded_with_all_that_it_says(loaded: Results) -> None:
     assert [timeline.launch.index for timeline in loaded.timelines] == [29]
     assert [finding.rule for finding in loaded.findings()] == ["throttled"]
-    assert loaded.reports[0].limit.units == ("tensor cores", "L2 to SM")
+    assert loaded.answers()[0].limit.units == ("tensor cores", "L2 to SM")
     assert loaded.summary()[0].scopes[2].count == 16_384
 
 
@@ -58,8 +59,8 @@ def test_findings_are_ordered_by_what_they_win_of_the_program(tmp_path: Path) ->
     save_kernels(tmp_path, {"frequent": (1000, 9)}, **device)
     found = kprof_inject.load(tmp_path).findings()
     fills = [one for one in found if one.rule == "low-fill"]
-    assert [(one.kernel, one.launch) for one in fills] == [(name, at) for name in ("frequent", "rare") for at in (0, 1)]
-    assert [(one.share, one.share_of_program) for one in fills[1:3]] == [(0.75, 0.9 * 0.75), (0.875, 0.1 * 0.875)]
+    assert [(one.kernel, one.launches, one.judged) for one in fills] == [("frequent", 2, 2), ("rare", 2, 2)]
+    assert [(one.share, one.share_of_program) for one in fills] == [(0.75, 0.9 * 0.75), (0.875, 0.1 * 0.875)]
 
 
 def test_a_kernel_can_be_chosen(tmp_path: Path) -> None:
@@ -172,15 +173,9 @@ def test_dir_shows_the_api_and_nothing_else() -> None:
 
 
 def test_what_a_user_prints_takes_one_line() -> None:
-    (report,) = kprof_inject.load(CAPTURE).reports
-    printed = [
-        report,
-        report.timeline,
-        report.timeline.clock,
-        report.timeline.table,
-        report.launch,
-        report.launch.kernel,
-    ]
-    texts = [repr(one) for one in [*printed, report.summary, report.verdict]]
+    loaded = kprof_inject.load(CAPTURE)
+    timeline = loaded.timeline
+    printed = [*loaded.answers(), timeline, timeline.clock, timeline.table, timeline.launch, timeline.launch.kernel]
+    texts = [repr(one) for one in [*printed, *loaded.summary(), judge(timeline.launch.kernel)]]
     assert max(map(len, texts)) < 250 and not any("\n" in text for text in texts)
     check("api/results", "\n".join(texts), "representations")

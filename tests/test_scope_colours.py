@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
+from altered import answer_of
 from programs.child import REPO
 
 from kprof_inject.analysis.launch import LaunchAnalysis
@@ -78,14 +79,14 @@ def test_the_first_colours_are_distinct_and_so_are_the_inner_names_of_chrome() -
 def test_page_terminal_and_trace_have_the_same_colours(report: LaunchAnalysis) -> None:
     timeline = report.timeline
     colours = scope_colours(scope.kind for scope in timeline.table.scopes)
-    meta = launch_meta(report, "k", "", shown_of(timeline, (), timeline.scope_count))
+    meta = launch_meta(report, answer_of(report), shown_of(timeline, (), timeline.scope_count), ())
     assert [scope.colour for scope in meta.scopes] == [colour.rgb for colour in colours]
 
     trace = json.loads(b"".join(chrome_trace([timeline])))
     cnames = {event["name"]: event["cname"] for event in trace["traceEvents"] if "cname" in event}
     assert cnames == {scope.name: colour.cname for scope, colour in zip(timeline.table.scopes, colours, strict=True)}
 
-    lines = html.unescape(html_of(lambda console: print_first_screen(report, "kernel", "", console))).splitlines()
+    lines = html.unescape(html_of(lambda console: print_first_screen(answer_of(report), console))).splitlines()
     for summary, colour in zip(report.summary.scopes, colours, strict=True):
         (line,) = [line for line in lines if line.lstrip().startswith(f"{summary.title} ")]
         assert f"color: {colour.rgb}" in line

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from altered import answer_of
 from golden import FIXTURES, fixture_id, fixtures
 from renamed_scopes import (
     Naming,
@@ -114,12 +115,9 @@ def test_a_loop_and_its_iterations_that_have_one_name(recorded: Recorded) -> Non
 def test_findings_and_roofs_have_the_key_of_the_scope_that_they_name(recorded: Recorded) -> None:
     for name in (CAPTURES[1], *map(fixture, KERNELS[2:])):
         report = LaunchAnalysis.of(renamed(recorded(name), by_itself))
-        scopes = report.timeline.table.scopes
-        for one in (
-            *report.findings,
-            *report.speed_of_light.roofs,
-            *(report.flights.flights if report.flights else ()),
-        ):
+        scopes, in_flight = report.timeline.table.scopes, answer_of(report).in_flight
+        flights = in_flight.flights if in_flight else ()
+        for one in (*report.findings, *report.speed_of_light.roofs, *flights):
             assert one.scope == (None if one.index is None else scopes[one.index].name)
 
 

@@ -34,9 +34,8 @@ from cases import CASES
 from msgspec import Struct, to_builtins
 
 import kprof_inject
-from kprof_inject.analysis.advice import advice_on, trust_in
-from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.errors import KprofError
+from kprof_inject.report.facts import Answer
 
 PROGRAM = Path(__file__).with_name("program.py")
 PAIRS = 40
@@ -221,21 +220,21 @@ def opinions_or_errors(kernels: Mapping[str, str], out: Path) -> dict[str, Opini
     try:
         with folder.with_suffix(".json").open("w") as json_file, log.open("w") as log_file:
             subprocess.run(command, stdout=json_file, stderr=log_file, check=True, timeout=PROFILE_TIMEOUT_S)
-        reports = {report.launch.kernel.name: report for report in kprof_inject.load(folder).reports}
+        answers = {answer.kernel: answer for answer in kprof_inject.load(folder).answers()}
     except subprocess.SubprocessError:
         return dict.fromkeys(kernels, f"not profiled: see {log}")
     except KprofError as error:
         return dict.fromkeys(kernels, f"no capture: {error}")
     return {
-        case: opinion_on(reports[kernel]) if kernel in reports else "the capture has no launch"
+        case: opinion_on(answers[kernel]) if kernel in answers else "the capture has no launch"
         for case, kernel in kernels.items()
     }
 
 
-def opinion_on(report: LaunchAnalysis) -> Opinion:
-    """Return the opinion in a report."""
-    tips = tuple(Tip(advice.text, advice.reason, advice.share) for advice in advice_on(report))
-    return Opinion(report.launch.kernel.name, report.limit.name, report.limit.sentence, trust_in(report).text, tips)
+def opinion_on(answer: Answer) -> Opinion:
+    """Return the opinion in an answer."""
+    tips = tuple(Tip(advice.text, advice.reason, advice.share) for advice in answer.advice)
+    return Opinion(answer.kernel, answer.limit.name, answer.limit.sentence, answer.trust.text, tips)
 
 
 def judge(case: Case, gain: Gain | str, opinion: Opinion | str) -> Judgement:

@@ -16,9 +16,11 @@ import argparse
 import csv
 import json
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from msgspec import structs
 
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.roofs.limits import DRAM
@@ -92,9 +94,10 @@ def main() -> None:
             report = LaunchAnalysis.of(decode_launch(launch))
             for line in lines_of(name, report, counted[name]):
                 print(line)
+            uncounted = replace(launch, kernel=structs.replace(launch.kernel, measurements=None))
             judged[name] = {
                 "counters": report.limit.name if report.measured else None,
-                "computed": report.computed_limit.name,
+                "computed": LaunchAnalysis.of(decode_launch(uncounted)).limit.name,
                 "busy": {unit: counts_in(counted[name], metric) for unit, metric in BUSY.items()},
             }
     if arguments.json:

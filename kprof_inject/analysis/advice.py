@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
@@ -17,7 +17,7 @@ from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.quantities import counted, listed, percent
 from kprof_inject.timeline.clock import ClockSource
-from kprof_inject.timeline.trust import Level
+from kprof_inject.timeline.trust import Level, Overhead
 
 _MAX_RULES = 3  # named in one sentence
 
@@ -30,8 +30,8 @@ class Advice(Struct, frozen=True):
     """What was observed; empty if ``text`` says it."""
     share: float | None
     """Upper bound of the gain, as part of the launch's time; None if the advice only helps to judge."""
-    is_doubtful: bool = False
-    """True if some of the records that it is based on are missing."""
+    worth: str = ""
+    """``share`` in words, with what limits its validity; empty if it is None."""
 
 
 class Trust(Struct, frozen=True):
@@ -39,6 +39,9 @@ class Trust(Struct, frozen=True):
 
     level: Level
     text: str
+    overhead: Overhead | None
+    figure: str
+    """``overhead`` as text; empty if it allows no verdict."""
 
 
 class Gain(Struct, frozen=True):
@@ -68,14 +71,16 @@ def gain_in(report: LaunchAnalysis) -> Gain:
     return Gain(_left(report), AT_ROOF if any(_at_roof(report)) else "")
 
 
-def advice_on(report: LaunchAnalysis) -> tuple[Advice, ...]:
+def advice_on(report: LaunchAnalysis, found: Mapping[tuple[str, int | None], str] = {}) -> tuple[Advice, ...]:
     """Return everything to try, in this order.
+
+    ``found`` says by the cause of a finding in how many of the kernel's launches it holds, where that matters.
 
     First that the launch is at its roof, if no finding gains more than what is left; then the advice of the findings,
     sorted by the gain to expect; then what it takes to judge the rest. What only concerns the recording is in
     ``trust_in``. Never empty: where nothing was found, it says what would find more.
     """
-    at_roof, findings = list(_at_roof(report)), list(_by_findings(report))
+    at_roof, findings = list(_at_roof(report)), list(_by_findings(report, found))
     is_worth_more = any((one.share or 0.0) > _left(report) for one in findings)
     first = (*findings, *at_roof) if is_worth_more else (*at_roof, *findings)
     if not first and not report.summary.is_foreign:  # no experiment can repeat another profiler's launch
@@ -130,15 +135,18 @@ _LESS_WORK = {
 }
 
 
-def _by_findings(report: LaunchAnalysis) -> Iterator[Advice]:
+def _by_findings(report: LaunchAnalysis, found: Mapping[tuple[str, int | None], str]) -> Iterator[Advice]:
     """Yield the advice of the findings; once, with the most that it may win, if several places need the same."""
     same: dict[str, list[Finding]] = {}
     for finding in report.findings:
         if finding.expected:
             same.setdefault(finding.advice, []).append(finding)
     for text, findings in same.items():
-        share, is_doubtful = max(one.share for one in findings), all(one.doubt for one in findings)
-        yield Advice(text, findings[0].sentence, share, is_doubtful)
+        share = max(one.share for one in findings)
+        where = found.get(findings[0].cause, "")
+        doubtful = ", but doubtful" if all(one.doubt for one in findings) else ""
+        worth = f"worth up to {percent(share)}{doubtful}{f'; {where}' if where else ''}"
+        yield Advice(text, findings[0].sentence, share, worth)
 
 
 def trust_in(report: LaunchAnalysis) -> Trust:
@@ -149,7 +157,8 @@ def trust_in(report: LaunchAnalysis) -> Trust:
     verdict = report.verdict
     doubts = list(_doubts(report.summary))
     level = Level.CAREFUL if doubts and verdict.level is Level.TRUSTWORTHY else verdict.level
-    return Trust(level, "; ".join((*doubts, verdict.text, *_to_disturb_less(report))))
+    text = "; ".join((*doubts, verdict.text, *_to_disturb_less(report)))
+    return Trust(level, text, verdict.overhead, verdict.figure)
 
 
 def _to_disturb_less(report: LaunchAnalysis) -> Iterator[str]:

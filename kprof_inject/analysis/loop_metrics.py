@@ -11,7 +11,6 @@ from kprof_inject.analysis.async_work.flight_metrics import copied_ahead
 from kprof_inject.analysis.findings.loops import is_wait
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.summary import LaunchSummary
-from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.capture.encoding import json_values
 from kprof_inject.capture.scopes import ScopeKind, ScopeTable
 from kprof_inject.ttgir.loops import pipeline_of
@@ -47,7 +46,7 @@ def loop_figures(analysis: LaunchAnalysis, index: int) -> LoopFigures:
 
 def _ahead(analysis: LaunchAnalysis, index: int) -> int | None:
     ran = analysis.executed
-    if isinstance(ran, Unjudged):
+    if ran is None:
         return None
     loop = ran.scope_map.loop_of(index)
     if loop is None:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 from msgspec import Struct, structs
 from numpy.typing import NDArray
 
-from kprof_inject.capture.encoding import json_values
 from kprof_inject.capture.model import Place
 from kprof_inject.capture.record_costs import RecordCost
 from kprof_inject.capture.scopes import ScopeKind, distinct_names
@@ -77,6 +75,8 @@ class ScopeSummary(ScopeStatistics, frozen=True, eq=False, kw_only=True):
 
     index: int
     """Its key: its index in the scope table."""
+    record: str
+    """Name of its records."""
     scope: str
     """Its name, which need not be unique."""
     distinct_name: str
@@ -159,6 +159,8 @@ class LaunchSummary(Struct, frozen=True):
     nominal_mhz: float | None
     """The device's nominal clock; None if unknown."""
     record_cost: RecordCost | None
+    resolution_ns: float
+    """Shortest duration that exceeds the cost of a record; 0 if nothing was subtracted."""
     subtracted_ns: int
     """Part of ``warp_time_ns`` that was subtracted as the cost of records, computed from ``record_cost``."""
     warp_time_ns: int
@@ -195,11 +197,6 @@ class LaunchSummary(Struct, frozen=True):
         return self.ctas / self.recorded_ctas if self.recorded_ctas else 1.0
 
     @property
-    def resolution_ns(self) -> float:
-        """Shortest duration that exceeds the cost of a record; 0 if nothing was subtracted."""
-        return self.record_cost.resolution_ns(1e6 * self.clock_mhz) if self.record_cost else 0.0
-
-    @property
     def is_foreign(self) -> bool:
         """True if another profiler recorded it."""
         return self.clock_source == ClockSource.TIMER
@@ -215,10 +212,6 @@ class LaunchSummary(Struct, frozen=True):
             yield from ((partition, partition.scopes) for partition in self.partitions)
         else:
             yield None, tuple(range(len(self.scopes)))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the summary as JSON values; columns become lists."""
-        return {**json_values(self), "resolution_ns": self.resolution_ns}
 
 
 def summarise(timeline: Timeline) -> LaunchSummary:
@@ -242,7 +235,7 @@ def summarise(timeline: Timeline) -> LaunchSummary:
     )
     cycles = cycles_of_all_ctas(sm_cycles.cycles(), timeline) if is_sample else sm_cycles.cycles()
     scopes = tuple(_scope_summaries(timeline, scope_sums.statistics(), cycles.tolist(), tags))
-    waves = waves_of(timeline)
+    waves, cost = waves_of(timeline), launch.kernel.record_cost
     return LaunchSummary(
         kernel=launch.kernel.name,
         variant=launch.kernel.variant,
@@ -262,7 +255,8 @@ def summarise(timeline: Timeline) -> LaunchSummary:
         residual_ns=timeline.clock.residual_ns,
         clock_source=timeline.clock.source,
         nominal_mhz=launch.kernel.sm_clock_hz / 1e6 or None,
-        record_cost=launch.kernel.record_cost,
+        record_cost=cost,
+        resolution_ns=cost.resolution_ns(timeline.clock.clock_hz) if cost else 0.0,
         subtracted_ns=sum(scope.subtracted_ns for scope in scopes),
         warp_time_ns=timeline.warp_time_ns,
         records_written=timeline.records_written,
@@ -314,6 +308,7 @@ def _scope_summaries(
         yield ScopeSummary(
             **structs.asdict(figures),
             index=index,
+            record=scope.record,
             scope=scope.name,
             distinct_name=names[index],
             title=f"{titles[index]} ({partition})" if partition and is_body else titles[index],

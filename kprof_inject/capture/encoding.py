@@ -101,8 +101,9 @@ def rounded(values: Any) -> Any:
 
 
 def schema_of(kind: type[Record], title: str) -> dict[str, Any]:
-    """Return the JSON Schema 2020-12 of a record."""
-    made: dict[str, Any] = _on_one_line(msgspec.json.schema(kind))
+    """Return the JSON Schema 2020-12 of a record; numpy's columns are lists of numbers."""
+    columns = {"type": "array", "items": {"type": "number"}}
+    made: dict[str, Any] = _on_one_line(msgspec.json.schema(kind, schema_hook=lambda _: columns))
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title, **made}
 
 

@@ -8,15 +8,14 @@ from pathlib import Path
 
 import click
 
-from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.analysis.program_overview import glob_of, overview
+from kprof_inject.analysis.program import Report, ReportLaunch, glob_of
 from kprof_inject.capture.model import Capture, place_names
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.cli.console import is_a_step, say
 from kprof_inject.export.formats import DrawingFormat, TraceFile
 from kprof_inject.pipeline.captures import run_to_write
 from kprof_inject.quantities import age_text, counted, listed, size_text, time_text
-from kprof_inject.report.json_report import whole_text
+from kprof_inject.report.json_text import whole_text
 from kprof_inject.timeline.axis import PlacedLaunch, place_launches
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.timeline import Timeline
@@ -154,21 +153,21 @@ def _doubts(launches: Sequence[PlacedLaunch]) -> Iterator[str]:
         yield f"{name}: its readings of the host's clock contradict each other; the error was widened until they agree"
 
 
-def print_json(reports: Sequence[LaunchAnalysis], shown: Sequence[LaunchAnalysis] = ()) -> None:
+def print_json(report: Report, shown: Sequence[ReportLaunch] = ()) -> None:
     """Print the ``shown`` launches as JSON, by default each kernel's median launch, with rows of the others."""
-    for part in whole_text(reports, shown):
+    for part in whole_text(report, shown):
         click.echo(part, nl=False)
 
 
-def say_next(place: Path, reports: Sequence[LaunchAnalysis], program: str = "-- PROG") -> None:
+def say_next(place: Path, report: Report, program: str = "-- PROG") -> None:
     """Print the next commands after a report of this place; ``program`` is what they run."""
     if is_a_step():
         return
-    if any(report.launch.recorded is not None for report in reports):
+    if any(one.launch.recorded is not None for one in report.launches):
         say("more: report -v, or --html FILE; timeline: trace")
         return
     where = workspace_argument(place)
-    kernels = overview(reports)
+    kernels = report.program.kernels
     if len(kernels) > 1:
         say(f"one kernel: kprof-inject report{where} --kernel {shlex.quote(kernels[0].name)}")
     say(f"more: kprof-inject report{where} -v, or --html FILE; timeline: kprof-inject trace{where} --open")
@@ -176,16 +175,16 @@ def say_next(place: Path, reports: Sequence[LaunchAnalysis], program: str = "-- 
         in_workspace = is_workspace(place)
         has_two = in_workspace and len(Workspace(place).capture_folders()) > 1
         diff = f"; what changed: kprof-inject diff{where}" if has_two else ""
-        glob = glob_of(kernels[0], reports)
+        glob = glob_of(kernels[0], report)
         kernel = f" --kernel {shlex.quote(glob)}" if glob else ""
         option = workspace_option(place) if in_workspace else ""
-        causal = "" if _wait_for_each_other(reports) else f"what matters: kprof-inject causal{option}{kernel} {program}"
+        causal = "" if _wait_for_each_other(report) else f"what matters: kprof-inject causal{option}{kernel} {program}"
         if causal or diff:
             say(f"{causal}{diff}" if causal else diff.removeprefix("; "))
 
 
-def _wait_for_each_other(reports: Sequence[LaunchAnalysis]) -> bool:
+def _wait_for_each_other(report: Report) -> bool:
     """Return whether ranks poll memory in a kernel, which can then not be repeated alone."""
-    ranks = {report.launch.place for report in reports}
-    scopes = (scope for report in reports for scope in report.launch.kernel.scopes.scopes)
+    ranks = {one.launch.place for one in report.launches}
+    scopes = (scope for one in report.launches for scope in one.launch.kernel.scopes.scopes)
     return len(ranks) > 1 and any(scope.kind == ScopeKind.SPIN for scope in scopes)

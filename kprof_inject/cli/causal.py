@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.analysis.program import Report
 from kprof_inject.capture.mode import parse_warps
 from kprof_inject.capture.model import Capture
 from kprof_inject.capture.reader import read_capture
@@ -77,7 +77,7 @@ class _Printed:
         if capture is None:
             raise KprofError("a page needs a capture of the kernels, but there is none", hint="see why above")
         experiments = experiments_at(workspace.folder, say)
-        write_html(path, LaunchAnalysis.all_of(decode_capture(capture, say), experiments))
+        write_html(path, Report.of(decode_capture(capture, say), experiments))
         say(f"wrote {path}: open it in a browser: {path.resolve().as_uri()}")
 
 

@@ -11,8 +11,7 @@ from typing import cast
 
 import click
 
-from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.analysis.program_overview import middle_of
+from kprof_inject.analysis.program import Report, middle_of
 from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.schema import DumpedKernelRecord, Target
@@ -149,9 +148,9 @@ def _replay(workspace: Path, reason: str) -> None:
     for run, folder in list(zip(RUNS, folders, strict=True))[1:]:
         capture = read_capture(folder)
         timelines = decode_capture(capture, say)
-        reports = LaunchAnalysis.all_of(timelines)
+        report = Report.of(timelines)
         click.echo(run.title)
-        print_answers([middle_of(reports)], table_console())
+        print_answers(Report([middle_of(report.launches)]), table_console())
         click.echo()
     # As after the profiles, the workspace has the kernel of the last one.
     kernel = capture.launches[0].kernel
@@ -161,7 +160,7 @@ def _replay(workspace: Path, reason: str) -> None:
     # Of the other launches, the package has a sample of the CTAs.
     whole = [timeline for timeline in timelines if timeline.launch.sample is None]
     write_and_say(TraceFile.at(opened.folder / "trace.json"), whole)
-    say_next(workspace, reports)
+    say_next(workspace, report)
 
 
 def _write_kernel(workspace: Workspace, kernel: Kernel) -> None:

@@ -25,7 +25,7 @@ _RARE = {
     *("--sched-barriers", "--sched-stores", "--split", "--warps"),
     *("--max-bytes", "--max-launches"),
     *("--more-a", "--more-b", "--sm", "--warp"),
-    *("--buffer-format", "--names", "--scope-names"),
+    *("--buffer-format", "--json-schema", "--names", "--scope-names"),
 }
 """Options that few users need: how records are made, limits of what is kept, parts of launches, others' buffers."""
 

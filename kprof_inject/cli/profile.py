@@ -12,7 +12,7 @@ from shlex import quote
 
 import click
 
-from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.analysis.program import Report
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.cli.capture_lines import origin_line, print_json, say_next, write_and_say
@@ -136,22 +136,22 @@ def command(
             say(f"{stopped}: not reading the capture; continue with trace and report")
             ctx.exit(exit_code)
         timelines = decode_capture(read_capture(capture_folder), say)
-        reports = LaunchAnalysis.all_of(timelines)
+        report = Report.of(timelines)
         if as_json:
-            print_json(reports)
+            print_json(report)
         else:
-            print_answers(reports, table_console())
+            print_answers(report, table_console())
         # A trace of many launches takes seconds, and the answer does not need it.
         write_and_say(trace, timelines)
         if not as_json:
-            say_next(workspace, reports, "-- PROG" if saved is None else quote(program[0]))
+            say_next(workspace, report, "-- PROG" if saved is None else quote(program[0]))
         if tries and exit_code == INTERRUPTED:
             say(f"interrupted: trying no edits; continue with kprof-inject try {quote(str(workspace))}")
         elif tries:
             launches = (
                 saved_launches_of(opened, capture_folder) if saved is None else {saved.record.variant: saved.folder}
             )
-            _try(opened, launches, reports, choice.kernel)
+            _try(opened, launches, report, choice.kernel)
         if torch_profiler:
             _merge(capture_folder, timelines, workspace, layout)
     ctx.exit(exit_code)
@@ -188,12 +188,12 @@ class _Subject:
         return measure_once(self.workspace, ran, self.program, say), ran.exit_code
 
 
-def _try(workspace: Workspace, launches: dict[str, Path], reports: Sequence[LaunchAnalysis], kernel: str) -> None:
+def _try(workspace: Workspace, launches: dict[str, Path], report: Report, kernel: str) -> None:
     from kprof_inject.cli.edit_options import print_tried
     from kprof_inject.pipeline.edit_trials import TryChoice, try_edits
 
     try:
-        records = try_edits(workspace, launches, reports, TryChoice(kernel), say)
+        records = try_edits(workspace, launches, report, TryChoice(kernel), say)
     except KprofError as error:
         say(f"no edits were tried: {error.what}")
         return

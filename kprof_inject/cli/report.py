@@ -8,25 +8,31 @@ from shlex import quote
 
 import click
 
-from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.analysis.program import Report
+from kprof_inject.capture.encoding import json_text
 from kprof_inject.capture.foreign import BufferDescription
 from kprof_inject.cli.capture_lines import origin_line, print_json, say_next
 from kprof_inject.cli.console import say, table_console
 from kprof_inject.cli.options import harmless_setting, json_option, path_type, place_argument, require_place_for
 from kprof_inject.cli.reading_options import buffer_options, launch_options, redact_option, scope_names_option
 from kprof_inject.pipeline.captures import (
-    SHOWN_LAUNCHES,
-    analyses,
     decode_capture,
     experiments_at,
     last_profiled_capture,
     open_capture,
+    report_on,
     with_launch_captured,
 )
 from kprof_inject.quantities import size_text
-from kprof_inject.report.json_report import brief_text
+from kprof_inject.report.json_text import answer_schema, brief_text
 from kprof_inject.report.terminal.screens import print_all, print_answers
 from kprof_inject.timeline.choice import Choice
+
+
+def _print_schema(ctx: click.Context, parameter: click.Parameter, is_given: bool) -> None:
+    if is_given and not ctx.resilient_parsing:
+        click.echo(json_text(answer_schema()))
+        ctx.exit()
 
 
 @click.command("report")
@@ -55,6 +61,14 @@ from kprof_inject.timeline.choice import Choice
     help="Also write the report as one HTML file, which any browser opens offline.",
 )
 @redact_option
+@click.option(
+    "--json-schema",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_schema,
+    help="Print the JSON Schema of an item that --json prints, and exit.",
+)
 def command(
     place: Path,
     verbose: bool,
@@ -84,31 +98,30 @@ def command(
         say(origin)
     if (folder := last_profiled_capture(place, capture)) is not None:
         say(f"what profile captured: kprof-inject report {quote(str(folder))}")
-    experiments, captured = experiments_at(place, say), capture.launches
+    experiments = experiments_at(place, say)
     is_chosen = choice.launches is not None
     shows_all = is_chosen and budget is None if as_json else verbose
     if shows_all or html_path is not None:
-        timelines = decode_capture(capture, say, choice)
-        reports = LaunchAnalysis.all_of(timelines, experiments, captured)
+        report = Report.of(decode_capture(capture, say, choice), experiments, capture.launches)
     else:
-        reports = analyses(capture, experiments, say, choice, 1 if as_json else SHOWN_LAUNCHES)
+        report = report_on(capture, experiments, say, choice)
     # Write the page before the tables, whose reader may close the pipe; print its address after them, where it is seen.
     written = ""
     if html_path is not None:
         from kprof_inject.report.html.document import write_html
 
-        size = size_text(write_html(html_path, reports))
+        size = size_text(write_html(html_path, report))
         written = f"wrote {html_path} ({size}): open it in a browser: {html_path.resolve().as_uri()}"
     if budget is not None:
-        click.echo(brief_text(reports, budget))
+        click.echo(brief_text(report, budget))
     elif as_json:
-        print_json(reports, shown=reports if is_chosen else ())
+        print_json(report, shown=report.launches if is_chosen else ())
     elif verbose:
-        print_all(reports, table_console())
+        print_all(report, table_console())
     else:
-        print_answers(reports, table_console())
+        print_answers(report, table_console())
         if is_kept:
-            say_next(place, reports)
+            say_next(place, report)
         else:
             say(f"keep the capture: kprof-inject profile -o WORKSPACE {quote(str(launch))}")
     if written:

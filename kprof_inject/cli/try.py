@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.analysis.program import Report
 from kprof_inject.capture.counters import parse_metrics
 from kprof_inject.capture.edits import EditsRecord
 from kprof_inject.capture.model import Capture
@@ -25,7 +25,7 @@ from kprof_inject.cli.options import (
 )
 from kprof_inject.cli.plans import say_kernels_briefly
 from kprof_inject.errors import KprofError
-from kprof_inject.pipeline.captures import analyses, experiments_at
+from kprof_inject.pipeline.captures import experiments_at, report_on
 from kprof_inject.pipeline.edit_trials import TryChoice, try_edits
 from kprof_inject.pipeline.insertion import insert_kernels, write_insertions
 from kprof_inject.pipeline.saved_launches import saved_launches_of
@@ -63,7 +63,7 @@ def command(
         with held(workspace, say):
             capture = read_capture(opened.last_capture_folder())
             launches = saved_launches_of(opened, capture.folder)
-            records = try_edits(opened, launches, _analyses(capture, opened, kernel), choice, say)
+            records = try_edits(opened, launches, _report(capture, opened, kernel), choice, say)
             print_tried(opened, records, as_json=as_json)
         ctx.exit(_exit_code(records))
     source = source_of(program, workspace, kernel, "try")
@@ -79,7 +79,7 @@ def command(
         if exit_code in STOPPED:
             ctx.exit(exit_code)
         launches = source.launches(opened, recording)
-        records = try_edits(opened, launches, _analyses(recording, opened, kernel), choice, say)
+        records = try_edits(opened, launches, _report(recording, opened, kernel), choice, say)
         print_tried(opened, records, as_json=as_json)
     ctx.exit(exit_code or _exit_code(records))
 
@@ -89,12 +89,12 @@ def _exit_code(records: Sequence[EditsRecord]) -> int:
     return 0 if any(record.is_answered for record in records) else 1
 
 
-def _analyses(capture: Capture | None, workspace: Workspace, kernel: str) -> list[LaunchAnalysis]:
-    """Return the analysis of each launch of the kernels whose names match; none if the capture cannot be read."""
+def _report(capture: Capture | None, workspace: Workspace, kernel: str) -> Report:
+    """Return the report on the kernels whose names match; on no launch if the capture cannot be read."""
     try:
         experiments = experiments_at(workspace.folder, say)
         choice = EVERYTHING if kernel == "*" else Choice(kernels=(kernel,))
-        return analyses(capture, experiments, say, choice) if capture else []
+        return report_on(capture, experiments, say, choice) if capture else Report(())
     except KprofError as error:
         say(f"{_WITHOUT_RECORDS.removeprefix('so ')}: {error.what}")
-        return []
+        return Report(())

@@ -19,7 +19,7 @@ from msgspec import Raw, Struct
 from numpy.typing import NDArray
 
 from kprof_inject.analysis.async_work.groups import IN_FLIGHT_COLUMNS
-from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.analysis.async_work.in_flight import recorded_in_flight
 from kprof_inject.files import csv_cell
 from kprof_inject.forks import JobRunner, in_turn
 from kprof_inject.timeline.columns import NO_TAG, SCOPE_COLUMNS
@@ -40,7 +40,7 @@ class FlightColumns(Struct, frozen=True):
     @classmethod
     def of(cls, timeline: Timeline) -> FlightColumns:
         """Analyse the asynchronous work of a launch."""
-        found = LaunchAnalysis.of(timeline).in_flight
+        found = recorded_in_flight(timeline)
         groups = found.groups if found else np.empty(0, IN_FLIGHT_COLUMNS)
         keys = _keys(groups, "record")
         order = np.argsort(keys, kind="stable")

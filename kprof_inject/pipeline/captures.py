@@ -12,7 +12,8 @@ from pathlib import Path
 from shlex import quote
 from typing import TypeVar
 
-from kprof_inject.analysis.launch import Experiment, LaunchAnalysis
+from kprof_inject.analysis.launch import Experiment
+from kprof_inject.analysis.program import MAX_JUDGED, Report, ReportLaunch
 from kprof_inject.capture.edits import EditsRecord
 from kprof_inject.capture.encoding import CAPTURE_AGAIN
 from kprof_inject.capture.foreign import NO_DESCRIPTION, BufferDescription, is_saved_array, read_saved_buffer
@@ -36,9 +37,6 @@ from kprof_inject.workspace_paths import DEFAULT_WORKSPACE, is_module, is_worksp
 T = TypeVar("T")
 
 _MAX_NUMBERS = 20
-
-SHOWN_LAUNCHES = 11
-"""Launches of a single kernel that a report shows: the median and the ten slowest."""
 
 # Decoding this many launches together takes as long as one alone.
 _TOGETHER = 6
@@ -214,32 +212,28 @@ def decode_capture(capture: Capture, say: Say, choice: Choice = EVERYTHING) -> l
     return [part for part in parts if part.ctas.size or not choice.names_ctas]
 
 
-def analyses(
-    capture: Capture, experiments: Sequence[Experiment], say: Say, choice: Choice, shown: int = SHOWN_LAUNCHES
-) -> list[LaunchAnalysis]:
-    """Return the analysis of each chosen launch; of many launches, only those whose analysis is used are decoded.
+def report_on(capture: Capture, experiments: Sequence[Experiment], say: Say, choice: Choice) -> Report:
+    """Return the report on the chosen launches; of many launches, only those are decoded whose analysis is used.
 
-    ``shown`` is how many are used if they are of a single kernel; of several kernels, one of each is. All buffers are
-    checked. Reports and raises the same as ``decode_capture``.
+    All buffers are checked. Reports and raises the same as ``decode_capture``.
     """
     captured = capture.launches
     launches = choice.wanted(captured)
     shows_launches = len({launch.kernel.name for launch in launches}) == 1
     # Only decoding shows which CTAs ran on an SM.
-    if choice.names_ctas or (shows_launches and len(launches) < _TOGETHER * shown):
-        timelines = decode_capture(capture, say, choice)
-        return LaunchAnalysis.all_of(timelines, experiments, captured)
+    if choice.names_ctas or (shows_launches and len(launches) < _TOGETHER * MAX_JUDGED):
+        return Report.of(decode_capture(capture, say, choice), experiments, captured)
 
-    def analysis(launch: Launch) -> LaunchAnalysis | KprofError:
+    def opened(launch: Launch) -> ReportLaunch | KprofError:
         try:
             headers = None if launch.recorded is not None else headers_of(read_raw(launch))
             if headers is None:
-                return LaunchAnalysis.of(_decoded(launch, choice), experiments, captured)
+                return ReportLaunch.of(_decoded(launch, choice), experiments)
         except KprofError as error:
             return error
-        return LaunchAnalysis(launch, headers, lambda: _decoded(launch, choice), experiments, captured)
+        return ReportLaunch(launch, headers, lambda: _decoded(launch, choice), experiments)
 
-    return _valid(map(analysis, launches), capture, launches, say)
+    return Report(_valid(map(opened, launches), capture, launches, say), captured)
 
 
 def _decoded(launch: Launch, choice: Choice) -> Timeline:

@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.analysis.program import Report, ReportLaunch
 from kprof_inject.capture.edits import (
     MAX_EDITS_TOGETHER,
     MIN_PAIRS,
@@ -78,21 +78,21 @@ class TryChoice(Struct, frozen=True):
 def try_edits(
     workspace: Workspace,
     launches: Mapping[str, Path],
-    analyses: Sequence[LaunchAnalysis],
+    report: Report,
     choice: TryChoice,
     say: Say,
 ) -> list[EditsRecord]:
     """Try edits of each kernel of which a launch was saved, and save the results in the workspace.
 
-    ``launches`` are by variant; ``analyses`` are those of the capture. Raises ``KprofError`` if there is no kernel.
+    ``launches`` are by variant; ``report`` is on the capture. Raises ``KprofError`` if there is no kernel.
     """
     records = []
     for variant, path in launches.items():
         saved = read_saved_launch(path)
         if not fnmatchcase(saved.record.name, choice.kernel):
             continue
-        analysis = next((one for one in reversed(analyses) if one.launch.kernel.program_variant == variant), None)
-        record, ttgir = _tried(workspace, saved, analysis, choice, say)
+        of_variant = (one for one in reversed(report.launches) if one.launch.kernel.program_variant == variant)
+        record, ttgir = _tried(workspace, saved, next(of_variant, None), choice, say)
         record = replace(record, host_ns=time.time_ns())
         workspace.write_edits(record, how_to_apply(workspace, record, saved.kernel), ttgir)
         records.append(record)
@@ -105,7 +105,7 @@ def try_edits(
 
 
 def _tried(
-    workspace: Workspace, saved: SavedLaunch, analysis: LaunchAnalysis | None, choice: TryChoice, say: Say
+    workspace: Workspace, saved: SavedLaunch, recorded: ReportLaunch | None, choice: TryChoice, say: Say
 ) -> tuple[EditsRecord, str]:
     """Return the record of a kernel's edits, and the TTGIR of the best if that was edited."""
     record = EditsRecord(
@@ -121,8 +121,8 @@ def _tried(
     try:
         if refusal := _refusal_of(saved):
             return replace(record, refusal=refusal), ""
-        trials = _Trials(workspace, saved, choice, say, _launch_ns(saved, analysis))
-        findings, limit = (analysis.findings, analysis.limit) if analysis else ((), None)
+        trials = _Trials(workspace, saved, choice, say, _launch_ns(saved, recorded))
+        findings, limit = (recorded.analysis.findings, recorded.analysis.limit) if recorded else ((), None)
         trials.run(edits_for(findings, limit, trials.kernel, choice.edits))
     except KprofError as error:
         return replace(record, refusal=error.what), ""
@@ -137,11 +137,11 @@ def _resources_of(saved: SavedLaunch) -> Resources:
     return Resources(clean.registers, clean.spills, clean.local_words, clean.shared_bytes, clean.ctas_per_sm)
 
 
-def _launch_ns(saved: SavedLaunch, analysis: LaunchAnalysis | None) -> float:
+def _launch_ns(saved: SavedLaunch, recorded: ReportLaunch | None) -> float:
     """Return the time of a launch, in the program or with records; 0 if it is not known."""
     if times_ns := saved.record.clean.times_ns:
         return statistics.median(times_ns)
-    return float(analysis.duration_ns) if analysis is not None else 0.0
+    return float(recorded.duration_ns) if recorded is not None else 0.0
 
 
 def _refusal_of(saved: SavedLaunch) -> str:

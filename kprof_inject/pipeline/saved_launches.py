@@ -26,7 +26,7 @@ from kprof_inject.pipeline.insertion import insert_kernels, write_insertions
 from kprof_inject.pipeline.launch_measurements import measure_capture, with_permitted_metrics
 from kprof_inject.pipeline.own_processes import do_tasks
 from kprof_inject.quantities import counted
-from kprof_inject.report.launch_notes import l2_in_words
+from kprof_inject.report.notes import l2_in_words
 from kprof_inject.runtime.compiling.delayed_builds import require_own_files
 from kprof_inject.runtime.experiments.tasks import MAX_TIMES, CaptureLaunch
 from kprof_inject.runtime.launch.launch_choice import LaunchChoice, LaunchFilter, SavedLaunches, parse_launches

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kprof_inject.analysis.program_overview import time_of_grids_ns
+from kprof_inject.analysis.program import time_of_grids_ns
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.resources import UNKNOWN_RESOURCES, KernelResources

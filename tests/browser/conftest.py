@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from altered import report_of
 from attention_capture import save_attention
 from chromium import FLAGS, chromium
 from playwright.sync_api import Browser, expect, sync_playwright
@@ -12,6 +13,7 @@ from programs.child import GUARD_S
 from shown_page import Show, ShownPage, open_page
 
 from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.analysis.program import Report
 from kprof_inject.report.html.document import MAX_SCOPES, write_html
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
@@ -35,11 +37,11 @@ def show(browser: Browser, tmp_path: Path) -> Iterator[Show]:
 
     def opened(*what: Path | Timeline, max_scopes: int = MAX_SCOPES, **options: Any) -> ShownPage:
         path = tmp_path / f"page-{len(shown)}.html"
-        reports = LaunchAnalysis.all_of(timeline for timeline in what if isinstance(timeline, Timeline))
+        report = Report.of(one for one in what if isinstance(one, Timeline))
         if what and isinstance(what[0], Path):
             path = what[0]
         else:
-            write_html(path, reports, max_scopes=max_scopes)
+            write_html(path, report, max_scopes=max_scopes)
         shown.append(open_page(browser, path, **options))
         return shown[-1]
 
@@ -59,5 +61,5 @@ def few_scopes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _attention_page(folder: Path, scopes: int) -> Path:
     timeline = decode_launch(save_attention(folder, scopes))
     assert timeline.scope_count >= scopes
-    write_html(folder / "page.html", [LaunchAnalysis.of(timeline)])
+    write_html(folder / "page.html", report_of(LaunchAnalysis.of(timeline)))
     return folder / "page.html"

@@ -7,6 +7,7 @@ import io
 from pathlib import Path
 
 import pytest
+from altered import report_of
 from playwright.sync_api import Locator
 from programs.child import REPO
 from several_kernels import save_kernels
@@ -27,7 +28,7 @@ def timeline() -> Timeline:
 @pytest.fixture(scope="module")
 def matmul(timeline: Timeline, tmp_path_factory: pytest.TempPathFactory) -> Path:
     page = tmp_path_factory.mktemp("matmul") / "page.html"
-    write_html(page, [LaunchAnalysis.of(timeline)])
+    write_html(page, report_of(LaunchAnalysis.of(timeline)))
     return page
 
 

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from altered import altered
+from altered import altered, answer_of, report_of
 from attention_capture import save_attention
 from buffers import Cta, Scope, end, save_launch, start, tagged
 from golden import read
@@ -24,6 +24,7 @@ from specialised import save_specialised
 from kprof_inject.analysis.causal.response import Interval, Response
 from kprof_inject.analysis.causal.slopes import KernelSlopes, PlaceSlope
 from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.analysis.program import Report
 from kprof_inject.capture.experiments import ExperimentRecord
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.schema import ScopeTableRecord
@@ -50,7 +51,7 @@ def attention(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("attention")
     save_attention(folder, SCOPES)
     give_code(folder)
-    write_html(folder / "page.html", [LaunchAnalysis.of(decode_launch(read_capture(folder).launches[0]))])
+    write_html(folder / "page.html", report_of(LaunchAnalysis.of(decode_launch(read_capture(folder).launches[0]))))
     return folder / "page.html"
 
 
@@ -58,7 +59,7 @@ def attention(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def matmul(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A page of the capture that ships with the package, of which everything is known."""
     page = tmp_path_factory.mktemp("matmul") / "page.html"
-    write_html(page, [LaunchAnalysis.of(decode_launch(launch)) for launch in read_capture(DEMO).launches])
+    write_html(page, Report.of(map(decode_launch, read_capture(DEMO).launches)))
     return page
 
 
@@ -121,7 +122,7 @@ def lossy(folder: Path, slots: int) -> Path:
     scopes = [Scope("kernel", "func", -1, ("/src/k.py", 3)), Scope("loop[0]", "loop", 0), Scope("iter[0]", "iter", 1)]
     launch = save_launch(folder, scopes, [Cta([warp] * 4, sm=sm, pre_final_ns=5_400) for sm in range(4)], slots=slots)
     kernel = replace(launch.kernel, sm_count=4)
-    write_html(folder / "page.html", [LaunchAnalysis.of(decode_launch(replace(launch, kernel=kernel)))])
+    write_html(folder / "page.html", report_of(LaunchAnalysis.of(decode_launch(replace(launch, kernel=kernel)))))
     return folder / "page.html"
 
 
@@ -242,7 +243,7 @@ def test_only_what_is_in_sight_of_a_long_text_is_on_the_page(show: Show, tmp_pat
     launch = save_launch(tmp_path, [Scope("kernel")], [Cta([[start(0, 5), end(0, 900)]])], slots=4)
     body = "".join(f"    %v{n} = arith.addi %a, %b : i32 loc(#loc{n})\n" for n in range(50_000))
     (launch.kernel.folder / "kernel.ttgir").write_text(f"module {{\n  tt.func @k() {{\n{body}  }}\n}}\n")
-    write_html(tmp_path / "page.html", [LaunchAnalysis.of(decode_launch(launch))])
+    write_html(tmp_path / "page.html", report_of(LaunchAnalysis.of(decode_launch(launch))))
     _, view = opened(show, tmp_path / "page.html", "ttgir")
     assert 20 < view.locator(".ttgir-row").count() < 100
     view.get_by_role("searchbox").fill("%v49999 =")
@@ -258,7 +259,7 @@ def test_names_and_texts_from_a_capture_are_only_text(show: Show, tmp_path: Path
     launch = save_launch(tmp_path, scopes, [Cta([entries])] * 2, slots=8)
     (launch.kernel.folder / "sources.json").write_text(json.dumps({path: f"{HOSTILE}\n'''{HOSTILE}\n"}))
     (launch.kernel.folder / "kernel.ttgir").write_text(f"tt.func {{\n{HOSTILE}\n}}\n")
-    write_html(tmp_path / "page.html", [LaunchAnalysis.of(decode_launch(launch))])
+    write_html(tmp_path / "page.html", report_of(LaunchAnalysis.of(decode_launch(launch))))
     for tab in ("overview", "heat_map", "scopes", "source", "ttgir"):
         shown, view = opened(show, tmp_path / "page.html", tab)
         assert shown.page.locator("img[src=x]").count() == 0
@@ -280,7 +281,7 @@ def test_what_matters_stands_in_the_overview_and_beside_the_source(show: Show, t
         name="k", variant="k", pid=1, scopes=ScopeTableRecord(scopes=()), grid=(1, 1, 1), delays=()
     )
     slopes = KernelSlopes(record, 14_000.0, 1.6e9, 1.0, places)
-    write_html(tmp_path / "page.html", [altered(report, slopes=slopes)])
+    write_html(tmp_path / "page.html", report_of(altered(report, slopes=slopes)))
     _, view = opened(show, tmp_path / "page.html", "overview")
     rows = [row.split("\t") for row in view.locator(".slope-table tbody tr").all_inner_texts()]
     assert [(row[0], row[2], row[4], row[5]) for row in rows] == [
@@ -300,7 +301,7 @@ def test_a_tag_s_values_lead_to_one_of_them(show: Show, tmp_path: Path) -> None:
         records += [*tagged(2, expert), start(1, begin), end(1, begin + cycles)]
     scopes = [Scope("kernel"), Scope("expert loop", "loop", 0, tags=("expert",))]
     launch = save_launch(tmp_path, scopes, [Cta([[*records, end(0, 5_000)]])], slots=32)
-    write_html(tmp_path / "page.html", [LaunchAnalysis.of(decode_launch(launch))])
+    write_html(tmp_path / "page.html", report_of(LaunchAnalysis.of(decode_launch(launch))))
     shown, view = opened(show, tmp_path / "page.html", "scopes")
     view.locator(".scope-list").get_by_role("button", name="expert loop").click()
     rows = [row.split() for row in view.locator(".card tbody tr").all_inner_texts()]
@@ -315,8 +316,8 @@ def test_stalls_units_and_machine_code_are_those_of_the_report(show: Show, tmp_p
     report = LaunchAnalysis.of(decode_launch(read_capture(SAMPLED).launches[0]))
     code, text = launch_machine_code(report), ttgir_lines(report.timeline)
     assert report.stalls is not None and code is not None and text is not None
-    stalls, units = launch_stalls(report.stalls, []), launch_overview(report).units
-    write_html(tmp_path / "page.html", [report])
+    stalls, units = launch_stalls(report.stalls, []), launch_overview(report, answer_of(report)).units
+    write_html(tmp_path / "page.html", report_of(report))
     _, view = opened(show, tmp_path / "page.html", "overview")
     bars = view.locator(".stall-bar.of-launch .stall-segment")
     assert bars.evaluate_all("(all) => all.map((one) => parseFloat(one.style.width))") == pytest.approx(
@@ -366,7 +367,7 @@ def test_no_text_is_cut_off_at_the_side(show: Show, request: pytest.FixtureReque
 def test_scopes_stand_below_their_partitions(show: Show, tmp_path: Path) -> None:
     module = REPO / "tests/select/partitioned/three_partitions.ttgir.gz"
     plan = make_plan(fixture_view(read(module)), parse_selectors(["func", "loop", "iter"]))
-    write_html(tmp_path / "ws.html", [LaunchAnalysis.of(decode_launch(save_specialised(tmp_path, plan)))])
+    write_html(tmp_path / "ws.html", report_of(LaunchAnalysis.of(decode_launch(save_specialised(tmp_path, plan)))))
     titles = ["default partition (warps 0-3)", "partition 0 (warp 10)", "partition 1 (warps 4-7)"]
 
     _, view = opened(show, tmp_path / "ws.html", "overview")

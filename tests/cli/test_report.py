@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from altered import altered
+from altered import altered, report_of
 from buffers import make_editable
 from command_line import CommandLine
 from known_launch import known_launch
@@ -60,7 +60,7 @@ def test_of_several_kernels_the_first_is_the_one_to_look_at(tmp_path: Path, caps
         for timeline, name in ((short, "short"), (long, "long"))
     ]
     longer = altered(reports[1], summary=replace(reports[1].summary, kernel="long", duration_ns=9000))
-    say_next(tmp_path / "ws", [reports[0], longer])
+    say_next(tmp_path / "ws", report_of(reports[0], longer))
     assert capsys.readouterr().err.splitlines()[0].endswith(" --kernel long")
 
 

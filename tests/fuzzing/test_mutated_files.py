@@ -22,7 +22,7 @@ from mutations import mutated
 from programs.child import REPO
 from ttgir_forms import FORMS
 
-from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.analysis.program import Report
 from kprof_inject.capture.saved_launch import SAVED_LAUNCH_FILE
 from kprof_inject.errors import KprofError
 from kprof_inject.files import decode_text
@@ -143,7 +143,7 @@ def capture_case(chance: Random, folder: Path) -> bool:
     def report() -> None:
         opened = open_capture(capture)
         timelines = decode_capture(opened, lambda message: None)
-        answers_text(LaunchAnalysis.all_of(timelines, (), opened.launches), 120)
+        answers_text(Report.of(timelines, (), opened.launches), 120)
 
     return is_read(report)
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from launch_files import edit, reseal
 
+from kprof_inject.analysis.program import Report
 from kprof_inject.capture.edits import EditsRecord, MeasuredGain
 from kprof_inject.capture.saved_launch import read_saved_launch
 from kprof_inject.capture.schema import Resources
@@ -64,7 +65,7 @@ def attempt(tmp_path: Path, scale_launch: Path) -> Callable[..., EditsRecord]:
         saved = read_saved_launch(scale_launch)
         adopt(workspace, saved)
         choice = TryChoice(seconds=seconds, edits=tuple(map(parse_edits, edits)))
-        (record,) = try_edits(workspace, {saved.record.variant: scale_launch}, (), choice, lambda _: None)
+        (record,) = try_edits(workspace, {saved.record.variant: scale_launch}, Report(()), choice, lambda _: None)
         assert workspace.edits(record.variant) == record
         return record
 
@@ -163,7 +164,7 @@ def test_a_launch_without_its_machine_code_is_not_tried(tmp_path: Path, scale_la
     workspace = Workspace.begin(tmp_path / "ws")
     saved = read_saved_launch(scale_launch)
     adopt(workspace, saved)
-    (record,) = try_edits(workspace, {saved.record.variant: scale_launch}, (), TryChoice(), lambda _: None)
+    (record,) = try_edits(workspace, {saved.record.variant: scale_launch}, Report(()), TryChoice(), lambda _: None)
     assert headline(record) == "scale was not tried, because its machine code was not saved"
 
 
@@ -193,7 +194,7 @@ def test_text_that_compiles_to_another_kernel_is_refused(
 
 def test_kernels_of_other_names_are_not_tried(tmp_path: Path, scale_launch: Path) -> None:
     with pytest.raises(KprofError):
-        try_edits(Workspace.begin(tmp_path / "ws"), {"v": scale_launch}, (), TryChoice("nope"), lambda _: None)
+        try_edits(Workspace.begin(tmp_path / "ws"), {"v": scale_launch}, Report(()), TryChoice("nope"), lambda _: None)
 
 
 @pytest.mark.parametrize(

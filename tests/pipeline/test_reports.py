@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median_low
 
@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from buffers import Cta, Scope, buffer_words, end, kernel_json, save_launches, start
 
-from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.analysis.program import MAX_JUDGED, Report
 from kprof_inject.capture.model import Capture
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.pipeline import captures as module
-from kprof_inject.pipeline.captures import analyses, decode_capture
-from kprof_inject.report.json_report import brief_text, whole_text
+from kprof_inject.pipeline.captures import decode_capture, report_on
+from kprof_inject.report.json_text import brief_text, whole_text
 from kprof_inject.report.terminal.screens import answers_text
 from kprof_inject.timeline.choice import EVERYTHING, Choice, NumberSet
 from kprof_inject.timeline.timeline import Timeline, decode_launch
@@ -59,15 +59,12 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
     return counts
 
 
-def pending(
-    capture: Capture, choice: Choice = EVERYTHING, say: Callable[[str], None] = lambda _: None
-) -> Sequence[LaunchAnalysis]:
-    return analyses(capture, (), say, choice)
+def pending(capture: Capture, choice: Choice = EVERYTHING, say: Callable[[str], None] = lambda _: None) -> Report:
+    return report_on(capture, (), say, choice)
 
 
-def all_of(capture: Capture, choice: Choice = EVERYTHING) -> Sequence[LaunchAnalysis]:
-    timelines = decode_capture(capture, lambda _: None, choice)
-    return [LaunchAnalysis.of(timeline, (), capture.launches) for timeline in timelines]
+def all_of(capture: Capture, choice: Choice = EVERYTHING) -> Report:
+    return Report.of(decode_capture(capture, lambda _: None, choice), (), capture.launches)
 
 
 @pytest.mark.parametrize(("count", "kernels"), [(100, 1), (200, 1), (10, 3), (200, 3)])
@@ -91,7 +88,7 @@ def test_damaged_launches_are_reported(tmp_path: Path) -> None:
     for launch in capture.launches[3:5]:
         launch.path.write_bytes(b"short")
     said: list[str] = []
-    assert len(pending(capture, say=said.append)) == 78
+    assert len(pending(capture, say=said.append).launches) == 78
     expected: list[str] = []
     decode_capture(capture, expected.append)
     assert said == expected
@@ -102,9 +99,9 @@ def test_json_has_one_launch_of_each_kernel_and_rows_of_the_others(tmp_path: Pat
     capture = many_launches(tmp_path, 70, 2)
     reports = pending(capture)
     shown = json.loads("".join(whole_text(reports)))
-    assert len(decoded) == len(shown) == 2
+    assert len(shown) == 2 and len(decoded) == 2 * MAX_JUDGED
     for launch in shown:
-        times_ns = [one.duration_ns for one in reports if one.launch.kernel.name == launch["kernel"]]
+        times_ns = [one.duration_ns for one in reports.launches if one.launch.kernel.name == launch["kernel"]]
         assert launch["duration_ns"] == median_low(times_ns)
         rows = launch["other_launches"]
         assert sorted([launch["launch"], *(row["launch"] for row in rows)]) == list(range(70))
@@ -118,7 +115,7 @@ def test_rows_count_lost_records(tmp_path: Path) -> None:
     full = [entry for at in range(10) for entry in (start(0, 100 + 10 * at), end(0, 105 + 10 * at))]
     buffers = [buffer_words([Cta([full], 0, 1_000, last_ns, last_ns + 100)], 8) for last_ns in (3_000, 4_000, 5_000)]
     save_launches(tmp_path, kernel_json([Scope("kernel", "func")], buffers[0], 1), buffers)
-    reports = LaunchAnalysis.all_of(decode_capture(read_capture(tmp_path), lambda _: None))
+    reports = Report.of(decode_capture(read_capture(tmp_path), lambda _: None))
     (shown,) = json.loads("".join(whole_text(reports)))
     assert shown["records_lost"] == 12
     assert [row["records_lost"] for row in shown["other_launches"]] == [12, 12]

@@ -8,8 +8,7 @@ from pathlib import Path
 from several_kernels import three_kernels
 from torch_traces import Kernel, kineto_text
 
-from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.analysis.program_overview import overview, program_of
+from kprof_inject.analysis.program import Report
 from kprof_inject.capture.capture_files import FILES, read_optional
 from kprof_inject.capture.gpu_work import GpuWork, GpuWorkRecord
 from kprof_inject.capture.reader import read_capture
@@ -76,20 +75,20 @@ def test_the_work_of_all_processes_is_added_up(tmp_path: Path) -> None:
 
 def test_shares_are_of_all_that_the_gpu_did(tmp_path: Path) -> None:
     three_kernels(tmp_path / "capture")
-    alone = {one.name: one for one in overview(analyses(tmp_path / "capture"))}
+    alone = {one.name: one for one in report_on(tmp_path / "capture").program.kernels}
     whole_ns = alone["short"].whole_ns / (alone["short"].share or 0)
     save_gpu_work(tmp_path / "capture", [save(tmp_path / "one.json.gz", kernel("gemm", int(whole_ns), 1))], print)
-    reports = analyses(tmp_path / "capture")
-    assert [work.name for work in program_of(reports).others] == ["gemm", "Memcpy HtoD", "Memset (Device)"]
-    found = {one.name: one for one in overview(reports)}
+    report = report_on(tmp_path / "capture")
+    assert [work.name for work in report.program.others] == ["gemm", "Memcpy HtoD", "Memset (Device)"]
+    found = {one.name: one for one in report.program.kernels}
     other_ns = int(whole_ns) + 2_500 + 1_000
     for name, one in found.items():
         assert one.share is not None and abs(one.share - alone[name].whole_ns / (whole_ns + other_ns)) < 1e-9
 
 
-def analyses(folder: Path) -> list[LaunchAnalysis]:
+def report_on(folder: Path) -> Report:
     launches = read_capture(folder).launches
-    return [LaunchAnalysis.of(decode_launch(launch), (), launches) for launch in launches]
+    return Report.of(map(decode_launch, launches), (), launches)
 
 
 def test_a_trace_that_cannot_be_read_is_no_obstacle(tmp_path: Path) -> None:

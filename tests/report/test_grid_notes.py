@@ -8,7 +8,7 @@ from known_launch import known_launch
 from replacing import replace
 
 from kprof_inject.capture.schema import GridTimesRecord
-from kprof_inject.report.launch_notes import grid_notes
+from kprof_inject.report.notes import grid_notes
 
 
 def test_the_part_of_the_kernel_that_a_launch_stands_for(tmp_path: Path) -> None:

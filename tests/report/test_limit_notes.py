@@ -12,7 +12,7 @@ from snapshots import check
 from kprof_inject.analysis.roofs.operation_work import NO_WORK
 from kprof_inject.analysis.roofs.speed_of_light import Roof, SpeedOfLight
 from kprof_inject.analysis.summary import summarise
-from kprof_inject.report.launch_notes import roof_notes
+from kprof_inject.report.notes import roof_notes
 
 
 def test_impossible_roofs_are_told_apart(tmp_path: Path) -> None:

@@ -12,12 +12,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from altered import answer_of, report_of
 from known_launch import known_launch
 from programs.child import REPO
 from replacing import replace
 from terminal.screens import lines_shown
 
+from kprof_inject.analysis.evidence.stalls import place_text
 from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.capture.encoding import json_values
 from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.pipeline.captures import decode_capture
@@ -98,8 +101,8 @@ def unaccounted(lines: Sequence[str], expected: Sequence[set[str]]) -> list[str]
 
 def screen_of(timeline: Timeline) -> tuple[list[str], Json]:
     report = LaunchAnalysis.of(timeline)
-    lines = lines_shown(lambda console: print_answers([report], console), 200)
-    return [line for line in lines if line], json.loads(json.dumps(report.to_json()))
+    lines = lines_shown(lambda console: print_answers(report_of(report), console), 200)
+    return [line for line in lines if line], json_values(answer_of(report))
 
 
 def of_launch(lines: Sequence[str], launch: Json) -> list[set[str]]:
@@ -131,8 +134,12 @@ def none(launch: Json) -> set[str]:
     return set()
 
 
+def run_times(launch: Json) -> tuple[float | None, float | None]:
+    return launch["run_times"]["without_records_ns"], launch["run_times"]["with_records_ns"]
+
+
 def title(launch: Json) -> set[str]:
-    clean, with_records = (launch["trust"][side]["median_time_ns"] for side in ("clean", "with_records"))
+    clean, with_records = run_times(launch)
     clock = {f"{launch['clock_mhz']:.0f} MHz", f"{launch['nominal_mhz'] or 0:.0f} MHz"}
     if clean is None or with_records is None:
         return {short_time(launch["duration_ns"]), *clock}
@@ -141,7 +148,7 @@ def title(launch: Json) -> set[str]:
 
 def limit(launch: Json) -> set[str]:
     parts = dict(launch["limit"]["parts"])
-    scopes = launch["speed_of_light"].get("scopes", [])
+    scopes = launch["speed_of_light"]["roofs"]
     roofs = [part for scope in scopes for part in numbers_in(scope)]
     cycles = {scope["scope"]: scope["sm_cycles"] for scope in scopes}
     of_kernel = [cycles["loop[0]"] / cycles["func"]] if launch["limit"]["evidence"] == "measured" else []
@@ -184,11 +191,11 @@ def advice(launch: Json) -> set[str]:
 def trust(launch: Json) -> set[str]:
     """The overhead is what the two times of the title give."""
     judged = launch["trust"]
-    clean, with_records = (judged[side]["median_time_ns"] for side in ("clean", "with_records"))
+    clean, with_records = run_times(launch)
     if clean is None or with_records is None:
         return set()
-    overhead, error = 100 * (with_records / clean - 1), judged["overhead_error_percent"]
-    assert overhead == pytest.approx(judged["overhead_percent"], abs=1e-3)
+    overhead, error = 100 * (with_records / clean - 1), judged["overhead"]["error_percent"]
+    assert overhead == pytest.approx(judged["overhead"]["percent"], abs=1e-3)
     reach = round(overhead, 1) + math.ceil(10 * error - 1e-6) / 10
     return {f"{overhead:.1f} %", f"{overhead:+.1f} %", f"{reach:.1f} %", "5 %", "20 %"}
 
@@ -222,8 +229,7 @@ def scope_figures(scope: Json, launch: Json) -> set[str]:
 
 def stalled_figures(scope: Json, launch: Json) -> set[str]:
     """The share of the reason for which most samples of the scope wait."""
-    sampled = launch["stalls"]["scopes"] if launch["stalls"] else []
-    reasons = next((one["reasons"] for one in sampled if one["index"] == scope["index"]), {})
+    reasons = launch["stalls"]["scopes"].get(scope["index"], {}) if launch["stalls"] else {}
     waiting = [count for reason, count in reasons.items() if reason not in NOT_WAITING]
     return {percent(max(waiting) / sum(reasons.values()))} if waiting else set()
 
@@ -293,7 +299,7 @@ def interval(change: Json) -> str:
 
 def of_comparison(lines: Sequence[str], kernel: Json, a: Json, b: Json) -> list[set[str]]:
     """For each line of a comparison the figures that the reports of its sides give, ``a`` and ``b``."""
-    times = [side["trust"]["clean"]["median_time_ns"] for side in (a, b)]
+    times = [run_times(side)[0] or 0.0 for side in (a, b)]
     ratio = times[1] / times[0]
     factor = max(ratio, 1 / ratio)
     change = kernel["without_records"]["change"]
@@ -351,7 +357,7 @@ def of_line(source: str, *sides: Json) -> set[str]:
     """The figures of a source line that is at the same place on both sides."""
     times_ns, errors_ns = [], []
     for side in sides:
-        lines = [line for line in side["stalls"]["lines"] if line["source"] == source]
+        lines = [line for line in side["stalls"]["lines"] if place_text(line["source"]) == source]
         share = sum(sum(line["reasons"].values()) for line in lines) / side["stalls"]["samples"]
         times_ns.append(share * net_cta_ns(side))
         errors_ns.append(1.96 * math.sqrt(share * (1 - share) / side["stalls"]["samples"]) * net_cta_ns(side))
@@ -405,6 +411,6 @@ PAIRS = [("one stage", "three stages"), ("three stages", "one stage"), ("three s
 def test_a_comparison(pair: tuple[str, str], known: bool) -> None:
     a, b = ((launching_known if known else by_events)(recorded(name)) for name in pair)
     lines, kernel = compared(a, b)
-    reports = [json.loads(json.dumps(LaunchAnalysis.of(side).to_json())) for side in (a, b)]
+    reports = [json_values(answer_of(LaunchAnalysis.of(side))) for side in (a, b)]
     assert unaccounted(lines, of_comparison(lines, kernel, *reports)) == []
     assert sum(len(figures_in(line)) for line in lines) >= 20

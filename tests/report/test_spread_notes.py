@@ -13,7 +13,7 @@ from snapshots import check
 from timelines import Ran, cta_rows
 
 from kprof_inject.analysis.summary import summarise
-from kprof_inject.report.launch_notes import spread_notes
+from kprof_inject.report.notes import spread_notes
 
 
 def notes(folder: Path, rows: Sequence[Ran]) -> list[str]:

@@ -19,15 +19,29 @@ from kprof_inject.analysis.async_work.groups import (
     greatest_so_far,
     group_numbers,
     running_sums,
+    starts_async,
 )
 from kprof_inject.analysis.async_work.issues_and_waits import AsyncWork, Await, Issue, arrivals, async_work
-from kprof_inject.analysis.interpreter.executions import ExecutedKernel
+from kprof_inject.analysis.interpreter.executions import ExecutedKernel, evaluated_kernel
 from kprof_inject.analysis.scope_map import ScopeMap
+from kprof_inject.analysis.unjudged import evaluating
+from kprof_inject.errors import KprofError
 from kprof_inject.timeline.timeline import Timeline
 
 # A wait that finds its work done takes no longer, without the cost of its records: with four and five stages, three of
 # four waits of a matmul on an H200 took up to 130 cycles, including the barrier after them.
 _READY_CYCLES = 130
+
+
+def recorded_in_flight(timeline: Timeline) -> InFlight | None:
+    """Return the asynchronous work that was recorded; None if there was none or the kernel cannot be evaluated."""
+    if not any(map(starts_async, timeline.table.scopes)):
+        return None
+    try:
+        with evaluating():
+            return in_flight(timeline, evaluated_kernel(timeline.launch))
+    except KprofError:
+        return None
 
 
 def in_flight(timeline: Timeline, ran: ExecutedKernel) -> InFlight:

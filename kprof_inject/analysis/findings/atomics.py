@@ -53,9 +53,9 @@ class _Updates(Struct, frozen=True):
 
 def atomics(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     """Yield atomic operations on each element of a tensor, which could be combined in the CTA first."""
-    if evidence.ran is None:
+    if evidence.executed is None:
         return
-    for one in evidence.ran.operations:
+    for one in evidence.executed.operations:
         access = one.access
         if not one.operation.traits.is_atomic or access is None:
             continue

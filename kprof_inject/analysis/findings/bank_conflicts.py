@@ -18,10 +18,10 @@ def bank_conflicts(evidence: Evidence) -> Iterator[Finding | Unjudged]:
 
     The cycles are a lower bound, from the layouts; an SM has one shared memory.
     """
-    if evidence.ran is None or not evidence.sm_cycles:
+    if evidence.executed is None or not evidence.sm_cycles:
         return
-    aliases = evidence.ran.module.aliases
-    for one in evidence.ran.operations:
+    aliases = evidence.executed.module.aliases
+    for one in evidence.executed.operations:
         each = conflict_cycles(one.operation, aliases)
         share = min(each * (one.whole_times or 0) / evidence.sm_cycles, 1.0)
         if share < MIN_SHARE:

@@ -47,34 +47,30 @@ _MIN_LAUNCH_NS = 2_000
 _MIN_CTA_NS = 500
 
 
-class Evidence(Struct, frozen=True):
+class Evidence(Struct, frozen=True, eq=False):
     """The evidence by which rules judge a launch.
 
-    ``ran`` is None if the module cannot be read, or nothing is known about its work. ``slopes`` is None without a
-    causal experiment, ``measured`` without counters, ``code`` if the machine code is unknown. ``parts`` has the
-    utilization of each unit over the launch: counted, or a lower bound. ``requests`` are those of loads and stores.
+    ``executed`` is None if the module cannot be read, or nothing is known about its work. ``slopes`` is None without a
+    causal experiment, ``measured`` without counters, ``stalls`` without samples of the warps, ``machine_code`` if the
+    capture does not have it. ``parts`` has the utilization of each unit over the launch: counted, or a lower bound.
+    ``requests`` are those of loads and stores to the L1 whose addresses are known.
     """
 
     timeline: Timeline
     summary: LaunchSummary
-    light: SpeedOfLight
-    ran: ExecutedKernel | None
+    speed_of_light: SpeedOfLight
+    executed: ExecutedKernel | None
     slopes: KernelSlopes | None = None
     parts: Mapping[str, float] = {}
     measured: Measured | None = None
-    code: MachineFunction | None = None
+    stalls: Stalls | None = None
+    machine_code: MachineFunction | None = None
     requests: tuple[Requests, ...] = ()
 
     @property
     def kernel(self) -> Kernel:
         """The kernel of the launch."""
         return self.timeline.launch.kernel
-
-    @property
-    def stalls(self) -> Stalls | None:
-        """Reasons why the warps waited; None without samples."""
-        stalls = self.measured.stalls if self.measured else None
-        return stalls if stalls and stalls.samples else None
 
     def max_gain(self, removed: Mapping[str, float] = {}) -> float:
         """Return an upper bound of the gain, as part of the launch's time, if everything overlapped perfectly.
@@ -147,15 +143,15 @@ class Evidence(Struct, frozen=True):
 
     def first_lines_of(self, operations: Iterable[Operation]) -> tuple[int, ...]:
         """Return the lines of the TTGIR in which operations begin, in the order of the text."""
-        if self.ran is None:
+        if self.executed is None:
             return ()
-        return tuple(sorted(set(self.ran.module.line_numbers([one.start for one in operations]))))
+        return tuple(sorted(set(self.executed.module.line_numbers([one.start for one in operations]))))
 
     def lines_of(self, operations: Iterable[Operation]) -> set[int]:
         """Return all lines of the TTGIR that operations, their regions, and the functions that they alone call take."""
-        if self.ran is None:
+        if self.executed is None:
             return set()
-        module, all_of_them = self.ran.module, [*operations]
+        module, all_of_them = self.executed.module, [*operations]
         if CALL in module.text:
             functions = functions_of(module, LocationTable(module))
             all_of_them += [one.operation for one in called_only_by(functions, all_of_them)]
@@ -183,7 +179,7 @@ class Evidence(Struct, frozen=True):
 
     def iterations_of(self, loop: Operation) -> float:
         """Return how many iterations a loop has on average; infinite if unknown."""
-        times = {one.operation: one.times for one in self.ran.operations} if self.ran else {}
+        times = {one.operation: one.times for one in self.executed.operations} if self.executed else {}
         around = loop.block.operations if loop.block else ()
         loops, iterations = (
             next((count for one in operations if (count := times.get(one)) is not None), None)
@@ -197,7 +193,7 @@ class Evidence(Struct, frozen=True):
 
         None if it is unknown.
         """
-        dram, measured = self.light.dram, self.measured
+        dram, measured = self.speed_of_light.dram, self.measured
         if dram is None or dram.unknown or measured is None:
             return None
         moved = measured.metric(counters.DRAM_READ_BYTES) + measured.metric(counters.DRAM_WRITE_BYTES)
@@ -245,22 +241,22 @@ class Evidence(Struct, frozen=True):
         Without samples, it is their share of all instructions that are issued; 0 if that is unknown, too.
         """
         record = self.kernel.measurements
-        if record is not None and record.samples is not None and self.code is not None:
-            return share_of_instructions(record.samples, self.code, names)
+        if record is not None and record.samples is not None and self.machine_code is not None:
+            return share_of_instructions(record.samples, self.machine_code, names)
         return self._issued_share(lambda one: one.operation in names)
 
     def _issued_share(self, counted: Callable[[Instruction], bool]) -> float:
-        if self.code is None or self.ran is None:
+        if self.machine_code is None or self.executed is None:
             return 0.0
-        executions = block_executions(self.code, self.ran, self.kernel.requested_warps)
-        return issued_share(self.code, executions.known, counted)
+        executions = block_executions(self.machine_code, self.executed, self.kernel.requested_warps)
+        return issued_share(self.machine_code, executions.known, counted)
 
     def roof_around(self, operation: Operation) -> Roof | None:
         """Return the roof of the innermost scope around an operation that has one."""
-        if self.ran is None:
+        if self.executed is None:
             return None
-        roofs = {roof.index: roof for roof in self.light.roofs}
-        index = self.ran.scope_map.innermost_around(operation, roofs)
+        roofs = {roof.index: roof for roof in self.speed_of_light.roofs}
+        index = self.executed.scope_map.innermost_around(operation, roofs)
         return None if index is None else roofs[index]
 
     def at(self, operations: Sequence[Operation], finding: Finding, around: Operation | None = None) -> Finding:
@@ -283,9 +279,9 @@ class Evidence(Struct, frozen=True):
 
     def place_of(self, operation: Operation) -> str:
         """Return an operation's source line, such as ``matmul.py:58``, or its TTGIR line if the source is unknown."""
-        if self.ran is None:
+        if self.executed is None:
             return ""
-        return place_of(self.ran.module, operation)
+        return place_of(self.executed.module, operation)
 
     def names_of(self, operations: Iterable[Operation]) -> str:
         """Return operations in words, each once, and no more than three by name."""
@@ -293,19 +289,19 @@ class Evidence(Struct, frozen=True):
 
     def words_of(self, operation: Operation) -> str:
         """Return an operation in words, such as *the load of 'x' at matmul.py:58*."""
-        return words_of(self.ran.module, operation) if self.ran is not None else ""
+        return words_of(self.executed.module, operation) if self.executed is not None else ""
 
     @property
     def dram_part(self) -> float:
         """The part of DRAM's peak that the launch uses: counted, or a lower bound."""
         if self.measured is not None and DRAM in self.parts:
             return self.parts[DRAM]  # records may make the launch faster or slower
-        return self.light.dram.min_part(self.summary.duration_ns) if self.light.dram else 0.0
+        return self.speed_of_light.dram.min_part(self.summary.duration_ns) if self.speed_of_light.dram else 0.0
 
     @property
     def has_dots(self) -> bool:
         """True if the kernel is known to have dots."""
-        return self.ran is not None and any(one.traits.is_dot for one in self.ran.module.walk())
+        return self.executed is not None and any(one.traits.is_dot for one in self.executed.module.walk())
 
     @property
     def room(self) -> int:
@@ -326,7 +322,7 @@ class Evidence(Struct, frozen=True):
 
     @property
     def _whole(self) -> Roof | None:
-        return max(self.light.roofs, key=lambda roof: roof.sm_cycles, default=None)
+        return max(self.speed_of_light.roofs, key=lambda roof: roof.sm_cycles, default=None)
 
     @property
     def busiest(self) -> tuple[str, float]:

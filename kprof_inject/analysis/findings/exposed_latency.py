@@ -34,14 +34,14 @@ def exposed_loads(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     with dots, ``not_pipelined`` judges the loads.
     """
     stalls = evidence.stalls
-    if evidence.ran is None or stalls is None or evidence.busiest[1] >= _MAX_BUSY:
+    if evidence.executed is None or stalls is None or evidence.busiest[1] >= _MAX_BUSY:
         return
-    for loop in (one for one in evidence.ran.module.walk() if one.traits.is_loop):
+    for loop in (one for one in evidence.executed.module.walk() if one.traits.is_loop):
         body = body_of(loop)
-        varying = varying_names(evidence.ran.module, loop)
+        varying = varying_names(evidence.executed.module, loop)
         loads = [one for one in body if one.name == "tt.load" and not varying.isdisjoint(operand_names(one))]
         share = stalls.share_of_waits(evidence.lines_of(loads)).value
-        is_pipelined = pipeline_of(evidence.ran.module, loop) is not None
+        is_pipelined = pipeline_of(evidence.executed.module, loop) is not None
         if share < _MIN_SHARE or (not is_pipelined and any(one.traits.is_dot for one in loop.walk())):
             continue
         if is_pipelined:
@@ -118,7 +118,9 @@ def barriers(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     place = max(stalls.lines, key=lambda line: line.at_barriers).place
     gain = min(share, evidence.max_gain())
     fewer_warps = ""
-    if evidence.ran is not None and not evidence.has_dots:  # dots' results would need twice the registers of a thread
+    if (
+        evidence.executed is not None and not evidence.has_dots
+    ):  # dots' results would need twice the registers of a thread
         fewer_warps = "fewer warps per CTA (num_warps) so that a reduction stays within a warp, "
     yield Finding(
         rule="barriers",

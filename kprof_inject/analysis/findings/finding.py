@@ -42,6 +42,11 @@ class Finding(Struct, frozen=True):
     0 for a note on how the launch ran, which is no advice on the kernel."""
 
     @property
+    def cause(self) -> tuple[str, int | None]:
+        """The rule and the scope: what findings in launches of one variant have in common."""
+        return self.rule, self.index
+
+    @property
     def expected(self) -> float:
         """The gain to expect."""
         return self.share if self.likely is None else self.likely

@@ -16,12 +16,12 @@ from kprof_inject.quantities import percent
 def fp32_dots(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     """Yield dots that multiply with the fp32 units, if these or the issue of their instructions limit the launch."""
     busy = max((evidence.parts.get(unit, 0.0) for unit in (FP32, ISSUE, SHARED)), default=0.0)
-    if evidence.ran is None or busy < POSSIBLE:
+    if evidence.executed is None or busy < POSSIBLE:
         return
-    aliases = evidence.ran.module.aliases
+    aliases = evidence.executed.module.aliases
     dots = [
         one.operation
-        for one in evidence.ran.operations
+        for one in evidence.executed.operations
         if one.operation.traits.is_dot and work_of(one.operation, aliases).multiplications
     ]
     if not dots:

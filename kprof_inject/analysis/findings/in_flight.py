@@ -70,7 +70,7 @@ def small_ctas(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     share = evidence.max_gain(dict.fromkeys((ISSUE, ALU, FP32, SHARED), _MAX_OF_CTA))
     if share < _MIN_SHARE:
         return
-    moved = evidence.light.dram.once_bytes / waves.ctas if evidence.light.dram else 0.0
+    moved = evidence.speed_of_light.dram.once_bytes / waves.ctas if evidence.speed_of_light.dram else 0.0
     if moved > _MAX_CTA_BYTES or evidence.busiest[1] >= _MAX_BUSY:
         return
     size = f" and moves {size_text(round(moved))}" if moved else ""
@@ -94,7 +94,7 @@ def few_warps(evidence: Evidence) -> Iterator[Finding | Unjudged]:
 
     Loops with dots hide it by stages, if each scheduler has more than one warp.
     """
-    summary, ran = evidence.summary, evidence.ran
+    summary, ran = evidence.summary, evidence.executed
     if missing := missing_ctas(evidence.timeline, summary):
         yield missing
         return

@@ -33,7 +33,7 @@ _MIN_DRAM, _MIN_DRAM_IF_MISSED, _MANY_HITS = 0.4, 0.25, 0.6
 
 def l2_reuse(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     """Yield launches that read several times as many bytes from DRAM as there are to read; needs counters."""
-    dram, measured = evidence.light.dram, evidence.measured
+    dram, measured = evidence.speed_of_light.dram, evidence.measured
     if dram is None or dram.unknown or measured is None or dram.fits_l2 or not dram.read_bytes:
         return
     read = measured.metric(counters.DRAM_READ_BYTES)
@@ -71,7 +71,7 @@ def _reads_its_own_again(evidence: Evidence, needed_bytes: int) -> bool:
     Loads of one loop that overlap, such as a stencil's, do so at nearly the same time.
     """
     by_loop: defaultdict[Operation, list[Ranges]] = defaultdict(list)
-    for one in evidence.ran.operations if evidence.ran else ():
+    for one in evidence.executed.operations if evidence.executed else ():
         access = one.access
         if access is None or not access.form.reads or not one.times:
             continue

@@ -36,9 +36,9 @@ def loop_invariant(evidence: Evidence) -> Iterator[Finding | Unjudged]:
 
     The compiler moves pure operations out of a loop, but no load if the loop may write to memory.
     """
-    if evidence.ran is None:
+    if evidence.executed is None:
         return
-    module, seen = evidence.ran.module, set[Operation]()
+    module, seen = evidence.executed.module, set[Operation]()
     for loop in (one for one in module.walk() if one.traits.is_loop):
         repeated = [one for one in invariant_operations(module, loop) if one not in seen and _is_costly(one)]
         divided = [one for one in _divisions_by_invariants(evidence, loop) if one not in seen]
@@ -58,8 +58,8 @@ def _is_costly(one: Operation) -> bool:
 
 
 def _divisions_by_invariants(evidence: Evidence, loop: Operation) -> list[Operation]:
-    assert evidence.ran is not None
-    varying = varying_names(evidence.ran.module, loop)
+    assert evidence.executed is not None
+    varying = varying_names(evidence.executed.module, loop)
     found = []
     for one in body_of(loop):
         names = operand_names(one)
@@ -113,9 +113,9 @@ def _with_overlap(evidence: Evidence, loop: Operation, gain: float) -> float:
 
 def reduction_in_loop(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     """Yield loops that reduce over threads in each iteration, though only the sum of all results is needed."""
-    if evidence.ran is None:
+    if evidence.executed is None:
         return
-    module = evidence.ran.module
+    module = evidence.executed.module
     for loop in (one for one in module.walk() if one.traits.is_loop):
         found = [
             one for one in body_of(loop) if one.name == _REDUCTION and accumulation_of(module, loop, one) is not None

@@ -42,14 +42,14 @@ _MIN_LOAD_BYTES = 1024
 
 def not_pipelined(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     """Yield loops with dots whose operands are loaded in the iteration that needs them."""
-    if evidence.ran is None or evidence.dram_part > _AT_ROOF:
+    if evidence.executed is None or evidence.dram_part > _AT_ROOF:
         return
     narrow = {one.line for one in evidence.requests if one.access_bytes < MIN_COPIED_BYTES}
-    pipelines = {pipeline.loop: pipeline for pipeline in copy_pipelines(evidence.ran.module)}
-    for loop in evidence.ran.module.walk():
+    pipelines = {pipeline.loop: pipeline for pipeline in copy_pipelines(evidence.executed.module)}
+    for loop in evidence.executed.module.walk():
         if not loop.traits.is_loop:
             continue
-        inside = evidence.ran.of_loop(loop)
+        inside = evidence.executed.of_loop(loop)
         if not any(one.operation.traits.is_dot for one in inside):
             continue
         loads = [
@@ -62,7 +62,7 @@ def not_pipelined(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         roof = evidence.roof_around(loop)
         if roof is None or not (loads or waits_for_its_own):
             continue
-        if loads and not any(conflict_cycles(one.operation, evidence.ran.module.aliases) for one in inside):
+        if loads and not any(conflict_cycles(one.operation, evidence.executed.module.aliases) for one in inside):
             # Copies relieve shared memory and the L1 of most of their work, as threads neither load the data nor store
             # it. Bank conflicts, however, would remain.
             roof = roof.without(SHARED)
@@ -163,13 +163,13 @@ class _MissingStages(Struct, frozen=True):
 
 def too_few_stages(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     """Yield pipelined loops that still wait for their copies; needs records of these waits, or samples of the warps."""
-    if evidence.ran is None or evidence.dram_part > _AT_ROOF:
+    if evidence.executed is None or evidence.dram_part > _AT_ROOF:
         return
-    for pipeline in copy_pipelines(evidence.ran.module):
+    for pipeline in copy_pipelines(evidence.executed.module):
         roof = evidence.roof_around(pipeline.loop)
         if roof is None or pipeline.depth == 0 or roof.part > _AT_ROOF:
             continue
-        waited = _waited(evidence, evidence.ran.scope_map, pipeline)
+        waited = _waited(evidence, evidence.executed.scope_map, pipeline)
         if waited is None or waited < _MIN_WAITING:
             continue
         kernel = evidence.kernel
@@ -177,7 +177,7 @@ def too_few_stages(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         # A copy is issued ``depth`` iterations ahead, and has arrived when the wait for it ends. The loop does not wait
         # while its busiest unit works.
         iterations = pipeline.depth / max(1 - waited, roof.part)
-        wanted = _MissingStages(copied_ahead(evidence.ran, kernel, pipeline), iterations, room_bytes)
+        wanted = _MissingStages(copied_ahead(evidence.executed, kernel, pipeline), iterations, room_bytes)
         share = min(waited * evidence.share_of(roof), evidence.max_gain())
         if share >= _MIN_SHARE:
             stalls, inside = evidence.stalls, evidence.lines_of([pipeline.loop])
@@ -208,10 +208,10 @@ def has_sampled_waits(evidence: Evidence) -> bool:
 
     Waits for dots, during which the tensor cores work, do not count.
     """
-    if evidence.ran is None or evidence.stalls is None:
+    if evidence.executed is None or evidence.stalls is None:
         return False
-    awaited = {group.wait for pipeline in copy_pipelines(evidence.ran.module) for group in pipeline.awaited}
-    loops = (one for one in evidence.ran.module.walk() if one.traits.is_loop)
+    awaited = {group.wait for pipeline in copy_pipelines(evidence.executed.module) for group in pipeline.awaited}
+    loops = (one for one in evidence.executed.module.walk() if one.traits.is_loop)
     inside = {one for loop in loops for one in loop.walk() if one.traits.is_wait and one.name != DOT_WAIT}
     return inside <= awaited
 

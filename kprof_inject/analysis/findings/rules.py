@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from enum import Enum
-from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -148,6 +147,15 @@ class Outcome(Enum):
     UNJUDGED = "could not judge"
 
 
+class RuleOutcome(Struct, frozen=True):
+    """Conclusion of a rule; what is missing and how to get it, if it could not judge and that is known."""
+
+    rule: str
+    outcome: Outcome
+    reason: str | None
+    remedy: str | None
+
+
 class Judgement(Struct, frozen=True):
     """Result of a rule for a launch: findings, or ``unjudged``, or neither if there is nothing to find."""
 
@@ -162,14 +170,11 @@ class Judgement(Struct, frozen=True):
             return Outcome.FOUND
         return Outcome.UNJUDGED if self.unjudged else Outcome.NOT_FOUND
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the outcome as JSON values; the findings are not included."""
-        return {
-            "rule": self.rule,
-            "outcome": self.outcome.value,
-            "reason": self.unjudged.reason if self.unjudged else None,
-            "remedy": (self.unjudged.remedy or None) if self.unjudged else None,
-        }
+    @property
+    def conclusion(self) -> RuleOutcome:
+        """The result without the findings."""
+        missing = self.unjudged or Unjudged("", "")
+        return RuleOutcome(self.rule, self.outcome, missing.reason or None, missing.remedy or None)
 
 
 def judge_by_rules(evidence: Evidence) -> tuple[Judgement, ...]:

@@ -20,14 +20,14 @@ _MIN_CTAS = 2
 
 def same_in_all_ctas(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     """Yield costly arithmetic that depends neither on the program id nor on what a CTA loads for itself."""
-    if evidence.ran is None or evidence.summary.ctas < _MIN_CTAS:
+    if evidence.executed is None or evidence.summary.ctas < _MIN_CTAS:
         return
-    function = entry_function(evidence.ran.module)
+    function = entry_function(evidence.executed.module)
     if function is None:
         return
     same = [
         one
-        for one in operations_of_any_cta(evidence.ran.module, function)
+        for one in operations_of_any_cta(evidence.executed.module, function)
         if not one.traits.is_constant and not one.traits.reads_global
     ]
     costly = [one for one in same if _is_costly(one)]

@@ -24,11 +24,11 @@ _MIN_LOADS = 2
 def small_tiles(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     """Yield dots of a launch that the L2 limits, if their tiles could be larger: these share what they load."""
     busy = max(evidence.parts.get(L2, 0.0), evidence.parts.get(L2_TO_SM, 0.0))
-    if evidence.ran is None or busy < max(LIMITING, _MIN_ABOVE_DRAM * evidence.parts.get(DRAM, 0.0)):
+    if evidence.executed is None or busy < max(LIMITING, _MIN_ABOVE_DRAM * evidence.parts.get(DRAM, 0.0)):
         return
     tiles = [
         (types[-1].shape, types[0].shape[-1], one.operation)
-        for one in evidence.ran.operations
+        for one in evidence.executed.operations
         if one.operation.traits.is_dot and (types := types_of(one.operation)) and len(types[-1].shape) == 2
     ]
     if not tiles:
@@ -65,7 +65,7 @@ def small_tiles(evidence: Evidence) -> Iterator[Finding | Unjudged]:
 def _is_shared(evidence: Evidence, shape: set[int]) -> bool:
     """Return False if each part of an operand is known to be loaded once, in tiles with these sizes."""
     loads = list[float]()
-    for one in evidence.ran.operations if evidence.ran else ():
+    for one in evidence.executed.operations if evidence.executed else ():
         access = one.access
         if access is None or not access.form.reads or len(access.shape) != 2 or set(access.shape) != shape:
             continue

@@ -61,12 +61,12 @@ _PATTERNS: Mapping[str, Callable[[_Operands], str]] = {
 def special_functions(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     """Yield special functions that an equal expression would not need; else where a busy unit's work comes from."""
     busy = max((evidence.parts.get(unit, 0.0) for unit in _ARITHMETIC), default=0.0)
-    if evidence.ran is None or busy < _MIN_BUSY:
+    if evidence.executed is None or busy < _MIN_BUSY:
         return
-    aliases = evidence.ran.module.aliases
+    aliases = evidence.executed.module.aliases
     counts = {
         one.operation: special * one.times
-        for one in evidence.ran.operations
+        for one in evidence.executed.operations
         if one.times and (special := work_of(one.operation, aliases).special)
     }
     whole = sum(counts.values())
@@ -86,10 +86,10 @@ def special_functions(evidence: Evidence) -> Iterator[Finding | Unjudged]:
 
 
 def _removable(evidence: Evidence, counts: Mapping[Operation, float]) -> Iterator[_Removable]:
-    assert evidence.ran is not None
+    assert evidence.executed is not None
     divisions: dict[str, list[Operation]] = {}
     joined: dict[Operation, Operation | None] = {}  # products and sums of functions, with the function that they keep
-    for one in (counted.operation for counted in evidence.ran.operations):
+    for one in (counted.operation for counted in evidence.executed.operations):
         may_match = one.name in _PATTERNS or one.name in DIVISIONS or one.traits.is_transcendental
         operands = [definition_of(name, one) for name in operand_names(one)] if may_match else []
         if one.name in _PATTERNS:

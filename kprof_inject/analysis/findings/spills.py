@@ -16,7 +16,7 @@ _LOCAL_ACCESSES = frozenset(("LDL", "STL"))
 def spills(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     """Yield spills whose accesses take a notable part of the instructions or of the warps' time."""
     spilled = evidence.kernel.clean.spills
-    if not spilled or evidence.code is None:
+    if not spilled or evidence.machine_code is None:
         return
     share = evidence.time_share_of_instructions(_LOCAL_ACCESSES)
     waste = evidence.dram_waste  # what does not fit into the L2

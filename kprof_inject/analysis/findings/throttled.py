@@ -25,7 +25,7 @@ def throttled(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     share = 1 - summary.clock_mhz / summary.nominal_mhz
     if share - summary.clock_error < _MIN_SHARE:
         return
-    roofs = evidence.light.roofs
+    roofs = evidence.speed_of_light.roofs
     hungry = any(roof.parts.get(unit, 0) >= least for roof in roofs[:1] for unit, least in _POWER_HUNGRY.items())
     why = "likely limited by power" if hungry else "possibly limited by power, or still ramping up after a pause"
     yield Finding(

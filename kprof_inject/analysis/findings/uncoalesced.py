@@ -60,7 +60,7 @@ def uncoalesced(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     waste = _Waste.of(evidence, found)
     if found and max(waste.sectors, waste.wavefronts) >= _MIN_EXTRA:
         removed = {SHARED: waste.wavefronts, L2: waste.sectors, DRAM: evidence.dram_waste or 0.0}
-        counted = {one.line: one for one in evidence.ran.operations} if evidence.ran else {}
+        counted = {one.line: one for one in evidence.executed.operations} if evidence.executed else {}
         operations = [counted[one.line].operation for one in found if one.line in counted]
         share = evidence.max_gain_of(operations, removed)
         if share >= MIN_SHARE:
@@ -88,10 +88,14 @@ def uncoalesced(evidence: Evidence) -> Iterator[Finding | Unjudged]:
 
 def _is_vector(evidence: Evidence, request: Requests) -> bool:
     """Return True if each thread accesses more adjacent bytes than an instruction can, so that all sectors are used."""
-    one = next((one for one in evidence.ran.operations if one.line == request.line), None) if evidence.ran else None
-    if one is None or one.access is None or evidence.ran is None:
+    one = (
+        next((one for one in evidence.executed.operations if one.line == request.line), None)
+        if evidence.executed
+        else None
+    )
+    if one is None or one.access is None or evidence.executed is None:
         return False
-    along = _lanes_run_along(one.operation, one.access, evidence.ran.module)
+    along = _lanes_run_along(one.operation, one.access, evidence.executed.module)
     return along is not None and step_along(one.access, along) == one.access.element_bytes
 
 
@@ -131,9 +135,9 @@ _OTHER_SHAPE = (
 def _directions(evidence: Evidence, one: CountedOperation) -> tuple[str, str]:
     """Return how far apart neighbouring threads access memory, and what to change."""
     access = one.access
-    if access is None or evidence.ran is None:
+    if access is None or evidence.executed is None:
         return "", _OTHER_SHAPE
-    along = _lanes_run_along(one.operation, access, evidence.ran.module)
+    along = _lanes_run_along(one.operation, access, evidence.executed.module)
     step = step_along(access, along) if along is not None else None
     apart = f"; neighbouring threads access places {step} bytes apart" if step else ""
     contiguous = [dim for dim, size in enumerate(access.shape) if size > 1 and _is_contiguous(access, dim)]

@@ -9,7 +9,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from kprof_inject.analysis.async_work.groups import FlightLanes, InFlight, flight_lanes, group_numbers, numbers_in_group
-from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.analysis.async_work.in_flight import recorded_in_flight
 from kprof_inject.export.drawing.scene import (
     Arg,
     Counters,
@@ -38,7 +38,7 @@ class FlightEvents(Struct, frozen=True):
     @classmethod
     def of(cls, placed: PlacedLaunch) -> FlightEvents | None:
         """Analyse the launch; return None if no asynchronous work is known."""
-        found = LaunchAnalysis.of(placed.timeline).in_flight
+        found = recorded_in_flight(placed.timeline)
         return cls(placed, found, flight_lanes(found)) if found is not None and found.groups.size else None
 
     @property

@@ -10,7 +10,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.analysis.program_overview import middle_of
+from kprof_inject.analysis.program import ReportLaunch, middle_of
 from kprof_inject.capture.scopes import ScopeKind, ScopeTable, distinct_names
 from kprof_inject.errors import printable
 from kprof_inject.quantities import percent, short_time
@@ -44,7 +44,7 @@ table.units svg .track { fill: var(--line); opacity: .6; }
 
 def sides_of(kernel: KernelDiff) -> Iterator[str]:
     """Yield the HTML of a kernel's two sides; launches without evidence or times have a part of it, or nothing."""
-    reports = [middle_of(map(LaunchAnalysis.of, runs.timelines)) for runs in (kernel.a, kernel.b)]
+    reports = [middle_of(map(ReportLaunch.of, runs.timelines)).analysis for runs in (kernel.a, kernel.b)]
     yield '<div class="limits">'
     for name, report in zip("AB", reports, strict=True):
         yield f"<p><b>{name}: LIMIT</b> {escaped(report.limit.answer)}</p>"

@@ -14,15 +14,16 @@ from urllib.parse import quote
 
 import msgspec
 
+from kprof_inject.analysis.async_work.in_flight import recorded_in_flight
 from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.analysis.program_overview import program_of
+from kprof_inject.analysis.program import Report
 from kprof_inject.analysis.summary import PartitionSummary
 from kprof_inject.capture.encoding import rounded
-from kprof_inject.capture.model import place_names
 from kprof_inject.capture.source_text import SourceText, sources_of, without_folders
 from kprof_inject.errors import printable
 from kprof_inject.files import write_chunks
 from kprof_inject.quantities import listed
+from kprof_inject.report.facts import Answer, Answers
 from kprof_inject.report.html.code import source_lines, ttgir_lines
 from kprof_inject.report.html.machine_code import launch_machine_code
 from kprof_inject.report.html.overview_tab import kernel_rows, launch_overview, work_rows
@@ -30,8 +31,6 @@ from kprof_inject.report.html.page_schema import LaunchMeta, LaunchSections, Pag
 from kprof_inject.report.html.pictures import ScopePictures, sm_heat_map
 from kprof_inject.report.html.scope_columns import Shown, flight_bytes, picked_ctas, scope_bytes, shares, shown_of
 from kprof_inject.report.html.stalls import launch_stalls
-from kprof_inject.report.kernel_names import kernel_names
-from kprof_inject.report.launch_figures import run_times_text
 from kprof_inject.scope_colours import scope_colours
 from kprof_inject.timeline.partitions import by_warp
 from kprof_inject.version import __version__
@@ -47,30 +46,29 @@ _PLAIN = " !$&'()*+,-./:;<=>?@[]^_`{|}~"
 _MAX_NAMES = 3
 
 
-def write_html(path: Path, reports: Sequence[LaunchAnalysis], *, max_scopes: int = MAX_SCOPES) -> int:
+def write_html(path: Path, report: Report, *, max_scopes: int = MAX_SCOPES) -> int:
     """Replace ``path`` by one page about all launches, and return its size in bytes; raises ``OSError``.
 
     The page loads nothing. Of each launch it has the scopes of ``picked_ctas``; the launches of the kernels' rows share
     the room for ``max_scopes`` scopes of others.
     """
-    return write_chunks(path, _page(reports, max_scopes))
+    return write_chunks(path, _page(report, max_scopes))
 
 
-def _page(reports: Sequence[LaunchAnalysis], max_scopes: int) -> Iterator[bytes]:
+def _page(of: Report, max_scopes: int) -> Iterator[bytes]:
     head, _, tail = _text_of("page.html").partition("{{data}}")
+    reports, answers, program = [one.analysis for one in of.launches], Answers(of), of.program
     inline = _inline_elements(reports)
     yield _filled(head, inline).encode()
-    kernels = kernel_names(report.launch.kernel for report in reports)
-    places = place_names(report.launch.place for report in reports)
-    program = program_of(reports)
-    rows = kernel_rows(program, reports)
+    rows = kernel_rows(program, of)
     opened = {row.launch for row in rows}
     wanted = [report.timeline.scope_count if index in opened else 0 for index, report in enumerate(reports)]
     metas: list[LaunchMeta] = []
     sections: list[dict[str, str]] = []
     written: dict[bytes, str] = {}
     for index, (report, share) in enumerate(zip(reports, shares(wanted, max_scopes), strict=True)):
-        timeline, launch = report.timeline, report.launch
+        timeline, answer = report.timeline, answers.on(of.launches[index])
+        in_flight = recorded_in_flight(timeline)
         held = [*timeline.blocks()] if timeline.scope_count <= _MAX_HELD else []
         shown = shown_of(timeline, held or timeline.blocks(), share)
         pictures = ScopePictures(report.summary)
@@ -78,9 +76,9 @@ def _page(reports: Sequence[LaunchAnalysis], max_scopes: int) -> Iterator[bytes]
         yield from _data_element(
             f"launch-{index}-scopes", scope_bytes(timeline, pictures.seeing(held or timeline.blocks()), shown.ctas)
         )
-        if report.in_flight is not None and report.in_flight.kinds:
-            yield from _data_element(f"launch-{index}-flights", flight_bytes(timeline, report.in_flight, shown.ctas))
-        parts = _plain(all_sections(report, pictures))
+        if in_flight is not None and in_flight.kinds:
+            yield from _data_element(f"launch-{index}-flights", flight_bytes(timeline, in_flight, shown.ctas))
+        parts = _plain(all_sections(report, answer, pictures))
         parts["timed"] = [file.pop("timed") for file in parts["source"]]
         sections.append({})
         for name, section in parts.items():
@@ -89,7 +87,7 @@ def _page(reports: Sequence[LaunchAnalysis], max_scopes: int) -> Iterator[bytes]
                 written[text] = f"{name}-{len(written)}"
                 yield from _data_element(written[text], [text])
             sections[-1][name] = written[text]
-        metas.append(launch_meta(report, kernels[launch.kernel.variant], places[launch.place], shown))
+        metas.append(launch_meta(report, answer, shown, in_flight.kinds if in_flight else ()))
     page = PageData(
         version=__version__,
         launches=metas,
@@ -101,11 +99,11 @@ def _page(reports: Sequence[LaunchAnalysis], max_scopes: int) -> Iterator[bytes]
     yield _filled(tail, inline).encode()
 
 
-def all_sections(report: LaunchAnalysis, pictures: ScopePictures) -> LaunchSections:
+def all_sections(report: LaunchAnalysis, answer: Answer, pictures: ScopePictures) -> LaunchSections:
     """Return each view's data of a launch; ``pictures`` must have seen all blocks of the timeline."""
     timeline, summary, stalls = report.timeline, report.summary, report.stalls
     return LaunchSections(
-        overview=launch_overview(report),
+        overview=launch_overview(report, answer),
         heat_map=sm_heat_map(timeline, summary),
         scopes=pictures.drawn(),
         source=source_lines(timeline, summary, report.slopes, stalls),
@@ -136,17 +134,17 @@ def _filled(template: str, values: dict[str, str]) -> str:
     return "".join(filled)
 
 
-def launch_meta(report: LaunchAnalysis, kernel_name: str, place_name: str, shown: Shown) -> LaunchMeta:
+def launch_meta(report: LaunchAnalysis, answer: Answer, shown: Shown, works: tuple[str, ...]) -> LaunchMeta:
     """Return what the page needs to know of a launch before its scopes are read."""
     timeline, summary = report.timeline, report.summary
     partitions = by_warp(timeline.partitions)
     of_warps = [partitions.get(warp, ()) for warp in timeline.warps]
     return LaunchMeta(
-        kernel=kernel_name,
+        kernel=answer.title,
         variant=summary.variant,
         launch=summary.launch,
         graph=summary.graph,
-        place=place_name,
+        place=answer.place_name,
         device=report.launch.device_name,
         grid=summary.grid,
         warps_per_cta=summary.warps,
@@ -155,7 +153,7 @@ def launch_meta(report: LaunchAnalysis, kernel_name: str, place_name: str, shown
         first_ns=str(timeline.first_ns),
         span_ns=timeline.last_ns - timeline.first_ns,
         duration_ns=summary.duration_ns if summary.ctas else None,
-        run_times=run_times_text(report),
+        run_times=answer.run_times_text,
         clock_ghz=timeline.clock.clock_hz / 1e9,
         clock_source=summary.clock_source,
         cta_name=summary.cta_name,
@@ -167,7 +165,7 @@ def launch_meta(report: LaunchAnalysis, kernel_name: str, place_name: str, shown
         partition_of_warp=tuple(_joined(partition.name for partition in of_warp) for of_warp in of_warps),
         function_of_warp=tuple(_joined(partition.function for partition in of_warp) for of_warp in of_warps),
         scopes=tuple(_scopes(report)),
-        flight_works=tuple(report.in_flight.kinds) if report.in_flight else (),
+        flight_works=works,
         picked_ctas=picked_ctas(timeline),
     )
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from kprof_inject.analysis.evidence.executed_instructions import block_executions
 from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.analysis.unjudged import Unevaluated, Unjudged, evaluating
+from kprof_inject.analysis.unjudged import Unevaluated, evaluating
 from kprof_inject.capture.model import KERNELS_CACHED
 from kprof_inject.errors import printable
 from kprof_inject.machine_code.control_flow import Block, blocks_of
@@ -54,7 +54,7 @@ def _machine_code(function: MachineFunction, executions: tuple[int | None, ...],
 
 def _executions(report: LaunchAnalysis, function: MachineFunction) -> tuple[int | None, ...]:
     """Return how often all warps execute each block; None if unknown."""
-    if not isinstance(report.executed, Unjudged):
+    if report.executed is not None:
         kernel = report.launch.kernel
         try:
             with evaluating():

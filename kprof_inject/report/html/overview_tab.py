@@ -5,17 +5,17 @@ It shows the launch's facts, how far to trust them, its findings and its scopes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from msgspec import structs
 
-from kprof_inject.analysis.advice import advice_on, trust_in
+from kprof_inject.analysis.advice import trust_in
 from kprof_inject.analysis.causal.slopes import PlaceSlope
 from kprof_inject.analysis.evidence.units import UnitEvidence
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.analysis.program_overview import Program
+from kprof_inject.analysis.program import Program, Report, ReportLaunch
 from kprof_inject.analysis.roofs.limits import LIMITING, Limit
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture.model import Kernel
@@ -23,6 +23,7 @@ from kprof_inject.capture.resources import KernelResources, limited_by
 from kprof_inject.capture.source_text import without_folders
 from kprof_inject.errors import printable
 from kprof_inject.quantities import counted, percent, short_time
+from kprof_inject.report.facts import Answer
 from kprof_inject.report.html.page_schema import (
     AdviceText,
     FactGroup,
@@ -37,7 +38,7 @@ from kprof_inject.report.html.page_schema import (
     WorkRow,
 )
 from kprof_inject.report.kernel_names import without_inner_types
-from kprof_inject.report.launch_notes import MIN_ROOF_SHARE, SLOPE_MEANING, all_notes, slack_text, slope_text
+from kprof_inject.report.notes import MIN_ROOF_SHARE, SLOPE_MEANING, slack_text, slope_text
 from kprof_inject.report.tried_edits import headline
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.timeline import Timeline
@@ -153,9 +154,9 @@ def _number(value: Any) -> str:
     return "" if value is None else f"{value}"
 
 
-def launch_overview(report: LaunchAnalysis) -> Overview:
+def launch_overview(report: LaunchAnalysis, answer: Answer) -> Overview:
     """Return a launch at a glance."""
-    trust = trust_in(report)
+    trust = answer.trust
     tried = [] if report.edits is None else [headline(report.edits)]
     return Overview(
         facts=tuple(_facts(report.timeline, report.summary)),
@@ -166,8 +167,8 @@ def launch_overview(report: LaunchAnalysis) -> Overview:
         units=tuple(_unit(unit) for unit in report.units if unit.best >= _MIN_UNIT_SHARE),
         well_utilized=LIMITING,
         advice=tuple(
-            AdviceText(printable(advice.text), printable(advice.reason), advice.share, advice.is_doubtful)
-            for advice in advice_on(report)
+            AdviceText(printable(advice.text), printable(advice.reason), advice.share, "doubtful" in advice.worth)
+            for advice in answer.advice
         ),
         roofs=tuple(
             ScopeRoof(roof.index, roof.unit, roof.part)
@@ -178,7 +179,7 @@ def launch_overview(report: LaunchAnalysis) -> Overview:
         doubts=report.doubts,
         slopes=tuple(map(_slope, report.slopes.ranked)) if report.slopes else (),
         slopes_say=SLOPE_MEANING,
-        notes=tuple(map(printable, [*tried, *all_notes(report)])),
+        notes=tuple(map(printable, [*tried, *answer.notes])),
         warp_time_ns=report.summary.warp_time_ns,
     )
 
@@ -234,9 +235,9 @@ def _slope(place: PlaceSlope) -> SlopeRow:
 _MAX_WORK = 50
 
 
-def kernel_rows(program: Program, reports: Sequence[LaunchAnalysis]) -> list[KernelRow]:
-    """Return a row for each kernel; ``reports`` are the launches of the page, in its order."""
-    index_of = {id(report): index for index, report in enumerate(reports)}
+def kernel_rows(program: Program, report: Report) -> list[KernelRow]:
+    """Return a row for each kernel; ``report`` has the launches of the page, in its order."""
+    index_of = {id(one): index for index, one in enumerate(report.launches)}
     return [
         KernelRow(
             **{**structs.asdict(_row(kernel.middle, index_of)), "time_ns": kernel.time_ns},
@@ -266,9 +267,10 @@ def work_rows(program: Program) -> list[WorkRow]:
     ]
 
 
-def _row(report: LaunchAnalysis, index_of: dict[int, int]) -> LaunchRow:
+def _row(one: ReportLaunch, index_of: dict[int, int]) -> LaunchRow:
+    report = one.analysis
     return LaunchRow(
-        launch=index_of[id(report)],
+        launch=index_of[id(one)],
         number=report.summary.launch,
         time_ns=report.summary.duration_ns,
         limit=printable(report.limit.name),

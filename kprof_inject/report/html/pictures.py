@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from kprof_inject.analysis.summary import LaunchSummary, ScopeSummary
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.errors import printable
+from kprof_inject.report.facts import per_cta_text
 from kprof_inject.report.html.page_schema import (
     GroupMeans,
     HeatMap,
@@ -22,7 +23,6 @@ from kprof_inject.report.html.page_schema import (
     ScopePicture,
     TagTable,
 )
-from kprof_inject.report.launch_figures import per_cta_text
 from kprof_inject.timeline.scope_statistics import TagStatistics
 from kprof_inject.timeline.spread import IterationSeries, SpreadGroups
 from kprof_inject.timeline.timeline import Timeline

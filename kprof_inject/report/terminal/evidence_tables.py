@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 
 from kprof_inject.analysis.evidence.stalls import LineStalls, Share, Stalls, place_text, waiting
-from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.analysis.evidence.units import UnitEvidence
 from kprof_inject.quantities import percent
 from kprof_inject.report.terminal.tables import Column, bars_for, print_plain
 
@@ -18,9 +18,8 @@ _MAX_REASONS = 2
 _MIN_SHARE = 0.005
 
 
-def units_text(report: LaunchAnalysis) -> str:
+def units_text(units: Sequence[UnitEvidence]) -> str:
     """Return the busiest units with their utilization; empty if only TTGIR is known."""
-    units = report.units
     if all(one.code is None and one.measured is None for one in units):
         return ""
     busiest = sorted(units, key=lambda one: -one.best)[:_MAX_UNITS]
@@ -34,9 +33,9 @@ def units_text(report: LaunchAnalysis) -> str:
     return f"{shown} of peak ({evidence})" if shown else ""
 
 
-def print_units(report: LaunchAnalysis, console: Console) -> None:
+def print_units(known: Sequence[UnitEvidence], console: Console) -> None:
     """Print a bar for each unit: solid up to the lower bound, shaded up to what was measured."""
-    units = [one for one in report.units if one.best >= _MIN_SHARE]
+    units = [one for one in known if one.best >= _MIN_SHARE]
     if not units:
         return
     bars = bars_for(console)

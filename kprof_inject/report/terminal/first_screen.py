@@ -16,11 +16,10 @@ from msgspec.structs import replace
 from rich.console import Console
 from rich.text import Text
 
-from kprof_inject.analysis.advice import Advice, advice_on, trust_in
-from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.analysis.advice import Advice
 from kprof_inject.analysis.summary import LaunchSummary, ScopeSummary
 from kprof_inject.quantities import counted, percent, ratio, resolved_time, short_time
-from kprof_inject.report.launch_figures import per_cta_text, run_times_text
+from kprof_inject.report.facts import Answer, per_cta_text
 from kprof_inject.report.terminal.evidence_tables import stalled_on, units_text
 from kprof_inject.report.terminal.tables import (
     LEVEL_COLOURS,
@@ -52,39 +51,33 @@ _MIN_SEGMENT = 0.005
 _MOVED = "!"
 
 
-def print_first_screen(
-    report: LaunchAnalysis, kernel_name: str, place_name: str, console: Console, room: Room | None = None
-) -> Room:
-    """Print the first screen, and return what is left of the ``room``.
-
-    ``place_name`` is the process or GPU on which the launch ran; empty if there is only one.
-    """
+def print_first_screen(answer: Answer, console: Console, room: Room | None = None) -> Room:
+    """Print the first screen, and return what is left of the ``room``."""
     room = room or Room()
-    rows, layouts = list(_rows(report)), partial(_layouts, bars=bars_for(console))
-    bar = _cta_bar(report.summary, console)
+    rows, layouts = list(_rows(answer)), partial(_layouts, bars=bars_for(console))
+    bar = _cta_bar(answer, console)
     table_lines = lines_of_plain(layouts(rows), console) if rows and room.lines is not None else 0
-    answer = partial(answer_lines, report, kernel_name, place_name, console)
-    lines = answer()
+    lines = answer_lines(answer, console)
     if not room.holds(len(lines) + bool(bar) + table_lines):
-        lines = answer(with_reasons=False)
+        lines = answer_lines(answer, console, with_reasons=False)
     print_lines(lines, console)
     if bar:
         console.print(bar, crop=False)
     room = room.below(len(lines) + bool(bar))
     if rows:
         # For one table of a tag, and the number of the others.
-        reserved = min(len(_tagged(report.summary)), 1) * (_MIN_TAG_LINES + 1)
+        reserved = min(len(_tagged(answer)), 1) * (_MIN_TAG_LINES + 1)
         room = _print_scopes(rows, layouts, console, room.below(reserved)).below(-reserved)
         if any(row.is_moved for row in rows):
             say(f"{_MOVED} the compiler moved instructions across its records; see report -v", console)
             room = room.below(1)
-    return print_tags(report.summary, console, room)
+    return print_tags(answer, console, room)
 
 
-def print_answer(report: LaunchAnalysis, kernel_name: str, place_name: str, console: Console) -> None:
+def print_answer(answer: Answer, console: Console) -> None:
     """Print what the first screen says without its tables and reasons, for a reader of all details."""
-    print_lines(answer_lines(report, kernel_name, place_name, console, with_reasons=False), console)
-    if bar := _cta_bar(report.summary, console):
+    print_lines(answer_lines(answer, console, with_reasons=False), console)
+    if bar := _cta_bar(answer, console):
         console.print(bar, crop=False)
 
 
@@ -99,25 +92,23 @@ def _print_scopes(rows: Sequence[_Row], layouts: _Layouts, console: Console, roo
     return room if room.lines is None else room.below(lines_of(count))
 
 
-def answer_lines(
-    report: LaunchAnalysis, kernel_name: str, place_name: str, console: Console, *, with_reasons: bool = True
-) -> list[Text]:
+def answer_lines(answer: Answer, console: Console, *, with_reasons: bool = True) -> list[Text]:
     """Return the launch's title, its limit, the advice, what was tried, and how far to trust it.
 
     ``with_reasons``, the advice has its reasons.
     """
-    title = _joined_lines(list(_title(report, kernel_name, place_name)), console.width)
-    limit = [shown(report.limit.answer, console, limit_colour(report.limit, known="bold"))]
-    advice = list(_advice_texts(advice_on(report), console, with_reasons=with_reasons))
-    units = units_text(report)
-    trust = trust_in(report)
+    title = _joined_lines(list(_title(answer)), console.width)
+    limit = [shown(answer.limit.answer, console, limit_colour(answer.limit, known="bold"))]
+    advice = list(_advice_texts(answer.advice, console, with_reasons=with_reasons))
+    units = units_text(answer.units)
+    trust = answer.trust
     colour = LEVEL_COLOURS.get(trust.level, "yellow")
     return [
         *(shown(line, console) for line in title),
         *_labelled("LIMIT", limit, console),
         *(_labelled("UNITS", [shown(units, console)], console) if units else ()),
         *_labelled("TRY", advice, console),
-        *(_labelled("TRIED", [shown(short_headline(report.edits), console)], console) if report.edits else ()),
+        *(_labelled("TRIED", [shown(short_headline(answer.edits), console)], console) if answer.edits else ()),
         *_labelled("TRUST", [shown(f"{trust.level.value}: {trust.text}", console, colour)], console),
     ]
 
@@ -142,8 +133,7 @@ def _advice_texts(advice: Sequence[Advice], console: Console, *, with_reasons: b
         yield shown("no advice: no rule found anything to change; causal shows which part is critical", console)
         return
     for item in advice[:_MAX_ADVICE]:
-        doubtful = ", but doubtful" if item.is_doubtful else ""
-        worth = "" if item.share is None else f" (worth up to {percent(item.share)}{doubtful})"
+        worth = f" ({item.worth})" if item.worth else ""
         yield shown(item.text + worth, console, "yellow" if item.share is None else "")
         if item.reason and with_reasons:
             yield shown(item.reason, console, "dim")
@@ -151,35 +141,33 @@ def _advice_texts(advice: Sequence[Advice], console: Console, *, with_reasons: b
         yield shown(f"{len(advice) - _MAX_ADVICE} more; see report -v", console, "dim")
 
 
-def _title(report: LaunchAnalysis, kernel_name: str, place_name: str) -> Iterator[str]:
-    summary = report.summary
-    place = f"{place_name}: " if place_name else ""
-    yield f"{place}{kernel_name} #{summary.launch}{' (last replay of a CUDA graph)' if summary.graph else ''}"
-    if summary.ctas:
-        yield _times(report)
-    slots = f" in {counted(summary.waves.slots_per_sm * summary.waves.sms, 'slot')}" if summary.waves else ""
-    recorded = f" ({summary.recorded_ctas} recorded)" if summary.recorded_ctas < summary.ctas else ""
-    yield f"{counted(summary.ctas, summary.cta_name)}{recorded}{slots}, {counted(summary.warps, summary.warp_name)}"
-    yield _device(report)
+def _title(answer: Answer) -> Iterator[str]:
+    place = f"{answer.place_name}: " if answer.place_name else ""
+    yield f"{place}{answer.title} #{answer.launch}{' (last replay of a CUDA graph)' if answer.graph else ''}"
+    if answer.ctas:
+        yield _times(answer)
+    slots = f" in {counted(answer.waves.slots_per_sm * answer.waves.sms, 'slot')}" if answer.waves else ""
+    recorded = f" ({answer.recorded_ctas} recorded)" if answer.recorded_ctas < answer.ctas else ""
+    yield f"{counted(answer.ctas, answer.cta_name)}{recorded}{slots}, {counted(answer.warps, answer.warp_name)}"
+    yield _device(answer)
 
 
-def _times(report: LaunchAnalysis) -> str:
-    """Return the run time without records and with them, or this launch's own by its CTAs if it was not timed."""
-    if times := run_times_text(report):
+def _times(answer: Answer) -> str:
+    """Return the run times without records and with them, or this launch's own by its CTAs if it was not timed."""
+    if times := answer.run_times_text:
         return times
-    duration = short_time(report.summary.duration_ns)
-    return duration if report.summary.is_foreign else f"{duration} with records"
+    span = f"span {short_time(answer.duration_ns)}"
+    return span if answer.is_foreign else f"{span} with records"
 
 
-def _device(report: LaunchAnalysis) -> str:
-    summary = report.summary
-    if summary.is_foreign:
+def _device(answer: Answer) -> str:
+    if answer.is_foreign:
         return "timed by the globaltimer"
-    name = report.launch.device_name.removeprefix("NVIDIA ") or "SMs"
-    if summary.clock_source != ClockSource.FITTED:
-        return f"{name} at an assumed {summary.clock_mhz:.0f} MHz"
-    nominal = "" if summary.nominal_mhz is None else f" of {summary.nominal_mhz:.0f}"
-    return f"{name} at {summary.clock_mhz:.0f}{nominal} MHz"
+    name = answer.device_name.removeprefix("NVIDIA ") or "SMs"
+    if answer.clock_source != ClockSource.FITTED:
+        return f"{name} at an assumed {answer.clock_mhz:.0f} MHz"
+    nominal = "" if answer.nominal_mhz is None else f" of {answer.nominal_mhz:.0f}"
+    return f"{name} at {answer.clock_mhz:.0f}{nominal} MHz"
 
 
 def _joined_lines(parts: Sequence[str], width: int) -> Iterator[str]:
@@ -260,17 +248,16 @@ class _Row(Struct, frozen=True):
     colour: str = ""
 
 
-def _rows(report: LaunchAnalysis) -> Iterator[_Row]:
+def _rows(answer: Answer) -> Iterator[_Row]:
     """Yield the scopes that ran, below each loop its time between iterations, and partitions above their scopes."""
-    summary, table, moves = report.summary, report.timeline.table, report.launch.kernel.moves
-    colours = scope_colours(scope.kind for scope in summary.scopes)
-    for partition, indices in summary.trees():
+    colours = scope_colours(scope.kind for scope in answer.scopes)
+    for partition, indices in answer.trees():
         if partition:
             yield _Row(partition.title, share=1.0 if partition.whole_ns else None, style="bold")
         for index in indices:
-            stalled = stalled_on(report.stalls, index) if report.stalls else ""
-            is_moved = bool(moves.get(table.scopes[index].record))
-            for row in _scope_rows(summary.scopes[index], summary, "  " if partition else "", stalled):
+            stalled = stalled_on(answer.stalls, index) if answer.stalls else ""
+            is_moved = bool(answer.moves.get(answer.scopes[index].record))
+            for row in _scope_rows(answer.scopes[index], answer, "  " if partition else "", stalled):
                 coloured = replace(row, colour=colours[index].rgb)
                 yield replace(coloured, name=f"{row.name} {_MOVED}", is_moved=True) if is_moved else coloured
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from rich.console import Console
 
-from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.analysis.program_overview import overview
+from kprof_inject.analysis.program import Report
 from kprof_inject.report.terminal.evidence_tables import print_units
 from kprof_inject.report.terminal.screens import print_answers
 from kprof_inject.report.terminal.tables import say
@@ -17,15 +16,15 @@ _WIDTH = 130
 _FORMAT = '<pre style="line-height: 1.25; white-space: pre; overflow-x: auto; font-family: monospace">{code}</pre>'
 
 
-def answers_html(reports: Sequence[LaunchAnalysis]) -> str:
+def answers_html(report: Report) -> str:
     """Return the output of ``report``, and for the launch that it answers for a bar for each unit."""
 
     def show(console: Console) -> None:
-        print_answers(reports, console)
-        typical = overview(reports)[0].middle
-        if typical.units:
+        print_answers(report, console)
+        units = report.program.kernels[0].middle.analysis.units
+        if units:
             say("", console)
-            print_units(typical, console)
+            print_units(units, console)
 
     return html_of(show)
 

@@ -8,7 +8,7 @@ from msgspec import Struct, structs
 from rich.console import Console
 
 from kprof_inject.analysis.advice import trust_in
-from kprof_inject.analysis.program_overview import KernelOverview, Program
+from kprof_inject.analysis.program import KernelOverview, Program
 from kprof_inject.capture.gpu_work import GpuWork
 from kprof_inject.quantities import counted, percent, short_time
 from kprof_inject.report.kernel_names import without_inner_types
@@ -89,14 +89,15 @@ class _Row(Struct, frozen=True):
     @classmethod
     def of_kernel(cls, kernel: KernelOverview) -> _Row:
         """Return the row of a kernel that was recorded."""
-        level = trust_in(kernel.middle).level
+        analysis = kernel.middle.analysis
+        level = trust_in(analysis).level
         return cls(
             name=kernel.name,
             launches=str(kernel.known_launches),
             time=short_time(kernel.time_ns),
             share="" if kernel.share is None else percent(kernel.share),
-            limit=kernel.middle.limit.name,
-            limit_style=limit_colour(kernel.middle.limit),
+            limit=analysis.limit.name,
+            limit_style=limit_colour(analysis.limit),
             variants=str(kernel.variants),
             to_win="?" if kernel.to_win_ns is None else short_time(kernel.to_win_ns),
             by=kernel.gain.by,
@@ -154,7 +155,7 @@ def _kernel_layouts(rows: Sequence[_Row], program: Program) -> list[list[Column]
     has_variants = any(kernel.variants > 1 for kernel in program.kernels)
     variants = [Column("variants", [row.variants for row in rows])] if has_variants else []
     launches = Column("launches", [row.launches for row in rows])
-    time = Column("time", [row.time for row in rows])
+    time = Column("span", [row.time for row in rows])
     is_of_ranks = any(row.longest_on for row in rows)
     longest_on = [Column("longest on rank", [row.longest_on for row in rows])] if is_of_ranks else []
     share = [Column("share", [row.share for row in rows])] if any(row.share for row in rows) else []

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePath
 
 from msgspec.structs import replace
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 
-from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.analysis.program_overview import KernelOverview, Program, program_of
+from kprof_inject.analysis.findings.rules import Outcome
+from kprof_inject.analysis.program import KernelOverview, Program, Report, ReportLaunch
 from kprof_inject.analysis.summary import LaunchSummary, PartitionSummary, ScopeSummary
 from kprof_inject.capture.edits import OPTIONS_FILE
-from kprof_inject.capture.model import Kernel, Place, place_names, several_ranks
-from kprof_inject.capture.resources import KernelResources, limited_by
+from kprof_inject.capture.model import several_ranks
 from kprof_inject.quantities import counted, percent, resolved_time, short_time
-from kprof_inject.report.kernel_names import kernel_names
-from kprof_inject.report.launch_notes import all_notes
+from kprof_inject.report.facts import Answer, Answers, Build, launch_row
 from kprof_inject.report.terminal.edits_table import print_edits
 from kprof_inject.report.terminal.evidence_tables import print_stalls, print_units
 from kprof_inject.report.terminal.first_screen import (
@@ -46,81 +43,70 @@ from kprof_inject.report.tried_edits import best_for, won_text
 from kprof_inject.scope_colours import scope_colours
 
 
-def print_answers(reports: Sequence[LaunchAnalysis], console: Console) -> None:
+def print_answers(report: Report, console: Console) -> None:
     """Print one launch's first screen; for several launches, an overview and the answer for the most important one.
 
     On a terminal, tables are cut so that the answer stays on the screen with them.
     """
-    names, program, room = _LaunchNames(reports), program_of(reports), Room.on(console)
+    answers, program, room = Answers(report), report.program, Room.on(console)
     first = program.kernels[0]
-    typical = first.middle
     if len(program.kernels) > 1:
-        _print_kernels_and_answer(program, names, console, room)
+        _print_kernels_and_answer(program, answers.first, console, room)
         return
     if program.others:
         print_kernels(program, console)
         say("", console)
         room = room.below(lines_of_kernels(program, 1, console) + 1)
-    if len(reports) > 1:
+    if len(report.launches) > 1:
         say(f"{_launches_text(first)}; shown: {_shown_text(first)}", console)
         # Another line, below the first screen, is for the slowest launch.
         room = room.below(1 + 1)
-    room = print_first_screen(typical, *names.of(typical), console, room)
-    if len(reports) > 1:
-        _print_launches(reports, names.places, names.kernels, console, room.below(-1))
+    room = print_first_screen(answers.first, console, room)
+    if len(report.launches) > 1:
+        _print_launches(first, answers, console, room.below(-1))
 
 
-def _print_kernels_and_answer(program: Program, names: _LaunchNames, console: Console, room: Room) -> None:
+def _print_kernels_and_answer(program: Program, answer: Answer, console: Console, room: Room) -> None:
     """Print the table above the answer on the first kernel, in the room that the answer leaves."""
-    typical = program.kernels[0].middle
-    answer = partial(answer_lines, typical, *names.of(typical), console)
     table_lines = lines_of_kernels(program, len(program.kernels), console) if room.lines is not None else 0
-    lines = answer()
+    lines = answer_lines(answer, console)
     if not room.holds(table_lines + 1 + len(lines)):
-        lines = answer(with_reasons=False)
+        lines = answer_lines(answer, console, with_reasons=False)
     print_kernels(program, console, room.below(1 + len(lines)))
     say("", console)
     print_lines(lines, console)
 
 
-def answers_text(reports: Sequence[LaunchAnalysis], width: int) -> str:
+def answers_text(report: Report, width: int) -> str:
     """Return what ``print_answers`` prints, as text without colours."""
     out = io.StringIO()
-    print_answers(reports, Console(file=out, width=width, color_system=None, markup=False, emoji=False))
+    print_answers(report, Console(file=out, width=width, color_system=None, markup=False, emoji=False))
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
 
-def print_all(reports: Sequence[LaunchAnalysis], console: Console) -> None:
+def print_all(report: Report, console: Console) -> None:
     """Print all that is known of each variant's launch of median duration, and the basis of the verdicts.
 
     The kernel with most to win comes first, and the variant of it that takes most time.
     """
-    names, program = _LaunchNames(reports), program_of(reports)
+    answers, program = Answers(report), report.program
     if len(program.kernels) > 1 or program.others:
         print_kernels(program, console)
         say("", console)
+    printed = []
     for kernel in program.kernels:
         if len(kernel.reports) > 1:
-            _print_launches(kernel.reports, names.places, names.kernels, console)
+            _print_launches(kernel, answers, console)
             say("", console)
         if len(kernel.reports) > len(kernel.middles):
             which = "the median of each variant" if kernel.variants > 1 else _shown_text(kernel)
             say(f"{_launches_text(kernel)}; shown: {which}; another one: report -v --launch N", console)
-        for report in kernel.middles:
-            print_answer(report, *names.of(report), console)
-            print_details(report, console)
-    print_trust([(report.launch, report.verdict) for kernel in program.kernels for report in kernel.middles], console)
-
-
-class _LaunchNames:
-    """Distinct name of each launch's kernel, and where the launch ran."""
-
-    def __init__(self, reports: Sequence[LaunchAnalysis]) -> None:
-        self.kernels = kernel_names(report.launch.kernel for report in reports)
-        self.places = place_names(report.launch.place for report in reports)
-
-    def of(self, report: LaunchAnalysis) -> tuple[str, str]:
-        return self.kernels[report.launch.kernel.variant], self.places[report.launch.place]
+        for one in kernel.middles:
+            answer = answers.on(one)
+            print_answer(answer, console)
+            print_details(answer, console)
+            printed.append(answer)
+    print_trust(printed, console)
 
 
 _MAX_LAUNCHES, _MIN_LAUNCHES = 10, 3
@@ -128,9 +114,10 @@ _MAX_LAUNCHES, _MIN_LAUNCHES = 10, 3
 
 def _launches_text(kernel: KernelOverview) -> str:
     """Return how much the launches of a kernel differ."""
-    times = [report.duration_ns for report in kernel.reports]
+    ordered = kernel.slowest_first
     variants = f" in {kernel.variants} variants" if kernel.variants > 1 else ""
-    return f"{counted(len(times), 'launch')}{variants}: {short_time(min(times))} to {short_time(max(times))}"
+    times = f"{short_time(ordered[-1].duration_ns)} to {short_time(ordered[0].duration_ns)}"
+    return f"{counted(len(ordered), 'launch')}{variants}: {times}"
 
 
 def _shown_text(kernel: KernelOverview) -> str:
@@ -138,22 +125,16 @@ def _shown_text(kernel: KernelOverview) -> str:
     return which + " of the variant that takes the most time" if kernel.variants > 1 else which
 
 
-def _print_launches(
-    reports: Sequence[LaunchAnalysis],
-    places: Mapping[Place, str],
-    names: Mapping[str, str],
-    console: Console,
-    room: Room | None = None,
-) -> None:
+def _print_launches(kernel: KernelOverview, answers: Answers, console: Console, room: Room | None = None) -> None:
     """Print the launches, slowest first; without ``room``, all of them.
 
-    ``names`` are those of the variants. If there is too little room, one line says how to see them.
+    If there is too little room, one line says how to see them.
     """
-    ordered = sorted(reports, key=lambda report: -report.duration_ns)
+    ordered = kernel.slowest_first
     count = len(ordered)
 
     def lines_of(rows: int) -> int:
-        return 1 + lines_of_plain([_launch_columns(ordered[:rows], places, names)], console) + (rows < len(ordered))
+        return 1 + lines_of_plain([_launch_columns(ordered[:rows], answers)], console) + (rows < len(ordered))
 
     if room is not None:
         count = room.rows(min(count, _MAX_LAUNCHES), min(count, _MIN_LAUNCHES), lines_of)
@@ -161,37 +142,35 @@ def _print_launches(
             say(f"{_slowest(ordered)}for all launches, see report -v", console)
             return
     say("", console)
-    print_plain([_launch_columns(ordered[:count], places, names)], console)
+    print_plain([_launch_columns(ordered[:count], answers)], console)
     if count < len(ordered):
         say(f"{counted(len(ordered) - count, 'shorter launch')} hidden; see report -v", console)
 
 
-def _slowest(ordered: Sequence[LaunchAnalysis]) -> str:
+def _slowest(ordered: Sequence[ReportLaunch]) -> str:
     """Return how to see the slowest launch; empty if another variant's or process's launch has its number."""
     number = ordered[0].launch.index
-    if [report.launch.index for report in ordered].count(number) > 1:
+    if [one.launch.index for one in ordered].count(number) > 1:
         return ""
     return f"#{number} is the slowest: report --launch {number}; "
 
 
-def _launch_columns(
-    chosen: Sequence[LaunchAnalysis], places: Mapping[Place, str], names: Mapping[str, str]
-) -> list[Column]:
-    rows = list(chosen)
-    columns = [Column("launch", [f"#{report.summary.launch}" for report in rows])]
-    if len(names) > 1:
-        columns.append(Column("variant", [names[report.summary.variant] for report in rows], name=True))
-    ranks = several_ranks(places)
+def _launch_columns(chosen: Sequence[ReportLaunch], answers: Answers) -> list[Column]:
+    rows = [launch_row(one, one.analysis) for one in chosen]
+    limits = [row.limit for row in rows if row.limit is not None]
+    columns = [Column("launch", [f"#{row.launch}" for row in rows])]
+    if len(answers.titles) > 1:
+        columns.append(Column("variant", [answers.titles[row.variant] for row in rows], name=True))
+    ranks = several_ranks(answers.places)
     if ranks:
-        numbers = [report.summary.place.rank for report in rows]
-        columns.append(Column("rank", ["-" if number is None else str(number) for number in numbers]))
-    if len(places) > max(len(ranks), 1):
-        columns.append(Column("where", [places[report.summary.place] for report in rows], name=True))
+        columns.append(Column("rank", ["-" if row.place.rank is None else str(row.place.rank) for row in rows]))
+    if len(answers.places) > max(len(ranks), 1):
+        columns.append(Column("where", [answers.places[row.place] for row in rows], name=True))
     columns += [
-        Column("time", [short_time(report.summary.duration_ns) for report in rows]),
-        Column("MHz", [f"{report.summary.clock_mhz:.0f}" for report in rows]),
-        Column("limit", [row.limit.name for row in rows], [limit_colour(row.limit) for row in rows], left=True),
-        Column("findings", [", ".join(finding.rule for finding in report.findings) for report in rows], name=True),
+        Column("span", [short_time(row.duration_ns) for row in rows]),
+        Column("MHz", [f"{row.clock_mhz or 0:.0f}" for row in rows]),
+        Column("limit", [one.name for one in limits], [limit_colour(one) for one in limits], left=True),
+        Column("findings", [", ".join(row.findings or ()) for row in rows], name=True),
     ]
     return columns
 
@@ -199,53 +178,62 @@ def _launch_columns(
 _HEALTHY, _DOUBTFUL = "green", "yellow"
 
 
-def findings_shown(report: LaunchAnalysis, console: Console) -> RenderableType:
+def findings_shown(answer: Answer, console: Console) -> RenderableType:
     """Return the numbered findings, largest share first, and what could not be judged.
 
     The absence of findings is shown as good news only if every rule could judge.
     """
-    doubts = [shown(f"  {doubt}", console, _DOUBTFUL) for doubt in report.doubts]
-    if report.findings:
-        return Group(shown("findings:", console), _table(report, console), *doubts)
+    doubts = [shown(f"  {doubt}", console, _DOUBTFUL) for doubt in answer.doubts]
+    others = [shown(line, console, "dim") for line in _variation(answer)]
+    if answer.findings:
+        return Group(shown("findings:", console), _table(answer, console), *doubts, *others)
     if not doubts:
-        return shown("findings: none", console, _HEALTHY)
-    what = "findings: none, but some rules could not judge" if report.unjudged else "findings: none"
-    return Group(shown(what, console, _DOUBTFUL), *doubts)
+        return Group(shown("findings: none", console, _HEALTHY), *others)
+    is_unjudged = any(one.outcome is Outcome.UNJUDGED for one in answer.rules)
+    what = "findings: none, but some rules could not judge" if is_unjudged else "findings: none"
+    return Group(shown(what, console, _DOUBTFUL), *doubts, *others)
 
 
-def _table(report: LaunchAnalysis, console: Console) -> Table:
+def _variation(answer: Answer) -> Iterator[str]:
+    """Yield the findings that only other launches have, each as the launch that it costs most."""
+    for one in answer.variation:
+        yield f"  {one.held_in}, such as #{one.launch}: {one.sentence}"
+
+
+def _table(answer: Answer, console: Console) -> Table:
     table = Table.grid(padding=(0, 1))
     table.add_column(justify="right", no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
     table.add_column(overflow="fold")
-    for number, finding in enumerate(report.findings, 1):
+    for number, finding in enumerate(answer.findings, 1):
         share = shown(percent(finding.share), console, "bold")
-        table.add_row(f"  {number}.", share, shown(finding.sentence, console))
+        held_in = f" ({finding.held_in})" if finding.judged > 1 else ""
+        table.add_row(f"  {number}.", share, shown(finding.sentence + held_in, console))
         table.add_row("", "next:", shown(finding.advice, console))
-        if (best := best_for(report.edits, finding.rule)) is not None:
+        if (best := best_for(answer.edits, finding.rule)) is not None:
             table.add_row("", "tried:", shown(won_text(best), console))
     return table
 
 
-def build_lines(kernel: Kernel) -> Iterator[str]:
+def _build_lines(answer: Answer) -> Iterator[str]:
     """Yield a line on the build without records, or with them if only that is known."""
-    which, cost = "without records", kernel.clean
-    if cost.registers is None:
-        which, cost = "with records", kernel.with_records
-    if facts := list(_facts(kernel, cost)):
+    which, build = "without records", answer.clean
+    if build.registers is None:
+        which, build = "with records", answer.with_records
+    if facts := list(_facts(build)):
         yield f"  build {which}: {', '.join(facts)}"
 
 
-def _facts(kernel: Kernel, cost: KernelResources) -> Iterator[str]:
-    if cost.registers is not None:
-        yield f"{counted(cost.registers, 'register')} per thread"
-    if cost.spills is not None:
-        yield counted(cost.spills, "spill") if cost.spills else "no spills"
-    if cost.shared_bytes is not None:
-        yield f"{cost.shared_bytes} bytes of shared memory"
-    if cost.ctas_per_sm is not None:
-        limit = limited_by(kernel.target, kernel.num_warps, cost)
-        yield f"room for {counted(cost.ctas_per_sm, 'CTA')} on an SM{f' (limited by {limit})' if limit else ''}"
+def _facts(build: Build) -> Iterator[str]:
+    if build.registers is not None:
+        yield f"{counted(build.registers, 'register')} per thread"
+    if build.spills is not None:
+        yield counted(build.spills, "spill") if build.spills else "no spills"
+    if build.shared_bytes is not None:
+        yield f"{build.shared_bytes} bytes of shared memory"
+    if build.ctas_per_sm is not None:
+        limit = f" (limited by {build.limited_by})" if build.limited_by else ""
+        yield f"room for {counted(build.ctas_per_sm, 'CTA')} on an SM{limit}"
 
 
 _SCOPE = "scope"
@@ -259,23 +247,23 @@ _FIGURES: dict[str, Callable[[ScopeSummary, float], str]] = {
 }
 
 
-def print_details(report: LaunchAnalysis, console: Console) -> None:
+def print_details(answer: Answer, console: Console) -> None:
     """Print all that is known of a launch beyond its first screen."""
-    for line in build_lines(report.launch.kernel):
+    for line in _build_lines(answer):
         say(line, console)
-    console.print(findings_shown(report, console))
-    print_units(report, console)
-    if report.stalls:
-        print_stalls(report.stalls, console)
-    print_fitted(_layouts(report.summary, console), console)
-    print_all_tags(report.summary, console)
-    for note in all_notes(report):
+    console.print(findings_shown(answer, console))
+    print_units(answer.units, console)
+    if answer.stalls:
+        print_stalls(answer.stalls, console)
+    print_fitted(_layouts(answer, console), console)
+    print_all_tags(answer, console)
+    for note in answer.notes:
         say(note, console)
-    if report.edits is not None:
+    if answer.edits is not None:
         say("", console)
-        print_edits([(report.edits, None)], console)
-        if report.edits.winner is not None:
-            say(f"how to apply it: edits/{report.edits.variant}/{OPTIONS_FILE} in the workspace", console)
+        print_edits([(answer.edits, None)], console)
+        if answer.edits.winner is not None:
+            say(f"how to apply it: edits/{answer.edits.variant}/{OPTIONS_FILE} in the workspace", console)
 
 
 def _layouts(summary: LaunchSummary, console: Console) -> list[list[Column]]:

@@ -12,7 +12,7 @@ from kprof_inject.capture.encoding import json_text
 from kprof_inject.capture.source_text import without_folders
 from kprof_inject.files import csv_cell
 from kprof_inject.quantities import counted, percent, short_time
-from kprof_inject.report.launch_notes import SLOPE_MEANING, doubts_on_slopes, slack_text, slope_text
+from kprof_inject.report.notes import SLOPE_MEANING, doubts_on_slopes, slack_text, slope_text
 from kprof_inject.report.terminal.tables import Column, print_fitted, say
 
 _BAR_WIDTH = 10

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,13 +16,12 @@ from rich.table import Table
 from rich.text import Text
 
 from kprof_inject.analysis.roofs.limits import Limit
-from kprof_inject.capture.model import Launch, Origin
-from kprof_inject.capture.resources import KernelResources
+from kprof_inject.capture.model import Place
 from kprof_inject.errors import printable
 from kprof_inject.quantities import before_and_after, short_time
-from kprof_inject.report.kernel_names import kernel_names
+from kprof_inject.report.facts import Answer, Build
 from kprof_inject.timeline.comparison import CONFIDENCE
-from kprof_inject.timeline.trust import Level, Verdict
+from kprof_inject.timeline.trust import Level
 
 _MIN_NAME = 8
 _READABLE_NAME = 24
@@ -197,80 +196,65 @@ def limit_colour(limit: Limit, known: str = "") -> str:
     return known if limit.is_known else "yellow"
 
 
-_BUILD_COLUMNS: dict[str, Callable[[KernelResources], int | None]] = {
-    "registers": lambda cost: cost.registers,
-    "spills": lambda cost: cost.spills,
-    "shared bytes": lambda cost: cost.shared_bytes,
-    "CTAs per SM": lambda cost: cost.ctas_per_sm,
+_BUILD_COLUMNS: dict[str, Callable[[Build], int | None]] = {
+    "registers": lambda build: build.registers,
+    "spills": lambda build: build.spills,
+    "shared bytes": lambda build: build.shared_bytes,
+    "CTAs per SM": lambda build: build.ctas_per_sm,
 }
 
 
-def print_trust(judged: Iterable[tuple[Launch, Verdict]], console: Console) -> None:
+def print_trust(answers: Sequence[Answer], console: Console) -> None:
     """Print how far to trust each kernel's durations.
 
     A row for each kernel of each process, and below the table the basis of each verdict.
     """
-    # A process has one folder for a variant, however often it launched it.
-    by_kernel = {launch.kernel.folder: (launch, verdict) for launch, verdict in judged}.values()
-    names = _names([launch for launch, _ in by_kernel])
-    verdicts = [(name, verdict) for name, (_, verdict) in zip(names, by_kernel, strict=True)]
+    processes = Counter(answer.variant for answer in answers)
+    named = {
+        answer.title + (f", {_process_name(answer.place)}" if processes[answer.variant] > 1 else ""): answer
+        for answer in answers
+    }
     say(f"trust: without records → with them, ± at {100 * CONFIDENCE:.0f} % confidence", console)
-    print_fitted(_layouts(verdicts), console)
-    for name, verdict in verdicts:
-        say(f"{name}: {verdict.text}", console)
+    print_fitted(_layouts(named), console)
+    for name, answer in named.items():
+        say(f"{name}: {answer.trust.text}", console)
 
 
-def _layouts(verdicts: Sequence[tuple[str, Verdict]]) -> list[list[Column]]:
+def _layouts(answers: Mapping[str, Answer]) -> list[list[Column]]:
     """Return layouts for less and less room.
 
     First the builds' figures that records do not change go, then all of them: the text below the table names those that
     got worse.
     """
-    judged = [verdict for _, verdict in verdicts]
+    trust, times = [one.trust for one in answers.values()], [one.run_times for one in answers.values()]
     shared = [
-        Column("kernel", [name for name, _ in verdicts], name=True),
+        Column("kernel", list(answers), name=True),
         Column(
             "verdict",
-            [verdict.level.value for verdict in judged],
-            [LEVEL_COLOURS.get(verdict.level, "") for verdict in judged],
+            [one.level.value for one in trust],
+            [LEVEL_COLOURS.get(one.level, "") for one in trust],
             left=True,
         ),
         Column(
             "run time",
-            [before_and_after(short_time(verdict.clean_ns), short_time(verdict.with_records_ns)) for verdict in judged],
+            [before_and_after(short_time(one.without_records_ns), short_time(one.with_records_ns)) for one in times],
         ),
-        Column("overhead", [verdict.figure or "-" for verdict in judged]),
+        Column("overhead", [one.figure or "-" for one in trust]),
     ]
-    builds = [
-        (Column(title, [_both_builds(verdict, figure) for verdict in judged]), figure)
+    builds = {
+        title: [(figure(one.clean), figure(one.with_records)) for one in answers.values()]
         for title, figure in _BUILD_COLUMNS.items()
-    ]
-    changed = [
-        column
-        for column, figure in builds
-        if any(figure(verdict.clean) != figure(verdict.with_records) for verdict in judged)
-    ]
-    return [[*shared, *(column for column, _ in builds)], [*shared, *changed], shared]
+    }
+    columns = {
+        title: Column(title, [before_and_after(*("-" if one is None else str(one) for one in pair)) for pair in pairs])
+        for title, pairs in builds.items()
+    }
+    changed = [columns[title] for title, pairs in builds.items() if any(clean != recorded for clean, recorded in pairs)]
+    return [[*shared, *columns.values()], [*shared, *changed], shared]
 
 
-def _both_builds(verdict: Verdict, figure: Callable[[KernelResources], int | None]) -> str:
-    values = (figure(verdict.clean), figure(verdict.with_records))
-    return before_and_after(*("-" if value is None else str(value) for value in values))
-
-
-def _names(launches: Sequence[Launch]) -> list[str]:
-    """Return the kernels' names as in the headings of their launches; with the process if there are several."""
-    names = kernel_names(launch.kernel for launch in launches)
-    processes = Counter(launch.kernel.variant for launch in launches)
-    return [
-        names[variant] + (f", {_process_name(launch.origin)}" if processes[variant] > 1 else "")
-        for launch in launches
-        for variant in [launch.kernel.variant]
-    ]
-
-
-def _process_name(origin: Origin) -> str:
-    return f"process {origin.pid}" if origin.rank is None else f"rank {origin.rank} (process {origin.pid})"
+def _process_name(place: Place) -> str:
+    return f"process {place.pid}" if place.rank is None else f"rank {place.rank} (process {place.pid})"
 
 
 _WIDTH, _NARROW_WIDTH = 16, 8

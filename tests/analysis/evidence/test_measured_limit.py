@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
+from replacing import replace
 
 from kprof_inject.analysis.evidence.measured_limit import Measured, measured_limit
 from kprof_inject.analysis.evidence.stalls import LineStalls, Stalls
@@ -170,4 +170,5 @@ def test_a_busy_loop_of_the_unit_that_is_busiest_in_the_launch() -> None:
     report = LaunchAnalysis.of(decode_launch(launch))
     assert report.limit.name == "tensor cores 57 %"
     assert "in loop[0]" in report.limit.text
-    assert report.computed_limit.evidence == "computed"
+    uncounted = replace(launch, kernel=replace(launch.kernel, measurements=None))
+    assert LaunchAnalysis.of(decode_launch(uncounted)).limit.evidence == "computed"

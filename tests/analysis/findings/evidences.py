@@ -63,13 +63,15 @@ def evidence_of(
     counted = CountersRecord(metrics={getattr(counters, name): value for name, value in metrics.items()}, passes=1)
     measured = Measured(summary, light, kernel, counted, _stalls(text, samples, waits), None)
     requests = requests_of(ran, None)
-    return Evidence(timeline, summary, light, ran, parts=parts, measured=measured, requests=requests)
+    return Evidence(
+        timeline, summary, light, ran, parts=parts, measured=measured, stalls=measured.stalls, requests=requests
+    )
 
 
 def named_in(evidence: Evidence, finding: Finding) -> list[str]:
     """The operations that a finding names, as the text begins before ``=`` or the first blank."""
-    assert evidence.ran is not None
-    lines = evidence.ran.module.text.splitlines()
+    assert evidence.executed is not None
+    lines = evidence.executed.module.text.splitlines()
     return [lines[line - 1].split()[0] for line in finding.lines]
 
 

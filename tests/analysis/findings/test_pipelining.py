@@ -120,21 +120,21 @@ def test_samples_show_waits_for_copies_that_were_not_recorded(
     stalls = Stalls(100, {}, {}, lines, 0, {})
     counted = CountersRecord(metrics={}, passes=1)
     measured = Measured(report.summary, report.speed_of_light, report.timeline.launch.kernel, counted, stalls, None)
-    evidence = Evidence(report.timeline, report.summary, report.speed_of_light, ran, measured=measured)
+    evidence = Evidence(report.timeline, report.summary, report.speed_of_light, ran, measured=measured, stalls=stalls)
     monkeypatch.setattr(ScopeMap, "exact_scopes", lambda *_: [])
     findings = [one for one in too_few_stages(evidence) if isinstance(one, Finding)]
     assert [one.rule for one in findings] == rules
     assert all(one.figures["waiting"] == waits / 100 for one in findings)
     with_barriers = replace(stalls, lines=(*lines, LineStalls(dot, None, {"barrier": 10}, {}, for_tensor_cores=4)))
-    evidence = replace(evidence, measured=replace(measured, stalls=with_barriers))
+    evidence = replace(evidence, measured=replace(measured, stalls=with_barriers), stalls=with_barriers)
     for before, now in zip(findings, too_few_stages(evidence), strict=True):
         assert isinstance(now, Finding) and now.expected < now.share
         assert before.share == before.expected, "no warp waits at a barrier for others' copies"
     assert has_sampled_waits(evidence)
-    assert not has_sampled_waits(replace(evidence, measured=None))
+    assert not has_sampled_waits(replace(evidence, stalls=None))
     other = parse(ran.module.text.replace("ttg.async_wait", "ttng.wait_barrier"))
     elsewhere = replace(ran, scope_map=ScopeMap(other, report.timeline.table))
-    assert not has_sampled_waits(replace(evidence, ran=elsewhere)), "no copies of the loop are awaited there"
+    assert not has_sampled_waits(replace(evidence, executed=elsewhere)), "no copies of the loop are awaited there"
 
 
 def clocked(timeline: Timeline, mhz: float, source: ClockSource = ClockSource.FITTED) -> Timeline:

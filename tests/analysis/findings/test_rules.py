@@ -24,8 +24,8 @@ def test_no_more_can_be_won_than_the_busiest_unit_leaves(tmp_path: Path) -> None
     parts = {"ALU": 0.8, "tensor cores": 0.1}
     light = SpeedOfLight((Roof(0, "func", 1, 1000, NO_WORK, parts), Roof(1, "loop[0]", 1, 900, NO_WORK, {"ALU": 0.95})))
     alone, beside = (
-        {one.rule: one for said in judge_by_rules(replace(evidence, light=its)) for one in said.findings}
-        for its in (evidence.light, light)
+        {one.rule: one for said in judge_by_rules(replace(evidence, speed_of_light=its)) for one in said.findings}
+        for its in (evidence.speed_of_light, light)
     )
     assert list(alone) == list(beside) == ["prologue", "first-iterations"]
     assert all(one.share > 0.2 for one in alone.values())

@@ -352,21 +352,20 @@ def test_loads_that_tell_where_to_copy_from(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("at_barriers", "share"), [(0, 1.2 * 0.2), (30, 1 - 0.5 * 0.9)])
 def test_a_loop_waits_for_loads_and_for_warps_that_load(tmp_path: Path, at_barriers: int, share: float) -> None:
     evidence = evidence_of(tmp_path, LOOP, {"DRAM": 0.1}, waits={"%x =": 20})
-    assert evidence.ran is not None and evidence.measured is not None and evidence.stalls is not None
-    operations = {one.name: one for one in evidence.ran.module.walk()}
+    assert evidence.executed is not None and evidence.measured is not None and evidence.stalls is not None
+    operations = {one.name: one for one in evidence.executed.module.walk()}
     loop, load = operations["scf.for"], operations["tt.load"]
-    (line,) = evidence.ran.module.line_numbers([load.start])
+    (line,) = evidence.executed.module.line_numbers([load.start])
     waiting = LineStalls(line, None, {"barrier": at_barriers}, {})
     stalls = replace(evidence.stalls, lines=(*evidence.stalls.lines, waiting))
-    evidence = replace(evidence, measured=replace(evidence.measured, stalls=stalls))
+    evidence = replace(evidence, measured=replace(evidence.measured, stalls=stalls), stalls=stalls)
     assert evidence.max_gain_of_waits([load], loop) == pytest.approx(share)
 
 
 def with_barriers(evidence: Evidence, samples: int) -> Evidence:
-    assert evidence.measured is not None and evidence.measured.stalls is not None
-    stalls = evidence.measured.stalls
-    line = replace(stalls.lines[0], reasons={"barrier": samples, "wait": 100 - samples}, awaited={})
-    return replace(evidence, measured=replace(evidence.measured, stalls=replace(stalls, lines=(line,))))
+    assert evidence.stalls is not None
+    line = replace(evidence.stalls.lines[0], reasons={"barrier": samples, "wait": 100 - samples}, awaited={})
+    return replace(evidence, stalls=replace(evidence.stalls, lines=(line,)))
 
 
 def test_barriers_that_take_time(tmp_path: Path) -> None:
@@ -578,15 +577,15 @@ def test_spills_win_no_more_than_dram_leaves(tmp_path: Path) -> None:
     launch = evidence.timeline.launch
     kernel = replace(launch.kernel, clean=KernelResources(spills=8), measurements=measurements)
     timeline = replace(evidence.timeline, launch=replace(launch, kernel=kernel))
-    (finding,) = found_by(spills, replace(evidence, timeline=timeline, code=code))
+    (finding,) = found_by(spills, replace(evidence, timeline=timeline, machine_code=code))
     assert finding.figures["time_share"] == 0.5
     assert finding.share == pytest.approx(1 - 0.8 / 0.93)
 
 
 def test_no_more_is_promised_than_dram_leaves(tmp_path: Path) -> None:
     evidence = evidence_of(tmp_path, LOAD, {"DRAM": 0.7, "L2": 0.65, "instruction issue": 0.2}, {"%x =": 90})
-    assert evidence.ran is not None
-    load = next(one for one in evidence.ran.module.walk() if one.name == "tt.load")
+    assert evidence.executed is not None
+    load = next(one for one in evidence.executed.module.walk() if one.name == "tt.load")
     assert evidence.max_gain_without([load], 0.9) == pytest.approx(1 - 0.7 / 0.93)
     assert evidence.max_gain_without([], 0.9) == pytest.approx(1 - 0.7 / 0.93)
     assert evidence.max_gain_in_sms() == pytest.approx(1 - 0.7 / 0.93)

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from altered import altered
+from altered import altered, answer_of
 from buffers import Cta, Scope, end, save_launch, start
 
 from kprof_inject.analysis.evidence.stalls import LineStalls, Stalls
@@ -33,7 +33,7 @@ def json_of(report: LaunchAnalysis) -> str:
     pictures = ScopePictures(report.summary)
     for _ in pictures.seeing(report.timeline.blocks()):
         pass
-    made = all_sections(report, pictures)
+    made = all_sections(report, answer_of(report), pictures)
     return json.dumps(msgspec.to_builtins(made), allow_nan=False)
 
 

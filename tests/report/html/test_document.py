@@ -9,11 +9,13 @@ import zlib
 from pathlib import Path
 
 import msgspec
+from altered import report_of
 from buffers import Cta, Scope, end, save_launch, start
 from elements import Elements
 from unpacked import unpacked, unpacked_report
 
 from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.analysis.program import Report
 from kprof_inject.report.html.document import write_html
 from kprof_inject.report.html.page_schema import PageData
 from kprof_inject.timeline.timeline import Timeline, decode_launch
@@ -27,7 +29,7 @@ def timeline_of(folder: Path, name: str = "kernel") -> Timeline:
 
 
 def page_text(path: Path, *timelines: Timeline) -> str:
-    size = write_html(path, [LaunchAnalysis.of(timeline) for timeline in timelines])
+    size = write_html(path, Report.of(timelines))
     assert path.stat().st_size == size
     return path.read_text(encoding="utf-8")
 
@@ -95,6 +97,6 @@ def test_several_kernels_in_the_title(tmp_path: Path) -> None:
 
 def test_times_are_exact_however_late_the_launch(tmp_path: Path) -> None:
     timeline = timeline_of(tmp_path)
-    write_html(tmp_path / "page.html", [LaunchAnalysis.of(timeline)])
+    write_html(tmp_path / "page.html", report_of(LaunchAnalysis.of(timeline)))
     (launch,) = unpacked(tmp_path / "page.html")
     assert int(launch["meta"]["first_ns"]) == timeline.first_ns

@@ -8,12 +8,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from altered import altered
+from altered import altered, report_of
 from programs.child import REPO
 from unpacked import unpacked
 
 from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.machine_code.instructions import Instruction, InstructionSet, MachineFunction
 from kprof_inject.report.html.code import ttgir_lines
@@ -71,7 +70,7 @@ def test_a_store_that_some_warps_skip_has_a_lower_bound(matmul: LaunchAnalysis) 
 def test_the_page_lists_the_instructions_of_a_kernel_that_is_not_too_large(
     matmul: LaunchAnalysis, tmp_path: Path
 ) -> None:
-    write_html(tmp_path / "page.html", [matmul])
+    write_html(tmp_path / "page.html", report_of(matmul))
     [launch] = unpacked(tmp_path / "page.html")
     code = launch["sections"]["ttgir"]["machine_code"]
     assert code["instructions"] == len(code["listing"]["texts"]) == 896
@@ -83,7 +82,7 @@ def test_the_page_lists_the_instructions_of_a_kernel_that_is_not_too_large(
 
 
 def test_without_the_executed_operations_only_numbers_of_instructions_are_known(matmul: LaunchAnalysis) -> None:
-    made = made_of(altered(matmul, executed=Unjudged("no launch", "")))
+    made = made_of(altered(matmul, executed=None))
     assert made.warps is None
     assert {line.executed for line in made.lines} == {None}
     assert sum(line.unknown for line in made.lines) == made.instructions

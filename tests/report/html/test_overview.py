@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from altered import altered
+from altered import altered, answer_of, report_of
 from buffers import Scope
 from figures_in import figures_in
 from known_edits import known_edits
@@ -20,12 +20,12 @@ from kprof_inject.analysis.evidence.units import UnitEvidence
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.rules import Judgement
 from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.analysis.program_overview import program_of
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.record_costs import RecordCost
 from kprof_inject.capture.resources import KernelResources
 from kprof_inject.capture.schema import ProcessRecord
 from kprof_inject.report.html.overview_tab import kernel_rows, launch_overview
+from kprof_inject.report.html.page_schema import Overview
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 SCOPES = [Scope("func"), Scope("loop[0]", "loop", 0)]
@@ -39,8 +39,12 @@ def launch_of(folder: Path, **kernel: Any) -> Timeline:
     return made_timeline(folder, SCOPES, [rows], cta_rows((0, 0, 0, 1000, 1000)), kernel=kernel)
 
 
+def overview_of(report: LaunchAnalysis) -> Overview:
+    return launch_overview(report, answer_of(report))
+
+
 def builtins_of(timeline: Timeline) -> dict[str, Any]:
-    made: dict[str, Any] = msgspec.to_builtins(launch_overview(LaunchAnalysis.of(timeline)))
+    made: dict[str, Any] = msgspec.to_builtins(overview_of(LaunchAnalysis.of(timeline)))
     return made
 
 
@@ -94,7 +98,7 @@ def test_findings_know_their_scope(tmp_path: Path) -> None:
     )
     timeline = launch_of(tmp_path)
     report = altered(LaunchAnalysis.of(timeline), judgements=(Judgement("a rule", found, None),))
-    findings = launch_overview(report).findings
+    findings = overview_of(report).findings
     assert [finding.scope for finding in findings] == [1, None, None]
     assert (findings[0].text, findings[0].share) == ("slow [1m", 0.4)
 
@@ -120,11 +124,12 @@ def test_the_evidence_of_a_limit_is_named(tmp_path: Path) -> None:
     (launch,) = read_capture(REPO / "tests" / "captures" / "matmul").launches
     report = LaunchAnalysis.of(decode_launch(launch))
     measured = altered(report, limit=replace(report.limit, evidence="measured"))
-    assert [launch_overview(one).limit_evidence for one in (report, measured)] == ["computed", "measured"]
-    assert [row.limit_evidence for row in kernel_rows(program_of([measured]), [measured])] == ["measured"]
+    assert [overview_of(one).limit_evidence for one in (report, measured)] == ["computed", "measured"]
+    whole = report_of(measured)
+    assert [row.limit_evidence for row in kernel_rows(whole.program, whole)] == ["measured"]
     unknown = LaunchAnalysis.of(launch_of(tmp_path))
     assert not unknown.limit.is_known
-    assert launch_overview(unknown).limit_evidence == ""
+    assert overview_of(unknown).limit_evidence == ""
 
 
 def test_a_unit_has_the_larger_lower_bound_and_all_figures_in_words(tmp_path: Path) -> None:
@@ -133,7 +138,7 @@ def test_a_unit_has_the_larger_lower_bound_and_all_figures_in_words(tmp_path: Pa
         UnitEvidence("L2", None, None, 0.13),
         UnitEvidence("DRAM", 0.1, None, None),
     )
-    made = launch_overview(altered(LaunchAnalysis.of(launch_of(tmp_path)), units=units))
+    made = overview_of(altered(LaunchAnalysis.of(launch_of(tmp_path)), units=units))
     assert [(unit.lower_bound, unit.measured) for unit in made.units] == [(0.25, 0.26), (None, 0.13), (0.1, None)]
     first, *figures = made.units[0].text.splitlines()
     assert (first, figures_in(" ".join(figures))) == ("ALU", ["6.0", "25.0", "26.0"])
@@ -147,7 +152,7 @@ def test_without_evidence_there_are_no_units(tmp_path: Path) -> None:
 
 def test_the_notes_begin_with_the_edits_that_were_tried(tmp_path: Path) -> None:
     report = LaunchAnalysis.of(launch_of(tmp_path))
-    plain = launch_overview(report)
-    made = launch_overview(altered(report, edits=known_edits()))
+    plain = overview_of(report)
+    made = overview_of(altered(report, edits=known_edits()))
     assert made.notes[0].startswith("num_stages=4 makes kernel 31.2 % ± 0.6 faster")
     assert made.notes[1:] == plain.notes

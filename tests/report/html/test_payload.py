@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from altered import report_of
 from async_launches import in_order
 from buffers import Cta, Entry, Scope, end, save_launch, start
 from unpacked import unpacked
@@ -51,7 +52,7 @@ def timeline(tmp_path: Path) -> Timeline:
 
 
 def page_of(timeline: Timeline, folder: Path, **options: Any) -> dict[str, Any]:
-    write_html(folder / "page.html", [LaunchAnalysis.of(timeline)], **options)
+    write_html(folder / "page.html", report_of(LaunchAnalysis.of(timeline)), **options)
     return unpacked(folder / "page.html")[0]
 
 

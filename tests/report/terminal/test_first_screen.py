@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from altered import altered
+from altered import altered, answer_of
 from buffers import Scope
 from known_edits import gain, known_edits, tried
 from known_launch import FUNC, SCOPES, known_launch
@@ -35,7 +35,8 @@ FINDINGS = tuple(
 
 
 def screen(report: LaunchAnalysis, width: int = WIDE, encoding: str = "utf-8", place: str = "") -> list[str]:
-    return lines_shown(lambda console: print_first_screen(report, "kernel", place, console), width, encoding)
+    answer = answer_of(report, title="kernel", place_name=place)
+    return lines_shown(lambda console: print_first_screen(answer, console), width, encoding)
 
 
 def made(timeline: Timeline, *judgements: Judgement) -> LaunchAnalysis:
@@ -118,7 +119,7 @@ def test_what_was_lost_is_said_where_trust_is(report: LaunchAnalysis) -> None:
     trust = trust_line(screen(lossy))
     check_screen([trust], "lost records")
     green, yellow = "\x1b[32m", "\x1b[33m"
-    shown = coloured(lambda console: print_first_screen(lossy, "kernel", "", console))
+    shown = coloured(lambda console: print_first_screen(answer_of(lossy), console))
     assert green not in shown and yellow in shown
     assert f"{yellow}not known: " in shown
 
@@ -201,9 +202,7 @@ def test_on_a_low_screen_the_answer_stays_and_the_largest_scopes_with_it(tmp_pat
     rows = [Ran(number, 100 + number, sm=3) for number in range(25)]
     report = with_findings(LaunchAnalysis.of(known_launch(tmp_path, scopes, rows)))
     low, high = (
-        lines_shown(
-            lambda console: print_first_screen(report, "kernel", "", console, Room.on(console)), 80, height=height
-        )
+        lines_shown(lambda console: print_first_screen(answer_of(report), console, Room.on(console)), 80, height=height)
         for height in (24, 90)
     )
     # Commands say around it which capture it is, and how to go on.
@@ -229,7 +228,7 @@ def test_it_fits_on_a_screen(report: LaunchAnalysis, width: int) -> None:
 def test_the_letters_are_those_that_the_terminal_has(report: LaunchAnalysis) -> None:
     summary = replace(report.summary, warp_time_ns=report.summary.phases.whole_ns)
     lines = screen(altered(report, summary=summary), 120, "ascii")
-    assert lines[0].startswith("kernel #0   1.50 us with records")
+    assert lines[0].startswith("kernel #0   span 1.50 us with records")
     assert any("#####" in line for line in lines if line.startswith("CTA"))
     assert "# self . in it" in table(lines)[0]
     assert not any("\\x" in line for line in lines)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from altered import altered
+from altered import altered, answer_of
 from buffers import Scope
 from known_edits import known_edits
 from known_launch import FUNC, SCOPES, known_launch
@@ -18,8 +18,9 @@ from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.rules import Judgement
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.unjudged import Unjudged
+from kprof_inject.capture.encoding import json_values
 from kprof_inject.capture.resources import KernelResources
-from kprof_inject.report.terminal.screens import build_lines, findings_shown, print_details
+from kprof_inject.report.terminal.screens import findings_shown, print_details
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import Level
 
@@ -34,7 +35,7 @@ FINDINGS = (
 
 
 def printed(timeline: Timeline, width: int = WIDE, encoding: str = "utf-8") -> list[str]:
-    return lines_shown(lambda console: print_details(LaunchAnalysis.of(timeline), console), width, encoding)
+    return lines_shown(lambda console: print_details(answer_of(LaunchAnalysis.of(timeline)), console), width, encoding)
 
 
 def table(lines: list[str]) -> list[str]:
@@ -110,11 +111,13 @@ def with_findings(report: LaunchAnalysis) -> LaunchAnalysis:
 
 
 def built(report: LaunchAnalysis, clean: KernelResources, recorded: KernelResources) -> list[str]:
-    return list(build_lines(replace(report.launch.kernel, clean=clean, with_records=recorded, metadata=TARGET)))
+    kernel = replace(report.launch.kernel, clean=clean, with_records=recorded, metadata=TARGET)
+    timeline = replace(report.timeline, launch=replace(report.launch, kernel=kernel))
+    return [line for line in printed(timeline) if line.startswith("  build ")]
 
 
 def findings(report: LaunchAnalysis, width: int = WIDE) -> list[str]:
-    return lines_shown(lambda console: console.print(findings_shown(report, console)), width)
+    return lines_shown(lambda console: console.print(findings_shown(answer_of(report), console)), width)
 
 
 @pytest.mark.parametrize(
@@ -151,14 +154,14 @@ def test_what_could_not_be_judged_is_said(report: LaunchAnalysis) -> None:
     lost = Unjudged("74.0 % lost", "use --fit")
     judgements = (Judgement("tail", (), None), Judgement("prologue", (), lost), Judgement("waiting", (), lost))
     doubtful = altered(report, judgements=judgements)
-    (doubt,) = doubtful.to_json()["doubts"]
+    (doubt,) = doubtful.doubts
     assert "prologue, waiting" in doubt and doubt.endswith(f"{lost.reason}; {lost.remedy}")
     lines = findings(doubtful)
     assert lines[1:] == [f"  {doubt}"]
     check("report/launch-details", "\n".join(lines), "no finding, but doubts")
     found = with_findings(report)
     assert findings(altered(found, judgements=(*found.judgements, *judgements)))[-1] == f"  {doubt}"
-    assert doubtful.to_json()["rules"] == [
+    assert [*json_values(answer_of(doubtful))["rules"]] == [
         {"rule": "tail", "outcome": "not found", "reason": None, "remedy": None},
         {"rule": "prologue", "outcome": "could not judge", "reason": lost.reason, "remedy": "use --fit"},
         {"rule": "waiting", "outcome": "could not judge", "reason": lost.reason, "remedy": "use --fit"},
@@ -167,7 +170,7 @@ def test_what_could_not_be_judged_is_said(report: LaunchAnalysis) -> None:
 
 def test_a_launch_is_green_only_if_every_rule_judged_it(report: LaunchAnalysis) -> None:
     def codes(report: LaunchAnalysis) -> str:
-        return coloured(lambda console: console.print(findings_shown(report, console)))
+        return coloured(lambda console: console.print(findings_shown(answer_of(report), console)))
 
     green, yellow = "\x1b[32m", "\x1b[33m"
     assert green in codes(report)
@@ -183,9 +186,9 @@ def test_edits_that_were_tried_are_shown_with_their_findings_and_in_a_table(repo
     lines = findings(tried)
     assert lines[-1].strip() == "tried: num_stages=4 won 31.2 % ± 0.6 (predicted at most 72.5 %)"
     assert sum("tried:" in line for line in lines) == 1
-    shown = lines_shown(lambda console: print_details(tried, console), 160)
+    shown = lines_shown(lambda console: print_details(answer_of(tried), console), 160)
     begin = next(number for number, line in enumerate(shown) if line.startswith("num_stages=4 makes kernel"))
     check("report/launch-details", "\n".join(shown[begin:]), "edits that were tried")
-    values = tried.to_json()["edits"]
+    values = json_values(answer_of(tried))["edits"]
     assert [one["outcome"] for one in values["tried"]] == ["slower", "refused", "faster", "same code", "no difference"]
-    assert report.to_json()["edits"] is None
+    assert answer_of(report).edits is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from altered import altered
+from altered import altered, report_of
 from figures_in import figures_in
 from known_edits import known_edits
 from known_launch import known_launch
@@ -17,6 +17,7 @@ from snapshots import check
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.rules import Judgement
 from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.analysis.program import Report
 from kprof_inject.analysis.roofs.limits import DRAM, Limit
 from kprof_inject.capture.capture_files import write
 from kprof_inject.capture.gpu_work import GpuWork, GpuWorkRecord
@@ -24,7 +25,7 @@ from kprof_inject.capture.reader import read_capture
 from kprof_inject.report.terminal.screens import print_answers
 from kprof_inject.timeline.timeline import decode_launch
 
-HEADINGS = ["kernel", "launches", "time", "of all", "limit", "trust"]
+HEADINGS = ["kernel", "launches", "span", "of all", "limit", "trust"]
 
 
 def made(folder: Path, name: str, duration_ns: int, index: int = 0, launches: int | None = None) -> LaunchAnalysis:
@@ -35,7 +36,17 @@ def made(folder: Path, name: str, duration_ns: int, index: int = 0, launches: in
 
 
 def screen(*reports: LaunchAnalysis, width: int = WIDE, height: int | None = None) -> list[str]:
-    return lines_shown(lambda console: print_answers(reports, console), width, height=height)
+    return screen_of(report_of(*reports), width, height)
+
+
+def screen_of(report: Report, width: int = WIDE, height: int | None = None) -> list[str]:
+    return lines_shown(lambda console: print_answers(report, console), width, height=height)
+
+
+def captured_in(folder: Path, *left_out: str) -> Report:
+    """The report on a capture, for which these kernels are not chosen."""
+    launches = read_capture(folder).launches
+    return Report.of((decode_launch(one) for one in launches if one.kernel.name not in left_out), (), launches)
 
 
 def test_the_kernel_that_takes_most_time_comes_first_and_is_answered_for(tmp_path: Path) -> None:
@@ -43,7 +54,7 @@ def test_the_kernel_that_takes_most_time_comes_first_and_is_answered_for(tmp_pat
     assert lines[0].split("  ")[0] == "kernel" and lines[0].split()[-1] == "trust"
     assert [" ".join(line.split()[:5]) for line in lines[1:3]] == ["short 500 1.00 µs 84.7", "long 10 9.00 µs 15.3"]
     assert lines[1].split()[-1] == "unknown"
-    assert lines[4].startswith("short #0   1.00 µs with records")
+    assert lines[4].startswith("short #0   span 1.00 µs with records")
     assert not any(line.startswith("scope") for line in lines)
 
 
@@ -57,16 +68,11 @@ def test_of_some_kernels_shares_are_of_the_whole_program(tmp_path: Path) -> None
     """What the others take is known from their times without records, or from the buffers' headers."""
     clean = {"times_ns": [2000.0] * 3}
     folder = save_kernels(save_kernels(tmp_path, {"a": (9000, 10)}, clean=clean), {"b": (7000, 10), "last": (1000, 10)})
-    captured = read_capture(folder).launches
-    some = [LaunchAnalysis.of(decode_launch(launch), (), captured) for launch in captured if launch.kernel.name != "a"]
-    assert [" ".join(line.split()[:5]) for line in screen(*some)[1:3]] == ["b 10 7.00 µs 70.0", "last 10 1.00 µs 10.0"]
+    lines = screen_of(captured_in(folder, "a"))
+    assert [" ".join(line.split()[:5]) for line in lines[1:3]] == ["b 10 7.00 µs 70.0", "last 10 1.00 µs 10.0"]
     for path in folder.glob("*a/end.json"):
         path.write_text('{"left_out": {}}')
-    captured = read_capture(folder).launches
-    uncounted = [
-        LaunchAnalysis.of(decode_launch(launch), (), captured) for launch in captured if launch.kernel.name != "a"
-    ]
-    assert "of all" not in screen(*uncounted)[0]
+    assert "of all" not in screen_of(captured_in(folder, "a"))[0]
 
 
 def found(share: float, likely: float | None = None) -> tuple[Judgement, ...]:
@@ -125,8 +131,7 @@ def test_what_else_the_gpu_did_has_rows(tmp_path: Path) -> None:
     copies = [GpuWork(name=f"copy {number}", kind="copy", count=1, total_ns=4_000.0 - number) for number in range(9)]
     work = (GpuWork(name="gemm", kind="kernel", count=10, total_ns=1e6), *copies)
     write(folder, GpuWorkRecord(processes=1, work=work))
-    launches = read_capture(folder).launches
-    lines = screen(*(LaunchAnalysis.of(decode_launch(launch), (), launches) for launch in launches), width=120)
+    lines = screen_of(captured_in(tmp_path), 120)
     assert [" ".join(line.split()[:5]) for line in lines[1:4]] == [
         "a 100 9.00 µs 44.2",
         "b 100 1.00 µs 4.9",
@@ -139,7 +144,7 @@ def test_one_kernel_and_other_work_have_a_table_above_the_kernels_own(tmp_path: 
     folder = save_kernels(tmp_path, {"a": (9000, 100)})
     write(folder, GpuWorkRecord(processes=1, work=(GpuWork(name="gemm", kind="kernel", count=10, total_ns=9e5),)))
     launches = read_capture(folder).launches
-    lines = screen(LaunchAnalysis.of(decode_launch(launches[0]), (), launches), width=120)
+    lines = screen_of(Report.of([decode_launch(launches[0])], (), launches), 120)
     assert [line.split()[0] for line in lines[:3]] == ["kernel", "a", "gemm"]
     assert lines[1].split()[4] == lines[2].split()[4] == "50.0"
     assert lines[3] == "" and lines[4].startswith("a #0 ")
@@ -225,10 +230,8 @@ def test_a_program_of_many_kernels_with_long_names_fits_the_screen(tmp_path: Pat
         for number in range(12)
     )
     write(folder, GpuWorkRecord(processes=1, work=others))
-    launches = read_capture(folder).launches
-    reports = [LaunchAnalysis.of(decode_launch(launch), (), launches) for launch in launches]
     for width, height, others_shown in ((80, 24, 2), (120, 40, 6)):
-        lines = screen(*reports, width=width, height=height)
+        lines = screen_of(captured_in(folder), width, height)
         assert len(lines) <= height and max(map(len, lines)) <= max(width, len(name) + 20)
         rows = lines[1 : lines.index("")]
         first = [line for line in rows if line.startswith("triton_per")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from altered import answer_of
 from golden import FIXTURES, read
 from planning import fixture_view
 from screens import WIDE, lines_shown
@@ -11,6 +12,7 @@ from snapshots import check
 from specialised import save_specialised
 
 from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.capture.encoding import json_values
 from kprof_inject.report.terminal.first_screen import print_first_screen
 from kprof_inject.report.terminal.screens import print_details
 from kprof_inject.select.plan import make_plan
@@ -26,7 +28,7 @@ def reported(folder: Path, *selectors: str) -> LaunchAnalysis:
 
 
 def printed(report: LaunchAnalysis, width: int) -> list[str]:
-    return lines_shown(lambda console: print_details(report, console), width)
+    return lines_shown(lambda console: print_details(answer_of(report), console), width)
 
 
 def rows(report: LaunchAnalysis) -> list[list[str]]:
@@ -57,7 +59,7 @@ def test_all_of_it_says_what_shares_are_of(tmp_path: Path) -> None:
 
 def test_the_json_has_the_partitions(tmp_path: Path) -> None:
     report = reported(tmp_path, "func", "loop", "iter")
-    values = report.to_json()
+    values = json_values(answer_of(report))
     assert [(one["name"], one["warps"], one["warp_count"], one["scopes"]) for one in values["partitions"]] == [
         ("default partition", (0, 1, 2, 3), 4, (0, 1, 2)),
         ("partition 0", (10,), 1, (3, 4)),
@@ -82,7 +84,7 @@ def test_a_partition_is_called_what_the_code_calls_it(tmp_path: Path) -> None:
 
 def test_the_first_screen_has_the_partitions_too(tmp_path: Path) -> None:
     report = reported(tmp_path, "func", "loop", "iter")
-    lines = lines_shown(lambda console: print_first_screen(report, "kernel", "", console))
+    lines = lines_shown(lambda console: print_first_screen(answer_of(report), console))
     table = lines[next(number for number, line in enumerate(lines) if line.startswith("scope")) + 1 :]
     assert [line.split("  ")[0] for line in table if not line.startswith(" ")] == [
         "default partition (warps 0-3)",

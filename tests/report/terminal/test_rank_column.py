@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
+from altered import report_of
 from programs.child import REPO
 from replacing import replace
 from screens import WIDE, lines_shown
@@ -33,7 +34,7 @@ def reports(rank: Callable[[int], int | None] = lambda rank: rank, copy: Path | 
 
 
 def screen(chosen: list[LaunchAnalysis]) -> list[str]:
-    return lines_shown(lambda console: print_answers(chosen, console), WIDE)
+    return lines_shown(lambda console: print_answers(report_of(*chosen), console), WIDE)
 
 
 def row_after(lines: list[str], heading: str) -> tuple[list[str], list[str]]:
@@ -44,15 +45,15 @@ def row_after(lines: list[str], heading: str) -> tuple[list[str], list[str]]:
 def test_launches_of_several_ranks_have_theirs() -> None:
     chosen = reports()
     headings, row = row_after(screen(chosen), "launch ")
-    assert headings[:3] == ["launch", "rank", "time"]
-    longest = max(chosen, key=lambda report: report.duration_ns)
+    assert headings[:3] == ["launch", "rank", "span"]
+    longest = max(chosen, key=lambda report: report.summary.duration_ns)
     assert row[:2] == [f"#{longest.launch.index}", str(longest.launch.place.rank)]
 
 
 def test_launches_of_one_rank_have_the_column_that_they_had() -> None:
     for rank in (0, None):
         headings, _ = row_after(screen(reports(lambda _, rank=rank: rank)), "launch ")  # type: ignore[misc]
-        assert headings[:3] == ["launch", "where", "time"]
+        assert headings[:3] == ["launch", "where", "span"]
 
 
 def test_a_rank_with_two_devices_has_both_columns() -> None:
@@ -60,7 +61,7 @@ def test_a_rank_with_two_devices_has_both_columns() -> None:
     first = next(report for report in chosen if report.launch.place.rank == 0)
     timeline = replace(first.timeline, launch=replace(first.timeline.launch, device=3))
     headings, _ = row_after(screen([*chosen, LaunchAnalysis.of(timeline)]), "launch ")
-    assert headings[:4] == ["launch", "rank", "where", "time"]
+    assert headings[:4] == ["launch", "rank", "where", "span"]
 
 
 def test_a_process_without_a_rank_has_none() -> None:
@@ -75,10 +76,11 @@ def test_a_process_without_a_rank_has_none() -> None:
 def test_each_kernel_has_the_rank_on_which_it_takes_longest(tmp_path: Path) -> None:
     several = [*reports(copy=tmp_path / "one"), *reports(copy=tmp_path / "two")]
     headings, row = row_after(screen(several), "kernel ")
-    assert headings[2:6] == ["time", "longest", "on", "rank"]
+    assert headings[2:6] == ["span", "longest", "on", "rank"]
     own = [report for report in several if report.launch.kernel.name == row[0]]
     times_ns = {
-        rank: median(report.duration_ns for report in own if report.launch.place.rank == rank) for rank in (0, 1)
+        rank: median(report.summary.duration_ns for report in own if report.launch.place.rank == rank)
+        for rank in (0, 1)
     }
     assert f"{max(times_ns, key=times_ns.__getitem__)}:" in row
     alone = [*reports(lambda _: 0, tmp_path / "one"), *reports(lambda _: 0, tmp_path / "two")]

@@ -12,10 +12,12 @@ from replacing import replace
 from rich.console import Console
 from snapshots import check
 
+from kprof_inject.analysis.program import Report
 from kprof_inject.capture.model import Launch
 from kprof_inject.capture.resources import KernelResources
+from kprof_inject.report.facts import Answers
 from kprof_inject.report.terminal.tables import print_trust
-from kprof_inject.timeline.trust import judge
+from kprof_inject.timeline.timeline import decode_launch
 
 TIMES_NS = tuple(1e3 * us for us in (9_990, 9_996, 9_998, 10_000, 10_002, 10_004, 10_010))
 CLEAN = KernelResources(128, 0, 98304, 2, TIMES_NS)
@@ -40,7 +42,9 @@ def of(launch: Launch, name: str, variant: str, pid: int = 7, rank: int | None =
 
 def printed(*launches: Launch, width: int = 300) -> list[str]:
     out = io.StringIO()
-    print_trust([(launch, judge(launch.kernel)) for launch in launches], Console(file=out, width=width))
+    answers = Answers(Report.of(map(decode_launch, launches)))
+    middles = [one for kernel in answers.report.program.kernels for one in kernel.middles]
+    print_trust([answers.on(one) for one in middles], Console(file=out, width=width))
     return [line.rstrip() for line in out.getvalue().splitlines()]
 
 
@@ -80,8 +84,8 @@ def test_each_kernel_of_each_process_has_one_row_that_can_be_told_from_others(la
 def test_each_process_has_its_own_verdict(launch: Launch) -> None:
     other = with_costs(of(launch, "add", "add-0", 8), CLEAN, replace(CLEAN, times_ns=SLOWER_NS))
     first, second = printed(of(launch, "add", "add-0"), other)[-2:]
-    assert first.startswith("add, process 7: ") and figures_in(first)[1:] == ["0.0", "0.3"]
-    assert second.startswith("add, process 8: ") and figures_in(second)[1:] == ["12.0", "0.4", "5"]
+    assert first.startswith("add, process 7: ") and figures_in(first)[2:] == ["0.0", "0.3"]
+    assert second.startswith("add, process 8: ") and figures_in(second)[2:] == ["12.0", "0.4", "5"]
 
 
 def test_a_terminal_of_80_columns_has_what_changed(launch: Launch) -> None:

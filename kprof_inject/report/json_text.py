@@ -1,4 +1,4 @@
-"""A report as JSON: everything of the launches shown, or what matters most of one launch within a number of tokens."""
+"""The answers as JSON: whole, with its schema, or what matters most within a number of tokens."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from typing import Any
 
 import msgspec
 
-from kprof_inject.analysis.advice import advice_on
-from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.analysis.program_overview import KernelOverview, overview
-from kprof_inject.capture.encoding import json_text, json_values
+from kprof_inject.analysis.program import Report, ReportLaunch
+from kprof_inject.capture.encoding import json_text, json_values, schema_of
 from kprof_inject.errors import KprofError, printable
+from kprof_inject.report.facts import Answer, Answers, LaunchRow, launch_row
 
 _CHARACTERS_IN_TOKEN = 4
 _SIGNIFICANT_DIGITS = 4
@@ -25,15 +24,16 @@ _ALWAYS: Mapping[str, tuple[str, ...]] = {
     "launch": (),
     "grid": (),
     "duration_ns": (),
+    "run_times": (),
     "program": ("share", "launches", "launches_captured", "to_win_ns", "to_win_by"),
     "limit": ("name", "units", "text", "is_known", "evidence"),
-    "trust": ("level", "text", "overhead_percent", "overhead_error_percent"),
+    "trust": ("level", "text", "figure"),
 }
 # What is added as long as it fits, most important first; of records, these fields alone.
 _IF_IT_FITS: Mapping[str, tuple[str, ...]] = {
     "advice": (),
     "records_lost": (),
-    "findings": ("rule", "scope", "share", "text", "advice", "figures"),
+    "findings": ("rule", "scope", "share", "text", "advice", "launches", "judged", "figures"),
     "edits": (),
     "units": (),
     "scopes": ("index", "distinct_name", "source", "share", "self_ns", "p50_ns", "count"),
@@ -45,60 +45,47 @@ _IF_IT_FITS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def launch_values(report: LaunchAnalysis, kernel: KernelOverview) -> dict[str, Any]:
-    """Return everything of a launch as JSON values; ``program`` has the overview of its kernel."""
-    advice = [json_values(one) for one in advice_on(report)]
-    return {**report.to_json(), "advice": advice, "program": kernel.to_json()}
-
-
-def whole_text(reports: Sequence[LaunchAnalysis], shown: Sequence[LaunchAnalysis] = ()) -> Iterator[str]:
-    """Yield a list with everything of the launches that are ``shown``, in parts.
+def whole_text(report: Report, shown: Sequence[ReportLaunch] = ()) -> Iterator[str]:
+    """Yield a list with the answers on the launches that are ``shown``, in parts.
 
     By default, the median launch of each variant and process is shown, and its ``other_launches`` has a row for each
     other launch of the same. The list also ends if a launch that is damaged raises ``KprofError``.
     """
-    kernels = {kernel.name: kernel for kernel in overview(reports)}
-    shown_ids = {id(report) for report in shown or [one for kernel in kernels.values() for one in kernel.middles]}
-    others: defaultdict[Path, list[dict[str, Any]]] = defaultdict(list)
-    for report in reports:
-        if id(report) not in shown_ids:
-            others[report.launch.kernel.folder].append(_row(report))
+    answers = Answers(report)
+    chosen = {id(one) for one in shown or [one for kernel in report.program.kernels for one in kernel.middles]}
+    others: defaultdict[Path, list[LaunchRow]] = defaultdict(list)
+    for one in report.launches:
+        if id(one) not in chosen:
+            others[one.launch.kernel.folder].append(launch_row(one, one.known_analysis))
     separator = "["
     try:
-        for report in (report for report in reports if id(report) in shown_ids):
-            kernel = report.launch.kernel
-            values = launch_values(report, kernels[kernel.name])
-            text = json_text({**values, "other_launches": others[kernel.folder]})
+        for one in (one for one in report.launches if id(one) in chosen):
+            text = json_text(json_values(answers.on(one, others[one.launch.kernel.folder])))
             yield separator + f"\n{text}".replace("\n", "\n ")
             separator = ","
+            if len(chosen) > _MAX_KEPT:
+                one.forget()
     finally:
         if separator == ",":
             yield "\n]\n"
 
 
-def _row(report: LaunchAnalysis) -> dict[str, Any]:
-    """Return the values of a launch that need no decoding."""
-    launch = report.launch
-    return {
-        "variant": launch.kernel.variant,
-        "launch": launch.index,
-        "graph": launch.graph,
-        "place": json_values(launch.place),
-        "grid": launch.grid,
-        "host_ns": launch.host_ns,
-        **json_values(report.headers),
-    }
+_MAX_KEPT = 100
+"""Launches whose analyses are kept while they are printed."""
 
 
-def brief_text(reports: Sequence[LaunchAnalysis], budget: int) -> str:
-    """Return a line of at most ``budget`` tokens on the launch for which ``report`` gives its answer.
+def answer_schema() -> dict[str, Any]:
+    """Return the JSON Schema 2020-12 of an item of the list."""
+    return schema_of(Answer, "kprof-inject report --json")
 
-    A token has four characters. Keys and values are those of ``launch_values``; figures have four digits, long texts
-    are cut. ``left_out`` says how many items of which keys did not fit. Raises ``KprofError`` if the parts that are
-    always there do not fit.
+
+def brief_text(report: Report, budget: int) -> str:
+    """Return a line of at most ``budget`` tokens with the first answer.
+
+    A token has four characters. Figures have four digits, long texts are cut. ``left_out`` says how many items of which
+    keys did not fit. Raises ``KprofError`` if the parts that are always there do not fit.
     """
-    kernel = overview(reports)[0]
-    values = launch_values(kernel.middle, kernel)
+    values = json_values(Answers(report).first)
     values["scopes"] = sorted(values["scopes"], key=lambda scope: -(scope["self_ns"] or 0))
     optional = {key: _brief(values[key], fields) for key, fields in _IF_IT_FITS.items() if values[key]}
     kept = {key: _brief(values[key], fields) for key, fields in _ALWAYS.items()}

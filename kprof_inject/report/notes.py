@@ -135,8 +135,8 @@ _CLOCK_NOTES = {
 _ROOM = {"occupancy": "with room for {slots} on each", "observed": "at most {slots} at once on each"}
 
 
-def all_notes(report: LaunchAnalysis) -> Iterator[str]:
-    """Yield all notes below a launch's table."""
+def all_notes(report: LaunchAnalysis, flights: Flights | None) -> Iterator[str]:
+    """Yield all notes below a launch's table; ``flights`` is its asynchronous work."""
     if in_place := report.launch.kernel.metadata.get("ir_override"):
         yield f"TTGIR: the program's own, {printable(PurePath(str(in_place)).name)}"
     yield from launch_notes(report.summary)
@@ -146,8 +146,8 @@ def all_notes(report: LaunchAnalysis) -> Iterator[str]:
     if report.stalls:
         yield from stall_notes(report.stalls, report.summary.scopes)
     yield from moved_notes(report)
-    if report.flights:
-        yield from flight_notes(report.flights, report.summary.scopes)
+    if flights:
+        yield from flight_notes(flights, report.summary.scopes)
     if report.slopes:
         yield from slope_notes(report.slopes)
 

@@ -1,0 +1,417 @@
+"""The launches to report on, by kernel: how much of the program's GPU time each takes, and how much could be won.
+
+Shares are of the whole program even if only some kernels or launches of the capture were chosen: the number of launches
+of a kernel, and usually their duration, is known without decoding them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
+from math import prod
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+from msgspec import Struct, field, structs
+
+from kprof_inject.analysis.advice import UNKNOWN_GAIN, Gain, gain_in
+from kprof_inject.analysis.findings.finding import Finding
+from kprof_inject.analysis.launch import Experiment, LaunchAnalysis
+from kprof_inject.capture.capture_files import read_optional
+from kprof_inject.capture.gpu_work import GpuWork, GpuWorkRecord
+from kprof_inject.capture.model import Kernel, Launch, several_ranks
+from kprof_inject.capture.schema import Grid
+from kprof_inject.errors import KprofError
+from kprof_inject.timeline.foreign import timeline_of
+from kprof_inject.timeline.timeline import Timeline
+from kprof_inject.timeline.trust import median_time_ns
+from kprof_inject.timeline.waves import LaunchHeaders, launch_duration_ns, recorded_duration_ns
+
+_EVERY_KERNEL = "*"
+_MAX_RANKED = 24
+"""Kernels whose gain is determined: it takes up to some seconds for each."""
+MAX_JUDGED = 11
+"""Launches of a kernel that are judged to see how often a finding holds: the median and the slowest."""
+
+
+class ReportLaunch:
+    """A launch to report on, decoded and analysed when that is first needed."""
+
+    def __init__(
+        self,
+        launch: Launch,
+        headers: LaunchHeaders,
+        decode: Callable[[], Timeline],
+        experiments: Sequence[Experiment] = (),
+    ) -> None:
+        """Keep the inputs; ``experiments`` are those with any kernels of the capture."""
+        self.launch = launch
+        self.headers = headers
+        self._decode = decode
+        self._experiments = experiments
+
+    @classmethod
+    def of(cls, timeline: Timeline, experiments: Sequence[Experiment] = ()) -> ReportLaunch:
+        """Return a launch that is already decoded."""
+        headers = LaunchHeaders(launch_duration_ns(timeline), timeline.records_lost, timeline.ctas_damaged)
+        return cls(timeline.launch, headers, lambda: timeline, experiments)
+
+    @property
+    def duration_ns(self) -> int:
+        """Time from the first CTA's begin to the last one's end of work."""
+        return self.headers.duration_ns
+
+    @cached_property
+    def analysis(self) -> LaunchAnalysis:
+        """The analysis of the launch."""
+        return LaunchAnalysis.of(self._decode(), self._experiments)
+
+    @property
+    def known_analysis(self) -> LaunchAnalysis | None:
+        """The analysis if something needed it before."""
+        return self.__dict__.get("analysis")
+
+    def forget(self) -> None:
+        """Free the analysis: those of thousands of launches take too much memory."""
+        self.__dict__.pop("analysis", None)
+
+
+class KernelFinding(Finding, frozen=True, kw_only=True):
+    """A finding on a kernel: what it is worth in one launch, and in how many others it holds."""
+
+    kernel: str
+    launch: int
+    """Number of the launch that ``text`` and ``share`` are of: the median one, unless another was chosen."""
+    launches: int
+    """Number of launches in which it holds, of those ``judged``."""
+    judged: int
+    share_of_program: float | None
+    """Upper bound of the gain, as part of the time of all launches of the program, if the finding is true of all
+    launches of its kernel; None if the kernel's part is unknown."""
+
+    @property
+    def held_in(self) -> str:
+        """The number of launches in which it holds, in words."""
+        return f"in {self.launches} of {self.judged} launches"
+
+
+class KernelOverview(Struct, frozen=True, eq=False, dict=True):
+    """A kernel in all its compiled variants."""
+
+    name: str
+    variants: int
+    reports: tuple[ReportLaunch, ...]
+    """Its launches among the chosen ones."""
+    captured: int
+    """Number of its launches in the capture, chosen or not."""
+    launches: int | None
+    """Number of its launches in the program; None if that is unknown for any variant."""
+    time_ns: float
+    """Median duration of its launches, by the device's timer."""
+    whole_ns: float
+    """Time of all its launches in the program; if their number is unknown, of those in the capture."""
+    share: float | None
+    """Its part of the time of all launches of the program, chosen or not, and of what else the GPU did if that is
+    known, 0 to 1; None if the number of launches is unknown for any kernel."""
+    middles: tuple[ReportLaunch, ...]
+    """The launch of median duration of each variant and process, those of the variant that takes most time first."""
+    not_chosen: tuple[Launch, ...]
+    """Its launches in the capture that are not among the chosen ones."""
+    gain: Gain
+    """What could be won in that launch; unknown if other kernels take more time."""
+
+    @property
+    def middle(self) -> ReportLaunch:
+        """The launch of median duration, of the variant that takes most time."""
+        return self.middles[0]
+
+    @property
+    def to_win_ns(self) -> float | None:
+        """Time of all its launches that could be won at most; None if that is unknown."""
+        return None if self.gain.share is None else self.gain.share * self.whole_ns
+
+    @property
+    def known_launches(self) -> int:
+        """Number of its launches in the program; if that is unknown, in the capture."""
+        return self.captured if self.launches is None else self.launches
+
+    @property
+    def time_by_rank_ns(self) -> dict[int, float]:
+        """Median duration of the launches of each rank; empty if the chosen ones are not of several ranks."""
+        return {
+            rank: median(report.duration_ns for report in self.reports if report.launch.place.rank == rank)
+            for rank in several_ranks(report.launch.place for report in self.reports)
+        }
+
+    @cached_property
+    def slowest_first(self) -> list[ReportLaunch]:
+        """The chosen launches, the slowest first."""
+        return sorted(self.reports, key=lambda report: -report.duration_ns)
+
+    def is_typical(self, shown: ReportLaunch) -> bool:
+        """Return True if a launch is of median duration among all that were captured."""
+        return shown in self.middles and not self.not_chosen
+
+    def judged_with(self, shown: ReportLaunch) -> list[ReportLaunch]:
+        """Return the launches in which the findings of ``shown`` are looked for, itself among them.
+
+        They are of its variant: the median and the slowest of all that were captured.
+        """
+        judged = self._judged.get(shown.launch.kernel.variant, [])
+        return judged if shown in judged else [shown, *judged[: MAX_JUDGED - 1]]
+
+    @cached_property
+    def _judged(self) -> dict[str, list[ReportLaunch]]:
+        by_variant: dict[str, list[ReportLaunch]] = {}
+        for report in (*self.reports, *filter(None, map(_unchosen, self.not_chosen))):
+            by_variant.setdefault(report.launch.kernel.variant, []).append(report)
+        return {variant: _median_and_slowest(found) for variant, found in by_variant.items()}
+
+    def findings_of(self, shown: ReportLaunch) -> list[KernelFinding]:
+        """Return the findings of a launch, sorted by the gain to expect, with the number of launches that have them."""
+        judged = self.judged_with(shown)
+        return [self._counted(one, shown, judged) for one in shown.analysis.findings]
+
+    def variation_from(self, shown: ReportLaunch) -> list[KernelFinding]:
+        """Return the findings that only other launches have, each as the launch that it costs most."""
+        judged = self.judged_with(shown)
+        known = {one.cause for one in shown.analysis.findings}
+        most: dict[object, tuple[Finding, ReportLaunch]] = {}
+        for report in judged:
+            for one in report.analysis.findings:
+                if one.cause not in known and (one.cause not in most or one.expected > most[one.cause][0].expected):
+                    most[one.cause] = one, report
+        found = [self._counted(one, report, judged) for one, report in most.values()]
+        return sorted(found, key=lambda one: -one.expected)
+
+    def _counted(self, finding: Finding, of: ReportLaunch, judged: Sequence[ReportLaunch]) -> KernelFinding:
+        return KernelFinding(
+            **structs.asdict(finding),
+            kernel=self.name,
+            launch=of.launch.index,
+            launches=sum(any(finding.cause == one.cause for one in report.analysis.findings) for report in judged),
+            judged=len(judged),
+            share_of_program=None if self.share is None else self.share * finding.share,
+        )
+
+
+def _unchosen(launch: Launch) -> ReportLaunch | None:
+    """Return a launch that was captured, but not chosen; None if it cannot be read."""
+    duration_ns = recorded_duration_ns(launch) if launch.recorded is None else None
+    headers = LaunchHeaders(duration_ns or 0, 0, 0)
+    return None if duration_ns is None else ReportLaunch(launch, headers, lambda: timeline_of(launch))
+
+
+def _median_and_slowest(reports: Sequence[ReportLaunch]) -> list[ReportLaunch]:
+    """Return up to ``MAX_JUDGED`` launches that can be read: that of median duration, and the slowest."""
+    found: list[ReportLaunch] = []
+    for report in dict.fromkeys((middle_of(reports), *sorted(reports, key=lambda one: -one.duration_ns))):
+        with suppress(KprofError):
+            _ = report.analysis
+            found.append(report)
+        if len(found) == MAX_JUDGED:
+            break
+    return found
+
+
+class Program(Struct, frozen=True):
+    """The kernels of a program, those with most to win first, and what else its GPU did, the longest first.
+
+    Others are kernels that were not recorded, copies and fills; there are none if that was not traced.
+    """
+
+    kernels: tuple[KernelOverview, ...]
+    others: tuple[GpuWork, ...]
+    whole_ns: float | None
+    """Time of all that shares are parts of; None if the number of launches is unknown for any kernel."""
+
+
+class Report:
+    """The chosen launches of a capture, in order, and all its launches."""
+
+    def __init__(self, launches: Sequence[ReportLaunch], captured: Sequence[Launch] = ()) -> None:
+        """Keep the launches; ``captured`` is empty if they are all that is known."""
+        self.launches = tuple(launches)
+        self.captured = tuple(captured)
+
+    @classmethod
+    def of(
+        cls, timelines: Iterable[Timeline], experiments: Sequence[Experiment] = (), captured: Sequence[Launch] = ()
+    ) -> Report:
+        """Return the report on launches that are already decoded."""
+        return cls([ReportLaunch.of(timeline, experiments) for timeline in timelines], captured)
+
+    @cached_property
+    def program(self) -> Program:
+        """The kernels of the launches; raises ``KprofError`` if the file of other work is damaged."""
+        return _program_of(self.launches, self.captured)
+
+    def kernel_of(self, launch: ReportLaunch) -> KernelOverview:
+        """Return the kernel of a launch."""
+        return self._by_name[launch.launch.kernel.name]
+
+    @cached_property
+    def _by_name(self) -> dict[str, KernelOverview]:
+        return {kernel.name: kernel for kernel in self.program.kernels}
+
+    def findings(self) -> list[KernelFinding]:
+        """Return the findings on all kernels, sorted by the largest possible gain in the program's time.
+
+        They are those of each kernel's median launch.
+        """
+        found = [(kernel, one) for kernel in self.program.kernels for one in kernel.findings_of(kernel.middle)]
+        # The sort is stable: findings with equal gains stay in the order of the kernels and rules.
+        return [one for _, one in sorted(found, key=lambda pair: -pair[0].whole_ns * pair[1].expected)]
+
+
+def _program_of(reports: Sequence[ReportLaunch], captured: Sequence[Launch]) -> Program:
+    """Return the program with its kernels sorted by the time that could be won.
+
+    If that is unknown, all of a kernel's time counts. It is only determined for the kernels that take most time; the
+    others follow, sorted by time. Kernels with the same name count as one.
+    """
+    variants = _variants(reports, captured)
+    shown = dict.fromkeys(report.launch.kernel.name for report in reports)
+    is_counted = all(variant.kernel.launches is not None for variant in variants)
+    if not is_counted:
+        # Without counts there are no shares, so the other kernels are not needed.
+        variants = [variant for variant in variants if variant.name in shown]
+    weights_ns = [variant.weight_ns for variant in variants]
+    others = _other_work(reports, captured)
+    known_ns = [weight_ns for weight_ns in weights_ns if weight_ns is not None]
+    whole_ns = sum(known_ns) + sum(work.total_ns for work in others)
+    has_shares = is_counted and whole_ns > 0 and len(known_ns) == len(weights_ns)
+    share_of_ns = whole_ns if has_shares else None
+    by_name: dict[str, list[tuple[_Variant, float]]] = {name: [] for name in shown}
+    for variant, weight_ns in zip(variants, weights_ns, strict=True):
+        if variant.name in shown:
+            by_name[variant.name].append((variant, weight_ns or 0.0))
+    kernels = [_overview(name, group, share_of_ns) for name, group in by_name.items()]
+    kernels.sort(key=lambda kernel: -kernel.whole_ns)
+    ranked = [structs.replace(kernel, gain=gain_in(kernel.middle.analysis)) for kernel in kernels[:_MAX_RANKED]]
+    ranked.sort(key=lambda one: -(one.whole_ns if one.to_win_ns is None else one.to_win_ns))
+    return Program((*ranked, *kernels[_MAX_RANKED:]), others, share_of_ns)
+
+
+def _other_work(reports: Sequence[ReportLaunch], captured: Sequence[Launch]) -> tuple[GpuWork, ...]:
+    launch = reports[0].launch if reports else None
+    if launch is None or launch.capture_folder is None:
+        return ()
+    record = read_optional(launch.capture_folder, GpuWorkRecord)
+    recorded = {one.kernel.name for one in (*(report.launch for report in reports), *captured)}
+    return tuple(work for work in record.work if work.name not in recorded) if record else ()
+
+
+def glob_of(kernel: KernelOverview, report: Report) -> str:
+    """Return the glob that selects a kernel of a report among those of the program.
+
+    It is the kernel's name if the capture has other kernels, chosen or not; otherwise the glob by which kernels were
+    captured. Empty if the kernel is the only one, as far as is known.
+    """
+    if len({one.kernel.name for one in (*(chosen.launch for chosen in report.launches), *report.captured)}) > 1:
+        return kernel.name
+    process = kernel.middle.launch.process
+    return "" if process is None or process.kernel == _EVERY_KERNEL else process.kernel
+
+
+class _Variant(Struct):
+    """A compiled variant in one process: its chosen launches, and the others of the capture."""
+
+    name: str
+    kernel: Kernel
+    reports: list[ReportLaunch] = field(default_factory=list)
+    others: list[Launch] = field(default_factory=list)
+
+    @property
+    def captured(self) -> int:
+        return len(self.reports) + len(self.others)
+
+    @property
+    def weight_ns(self) -> float | None:
+        """Time of all its launches in the program, without records if that time is known.
+
+        If the number of launches is unknown: time of the chosen ones in the capture. None if no duration is known.
+        """
+        chosen_ns = [report.duration_ns for report in self.reports]
+        if self.kernel.launches is None:
+            return median(chosen_ns) * len(chosen_ns) if chosen_ns else None
+        if self.kernel.grids:
+            return time_of_grids_ns(self.kernel)
+        time_ns = median_time_ns(self.kernel.clean.without_launching())
+        if time_ns is None:
+            others_ns = map(recorded_duration_ns, self.others)
+            known_ns = [*chosen_ns, *(one_ns for one_ns in others_ns if one_ns is not None)]
+            time_ns = median(known_ns) if known_ns else None
+        return None if time_ns is None else self.kernel.launches * time_ns
+
+
+def time_of_grids_ns(kernel: Kernel) -> float | None:
+    """Return the time of a kernel's launches in ns, without records and what launching takes; None if unknown.
+
+    A grid of which no launch was timed is estimated from the one with the nearest number of CTAs.
+    """
+    times_ns: dict[Grid, float] = {}
+    for one in kernel.grids:
+        clean = structs.replace(kernel.clean, times_ns=one.clean_ns, replayed_ns=None)
+        if (time_ns := median_time_ns(clean.without_launching())) is not None:
+            times_ns[one.grid] = time_ns
+    if not times_ns and (time_ns := median_time_ns(kernel.clean.without_launching())) is not None:
+        # Of the main grid, which comes first.
+        times_ns[kernel.grids[0].grid] = time_ns
+    if not times_ns:
+        return None
+    return sum(one.launches * _estimate_ns(times_ns, one.grid) for one in kernel.grids)
+
+
+def _estimate_ns(times_ns: Mapping[Grid, float], grid: Grid) -> float:
+    if grid in times_ns:
+        return times_ns[grid]
+    nearest = min(times_ns, key=lambda known: abs(np.log(prod(known) / prod(grid))))
+    # More CTAs take longer in proportion at most; fewer may take as long, because one CTA does.
+    return times_ns[nearest] * max(prod(grid) / prod(nearest), 1.0)
+
+
+def middle_of(reports: Iterable[ReportLaunch]) -> ReportLaunch:
+    """Return the launch of median duration, of two the shorter."""
+    ordered = sorted(reports, key=lambda report: report.duration_ns)
+    return ordered[(len(ordered) - 1) // 2]
+
+
+def _variants(reports: Sequence[ReportLaunch], captured: Sequence[Launch]) -> list[_Variant]:
+    # A process has one folder for each variant, however often it launches it.
+    found: dict[Path, _Variant] = {}
+    for report in reports:
+        kernel = report.launch.kernel
+        found.setdefault(kernel.folder, _Variant(kernel.name, kernel)).reports.append(report)
+    chosen = {(report.launch.kernel.folder, report.launch.index) for report in reports}
+    for launch in captured:
+        kernel = launch.kernel
+        if (kernel.folder, launch.index) not in chosen:
+            found.setdefault(kernel.folder, _Variant(kernel.name, kernel)).others.append(launch)
+    return list(found.values())
+
+
+def _overview(name: str, variants: Sequence[tuple[_Variant, float]], whole_ns: float | None) -> KernelOverview:
+    """Merge the variants of one kernel.
+
+    Each variant comes with its part of ``whole_ns``, the time of the program, which is None if unknown.
+    """
+    reports = [report for variant, _ in variants for report in variant.reports]
+    counts = [variant.kernel.launches for variant, _ in variants]
+    kernel_ns = sum(weight_ns for _, weight_ns in variants)
+    shown = sorted((one for one in variants if one[0].reports), key=lambda one: -one[1])
+    return KernelOverview(
+        name=name,
+        variants=len({report.launch.kernel.variant for report in reports}),
+        reports=tuple(reports),
+        captured=sum(variant.captured for variant, _ in variants),
+        launches=sum(count for count in counts if count is not None) if None not in counts else None,
+        time_ns=median(report.duration_ns for report in reports),
+        whole_ns=kernel_ns,
+        share=None if whole_ns is None else kernel_ns / whole_ns,
+        middles=tuple(middle_of(variant.reports) for variant, _ in shown),
+        not_chosen=tuple(launch for variant, _ in variants for launch in variant.others),
+        gain=UNKNOWN_GAIN,
+    )
