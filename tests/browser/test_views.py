@@ -95,7 +95,7 @@ def test_the_overview_has_findings_scopes_and_facts(show: Show, attention: Path)
 def test_the_times_per_cta_are_those_of_the_terminal(show: Show, matmul: Path) -> None:
     report = LaunchAnalysis.of(decode_launch(read_capture(DEMO).launches[0]))
     out = io.StringIO()
-    print_first_screen(report, "matmul", "", Console(file=out, width=200))
+    print_first_screen(answer_of(report), Console(file=out, width=200))
     _, view = opened(show, matmul, "overview")
     heads = [head.strip() for head in view.locator(".scope-table thead th").all_inner_texts()]
     rows = [row.split("\t") for row in view.locator(".scope-table tbody tr").all_inner_texts()]

@@ -118,9 +118,8 @@ def barriers(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     place = max(stalls.lines, key=lambda line: line.at_barriers).place
     gain = min(share, evidence.max_gain())
     fewer_warps = ""
-    if (
-        evidence.executed is not None and not evidence.has_dots
-    ):  # dots' results would need twice the registers of a thread
+    # With dots, their results would need twice the registers of a thread.
+    if evidence.executed is not None and not evidence.has_dots:
         fewer_warps = "fewer warps per CTA (num_warps) so that a reduction stays within a warp, "
     yield Finding(
         rule="barriers",

@@ -8,28 +8,22 @@ from enum import Enum
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kprof_inject.analysis.findings.alternating_units import alternating_units
 from kprof_inject.analysis.findings.atomics import atomics
-from kprof_inject.analysis.findings.bank_conflicts import bank_conflicts
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.exposed_latency import barriers, exposed_loads
 from kprof_inject.analysis.findings.finding import Finding
-from kprof_inject.analysis.findings.fp32_dots import fp32_dots
 from kprof_inject.analysis.findings.idle_sms import between_ctas, low_fill, tail, uneven_ctas
 from kprof_inject.analysis.findings.imbalanced_warps import imbalanced_warps
 from kprof_inject.analysis.findings.in_flight import few_warps, small_ctas
-from kprof_inject.analysis.findings.l2_reuse import l2_reuse
+from kprof_inject.analysis.findings.launch_conditions import short_launch, throttled
 from kprof_inject.analysis.findings.loop_phases import epilogue, first_iterations, prologue
 from kprof_inject.analysis.findings.loop_work import loop_invariant, reduction_in_loop
 from kprof_inject.analysis.findings.pace import pace
 from kprof_inject.analysis.findings.pipelining import has_sampled_waits, not_pipelined, too_few_stages
-from kprof_inject.analysis.findings.same_in_all_ctas import same_in_all_ctas
-from kprof_inject.analysis.findings.short_launch import short_launch
-from kprof_inject.analysis.findings.small_tiles import small_tiles
+from kprof_inject.analysis.findings.reuse import l2_reuse, same_in_all_ctas, small_tiles
 from kprof_inject.analysis.findings.special_functions import special_functions
-from kprof_inject.analysis.findings.spills import spills
-from kprof_inject.analysis.findings.throttled import throttled
 from kprof_inject.analysis.findings.uncoalesced import uncoalesced
+from kprof_inject.analysis.findings.unit_work import alternating_units, bank_conflicts, fp32_dots, spills
 from kprof_inject.analysis.findings.waiting import waiting
 from kprof_inject.analysis.roofs.limits import memory_wait_limit
 from kprof_inject.analysis.summary import LaunchSummary

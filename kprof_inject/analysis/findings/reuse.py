@@ -1,0 +1,192 @@
+"""Data and work that CTAs could share: larger tiles, another order of tiles, what all CTAs compute alike."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from kprof_inject.analysis.findings.evidence import Evidence
+from kprof_inject.analysis.findings.finding import MIN_SHARE, Finding
+from kprof_inject.analysis.interpreter.executions import entry_function
+from kprof_inject.analysis.interpreter.footprints import Ranges, union
+from kprof_inject.analysis.roofs.limits import DRAM, LIMITING
+from kprof_inject.analysis.roofs.unit_rates import L2, L2_TO_SM
+from kprof_inject.analysis.structure.dependence import operations_of_any_cta
+from kprof_inject.analysis.unjudged import Unjudged
+from kprof_inject.capture import counters
+from kprof_inject.quantities import percent, ratio, size_text
+from kprof_inject.ttgir.dialect import DIVISIONS
+from kprof_inject.ttgir.nodes import Operation
+from kprof_inject.ttgir.types import types_of
+
+# Maximum number of elements of a CTA's accumulator: half of the 64 K registers of an SM of an H100.
+_MAX_TILE = 256 * 128
+# Where it delivers little but what DRAM gives it once, the L2 is as busy as DRAM: 0.9 times for kernels that stream,
+# and 1.0 for the reading of a key-value cache (H100).
+_MIN_ABOVE_DRAM = 1.2
+# Twice the tile halves the loads of an operand only if two CTAs load the same.
+_MIN_LOADS = 2
+
+
+def small_tiles(evidence: Evidence) -> Iterator[Finding | Unjudged]:
+    """Yield dots of a launch that the L2 limits, if their tiles could be larger: these share what they load."""
+    busy = max(evidence.parts.get(L2, 0.0), evidence.parts.get(L2_TO_SM, 0.0))
+    if evidence.executed is None or busy < max(LIMITING, _MIN_ABOVE_DRAM * evidence.parts.get(DRAM, 0.0)):
+        return
+    tiles = [
+        (types[-1].shape, types[0].shape[-1], one.operation)
+        for one in evidence.executed.operations
+        if one.operation.traits.is_dot and (types := types_of(one.operation)) and len(types[-1].shape) == 2
+    ]
+    if not tiles:
+        return
+    waves, sms = evidence.summary.waves, evidence.kernel.sm_count
+    if waves is not None and sms and waves.ctas < 2 * sms:
+        return  # half as many would leave SMs idle
+    (rows, columns), inner, dot = max(tiles, key=lambda tile: tile[0][0] * tile[0][1])
+    longer, shorter = max(rows, columns), min(rows, columns)
+    if 2 * rows * columns > _MAX_TILE or not _is_shared(evidence, {longer, inner}):
+        return
+    # A tile loads its rows and its columns for as many products as it has elements.
+    saved = 1 - (1 / longer + 1 / (2 * shorter)) / (1 / longer + 1 / shorter)
+    removed = dict.fromkeys((L2, L2_TO_SM), saved)
+    # If another unit is as busy as the L2, larger tiles may lose: they leave room for fewer CTAs on an SM.
+    likely = evidence.max_gain_of_units(removed)
+    if likely < MIN_SHARE:
+        return
+    yield evidence.at(
+        [dot],
+        Finding(
+            rule="small-tiles",
+            scope=None,
+            share=evidence.max_gain(removed),
+            text=f"small tiles: the L2 ({percent(busy)} of peak) delivers the operands of tiles of {rows} x {columns}",
+            advice=f"use larger tiles: {longer} x {2 * shorter} takes {percent(saved)} fewer bytes from the L2 for the "
+            "same result (with more warps, or fewer stages if shared memory does not suffice)",
+            figures={"rows": rows, "columns": columns, "saved": saved},
+            likely=likely,
+        ),
+    )
+
+
+def _is_shared(evidence: Evidence, shape: set[int]) -> bool:
+    """Return False if each part of an operand is known to be loaded once, in tiles with these sizes."""
+    loads = list[float]()
+    for one in evidence.executed.operations if evidence.executed else ():
+        access = one.access
+        if access is None or not access.form.reads or len(access.shape) != 2 or set(access.shape) != shape:
+            continue
+        touched, requested_bytes = access.touched(), access.requested_bytes(one.times)
+        if touched is None or not touched.size_bytes or requested_bytes is None:
+            return True  # it may be the operand that CTAs share
+        loads.append(requested_bytes / touched.size_bytes)
+    return not loads or max(loads) >= _MIN_LOADS
+
+
+_OTHER_ORDER = (
+    "change the order of tiles so that CTAs that run at once share operands: group program ids (8 rows of tiles at a "
+    "time, tl.swizzle2d), or let a CTA loop over the tiles that need the same data"
+)
+# On an H100, a second pass that ran backwards over 117 MB won 2.3 % of a launch of 157 us.
+_OTHER_PASS = (
+    "CTAs read their data in several passes: run every other pass backwards, so that it starts with what is still in "
+    "the L2; or give a CTA so little at a time that the L2, or its registers, hold it until the next pass"
+)
+_MIN_PASSES = 1.5  # on average over the bytes: some may be read once
+# Tiles of a matmul in a good order read each operand once or twice from DRAM.
+_MIN_REREAD = 2.0
+# With DRAM less busy, its bytes are not what the launch waits for, unless most loads do.
+_MIN_DRAM, _MIN_DRAM_IF_MISSED, _MANY_HITS = 0.4, 0.25, 0.6
+
+
+def l2_reuse(evidence: Evidence) -> Iterator[Finding | Unjudged]:
+    """Yield launches that read several times as many bytes from DRAM as there are to read; needs counters."""
+    dram, measured = evidence.speed_of_light.dram, evidence.measured
+    if dram is None or dram.unknown or measured is None or dram.fits_l2 or not dram.read_bytes:
+        return
+    read = measured.metric(counters.DRAM_READ_BYTES)
+    again = read / dram.read_bytes
+    hits = measured.metric(counters.L2_HIT_PERCENT) / 100
+    min_dram = _MIN_DRAM if hits >= _MANY_HITS else _MIN_DRAM_IF_MISSED
+    if again < _MIN_REREAD or evidence.parts.get(DRAM, 0.0) < min_dram:
+        return
+    moved = read + measured.metric(counters.DRAM_WRITE_BYTES)
+    extra = read - dram.read_bytes
+    has_passes = _reads_its_own_again(evidence, dram.read_bytes)
+    # The L2 is busy with what it gets from DRAM, too.
+    if has_passes:
+        kept = min(extra, (again - 1) * (evidence.kernel.l2_bytes or extra))
+        share = evidence.max_gain_of_units(dict.fromkeys((DRAM, L2), kept / moved))
+    else:
+        share = evidence.max_gain(dict.fromkeys((DRAM, L2), extra / moved))
+    if share < MIN_SHARE:
+        return
+    yield Finding(
+        rule="l2-reuse",
+        scope=None,
+        share=share,
+        text=f"no reuse in the L2: DRAM reads {size_text(round(read))}, {ratio(again)} the "
+        f"{size_text(dram.read_bytes)} that the launch needs (L2 hit rate {percent(hits)})",
+        advice=_OTHER_PASS if has_passes else _OTHER_ORDER,
+        figures={"read_bytes": read, "needed_bytes": dram.read_bytes, "ratio": again},
+        likely=(0.3 if has_passes else 0.7) * share,  # writes and other CTAs also take room in the L2
+    )
+
+
+def _reads_its_own_again(evidence: Evidence, needed_bytes: int) -> bool:
+    """Return True if each load reads its bytes once, but several loops read the same.
+
+    Loads of one loop that overlap, such as a stencil's, do so at nearly the same time.
+    """
+    by_loop: defaultdict[Operation, list[Ranges]] = defaultdict(list)
+    for one in evidence.executed.operations if evidence.executed else ():
+        access = one.access
+        if access is None or not access.form.reads or not one.times:
+            continue
+        touched, requested_bytes = access.touched(), access.requested_bytes(one.times)
+        if touched is None or requested_bytes is None or requested_bytes > max(touched.size_bytes, needed_bytes // 10):
+            return False
+        if (loop := one.operation.loop) is not None:
+            by_loop[loop].append(touched)
+    return sum(union(ranges).size_bytes for ranges in by_loop.values()) >= _MIN_PASSES * needed_bytes
+
+
+# With fewer CTAs, computing it once saves little of the time of all SMs.
+_MIN_CTAS = 2
+
+
+def same_in_all_ctas(evidence: Evidence) -> Iterator[Finding | Unjudged]:
+    """Yield costly arithmetic that depends neither on the program id nor on what a CTA loads for itself."""
+    if evidence.executed is None or evidence.summary.ctas < _MIN_CTAS:
+        return
+    function = entry_function(evidence.executed.module)
+    if function is None:
+        return
+    same = [
+        one
+        for one in operations_of_any_cta(evidence.executed.module, function)
+        if not one.traits.is_constant and not one.traits.reads_global
+    ]
+    costly = [one for one in same if _is_costly(one)]
+    share = evidence.time_share_of(same) if costly else 0.0
+    if share < MIN_SHARE:
+        return
+    what = evidence.names_of(costly)
+    yield evidence.at(
+        costly,
+        Finding(
+            rule="same-in-all-ctas",
+            scope=None,
+            share=evidence.max_gain_without(same, share),
+            text=f"each of {evidence.summary.ctas} CTAs computes the same: {what}, with what these need, take "
+            f"{percent(share)} of the warps' time",
+            advice="compute it once, before the launch or in a small kernel of its own, and load the result: a table",
+            figures={"operations": len(same), "time_share": share},
+            likely=share,
+        ),
+    )
+
+
+def _is_costly(one: Operation) -> bool:
+    is_slow = one.traits.is_transcendental or one.name in DIVISIONS or one.traits.is_dot
+    return is_slow and any(printed.shape for printed in types_of(one))
