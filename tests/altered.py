@@ -6,8 +6,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.analysis.program import Report, ReportLaunch
+from kprof_inject.analysis.launch import LaunchAnalysis, ReportLaunch
+from kprof_inject.analysis.program import Report
 from kprof_inject.report.facts import Answer, Answers
 
 

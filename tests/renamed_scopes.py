@@ -39,8 +39,8 @@ from kprof_inject.report.html.document import all_sections, launch_meta
 from kprof_inject.report.html.overview_tab import kernel_rows
 from kprof_inject.report.html.pictures import ScopePictures
 from kprof_inject.report.html.scope_columns import shown_of
+from kprof_inject.report.slopes import slopes_csv
 from kprof_inject.report.terminal.screens import answers_text
-from kprof_inject.report.terminal.slope_table import slopes_csv
 from kprof_inject.select.plan import Plan, make_plan, table_json
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.timeline.choice import Choice, NumberSet

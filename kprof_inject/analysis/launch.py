@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import cached_property, lru_cache
 
 from msgspec import structs
 
@@ -30,6 +30,7 @@ from kprof_inject.capture.source_text import lines_of, ttgir_of
 from kprof_inject.errors import KprofError
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import Level, Verdict, judge, median_time_ns
+from kprof_inject.timeline.waves import LaunchHeaders, launch_duration_ns
 
 Experiment = ExperimentRecord | EditsRecord
 """Result of ``causal``, or of ``try``, with one kernel."""
@@ -147,6 +148,48 @@ class LaunchAnalysis(Evidence, frozen=True, eq=False, kw_only=True):
             judgements=judgements,
             edits=_edits(launch, experiments),
         )
+
+
+class ReportLaunch:
+    """A launch to report on, decoded and analysed when that is first needed."""
+
+    def __init__(
+        self,
+        launch: Launch,
+        headers: LaunchHeaders,
+        decode: Callable[[], Timeline],
+        experiments: Sequence[Experiment] = (),
+    ) -> None:
+        """Keep the inputs; ``experiments`` are those with any kernels of the capture."""
+        self.launch = launch
+        self.headers = headers
+        self._decode = decode
+        self._experiments = experiments
+
+    @classmethod
+    def of(cls, timeline: Timeline, experiments: Sequence[Experiment] = ()) -> ReportLaunch:
+        """Return a launch that is already decoded."""
+        headers = LaunchHeaders(launch_duration_ns(timeline), timeline.records_lost, timeline.ctas_damaged)
+        return cls(timeline.launch, headers, lambda: timeline, experiments)
+
+    @property
+    def duration_ns(self) -> int:
+        """Time from the first CTA's begin to the last one's end of work."""
+        return self.headers.duration_ns
+
+    @cached_property
+    def analysis(self) -> LaunchAnalysis:
+        """The analysis of the launch."""
+        return LaunchAnalysis.of(self._decode(), self._experiments)
+
+    @property
+    def known_analysis(self) -> LaunchAnalysis | None:
+        """The analysis if something needed it before."""
+        return self.__dict__.get("analysis")
+
+    def forget(self) -> None:
+        """Free the analysis: those of thousands of launches take too much memory."""
+        self.__dict__.pop("analysis", None)
 
 
 def _executed(timeline: Timeline, summary: LaunchSummary) -> ExecutedKernel:

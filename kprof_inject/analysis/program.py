@@ -6,7 +6,7 @@ of a kernel, and usually their duration, is known without decoding them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from math import prod
@@ -18,7 +18,7 @@ from msgspec import Struct, field, structs
 
 from kprof_inject.analysis.advice import UNKNOWN_GAIN, Gain, gain_in
 from kprof_inject.analysis.findings.finding import Finding
-from kprof_inject.analysis.launch import Experiment, LaunchAnalysis
+from kprof_inject.analysis.launch import Experiment, ReportLaunch
 from kprof_inject.capture.capture_files import read_optional
 from kprof_inject.capture.gpu_work import GpuWork, GpuWorkRecord
 from kprof_inject.capture.model import Kernel, Launch, several_ranks
@@ -27,55 +27,13 @@ from kprof_inject.errors import KprofError
 from kprof_inject.timeline.foreign import timeline_of
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import median_time_ns
-from kprof_inject.timeline.waves import LaunchHeaders, launch_duration_ns, recorded_duration_ns
+from kprof_inject.timeline.waves import LaunchHeaders, recorded_duration_ns
 
 _EVERY_KERNEL = "*"
 _MAX_RANKED = 24
 """Kernels whose gain is determined: it takes up to some seconds for each."""
 MAX_JUDGED = 11
 """Launches of a kernel that are judged to see how often a finding holds: the median and the slowest."""
-
-
-class ReportLaunch:
-    """A launch to report on, decoded and analysed when that is first needed."""
-
-    def __init__(
-        self,
-        launch: Launch,
-        headers: LaunchHeaders,
-        decode: Callable[[], Timeline],
-        experiments: Sequence[Experiment] = (),
-    ) -> None:
-        """Keep the inputs; ``experiments`` are those with any kernels of the capture."""
-        self.launch = launch
-        self.headers = headers
-        self._decode = decode
-        self._experiments = experiments
-
-    @classmethod
-    def of(cls, timeline: Timeline, experiments: Sequence[Experiment] = ()) -> ReportLaunch:
-        """Return a launch that is already decoded."""
-        headers = LaunchHeaders(launch_duration_ns(timeline), timeline.records_lost, timeline.ctas_damaged)
-        return cls(timeline.launch, headers, lambda: timeline, experiments)
-
-    @property
-    def duration_ns(self) -> int:
-        """Time from the first CTA's begin to the last one's end of work."""
-        return self.headers.duration_ns
-
-    @cached_property
-    def analysis(self) -> LaunchAnalysis:
-        """The analysis of the launch."""
-        return LaunchAnalysis.of(self._decode(), self._experiments)
-
-    @property
-    def known_analysis(self) -> LaunchAnalysis | None:
-        """The analysis if something needed it before."""
-        return self.__dict__.get("analysis")
-
-    def forget(self) -> None:
-        """Free the analysis: those of thousands of launches take too much memory."""
-        self.__dict__.pop("analysis", None)
 
 
 class KernelFinding(Finding, frozen=True, kw_only=True):

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import click
 
-from kprof_inject.analysis.program import Report, ReportLaunch, glob_of
+from kprof_inject.analysis.launch import ReportLaunch
+from kprof_inject.analysis.program import Report, glob_of
 from kprof_inject.capture.model import Capture, place_names
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.cli.console import is_a_step, say

@@ -12,8 +12,8 @@ from pathlib import Path
 from shlex import quote
 from typing import TypeVar
 
-from kprof_inject.analysis.launch import Experiment
-from kprof_inject.analysis.program import MAX_JUDGED, Report, ReportLaunch
+from kprof_inject.analysis.launch import Experiment, ReportLaunch
+from kprof_inject.analysis.program import MAX_JUDGED, Report
 from kprof_inject.capture.edits import EditsRecord
 from kprof_inject.capture.encoding import CAPTURE_AGAIN
 from kprof_inject.capture.foreign import NO_DESCRIPTION, BufferDescription, is_saved_array, read_saved_buffer

@@ -14,7 +14,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kprof_inject.analysis.program import Report, ReportLaunch
+from kprof_inject.analysis.launch import ReportLaunch
+from kprof_inject.analysis.program import Report
 from kprof_inject.capture.edits import (
     MAX_EDITS_TOGETHER,
     MIN_PAIRS,

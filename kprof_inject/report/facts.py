@@ -17,8 +17,8 @@ from kprof_inject.analysis.async_work.in_flight import recorded_in_flight
 from kprof_inject.analysis.evidence.stalls import Stalls
 from kprof_inject.analysis.evidence.units import UnitEvidence, disagreements
 from kprof_inject.analysis.findings.rules import RuleOutcome
-from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.analysis.program import KernelFinding, KernelOverview, Report, ReportLaunch
+from kprof_inject.analysis.launch import LaunchAnalysis, ReportLaunch
+from kprof_inject.analysis.program import KernelFinding, KernelOverview, Report
 from kprof_inject.analysis.roofs.coalescing import Requests
 from kprof_inject.analysis.roofs.limits import CodeBounds, Limit
 from kprof_inject.analysis.roofs.speed_of_light import SpeedOfLight

@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 
-from kprof_inject.analysis.program import Report, ReportLaunch
+from kprof_inject.analysis.launch import ReportLaunch
+from kprof_inject.analysis.program import Report
 from kprof_inject.capture.encoding import json_text, json_values, schema_of
 from kprof_inject.errors import KprofError, printable
 from kprof_inject.report.facts import Answer, Answers, LaunchRow, launch_row

@@ -7,7 +7,6 @@ from math import prod
 from pathlib import PurePath
 
 from kprof_inject.analysis.async_work.flight_metrics import Flights
-from kprof_inject.analysis.causal.slopes import KernelSlopes, PlaceSlope
 from kprof_inject.analysis.evidence.stalls import Share, Stalls
 from kprof_inject.analysis.evidence.units import disagreements
 from kprof_inject.analysis.launch import LaunchAnalysis
@@ -18,6 +17,7 @@ from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.errors import printable
 from kprof_inject.quantities import counted, percent, ratio, short_time, size_text
 from kprof_inject.report.machine_code import moved_sentence
+from kprof_inject.report.slopes import slope_notes
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.spread import GroupSpread, IterationSeries
 from kprof_inject.timeline.waves import Ending, Waves
@@ -416,71 +416,6 @@ def _whose(faults: RecordFaults | None, summary: LaunchSummary) -> str:
         f", in {counted(faults.warps, warp)} of {counted(faults.ctas, cta)}, most in {warp} "
         f"{faults.worst_warp} of {cta} {faults.worst_cta} ({faults.worst_records} of {faults.worst_written})"
     )
-
-
-SLOPE_MEANING = (
-    "slope: cycles that the kernel loses per cycle of delay on a CTA's path: 1 is critical, 0 is hidden; above 1, CTAs "
-    "slow each other down. Saving a few cycles there gains as much."
-)
-
-# From this change of its time by a zero-cycle delay, the kernel counts as changed.
-_DISTURBING = 0.03
-
-# Shares of the critical path that clearly contradict a critical, or a hidden, place.
-_SMALL_PART, _LARGE_PART = 0.01, 0.1
-
-
-def slope_text(place: PlaceSlope) -> str:
-    """Return the slope with its interval; "-" if there is none."""
-    if place.response is None:
-        return "-"
-    slope = place.response.slope
-    return f"{round(slope.value, 2) + 0.0:.2f} ± {slope.error:.2f}"
-
-
-def slack_text(place: PlaceSlope) -> str:
-    """Return up to which delay the kernel's time stays the same, or why that is unknown."""
-    if place.response is None:
-        return place.reason
-    if place.response.slack is not None:
-        slack = place.response.slack
-        cycles = f"{slack.value:.0f}" if slack.error < 1 else f"{slack.value:.0f} ± {slack.error:.0f}"
-        return f"{cycles} cycles, then {place.response.beyond or 0.0:.2f}"
-    return f"{place.spare_cycles:.0f} cycles or more" if place.spare_cycles else "none"
-
-
-def slope_notes(slopes: KernelSlopes) -> Iterator[str]:
-    """Yield a line with all slopes, and those of ``doubts_on_slopes``."""
-    known = [f"{place.name} {slope_text(place)}" for place in slopes.ranked if place.response]
-    if known:
-        yield f"slopes, by delays: {', '.join(known)}"
-    yield from doubts_on_slopes(slopes)
-
-
-def doubts_on_slopes(slopes: KernelSlopes) -> Iterator[str]:
-    """Yield where a delay changes the kernel itself, and where slope and critical path disagree."""
-    for place in slopes.places:
-        moved = place.disturbed
-        if moved is not None and abs(moved.value) > max(_DISTURBING, moved.error):
-            more = "more" if moved.value > 0 else "less"
-            yield (
-                f"{place.name}: any insertion there changes the kernel: a zero-cycle delay takes it "
-                f"{percent(abs(moved.value))} {more} time; the slope is that of the changed kernel"
-            )
-    if not slopes.experiment.spins:
-        yield "delays have their nominal lengths, because the real ones could not be measured here"
-    for place in slopes.places if slopes.path else ():
-        share = place.blame.share if place.blame else 0.0
-        if place.is_hidden and share >= _LARGE_PART:
-            yield (
-                f"{place.name}: {percent(share)} of the critical path goes through it, but delays there have no "
-                "effect: another path is nearly as long, or it is the records' own time"
-            )
-        elif place.is_critical and share < _SMALL_PART:
-            yield (
-                f"{place.name}: delays there slow the kernel, but only {percent(share)} of the critical path goes "
-                "through it: it is short, or it delays work outside of scopes"
-            )
 
 
 _L2 = {"left": "", "emptied": "the L2 emptied", "inputs": "its inputs in the L2"}

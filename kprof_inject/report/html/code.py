@@ -26,7 +26,7 @@ from kprof_inject.errors import printable
 from kprof_inject.report.html.page_schema import LineSlope, MachineCode, SourceFile, TimedLine, TtgirText
 from kprof_inject.report.html.pictures import packed
 from kprof_inject.report.html.stalls import stalled_source_lines, stalled_ttgir_lines
-from kprof_inject.report.notes import slack_text, slope_text
+from kprof_inject.report.slopes import slack_text, slope_text
 from kprof_inject.timeline.timeline import Timeline
 
 # Of longer files, the page has only the lines around the scopes and those where warps wait.

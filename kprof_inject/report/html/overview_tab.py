@@ -14,8 +14,8 @@ from kprof_inject.analysis.advice import trust_in
 from kprof_inject.analysis.causal.slopes import PlaceSlope
 from kprof_inject.analysis.evidence.units import UnitEvidence
 from kprof_inject.analysis.findings.finding import Finding
-from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.analysis.program import Program, Report, ReportLaunch
+from kprof_inject.analysis.launch import LaunchAnalysis, ReportLaunch
+from kprof_inject.analysis.program import Program, Report
 from kprof_inject.analysis.roofs.limits import LIMITING, Limit
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture.model import Kernel
@@ -38,7 +38,8 @@ from kprof_inject.report.html.page_schema import (
     WorkRow,
 )
 from kprof_inject.report.kernel_names import without_inner_types
-from kprof_inject.report.notes import MIN_ROOF_SHARE, SLOPE_MEANING, slack_text, slope_text
+from kprof_inject.report.notes import MIN_ROOF_SHARE
+from kprof_inject.report.slopes import SLOPE_MEANING, slack_text, slope_text
 from kprof_inject.report.tried_edits import headline
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.timeline import Timeline

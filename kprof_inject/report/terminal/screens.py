@@ -11,7 +11,8 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 
 from kprof_inject.analysis.findings.rules import Outcome
-from kprof_inject.analysis.program import KernelOverview, Program, Report, ReportLaunch
+from kprof_inject.analysis.launch import ReportLaunch
+from kprof_inject.analysis.program import KernelOverview, Program, Report
 from kprof_inject.analysis.summary import LaunchSummary, PartitionSummary, ScopeSummary
 from kprof_inject.capture.edits import OPTIONS_FILE
 from kprof_inject.capture.model import several_ranks

@@ -1,4 +1,4 @@
-"""Slopes of a kernel's places, the most critical ones first: as a table on a terminal, as JSON and as CSV."""
+"""Slopes of a kernel's places as a table on a terminal, the most critical ones first."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from math import prod
 from rich.console import Console
 
 from kprof_inject.analysis.causal.slopes import KernelSlopes, PlaceSlope
-from kprof_inject.capture.encoding import json_text
 from kprof_inject.capture.source_text import without_folders
-from kprof_inject.files import csv_cell
 from kprof_inject.quantities import counted, percent, short_time
-from kprof_inject.report.notes import SLOPE_MEANING, doubts_on_slopes, slack_text, slope_text
+from kprof_inject.report.slopes import SLOPE_MEANING, doubts_on_slopes, slack_text, slope_text
 from kprof_inject.report.terminal.tables import Column, print_fitted, say
 
 _BAR_WIDTH = 10
@@ -84,43 +82,3 @@ def _bar(place: PlaceSlope) -> str:
 def _lines(place: PlaceSlope) -> str:
     lines = place.scope.lines
     return "" if lines is None else str(lines[0]) if lines[0] == lines[1] else f"{lines[0]}-{lines[1]}"
-
-
-def slopes_json(slopes: Sequence[KernelSlopes]) -> str:
-    """Return the slopes as JSON text."""
-    return json_text([kernel.to_json() for kernel in slopes])
-
-
-_HEADINGS = (
-    *("kernel", "variant", "place", "source", "ttgir_first_line", "ttgir_last_line", "executions_by_cta"),
-    *("executions_by_chain", "slope", "slope_low", "slope_high", "slack_cycles", "slack_low_cycles"),
-    *("slack_high_cycles", "slope_beyond_slack", "spare_cycles", "disturbed_share", "reason"),
-)
-
-
-def slopes_csv(slopes: Sequence[KernelSlopes]) -> str:
-    """Return the slopes as CSV text, a row for each place; an empty cell is unknown."""
-    rows = (_HEADINGS, *(_row(kernel, place) for kernel in slopes for place in kernel.ranked))
-    return "".join(",".join(map(_cell, row)) + "\n" for row in rows)
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, str):
-        return csv_cell(value)
-    return "" if value is None else str(value)
-
-
-def _row(kernel: KernelSlopes, place: PlaceSlope) -> Sequence[object]:
-    slope = place.response.slope if place.response else None
-    slack = place.response.slack if place.response else None
-    lines = place.scope.lines or (None, None)
-    return (
-        *(kernel.experiment.name, kernel.experiment.variant, place.scope.name, place.scope.source, *lines),
-        *(place.by_cta, place.by_chain),
-        *((slope.value, slope.low, slope.high) if slope else (None,) * 3),
-        *((slack.value, slack.low, slack.high) if slack else (None,) * 3),
-        place.response.beyond if place.response else None,
-        place.spare_cycles,
-        place.disturbed.value if place.disturbed else None,
-        place.reason,
-    )

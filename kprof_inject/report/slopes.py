@@ -1,0 +1,114 @@
+"""Slopes of a kernel's places: in words, as notes, as JSON and as CSV."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from kprof_inject.analysis.causal.slopes import KernelSlopes, PlaceSlope
+from kprof_inject.capture.encoding import json_text
+from kprof_inject.files import csv_cell
+from kprof_inject.quantities import percent
+
+SLOPE_MEANING = (
+    "slope: cycles that the kernel loses per cycle of delay on a CTA's path: 1 is critical, 0 is hidden; above 1, CTAs "
+    "slow each other down. Saving a few cycles there gains as much."
+)
+
+# From this change of its time by a zero-cycle delay, the kernel counts as changed.
+_DISTURBING = 0.03
+
+# Shares of the critical path that clearly contradict a critical, or a hidden, place.
+_SMALL_PART, _LARGE_PART = 0.01, 0.1
+
+
+def slope_text(place: PlaceSlope) -> str:
+    """Return the slope with its interval; "-" if there is none."""
+    if place.response is None:
+        return "-"
+    slope = place.response.slope
+    return f"{round(slope.value, 2) + 0.0:.2f} ± {slope.error:.2f}"
+
+
+def slack_text(place: PlaceSlope) -> str:
+    """Return up to which delay the kernel's time stays the same, or why that is unknown."""
+    if place.response is None:
+        return place.reason
+    if place.response.slack is not None:
+        slack = place.response.slack
+        cycles = f"{slack.value:.0f}" if slack.error < 1 else f"{slack.value:.0f} ± {slack.error:.0f}"
+        return f"{cycles} cycles, then {place.response.beyond or 0.0:.2f}"
+    return f"{place.spare_cycles:.0f} cycles or more" if place.spare_cycles else "none"
+
+
+def slope_notes(slopes: KernelSlopes) -> Iterator[str]:
+    """Yield a line with all slopes, and those of ``doubts_on_slopes``."""
+    known = [f"{place.name} {slope_text(place)}" for place in slopes.ranked if place.response]
+    if known:
+        yield f"slopes, by delays: {', '.join(known)}"
+    yield from doubts_on_slopes(slopes)
+
+
+def doubts_on_slopes(slopes: KernelSlopes) -> Iterator[str]:
+    """Yield where a delay changes the kernel itself, and where slope and critical path disagree."""
+    for place in slopes.places:
+        moved = place.disturbed
+        if moved is not None and abs(moved.value) > max(_DISTURBING, moved.error):
+            more = "more" if moved.value > 0 else "less"
+            yield (
+                f"{place.name}: any insertion there changes the kernel: a zero-cycle delay takes it "
+                f"{percent(abs(moved.value))} {more} time; the slope is that of the changed kernel"
+            )
+    if not slopes.experiment.spins:
+        yield "delays have their nominal lengths, because the real ones could not be measured here"
+    for place in slopes.places if slopes.path else ():
+        share = place.blame.share if place.blame else 0.0
+        if place.is_hidden and share >= _LARGE_PART:
+            yield (
+                f"{place.name}: {percent(share)} of the critical path goes through it, but delays there have no "
+                "effect: another path is nearly as long, or it is the records' own time"
+            )
+        elif place.is_critical and share < _SMALL_PART:
+            yield (
+                f"{place.name}: delays there slow the kernel, but only {percent(share)} of the critical path goes "
+                "through it: it is short, or it delays work outside of scopes"
+            )
+
+
+def slopes_json(slopes: Sequence[KernelSlopes]) -> str:
+    """Return the slopes as JSON text."""
+    return json_text([kernel.to_json() for kernel in slopes])
+
+
+_HEADINGS = (
+    *("kernel", "variant", "place", "source", "ttgir_first_line", "ttgir_last_line", "executions_by_cta"),
+    *("executions_by_chain", "slope", "slope_low", "slope_high", "slack_cycles", "slack_low_cycles"),
+    *("slack_high_cycles", "slope_beyond_slack", "spare_cycles", "disturbed_share", "reason"),
+)
+
+
+def slopes_csv(slopes: Sequence[KernelSlopes]) -> str:
+    """Return the slopes as CSV text, a row for each place; an empty cell is unknown."""
+    rows = (_HEADINGS, *(_row(kernel, place) for kernel in slopes for place in kernel.ranked))
+    return "".join(",".join(map(_cell, row)) + "\n" for row in rows)
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, str):
+        return csv_cell(value)
+    return "" if value is None else str(value)
+
+
+def _row(kernel: KernelSlopes, place: PlaceSlope) -> Sequence[object]:
+    slope = place.response.slope if place.response else None
+    slack = place.response.slack if place.response else None
+    lines = place.scope.lines or (None, None)
+    return (
+        *(kernel.experiment.name, kernel.experiment.variant, place.scope.name, place.scope.source, *lines),
+        *(place.by_cta, place.by_chain),
+        *((slope.value, slope.low, slope.high) if slope else (None,) * 3),
+        *((slack.value, slack.low, slack.high) if slack else (None,) * 3),
+        place.response.beyond if place.response else None,
+        place.spare_cycles,
+        place.disturbed.value if place.disturbed else None,
+        place.reason,
+    )
