@@ -7,10 +7,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal
 
+from kprof_inject.analysis.comparison.verdicts import CaptureDiff, ChangeVerdict, KernelDiff, diff_captures
 from kprof_inject.errors import KprofError, did_you_mean
 from kprof_inject.quantities import listed
-from kprof_inject.report.diff.change_verdicts import ChangeVerdict
-from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff, diff_captures
 from kprof_inject.results import ALL, Results, load
 
 Verdict = Literal["slower", "faster", "no difference", "the clock", "cannot tell"]
@@ -68,7 +67,7 @@ class Comparison:
 
     def report(self) -> str:
         """Return the output of ``kprof-inject diff``."""
-        from kprof_inject.report.diff.table import diff_text
+        from kprof_inject.report.diff.terminal import diff_text
 
         return diff_text(self._compared)
 
@@ -87,7 +86,7 @@ class Comparison:
 
     def to_json(self) -> dict[str, Any]:
         """Return what ``kprof-inject diff --json`` prints, as JSON values."""
-        from kprof_inject.report.diff.table import diff_json
+        from kprof_inject.report.diff.rows import diff_json
 
         return diff_json(self._compared)
 
@@ -97,13 +96,13 @@ class Comparison:
 
     def __repr__(self) -> str:
         """Return the answer in a sentence."""
-        from kprof_inject.report.diff.wording import first_sentence
+        from kprof_inject.report.diff.wording import first_answer, in_one_line
 
-        return f"<{type(self).__name__}: {first_sentence(self._compared)}>"
+        return f"<{type(self).__name__}: {in_one_line(first_answer(self._compared))}>"
 
     def _repr_html_(self) -> str:
         """Return the HTML that a notebook shows: the comparison in colours."""
-        from kprof_inject.report.diff.table import diff_html
+        from kprof_inject.report.diff.terminal import diff_html
 
         return diff_html(self._compared)
 

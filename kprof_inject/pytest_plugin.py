@@ -96,13 +96,14 @@ def _stored(folder: Path) -> Results:
 
 
 def _require_as_fast(stored: Results, prof: Profile, limit: float, folder: Path) -> None:
+    from kprof_inject.analysis.comparison.verdicts import diff_captures
     from kprof_inject.report.diff.gate import crossings
-    from kprof_inject.report.diff.kernel_diff import diff_captures
-    from kprof_inject.report.diff.wording import first_sentence
+    from kprof_inject.report.diff.wording import first_answer, in_one_line
 
     diff = diff_captures(stored.timelines, prof.timelines)
     if crossed := list(crossings(diff, limit, ())):
-        pytest.fail("\n".join([*crossed, f"A is {folder}, B is this test: {first_sentence(diff)}"]), pytrace=False)
+        answer = in_one_line(first_answer(diff))
+        pytest.fail("\n".join([*crossed, f"A is {folder}, B is this test: {answer}"]), pytrace=False)
 
 
 @pytest.hookimpl(wrapper=True)

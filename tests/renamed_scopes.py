@@ -20,6 +20,7 @@ from planning import fixture_sources, fixture_view
 from replacing import replace
 from specialised import warps_of_partitions
 
+from kprof_inject.analysis.comparison.verdicts import diff_captures
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.capture.encoding import json_values
 from kprof_inject.capture.experiments import ExperimentRecord, MeasuredDelayRecord
@@ -33,8 +34,7 @@ from kprof_inject.export.hatchet import hatchet_tree
 from kprof_inject.export.perfetto import perfetto_trace
 from kprof_inject.export.scope_rows import csv_table
 from kprof_inject.report.diff.gate import crossings
-from kprof_inject.report.diff.kernel_diff import diff_captures
-from kprof_inject.report.diff.table import diff_json
+from kprof_inject.report.diff.rows import diff_json
 from kprof_inject.report.html.document import all_sections, launch_meta
 from kprof_inject.report.html.overview_tab import kernel_rows
 from kprof_inject.report.html.pictures import ScopePictures

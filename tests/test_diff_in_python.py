@@ -42,9 +42,9 @@ def test_what_is_faster(tmp_path: Path) -> None:
 
 def test_what_it_shows(tmp_path: Path) -> None:
     change = kprof_inject.diff(launches(tmp_path / "a", SLOW), launches(tmp_path / "b", FAST))
-    assert repr(change).startswith("<Comparison: B is ") and "\n" not in repr(change)
+    assert repr(change).startswith("<Comparison: B takes ") and "\n" not in repr(change)
     assert change.report().splitlines()[0] in repr(change)
-    assert re.sub(r"<[^>]*>", "", change._repr_html_()).startswith("B is ")
+    assert re.sub(r"<[^>]*>", "", change._repr_html_()).startswith("B takes ")
     assert json.loads(json.dumps(change.to_json()))["kernels"][0]["verdict"] == "faster"
     page = change.html(tmp_path / "page.html")
     assert "<title>A → B</title>" in page.read_text()

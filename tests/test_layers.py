@@ -18,7 +18,7 @@ AGAINST = {
     "imports point down": [
         ("pipeline.captures", "cli.console"),
         ("export.formats", "pipeline.captures"),
-        ("report.kernel_names", "api"),
+        ("report.notes", "api"),
         ("capture.model", "timeline.timeline"),
         ("ttgir.parser", "capture.schema"),
     ],
@@ -36,11 +36,12 @@ AGAINST = {
         ("analysis.interpreter.accesses", "analysis.roofs.operation_work"),
         ("analysis.roofs.limits", "analysis.findings.finding"),
         ("analysis.summary", "analysis.async_work.in_flight"),
+        ("analysis.launch", "analysis.comparison.verdicts"),
     ],
     "imports point down in the reports": [
-        ("report.terminal.tables", "report.diff.table"),
+        ("report.terminal.tables", "report.diff.terminal"),
         ("report.html.overview_tab", "report.terminal.tables"),
-        ("report.kernel_names", "report.html.overview_tab"),
+        ("report.notes", "report.html.overview_tab"),
     ],
     "imports point down in the runtime": [
         ("runtime.devices.torch_device", "runtime.launch.launch_choice"),
@@ -51,13 +52,13 @@ AGAINST = {
     ],
     "a launch goes one way": [("runtime.launch.recorded_launch", "runtime.launch.launch_buffers")],
     "no command imports a command": [("cli.profile", "cli.dump"), ("cli.demo", "cli.profile")],
-    "a capture is read without the runtime": [("report.kernel_names", "runtime.session")],
+    "a capture is read without the runtime": [("report.notes", "runtime.session")],
     "Triton and torch stay in the runtime": [("pipeline.programs", "triton"), ("cli.doctor", "torch")],
     "lark stays in the front end": [("pipeline.insertion", "lark")],
     "click and rich stay in the command line and the reports": [
         ("pipeline.captures", "click"),
         ("pipeline.programs", "rich"),
-        ("report.kernel_names", "click"),
+        ("report.notes", "click"),
     ],
 }
 """By a rule's name, imports that break it: who imports what."""

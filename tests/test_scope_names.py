@@ -25,10 +25,10 @@ from renamed_scopes import (
 from replacing import replace
 
 from kprof_inject.analysis.advice import advice_on
+from kprof_inject.analysis.comparison.matching import identities, match_scopes
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.capture.model import Launch
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.report.diff.scope_matching import identities, match_scopes
 
 REPO = Path(__file__).resolve().parent.parent
 CAPTURES = ("tests/captures/matmul-one-stage", "tests/captures/matmul-three-stages", "tests/captures/matmul")

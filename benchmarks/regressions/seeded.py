@@ -32,12 +32,11 @@ from kernels import HOPPER, KERNELS
 from seeds import CHANGES, SEEDS, Seed
 from triton import knobs
 
+from kprof_inject.analysis.comparison.code import changes_between
+from kprof_inject.analysis.comparison.verdicts import diff_captures
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.pipeline.captures import decode_capture
-from kprof_inject.report.diff.code_changes import change_json
-from kprof_inject.report.diff.kernel_diff import diff_captures
-from kprof_inject.report.diff.structure import changes_between
-from kprof_inject.report.diff.table import diff_json
+from kprof_inject.report.diff.rows import change_json, diff_json
 from kprof_inject.timeline.choice import Choice
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.workspace import Workspace

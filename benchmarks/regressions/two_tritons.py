@@ -38,6 +38,7 @@ from builds import KernelBuild, builds_in, write_build
 from kernels import KERNELS, Call
 from loaded import LoadedCode
 
+from kprof_inject.analysis.comparison.code import WHOLE
 from kprof_inject.capture.schema import (
     KernelRecord,
     LaunchRecord,
@@ -46,7 +47,6 @@ from kprof_inject.capture.schema import (
     plausible_sm_clock_hz,
 )
 from kprof_inject.capture.writer import CaptureWriter
-from kprof_inject.report.diff.structure import WHOLE
 from kprof_inject.runtime.devices.cuda_driver import Driver, l2_bytes, loaded_driver
 
 SIDES = ("A", "B", "between", "reverted")

@@ -11,6 +11,7 @@ from typing import cast
 
 import click
 
+from kprof_inject.analysis.comparison.verdicts import diff_captures
 from kprof_inject.analysis.program import Report, middle_of
 from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.reader import read_capture
@@ -22,8 +23,7 @@ from kprof_inject.errors import KprofError
 from kprof_inject.export.formats import TraceFile
 from kprof_inject.pipeline.captures import decode_capture
 from kprof_inject.pipeline.insertion import insert_module, view_of
-from kprof_inject.report.diff.kernel_diff import diff_captures
-from kprof_inject.report.diff.table import print_diff_answer
+from kprof_inject.report.diff.terminal import print_diff_answer
 from kprof_inject.report.terminal.screens import print_answers
 from kprof_inject.runtime.devices.device import has_gpu
 from kprof_inject.runtime.packages import install_command, is_installed, missing_to_run

@@ -13,6 +13,8 @@ import click
 from click.core import ParameterSource
 from msgspec.structs import replace
 
+from kprof_inject.analysis.comparison.code import changes_between
+from kprof_inject.analysis.comparison.verdicts import diff_captures
 from kprof_inject.capture.encoding import json_text
 from kprof_inject.capture.foreign import BufferDescription
 from kprof_inject.capture.model import Capture
@@ -25,11 +27,9 @@ from kprof_inject.errors import KprofError, Position, printable_lines
 from kprof_inject.files import read_text
 from kprof_inject.pipeline.captures import decode_capture, open_capture, with_launch_captured
 from kprof_inject.quantities import counted
-from kprof_inject.report.diff.code_changes import build_lines, builds_json, change_lines, changes_json
 from kprof_inject.report.diff.gate import crossings, parse_limit
-from kprof_inject.report.diff.kernel_diff import diff_captures
-from kprof_inject.report.diff.structure import changes_between
-from kprof_inject.report.diff.table import diff_json, print_diff_tables, print_sources
+from kprof_inject.report.diff.rows import build_lines, diff_json, module_json, module_lines
+from kprof_inject.report.diff.terminal import print_diff_tables, print_sources
 from kprof_inject.rewrite import strip
 from kprof_inject.runtime.compiling.module_check import module_resources
 from kprof_inject.timeline.choice import Choice
@@ -173,10 +173,10 @@ def _print_changes(a: Path, b: Path, tritons: tuple[Path, Path] | None, as_json:
     if tritons or found.changes or found.differing_lines:
         builds = [_build_of(path, triton) for path, triton in zip((a, b), tritons or (None, None), strict=True)]
     if as_json:
-        click.echo(json.dumps({**changes_json(found), "builds": builds_json(builds)}, indent=1))
+        click.echo(json.dumps(module_json(found, builds), indent=1))
         return
     how = f"compiled by Triton {versions}" if versions else "compiled here"
-    for line in (*change_lines(found), *build_lines(builds, how)):
+    for line in (*module_lines(found), *build_lines(builds, how)):
         click.echo(printable_lines(line))
 
 

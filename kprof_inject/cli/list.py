@@ -16,9 +16,9 @@ from rich.text import Text
 from kprof_inject.cli.console import print_error, read_input, say, table_console
 from kprof_inject.cli.options import json_option, place_argument
 from kprof_inject.errors import KprofError
+from kprof_inject.kernel_names import differing_facts, facts_in_words
 from kprof_inject.machine_code.lines import summary_of
 from kprof_inject.pipeline.insertion import view_of, views_in
-from kprof_inject.report.kernel_names import differing_facts, facts_in_words
 from kprof_inject.report.machine_code import code_table, headline, to_json
 from kprof_inject.select.candidates import Candidate, outline
 from kprof_inject.ttgir.nodes import Module

@@ -28,9 +28,9 @@ from kprof_inject.capture.measurements import CountersRecord
 from kprof_inject.capture.model import Kernel, Place, place_names
 from kprof_inject.capture.resources import KernelResources, limited_by
 from kprof_inject.capture.schema import Grid
+from kprof_inject.kernel_names import kernel_names
 from kprof_inject.machine_code.between_records import Moved
 from kprof_inject.quantities import resolved_time, short_time
-from kprof_inject.report.kernel_names import kernel_names
 from kprof_inject.report.notes import all_notes
 from kprof_inject.timeline.trust import Level
 

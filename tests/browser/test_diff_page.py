@@ -8,7 +8,7 @@ import pytest
 from buffers import Cta, Scope, buffer_words, end, kernel_json, save_launches, start
 from playwright.sync_api import Browser
 
-from kprof_inject.report.diff.kernel_diff import diff_captures
+from kprof_inject.analysis.comparison.verdicts import diff_captures
 from kprof_inject.report.diff.page import write_diff_page
 from kprof_inject.timeline.timeline import decode_launch
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from kprof_inject.capture.schema import DumpedKernelRecord, Target
-from kprof_inject.report.kernel_names import differing_facts, facts_in_words
+from kprof_inject.kernel_names import differing_facts, facts_in_words
 from kprof_inject.workspace import DumpedKernel
 
 

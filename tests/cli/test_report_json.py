@@ -139,7 +139,7 @@ def test_the_tuner_of_the_documentation_stops_where_nothing_is_won(
     assert len(kprof.read("tuner.py").splitlines()) < 40
     runpy.run_path(str(kprof.folder / "tuner.py"))
     first, second, best = capsys.readouterr().out.splitlines()
-    assert "B is 1.44 × faster (" in first
+    assert "B takes 30.7 % less time [" in first
     check("cli/tuner", "\n".join([first, second, best]))
     assert best.startswith("best: 2 stages; ")
     assert asked == ["profile", *["report", "profile", "diff"] * 2]

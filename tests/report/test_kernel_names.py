@@ -10,7 +10,7 @@ from known_launch import known_launch
 from replacing import replace
 
 from kprof_inject.capture.model import Kernel
-from kprof_inject.report.kernel_names import kernel_names, without_inner_types
+from kprof_inject.kernel_names import kernel_names, without_inner_types
 
 
 @pytest.fixture

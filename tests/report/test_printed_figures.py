@@ -18,6 +18,7 @@ from programs.child import REPO
 from replacing import replace
 from terminal.screens import lines_shown
 
+from kprof_inject.analysis.comparison.verdicts import diff_captures
 from kprof_inject.analysis.evidence.stalls import place_text
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.capture.encoding import json_values
@@ -25,8 +26,8 @@ from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.pipeline.captures import decode_capture
 from kprof_inject.quantities import percent, short_time, signed_time
-from kprof_inject.report.diff.kernel_diff import diff_captures
-from kprof_inject.report.diff.table import diff_json, print_diff_tables
+from kprof_inject.report.diff.rows import diff_json
+from kprof_inject.report.diff.terminal import print_diff_tables
 from kprof_inject.report.terminal.screens import print_answers
 from kprof_inject.timeline.timeline import Timeline
 
@@ -292,16 +293,25 @@ def net_cta_ns(launch: Json) -> float:
     return (launch["warp_time_ns"] - launch["subtracted_ns"]) / launch["ctas"] / launch["warps"]
 
 
-def interval(change: Json) -> str:
+def interval(change: Json, *, signed: bool) -> str:
     low, high = math.floor(10 * change["low_percent"]) / 10, math.ceil(10 * change["high_percent"]) / 10
-    return f"[{low:+.1f}, {high:+.1f}]"
+    if signed:
+        return f"[{low:+.1f}, {high:+.1f}]"
+    low, high = sorted((abs(low), abs(high)))
+    return f"[{low:.1f}, {high:.1f}]"
+
+
+def from_to(before_ns: float, after_ns: float) -> str:
+    """Two times with one unit."""
+    before, after = short_time(before_ns), short_time(after_ns)
+    assert before.split()[1] == after.split()[1]
+    return f"{before.split()[0]} → {after}"
 
 
 def of_comparison(lines: Sequence[str], kernel: Json, a: Json, b: Json) -> list[set[str]]:
     """For each line of a comparison the figures that the reports of its sides give, ``a`` and ``b``."""
     times = [run_times(side)[0] or 0.0 for side in (a, b)]
     ratio = times[1] / times[0]
-    factor = max(ratio, 1 / ratio)
     change = kernel["without_records"]["change"]
     assert change["percent"] == pytest.approx(100 * (ratio - 1), abs=1e-3)
     detectable = f"{math.ceil(10 * change['detectable_percent']) / 10:.1f} %"
@@ -309,8 +319,7 @@ def of_comparison(lines: Sequence[str], kernel: Json, a: Json, b: Json) -> list[
     launch = {
         f"{abs(alone):.1f} %",
         detectable,
-        f"{factor:.2f} ×",
-        f"{factor:.3f} ×",
+        f"{100 * abs(ratio - 1):.1f} %",
         f"{100 * (ratio - 1):+.1f} %",
         *map(short_time, times),
     }
@@ -327,9 +336,17 @@ def of_comparison(lines: Sequence[str], kernel: Json, a: Json, b: Json) -> list[
     for line in lines:
         cells = [cell.strip() for cell in line.strip("│").split("│")]
         name, where = line.split()[0], (cells[0].partition(" #")[0], *cells[1:2])
-        if line.startswith(("B is ", "no difference: ")):
+        if line.startswith(("B takes ", "no difference: ")):
             expected.append(launch)
-            assert interval(change) in line
+            assert interval(change, signed=line.startswith("no ")) in line
+            assert from_to(*times) in line
+        elif " cause: outside " in line:
+            expected.append({f"{alone:+.1f} %"})
+        elif " cause: " in line:
+            cause = line.partition(": ")[2].partition(", ")[0]
+            sides_ns = [cta_ns(side, cause) for side in (a, b)]
+            expected.append({short_time(sides_ns[1])})
+            assert from_to(*sides_ns) in line
         elif where in rows[0]:
             expected.append(compared_figures(*(side[where] for side in rows), a["resolution_ns"], b["resolution_ns"]))
         elif (part := line.strip().partition(":")[0]) in parts_ns:

@@ -2,84 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from kprof_inject.analysis.comparison.code import structure_of
+from kprof_inject.analysis.comparison.lines import NumberedLine, SourcePart, source_parts
+from kprof_inject.analysis.comparison.verdicts import CaptureDiff, KernelDiff
+from kprof_inject.capture.scopes import ScopeKind, ScopeTable, distinct_names
+from kprof_inject.errors import printable
 from kprof_inject.files import write_text
-from kprof_inject.quantities import short_time, signed_microseconds
-from kprof_inject.report.diff.change_verdicts import ChangeVerdict, Judged, change_words
-from kprof_inject.report.diff.code_changes import SourcePart, source_parts, structure_lines
-from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff
-from kprof_inject.report.diff.line_changes import LineChange, LineChanges, error_text, line_changes, times_text
-from kprof_inject.report.diff.paired_sources import SourceLine
-from kprof_inject.report.diff.sides import STEPS_NS, STYLE, escaped, sides_of
-from kprof_inject.report.diff.structure import structure_of
-from kprof_inject.report.diff.table import (
-    SCOPE_TITLES,
-    kernel_notes,
+from kprof_inject.quantities import short_time
+from kprof_inject.report.diff.rows import (
+    Row,
+    code_rows,
+    indent_of,
+    launch_rows,
     rank_rows,
-    rank_text,
-    scope_cells,
-    source_text,
-    title_of,
+    scope_rows,
+    shown_lines,
+    unit_rows,
+)
+from kprof_inject.report.diff.wording import (
+    first_answer,
+    in_one_line,
+    kernel_answer,
+    kernel_notes,
+    kernel_title,
     unpaired_lines,
 )
-from kprof_inject.report.diff.wording import change_text, first_sentence, kernel_sentence
 from kprof_inject.report.html.document import content_policy
+from kprof_inject.scope_colours import scope_colours
+from kprof_inject.timeline.timeline import Timeline
 
+_MAX_PICTURED = 8  # an analysis of both sides takes up to some seconds
 _WIDTH, _HEIGHT, _MARGIN = 140.0, 20.0, 4.0
 _CAP = 4.0
-_MAX_PICTURED = 8  # an analysis of both sides takes up to some seconds
 _ENDS_PERCENT = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+_UNIT_WIDTH, _UNIT_HEIGHT = 160.0, 12.0
 
-
-def axis_percent(judged: Iterable[Judged | None]) -> float:
-    """Return the length of the axis to either side, in per cent.
-
-    It is the smallest of a few round numbers that holds all estimates, so that it seldom changes from page to page.
-    """
-    farthest = max((abs(item.change.percent) for item in judged if item and item.change), default=0.0)
-    return next((end for end in _ENDS_PERCENT if end >= farthest), _ENDS_PERCENT[-1])
-
-
-def interval_bar(judged: Judged | None, axis: float) -> str:
-    """Draw a change with its interval as a small SVG element; empty if no change is known.
-
-    The bar goes from no change to the estimate, the whisker over the interval, in the colour of the surrounding text.
-    Both are clipped at the ends of the axis, where a whisker has no cap.
-    """
-    change = judged.change if judged else None
-    if change is None:
-        return ""
-    return _bar(change.percent, (change.low_percent, change.high_percent), axis, change_words(change))
-
-
-def _bar(value: float, ends: Sequence[float], axis: float, label: str) -> str:
-    """Draw a change, and a whisker between the ends of its interval if there are any."""
-    zero, at = _x(0.0, axis), _x(value, axis)
-    middle = _HEIGHT / 2
-    caps = "".join(
-        f"M{x:.1f} {middle - _CAP:.1f}V{middle + _CAP:.1f}"
-        for x, end in ((_x(end, axis), end) for end in ends)
-        if abs(end) <= axis
-    )
-    span = f"M{_x(ends[0], axis):.1f} {middle:.1f}H{_x(ends[-1], axis):.1f}{caps}" if ends else ""
-    return (
-        f'<svg width="{_WIDTH:g}" height="{_HEIGHT:g}" role="img" aria-label="{escape(label)}">'
-        f'<rect class="bar" x="{min(zero, at):.1f}" y="4" width="{abs(at - zero):.1f}" height="{_HEIGHT - 8:g}"/>'
-        f'<path class="zero" d="M{zero:.1f} 0V{_HEIGHT:g}"/>'
-        f'<path class="whisker" d="{span}"/></svg>'
-    )
-
-
-def _x(value: float, axis: float) -> float:
-    part = min(max(value / axis, -1.0), 1.0)
-    return _MARGIN + (part + 1) / 2 * (_WIDTH - 2 * _MARGIN)
-
-
-_CLASSES = {verdict: verdict.name.lower() for verdict in ChangeVerdict}
-_CLASSES |= {ChangeVerdict.NEW: "slower", ChangeVerdict.GONE: "faster"}
+_CTA_WIDTH = 1000.0
+_LANE, _GAP, _AXIS = 16.0, 34.0, 30.0
+_MAX_TICKS = 6
+_STEPS_NS = [factor * 10**power for power in range(19) for factor in (1, 2, 5)]
+_MIN_WIDTH = 0.4  # of a scope that gets a rectangle of its own
+_MAX_SCOPES = 5_000_000  # of a launch: all of them are in memory when the median CTA is chosen
 
 _STYLE = """
 :root { color-scheme: light dark; --text: #1c2128; --dim: #57606a; --page: #ffffff; --line: #d0d7de; --head: #f6f8fa;
@@ -104,8 +75,7 @@ td.source { color: var(--dim); }
 .same { color: var(--same); } .unknown { color: var(--unknown); }
 th .axis { display: flex; gap: .6rem; justify-content: space-between; font-weight: 400; color: var(--dim); }
 tr.launch td { background: var(--head); }
-.basis { margin: 1.2rem 0 .3rem; } .lines td.place { color: var(--dim); }
-.lines td.plain, .lines code { color: var(--text); }
+.cause { font-size: 1.1rem; margin: -.6rem 0 1rem; } .basis { margin: 1.2rem 0 .3rem; }
 .lines code { font: 12px/1.5 ui-monospace, monospace; white-space: pre-wrap; overflow-wrap: anywhere; }
 table.sources { margin: .8rem 0; } .sources td { border: 0; padding: 0 .6rem; }
 .sources caption { text-align: left; font-weight: 600; padding: .2rem 0; }
@@ -116,6 +86,14 @@ svg { display: block; } svg .bar { fill: currentColor; opacity: .35; }
 svg .whisker { stroke: currentColor; stroke-width: 1.6; fill: none; }
 svg .zero { stroke: var(--dim); stroke-width: 1; }
 ul { color: var(--dim); padding-left: 1.2rem; }
+table.units td { border: 0; padding: .1rem .6rem; } table.units svg .bar { fill: var(--clock); opacity: .8; }
+table.units svg .track { fill: var(--line); opacity: .6; }
+.limits { display: grid; grid-template-columns: repeat(2, minmax(0, 1fr)); gap: .2rem 2rem; }
+.limits p { margin: .2rem 0; }
+.cta { width: 100%; height: auto; } .cta text { font: 11px system-ui, sans-serif; fill: var(--text); }
+.cta .guide { stroke: var(--dim); stroke-dasharray: 3 3; fill: none; } .cta .axis { stroke: var(--line); fill: none; }
+.legend { color: var(--dim); } .legend span { margin-right: 1rem; }
+.legend svg { display: inline; vertical-align: -1px; }
 """
 
 
@@ -125,158 +103,291 @@ def write_diff_page(path: Path, diff: CaptureDiff, places: tuple[str, str]) -> N
 
 
 def _page(diff: CaptureDiff, places: tuple[str, str]) -> Iterator[str]:
-    a, b = map(escaped, places)
+    a, b = map(_escaped, places)
     # The page's policy allows this style sheet by its hash and no style attributes, so each depth needs a class.
     depths = sorted({0, *(scope.depth for kernel in diff.kernels for scope in kernel.scopes)})
-    style = (
-        _STYLE
-        + STYLE
-        + "".join(f"td.depth-{depth} {{ padding-left: {0.5 + 1.2 * depth:.1f}rem; }}\n" for depth in depths)
-    )
+    rooms = (f"td.depth-{depth} {{ padding-left: {0.5 + 1.2 * depth:.1f}rem; }}\n" for depth in depths)
+    style = _STYLE + "".join(rooms)
     yield "<!doctype html>"
     yield '<html lang="en"><head><meta charset="utf-8">'
     yield f'<meta http-equiv="Content-Security-Policy" content="{content_policy(style)}">'
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
     yield f"<title>{a} → {b}</title><style>{style}</style></head><body>"
     yield f"<h1>A: {a} → B: {b}</h1>"
-    yield f'<p class="answer">{escaped(first_sentence(diff))}</p>'
-    yield from _ranks(diff)
+    news, *more = first_answer(diff)
+    yield f'<p class="answer">{_escaped(news)}</p>'
+    yield from (f'<p class="cause">{_escaped(line)}</p>' for line in more)
+    yield from _table("ranks", rank_rows(diff))
     for number, kernel in enumerate(diff.kernels):
-        sides = sides_of(kernel) if number < _MAX_PICTURED else ()
-        yield from _section(kernel, sides, alone=len(diff.kernels) == 1)
+        yield f"<h2>{_escaped(kernel_title(kernel))}</h2>"
+        if len(diff.kernels) > 1:
+            yield f"<p>{_escaped(in_one_line(kernel_answer(kernel)))}</p>"
+        if number < _MAX_PICTURED:
+            yield from sides_html(kernel)
+        yield from _table("scopes", [*launch_rows(kernel), *scope_rows(kernel)])
+        sentence, lines = shown_lines(kernel)
+        if sentence:
+            yield f'<p class="basis">{_escaped(sentence)}</p>'
+        yield from _table("lines", lines)
+        if code := [_escaped(f"{'  ' * row.depth}{row.name}") for row in code_rows(kernel)]:
+            yield '<pre class="code">' + "\n".join(code) + "</pre>"
+        yield from _sources(source_parts(kernel, structure_of(kernel)))
+        yield from _list(kernel_notes(kernel))
     if unpaired := unpaired_lines(diff):
         yield from _list(unpaired)
     yield "</body></html>"
 
 
-def _ranks(diff: CaptureDiff) -> Iterator[str]:
-    if not diff.is_by_rank:
+def _list(lines: Iterable[str]) -> Iterator[str]:
+    yield "<ul>"
+    yield from (f"<li>{_escaped(line)}</li>" for line in lines)
+    yield "</ul>"
+
+
+_LEFT = {"scope": "name scope", "source": "name source", "kernel": "name", "verdict": "name", "line": "name"}
+_TONED = ("verdict", "change", "error")
+
+
+def _table(kind: str, rows: Sequence[Row]) -> Iterator[str]:
+    """Yield a table of the rows' cells, with a bar for each change on one axis; columns without a text are left out."""
+    titles = [title for title in (rows[0].cells if rows else ()) if any(row.cells[title] for row in rows)]
+    if not titles:
         return
-    rows = rank_rows(diff)
-    axis = axis_percent(kernel.launch for kernel in rows)
-    yield '<div class="scroll"><table class="ranks"><thead><tr>'
-    yield '<th class="name">kernel</th><th>rank</th><th class="name">verdict</th><th>change</th>'
-    yield f'<th><span class="axis"><span>-{axis:g} %</span><span>+{axis:g} %</span></span></th><th>launch</th>'
+    bar_after = "error" if "error" in titles else "change"
+    axis = axis_length(rows)
+    end = short_time(axis) if kind == "lines" else f"{axis:g} %"
+    yield f'<div class="scroll"><table class="{kind}"><thead><tr>'
+    for title in titles:
+        yield f'<th class="{_LEFT.get(title, "")}">{title}</th>'
+        if title == bar_after:
+            yield f'<th><span class="axis"><span>-{end}</span><span>+{end}</span></span></th>'
     yield "</tr></thead><tbody>"
-    for kernel in rows:
-        kind, times_ns = _CLASSES[kernel.launch.verdict], kernel.compared_ns
-        yield (
-            f'<tr><td class="name">{escaped(kernel.b.kernel.name)}</td><td>{rank_text(kernel.b)}</td>'
-            f'<td class="name {kind}">{kernel.launch.verdict.value}</td>'
-            f'<td class="{kind}">{escaped(change_text(kernel.launch, times_ns))}</td>'
-            f'<td class="{kind}">{interval_bar(kernel.launch, axis)}</td>'
-            f"<td>{short_time(times_ns.a)} → {short_time(times_ns.b)}</td></tr>"
-        )
-    yield "</tbody></table></div>"
-
-
-def _section(kernel: KernelDiff, sides: Iterable[str], *, alone: bool) -> Iterator[str]:
-    yield f"<h2>{escaped(title_of(kernel))}</h2>"
-    if not alone:
-        yield f"<p>{escaped(kernel_sentence(kernel))}</p>"
-    yield from sides
-    yield '<div class="scroll"><table class="scopes"><thead><tr>'
-    yield '<th class="name">scope</th><th class="name">source</th><th class="name">verdict</th><th>change</th>'
-    launches = [
-        (name, judged, figures)
-        for name, judged, figures in (
-            ("run time, without records", kernel.clean, kernel.clean_ns),
-            ("span, with records", kernel.recorded, kernel.sides.duration_ns),
-        )
-        if judged is not None
-    ]
-    axis = axis_percent([*(judged for _, judged, _ in launches), *(scope.judged for scope in kernel.scopes)])
-    yield f'<th><span class="axis"><span>-{axis:g} %</span><span>+{axis:g} %</span></span></th>'
-    yield "".join(f"<th>{title}</th>" for title in SCOPE_TITLES)
-    yield "</tr></thead><tbody>"
-    for name, judged, figures in launches:
-        spans = ("", f"{short_time(figures.a)} → {short_time(figures.b)}", "", "", "")
-        yield _row(name, "", 0, judged, change_text(judged, figures), axis, spans, "launch")
-    for scope in kernel.scopes:
-        change = change_text(scope.judged, scope.compared_ns)
-        cells = scope_cells(scope, kernel.resolution_ns)
-        yield _row(scope.title, source_text(scope), scope.depth, scope.judged, change, axis, cells, "scope")
-    yield "</tbody></table></div>"
-    yield from _lines(line_changes(kernel))
-    structure = structure_of(kernel)
-    if code := list(structure_lines(structure, kernel)):
-        yield '<pre class="code">' + "\n".join(map(escaped, code)) + "</pre>"
-    yield from _sources(source_parts(kernel, structure))
-    yield from _list(list(kernel_notes(kernel)))
-
-
-def _lines(changes: LineChanges | None) -> Iterator[str]:
-    if changes is None:
-        return
-    yield f'<p class="basis">{escaped(changes.sentence)}</p>'
-    if not changes.shown:
-        return
-    farthest_ns = max(abs(line.change_ns) for line in changes.shown)
-    axis_ns = next(step for step in STEPS_NS if step >= farthest_ns)
-    ends = "".join(f"<span>{sign}{short_time(axis_ns)}</span>" for sign in "-+")
-    titles = ("source", "line", "time", "change", "error", f'<span class="axis">{ends}</span>')
-    rows = [_line_cells(line, axis_ns) for line in changes.shown]
-    columns = [at for at in range(len(titles)) if any(row[at][1] for row in rows)]
-    yield '<div class="scroll"><table class="lines"><thead><tr>'
-    yield "".join(f'<th class="{rows[0][at][0]}">{titles[at]}</th>' for at in columns)
-    yield "</tr></thead><tbody>"
-    for line, cells in zip(changes.shown, rows, strict=True):
-        kind = "same" if line.is_noise else "slower" if line.change_ns > 0 else "faster"
-        yield f'<tr class="{kind}">'
-        yield "".join(f'<td class="{cells[at][0]}">{cells[at][1]}</td>' for at in columns)
+    for row in rows:
+        yield f'<tr class="{row.kind}">'
+        for title in titles:
+            classes = [_LEFT.get(title, ""), *([row.tone] if title in _TONED else [])]
+            if title == "scope":
+                classes.append(f"depth-{row.depth}")
+            text = _escaped(row.cells[title])
+            cell = f"<code>{text}</code>" if title == "line" and text else text
+            yield f'<td class="{" ".join(classes).strip()}">{cell}</td>'
+            if title == bar_after:
+                yield f'<td class="{row.tone}">{interval_bar(row, axis)}</td>'
         yield "</tr>"
     yield "</tbody></table></div>"
 
 
-def _line_cells(line: LineChange, axis_ns: float) -> tuple[tuple[str, str], ...]:
-    """Return the class and the HTML of each cell of a source line; empty HTML for what is unknown."""
-    change, error = signed_microseconds(line.change_ns), error_text(line)
-    ends = () if line.error_ns is None else (line.change_ns - line.error_ns, line.change_ns + line.error_ns)
+def axis_length(rows: Iterable[Row]) -> float:
+    """Return the length of the axis to either side, in per cent or nanoseconds.
+
+    It is the smallest of a few round numbers that holds all estimates, so that it seldom changes from page to page.
+    """
+    in_ns, changes = False, [0.0]
+    for row in rows:
+        in_ns = in_ns or row.kind == "line"
+        changes += [abs(value) for value in row.interval[:1]]
+    ends: Sequence[float] = _STEPS_NS if in_ns else _ENDS_PERCENT
+    return next((end for end in ends if end >= max(changes)), ends[-1])
+
+
+def interval_bar(row: Row, axis: float) -> str:
+    """Draw a change with its interval as a small SVG element; empty if no change is known.
+
+    The bar goes from no change to the estimate, the whisker over the interval, in the colour of the surrounding text.
+    Both are clipped at the ends of the axis, where a whisker has no cap.
+    """
+    if not row.interval:
+        return ""
+    value, *ends = row.interval
+    zero, at, middle = _x(0.0, axis), _x(value, axis), _HEIGHT / 2
+    caps = "".join(f"M{_x(end, axis):.1f} {middle - _CAP:.1f}V{middle + _CAP:.1f}" for end in ends if abs(end) <= axis)
+    span = f"M{_x(ends[0], axis):.1f} {middle:.1f}H{_x(ends[-1], axis):.1f}{caps}" if ends else ""
+    label = f"{row.cells['change']} {row.cells.get('error', '')}".strip()
     return (
-        ("name place", escaped(line.place)),
-        ("name", f"<code>{escaped(line.text)}</code>" if line.text else ""),
-        ("plain", times_text(line)),
-        ("", change),
-        ("name", error),
-        ("", _bar(line.change_ns, ends, axis_ns, f"{change} {error}".strip())),
+        f'<svg width="{_WIDTH:g}" height="{_HEIGHT:g}" role="img" aria-label="{escape(label)}">'
+        f'<rect class="bar" x="{min(zero, at):.1f}" y="4" width="{abs(at - zero):.1f}" height="{_HEIGHT - 8:g}"/>'
+        f'<path class="zero" d="M{zero:.1f} 0V{_HEIGHT:g}"/>'
+        f'<path class="whisker" d="{span}"/></svg>'
     )
+
+
+def _x(value: float, axis: float) -> float:
+    part = min(max(value / axis, -1.0), 1.0)
+    return _MARGIN + (part + 1) / 2 * (_WIDTH - 2 * _MARGIN)
 
 
 def _sources(parts: Sequence[SourcePart]) -> Iterator[str]:
     """Show both sides' lines at which something changed, with the changes."""
     for part in parts:
-        yield f'<div class="scroll"><table class="sources"><caption>{escaped(part.name)}</caption><thead><tr>'
+        indent = indent_of(part)
+        yield f'<div class="scroll"><table class="sources"><caption>{_escaped(part.name)}</caption><thead><tr>'
         yield '<th></th><th class="name">A</th><th></th><th class="name">B</th>'
         yield "</tr></thead><tbody>"
         for row in part.rows:
             kind = ' class="edited"' if row.is_edited else ""
-            yield f"<tr{kind}>{_line(row.a, part.indent)}{_line(row.b, part.indent)}</tr>"
+            yield f"<tr{kind}>{_line(row.a, indent)}{_line(row.b, indent)}</tr>"
             for change in row.changes:
-                yield f'<tr><td></td><td></td><td></td><td class="name changed">↑ {escaped(change)}</td></tr>'
+                yield f'<tr><td></td><td></td><td></td><td class="name changed">↑ {_escaped(change)}</td></tr>'
         yield "</tbody></table></div>"
 
 
-def _line(line: SourceLine | None, indent: int) -> str:
-    number, text = (str(line.number), escaped(line.text[indent:])) if line else ("", "")
+def _line(line: NumberedLine | None, indent: int) -> str:
+    number, text = (str(line.number), _escaped(line.text[indent:])) if line else ("", "")
     return f'<td class="number">{number}</td><td class="name"><code>{text}</code></td>'
 
 
-def _row(
-    name: str, source: str, depth: int, judged: Judged | None, change: str, axis: float, cells: Sequence[str], what: str
-) -> str:
-    verdict = judged.verdict if judged else None
-    kind = _CLASSES[verdict] if verdict else "same"
-    return (
-        f'<tr class="{what}"><td class="name scope depth-{depth}">{escaped(name)}</td>'
-        f'<td class="name source">{escaped(source)}</td>'
-        f'<td class="name {kind}">{verdict.value if verdict else "-"}</td>'
-        f'<td class="{kind}">{escaped(change)}</td><td class="{kind}">{interval_bar(judged, axis)}</td>'
-        + "".join(f"<td>{escaped(cell)}</td>" for cell in cells)
-        + "</tr>"
-    )
+def _escaped(text: str) -> str:
+    """Escape a text for HTML; the name of a kernel may have any characters."""
+    return escape(printable(text))
 
 
-def _list(lines: list[str]) -> Iterator[str]:
-    yield "<ul>"
-    yield from (f"<li>{escaped(line)}</li>" for line in lines)
-    yield "</ul>"
+def sides_html(kernel: KernelDiff) -> Iterator[str]:
+    """Yield both sides next to each other: what limits them, their units, a median CTA of each.
+
+    Launches without evidence or times have a part of it, or nothing.
+    """
+    launches = [runs.middle for runs in (kernel.a, kernel.b)]
+    yield '<div class="limits">'
+    for name, launch in zip("AB", launches, strict=True):
+        yield f"<p><b>{name}: LIMIT</b> {_escaped(launch.limit.answer)}</p>"
+    yield "</div>"
+    yield from _units([{one.unit: (one.best, one.measured is not None) for one in launch.units} for launch in launches])
+    yield from _median_ctas(kernel, [launch.timeline for launch in launches])
+
+
+def _units(units: Sequence[Mapping[str, tuple[float, bool]]]) -> Iterator[str]:
+    rows = unit_rows(units)
+    if not rows:
+        return
+    yield '<table class="units"><thead><tr><th class="name">unit, of its peak</th>'
+    yield '<th class="name">A</th><th></th><th class="name">B</th><th></th></tr></thead><tbody>'
+    for row in rows:
+        yield f'<tr><td class="name">{_escaped(row.name)}</td>'
+        for part, text in zip((row.figures.a, row.figures.b), row.cells.values(), strict=True):
+            width = _UNIT_WIDTH * min(part or 0.0, 1.0)
+            track, bar = (
+                f'<rect class="{kind}" width="{length:.1f}" height="{_UNIT_HEIGHT:g}" rx="2"/>'
+                for kind, length in (("track", _UNIT_WIDTH), ("bar", width))
+            )
+            drawn = f'<svg width="{_UNIT_WIDTH:g}" height="{_UNIT_HEIGHT:g}">{track}{bar}</svg>'
+            yield f'<td class="name">{drawn}</td><td>{text}</td>'
+        yield "</tr>"
+    yield "</tbody></table>"
+
+
+class _Cta(Struct, frozen=True):
+    """Scopes of one CTA, and of one warp for each partition."""
+
+    title: str
+    table: ScopeTable
+    rows: NDArray[np.void]
+    begin_ns: int
+    end_ns: int
+
+    @property
+    def names(self) -> list[str]:
+        """Names of all scopes of the kernel, by index."""
+        return [scope.name for scope in self.table.scopes]
+
+    @property
+    def drawn_names(self) -> set[str]:
+        """Names of those that ran."""
+        names = self.names
+        return {names[scope] for scope in np.unique(self.rows["scope"])}
+
+    @property
+    def lanes(self) -> int:
+        """Number of rows that it takes."""
+        return int(self.rows["depth"].max()) + 1
+
+    @classmethod
+    def median_of(cls, timeline: Timeline, side: str) -> _Cta | None:
+        """Return the CTA of median duration; None if no scope is complete."""
+        if timeline.scope_count > _MAX_SCOPES or not (scopes := timeline.scopes).size:
+            return None
+        ids, place = np.unique(scopes["cta"], return_inverse=True)
+        begin_ns, end_ns = np.full(len(ids), np.iinfo(np.int64).max), np.full(len(ids), np.iinfo(np.int64).min)
+        np.minimum.at(begin_ns, place, scopes["start_ns"])
+        np.maximum.at(end_ns, place, scopes["end_ns"])
+        middle = int(np.argsort(end_ns - begin_ns, kind="stable")[(len(ids) - 1) // 2])
+        rows = scopes[place == middle]
+        partitions = [-1 if scope.partition is None else scope.partition for scope in timeline.table.scopes]
+        partition = np.array(partitions)[rows["scope"]]
+        warps = {int(rows["warp"][partition == one].min()) for one in np.unique(partition)}
+        rows = rows[np.isin(rows["warp"], sorted(warps))]
+        cta, sm = int(ids[middle]), int(rows["sm"][0])
+        length_ns = int(end_ns[middle] - begin_ns[middle])
+        listed = " and ".join(map(str, sorted(warps)))
+        title = f"{side}: CTA {cta} on SM {sm}, warp {listed}: {short_time(length_ns)}"
+        return cls(title, timeline.table, rows, int(begin_ns[middle]), int(end_ns[middle]))
+
+
+def _median_ctas(kernel: KernelDiff, timelines: Sequence[Timeline]) -> Iterator[str]:
+    """Yield a picture of a median CTA of each side, on one axis from their begins on; lines pair their loops."""
+    found = [_Cta.median_of(timeline, side) for timeline, side in zip(timelines, "AB", strict=True)]
+    a, b = found
+    if a is None or b is None:
+        return
+    longest_ns = max(cta.end_ns - cta.begin_ns for cta in (a, b))
+    scale = _CTA_WIDTH / max(longest_ns, 1)
+    # Those of B are as on B's own page; those that only A has follow.
+    kinds = {scope.name: scope.kind for scope in (*b.table.scopes, *a.table.scopes)}
+    colours = {name: one.rgb for name, one in zip(kinds, scope_colours(kinds.values()), strict=True)}
+    tops = (_AXIS, _AXIS + a.lanes * _LANE + _GAP)
+    height = tops[1] + b.lanes * _LANE + 2
+    label = "a median CTA of A and of B"
+    yield f'<svg class="cta" viewBox="0 0 {_CTA_WIDTH:g} {height:g}" role="img" aria-label="{label}">'
+    yield from _axis(longest_ns, scale, height)
+    for cta, top in zip((a, b), tops, strict=True):
+        yield f'<text x="2" y="{top - 5:g}">{_escaped(cta.title)}</text>'
+        yield from _rectangles(cta, colours, scale, top)
+    yield from _guides(kernel, a, b, scale, tops)
+    yield "</svg>"
+    drawn = a.drawn_names | b.drawn_names
+    yield '<p class="legend">'
+    for name, colour in colours.items():
+        if name in drawn:
+            square = f'<svg width="10" height="10"><rect fill="{colour}" width="10" height="10"/></svg>'
+            yield f"<span>{square} {_escaped(name)}</span>"
+    yield "</p>"
+
+
+def _axis(longest_ns: int, scale: float, height: float) -> Iterator[str]:
+    step_ns = next(step for step in _STEPS_NS if step * _MAX_TICKS >= longest_ns)
+    for at_ns in range(step_ns, longest_ns, step_ns):
+        yield f'<path class="axis" d="M{at_ns * scale:.1f} 0V{height:g}"/>'
+        yield f'<text x="{at_ns * scale + 3:.1f}" y="10">{short_time(at_ns)}</text>'
+
+
+def _rectangles(cta: _Cta, colours: Mapping[str, str], scale: float, top: float) -> Iterator[str]:
+    """Yield a rectangle for each scope; one too short to be seen is left out if it is next to another."""
+    names, distinct = cta.names, distinct_names(cta.table.scopes)
+    order = np.lexsort((cta.rows["start_ns"], cta.rows["depth"]))
+    last: dict[int, float] = {}
+    for row in cta.rows[order]:
+        x = float(row["start_ns"] - cta.begin_ns) * scale
+        width = float(row["end_ns"] - row["start_ns"]) * scale
+        depth, scope = int(row["depth"]), int(row["scope"])
+        if width < _MIN_WIDTH and x - last.get(depth, -1.0) < _MIN_WIDTH:
+            continue
+        last[depth] = x + width
+        what = f"{printable(distinct[scope])}: {short_time(float(row['duration_ns']))}"
+        y = top + depth * _LANE
+        yield (
+            f'<rect fill="{colours[names[scope]]}" x="{x:.2f}" y="{y:g}" width="{max(width - 0.2, 0.3):.2f}" '
+            f'height="{_LANE - 2:g}"><title>{escape(what)}</title></rect>'
+        )
+
+
+def _guides(kernel: KernelDiff, a: _Cta, b: _Cta, scale: float, tops: tuple[float, float]) -> Iterator[str]:
+    """Yield lines from the begin and the end of each outer loop of A to those of B."""
+    bottom = tops[0] + a.lanes * _LANE
+    for scope in kernel.unjudged:
+        if scope.b.info.kind != ScopeKind.LOOP or scope.depth > 1:
+            continue
+        spans = [cta.rows[cta.rows["scope"] == index] for cta, index in ((a, scope.match.a), (b, scope.match.b))]
+        if not all(len(span) for span in spans):
+            continue
+        for column in ("start_ns", "end_ns"):
+            x_a, x_b = (float(span[column][0] - cta.begin_ns) * scale for span, cta in zip(spans, (a, b), strict=True))
+            yield f'<path class="guide" d="M{x_a:.1f} {bottom:g}L{x_b:.1f} {tops[1]:g}"/>'

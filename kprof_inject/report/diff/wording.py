@@ -1,238 +1,106 @@
-"""Sentences on changes and verdicts."""
+"""Sentences on a comparison: the answer in two lines, and the notes that limit it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
 
-from msgspec import Struct
-
-from kprof_inject.errors import printable
-from kprof_inject.quantities import before_and_after, counted, factor, listed, percent, short_time
-from kprof_inject.report.diff.change_verdicts import (
+from kprof_inject.analysis.comparison.causes import (
+    AtOnceReason,
+    NotJudged,
+    Place,
+    changed_scopes,
+    cta_ns_of,
+    ctas_at_once,
+    explained_by,
+    explanation_of,
+    hidden_by_clock,
+    largest_scope,
+    may_be_clock,
+    place_of_cause,
+    took_no_time,
+    why_at_once,
+    why_not_judged,
+)
+from kprof_inject.analysis.comparison.code import WHOLE, largest_part, structure_of
+from kprof_inject.analysis.comparison.runs import Both, distinct_runs, grid_text, has_launching
+from kprof_inject.analysis.comparison.verdicts import (
+    MEAN,
     ONE_SIDED,
-    UNKNOWN_INTERVAL,
-    Both,
+    CaptureDiff,
     ChangeVerdict,
     Judged,
-    change_words,
+    KernelDiff,
+    ScopeChange,
 )
-from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff
-from kprof_inject.report.diff.runs import grid_text, has_launching
-from kprof_inject.timeline.comparison import MIN_LAUNCHES, Change, rounded_error
-from kprof_inject.timeline.waves import IdleSms, Waves
+from kprof_inject.capture.source_text import without_folders
+from kprof_inject.errors import printable
+from kprof_inject.quantities import before_and_after, counted, listed, numbered, percent, short_time, signed_time
+from kprof_inject.timeline.comparison import CONFIDENCE, MIN_LAUNCHES, Change, rounded_error
+from kprof_inject.timeline.trust import Level, judge
 
 MORE_LAUNCHES = "capture more launches (--launches all or 0:20, from a program that launches the kernel that often)"
 _MORE_CAPTURES = "give more captures of each side (--more-a, --more-b)"
 _MORE_WORK = "give each launch more work"
-
 _MANY_LAUNCHES = 20
 """With this many launches, ``MORE_LAUNCHES`` has been followed already."""
 
-
-class CannotTell(Struct, frozen=True):
-    """Reason why the verdict on a launch is unknown, and what would help; no remedies if nothing would."""
-
-    reason: str
-    remedies: tuple[str, ...]
-
-
-def why_cannot_tell(diff: KernelDiff) -> CannotTell:
-    """Return why the verdict on the launch is unknown."""
-    if took_no_time(diff):
-        launches = diff.sides.launches
-        short = sum(not launch.duration_ns for launch in launches)
-        step_ns = max(launch.timer_step_ns for launch in launches)
-        by_timer = f" by the timer, whose step is {short_time(step_ns)}" if step_ns else ""
-        return CannotTell(f"{short} of {counted(len(launches), 'launch')} took 0 ns{by_timer}", (_MORE_WORK,))
-    change = diff.launch.change
-    if change is None:
-        counts = launch_counts(len(diff.sides.a), len(diff.sides.b))
-        return CannotTell(f"{counts}, but at least {MIN_LAUNCHES} on each side are needed", more_launches(diff)[:1])
-    return CannotTell(f"launches or processes vary too much: {change_words(change)}", more_launches(diff))
-
-
-def more_launches(diff: KernelDiff) -> tuple[str, ...]:
-    """Return how to get more launches to compare, best way first; empty if more would not help."""
-    if diff.is_of_one_capture:
-        return ()
-    if diff.a.is_of_buffer or diff.b.is_of_buffer:
-        return (_MORE_CAPTURES,)
-    many = min(len(runs.timelines) for runs in (diff.a, diff.b)) >= _MANY_LAUNCHES
-    return (_MORE_CAPTURES,) if many else (MORE_LAUNCHES, _MORE_CAPTURES)
-
-
-def took_no_time(diff: KernelDiff) -> bool:
-    """Return whether a launch with records took 0 ns by its timer, so that it has no ratio to another."""
-    return any(not launch.duration_ns for launch in diff.sides.launches)
-
-
-# A scope that explains at least this part of a change explains all of it, most of it, or enough to be named.
-_ALL_OF_CHANGE = 0.95
-_MAJORITY = 0.5
-_MIN_EXPLAINED = 0.25
-_MIN_BY_SCOPES, _MAX_BY_SCOPES = 0.5, 1.2
-"""A part of the change outside this range does not come from the scopes, or not from them alone."""
-
-_CHANGED = "→"
-_SLOTS_BY_DRIVER = "occupancy"  # the source of the number of slots
-
-_ONE_SIDED = {ChangeVerdict.SLOWER: ChangeVerdict.NEW, ChangeVerdict.FASTER: ChangeVerdict.GONE}
-
-
-def cause(diff: KernelDiff, change: Change) -> str:
-    """Return the cause of the launch's ``change``: its scopes, or how many CTAs run at once.
-
-    The text begins with a colon; it is empty if the cause is unknown.
-    """
-    alone = diff.by_scopes_percent
-    if alone is None:
-        return ""
-    if _accounts(alone, change):
-        return _by_scope(diff)
-    word = "slower" if alone > 0 else "faster"
-    return f": its scopes alone make it {abs(alone):.1f} % {word}{_outside_scopes(diff, change)}"
-
-
-def _accounts(alone: float, change: Change) -> bool:
-    within = change.low_percent <= alone <= change.high_percent
-    return within or _MIN_BY_SCOPES <= alone / change.percent <= _MAX_BY_SCOPES
-
-
-def _by_scope(diff: KernelDiff) -> str:
-    """Name the scope that explains most of the change, if it explains much and certainly changed."""
-    verdict = diff.launch.verdict
-    known = [
-        (scope.explained, scope, scope.judged)
-        for scope in diff.every_scope
-        if scope.explained is not None and scope.judged and scope.judged.verdict in (verdict, _ONE_SIDED.get(verdict))
-    ]
-    if not known:
-        return ""
-    part, scope, judged = max(known, key=lambda item: item[0])
-    if part < _MIN_EXPLAINED:
-        return ""
-    how_much = (
-        "all" if part >= _ALL_OF_CHANGE else f"most ({percent(part)})" if part >= _MAJORITY else f"{percent(part)}"
-    )
-    how = change_words(judged.change) if judged.change else judged.verdict.value
-    return f": {printable(scope.distinct_name)} ({how}) explains {how_much} of it"
-
-
-def _outside_scopes(diff: KernelDiff, change: Change) -> str:
-    recorded = diff.recorded.change
-    if diff.by_clean_times and recorded is not None and not _accounts(recorded.percent, change):
-        return f"; with records the launch's change is {change_words(recorded)}"
-    at_once = diff.sides.both(lambda launch: launch.cta_ns / max(launch.duration_ns, 1))
-    if not (at_once.a and at_once.b and diff.sides.duration_ns.a and diff.sides.duration_ns.b):
-        return ""
-    counts = before_and_after(f"{at_once.a:.1f}", f"{at_once.b:.1f}")
-    is_little = abs(math.log(at_once.a / at_once.b)) < _MAJORITY * abs(
-        math.log(diff.sides.duration_ns.b / diff.sides.duration_ns.a)
-    )
-    if is_little or _CHANGED not in counts:
-        is_more = (diff.by_scopes_percent or 0.0) / change.percent > 1
-        return ", more than the launch changed" if is_more else ", the rest is outside of scopes"
-    takes = diff.sides.both(lambda launch: launch.cta_ns / max(launch.ctas, 1))
-    return ", ".join(
-        [
-            f": a CTA takes {before_and_after(short_time(takes.a), short_time(takes.b))}",
-            f"but {counts} CTAs run at once on average",
-            *_why_at_once(diff),
-        ]
-    )
-
-
-def _why_at_once(diff: KernelDiff) -> Iterator[str]:
-    """Yield why the number of CTAs at once changed: SMs, slots and waves, or else idle SMs."""
-    figures = {
-        "on {} SMs": _of_waves(diff, lambda waves: waves.sms),
-        "with room for {} on each": _of_waves(diff, lambda waves: _if_slots_known(waves, waves.slots_per_sm)),
-        "in {} waves": _of_waves(diff, lambda waves: _if_slots_known(waves, waves.waves)),
-    }
-    differ = [
-        text.format(f"{both.a:g} → {both.b:g}")
-        for text, both in figures.items()
-        if both.a is not None and both.b is not None and both.a != both.b
-    ]
-    yield from differ
-    if differ:
-        return
-    if idle := _why_idle(diff):
-        yield idle
-        return
-    tail = _of_waves(diff, lambda waves: waves.tail.duration_ns)
-    if tail.a is not None and tail.b is not None:
-        times = before_and_after(short_time(tail.a), short_time(tail.b))
-        if _CHANGED in times:
-            yield f"as the first SM runs out of work {times} before the end"
-
-
-def _if_slots_known(waves: Waves, value: float) -> float | None:
-    """Return the value if the driver gave the number of slots: the number seen at once may be lower."""
-    return value if waves.slots_source == _SLOTS_BY_DRIVER else None
-
-
-def _why_idle(diff: KernelDiff) -> str:
-    """Return where SMs are idle before or between CTAs, if that changed more than the tail; else empty."""
-    shares = {
-        "as SMs idle before their first CTA for {} of the launch": _of_idle(diff, lambda idle: idle.before_share),
-        "as SMs idle between CTAs for {} of the launch": _of_idle(diff, lambda idle: idle.between_share),
-    }
-    after = _of_idle(diff, lambda idle: idle.after_share)
-    text, most = max(shares.items(), key=lambda item: _moved(item[1]))
-    if most.a is None or most.b is None or _moved(most) <= max(_moved(after), _MIN_IDLE):
-        return ""
-    return text.format(before_and_after(percent(most.a), percent(most.b)))
-
-
-def _moved(both: Both) -> float:
-    return 0.0 if both.a is None or both.b is None else abs(both.b - both.a)
-
-
-def _of_idle(diff: KernelDiff, value: Callable[[IdleSms], float]) -> Both:
-    return diff.sides.both(lambda launch: None if launch.idle is None else value(launch.idle))
-
-
-def _of_waves(diff: KernelDiff, value: Callable[[Waves], float | None]) -> Both:
-    return diff.sides.both(lambda launch: None if launch.waves is None else value(launch.waves))
-
-
+_NO_BOUND_PERCENT = 100.0
+"""An interval with a larger error is printed as unknown."""
+_UNKNOWN_INTERVAL = "[?]"
+_ALL_OF_CHANGE, _MOST_OF_CHANGE = 0.95, 0.5
 _MAX_NAMED = 4
-# Idle shares that change by less than 1 % of the launch are not the cause.
-_MIN_IDLE = 0.01
+_MAX_TAG_VALUES = 8
+_DOUBTFUL = (Level.CAREFUL, Level.UNRELIABLE, Level.CANNOT_TELL)
 
 
-def kernel_sentence(diff: KernelDiff) -> str:
-    """Return the answer for one kernel."""
-    change, sentence = diff.launch.change, _SENTENCES.get(diff.launch.verdict)
-    answer = sentence(diff, change) if sentence and change else _unknown(diff)
-    grids = [grid_text(runs.grid) for runs in (diff.a, diff.b)]
-    if grids[0] == grids[1]:
-        return answer
-    return f"{answer}; but the grid, and with it the work, changed: {grids[0]} → {grids[1]}"
+def change_words(change: Change) -> str:
+    """Return a change as ``-32.3 % [-34.5, -27.9]``, or with ``[?]`` for an interval that excludes nothing."""
+    low, high = _interval(change)
+    is_known = change.direction or change.error_percent <= _NO_BOUND_PERCENT
+    interval = f"[{low:+.1f}, {high:+.1f}]" if is_known else _UNKNOWN_INTERVAL
+    return f"{round(change.percent, 1) + 0.0:+.1f} % {interval}"
 
 
-def _unknown(diff: KernelDiff) -> str:
-    why = why_cannot_tell(diff)
-    return "; ".join(filter(None, [f"cannot tell: {why.reason}", _times(diff), ", or ".join(why.remedies)]))
+def takes(change: Change) -> str:
+    """Return a significant change as ``takes 36.5 % less time [33.8, 39.0]``."""
+    low, high = sorted(map(abs, _interval(change)))
+    word = "more" if change.log_ratio > 0 else "less"
+    return f"takes {abs(change.percent):.1f} % {word} time [{low:.1f}, {high:.1f}]"
+
+
+def _interval(change: Change) -> tuple[float, float]:
+    """Return the ends in per cent, rounded outwards to tenths."""
+    # Rounding to six digits first keeps a tenth a tenth despite float error; adding 0.0 turns -0.0 into 0.0.
+    low, high = (round(10 * end, 6) for end in (change.low_percent, change.high_percent))
+    return math.floor(low) / 10 + 0.0, math.ceil(high) / 10 + 0.0
 
 
 def change_text(judged: Judged | None, figures: Both) -> str:
     """Return a change with its interval, as far as known; "-" if there is nothing to compare."""
     if judged is None or judged.verdict in ONE_SIDED:
         return "-"
-    if judged.change is not None:
-        return change_words(judged.change)
-    by_medians = _by_medians(figures)
-    return f"{by_medians} {UNKNOWN_INTERVAL}" if by_medians else "-"
+    return change_words(judged.change) if judged.change is not None else _by_medians(figures) or "-"
 
 
 def _by_medians(figures: Both) -> str:
-    """Return by how much B's median exceeds A's; empty if a side has none."""
+    """Return by how much B's median exceeds A's, with an unknown interval; empty if a side has none."""
     if not figures.a or figures.b is None:
         return ""
-    return f"{round(100 * (figures.b / figures.a - 1), 1) + 0.0:+.1f} %"
+    return f"{round(100 * (figures.b / figures.a - 1), 1) + 0.0:+.1f} % {_UNKNOWN_INTERVAL}"
+
+
+def both_text(figures: Both, text: Callable[[float], str]) -> str:
+    """Return both figures as text, or one if they are equal; ``-`` for an unknown one."""
+    return before_and_after(*("-" if value is None else text(value) for value in (figures.a, figures.b)))
+
+
+def _from_to(times_ns: Both) -> str:
+    """Return both times as ``21.9 → 13.9 µs``."""
+    text = both_text(times_ns, short_time)
+    before, _, after = text.partition(" → ")
+    number, _, unit = before.partition(" ")
+    return f"{number} → {after}" if after and after.endswith(f" {unit}") else text
 
 
 def launch_counts(a: int, b: int) -> str:
@@ -240,159 +108,326 @@ def launch_counts(a: int, b: int) -> str:
     return f"{counted(a, 'launch')} each" if a == b else f"{counted(a, 'launch')} in A, {b} in B"
 
 
-def changed_scopes(diff: KernelDiff) -> list[str]:
-    """Return the slower and faster scopes, each with its change."""
-    return [
-        f"{printable(scope.distinct_name)} {change_words(scope.judged.change)}"
-        for scope in diff.every_scope
-        if scope.judged and scope.judged.changed and scope.judged.change
-    ]
-
-
-def change_in_cycles(diff: KernelDiff) -> str:
-    """Return the change in cycles with records, without its interval if there are too few launches."""
-    cycles = diff.recorded.cycles
-    if cycles is not None:
-        return change_words(cycles)
-    estimate = _by_medians(diff.sides.duration_cycles)
-    return (
-        f"{estimate} {UNKNOWN_INTERVAL}, from {launch_counts(len(diff.sides.a), len(diff.sides.b))}"
-        if estimate
-        else "unknown"
-    )
-
-
-def change_in_cycles_alone(diff: KernelDiff) -> Change | None:
-    """Return a change in cycles that a different clock rate hides from the time; None if there is none."""
-    cycles = diff.recorded.cycles
-    hidden = (
-        diff.launch.verdict is ChangeVerdict.SAME
-        and diff.sides.clocks.differ
-        and cycles is not None
-        and cycles.direction
-    )
-    return cycles if hidden else None
-
-
-def faster_by(change: Change) -> str:
-    """Return a change as ``1.48 × faster (time -32.3 % [-34.5, -27.9])``."""
-    word = "slower" if change.log_ratio > 0 else "faster"
-    return f"{factor(math.exp(abs(change.log_ratio)))} {word} (time {change_words(change)})"
-
-
-def _changed(diff: KernelDiff, change: Change) -> str:
-    return f"B is {faster_by(change)}{cause(diff, change)}; {_times(diff)}{_untested_clock(diff, change)}"
-
-
-def _untested_clock(diff: KernelDiff, change: Change) -> str:
-    """Return a note if the clock may explain the whole ``change``, but there are too few launches to test it."""
-    cycles = diff.sides.duration_cycles
-    if not diff.sides.clocks.differ or diff.recorded.cycles is not None or not cycles.a or not cycles.b:
-        return ""
-    if (cycles.b - cycles.a) * change.log_ratio > 0:
-        return ""
-    return f". But the clock rate differs ({diff.sides.clocks}): in cycles the change is {change_in_cycles(diff)}"
-
-
-def _same(diff: KernelDiff, change: Change) -> str:
-    detectable = f"a change of {rounded_error(change.detectable_percent)} % would be detected"
-    text = f"no difference: {change_words(change)}, where {detectable}; {_times(diff)}"
-    if cycles := change_in_cycles_alone(diff):
-        text += f". But the clock rate differs ({diff.sides.clocks}): in cycles the change is {change_words(cycles)}"
-    return text + _changes_within(diff)
-
-
-def _clock(diff: KernelDiff, change: Change) -> str:
-    cycles = diff.launch.cycles
-    return (
-        f"only the clock differs ({diff.sides.clocks}): B is {faster_by(change)}, but in cycles the change is "
-        f"{change_words(cycles) if cycles else 'unknown'}; {_times(diff)}{_changes_within(diff)}"
-    )
-
-
-def _changes_within(diff: KernelDiff) -> str:
-    """Return the changes within a launch that itself did not change."""
-    changed = changed_scopes(diff)
-    return f". But {counted(len(changed), 'scope')} changed: {listed(changed, _MAX_NAMED)}" if changed else ""
-
-
-_SENTENCES: dict[ChangeVerdict, Callable[[KernelDiff, Change], str]] = {
-    ChangeVerdict.SLOWER: _changed,
-    ChangeVerdict.FASTER: _changed,
-    ChangeVerdict.SAME: _same,
-    ChangeVerdict.CLOCK: _clock,
-}
-
-
-def _times(diff: KernelDiff) -> str:
-    return clean_times(diff) if diff.by_clean_times else spans(diff)
-
-
-def clean_times(diff: KernelDiff) -> str:
-    """Return the run times without records of both sides."""
-    by_events = " (CUDA events)" if has_launching(diff.a, diff.b) else ""
-    return f"{_medians('run time', diff.clean_ns, diff.clean_launches)} without records{by_events}"
-
-
-def spans(diff: KernelDiff) -> str:
-    """Return the spans with records of both sides."""
-    return f"{_medians('span', diff.sides.duration_ns, (len(diff.sides.a), len(diff.sides.b)))} with records"
-
-
-def _medians(what: str, times_ns: Both, launches: tuple[int, int]) -> str:
-    median = "median " if max(launches) > 1 else ""
-    return f"{median}{what} {before_and_after(short_time(times_ns.a), short_time(times_ns.b))}"
-
-
-def first_sentence(diff: CaptureDiff) -> str:
-    """Return the answer for all kernels together."""
-    if len(diff.kernels) == 1:
-        return kernel_sentence(diff.kernels[0])
-    judged = [kernel for kernel in diff.kernels if kernel.launch.verdict is not ChangeVerdict.UNKNOWN]
+def first_answer(diff: CaptureDiff) -> list[str]:
+    """Return the answer for all kernels together: the news and, if known, the largest cause or what to do."""
+    kernels = diff.kernels
+    if len(kernels) == 1:
+        return kernel_answer(kernels[0])
+    has_ranks, is_one_each = diff.is_by_rank, len({kernel.b.rank for kernel in kernels}) == len(kernels)
+    noun = "kernel" if not has_ranks else "rank" if is_one_each else "rank's kernel"
+    judged = [kernel for kernel in kernels if kernel.launch.verdict is not ChangeVerdict.UNKNOWN]
     if not judged:
-        remedies = dict.fromkeys(remedy for kernel in diff.kernels for remedy in why_cannot_tell(kernel).remedies)
-        answer = f"cannot tell for any of {len(diff.kernels)} {_noun(diff.kernels)}s"
-        return f"{answer}: {', or '.join(remedies)}" if remedies else answer
-    unknown = len(diff.kernels) - len(judged)
-    noun = _noun(diff.kernels)
-    unjudged = [f"cannot tell for {counted(unknown, noun)}"] if unknown else []
-    return "; ".join([*_answers(judged, f"{len(diff.kernels)} {noun}s"), *_reservations(judged), *unjudged])
-
-
-def _noun(kernels: Sequence[KernelDiff]) -> str:
-    if kernels[0].b.rank is None:
-        return "kernel"
-    return "rank" if len({kernel.b.rank for kernel in kernels}) == len(kernels) else "rank's kernel"
-
-
-def _answers(judged: Sequence[KernelDiff], all_of_them: str) -> Iterator[str]:
-    """Yield the answers for ``judged``, the kernels with a verdict, of ``all_of_them``, such as ``3 kernels``."""
+        remedies = dict.fromkeys(remedy for kernel in kernels for remedy in _remedies(kernel))
+        return _lines([f"cannot tell for any of {len(kernels)} {noun}s"], [", or ".join(remedies)])
     changed = [kernel for kernel in judged if kernel.launch.changed]
     by_clock = [kernel for kernel in judged if kernel.launch.verdict is ChangeVerdict.CLOCK]
+    news = []
     if changed:
-        yield f"{len(changed)} of {all_of_them} changed: {_by_how_much(changed)}"
+        news.append(f"{len(changed)} of {len(kernels)} {noun}s changed: {_by_how_much(changed)}")
     if by_clock:
-        yield f"only the clock differs in {len(by_clock)} of {all_of_them}: {_by_how_much(by_clock)}"
-    if not changed and not by_clock:
-        yield f"no difference in {len(judged)} of {all_of_them}"
-
-
-def _reservations(judged: Sequence[KernelDiff]) -> Iterator[str]:
-    """Yield changes that the kernels' launches as a whole do not show."""
-    in_cycles = [(kernel, change_in_cycles_alone(kernel)) for kernel in judged]
+        news.append(f"only the clock differs in {len(by_clock)} of {len(kernels)} {noun}s: {_by_how_much(by_clock)}")
+    if not news:
+        news.append(f"no difference in {len(judged)} of {len(kernels)} {noun}s")
+    if unknown := len(kernels) - len(judged):
+        news.append(f"cannot tell for {counted(unknown, noun)}")
+    in_cycles = [(kernel, hidden_by_clock(kernel)) for kernel in judged]
     hidden = [f"{_name(kernel)} {change_words(change)}" for kernel, change in in_cycles if change]
-    if hidden:
-        yield f"but the clock rate differs: in cycles the change is {listed(hidden, _MAX_NAMED)}"
-    if inside := [_name(kernel) for kernel in judged if not kernel.launch.changed and changed_scopes(kernel)]:
-        yield f"but scopes changed in {listed(inside, _MAX_NAMED)}"
-    if resized := [_name(kernel) for kernel in judged if kernel.a.grid != kernel.b.grid]:
-        yield f"but the grid, and with it the work, differs in {listed(resized, _MAX_NAMED)}"
+    inside = [_name(kernel) for kernel in judged if not kernel.launch.changed and changed_scopes(kernel)]
+    resized = [_name(kernel) for kernel in judged if kernel.a.grid != kernel.b.grid]
+    reservations = {
+        "but the clock rate differs: in cycles the change is": hidden,
+        "but scopes changed in": inside,
+        "but the grid, and with it the work, differs in": resized,
+    }
+    return _lines(news, [f"{text} {listed(names, _MAX_NAMED)}" for text, names in reservations.items() if names])
 
 
 def _by_how_much(kernels: Sequence[KernelDiff]) -> str:
-    changes = [f"{_name(kernel)} {faster_by(kernel.launch.change)}" for kernel in kernels if kernel.launch.change]
+    changes = [f"{_name(kernel)} {takes(kernel.launch.change)}" for kernel in kernels if kernel.launch.change]
     return listed(changes, _MAX_NAMED)
 
 
 def _name(kernel: KernelDiff) -> str:
     return printable(kernel.b.title)
+
+
+def kernel_answer(diff: KernelDiff) -> list[str]:
+    """Return the answer for one kernel: the news and, if known, the largest cause or what to do."""
+    verdict, change = diff.launch.verdict, diff.launch.change
+    times = _times(diff)
+    more: list[str] = []
+    if change is None or verdict is ChangeVerdict.UNKNOWN:
+        news, more = f"cannot tell: {_why_not_judged(diff)}; {times}", [", or ".join(_remedies(diff))]
+    elif verdict is ChangeVerdict.SAME:
+        detectable = f"a change of {rounded_error(change.detectable_percent)} % would be detected"
+        news = f"no difference: {times}, {change_words(change)}; {detectable}"
+        if cycles := hidden_by_clock(diff):
+            more.append(
+                f"but the clock rate differs ({clocks_text(diff)}): in cycles the change is {change_words(cycles)}"
+            )
+    elif verdict is ChangeVerdict.CLOCK:
+        news = f"only the clock differs: B {takes(change)}, {times}"
+        in_cycles = change_words(diff.launch.cycles) if diff.launch.cycles else "unknown"
+        more.append(f"largest cause: the clock rate, {clocks_text(diff)}; in cycles the change is {in_cycles}")
+    else:
+        news = f"B {takes(change)}: {times}"
+        more.append(_cause(diff))
+        if may_be_clock(diff):
+            more.append(
+                f"but the clock rate differs ({clocks_text(diff)}): in cycles the change is {change_in_cycles(diff)}"
+            )
+    if not diff.launch.changed and (changed := changed_scopes(diff)):
+        names = [
+            f"{_scope_name(one)} {change_words(one.judged.change)}"
+            for one in changed
+            if one.judged and one.judged.change
+        ]
+        more.append(f"but {counted(len(changed), 'scope')} changed: {listed(names, _MAX_NAMED)}")
+    if diff.a.grid != diff.b.grid:
+        more.append(f"but the grid, and with it the work, changed: {grid_text(diff.a.grid)} → {grid_text(diff.b.grid)}")
+    return _lines([news], more)
+
+
+def _lines(news: Sequence[str], more: Sequence[str]) -> list[str]:
+    return [line for line in ("; ".join(filter(None, parts)) for parts in (news, more)) if line]
+
+
+def in_one_line(answer: Sequence[str]) -> str:
+    """Return the lines of an answer as one sentence."""
+    return "; ".join(answer)
+
+
+def _cause(diff: KernelDiff) -> str:
+    """Return the largest cause of the launch's change; empty if it is unknown."""
+    place, explanation = place_of_cause(diff), explanation_of(diff)
+    if place is None or explanation is None:
+        return ""
+    if place is Place.HIDDEN:
+        recorded = diff.recorded.change
+        return f"cause unknown: with records, the launch's change is {change_words(recorded)}" if recorded else ""
+    if place is Place.OUTSIDE:
+        alone = round(explanation.percent, 1) + 0.0
+        return f"largest cause: outside of the scopes, which alone change the time by {alone:+.1f} %"
+    if place is Place.AT_ONCE:
+        cta = diff.sides.both(lambda launch: launch.cta_ns / max(len(launch.timeline.all_ctas), 1))
+        return f"largest cause: {_at_once(diff)}; a CTA takes {_from_to(cta)}"
+    inside = _in_scopes(diff, is_all=place is Place.SCOPES)
+    at_once = _at_once(diff) if place is Place.SCOPES_BEYOND else ""
+    return f"{inside}; but {at_once}" if inside and at_once else inside
+
+
+def _in_scopes(diff: KernelDiff, *, is_all: bool) -> str:
+    """Name the part of the code, or else the scope, that explains most of the change."""
+    part, scope = largest_part(diff), largest_scope(diff)
+    by_scope = (explained_by(diff, scope) or 0.0) if scope else 0.0
+    if part is not None and (part.explained or 0.0) >= by_scope:
+        changes = listed(list(dict.fromkeys(change.text for change in part.changes)), 1)
+        structure = structure_of(diff)
+        if part.part != WHOLE and structure and structure.everywhere:
+            changes += f"; or of {WHOLE}: {listed([change.text for change in structure.everywhere], 1)}"
+        own = part.loop
+        if part.part == WHOLE:
+            where = f"{WHOLE}"
+        elif own is not None:
+            where = f"{_scope_name(own)}, {_from_to(cta_ns_of(own))} per CTA"
+        else:
+            where = f"{part.part}, {signed_time(part.cta_change_ns or 0.0)} per CTA"
+        return f"{'largest' if part.is_certain else 'likely'} cause: {where} ({changes})"
+    if scope is None:
+        return ""
+    only_in = f" ({scope.judged.verdict.value})" if scope.judged and scope.judged.verdict in ONE_SIDED else ""
+    share = percent(by_scope)
+    amount = "all" if by_scope >= _ALL_OF_CHANGE else f"most ({share})" if by_scope >= _MOST_OF_CHANGE else share
+    explains = f", {amount} of the change" if is_all else ""
+    return f"largest cause: {_scope_name(scope)}{only_in}, {_from_to(cta_ns_of(scope))} per CTA{explains}"
+
+
+_AT_ONCE_WORDS = {
+    AtOnceReason.SMS: ("on {} SMs", "{:g}".format),
+    AtOnceReason.SLOTS: ("with room for {} on each", "{:g}".format),
+    AtOnceReason.WAVES: ("in {} waves", "{:g}".format),
+    AtOnceReason.BEFORE: ("as SMs idle before their first CTA for {} of the launch", percent),
+    AtOnceReason.BETWEEN: ("as SMs idle between CTAs for {} of the launch", percent),
+    AtOnceReason.TAIL: ("as the first SM runs out of work {} before the end", short_time),
+}
+
+
+def _at_once(diff: KernelDiff) -> str:
+    """Return how many CTAs run at once, and why; empty if that did not change by much."""
+    found = ctas_at_once(diff)
+    if found is None:
+        return ""
+    whys = ((*_AT_ONCE_WORDS[reason], both) for reason, both in why_at_once(diff.sides))
+    texts = [(words, both_text(both, text)) for words, text, both in whys]
+    why = [words.format(text) for words, text in texts if "→" in text]
+    return ", ".join([f"{both_text(found, '{:.1f}'.format)} CTAs run at once on average", *why])
+
+
+def _scope_name(scope: ScopeChange) -> str:
+    return printable(scope.b.distinct_name)
+
+
+def _why_not_judged(diff: KernelDiff) -> str:
+    why, change = why_not_judged(diff), diff.launch.change
+    if why is NotJudged.NO_TIME:
+        launches = diff.sides.launches
+        step_ns = max(launch.timeline.clock.timer_step_ns for launch in launches)
+        by_timer = f" by the timer, whose step is {short_time(step_ns)}" if step_ns else ""
+        short = sum(not launch.duration_ns for launch in launches)
+        return f"{short} of {counted(len(launches), 'launch')} took 0 ns{by_timer}"
+    if why is NotJudged.FEW_LAUNCHES or change is None:
+        counts = launch_counts(len(diff.sides.a), len(diff.sides.b))
+        return f"{counts}, but at least {MIN_LAUNCHES} on each side are needed"
+    return f"{why.value}: {change_words(change)}"
+
+
+def _remedies(diff: KernelDiff) -> Sequence[str]:
+    """Return what would make the verdict on a launch known, best first; empty if nothing would or it is known."""
+    if diff.launch.verdict is not ChangeVerdict.UNKNOWN:
+        return ()
+    why = why_not_judged(diff)
+    if why is NotJudged.NO_TIME:
+        return (_MORE_WORK,)
+    return _more_launches(diff)[: 1 if why is NotJudged.FEW_LAUNCHES else None]
+
+
+def _more_launches(diff: KernelDiff) -> tuple[str, ...]:
+    """Return how to get more launches to compare, best way first; empty if more would not help."""
+    if diff.is_of_one_capture:
+        return ()
+    many = min(len(runs.timelines) for runs in (diff.a, diff.b)) >= _MANY_LAUNCHES
+    return (_MORE_CAPTURES,) if many or diff.a.is_of_buffer or diff.b.is_of_buffer else (MORE_LAUNCHES, _MORE_CAPTURES)
+
+
+def clocks_text(diff: KernelDiff) -> str:
+    """Return both clock rates as ``1.50 GHz → 1.98 GHz``."""
+    rates = (diff.clocks.a, diff.clocks.b)
+    return " → ".join("unknown" if hz is None else f"{hz / 1e9:.2f} GHz" for hz in rates)
+
+
+def change_in_cycles(diff: KernelDiff) -> str:
+    """Return the change in cycles with records, without its interval if there are too few launches."""
+    if diff.recorded.cycles is not None:
+        return change_words(diff.recorded.cycles)
+    estimate = _by_medians(diff.sides.duration_cycles)
+    return f"{estimate}, from {launch_counts(len(diff.sides.a), len(diff.sides.b))}" if estimate else "unknown"
+
+
+def _times(diff: KernelDiff) -> str:
+    """Return the times that decide, and which they are."""
+    events = " (CUDA events)" if has_launching(diff.a, diff.b) else ""
+    what, how = ("run time", f"without records{events}") if diff.by_clean_times else ("span", "with records")
+    return f"{what} {_from_to(diff.compared_ns)} {how}"
+
+
+def kernel_notes(diff: KernelDiff) -> Iterator[str]:
+    """Yield the notes below a kernel's table: other differences, and the limits of the comparison."""
+    differing = printable(", ".join(map(str, diff.differences)))
+    yield f"differs: {differing}" if differing else "builds and launches: no recorded setting differs"
+    yield from _launch_notes(diff)
+    yield from _work_notes(diff)
+    yield from _record_notes(diff)
+    yield from _scope_notes(diff)
+
+
+def _launch_notes(diff: KernelDiff) -> Iterator[str]:
+    if diff.clean is not None:
+        events = " (CUDA events)" if has_launching(diff.a, diff.b) else ""
+        yield _measured(diff.clean, "run time", diff.clean_ns, diff.clean_launches, f"without records{events}")
+    elif diff.same_clean_times:
+        yield "without records: no comparison, because both sides have the times of the same dump"
+    else:
+        sides = [side for side, time_ns in (("A", diff.clean_ns.a), ("B", diff.clean_ns.b)) if time_ns is None]
+        yield f"without records: no times in {' or '.join(sides)}"
+    first = f", without the first of each process ({diff.left_out} in all)" if diff.left_out else ""
+    counts = len(diff.sides.a), len(diff.sides.b)
+    yield _measured(diff.recorded, "span", diff.sides.duration_ns, counts, "with records") + first
+    verdicts = {judged.verdict for judged in (diff.clean, diff.recorded) if judged is not None}
+    if {ChangeVerdict.FASTER, ChangeVerdict.SLOWER} <= verdicts:
+        yield "these two contradict each other: records change how this kernel runs; trust the times without records"
+    if diff.recorded.other_clock:
+        yield f"clock rate {clocks_text(diff)}: in cycles the change is {change_in_cycles(diff)}"
+    elif diff.clocks.a is None or diff.clocks.b is None:
+        yield "clock rate not measured on both sides: a change of it would look like a change of the kernel"
+    if not all(launch.is_timed for launch in diff.sides.launches):
+        yield "times are cycles at an assumed clock rate, because no timer was read: only cycles are compared"
+
+
+def _measured(judged: Judged, what: str, times_ns: Both, launches: tuple[int, int], how: str) -> str:
+    change, median = change_text(judged, times_ns), "median " if max(launches) > 1 else ""
+    verdict = judged.verdict.value if change == "-" else f"{judged.verdict.value}, {change}"
+    return f"{verdict}: {median}{what} {both_text(times_ns, short_time)} {how}, {launch_counts(*launches)}"
+
+
+def _work_notes(diff: KernelDiff) -> Iterator[str]:
+    ran = [{len(launch.timeline.all_ctas) for launch in side} for side in (diff.sides.a, diff.sides.b)]
+    if diff.a.grid != diff.b.grid:
+        yield (
+            f"grid {grid_text(diff.a.grid)} → {grid_text(diff.b.grid)}: the work per CTA or per launch differs; totals "
+            "cover all CTAs, means one execution each"
+        )
+    elif ran[0] != ran[1]:
+        yield "the number of CTAs that ran differs: totals cover those that ran"
+    if diff.a.kernel.num_warps != diff.b.kernel.num_warps:
+        yield "the number of warps in a CTA differs: changes are of one warp, totals cover all"
+    if diff.warps is not None:
+        both = f"scopes are compared in {numbered('warp', diff.warps)}" if diff.warps else "no scope is compared"
+        yield f"recorded warps differ: {both}, {'which' if diff.warps else 'as no warp'} both sides recorded"
+
+
+def _record_notes(diff: KernelDiff) -> Iterator[str]:
+    for side, launches in (("A", diff.sides.a), ("B", diff.sides.b)):
+        if missing := sum(launch.records_missing for launch in launches):
+            lost = counted(missing, "record")
+            yield f"lost: {lost} of {side}; run --fit keeps them all, and so do larger buffers of other profilers"
+    if any(scope.basis is MEAN for scope in diff.scopes):
+        yield "scopes are compared by their means, because records are missing and totals incomplete"
+    known = {launch.timeline.launch.kernel.record_cost is not None for launch in diff.sides.launches}
+    if known == {True, False}:
+        yield "record cost: subtracted on one side only, because it is unknown on the other: scopes differ by it"
+    for side, runs in (("A", diff.a), ("B", diff.b)):
+        trust = judge(runs.kernel)
+        if trust.level in _DOUBTFUL:
+            yield f"trust in {side}: {trust.text}"
+
+
+def _scope_notes(diff: KernelDiff) -> Iterator[str]:
+    compared = [scope.judged for scope in diff.scopes if scope.judged and scope.judged.verdict not in ONE_SIDED]
+    if compared and any(judged.change for judged in compared):
+        yield f"[low, high]: intervals of {100 * CONFIDENCE:.0f} % confidence, for all scopes together"
+    elif compared and diff.recorded.change is None and not took_no_time(diff):
+        few = "scopes: too few launches to separate a change from noise"
+        yield "; ".join([few, *_more_launches(diff)[:1]])
+    elif compared:
+        yield "scopes: no change is known, because a launch or the scope in it took 0 ns"
+    for scope in diff.scopes:
+        if scope.match.note:
+            yield printable(f"{scope.b.distinct_name}: {scope.match.note}")
+        for tag, medians_ns in scope.tags().items():
+            medians = [f"{value}: {both_text(both, short_time)}" for value, both in medians_ns.items()]
+            yield printable(f"{scope.b.distinct_name} by {tag}, p50: {listed(medians, _MAX_TAG_VALUES)}")
+    for side, unmatched in (("A", diff.matching.only_a), ("B", diff.matching.only_b)):
+        for item in unmatched:
+            source = f" ({without_folders(item.scope.info.source)})" if item.scope.info.source else ""
+            yield printable(f"only in {side}: {item.scope.title}{source}: {item.why}")
+
+
+def unpaired_lines(diff: CaptureDiff) -> list[str]:
+    """Return a line for each kernel of one capture alone, by a name that is unique in that capture."""
+    lines = []
+    for side, paired, alone in (
+        ("A", [kernel.a for kernel in diff.kernels], diff.only_a),
+        ("B", [kernel.b for kernel in diff.kernels], diff.only_b),
+    ):
+        names = distinct_runs([*alone, *paired])[: len(alone)]
+        lines += [
+            f"only in {side}: {name}, grid {grid_text(runs.grid)}, {counted(len(runs.timelines), 'launch')}"
+            for name, runs in zip(names, alone, strict=True)
+        ]
+    return lines
+
+
+def kernel_title(kernel: KernelDiff) -> str:
+    """Return the title of a kernel's table."""
+    grids, counts = (kernel.a.grid, kernel.b.grid), (len(kernel.a.timelines), len(kernel.b.timelines))
+    return f"{kernel.b.title}, A → B: grid {before_and_after(*map(grid_text, grids))}, {launch_counts(*counts)}"

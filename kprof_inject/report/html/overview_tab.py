@@ -22,6 +22,7 @@ from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.resources import KernelResources, limited_by
 from kprof_inject.capture.source_text import without_folders
 from kprof_inject.errors import printable
+from kprof_inject.kernel_names import without_inner_types
 from kprof_inject.quantities import counted, percent, short_time
 from kprof_inject.report.facts import Answer
 from kprof_inject.report.html.page_schema import (
@@ -37,7 +38,6 @@ from kprof_inject.report.html.page_schema import (
     VerdictText,
     WorkRow,
 )
-from kprof_inject.report.kernel_names import without_inner_types
 from kprof_inject.report.notes import MIN_ROOF_SHARE
 from kprof_inject.report.slopes import SLOPE_MEANING, slack_text, slope_text
 from kprof_inject.report.tried_edits import headline

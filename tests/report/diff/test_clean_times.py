@@ -9,8 +9,8 @@ import pytest
 from known_sides import usual
 from replacing import replace
 
+from kprof_inject.analysis.comparison.runs import KernelRuns, comparable_clean_times_ns, has_launching
 from kprof_inject.capture.resources import KernelResources
-from kprof_inject.report.diff.runs import KernelRuns, comparable_clean_times_ns, has_launching
 from kprof_inject.timeline.comparison import MIN_LAUNCHES
 from kprof_inject.timeline.timeline import Timeline
 

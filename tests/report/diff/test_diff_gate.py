@@ -11,9 +11,9 @@ from known_sides import HEAD_NS, ITER_NS, ITERATIONS, SCOPES, usual, with_rows
 from numpy.typing import NDArray
 from snapshots import check
 
+from kprof_inject.analysis.comparison.verdicts import diff_captures
 from kprof_inject.errors import KprofError
 from kprof_inject.report.diff.gate import crossings, parse_limit
-from kprof_inject.report.diff.kernel_diff import diff_captures
 from kprof_inject.timeline.timeline import Timeline
 
 

@@ -17,10 +17,10 @@ from replacing import replace
 from rich.console import Console
 from snapshots import check
 
-from kprof_inject.report.diff.change_verdicts import ChangeVerdict, Clocks, Judged, judge_change
-from kprof_inject.report.diff.kernel_diff import CaptureDiff, diff_captures
-from kprof_inject.report.diff.page import axis_percent, interval_bar, write_diff_page
-from kprof_inject.report.diff.table import diff_json, print_diff_tables
+from kprof_inject.analysis.comparison.verdicts import CaptureDiff, diff_captures
+from kprof_inject.report.diff.page import axis_length, interval_bar, write_diff_page
+from kprof_inject.report.diff.rows import Row, diff_json
+from kprof_inject.report.diff.terminal import print_diff_tables
 from kprof_inject.timeline.comparison import Change
 from kprof_inject.timeline.timeline import Timeline
 
@@ -148,8 +148,12 @@ def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
 
 
 def test_bars_reach_to_the_estimate_and_whiskers_over_the_interval() -> None:
-    faster = Judged(ChangeVerdict.FASTER, Change(-0.1054, 0.02), None)
-    assert axis_percent([faster, None]) == 20
+    def row(change: Change | None) -> Row:
+        interval = (change.percent, change.low_percent, change.high_percent) if change else ()
+        return Row("scope", "func", {"change": "-10.0 %"}, interval=interval)
+
+    faster = row(Change(-0.1054, 0.02))
+    assert axis_length([faster, row(None)]) == 20
     drawing = interval_bar(faster, 20)
     numbers = [float(number) for number in re.findall(r'whisker" d="M([\d.]+) [\d.]+H([\d.]+)', drawing)[0]]
     zero = float(re.findall(r'zero" d="M([\d.]+)', drawing)[0])
@@ -158,8 +162,8 @@ def test_bars_reach_to_the_estimate_and_whiskers_over_the_interval() -> None:
     assert numbers[0] < bar[0] < numbers[1] < zero
     assert drawing.count("V") == 3
     # Beyond the axis there is no end to see.
-    assert interval_bar(Judged(ChangeVerdict.UNKNOWN, Change(0.0, 3.0), None), 20).count("V") == 1
-    assert interval_bar(None, 20) == interval_bar(judge_change(None, None, Clocks(None, None)), 20) == ""
+    assert interval_bar(row(Change(0.0, 3.0)), 20).count("V") == 1
+    assert interval_bar(row(None), 20) == ""
 
 
 def test_a_scope_of_which_no_start_has_its_end_has_no_figures(tmp_path: Path) -> None:

@@ -10,11 +10,11 @@ from known_sides import usual
 from replacing import replace
 from snapshots import check
 
+from kprof_inject.analysis.comparison.matching import Pairing, pair_runs
+from kprof_inject.analysis.comparison.runs import KernelRuns, differences, runs_of
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.resources import KernelResources
 from kprof_inject.errors import KprofError
-from kprof_inject.report.diff.runs import KernelRuns, differences, runs_of
-from kprof_inject.report.diff.scope_matching import Pairing, pair_runs
 from kprof_inject.timeline.timeline import Timeline
 
 

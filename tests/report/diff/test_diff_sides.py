@@ -10,10 +10,10 @@ from known_launch import known_launch
 from programs.child import REPO
 from replacing import replace
 
+from kprof_inject.analysis.comparison.verdicts import KernelDiff, diff_captures
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.pipeline.captures import decode_capture, open_capture
-from kprof_inject.report.diff.kernel_diff import KernelDiff, diff_captures
-from kprof_inject.report.diff.sides import sides_of
+from kprof_inject.report.diff.page import sides_html
 from kprof_inject.scope_colours import scope_colours
 from kprof_inject.timeline.timeline import Timeline
 
@@ -32,7 +32,7 @@ def html() -> str:
 def of_kernel(a: list[Timeline], b: list[Timeline]) -> str:
     (kernel,) = diff_captures(a, b).kernels
     assert isinstance(kernel, KernelDiff)
-    return "\n".join(sides_of(kernel))
+    return "\n".join(sides_html(kernel))
 
 
 def test_the_limit_of_each_side_is_shown(html: str) -> None:

@@ -20,6 +20,8 @@ from rich.console import Console
 from snapshots import check
 from timelines import Ran, cta_rows, made_timeline, scope_rows
 
+from kprof_inject.analysis.comparison.causes import net_cta_change_ns
+from kprof_inject.analysis.comparison.verdicts import CaptureDiff, diff_captures
 from kprof_inject.capture.capture_files import write
 from kprof_inject.capture.measurements import (
     MeasurementsRecord,
@@ -29,10 +31,9 @@ from kprof_inject.capture.measurements import (
 from kprof_inject.capture.schema import SOURCES_FILE, TTGIR_FILE
 from kprof_inject.machine_code.instructions import INSTRUCTION_BYTES, Instruction, MachineFunction
 from kprof_inject.pipeline.captures import decode_capture, open_capture
-from kprof_inject.report.diff.kernel_diff import CaptureDiff, diff_captures
-from kprof_inject.report.diff.line_changes import MAX_LINES
 from kprof_inject.report.diff.page import write_diff_page
-from kprof_inject.report.diff.table import diff_json, print_diff_tables
+from kprof_inject.report.diff.rows import MAX_LINES, diff_json
+from kprof_inject.report.diff.terminal import print_diff_tables
 from kprof_inject.timeline.scope_statistics import scope_statistics
 from kprof_inject.timeline.timeline import Timeline
 
@@ -139,7 +140,7 @@ def test_the_lines_of_the_demo_add_up_to_its_change(demo: tuple[list[Timeline], 
         DemoSide(name, side).line(("", 0))[0] for name, side in zip(("one-stage", "three-stages"), demo, strict=True)
     ]
     change_ns = sum(line["change_ns"] for line in lines_in(diff)) + unknown[1] - unknown[0]
-    assert change_ns == pytest.approx(diff.kernels[0].cta_change_ns)
+    assert change_ns == pytest.approx(net_cta_change_ns(diff.kernels[0]))
 
 
 def test_the_page_of_the_demo_has_the_first_ten(demo: tuple[list[Timeline], list[Timeline]], tmp_path: Path) -> None:

@@ -8,12 +8,12 @@ from pathlib import Path
 from known_sides import usual
 from replacing import replace
 
+from kprof_inject.analysis.comparison.code import ChangedPart, CodePart, Structure
+from kprof_inject.analysis.comparison.lines import SourceRow, source_parts
+from kprof_inject.analysis.comparison.verdicts import KernelDiff, diff_captures
 from kprof_inject.analysis.structure.features import Line
 from kprof_inject.analysis.structure.structural_changes import StructuralChange
 from kprof_inject.capture.schema import SOURCES_FILE
-from kprof_inject.report.diff.code_changes import SourceRow, source_parts
-from kprof_inject.report.diff.kernel_diff import KernelDiff, diff_captures
-from kprof_inject.report.diff.structure import ChangedPart, CodePart, Structure
 from kprof_inject.ttgir.locations import SourcePoint
 
 PATH = "/src/k.py"
@@ -53,7 +53,7 @@ def test_lines_stand_beside_those_that_say_the_same(tmp_path: Path) -> None:
     structure = Structure(
         (
             ChangedPart(
-                CodePart("loop[0]", 1), (change_at(9, "wider", in_b=True), change_at(26, "gone", in_b=False)), (), None
+                CodePart("loop[0]", 1), (change_at(9, "wider", in_b=True), change_at(26, "gone", in_b=False)), ()
             ),
         ),
         None,

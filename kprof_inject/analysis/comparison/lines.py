@@ -1,6 +1,7 @@
-"""Change of the warps' time by source line: from samples of their stalls, or from recorded scopes if there are none.
+"""Source lines of both sides: pairs of lines, the change of the warps' time by line, and lines that changed.
 
-Times are those of a warp in a CTA, on average.
+Times are those of a warp in a CTA, on average: from samples of the warps' stalls, or from recorded scopes if there are
+none.
 """
 
 from __future__ import annotations
@@ -8,32 +9,30 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
+from difflib import SequenceMatcher
 from functools import lru_cache
-from textwrap import shorten
-from typing import Any
+from itertools import groupby, zip_longest
 
 from msgspec import Struct
 
-from kprof_inject.analysis.evidence.stalls import Share, Stalls, place_text
-from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.analysis.comparison.code import Structure
+from kprof_inject.analysis.comparison.runs import KernelRuns, LaunchFigures, typical_value
+from kprof_inject.analysis.comparison.verdicts import KernelDiff
+from kprof_inject.analysis.evidence.stalls import Share, Stalls
 from kprof_inject.capture.scopes import ScopeInfo, ScopeKind
-from kprof_inject.capture.source_text import SourceLine, SourceText, file_and_line, lines_of, shown_line, sources_of
-from kprof_inject.quantities import before_and_after, counted, short_time, signed_microseconds
-from kprof_inject.report.diff.change_verdicts import typical_value
-from kprof_inject.report.diff.kernel_diff import KernelDiff
-from kprof_inject.report.diff.paired_sources import aligned, partner_of
-from kprof_inject.report.diff.runs import KernelRuns, LaunchFigures
-from kprof_inject.report.terminal.tables import Column
-from kprof_inject.timeline.comparison import CONFIDENCE
+from kprof_inject.capture.source_text import (
+    SourceLine,
+    SourceText,
+    file_and_line,
+    lines_of,
+    shown_line,
+    sources_of,
+    without_folders,
+)
 
 SAMPLES, SCOPES = "samples", "scopes"
-MAX_LINES = 10
-"""Longer lists are not read to the end; JSON has all lines."""
-
 _SEVERAL_LINES = re.compile(r"\d-\d+\)$")
-# Widths of a line's text on narrower and narrower terminals.
-_TEXT_WIDTHS = (60, 40, 24)
 
 
 class LineTime(Struct, frozen=True):
@@ -67,36 +66,14 @@ class LineChange(Struct, frozen=True):
         """True if the change is within the sampling error."""
         return abs(self.change_ns) <= (self.error_ns or 0.0)
 
-    @property
-    def place(self) -> str:
-        """File and line number on both sides: ``matmul.py:63``, ``matmul.py:63 → 65``, ``matmul.py:63 → -``."""
-        before, after = (place_text(line) or "-" for line in (self.a, self.b))
-        file, _, number = after.rpartition(":")
-        is_moved = before != after and before.startswith(f"{file}:")
-        return f"{before} → {number}" if is_moved else before_and_after(before, after)
-
 
 class LineChanges(Struct, frozen=True):
     """Changes of all lines with a time on either side, largest first; ``source`` is ``SAMPLES`` or ``SCOPES``."""
 
     source: str
-    basis: str
-    """Where the times come from, in words."""
+    samples: tuple[int, int]
+    """Number of samples in A and in B."""
     lines: tuple[LineChange, ...]
-
-    @property
-    def shown(self) -> tuple[LineChange, ...]:
-        """Largest changes; none if all are noise."""
-        return () if all(line.is_noise for line in self.lines) else self.lines[:MAX_LINES]
-
-    @property
-    def sentence(self) -> str:
-        """Sentence above the shown lines, or instead of them."""
-        if not self.shown:
-            return f"source lines: no change of a warp's time beyond noise, {self.basis}"
-        hidden = len(self.lines) - len(self.shown)
-        more = f"; {counted(hidden, 'smaller change')} in --json" if hidden else ""
-        return f"source lines: a warp's time in a CTA, {self.basis}{more}"
 
 
 class _Side(Struct, frozen=True):
@@ -119,28 +96,18 @@ class _Side(Struct, frozen=True):
 @lru_cache(maxsize=16)  # each view of a comparison needs it
 def line_changes(diff: KernelDiff) -> LineChanges | None:
     """Return the changes of time by source line; None if neither samples nor scopes show any."""
-    stalls = _stalls_of(diff.a), _stalls_of(diff.b)
+    stalls = diff.a.stalls, diff.b.stalls
     if stalls[0] and stalls[1]:
         cta_ns = diff.sides.both(lambda launch: launch.net_cta_ns)
         times = _sampled(stalls[0], cta_ns.a or 0.0), _sampled(stalls[1], cta_ns.b or 0.0)
-        counts = f"{stalls[0].samples} samples in A and {stalls[1].samples} in B"
-        basis, source = f"estimated from {counts}, ± at {100 * CONFIDENCE:.0f} % confidence", SAMPLES
-        absent: LineTime | None = LineTime(0.0, 0.0)
+        source, absent = SAMPLES, LineTime(0.0, 0.0)
     else:
         times = _recorded(diff.a, diff.sides.a), _recorded(diff.b, diff.sides.b)
-        sampled = "neither side has" if not any(stalls) else f"only {'A' if stalls[0] else 'B'} has"
-        basis, source = f"from the recorded scopes of operations and lines, because {sampled} samples", SCOPES
-        absent = None
+        source, absent = SCOPES, None
     sides = [_Side(found, sources_of(runs.kernel)) for found, runs in zip(times, (diff.a, diff.b), strict=True)]
     lines = sorted(_changes(sides[0], sides[1], absent), key=lambda line: -abs(line.change_ns))
-    return LineChanges(source, basis, tuple(lines)) if lines else None
-
-
-def _stalls_of(runs: KernelRuns) -> Stalls | None:
-    """Return the samples of a side's kernel, of one of its processes that has some."""
-    of_processes = {timeline.launch.kernel.folder: timeline for timeline in runs.timelines}
-    found = (LaunchAnalysis.of(timeline).stalls for timeline in of_processes.values())
-    return next((stalls for stalls in found if stalls and stalls.samples), None)
+    samples = [found.samples if found else 0 for found in stalls]
+    return LineChanges(source, (samples[0], samples[1]), tuple(lines)) if lines else None
 
 
 def _sampled(stalls: Stalls, cta_ns: float) -> dict[SourceLine, LineTime]:
@@ -215,7 +182,7 @@ def _files(a: _Side, b: _Side) -> set[tuple[str, str]]:
 def _numbers(a: _Side, path_a: str, b: _Side, path_b: str) -> Iterator[tuple[int, int, bool]]:
     """Yield the numbers of a file's lines in A and in B, and whether the line was edited; equal ones without texts."""
     if path_a in a.sources and path_b in b.sources:
-        for line_a, line_b in aligned(lines_of(a.sources[path_a]), lines_of(b.sources[path_b])):
+        for line_a, line_b in aligned(a.sources[path_a], b.sources[path_b]):
             if line_a and line_b:
                 yield line_a.number, line_b.number, line_a.text != line_b.text
         return
@@ -224,51 +191,95 @@ def _numbers(a: _Side, path_a: str, b: _Side, path_b: str) -> Iterator[tuple[int
             yield number, number, False
 
 
-def line_layouts(lines: Sequence[LineChange]) -> list[list[Column]]:
-    """Return the columns for a terminal, and then narrower and narrower ones; texts are cut between words."""
-    texts = [line.text for line in lines]
-    styles = ["" if line.is_noise else "red" if line.change_ns > 0 else "green" for line in lines]
-    place = Column("source", [line.place for line in lines], name=True)
-    times = Column("time", [times_text(line) for line in lines])
-    changes = [
-        Column("change", [signed_microseconds(line.change_ns) for line in lines], styles),
-        Column("error", [error_text(line) for line in lines], left=True),
-    ]
-    cut = [[shorten(text, width, placeholder=" …") for text in texts] for width in _TEXT_WIDTHS]
-    codes = [Column("line", cells, left=True) for cells in (texts, *cut)]
-    layouts = [*([place, code, times, *changes] for code in codes), [place, *changes]]
-    return [[column for column in layout if any(column.cells)] for layout in layouts]
+class NumberedLine(Struct, frozen=True):
+    """Line of a source file, with its number from 1."""
+
+    number: int
+    text: str
 
 
-def times_text(line: LineChange) -> str:
-    """Return a line's times in A and in B."""
-    return before_and_after(short_time(line.a_ns), short_time(line.b_ns))
+def partner_of(path: str, others: Collection[str]) -> str | None:
+    """Return the other side's path of a file, whatever its folder; None if there is none, or several of its name."""
+    if path in others:
+        return path
+    named = [other for other in others if without_folders(other) == without_folders(path)]
+    return named[0] if len(named) == 1 else None
 
 
-def error_text(line: LineChange) -> str:
-    """Return the sampling error of a line's change, and whether the change is noise; empty if it was not sampled."""
-    if line.error_ns is None:
-        return ""
-    return f"± {line.error_ns / 1e3:.2f} µs{', noise' if line.is_noise else ''}"
+def aligned(a: str, b: str) -> Iterator[tuple[NumberedLine | None, NumberedLine | None]]:
+    """Yield the lines of two texts in pairs, edited ones in order; None for a line that the other text lacks."""
+    lines_a, lines_b = lines_of(a), lines_of(b)
+    in_a, in_b = (
+        [NumberedLine(number, shown_line(text)) for number, text in enumerate(lines, 1)] for lines in (lines_a, lines_b)
+    )
+    for _, a_begin, a_end, b_begin, b_end in SequenceMatcher(None, lines_a, lines_b, autojunk=False).get_opcodes():
+        yield from zip_longest(in_a[a_begin:a_end], in_b[b_begin:b_end])
 
 
-def lines_json(changes: LineChanges | None) -> list[dict[str, Any]]:
-    """Return the changes of all lines as JSON values, largest first."""
-    return [_line_json(line, changes.source) for line in changes.lines] if changes else []
+# Unchanged lines shown above and below each changed line.
+_AROUND = 2
 
 
-def _line_json(line: LineChange, source: str) -> dict[str, Any]:
-    file, number = line.b or line.a or ("", 0)
-    return {
-        "file": file,
-        "line": number,
-        "line_a": line.a and line.a[1],
-        "line_b": line.b and line.b[1],
-        "text": line.text,
-        "a_ns": line.a_ns,
-        "b_ns": line.b_ns,
-        "change_ns": line.change_ns,
-        "error_ns": line.error_ns,
-        "is_noise": line.is_noise,
-        "source": source,
-    }
+class SourceRow(Struct, frozen=True):
+    """Line as it is in A and in B; None where a side lacks it.
+
+    ``changes`` are the texts of the compiler's changes at this line.
+    """
+
+    a: NumberedLine | None
+    b: NumberedLine | None
+    changes: tuple[str, ...]
+
+    @property
+    def is_edited(self) -> bool:
+        """True if the line differs between the sides."""
+        return self.a is None or self.b is None or self.a.text != self.b.text
+
+
+class SourcePart(Struct, frozen=True):
+    """Consecutive rows of the file ``name``, without folders."""
+
+    name: str
+    rows: tuple[SourceRow, ...]
+
+
+def source_parts(diff: KernelDiff, structure: Structure | None) -> list[SourcePart]:
+    """Return the parts of the source in which the compiler's output, or the text within the kernel, changed.
+
+    A file whose text is unknown has no parts.
+    """
+    texts_a, texts_b = sources_of(diff.a.kernel), sources_of(diff.b.kernel)
+    changes = _changes_at(structure)
+    sources = [scope.source for side in (diff.a, diff.b) for scope in side.kernel.scopes.scopes]
+    places = [place for place in map(file_and_line, sources) if place] + [place[1:] for place in changes]
+    parts: list[SourcePart] = []
+    for path in dict.fromkeys(path for path, _ in places):
+        path_a, path_b = partner_of(path, texts_a), partner_of(path, texts_b)
+        if path_a is None or path_b is None:
+            continue
+        lines = [line for other, line in places if other == path]
+        kernel = range(min(lines), max(lines) + 1)
+        rows: list[SourceRow] = []
+        shown: set[int] = set()
+        for at, (a, b) in enumerate(aligned(texts_a[path_a], texts_b[path_b])):
+            here = (changes.get((side, path, line.number), {}) for side, line in (("a", a), ("b", b)) if line)
+            row = SourceRow(a, b, tuple(dict.fromkeys(text for texts in here for text in texts)))
+            rows.append(row)
+            if row.changes or (row.is_edited and any(line and line.number in kernel for line in (a, b))):
+                shown.update(range(at - _AROUND, at + _AROUND + 1))
+        # Consecutive rows have one distance from their place among the shown ones.
+        for _, run in groupby(
+            enumerate(at for at in sorted(shown) if 0 <= at < len(rows)), lambda pair: pair[1] - pair[0]
+        ):
+            parts.append(SourcePart(without_folders(path), tuple(rows[at] for _, at in run)))
+    return parts
+
+
+def _changes_at(structure: Structure | None) -> dict[tuple[str, str, int], dict[str, None]]:
+    """Return the texts of changes by side, path and line."""
+    found: dict[tuple[str, str, int], dict[str, None]] = {}
+    for change in (change for part in (structure.parts if structure else ()) for change in part.changes):
+        if change.source is not None:
+            side = "b" if change.operations_b else "a"
+            found.setdefault((side, change.source.file, change.source.line), {})[change.text] = None
+    return found

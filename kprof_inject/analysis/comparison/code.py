@@ -6,15 +6,25 @@ It also covers what changed for the kernel as a whole: its resources, its build,
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterator, Mapping, Sequence, Set
-from functools import cached_property, lru_cache, partial
+from collections.abc import Container, Iterator, Sequence, Set
+from functools import lru_cache, partial
 from pathlib import Path
 
 from msgspec import Struct
 
+from kprof_inject.analysis.comparison.causes import (
+    MIN_EXPLAINED,
+    explained_by,
+    explanation_of,
+    is_certain,
+    net_cta_change_ns,
+    own_cta_change_ns,
+)
+from kprof_inject.analysis.comparison.matching import code_of
+from kprof_inject.analysis.comparison.runs import SETTINGS, KernelRuns
+from kprof_inject.analysis.comparison.verdicts import KernelDiff, ScopeChange
 from kprof_inject.analysis.interpreter.executions import entry_function
-from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.analysis.loop_metrics import LoopFigures, loop_figures
+from kprof_inject.analysis.loop_metrics import LoopFigures
 from kprof_inject.analysis.scope_map import ScopeMap
 from kprof_inject.analysis.structure.code_lines import DifferingLines, differing_lines, records_differ
 from kprof_inject.analysis.structure.structural_changes import StructuralChange, structural_changes
@@ -25,10 +35,6 @@ from kprof_inject.capture.source_text import SourceText, sources_of, ttgir_of
 from kprof_inject.errors import KprofError
 from kprof_inject.files import read_text
 from kprof_inject.quantities import listed
-from kprof_inject.report.diff.kernel_diff import KernelDiff, ScopeChange
-from kprof_inject.report.diff.runs import SETTINGS, KernelRuns
-from kprof_inject.report.diff.scope_matching import code_of
-from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.ttgir.dialect import FUNCTION
 from kprof_inject.ttgir.locations import SourcePoint
 from kprof_inject.ttgir.nodes import Module
@@ -66,14 +72,19 @@ class ChangedPart(Struct, frozen=True):
 
     part: CodePart
     changes: tuple[StructuralChange, ...]
-    scopes: tuple[ScopeChange, ...]
-    explained: float | None
+    scopes: tuple[ScopeChange, ...] = ()
+    explained: float | None = None
+    cta_change_ns: float | None = None
+    """Change of its scopes' time in a CTA; None if the launch did not change or it is unknown."""
     loops: tuple[LoopFigures, LoopFigures] | None = None
+    is_certain: bool = False
+    """True if any of its scopes certainly changed as the launch did."""
 
     @property
-    def cta_change_ns(self) -> float | None:
-        """Change of its scopes' time in a CTA; None if the launch did not change or it is unknown."""
-        return None if self.explained is None else _sum([scope.own_cta_change_ns for scope in self.scopes])
+    def loop(self) -> ScopeChange | None:
+        """The loop's own scope; None for a part that is no loop, or is on one side alone."""
+        is_of_b = self.part.index is not None and not self.part.is_of_a
+        return next((scope for scope in self.scopes if is_of_b and scope.match.b == self.part.index), None)
 
 
 class Structure(Struct, frozen=True):
@@ -122,39 +133,38 @@ def _structure(diff: KernelDiff, a: Module, b: Module) -> Structure:
     changes = structural_changes(a, b, *(partial(_code_at, text) for text in texts))
     places = _Places(diff, a, b)
     by_part: dict[CodePart, list[StructuralChange]] = {}
-    for change in (*whole_changes(diff, a, b), *changes):
+    for change in (*_whole_changes(diff, a, b), *changes):
         by_part.setdefault(places.part_of(change), []).append(change)
     of_whole = by_part.get(WHOLE, [])
-    acting = [change for change in of_whole if acts_everywhere(change)]
-    parts = sorted(_parts(places, by_part, bool(acting)), key=lambda part: -(part.explained or 0.0))
-    unexplained = places.unexplained([part.explained for part in parts])
+    acting = [change for change in of_whole if change.id not in _IDLE]
+    found = []
+    for part, changes_inside in by_part.items():
+        # A change of the whole kernel acts on all code without changes of its own.
+        scopes = places.scopes_of(part) if part != WHOLE else places.scopes_outside(by_part) if acting else ()
+        explained = places.explained(scopes)
+        own_ns = None if explained is None else _sum([own_cta_change_ns(diff, scope) for scope in scopes])
+        certain = any(is_certain(diff, scope) for scope in scopes)
+        loops = places.loops(part)
+        found.append(ChangedPart(part, tuple(changes_inside), scopes, explained, own_ns, loops, certain))
+    parts = tuple(sorted(found, key=lambda part: -(part.explained or 0.0)))
+    is_known = explanation_of(diff) is not None and bool(diff.every_scope)
+    unexplained = 1 - sum(part.explained or 0.0 for part in parts) if is_known else None
     has_others = any(part.explained is not None for part in parts if part.part != WHOLE)
     differing = differing_lines(a, b)
-    differing_parts = places.parts_of_lines(differing) | by_part.keys() - {WHOLE}
-    only = _only(differing_parts, of_whole) if is_same_work(diff) else None
-    everywhere = tuple(filter(is_cause, acting)) if has_others else ()
-    return Structure(tuple(parts), unexplained, differing.count, everywhere, only)
-
-
-def _parts(
-    places: _Places, by_part: Mapping[CodePart, Sequence[StructuralChange]], whole_acts: bool
-) -> Iterator[ChangedPart]:
-    for part, found in by_part.items():
-        if part != WHOLE:
-            yield ChangedPart(part, tuple(found), *places.weight(part), places.loops(part))
-        else:
-            yield ChangedPart(part, tuple(found), *(places.rest(by_part) if whole_acts else ((), None)))
+    only = None
+    covered = _SEEN | _OF_RECORDS | _BUILD.keys()
+    # All other differences, such as of the grid, are more than a change of the code.
+    if all(difference.what in covered or difference.what not in SETTINGS for difference in diff.differences):
+        only = _only(places.parts_of_lines(differing) | by_part.keys() - {WHOLE}, of_whole)
+    everywhere = tuple(filter(_is_cause, acting)) if has_others else ()
+    return Structure(parts, unexplained, differing.count, everywhere, only)
 
 
 def _only(parts: Set[CodePart], of_whole: Sequence[StructuralChange]) -> CodePart | None:
     """Return the only part with differences; ``parts`` have differing lines or changes of their own."""
-    acts = any(map(is_cause, of_whole)) or (of_whole and not parts)
+    acts = any(map(_is_cause, of_whole)) or (of_whole and not parts)
     places = {*parts, WHOLE} if acts else parts
     return next(iter(places)) if len(places) == 1 else None
-
-
-def _median_launch(timelines: Sequence[Timeline]) -> Timeline:
-    return sorted(timelines, key=lambda timeline: timeline.last_ns - timeline.first_ns)[len(timelines) // 2]
 
 
 def _module(kernel: Kernel) -> Module | None:
@@ -191,7 +201,7 @@ class _Places:
         names_a, names_b = (distinct_names(table.scopes) for table in self._tables)
         of_b = [CodePart(name, index) for index, name in enumerate(names_b)]
         # A matched loop of A is the part of its partner in B.
-        matched = {change.index_a: of_b[change.index_b] for change in diff.every_scope}
+        matched = {match.a: of_b[match.b] for match in diff.matching.matches}
         of_a = [matched.get(index, CodePart(name, index, is_of_a=True)) for index, name in enumerate(names_a)]
         self._parts = of_a, of_b
         table = self._tables[1]
@@ -208,7 +218,7 @@ class _Places:
             parts = [self._part_of_line(side, self._scope_maps[side].lines_of(one)[0]) for one in operations]
             loops = [part for part in parts if part != OUTSIDE]
             if loops:
-                return max(loops, key=lambda part: abs(self.weight(part)[1] or 0.0))
+                return max(loops, key=lambda part: abs(self.explained(self.scopes_of(part)) or 0.0))
         return OUTSIDE if change.operations_a or change.operations_b else WHOLE
 
     def parts_of_lines(self, differing: DifferingLines) -> set[CodePart]:
@@ -230,33 +240,22 @@ class _Places:
         loop = self._scope_maps[side].innermost_at(line, lambda index: _is_loop(table, index))
         return OUTSIDE if loop is None else self._parts[side][loop]
 
-    def weight(self, part: CodePart) -> tuple[tuple[ScopeChange, ...], float | None]:
-        """Return the changes of a part's scopes, and the part of the launch's change that they explain."""
-        scopes = tuple(scope for scope in self._diff.every_scope if self._part_of_scope[scope.index_b] == part)
-        return scopes, _sum([scope.explained for scope in scopes])
+    def scopes_of(self, part: CodePart) -> tuple[ScopeChange, ...]:
+        """Return the scopes of a part."""
+        return tuple(scope for scope in self._diff.every_scope if self._part_of_scope[scope.match.b] == part)
+
+    def scopes_outside(self, parts: Container[CodePart]) -> tuple[ScopeChange, ...]:
+        """Return the scopes of all other parts."""
+        return tuple(scope for scope in self._diff.every_scope if self._part_of_scope[scope.match.b] not in parts)
+
+    def explained(self, scopes: Sequence[ScopeChange]) -> float | None:
+        """Return the part of the launch's change that these scopes explain."""
+        return _sum([explained_by(self._diff, scope) for scope in scopes])
 
     def loops(self, part: CodePart) -> tuple[LoopFigures, LoopFigures] | None:
         """Return the figures of a loop on both sides; None for a part that is no matched loop."""
-        for scope in self._diff.every_scope:
-            if part == self._parts[1][scope.index_b]:
-                a, b = self._launches
-                return loop_figures(a, scope.index_a), loop_figures(b, scope.index_b)
-        return None
-
-    @cached_property
-    def _launches(self) -> tuple[LaunchAnalysis, LaunchAnalysis]:
-        a, b = (LaunchAnalysis.of(_median_launch(side.timelines)) for side in (self._diff.a, self._diff.b))
-        return a, b
-
-    def rest(self, parts: Container[CodePart]) -> tuple[tuple[ScopeChange, ...], float | None]:
-        """Return the same for the scopes outside of these parts."""
-        scopes = tuple(scope for scope in self._diff.every_scope if self._part_of_scope[scope.index_b] not in parts)
-        return scopes, _sum([scope.explained for scope in scopes])
-
-    def unexplained(self, weights: Sequence[float | None]) -> float | None:
-        """Return the part of the launch's change that is in other parts, or in no scope."""
-        known = _sum([scope.explained for scope in self._diff.every_scope])
-        return None if known is None else 1 - sum(weight or 0.0 for weight in weights)
+        match = next((one for one in self._diff.matching.matches if part == self._parts[1][one.b]), None)
+        return (self._diff.a.loop(match.a), self._diff.b.loop(match.b)) if match else None
 
 
 def _is_loop(table: ScopeTable, index: int) -> bool:
@@ -293,7 +292,7 @@ _OF_RECORDS = frozenset({"records", "recorded warps"})
 _INTEGER = re.compile(r"i\d+")
 
 
-def whole_changes(diff: KernelDiff, a: Module, b: Module) -> Iterator[StructuralChange]:
+def _whole_changes(diff: KernelDiff, a: Module, b: Module) -> Iterator[StructuralChange]:
     """Yield changes that a comparison of the modules cannot find: of builds, options and arguments."""
     for difference in diff.differences:
         what = difference.what
@@ -304,23 +303,13 @@ def whole_changes(diff: KernelDiff, a: Module, b: Module) -> Iterator[Structural
     before, after = _arguments(diff.a, a), _arguments(diff.b, b)
     for name, values in after.items():
         if before.get(name, values) != values:
-            yield StructuralChange("argument", f"argument {name} {_listed(before[name])} → {_listed(values)}")
+            was, now = (listed(list(map(str, side)), _MAX_VALUES) for side in (before[name], values))
+            yield StructuralChange("argument", f"argument {name} {was} → {now}")
 
 
-def acts_everywhere(change: StructuralChange) -> bool:
-    """Return whether a change of the kernel as a whole acts on unchanged code."""
-    return change.id not in _IDLE
-
-
-def is_cause(change: StructuralChange) -> bool:
+def _is_cause(change: StructuralChange) -> bool:
     """Return whether a change is a cause of its own, not a consequence of changed code."""
     return change.id not in _RESOURCES
-
-
-def is_same_work(diff: KernelDiff) -> bool:
-    """Return whether all differences are among the changes; a different grid, for one, is not."""
-    covered = _SEEN | _OF_RECORDS | _BUILD.keys()
-    return all(difference.what in covered or difference.what not in SETTINGS for difference in diff.differences)
 
 
 def _arguments(runs: KernelRuns, module: Module) -> dict[str, tuple[int, ...]]:
@@ -342,5 +331,18 @@ def _arguments(runs: KernelRuns, module: Module) -> dict[str, tuple[int, ...]]:
 _MAX_VALUES = 4
 
 
-def _listed(values: Sequence[int]) -> str:
-    return listed(list(map(str, values)), _MAX_VALUES)
+def elsewhere_cta_ns(structure: Structure, diff: KernelDiff) -> float | None:
+    """Return how many nanoseconds longer a CTA takes outside of the parts; None if that is unknown."""
+    net_ns = net_cta_change_ns(diff)
+    parts_ns = [part.cta_change_ns for part in structure.parts if part.scopes]
+    known_ns = [part_ns for part_ns in parts_ns if part_ns is not None]
+    if net_ns is None or not known_ns or len(known_ns) < len(parts_ns):
+        return None
+    return net_ns - sum(known_ns)
+
+
+def largest_part(diff: KernelDiff) -> ChangedPart | None:
+    """Return the changed part of the code that explains most of the change, if it explains much."""
+    structure = structure_of(diff)
+    part = structure.parts[0] if structure and structure.parts else None
+    return part if part is not None and (part.explained or 0.0) >= MIN_EXPLAINED else None

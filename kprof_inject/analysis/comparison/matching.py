@@ -13,12 +13,12 @@ from typing import TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from kprof_inject.analysis.comparison.runs import KernelRuns, config_of, distinct_runs
 from kprof_inject.capture.model import Kernel
-from kprof_inject.capture.scopes import distinct_names
+from kprof_inject.capture.scopes import ScopeInfo, distinct_names
 from kprof_inject.capture.source_text import SourceText, sources_of
 from kprof_inject.errors import KprofError, printable
 from kprof_inject.quantities import counted, listed
-from kprof_inject.report.diff.runs import KernelRuns, config_of, distinct_runs
 from kprof_inject.timeline.partitions import partition_names
 
 _MAX_NAMES = 12
@@ -129,19 +129,13 @@ NOWHERE = -1
 
 
 class ScopeIdentity(Struct, frozen=True):
-    """Properties that identify a scope."""
+    """A scope, with the other properties that identify it."""
 
-    name: str
-    kind: str
-    source: str
-    lines: tuple[str, ...]
+    info: ScopeInfo
+    lines: tuple[str, ...] = ()
     """Text of its source line and of the calls that inlined it; empty if any text is unknown."""
-    parent: int
-    """Index of the scope around it, or ``NOWHERE``."""
     partition: str = ""
     """Name of the partition that runs it; empty if the kernel has none."""
-    label: str = ""
-    """Default name, without the user's; empty if unknown."""
     distinct_name: str = ""
     """Name, with the site if other scopes of its side have the same name."""
     title: str = ""
@@ -154,12 +148,12 @@ class ScopeIdentity(Struct, frozen=True):
     @property
     def steady_name(self) -> str:
         """Name without line numbers."""
-        return _LINE_NUMBER.sub("", self.name)
+        return _LINE_NUMBER.sub("", self.info.name)
 
     @property
     def steady_label(self) -> str:
-        """Label without line numbers."""
-        return _LINE_NUMBER.sub("", self.label)
+        """Default name, without the user's, without line numbers; empty if unknown."""
+        return _LINE_NUMBER.sub("", self.info.label)
 
     @property
     def sort(self) -> str:
@@ -198,18 +192,8 @@ def identities(kernel: Kernel) -> tuple[ScopeIdentity, ...]:
     names, titles = distinct_names(scopes), distinct_names(scopes, with_source=True)
     lines = [tuple(code_of(text, place) for place in (scope.source, *scope.called_from)) for scope in scopes]
     return tuple(
-        ScopeIdentity(
-            name=scope.name,
-            kind=scope.kind,
-            source=scope.source,
-            lines=lines[index] if all(lines[index]) else (),
-            parent=scope.parent,
-            partition=partitions.get(index, ""),
-            label=scope.label,
-            distinct_name=names[index],
-            title=titles[index],
-        )
-        for index, scope in enumerate(scopes)
+        ScopeIdentity(scope, own if all(own) else (), partitions.get(index, ""), names[index], titles[index])
+        for index, (scope, own) in enumerate(zip(scopes, lines, strict=True))
     )
 
 
@@ -223,21 +207,21 @@ _Key = Callable[[ScopeIdentity], Hashable]
 """Returns None if the key does not apply to a scope."""
 
 _WITHIN_PARENT: tuple[_Key, ...] = (
-    lambda scope: (scope.kind, scope.name, scope.label, scope.lines),
-    lambda scope: (scope.kind, scope.name, scope.sort, scope.lines),
-    lambda scope: (scope.kind, scope.steady_name, scope.sort, scope.lines),
-    lambda scope: (scope.kind, scope.lines) if scope.lines else None,
-    lambda scope: (scope.kind, scope.steady_name, scope.steady_label),
-    lambda scope: (scope.kind, scope.steady_name, scope.sort) if scope.is_only_in_parent else None,
-    lambda scope: (scope.kind, scope.steady_name) if scope.is_only else None,
+    lambda scope: (scope.info.kind, scope.info.name, scope.info.label, scope.lines),
+    lambda scope: (scope.info.kind, scope.info.name, scope.sort, scope.lines),
+    lambda scope: (scope.info.kind, scope.steady_name, scope.sort, scope.lines),
+    lambda scope: (scope.info.kind, scope.lines) if scope.lines else None,
+    lambda scope: (scope.info.kind, scope.steady_name, scope.steady_label),
+    lambda scope: (scope.info.kind, scope.steady_name, scope.sort) if scope.is_only_in_parent else None,
+    lambda scope: (scope.info.kind, scope.steady_name) if scope.is_only else None,
 )
 """Keys of scopes with matched parents, or outermost in the same partition; most reliable first."""
 
 _ANYWHERE: tuple[_Key, ...] = (
-    lambda scope: (scope.kind, scope.steady_name, scope.label, scope.lines) if scope.lines else None,
-    lambda scope: (scope.kind, scope.steady_name, scope.sort, scope.lines) if scope.lines else None,
-    lambda scope: (scope.kind, scope.steady_name, scope.steady_label),
-    lambda scope: (scope.kind, scope.steady_name) if scope.is_only else None,
+    lambda scope: (scope.info.kind, scope.steady_name, scope.info.label, scope.lines) if scope.lines else None,
+    lambda scope: (scope.info.kind, scope.steady_name, scope.sort, scope.lines) if scope.lines else None,
+    lambda scope: (scope.info.kind, scope.steady_name, scope.steady_label),
+    lambda scope: (scope.info.kind, scope.steady_name) if scope.is_only else None,
 )
 """Keys of scopes anywhere in the kernel; most reliable first."""
 
@@ -249,7 +233,7 @@ def match_scopes(a: Sequence[ScopeIdentity], b: Sequence[ScopeIdentity]) -> Scop
     others have it.
     """
     found: dict[int, int] = {}
-    comparable_a, comparable_b = map(_with_namesakes, _comparable(a, b))
+    comparable_a, comparable_b = _comparable(a, b)
     while True:
         before = len(found)
         _match_within_parents(comparable_a, comparable_b, found)
@@ -270,31 +254,22 @@ def match_scopes(a: Sequence[ScopeIdentity], b: Sequence[ScopeIdentity]) -> Scop
 
 def _comparable(*sides: Sequence[ScopeIdentity]) -> list[list[ScopeIdentity]]:
     """Clear partitions or labels on both sides if one side lacks them, as older captures do."""
-    has_partitions, has_labels = (
-        all(any(getattr(scope, field) for scope in side) for side in sides) for field in ("partition", "label")
-    )
-    return [
-        [
-            replace(
-                scope,
-                partition=scope.partition if has_partitions else "",
-                label=scope.label if has_labels else "",
-            )
-            for scope in side
-        ]
-        for side in sides
-    ]
+    if not all(any(scope.partition for scope in side) for side in sides):
+        sides = tuple([replace(scope, partition="") for scope in side] for side in sides)
+    if not all(any(scope.info.label for scope in side) for side in sides):
+        sides = tuple([replace(scope, info=replace(scope.info, label="")) for scope in side] for side in sides)
+    return list(map(_with_namesakes, sides))
 
 
 def _with_namesakes(scopes: Sequence[ScopeIdentity]) -> list[ScopeIdentity]:
     """Set for each scope whether its name is unique."""
-    everywhere = Counter((scope.kind, scope.steady_name) for scope in scopes)
-    in_parent = Counter((scope.parent, scope.partition, scope.kind, scope.steady_name) for scope in scopes)
+    everywhere = Counter((scope.info.kind, scope.steady_name) for scope in scopes)
+    in_parent = Counter((scope.info.parent, scope.partition, scope.info.kind, scope.steady_name) for scope in scopes)
     return [
         replace(
             scope,
-            is_only=everywhere[scope.kind, scope.steady_name] == 1,
-            is_only_in_parent=in_parent[scope.parent, scope.partition, scope.kind, scope.steady_name] == 1,
+            is_only=everywhere[scope.info.kind, scope.steady_name] == 1,
+            is_only_in_parent=in_parent[scope.info.parent, scope.partition, scope.info.kind, scope.steady_name] == 1,
         )
         for scope in scopes
     ]
@@ -308,8 +283,12 @@ def _match_within_parents(a: Sequence[ScopeIdentity], b: Sequence[ScopeIdentity]
     while waiting:
         parent_a, parent_b = waiting.pop()
         taken = set(found.values())
-        inside_a = [at for at, scope in enumerate(a) if (scope.parent, scope.partition) == parent_a and at not in found]
-        inside_b = [at for at, scope in enumerate(b) if (scope.parent, scope.partition) == parent_b and at not in taken]
+        inside_a = [
+            at for at, scope in enumerate(a) if (scope.info.parent, scope.partition) == parent_a and at not in found
+        ]
+        inside_b = [
+            at for at, scope in enumerate(b) if (scope.info.parent, scope.partition) == parent_b and at not in taken
+        ]
         fresh = list(_matched(inside_a, inside_b, a, b, _WITHIN_PARENT))
         found.update(fresh)
         waiting += [((at_a, a[at_a].partition), (at_b, b[at_b].partition)) for at_a, at_b in fresh]
@@ -333,20 +312,20 @@ def _matched(
 def _note(a: Sequence[ScopeIdentity], b: Sequence[ScopeIdentity], at_a: int, at_b: int, found: dict[int, int]) -> str:
     before, after = a[at_a], b[at_b]
     notes = []
-    if before.name != after.name:
-        notes.append(f"called {before.name} in A")
+    if before.info.name != after.info.name:
+        notes.append(f"called {before.info.name} in A")
     if before.lines and after.lines and before.lines != after.lines:
         notes.append("its source line changed")
-    moved = found.get(before.parent, NOWHERE) != after.parent
+    moved = found.get(before.info.parent, NOWHERE) != after.info.parent
     if moved or (before.partition and after.partition and before.partition != after.partition):
         notes.append(f"inside {_place(a, before)} in A, inside {_place(b, after)} in B")
     return "; ".join(notes)
 
 
 def _place(scopes: Sequence[ScopeIdentity], scope: ScopeIdentity) -> str:
-    if scope.parent < 0:
+    if scope.info.parent < 0:
         return scope.partition or "no other scope"
-    around = scopes[scope.parent].distinct_name or scopes[scope.parent].name
+    around = scopes[scope.info.parent].distinct_name
     return f"{around} of {scope.partition}" if scope.partition else around
 
 
@@ -354,15 +333,15 @@ def _why(
     scope: ScopeIdentity, own_side: Sequence[ScopeIdentity], other_side: Sequence[ScopeIdentity], side: str
 ) -> str:
     alike = [other for other in other_side if other.steady_name == scope.steady_name]
-    same_kind = [other for other in alike if other.kind == scope.kind]
+    same_kind = [other for other in alike if other.info.kind == scope.info.kind]
     if same_kind:
-        here = sum(other.steady_name == scope.steady_name and other.kind == scope.kind for other in own_side)
+        here = sum(other.steady_name == scope.steady_name and other.info.kind == scope.info.kind for other in own_side)
         if here == len(same_kind):
             return f"{side} has {counted(here, 'scope')} of this name, none at this site"
         counts = (here, len(same_kind)) if side == "B" else (len(same_kind), here)
         return f"not paired: {counts[0]} in A, {counts[1]} in B"
     if alike:
-        return f"in {side} this name has kind {alike[0].kind}, not {scope.kind}"
+        return f"in {side} this name has kind {alike[0].info.kind}, not {scope.info.kind}"
     if scope.lines:
-        return f"{side} has no scope of this name, and none of kind {scope.kind} on a line {scope.lines[0]!r}"
+        return f"{side} has no scope of this name, and none of kind {scope.info.kind} on a line {scope.lines[0]!r}"
     return f"{side} has no scope of this name"

@@ -1,0 +1,300 @@
+"""Causes of a launch's change: its scopes and the code in them, how many CTAs run at once, or the clock."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from functools import lru_cache
+
+from msgspec import Struct
+
+from kprof_inject.analysis.comparison.matching import NOWHERE, ScopeIdentity
+from kprof_inject.analysis.comparison.runs import Both, Sides, typical_value
+from kprof_inject.analysis.comparison.verdicts import TOTAL, ChangeVerdict, KernelDiff, ScopeChange
+from kprof_inject.timeline.comparison import Change
+from kprof_inject.timeline.waves import Waves
+
+
+class Explanation(Struct, frozen=True):
+    """Part of a launch's change that its scopes explain."""
+
+    percent: float
+    """Change of B's launch, in per cent, if nothing but its scopes had changed."""
+    parts: tuple[float, ...]
+    """Part of the launch's change that each match explains by itself, without the matched scopes in it."""
+
+
+class ScopeGrowth(Struct, frozen=True):
+    """Time that a match's scopes took more in B than in A, over all CTAs, in each of ``warps``."""
+
+    ns: float
+    warps: frozenset[int]
+
+
+@lru_cache(maxsize=16)  # each view of a comparison needs it
+def explanation_of(diff: KernelDiff) -> Explanation | None:
+    """Explain by its scopes the change of a launch, with or without records.
+
+    Return None if the launch has not certainly changed, or the scopes' changes are unknown. Scopes are timed with
+    records. If the launch's changes with and without records agree within their intervals, the parts are those of the
+    change with records.
+    """
+    launch, recorded = diff.launch, diff.recorded
+    duration_ns, cta_ns = diff.sides.duration_ns.a, typical_value(diff.sides.a, lambda launch: launch.cta_ns)
+    took_ns = diff.compared_ns.a
+    if not launch.changed or launch.change is None or not duration_ns or not cta_ns or not took_ns:
+        return None
+    grown = list(map(_grown, diff.unjudged))
+    around = parents_of(diff.unjudged, diff.identities[1])
+    # CTAs run in parallel, so a nanosecond of all CTAs' time is a smaller part of the launch, as measured in A.
+    explained = explain_change(around, grown, launch.change, 100 * duration_ns / cta_ns / took_ns)
+    change = recorded.change if recorded.changed else None
+    if explained is None or change is None:
+        return explained
+    if change.low_percent > launch.change.high_percent or launch.change.low_percent > change.high_percent:
+        return explained
+    with_records = explain_change(around, grown, change, 100 / cta_ns)
+    return with_records and Explanation(explained.percent, with_records.parts)
+
+
+def explain_change(
+    around: Sequence[int], grown: Sequence[ScopeGrowth | None], change: Change, percent_per_ns: float
+) -> Explanation | None:
+    """Explain by its scopes a launch's ``change``; each nanosecond of all CTAs' time changes it by ``percent_per_ns``.
+
+    ``around`` is the match around each. Return None if the change of any scope is unknown.
+    """
+    known = [growth for growth in grown if growth is not None]
+    if not known or len(known) < len(grown):
+        return None
+    by_warp: dict[int, float] = {}
+    for growth, outer in zip(known, around, strict=True):
+        for warp in growth.warps if outer == NOWHERE else ():
+            by_warp[warp] = by_warp.get(warp, 0.0) + growth.ns
+    # Warps run in parallel, so the one that explains most of the change counts.
+    slowest_ns = change.direction * max((change.direction * ns for ns in by_warp.values()), default=0.0)
+    percent = percent_per_ns * slowest_ns
+    # A value within the launch's interval may be its whole change.
+    whole = percent if change.low_percent <= percent <= change.high_percent else change.percent
+    parts = (percent_per_ns * ns / whole for ns in _without_inner([growth.ns for growth in known], around))
+    return Explanation(percent, tuple(parts))
+
+
+def explained_by(diff: KernelDiff, scope: ScopeChange) -> float | None:
+    """Return a scope's own part of the launch's change; None if the launch did not change or it is unknown."""
+    found = explanation_of(diff)
+    return found.parts[diff.matching.matches.index(scope.match)] if found else None
+
+
+@lru_cache(maxsize=16)
+def _own_cta_changes_ns(diff: KernelDiff) -> list[float] | None:
+    grown_ns = [both.b - both.a for both in map(cta_ns_of, diff.unjudged) if both.a is not None and both.b is not None]
+    if len(grown_ns) < len(diff.unjudged) or any(scope.basis is not TOTAL for scope in diff.unjudged):
+        return None
+    return _without_inner(grown_ns, parents_of(diff.unjudged, diff.identities[1]))
+
+
+def own_cta_change_ns(diff: KernelDiff, scope: ScopeChange) -> float | None:
+    """Return how much longer a scope takes in a CTA of B than in one of A, without the matched scopes in it.
+
+    None if records are missing from any scope.
+    """
+    found = _own_cta_changes_ns(diff)
+    return found[diff.matching.matches.index(scope.match)] if found else None
+
+
+def cta_ns_of(scope: ScopeChange) -> Both:
+    """Return the time of a scope in a CTA, of a warp that runs it."""
+    return scope.both(lambda figures: figures.cta_ns)
+
+
+def net_cta_change_ns(diff: KernelDiff) -> float | None:
+    """Return the change of a warp's time in a CTA, without records; None for partitions, which run in parallel."""
+    net_ns = diff.sides.both(lambda launch: launch.net_cta_ns)
+    if net_ns.a is None or net_ns.b is None or any(scope.b.partition for scope in diff.unjudged):
+        return None
+    return net_ns.b - net_ns.a
+
+
+def parents_of(matches: Sequence[ScopeChange], scopes: Sequence[ScopeIdentity]) -> list[int]:
+    """Return for each match the number of the innermost match around it among the ``scopes`` of B, or ``NOWHERE``."""
+    at = {scope.match.b: number for number, scope in enumerate(matches)}
+    found = []
+    for scope in matches:
+        parent = scope.b.info.parent
+        while parent != NOWHERE and parent not in at:
+            parent = scopes[parent].info.parent
+        found.append(at.get(parent, NOWHERE))
+    return found
+
+
+def _without_inner(grown_ns: Sequence[float], around: Sequence[int]) -> list[float]:
+    own_ns = list(grown_ns)
+    for inner_ns, outer in zip(grown_ns, around, strict=True):
+        if outer != NOWHERE:
+            own_ns[outer] -= inner_ns
+    return own_ns
+
+
+def _grown(scope: ScopeChange) -> ScopeGrowth | None:
+    """Return the time by which a match grew; None if records are missing."""
+    totals = scope.both(TOTAL.time_ns)
+    if scope.basis is not TOTAL or totals.a is None or totals.b is None:
+        return None
+    return ScopeGrowth(totals.b - totals.a, scope.warps)
+
+
+# A scope that explains less of a change is not named as its cause.
+MIN_EXPLAINED = 0.25
+_MIN_BY_SCOPES, _MAX_BY_SCOPES = 0.5, 1.2
+"""A part of the change outside this range does not come from the scopes, or not from them alone."""
+_MIN_AT_ONCE = 0.5
+"""A smaller part of the launch's change is not explained by the number of CTAs at once."""
+_ONE_SIDED = {ChangeVerdict.SLOWER: ChangeVerdict.NEW, ChangeVerdict.FASTER: ChangeVerdict.GONE}
+
+
+class Place(Enum):
+    """Where the largest part of a launch's change comes from."""
+
+    SCOPES = "scopes"
+    """The scopes, by as much as the launch changed."""
+    SCOPES_BEYOND = "scopes, beyond the change"
+    """The scopes, which changed by more than the launch."""
+    AT_ONCE = "CTAs at once"
+    OUTSIDE = "outside of scopes"
+    HIDDEN = "hidden by records"
+    """Unknown, because the launch changed otherwise with records."""
+
+
+def place_of_cause(diff: KernelDiff) -> Place | None:
+    """Return where a launch's change comes from; None if it did not change or that is unknown."""
+    change, recorded, explanation = diff.launch.change, diff.recorded.change, explanation_of(diff)
+    if explanation is None or change is None:
+        return None
+    alone = explanation.percent
+    if _accounts(alone, change):
+        return Place.SCOPES
+    if diff.by_clean_times and recorded is not None and not _accounts(recorded.percent, change):
+        return Place.HIDDEN
+    if alone / change.percent > _MAX_BY_SCOPES:
+        return Place.SCOPES_BEYOND
+    return Place.AT_ONCE if ctas_at_once(diff) else Place.OUTSIDE
+
+
+def _accounts(alone: float, change: Change) -> bool:
+    within = change.low_percent <= alone <= change.high_percent
+    return within or _MIN_BY_SCOPES <= alone / change.percent <= _MAX_BY_SCOPES
+
+
+def is_certain(diff: KernelDiff, scope: ScopeChange) -> bool:
+    """Return whether a scope certainly changed in the direction of its launch."""
+    verdict = diff.launch.verdict
+    return scope.judged is not None and scope.judged.verdict in (verdict, _ONE_SIDED.get(verdict))
+
+
+def largest_scope(diff: KernelDiff) -> ScopeChange | None:
+    """Return the scope that explains most of the change, if it explains much and certainly changed."""
+    parts = {scope: explained_by(diff, scope) or 0.0 for scope in diff.every_scope if is_certain(diff, scope)}
+    best = max(parts, key=lambda scope: parts[scope], default=None)
+    return best if best is not None and parts[best] >= MIN_EXPLAINED else None
+
+
+def ctas_at_once(diff: KernelDiff) -> Both | None:
+    """Return how many CTAs run at once on average; None if that did not change by much of the launch's change."""
+    found, span_ns = diff.sides.both(lambda launch: launch.cta_ns / max(launch.duration_ns, 1)), diff.sides.duration_ns
+    if not (found.a and found.b and span_ns.a and span_ns.b) or f"{found.a:.1f}" == f"{found.b:.1f}":
+        return None
+    is_little = abs(math.log(found.a / found.b)) < _MIN_AT_ONCE * abs(math.log(span_ns.b / span_ns.a))
+    return None if is_little else found
+
+
+_SLOTS_BY_DRIVER = "occupancy"  # the source of the number of slots
+_MIN_IDLE = 0.01  # idle shares that change by less of the launch are not the cause
+
+
+class AtOnceReason(Enum):
+    """Why the number of CTAs at once changed."""
+
+    SMS = "SMs"
+    SLOTS = "slots"
+    WAVES = "waves"
+    BEFORE = "idle before"
+    BETWEEN = "idle between"
+    TAIL = "tail"
+
+
+def why_at_once(sides: Sides) -> Iterator[tuple[AtOnceReason, Both]]:
+    """Yield why the number of CTAs at once changed: SMs, slots and waves, or else idle SMs or the tail."""
+
+    def of_waves(name: str, by_driver: bool = False) -> Both:
+        def value(waves: Waves | None) -> float | None:
+            # The number of slots seen at once may be lower than the driver's.
+            is_known = waves is not None and (not by_driver or waves.slots_source == _SLOTS_BY_DRIVER)
+            found: float | None = getattr(waves, name) if is_known else None
+            return found
+
+        return sides.both(lambda launch: value(launch.waves))
+
+    def of_idle(name: str) -> Both:
+        return sides.both(lambda launch: getattr(launch.idle, name, None))
+
+    counts = {
+        AtOnceReason.SMS: of_waves("sms"),
+        AtOnceReason.SLOTS: of_waves("slots_per_sm", by_driver=True),
+        AtOnceReason.WAVES: of_waves("waves", by_driver=True),
+    }
+    differ = [(reason, both) for reason, both in counts.items() if None not in (both.a, both.b) and both.a != both.b]
+    yield from differ
+    if differ:
+        return
+    idle = {AtOnceReason.BEFORE: of_idle("before_share"), AtOnceReason.BETWEEN: of_idle("between_share")}
+    reason, most = max(idle.items(), key=lambda item: _moved(item[1]))
+    if _moved(most) > max(_moved(of_idle("after_share")), _MIN_IDLE):
+        yield reason, most
+    else:
+        yield AtOnceReason.TAIL, sides.both(lambda launch: launch.waves.tail.duration_ns if launch.waves else None)
+
+
+def _moved(both: Both) -> float:
+    return 0.0 if both.a is None or both.b is None else abs(both.b - both.a)
+
+
+class NotJudged(Enum):
+    """Why the verdict on a launch is unknown."""
+
+    NO_TIME = "took 0 ns"
+    FEW_LAUNCHES = "too few launches"
+    SCATTER = "launches or processes vary too much"
+
+
+def why_not_judged(diff: KernelDiff) -> NotJudged:
+    """Return why the verdict on the launch is unknown."""
+    if took_no_time(diff):
+        return NotJudged.NO_TIME
+    return NotJudged.FEW_LAUNCHES if diff.launch.change is None else NotJudged.SCATTER
+
+
+def took_no_time(diff: KernelDiff) -> bool:
+    """Return whether a launch with records took 0 ns by its timer, so that it has no ratio to another."""
+    return any(not launch.duration_ns for launch in diff.sides.launches)
+
+
+def hidden_by_clock(diff: KernelDiff) -> Change | None:
+    """Return a change in cycles that a different clock rate hides from the time; None if there is none."""
+    cycles = diff.recorded.cycles
+    is_hidden = diff.launch.verdict is ChangeVerdict.SAME and diff.recorded.other_clock
+    return cycles if is_hidden and cycles is not None and cycles.direction else None
+
+
+def may_be_clock(diff: KernelDiff) -> bool:
+    """Return whether the clock may explain the whole change, but there are too few launches to test it."""
+    cycles, change = diff.sides.duration_cycles, diff.launch.change
+    if change is None or not diff.recorded.other_clock or diff.recorded.cycles is not None:
+        return False
+    return bool(cycles.a and cycles.b) and ((cycles.b or 0) - (cycles.a or 0)) * change.log_ratio <= 0
+
+
+def changed_scopes(diff: KernelDiff) -> list[ScopeChange]:
+    """Return the slower and faster scopes."""
+    return [scope for scope in diff.every_scope if scope.judged and scope.judged.changed and scope.judged.change]

@@ -1,0 +1,436 @@
+"""Launches to compare: one variant of a kernel with one grid on one side, their settings and their figures.
+
+If both sides have several ranks, the launches are those of one of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from kprof_inject.analysis.evidence.stalls import Stalls
+from kprof_inject.analysis.launch import LaunchAnalysis, ReportLaunch
+from kprof_inject.analysis.loop_metrics import LoopFigures, loop_figures
+from kprof_inject.analysis.program import middle_of
+from kprof_inject.capture.mode import Mode
+from kprof_inject.capture.model import Kernel, Launch
+from kprof_inject.kernel_names import CONFIG, distinct_names
+from kprof_inject.timeline.choice import EVERYTHING, Choice, NumberSet
+from kprof_inject.timeline.clock import ClockSource
+from kprof_inject.timeline.comparison import MIN_LAUNCHES, typical
+from kprof_inject.timeline.records import recorded_warps
+from kprof_inject.timeline.scope_statistics import ScopeStatistics, TagStatistics, scope_statistics, tag_statistics
+from kprof_inject.timeline.timeline import Timeline
+from kprof_inject.timeline.trust import usable_times
+from kprof_inject.timeline.waves import IdleSms, Waves, idle_of, launch_duration_ns, waves_of
+
+
+class Both(Struct, frozen=True):
+    """A figure of A and of B, each ``typical`` of its side's launches; None where a side has none."""
+
+    a: float | None
+    b: float | None
+
+
+class KernelRuns(Struct, frozen=True, eq=False):
+    """Launches of one variant of a kernel with one grid, on one side."""
+
+    name: str
+    """Name of the kernel, or its name on the other side; empty if unknown (a Proton buffer)."""
+    timelines: tuple[Timeline, ...]
+    """At least one, in the order of the launches."""
+    rank: int | None = None
+    """Rank of the process, if ranks are compared one by one."""
+
+    @property
+    def title(self) -> str:
+        """Name of the kernel, with the rank if ranks are compared one by one."""
+        return self.kernel.name if self.rank is None else f"{self.kernel.name} of rank {self.rank}"
+
+    @property
+    def kernel(self) -> Kernel:
+        """Kernel of these launches."""
+        return self.timelines[0].launch.kernel
+
+    @property
+    def is_of_buffer(self) -> bool:
+        """True if each launch is only a buffer, without files of its kernel."""
+        return not self.kernel.folder.is_dir()
+
+    @property
+    def grid(self) -> tuple[int, int, int]:
+        """Grid of these launches."""
+        return self.timelines[0].launch.grid
+
+    @property
+    def launches_in_program(self) -> float:
+        """Launches per process on average; if unknown, the number of captured launches."""
+        processes = {timeline.launch.kernel.folder: timeline.launch.kernel.launches for timeline in self.timelines}
+        counts = [count for count in processes.values() if count is not None]
+        return sum(counts) / len(counts) if counts else len(self.timelines)
+
+    def clean_times_ns(self, *, with_launching: bool = True) -> list[NDArray[np.float64]]:
+        """Return the times without records, an array for each process that has some.
+
+        Captures that share the times of one process count once.
+        """
+        return self._samples("times_ns", with_launching)
+
+    def replayed_times_ns(self, *, with_launching: bool = True) -> list[NDArray[np.float64]]:
+        """Return the times of replays without records, an array for each process that has some."""
+        return self._samples("replayed_ns", with_launching)
+
+    @property
+    def has_empty_times(self) -> bool:
+        """True if the launch overhead in these times was measured."""
+        return all(timeline.launch.kernel.clean.has_empty_times for timeline in self.timelines)
+
+    def _samples(self, name: str, with_launching: bool) -> list[NDArray[np.float64]]:
+        clean = [timeline.launch.kernel.clean for timeline in self.timelines]
+        times_ns = [getattr(one if with_launching else one.without_launching(), name) or () for one in clean]
+        samples = [usable_times(times) for times in dict.fromkeys(times_ns)]
+        return [sample for sample in samples if sample.size]
+
+    # The other analyses of a launch are reached here alone.
+
+    @property
+    def middle(self) -> LaunchAnalysis:
+        """Analysis of the launch of median duration."""
+        return middle_of(map(ReportLaunch.of, self.timelines)).analysis
+
+    @property
+    def stalls(self) -> Stalls | None:
+        """Samples of the kernel's stalls, of one of its processes that has some."""
+        of_processes = {timeline.launch.kernel.folder: timeline for timeline in self.timelines}
+        found = (LaunchAnalysis.of(timeline).stalls for timeline in of_processes.values())
+        return next((stalls for stalls in found if stalls and stalls.samples), None)
+
+    def loop(self, index: int) -> LoopFigures:
+        """Return the metrics of a loop in a median launch, by the loop's index in the scope table."""
+        ordered = sorted(self.timelines, key=lambda timeline: timeline.last_ns - timeline.first_ns)
+        return loop_figures(LaunchAnalysis.of(ordered[len(ordered) // 2]), index)
+
+
+def has_launching(a: KernelRuns, b: KernelRuns) -> bool:
+    """Return whether ``comparable_clean_times_ns`` include the launch overhead."""
+    return not (a.has_empty_times and b.has_empty_times)
+
+
+def comparable_clean_times_ns(
+    a: KernelRuns, b: KernelRuns
+) -> tuple[list[NDArray[np.float64]], list[NDArray[np.float64]]]:
+    """Return the times without records of both sides, measured the same way.
+
+    They are times of the program's own launches, or of replays if a side has too few of those. The launch overhead is
+    subtracted if it is known on both sides.
+    """
+    with_launching = has_launching(a, b)
+    own = a.clean_times_ns(with_launching=with_launching), b.clean_times_ns(with_launching=with_launching)
+    replayed = tuple(side.replayed_times_ns(with_launching=with_launching) for side in (a, b))
+    too_few = any(sum(map(len, side)) < MIN_LAUNCHES for side in own)
+    return (replayed[0], replayed[1]) if too_few and all(replayed) else own
+
+
+def runs_of(timelines: Iterable[Timeline], renamed: Mapping[str, str], *, by_rank: bool = False) -> list[KernelRuns]:
+    """Group one side's launches by kernel, variant and grid, in the order of each group's first launch.
+
+    ``renamed`` maps names of kernels or variants to their names on the other side. With ``by_rank``, each rank has
+    groups of its own.
+    """
+    found: dict[Hashable, list[Timeline]] = {}
+    for timeline in timelines:
+        launch = timeline.launch
+        rank = launch.place.rank if by_rank else None
+        found.setdefault((rank, launch.kernel.variant, launch.grid, timeline.table), []).append(timeline)
+    return [
+        KernelRuns(_name(runs[0].launch, renamed), tuple(runs), runs[0].launch.place.rank if by_rank else None)
+        for runs in found.values()
+    ]
+
+
+def _name(launch: Launch, renamed: Mapping[str, str]) -> str:
+    kernel = launch.kernel
+    # Without files, the kernel is only named after its Proton buffer.
+    own = kernel.name if kernel.folder.is_dir() else ""
+    return renamed.get(kernel.variant, renamed.get(kernel.name, own))
+
+
+class Difference(Struct, frozen=True):
+    """Property ``what`` with its differing values in A and in B."""
+
+    what: str
+    a: str
+    b: str
+
+    def __str__(self) -> str:
+        """Return the difference as ``num_warps 4 → 8``."""
+        return f"{self.what} {self.a} → {self.b}"
+
+
+def config_of(kernel: Kernel) -> tuple[object, ...]:
+    """Return a kernel's values of the options in ``CONFIG``."""
+    return tuple(kernel.metadata.get(name) for name in CONFIG)
+
+
+def distinct_runs(side: Sequence[KernelRuns]) -> list[str]:
+    """Return a name for each that distinguishes it from the others."""
+    return distinct_names([(runs.kernel, _facts(runs)) for runs in side])
+
+
+def _facts(runs: KernelRuns) -> dict[str, str]:
+    rank = {} if runs.rank is None else {"rank": str(runs.rank)}
+    return {name: text for name in (*CONFIG, "grid") if (text := SETTINGS[name](runs))} | rank
+
+
+def grid_text(grid: tuple[int, int, int]) -> str:
+    """Return a grid as ``16x4x1``."""
+    return "x".join(map(str, grid))
+
+
+def differences(a: KernelRuns, b: KernelRuns) -> tuple[Difference, ...]:
+    """Return the settings that differ, in the user's terms, and other options that both sides' Tritons have.
+
+    A setting that is unknown on either side does not differ.
+    """
+    names = (a.kernel.metadata.keys() & b.kernel.metadata.keys()) - _NO_OPTIONS - SETTINGS.keys()
+    texts = SETTINGS | {name: _metadata(name) for name in sorted(names)}
+    rows = [(what, text(a), text(b)) for what, text in texts.items()]
+    return tuple(Difference(*row) for row in rows if row[1] != row[2] and "" not in row[1:])
+
+
+# Triton metadata that are facts of a build, or options that recording sets.
+_NO_OPTIONS = frozenset(
+    {"arch", "backend_name", "hash", "name", "shared", "tmem_size", "warp_size"}
+    | {"global_scratch_align", "global_scratch_size", "profile_scratch_align", "profile_scratch_size"}
+    | {"extern_libs", "instrumentation_mode", "ir_override"}
+)
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+def _metadata(name: str) -> Callable[[KernelRuns], str]:
+    return lambda runs: _text(runs.kernel.metadata.get(name))
+
+
+def _cost(name: str) -> Callable[[KernelRuns], str]:
+    """Return a function for a resource without records, where known on its side."""
+    return lambda runs: _text(getattr(runs.kernel.clean, name))
+
+
+def _warp_size(runs: KernelRuns) -> str:
+    target = runs.kernel.metadata.get("target")
+    return _text(target.get("warp_size")) if isinstance(target, dict) else ""
+
+
+def _mode(mode: Mode) -> str:
+    size = f"{mode.buffer_bytes} bytes" if mode.buffer_bytes else "auto"
+    stores = ", stores moved" if mode.sched_stores else ""
+    barriers = ", scheduling barriers" if mode.sched_barriers else ""
+    return f"{mode.buffer} {size}, clock {mode.clock_bits}{stores}{barriers}"
+
+
+SETTINGS: dict[str, Callable[[KernelRuns], str]] = {
+    "kernel": lambda runs: runs.kernel.name if runs.name else "",
+    **{name: _metadata(name) for name in CONFIG},
+    "grid": lambda runs: grid_text(runs.grid),
+    "registers": _cost("registers"),
+    "spills": _cost("spills"),
+    "shared bytes": _cost("shared_bytes"),
+    "CTAs per SM": _cost("ctas_per_sm"),
+    "device": lambda runs: runs.timelines[0].launch.device_name,
+    "triton_version": _metadata("triton_version"),
+    "target": lambda runs: runs.kernel.target,
+    "warp size": _warp_size,
+    "records": lambda runs: _mode(runs.kernel.mode),
+    "recorded warps": lambda runs: ",".join(map(str, recorded_warps(runs.timelines[0].launch))),
+}
+
+
+class ScopeFigures(Struct, frozen=True, eq=False):
+    """Figures of one scope in one launch; times are None if no start of the scope has its end."""
+
+    statistics: ScopeStatistics
+    tags: tuple[TagStatistics, ...]
+    whole: bool
+    """True if none of its records can be missing."""
+    ctas: int
+    """Number of CTAs that recorded; each stands for ``ctas_per_recorded``."""
+    ctas_per_recorded: float
+
+    @property
+    def count(self) -> int:
+        """Number of executions in all CTAs."""
+        return round(self.statistics.count * self.ctas_per_recorded)
+
+    @property
+    def total_ns(self) -> int | None:
+        """Time in all CTAs and warps."""
+        total_ns = self.statistics.total_ns
+        return None if total_ns is None else round(total_ns * self.ctas_per_recorded)
+
+    @property
+    def warp_ns(self) -> float:
+        """Total time per warp that ran it; 0 if it never ran."""
+        return (self.total_ns or 0) / max(len(self.statistics.warps.ids), 1)
+
+    @property
+    def warp_cycles(self) -> float:
+        """Total SM cycles per warp that ran it; 0 if it never ran."""
+        statistics = self.statistics
+        cycles = (statistics.mean_cycles or 0.0) * statistics.count * self.ctas_per_recorded
+        return cycles / max(len(self.statistics.warps.ids), 1)
+
+    @property
+    def cta_ns(self) -> float:
+        """Average time in a CTA of a warp in which it ran."""
+        return (self.statistics.total_ns or 0) / max(self.ctas * len(self.statistics.warps.ids), 1)
+
+    def median_ns(self, tag: str, value: int) -> float | None:
+        """Return the median duration with this value of a tag; None if unknown."""
+        rows = (row for statistics in self.tags if statistics.name == tag for row in statistics.values)
+        return next((row.p50_ns for row in rows if row.value == value), None)
+
+
+class LaunchFigures(Struct, frozen=True, eq=False):
+    """A launch in the warps that are compared, with the statistics of its scopes."""
+
+    timeline: Timeline
+    scopes: tuple[ScopeFigures, ...]
+    waves: Waves | None
+    idle: IdleSms | None
+    duration_ns: int
+    cta_ns: int
+    """Time of all its CTAs together, without the copying of their records."""
+    net_cta_ns: float
+    """Average time of a recorded warp in a CTA, without the cost of records."""
+
+    @classmethod
+    def of(cls, whole: Timeline, choice: Choice) -> LaunchFigures:
+        """Return the figures of a launch in the chosen warps."""
+        timeline = whole if choice == EVERYTHING else whole.chosen(choice)
+        ctas: NDArray[np.void] = timeline.all_ctas
+        waves, ran = waves_of(timeline), scope_statistics(timeline)
+        net_ns = timeline.warp_time_ns - sum(statistics.subtracted_ns for statistics in ran)
+        is_whole = not (timeline.records_lost or timeline.records_damaged or timeline.ctas_damaged)
+        without_partner = (timeline.open_starts + timeline.stray_ends).tolist()
+        scopes = [
+            ScopeFigures(statistics, tags, is_whole and not alone, len(timeline.ctas), timeline.ctas_per_recorded)
+            for statistics, tags, alone in zip(ran, tag_statistics(timeline), without_partner, strict=True)
+        ]
+        return cls(
+            timeline,
+            tuple(scopes),
+            waves,
+            idle_of(timeline, waves),
+            launch_duration_ns(timeline),
+            int(np.maximum(ctas["pre_final_ns"] - ctas["init_ns"], 0).sum()),
+            net_ns / max(len(timeline.ctas) * len(timeline.warps), 1),
+        )
+
+    @property
+    def clock_hz(self) -> float | None:
+        """SM clock rate; None if it was not measured."""
+        return self.timeline.clock.measured_hz
+
+    @property
+    def duration_cycles(self) -> float | None:
+        """Duration in SM cycles."""
+        return None if self.clock_hz is None else self.duration_ns * self.clock_hz / 1e9
+
+    @property
+    def is_timed(self) -> bool:
+        """True if any timer was read."""
+        return self.timeline.clock.source != ClockSource.NOMINAL
+
+    @property
+    def records_missing(self) -> int:
+        """Number of records that were lost or damaged."""
+        return self.timeline.records_lost + self.timeline.records_damaged
+
+    @property
+    def resolution_ns(self) -> float:
+        """Shorter durations are within the cost of a record; 0 if that is unknown."""
+        cost = self.timeline.launch.kernel.record_cost
+        return cost.resolution_ns(self.timeline.clock.clock_hz) if cost else 0.0
+
+
+_Launches = tuple[LaunchFigures, ...]
+_Value = Callable[[LaunchFigures], float | None]
+_MIN_WITHOUT_FIRST = 2
+
+
+@dataclass(frozen=True, eq=False)
+class Sides:
+    """Figures of a kernel's launches in A and in B."""
+
+    a: _Launches
+    b: _Launches
+
+    @property
+    def launches(self) -> _Launches:
+        """Launches of A, then those of B."""
+        return (*self.a, *self.b)
+
+    def without_first(self) -> Sides:
+        """Return the launches without each process's first one, which fills the caches, if two others remain."""
+        return Sides(_without_first(self.a), _without_first(self.b))
+
+    @cached_property
+    def duration_ns(self) -> Both:
+        """Typical duration of a launch on each side, in nanoseconds."""
+        return self.both(lambda launch: launch.duration_ns)
+
+    @cached_property
+    def duration_cycles(self) -> Both:
+        """Typical duration of a launch on each side, in SM cycles."""
+        return self.both(lambda launch: launch.duration_cycles)
+
+    def both(self, value: _Value) -> Both:
+        """Return the typical ``value`` of a launch on each side."""
+        return Both(typical_value(self.a, value), typical_value(self.b, value))
+
+
+def sides_of(a: KernelRuns, b: KernelRuns) -> tuple[Sides, tuple[int, ...] | None]:
+    """Return the figures of both sides' launches, and the warps that they cover; None for all recorded warps.
+
+    If a side recorded only some warps, the figures cover the warps that both sides recorded.
+    """
+    warps_a, warps_b = a.timelines[0].warps, b.timelines[0].warps
+    if (len(warps_a) == a.kernel.num_warps and len(warps_b) == b.kernel.num_warps) or warps_a == warps_b:
+        both, choice = None, EVERYTHING
+    else:
+        both = tuple(sorted({*warps_a} & {*warps_b}))
+        choice = Choice(warps=NumberSet.of(both))
+    figures = [tuple(LaunchFigures.of(timeline, choice) for timeline in runs.timelines) for runs in (a, b)]
+    return Sides(figures[0], figures[1]), both
+
+
+def _without_first(launches: _Launches) -> _Launches:
+    later = Counter(_process(launch) for launch in launches if launch.timeline.launch.index)
+    return tuple(one for one in launches if one.timeline.launch.index or later[_process(one)] < _MIN_WITHOUT_FIRST)
+
+
+def _process(launch: LaunchFigures) -> Hashable:
+    """Return what is equal for launches of one process and capture on one device."""
+    return launch.timeline.launch.kernel.folder, launch.timeline.launch.device
+
+
+def typical_value(launches: _Launches, value: _Value) -> float | None:
+    """Return the typical ``value`` of a side's launches; None if it is unknown in all of them."""
+    return typical(by_process([launch for launch in launches if value(launch) is not None], value))
+
+
+def by_process(launches: Sequence[LaunchFigures], value: _Value) -> list[NDArray[np.float64]]:
+    """Return the values of each process's launches in their order; an unknown value counts as 0."""
+    found: dict[Hashable, list[float]] = {}
+    for launch in launches:
+        found.setdefault(_process(launch), []).append(value(launch) or 0.0)
+    return [np.array(values, dtype=np.float64) for values in found.values()]

@@ -1,0 +1,484 @@
+"""Verdicts on the change from A to B, kernel by kernel and scope by scope: the kernel, the clock, or noise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import cached_property
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from kprof_inject.analysis.comparison.matching import (
+    NOWHERE,
+    ScopeIdentity,
+    ScopeMatch,
+    ScopeMatching,
+    identities,
+    match_scopes,
+    pair_runs,
+    require_names,
+)
+from kprof_inject.analysis.comparison.runs import (
+    Both,
+    Difference,
+    KernelRuns,
+    LaunchFigures,
+    ScopeFigures,
+    Sides,
+    by_process,
+    comparable_clean_times_ns,
+    differences,
+    runs_of,
+    sides_of,
+    typical_value,
+)
+from kprof_inject.capture.model import several_ranks
+from kprof_inject.capture.scopes import ScopeKind
+from kprof_inject.errors import KprofError, printable
+from kprof_inject.timeline.choice import matches_scope
+from kprof_inject.timeline.comparison import Change, change_between, noise_floor, timer_step_ns, typical
+from kprof_inject.timeline.timeline import Timeline
+
+_SAME_CLOCK = 0.01
+"""Clocks within 1 % count as equal: each fit is within a quarter of a per cent or so, and the times then differ by less
+than the noise from process to process."""
+
+_TOO_COARSE_PERCENT = 25.0
+"""Intervals wider than 25 % are uninformative: users compare kernels for smaller changes."""
+
+
+class ChangeVerdict(Enum):
+    """Verdict on a change; ``NEW`` and ``GONE`` are for a scope that ran in B alone, or in A alone."""
+
+    SLOWER = "slower"
+    FASTER = "faster"
+    SAME = "no difference"
+    CLOCK = "the clock"
+    UNKNOWN = "cannot tell"
+    NEW = "new"
+    GONE = "gone"
+
+
+ONE_SIDED = (ChangeVerdict.NEW, ChangeVerdict.GONE)
+_BY_DIRECTION = {1: ChangeVerdict.SLOWER, 0: ChangeVerdict.SAME, -1: ChangeVerdict.FASTER}
+
+
+def clocks_differ(clocks: Both) -> bool:
+    """Return whether both measured SM clock rates are known and differ by more than 1 %."""
+    return bool(clocks.a and clocks.b) and abs(math.log((clocks.b or 1) / (clocks.a or 1))) > _SAME_CLOCK
+
+
+class Judged(Struct, frozen=True):
+    """Verdict on a change, with the change in time and in cycles; None where one cannot be computed.
+
+    A kernel that changed is slower, or faster, in cycles as well. If the clocks differ and the cycles do not confirm
+    the change, only the clock is known to have changed.
+    """
+
+    verdict: ChangeVerdict
+    change: Change | None = None
+    cycles: Change | None = None
+    other_clock: bool = False
+    """True if the clocks of both sides differ."""
+
+    @property
+    def changed(self) -> bool:
+        """True if the verdict is slower or faster."""
+        return self.verdict in (ChangeVerdict.SLOWER, ChangeVerdict.FASTER)
+
+    @property
+    def sure_percent(self) -> float:
+        """Lower bound of the slowdown; if the clocks differ, of that in cycles too."""
+        changes = (self.change, self.cycles if self.other_clock else None)
+        return min((change.low_percent for change in changes if change is not None), default=0.0)
+
+
+def judge_change(change: Change | None, cycles: Change | None, clocks: Both) -> Judged:
+    """Return the change in time and in cycles with the verdict on them, on sides with these clock rates."""
+    other_clock = clocks_differ(clocks)
+    if change is None or (change.direction == 0 and change.detectable_percent > _TOO_COARSE_PERCENT):
+        verdict = ChangeVerdict.UNKNOWN
+    elif change.direction and other_clock and cycles is not None and cycles.direction != change.direction:
+        verdict = ChangeVerdict.CLOCK
+    else:
+        verdict = _BY_DIRECTION[change.direction]
+    return Judged(verdict, change, cycles, other_clock)
+
+
+class Basis(Struct, frozen=True):
+    """Figure by which a scope is compared, in time and in cycles.
+
+    For a scope that never ran, the total is 0 and there is no mean.
+    """
+
+    name: str
+    time_ns: Callable[[ScopeFigures], float | None]
+    cycles: Callable[[ScopeFigures], float | None]
+
+
+TOTAL = Basis("total", lambda scope: scope.warp_ns, lambda scope: scope.warp_cycles)
+"""Total over all CTAs per warp that ran the scope: warps run in parallel, and twice as many take no longer."""
+
+MEAN = Basis("mean", lambda scope: scope.statistics.mean_ns, lambda scope: scope.statistics.mean_cycles)
+"""For sides with missing records, whose totals are incomplete."""
+
+
+@dataclass(frozen=True, eq=False)
+class ScopeChange:
+    """Scope that is on both sides, with its verdict."""
+
+    sides: Sides
+    match: ScopeMatch
+    a: ScopeIdentity
+    b: ScopeIdentity
+    depth: int
+    judged: Judged | None = None
+    """None if there is nothing to compare: a mark, or a scope that ran on neither side."""
+
+    @property
+    def name(self) -> str:
+        """Name in B, with the site if other scopes have the same name there."""
+        return self.b.distinct_name
+
+    @property
+    def basis(self) -> Basis:
+        """Basis of the verdict: totals, or means if records are missing."""
+        found = ((launch.scopes[at].whole for launch in side) for side, at in self._launches)
+        return TOTAL if all(map(all, found)) else MEAN
+
+    @property
+    def compared_ns(self) -> Both:
+        """Time that the verdict compares."""
+        return self.both(self.basis.time_ns)
+
+    @property
+    def warps(self) -> frozenset[int]:
+        """Warps of a CTA in which it ran on either side."""
+        found = (launch.scopes[at].statistics.warps.ids.tolist() for side, at in self._launches for launch in side)
+        return frozenset().union(*found)
+
+    def both(self, value: Callable[[ScopeFigures], float | None]) -> Both:
+        """Return the typical ``value`` of a launch on each side."""
+        match = self.match
+        return Both(
+            typical_value(self.sides.a, lambda launch: value(launch.scopes[match.a])),
+            typical_value(self.sides.b, lambda launch: value(launch.scopes[match.b])),
+        )
+
+    def tags(self) -> dict[str, dict[int, Both]]:
+        """Return the median durations by tag and value, without a verdict: they have no measure of noise.
+
+        Tags are those that all launches have, values those that occur in any.
+        """
+        shown = [launch.scopes[at].tags for side, at in self._launches for launch in side]
+        in_all = set.intersection(*({tag.name for tag in tags} for tags in shown)) if shown else set()
+        found: dict[str, dict[int, Both]] = {}
+        for name, value in dict.fromkeys((tag.name, row.value) for tags in shown for tag in tags for row in tag.values):
+            if name in in_all:
+                figures = self.both(lambda scope: scope.median_ns(name, value))  # noqa: B023 (used at once)
+                found.setdefault(name, {})[value] = figures
+        return found
+
+    @property
+    def _launches(self) -> tuple[tuple[tuple[LaunchFigures, ...], int], ...]:
+        return (self.sides.a, self.match.a), (self.sides.b, self.match.b)
+
+    def ran(self) -> tuple[bool, bool]:
+        """Return whether it ran in any launch of A, and in any of B."""
+        in_a, in_b = (any(launch.scopes[at].count for launch in side) for side, at in self._launches)
+        return in_a, in_b
+
+    def is_compared(self) -> bool:
+        """Return whether it takes time and ran on both sides."""
+        return self.b.info.kind != ScopeKind.INSTANT and all(self.ran())
+
+    def change(self, comparisons: int) -> Judged:
+        """Judge the change of its time; ``comparisons`` is the number of scopes compared."""
+        shares, duration_ns = self.both(lambda scope: scope.statistics.share), self.sides.duration_ns
+        shorter_ns = min(duration_ns.a or 0.0, duration_ns.b or 0.0)
+        part_ns = shorter_ns * min(shares.a or 0.0, shares.b or 0.0)
+        clocks = clocks_of(self.sides)
+        if part_ns <= 0:
+            return judge_change(None, None, clocks)
+        time, cycles = (
+            change_between(
+                by_process(self.sides.a, lambda launch: value(launch.scopes[self.match.a])),  # noqa: B023
+                by_process(self.sides.b, lambda launch: value(launch.scopes[self.match.b])),  # noqa: B023
+                floor=noise_floor(shorter_ns, part_ns),
+                comparisons=comparisons,
+            )
+            for value in (self.basis.time_ns, self.basis.cycles)
+        )
+        return judge_change(time, cycles, clocks)
+
+
+def clocks_of(sides: Sides) -> Both:
+    """Return the typical clock rates; None for a side with a launch of unknown rate."""
+    known = [all(launch.clock_hz is not None for launch in side) for side in (sides.a, sides.b)]
+    found = sides.both(lambda launch: launch.clock_hz)
+    return Both(found.a if known[0] else None, found.b if known[1] else None)
+
+
+@dataclass(frozen=True, eq=False)
+class KernelDiff:
+    """Comparison of a variant of a kernel in A and in B, each launched with one grid."""
+
+    a: KernelRuns
+    b: KernelRuns
+    all_launches: Sides
+    warps: tuple[int, ...] | None
+    """Warps that were compared; None for all."""
+    identities: tuple[tuple[ScopeIdentity, ...], tuple[ScopeIdentity, ...]]
+    matching: ScopeMatching
+    globs: Sequence[str]
+    """Scopes to show; all if there are none."""
+    comparisons: tuple[int, int, int] = (1, 1, 1)
+    """Numbers of launches, chosen scopes and all scopes compared in all kernels, whose intervals hold together."""
+
+    @classmethod
+    def of(cls, a: KernelRuns, b: KernelRuns, globs: Sequence[str]) -> KernelDiff:
+        """Measure and match both sides."""
+        sides, warps = sides_of(a, b)
+        both = identities(a.kernel), identities(b.kernel)
+        return cls(a, b, sides, warps, both, match_scopes(*both), globs)
+
+    @cached_property
+    def sides(self) -> Sides:
+        """Launches with records that are compared: without the first of each process."""
+        return self.all_launches.without_first()
+
+    @property
+    def left_out(self) -> int:
+        """Number of launches left out on both sides."""
+        return len(self.all_launches.launches) - len(self.sides.launches)
+
+    @cached_property
+    def clocks(self) -> Both:
+        """Typical SM clock rates; None where a side has no measured rate."""
+        return clocks_of(self.sides)
+
+    @cached_property
+    def differences(self) -> tuple[Difference, ...]:
+        """Settings that differ."""
+        return differences(self.a, self.b)
+
+    @cached_property
+    def recorded(self) -> Judged:
+        """Change of the launch's span with records, from the first CTA's begin to the last one's end."""
+        span_ns = self.sides.duration_ns
+        if not span_ns.a or not span_ns.b:
+            return judge_change(None, None, self.clocks)
+        shorter_ns = min(span_ns.a, span_ns.b)
+        step_ns = max(launch.timeline.clock.timer_step_ns for launch in self.sides.launches)
+        time, cycles = (
+            change_between(
+                by_process(self.sides.a, value),
+                by_process(self.sides.b, value),
+                floor=noise_floor(shorter_ns, shorter_ns),
+                comparisons=self.comparisons[0],
+                step=step_ns / shorter_ns,
+            )
+            for value in (lambda launch: launch.duration_ns, lambda launch: launch.duration_cycles)
+        )
+        return judge_change(time, cycles, self.clocks)
+
+    @cached_property
+    def _clean_times_ns(self) -> tuple[list[NDArray[np.float64]], list[NDArray[np.float64]]]:
+        return comparable_clean_times_ns(self.a, self.b)
+
+    @property
+    def clean_ns(self) -> Both:
+        """Typical times without records."""
+        return Both(*map(typical, self._clean_times_ns))
+
+    @property
+    def clean_launches(self) -> tuple[int, int]:
+        """Number of launches without records on each side."""
+        a, b = (sum(map(len, times)) for times in self._clean_times_ns)
+        return a, b
+
+    @cached_property
+    def same_clean_times(self) -> bool:
+        """True if both sides have the times without records of one dump."""
+        a, b = self._clean_times_ns
+        return any(np.array_equal(times_a, times_b) for times_a in a for times_b in b)
+
+    @cached_property
+    def clean(self) -> Judged | None:
+        """Change of the time without records; None if a side has no such times, or both have the same ones.
+
+        The clock is known only from the launches with records. Their change in cycles is used here if the two changes
+        in time have the same direction.
+        """
+        a, b = self._clean_times_ns
+        if not a or not b or self.same_clean_times:
+            return None
+        shorter_ns = min(float(np.median(np.concatenate(side))) for side in (a, b))
+        floor, step = noise_floor(shorter_ns, shorter_ns), timer_step_ns((*a, *b)) / shorter_ns
+        change, recorded = change_between(a, b, floor=floor, comparisons=self.comparisons[0], step=step), self.recorded
+        agree = change is not None and recorded.change is not None and change.direction == recorded.change.direction
+        return judge_change(change, recorded.cycles if agree else None, self.clocks)
+
+    @property
+    def by_clean_times(self) -> bool:
+        """True if the verdict is based on times without records, because these suffice."""
+        return self.clean is not None and self.clean.verdict is not ChangeVerdict.UNKNOWN
+
+    @property
+    def launch(self) -> Judged:
+        """Verdict on the launch as a whole."""
+        return self.clean if self.clean is not None and self.by_clean_times else self.recorded
+
+    @property
+    def compared_ns(self) -> Both:
+        """Typical times of a launch that the verdict compares."""
+        return self.clean_ns if self.by_clean_times else self.sides.duration_ns
+
+    @property
+    def is_of_one_capture(self) -> bool:
+        """True if both sides are the same launches."""
+        a, b = (
+            {(timeline.launch.folder.resolve(), timeline.launch.file) for timeline in side.timelines}
+            for side in (self.a, self.b)
+        )
+        return a == b
+
+    @property
+    def worth_ns(self) -> float:
+        """Difference in time between all launches in B's program and as many launches of A.
+
+        It is at least 0, and 0 if a side has no time. Only the verdict says whether it is noise.
+        """
+        times_ns = self.compared_ns
+        if not times_ns.a or not times_ns.b:
+            return 0.0
+        return abs(times_ns.b - times_ns.a) * self.b.launches_in_program
+
+    @cached_property
+    def unjudged(self) -> tuple[ScopeChange, ...]:
+        """All scopes on both sides in the order of their matches, without a verdict."""
+        a, b = self.identities
+        return tuple(
+            ScopeChange(self.sides, match, a[match.a], b[match.b], _depth(b, match.b))
+            for match in self.matching.matches
+        )
+
+    @cached_property
+    def scopes(self) -> tuple[ScopeChange, ...]:
+        """Chosen scopes that are on both sides, by partition."""
+        return self._judged(list(filter(self.is_chosen, self.unjudged)), self.comparisons[1])
+
+    @cached_property
+    def every_scope(self) -> tuple[ScopeChange, ...]:
+        """All scopes that are on both sides, chosen or not, which explain the launch's change."""
+        return self._judged(self.unjudged, self.comparisons[2]) if self.globs else self.scopes
+
+    def is_chosen(self, scope: ScopeChange) -> bool:
+        """Return whether a scope is to be shown."""
+        return not self.globs or any(map(scope_matches(scope), self.globs))
+
+    def _judged(self, scopes: Sequence[ScopeChange], comparisons: int) -> tuple[ScopeChange, ...]:
+        found = [replace(scope, judged=self._judged_scope(scope, comparisons)) for scope in scopes]
+        # Group by partition; the sort is stable.
+        partitions = list(dict.fromkeys(scope.b.partition for scope in found))
+        return tuple(sorted(found, key=lambda scope: partitions.index(scope.b.partition)))
+
+    def _judged_scope(self, scope: ScopeChange, comparisons: int) -> Judged | None:
+        everywhere = replace(scope, sides=self.all_launches)
+        ran_a, ran_b = everywhere.ran()
+        if scope.b.info.kind == ScopeKind.INSTANT or not (ran_a or ran_b):
+            return None
+        if ran_a and ran_b:
+            return scope.change(comparisons)
+        if everywhere.basis is not TOTAL:
+            return Judged(ChangeVerdict.UNKNOWN)  # its records may be among the missing ones
+        return Judged(ChangeVerdict.NEW if ran_b else ChangeVerdict.GONE)
+
+
+class CaptureDiff(Struct, frozen=True, eq=False):
+    """Comparisons of the kernels on both sides, and the kernels of one side alone.
+
+    Kernels that changed come first, then the others; both are sorted by ``worth_ns``, largest first.
+    """
+
+    kernels: tuple[KernelDiff, ...]
+    only_a: tuple[KernelRuns, ...]
+    only_b: tuple[KernelRuns, ...]
+
+    @property
+    def is_by_rank(self) -> bool:
+        """True if each comparison is of one rank."""
+        return any(kernel.b.rank is not None for kernel in self.kernels)
+
+
+def scope_matches(scope: ScopeChange) -> Callable[[str], bool]:
+    """Return a function for whether a glob names the scope, by its name in A or in B."""
+    return lambda glob: any(matches_scope(side.info.name, glob) for side in (scope.a, scope.b))
+
+
+def _depth(scopes: Sequence[ScopeIdentity], index: int) -> int:
+    depth = 0
+    while (index := scopes[index].info.parent) != NOWHERE:
+        depth += 1
+    return depth
+
+
+def diff_captures(
+    a: Sequence[Timeline],
+    b: Sequence[Timeline],
+    *,
+    scopes: Sequence[str] = (),
+    renamed: Mapping[str, str] | None = None,
+) -> CaptureDiff:
+    """Compare the launches of A with those of B, in order; each side may come from several captures.
+
+    ``scopes`` are globs of the scopes to show, all if there are none; they do not affect what explains a launch's
+    change. ``renamed`` maps names of A's kernels or variants to their names in B. If both sides have several ranks,
+    each rank is compared with itself. All scopes shown are one family of comparisons, the kernels' launches another.
+    Raises ``KprofError`` if no kernel is on both sides, or a glob or a name matches nothing.
+    """
+    names = renamed or {}
+    ranks_a, ranks_b = (several_ranks(timeline.launch.place for timeline in side) for side in (a, b))
+    by_rank = not {*ranks_a}.isdisjoint(ranks_b)
+    all_a = runs_of(a, names, by_rank=by_rank)
+    all_b = runs_of(b, {name: name for name in names.values()}, by_rank=by_rank)
+    require_names(names, all_a, all_b)
+    pairing = pair_runs(all_a, all_b)
+    pairs = [KernelDiff.of(runs_a, runs_b, scopes) for runs_a, runs_b in pairing.pairs]
+    for glob in scopes:
+        _require_scope(glob, pairs)
+    compared = [
+        (pair, scope)
+        for pair in pairs
+        for scope in pair.unjudged
+        if replace(scope, sides=pair.all_launches).is_compared()
+    ]
+    chosen = sum(pair.is_chosen(scope) for pair, scope in compared)
+    comparisons = (len(pairs), max(chosen, 1), max(len(compared), 1))
+    kernels = [replace(pair, comparisons=comparisons) for pair in pairs]
+    kernels.sort(key=lambda kernel: (not kernel.launch.changed, -kernel.worth_ns))
+    return CaptureDiff(tuple(kernels), pairing.only_a, pairing.only_b)
+
+
+def _require_scope(glob: str, pairs: Sequence[KernelDiff]) -> None:
+    """Raise an error that lists the scopes on both sides if the glob names none of them."""
+    scopes = [scope for pair in pairs for scope in pair.unjudged]
+    if any(scope_matches(scope)(glob) for scope in scopes):
+        return
+    both = dict.fromkeys(scope.b.info.name for scope in scopes)
+    alone = [
+        f"only {side} has {item.scope.distinct_name}"
+        for pair in pairs
+        for side, unmatched in (("A", pair.matching.only_a), ("B", pair.matching.only_b))
+        for item in unmatched
+        if matches_scope(item.scope.info.name, glob)
+    ]
+    there = f"both have {', '.join(both)}" if both else "A and B have no scope in common"
+    raise KprofError(
+        f"--scope {glob} matches no scope that is in both A and B",
+        hint=printable("; ".join([*dict.fromkeys(alone), there])),
+    )

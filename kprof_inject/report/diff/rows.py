@@ -1,0 +1,516 @@
+"""Rows of a comparison, in one form: terminal, page, JSON and the gate for CI are made from them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from kprof_inject.analysis.comparison.causes import (
+    explained_by,
+    explanation_of,
+    net_cta_change_ns,
+    own_cta_change_ns,
+)
+from kprof_inject.analysis.comparison.code import (
+    OUTSIDE,
+    WHOLE,
+    ChangedPart,
+    CodePart,
+    ModuleChanges,
+    Structure,
+    elsewhere_cta_ns,
+    structure_of,
+)
+from kprof_inject.analysis.comparison.lines import (
+    SAMPLES,
+    LineChange,
+    LineChanges,
+    SourcePart,
+    line_changes,
+    source_parts,
+)
+from kprof_inject.analysis.comparison.matching import Unmatched
+from kprof_inject.analysis.comparison.runs import Both, KernelRuns, has_launching
+from kprof_inject.analysis.comparison.verdicts import CaptureDiff, ChangeVerdict, Judged, KernelDiff, ScopeChange
+from kprof_inject.analysis.evidence.stalls import place_text
+from kprof_inject.analysis.loop_metrics import LoopFigures
+from kprof_inject.analysis.structure.structural_changes import StructuralChange
+from kprof_inject.capture.encoding import json_values
+from kprof_inject.capture.resources import KernelResources
+from kprof_inject.capture.scopes import ScopeKind
+from kprof_inject.capture.source_text import without_folders
+from kprof_inject.quantities import (
+    before_and_after,
+    counted,
+    listed,
+    percent,
+    resolved_time,
+    short_time,
+    signed_microseconds,
+    signed_time,
+    size_text,
+)
+from kprof_inject.report.diff.wording import (
+    both_text,
+    change_text,
+    first_answer,
+    in_one_line,
+    kernel_answer,
+    kernel_notes,
+)
+from kprof_inject.timeline.comparison import CONFIDENCE, Change
+
+MAX_LINES = 10
+"""Longer lists of source lines are not read to the end; JSON has all lines."""
+_MAX_UNITS = 8
+_MIN_UNIT = 0.02  # of a unit's peak
+_MAX_PLACES = 6
+
+
+class Row(Struct, frozen=True):
+    """A launch, scope, source line, unit, rank or change of the code (``kind``) on both sides."""
+
+    kind: str
+    name: str
+    cells: Mapping[str, str] = {}
+    """Texts by the column's title."""
+    figures: Both = Both(None, None)
+    judged: Judged | None = None
+    interval: tuple[float, ...] = ()
+    """Change in per cent, or in nanoseconds of a source line, and the ends of its interval; empty if unknown."""
+    tone: str = "same"
+    """``slower``, ``faster``, ``clock``, ``same`` or ``unknown``."""
+    depth: int = 0
+    values: Mapping[str, Any] = {}
+    """Record for JSON."""
+
+
+_TONES = {verdict: verdict.name.lower() for verdict in ChangeVerdict}
+_TONES |= {ChangeVerdict.NEW: "slower", ChangeVerdict.GONE: "faster"}
+
+
+def _judged_row(
+    kind: str,
+    name: str,
+    judged: Judged | None,
+    figures: Both,
+    before: Mapping[str, str],
+    after: Mapping[str, str],
+    depth: int = 0,
+    values: Mapping[str, Any] | None = None,
+) -> Row:
+    """Return a row with its verdict and change between other columns."""
+    change = judged.change if judged else None
+    verdict = judged.verdict if judged else None
+    words = {"verdict": verdict.value if verdict else "-", "change": change_text(judged, figures)}
+    interval = (change.percent, change.low_percent, change.high_percent) if change else ()
+    tone = _TONES[verdict] if verdict else "same"
+    return Row(kind, name, {**before, **words, **after}, figures, judged, interval, tone, depth, values or {})
+
+
+def kernel_row(kernel: KernelDiff) -> Row:
+    """Return the row of a kernel's launch by the times that decide, as in the table of ranks."""
+    runs = kernel.b
+    before = {"kernel": runs.kernel.name, "rank": "-" if runs.rank is None else str(runs.rank)}
+    after = {"launch": both_text(kernel.compared_ns, short_time)}
+    return _judged_row("rank", runs.title, kernel.launch, kernel.compared_ns, before, after)
+
+
+def rank_rows(diff: CaptureDiff) -> list[Row]:
+    """Return the comparisons by kernel and rank, the kernels in the order of their changes; none without ranks."""
+    if not diff.is_by_rank:
+        return []
+    names = list(dict.fromkeys(kernel.b.kernel.name for kernel in diff.kernels))
+    ordered = sorted(diff.kernels, key=lambda kernel: (names.index(kernel.b.kernel.name), kernel.b.rank or 0))
+    return list(map(kernel_row, ordered))
+
+
+def launch_rows(diff: KernelDiff) -> list[Row]:
+    """Return the launch's run time without records, if it is known, and its span with records."""
+    launching = {"launching_subtracted": not has_launching(diff.a, diff.b)}
+    cycles = {"median_cycles": json_values(diff.sides.duration_cycles)}
+    return [
+        _judged_row(
+            "launch",
+            name,
+            judged,
+            figures,
+            {"scope": name, "source": ""},
+            {"count": "", "total": both_text(figures, short_time), "mean": "", "p50": "", "share": ""},
+            values={**_judged_values(judged), "median_ns": json_values(figures), **more},
+        )
+        for name, judged, figures, more in (
+            ("run time, without records", diff.clean, diff.clean_ns, launching),
+            ("span, with records", diff.recorded, diff.sides.duration_ns, cycles),
+        )
+        if judged is not None
+    ]
+
+
+def scope_rows(diff: KernelDiff) -> list[Row]:
+    """Return the rows of the chosen scopes."""
+    resolution_ns = diff.sides.both(lambda launch: launch.resolution_ns)
+    return [_scope_row(diff, scope, resolution_ns) for scope in diff.scopes]
+
+
+def _scope_row(diff: KernelDiff, scope: ScopeChange, resolution_ns: Both) -> Row:
+    a, b, compared_ns = scope.a.info, scope.b.info, scope.compared_ns
+    title = scope.b.title if scope.depth or not scope.b.partition else f"{scope.b.title} ({scope.b.partition})"
+    count, total_ns = scope.both(lambda figures: figures.count), scope.both(lambda figures: figures.total_ns)
+    mean_ns, p50_ns, share = (
+        scope.both(lambda figures: getattr(figures.statistics, name))  # noqa: B023 (used at once)
+        for name in ("mean_ns", "p50_ns", "share")
+    )
+    cells = {
+        "count": both_text(count, "{:.0f}".format),
+        "total": both_text(total_ns, short_time),
+        "mean": _resolved(mean_ns, resolution_ns),
+        "p50": _resolved(p50_ns, resolution_ns),
+        "share": both_text(share, percent),
+    }
+    if b.kind == ScopeKind.INSTANT:
+        cells = {**dict.fromkeys(cells, "-"), "count": cells["count"]}
+    source = before_and_after(*(place.rpartition("/")[2] or "-" for place in (a.source, b.source)))
+    values = {
+        "index_a": scope.match.a,
+        "index_b": scope.match.b,
+        "name": b.name,
+        "distinct_name": scope.b.distinct_name,
+        "title": title,
+        "kind": b.kind,
+        "partition": scope.b.partition,
+        "depth": scope.depth,
+        "source_a": a.source,
+        "source_b": b.source,
+        "note": scope.match.note,
+        "basis": scope.basis.name,
+        "compared_ns": json_values(compared_ns),
+        "count": json_values(count),
+        "total_ns": json_values(total_ns),
+        "mean_ns": json_values(mean_ns),
+        "p50_ns": json_values(p50_ns),
+        "share": json_values(share),
+        "explained": explained_by(diff, scope),
+        "own_cta_change_ns": own_cta_change_ns(diff, scope),
+        "tags": [
+            {"name": name, "value": value, "p50_ns": json_values(both)}
+            for name, medians in scope.tags().items()
+            for value, both in medians.items()
+        ],
+        **_judged_values(scope.judged),
+    }
+    before = {"scope": title, "source": source}
+    return _judged_row(
+        "scope", scope.b.distinct_name, scope.judged, compared_ns, before, cells, depth=scope.depth, values=values
+    )
+
+
+def _resolved(figures: Both, resolution_ns: Both) -> str:
+    pairs = ((figures.a, resolution_ns.a), (figures.b, resolution_ns.b))
+    return before_and_after(*(resolved_time(ns, shortest_ns or 0.0) for ns, shortest_ns in pairs))
+
+
+def line_rows(diff: KernelDiff) -> list[Row]:
+    """Return a row for each source line, largest change first."""
+    changes = line_changes(diff)
+    return [_line_row(line, changes.source) for line in changes.lines] if changes else []
+
+
+def _line_row(line: LineChange, source: str) -> Row:
+    before, after = (place_text(place) or "-" for place in (line.a, line.b))
+    file, _, number = after.rpartition(":")
+    is_moved = before != after and before.startswith(f"{file}:")
+    noise = ", noise" if line.is_noise else ""
+    cells = {
+        "source": f"{before} → {number}" if is_moved else before_and_after(before, after),
+        "line": line.text,
+        "time": before_and_after(short_time(line.a_ns), short_time(line.b_ns)),
+        "change": signed_microseconds(line.change_ns),
+        "error": "" if line.error_ns is None else f"± {line.error_ns / 1e3:.2f} µs{noise}",
+    }
+    ends = () if line.error_ns is None else (line.change_ns - line.error_ns, line.change_ns + line.error_ns)
+    tone = "same" if line.is_noise else "slower" if line.change_ns > 0 else "faster"
+    file, at = line.b or line.a or ("", 0)
+    values = {
+        "file": file,
+        "line": at,
+        "line_a": line.a and line.a[1],
+        "line_b": line.b and line.b[1],
+        "text": line.text,
+        "a_ns": line.a_ns,
+        "b_ns": line.b_ns,
+        "change_ns": line.change_ns,
+        "error_ns": line.error_ns,
+        "is_noise": line.is_noise,
+        "source": source,
+    }
+    figures = Both(line.a_ns, line.b_ns)
+    return Row("line", line.text, cells, figures, None, (line.change_ns, *ends), tone, values=values)
+
+
+def shown_lines(diff: KernelDiff) -> tuple[str, list[Row]]:
+    """Return the sentence on the source lines and the largest changes; none if all are noise."""
+    changes, rows = line_changes(diff), line_rows(diff)
+    if changes is None:
+        return "", []
+    basis = _lines_basis(changes)
+    if all(line.is_noise for line in changes.lines):
+        return f"source lines: no change of a warp's time beyond noise, {basis}", []
+    hidden = len(rows) - MAX_LINES
+    more = f"; {counted(hidden, 'smaller change')} in --json" if hidden > 0 else ""
+    return f"source lines: a warp's time in a CTA, {basis}{more}", rows[:MAX_LINES]
+
+
+def _lines_basis(changes: LineChanges) -> str:
+    a, b = changes.samples
+    if changes.source == SAMPLES:
+        return f"estimated from {a} samples in A and {b} in B, ± at {100 * CONFIDENCE:.0f} % confidence"
+    sampled = "neither side has" if not (a or b) else f"only {'A' if a else 'B'} has"
+    return f"from the recorded scopes of operations and lines, because {sampled} samples"
+
+
+def unit_rows(units: Sequence[Mapping[str, tuple[float, bool]]]) -> list[Row]:
+    """Return the busiest units, each with the part of its peak in A and in B.
+
+    ``units`` has the part by name on each side, and whether it was measured or is a lower bound.
+    """
+    best = {unit: max(side[unit][0] for side in units if unit in side) for side in units for unit in side}
+    rows = []
+    for unit in sorted((unit for unit, part in best.items() if part >= _MIN_UNIT), key=lambda unit: -best[unit]):
+        sides = [side.get(unit) for side in units]
+        texts = [f"{'' if side[1] else '>= '}{percent(side[0])}" if side else "-" for side in sides]
+        figures = Both(*(side[0] if side else None for side in sides))
+        rows.append(Row("unit", unit, {"A": texts[0], "B": texts[1]}, figures))
+    return rows[:_MAX_UNITS]
+
+
+def code_rows(diff: KernelDiff) -> Iterator[Row]:
+    """Yield the changes of the code, by part; none if the code is unknown."""
+    structure = structure_of(diff)
+    if structure is None:
+        return
+    if not structure.parts:
+        differing = structure.differing_lines
+        same = "the TTGIR is the same on both sides"
+        yield Row("code", f"code: {_unrecognized(differing, structure.only_part) if differing else same}")
+        return
+    yield Row("code", "code:" if diff.launch.changed else "code, with no difference in time:")
+    for part in structure.parts:
+        reasons = _reasons(part, structure, diff.launch.changed)
+        yield Row("code", f"{part.part}{': ' if reasons else ''}{'; '.join(reasons)}", depth=1)
+        lines = [*(_loop_lines(*part.loops) if part.loops else ()), *_changes_by_text(part.changes)]
+        yield from (Row("code", line, depth=2) for line in lines)
+    elsewhere_ns, net_ns = elsewhere_cta_ns(structure, diff), net_cta_change_ns(diff)
+    if elsewhere_ns is not None and net_ns is not None:
+        yield Row("code", f"elsewhere: {signed_time(elsewhere_ns)}; net: {signed_time(net_ns)} per CTA", depth=1)
+
+
+def _reasons(part: ChangedPart, structure: Structure, has_changed: bool) -> list[str]:
+    means = [(scope, scope.both(lambda figures: figures.statistics.mean_ns)) for scope in part.scopes]
+    changed = [
+        f"{scope.b.distinct_name} {short_time(mean_ns.a)} → {short_time(mean_ns.b)}"
+        for scope, mean_ns in means
+        if scope.judged is not None and scope.judged.changed and mean_ns.a and mean_ns.b
+    ]
+    explained = [] if part.cta_change_ns is None else [f"{signed_time(part.cta_change_ns)} per CTA"]
+    is_all = has_changed and part.part == structure.only_part
+    if is_all and part.part == WHOLE:
+        explained = ["all of the change, because the code is the same"]
+    elif explained and structure.everywhere and part.part != WHOLE:
+        explained = [f"{explained[0]}, caused here or by the changes of {WHOLE}"]
+    elif is_all:
+        explained = ["all of the change, because the code differs nowhere else", *explained]
+    return [*explained, *changed[:1]]
+
+
+def _loop_lines(a: LoopFigures, b: LoopFigures) -> Iterator[str]:
+    """Yield the figures that explain the change of a loop's time."""
+    if a.unit is not None and b.unit is not None:
+        before, after = percent(a.parts[a.unit]), percent(b.parts[b.unit])
+        if a.unit == b.unit:
+            yield f"busiest unit: {b.unit}, at least {before_and_after(before, after)} of its peak"
+        else:
+            yield f"busiest unit: {a.unit}, at least {before} of its peak → {b.unit}, {after}"
+    if None not in (a.ahead_bytes_per_sm, b.ahead_bytes_per_sm) and a.ahead_bytes_per_sm != b.ahead_bytes_per_sm:
+        ahead = (size_text(loop.ahead_bytes_per_sm) if loop.ahead_bytes_per_sm else "nothing" for loop in (a, b))
+        yield f"copied ahead: {' → '.join(ahead)} per SM"
+    if a.wait_ns is not None and b.wait_ns is not None:
+        yield f"recorded waits: {short_time(a.wait_ns)} → {short_time(b.wait_ns)} per iteration"
+
+
+def _unrecognized(differing: int, part: CodePart | None = None) -> str:
+    """Return the note on lines that differ, all in ``part`` if it is known, although no change was found."""
+    text = f"the TTGIR differs in {counted(differing, 'line')}"
+    if part is not None and part != WHOLE:
+        text += f", only {part}" if part == OUTSIDE else f", only in {part}"
+    return f"{text}; diff recognizes no change there"
+
+
+def _changes_by_text(changes: Iterable[StructuralChange]) -> Iterator[str]:
+    """Yield each text of the changes once, with all its places."""
+    found: dict[str, dict[str, None]] = {}
+    for change in changes:
+        places = found.setdefault(change.text, {})
+        if change.source:
+            places[without_folders(f"{change.source.file}:{change.source.line}")] = None
+    for text, places in found.items():
+        yield f"{text} ({listed(list(places), _MAX_PLACES)})" if places else text
+
+
+def module_lines(found: ModuleChanges) -> Iterator[str]:
+    """Yield the changes of two modules that have no times."""
+    if not found.changes:
+        same = "the TTGIR is the same, apart from records" if found.records_differ else "the TTGIR is the same"
+        yield _unrecognized(found.differing_lines) if found.differing_lines else same
+    yield from _changes_by_text(found.changes)
+
+
+_BUILD_FIELDS = {
+    "shared bytes": "shared_bytes",
+    "registers": "registers",
+    "spills": "spills",
+    "CTAs per SM": "ctas_per_sm",
+}
+"""Fields of a build by their names in the comparison of captures."""
+
+
+def build_lines(builds: Sequence[KernelResources | None], how: str = "compiled here") -> Iterator[str]:
+    """Yield one line on the builds of both sides and how they were made; none if neither was compiled."""
+    if not any(builds):
+        return
+    parts = []
+    for name, field in _BUILD_FIELDS.items():
+        numbers = (getattr(build, field, None) for build in builds)
+        text = before_and_after(*("-" if number is None else str(number) for number in numbers))
+        parts += [f"{name} {text}"] if text != "-" else []
+    yield f"{how}: {', '.join(parts)}"
+
+
+def module_json(found: ModuleChanges, builds: Sequence[KernelResources | None]) -> dict[str, Any]:
+    """Return the changes of two modules and their builds, if either was compiled, as JSON values."""
+    sides = zip("ab", builds, strict=True) if any(builds) else ()
+    fields = _BUILD_FIELDS.values()
+    return {
+        "changes": list(map(change_json, found.changes)),
+        "differing_lines": found.differing_lines,
+        "records_differ": found.records_differ,
+        "builds": {side: build and {field: getattr(build, field) for field in fields} for side, build in sides} or None,
+    }
+
+
+def change_json(change: StructuralChange) -> dict[str, Any]:
+    """Return one change as JSON values."""
+    return {
+        "id": change.id,
+        "text": change.text,
+        "kind": change.kind,
+        "loop": change.loop or None,
+        "file": change.source.file if change.source else None,
+        "line": change.source.line if change.source else None,
+    }
+
+
+def diff_json(diff: CaptureDiff) -> dict[str, Any]:
+    """Return the comparison as JSON values."""
+    return {
+        "sentence": in_one_line(first_answer(diff)),
+        "confidence": CONFIDENCE,
+        "kernels": list(map(_kernel_values, diff.kernels)),
+        "only_a": list(map(_runs_values, diff.only_a)),
+        "only_b": list(map(_runs_values, diff.only_b)),
+    }
+
+
+def _kernel_values(diff: KernelDiff) -> dict[str, Any]:
+    *clean, recorded = launch_rows(diff)
+    explanation, structure = explanation_of(diff), structure_of(diff)
+    return {
+        "kernel": diff.b.kernel.name,
+        **({} if diff.b.rank is None else {"rank": diff.b.rank}),
+        "a": _runs_values(diff.a),
+        "b": _runs_values(diff.b),
+        "sentence": in_one_line(kernel_answer(diff)),
+        "verdict": diff.launch.verdict.value,
+        "differences": {difference.what: [difference.a, difference.b] for difference in diff.differences},
+        "clock_hz": [diff.clocks.a, diff.clocks.b],
+        "without_records": clean[0].values if clean else None,
+        "with_records": recorded.values,
+        "compared_warps": diff.warps,
+        "first_launches_left_out": diff.left_out,
+        "by_scopes_percent": explanation.percent if explanation else None,
+        "scopes": [row.values for row in scope_rows(diff)],
+        "lines": [row.values for row in line_rows(diff)],
+        "only_a": list(map(_unmatched_values, diff.matching.only_a)),
+        "only_b": list(map(_unmatched_values, diff.matching.only_b)),
+        "structure": _structure_values(structure, diff) if structure else None,
+        "source": [_source_values(part) for part in source_parts(diff, structure)],
+        "notes": list(kernel_notes(diff)),
+    }
+
+
+def _judged_values(judged: Judged | None) -> dict[str, Any]:
+    return {
+        "verdict": judged.verdict.value if judged else None,
+        "change": _change_values(judged.change if judged else None),
+        "change_in_cycles": _change_values(judged.cycles if judged else None),
+    }
+
+
+def _change_values(change: Change | None) -> dict[str, float] | None:
+    names = ("percent", "low_percent", "high_percent", "detectable_percent")
+    return {name: round(getattr(change, name), 4) for name in names} if change else None
+
+
+def _runs_values(runs: KernelRuns) -> dict[str, Any]:
+    return {
+        "kernel": runs.kernel.name,
+        "variant": runs.kernel.variant,
+        "grid": runs.grid,
+        "launches": [timeline.launch.index for timeline in runs.timelines],
+        "clean_launches": sum(map(len, runs.clean_times_ns())),
+    }
+
+
+def _unmatched_values(item: Unmatched) -> dict[str, Any]:
+    info = item.scope.info
+    return {"index": item.index, "scope": info.name, "kind": info.kind, "source": info.source, "why": item.why}
+
+
+def _structure_values(structure: Structure, diff: KernelDiff) -> dict[str, Any]:
+    return {
+        "parts": [
+            {
+                "part": part.part.name,
+                "index": part.part.index,
+                "explained": part.explained,
+                "cta_change_ns": part.cta_change_ns,
+                "loops": part.loops and {"a": part.loops[0].to_json(), "b": part.loops[1].to_json()},
+                "changes": list(map(change_json, part.changes)),
+            }
+            for part in structure.parts
+        ],
+        "unexplained": structure.unexplained,
+        "elsewhere_cta_ns": elsewhere_cta_ns(structure, diff),
+        "net_cta_ns": net_cta_change_ns(diff),
+        "everywhere": list(map(change_json, structure.everywhere)),
+        "differing_lines": structure.differing_lines,
+        "only_part": structure.only_part and structure.only_part.name,
+    }
+
+
+def _source_values(part: SourcePart) -> dict[str, Any]:
+    rows = [
+        {side: line and {"line": line.number, "text": line.text} for side, line in (("a", row.a), ("b", row.b))}
+        | {"edited": row.is_edited, "changes": list(row.changes)}
+        for row in part.rows
+    ]
+    return {"file": part.name, "rows": rows}
+
+
+def indent_of(part: SourcePart) -> int:
+    """Return the indentation that all lines of a part of the source share."""
+    texts = [line.text for row in part.rows for line in (row.a, row.b) if line and line.text.strip()]
+    return min((len(text) - len(re.sub(r"^\s+", "", text)) for text in texts), default=0)
