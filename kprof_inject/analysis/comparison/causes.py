@@ -142,7 +142,8 @@ def _grown(scope: ScopeChange) -> ScopeGrowth | None:
     totals = scope.both(TOTAL.time_ns)
     if scope.basis is not TOTAL or totals.a is None or totals.b is None:
         return None
-    return ScopeGrowth(totals.b - totals.a, scope.warps)
+    warps = (warp for side in scope.figures for one in side for warp in one.statistics.warps.ids.tolist())
+    return ScopeGrowth(totals.b - totals.a, frozenset(warps))
 
 
 # A scope that explains less of a change is not named as its cause.

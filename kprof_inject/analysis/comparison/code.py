@@ -21,7 +21,7 @@ from kprof_inject.analysis.comparison.causes import (
     own_cta_change_ns,
 )
 from kprof_inject.analysis.comparison.matching import code_of
-from kprof_inject.analysis.comparison.runs import SETTINGS, KernelRuns
+from kprof_inject.analysis.comparison.runs import SETTINGS, KernelRuns, differences
 from kprof_inject.analysis.comparison.verdicts import KernelDiff, ScopeChange
 from kprof_inject.analysis.interpreter.executions import entry_function
 from kprof_inject.analysis.loop_metrics import LoopFigures
@@ -154,7 +154,7 @@ def _structure(diff: KernelDiff, a: Module, b: Module) -> Structure:
     only = None
     covered = _SEEN | _OF_RECORDS | _BUILD.keys()
     # All other differences, such as of the grid, are more than a change of the code.
-    if all(difference.what in covered or difference.what not in SETTINGS for difference in diff.differences):
+    if all(difference.what in covered or difference.what not in SETTINGS for difference in differences(diff.a, diff.b)):
         only = _only(places.parts_of_lines(differing) | by_part.keys() - {WHOLE}, of_whole)
     everywhere = tuple(filter(_is_cause, acting)) if has_others else ()
     return Structure(parts, unexplained, differing.count, everywhere, only)
@@ -294,7 +294,7 @@ _INTEGER = re.compile(r"i\d+")
 
 def _whole_changes(diff: KernelDiff, a: Module, b: Module) -> Iterator[StructuralChange]:
     """Yield changes that a comparison of the modules cannot find: of builds, options and arguments."""
-    for difference in diff.differences:
+    for difference in differences(diff.a, diff.b):
         what = difference.what
         if what in _BUILD:
             yield StructuralChange(what.replace(" ", "-"), _BUILD[what].format(difference))

@@ -122,7 +122,7 @@ def _recorded(runs: KernelRuns, launches: tuple[LaunchFigures, ...]) -> dict[Sou
     for index, scope in enumerate(table.scopes):
         line = _line_of(scope)
         is_counted = any(_line_of(table.scopes[outer]) == line for outer in table.around(index))
-        is_whole = all(launch.scopes[index].whole for launch in launches)
+        is_whole = all(launch.scopes[index].is_whole for launch in launches)
         cta_ns = typical_value(launches, lambda launch: launch.scopes[index].cta_ns)  # noqa: B023 (used at once)
         if line and not is_counted and is_whole and cta_ns is not None:
             found[line] += cta_ns

@@ -19,10 +19,9 @@ from kprof_inject.analysis.launch import LaunchAnalysis, ReportLaunch
 from kprof_inject.analysis.loop_metrics import LoopFigures, loop_figures
 from kprof_inject.analysis.program import middle_of
 from kprof_inject.capture.mode import Mode
-from kprof_inject.capture.model import Kernel, Launch
+from kprof_inject.capture.model import Kernel
 from kprof_inject.kernel_names import CONFIG, distinct_names
 from kprof_inject.timeline.choice import EVERYTHING, Choice, NumberSet
-from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.comparison import MIN_LAUNCHES, typical
 from kprof_inject.timeline.records import recorded_warps
 from kprof_inject.timeline.scope_statistics import ScopeStatistics, TagStatistics, scope_statistics, tag_statistics
@@ -75,23 +74,16 @@ class KernelRuns(Struct, frozen=True, eq=False):
         counts = [count for count in processes.values() if count is not None]
         return sum(counts) / len(counts) if counts else len(self.timelines)
 
-    def clean_times_ns(self, *, with_launching: bool = True) -> list[NDArray[np.float64]]:
-        """Return the times without records, an array for each process that has some.
+    @property
+    def has_empty_times(self) -> bool:
+        """True if the launch overhead in the times without records was measured."""
+        return all(timeline.launch.kernel.clean.has_empty_times for timeline in self.timelines)
+
+    def times_ns(self, name: str = "times_ns", *, with_launching: bool = True) -> list[NDArray[np.float64]]:
+        """Return the times without records of launches or replays (``replayed_ns``), an array for each process.
 
         Captures that share the times of one process count once.
         """
-        return self._samples("times_ns", with_launching)
-
-    def replayed_times_ns(self, *, with_launching: bool = True) -> list[NDArray[np.float64]]:
-        """Return the times of replays without records, an array for each process that has some."""
-        return self._samples("replayed_ns", with_launching)
-
-    @property
-    def has_empty_times(self) -> bool:
-        """True if the launch overhead in these times was measured."""
-        return all(timeline.launch.kernel.clean.has_empty_times for timeline in self.timelines)
-
-    def _samples(self, name: str, with_launching: bool) -> list[NDArray[np.float64]]:
         clean = [timeline.launch.kernel.clean for timeline in self.timelines]
         times_ns = [getattr(one if with_launching else one.without_launching(), name) or () for one in clean]
         samples = [usable_times(times) for times in dict.fromkeys(times_ns)]
@@ -130,11 +122,13 @@ def comparable_clean_times_ns(
     They are times of the program's own launches, or of replays if a side has too few of those. The launch overhead is
     subtracted if it is known on both sides.
     """
-    with_launching = has_launching(a, b)
-    own = a.clean_times_ns(with_launching=with_launching), b.clean_times_ns(with_launching=with_launching)
-    replayed = tuple(side.replayed_times_ns(with_launching=with_launching) for side in (a, b))
+    own, replayed = (
+        [side.times_ns(name, with_launching=has_launching(a, b)) for side in (a, b)]
+        for name in ("times_ns", "replayed_ns")
+    )
     too_few = any(sum(map(len, side)) < MIN_LAUNCHES for side in own)
-    return (replayed[0], replayed[1]) if too_few and all(replayed) else own
+    found = replayed if too_few and all(replayed) else own
+    return found[0], found[1]
 
 
 def runs_of(timelines: Iterable[Timeline], renamed: Mapping[str, str], *, by_rank: bool = False) -> list[KernelRuns]:
@@ -143,22 +137,18 @@ def runs_of(timelines: Iterable[Timeline], renamed: Mapping[str, str], *, by_ran
     ``renamed`` maps names of kernels or variants to their names on the other side. With ``by_rank``, each rank has
     groups of its own.
     """
-    found: dict[Hashable, list[Timeline]] = {}
+    found: dict[tuple[int | None, str, Hashable, Hashable], list[Timeline]] = {}
     for timeline in timelines:
         launch = timeline.launch
         rank = launch.place.rank if by_rank else None
         found.setdefault((rank, launch.kernel.variant, launch.grid, timeline.table), []).append(timeline)
-    return [
-        KernelRuns(_name(runs[0].launch, renamed), tuple(runs), runs[0].launch.place.rank if by_rank else None)
-        for runs in found.values()
-    ]
-
-
-def _name(launch: Launch, renamed: Mapping[str, str]) -> str:
-    kernel = launch.kernel
-    # Without files, the kernel is only named after its Proton buffer.
-    own = kernel.name if kernel.folder.is_dir() else ""
-    return renamed.get(kernel.variant, renamed.get(kernel.name, own))
+    groups = []
+    for (rank, variant, *_), runs in found.items():
+        kernel = runs[0].launch.kernel
+        # Without files, the kernel is only named after its Proton buffer.
+        own = kernel.name if kernel.folder.is_dir() else ""
+        groups.append(KernelRuns(renamed.get(variant, renamed.get(kernel.name, own)), tuple(runs), rank))
+    return groups
 
 
 class Difference(Struct, frozen=True):
@@ -180,12 +170,11 @@ def config_of(kernel: Kernel) -> tuple[object, ...]:
 
 def distinct_runs(side: Sequence[KernelRuns]) -> list[str]:
     """Return a name for each that distinguishes it from the others."""
-    return distinct_names([(runs.kernel, _facts(runs)) for runs in side])
-
-
-def _facts(runs: KernelRuns) -> dict[str, str]:
-    rank = {} if runs.rank is None else {"rank": str(runs.rank)}
-    return {name: text for name in (*CONFIG, "grid") if (text := SETTINGS[name](runs))} | rank
+    named = []
+    for runs in side:
+        facts = {name: text for name in (*CONFIG, "grid") if (text := SETTINGS[name](runs))}
+        named.append((runs.kernel, facts if runs.rank is None else {**facts, "rank": str(runs.rank)}))
+    return distinct_names(named)
 
 
 def grid_text(grid: tuple[int, int, int]) -> str:
@@ -255,43 +244,39 @@ SETTINGS: dict[str, Callable[[KernelRuns], str]] = {
 
 
 class ScopeFigures(Struct, frozen=True, eq=False):
-    """Figures of one scope in one launch; times are None if no start of the scope has its end."""
+    """Figures of one scope in one launch; times are None if no start of the scope has its end.
+
+    Counts and totals cover all CTAs. ``warp_ns`` and ``warp_cycles`` are totals per warp that ran the scope, 0 if it
+    never ran, and ``cta_ns`` is the average time in a CTA of such a warp. ``is_whole`` is true if none of its records
+    can be missing.
+    """
 
     statistics: ScopeStatistics
     tags: tuple[TagStatistics, ...]
-    whole: bool
-    """True if none of its records can be missing."""
-    ctas: int
-    """Number of CTAs that recorded; each stands for ``ctas_per_recorded``."""
-    ctas_per_recorded: float
+    is_whole: bool
+    count: int
+    total_ns: int | None
+    warp_ns: float
+    warp_cycles: float
+    cta_ns: float
 
-    @property
-    def count(self) -> int:
-        """Number of executions in all CTAs."""
-        return round(self.statistics.count * self.ctas_per_recorded)
-
-    @property
-    def total_ns(self) -> int | None:
-        """Time in all CTAs and warps."""
-        total_ns = self.statistics.total_ns
-        return None if total_ns is None else round(total_ns * self.ctas_per_recorded)
-
-    @property
-    def warp_ns(self) -> float:
-        """Total time per warp that ran it; 0 if it never ran."""
-        return (self.total_ns or 0) / max(len(self.statistics.warps.ids), 1)
-
-    @property
-    def warp_cycles(self) -> float:
-        """Total SM cycles per warp that ran it; 0 if it never ran."""
-        statistics = self.statistics
-        cycles = (statistics.mean_cycles or 0.0) * statistics.count * self.ctas_per_recorded
-        return cycles / max(len(self.statistics.warps.ids), 1)
-
-    @property
-    def cta_ns(self) -> float:
-        """Average time in a CTA of a warp in which it ran."""
-        return (self.statistics.total_ns or 0) / max(self.ctas * len(self.statistics.warps.ids), 1)
+    @classmethod
+    def of(
+        cls, statistics: ScopeStatistics, tags: tuple[TagStatistics, ...], timeline: Timeline, *, is_whole: bool
+    ) -> ScopeFigures:
+        """Return the figures by a scope's statistics."""
+        times, warps, ctas = timeline.ctas_per_recorded, len(statistics.warps.ids), len(timeline.ctas)
+        total_ns = None if statistics.total_ns is None else round(statistics.total_ns * times)
+        return cls(
+            statistics,
+            tags,
+            is_whole,
+            count=round(statistics.count * times),
+            total_ns=total_ns,
+            warp_ns=(total_ns or 0) / max(warps, 1),
+            warp_cycles=(statistics.mean_cycles or 0.0) * statistics.count * times / max(warps, 1),
+            cta_ns=(statistics.total_ns or 0) / max(ctas * warps, 1),
+        )
 
     def median_ns(self, tag: str, value: int) -> float | None:
         """Return the median duration with this value of a tag; None if unknown."""
@@ -300,17 +285,20 @@ class ScopeFigures(Struct, frozen=True, eq=False):
 
 
 class LaunchFigures(Struct, frozen=True, eq=False):
-    """A launch in the warps that are compared, with the statistics of its scopes."""
+    """A launch in the warps that are compared, with the statistics of its scopes.
+
+    ``cta_ns`` is the time of all its CTAs together, without the copying of their records, ``net_cta_ns`` the average
+    time of a recorded warp in a CTA, without the cost of records.
+    """
 
     timeline: Timeline
     scopes: tuple[ScopeFigures, ...]
     waves: Waves | None
     idle: IdleSms | None
     duration_ns: int
+    duration_cycles: float | None
     cta_ns: int
-    """Time of all its CTAs together, without the copying of their records."""
     net_cta_ns: float
-    """Average time of a recorded warp in a CTA, without the cost of records."""
 
     @classmethod
     def of(cls, whole: Timeline, choice: Choice) -> LaunchFigures:
@@ -321,45 +309,20 @@ class LaunchFigures(Struct, frozen=True, eq=False):
         net_ns = timeline.warp_time_ns - sum(statistics.subtracted_ns for statistics in ran)
         is_whole = not (timeline.records_lost or timeline.records_damaged or timeline.ctas_damaged)
         without_partner = (timeline.open_starts + timeline.stray_ends).tolist()
-        scopes = [
-            ScopeFigures(statistics, tags, is_whole and not alone, len(timeline.ctas), timeline.ctas_per_recorded)
-            for statistics, tags, alone in zip(ran, tag_statistics(timeline), without_partner, strict=True)
-        ]
+        duration_ns, clock_hz = launch_duration_ns(timeline), timeline.clock.measured_hz
         return cls(
             timeline,
-            tuple(scopes),
+            tuple(
+                ScopeFigures.of(statistics, tags, timeline, is_whole=is_whole and not alone)
+                for statistics, tags, alone in zip(ran, tag_statistics(timeline), without_partner, strict=True)
+            ),
             waves,
             idle_of(timeline, waves),
-            launch_duration_ns(timeline),
-            int(np.maximum(ctas["pre_final_ns"] - ctas["init_ns"], 0).sum()),
-            net_ns / max(len(timeline.ctas) * len(timeline.warps), 1),
+            duration_ns,
+            duration_cycles=None if clock_hz is None else duration_ns * clock_hz / 1e9,
+            cta_ns=int(np.maximum(ctas["pre_final_ns"] - ctas["init_ns"], 0).sum()),
+            net_cta_ns=net_ns / max(len(timeline.ctas) * len(timeline.warps), 1),
         )
-
-    @property
-    def clock_hz(self) -> float | None:
-        """SM clock rate; None if it was not measured."""
-        return self.timeline.clock.measured_hz
-
-    @property
-    def duration_cycles(self) -> float | None:
-        """Duration in SM cycles."""
-        return None if self.clock_hz is None else self.duration_ns * self.clock_hz / 1e9
-
-    @property
-    def is_timed(self) -> bool:
-        """True if any timer was read."""
-        return self.timeline.clock.source != ClockSource.NOMINAL
-
-    @property
-    def records_missing(self) -> int:
-        """Number of records that were lost or damaged."""
-        return self.timeline.records_lost + self.timeline.records_damaged
-
-    @property
-    def resolution_ns(self) -> float:
-        """Shorter durations are within the cost of a record; 0 if that is unknown."""
-        cost = self.timeline.launch.kernel.record_cost
-        return cost.resolution_ns(self.timeline.clock.clock_hz) if cost else 0.0
 
 
 _Launches = tuple[LaunchFigures, ...]
@@ -423,7 +386,7 @@ def _process(launch: LaunchFigures) -> Hashable:
     return launch.timeline.launch.kernel.folder, launch.timeline.launch.device
 
 
-def typical_value(launches: _Launches, value: _Value) -> float | None:
+def typical_value(launches: Sequence[LaunchFigures], value: _Value) -> float | None:
     """Return the typical ``value`` of a side's launches; None if it is unknown in all of them."""
     return typical(by_process([launch for launch in launches if value(launch) is not None], value))
 

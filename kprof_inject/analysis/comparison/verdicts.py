@@ -12,30 +12,9 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from kprof_inject.analysis.comparison.matching import (
-    NOWHERE,
-    ScopeIdentity,
-    ScopeMatch,
-    ScopeMatching,
-    identities,
-    match_scopes,
-    pair_runs,
-    require_names,
-)
-from kprof_inject.analysis.comparison.runs import (
-    Both,
-    Difference,
-    KernelRuns,
-    LaunchFigures,
-    ScopeFigures,
-    Sides,
-    by_process,
-    comparable_clean_times_ns,
-    differences,
-    runs_of,
-    sides_of,
-    typical_value,
-)
+from kprof_inject.analysis.comparison import matching, runs
+from kprof_inject.analysis.comparison.matching import NOWHERE, ScopeIdentity, ScopeMatch, ScopeMatching
+from kprof_inject.analysis.comparison.runs import Both, KernelRuns, LaunchFigures, ScopeFigures, Sides, by_process
 from kprof_inject.capture.model import several_ranks
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.errors import KprofError, printable
@@ -67,11 +46,6 @@ ONE_SIDED = (ChangeVerdict.NEW, ChangeVerdict.GONE)
 _BY_DIRECTION = {1: ChangeVerdict.SLOWER, 0: ChangeVerdict.SAME, -1: ChangeVerdict.FASTER}
 
 
-def clocks_differ(clocks: Both) -> bool:
-    """Return whether both measured SM clock rates are known and differ by more than 1 %."""
-    return bool(clocks.a and clocks.b) and abs(math.log((clocks.b or 1) / (clocks.a or 1))) > _SAME_CLOCK
-
-
 class Judged(Struct, frozen=True):
     """Verdict on a change, with the change in time and in cycles; None where one cannot be computed.
 
@@ -99,7 +73,7 @@ class Judged(Struct, frozen=True):
 
 def judge_change(change: Change | None, cycles: Change | None, clocks: Both) -> Judged:
     """Return the change in time and in cycles with the verdict on them, on sides with these clock rates."""
-    other_clock = clocks_differ(clocks)
+    other_clock = bool(clocks.a and clocks.b and abs(math.log(clocks.b / clocks.a)) > _SAME_CLOCK)
     if change is None or (change.direction == 0 and change.detectable_percent > _TOO_COARSE_PERCENT):
         verdict = ChangeVerdict.UNKNOWN
     elif change.direction and other_clock and cycles is not None and cycles.direction != change.direction:
@@ -140,33 +114,33 @@ class ScopeChange:
     """None if there is nothing to compare: a mark, or a scope that ran on neither side."""
 
     @property
-    def name(self) -> str:
-        """Name in B, with the site if other scopes have the same name there."""
-        return self.b.distinct_name
+    def figures(self) -> tuple[list[ScopeFigures], list[ScopeFigures]]:
+        """Figures in each launch of A, and of B."""
+        a, b = (
+            [one.scopes[at] for one in side] for side, at in zip((self.sides.a, self.sides.b), self._at, strict=True)
+        )
+        return a, b
+
+    @property
+    def _at(self) -> tuple[int, int]:
+        return self.match.a, self.match.b
 
     @property
     def basis(self) -> Basis:
         """Basis of the verdict: totals, or means if records are missing."""
-        found = ((launch.scopes[at].whole for launch in side) for side, at in self._launches)
-        return TOTAL if all(map(all, found)) else MEAN
+        return TOTAL if all(figures.is_whole for side in self.figures for figures in side) else MEAN
 
     @property
     def compared_ns(self) -> Both:
         """Time that the verdict compares."""
         return self.both(self.basis.time_ns)
 
-    @property
-    def warps(self) -> frozenset[int]:
-        """Warps of a CTA in which it ran on either side."""
-        found = (launch.scopes[at].statistics.warps.ids.tolist() for side, at in self._launches for launch in side)
-        return frozenset().union(*found)
-
     def both(self, value: Callable[[ScopeFigures], float | None]) -> Both:
         """Return the typical ``value`` of a launch on each side."""
-        match = self.match
+        a, b = self.match.a, self.match.b
         return Both(
-            typical_value(self.sides.a, lambda launch: value(launch.scopes[match.a])),
-            typical_value(self.sides.b, lambda launch: value(launch.scopes[match.b])),
+            runs.typical_value(self.sides.a, lambda launch: value(launch.scopes[a])),
+            runs.typical_value(self.sides.b, lambda launch: value(launch.scopes[b])),
         )
 
     def tags(self) -> dict[str, dict[int, Both]]:
@@ -174,53 +148,38 @@ class ScopeChange:
 
         Tags are those that all launches have, values those that occur in any.
         """
-        shown = [launch.scopes[at].tags for side, at in self._launches for launch in side]
+        shown = [figures.tags for side in self.figures for figures in side]
         in_all = set.intersection(*({tag.name for tag in tags} for tags in shown)) if shown else set()
         found: dict[str, dict[int, Both]] = {}
         for name, value in dict.fromkeys((tag.name, row.value) for tags in shown for tag in tags for row in tag.values):
             if name in in_all:
-                figures = self.both(lambda scope: scope.median_ns(name, value))  # noqa: B023 (used at once)
-                found.setdefault(name, {})[value] = figures
+                medians = self.both(lambda scope: scope.median_ns(name, value))  # noqa: B023 (used at once)
+                found.setdefault(name, {})[value] = medians
         return found
-
-    @property
-    def _launches(self) -> tuple[tuple[tuple[LaunchFigures, ...], int], ...]:
-        return (self.sides.a, self.match.a), (self.sides.b, self.match.b)
 
     def ran(self) -> tuple[bool, bool]:
         """Return whether it ran in any launch of A, and in any of B."""
-        in_a, in_b = (any(launch.scopes[at].count for launch in side) for side, at in self._launches)
+        in_a, in_b = (any(figures.count for figures in side) for side in self.figures)
         return in_a, in_b
 
-    def is_compared(self) -> bool:
-        """Return whether it takes time and ran on both sides."""
-        return self.b.info.kind != ScopeKind.INSTANT and all(self.ran())
-
-    def change(self, comparisons: int) -> Judged:
+    def judge(self, clocks: Both, comparisons: int) -> Judged:
         """Judge the change of its time; ``comparisons`` is the number of scopes compared."""
-        shares, duration_ns = self.both(lambda scope: scope.statistics.share), self.sides.duration_ns
-        shorter_ns = min(duration_ns.a or 0.0, duration_ns.b or 0.0)
+        shares, span_ns = self.both(lambda scope: scope.statistics.share), self.sides.duration_ns
+        shorter_ns = min(span_ns.a or 0.0, span_ns.b or 0.0)
         part_ns = shorter_ns * min(shares.a or 0.0, shares.b or 0.0)
-        clocks = clocks_of(self.sides)
         if part_ns <= 0:
             return judge_change(None, None, clocks)
-        time, cycles = (
-            change_between(
-                by_process(self.sides.a, lambda launch: value(launch.scopes[self.match.a])),  # noqa: B023
-                by_process(self.sides.b, lambda launch: value(launch.scopes[self.match.b])),  # noqa: B023
+
+        def change(value: Callable[[ScopeFigures], float | None]) -> Change | None:
+            a, b = self.match.a, self.match.b
+            return change_between(
+                by_process(self.sides.a, lambda launch: value(launch.scopes[a])),
+                by_process(self.sides.b, lambda launch: value(launch.scopes[b])),
                 floor=noise_floor(shorter_ns, part_ns),
                 comparisons=comparisons,
             )
-            for value in (self.basis.time_ns, self.basis.cycles)
-        )
-        return judge_change(time, cycles, clocks)
 
-
-def clocks_of(sides: Sides) -> Both:
-    """Return the typical clock rates; None for a side with a launch of unknown rate."""
-    known = [all(launch.clock_hz is not None for launch in side) for side in (sides.a, sides.b)]
-    found = sides.both(lambda launch: launch.clock_hz)
-    return Both(found.a if known[0] else None, found.b if known[1] else None)
+        return judge_change(change(self.basis.time_ns), change(self.basis.cycles), clocks)
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,6 +189,8 @@ class KernelDiff:
     a: KernelRuns
     b: KernelRuns
     all_launches: Sides
+    sides: Sides
+    """Launches with records that are compared: without the first of each process."""
     warps: tuple[int, ...] | None
     """Warps that were compared; None for all."""
     identities: tuple[tuple[ScopeIdentity, ...], tuple[ScopeIdentity, ...]]
@@ -242,29 +203,19 @@ class KernelDiff:
     @classmethod
     def of(cls, a: KernelRuns, b: KernelRuns, globs: Sequence[str]) -> KernelDiff:
         """Measure and match both sides."""
-        sides, warps = sides_of(a, b)
-        both = identities(a.kernel), identities(b.kernel)
-        return cls(a, b, sides, warps, both, match_scopes(*both), globs)
-
-    @cached_property
-    def sides(self) -> Sides:
-        """Launches with records that are compared: without the first of each process."""
-        return self.all_launches.without_first()
-
-    @property
-    def left_out(self) -> int:
-        """Number of launches left out on both sides."""
-        return len(self.all_launches.launches) - len(self.sides.launches)
+        sides, warps = runs.sides_of(a, b)
+        both = matching.identities(a.kernel), matching.identities(b.kernel)
+        return cls(a, b, sides, sides.without_first(), warps, both, matching.match_scopes(*both), globs)
 
     @cached_property
     def clocks(self) -> Both:
-        """Typical SM clock rates; None where a side has no measured rate."""
-        return clocks_of(self.sides)
+        """Typical SM clock rates; None for a side with a launch whose rate was not measured."""
 
-    @cached_property
-    def differences(self) -> tuple[Difference, ...]:
-        """Settings that differ."""
-        return differences(self.a, self.b)
+        def rate_hz(launches: Sequence[LaunchFigures]) -> float | None:
+            rates = [launch.timeline.clock.measured_hz for launch in launches]
+            return None if None in rates else runs.typical_value(launches, lambda one: one.timeline.clock.measured_hz)
+
+        return Both(rate_hz(self.sides.a), rate_hz(self.sides.b))
 
     @cached_property
     def recorded(self) -> Judged:
@@ -287,25 +238,20 @@ class KernelDiff:
         return judge_change(time, cycles, self.clocks)
 
     @cached_property
-    def _clean_times_ns(self) -> tuple[list[NDArray[np.float64]], list[NDArray[np.float64]]]:
-        return comparable_clean_times_ns(self.a, self.b)
-
-    @property
-    def clean_ns(self) -> Both:
-        """Typical times without records."""
-        return Both(*map(typical, self._clean_times_ns))
-
-    @property
-    def clean_launches(self) -> tuple[int, int]:
-        """Number of launches without records on each side."""
-        a, b = (sum(map(len, times)) for times in self._clean_times_ns)
-        return a, b
+    def clean_times_ns(self) -> tuple[list[NDArray[np.float64]], list[NDArray[np.float64]]]:
+        """Times without records of each process of A, and of B."""
+        return runs.comparable_clean_times_ns(self.a, self.b)
 
     @cached_property
     def same_clean_times(self) -> bool:
         """True if both sides have the times without records of one dump."""
-        a, b = self._clean_times_ns
+        a, b = self.clean_times_ns
         return any(np.array_equal(times_a, times_b) for times_a in a for times_b in b)
+
+    @property
+    def clean_ns(self) -> Both:
+        """Typical times without records."""
+        return Both(*map(typical, self.clean_times_ns))
 
     @cached_property
     def clean(self) -> Judged | None:
@@ -314,7 +260,7 @@ class KernelDiff:
         The clock is known only from the launches with records. Their change in cycles is used here if the two changes
         in time have the same direction.
         """
-        a, b = self._clean_times_ns
+        a, b = self.clean_times_ns
         if not a or not b or self.same_clean_times:
             return None
         shorter_ns = min(float(np.median(np.concatenate(side))) for side in (a, b))
@@ -339,64 +285,59 @@ class KernelDiff:
         return self.clean_ns if self.by_clean_times else self.sides.duration_ns
 
     @property
-    def is_of_one_capture(self) -> bool:
-        """True if both sides are the same launches."""
-        a, b = (
-            {(timeline.launch.folder.resolve(), timeline.launch.file) for timeline in side.timelines}
-            for side in (self.a, self.b)
-        )
-        return a == b
-
-    @property
     def worth_ns(self) -> float:
         """Difference in time between all launches in B's program and as many launches of A.
 
         It is at least 0, and 0 if a side has no time. Only the verdict says whether it is noise.
         """
-        times_ns = self.compared_ns
-        if not times_ns.a or not times_ns.b:
-            return 0.0
-        return abs(times_ns.b - times_ns.a) * self.b.launches_in_program
+        a_ns, b_ns = self.compared_ns.a, self.compared_ns.b
+        return abs(b_ns - a_ns) * self.b.launches_in_program if a_ns and b_ns else 0.0
 
     @cached_property
     def unjudged(self) -> tuple[ScopeChange, ...]:
         """All scopes on both sides in the order of their matches, without a verdict."""
+        return self._unjudged(self.sides)
+
+    def _unjudged(self, sides: Sides) -> tuple[ScopeChange, ...]:
         a, b = self.identities
-        return tuple(
-            ScopeChange(self.sides, match, a[match.a], b[match.b], _depth(b, match.b))
-            for match in self.matching.matches
-        )
+        return tuple(ScopeChange(sides, one, a[one.a], b[one.b], _depth(b, one.b)) for one in self.matching.matches)
 
     @cached_property
     def scopes(self) -> tuple[ScopeChange, ...]:
         """Chosen scopes that are on both sides, by partition."""
-        return self._judged(list(filter(self.is_chosen, self.unjudged)), self.comparisons[1])
+        return self._judged(self.is_chosen, self.comparisons[1])
 
     @cached_property
     def every_scope(self) -> tuple[ScopeChange, ...]:
         """All scopes that are on both sides, chosen or not, which explain the launch's change."""
-        return self._judged(self.unjudged, self.comparisons[2]) if self.globs else self.scopes
+        return self._judged(lambda _: True, self.comparisons[2]) if self.globs else self.scopes
 
     def is_chosen(self, scope: ScopeChange) -> bool:
         """Return whether a scope is to be shown."""
-        return not self.globs or any(map(scope_matches(scope), self.globs))
+        return not self.globs or any(_is_named(scope, glob) for glob in self.globs)
 
-    def _judged(self, scopes: Sequence[ScopeChange], comparisons: int) -> tuple[ScopeChange, ...]:
-        found = [replace(scope, judged=self._judged_scope(scope, comparisons)) for scope in scopes]
+    def compared(self) -> list[ScopeChange]:
+        """Return the scopes that take time and ran on both sides."""
+        scopes = self._unjudged(self.all_launches)
+        return [scope for scope in scopes if scope.b.info.kind != ScopeKind.INSTANT and all(scope.ran())]
+
+    def _judged(self, is_wanted: Callable[[ScopeChange], bool], comparisons: int) -> tuple[ScopeChange, ...]:
+        found = []
+        for scope, in_all in zip(self.unjudged, self._unjudged(self.all_launches), strict=True):
+            if not is_wanted(scope):
+                continue
+            ran_a, ran_b = in_all.ran() if scope.b.info.kind != ScopeKind.INSTANT else (False, False)
+            judged = None
+            if ran_a and ran_b:
+                judged = scope.judge(self.clocks, comparisons)
+            elif (ran_a or ran_b) and in_all.basis is not TOTAL:
+                judged = Judged(ChangeVerdict.UNKNOWN)  # its records may be among the missing ones
+            elif ran_a or ran_b:
+                judged = Judged(ChangeVerdict.NEW if ran_b else ChangeVerdict.GONE)
+            found.append(replace(scope, judged=judged))
         # Group by partition; the sort is stable.
         partitions = list(dict.fromkeys(scope.b.partition for scope in found))
         return tuple(sorted(found, key=lambda scope: partitions.index(scope.b.partition)))
-
-    def _judged_scope(self, scope: ScopeChange, comparisons: int) -> Judged | None:
-        everywhere = replace(scope, sides=self.all_launches)
-        ran_a, ran_b = everywhere.ran()
-        if scope.b.info.kind == ScopeKind.INSTANT or not (ran_a or ran_b):
-            return None
-        if ran_a and ran_b:
-            return scope.change(comparisons)
-        if everywhere.basis is not TOTAL:
-            return Judged(ChangeVerdict.UNKNOWN)  # its records may be among the missing ones
-        return Judged(ChangeVerdict.NEW if ran_b else ChangeVerdict.GONE)
 
 
 class CaptureDiff(Struct, frozen=True, eq=False):
@@ -415,9 +356,8 @@ class CaptureDiff(Struct, frozen=True, eq=False):
         return any(kernel.b.rank is not None for kernel in self.kernels)
 
 
-def scope_matches(scope: ScopeChange) -> Callable[[str], bool]:
-    """Return a function for whether a glob names the scope, by its name in A or in B."""
-    return lambda glob: any(matches_scope(side.info.name, glob) for side in (scope.a, scope.b))
+def _is_named(scope: ScopeChange, glob: str) -> bool:
+    return any(matches_scope(side.info.name, glob) for side in (scope.a, scope.b))
 
 
 def _depth(scopes: Sequence[ScopeIdentity], index: int) -> int:
@@ -444,21 +384,15 @@ def diff_captures(
     names = renamed or {}
     ranks_a, ranks_b = (several_ranks(timeline.launch.place for timeline in side) for side in (a, b))
     by_rank = not {*ranks_a}.isdisjoint(ranks_b)
-    all_a = runs_of(a, names, by_rank=by_rank)
-    all_b = runs_of(b, {name: name for name in names.values()}, by_rank=by_rank)
-    require_names(names, all_a, all_b)
-    pairing = pair_runs(all_a, all_b)
+    all_a = runs.runs_of(a, names, by_rank=by_rank)
+    all_b = runs.runs_of(b, {name: name for name in names.values()}, by_rank=by_rank)
+    matching.require_names(names, all_a, all_b)
+    pairing = matching.pair_runs(all_a, all_b)
     pairs = [KernelDiff.of(runs_a, runs_b, scopes) for runs_a, runs_b in pairing.pairs]
     for glob in scopes:
         _require_scope(glob, pairs)
-    compared = [
-        (pair, scope)
-        for pair in pairs
-        for scope in pair.unjudged
-        if replace(scope, sides=pair.all_launches).is_compared()
-    ]
-    chosen = sum(pair.is_chosen(scope) for pair, scope in compared)
-    comparisons = (len(pairs), max(chosen, 1), max(len(compared), 1))
+    chosen = [pair.is_chosen(scope) for pair in pairs for scope in pair.compared()]
+    comparisons = (len(pairs), max(sum(chosen), 1), max(len(chosen), 1))
     kernels = [replace(pair, comparisons=comparisons) for pair in pairs]
     kernels.sort(key=lambda kernel: (not kernel.launch.changed, -kernel.worth_ns))
     return CaptureDiff(tuple(kernels), pairing.only_a, pairing.only_b)
@@ -467,7 +401,7 @@ def diff_captures(
 def _require_scope(glob: str, pairs: Sequence[KernelDiff]) -> None:
     """Raise an error that lists the scopes on both sides if the glob names none of them."""
     scopes = [scope for pair in pairs for scope in pair.unjudged]
-    if any(scope_matches(scope)(glob) for scope in scopes):
+    if any(_is_named(scope, glob) for scope in scopes):
         return
     both = dict.fromkeys(scope.b.info.name for scope in scopes)
     alone = [

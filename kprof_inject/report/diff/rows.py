@@ -33,7 +33,7 @@ from kprof_inject.analysis.comparison.lines import (
     source_parts,
 )
 from kprof_inject.analysis.comparison.matching import Unmatched
-from kprof_inject.analysis.comparison.runs import Both, KernelRuns, has_launching
+from kprof_inject.analysis.comparison.runs import Both, KernelRuns, differences, has_launching
 from kprof_inject.analysis.comparison.verdicts import CaptureDiff, ChangeVerdict, Judged, KernelDiff, ScopeChange
 from kprof_inject.analysis.evidence.stalls import place_text
 from kprof_inject.analysis.loop_metrics import LoopFigures
@@ -62,6 +62,7 @@ from kprof_inject.report.diff.wording import (
     kernel_notes,
 )
 from kprof_inject.timeline.comparison import CONFIDENCE, Change
+from kprof_inject.timeline.timeline import Timeline
 
 MAX_LINES = 10
 """Longer lists of source lines are not read to the end; JSON has all lines."""
@@ -152,8 +153,14 @@ def launch_rows(diff: KernelDiff) -> list[Row]:
 
 def scope_rows(diff: KernelDiff) -> list[Row]:
     """Return the rows of the chosen scopes."""
-    resolution_ns = diff.sides.both(lambda launch: launch.resolution_ns)
+    resolution_ns = diff.sides.both(lambda launch: _resolution_ns(launch.timeline))
     return [_scope_row(diff, scope, resolution_ns) for scope in diff.scopes]
+
+
+def _resolution_ns(timeline: Timeline) -> float:
+    """Return the duration below which a duration is within the cost of a record; 0 if that is unknown."""
+    cost = timeline.launch.kernel.record_cost
+    return cost.resolution_ns(timeline.clock.clock_hz) if cost else 0.0
 
 
 def _scope_row(diff: KernelDiff, scope: ScopeChange, resolution_ns: Both) -> Row:
@@ -434,12 +441,12 @@ def _kernel_values(diff: KernelDiff) -> dict[str, Any]:
         "b": _runs_values(diff.b),
         "sentence": in_one_line(kernel_answer(diff)),
         "verdict": diff.launch.verdict.value,
-        "differences": {difference.what: [difference.a, difference.b] for difference in diff.differences},
+        "differences": {difference.what: [difference.a, difference.b] for difference in differences(diff.a, diff.b)},
         "clock_hz": [diff.clocks.a, diff.clocks.b],
         "without_records": clean[0].values if clean else None,
         "with_records": recorded.values,
         "compared_warps": diff.warps,
-        "first_launches_left_out": diff.left_out,
+        "first_launches_left_out": len(diff.all_launches.launches) - len(diff.sides.launches),
         "by_scopes_percent": explanation.percent if explanation else None,
         "scopes": [row.values for row in scope_rows(diff)],
         "lines": [row.values for row in line_rows(diff)],
@@ -470,7 +477,7 @@ def _runs_values(runs: KernelRuns) -> dict[str, Any]:
         "variant": runs.kernel.variant,
         "grid": runs.grid,
         "launches": [timeline.launch.index for timeline in runs.timelines],
-        "clean_launches": sum(map(len, runs.clean_times_ns())),
+        "clean_launches": sum(map(len, runs.times_ns())),
     }
 
 

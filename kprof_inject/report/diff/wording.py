@@ -23,7 +23,7 @@ from kprof_inject.analysis.comparison.causes import (
     why_not_judged,
 )
 from kprof_inject.analysis.comparison.code import WHOLE, largest_part, structure_of
-from kprof_inject.analysis.comparison.runs import Both, distinct_runs, grid_text, has_launching
+from kprof_inject.analysis.comparison.runs import Both, differences, distinct_runs, grid_text, has_launching
 from kprof_inject.analysis.comparison.verdicts import (
     MEAN,
     ONE_SIDED,
@@ -36,6 +36,7 @@ from kprof_inject.analysis.comparison.verdicts import (
 from kprof_inject.capture.source_text import without_folders
 from kprof_inject.errors import printable
 from kprof_inject.quantities import before_and_after, counted, listed, numbered, percent, short_time, signed_time
+from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.comparison import CONFIDENCE, MIN_LAUNCHES, Change, rounded_error
 from kprof_inject.timeline.trust import Level, judge
 
@@ -293,9 +294,11 @@ def _remedies(diff: KernelDiff) -> Sequence[str]:
 
 def _more_launches(diff: KernelDiff) -> tuple[str, ...]:
     """Return how to get more launches to compare, best way first; empty if more would not help."""
-    if diff.is_of_one_capture:
+    sides = (diff.a.timelines, diff.b.timelines)
+    a, b = ({(timeline.launch.folder.resolve(), timeline.launch.file) for timeline in side} for side in sides)
+    if a == b:
         return ()
-    many = min(len(runs.timelines) for runs in (diff.a, diff.b)) >= _MANY_LAUNCHES
+    many = min(map(len, sides)) >= _MANY_LAUNCHES
     return (_MORE_CAPTURES,) if many or diff.a.is_of_buffer or diff.b.is_of_buffer else (MORE_LAUNCHES, _MORE_CAPTURES)
 
 
@@ -322,7 +325,7 @@ def _times(diff: KernelDiff) -> str:
 
 def kernel_notes(diff: KernelDiff) -> Iterator[str]:
     """Yield the notes below a kernel's table: other differences, and the limits of the comparison."""
-    differing = printable(", ".join(map(str, diff.differences)))
+    differing = printable(", ".join(map(str, differences(diff.a, diff.b))))
     yield f"differs: {differing}" if differing else "builds and launches: no recorded setting differs"
     yield from _launch_notes(diff)
     yield from _work_notes(diff)
@@ -333,15 +336,17 @@ def kernel_notes(diff: KernelDiff) -> Iterator[str]:
 def _launch_notes(diff: KernelDiff) -> Iterator[str]:
     if diff.clean is not None:
         events = " (CUDA events)" if has_launching(diff.a, diff.b) else ""
-        yield _measured(diff.clean, "run time", diff.clean_ns, diff.clean_launches, f"without records{events}")
+        counts = [sum(map(len, times)) for times in diff.clean_times_ns]
+        yield _measured(diff.clean, "run time", diff.clean_ns, (counts[0], counts[1]), f"without records{events}")
     elif diff.same_clean_times:
         yield "without records: no comparison, because both sides have the times of the same dump"
     else:
         sides = [side for side, time_ns in (("A", diff.clean_ns.a), ("B", diff.clean_ns.b)) if time_ns is None]
         yield f"without records: no times in {' or '.join(sides)}"
-    first = f", without the first of each process ({diff.left_out} in all)" if diff.left_out else ""
-    counts = len(diff.sides.a), len(diff.sides.b)
-    yield _measured(diff.recorded, "span", diff.sides.duration_ns, counts, "with records") + first
+    left_out = len(diff.all_launches.launches) - len(diff.sides.launches)
+    first = f", without the first of each process ({left_out} in all)" if left_out else ""
+    launches = len(diff.sides.a), len(diff.sides.b)
+    yield _measured(diff.recorded, "span", diff.sides.duration_ns, launches, "with records") + first
     verdicts = {judged.verdict for judged in (diff.clean, diff.recorded) if judged is not None}
     if {ChangeVerdict.FASTER, ChangeVerdict.SLOWER} <= verdicts:
         yield "these two contradict each other: records change how this kernel runs; trust the times without records"
@@ -349,7 +354,7 @@ def _launch_notes(diff: KernelDiff) -> Iterator[str]:
         yield f"clock rate {clocks_text(diff)}: in cycles the change is {change_in_cycles(diff)}"
     elif diff.clocks.a is None or diff.clocks.b is None:
         yield "clock rate not measured on both sides: a change of it would look like a change of the kernel"
-    if not all(launch.is_timed for launch in diff.sides.launches):
+    if not all(launch.timeline.clock.source != ClockSource.NOMINAL for launch in diff.sides.launches):
         yield "times are cycles at an assumed clock rate, because no timer was read: only cycles are compared"
 
 
@@ -377,7 +382,8 @@ def _work_notes(diff: KernelDiff) -> Iterator[str]:
 
 def _record_notes(diff: KernelDiff) -> Iterator[str]:
     for side, launches in (("A", diff.sides.a), ("B", diff.sides.b)):
-        if missing := sum(launch.records_missing for launch in launches):
+        timelines = [launch.timeline for launch in launches]
+        if missing := sum(timeline.records_lost + timeline.records_damaged for timeline in timelines):
             lost = counted(missing, "record")
             yield f"lost: {lost} of {side}; run --fit keeps them all, and so do larger buffers of other profilers"
     if any(scope.basis is MEAN for scope in diff.scopes):

@@ -90,8 +90,8 @@ def test_without_replays_of_both_sides_the_few_launches_are_compared(one: Timeli
 def test_processes_without_times_have_no_sample_and_times_that_are_shared_count_once(one: Timeline) -> None:
     runs = measured(one, own(), own(None), own((3000.0, 0.0, float("nan"))), own())
 
-    assert [sample.tolist() for sample in runs.clean_times_ns()] == [[*OWN], [3000.0]]
-    assert runs.replayed_times_ns() == []
+    assert [sample.tolist() for sample in runs.times_ns()] == [[*OWN], [3000.0]]
+    assert runs.times_ns("replayed_ns") == []
 
 
 def test_the_launches_of_a_program_are_the_mean_of_its_processes(one: Timeline) -> None:

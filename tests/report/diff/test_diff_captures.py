@@ -33,12 +33,12 @@ def compared(a: list[Timeline], b: list[Timeline]) -> KernelDiff:
 
 
 def scope_of(kernel: KernelDiff, name: str) -> ScopeChange:
-    (scope,) = (scope for scope in kernel.scopes if scope.name == name)
+    (scope,) = (scope for scope in kernel.scopes if scope.b.info.name == name)
     return scope
 
 
 def verdicts(kernel: KernelDiff) -> dict[str, ChangeVerdict | None]:
-    return {scope.name: scope.judged.verdict if scope.judged else None for scope in kernel.scopes}
+    return {scope.b.info.name: scope.judged.verdict if scope.judged else None for scope in kernel.scopes}
 
 
 def answer_of(kernel: KernelDiff) -> str:
@@ -236,7 +236,7 @@ def test_a_first_launch_is_left_out(tmp_path: Path) -> None:
     a, b = usual(tmp_path / "a", 1), usual(tmp_path / "b", 2)
     slow = with_rows(replace(a[0], launch=replace(a[0].launch, index=0)), rows_of(10 * HEAD_NS, 10 * ITER_NS))
     kernel = compared([slow, *a], b)
-    assert len(kernel.sides.a) == len(a) and kernel.left_out == 1
+    assert len(kernel.sides.a) == len(a) and len(kernel.all_launches.a) == len(a) + 1
     check_diff(kernel, "a first launch")
 
 
@@ -315,7 +315,7 @@ def test_launches_without_any_scope_are_compared_as_a_whole(tmp_path: Path) -> N
 def test_scopes_can_be_chosen_by_name(tmp_path: Path) -> None:
     a, b = usual(tmp_path / "a", 1), usual(tmp_path / "b", 2)
     (chosen,) = diff_captures(a, b, scopes=["iter[0]"]).kernels
-    assert [scope.name for scope in chosen.scopes] == ["iter[0]"]
+    assert [scope.b.info.name for scope in chosen.scopes] == ["iter[0]"]
     # What is asked about one is answered more sharply than about three.
     of_three = scope_of(compared(a, b), "iter[0]").judged
     assert chosen.scopes[0].judged is not None and of_three is not None

@@ -150,7 +150,7 @@ def test_chosen_scopes_leave_what_explains_the_change_as_it_is(tmp_path: Path) -
     a = with_code(usual(tmp_path / "a", 1), TEXT, (FUNC, LOOP, ITER), "3.6.0")
     b = with_code(usual(tmp_path / "b", 2, iter_ns=1.2 * ITER_NS), one_stage_less(TEXT), (FUNC, LOOP, ITER), "3.6.0")
     (whole,), (chosen,) = (diff_captures(a, b, scopes=scopes).kernels for scopes in ((), ("func",)))
-    assert [scope.name for scope in chosen.scopes] == ["func"]
+    assert [scope.b.info.name for scope in chosen.scopes] == ["func"]
     assert kernel_answer(chosen) == kernel_answer(whole)
     assert lines_of(chosen) == lines_of(whole)
 
