@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
-from kprof_inject.analysis.comparison.verdicts import CaptureDiff, ChangeVerdict, KernelDiff, diff_captures
+from kprof_inject.analysis.comparison.verdicts import CaptureDiff, KernelDiff, diff_captures
 from kprof_inject.errors import KprofError, did_you_mean
 from kprof_inject.quantities import listed
 from kprof_inject.results import ALL, Results, load
@@ -15,13 +15,6 @@ from kprof_inject.results import ALL, Results, load
 Verdict = Literal["slower", "faster", "no difference", "the clock", "cannot tell"]
 """Verdict on a kernel; *the clock* means that the GPU's clock explains the change."""
 
-_VERDICTS: dict[ChangeVerdict, Verdict] = {
-    ChangeVerdict.SLOWER: "slower",
-    ChangeVerdict.FASTER: "faster",
-    ChangeVerdict.SAME: "no difference",
-    ChangeVerdict.CLOCK: "the clock",
-    ChangeVerdict.UNKNOWN: "cannot tell",
-}
 _MAX_NAMES = 12
 
 
@@ -46,7 +39,7 @@ class Comparison:
     @property
     def verdict(self) -> Verdict:
         """Verdict on that kernel."""
-        return _VERDICTS[self._first.launch.verdict]
+        return cast(Verdict, self._first.launch.verdict.value)
 
     @property
     def percent(self) -> tuple[float, float, float] | None:
@@ -62,7 +55,7 @@ class Comparison:
         """Verdict on each kernel that both sides have; of several variants or grids, on the one that weighs most."""
         found: dict[str, Verdict] = {}
         for kernel in self._compared.kernels:
-            found.setdefault(kernel.b.kernel.name, _VERDICTS[kernel.launch.verdict])
+            found.setdefault(kernel.b.kernel.name, cast(Verdict, kernel.launch.verdict.value))
         return found
 
     def report(self) -> str:

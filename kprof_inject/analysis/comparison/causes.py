@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from enum import Enum
 from functools import lru_cache
 
@@ -156,16 +156,17 @@ _ONE_SIDED = {ChangeVerdict.SLOWER: ChangeVerdict.NEW, ChangeVerdict.FASTER: Cha
 
 
 class Place(Enum):
-    """Where the largest part of a launch's change comes from."""
+    """Where the largest part of a launch's change comes from.
+
+    ``SCOPES_BEYOND``: the scopes changed by more than the launch. ``HIDDEN``: it is unknown, because with records the
+    launch changed otherwise.
+    """
 
     SCOPES = "scopes"
-    """The scopes, by as much as the launch changed."""
     SCOPES_BEYOND = "scopes, beyond the change"
-    """The scopes, which changed by more than the launch."""
     AT_ONCE = "CTAs at once"
     OUTSIDE = "outside of scopes"
     HIDDEN = "hidden by records"
-    """Unknown, because the launch changed otherwise with records."""
 
 
 def place_of_cause(diff: KernelDiff) -> Place | None:
@@ -214,66 +215,33 @@ _SLOTS_BY_DRIVER = "occupancy"  # the source of the number of slots
 _MIN_IDLE = 0.01  # idle shares that change by less of the launch are not the cause
 
 
-class AtOnceReason(Enum):
-    """Why the number of CTAs at once changed."""
+def why_at_once(sides: Sides) -> dict[str, Both]:
+    """Return why the number of CTAs at once changed: SMs, slots and waves, or else idle SMs or the tail."""
 
-    SMS = "SMs"
-    SLOTS = "slots"
-    WAVES = "waves"
-    BEFORE = "idle before"
-    BETWEEN = "idle between"
-    TAIL = "tail"
-
-
-def why_at_once(sides: Sides) -> Iterator[tuple[AtOnceReason, Both]]:
-    """Yield why the number of CTAs at once changed: SMs, slots and waves, or else idle SMs or the tail."""
-
-    def of_waves(name: str, by_driver: bool = False) -> Both:
-        def value(waves: Waves | None) -> float | None:
-            # The number of slots seen at once may be lower than the driver's.
-            is_known = waves is not None and (not by_driver or waves.slots_source == _SLOTS_BY_DRIVER)
-            found: float | None = getattr(waves, name) if is_known else None
-            return found
-
-        return sides.both(lambda launch: value(launch.waves))
-
-    def of_idle(name: str) -> Both:
-        return sides.both(lambda launch: getattr(launch.idle, name, None))
+    def by_driver(waves: Waves | None) -> Waves | None:
+        # The number of slots seen at once may be lower than the driver's.
+        return waves if waves and waves.slots_source == _SLOTS_BY_DRIVER else None
 
     counts = {
-        AtOnceReason.SMS: of_waves("sms"),
-        AtOnceReason.SLOTS: of_waves("slots_per_sm", by_driver=True),
-        AtOnceReason.WAVES: of_waves("waves", by_driver=True),
+        "SMs": sides.both(lambda launch: getattr(launch.waves, "sms", None)),
+        "slots": sides.both(lambda launch: getattr(by_driver(launch.waves), "slots_per_sm", None)),
+        "waves": sides.both(lambda launch: getattr(by_driver(launch.waves), "waves", None)),
     }
-    differ = [(reason, both) for reason, both in counts.items() if None not in (both.a, both.b) and both.a != both.b]
-    yield from differ
+    differ = {what: both for what, both in counts.items() if None not in (both.a, both.b) and both.a != both.b}
     if differ:
-        return
-    idle = {AtOnceReason.BEFORE: of_idle("before_share"), AtOnceReason.BETWEEN: of_idle("between_share")}
-    reason, most = max(idle.items(), key=lambda item: _moved(item[1]))
-    if _moved(most) > max(_moved(of_idle("after_share")), _MIN_IDLE):
-        yield reason, most
-    else:
-        yield AtOnceReason.TAIL, sides.both(lambda launch: launch.waves.tail.duration_ns if launch.waves else None)
+        return differ
+    idle = {
+        what: sides.both(lambda launch: getattr(launch.idle, f"{what}_share", None))  # noqa: B023 (used at once)
+        for what in ("before", "between", "after")
+    }
+    most = max(("before", "between"), key=lambda what: _moved(idle[what]))
+    if _moved(idle[most]) > max(_moved(idle["after"]), _MIN_IDLE):
+        return {most: idle[most]}
+    return {"tail": sides.both(lambda launch: launch.waves.tail.duration_ns if launch.waves else None)}
 
 
 def _moved(both: Both) -> float:
     return 0.0 if both.a is None or both.b is None else abs(both.b - both.a)
-
-
-class NotJudged(Enum):
-    """Why the verdict on a launch is unknown."""
-
-    NO_TIME = "took 0 ns"
-    FEW_LAUNCHES = "too few launches"
-    SCATTER = "launches or processes vary too much"
-
-
-def why_not_judged(diff: KernelDiff) -> NotJudged:
-    """Return why the verdict on the launch is unknown."""
-    if took_no_time(diff):
-        return NotJudged.NO_TIME
-    return NotJudged.FEW_LAUNCHES if diff.launch.change is None else NotJudged.SCATTER
 
 
 def took_no_time(diff: KernelDiff) -> bool:

@@ -6,7 +6,7 @@ It also covers what changed for the kernel as a whole: its resources, its build,
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterator, Sequence, Set
+from collections.abc import Container, Iterator, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 
@@ -52,10 +52,6 @@ class CodePart(Struct, frozen=True):
     name: str
     index: int | None = None
     is_of_a: bool = False
-
-    def __str__(self) -> str:
-        """Return its name."""
-        return self.name
 
 
 WHOLE = CodePart("the whole kernel")
@@ -155,16 +151,12 @@ def _structure(diff: KernelDiff, a: Module, b: Module) -> Structure:
     covered = _SEEN | _OF_RECORDS | _BUILD.keys()
     # All other differences, such as of the grid, are more than a change of the code.
     if all(difference.what in covered or difference.what not in SETTINGS for difference in differences(diff.a, diff.b)):
-        only = _only(places.parts_of_lines(differing) | by_part.keys() - {WHOLE}, of_whole)
+        differ = places.parts_of_lines(differing) | by_part.keys() - {WHOLE}
+        if any(map(_is_cause, of_whole)) or (of_whole and not differ):
+            differ = {*differ, WHOLE}
+        only = next(iter(differ)) if len(differ) == 1 else None
     everywhere = tuple(filter(_is_cause, acting)) if has_others else ()
     return Structure(parts, unexplained, differing.count, everywhere, only)
-
-
-def _only(parts: Set[CodePart], of_whole: Sequence[StructuralChange]) -> CodePart | None:
-    """Return the only part with differences; ``parts`` have differing lines or changes of their own."""
-    acts = any(map(_is_cause, of_whole)) or (of_whole and not parts)
-    places = {*parts, WHOLE} if acts else parts
-    return next(iter(places)) if len(places) == 1 else None
 
 
 def _module(kernel: Kernel) -> Module | None:
@@ -205,8 +197,10 @@ class _Places:
         of_a = [matched.get(index, CodePart(name, index, is_of_a=True)) for index, name in enumerate(names_a)]
         self._parts = of_a, of_b
         table = self._tables[1]
-        loops = [_loop_of(table, index) for index in range(len(table.scopes))]
-        self._part_of_scope = [of_b[loop] if loop is not None else OUTSIDE for loop in loops]
+        self._part_of_scope = [
+            next((of_b[around] for around in (index, *table.around(index)) if _is_loop(table, around)), OUTSIDE)
+            for index in range(len(table.scopes))
+        ]
 
     def part_of(self, change: StructuralChange) -> CodePart:
         """Return the innermost recorded loop around a change.
@@ -264,11 +258,6 @@ def _is_loop(table: ScopeTable, index: int) -> bool:
     if scope.kind != ScopeKind.ITERATION:
         return scope.kind == ScopeKind.LOOP
     return scope.parent < 0 or table.scopes[scope.parent].kind != ScopeKind.LOOP
-
-
-def _loop_of(table: ScopeTable, index: int) -> int | None:
-    """Return the innermost loop around a scope, or the scope itself if it is one."""
-    return next((scope for scope in (index, *table.around(index)) if _is_loop(table, scope)), None)
 
 
 def _sum(parts: Sequence[float | None]) -> float | None:

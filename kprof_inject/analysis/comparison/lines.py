@@ -249,7 +249,11 @@ def source_parts(diff: KernelDiff, structure: Structure | None) -> list[SourcePa
     A file whose text is unknown has no parts.
     """
     texts_a, texts_b = sources_of(diff.a.kernel), sources_of(diff.b.kernel)
-    changes = _changes_at(structure)
+    changes: dict[tuple[str, str, int], dict[str, None]] = {}
+    for change in (change for part in (structure.parts if structure else ()) for change in part.changes):
+        if change.source is not None:
+            at_line = ("b" if change.operations_b else "a", change.source.file, change.source.line)
+            changes.setdefault(at_line, {})[change.text] = None
     sources = [scope.source for side in (diff.a, diff.b) for scope in side.kernel.scopes.scopes]
     places = [place for place in map(file_and_line, sources) if place] + [place[1:] for place in changes]
     parts: list[SourcePart] = []
@@ -267,19 +271,7 @@ def source_parts(diff: KernelDiff, structure: Structure | None) -> list[SourcePa
             rows.append(row)
             if row.changes or (row.is_edited and any(line and line.number in kernel for line in (a, b))):
                 shown.update(range(at - _AROUND, at + _AROUND + 1))
-        # Consecutive rows have one distance from their place among the shown ones.
-        for _, run in groupby(
-            enumerate(at for at in sorted(shown) if 0 <= at < len(rows)), lambda pair: pair[1] - pair[0]
-        ):
-            parts.append(SourcePart(without_folders(path), tuple(rows[at] for _, at in run)))
+        for is_shown, run in groupby(range(len(rows)), lambda at: at in shown):  # noqa: B023 (used at once)
+            if is_shown:
+                parts.append(SourcePart(without_folders(path), tuple(rows[at] for at in run)))
     return parts
-
-
-def _changes_at(structure: Structure | None) -> dict[tuple[str, str, int], dict[str, None]]:
-    """Return the texts of changes by side, path and line."""
-    found: dict[tuple[str, str, int], dict[str, None]] = {}
-    for change in (change for part in (structure.parts if structure else ()) for change in part.changes):
-        if change.source is not None:
-            side = "b" if change.operations_b else "a"
-            found.setdefault((side, change.source.file, change.source.line), {})[change.text] = None
-    return found

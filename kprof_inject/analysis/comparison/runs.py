@@ -288,7 +288,8 @@ class LaunchFigures(Struct, frozen=True, eq=False):
     """A launch in the warps that are compared, with the statistics of its scopes.
 
     ``cta_ns`` is the time of all its CTAs together, without the copying of their records, ``net_cta_ns`` the average
-    time of a recorded warp in a CTA, without the cost of records.
+    time of a recorded warp in a CTA, without the cost of records. Durations below ``resolution_ns`` are within the cost
+    of a record; it is 0 if that is unknown.
     """
 
     timeline: Timeline
@@ -297,6 +298,7 @@ class LaunchFigures(Struct, frozen=True, eq=False):
     idle: IdleSms | None
     duration_ns: int
     duration_cycles: float | None
+    resolution_ns: float
     cta_ns: int
     net_cta_ns: float
 
@@ -310,6 +312,7 @@ class LaunchFigures(Struct, frozen=True, eq=False):
         is_whole = not (timeline.records_lost or timeline.records_damaged or timeline.ctas_damaged)
         without_partner = (timeline.open_starts + timeline.stray_ends).tolist()
         duration_ns, clock_hz = launch_duration_ns(timeline), timeline.clock.measured_hz
+        cost = timeline.launch.kernel.record_cost
         return cls(
             timeline,
             tuple(
@@ -320,6 +323,7 @@ class LaunchFigures(Struct, frozen=True, eq=False):
             idle_of(timeline, waves),
             duration_ns,
             duration_cycles=None if clock_hz is None else duration_ns * clock_hz / 1e9,
+            resolution_ns=cost.resolution_ns(timeline.clock.clock_hz) if cost else 0.0,
             cta_ns=int(np.maximum(ctas["pre_final_ns"] - ctas["init_ns"], 0).sum()),
             net_cta_ns=net_ns / max(len(timeline.ctas) * len(timeline.warps), 1),
         )

@@ -17,24 +17,8 @@ from kprof_inject.capture.scopes import ScopeKind, ScopeTable, distinct_names
 from kprof_inject.errors import printable
 from kprof_inject.files import write_text
 from kprof_inject.quantities import short_time
-from kprof_inject.report.diff.rows import (
-    Row,
-    code_rows,
-    indent_of,
-    launch_rows,
-    rank_rows,
-    scope_rows,
-    shown_lines,
-    unit_rows,
-)
-from kprof_inject.report.diff.wording import (
-    first_answer,
-    in_one_line,
-    kernel_answer,
-    kernel_notes,
-    kernel_title,
-    unpaired_lines,
-)
+from kprof_inject.report.diff import rows, wording
+from kprof_inject.report.diff.rows import Row
 from kprof_inject.report.html.document import content_policy
 from kprof_inject.scope_colours import scope_colours
 from kprof_inject.timeline.timeline import Timeline
@@ -114,26 +98,26 @@ def _page(diff: CaptureDiff, places: tuple[str, str]) -> Iterator[str]:
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
     yield f"<title>{a} → {b}</title><style>{style}</style></head><body>"
     yield f"<h1>A: {a} → B: {b}</h1>"
-    news, *more = first_answer(diff)
+    news, *more = wording.first_answer(diff)
     yield f'<p class="answer">{_escaped(news)}</p>'
     yield from (f'<p class="cause">{_escaped(line)}</p>' for line in more)
-    yield from _table("ranks", rank_rows(diff))
+    yield from _table("ranks", rows.rank_rows(diff))
     for number, kernel in enumerate(diff.kernels):
-        yield f"<h2>{_escaped(kernel_title(kernel))}</h2>"
+        yield f"<h2>{_escaped(wording.kernel_title(kernel))}</h2>"
         if len(diff.kernels) > 1:
-            yield f"<p>{_escaped(in_one_line(kernel_answer(kernel)))}</p>"
+            yield f"<p>{_escaped(wording.in_one_line(wording.kernel_answer(kernel)))}</p>"
         if number < _MAX_PICTURED:
             yield from sides_html(kernel)
-        yield from _table("scopes", [*launch_rows(kernel), *scope_rows(kernel)])
-        sentence, lines = shown_lines(kernel)
+        yield from _table("scopes", [*rows.launch_rows(kernel), *rows.scope_rows(kernel)])
+        sentence, lines = rows.shown_lines(kernel)
         if sentence:
             yield f'<p class="basis">{_escaped(sentence)}</p>'
         yield from _table("lines", lines)
-        if code := [_escaped(f"{'  ' * row.depth}{row.name}") for row in code_rows(kernel)]:
+        if code := [_escaped(f"{'  ' * row.depth}{row.name}") for row in rows.code_rows(kernel)]:
             yield '<pre class="code">' + "\n".join(code) + "</pre>"
         yield from _sources(source_parts(kernel, structure_of(kernel)))
-        yield from _list(kernel_notes(kernel))
-    if unpaired := unpaired_lines(diff):
+        yield from _list(wording.kernel_notes(kernel))
+    if unpaired := wording.unpaired_lines(diff):
         yield from _list(unpaired)
     yield "</body></html>"
 
@@ -148,13 +132,13 @@ _LEFT = {"scope": "name scope", "source": "name source", "kernel": "name", "verd
 _TONED = ("verdict", "change", "error")
 
 
-def _table(kind: str, rows: Sequence[Row]) -> Iterator[str]:
+def _table(kind: str, shown: Sequence[Row]) -> Iterator[str]:
     """Yield a table of the rows' cells, with a bar for each change on one axis; columns without a text are left out."""
-    titles = [title for title in (rows[0].cells if rows else ()) if any(row.cells[title] for row in rows)]
+    titles = [title for title in (shown[0].cells if shown else ()) if any(row.cells[title] for row in shown)]
     if not titles:
         return
     bar_after = "error" if "error" in titles else "change"
-    axis = axis_length(rows)
+    axis = axis_length(shown)
     end = short_time(axis) if kind == "lines" else f"{axis:g} %"
     yield f'<div class="scroll"><table class="{kind}"><thead><tr>'
     for title in titles:
@@ -162,7 +146,7 @@ def _table(kind: str, rows: Sequence[Row]) -> Iterator[str]:
         if title == bar_after:
             yield f'<th><span class="axis"><span>-{end}</span><span>+{end}</span></span></th>'
     yield "</tr></thead><tbody>"
-    for row in rows:
+    for row in shown:
         yield f'<tr class="{row.kind}">'
         for title in titles:
             classes = [_LEFT.get(title, ""), *([row.tone] if title in _TONED else [])]
@@ -177,13 +161,13 @@ def _table(kind: str, rows: Sequence[Row]) -> Iterator[str]:
     yield "</tbody></table></div>"
 
 
-def axis_length(rows: Iterable[Row]) -> float:
+def axis_length(shown: Iterable[Row]) -> float:
     """Return the length of the axis to either side, in per cent or nanoseconds.
 
     It is the smallest of a few round numbers that holds all estimates, so that it seldom changes from page to page.
     """
     in_ns, changes = False, [0.0]
-    for row in rows:
+    for row in shown:
         in_ns = in_ns or row.kind == "line"
         changes += [abs(value) for value in row.interval[:1]]
     ends: Sequence[float] = _STEPS_NS if in_ns else _ENDS_PERCENT
@@ -219,7 +203,7 @@ def _x(value: float, axis: float) -> float:
 def _sources(parts: Sequence[SourcePart]) -> Iterator[str]:
     """Show both sides' lines at which something changed, with the changes."""
     for part in parts:
-        indent = indent_of(part)
+        indent = rows.indent_of(part)
         yield f'<div class="scroll"><table class="sources"><caption>{_escaped(part.name)}</caption><thead><tr>'
         yield '<th></th><th class="name">A</th><th></th><th class="name">B</th>'
         yield "</tr></thead><tbody>"
@@ -256,12 +240,12 @@ def sides_html(kernel: KernelDiff) -> Iterator[str]:
 
 
 def _units(units: Sequence[Mapping[str, tuple[float, bool]]]) -> Iterator[str]:
-    rows = unit_rows(units)
-    if not rows:
+    shown = rows.unit_rows(units)
+    if not shown:
         return
     yield '<table class="units"><thead><tr><th class="name">unit, of its peak</th>'
     yield '<th class="name">A</th><th></th><th class="name">B</th><th></th></tr></thead><tbody>'
-    for row in rows:
+    for row in shown:
         yield f'<tr><td class="name">{_escaped(row.name)}</td>'
         for part, text in zip((row.figures.a, row.figures.b), row.cells.values(), strict=True):
             width = _UNIT_WIDTH * min(part or 0.0, 1.0)
@@ -285,20 +269,9 @@ class _Cta(Struct, frozen=True):
     end_ns: int
 
     @property
-    def names(self) -> list[str]:
-        """Names of all scopes of the kernel, by index."""
-        return [scope.name for scope in self.table.scopes]
-
-    @property
-    def drawn_names(self) -> set[str]:
-        """Names of those that ran."""
-        names = self.names
-        return {names[scope] for scope in np.unique(self.rows["scope"])}
-
-    @property
-    def lanes(self) -> int:
-        """Number of rows that it takes."""
-        return int(self.rows["depth"].max()) + 1
+    def height(self) -> float:
+        """Height of its rows."""
+        return (int(self.rows["depth"].max()) + 1) * _LANE
 
     @classmethod
     def median_of(cls, timeline: Timeline, side: str) -> _Cta | None:
@@ -310,16 +283,16 @@ class _Cta(Struct, frozen=True):
         np.minimum.at(begin_ns, place, scopes["start_ns"])
         np.maximum.at(end_ns, place, scopes["end_ns"])
         middle = int(np.argsort(end_ns - begin_ns, kind="stable")[(len(ids) - 1) // 2])
-        rows = scopes[place == middle]
+        ran = scopes[place == middle]
         partitions = [-1 if scope.partition is None else scope.partition for scope in timeline.table.scopes]
-        partition = np.array(partitions)[rows["scope"]]
-        warps = {int(rows["warp"][partition == one].min()) for one in np.unique(partition)}
-        rows = rows[np.isin(rows["warp"], sorted(warps))]
-        cta, sm = int(ids[middle]), int(rows["sm"][0])
+        partition = np.array(partitions)[ran["scope"]]
+        warps = {int(ran["warp"][partition == one].min()) for one in np.unique(partition)}
+        ran = ran[np.isin(ran["warp"], sorted(warps))]
+        cta, sm = int(ids[middle]), int(ran["sm"][0])
         length_ns = int(end_ns[middle] - begin_ns[middle])
         listed = " and ".join(map(str, sorted(warps)))
         title = f"{side}: CTA {cta} on SM {sm}, warp {listed}: {short_time(length_ns)}"
-        return cls(title, timeline.table, rows, int(begin_ns[middle]), int(end_ns[middle]))
+        return cls(title, timeline.table, ran, int(begin_ns[middle]), int(end_ns[middle]))
 
 
 def _median_ctas(kernel: KernelDiff, timelines: Sequence[Timeline]) -> Iterator[str]:
@@ -333,17 +306,20 @@ def _median_ctas(kernel: KernelDiff, timelines: Sequence[Timeline]) -> Iterator[
     # Those of B are as on B's own page; those that only A has follow.
     kinds = {scope.name: scope.kind for scope in (*b.table.scopes, *a.table.scopes)}
     colours = {name: one.rgb for name, one in zip(kinds, scope_colours(kinds.values()), strict=True)}
-    tops = (_AXIS, _AXIS + a.lanes * _LANE + _GAP)
-    height = tops[1] + b.lanes * _LANE + 2
+    tops = (_AXIS, _AXIS + a.height + _GAP)
+    height = tops[1] + b.height + 2
     label = "a median CTA of A and of B"
     yield f'<svg class="cta" viewBox="0 0 {_CTA_WIDTH:g} {height:g}" role="img" aria-label="{label}">'
-    yield from _axis(longest_ns, scale, height)
+    step_ns = next(step for step in _STEPS_NS if step * _MAX_TICKS >= longest_ns)
+    for at_ns in range(step_ns, longest_ns, step_ns):
+        yield f'<path class="axis" d="M{at_ns * scale:.1f} 0V{height:g}"/>'
+        yield f'<text x="{at_ns * scale + 3:.1f}" y="10">{short_time(at_ns)}</text>'
     for cta, top in zip((a, b), tops, strict=True):
         yield f'<text x="2" y="{top - 5:g}">{_escaped(cta.title)}</text>'
         yield from _rectangles(cta, colours, scale, top)
     yield from _guides(kernel, a, b, scale, tops)
     yield "</svg>"
-    drawn = a.drawn_names | b.drawn_names
+    drawn = {cta.table.scopes[scope].name for cta in (a, b) for scope in np.unique(cta.rows["scope"])}
     yield '<p class="legend">'
     for name, colour in colours.items():
         if name in drawn:
@@ -352,16 +328,9 @@ def _median_ctas(kernel: KernelDiff, timelines: Sequence[Timeline]) -> Iterator[
     yield "</p>"
 
 
-def _axis(longest_ns: int, scale: float, height: float) -> Iterator[str]:
-    step_ns = next(step for step in _STEPS_NS if step * _MAX_TICKS >= longest_ns)
-    for at_ns in range(step_ns, longest_ns, step_ns):
-        yield f'<path class="axis" d="M{at_ns * scale:.1f} 0V{height:g}"/>'
-        yield f'<text x="{at_ns * scale + 3:.1f}" y="10">{short_time(at_ns)}</text>'
-
-
 def _rectangles(cta: _Cta, colours: Mapping[str, str], scale: float, top: float) -> Iterator[str]:
     """Yield a rectangle for each scope; one too short to be seen is left out if it is next to another."""
-    names, distinct = cta.names, distinct_names(cta.table.scopes)
+    scopes, distinct = cta.table.scopes, distinct_names(cta.table.scopes)
     order = np.lexsort((cta.rows["start_ns"], cta.rows["depth"]))
     last: dict[int, float] = {}
     for row in cta.rows[order]:
@@ -374,14 +343,14 @@ def _rectangles(cta: _Cta, colours: Mapping[str, str], scale: float, top: float)
         what = f"{printable(distinct[scope])}: {short_time(float(row['duration_ns']))}"
         y = top + depth * _LANE
         yield (
-            f'<rect fill="{colours[names[scope]]}" x="{x:.2f}" y="{y:g}" width="{max(width - 0.2, 0.3):.2f}" '
+            f'<rect fill="{colours[scopes[scope].name]}" x="{x:.2f}" y="{y:g}" width="{max(width - 0.2, 0.3):.2f}" '
             f'height="{_LANE - 2:g}"><title>{escape(what)}</title></rect>'
         )
 
 
 def _guides(kernel: KernelDiff, a: _Cta, b: _Cta, scale: float, tops: tuple[float, float]) -> Iterator[str]:
     """Yield lines from the begin and the end of each outer loop of A to those of B."""
-    bottom = tops[0] + a.lanes * _LANE
+    bottom = tops[0] + a.height
     for scope in kernel.unjudged:
         if scope.b.info.kind != ScopeKind.LOOP or scope.depth > 1:
             continue

@@ -8,12 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from kprof_inject.analysis.comparison.causes import (
-    explained_by,
-    explanation_of,
-    net_cta_change_ns,
-    own_cta_change_ns,
-)
+from kprof_inject.analysis.comparison import causes, lines, runs
 from kprof_inject.analysis.comparison.code import (
     OUTSIDE,
     WHOLE,
@@ -24,16 +19,8 @@ from kprof_inject.analysis.comparison.code import (
     elsewhere_cta_ns,
     structure_of,
 )
-from kprof_inject.analysis.comparison.lines import (
-    SAMPLES,
-    LineChange,
-    LineChanges,
-    SourcePart,
-    line_changes,
-    source_parts,
-)
 from kprof_inject.analysis.comparison.matching import Unmatched
-from kprof_inject.analysis.comparison.runs import Both, KernelRuns, differences, has_launching
+from kprof_inject.analysis.comparison.runs import Both, KernelRuns
 from kprof_inject.analysis.comparison.verdicts import CaptureDiff, ChangeVerdict, Judged, KernelDiff, ScopeChange
 from kprof_inject.analysis.evidence.stalls import place_text
 from kprof_inject.analysis.loop_metrics import LoopFigures
@@ -62,7 +49,6 @@ from kprof_inject.report.diff.wording import (
     kernel_notes,
 )
 from kprof_inject.timeline.comparison import CONFIDENCE, Change
-from kprof_inject.timeline.timeline import Timeline
 
 MAX_LINES = 10
 """Longer lists of source lines are not read to the end; JSON has all lines."""
@@ -114,10 +100,10 @@ def _judged_row(
 
 def kernel_row(kernel: KernelDiff) -> Row:
     """Return the row of a kernel's launch by the times that decide, as in the table of ranks."""
-    runs = kernel.b
-    before = {"kernel": runs.kernel.name, "rank": "-" if runs.rank is None else str(runs.rank)}
+    rank = kernel.b.rank
+    before = {"kernel": kernel.b.kernel.name, "rank": "-" if rank is None else str(rank)}
     after = {"launch": both_text(kernel.compared_ns, short_time)}
-    return _judged_row("rank", runs.title, kernel.launch, kernel.compared_ns, before, after)
+    return _judged_row("rank", kernel.b.title, kernel.launch, kernel.compared_ns, before, after)
 
 
 def rank_rows(diff: CaptureDiff) -> list[Row]:
@@ -131,7 +117,7 @@ def rank_rows(diff: CaptureDiff) -> list[Row]:
 
 def launch_rows(diff: KernelDiff) -> list[Row]:
     """Return the launch's run time without records, if it is known, and its span with records."""
-    launching = {"launching_subtracted": not has_launching(diff.a, diff.b)}
+    launching = {"launching_subtracted": not runs.has_launching(diff.a, diff.b)}
     cycles = {"median_cycles": json_values(diff.sides.duration_cycles)}
     return [
         _judged_row(
@@ -153,30 +139,26 @@ def launch_rows(diff: KernelDiff) -> list[Row]:
 
 def scope_rows(diff: KernelDiff) -> list[Row]:
     """Return the rows of the chosen scopes."""
-    resolution_ns = diff.sides.both(lambda launch: _resolution_ns(launch.timeline))
+    resolution_ns = diff.sides.both(lambda launch: launch.resolution_ns)
     return [_scope_row(diff, scope, resolution_ns) for scope in diff.scopes]
-
-
-def _resolution_ns(timeline: Timeline) -> float:
-    """Return the duration below which a duration is within the cost of a record; 0 if that is unknown."""
-    cost = timeline.launch.kernel.record_cost
-    return cost.resolution_ns(timeline.clock.clock_hz) if cost else 0.0
 
 
 def _scope_row(diff: KernelDiff, scope: ScopeChange, resolution_ns: Both) -> Row:
     a, b, compared_ns = scope.a.info, scope.b.info, scope.compared_ns
     title = scope.b.title if scope.depth or not scope.b.partition else f"{scope.b.title} ({scope.b.partition})"
-    count, total_ns = scope.both(lambda figures: figures.count), scope.both(lambda figures: figures.total_ns)
-    mean_ns, p50_ns, share = (
-        scope.both(lambda figures: getattr(figures.statistics, name))  # noqa: B023 (used at once)
-        for name in ("mean_ns", "p50_ns", "share")
-    )
+    figures = {
+        "count": scope.both(lambda figures: figures.count),
+        "total_ns": scope.both(lambda figures: figures.total_ns),
+        "mean_ns": scope.both(lambda figures: figures.statistics.mean_ns),
+        "p50_ns": scope.both(lambda figures: figures.statistics.p50_ns),
+        "share": scope.both(lambda figures: figures.statistics.share),
+    }
     cells = {
-        "count": both_text(count, "{:.0f}".format),
-        "total": both_text(total_ns, short_time),
-        "mean": _resolved(mean_ns, resolution_ns),
-        "p50": _resolved(p50_ns, resolution_ns),
-        "share": both_text(share, percent),
+        "count": both_text(figures["count"], "{:.0f}".format),
+        "total": both_text(figures["total_ns"], short_time),
+        "mean": _resolved(figures["mean_ns"], resolution_ns),
+        "p50": _resolved(figures["p50_ns"], resolution_ns),
+        "share": both_text(figures["share"], percent),
     }
     if b.kind == ScopeKind.INSTANT:
         cells = {**dict.fromkeys(cells, "-"), "count": cells["count"]}
@@ -195,13 +177,9 @@ def _scope_row(diff: KernelDiff, scope: ScopeChange, resolution_ns: Both) -> Row
         "note": scope.match.note,
         "basis": scope.basis.name,
         "compared_ns": json_values(compared_ns),
-        "count": json_values(count),
-        "total_ns": json_values(total_ns),
-        "mean_ns": json_values(mean_ns),
-        "p50_ns": json_values(p50_ns),
-        "share": json_values(share),
-        "explained": explained_by(diff, scope),
-        "own_cta_change_ns": own_cta_change_ns(diff, scope),
+        **{name: json_values(both) for name, both in figures.items()},
+        "explained": causes.explained_by(diff, scope),
+        "own_cta_change_ns": causes.own_cta_change_ns(diff, scope),
         "tags": [
             {"name": name, "value": value, "p50_ns": json_values(both)}
             for name, medians in scope.tags().items()
@@ -222,11 +200,11 @@ def _resolved(figures: Both, resolution_ns: Both) -> str:
 
 def line_rows(diff: KernelDiff) -> list[Row]:
     """Return a row for each source line, largest change first."""
-    changes = line_changes(diff)
+    changes = lines.line_changes(diff)
     return [_line_row(line, changes.source) for line in changes.lines] if changes else []
 
 
-def _line_row(line: LineChange, source: str) -> Row:
+def _line_row(line: lines.LineChange, source: str) -> Row:
     before, after = (place_text(place) or "-" for place in (line.a, line.b))
     file, _, number = after.rpartition(":")
     is_moved = before != after and before.startswith(f"{file}:")
@@ -260,23 +238,19 @@ def _line_row(line: LineChange, source: str) -> Row:
 
 def shown_lines(diff: KernelDiff) -> tuple[str, list[Row]]:
     """Return the sentence on the source lines and the largest changes; none if all are noise."""
-    changes, rows = line_changes(diff), line_rows(diff)
+    changes, rows = lines.line_changes(diff), line_rows(diff)
     if changes is None:
         return "", []
-    basis = _lines_basis(changes)
+    a, b = changes.samples
+    sampled = "neither side has" if not (a or b) else f"only {'A' if a else 'B'} has"
+    basis = f"from the recorded scopes of operations and lines, because {sampled} samples"
+    if changes.source == lines.SAMPLES:
+        basis = f"estimated from {a} samples in A and {b} in B, ± at {100 * CONFIDENCE:.0f} % confidence"
     if all(line.is_noise for line in changes.lines):
         return f"source lines: no change of a warp's time beyond noise, {basis}", []
     hidden = len(rows) - MAX_LINES
     more = f"; {counted(hidden, 'smaller change')} in --json" if hidden > 0 else ""
     return f"source lines: a warp's time in a CTA, {basis}{more}", rows[:MAX_LINES]
-
-
-def _lines_basis(changes: LineChanges) -> str:
-    a, b = changes.samples
-    if changes.source == SAMPLES:
-        return f"estimated from {a} samples in A and {b} in B, ± at {100 * CONFIDENCE:.0f} % confidence"
-    sampled = "neither side has" if not (a or b) else f"only {'A' if a else 'B'} has"
-    return f"from the recorded scopes of operations and lines, because {sampled} samples"
 
 
 def unit_rows(units: Sequence[Mapping[str, tuple[float, bool]]]) -> list[Row]:
@@ -307,10 +281,10 @@ def code_rows(diff: KernelDiff) -> Iterator[Row]:
     yield Row("code", "code:" if diff.launch.changed else "code, with no difference in time:")
     for part in structure.parts:
         reasons = _reasons(part, structure, diff.launch.changed)
-        yield Row("code", f"{part.part}{': ' if reasons else ''}{'; '.join(reasons)}", depth=1)
-        lines = [*(_loop_lines(*part.loops) if part.loops else ()), *_changes_by_text(part.changes)]
-        yield from (Row("code", line, depth=2) for line in lines)
-    elsewhere_ns, net_ns = elsewhere_cta_ns(structure, diff), net_cta_change_ns(diff)
+        yield Row("code", f"{part.part.name}{': ' if reasons else ''}{'; '.join(reasons)}", depth=1)
+        inside = [*(_loop_lines(*part.loops) if part.loops else ()), *_changes_by_text(part.changes)]
+        yield from (Row("code", line, depth=2) for line in inside)
+    elsewhere_ns, net_ns = elsewhere_cta_ns(structure, diff), causes.net_cta_change_ns(diff)
     if elsewhere_ns is not None and net_ns is not None:
         yield Row("code", f"elsewhere: {signed_time(elsewhere_ns)}; net: {signed_time(net_ns)} per CTA", depth=1)
 
@@ -327,7 +301,7 @@ def _reasons(part: ChangedPart, structure: Structure, has_changed: bool) -> list
     if is_all and part.part == WHOLE:
         explained = ["all of the change, because the code is the same"]
     elif explained and structure.everywhere and part.part != WHOLE:
-        explained = [f"{explained[0]}, caused here or by the changes of {WHOLE}"]
+        explained = [f"{explained[0]}, caused here or by the changes of {WHOLE.name}"]
     elif is_all:
         explained = ["all of the change, because the code differs nowhere else", *explained]
     return [*explained, *changed[:1]]
@@ -352,7 +326,7 @@ def _unrecognized(differing: int, part: CodePart | None = None) -> str:
     """Return the note on lines that differ, all in ``part`` if it is known, although no change was found."""
     text = f"the TTGIR differs in {counted(differing, 'line')}"
     if part is not None and part != WHOLE:
-        text += f", only {part}" if part == OUTSIDE else f", only in {part}"
+        text += f", only {part.name}" if part == OUTSIDE else f", only in {part.name}"
     return f"{text}; diff recognizes no change there"
 
 
@@ -433,7 +407,8 @@ def diff_json(diff: CaptureDiff) -> dict[str, Any]:
 
 def _kernel_values(diff: KernelDiff) -> dict[str, Any]:
     *clean, recorded = launch_rows(diff)
-    explanation, structure = explanation_of(diff), structure_of(diff)
+    explanation, structure = causes.explanation_of(diff), structure_of(diff)
+    differences = runs.differences(diff.a, diff.b)
     return {
         "kernel": diff.b.kernel.name,
         **({} if diff.b.rank is None else {"rank": diff.b.rank}),
@@ -441,7 +416,7 @@ def _kernel_values(diff: KernelDiff) -> dict[str, Any]:
         "b": _runs_values(diff.b),
         "sentence": in_one_line(kernel_answer(diff)),
         "verdict": diff.launch.verdict.value,
-        "differences": {difference.what: [difference.a, difference.b] for difference in differences(diff.a, diff.b)},
+        "differences": {difference.what: [difference.a, difference.b] for difference in differences},
         "clock_hz": [diff.clocks.a, diff.clocks.b],
         "without_records": clean[0].values if clean else None,
         "with_records": recorded.values,
@@ -453,7 +428,10 @@ def _kernel_values(diff: KernelDiff) -> dict[str, Any]:
         "only_a": list(map(_unmatched_values, diff.matching.only_a)),
         "only_b": list(map(_unmatched_values, diff.matching.only_b)),
         "structure": _structure_values(structure, diff) if structure else None,
-        "source": [_source_values(part) for part in source_parts(diff, structure)],
+        "source": [
+            {"file": part.name, "rows": list(map(_source_values, part.rows))}
+            for part in lines.source_parts(diff, structure)
+        ],
         "notes": list(kernel_notes(diff)),
     }
 
@@ -471,13 +449,13 @@ def _change_values(change: Change | None) -> dict[str, float] | None:
     return {name: round(getattr(change, name), 4) for name in names} if change else None
 
 
-def _runs_values(runs: KernelRuns) -> dict[str, Any]:
+def _runs_values(side: KernelRuns) -> dict[str, Any]:
     return {
-        "kernel": runs.kernel.name,
-        "variant": runs.kernel.variant,
-        "grid": runs.grid,
-        "launches": [timeline.launch.index for timeline in runs.timelines],
-        "clean_launches": sum(map(len, runs.times_ns())),
+        "kernel": side.kernel.name,
+        "variant": side.kernel.variant,
+        "grid": side.grid,
+        "launches": [timeline.launch.index for timeline in side.timelines],
+        "clean_launches": sum(map(len, side.times_ns())),
     }
 
 
@@ -501,23 +479,20 @@ def _structure_values(structure: Structure, diff: KernelDiff) -> dict[str, Any]:
         ],
         "unexplained": structure.unexplained,
         "elsewhere_cta_ns": elsewhere_cta_ns(structure, diff),
-        "net_cta_ns": net_cta_change_ns(diff),
+        "net_cta_ns": causes.net_cta_change_ns(diff),
         "everywhere": list(map(change_json, structure.everywhere)),
         "differing_lines": structure.differing_lines,
         "only_part": structure.only_part and structure.only_part.name,
     }
 
 
-def _source_values(part: SourcePart) -> dict[str, Any]:
-    rows = [
-        {side: line and {"line": line.number, "text": line.text} for side, line in (("a", row.a), ("b", row.b))}
-        | {"edited": row.is_edited, "changes": list(row.changes)}
-        for row in part.rows
-    ]
-    return {"file": part.name, "rows": rows}
+def _source_values(row: lines.SourceRow) -> dict[str, Any]:
+    sides = {"a": row.a, "b": row.b}
+    texts = {side: line and {"line": line.number, "text": line.text} for side, line in sides.items()}
+    return {**texts, "edited": row.is_edited, "changes": list(row.changes)}
 
 
-def indent_of(part: SourcePart) -> int:
+def indent_of(part: lines.SourcePart) -> int:
     """Return the indentation that all lines of a part of the source share."""
     texts = [line.text for row in part.rows for line in (row.a, row.b) if line and line.text.strip()]
     return min((len(text) - len(re.sub(r"^\s+", "", text)) for text in texts), default=0)

@@ -12,15 +12,8 @@ from kprof_inject.analysis.comparison.code import structure_of
 from kprof_inject.analysis.comparison.lines import NumberedLine, source_parts
 from kprof_inject.analysis.comparison.verdicts import CaptureDiff, KernelDiff
 from kprof_inject.quantities import counted
-from kprof_inject.report.diff.rows import Row, code_rows, indent_of, rank_rows, scope_rows, shown_lines
-from kprof_inject.report.diff.wording import (
-    first_answer,
-    in_one_line,
-    kernel_answer,
-    kernel_notes,
-    kernel_title,
-    unpaired_lines,
-)
+from kprof_inject.report.diff import rows, wording
+from kprof_inject.report.diff.rows import Row
 from kprof_inject.report.terminal.in_html import html_of
 from kprof_inject.report.terminal.tables import Column, Room, print_fitted, print_plain, say
 
@@ -41,11 +34,11 @@ def print_diff_tables(diff: CaptureDiff, console: Console) -> None:
 
     The kernels are those with the largest ``worth_ns``; on a terminal, as many as there is room for.
     """
-    answer, unpaired = first_answer(diff), unpaired_lines(diff)
+    answer, unpaired = wording.first_answer(diff), wording.unpaired_lines(diff)
     for line in answer:
         say(line, console)
     with console.capture() as captured:
-        if ranks := rank_rows(diff):
+        if ranks := rows.rank_rows(diff):
             columns = _columns(ranks, coloured="verdict")
             console.print()
             print_plain([columns if len({*columns[0].cells}) > 1 else columns[1:]], console)
@@ -73,52 +66,52 @@ def print_diff_tables(diff: CaptureDiff, console: Console) -> None:
 def _print_kernel(kernel: KernelDiff, console: Console, *, is_alone: bool) -> None:
     console.print()
     if not is_alone:
-        say(f"{kernel.b.title}: {in_one_line(kernel_answer(kernel))}", console)
-    say(kernel_title(kernel), console)
-    columns = _columns(scope_rows(kernel), coloured="verdict")
+        say(f"{kernel.b.title}: {wording.in_one_line(wording.kernel_answer(kernel))}", console)
+    say(wording.kernel_title(kernel), console)
+    columns = _columns(rows.scope_rows(kernel), coloured="verdict")
     dropped = [_DROPPED_FIRST[:count] for count in range(len(_DROPPED_FIRST) + 1)]
     printed = print_fitted([[one for one in columns if one.title not in titles] for titles in dropped], console)
     if left_out := [column.title for column in columns if column not in printed]:
         say(f"columns hidden: {', '.join(left_out)}; see --html, --json or a wider terminal", console)
-    sentence, lines = shown_lines(kernel)
+    sentence, lines = rows.shown_lines(kernel)
     if sentence:
         say(sentence, console)
     if lines:
         print_plain(_line_layouts(lines), console)
     _print_code(kernel, console)
-    for note in kernel_notes(kernel):
+    for note in wording.kernel_notes(kernel):
         say(note, console)
 
 
-def _columns(rows: Sequence[Row], coloured: str) -> list[Column]:
+def _columns(shown: Sequence[Row], coloured: str) -> list[Column]:
     """Return the columns of the rows' cells; ``coloured`` is the title of the one in their colours."""
     columns = []
-    for title in rows[0].cells if rows else ():
-        indents = ["  " * row.depth if title == "scope" else "" for row in rows]
-        cells = [indent + row.cells[title] for indent, row in zip(indents, rows, strict=True)]
-        styles = [_COLOURS.get(row.tone, "") for row in rows] if title == coloured else []
+    for title in shown[0].cells if shown else ():
+        indents = ["  " * row.depth if title == "scope" else "" for row in shown]
+        cells = [indent + row.cells[title] for indent, row in zip(indents, shown, strict=True)]
+        styles = [_COLOURS.get(row.tone, "") for row in shown] if title == coloured else []
         columns.append(Column(title, cells, styles, left=title in _LEFT, name=title in _NAMES))
     return columns
 
 
-def _line_layouts(rows: Sequence[Row]) -> list[list[Column]]:
+def _line_layouts(shown: Sequence[Row]) -> list[list[Column]]:
     """Return the columns of source lines, and then narrower and narrower ones; texts are cut between words."""
-    columns = [column for column in _columns(rows, coloured="change") if any(column.cells)]
+    columns = [column for column in _columns(shown, coloured="change") if any(column.cells)]
     layouts = [columns]
     for width in _TEXT_WIDTHS:
-        cut = [shorten(row.cells["line"], width, placeholder=" …") for row in rows]
+        cut = [shorten(row.cells["line"], width, placeholder=" …") for row in shown]
         layouts.append([Column("line", cut, left=True) if one.title == "line" else one for one in columns])
     return [*layouts, [column for column in columns if column.title not in ("line", "time")]]
 
 
 def _print_code(kernel: KernelDiff, console: Console) -> None:
-    for row in code_rows(kernel):
+    for row in rows.code_rows(kernel):
         say(f"{'  ' * row.depth}{row.name}", console)
 
 
 def print_diff_answer(diff: CaptureDiff, console: Console) -> None:
     """Print the answer alone, and what the compiler changed."""
-    for line in first_answer(diff):
+    for line in wording.first_answer(diff):
         say(line, console)
     for kernel in diff.kernels:
         _print_code(kernel, console)
@@ -134,7 +127,7 @@ def print_sources(diff: CaptureDiff, console: Console) -> None:
         for part in source_parts(kernel, structure_of(kernel)):
             console.print()
             say(f"{kernel.b.title}: {part.name}, A | B", console)
-            indent = indent_of(part)
+            indent = rows.indent_of(part)
             sides = [[_source_text(line, indent, most) for line in (row.a, row.b)] for row in part.rows]
             width = max(len(a) for a, _ in sides)
             for row, (a, b) in zip(part.rows, sides, strict=True):

@@ -5,25 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 
-from kprof_inject.analysis.comparison.causes import (
-    AtOnceReason,
-    NotJudged,
-    Place,
-    changed_scopes,
-    cta_ns_of,
-    ctas_at_once,
-    explained_by,
-    explanation_of,
-    hidden_by_clock,
-    largest_scope,
-    may_be_clock,
-    place_of_cause,
-    took_no_time,
-    why_at_once,
-    why_not_judged,
-)
+from kprof_inject.analysis.comparison import causes, runs
+from kprof_inject.analysis.comparison.causes import Place
 from kprof_inject.analysis.comparison.code import WHOLE, largest_part, structure_of
-from kprof_inject.analysis.comparison.runs import Both, differences, distinct_runs, grid_text, has_launching
+from kprof_inject.analysis.comparison.runs import Both, grid_text
 from kprof_inject.analysis.comparison.verdicts import (
     MEAN,
     ONE_SIDED,
@@ -118,7 +103,7 @@ def first_answer(diff: CaptureDiff) -> list[str]:
     noun = "kernel" if not has_ranks else "rank" if is_one_each else "rank's kernel"
     judged = [kernel for kernel in kernels if kernel.launch.verdict is not ChangeVerdict.UNKNOWN]
     if not judged:
-        remedies = dict.fromkeys(remedy for kernel in kernels for remedy in _remedies(kernel))
+        remedies = dict.fromkeys(remedy for kernel in kernels for remedy in _cannot_tell(kernel)[1])
         return _lines([f"cannot tell for any of {len(kernels)} {noun}s"], [", or ".join(remedies)])
     changed = [kernel for kernel in judged if kernel.launch.changed]
     by_clock = [kernel for kernel in judged if kernel.launch.verdict is ChangeVerdict.CLOCK]
@@ -131,9 +116,9 @@ def first_answer(diff: CaptureDiff) -> list[str]:
         news.append(f"no difference in {len(judged)} of {len(kernels)} {noun}s")
     if unknown := len(kernels) - len(judged):
         news.append(f"cannot tell for {counted(unknown, noun)}")
-    in_cycles = [(kernel, hidden_by_clock(kernel)) for kernel in judged]
+    in_cycles = [(kernel, causes.hidden_by_clock(kernel)) for kernel in judged]
     hidden = [f"{_name(kernel)} {change_words(change)}" for kernel, change in in_cycles if change]
-    inside = [_name(kernel) for kernel in judged if not kernel.launch.changed and changed_scopes(kernel)]
+    inside = [_name(kernel) for kernel in judged if not kernel.launch.changed and causes.changed_scopes(kernel)]
     resized = [_name(kernel) for kernel in judged if kernel.a.grid != kernel.b.grid]
     reservations = {
         "but the clock rate differs: in cycles the change is": hidden,
@@ -158,11 +143,12 @@ def kernel_answer(diff: KernelDiff) -> list[str]:
     times = _times(diff)
     more: list[str] = []
     if change is None or verdict is ChangeVerdict.UNKNOWN:
-        news, more = f"cannot tell: {_why_not_judged(diff)}; {times}", [", or ".join(_remedies(diff))]
+        reason, remedies = _cannot_tell(diff)
+        news, more = f"cannot tell: {reason}; {times}", [", or ".join(remedies)]
     elif verdict is ChangeVerdict.SAME:
         detectable = f"a change of {rounded_error(change.detectable_percent)} % would be detected"
         news = f"no difference: {times}, {change_words(change)}; {detectable}"
-        if cycles := hidden_by_clock(diff):
+        if cycles := causes.hidden_by_clock(diff):
             more.append(
                 f"but the clock rate differs ({clocks_text(diff)}): in cycles the change is {change_words(cycles)}"
             )
@@ -173,11 +159,11 @@ def kernel_answer(diff: KernelDiff) -> list[str]:
     else:
         news = f"B {takes(change)}: {times}"
         more.append(_cause(diff))
-        if may_be_clock(diff):
+        if causes.may_be_clock(diff):
             more.append(
                 f"but the clock rate differs ({clocks_text(diff)}): in cycles the change is {change_in_cycles(diff)}"
             )
-    if not diff.launch.changed and (changed := changed_scopes(diff)):
+    if not diff.launch.changed and (changed := causes.changed_scopes(diff)):
         names = [
             f"{_scope_name(one)} {change_words(one.judged.change)}"
             for one in changed
@@ -200,7 +186,7 @@ def in_one_line(answer: Sequence[str]) -> str:
 
 def _cause(diff: KernelDiff) -> str:
     """Return the largest cause of the launch's change; empty if it is unknown."""
-    place, explanation = place_of_cause(diff), explanation_of(diff)
+    place, explanation = causes.place_of_cause(diff), causes.explanation_of(diff)
     if place is None or explanation is None:
         return ""
     if place is Place.HIDDEN:
@@ -219,20 +205,20 @@ def _cause(diff: KernelDiff) -> str:
 
 def _in_scopes(diff: KernelDiff, *, is_all: bool) -> str:
     """Name the part of the code, or else the scope, that explains most of the change."""
-    part, scope = largest_part(diff), largest_scope(diff)
-    by_scope = (explained_by(diff, scope) or 0.0) if scope else 0.0
+    part, scope = largest_part(diff), causes.largest_scope(diff)
+    by_scope = (causes.explained_by(diff, scope) or 0.0) if scope else 0.0
     if part is not None and (part.explained or 0.0) >= by_scope:
         changes = listed(list(dict.fromkeys(change.text for change in part.changes)), 1)
         structure = structure_of(diff)
         if part.part != WHOLE and structure and structure.everywhere:
-            changes += f"; or of {WHOLE}: {listed([change.text for change in structure.everywhere], 1)}"
+            changes += f"; or of {WHOLE.name}: {listed([change.text for change in structure.everywhere], 1)}"
         own = part.loop
         if part.part == WHOLE:
-            where = f"{WHOLE}"
+            where = WHOLE.name
         elif own is not None:
-            where = f"{_scope_name(own)}, {_from_to(cta_ns_of(own))} per CTA"
+            where = f"{_scope_name(own)}, {_from_to(causes.cta_ns_of(own))} per CTA"
         else:
-            where = f"{part.part}, {signed_time(part.cta_change_ns or 0.0)} per CTA"
+            where = f"{part.part.name}, {signed_time(part.cta_change_ns or 0.0)} per CTA"
         return f"{'largest' if part.is_certain else 'likely'} cause: {where} ({changes})"
     if scope is None:
         return ""
@@ -240,56 +226,48 @@ def _in_scopes(diff: KernelDiff, *, is_all: bool) -> str:
     share = percent(by_scope)
     amount = "all" if by_scope >= _ALL_OF_CHANGE else f"most ({share})" if by_scope >= _MOST_OF_CHANGE else share
     explains = f", {amount} of the change" if is_all else ""
-    return f"largest cause: {_scope_name(scope)}{only_in}, {_from_to(cta_ns_of(scope))} per CTA{explains}"
+    return f"largest cause: {_scope_name(scope)}{only_in}, {_from_to(causes.cta_ns_of(scope))} per CTA{explains}"
 
 
 _AT_ONCE_WORDS = {
-    AtOnceReason.SMS: ("on {} SMs", "{:g}".format),
-    AtOnceReason.SLOTS: ("with room for {} on each", "{:g}".format),
-    AtOnceReason.WAVES: ("in {} waves", "{:g}".format),
-    AtOnceReason.BEFORE: ("as SMs idle before their first CTA for {} of the launch", percent),
-    AtOnceReason.BETWEEN: ("as SMs idle between CTAs for {} of the launch", percent),
-    AtOnceReason.TAIL: ("as the first SM runs out of work {} before the end", short_time),
+    "SMs": ("on {} SMs", "{:g}".format),
+    "slots": ("with room for {} on each", "{:g}".format),
+    "waves": ("in {} waves", "{:g}".format),
+    "before": ("as SMs idle before their first CTA for {} of the launch", percent),
+    "between": ("as SMs idle between CTAs for {} of the launch", percent),
+    "tail": ("as the first SM runs out of work {} before the end", short_time),
 }
 
 
 def _at_once(diff: KernelDiff) -> str:
     """Return how many CTAs run at once, and why; empty if that did not change by much."""
-    found = ctas_at_once(diff)
+    found = causes.ctas_at_once(diff)
     if found is None:
         return ""
-    whys = ((*_AT_ONCE_WORDS[reason], both) for reason, both in why_at_once(diff.sides))
-    texts = [(words, both_text(both, text)) for words, text, both in whys]
-    why = [words.format(text) for words, text in texts if "→" in text]
-    return ", ".join([f"{both_text(found, '{:.1f}'.format)} CTAs run at once on average", *why])
+    parts = [f"{both_text(found, '{:.1f}'.format)} CTAs run at once on average"]
+    for what, both in causes.why_at_once(diff.sides).items():
+        words, text = _AT_ONCE_WORDS[what]
+        if "→" in (figures := both_text(both, text)):
+            parts.append(words.format(figures))
+    return ", ".join(parts)
 
 
 def _scope_name(scope: ScopeChange) -> str:
     return printable(scope.b.distinct_name)
 
 
-def _why_not_judged(diff: KernelDiff) -> str:
-    why, change = why_not_judged(diff), diff.launch.change
-    if why is NotJudged.NO_TIME:
+def _cannot_tell(diff: KernelDiff) -> tuple[str, Sequence[str]]:
+    """Return why the verdict on a launch is unknown, and what would help, best first; empty if nothing would."""
+    if causes.took_no_time(diff):
         launches = diff.sides.launches
         step_ns = max(launch.timeline.clock.timer_step_ns for launch in launches)
         by_timer = f" by the timer, whose step is {short_time(step_ns)}" if step_ns else ""
         short = sum(not launch.duration_ns for launch in launches)
-        return f"{short} of {counted(len(launches), 'launch')} took 0 ns{by_timer}"
-    if why is NotJudged.FEW_LAUNCHES or change is None:
+        return f"{short} of {counted(len(launches), 'launch')} took 0 ns{by_timer}", [_MORE_WORK]
+    if diff.launch.change is None:
         counts = launch_counts(len(diff.sides.a), len(diff.sides.b))
-        return f"{counts}, but at least {MIN_LAUNCHES} on each side are needed"
-    return f"{why.value}: {change_words(change)}"
-
-
-def _remedies(diff: KernelDiff) -> Sequence[str]:
-    """Return what would make the verdict on a launch known, best first; empty if nothing would or it is known."""
-    if diff.launch.verdict is not ChangeVerdict.UNKNOWN:
-        return ()
-    why = why_not_judged(diff)
-    if why is NotJudged.NO_TIME:
-        return (_MORE_WORK,)
-    return _more_launches(diff)[: 1 if why is NotJudged.FEW_LAUNCHES else None]
+        return f"{counts}, but at least {MIN_LAUNCHES} on each side are needed", _more_launches(diff)[:1]
+    return f"launches or processes vary too much: {change_words(diff.launch.change)}", _more_launches(diff)
 
 
 def _more_launches(diff: KernelDiff) -> tuple[str, ...]:
@@ -318,14 +296,14 @@ def change_in_cycles(diff: KernelDiff) -> str:
 
 def _times(diff: KernelDiff) -> str:
     """Return the times that decide, and which they are."""
-    events = " (CUDA events)" if has_launching(diff.a, diff.b) else ""
+    events = " (CUDA events)" if runs.has_launching(diff.a, diff.b) else ""
     what, how = ("run time", f"without records{events}") if diff.by_clean_times else ("span", "with records")
     return f"{what} {_from_to(diff.compared_ns)} {how}"
 
 
 def kernel_notes(diff: KernelDiff) -> Iterator[str]:
     """Yield the notes below a kernel's table: other differences, and the limits of the comparison."""
-    differing = printable(", ".join(map(str, differences(diff.a, diff.b))))
+    differing = printable(", ".join(map(str, runs.differences(diff.a, diff.b))))
     yield f"differs: {differing}" if differing else "builds and launches: no recorded setting differs"
     yield from _launch_notes(diff)
     yield from _work_notes(diff)
@@ -335,7 +313,7 @@ def kernel_notes(diff: KernelDiff) -> Iterator[str]:
 
 def _launch_notes(diff: KernelDiff) -> Iterator[str]:
     if diff.clean is not None:
-        events = " (CUDA events)" if has_launching(diff.a, diff.b) else ""
+        events = " (CUDA events)" if runs.has_launching(diff.a, diff.b) else ""
         counts = [sum(map(len, times)) for times in diff.clean_times_ns]
         yield _measured(diff.clean, "run time", diff.clean_ns, (counts[0], counts[1]), f"without records{events}")
     elif diff.same_clean_times:
@@ -391,8 +369,8 @@ def _record_notes(diff: KernelDiff) -> Iterator[str]:
     known = {launch.timeline.launch.kernel.record_cost is not None for launch in diff.sides.launches}
     if known == {True, False}:
         yield "record cost: subtracted on one side only, because it is unknown on the other: scopes differ by it"
-    for side, runs in (("A", diff.a), ("B", diff.b)):
-        trust = judge(runs.kernel)
+    for side, of_side in (("A", diff.a), ("B", diff.b)):
+        trust = judge(of_side.kernel)
         if trust.level in _DOUBTFUL:
             yield f"trust in {side}: {trust.text}"
 
@@ -401,7 +379,7 @@ def _scope_notes(diff: KernelDiff) -> Iterator[str]:
     compared = [scope.judged for scope in diff.scopes if scope.judged and scope.judged.verdict not in ONE_SIDED]
     if compared and any(judged.change for judged in compared):
         yield f"[low, high]: intervals of {100 * CONFIDENCE:.0f} % confidence, for all scopes together"
-    elif compared and diff.recorded.change is None and not took_no_time(diff):
+    elif compared and diff.recorded.change is None and not causes.took_no_time(diff):
         few = "scopes: too few launches to separate a change from noise"
         yield "; ".join([few, *_more_launches(diff)[:1]])
     elif compared:
@@ -425,10 +403,10 @@ def unpaired_lines(diff: CaptureDiff) -> list[str]:
         ("A", [kernel.a for kernel in diff.kernels], diff.only_a),
         ("B", [kernel.b for kernel in diff.kernels], diff.only_b),
     ):
-        names = distinct_runs([*alone, *paired])[: len(alone)]
+        names = runs.distinct_runs([*alone, *paired])[: len(alone)]
         lines += [
-            f"only in {side}: {name}, grid {grid_text(runs.grid)}, {counted(len(runs.timelines), 'launch')}"
-            for name, runs in zip(names, alone, strict=True)
+            f"only in {side}: {name}, grid {grid_text(one.grid)}, {counted(len(one.timelines), 'launch')}"
+            for name, one in zip(names, alone, strict=True)
         ]
     return lines
 
