@@ -222,8 +222,8 @@ def share_text(part: Mapping[str, Any], structure: Mapping[str, Any]) -> str:
         return ""
     if part["part"] == structure["only_part"]:
         return " (all of the change)"
-    share = f"{100 * part['explained']:.0f} % of the change"
-    or_else = f", by this or by what changed in {WHOLE}" if structure["everywhere"] and part["part"] != WHOLE else ""
+    share, whole = f"{100 * part['explained']:.0f} % of the change", WHOLE.name
+    or_else = f", by this or by what changed in {whole}" if structure["everywhere"] and part["part"] != whole else ""
     return f" ({share}{or_else})"
 
 

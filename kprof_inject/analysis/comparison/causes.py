@@ -104,6 +104,11 @@ def own_cta_change_ns(diff: KernelDiff, scope: ScopeChange) -> float | None:
     return found[diff.matching.matches.index(scope.match)] if found else None
 
 
+def mean_cta_ns(diff: KernelDiff) -> Both:
+    """Return the average time of a CTA."""
+    return diff.sides.both(lambda launch: launch.cta_ns / max(len(launch.timeline.all_ctas), 1))
+
+
 def cta_ns_of(scope: ScopeChange) -> Both:
     """Return the time of a scope in a CTA, of a warp that runs it."""
     return scope.both(lambda figures: figures.cta_ns)
@@ -264,6 +269,7 @@ def may_be_clock(diff: KernelDiff) -> bool:
     return bool(cycles.a and cycles.b) and ((cycles.b or 0) - (cycles.a or 0)) * change.log_ratio <= 0
 
 
-def changed_scopes(diff: KernelDiff) -> list[ScopeChange]:
-    """Return the slower and faster scopes."""
-    return [scope for scope in diff.every_scope if scope.judged and scope.judged.changed and scope.judged.change]
+def changed_scopes(diff: KernelDiff) -> list[tuple[ScopeChange, Change]]:
+    """Return the slower and faster scopes, with their changes."""
+    judged = [(scope, scope.judged) for scope in diff.every_scope if scope.judged is not None]
+    return [(scope, one.change) for scope, one in judged if one.changed and one.change is not None]

@@ -17,6 +17,7 @@ from kprof_inject.analysis.comparison.causes import (
     explained_by,
     explanation_of,
     is_certain,
+    largest_scope,
     net_cta_change_ns,
     own_cta_change_ns,
 )
@@ -330,8 +331,9 @@ def elsewhere_cta_ns(structure: Structure, diff: KernelDiff) -> float | None:
     return net_ns - sum(known_ns)
 
 
-def largest_part(diff: KernelDiff) -> ChangedPart | None:
-    """Return the changed part of the code that explains most of the change, if it explains much."""
-    structure = structure_of(diff)
+def largest_cause(diff: KernelDiff) -> ChangedPart | ScopeChange | None:
+    """Return the changed part of the code, or else the scope, that explains most of the change, if it explains much."""
+    structure, scope = structure_of(diff), largest_scope(diff)
     part = structure.parts[0] if structure and structure.parts else None
-    return part if part is not None and (part.explained or 0.0) >= MIN_EXPLAINED else None
+    by_part, by_scope = (part.explained or 0.0) if part else 0.0, (explained_by(diff, scope) or 0.0) if scope else 0.0
+    return part if by_part >= max(by_scope, MIN_EXPLAINED) else scope

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from kprof_inject.analysis.comparison import causes, runs
 from kprof_inject.analysis.comparison.causes import Place
-from kprof_inject.analysis.comparison.code import WHOLE, largest_part, structure_of
+from kprof_inject.analysis.comparison.code import WHOLE, ChangedPart, largest_cause, structure_of
 from kprof_inject.analysis.comparison.runs import Both, grid_text
 from kprof_inject.analysis.comparison.verdicts import (
     MEAN,
@@ -142,6 +142,7 @@ def kernel_answer(diff: KernelDiff) -> list[str]:
     verdict, change = diff.launch.verdict, diff.launch.change
     times = _times(diff)
     more: list[str] = []
+    other_clock = f"but the clock rate differs ({clocks_text(diff)}): in cycles the change is"
     if change is None or verdict is ChangeVerdict.UNKNOWN:
         reason, remedies = _cannot_tell(diff)
         news, more = f"cannot tell: {reason}; {times}", [", or ".join(remedies)]
@@ -149,9 +150,7 @@ def kernel_answer(diff: KernelDiff) -> list[str]:
         detectable = f"a change of {rounded_error(change.detectable_percent)} % would be detected"
         news = f"no difference: {times}, {change_words(change)}; {detectable}"
         if cycles := causes.hidden_by_clock(diff):
-            more.append(
-                f"but the clock rate differs ({clocks_text(diff)}): in cycles the change is {change_words(cycles)}"
-            )
+            more.append(f"{other_clock} {change_words(cycles)}")
     elif verdict is ChangeVerdict.CLOCK:
         news = f"only the clock differs: B {takes(change)}, {times}"
         in_cycles = change_words(diff.launch.cycles) if diff.launch.cycles else "unknown"
@@ -160,15 +159,9 @@ def kernel_answer(diff: KernelDiff) -> list[str]:
         news = f"B {takes(change)}: {times}"
         more.append(_cause(diff))
         if causes.may_be_clock(diff):
-            more.append(
-                f"but the clock rate differs ({clocks_text(diff)}): in cycles the change is {change_in_cycles(diff)}"
-            )
+            more.append(f"{other_clock} {change_in_cycles(diff)}")
     if not diff.launch.changed and (changed := causes.changed_scopes(diff)):
-        names = [
-            f"{_scope_name(one)} {change_words(one.judged.change)}"
-            for one in changed
-            if one.judged and one.judged.change
-        ]
+        names = [f"{_scope_name(scope)} {change_words(own)}" for scope, own in changed]
         more.append(f"but {counted(len(changed), 'scope')} changed: {listed(names, _MAX_NAMED)}")
     if diff.a.grid != diff.b.grid:
         more.append(f"but the grid, and with it the work, changed: {grid_text(diff.a.grid)} → {grid_text(diff.b.grid)}")
@@ -196,37 +189,34 @@ def _cause(diff: KernelDiff) -> str:
         alone = round(explanation.percent, 1) + 0.0
         return f"largest cause: outside of the scopes, which alone change the time by {alone:+.1f} %"
     if place is Place.AT_ONCE:
-        cta = diff.sides.both(lambda launch: launch.cta_ns / max(len(launch.timeline.all_ctas), 1))
-        return f"largest cause: {_at_once(diff)}; a CTA takes {_from_to(cta)}"
+        return f"largest cause: {_at_once(diff)}; a CTA takes {_from_to(causes.mean_cta_ns(diff))}"
     inside = _in_scopes(diff, is_all=place is Place.SCOPES)
     at_once = _at_once(diff) if place is Place.SCOPES_BEYOND else ""
     return f"{inside}; but {at_once}" if inside and at_once else inside
 
 
 def _in_scopes(diff: KernelDiff, *, is_all: bool) -> str:
-    """Name the part of the code, or else the scope, that explains most of the change."""
-    part, scope = largest_part(diff), causes.largest_scope(diff)
-    by_scope = (causes.explained_by(diff, scope) or 0.0) if scope else 0.0
-    if part is not None and (part.explained or 0.0) >= by_scope:
-        changes = listed(list(dict.fromkeys(change.text for change in part.changes)), 1)
-        structure = structure_of(diff)
-        if part.part != WHOLE and structure and structure.everywhere:
-            changes += f"; or of {WHOLE.name}: {listed([change.text for change in structure.everywhere], 1)}"
-        own = part.loop
-        if part.part == WHOLE:
-            where = WHOLE.name
-        elif own is not None:
-            where = f"{_scope_name(own)}, {_from_to(causes.cta_ns_of(own))} per CTA"
-        else:
-            where = f"{part.part.name}, {signed_time(part.cta_change_ns or 0.0)} per CTA"
-        return f"{'largest' if part.is_certain else 'likely'} cause: {where} ({changes})"
-    if scope is None:
+    """Name what explains most of the change; ``is_all`` if the scopes changed by as much as the launch."""
+    cause = largest_cause(diff)
+    if cause is None:
         return ""
-    only_in = f" ({scope.judged.verdict.value})" if scope.judged and scope.judged.verdict in ONE_SIDED else ""
-    share = percent(by_scope)
-    amount = "all" if by_scope >= _ALL_OF_CHANGE else f"most ({share})" if by_scope >= _MOST_OF_CHANGE else share
+    if isinstance(cause, ChangedPart):
+        changes = listed(list(dict.fromkeys(change.text for change in cause.changes)), 1)
+        structure = structure_of(diff)
+        if cause.part != WHOLE and structure and structure.everywhere:
+            changes += f"; or of {WHOLE.name}: {listed([change.text for change in structure.everywhere], 1)}"
+        where = cause.part.name
+        if cause.loop is not None:
+            where = f"{_scope_name(cause.loop)}, {_from_to(causes.cta_ns_of(cause.loop))} per CTA"
+        elif cause.part != WHOLE and cause.cta_change_ns is not None:
+            where += f", {signed_time(cause.cta_change_ns)} per CTA"
+        return f"{'largest' if cause.is_certain else 'likely'} cause: {where} ({changes})"
+    only_in = f" ({cause.judged.verdict.value})" if cause.judged and cause.judged.verdict in ONE_SIDED else ""
+    part = causes.explained_by(diff, cause) or 0.0
+    share = percent(part)
+    amount = "all" if part >= _ALL_OF_CHANGE else f"most ({share})" if part >= _MOST_OF_CHANGE else share
     explains = f", {amount} of the change" if is_all else ""
-    return f"largest cause: {_scope_name(scope)}{only_in}, {_from_to(causes.cta_ns_of(scope))} per CTA{explains}"
+    return f"largest cause: {_scope_name(cause)}{only_in}, {_from_to(causes.cta_ns_of(cause))} per CTA{explains}"
 
 
 _AT_ONCE_WORDS = {
