@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
 from importlib.metadata import distributions
 from pathlib import Path
 from shlex import quote
+from typing import Any
 
 import click
 from click.core import ParameterSource
 from msgspec.structs import replace
 
-from kprof_inject.analysis.comparison.code import changes_between
+from kprof_inject.analysis.comparison.code import ModuleChanges, changes_between
 from kprof_inject.analysis.comparison.verdicts import diff_captures
 from kprof_inject.capture.encoding import json_text
 from kprof_inject.capture.foreign import BufferDescription
@@ -26,9 +27,9 @@ from kprof_inject.cli.reading_options import buffer_options, choice_options, red
 from kprof_inject.errors import KprofError, Position, printable_lines
 from kprof_inject.files import read_text
 from kprof_inject.pipeline.captures import decode_capture, open_capture, with_launch_captured
-from kprof_inject.quantities import counted
+from kprof_inject.quantities import before_and_after, counted
 from kprof_inject.report.diff.gate import crossings, parse_limit
-from kprof_inject.report.diff.rows import build_lines, diff_json, module_json, module_lines
+from kprof_inject.report.diff.rows import change_json, changes_by_text, diff_json, unrecognized_text
 from kprof_inject.report.diff.terminal import print_diff_tables, print_sources
 from kprof_inject.rewrite import strip
 from kprof_inject.runtime.compiling.module_check import module_resources
@@ -173,11 +174,47 @@ def _print_changes(a: Path, b: Path, tritons: tuple[Path, Path] | None, as_json:
     if tritons or found.changes or found.differing_lines:
         builds = [_build_of(path, triton) for path, triton in zip((a, b), tritons or (None, None), strict=True)]
     if as_json:
-        click.echo(json.dumps(module_json(found, builds), indent=1))
+        values = {
+            "changes": list(map(change_json, found.changes)),
+            "differing_lines": found.differing_lines,
+            "records_differ": found.records_differ,
+            "builds": _builds_json(builds),
+        }
+        click.echo(json.dumps(values, indent=1))
         return
-    how = f"compiled by Triton {versions}" if versions else "compiled here"
-    for line in (*module_lines(found), *build_lines(builds, how)):
+    for line in change_lines(found):
         click.echo(printable_lines(line))
+    if any(builds):
+        parts = []
+        for name, field in _BUILD_FIELDS.items():
+            numbers = (getattr(build, field, None) for build in builds)
+            text = before_and_after(*("-" if number is None else str(number) for number in numbers))
+            parts += [f"{name} {text}"] if text != "-" else []
+        click.echo(f"compiled {f'by Triton {versions}' if versions else 'here'}: {', '.join(parts)}")
+
+
+_BUILD_FIELDS = {
+    "shared bytes": "shared_bytes",
+    "registers": "registers",
+    "spills": "spills",
+    "CTAs per SM": "ctas_per_sm",
+}
+"""Fields of a build by their names in the comparison of captures."""
+
+
+def _builds_json(builds: Sequence[KernelResources | None]) -> dict[str, Any] | None:
+    if not any(builds):
+        return None
+    sides = zip("ab", builds, strict=True)
+    return {side: build and {field: getattr(build, field) for field in _BUILD_FIELDS.values()} for side, build in sides}
+
+
+def change_lines(found: ModuleChanges) -> Iterator[str]:
+    """Yield the changes of two modules that have no times."""
+    if not found.changes:
+        same = "the TTGIR is the same, apart from records" if found.records_differ else "the TTGIR is the same"
+        yield unrecognized_text(found.differing_lines) if found.differing_lines else same
+    yield from changes_by_text(found.changes)
 
 
 def _version_in(folder: Path) -> str:

@@ -116,14 +116,8 @@ class ScopeChange:
     @property
     def figures(self) -> tuple[list[ScopeFigures], list[ScopeFigures]]:
         """Figures in each launch of A, and of B."""
-        a, b = (
-            [one.scopes[at] for one in side] for side, at in zip((self.sides.a, self.sides.b), self._at, strict=True)
-        )
-        return a, b
-
-    @property
-    def _at(self) -> tuple[int, int]:
-        return self.match.a, self.match.b
+        a, b = self.match.a, self.match.b
+        return [launch.scopes[a] for launch in self.sides.a], [launch.scopes[b] for launch in self.sides.b]
 
     @property
     def basis(self) -> Basis:
@@ -158,9 +152,10 @@ class ScopeChange:
         return found
 
     def ran(self) -> tuple[bool, bool]:
-        """Return whether it ran in any launch of A, and in any of B."""
+        """Return whether it took time in any launch of A, and in any of B; a mark takes none."""
         in_a, in_b = (any(figures.count for figures in side) for side in self.figures)
-        return in_a, in_b
+        is_mark = self.b.info.kind == ScopeKind.INSTANT
+        return in_a and not is_mark, in_b and not is_mark
 
     def judge(self, clocks: Both, comparisons: int) -> Judged:
         """Judge the change of its time; ``comparisons`` is the number of scopes compared."""
@@ -296,9 +291,10 @@ class KernelDiff:
     @cached_property
     def unjudged(self) -> tuple[ScopeChange, ...]:
         """All scopes on both sides in the order of their matches, without a verdict."""
-        return self._unjudged(self.sides)
+        return self.scopes_of(self.sides)
 
-    def _unjudged(self, sides: Sides) -> tuple[ScopeChange, ...]:
+    def scopes_of(self, sides: Sides) -> tuple[ScopeChange, ...]:
+        """Return the same with the figures of these launches."""
         a, b = self.identities
         return tuple(ScopeChange(sides, one, a[one.a], b[one.b], _depth(b, one.b)) for one in self.matching.matches)
 
@@ -316,17 +312,12 @@ class KernelDiff:
         """Return whether a scope is to be shown."""
         return not self.globs or any(_is_named(scope, glob) for glob in self.globs)
 
-    def compared(self) -> list[ScopeChange]:
-        """Return the scopes that take time and ran on both sides."""
-        scopes = self._unjudged(self.all_launches)
-        return [scope for scope in scopes if scope.b.info.kind != ScopeKind.INSTANT and all(scope.ran())]
-
     def _judged(self, is_wanted: Callable[[ScopeChange], bool], comparisons: int) -> tuple[ScopeChange, ...]:
         found = []
-        for scope, in_all in zip(self.unjudged, self._unjudged(self.all_launches), strict=True):
+        for scope, in_all in zip(self.unjudged, self.scopes_of(self.all_launches), strict=True):
             if not is_wanted(scope):
                 continue
-            ran_a, ran_b = in_all.ran() if scope.b.info.kind != ScopeKind.INSTANT else (False, False)
+            ran_a, ran_b = in_all.ran()
             judged = None
             if ran_a and ran_b:
                 judged = scope.judge(self.clocks, comparisons)
@@ -391,7 +382,8 @@ def diff_captures(
     pairs = [KernelDiff.of(runs_a, runs_b, scopes) for runs_a, runs_b in pairing.pairs]
     for glob in scopes:
         _require_scope(glob, pairs)
-    chosen = [pair.is_chosen(scope) for pair in pairs for scope in pair.compared()]
+    compared = [(pair, scope) for pair in pairs for scope in pair.scopes_of(pair.all_launches) if all(scope.ran())]
+    chosen = [pair.is_chosen(scope) for pair, scope in compared]
     comparisons = (len(pairs), max(sum(chosen), 1), max(len(chosen), 1))
     kernels = [replace(pair, comparisons=comparisons) for pair in pairs]
     kernels.sort(key=lambda kernel: (not kernel.launch.changed, -kernel.worth_ns))

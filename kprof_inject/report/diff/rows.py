@@ -14,7 +14,6 @@ from kprof_inject.analysis.comparison.code import (
     WHOLE,
     ChangedPart,
     CodePart,
-    ModuleChanges,
     Structure,
     elsewhere_cta_ns,
     structure_of,
@@ -26,7 +25,6 @@ from kprof_inject.analysis.evidence.stalls import place_text
 from kprof_inject.analysis.loop_metrics import LoopFigures
 from kprof_inject.analysis.structure.structural_changes import StructuralChange
 from kprof_inject.capture.encoding import json_values
-from kprof_inject.capture.resources import KernelResources
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.capture.source_text import without_folders
 from kprof_inject.quantities import (
@@ -276,13 +274,13 @@ def code_rows(diff: KernelDiff) -> Iterator[Row]:
     if not structure.parts:
         differing = structure.differing_lines
         same = "the TTGIR is the same on both sides"
-        yield Row("code", f"code: {_unrecognized(differing, structure.only_part) if differing else same}")
+        yield Row("code", f"code: {unrecognized_text(differing, structure.only_part) if differing else same}")
         return
     yield Row("code", "code:" if diff.launch.changed else "code, with no difference in time:")
     for part in structure.parts:
         reasons = _reasons(part, structure, diff.launch.changed)
         yield Row("code", f"{part.part.name}{': ' if reasons else ''}{'; '.join(reasons)}", depth=1)
-        inside = [*(_loop_lines(*part.loops) if part.loops else ()), *_changes_by_text(part.changes)]
+        inside = [*(_loop_lines(*part.loops) if part.loops else ()), *changes_by_text(part.changes)]
         yield from (Row("code", line, depth=2) for line in inside)
     elsewhere_ns, net_ns = elsewhere_cta_ns(structure, diff), causes.net_cta_change_ns(diff)
     if elsewhere_ns is not None and net_ns is not None:
@@ -322,7 +320,7 @@ def _loop_lines(a: LoopFigures, b: LoopFigures) -> Iterator[str]:
         yield f"recorded waits: {short_time(a.wait_ns)} → {short_time(b.wait_ns)} per iteration"
 
 
-def _unrecognized(differing: int, part: CodePart | None = None) -> str:
+def unrecognized_text(differing: int, part: CodePart | None = None) -> str:
     """Return the note on lines that differ, all in ``part`` if it is known, although no change was found."""
     text = f"the TTGIR differs in {counted(differing, 'line')}"
     if part is not None and part != WHOLE:
@@ -330,7 +328,7 @@ def _unrecognized(differing: int, part: CodePart | None = None) -> str:
     return f"{text}; diff recognizes no change there"
 
 
-def _changes_by_text(changes: Iterable[StructuralChange]) -> Iterator[str]:
+def changes_by_text(changes: Iterable[StructuralChange]) -> Iterator[str]:
     """Yield each text of the changes once, with all its places."""
     found: dict[str, dict[str, None]] = {}
     for change in changes:
@@ -339,47 +337,6 @@ def _changes_by_text(changes: Iterable[StructuralChange]) -> Iterator[str]:
             places[without_folders(f"{change.source.file}:{change.source.line}")] = None
     for text, places in found.items():
         yield f"{text} ({listed(list(places), _MAX_PLACES)})" if places else text
-
-
-def module_lines(found: ModuleChanges) -> Iterator[str]:
-    """Yield the changes of two modules that have no times."""
-    if not found.changes:
-        same = "the TTGIR is the same, apart from records" if found.records_differ else "the TTGIR is the same"
-        yield _unrecognized(found.differing_lines) if found.differing_lines else same
-    yield from _changes_by_text(found.changes)
-
-
-_BUILD_FIELDS = {
-    "shared bytes": "shared_bytes",
-    "registers": "registers",
-    "spills": "spills",
-    "CTAs per SM": "ctas_per_sm",
-}
-"""Fields of a build by their names in the comparison of captures."""
-
-
-def build_lines(builds: Sequence[KernelResources | None], how: str = "compiled here") -> Iterator[str]:
-    """Yield one line on the builds of both sides and how they were made; none if neither was compiled."""
-    if not any(builds):
-        return
-    parts = []
-    for name, field in _BUILD_FIELDS.items():
-        numbers = (getattr(build, field, None) for build in builds)
-        text = before_and_after(*("-" if number is None else str(number) for number in numbers))
-        parts += [f"{name} {text}"] if text != "-" else []
-    yield f"{how}: {', '.join(parts)}"
-
-
-def module_json(found: ModuleChanges, builds: Sequence[KernelResources | None]) -> dict[str, Any]:
-    """Return the changes of two modules and their builds, if either was compiled, as JSON values."""
-    sides = zip("ab", builds, strict=True) if any(builds) else ()
-    fields = _BUILD_FIELDS.values()
-    return {
-        "changes": list(map(change_json, found.changes)),
-        "differing_lines": found.differing_lines,
-        "records_differ": found.records_differ,
-        "builds": {side: build and {field: getattr(build, field) for field in fields} for side, build in sides} or None,
-    }
 
 
 def change_json(change: StructuralChange) -> dict[str, Any]:
