@@ -331,9 +331,23 @@ def elsewhere_cta_ns(structure: Structure, diff: KernelDiff) -> float | None:
     return net_ns - sum(known_ns)
 
 
-def largest_cause(diff: KernelDiff) -> ChangedPart | ScopeChange | None:
-    """Return the changed part of the code, or else the scope, that explains most of the change, if it explains much."""
+class Cause(Struct, frozen=True):
+    """What explains most of a launch's change: a scope, the changed part of the code that it is in, or both."""
+
+    scope: ScopeChange | None
+    part: ChangedPart | None
+    explained: float
+
+
+def largest_cause(diff: KernelDiff) -> Cause | None:
+    """Return what explains most of the change, if it explains much."""
     structure, scope = structure_of(diff), largest_scope(diff)
-    part = structure.parts[0] if structure and structure.parts else None
-    by_part, by_scope = (part.explained or 0.0) if part else 0.0, (explained_by(diff, scope) or 0.0) if scope else 0.0
-    return part if by_part >= max(by_scope, MIN_EXPLAINED) else scope
+    parts = structure.parts if structure else ()
+    by_scope = (explained_by(diff, scope) or 0.0) if scope else 0.0
+    part = next((part for part in parts if scope in part.scopes), None)
+    largest = parts[0] if parts else None
+    if largest is not None and largest is not part and (largest.explained or 0.0) >= max(by_scope, MIN_EXPLAINED):
+        part, scope = largest, None
+    if part is not None and (scope is None or part.loop is not None):
+        return Cause(part.loop, part, part.explained or 0.0)
+    return Cause(scope, part, by_scope) if scope else None

@@ -74,11 +74,6 @@ class KernelRuns(Struct, frozen=True, eq=False):
         counts = [count for count in processes.values() if count is not None]
         return sum(counts) / len(counts) if counts else len(self.timelines)
 
-    @property
-    def has_empty_times(self) -> bool:
-        """True if the launch overhead in the times without records was measured."""
-        return all(timeline.launch.kernel.clean.has_empty_times for timeline in self.timelines)
-
     def times_ns(self, name: str = "times_ns", *, with_launching: bool = True) -> list[NDArray[np.float64]]:
         """Return the times without records of launches or replays (``replayed_ns``), an array for each process.
 
@@ -111,7 +106,7 @@ class KernelRuns(Struct, frozen=True, eq=False):
 
 def has_launching(a: KernelRuns, b: KernelRuns) -> bool:
     """Return whether ``comparable_clean_times_ns`` include the launch overhead."""
-    return not (a.has_empty_times and b.has_empty_times)
+    return not all(timeline.launch.kernel.clean.has_empty_times for side in (a, b) for timeline in side.timelines)
 
 
 def comparable_clean_times_ns(

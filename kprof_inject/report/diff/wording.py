@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from kprof_inject.analysis.comparison import causes, runs
 from kprof_inject.analysis.comparison.causes import Place
-from kprof_inject.analysis.comparison.code import WHOLE, ChangedPart, largest_cause, structure_of
+from kprof_inject.analysis.comparison.code import WHOLE, largest_cause, structure_of
 from kprof_inject.analysis.comparison.runs import Both, grid_text
 from kprof_inject.analysis.comparison.verdicts import (
     MEAN,
@@ -20,7 +20,7 @@ from kprof_inject.analysis.comparison.verdicts import (
 )
 from kprof_inject.capture.source_text import without_folders
 from kprof_inject.errors import printable
-from kprof_inject.quantities import before_and_after, counted, listed, numbered, percent, short_time, signed_time
+from kprof_inject.quantities import before_and_after, counted, listed, numbered, percent, short_time
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.comparison import CONFIDENCE, MIN_LAUNCHES, Change, rounded_error
 from kprof_inject.timeline.trust import Level, judge
@@ -197,26 +197,28 @@ def _cause(diff: KernelDiff) -> str:
 
 def _in_scopes(diff: KernelDiff, *, is_all: bool) -> str:
     """Name what explains most of the change; ``is_all`` if the scopes changed by as much as the launch."""
-    cause = largest_cause(diff)
+    cause, structure = largest_cause(diff), structure_of(diff)
     if cause is None:
         return ""
-    if isinstance(cause, ChangedPart):
-        changes = listed(list(dict.fromkeys(change.text for change in cause.changes)), 1)
-        structure = structure_of(diff)
-        if cause.part != WHOLE and structure and structure.everywhere:
-            changes += f"; or of {WHOLE.name}: {listed([change.text for change in structure.everywhere], 1)}"
-        where = cause.part.name
-        if cause.loop is not None:
-            where = f"{_scope_name(cause.loop)}, {_from_to(causes.cta_ns_of(cause.loop))} per CTA"
-        elif cause.part != WHOLE and cause.cta_change_ns is not None:
-            where += f", {signed_time(cause.cta_change_ns)} per CTA"
-        return f"{'largest' if cause.is_certain else 'likely'} cause: {where} ({changes})"
-    only_in = f" ({cause.judged.verdict.value})" if cause.judged and cause.judged.verdict in ONE_SIDED else ""
-    part = causes.explained_by(diff, cause) or 0.0
-    share = percent(part)
-    amount = "all" if part >= _ALL_OF_CHANGE else f"most ({share})" if part >= _MOST_OF_CHANGE else share
-    explains = f", {amount} of the change" if is_all else ""
-    return f"largest cause: {_scope_name(cause)}{only_in}, {_from_to(causes.cta_ns_of(cause))} per CTA{explains}"
+    scope, part = cause.scope, cause.part
+    if scope is not None:
+        only_in = f" ({scope.judged.verdict.value})" if scope.judged and scope.judged.verdict in ONE_SIDED else ""
+        text = f"{_scope_name(scope)}{only_in}, {_from_to(causes.cta_ns_of(scope))} per CTA"
+    else:
+        text = part.part.name if part else ""
+    if is_all:
+        share = percent(cause.explained)
+        is_most = cause.explained >= _MOST_OF_CHANGE
+        amount = "all" if cause.explained >= _ALL_OF_CHANGE else f"most ({share})" if is_most else share
+        text += f", {amount} of the change"
+    if part is None:
+        return f"largest cause: {text}"
+    changes = listed(list(dict.fromkeys(change.text for change in part.changes)), 1)
+    if part.part == WHOLE:
+        changes = f"of {WHOLE.name}: {changes}"
+    elif structure and structure.everywhere:
+        changes += f"; or of {WHOLE.name}: {listed([change.text for change in structure.everywhere], 1)}"
+    return f"{'largest' if part.is_certain else 'likely'} cause: {text} ({changes})"
 
 
 _AT_ONCE_WORDS = {

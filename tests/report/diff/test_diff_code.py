@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from buffers import Scope
 from golden import FIXTURES
-from known_sides import ITER_NS, SCOPES, usual
+from known_sides import ITER_NS, SCOPES, around, usual
 from replacing import replace
 from snapshots import check
 
@@ -43,7 +44,7 @@ FUNC, LOOP, ITER, PEELED = (1, len(LINES)), (BEGIN, END + 1), (BEGIN + 1, END - 
 
 
 def with_code(
-    timelines: Sequence[Timeline], text: str, places: Sequence[tuple[int, int]], triton: str, **takes: int
+    timelines: Sequence[Timeline], text: str, places: Sequence[tuple[int, int]], triton: str, **takes: Any
 ) -> list[Timeline]:
     """The same launches, of a kernel with this text that takes so much, whose scopes go around these lines."""
     kernel = timelines[0].launch.kernel
@@ -133,6 +134,36 @@ def test_a_changed_loop_under_another_triton_may_be_slower_for_either(tmp_path: 
     assert found is not None and [change.id for change in found.everywhere] == ["triton_version"]
     lines = check_lines(kernel, "a changed loop under another Triton")
     assert sum(line.startswith("  loop[0]: ") for line in lines) == 1
+
+
+@pytest.mark.parametrize(
+    ("case", "text", "triton", "launches"),
+    [
+        ("a changed loop as the cause", one_stage_less(TEXT), "3.6.0", 20),
+        ("a changed loop under another Triton as the cause", one_stage_less(TEXT), "3.9.0", 20),
+        ("another Triton as the cause", TEXT, "3.9.0", 20),
+        ("unchanged code as the cause", TEXT, "3.6.0", 20),
+        ("a changed loop as the likely cause", one_stage_less(TEXT), "3.6.0", 1),
+    ],
+)
+def test_the_largest_cause_is_the_changed_code_with_most_of_the_change(
+    tmp_path: Path, case: str, text: str, triton: str, launches: int
+) -> None:
+    """Of one launch each, the times without records alone are known to differ."""
+    clean = around(170_000, 5, 100), around(200_000, 6, 100)
+    sides = [
+        usual(tmp_path / name, seed, iter_ns=factor * ITER_NS, launches=launches)
+        for name, seed, factor in (("a", 1, 1.0), ("b", 2, 1.2))
+    ]
+    a, b = (
+        with_code(side, code, (FUNC, LOOP, ITER), version, times_ns=tuple(times))
+        for side, code, version, times in zip(sides, (TEXT, text), ("3.6.0", triton), clean, strict=True)
+    )
+    (kernel,) = diff_captures(a, b).kernels
+    news, cause = kernel_answer(kernel)
+    assert news.startswith("B takes 17.7 % more time")
+    assert cause.startswith("likely cause: " if launches == 1 else "largest cause: ")
+    check("report/diff-code", cause, case)
 
 
 def test_lines_that_no_listed_change_is_in_are_told(tmp_path: Path) -> None:
