@@ -68,11 +68,11 @@ def _print_kernel(kernel: KernelDiff, console: Console, *, is_alone: bool) -> No
     if not is_alone:
         say(f"{kernel.b.title}: {wording.in_one_line(wording.kernel_answer(kernel))}", console)
     say(wording.kernel_title(kernel), console)
-    columns = _columns(rows.scope_rows(kernel), coloured="verdict")
-    dropped = [_DROPPED_FIRST[:count] for count in range(len(_DROPPED_FIRST) + 1)]
-    printed = print_fitted([[one for one in columns if one.title not in titles] for titles in dropped], console)
-    if left_out := [column.title for column in columns if column not in printed]:
-        say(f"columns hidden: {', '.join(left_out)}; see --html, --json or a wider terminal", console)
+    if columns := _columns(rows.scope_rows(kernel), coloured="verdict"):
+        dropped = [_DROPPED_FIRST[:count] for count in range(len(_DROPPED_FIRST) + 1)]
+        printed = print_fitted([[one for one in columns if one.title not in titles] for titles in dropped], console)
+        if left_out := [column.title for column in columns if column not in printed]:
+            say(f"columns hidden: {', '.join(left_out)}; see --html, --json or a wider terminal", console)
     sentence, lines = rows.shown_lines(kernel)
     if sentence:
         say(sentence, console)

@@ -87,6 +87,17 @@ def test_launches_are_counted_in_english(tmp_path: Path) -> None:
     assert "grid 1x1x1, 1 launch each\n" in of_one and of_one.count("1 launch each") == 3
 
 
+def test_without_a_scope_on_both_sides_there_is_no_table(tmp_path: Path) -> None:
+    other = [Scope(name, "marker", parent) for parent, name in enumerate(("alpha", "beta", "gamma"), -1)]
+    diff = diff_captures(usual(tmp_path / "a", 1), usual(tmp_path / "b", 2, iter_ns=1.2 * ITER_NS, scopes=other))
+    lines = printed(diff)
+    assert lines[0].startswith("B takes ") and not any("verdict" in line for line in lines)
+    assert sum(line.startswith(("only in A: ", "only in B: ")) for line in lines) == 6
+    write_diff_page(tmp_path / "diff.html", diff, ("a", "b"))
+    assert (tmp_path / "diff.html").read_text().count('<tr class="launch">') == 1
+    assert diff_json(diff)["kernels"][0]["scopes"] == []
+
+
 def many(folder: Path) -> CaptureDiff:
     """Kernel n is slower by n %; of those that are slower, the shortest was launched most often."""
     sides: list[list[Timeline]] = [[], []]
