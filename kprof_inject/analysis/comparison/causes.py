@@ -96,7 +96,7 @@ def _own_cta_changes_ns(diff: KernelDiff) -> list[float] | None:
 
 
 def own_cta_change_ns(diff: KernelDiff, scope: ScopeChange) -> float | None:
-    """Return how much longer a scope takes in a CTA of B than in one of A, without the matched scopes in it.
+    """Return the change of a scope's time in a CTA, without the matched scopes in it.
 
     None if records are missing from any scope.
     """
@@ -195,7 +195,7 @@ def _accounts(alone: float, change: Change) -> bool:
 
 
 def is_certain(diff: KernelDiff, scope: ScopeChange) -> bool:
-    """Return whether a scope certainly changed in the direction of its launch."""
+    """Return True if a scope certainly changed in the direction of its launch."""
     verdict = diff.launch.verdict
     return scope.judged is not None and scope.judged.verdict in (verdict, _ONE_SIDED.get(verdict))
 
@@ -208,7 +208,7 @@ def largest_scope(diff: KernelDiff) -> ScopeChange | None:
 
 
 def ctas_at_once(diff: KernelDiff) -> Both | None:
-    """Return how many CTAs run at once on average; None if that did not change by much of the launch's change."""
+    """Return the average number of CTAs at once; None if its change is small beside the launch's."""
     found, span_ns = diff.sides.both(lambda launch: launch.cta_ns / max(launch.duration_ns, 1)), diff.sides.duration_ns
     if not (found.a and found.b and span_ns.a and span_ns.b) or f"{found.a:.1f}" == f"{found.b:.1f}":
         return None
@@ -221,7 +221,7 @@ _MIN_IDLE = 0.01  # idle shares that change by less of the launch are not the ca
 
 
 def why_at_once(sides: Sides) -> dict[str, Both]:
-    """Return why the number of CTAs at once changed: SMs, slots and waves, or else idle SMs or the tail."""
+    """Return the reasons for another number of CTAs at once: SMs, slots and waves, or else idle SMs or the tail."""
 
     def by_driver(waves: Waves | None) -> Waves | None:
         # The number of slots seen at once may be lower than the driver's.
@@ -250,7 +250,7 @@ def _moved(both: Both) -> float:
 
 
 def took_no_time(diff: KernelDiff) -> bool:
-    """Return whether a launch with records took 0 ns by its timer, so that it has no ratio to another."""
+    """Return True if a launch with records took 0 ns by its timer, and thus has no ratio to another."""
     return any(not launch.duration_ns for launch in diff.sides.launches)
 
 
@@ -262,7 +262,7 @@ def hidden_by_clock(diff: KernelDiff) -> Change | None:
 
 
 def may_be_clock(diff: KernelDiff) -> bool:
-    """Return whether the clock may explain the whole change, but there are too few launches to test it."""
+    """Return True if the clock may explain the whole change, but there are too few launches to test it."""
     cycles, change = diff.sides.duration_cycles, diff.launch.change
     if change is None or not diff.recorded.other_clock or diff.recorded.cycles is not None:
         return False

@@ -254,7 +254,7 @@ class _Places:
 
 
 def _is_loop(table: ScopeTable, index: int) -> bool:
-    """Return whether a scope represents a loop: a loop, or iterations whose loop was not recorded."""
+    """Return True if a scope represents a loop: a loop, or iterations whose loop was not recorded."""
     scope = table.scopes[index]
     if scope.kind != ScopeKind.ITERATION:
         return scope.kind == ScopeKind.LOOP
@@ -298,7 +298,7 @@ def _whole_changes(diff: KernelDiff, a: Module, b: Module) -> Iterator[Structura
 
 
 def _is_cause(change: StructuralChange) -> bool:
-    """Return whether a change is a cause of its own, not a consequence of changed code."""
+    """Return True if a change is a cause of its own, not a consequence of changed code."""
     return change.id not in _RESOURCES
 
 
@@ -322,7 +322,7 @@ _MAX_VALUES = 4
 
 
 def elsewhere_cta_ns(structure: Structure, diff: KernelDiff) -> float | None:
-    """Return how many nanoseconds longer a CTA takes outside of the parts; None if that is unknown."""
+    """Return the change of a CTA's time outside of the parts; None if it is unknown."""
     net_ns = net_cta_change_ns(diff)
     parts_ns = [part.cta_change_ns for part in structure.parts if part.scopes]
     known_ns = [part_ns for part_ns in parts_ns if part_ns is not None]
@@ -332,7 +332,7 @@ def elsewhere_cta_ns(structure: Structure, diff: KernelDiff) -> float | None:
 
 
 class Cause(Struct, frozen=True):
-    """What explains most of a launch's change: a scope, the changed part of the code that it is in, or both."""
+    """Largest cause of a launch's change: a scope, the changed part of the code that it is in, or both."""
 
     scope: ScopeChange | None
     part: ChangedPart | None
@@ -340,7 +340,7 @@ class Cause(Struct, frozen=True):
 
 
 def largest_cause(diff: KernelDiff) -> Cause | None:
-    """Return what explains most of the change, if it explains much."""
+    """Return the largest cause, if it explains much of the change."""
     structure, scope = structure_of(diff), largest_scope(diff)
     parts = structure.parts if structure else ()
     by_scope = (explained_by(diff, scope) or 0.0) if scope else 0.0

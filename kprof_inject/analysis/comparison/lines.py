@@ -166,13 +166,9 @@ def _files(a: _Side, b: _Side) -> set[tuple[str, str]]:
 
     Files are paired by name; if one file is left on each side, these two are a pair, too.
     """
-    found: set[tuple[str, str]] = set()
-    for path in a.paths:
-        if partner := partner_of(path, {*b.sources, *b.paths}):
-            found.add((path, partner))
-    for path in b.paths:
-        if partner := partner_of(path, {*a.sources, *a.paths}):
-            found.add((partner, path))
+    in_a, in_b = {*a.sources, *a.paths}, {*b.sources, *b.paths}
+    found = {(path, partner) for path in a.paths if (partner := partner_of(path, in_b))}
+    found |= {(partner, path) for path in b.paths if (partner := partner_of(path, in_a))}
     alone_a, alone_b = a.paths - {path for path, _ in found}, b.paths - {path for _, path in found}
     if len(alone_a) == len(alone_b) == 1:
         found.add((alone_a.pop(), alone_b.pop()))

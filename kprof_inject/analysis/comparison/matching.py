@@ -253,26 +253,30 @@ def match_scopes(a: Sequence[ScopeIdentity], b: Sequence[ScopeIdentity]) -> Scop
 
 
 def _comparable(*sides: Sequence[ScopeIdentity]) -> list[list[ScopeIdentity]]:
-    """Clear partitions or labels on both sides if one side lacks them, as older captures do."""
-    if not all(any(scope.partition for scope in side) for side in sides):
-        sides = tuple([replace(scope, partition="") for scope in side] for side in sides)
-    if not all(any(scope.info.label for scope in side) for side in sides):
-        sides = tuple([replace(scope, info=replace(scope.info, label="")) for scope in side] for side in sides)
-    return list(map(_with_namesakes, sides))
-
-
-def _with_namesakes(scopes: Sequence[ScopeIdentity]) -> list[ScopeIdentity]:
-    """Set for each scope whether its name is unique."""
-    everywhere = Counter((scope.info.kind, scope.steady_name) for scope in scopes)
-    in_parent = Counter((scope.info.parent, scope.partition, scope.info.kind, scope.steady_name) for scope in scopes)
-    return [
-        replace(
-            scope,
-            is_only=everywhere[scope.info.kind, scope.steady_name] == 1,
-            is_only_in_parent=in_parent[scope.info.parent, scope.partition, scope.info.kind, scope.steady_name] == 1,
+    """Set whether names are unique; clear partitions or labels if one side lacks them, as older captures do."""
+    has_partitions = all(any(scope.partition for scope in side) for side in sides)
+    has_labels = all(any(scope.info.label for scope in side) for side in sides)
+    found = []
+    for side in sides:
+        scopes = side if has_partitions else [replace(scope, partition="") for scope in side]
+        if not has_labels:
+            scopes = [replace(scope, info=replace(scope.info, label="")) for scope in scopes]
+        everywhere = Counter((scope.info.kind, scope.steady_name) for scope in scopes)
+        in_parent = Counter(
+            (scope.info.parent, scope.partition, scope.info.kind, scope.steady_name) for scope in scopes
         )
-        for scope in scopes
-    ]
+        found.append(
+            [
+                replace(
+                    scope,
+                    is_only=everywhere[scope.info.kind, scope.steady_name] == 1,
+                    is_only_in_parent=in_parent[scope.info.parent, scope.partition, scope.info.kind, scope.steady_name]
+                    == 1,
+                )
+                for scope in scopes
+            ]
+        )
+    return found
 
 
 def _match_within_parents(a: Sequence[ScopeIdentity], b: Sequence[ScopeIdentity], found: dict[int, int]) -> None:

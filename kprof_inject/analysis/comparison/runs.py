@@ -105,7 +105,7 @@ class KernelRuns(Struct, frozen=True, eq=False):
 
 
 def has_launching(a: KernelRuns, b: KernelRuns) -> bool:
-    """Return whether ``comparable_clean_times_ns`` include the launch overhead."""
+    """Return True if ``comparable_clean_times_ns`` include the launch overhead."""
     return not all(timeline.launch.kernel.clean.has_empty_times for side in (a, b) for timeline in side.timelines)
 
 
@@ -381,7 +381,7 @@ def _without_first(launches: _Launches) -> _Launches:
 
 
 def _process(launch: LaunchFigures) -> Hashable:
-    """Return what is equal for launches of one process and capture on one device."""
+    """Return a key that launches of one process and capture on one device share."""
     return launch.timeline.launch.kernel.folder, launch.timeline.launch.device
 
 

@@ -152,7 +152,7 @@ class ScopeChange:
         return found
 
     def ran(self) -> tuple[bool, bool]:
-        """Return whether it took time in any launch of A, and in any of B; a mark takes none."""
+        """Return True for each side on which it took time in any launch; a mark takes none."""
         in_a, in_b = (any(figures.count for figures in side) for side in self.figures)
         is_mark = self.b.info.kind == ScopeKind.INSTANT
         return in_a and not is_mark, in_b and not is_mark
@@ -290,7 +290,7 @@ class KernelDiff:
 
     @cached_property
     def unjudged(self) -> tuple[ScopeChange, ...]:
-        """All scopes on both sides in the order of their matches, without a verdict."""
+        """Scopes on both sides, in the order of their matches, without a verdict."""
         return self.scopes_of(self.sides)
 
     def scopes_of(self, sides: Sides) -> tuple[ScopeChange, ...]:
@@ -305,11 +305,11 @@ class KernelDiff:
 
     @cached_property
     def every_scope(self) -> tuple[ScopeChange, ...]:
-        """All scopes that are on both sides, chosen or not, which explain the launch's change."""
+        """Scopes on both sides, chosen or not, which explain the launch's change."""
         return self._judged(lambda _: True, self.comparisons[2]) if self.globs else self.scopes
 
     def is_chosen(self, scope: ScopeChange) -> bool:
-        """Return whether a scope is to be shown."""
+        """Return True if a scope is to be shown."""
         return not self.globs or any(_is_named(scope, glob) for glob in self.globs)
 
     def _judged(self, is_wanted: Callable[[ScopeChange], bool], comparisons: int) -> tuple[ScopeChange, ...]:

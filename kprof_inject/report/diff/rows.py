@@ -222,12 +222,7 @@ def _line_row(line: lines.LineChange, source: str) -> Row:
         "line": at,
         "line_a": line.a and line.a[1],
         "line_b": line.b and line.b[1],
-        "text": line.text,
-        "a_ns": line.a_ns,
-        "b_ns": line.b_ns,
-        "change_ns": line.change_ns,
-        "error_ns": line.error_ns,
-        "is_noise": line.is_noise,
+        **{name: getattr(line, name) for name in ("text", "a_ns", "b_ns", "change_ns", "error_ns", "is_noise")},
         "source": source,
     }
     figures = Both(line.a_ns, line.b_ns)

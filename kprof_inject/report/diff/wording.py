@@ -34,7 +34,7 @@ _MANY_LAUNCHES = 20
 _NO_BOUND_PERCENT = 100.0
 """An interval with a larger error is printed as unknown."""
 _UNKNOWN_INTERVAL = "[?]"
-_ALL_OF_CHANGE, _MOST_OF_CHANGE = 0.95, 0.5
+_MIN_ALL, _MIN_MAJORITY = 0.95, 0.5  # parts of a change from which it is called all or most of it
 _MAX_NAMED = 4
 _MAX_TAG_VALUES = 8
 _DOUBTFUL = (Level.CAREFUL, Level.UNRELIABLE, Level.CANNOT_TELL)
@@ -208,8 +208,8 @@ def _in_scopes(diff: KernelDiff, *, is_all: bool) -> str:
         text = part.part.name if part else ""
     if is_all:
         share = percent(cause.explained)
-        is_most = cause.explained >= _MOST_OF_CHANGE
-        amount = "all" if cause.explained >= _ALL_OF_CHANGE else f"most ({share})" if is_most else share
+        is_most = cause.explained >= _MIN_MAJORITY
+        amount = "all" if cause.explained >= _MIN_ALL else f"most ({share})" if is_most else share
         text += f", {amount} of the change"
     if part is None:
         return f"largest cause: {text}"
@@ -232,7 +232,7 @@ _AT_ONCE_WORDS = {
 
 
 def _at_once(diff: KernelDiff) -> str:
-    """Return how many CTAs run at once, and why; empty if that did not change by much."""
+    """Describe the change of the number of CTAs at once; empty if it is small."""
     found = causes.ctas_at_once(diff)
     if found is None:
         return ""
@@ -249,7 +249,7 @@ def _scope_name(scope: ScopeChange) -> str:
 
 
 def _cannot_tell(diff: KernelDiff) -> tuple[str, Sequence[str]]:
-    """Return why the verdict on a launch is unknown, and what would help, best first; empty if nothing would."""
+    """Return the reason for an unknown verdict, and the remedies, best first."""
     if causes.took_no_time(diff):
         launches = diff.sides.launches
         step_ns = max(launch.timeline.clock.timer_step_ns for launch in launches)
@@ -263,7 +263,7 @@ def _cannot_tell(diff: KernelDiff) -> tuple[str, Sequence[str]]:
 
 
 def _more_launches(diff: KernelDiff) -> tuple[str, ...]:
-    """Return how to get more launches to compare, best way first; empty if more would not help."""
+    """Return ways to get more launches to compare, best first; none if more would not help."""
     sides = (diff.a.timelines, diff.b.timelines)
     a, b = ({(timeline.launch.folder.resolve(), timeline.launch.file) for timeline in side} for side in sides)
     if a == b:
