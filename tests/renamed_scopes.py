@@ -35,10 +35,9 @@ from kprof_inject.export.perfetto import perfetto_trace
 from kprof_inject.export.scope_rows import csv_table
 from kprof_inject.report.diff.gate import crossings
 from kprof_inject.report.diff.rows import diff_json
-from kprof_inject.report.html.document import all_sections, launch_meta
-from kprof_inject.report.html.overview_tab import kernel_rows
+from kprof_inject.report.html.columns import shown_of
+from kprof_inject.report.html.data import kernel_rows, launch_facts, launch_sections, page_values
 from kprof_inject.report.html.pictures import ScopePictures
-from kprof_inject.report.html.scope_columns import shown_of
 from kprof_inject.report.slopes import slopes_csv
 from kprof_inject.report.terminal.screens import answers_text
 from kprof_inject.select.plan import Plan, make_plan, table_json
@@ -170,9 +169,9 @@ def said_of(launch: Launch, naming: Naming) -> Counter[str]:
     said = {
         "json": json.loads(json.dumps(json_values(answer))),
         "terminal": answers_text(whole, 2000).split("\n"),
-        "page": msgspec.to_builtins(all_sections(report, answer, pictures)),
-        "page's data": msgspec.to_builtins(launch_meta(report, answer, shown, ())),
-        "page's kernels": msgspec.to_builtins(kernel_rows(whole.program, whole)),
+        "page": page_values(launch_sections(report)),
+        "page's scopes": page_values(launch_facts(report, answer, shown, pictures.drawn(), None)),
+        "page's kernels": page_values(kernel_rows(whole.program, whole)),
         "causal": list(csv.reader(io.StringIO(slopes_csv([report.slopes])))),
         "csv": list(csv.reader(io.StringIO(b"".join(csv_table([few])).decode()))),
         "hatchet": json.loads(b"".join(hatchet_tree([few]))),

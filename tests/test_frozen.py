@@ -67,7 +67,8 @@ def test_reports_and_pages(kprof: CommandLine, name: str) -> None:
     check("frozen/screens", printed(kprof, "report", CAPTURES[name]), name)
     details = printed(kprof, "report", "-v", "--html", "page.html", CAPTURES[name])
     check("frozen/details", digest(details.encode()), name)
-    check("frozen/pages", by_key(launch["sections"] for launch in unpacked(kprof.folder / "page.html")), name)
+    shown = ({"meta": launch["meta"], **launch["sections"]} for launch in unpacked(kprof.folder / "page.html"))
+    check("frozen/pages", by_key(shown), name)
     check("frozen/json", by_key(json.loads(printed(kprof, "report", "--json", "--launch", "0-", CAPTURES[name]))), name)
 
 

@@ -40,8 +40,8 @@ AGAINST = {
     ],
     "imports point down in the reports": [
         ("report.terminal.tables", "report.diff.terminal"),
-        ("report.html.overview_tab", "report.terminal.tables"),
-        ("report.notes", "report.html.overview_tab"),
+        ("report.html.data", "report.terminal.tables"),
+        ("report.notes", "report.html.data"),
     ],
     "imports point down in the runtime": [
         ("runtime.devices.torch_device", "runtime.launch.launch_choice"),

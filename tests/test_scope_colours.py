@@ -14,8 +14,8 @@ from programs.child import REPO
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.export.chrome import chrome_trace
-from kprof_inject.report.html.document import launch_meta
-from kprof_inject.report.html.scope_columns import shown_of
+from kprof_inject.report.html.columns import shown_of
+from kprof_inject.report.html.data import launch_facts
 from kprof_inject.report.terminal.first_screen import print_first_screen
 from kprof_inject.report.terminal.in_html import html_of
 from kprof_inject.scope_colours import scope_colours
@@ -79,8 +79,8 @@ def test_the_first_colours_are_distinct_and_so_are_the_inner_names_of_chrome() -
 def test_page_terminal_and_trace_have_the_same_colours(report: LaunchAnalysis) -> None:
     timeline = report.timeline
     colours = scope_colours(scope.kind for scope in timeline.table.scopes)
-    meta = launch_meta(report, answer_of(report), shown_of(timeline, (), timeline.scope_count), ())
-    assert [scope.colour for scope in meta.scopes] == [colour.rgb for colour in colours]
+    facts = launch_facts(report, answer_of(report), shown_of(timeline, (), timeline.scope_count), [], None)
+    assert facts["colours"] == [colour.rgb for colour in colours]
 
     trace = json.loads(b"".join(chrome_trace([timeline])))
     cnames = {event["name"]: event["cname"] for event in trace["traceEvents"] if "cname" in event}

@@ -69,7 +69,7 @@ def test_the_key_exports_the_table_of_kernels(show: Show, tmp_path: Path) -> Non
         shown.press("x")
     assert download.value.suggested_filename == "kernels.csv"
     head, *rows = rows_of(download.value.path().read_bytes())
-    assert head[:4] == ["kernel", "variants", "launches", "time"]
+    assert head[:4] == ["kernel", "variants", "launches", "span"]
     assert sorted(row[0] for row in rows) == ["a", "b"]
     in_order = [text.split()[0] for text in shown.page.locator(".kernel-table tr.kernel").all_inner_texts()]
     assert [row[0] for row in rows] == in_order

@@ -134,7 +134,7 @@ def test_the_tooltip_tells_of_the_scope(page: ShownPage) -> None:
     lines = page.tooltip().splitlines()
     assert lines[:3] == ["loop[0]", "loop", "attention.py:41"]
     facts = dict(zip(lines[3::2], lines[4::2], strict=True))
-    assert {"duration", "between iterations", "as recorded", "begins", "where"} == set(facts)
+    assert {"duration", "between iterations", "begins", "where"} == set(facts)
     assert facts["where"].endswith("warp 0")
     page.point(0.5, ITER_Y)
     assert "iteration" in page.tooltip()

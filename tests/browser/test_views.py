@@ -29,11 +29,8 @@ from kprof_inject.capture.experiments import ExperimentRecord
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.schema import ScopeTableRecord
 from kprof_inject.quantities import percent, short_time
-from kprof_inject.report.html.code import ttgir_lines
+from kprof_inject.report.html.code import launch_machine_code, launch_stalls, ttgir_text
 from kprof_inject.report.html.document import write_html
-from kprof_inject.report.html.machine_code import launch_machine_code
-from kprof_inject.report.html.overview_tab import launch_overview
-from kprof_inject.report.html.stalls import launch_stalls
 from kprof_inject.report.terminal.first_screen import print_first_screen
 from kprof_inject.select.plan import make_plan
 from kprof_inject.select.selectors import parse_selectors
@@ -223,17 +220,16 @@ def test_the_source_has_the_time_of_its_lines(show: Show, attention: Path) -> No
     assert selected(shown) == "Source"
 
 
-def test_the_ttgir_marks_its_scopes_and_folds_locations(show: Show, attention: Path) -> None:
+def test_the_ttgir_marks_its_scopes_without_locations(show: Show, attention: Path) -> None:
     _, view = opened(show, attention, "ttgir")
     view.locator(".scope-list").get_by_role("button", name="loop[0]").click()
     current = view.locator(".current")
     expect(current).to_contain_text("scf.for")
     assert current.locator(".scope-label").count() == 2
     assert "loc(" not in current.inner_text()
-    view.get_by_label("locations").check()
-    view.get_by_role("searchbox").fill("#loc100 =")
+    view.get_by_role("searchbox").fill("tt.store")
     view.get_by_role("searchbox").press("Enter")
-    expect(view.locator(".current")).to_contain_text("loc(")
+    expect(view.locator(".current")).to_contain_text("tt.store")
     view.get_by_role("searchbox").fill("nowhere to be found")
     view.get_by_role("searchbox").press("Enter")
     expect(view.locator(".find-box")).to_contain_text("not found")
@@ -314,21 +310,20 @@ def test_a_tag_s_values_lead_to_one_of_them(show: Show, tmp_path: Path) -> None:
 
 def test_stalls_units_and_machine_code_are_those_of_the_report(show: Show, tmp_path: Path) -> None:
     report = LaunchAnalysis.of(decode_launch(read_capture(SAMPLED).launches[0]))
-    code, text = launch_machine_code(report), ttgir_lines(report.timeline)
+    code, text = launch_machine_code(report), ttgir_text(report.timeline)
     assert report.stalls is not None and code is not None and text is not None
-    stalls, units = launch_stalls(report.stalls, []), launch_overview(report, answer_of(report)).units
+    stalls, units = launch_stalls(report.stalls, []), report.units
     write_html(tmp_path / "page.html", report_of(report))
     _, view = opened(show, tmp_path / "page.html", "overview")
     bars = view.locator(".stall-bar.of-launch .stall-segment")
     assert bars.evaluate_all("(all) => all.map((one) => parseFloat(one.style.width))") == pytest.approx(
-        [100 * share.share for share in stalls.shares], abs=0.01
+        [100 * share.value for share in stalls.shares.values()], abs=0.01
     )
     items = [item.split("\n")[:2] for item in view.locator(".stall-item").all_inner_texts()]
-    meanings = {reason.name: reason.text for reason in stalls.reasons}
-    assert items == [[share.reason, meanings[share.reason]] for share in stalls.shares]
+    assert items == [[reason, stalls.meanings[reason]] for reason in stalls.shares]
     figures = view.locator(".unit-row .unit-figure").all_inner_texts()
     assert [text.removeprefix("≥ ") for text in figures] == [
-        percent((unit.lower_bound if unit.measured is None else unit.measured) or 0) for unit in units
+        percent(unit.best) for unit in units if unit.best >= 0.0005
     ]
     _, view = opened(show, tmp_path / "page.html", "ttgir")
     lines = [line for line in code.lines if any(one.line for one in line.awaited)]
@@ -336,8 +331,8 @@ def test_stalls_units_and_machine_code_are_those_of_the_report(show: Show, tmp_p
     view.get_by_role("searchbox").fill("tt.store")
     view.get_by_role("searchbox").press("Enter")
     row = view.locator(".current")
-    for pipeline, count in waiting.pipelines:
-        expect(row.locator(".code-cell")).to_contain_text(f"{count} {pipeline}")
+    for pipeline, count in waiting.pipelines.items():
+        expect(row.locator(".code-cell")).to_contain_text(f"{count} {pipeline.value}")
     assert "of all samples of warps:" in (row.locator(".stall-bar").get_attribute("title") or "")
     row.locator(".code-cell").click()
     panel = view.locator(".code-panel")

@@ -1,16 +1,21 @@
-"""The kernel's source and its TTGIR, with the scopes on each line."""
+"""The kernel's source, its TTGIR and its machine code: the scopes, stall reasons and instructions of each line."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 
 import numpy as np
+from msgspec import Struct
 from msgspec.structs import replace
+from numpy.typing import NDArray
 
-from kprof_inject.analysis.causal.slopes import KernelSlopes, PlaceSlope
-from kprof_inject.analysis.evidence.stalls import Stalls
+from kprof_inject.analysis.evidence.executed_instructions import block_executions
+from kprof_inject.analysis.evidence.stalls import NOT_STALLED, REASONS, Share, Stalls
+from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.summary import LaunchSummary
+from kprof_inject.analysis.unjudged import Unevaluated, evaluating
 from kprof_inject.capture.model import KERNELS_CACHED
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.capture.source_text import (
@@ -22,37 +27,83 @@ from kprof_inject.capture.source_text import (
     sources_of,
     ttgir_of,
 )
-from kprof_inject.errors import printable
-from kprof_inject.report.html.page_schema import LineSlope, MachineCode, SourceFile, TimedLine, TtgirText
-from kprof_inject.report.html.pictures import packed
-from kprof_inject.report.html.stalls import stalled_source_lines, stalled_ttgir_lines
-from kprof_inject.report.slopes import slack_text, slope_text
+from kprof_inject.machine_code.control_flow import blocks_of
+from kprof_inject.machine_code.instructions import MachineFunction
+from kprof_inject.machine_code.lines import LineCode, summary_of
 from kprof_inject.timeline.timeline import Timeline
 
 # Of longer files, the page has only the lines around the scopes and those where warps wait.
 _MAX_SOURCE_LINES = 4000
 _AROUND = 200
+_MAX_TTGIR_LINES = 200_000
+MAX_LISTED = 20_000
+"""Maximum number of instructions that the page lists for a launch, which take about 220 kB."""
 
 
-def source_lines(
-    timeline: Timeline, summary: LaunchSummary, slopes: KernelSlopes | None = None, stalls: Stalls | None = None
-) -> list[SourceFile]:
+class AwaitedLine(Struct, frozen=True):
+    """Line of the TTGIR, numbered from 1, whose result warps wait for at another line.
+
+    ``source`` is the line of the source that it comes from, ``operation`` the machine operation, such as ``LDG``; empty
+    if unknown. ``share`` are the samples that wait for it; one sample may wait for several lines.
+    """
+
+    reason: str
+    line: int
+    source: SourceLine | None
+    operation: str
+    share: float
+
+
+class StalledLine(Struct, frozen=True):
+    """Line of a text, numbered from 1, with its share of all samples, by reason in the order of all bars."""
+
+    line: int
+    share: Share
+    shares: dict[str, Share]
+    awaited: list[AwaitedLine]
+
+
+class TimedLine(Struct, frozen=True):
+    """Line of the source on which scopes begin.
+
+    ``self_ns`` is the sum over these, ``total_ns`` and ``count`` the sums over those that are in no other one of them.
+    """
+
+    line: int
+    scopes: list[int]
+    count: int
+    iterations: int
+    self_ns: int | None
+    total_ns: int | None
+
+
+class SourceFile(Struct, frozen=True):
+    """Source file of the kernel, with the times and stall reasons of its lines.
+
+    ``pieces`` are ``[number of the first line, lines]``, ascending, with gaps between them; empty if the capture does
+    not have the file's text.
+    """
+
+    path: str
+    pieces: list[tuple[int, list[str]]]
+    timed: list[TimedLine]
+    stalls: list[StalledLine]
+
+
+def source_files(timeline: Timeline, summary: LaunchSummary, stalls: Stalls | None = None) -> list[SourceFile]:
     """Return the files of the kernel's source, largest time first."""
-    places = [file_and_line(scope.source) for scope in summary.scopes]
     texts = sources_of(timeline.launch.kernel)
     scopes_of: dict[str, dict[int, list[int]]] = {path: {} for path in texts}
-    for index, place in enumerate(places):
-        if place:
+    for index, scope in enumerate(summary.scopes):
+        if place := file_and_line(scope.source):
             scopes_of.setdefault(place[0], {}).setdefault(place[1], []).append(index)
     parents = [scope.parent for scope in timeline.table.scopes]
-    slopes_of = _slopes_by_file(slopes) if slopes else {}
     stalls_of = stalled_source_lines(stalls) if stalls else {}
     files = [
         SourceFile(
-            path=printable(path),
+            path=path,
             pieces=_pieces(texts.get(path, ""), sorted({*by_line, *(line.line for line in stalls_of.get(path, ()))})),
             timed=[_timed(number, by_line[number], summary, parents) for number in sorted(by_line)],
-            slopes=slopes_of.get(path, []),
             stalls=stalls_of.get(path, []),
         )
         for path, by_line in scopes_of.items()
@@ -71,25 +122,6 @@ def _timed(number: int, indices: list[int], summary: LaunchSummary, parents: lis
         self_ns=_sum(scope.self_ns for scope in scopes),
         total_ns=_sum(scope.total_ns for scope in outermost),
     )
-
-
-def _slopes_by_file(slopes: KernelSlopes) -> dict[str, list[LineSlope]]:
-    found: dict[str, dict[int, list[PlaceSlope]]] = {}
-    for place in slopes.ranked:
-        where = file_and_line(place.scope.source)
-        if where and place.response:
-            found.setdefault(where[0], {}).setdefault(where[1], []).append(place)
-    return {
-        path: [
-            LineSlope(
-                line=line,
-                slope=max(place.response.slope.value for place in places if place.response),
-                text="\n".join(printable(f"{one.name}: {slope_text(one)}; slack {slack_text(one)}") for one in places),
-            )
-            for line, places in sorted(by_line.items())
-        ]
-        for path, by_line in found.items()
-    }
 
 
 def _sum(times_ns: Iterable[int | None]) -> int | None:
@@ -125,42 +157,243 @@ def _pieces(text: str, numbers: list[int]) -> list[tuple[int, list[str]]]:
     ]
 
 
-_MAX_TTGIR_LINES = 200_000
+class Listing(Struct, frozen=True, eq=False):
+    """Instructions by address, and the line of the TTGIR of each (32 bits), 0 if unknown.
+
+    The address of the instruction with index ``i`` is ``i * address_step``. ``blocks`` are the basic blocks, as the
+    index of the first instruction and the number of times that all warps execute the block.
+    """
+
+    texts: list[str]
+    line_of: NDArray[np.int32]
+    address_step: int
+    blocks: list[tuple[int, int | None]]
 
 
-def ttgir_lines(
+class MachineCode(Struct, frozen=True):
+    """Machine code of a kernel without records, by the lines of its TTGIR.
+
+    ``warps`` is the number of warps that enter it, of all CTAs; null if unknown. ``executed`` has for lines the number
+    of instructions that all warps execute, without those whose executions are unknown; ``unknown`` has their number.
+    Neither has a line with no such instruction. A large kernel has no ``listing``.
+    """
+
+    instructions: int
+    warps: int | None
+    lines: tuple[LineCode, ...]
+    executed: dict[int, int]
+    unknown: dict[int, int]
+    listing: Listing | None
+
+
+class TtgirText(Struct, frozen=True, eq=False):
+    """TTGIR of the kernel without records, with the stall reasons and the machine code of its lines.
+
+    ``places`` are source lines as ``[file, line]``; ``place_of`` (32 bits) has for each line the index of the place
+    that it comes from, -1 if unknown. ``left_out`` is the number of lines after the last one.
+    """
+
+    lines: list[str]
+    left_out: int
+    places: list[SourceLine]
+    place_of: NDArray[np.int32]
+    stalls: list[StalledLine]
+    machine_code: MachineCode | None
+
+
+def ttgir_text(
     timeline: Timeline, stalls: Stalls | None = None, machine_code: MachineCode | None = None
 ) -> TtgirText | None:
-    """Return the kernel's TTGIR with the lines of each scope; None if the capture has no module."""
+    """Return the kernel's TTGIR; None if the capture has no module."""
     text = ttgir_of(timeline.launch.kernel)
     if not text:
         return None
-    shown = _module_text(text)
-    count = len(shown.lines)
-    return replace(
-        shown,
-        sites=[
-            [(scope.lines[0] - 1, min(scope.lines[1], count) - 1)] if scope.lines and scope.lines[0] <= count else []
-            for scope in timeline.table.scopes
-        ],
-        stalls=stalled_ttgir_lines(stalls) if stalls else [],
-        machine_code=machine_code,
-    )
+    return replace(_text_alone(text), stalls=stalled_ttgir_lines(stalls) if stalls else [], machine_code=machine_code)
 
 
 @lru_cache(maxsize=KERNELS_CACHED)
-def _module_text(text: str) -> TtgirText:
-    """Return the text without what its launches add."""
+def _text_alone(text: str) -> TtgirText:
     all_lines = lines_of(text)
     lines = all_lines[:_MAX_TTGIR_LINES]
     numbers: dict[SourceLine, int] = {}
     place_of = [numbers.setdefault(place, len(numbers)) if place else -1 for place in places_of(lines)]
-    return TtgirText(
-        lines=[shown_line(line) for line in lines],
-        left_out=len(all_lines) - len(lines),
-        places=[(printable(file), line) for file, line in numbers],
-        place_of=packed(np.array(place_of, dtype=np.int64), "i4"),
-        sites=[],
-        stalls=[],
-        machine_code=None,
+    shown, left_out = [*map(shown_line, lines)], len(all_lines) - len(lines)
+    return TtgirText(shown, left_out, list(numbers), np.array(place_of, dtype=np.int32), [], None)
+
+
+def launch_machine_code(report: LaunchAnalysis, max_listed: int = MAX_LISTED) -> MachineCode | None:
+    """Return the machine code of a launch's kernel; None if the capture does not have it, or if it is damaged.
+
+    There is no listing of more than ``max_listed`` instructions.
+    """
+    function = report.machine_code
+    if function is None or not function.instructions:
+        return None
+    try:
+        with evaluating():
+            return _machine_code(function, _executions(report, function), max_listed)
+    except Unevaluated:
+        return None
+
+
+@lru_cache(maxsize=KERNELS_CACHED)
+def _machine_code(function: MachineFunction, executions: tuple[int | None, ...], max_listed: int) -> MachineCode:
+    blocks, code = blocks_of(function), function.instructions
+    executed: Counter[int] = Counter()
+    unknown: Counter[int] = Counter()
+    for block, count in zip(blocks, executions, strict=True):
+        for one in code[block.first : block.end]:
+            if count is None:
+                unknown[one.line] += 1
+            else:
+                executed[one.line] += count
+    listing = Listing(
+        texts=[" ".join(filter(None, (one.predicate, one.opcode, one.operands))) for one in code],
+        line_of=np.array([one.line for one in code], dtype=np.int32),
+        address_step=function.instruction_set.address_step,
+        blocks=[(block.first, count) for block, count in zip(blocks, executions, strict=True)],
     )
+    # Each warp executes the first block once, unless that is in a loop.
+    is_repeated = any(0 in block.successors for block in blocks)
+    return MachineCode(
+        instructions=len(code),
+        warps=None if is_repeated else executions[0] or None,
+        lines=summary_of(function).lines,
+        executed=dict(executed),
+        unknown=dict(unknown),
+        listing=listing if len(code) <= max_listed else None,
+    )
+
+
+def _executions(report: LaunchAnalysis, function: MachineFunction) -> tuple[int | None, ...]:
+    """Return how often all warps execute each block; None if unknown."""
+    if report.executed is not None:
+        kernel = report.launch.kernel
+        try:
+            with evaluating():
+                return tuple(block_executions(function, report.executed, kernel.requested_warps).known)
+        except Unevaluated:
+            pass
+    return (None,) * len(blocks_of(function))
+
+
+# Fewer samples are no reason to look at a line.
+MIN_LINE_SHARE = 0.005
+# A smaller share would be rounded to 0.0 %.
+_MIN_REASON_SHARE = 0.0005
+_MAX_SCOPE_REASONS = 3
+_MAX_AWAITED = 3
+
+
+class StalledScope(Struct, frozen=True):
+    """Scope with its share of all samples, the shares of the reasons in it, and the ``longest`` of its waits."""
+
+    scope: int
+    share: float
+    shares: dict[str, Share]
+    longest: list[tuple[str, Share]]
+
+
+class LaunchStalls(Struct, frozen=True):
+    """Stall reasons of a launch, and their shares of its samples; those of a scope are shares of the scope's samples.
+
+    ``meanings`` says what warps wait for with a reason, empty if unknown; it has the reasons in the order of all bars.
+    ``elsewhere`` is the share of the samples that are at no line of the page's source files.
+    """
+
+    samples: int
+    meanings: dict[str, str]
+    shares: dict[str, Share]
+    scopes: list[StalledScope]
+    elsewhere: float
+
+
+def launch_stalls(stalls: Stalls, shown_files: Iterable[str]) -> LaunchStalls:
+    """Return the stall reasons of a launch and of its scopes; ``shown_files`` are the source files of the page."""
+    names, files = _ordered(stalls.reasons), set(shown_files)
+    shown = sum(line.samples for line in stalls.lines if line.source and line.source[0] in files)
+    scopes = []
+    for index, counts in sorted(stalls.scopes.items()):
+        if whole := sum(counts.values()):
+            share, longest = Share.of(whole, stalls.samples).value, stalls.waiting_in(index)[:_MAX_SCOPE_REASONS]
+            scopes.append(StalledScope(index, share, _shares(counts, whole, names), longest))
+    return LaunchStalls(
+        samples=stalls.samples,
+        meanings={name: NOT_STALLED.get(name) or REASONS.get(name, "") for name in names},
+        shares=_shares(stalls.reasons, stalls.samples, names),
+        scopes=scopes,
+        elsewhere=Share.of(stalls.samples - shown, stalls.samples).value,
+    )
+
+
+def stalled_ttgir_lines(stalls: Stalls) -> list[StalledLine]:
+    """Return the lines of the TTGIR with a notable share of the samples, in the order of the text."""
+    lines = sorted(stalls.lines, key=lambda line: line.line)
+    return [
+        _stalled(stalls, line.line, line.reasons, line.awaited) for line in lines if _is_notable(stalls, line.samples)
+    ]
+
+
+def stalled_source_lines(stalls: Stalls) -> dict[str, list[StalledLine]]:
+    """Return the lines of each source file with a notable share of the samples, in the order of the file."""
+    reasons: defaultdict[SourceLine, Counter[str]] = defaultdict(Counter)
+    awaited: defaultdict[SourceLine, defaultdict[str, Counter[int]]] = defaultdict(lambda: defaultdict(Counter))
+    for line in stalls.lines:
+        if line.source is not None:
+            reasons[line.source].update(line.reasons)
+            for reason, found in line.awaited.items():
+                awaited[line.source][reason].update(found)
+    files: defaultdict[str, list[StalledLine]] = defaultdict(list)
+    for (path, number), counts in sorted(reasons.items()):
+        if _is_notable(stalls, counts.total()):
+            by_source = {reason: _merged_by_source(stalls, found) for reason, found in awaited[path, number].items()}
+            files[path].append(_stalled(stalls, number, counts, by_source))
+    return dict(files)
+
+
+def _ordered(reasons: Mapping[str, int]) -> list[str]:
+    """Return the names of all reasons in the order of the bars: what warps wait for longest comes first."""
+    return sorted(reasons, key=lambda name: (name in NOT_STALLED, -reasons[name]))
+
+
+def _shares(counts: Mapping[str, int], whole: int, names: Iterable[str]) -> dict[str, Share]:
+    shares = {name: Share.of(counts.get(name, 0), whole) for name in names}
+    return {name: share for name, share in shares.items() if share.value >= _MIN_REASON_SHARE}
+
+
+def _is_notable(stalls: Stalls, samples: int) -> bool:
+    return samples > 0 and samples >= MIN_LINE_SHARE * stalls.samples
+
+
+def _stalled(
+    stalls: Stalls, number: int, reasons: Mapping[str, int], awaited: Mapping[str, Mapping[int, int]]
+) -> StalledLine:
+    share, names = Share.of(sum(reasons.values()), stalls.samples), _ordered(stalls.reasons)
+    return StalledLine(number, share, _shares(reasons, stalls.samples, names), list(_awaited(stalls, reasons, awaited)))
+
+
+def _awaited(
+    stalls: Stalls, reasons: Mapping[str, int], by_reason: Mapping[str, Mapping[int, int]]
+) -> Iterator[AwaitedLine]:
+    """Yield the lines whose results most samples of a line wait for, by reason."""
+    sources = _sources(stalls)
+    for reason, counts in by_reason.items():
+        for line, count in Counter(counts).most_common(_MAX_AWAITED):
+            # One sample may count for several results of a line.
+            share = Share.of(min(count, reasons.get(reason, 0)), stalls.samples).value
+            if line and share >= _MIN_REASON_SHARE:
+                yield AwaitedLine(reason, line, sources.get(line), stalls.operations.get(line, ""), share)
+
+
+def _merged_by_source(stalls: Stalls, counts: Mapping[int, int]) -> dict[int, int]:
+    """Return the samples by one line of the TTGIR for each line of the source: that with most samples."""
+    sources = _sources(stalls)
+    merged: dict[SourceLine | int, tuple[int, int]] = {}
+    for line, count in sorted(counts.items(), key=lambda entry: -entry[1]):
+        first, total = merged.get(sources.get(line) or line, (line, 0))
+        merged[sources.get(line) or line] = first, total + count
+    return dict(merged.values())
+
+
+def _sources(stalls: Stalls) -> dict[int, SourceLine | None]:
+    return {line.line: line.source for line in stalls.lines}

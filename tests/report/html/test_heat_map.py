@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -15,7 +12,7 @@ from replacing import replace
 from timelines import cta_rows, made_timeline
 
 from kprof_inject.analysis.summary import summarise
-from kprof_inject.report.html.pictures import at_work, sm_heat_map
+from kprof_inject.report.html.pictures import HeatMap, at_work, sm_heat_map
 from kprof_inject.timeline.timeline import Timeline
 
 BEGIN_NS = 1_764_000_000_000_000_000
@@ -29,17 +26,15 @@ def launch_of(folder: Path, ctas: Sequence[tuple[int, int, int]]) -> Timeline:
     return made_timeline(folder, [], [], rows, first_ns=BEGIN_NS)
 
 
-def picture(timeline: Timeline) -> dict[str, Any]:
-    made: dict[str, Any] | None = msgspec.to_builtins(sm_heat_map(timeline, summarise(timeline)))
+def picture(timeline: Timeline) -> HeatMap:
+    made = sm_heat_map(timeline, summarise(timeline))
     assert made is not None
     return made
 
 
-def cells(made: dict[str, Any]) -> NDArray[np.float64]:
+def cells(made: HeatMap) -> NDArray[np.float64]:
     """How many CTAs were at work, by SM and column."""
-    assert made["cells"]["type"] == "u1"
-    levels = np.frombuffer(base64.b64decode(made["cells"]["base64"]), dtype=np.uint8)
-    return levels.reshape(len(made["sms"]), made["columns"]) / 255 * made["most"]
+    return made.cells.reshape(len(made.sms), -1) / 255 * made.most
 
 
 def test_any_ctas_cover_what_they_cover_one_by_one() -> None:
@@ -56,10 +51,8 @@ def test_any_ctas_cover_what_they_cover_one_by_one() -> None:
 
 def test_rows_are_the_sms_and_the_axis_is_the_launch(tmp_path: Path) -> None:
     made = picture(launch_of(tmp_path, [(9, 100, 500), (3, 300, 900), (9, 500, 700)]))
-    assert (made["sms"], made["counts"], made["done_ns"]) == ([3, 9], [1, 2], [900, 700])
-    assert (made["begin_ns"], made["end_ns"], made["tail_ns"]) == (100, 900, 700)
-    # Of two SMs one idles for 200 of 800 ns.
-    assert made["tail_share"] == pytest.approx(0.125)
+    assert [column.tolist() for column in (made.sms, made.counts, made.done_ns)] == [[3, 9], [1, 2], [900, 700]]
+    assert (made.begin_ns, made.end_ns, made.tail_ns) == (100, 900, 700)
     assert cells(made).shape == (2, 400)
     assert cells(made)[1, :300] == pytest.approx(np.ones(300))
     assert cells(made)[1, 300:].sum() == 0
@@ -68,15 +61,15 @@ def test_rows_are_the_sms_and_the_axis_is_the_launch(tmp_path: Path) -> None:
 
 def test_what_runs_at_once_is_counted(tmp_path: Path) -> None:
     made = picture(launch_of(tmp_path, [(0, 0, 400), (0, 0, 400), (0, 200, 400), (1, 0, 400)]))
-    assert (made["most"], made["slots"], made["wave_ctas"]) == (3.0, 3, 6)
+    assert made.most == 3.0
     assert cells(made)[0, [0, 399]].tolist() == pytest.approx([2, 3])
 
 
 def test_more_sms_than_any_device_has_are_counted_not_shown(tmp_path: Path) -> None:
     made = picture(launch_of(tmp_path, [(7 * sm, 0, 60 if sm == 599 else 100) for sm in range(600)]))
-    assert (len(made["sms"]), made["sms"][-1], made["sms_left_out"]) == (512, 7 * 511, 88)
+    assert (len(made.sms), made.sms[-1], made.sms_left_out) == (512, 7 * 511, 88)
     # The tail is the launch's: it began on an SM without a row.
-    assert (made["tail_ns"], made["tail_share"]) == (60, pytest.approx(0.4 / 600))
+    assert made.tail_ns == 60
 
 
 def test_without_a_timer_there_is_no_picture(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kprof_inject.report.html.scope_columns import shares
+from kprof_inject.report.html.columns import shares
 
 
 def test_what_small_launches_leave_the_large_ones_get() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from altered import altered, answer_of, report_of
 from buffers import Scope
 from figures_in import figures_in
@@ -16,7 +15,6 @@ from snapshots import check
 from timelines import Ran, cta_rows, made_timeline, scope_rows
 
 from kprof_inject.analysis.advice import trust_in
-from kprof_inject.analysis.evidence.units import UnitEvidence
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.rules import Judgement
 from kprof_inject.analysis.launch import LaunchAnalysis
@@ -24,10 +22,10 @@ from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.record_costs import RecordCost
 from kprof_inject.capture.resources import KernelResources
 from kprof_inject.capture.schema import ProcessRecord
-from kprof_inject.report.html.overview_tab import kernel_rows, launch_overview
-from kprof_inject.report.html.page_schema import Overview
+from kprof_inject.report.html.data import kernel_rows, launch_overview, page_values
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
+SEVERAL = REPO / "kprof_inject/demo/captures/one-stage"
 SCOPES = [Scope("func"), Scope("loop[0]", "loop", 0)]
 METADATA = {"num_warps": 4, "num_stages": 3, "num_ctas": 2, "target": {"backend": "cuda", "arch": 90}}
 CLEAN = KernelResources(200, 0, 98_304, 2, (1000.0,) * 6)
@@ -39,17 +37,18 @@ def launch_of(folder: Path, **kernel: Any) -> Timeline:
     return made_timeline(folder, SCOPES, [rows], cta_rows((0, 0, 0, 1000, 1000)), kernel=kernel)
 
 
-def overview_of(report: LaunchAnalysis) -> Overview:
-    return launch_overview(report, answer_of(report))
-
-
-def builtins_of(timeline: Timeline) -> dict[str, Any]:
-    made: dict[str, Any] = msgspec.to_builtins(overview_of(LaunchAnalysis.of(timeline)))
+def overview_of(report: LaunchAnalysis) -> dict[str, Any]:
+    """The answer on a launch, and what the overview has beyond it."""
+    made: dict[str, Any] = page_values(answer_of(report)) | page_values(launch_overview(report))
     return made
 
 
+def builtins_of(timeline: Timeline) -> dict[str, Any]:
+    return overview_of(LaunchAnalysis.of(timeline))
+
+
 def facts_of(timeline: Timeline) -> dict[str, str]:
-    return {label: value for group in builtins_of(timeline)["facts"] for label, value in group["rows"]}
+    return {label: value for rows in builtins_of(timeline)["facts"].values() for label, value in rows}
 
 
 def test_the_facts_of_a_launch(tmp_path: Path) -> None:
@@ -60,10 +59,10 @@ def test_the_facts_of_a_launch(tmp_path: Path) -> None:
 
 def test_what_is_unknown_is_not_told(tmp_path: Path) -> None:
     made = builtins_of(launch_of(tmp_path))
-    facts = {label for group in made["facts"] for label, _ in group["rows"]}
+    facts = {label for rows in made["facts"].values() for label, _ in rows}
     assert not facts & {"stages", "target", "CTAs in a cluster", "subtracted"}
-    assert all(group["rows"] for group in made["facts"])
-    assert {row[0]: list(row[1:]) for row in made["builds"]}["registers per thread"] == ["-", "-"]
+    assert all(made["facts"].values())
+    assert (made["clean"]["registers"], made["with_records"]["registers"]) == (None, None)
 
 
 def test_versions_and_command_are_the_process_s_own(tmp_path: Path) -> None:
@@ -76,17 +75,17 @@ def test_versions_and_command_are_the_process_s_own(tmp_path: Path) -> None:
 
 def test_the_build_without_records_stands_beside_that_with_them(tmp_path: Path) -> None:
     kernel = {"num_warps": 4, "metadata": METADATA, "clean": CLEAN, "with_records": WITH_RECORDS}
-    builds = {row[0]: list(row[1:]) for row in builtins_of(launch_of(tmp_path, **kernel))["builds"]}
-    assert builds["run time (median)"] == ["1.00 µs", "1.01 µs"]
-    assert builds["registers per thread"] == ["200", "210"]
-    assert builds["shared memory"] == ["98\u202f304 bytes", "106\u202f496 bytes"]
-    assert builds["limited by"] == ["shared memory and registers", "shared memory and registers"]
+    made = builtins_of(launch_of(tmp_path, **kernel))
+    assert [made["run_times"][f"{which}_records_ns"] for which in ("without", "with")] == [1000, 1010]
+    builds = made["clean"], made["with_records"]
+    assert [(one["registers"], one["shared_bytes"]) for one in builds] == [(200, 98_304), (210, 106_496)]
+    assert {one["limited_by"] for one in builds} == {"shared memory and registers"}
 
 
 def test_the_verdict_is_that_of_the_terminal(tmp_path: Path) -> None:
     timeline = launch_of(tmp_path, clean=CLEAN, with_records=replace(WITH_RECORDS, spills=8))
-    verdict = builtins_of(timeline)["verdict"]
-    assert verdict == {"level": "unreliable", "text": trust_in(LaunchAnalysis.of(timeline)).text}
+    verdict = builtins_of(timeline)["trust"]
+    assert (verdict["level"], verdict["text"]) == ("unreliable", trust_in(LaunchAnalysis.of(timeline)).text)
     check("report/overview", verdict["text"], "the verdict on spills")
 
 
@@ -98,9 +97,9 @@ def test_findings_know_their_scope(tmp_path: Path) -> None:
     )
     timeline = launch_of(tmp_path)
     report = altered(LaunchAnalysis.of(timeline), judgements=(Judgement("a rule", found, None),))
-    findings = overview_of(report).findings
-    assert [finding.scope for finding in findings] == [1, None, None]
-    assert (findings[0].text, findings[0].share) == ("slow [1m", 0.4)
+    findings = overview_of(report)["findings"]
+    assert [finding["index"] for finding in findings] == [1, None, None]
+    assert (findings[0]["sentence"], findings[0]["share"]) == ("slow [1m", 0.4)
 
 
 def test_hostile_names_are_no_commands(tmp_path: Path) -> None:
@@ -111,9 +110,10 @@ def test_hostile_names_are_no_commands(tmp_path: Path) -> None:
 def test_what_limits_a_launch_and_its_roofs_are_told() -> None:
     (launch,) = read_capture(REPO / "tests" / "captures" / "matmul").launches
     made = builtins_of(decode_launch(launch))
-    assert "tensor cores" in made["limit"] and figures_in(made["limit"])[:2] == ["75.0", "85.8"]
-    check("report/overview", made["limit"], "the limit of a matmul")
-    assert [(roof["scope"], roof["unit"], round(roof["part"], 3)) for roof in made["roofs"]] == [
+    limit = made["limit"]["answer"]
+    assert "tensor cores" in limit and figures_in(limit)[:2] == ["75.0", "85.8"]
+    check("report/overview", limit, "the limit of a matmul")
+    assert [(scope, unit, round(part, 3)) for scope, unit, part in made["roofs"]] == [
         (0, "tensor cores", 0.75),
         (1, "tensor cores", 0.858),
         (2, "tensor cores", 0.893),
@@ -124,35 +124,26 @@ def test_the_evidence_of_a_limit_is_named(tmp_path: Path) -> None:
     (launch,) = read_capture(REPO / "tests" / "captures" / "matmul").launches
     report = LaunchAnalysis.of(decode_launch(launch))
     measured = altered(report, limit=replace(report.limit, evidence="measured"))
-    assert [overview_of(one).limit_evidence for one in (report, measured)] == ["computed", "measured"]
-    whole = report_of(measured)
-    assert [row.limit_evidence for row in kernel_rows(whole.program, whole)] == ["measured"]
-    unknown = LaunchAnalysis.of(launch_of(tmp_path))
-    assert not unknown.limit.is_known
-    assert overview_of(unknown).limit_evidence == ""
+    assert [overview_of(one)["limit"]["evidence"] for one in (report, measured)] == ["computed", "measured"]
+    assert not builtins_of(launch_of(tmp_path))["limit"]["is_known"]
 
 
-def test_a_unit_has_the_larger_lower_bound_and_all_figures_in_words(tmp_path: Path) -> None:
-    units = (
-        UnitEvidence("ALU", 0.06, 0.25, 0.26),
-        UnitEvidence("L2", None, None, 0.13),
-        UnitEvidence("DRAM", 0.1, None, None),
-    )
-    made = overview_of(altered(LaunchAnalysis.of(launch_of(tmp_path)), units=units))
-    assert [(unit.lower_bound, unit.measured) for unit in made.units] == [(0.25, 0.26), (None, 0.13), (0.1, None)]
-    first, *figures = made.units[0].text.splitlines()
-    assert (first, figures_in(" ".join(figures))) == ("ALU", ["6.0", "25.0", "26.0"])
-    assert [len(unit.text.splitlines()) for unit in made.units] == [4, 2, 2]
-    assert made.well_utilized == 0.6
+def test_a_kernel_s_row_has_its_launches() -> None:
+    """Slowest first; that of median duration is shown first."""
+    reports = [LaunchAnalysis.of(decode_launch(launch)) for launch in read_capture(SEVERAL).launches[:3]]
+    report = report_of(*reports)
+    [row] = kernel_rows(report.program, report)
+    durations = [report.launches[index].duration_ns for index in row.launches]
+    assert durations == sorted(durations, reverse=True)
+    assert row.launch == row.launches[1]
 
 
 def test_without_evidence_there_are_no_units(tmp_path: Path) -> None:
-    assert builtins_of(launch_of(tmp_path))["units"] == ()
+    assert builtins_of(launch_of(tmp_path))["units"] == []
 
 
-def test_the_notes_begin_with_the_edits_that_were_tried(tmp_path: Path) -> None:
+def test_the_edits_that_were_tried_are_told(tmp_path: Path) -> None:
     report = LaunchAnalysis.of(launch_of(tmp_path))
-    plain = overview_of(report)
-    made = overview_of(altered(report, edits=known_edits()))
-    assert made.notes[0].startswith("num_stages=4 makes kernel 31.2 % ± 0.6 faster")
-    assert made.notes[1:] == plain.notes
+    assert overview_of(report)["tried"] == []
+    [tried] = overview_of(altered(report, edits=known_edits()))["tried"]
+    assert tried.startswith("num_stages=4 makes kernel 31.2 % ± 0.6 faster")

@@ -15,8 +15,8 @@ from unpacked import unpacked
 
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.errors import KprofError
+from kprof_inject.report.html.columns import picked_ctas, table_bytes
 from kprof_inject.report.html.document import write_html
-from kprof_inject.report.html.scope_columns import picked_ctas, table_bytes
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 SCOPES = [
@@ -75,7 +75,7 @@ def test_every_column_comes_back(timeline: Timeline, tmp_path: Path) -> None:
 def test_a_track_holds_a_warps_scopes(timeline: Timeline, tmp_path: Path) -> None:
     page = page_of(timeline, tmp_path)
     scopes, begins = page["scopes"], page["scopes"]["trackStart"]
-    warps = page["meta"]["warps"]
+    warps = page["meta"]["warp_ids"]
 
     assert len(begins) == len(timeline.ctas) * len(warps) + 1
     assert begins[-1] == timeline.scope_count
@@ -129,7 +129,7 @@ def test_ctas_are_picked_by_their_times(tmp_path: Path) -> None:
 
 def test_a_number_that_javascript_does_not_hold_is_refused() -> None:
     with pytest.raises(KprofError, match="does not fit into a page"):
-        list(table_bytes((np.array([1 << 53]),)))
+        list(table_bytes(np.array([1 << 53])))
 
 
 def test_what_was_in_flight_comes_back(tmp_path: Path) -> None:

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from buffers import Scope
 from timelines import Ran, cta_rows, made_timeline, scope_rows
 
 from kprof_inject.analysis.evidence.stalls import LineStalls, Stalls
 from kprof_inject.analysis.summary import summarise
-from kprof_inject.report.html.code import source_lines
+from kprof_inject.report.html.code import source_files
+from kprof_inject.report.html.data import page_values
 from kprof_inject.timeline.timeline import Timeline
 
 PATH = "/src/k.py"
@@ -26,7 +26,7 @@ def launch_of(folder: Path, scopes: Sequence[Scope], rows: Sequence[Ran], source
 
 
 def lines_of(timeline: Timeline) -> list[dict[str, Any]]:
-    lines: list[dict[str, Any]] = msgspec.to_builtins(source_lines(timeline, summarise(timeline)))
+    lines: list[dict[str, Any]] = page_values(source_files(timeline, summarise(timeline)))
     return lines
 
 
@@ -47,7 +47,7 @@ def test_a_line_has_the_time_of_its_scopes(tmp_path: Path) -> None:
     ]
     [file] = lines_of(launch_of(tmp_path, scopes, rows, {PATH: "def k():\n    for i in r:\n\tload()\n"}))
     assert file["path"] == PATH
-    assert file["pieces"] == [(1, ["def k():", "    for i in r:", "        load()"])]
+    assert file["pieces"] == [[1, ["def k():", "    for i in r:", "        load()"]]]
     first, second, third = file["timed"]
     assert (first["line"], first["scopes"], first["total_ns"], first["self_ns"]) == (1, [0], 1000, 100)
     # The iterations, and what stands in them, are in the loop's total already.
@@ -89,21 +89,21 @@ def test_of_a_long_file_only_what_is_near_scopes_is_kept(tmp_path: Path) -> None
 def test_of_a_long_file_what_is_near_sampled_lines_is_kept(tmp_path: Path) -> None:
     timeline = launch_of(tmp_path, [Scope("a", "func", -1, (PATH, 1))], [Ran(0, 10)], {PATH: "line\n" * 10_000})
     stalls = Stalls(9, {"wait": 9}, {}, (LineStalls(3, (PATH, 5000), {"wait": 9}, {}),), 0, {})
-    [file] = source_lines(timeline, summarise(timeline), None, stalls)
+    [file] = source_files(timeline, summarise(timeline), stalls)
     assert [(first, len(lines)) for first, lines in file.pieces] == [(1, 201), (4800, 401)]
     assert [line.line for line in file.stalls] == [5000]
 
 
 def test_a_scope_beyond_the_files_end_is_kept(tmp_path: Path) -> None:
     [file] = lines_of(launch_of(tmp_path, [Scope("k", "func", -1, (PATH, 10**6))], [Ran(0, 10)], {PATH: "one\n"}))
-    assert (file["pieces"], [line["line"] for line in file["timed"]]) == ([(1, ["one"])], [10**6])
+    assert (file["pieces"], [line["line"] for line in file["timed"]]) == ([[1, ["one"]]], [10**6])
 
 
 def test_nothing_that_moves_text_comes_through(tmp_path: Path) -> None:
     text = "a\x1b[31m\u202eb\r\n<script>\x00\n"
     [file] = lines_of(launch_of(tmp_path, [], [], {"/x\u202e.py": text}))
     assert file["path"] == "/x .py"
-    assert file["pieces"] == [(1, ["a [31m b", "<script> "])]
+    assert file["pieces"] == [[1, ["a [31m b", "<script> "]]]
 
 
 def test_a_kernel_without_files_has_no_source(tmp_path: Path) -> None:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json
 import subprocess
-from typing import Any
 
-import msgspec
 import pytest
 from node import node
 from programs.child import REPO
 from replacing import replace
 
 from kprof_inject.analysis.evidence.stalls import REASONS, LineStalls, Share, Stalls
-from kprof_inject.report.html.stalls import launch_stalls, stalled_source_lines, stalled_ttgir_lines
+from kprof_inject.report.html.code import (
+    AwaitedLine,
+    LaunchStalls,
+    launch_stalls,
+    stalled_source_lines,
+    stalled_ttgir_lines,
+)
+from kprof_inject.report.html.data import page_values
 
-_BARS = REPO / "kprof_inject/report/html/assets/views/stall_bars.js"
+_BARS = REPO / "kprof_inject/report/html/assets/views/line_evidence.js"
 PATH, LIBRARY = "/src/k.py", "/lib/standard.py"
 LOAD, ADDRESS, SUM, STORE = 10, 11, 12, 13
 """Lines of the TTGIR."""
@@ -37,19 +42,13 @@ STALLS = Stalls(
 )
 
 
-def builtins_of(made: Any) -> Any:
-    return msgspec.to_builtins(made)
-
-
 def test_what_warps_wait_for_longest_comes_first_and_ready_warps_last() -> None:
     made = launch_stalls(STALLS, [PATH])
     names = ["long_scoreboard", "wait", "short_scoreboard", "barrier", "selected"]
-    assert [reason.name for reason in made.reasons] == names
-    assert [share.reason for share in made.shares] == names
-    assert made.reasons[0].text == REASONS["long_scoreboard"]
-    assert all(reason.text for reason in made.reasons)
-    first = made.shares[0]
-    assert Share(first.share, first.error) == Share.of(500, 1000)
+    assert ([*made.meanings], [*made.shares]) == (names, names)
+    assert made.meanings["long_scoreboard"] == REASONS["long_scoreboard"]
+    assert all(made.meanings.values())
+    assert made.shares["long_scoreboard"] == Share.of(500, 1000)
 
 
 def test_samples_at_lines_that_the_page_does_not_show_are_counted() -> None:
@@ -60,7 +59,7 @@ def test_samples_at_lines_that_the_page_does_not_show_are_counted() -> None:
 def test_a_scope_has_the_first_three_of_its_waits() -> None:
     [scope] = launch_stalls(STALLS, [PATH]).scopes
     assert (scope.scope, scope.share) == (0, 1)
-    assert [wait.reason for wait in scope.longest] == ["long_scoreboard", "wait", "short_scoreboard"]
+    assert [reason for reason, _ in scope.longest] == ["long_scoreboard", "wait", "short_scoreboard"]
     assert len(scope.shares) == 5
 
 
@@ -70,12 +69,15 @@ def test_lines_with_few_samples_have_no_bar() -> None:
 
 def test_a_line_has_its_share_of_all_samples_and_whose_results_it_waits_for() -> None:
     line = stalled_ttgir_lines(STALLS)[0]
-    assert (line.share, line.error) == (0.7, Share.of(700, 1000).error)
-    assert [(share.reason, share.share) for share in line.shares] == [("long_scoreboard", 0.5), ("selected", 0.2)]
+    assert line.share == Share.of(700, 1000)
+    assert [(reason, share.value) for reason, share in line.shares.items()] == [
+        ("long_scoreboard", 0.5),
+        ("selected", 0.2),
+    ]
     # At most all samples of the reason wait for a line, even if they wait for several of its results.
-    assert builtins_of(line.awaited) == [
-        {"reason": "long_scoreboard", "line": ADDRESS, "source": (PATH, 4), "operation": "LDC", "share": 0.5},
-        {"reason": "long_scoreboard", "line": LOAD, "source": (PATH, 4), "operation": "LDG", "share": 0.4},
+    assert line.awaited == [
+        AwaitedLine("long_scoreboard", ADDRESS, (PATH, 4), "LDC", 0.5),
+        AwaitedLine("long_scoreboard", LOAD, (PATH, 4), "LDG", 0.4),
     ]
 
 
@@ -88,24 +90,17 @@ def test_a_source_line_has_the_samples_of_all_its_operations() -> None:
     made = stalled_source_lines(STALLS)
     assert {path: [line.line for line in lines] for path, lines in made.items()} == {PATH: [5], LIBRARY: [2]}
     [line] = made[PATH]
-    assert line.share == pytest.approx(0.8)
-    assert [share.reason for share in line.shares] == ["long_scoreboard", "short_scoreboard", "barrier", "selected"]
+    assert line.share.value == pytest.approx(0.8)
+    assert [*line.shares] == ["long_scoreboard", "short_scoreboard", "barrier", "selected"]
     # Two operations of one source line are awaited as one.
     assert [(awaited.line, awaited.source) for awaited in line.awaited] == [(ADDRESS, (PATH, 4)), (14, (LIBRARY, 2))]
 
 
 def test_reasons_and_names_of_a_damaged_capture_do_no_harm() -> None:
     hostile = replace(STALLS, reasons={"x\x1b]0;\u202e": 1000}, operations={LOAD: "\x00"})
-    [reason] = launch_stalls(hostile, [PATH]).reasons
-    assert (reason.name, reason.text) == ("x ]0; ", "")
+    assert page_values(launch_stalls(hostile, [PATH]))["meanings"] == {"x ]0; ": ""}
     empty = Stalls(0, {}, {}, (), 0, {})
-    assert builtins_of(launch_stalls(empty, [PATH])) == {
-        "samples": 0,
-        "reasons": [],
-        "shares": [],
-        "scopes": [],
-        "elsewhere": 0,
-    }
+    assert launch_stalls(empty, [PATH]) == LaunchStalls(0, {}, {}, [], 0)
     assert (stalled_ttgir_lines(empty), stalled_source_lines(empty)) == ([], {})
 
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-import msgspec
 import pytest
 from replacing import replace
+from unpacked import unpacked
 
+from kprof_inject.analysis.program import Report
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.capture.source_text import places_of
 from kprof_inject.pipeline.insertion import view_of
-from kprof_inject.report.html.code import ttgir_lines
+from kprof_inject.report.html.document import write_html
 from kprof_inject.select.plan import make_plan
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.timeline.timeline import Timeline, decode_launch
@@ -89,10 +89,11 @@ def with_lines(timeline: Timeline, lines: tuple[int, int] | None) -> Timeline:
     return replace(timeline, table=table)
 
 
-def made_of(timeline: Timeline) -> dict[str, Any]:
-    made: dict[str, Any] | None = msgspec.to_builtins(ttgir_lines(timeline))
-    assert made is not None
-    return made
+def lines_and_sites(timeline: Timeline, folder: Path) -> tuple[list[str], list[list[int] | None]]:
+    """The TTGIR of a page, and by scope its first and last line there."""
+    write_html(folder / "page.html", Report.of([timeline]))
+    [launch] = unpacked(folder / "page.html")
+    return launch["sections"]["ttgir"]["lines"], [scope["site"] for scope in launch["meta"]["scopes"]]
 
 
 def test_the_scope_table_has_the_lines_that_the_plan_says() -> None:
@@ -106,17 +107,17 @@ def test_the_scope_table_has_the_lines_that_the_plan_says() -> None:
         assert scope.lines == (1 + text.count("\n", 0, start), text.count("\n", 0, end))
 
 
-def test_the_demo_s_scopes_go_around_their_lines(demo: Timeline) -> None:
-    made = made_of(demo)
-    [[func], [around], [body]] = made["sites"]
+def test_the_demo_s_scopes_go_around_their_lines(demo: Timeline, tmp_path: Path) -> None:
+    lines, sites = lines_and_sites(demo, tmp_path)
+    func, around, body = (site or [] for site in sites)
 
-    assert "scf.for" in made["lines"][around[0]] and made["lines"][around[1]].lstrip().startswith("}")
+    assert "scf.for" in lines[around[0]] and lines[around[1]].lstrip().startswith("}")
     assert func[0] < around[0] < body[0] <= body[1] < around[1] < func[1]
-    assert "tt.return" in made["lines"][func[1] + 1]
+    assert "tt.return" in lines[func[1] + 1]
 
 
-def test_lines_behind_the_end_of_the_text_are_left_out(demo: Timeline) -> None:
-    count = len(made_of(demo)["lines"])
+def test_lines_behind_the_end_of_the_text_are_left_out(demo: Timeline, tmp_path: Path) -> None:
+    count = len(lines_and_sites(demo, tmp_path)[0])
 
-    assert made_of(with_lines(demo, (count, count + 9)))["sites"] == [[(count - 1, count - 1)]] * 3
-    assert made_of(with_lines(demo, (count + 1, count + 9)))["sites"] == [[]] * 3
+    assert lines_and_sites(with_lines(demo, (count, count + 9)), tmp_path)[1] == [[count - 1, count - 1]] * 3
+    assert lines_and_sites(with_lines(demo, (count + 1, count + 9)), tmp_path)[1] == [None] * 3

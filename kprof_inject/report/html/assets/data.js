@@ -1,9 +1,10 @@
-/** The page's data: launches, whose scopes and sections are unpacked when first shown. `scope_columns.py` packs the columns. */
+/** The page's data: launches, whose scopes and sections are unpacked when first shown. `columns.py` packs the columns. */
 
 /**
  * @typedef {Object} Launch
- * @property {Object} meta a `LaunchMeta` of page_schema.py
- * @property {Object<string, Object>} sections what the views show, by name
+ * @property {Object} meta the `Answer` on it (facts.py) and `launch_facts` of data.py, whose `scopes` have all that is known of a
+ *     scope: its `ScopeSummary`, `ScopeInfo` and `ScopePicture`, and what `scopesOf` adds
+ * @property {Object<string, Object>} sections what the views show, by name: `launch_sections` of data.py
  * @property {Scopes} scopes
  * @property {Flights} flights
  */
@@ -18,31 +19,85 @@ export function readReport(textOf = textOfElement) {
 export function launchReader(report, textOf = textOfElement) {
   let opened = { index: -1, launch: null };
   return (index) => {
-    if (opened.index !== index) opened = { index, launch: readLaunch(report, index, textOf) };
+    if (opened.index !== index) opened = { index, launch: readLaunch(report.sections[index], index, textOf) };
     return opened.launch;
   };
 }
 
-async function readLaunch(report, index, textOf) {
-  const [meta, elements] = [report.launches[index], report.sections[index]];
-  const names = Object.keys(elements);
-  const [scopes, flights, ...sections] = await Promise.all([
+async function readLaunch(elements, index, textOf) {
+  const read = Object.entries(elements).map(async ([name, id]) => [name, await inflatedJson(textOf(id))]);
+  const { launch, scopes: table, ...shared } = Object.fromEntries(await Promise.all(read));
+  const { facts, timed, ...own } = launch;
+  const sections = { ...shared, ...own };
+  sections.source.forEach((file, at) => (file.timed = timed[at]));
+  const { answer, pictures, lanes, ...shown } = facts;
+  const meta = { ...answer, ...shown, scopes: scopesOf(table, answer, pictures, lanes, sections) };
+  const [scopes, flights] = await Promise.all([
     inflated(textOf(`launch-${index}-scopes`)),
     meta.flight_works.length ? inflated(textOf(`launch-${index}-flights`)) : null,
-    ...names.map((name) => inflatedJson(textOf(elements[name]))),
   ]);
-  const { timed, ...byName } = Object.fromEntries(names.map((name, at) => [name, sections[at]]));
-  byName.source.forEach((file, at) => (file.timed = timed[at]));
-  return {
-    meta,
-    sections: byName,
-    scopes: readScopes(scopes, meta),
-    flights: readFlights(flights),
-  };
+  return { meta, sections, scopes: readScopes(scopes, meta), flights: readFlights(flights) };
+}
+
+/**
+ * All that is known of each scope of the table. Beyond the records, it has its `name` on the page, its `colour` and
+ * `lane`, its source as `place` without folders and the `text` of that line, the name of its self time, and as its
+ * `site` the first and the last line of the TTGIR, from 0; null if the page does not have them.
+ */
+function scopesOf([infos, colours], answer, pictures, lanes, { source, ttgir }) {
+  return infos.map((info, index) => {
+    const figures = answer.scopes[index];
+    const count = ttgir?.lines.length ?? 0;
+    return {
+      ...info,
+      ...figures,
+      ...pictures[index],
+      name: figures.distinct_name,
+      colour: colours[index],
+      lane: lanes[index],
+      place: placeName(info.source),
+      text: sourceLine(source, info.source),
+      self_name: figures.between_iterations_ns === null ? "self" : "between iterations",
+      resolution_ns: answer.resolution_ns,
+      site: info.lines && info.lines[0] <= count ? [info.lines[0] - 1, Math.min(info.lines[1], count) - 1] : null,
+    };
+  });
+}
+
+/** `file.py:12` of `/folder/file.py:12`. */
+export function placeName(place) {
+  return place.split("/").pop();
+}
+
+/** The path and the line of `path:line`. */
+export function fileAndLine(place) {
+  const at = place.lastIndexOf(":");
+  return [place.slice(0, at), Number(place.slice(at + 1))];
+}
+
+function sourceLine(files, place) {
+  const [path, line] = fileAndLine(place);
+  const pieces = files.find((file) => file.path === path)?.pieces ?? [];
+  const [first, lines] = pieces.findLast(([begin]) => begin <= line) ?? [0, []];
+  return (lines[line - first] ?? "").trim();
+}
+
+const ARRAYS = {
+  u1: (bytes) => bytes,
+  i4: (bytes) => {
+    const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+    return Int32Array.from({ length: bytes.byteLength / 4 }, (_, index) => view.getInt32(4 * index, true));
+  },
+};
+
+/** Columns become arrays; `_column` of data.py makes them. */
+function revived(_, value) {
+  if (typeof value?.base64 === "string") return ARRAYS[value.type](fromBase64(value.base64));
+  return Array.isArray(value?.steps) ? sum(value.steps) : value;
 }
 
 async function inflatedJson(text) {
-  return JSON.parse(new TextDecoder().decode(await inflated(text)));
+  return JSON.parse(new TextDecoder().decode(await inflated(text)), revived);
 }
 
 /** @param {string} text what zlib made, in base64 @returns {Promise<Uint8Array>} */
@@ -78,37 +133,17 @@ class TableReader {
    * @param {{[index: number]: number}} [target] where to write it, from its beginning on; it must hold the rows.
    */
   column(target = new Float64Array(this.rows)) {
-    const head = this.bytes[this.at++];
+    const { bytes, rows } = this;
+    const head = bytes[this.at++];
     const planes = head & ~ZIGZAG;
-    const rows = this.rows;
-    if (planes === 0) target.fill(0, 0, rows);
-    else if (planes <= 3) this.#small(target, planes);
-    else this.#large(target, planes);
+    target.fill(0, 0, rows);
+    for (let plane = planes - 1; plane >= 0; plane--) {
+      const begin = this.at + plane * rows;
+      for (let row = 0; row < rows; row++) target[row] = target[row] * 256 + bytes[begin + row];
+    }
     this.at += planes * rows;
-    if (head & ZIGZAG) {
-      for (let row = 0; row < rows; row++) target[row] = unzigzag(target[row]);
-    }
+    if (head & ZIGZAG) for (let row = 0; row < rows; row++) target[row] = unzigzag(target[row]);
     return target;
-  }
-
-  // Up to three planes fit into the whole numbers that bit operations work on.
-  #small(target, planes) {
-    const { bytes, at, rows } = this;
-    for (let row = 0; row < rows; row++) {
-      let value = bytes[at + row];
-      if (planes > 1) value |= bytes[at + rows + row] << 8;
-      if (planes > 2) value |= bytes[at + 2 * rows + row] << 16;
-      target[row] = value;
-    }
-  }
-
-  #large(target, planes) {
-    const { bytes, at, rows } = this;
-    for (let row = 0; row < rows; row++) {
-      let value = 0;
-      for (let plane = planes - 1; plane >= 0; plane--) value = value * 256 + bytes[at + plane * rows + row];
-      target[row] = value;
-    }
   }
 }
 
@@ -116,13 +151,8 @@ function unzigzag(value) {
   return value % 2 === 0 ? value / 2 : -(value + 1) / 2;
 }
 
-/** @param {string} text base64, perhaps with white space around it */
 function fromBase64(text) {
-  if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text);
-  const raw = atob(text);
-  const bytes = new Uint8Array(raw.length);
-  for (let index = 0; index < raw.length; index++) bytes[index] = raw.charCodeAt(index);
-  return bytes;
+  return Uint8Array.fromBase64?.(text) ?? Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
 }
 
 /**
@@ -141,7 +171,7 @@ function fromBase64(text) {
  * @property {Uint16Array} scope index in `meta.scopes` @property {Uint16Array} depth @property {Uint8Array} flags
  * @property {Int32Array} iteration -1 if there is none @property {Int32Array} cta @property {Int32Array} sm
  * @property {Int16Array} warp
- * @property {Uint32Array} track `CTA row × meta.warps.length + place of the warp in meta.warps`
+ * @property {Uint32Array} track `CTA row × meta.warp_ids.length + place of the warp in meta.warp_ids`
  * @property {Uint32Array} trackStart of each track its first scope; has one item more than there are tracks
  * @property {Float64Array[]} tags the values of each scope's tags, in the order in which `meta.scopes` names them;
  *     UNKNOWN_TAG where there is none
@@ -155,7 +185,7 @@ export const UNKNOWN_TAG = 2 ** 40;
 
 /**
  * @param {Uint8Array} bytes
- * @param {{shown_scopes: number, warps: number[], scopes: {tags: string[]}[]}} meta
+ * @param {{shown_scopes: number, warp_ids: number[], scopes: {tags: Object[]}[]}} meta
  * @returns {Scopes}
  */
 function readScopes(bytes, meta) {
@@ -163,8 +193,8 @@ function readScopes(bytes, meta) {
   const ctas = readCtas(reader);
   const incomplete = readIncomplete(reader);
   const mostTags = Math.max(...meta.scopes.map(({ tags }) => tags.length), 0);
-  const scopes = emptyScopes(meta.shown_scopes, ctas.length * meta.warps.length, mostTags);
-  const places = new Map(meta.warps.map((warp, place) => [warp, place]));
+  const scopes = emptyScopes(meta.shown_scopes, ctas.length * meta.warp_ids.length, mostTags);
+  const places = new Map(meta.warp_ids.map((warp, place) => [warp, place]));
   const last = { start: 0, iteration: new Float64Array(1 << 16) };
   let row = 0;
   while (!reader.isAtEnd) {
@@ -197,39 +227,25 @@ function readCtas(reader) {
 
 function readIncomplete(reader) {
   const length = reader.beginTable();
-  const [ctaRow, warp, written, lost, openStarts, strayEnds, damaged] = Array.from({ length: 7 }, () =>
-    reader.column(),
-  );
+  const [ctaRow, warp, written, lost, openStarts, strayEnds, damaged] = Array.from({ length: 7 }, () => reader.column());
   const lostStart = sum(reader.column());
   const lostEnd = reader.column().map((window, row) => lostStart[row] + window);
   return { length, ctaRow, warp, written, lost, openStarts, strayEnds, damaged, lostStart, lostEnd };
 }
 
+const TIMES = ["start", "end", "duration", "self"];
+const NUMBERS = { scope: Uint16Array, depth: Uint16Array, flags: Uint8Array, iteration: Int32Array, cta: Int32Array, sm: Int32Array, warp: Int16Array, track: Uint32Array };
+
 function emptyScopes(length, tracks, tags) {
-  return {
-    length,
-    start: new Float64Array(length),
-    end: new Float64Array(length),
-    duration: new Float64Array(length),
-    self: new Float64Array(length),
-    scope: new Uint16Array(length),
-    depth: new Uint16Array(length),
-    flags: new Uint8Array(length),
-    iteration: new Int32Array(length),
-    cta: new Int32Array(length),
-    sm: new Int32Array(length),
-    warp: new Int16Array(length),
-    track: new Uint32Array(length),
-    trackStart: new Uint32Array(tracks + 1),
-    tags: Array.from({ length: tags }, () => new Float64Array(length)),
-  };
+  const times = TIMES.map((name) => [name, new Float64Array(length)]);
+  const numbers = Object.entries(NUMBERS).map(([name, Type]) => [name, new Type(length)]);
+  const values = Array.from({ length: tags }, () => new Float64Array(length));
+  return { length, ...Object.fromEntries([...times, ...numbers]), trackStart: new Uint32Array(tracks + 1), tags: values };
 }
 
 function readTracks(reader, scopes, ctas, places, row) {
   const tracks = reader.beginTable();
-  const ctaRow = reader.column();
-  const warp = reader.column();
-  const count = reader.column();
+  const [ctaRow, warp, count] = Array.from({ length: 3 }, () => reader.column());
   for (let index = 0, begin = row; index < tracks; begin += count[index], index++) {
     const end = begin + count[index];
     const track = ctaRow[index] * places.size + places.get(warp[index]);
@@ -244,15 +260,9 @@ function readTracks(reader, scopes, ctas, places, row) {
 function readBlock(reader, scopes, row, last) {
   const rows = reader.beginTable();
   const end = row + rows;
-  const kind = reader.column(scopes.scope.subarray(row, end));
-  reader.column(scopes.depth.subarray(row, end));
-  reader.column(scopes.flags.subarray(row, end));
-  const iteration = reader.column(scopes.iteration.subarray(row, end));
-  const start = reader.column(scopes.start.subarray(row, end));
-  const elapsed = reader.column(scopes.end.subarray(row, end));
-  const duration = reader.column(scopes.duration.subarray(row, end));
-  const self = reader.column(scopes.self.subarray(row, end));
-  for (const values of scopes.tags) reader.column(values.subarray(row, end));
+  const names = ["scope", "depth", "flags", "iteration", ...TIMES];
+  const columns = [...names.map((name) => scopes[name]), ...scopes.tags].map((column) => reader.column(column.subarray(row, end)));
+  const [kind, , , iteration, start, elapsed, duration, self] = columns;
   last.iteration.fill(0);
   let at = 0;
   for (let index = 0; index < rows; index++) {
@@ -301,17 +311,4 @@ function readFlights(bytes) {
   }
   const times = { start, known, end, inFlight, blocked };
   return { length, ctaRow, work, lane, warp, scope, waitScope, ...times, depth, bytes: bytesMoved };
-}
-
-const MAKERS = {
-  u1: (bytes) => bytes,
-  i4: (bytes) => {
-    const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-    return Int32Array.from({ length: bytes.byteLength / 4 }, (_, index) => view.getInt32(4 * index, true));
-  },
-};
-
-/** @param {{type: string, base64: string}} column @returns {Uint8Array | Int32Array} */
-export function unpacked({ type, base64 }) {
-  return MAKERS[type](fromBase64(base64));
 }

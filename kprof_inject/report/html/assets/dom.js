@@ -13,8 +13,7 @@ export function element(tag, properties = {}, children = []) {
     if (value === null || value === undefined || value === false) continue;
     if (name === "class") made.className = value;
     else if (name === "text") made.textContent = printable(String(value));
-    else if (name === "on")
-      for (const [event, listener] of Object.entries(value)) made.addEventListener(event, listener);
+    else if (name === "on") for (const [event, listener] of Object.entries(value)) made.addEventListener(event, listener);
     else if (name === "data") Object.assign(made.dataset, value);
     else made.setAttribute(name, value === true ? "" : String(value));
   }
@@ -25,6 +24,50 @@ export function element(tag, properties = {}, children = []) {
 /** A space for each control character and mark of writing direction: those would reorder the text around them. */
 export function printable(text) {
   return text.replace(/[\p{Cc}\p{Cs}\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/gu, " ");
+}
+
+/** A button that looks like a link. */
+export function link(text, onClick, properties = {}) {
+  return element("button", { type: "button", class: "link", text, ...properties, on: { click: onClick } });
+}
+
+/** The mark of a colour before a name. */
+export function chip(color) {
+  const made = element("span", { class: "scope-chip" });
+  made.style.background = color;
+  return made;
+}
+
+/** A bar as wide as a share of its place. */
+export function shareBar(kind, share, color = "") {
+  const made = element("span", { class: kind });
+  made.style.width = `${100 * Math.min(Math.max(share, 0), 1)}%`;
+  made.style.background = color;
+  return made;
+}
+
+/** A bar for a total, and the part of it that is its own in the full colour. */
+export function totalBar(share, self, color = "") {
+  const total = shareBar("bar-total", share);
+  if (color) total.style.setProperty("--color", color);
+  total.append(shareBar("bar-self", self, color));
+  return element("span", { class: "bar-track" }, [total]);
+}
+
+/** @param {[string, string][]} facts labels and values */
+export function factList(facts) {
+  return element("dl", { class: "fact-list" }, facts.flatMap(([label, text]) => [element("dt", { text: label }), element("dd", { text })]));
+}
+
+/** @param {string[][]} heads text, hint and class of each @param {HTMLElement[][]} bodies each with its rows */
+export function tableOf(kind, heads, ...bodies) {
+  const cells = heads.map(([text, title, type]) => element("th", { text, title: title || null, class: type, scope: "col" }));
+  return element("table", { class: kind }, [element("thead", {}, [element("tr", {}, cells)]), ...bodies.map((rows) => element("tbody", {}, rows))]);
+}
+
+/** Room in which a wide table scrolls. */
+export function tableRoom(table) {
+  return element("div", { class: "table-room" }, [table]);
 }
 
 const GAP = 14;

@@ -7,19 +7,17 @@
  *   isWanted(report)                 optional: whether a page of this report has the view
  *   show(element, launch, context)   fills the empty `element`; called for each launch when the view is first looked at
  *
- * `launch` is `Launch` of `#data`: `launch.meta` and `launch.sections` (`LaunchMeta` and `LaunchSections` of
- * page_schema.py), `launch.scopes` and `launch.flights` (`Scopes` and `Flights` of `#data`: typed arrays, times in ns since the
- * start of the launch).
+ * `launch` is `Launch` of `#data`: `launch.meta` and `launch.sections` (records of data.py, code.py and pictures.py),
+ * `launch.scopes` and `launch.flights` (`Scopes` and `Flights` of `#data`: typed arrays, times in ns since the start of the
+ * launch).
  * `context` is
  *
- *   theme            {isDark, css("ink"): a custom property of style.css,
- *                    scopeColor(index), scopeInk(index): what is read on it, by index in meta.scopes}
+ *   theme            {isDark, css("ink"): a custom property of style.css}
  *   goTo({cta, startNs, endNs, scope, index})   opens the timeline there; all but the number of the `cta` may be left
  *                    out. `scope` is an index in meta.scopes, `index` one of launch.scopes
- *   formatNs(ns)     as text; `#format` has more
  *   onThemeChange(callback)   called when light becomes dark or the other way round, until the launch is changed
  *   onForget(callback)        called before another launch is shown
- *   kernels, shownLaunch         the rows, `KernelRow` of page_schema.py; the index of `launch`
+ *   report, shownLaunch          what `_page` of document.py writes first; the index of `launch`
  *   openLaunch(index)            shows another launch, in the timeline
  *   timeline, onTimeline({ctas, range})   what the timeline shows at first, and what it shows now
  *
@@ -28,12 +26,10 @@
  */
 
 import { launchReader, readReport } from "#data";
-import { exportOnKey } from "#export";
-import { formatNs } from "#format";
-import { isTyping, showHelp } from "#help";
 import { fillChooser, notices, showAnswer, showTitle } from "#masthead";
-import { readHash, Tabs, writeHash } from "#navigation";
-import { inkOn, pageTheme } from "#theme";
+import { onKey, readHash, showHelp, Tabs, writeHash } from "#navigation";
+import { exportOnKey } from "#tables";
+import { pageTheme } from "#theme";
 
 const VIEWS = {
   kernels: "#views/kernels",
@@ -84,40 +80,29 @@ async function loadedViews() {
 async function showLaunch(page) {
   const { report, state, tabs } = page;
   const index = state.launch;
-  showTitle(byId("launch-title"), report.launches[index]);
   const launch = await page.open(index);
   // Another one was chosen meanwhile.
   if (index !== state.launch) return;
   for (const forget of page.forget.splice(0)) forget();
   byId("loading")?.remove();
-  showAnswer(byId("answer"), launch.sections.overview, () => tabs.select("overview"));
+  showTitle(byId("launch-title"), launch.meta);
+  showAnswer(byId("answer"), launch.meta, () => tabs.select("overview"));
   const notice = notices(launch).join(" ");
   byId("notice").textContent = notice;
   byId("notice").hidden = !notice;
-  tabs.open(launch, contextOf(page, launch), state.tab);
+  tabs.open(launch, contextOf(page), state.tab);
 }
 
-function contextOf(page, launch) {
+function contextOf(page) {
   const { theme, tabs, state } = page;
-  const colors = launch.meta.scopes.map(({ colour }) => colour);
-  const inks = colors.map(inkOn);
   return {
-    theme: {
-      get isDark() {
-        return theme.isDark;
-      },
-      css: theme.css,
-      scopeColor: (index) => colors[index],
-      scopeInk: (index) => inks[index],
-    },
-    formatNs,
+    theme,
     onThemeChange: (callback) => page.forget.push(theme.onChange(callback)),
     goTo: (target) => {
       tabs.select("timeline");
       tabs.shown("timeline")?.goTo(target);
     },
-    kernels: page.report.kernels,
-    others: page.report.others,
+    report: page.report,
     shownLaunch: state.launch,
     openLaunch: (index) => changeLaunch(page, index, "timeline"),
     timeline: { ctas: state.ctas, range: state.range },
@@ -160,9 +145,7 @@ function showThemeButton(theme) {
     button.title = theme.isDark ? "Light" : "Dark";
   };
   button.addEventListener("click", () => theme.toggle());
-  addEventListener("keydown", (event) => {
-    if (event.key === "t" && !isTyping(event) && !event.ctrlKey && !event.metaKey && !event.altKey) theme.toggle();
-  });
+  onKey("t", theme.toggle);
   theme.onChange(name);
   name();
 }

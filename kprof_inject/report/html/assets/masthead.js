@@ -1,23 +1,22 @@
 /** Above every view: which launch is shown, what limits it, what to try, how far to trust that, and warnings. */
 
-import { element } from "#dom";
-import { counted, formatShare, shortNs } from "#format";
+import { element, link } from "#dom";
+import { counted, shortNs } from "#format";
 
 /**
  * @param {HTMLElement} place
- * @param {Object} overview the section of that name: `limit`, `limit_evidence`, `advice` (most important first), `verdict`
+ * @param {Object} meta of the launch
  * @param {() => void} onOpen opens the view with all of it
  */
-export function showAnswer(place, { limit, limit_evidence, advice, verdict }, onOpen) {
+export function showAnswer(place, { limit, advice, trust }, onOpen) {
   const [first, ...others] = advice;
-  const doubtful = first?.doubtful ? ", but doubtful" : "";
-  const worth = first?.share ? [element("span", { text: `worth up to ${formatShare(first.share)}${doubtful}` })] : [];
+  const worth = first?.worth ? [element("span", { text: first.worth })] : [];
   const text = first ? first.text : "no advice: no rule found anything to change";
-  const more = element("button", { type: "button", class: "link", text: others.length ? `${others.length} more` : "why", on: { click: onOpen } });
+  const more = link(others.length ? `${others.length} more` : "why", onOpen);
   place.replaceChildren(
-    part(["Limit", ...evidenceTag(limit_evidence)], limit, {}),
+    part(["Limit", ...evidenceTag(limit)], limit.answer, {}),
     part(["Try"], text, { class: first && first.share === null ? "unjudged" : null, title: first?.reason || text }, first ? [element("div", { class: "answer-more" }, [...worth, more])] : []),
-    part(["Trust"], `${verdict.level}: ${verdict.text}`, { data: { level: verdict.level } }),
+    part(["Trust"], `${trust.level}: ${trust.text}`, { data: { level: trust.level } }),
   );
 }
 
@@ -32,48 +31,46 @@ function part(label, text, properties, more = []) {
 const CLOCKS = { fitted: "SM clock", assumed: "assumed SM clock", nominal: "assumed SM clock" };
 
 /** Another profiler's records are times of the globaltimer, and no SM's clock is known. */
-function clockOf({ clock_source: source, clock_ghz: ghz }) {
-  return source === "timer" ? "globaltimer" : `${CLOCKS[source] ?? "SM clock"} ${Math.round(ghz * 1000)} MHz`;
+function clockOf({ clock_source: source, clock_mhz: mhz }) {
+  return source === "timer" ? "globaltimer" : `${CLOCKS[source] ?? "SM clock"} ${Math.round(mhz)} MHz`;
 }
+
+const SPAN = "from the first CTA's begin to the end of the last one's work, with records";
 
 /** @param {HTMLElement} place @param {Object} meta of the launch */
 export function showTitle(place, meta) {
   const facts = [
-    meta.place,
-    `grid ${meta.grid.join("×")}`,
-    counted(meta.warps_per_cta, meta.warp_name),
-    meta.run_times,
-    `span ${shortNs(meta.duration_ns)}`,
-    clockOf(meta),
-    meta.device,
-  ];
+    [meta.place_name],
+    [`grid ${meta.grid.join("×")}`],
+    [counted(meta.warps, meta.warp_name)],
+    [meta.run_times_text],
+    [`span ${shortNs(meta.ctas ? meta.duration_ns : null)}`, SPAN],
+    [clockOf(meta)],
+    [meta.device_name],
+  ].filter(([text]) => text);
   place.replaceChildren(
-    element("h1", { text: meta.kernel, title: meta.kernel }),
-    ...facts.filter(Boolean).map((fact) => element("span", { class: "fact", text: fact })),
+    element("h1", { text: meta.title, title: meta.title }),
+    ...facts.map(([text, title]) => element("span", { class: "fact", text, title })),
   );
 }
 
 /**
  * @param {HTMLElement} place
- * @param {Object[]} metas
+ * @param {Object[]} launches each a `LaunchRow` of facts.py, with its kernel's title and its place
  * @param {number} chosen
  * @param {(index: number) => void} onChoice
  */
-export function fillChooser(place, metas, chosen, onChoice) {
+export function fillChooser(place, launches, chosen, onChoice) {
   place.replaceChildren();
-  if (metas.length < 2) return;
-  const options = metas.map((meta, index) =>
-    element("option", { value: index, selected: index === chosen, text: launchName(meta) }),
-  );
+  if (launches.length < 2) return;
+  const options = launches.map((launch, index) => element("option", { value: index, selected: index === chosen, text: launchName(launch) }));
   const list = element("select", { id: "launch", on: { change: () => onChoice(Number(list.value)) } }, options);
   place.append(element("label", { for: "launch", text: "Launch" }), list);
 }
 
-function launchName(meta) {
-  const replay = meta.graph ? ", last replay of a CUDA graph" : "";
-  const place = meta.place ? `${meta.place}: ` : "";
-  const size = `grid ${meta.grid.join("×")}, span ${shortNs(meta.duration_ns)}`;
-  return `${place}${meta.kernel}, launch ${meta.launch}${replay}: ${size}`;
+function launchName({ title, place_name: placeName, launch, graph, grid, duration_ns: ns }) {
+  const replay = graph ? ", last replay of a CUDA graph" : "";
+  return `${placeName && `${placeName}: `}${title}, launch ${launch}${replay}: grid ${grid.join("×")}, span ${shortNs(ns || null)}`;
 }
 
 /** @param {import("#data").Launch} launch @returns {string[]} sentences */
@@ -103,7 +100,7 @@ const MEANINGS = {
   measured: "counted by the hardware while the kernel ran without records",
 };
 
-/** @param {string} evidence a `limit_evidence` of page_schema.py @returns {HTMLElement[]} empty if it is unknown */
-export function evidenceTag(evidence) {
-  return evidence ? [element("span", { class: "evidence", text: evidence, title: MEANINGS[evidence] })] : [];
+/** @param {Object} limit a `Limit` of the analysis @returns {HTMLElement[]} empty if it is unknown */
+export function evidenceTag({ is_known: isKnown, evidence }) {
+  return isKnown ? [element("span", { class: "evidence", text: evidence, title: MEANINGS[evidence] })] : [];
 }

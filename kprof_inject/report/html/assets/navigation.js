@@ -1,4 +1,4 @@
-/** Where the reader is: the row of tabs with a view below, targets from one view to another, and the address. */
+/** Where the reader is: the row of tabs with a view below, targets from one view to another, the address; and the keys. */
 
 import { element } from "#dom";
 
@@ -154,4 +154,44 @@ export function receive(name, callback) {
 export function openView(name, target) {
   document.getElementById(`tab-${name}`)?.click();
   receivers.get(name)?.(target);
+}
+
+const KEYS = [
+  ["W  S  or  +  −", "zoom in and out, around the pointer"],
+  ["A  D  or  ←  →", "earlier, later"],
+  ["↑  ↓", "scroll"],
+  ["wheel", "scroll; with Ctrl, a pinch or on the ruler: zoom; with Shift: earlier, later"],
+  ["drag", "pan and scroll"],
+  ["double click", "zoom to that scope"],
+  ["f", "fit the selected scope; again: all of the CTAs"],
+  ["0", "all of the CTAs"],
+  ["click", "select a scope; all of its kind are highlighted"],
+  ["/", "search"],
+  ["n  N  or  Enter", "next match, previous match"],
+  ["x", "export the table as CSV"],
+  ["Esc", "clear the selection and the search"],
+  ["t", "light or dark"],
+  ["?", "this list"],
+];
+
+/** @param {HTMLDialogElement} dialog @param {HTMLElement} button */
+export function showHelp(dialog, button) {
+  const rows = KEYS.flatMap(([keys, what]) => [element("dt", { text: keys }), element("dd", { text: what })]);
+  const close = element("button", { type: "button", text: "Close", on: { click: () => dialog.close() } });
+  dialog.append(element("h2", { text: "Keys" }), element("dl", {}, rows), close);
+  button.addEventListener("click", () => dialog.showModal());
+  onKey("?", () => (dialog.open ? dialog.close() : dialog.showModal()));
+}
+
+/** Does something when a key is pressed that is not input for a field. */
+export function onKey(key, action) {
+  addEventListener("keydown", (event) => {
+    if (event.key === key && isCommand(event)) action();
+  });
+}
+
+/** Returns whether a key is a command instead of input for a field, or one of the browser's. */
+export function isCommand({ target, ctrlKey, metaKey, altKey }) {
+  const isTyped = target instanceof HTMLElement && target.matches("input, textarea, select");
+  return !isTyped && !ctrlKey && !metaKey && !altKey;
 }

@@ -4,7 +4,7 @@ const DARK_INK = "#11151c";
 const LIGHT_INK = "#ffffff";
 
 /** @param {string} hex `#rrggbb` @returns {[number, number, number]} 0 to 255 */
-export function channels(hex) {
+function channels(hex) {
   return [1, 3, 5].map((at) => Number.parseInt(hex.slice(at, at + 2), 16));
 }
 

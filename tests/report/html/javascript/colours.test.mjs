@@ -5,7 +5,7 @@ import { ASSETS, load } from "./launches.mjs";
 
 const { contrast } = await load("theme");
 
-const { STALL_COLORS, stallColor } = await load("views/stall_bars");
+const { STALL_COLORS, stallColor } = await load("views/line_evidence");
 
 // WCAG 2.2, 1.4.3 and 1.4.11.
 const LEGIBLE = 4.5;

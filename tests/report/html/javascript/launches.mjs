@@ -13,7 +13,7 @@ export const TABLE = [
 ];
 
 export function scopeKind(name, kind, { parent = -1, lane = 0, text = "", source = "k.py:7" } = {}) {
-  return { name, kind, parent, lane, text, source, path: source && `/src/${source}`, called_from: [], tags: [] };
+  return { name, kind, parent, lane, text, place: source, source: source && `/src/${source}`, called_from: [], tags: [] };
 }
 
 /**
@@ -61,14 +61,11 @@ export function launchOf(ctas, rows, { table = TABLE, warps = [0, 1] } = {}) {
   };
   const meta = {
     scopes: table,
-    warps,
+    warp_ids: warps,
     cta_name: "CTA",
     warp_name: "warp",
     partitions: [],
-    partition_of_warp: warps.map(() => ""),
-    function_of_warp: warps.map(() => ""),
     shown_scopes: rows.length,
-    scope_count: rows.length,
     flight_works: [],
   };
   return { meta, scopes, sections: {}, flights: { length: 0, ctaRow: [] } };

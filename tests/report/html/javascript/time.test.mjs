@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { load } from "./launches.mjs";
 
-const { clamped, panned, wholeRange, zoomed } = await load("timeline/range");
+const { clamped, panned, wholeRange, zoomed } = await load("timeline/model");
 const { readHash } = await load("navigation");
 const SPAN = 10_000;
 const whole = wholeRange(SPAN);

@@ -4,6 +4,7 @@ import { TABLE, knownLaunch, launchOf, load, scopeKind } from "./launches.mjs";
 
 const { TimelineModel, boxAt, firstEndingAfter } = await load("timeline/model");
 const { traceOf } = await load("timeline/perfetto");
+const { durationText } = await load("timeline/facts");
 
 const model = new TimelineModel(knownLaunch());
 const KERNEL = { ph: "X", name: "kernel", cat: "func" };
@@ -45,4 +46,9 @@ test("a trace has a process for each CTA, and no negative time", () => {
   assert.deepEqual([process.args.name, thread.args.name], ["CTA 7, SM 4", "warp 1"]);
   assert.deepEqual(events[0], { ...KERNEL, pid: 1, tid: 2, ts: 0, dur: 2, args: {} });
   assert.deepEqual([events[1].ts, events[1].args, events[2].ph, events[2].ts], [0.5, { iteration: 3 }, "i", 0.8]);
+});
+
+test("a bar names its duration, and how long it is drawn if its records' cost is in that", () => {
+  assert.equal(durationText(13_200, 14_300), "13.200 µs without the cost of its records; 14.300 µs drawn");
+  assert.equal(durationText(590, 590), "590 ns");
 });

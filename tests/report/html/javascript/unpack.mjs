@@ -7,23 +7,13 @@ const { launchReader, readReport } = await load("data");
 
 const page = await readFile(process.argv[2], "utf8");
 const textOf = (id) => new RegExp(`<script type="[^"]*" id="${id}">([^<]*)</script>`).exec(page)[1];
-const plain = (value) => (ArrayBuffer.isView(value) ? [...value] : Array.isArray(value) ? value.map(plain) : value);
-const plainColumns = (columns) =>
-  Object.fromEntries(Object.entries(columns).map(([name, value]) => [name, plain(value)]));
 
 const report = await readReport(textOf);
 const read = launchReader(report, textOf);
 const launches = [];
 for (const index of report.launches.keys()) {
-  const { meta, sections, scopes: all, flights } = await read(index);
+  const { scopes: all, ...launch } = await read(index);
   const { ctas, incomplete, ...scopes } = all;
-  launches.push({
-    meta,
-    sections,
-    scopes: plainColumns(scopes),
-    ctas: plainColumns(ctas),
-    incomplete: plainColumns(incomplete),
-    flights: plainColumns(flights),
-  });
+  launches.push({ ...launch, scopes, ctas, incomplete });
 }
-process.stdout.write(JSON.stringify({ report, launches }));
+process.stdout.write(JSON.stringify({ report, launches }, (_, value) => (ArrayBuffer.isView(value) ? [...value] : value)));

@@ -2,10 +2,11 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { load } from "./launches.mjs";
 
-const { codeLines, executedSentence, executedText, instructionsOf, machineCodeOf } = await load("views/machine_code");
-const { stallLines, ttgirName } = await load("views/stall_bars");
+const { codeLines, executedSentence, executedText, instructionsOf, machineCodeOf, stallLines, ttgirName } = await load("views/line_evidence");
+const { shownUnits, unitText } = await load("views/overview");
+const { slopesByFile } = await load("views/source");
 
-const awaited = (line, operation, instructions) => ({ line, operation, instructions });
+const awaited = (line, operation, instructions) => [{ line, operation }, instructions];
 const LINE = {
   line: 7,
   pipelines: [
@@ -19,10 +20,15 @@ const LINE = {
 const CODE = {
   instructions: 4,
   warps: 64,
-  lines: [LINE],
+  lines: [
+    { line: 7, pipelines: { LSU: 4, ALU: 12 }, awaited: [awaited(0, "MUFU", 1), awaited(4, "LDG", 2)] },
+    { line: 9, pipelines: { ALU: 1 }, awaited: {} },
+  ],
+  executed: { 7: 16_384 },
+  unknown: { 9: 1 },
   listing: {
     texts: ["LDG.E R4, [R2]", "@!P0 IADD3 R1, R2, R3, RZ", "BRA `(.L_x_1)", "EXIT"],
-    line_of: { type: "i4", base64: Buffer.from(Int32Array.from([7, 7, 0, 7]).buffer).toString("base64") },
+    line_of: Int32Array.from([7, 7, 0, 7]),
     address_step: 16,
     blocks: [
       [0, 64],
@@ -31,6 +37,12 @@ const CODE = {
     ],
   },
 };
+
+test("a line has its code, most first, and the executions of its instructions", () => {
+  const { ofLine } = machineCodeOf(CODE);
+  assert.deepEqual(ofLine.get(7), LINE);
+  assert.deepEqual(ofLine.get(9), { line: 9, pipelines: [["ALU", 1]], awaited: [], executed: null, unknown: 1 });
+});
 
 test("executions are averages of a warp, sums of all warps, or lower bounds", () => {
   assert.equal(executedText({ ...LINE, executed: 96 }, 64), "1.5");
@@ -73,27 +85,52 @@ test("the instructions of a line are listed with addresses and executions", () =
   assert.deepEqual(instructionsOf(machineCodeOf(amd), 0), [{ address: "2", executed: "1\u202f024", text: "BRA `(.L_x_1)" }]);
 });
 
-const REASONS = [
-  { name: "long_scoreboard", text: "data from global memory" },
-  { name: "wait", text: "a fixed latency" },
-  { name: "new_reason", text: "" },
-];
-const share = (reason, value, error = 0.001) => ({ reason, share: value, error });
+const MEANINGS = { long_scoreboard: "data from global memory", wait: "a fixed latency", new_reason: "" };
+const share = (value, error = 0.001) => ({ value, error });
 const STALLED = {
   line: 7,
-  share: 0.2,
-  error: 0.01,
-  shares: [share("long_scoreboard", 0.05), share("wait", 0.15)],
+  share: share(0.2, 0.01),
+  shares: { long_scoreboard: share(0.05), wait: share(0.15) },
   awaited: [{ reason: "long_scoreboard", line: 4, source: ["/src/k.py", 3], operation: "LDG", share: 0.05 }],
 };
 
 test("a line's tooltip has its reasons, longest first, and whose results its warps wait for", () => {
-  assert.deepEqual(stallLines(STALLED, REASONS, ttgirName), [
+  assert.deepEqual(stallLines(STALLED, MEANINGS, ttgirName), [
     "20.0 ± 1.0 % of all samples of warps:",
     "15.0 ± 0.1 % wait: a fixed latency",
     "5.0 ± 0.1 % long_scoreboard: data from global memory",
     "long_scoreboard: 5.0 % wait for the result of line 4 (LDG, k.py:3)",
   ]);
-  const unknown = { ...STALLED, shares: [share("new_reason", 0.2)], awaited: [] };
-  assert.equal(stallLines(unknown, REASONS, ttgirName)[1], "20.0 ± 0.1 % new_reason");
+  const unknown = { ...STALLED, shares: { new_reason: share(0.2) }, awaited: [] };
+  assert.equal(stallLines(unknown, MEANINGS, ttgirName)[1], "20.0 ± 0.1 % new_reason");
+});
+
+test("a unit has all figures in words", () => {
+  const unit = (computed, code, measured) => unitText({ unit: "ALU", computed, code, measured }).split("\n");
+  assert.deepEqual(unit(0.06, 0.25, 0.26), [
+    "ALU",
+    "at least 6.0 %, computed from TTGIR",
+    "at least 25.0 %, from the machine code",
+    "26.0 %, measured by hardware counters",
+  ]);
+  assert.deepEqual(unit(null, null, 0.13), ["ALU", "13.0 %, measured by hardware counters"]);
+});
+
+test("a unit that does nearly nothing is left out", () => {
+  const units = [[0.06, 0.25, 0.26], [null, null, 0.0004], [0.0006, null, null], [0.3, null, 0.0001]];
+  const shown = shownUnits(units.map(([computed, code, measured], unit) => ({ unit, computed, code, measured })));
+  assert.deepEqual(shown.map(({ unit }) => unit), [0, 2]);
+});
+
+test("a line has the largest slope of its places, and a text on all of them", () => {
+  const place = (name, source, value) => ({
+    name,
+    scope: { source },
+    response: value === null ? null : { slope: { value } },
+    slope_text: `${value}`,
+    slack_text: "none",
+  });
+  const found = slopesByFile([place("a", "/src/k.py:3", 0.9), place("b", "/src/k.py:3", 0.95), place("c", "/src/k.py:4", null), place("d", "", 1)]);
+  assert.deepEqual([...found.keys()], ["/src/k.py"]);
+  assert.deepEqual([...found.get("/src/k.py")], [[3, { slope: 0.95, text: "a: 0.9; slack none\nb: 0.95; slack none" }]]);
 });

@@ -11,21 +11,14 @@ test("locations are taken out with all that is in their braces", () => {
   assert.equal(withoutLocations('f(%x: i32 loc("a)(\\""(#loc)), %y: i32 loc("y"(#loc))) {'), "f(%x: i32, %y: i32) {");
   assert.equal(withoutLocations("} loc(callsite(#loc1 at #loc2))"), "}");
   assert.equal(withoutLocations("no end loc(#loc7"), "no end loc(#loc7");
-});
-
-test("definitions of locations are folded where several stand together", () => {
-  const lines = ["#a = b", "#loc1 = loc(unknown)", "#loc2 = loc(unknown)", "code", "#loc3 = loc(unknown)", "#loc4 = loc(unknown)"];
-  assert.deepEqual(rowsOf(lines, true), [0, [1, 2], 3, [4, 5]]);
-  assert.deepEqual(rowsOf(lines, false), [0, 1, 2, 3, 4, 5]);
-  assert.deepEqual(rowsOf(["#loc1 = x", "code"], true), [0, 1]);
-  assert.deepEqual(rowsOf([], true), []);
+  assert.deepEqual(rowsOf(["#a = b", "#loc1 = loc(unknown)", "#loc2 = loc(unknown)", "code"]), [0, 3]);
 });
 
 test("ranges that overlap are in lanes of their own, outer ones first", () => {
-  const { lanes, starts } = lanesOf([[[0, 9]], [[2, 4], [6, 7]], [[2, 3]], []], 10);
+  const { lanes, starts } = lanesOf([[0, 9], [2, 4], [2, 3], null], 10);
   assert.deepEqual(lanes.map((lane) => [...lane]), [
     [0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
-    [-1, -1, 1, 1, 1, -1, 1, 1, -1, -1],
+    [-1, -1, 1, 1, 1, -1, -1, -1, -1, -1],
     [-1, -1, 2, 2, -1, -1, -1, -1, -1, -1],
   ]);
   assert.deepEqual(starts.get(2), [1, 2]);

@@ -2,6 +2,7 @@
 
 import { printable } from "#dom";
 import { formatNs, shortNs, smName } from "#format";
+import { inkOn } from "#theme";
 import { firstEndingAfter, LEVEL } from "#timeline/model";
 import { ticks, timeText } from "#views/charts";
 
@@ -18,8 +19,8 @@ const UNSURE = 0.4;
 export function lookOf(theme, scopes) {
   const names = ["ground", "raised", "line", "ink", "quiet-ink", "row-line", "group-ground", "cta-bar", "hatch", "selection"];
   const css = Object.fromEntries(names.map((name) => [name, theme.css(name)]));
-  const colors = scopes.map((_, kind) => theme.scopeColor(kind));
-  return { css, font: theme.css("font"), colors, inks: scopes.map((_, kind) => theme.scopeInk(kind)), names: scopes.map(({ name }) => printable(name)) };
+  const colors = scopes.map(({ colour }) => colour);
+  return { css, font: theme.css("font"), colors, inks: colors.map(inkOn), names: scopes.map(({ name }) => printable(name)) };
 }
 
 /**
@@ -63,7 +64,7 @@ const DRAW = {
   cta: (job, { cta }, y) => {
     const { model, look } = job;
     const { begin, end } = model.ctas;
-    const text = [`${formatNs(end[cta] - begin[cta])}, begins ${formatNs(begin[cta])} after the launch`];
+    const text = [`per ${model.meta.cta_name} ${formatNs(end[cta] - begin[cta])} with records, begins ${formatNs(begin[cta])} after the launch`];
     drawLine(job, [cta], { start: begin, end }, begin[cta], { y: y + 4, color: () => look.css["cta-bar"], ink: () => look.css.ink, text: () => text });
   },
   warp: (job, { cta, track, lines }, y) => {

@@ -1,7 +1,7 @@
 /** Facts on a scope, a CTA, work in flight or lost records: the content of tooltips, and of the panel at the side. */
 
-import { UNKNOWN_TAG } from "#data";
-import { element } from "#dom";
+import { placeName, UNKNOWN_TAG } from "#data";
+import { chip, element, factList } from "#dom";
 import { formatCount, formatNs, smName } from "#format";
 
 const CROSSES = 1;
@@ -12,8 +12,8 @@ const CUT = 2;
  * @param {{scope?: number, cta?: number, flight?: number, lost?: number}} hit what is known of a place
  * @returns {HTMLElement[]} empty if nothing is there
  */
-export function factsOf(model, { scope, cta, flight, lost }, theme) {
-  if (scope !== undefined) return scopeFacts(model, scope, theme);
+export function factsOf(model, { scope, cta, flight, lost }) {
+  if (scope !== undefined) return scopeFacts(model, scope);
   if (flight !== undefined) return titled(`${model.meta.flight_works[model.flights.work[flight]]} in flight`, flightFacts(model, flight));
   if (lost !== undefined) return titled("lost records", lostFacts(model, lost));
   return cta === undefined ? [] : titled(`${model.meta.cta_name} ${model.ctas.cta[cta]}`, ctaFacts(model, cta));
@@ -24,25 +24,22 @@ function titled(title, facts) {
 }
 
 /** A scope's name, its source line, the text of that line, and what is known of this execution. */
-function scopeFacts(model, index, theme) {
+function scopeFacts(model, index) {
   const { meta, scopes } = model;
-  const { name, kind, source, path, text, called_from: calls, self_name: selfName, tags } = meta.scopes[scopes.scope[index]];
-  const chip = element("span", { class: "scope-chip" });
-  chip.style.background = theme.scopeColor(scopes.scope[index]);
-  const head = [element("div", { class: "scope-title" }, [element("strong", {}, [chip, name]), element("span", { class: "view-hint", text: kind })])];
-  if (source) head.push(element("div", { class: "view-hint scope-place", title: path, text: source + (calls.length ? ` from ${calls.join(", ")}` : "") }));
+  const { name, kind, colour, source, place, text, called_from: calls, self_name: selfName, tags } = meta.scopes[scopes.scope[index]];
+  const head = [element("div", { class: "scope-title" }, [element("strong", {}, [chip(colour), name]), element("span", { class: "view-hint", text: kind })])];
+  if (source) head.push(element("div", { class: "view-hint scope-place", title: source, text: place + (calls.length ? ` from ${calls.map(placeName).join(", ")}` : "") }));
   if (text) head.push(element("code", { class: "scope-line", text }));
   const isMark = kind === "mark";
   const facts = [];
   if (!isMark) {
-    facts.push(["duration", formatNs(scopes.duration[index])]);
+    facts.push(["duration", durationText(scopes.duration[index], scopes.end[index] - scopes.start[index])]);
     if (scopes.self[index] !== scopes.duration[index]) facts.push([selfName, formatNs(scopes.self[index])]);
-    facts.push(["as recorded", formatNs(scopes.end[index] - scopes.start[index])]);
   }
   if (scopes.iteration[index] >= 0) facts.push(["iteration", String(scopes.iteration[index])]);
-  tags.forEach((tag, place) => {
-    const value = scopes.tags[place][index];
-    facts.push([tag, value === UNKNOWN_TAG ? "unknown: its record was lost" : String(value)]);
+  tags.forEach((tag, at) => {
+    const value = scopes.tags[at][index];
+    facts.push([tag.name, value === UNKNOWN_TAG ? "unknown: its record was lost" : String(value)]);
   });
   const begin = model.ctas.begin[model.ctaOf(scopes.track[index])];
   facts.push([isMark ? "at" : "begins", `${formatNs(scopes.start[index] - begin)} after its ${meta.cta_name}, ${formatNs(scopes.start[index])} after the launch`]);
@@ -52,6 +49,12 @@ function scopeFacts(model, index, theme) {
   if (scopes.flags[index] & CROSSES) facts.push(["crosses", "another scope: one begins inside the other and ends after it"]);
   if (scopes.flags[index] & CUT) facts.push(["too short", "shorter than the cost of its records"]);
   return [...head, factList(facts)];
+}
+
+/** A bar is as long as it was recorded; figures leave out what its records cost. */
+export function durationText(ns, drawnNs) {
+  if (ns === drawnNs) return formatNs(ns);
+  return `${formatNs(ns)} without the cost of its records; ${formatNs(drawnNs)} drawn`;
 }
 
 function flightFacts({ meta, flights }, row) {
@@ -66,9 +69,9 @@ function flightFacts({ meta, flights }, row) {
   ];
 }
 
-function ctaFacts({ ctas }, row) {
+function ctaFacts({ ctas, meta: { cta_name: name } }, row) {
   return [
-    ["at work", formatNs(ctas.end[row] - ctas.begin[row])],
+    [`per ${name}`, `${formatNs(ctas.end[row] - ctas.begin[row])} with records`],
     ["begins", `${formatNs(ctas.begin[row])} after the launch`],
     ["copying records", formatNs(ctas.copied[row] - ctas.end[row])],
     ["where", smName(ctas.sm[row])],
@@ -85,9 +88,4 @@ function lostFacts({ meta, scopes }, row) {
     ["window", formatNs(lostEnd[row] - lostStart[row])],
     ["to keep them", isForeign ? "use a larger buffer" : "run with --fit"],
   ];
-}
-
-/** @param {[string, string][]} facts */
-function factList(facts) {
-  return element("dl", { class: "fact-list" }, facts.flatMap(([label, text]) => [element("dt", { text: label }), element("dd", { text })]));
 }

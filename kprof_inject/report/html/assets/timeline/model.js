@@ -1,4 +1,4 @@
-/** Chosen CTAs as rows: for each CTA a bar, its warps, and its work in flight. Nothing here draws. */
+/** Chosen CTAs as rows: for each CTA a bar, its warps, and its work in flight; and ranges of time. Nothing here draws. */
 
 export const LEVEL = 17;
 const HEADER = 24;
@@ -17,7 +17,7 @@ export class TimelineModel {
 
   /** @param {import("#data").Launch} launch */
   constructor({ meta, scopes, flights }) {
-    Object.assign(this, { meta, scopes, flights, ctas: scopes.ctas, warps: meta.warps });
+    Object.assign(this, { meta, scopes, flights, ctas: scopes.ctas, warps: meta.warp_ids });
     this.#countLevels();
     const { ctaRow, warp, length } = scopes.incomplete;
     /** By track the row in `incomplete` of a warp that lacks records. */
@@ -59,8 +59,10 @@ export class TimelineModel {
 
   /** The partition that a track's warp runs, and its function in the source, as far as they are known. */
   partitionOf(track) {
-    const place = track % this.warps.length;
-    return [this.meta.partition_of_warp[place], this.meta.function_of_warp[place]].filter(Boolean);
+    const warp = this.warps[track % this.warps.length];
+    const run = this.meta.partitions.filter(({ is_shared: isShared, warps }) => !isShared && warps.includes(warp));
+    const joined = (field) => run.map((partition) => partition[field]).filter(Boolean).join(", ");
+    return [joined("name"), joined("function")].filter(Boolean);
   }
 
   /** Returns whether the page has a CTA's scopes, or has nothing to show for it because all its records were lost. */
@@ -130,7 +132,7 @@ export class TimelineModel {
   kindsWith(text) {
     const words = text.toLowerCase().split(/\s+/).filter(Boolean);
     if (!words.length) return null;
-    const textOf = ({ name, path, text: line }) => `${name}\n${path}\n${line}`.toLowerCase();
+    const textOf = ({ name, source, text: line }) => `${name}\n${source}\n${line}`.toLowerCase();
     return Uint8Array.from(this.meta.scopes, (scope) => Number(words.every((word) => textOf(scope).includes(word))));
   }
 }
@@ -154,4 +156,54 @@ export function boxAt(line, { start, end }, ns, reach) {
   const before = at > 0 ? ns - end[line[at - 1]] : Infinity;
   if (Math.min(after, before) > reach) return undefined;
   return after < before ? line[at] : line[at - 1];
+}
+
+// Which time is shown: `[from, to]` in ns since the begin of each CTA.
+
+const SHORTEST_NS = 10;
+/** A scope that is shown in more than so many times its length is no more than a line. */
+const MAX_OF_SCOPE = 150;
+
+/** All of the longest CTA, with a little room at its ends. */
+export function wholeRange(spanNs) {
+  const span = Math.max(spanNs, SHORTEST_NS);
+  return [-0.01 * span, 1.01 * span];
+}
+
+/** The range, made as long as can be shown and moved to where the CTA is. */
+export function clamped([from, to], spanNs) {
+  const whole = wholeRange(spanNs);
+  const length = Math.min(Math.max(to - from, SHORTEST_NS), whole[1] - whole[0]);
+  const begin = Math.min(Math.max((from + to - length) / 2, whole[0]), whole[1] - length);
+  return [begin, begin + length];
+}
+
+/** `factor` times as long (below 1: closer), with what is at `atNs` staying where it is. */
+export function zoomed([from, to], factor, atNs, spanNs) {
+  const whole = wholeRange(spanNs);
+  const length = Math.min(Math.max((to - from) * factor, SHORTEST_NS), whole[1] - whole[0]);
+  const begin = atNs - ((atNs - from) / (to - from)) * length;
+  return clamped([begin, begin + length], spanNs);
+}
+
+/** Later by so many of its lengths. */
+export function panned([from, to], lengths, spanNs) {
+  const by = lengths * (to - from);
+  return clamped([from + by, to + by], spanNs);
+}
+
+/** Around a scope, with room on both sides. */
+export function around(startNs, endNs, spanNs) {
+  const room = Math.max((endNs - startNs) * 0.25, SHORTEST_NS / 2);
+  return clamped([startNs - room, endNs + room], spanNs);
+}
+
+/** The range, moved and made shorter or longer only as far as it takes to see a scope. */
+export function revealing([from, to], startNs, endNs, spanNs) {
+  const duration = Math.max(endNs - startNs, 1);
+  if (duration > to - from) return around(startNs, endNs, spanNs);
+  const length = Math.min(to - from, duration * MAX_OF_SCOPE);
+  if (length === to - from && startNs >= from && endNs <= to) return [from, to];
+  const middle = (startNs + endNs) / 2;
+  return clamped([middle - length / 2, middle + length / 2], spanNs);
 }

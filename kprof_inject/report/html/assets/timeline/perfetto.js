@@ -11,7 +11,7 @@ const ASK_FOR_MS = 120_000;
 export function openInPerfetto(model) {
   const ui = globalThis.open(UI);
   if (!ui) return false;
-  const { kernel, launch } = model.meta;
+  const { title, launch } = model.meta;
   const ask = setInterval(() => ui.postMessage("PING", UI), ASK_EVERY_MS);
   const stop = () => {
     clearInterval(ask);
@@ -21,7 +21,7 @@ export function openInPerfetto(model) {
     if (source !== ui || data !== "PONG") return;
     stop();
     const { buffer } = new TextEncoder().encode(JSON.stringify(traceOf(model)));
-    ui.postMessage({ perfetto: { buffer, title: `${kernel}, launch ${launch}` } }, UI, [buffer]);
+    ui.postMessage({ perfetto: { buffer, title: `${title}, launch ${launch}` } }, UI, [buffer]);
   };
   addEventListener("message", send);
   setTimeout(stop, ASK_FOR_MS);

@@ -2,13 +2,12 @@
 
 import { element, tooltipIn } from "#dom";
 import { counted, formatCount, formatNs } from "#format";
-import { isTyping } from "#help";
+import { isCommand } from "#navigation";
+import { scopeList } from "#tables";
 import { draw, GUTTER, lookOf, RULER } from "#timeline/draw";
 import { factsOf } from "#timeline/facts";
-import { boxAt, LEVEL, TimelineModel } from "#timeline/model";
+import { around, boxAt, clamped, LEVEL, panned, revealing, TimelineModel, wholeRange, zoomed } from "#timeline/model";
 import { openInPerfetto } from "#timeline/perfetto";
-import { around, clamped, panned, revealing, wholeRange, zoomed } from "#timeline/range";
-import { scopeList } from "#views/scope_lists";
 
 export const title = "Timeline";
 
@@ -30,7 +29,7 @@ export function show(place, launch, context) {
     place.append(element("p", { class: "view-empty", text: "No CTA ran, or none kept a record." }));
     return null;
   }
-  return new Timeline(place, model, picks, launch.sections.scopes, context);
+  return new Timeline(place, model, picks, context);
 }
 
 class Timeline {
@@ -42,10 +41,10 @@ class Timeline {
   #selected = -1;
   #hovered = -1;
 
-  constructor(place, model, picks, scopes, context) {
+  constructor(place, model, picks, context) {
     Object.assign(this, { model, picks, context });
     this.look = lookOf(context.theme, model.meta.scopes);
-    this.#build(place, scopes);
+    this.#build(place);
     this.#listen();
     const { ctas, range } = context.timeline;
     const known = ctas.map((cta) => model.ctas.cta.indexOf(cta)).filter((cta) => model.has(cta));
@@ -75,8 +74,8 @@ class Timeline {
     if (range) this.#show(range);
   }
 
-  #build(place, scopes) {
-    const { model, context } = this;
+  #build(place) {
+    const { model } = this;
     const { meta } = model;
     place.classList.add("timeline");
     const button = (text, name, action, properties = {}) => element("button", { type: "button", title: name, text, on: { click: action }, ...properties });
@@ -92,7 +91,7 @@ class Timeline {
       group(this.shownRange, button("−", "Zoom out (s)", () => this.#zoom(ZOOM)), button("+", "Zoom in (w)", () => this.#zoom(1 / ZOOM)), button("Whole", "Show all of the CTAs (0)", () => this.#showAll())),
       button("Open in Perfetto", perfettoHint(meta), () => this.#openInPerfetto(), { class: "perfetto-button" }),
     ]);
-    this.list = scopeList(scopes, meta.partitions, context, (kind) => this.#light(this.#isLitAlone(kind) ? -1 : kind));
+    this.list = scopeList(meta, (kind) => this.#light(this.#isLitAlone(kind) ? -1 : kind));
     this.chosen = element("div", { class: "timeline-chosen", role: "status" });
     this.canvas = element("canvas", { class: "timeline-rows" });
     this.sizer = element("div", { class: "timeline-sizer" });
@@ -247,7 +246,7 @@ class Timeline {
     const { model } = this;
     this.#selected = index;
     if (index < 0) this.#say("");
-    else this.chosen.replaceChildren(...factsOf(model, { scope: index }, this.context.theme));
+    else this.chosen.replaceChildren(...factsOf(model, { scope: index }));
     if (isRevealed && index >= 0) {
       this.#show(revealing(this.range, ...this.#timesOf(index), this.spanNs));
       this.#reveal(this.rows.find(({ track }) => track === model.scopes.track[index]), model.levelOf(index));
@@ -303,7 +302,7 @@ class Timeline {
     this.#at = event && this.#placeOf(event);
     if (event?.buttons) return;
     const hit = event ? this.#hitAt(event) : {};
-    const facts = factsOf(this.model, hit, this.context.theme);
+    const facts = factsOf(this.model, hit);
     if (facts.length) this.tooltip.show(event, facts);
     else this.tooltip.hide();
     this.canvas.classList.toggle("can-open", hit.scope !== undefined);
@@ -393,8 +392,7 @@ class Timeline {
   };
 
   #key(event) {
-    if (!this.room.clientWidth || isTyping(event) || document.querySelector("dialog[open]")) return;
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (!this.room.clientWidth || !isCommand(event) || document.querySelector("dialog[open]")) return;
     // With the shift lock on, W is w still; N alone differs from n.
     const action = this.#keys[event.key] ?? this.#keys[event.key.toLowerCase()];
     if (!action) return;

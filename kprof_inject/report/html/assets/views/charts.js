@@ -27,7 +27,7 @@ export function ticks(least, greatest, most) {
 }
 
 /** The next round number of items of which every one gets a label. */
-export function roundStep(least) {
+function roundStep(least) {
   const power = 10 ** Math.floor(Math.log10(Math.max(least, 1)));
   return power * STEPS.find((factor) => factor * power >= least);
 }
@@ -82,7 +82,7 @@ const SVG = "http://www.w3.org/2000/svg";
 const MIN_WIDTH = 120;
 
 /** @param {string} tag @param {Object<string, unknown>} [attributes] `text` is its text, `on` has listeners */
-export function svg(tag, attributes = {}, children = []) {
+function svg(tag, attributes = {}, children = []) {
   const made = document.createElementNS(SVG, tag);
   for (const [name, value] of Object.entries(attributes)) {
     if (value === null || value === undefined) continue;
@@ -116,7 +116,7 @@ export function drawing(label, height, draw) {
 }
 
 /** An axis at the bottom: its line, ticks and their labels. `place` is from values to pixels. */
-export function bottomAxis({ values, place, text, y, from, to }) {
+function bottomAxis({ values, place, text, y, from, to }) {
   return svg("g", { class: "axis" }, [
     svg("line", { x1: from, x2: to, y1: y, y2: y }),
     ...values.flatMap((value) => {
@@ -136,7 +136,7 @@ function anchorAt(x, from, to) {
 }
 
 /** An axis at the left with lines across the drawing. */
-export function leftAxis({ values, place, text, x, to }) {
+function leftAxis({ values, place, text, x, to }) {
   return svg(
     "g",
     { class: "axis" },
@@ -181,18 +181,7 @@ export function histogramPlot(histogram, marks, { color, name, tooltip, onChoose
         "click: one of them in the timeline",
       ];
       const bar = svg("rect", { x: left, y: top, width: Math.max(right - left - 0.6, 0.8), height: bottom - top, fill: color });
-      const target = svg("rect", {
-        class: "bar-target",
-        x: left,
-        y: FRAME.top,
-        width: Math.max(right - left, 1),
-        height: bottom - FRAME.top,
-        on: {
-          mousemove: (event) => tooltip.show(event, says),
-          mouseleave: tooltip.hide,
-          click: () => onChoose(edges[index], edges[index + 1]),
-        },
-      });
+      const target = barTarget([left, FRAME.top, right - left, bottom - FRAME.top], says, tooltip, () => onChoose(edges[index], edges[index + 1]));
       return [bar, target];
     });
     return [
@@ -220,11 +209,12 @@ const LOOP_TICK_WIDTH = 70;
 const MAX_DOTS = 64;
 
 /**
- * @param {Object} bands an `IterationPlot` of page_schema.py
+ * @param {Object} bands `IterationBands` of pictures.py
+ * @param {number | null} steady the time of iterations that are neither first nor last
  * @param {{color: string, name: string, tooltip: Object, onChoose: (first: number, last: number) => void}} options
  */
-export function iterationPlot(bands, { color, name, tooltip, onChoose }) {
-  const { p10_ns: low, p50_ns: middle, p90_ns: high, steady_ns: steady } = bands;
+export function iterationPlot(bands, steady, { color, name, tooltip, onChoose }) {
+  const { p10_ns: low, p50_ns: middle, p90_ns: high } = bands;
   const numbers = bands.first.map((first, index) => (first + bands.last[index]) / 2);
   const most = 1.06 * Math.max(...high, 1);
   return drawing(`Iterations of ${name}`, HEIGHT, (width) => {
@@ -276,18 +266,13 @@ function pointTarget(bands, index, x, bottom, tooltip, onChoose) {
     `${formatCount(bands.counts[index])} in all`,
     "click: one of them in the timeline",
   ];
-  return svg("rect", {
-    class: "bar-target",
-    x: left,
-    y: LOOP_FRAME.top,
-    width: Math.max(x(last + 0.5) - left, 1),
-    height: bottom - LOOP_FRAME.top,
-    on: {
-      mousemove: (event) => tooltip.show(event, says),
-      mouseleave: tooltip.hide,
-      click: () => onChoose(first, last),
-    },
-  });
+  return barTarget([left, LOOP_FRAME.top, x(last + 0.5) - left, bottom - LOOP_FRAME.top], says, tooltip, () => onChoose(first, last));
+}
+
+/** What is above and below a bar leads to it, too. */
+function barTarget([x, y, width, height], says, tooltip, onClick) {
+  const on = { mousemove: (event) => tooltip.show(event, says), mouseleave: tooltip.hide, click: onClick };
+  return svg("rect", { class: "bar-target", x, y, width: Math.max(width, 1), height, on });
 }
 
 const BARS_HEIGHT = 150;
@@ -303,10 +288,11 @@ export function roomOf({ ids }) {
 }
 
 /**
- * @param {{ids: number[], counts: number[], means_ns: number[]}} groups
+ * @param {{ids: number[], counts: number[], totals_ns: number[]}} groups
  * @param {{color: string, noun: string, name: string, tooltip: Object, onChoose: (id: number) => void}} options
  */
-export function groupBars({ ids, counts, means_ns: means }, { color, noun, name, tooltip, onChoose }) {
+export function groupBars({ ids, counts, totals_ns: totals }, { color, noun, name, tooltip, onChoose }) {
+  const means = totals.map((total, index) => total / Math.max(counts[index], 1));
   const most = 1.05 * Math.max(...means, 1);
   return drawing(`${name} by ${noun}`, BARS_HEIGHT, (width) => {
     const [from, bottom] = [BARS_FRAME.left, BARS_HEIGHT - BARS_FRAME.bottom];
@@ -328,14 +314,7 @@ export function groupBars({ ids, counts, means_ns: means }, { color, noun, name,
         return [
           svg("rect", { x: x + step * 0.08, y: y(means[index]), width: Math.max(step * 0.84, 0.8), height: bottom - y(means[index]), fill: color }),
           ...(index % every === 0 ? [svg("text", { class: "tick-text", x: x + step / 2, y: bottom + 15, "text-anchor": "middle", text: id })] : []),
-          svg("rect", {
-            class: "bar-target",
-            x,
-            y: BARS_FRAME.top,
-            width: step,
-            height: bottom - BARS_FRAME.top,
-            on: { mousemove: (event) => tooltip.show(event, says), mouseleave: tooltip.hide, click: () => onChoose(id) },
-          }),
+          barTarget([x, BARS_FRAME.top, step, bottom - BARS_FRAME.top], says, tooltip, () => onChoose(id)),
         ];
       }),
     ];

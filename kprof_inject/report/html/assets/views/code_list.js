@@ -97,7 +97,7 @@ const ROW_HEIGHT = 20;
 const BEYOND = 12;
 
 /** Returns the first row to draw and the one after the last: the visible rows and some around them. */
-export function rowsInSight(scrollTop, height, count, rowHeight = ROW_HEIGHT, beyond = BEYOND) {
+function rowsInSight(scrollTop, height, count, rowHeight = ROW_HEIGHT, beyond = BEYOND) {
   const first = Math.floor(scrollTop / rowHeight) - beyond;
   const after = Math.ceil((scrollTop + height) / rowHeight) + beyond;
   return [Math.min(Math.max(first, 0), count), Math.min(Math.max(after, 0), count)];
@@ -186,7 +186,7 @@ export class LineList {
 }
 
 /** The next line with the text, from `from` on in one direction and round the end; -1 if there is none. */
-export function findLine(lines, text, from, step) {
+function findLine(lines, text, from, step) {
   const wanted = text.toLowerCase();
   const count = lines.length;
   for (let turn = 1; turn <= count; turn++) {

@@ -1,9 +1,8 @@
 /** The SMs over time: which of them had CTAs at work, in which wave, and which have nothing to do in the end. */
 
-import { unpacked } from "#data";
 import { element, tooltipIn } from "#dom";
 import { counted, formatNs, formatShare, shortNs, smName } from "#format";
-import { areDistinguishable, atWork, durationSpread, heightOf, itemsAt, LEFT, lookOf, ORDERS, paint, residentsOf, RIGHT, TOP } from "#views/heat_map_picture";
+import { areDistinguishable, atWork, durationSpread, heightOf, itemsAt, LEFT, lookOf, paint, residentsOf, RIGHT, TOP } from "#views/heat_map_picture";
 
 export const title = "SMs";
 
@@ -13,7 +12,7 @@ const MAX_NAMED = 6;
 // Height above and below the picture.
 const CHROME = 96;
 
-/** `launch.sections.heat_map` is a `HeatMap` of page_schema.py; null where no timer says when CTAs ran. */
+/** `launch.sections.heat_map` is a `HeatMap` of pictures.py; null where no timer says when CTAs ran. */
 export function show(place, launch, context) {
   const picture = launch.sections.heat_map;
   if (!picture) {
@@ -21,7 +20,7 @@ export function show(place, launch, context) {
     place.append(element("p", { class: "view-empty", text: why }));
     return;
   }
-  const model = modelOf(picture, launch.scopes.ctas);
+  const model = modelOf(picture, launch.meta.waves, launch.scopes.ctas);
   const canvas = element("canvas", { class: "heat-map", role: "img", "aria-label": "SMs over time" });
   const room = element("div", { class: "heat-map-room" }, [canvas]);
   const legend = element("div", { class: "sm-legend" });
@@ -31,11 +30,14 @@ export function show(place, launch, context) {
     paint(canvas, model, lookOf(context.theme));
     fillLegend(legend, model);
   };
-  const colouring = choice("Colour", Object.keys(LEGENDS), (text) => Object.assign(model, { colouring: text }) && redraw());
-  const ordering = choice("SMs by", Object.keys(ORDERS), (text) => Object.assign(model, { order: ORDERS[text](picture) }) && redraw());
+  const choose = () => {
+    model.colouring = colouring.value;
+    redraw();
+  };
+  const colouring = element("select", { on: { change: choose } }, Object.keys(LEGENDS).map((text) => element("option", { value: text, text })));
   place.append(
     element("div", { class: "heat-map-view" }, [
-      element("div", { class: "view-toolbar" }, [colouring.element, ordering.element, legend]),
+      element("div", { class: "view-toolbar" }, [element("label", {}, ["Colour ", colouring]), legend]),
       room,
       element("p", { class: "view-hint heat-map-says", text: saysOf(launch, picture) }),
     ]),
@@ -49,23 +51,20 @@ export function show(place, launch, context) {
     const areShownSingly = areDistinguishable(model.residents, picture.end_ns - picture.begin_ns, width, model.rowHeight);
     if (isFirst) model.colouring = areShownSingly ? "CTA duration" : "CTAs at work";
     isFirst = false;
-    colouring.select(model.colouring);
+    colouring.value = model.colouring;
     redraw();
   }).observe(room);
   context.onThemeChange(redraw);
   listen(canvas, model, launch, context, tooltip);
 }
 
-function modelOf(picture, ctas) {
-  const cells = unpacked(picture.cells);
-  const residents = residentsOf(ctas, picture);
+function modelOf(picture, waves, ctas) {
+  const residents = residentsOf(ctas, picture.sms, waves.sms * waves.slots_per_sm);
   return {
     picture,
-    cells,
     residents,
     spread: durationSpread(residents),
-    total: atWork(cells, picture.sms.length, picture.columns, picture.most),
-    order: ORDERS["SM number"](picture),
+    total: atWork(picture),
     colouring: "CTA duration",
     rowHeight: LOWEST_ROW,
     width: 0,
@@ -76,23 +75,13 @@ function rowHeightOf(picture, height) {
   return Math.min(Math.max(Math.floor(height / picture.sms.length), LOWEST_ROW), HIGHEST_ROW);
 }
 
-function choice(name, texts, onChange) {
-  const list = element("select", { on: { change: () => onChange(list.value) } }, texts.map((text) => element("option", { value: text, text })));
-  return {
-    element: element("label", {}, [`${name} `, list]),
-    select: (text) => {
-      list.value = text;
-    },
-  };
-}
-
 const legendItem = (name, text) => element("span", { class: "legend-item" }, [element("span", { class: `sm-swatch ${name}` }), text]);
 
 const LEGENDS = {
   "CTA duration": ({ spread: { medianNs, reach } }) => [
     legendItem(
       "duration-scale",
-      `${shortNs(medianNs / reach)} or less to ${shortNs(medianNs * reach)} or more; grey: the median, ${shortNs(medianNs)}`,
+      `per CTA ${shortNs(medianNs / reach)} or less to ${shortNs(medianNs * reach)} or more; grey: the median, ${shortNs(medianNs)}`,
     ),
   ],
   waves: ({ residents: { waves } }) => {
@@ -112,12 +101,12 @@ function wavesFrom(first, last) {
   return first + 4 > last ? `waves ${first}, ${first + 2}` : `waves ${first}, ${first + 2}, …`;
 }
 
-function saysOf(launch, picture) {
+function saysOf({ meta: { ctas, waves, ending } }, picture) {
   const said = [
-    `${counted(launch.meta.ctas, "CTA")} on ${counted(picture.sms.length + picture.sms_left_out, "SM")}, room for ${picture.slots} on each.`,
+    `${counted(ctas, "CTA")} on ${counted(picture.sms.length + picture.sms_left_out, "SM")}, room for ${waves.slots_per_sm} on each.`,
     "Time starts at the first CTA. Point at a CTA for its times; click to see it in the timeline.",
   ];
-  if (picture.tail_share) said.push(`From the dashed line on, SMs run out of work (the tail): they idle for ${formatShare(picture.tail_share)} of the launch on average.`);
+  if (ending?.idle_share) said.push(`From the dashed line on, SMs run out of work (the tail): they idle for ${formatShare(ending.idle_share)} of the launch on average.`);
   if (picture.sms_left_out) said.push(`${counted(picture.sms_left_out, "more SM")} hidden.`);
   return said.join(" ");
 }
@@ -127,10 +116,9 @@ function listen(canvas, model, launch, context, tooltip) {
     const { left, top } = canvas.getBoundingClientRect();
     const { picture, width } = model;
     const share = (event.clientX - left - LEFT) / (width - LEFT - RIGHT);
-    const place = Math.floor((event.clientY - top - TOP) / model.rowHeight);
-    if (share < 0 || share > 1 || place < 0 || place >= model.order.length) return null;
+    const row = Math.floor((event.clientY - top - TOP) / model.rowHeight);
+    if (share < 0 || share > 1 || row < 0 || row >= picture.sms.length) return null;
     const ns = picture.begin_ns + share * (picture.end_ns - picture.begin_ns);
-    const row = model.order[place];
     return { row, ns, items: itemsAt(model.residents, row, ns) };
   };
   canvas.addEventListener("mousemove", (event) => {

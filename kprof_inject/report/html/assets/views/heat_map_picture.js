@@ -17,10 +17,11 @@ import { linear, timeText, wholeTicks } from "#views/charts";
 
 /**
  * @param {import("#data").Ctas} ctas
- * @param {{sms: number[], wave_ctas: number}} picture a `HeatMap` of page_schema.py
+ * @param {number[]} sms in the order of the rows
+ * @param {number} waveCtas how many CTAs are a wave
  * @returns {Residents}
  */
-export function residentsOf(ctas, { sms, wave_ctas: waveCtas }) {
+export function residentsOf(ctas, sms, waveCtas) {
   const rows = new Map(sms.map((sm, row) => [sm, row]));
   const order = Int32Array.from({ length: ctas.length }, (_, index) => index);
   order.sort((one, other) => ctas.begin[one] - ctas.begin[other] || ctas.cta[one] - ctas.cta[other]);
@@ -71,7 +72,7 @@ export function durationSpread({ begin, end }) {
 const MIN_REACH = 1.1;
 
 /** From -1, much shorter than the median, to 1, much longer. */
-export function durationShade({ begin, end }, { medianNs, reach }, item) {
+function durationShade({ begin, end }, { medianNs, reach }, item) {
   const shade = Math.log(Math.max(end[item] - begin[item], 1) / medianNs) / Math.log(reach);
   return Math.min(Math.max(shade, -1), 1);
 }
@@ -81,20 +82,12 @@ export function itemsAt({ of, begin, end }, row, ns) {
   return of[row]?.filter((item) => begin[item] <= ns && ns <= end[item]) ?? [];
 }
 
-/** How many CTAs all SMs together had at work, by column; `cells` as in the section. */
-export function atWork(cells, rows, columns, most) {
-  const total = new Float64Array(columns);
-  for (let row = 0; row < rows; row++) {
-    for (let column = 0; column < columns; column++) total[column] += cells[row * columns + column];
-  }
-  return total.map((level) => (level / 255) * most);
+/** How many CTAs all SMs together had at work, by column. */
+export function atWork({ cells, sms, most }) {
+  const total = new Float64Array(cells.length / sms.length);
+  cells.forEach((level, at) => (total[at % total.length] += (level / 255) * most));
+  return total;
 }
-
-/** Rows from top to bottom: by number, or by when the SM was done. */
-export const ORDERS = {
-  "SM number": ({ sms }) => sms.map((_, row) => row),
-  "when it was done": ({ sms, done_ns: done }) => sms.map((_, row) => row).sort((one, other) => done[one] - done[other] || one - other),
-};
 
 /** Returns whether single CTAs are distinguishable in a picture of this width and row height. */
 export function areDistinguishable({ begin, end, lanes }, spanNs, width, rowHeight) {
@@ -140,11 +133,11 @@ export function heightOf(rows, rowHeight) {
 
 /**
  * @param {HTMLCanvasElement} canvas
- * @param {Object} model picture, cells, residents, order (of rows), total (by column), colouring, spread, rowHeight, width
+ * @param {Object} model picture, residents, total (by column), colouring, spread, rowHeight, width
  */
 export function paint(canvas, model, look) {
-  const { picture, order, rowHeight, width } = model;
-  const height = heightOf(order.length, rowHeight);
+  const { picture, rowHeight, width } = model;
+  const height = heightOf(picture.sms.length, rowHeight);
   const scale = devicePixelRatio || 1;
   canvas.width = Math.round(width * scale);
   canvas.height = Math.round(height * scale);
@@ -156,7 +149,7 @@ export function paint(canvas, model, look) {
   draw.fillRect(0, 0, width, height);
   draw.font = look.font;
   const x = linear(picture.begin_ns, picture.end_ns, LEFT, width - RIGHT);
-  const bottom = TOP + order.length * rowHeight;
+  const bottom = TOP + picture.sms.length * rowHeight;
   if (COLOUR_OF_CTA[model.colouring]) {
     draw.fillStyle = look.level(0);
     draw.fillRect(LEFT, TOP, width - LEFT - RIGHT, bottom - TOP);
@@ -172,13 +165,13 @@ export function paint(canvas, model, look) {
   paintAxis(draw, model, look, x);
 }
 
-function paintCells(draw, { picture, cells, order, rowHeight, width }, look) {
-  const columns = picture.columns;
+function paintCells(draw, { picture: { cells, sms }, total, rowHeight, width }, look) {
+  const columns = total.length;
   const step = (width - LEFT - RIGHT) / columns;
   const colors = Array.from({ length: 256 }, (_, level) => look.level(level / 255));
   const gap = rowHeight >= 5 ? 1 : 0;
-  order.forEach((row, place) => {
-    const y = TOP + place * rowHeight;
+  sms.forEach((_, row) => {
+    const y = TOP + row * rowHeight;
     for (let column = 0; column < columns; column++) {
       draw.fillStyle = colors[cells[row * columns + column]];
       const left = Math.floor(LEFT + column * step);
@@ -195,30 +188,30 @@ const COLOUR_OF_CTA = {
 };
 
 function paintCtas(draw, model, look, x) {
-  const { residents, order, rowHeight } = model;
+  const { residents, rowHeight } = model;
   const { begin, end, lane, lanes, of } = residents;
   const colourOf = COLOUR_OF_CTA[model.colouring];
   const laneHeight = (rowHeight - (rowHeight >= 5 ? 1 : 0.6)) / lanes;
   const pixel = 1 / (devicePixelRatio || 1);
   // Between two pixels a colour would blend with its neighbour, and could not be compared with the legend.
   const snapped = (y) => Math.round(y / pixel) * pixel;
-  order.forEach((row, place) => {
-    for (const item of of[row]) {
+  of.forEach((items, row) => {
+    for (const item of items) {
       const left = x(begin[item]);
       draw.fillStyle = colourOf(model, look, item);
       const right = x(end[item]);
       // A gap separates neighbours where there is room for one.
       const barWidth = Math.max(right - left - (right - left > 5 ? 1 : 0), 0.7);
-      const [top, bottom] = [lane[item], lane[item] + 1].map((at) => snapped(TOP + place * rowHeight + at * laneHeight));
+      const [top, bottom] = [lane[item], lane[item] + 1].map((at) => snapped(TOP + row * rowHeight + at * laneHeight));
       draw.fillRect(left, top, barWidth, Math.max(bottom - top - (laneHeight > 3 ? pixel : 0), pixel));
     }
   });
 }
 
 /** All SMs together: how many CTAs were at work. */
-function paintStrip(draw, { picture, total, width }, look) {
+function paintStrip(draw, { total, width }, look) {
   const most = Math.max(...total, 1);
-  const step = (width - LEFT - RIGHT) / picture.columns;
+  const step = (width - LEFT - RIGHT) / total.length;
   const y = linear(0, most, STRIP, 6);
   draw.fillStyle = look.level(0.55);
   draw.beginPath();
@@ -239,11 +232,11 @@ function paintStrip(draw, { picture, total, width }, look) {
 }
 
 /** Of each SM from when it had done the last of its work. Nothing shines through: a colour means one thing. */
-function paintIdle(draw, { picture, order, rowHeight, width }, look, x) {
+function paintIdle(draw, { picture, rowHeight, width }, look, x) {
   draw.fillStyle = look.idle;
-  order.forEach((row, place) => {
-    const from = x(picture.done_ns[row]);
-    draw.fillRect(from, TOP + place * rowHeight, width - RIGHT - from, rowHeight);
+  picture.done_ns.forEach((ns, row) => {
+    const from = x(ns);
+    draw.fillRect(from, TOP + row * rowHeight, width - RIGHT - from, rowHeight);
   });
 }
 
@@ -269,13 +262,13 @@ function nameTail(draw, { picture, width }, look, x, bottom) {
   draw.fillText(text, fits ? from + 6 : from - 6, STRIP - 17);
 }
 
-function paintRowNames(draw, { picture, order, rowHeight }, look) {
+function paintRowNames(draw, { picture, rowHeight }, look) {
   const every = Math.ceil(LABEL_HEIGHT / rowHeight);
   draw.fillStyle = look.quiet;
   draw.textAlign = "right";
   draw.textBaseline = "middle";
-  order.forEach((row, place) => {
-    if (place % every === 0) draw.fillText(smName(picture.sms[row]), LEFT - 8, TOP + (place + 0.5) * rowHeight);
+  picture.sms.forEach((sm, row) => {
+    if (row % every === 0) draw.fillText(smName(sm), LEFT - 8, TOP + (row + 0.5) * rowHeight);
   });
 }
 

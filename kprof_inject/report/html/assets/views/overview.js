@@ -1,50 +1,53 @@
 /** A launch at a glance: trust, findings, units, stalls, where the time goes, and the conditions of the measurement. */
 
-import { element } from "#dom";
-import { exportTable, fileName } from "#export";
-import { formatCount, formatShare } from "#format";
+import { placeName } from "#data";
+import { chip, element, factList, link, shareBar, tableOf, tableRoom } from "#dom";
+import { formatCount, formatShare, shortNs } from "#format";
 import { evidenceTag } from "#masthead";
 import { openView } from "#navigation";
-import { scopeTable } from "#views/scope_lists";
+import { exportTable, fileName, scopeTable } from "#tables";
+import { reasonText, shareWithError, stallBar, stallColor, stallName } from "#views/line_evidence";
 import { rankedOf, targetOf } from "#views/scopes";
-import { meaningOf, reasonText, shareWithError, stallBar, stallChip, stallName } from "#views/stall_bars";
 
 export const title = "Overview";
 
-/** `launch.sections.overview` is an `Overview` of page_schema.py. */
+const MIN_UNIT_SHARE = 0.0005;
+
 export function show(place, launch, context) {
-  const { facts, builds, verdict, limit, limit_evidence, units, well_utilized, roofs, findings, doubts, slopes, slopes_say, notes } = launch.sections.overview;
+  const { facts, well_utilized, roofs, slopes, slopes_say, tried } = launch.sections.overview;
+  const { trust, limit, units, findings, doubts, notes } = launch.meta;
   place.append(
     element("div", { class: "overview" }, [
-      element("section", {}, [element("h2", { text: "Limit" }), element("p", { class: "limit" }, [sentence(limit), ...evidenceTag(limit_evidence)]), ...roofCards(roofs, launch)]),
-      ...unitSection(units, well_utilized),
-      element("section", {}, [element("h2", { text: "Findings" }), ...findingCards(findings, launch, context), ...doubtCards(findings, doubts)]),
+      section("Limit", element("p", { class: "limit" }, [sentence(limit.answer), ...evidenceTag(limit)]), ...roofCards(roofs, launch)),
+      ...unitSection(shownUnits(units), well_utilized),
+      section("Findings", ...findingCards(findings, launch, context), ...doubtCards(findings, doubts)),
       ...stallSection(launch),
       ...slopeSection(slopes, slopes_say, launch),
-      scopeSection(launch, context),
-      element("section", {}, [element("h2", { text: "How far to trust it" }), trust(verdict)]),
-      element("section", {}, [
-        element("h2", { text: "Conditions" }),
-        element("div", { class: "fact-groups" }, [...buildCards(builds), ...facts.map(factGroup)]),
-      ]),
-      element("section", {}, [element("h2", { text: "Notes" }), noteList(notes)]),
+      scopeSection(launch),
+      section("How far to trust it", element("p", { class: "verdict", data: { level: trust.level } }, [element("strong", { text: trust.level }), trust.text])),
+      section("Conditions", element("div", { class: "fact-groups" }, [...buildCards(launch.meta), ...Object.entries(facts).map(factGroup)])),
+      section("Notes", element("ul", { class: "notes" }, [...tried, ...notes].map((text) => element("li", { text: text.trim() })))),
     ]),
   );
+}
+
+function section(heading, ...children) {
+  return element("section", {}, [element("h2", { text: heading }), ...children]);
 }
 
 function sentence(text) {
   return `${text[0].toUpperCase()}${text.slice(1)}.`;
 }
 
-function scopeSection(launch, context) {
-  const table = scopeTable(launch, context);
-  const save = launch.sections.scopes.length ? [exportTable(fileName(launch.meta, "scopes", "csv"), () => table.querySelector("table"))] : [];
+function scopeSection({ meta }) {
+  const table = scopeTable(meta);
+  const save = meta.scopes.length ? [exportTable(fileName(meta, "scopes", "csv"), () => table.querySelector("table"))] : [];
   return element("section", {}, [element("header", { class: "table-heading" }, [element("h2", { text: "Scopes" }), ...save]), table]);
 }
 
 /** A bar for each scope: what part of its cycles its busiest unit needs at least. */
 function roofCards(roofs, launch) {
-  return roofs.map(({ scope, unit, part }) =>
+  return roofs.map(([scope, unit, part]) =>
     element("article", { class: "roof" }, [
       shareTrack(part, "minimum share of the scope's cycles"),
       element("div", { class: "finding-text" }, [element("p", {}, [scopeLink(scope, launch), ` · ${unit}`])]),
@@ -53,20 +56,18 @@ function roofCards(roofs, launch) {
 }
 
 function shareTrack(share, title) {
-  const bar = element("span", { class: "finding-bar" });
-  bar.style.width = `${Math.min(Math.max(100 * share, 0), 100)}%`;
   return element("div", { class: "finding-share", title }, [
     element("strong", { text: formatShare(share) }),
-    element("span", { class: "finding-track" }, [bar]),
+    element("span", { class: "finding-track" }, [shareBar("finding-bar", share)]),
   ]);
 }
 
-function scopeLink(scope, launch) {
-  return element("button", { type: "button", class: "link", text: launch.sections.scopes[scope].name, on: { click: () => openView("scopes", { scope }) } });
+function scopeLink(scope, launch, view = "scopes") {
+  return link(launch.meta.scopes[scope].name, () => openView(view, { scope }));
 }
 
 function findingCards(findings, launch, context) {
-  return findings.map(({ share, text, advice, scope, cta }) => {
+  return findings.map(({ share, sentence: text, advice, index: scope, figures: { last_cta: cta = null } }) => {
     const about = [...(scope === null ? [] : [scopeLink(scope, launch)]), ...exampleLink(scope, cta, launch, context)];
     return element("article", { class: "finding" }, [
       shareTrack(share, "of the launch's time"),
@@ -82,7 +83,7 @@ function findingCards(findings, launch, context) {
 function exampleLink(scope, cta, launch, context) {
   if (cta === null && (scope === null || !launch.scopes.scope.includes(scope))) return [];
   const target = () => (cta === null ? targetOf(launch.scopes, rankedOf(launch.scopes, scope, 1)) : { cta });
-  return [element("button", { type: "button", class: "link", text: "show an example", on: { click: () => context.goTo(target()) } })];
+  return [link("show an example", () => context.goTo(target()))];
 }
 
 /** That nothing was found is good news only where every rule could judge. */
@@ -96,32 +97,33 @@ function doubtCards(findings, doubts) {
   return [element("article", { class: "finding doubtful" }, [element("div", { class: "finding-text" }, [...head, ...lines])])];
 }
 
-function trust({ level, text }) {
-  return element("p", { class: "verdict", data: { level } }, [element("strong", { text: level }), text]);
-}
+const BUILD = [
+  ["registers per thread", ({ registers }) => registers],
+  ["spills", ({ spills }) => spills],
+  ["shared memory", ({ shared_bytes: bytes }) => (bytes === null ? null : `${formatCount(bytes)} bytes`)],
+  ["CTAs per SM", ({ ctas_per_sm: ctas }) => ctas],
+  ["limited by", (build) => build.limited_by || null],
+];
 
-function buildCards(rows) {
+/** The kernel's builds without and with records, side by side. */
+function buildCards({ clean, with_records: recorded, run_times: times }) {
+  const all = BUILD.map(([label, textOf]) => [label, ...[clean, recorded].map((build) => textOf(build) ?? "-")]);
+  const rows = [["run time (median)", ...[times.without_records_ns, times.with_records_ns].map((ns) => (ns === null ? "-" : shortNs(ns)))], ...all];
   const known = rows.filter(([, ...values]) => values.some((value) => value !== "-"));
   if (!known.length) return [];
-  const head = ["", "without records", "with records"].map((text) => element("th", { text, scope: "col" }));
-  const lines = known.map(([label, clean, recorded]) =>
-    element("tr", { class: clean !== "-" && clean !== recorded ? "differs" : null }, [
+  const lines = known.map(([label, one, other]) =>
+    element("tr", { class: one !== "-" && one !== other ? "differs" : null }, [
       element("th", { text: label, scope: "row" }),
-      element("td", { text: clean }),
-      element("td", { text: recorded }),
+      element("td", { text: one }),
+      element("td", { text: other }),
     ]),
   );
-  const table = element("table", { class: "build-table" }, [element("thead", {}, [element("tr", {}, head)]), element("tbody", {}, lines)]);
+  const table = tableOf("build-table", [[""], ["without records"], ["with records"]], lines);
   return [element("section", { class: "card" }, [element("h3", { text: "Kernel" }), table])];
 }
 
-function factGroup({ title: name, rows }) {
-  const items = rows.flatMap(([label, value]) => [element("dt", { text: label }), element("dd", { text: value })]);
-  return element("section", { class: "card" }, [element("h3", { text: name }), element("dl", { class: "fact-list" }, items)]);
-}
-
-function noteList(notes) {
-  return element("ul", { class: "notes" }, notes.map((text) => element("li", { text: text.trim() })));
+function factGroup([name, rows]) {
+  return element("section", { class: "card" }, [element("h3", { text: name }), factList(rows)]);
 }
 
 const SLOPE_HEADS = [
@@ -135,78 +137,75 @@ const SLOPE_HEADS = [
 ];
 
 /** @returns {HTMLElement[]} empty for a kernel without delay experiments */
-export function slopeSection(slopes, says, launch) {
+function slopeSection(slopes, says, launch) {
   if (!slopes.length) return [];
-  const head = element("tr", {}, SLOPE_HEADS.map(([text, title]) => element("th", { text, title: title || null, scope: "col" })));
-  const table = element("table", { class: "plain-table slope-table" }, [element("thead", {}, [head]), element("tbody", {}, slopes.map((row) => rowOf(row, launch)))]);
-  return [element("section", {}, [element("h2", { text: "What matters" }), element("div", { class: "table-room" }, [table]), element("p", { class: "view-hint", text: says })])];
+  const table = tableOf("plain-table slope-table", SLOPE_HEADS, slopes.map((place) => slopeRow(place, launch)));
+  return [section("What matters", tableRoom(table), element("p", { class: "view-hint", text: says }))];
 }
 
-function rowOf({ name, scope, source, slope, low, high, text, slack, time, path }, launch) {
+/** `place` is a `PlaceSlope` of the analysis. */
+function slopeRow({ name, index: scope, scope: { source }, response, slope_text: text, slack_text: slack, time_share: time, blame }, launch) {
+  const place = scope === null ? name : link(name, () => openView("scopes", { scope }), { title: launch.meta.scopes[scope]?.name ?? "" });
   return element("tr", {}, [
-    element("th", { scope: "row" }, [scope === null ? name : placeLink(name, scope, launch)]),
-    element("td", { text: source }),
+    element("th", { scope: "row" }, [place]),
+    element("td", { text: placeName(source) }),
     element("td", { class: "figure", text }),
-    element("td", {}, slope === null ? [] : [slopeBar(slope, low, high)]),
+    element("td", {}, response ? [slopeBar(response.slope)] : []),
     element("td", { text: slack }),
     element("td", { class: "figure", text: formatShare(time) }),
-    element("td", { class: "figure", text: formatShare(path) }),
+    element("td", { class: "figure", text: formatShare(blame ? blame.share : null) }),
   ]);
-}
-
-function placeLink(name, scope, launch) {
-  const title = launch.sections.scopes[scope]?.name ?? "";
-  return element("button", { type: "button", class: "link", text: name, title, on: { click: () => openView("scopes", { scope }) } });
 }
 
 /** From 0 to 1, with its interval. */
-function slopeBar(slope, low, high) {
-  const at = (value) => `${100 * Math.min(Math.max(value, 0), 1)}%`;
-  const bar = element("span", { class: "slope-bar" });
+function slopeBar({ value, low, high }) {
+  const at = (slope) => `${100 * Math.min(Math.max(slope, 0), 1)}%`;
   const interval = element("span", { class: "slope-interval" });
-  bar.style.width = at(slope);
   interval.style.insetInlineStart = at(low);
   interval.style.width = `calc(${at(high)} - ${at(low)})`;
-  return element("span", { class: "slope-track" }, [bar, interval]);
+  return element("span", { class: "slope-track" }, [shareBar("slope-bar", value), interval]);
+}
+
+/** Without those of which 0.0 % would be shown. */
+export function shownUnits(units) {
+  return units.filter(({ computed, code, measured }) => (measured ?? Math.max(computed, code)) >= MIN_UNIT_SHARE);
 }
 
 /**
- * @param {Object[]} units each a `UnitBar` of page_schema.py
+ * @param {Object[]} units each a `UnitEvidence` of the analysis
  * @param {number} wellUtilized from this utilization on, a unit may be the limit
  * @returns {HTMLElement[]} empty if nothing is known of any unit
  */
-export function unitSection(units, wellUtilized) {
+function unitSection(units, wellUtilized) {
   if (!units.length) return [];
-  return [
-    element("section", {}, [
-      element("h2", { text: "Units" }),
-      unitLegend(wellUtilized),
-      element("div", { class: "unit-bars" }, units.map((unit) => unitRow(unit, wellUtilized))),
-    ]),
-  ];
+  return [section("Units", unitLegend(wellUtilized), element("div", { class: "unit-bars" }, units.map((unit) => unitRow(unit, wellUtilized))))];
 }
 
-function unitRow({ unit, lower_bound: bound, measured, text }, wellUtilized) {
-  const isBusy = Math.max(bound ?? 0, measured ?? 0) >= wellUtilized;
-  return element("div", { class: isBusy ? "unit-row busy" : "unit-row", title: text }, [
+const EVIDENCE = {
+  computed: (share) => `at least ${share}, computed from TTGIR`,
+  code: (share) => `at least ${share}, from the machine code`,
+  measured: (share) => `${share}, measured by hardware counters`,
+};
+
+/** All figures of a unit, on lines below its name. */
+export function unitText(evidence) {
+  const known = Object.entries(EVIDENCE).filter(([kind]) => evidence[kind] !== null);
+  return [evidence.unit, ...known.map(([kind, text]) => text(formatShare(evidence[kind])))].join("\n");
+}
+
+function unitRow(evidence, wellUtilized) {
+  const { unit, computed, code, measured } = evidence;
+  const bound = Math.max(computed ?? 0, code ?? 0);
+  const isBusy = Math.max(bound, measured ?? 0) >= wellUtilized;
+  return element("div", { class: isBusy ? "unit-row busy" : "unit-row", title: unitText(evidence) }, [
     element("span", { text: unit }),
     element("span", { class: "unit-track" }, [
-      ...(bound ? [bar("unit-bound", bound)] : []),
-      ...(measured ? [bar("unit-measured", measured)] : []),
+      ...(bound ? [shareBar("unit-bound", bound)] : []),
+      ...(measured ? [shareBar("unit-measured", measured)] : []),
       mark(wellUtilized),
     ]),
-    element("span", { class: "unit-figure", text: figureOf(bound, measured) }),
+    element("span", { class: "unit-figure", text: measured === null ? `≥ ${formatShare(bound)}` : formatShare(measured) }),
   ]);
-}
-
-function figureOf(bound, measured) {
-  return measured === null ? `≥ ${formatShare(bound)}` : formatShare(measured);
-}
-
-function bar(kind, share) {
-  const made = element("span", { class: kind });
-  made.style.width = `${Math.min(100 * share, 100)}%`;
-  return made;
 }
 
 function mark(share) {
@@ -233,57 +232,35 @@ const STALL_HEADS = [
 ];
 
 /** @returns {HTMLElement[]} empty if the warps were not sampled */
-export function stallSection(launch) {
+function stallSection(launch) {
   const { stalls } = launch.sections;
   if (!stalls?.samples) return [];
-  const bar = stallBar(stalls.shares, 1, (share) => reasonText(share, stalls.reasons));
+  const bar = stallBar(stalls.shares, stalls.meanings);
   bar.classList.add("of-launch");
-  return [
-    element("section", {}, [
-      element("h2", { text: "What warps wait for" }),
-      bar,
-      stallLegend(stalls),
-      ...stallTable(stalls, launch),
-      element("p", {
-        class: "view-hint",
-        text: `${formatCount(stalls.samples)} samples of warps, taken without records; ± is half of a 95 % interval. Source and TTGIR have a bar for each line.`,
-      }),
-    ]),
-  ];
+  const rows = stalls.scopes.map((scope) => stalledScopeRow(scope, stalls.meanings, launch));
+  const text = `${formatCount(stalls.samples)} samples of warps, taken without records; ± is half of a 95 % interval. Source and TTGIR have a bar for each line.`;
+  return [section("What warps wait for", bar, stallLegend(stalls), ...(rows.length ? [tableRoom(tableOf("plain-table stall-table", STALL_HEADS, rows))] : []), element("p", { class: "view-hint", text }))];
 }
 
-function stallLegend({ shares, reasons }) {
-  const items = shares.map((share) =>
+function stallLegend({ shares, meanings }) {
+  const items = Object.entries(shares).map(([reason, share]) =>
     element("div", { class: "stall-item" }, [
-      stallName(share.reason),
-      element("span", { class: "stall-meaning", text: meaningOf(share.reason, reasons) }),
-      element("span", { class: "unit-figure", text: shareWithError(share.share, share.error) }),
+      stallName(reason),
+      element("span", { class: "stall-meaning", text: meanings[reason] }),
+      element("span", { class: "unit-figure", text: shareWithError(share) }),
     ]),
   );
   return element("div", { class: "stall-legend" }, items);
 }
 
-function stallTable({ scopes, reasons }, launch) {
-  if (!scopes.length) return [];
-  const head = element("tr", {}, STALL_HEADS.map(([text, title]) => element("th", { text, title: title || null, scope: "col" })));
-  const rows = scopes.map((scope) => scopeRow(scope, reasons, launch));
-  return [
-    element("div", { class: "table-room" }, [
-      element("table", { class: "plain-table stall-table" }, [element("thead", {}, [head]), element("tbody", {}, rows)]),
-    ]),
-  ];
-}
-
-function scopeRow({ scope, share, shares, longest }, reasons, launch) {
-  const { name } = launch.sections.scopes[scope];
-  const link = element("button", { type: "button", class: "link", text: name, on: { click: () => openView("ttgir", { scope }) } });
-  const says = longest.map((one) =>
-    element("span", { class: "stall-word", title: reasonText(one, reasons) }, [stallChip(one.reason), `${one.reason} ${shareWithError(one.share, one.error)}`]),
+function stalledScopeRow({ scope, share, shares, longest }, meanings, launch) {
+  const says = longest.map(([reason, one]) =>
+    element("span", { class: "stall-word", title: reasonText(reason, one, meanings) }, [chip(stallColor(reason)), `${reason} ${shareWithError(one)}`]),
   );
   return element("tr", {}, [
-    element("th", { scope: "row" }, [link]),
+    element("th", { scope: "row" }, [scopeLink(scope, launch, "ttgir")]),
     element("td", { class: "figure", text: formatShare(share) }),
-    element("td", {}, [stallBar(shares, 1, (one) => reasonText(one, reasons))]),
+    element("td", {}, [stallBar(shares, meanings)]),
     element("td", {}, says),
   ]);
 }

@@ -1,31 +1,29 @@
 /** One scope at a time: how its durations are spread, how iterations go, where it takes how long. */
 
-import { element, tooltipIn } from "#dom";
-import { exportTable, fileName } from "#export";
+import { element, link, shareBar, tableOf, tableRoom, tooltipIn } from "#dom";
 import { counted, formatCount, formatNs, formatShare, resolvedNs, shortNs } from "#format";
 import { openView, receive } from "#navigation";
+import { exportTable, fileName, scopeList, scopeTable } from "#tables";
 import { groupBars, histogramPlot, iterationPlot, roomOf } from "#views/charts";
-import { scopeList, scopeTable } from "#views/scope_lists";
 
 export const title = "Scopes";
 
-/** `launch.sections.scopes` has a `ScopePicture` of page_schema.py for each scope. */
 export function show(place, launch, context) {
-  const scopes = launch.sections.scopes;
+  const { scopes } = launch.meta;
   if (!scopes.length) {
     place.append(element("p", { class: "view-empty", text: "This kernel has no scopes." }));
     return;
   }
   const details = element("div", { class: "scope-details" });
   const tooltip = tooltipIn(place);
-  const list = scopeList(scopes, launch.meta.partitions, context, (index) => choose(index));
-  place.append(element("div", { class: "side-by-side" }, [list.element, details]));
   const choose = (index) => {
     tooltip.hide();
     list.select(index);
     details.replaceChildren(...detailsOf(index, launch, context, tooltip));
     details.scrollTop = 0;
   };
+  const list = scopeList(launch.meta, choose);
+  place.append(element("div", { class: "side-by-side" }, [list.element, details]));
   receive("scopes", ({ scope }) => choose(scope));
   choose(mostTelling(scopes));
 }
@@ -36,41 +34,35 @@ function mostTelling(scopes) {
   return scopes.reduce((best, scope, index) => (weight(scope) > weight(scopes[best]) ? index : best), 0);
 }
 
-function detailsOf(index, launch, context, tooltip) {
-  const scope = launch.sections.scopes[index];
-  const options = { color: context.theme.scopeColor(index), name: scope.name, tooltip };
+function detailsOf(index, { meta, scopes }, context, tooltip) {
+  const scope = meta.scopes[index];
+  const options = { color: scope.colour, name: scope.name, tooltip };
   const toExample = (wanted) => {
-    const found = exampleOf(launch.scopes, { scope: index, ...wanted });
-    if (found >= 0) context.goTo(targetOf(launch.scopes, found));
+    const found = exampleOf(scopes, { scope: index, ...wanted });
+    if (found >= 0) context.goTo(targetOf(scopes, found));
   };
   return [
-    heading(index, scope, launch, context),
-    scope.kind === "mark" ? note("An instant: it has a time, but no duration.") : figures(scope, launch.meta.scopes[index].self_name, launch.meta.clock_source !== "timer"),
+    heading(index, meta, scopes, context),
+    scope.kind === "mark" ? note("An instant: it has a time, but no duration.") : figures(scope, meta.clock_source !== "timer"),
     ...missing(scope),
-    element("div", { class: "card-columns" }, [
-      ...durations(scope, options, toExample),
-      ...iterations(scope, options, toExample),
-    ]),
-    element("div", { class: "group-cards" }, [...tags(scope, options, toExample), ...groups(scope, options, toExample, launch.meta.warp_name)]),
+    element("div", { class: "card-columns" }, [...durations(scope, options, toExample), ...iterations(scope, options, toExample)]),
+    element("div", { class: "group-cards" }, [...tags(scope, options, toExample), ...groups(scope, options, toExample, meta.warp_name)]),
   ];
 }
 
-function heading(index, scope, launch, context) {
-  const links = launch.scopes.scope.includes(index)
-    ? [["Slowest", 1], ["Median", 0.5]].map(([text, rank]) => link(text, () => context.goTo(targetOf(launch.scopes, rankedOf(launch.scopes, index, rank)))))
+function heading(index, meta, scopes, context) {
+  const scope = meta.scopes[index];
+  const links = scopes.scope.includes(index)
+    ? [["Slowest", 1], ["Median", 0.5]].map(([text, rank]) => link(text, () => context.goTo(targetOf(scopes, rankedOf(scopes, index, rank)))))
     : [];
   if (scope.source) links.push(link("Source", () => openView("source", { scope: index })));
-  if (launch.sections.ttgir?.sites[index]?.length) links.push(link("TTGIR", () => openView("ttgir", { scope: index })));
+  if (scope.site) links.push(link("TTGIR", () => openView("ttgir", { scope: index })));
   return element("header", { class: "scope-heading" }, [
     element("h2", { text: scope.name }),
     element("span", { class: "view-hint", text: [scope.kind, scope.source].filter(Boolean).join(" · ") }),
     ...links,
-    exportTable(fileName(launch.meta, "scopes", "csv"), () => scopeTable(launch, context).querySelector("table"), "Save the figures of all scopes (x)"),
+    exportTable(fileName(meta, "scopes", "csv"), () => scopeTable(meta).querySelector("table"), "Save the figures of all scopes (x)"),
   ]);
-}
-
-function link(text, onClick) {
-  return element("button", { type: "button", class: "link", text, on: { click: onClick } });
 }
 
 function note(text) {
@@ -78,13 +70,13 @@ function note(text) {
 }
 
 /** Another profiler counts no cycles. */
-function figures(scope, selfName, hasCycles) {
+function figures(scope, hasCycles) {
   const time = (ns) => resolvedNs(ns, scope, formatNs);
   const shown = [
     ["count", formatCount(scope.count)],
     ["share", formatShare(scope.share)],
     ["total", formatNs(scope.total_ns)],
-    [selfName, formatNs(scope.self_ns)],
+    [scope.self_name, formatNs(scope.self_ns)],
     ["mean", scope.mean_cycles === null || !hasCycles ? time(scope.mean_ns) : `${time(scope.mean_ns)}, ${counted(scope.mean_cycles, "cycle")}`],
     ["min", time(scope.min_ns)],
     ["p50", time(scope.p50_ns)],
@@ -105,25 +97,22 @@ function missing(scope) {
 
 function durations(scope, options, toExample) {
   if (!scope.histogram) return scope.kind === "mark" ? [] : [note("Its time is unknown: it never ran, or none of its starts has an end.")];
-  const marks = [
-    { label: "p50", ns: scope.p50_ns },
-    { label: "p90", ns: scope.p90_ns },
-    { label: "p99", ns: scope.p99_ns },
-  ];
+  const marks = ["p50", "p90", "p99"].map((label) => ({ label, ns: scope[`${label}_ns`] }));
   const onChoose = (leastNs, belowNs) => toExample({ leastNs, belowNs });
   const scale = scope.histogram.log ? ", on a logarithmic axis" : "";
-  return [card("Durations", `number of scopes by duration${scale}`, histogramPlot(scope.histogram, marks, { ...options, onChoose }))];
+  return [card("Durations", `number of scopes by duration without the cost of records${scale}`, histogramPlot(scope.histogram, marks, { ...options, onChoose }))];
 }
 
-function iterations({ iterations: bands }, options, toExample) {
+function iterations({ iterations: series, bands }, options, toExample) {
   if (!bands) return [];
-  const loops = bands.fewest === bands.most ? counted(bands.most, "iteration") : `${bands.fewest} to ${bands.most} iterations`;
-  const facts = [`${counted(bands.runs, "run")} of the loop with ${loops}`];
-  if (bands.first_ns !== null) facts.push(`first ${formatNs(bands.first_ns)}${times(bands.first_ns, bands.steady_ns)}`);
-  if (bands.steady_ns !== null) facts.push(`steady ${formatNs(bands.steady_ns)}`);
-  if (bands.last_ns !== null) facts.push(`last ${formatNs(bands.last_ns)}${times(bands.last_ns, bands.steady_ns)}`);
+  const loops = series.fewest === series.most ? counted(series.most, "iteration") : `${series.fewest} to ${series.most} iterations`;
+  const facts = [`${counted(series.runs, "run")} of the loop with ${loops}`];
+  for (const name of ["first", "steady", "last"]) {
+    const ns = series[`${name}_ns`];
+    if (ns !== null) facts.push(`${name} ${formatNs(ns)}${name === "steady" ? "" : times(ns, series.steady_ns)}`);
+  }
   const onChoose = (first, last) => toExample({ first, last });
-  return [card("Iterations", `median, and p10 to p90; ${facts.join(", ")}`, iterationPlot(bands, { ...options, onChoose }))];
+  return [card("Iterations", `median, and p10 to p90; ${facts.join(", ")}`, iterationPlot(bands, series.steady_ns, { ...options, onChoose }))];
 }
 
 function times(part, whole) {
@@ -134,7 +123,7 @@ function tags(scope, options, toExample) {
   return scope.tags.flatMap((tag, place) => {
     const onChoose = (value) => toExample({ tag: { place, value } });
     const more = [];
-    if (tag.left_out) more.push(`${counted(tag.left_out, "shorter value")} hidden`);
+    if (tag.distinct > tag.values.length) more.push(`${counted(tag.distinct - tag.values.length, "shorter value")} hidden`);
     if (tag.unknown) more.push(`${counted(tag.unknown, "value")} unknown`);
     const explanation = ["largest total first", ...more].join("; ");
     return tag.values.length ? [card(`By ${tag.name}`, explanation, tagTable(tag, { ...options, onChoose }))] : [];
@@ -147,20 +136,15 @@ function groups(scope, options, toExample, warpName) {
     ["sm", "SMs", scope.sms, "SM"],
   ].filter(([, , group]) => group.ids.length > 1);
   return shown.map(([key, name, group, noun]) => {
-    const more = group.left_out ? `; ${formatCount(group.left_out)} more hidden` : "";
     const onChoose = (id) => toExample({ [key]: id });
-    const made = card(name, `mean duration of each${more}`, groupBars(group, { ...options, noun, onChoose }));
+    const made = card(name, "mean duration of each", groupBars(group, { ...options, noun, onChoose }));
     made.style.flexBasis = `${roomOf(group)}px`;
     return made;
   });
 }
 
 function card(name, explanation, drawn) {
-  return element("section", { class: "card" }, [
-    element("h3", { text: name }),
-    element("p", { class: "view-hint", text: explanation }),
-    drawn,
-  ]);
+  return element("section", { class: "card" }, [element("h3", { text: name }), note(explanation), drawn]);
 }
 
 /**
@@ -214,39 +198,21 @@ const HEADS = [
 ];
 
 /**
- * @param {{name: string, values: (number | null)[][]}} tag each of `values` has its value, count, total, p50, and that
- *     over the others'
+ * @param {Object} tag a `TagStatistics` of the timeline
  * @param {{color: string, onChoose: (value: number) => void}} options
  */
-export function tagTable({ name, values }, { color, onChoose }) {
-  const most = Math.max(...values.map(([, count, total]) => total ?? count), 1);
-  const head = element("tr", {}, [
-    element("th", { scope: "col", text: name }),
-    element("th", { "aria-label": "share" }),
-    ...HEADS.map(([text, title]) => element("th", { scope: "col", class: "figure", text, title })),
-  ]);
-  const rows = values.map(([value, count, total, p50, ratio]) =>
+function tagTable({ name, values }, { color, onChoose }) {
+  const weight = ({ count, total_ns: total }) => total ?? count;
+  const most = Math.max(...values.map(weight), 1);
+  const rows = values.map((one) =>
     element("tr", {}, [
-      element("th", { scope: "row" }, [valueLink(value, onChoose)]),
-      element("td", { class: "tag-bar" }, [bar((total ?? count) / most, color)]),
-      element("td", { class: "figure", text: formatCount(count) }),
-      element("td", { class: "figure", text: shortNs(total) }),
-      element("td", { class: "figure", text: shortNs(p50) }),
-      element("td", { class: "figure", text: ratio === null ? "–" : `${ratio.toFixed(2)} ×` }),
+      element("th", { scope: "row" }, [link(one.value, () => onChoose(one.value), { title: "one of them in the timeline" })]),
+      element("td", { class: "tag-bar" }, [element("span", { class: "bar-track" }, [shareBar("bar-self", weight(one) / most, color)])]),
+      element("td", { class: "figure", text: formatCount(one.count) }),
+      element("td", { class: "figure", text: shortNs(one.total_ns) }),
+      element("td", { class: "figure", text: shortNs(one.p50_ns) }),
+      element("td", { class: "figure", text: one.times_others === null ? "–" : `${one.times_others.toFixed(2)} ×` }),
     ]),
   );
-  return element("div", { class: "table-room" }, [
-    element("table", { class: "plain-table" }, [element("thead", {}, [head]), element("tbody", {}, rows)]),
-  ]);
-}
-
-function valueLink(value, onChoose) {
-  return element("button", { type: "button", class: "link", text: value, title: "one of them in the timeline", on: { click: () => onChoose(value) } });
-}
-
-function bar(share, color) {
-  const filled = element("span", { class: "bar-self" });
-  filled.style.width = `${100 * share}%`;
-  filled.style.background = color;
-  return element("span", { class: "bar-track" }, [filled]);
+  return tableRoom(tableOf("plain-table", [[name], [""], ...HEADS.map((head) => [...head, "figure"])], rows));
 }

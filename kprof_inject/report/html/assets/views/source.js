@@ -1,18 +1,18 @@
 /** The kernel's source, with the time of the scopes that begin on each line, and a panel about the chosen line. */
 
-import { unpacked } from "#data";
-import { element } from "#dom";
+import { fileAndLine, placeName } from "#data";
+import { chip, element, factList, link, totalBar } from "#dom";
 import { counted, formatCount, formatShare, resolvedNs, shortNs } from "#format";
 import { openView, receive } from "#navigation";
 import { codeNodes, findBox, LineList, pythonParts } from "#views/code_list";
+import { mostStalled, ranked, reasonText, shareWithError, sourceName, stallCell, stallName } from "#views/line_evidence";
 import { exampleOf, targetOf } from "#views/scopes";
-import { mostStalled, reasonText, shareWithError, sourceName, stallCell, stallName } from "#views/stall_bars";
 
 export const title = "Source";
 
 const MIN_ELSEWHERE = 0.005;
 
-/** `launch.sections.source` has a `SourceFile` of page_schema.py for each file. */
+/** `launch.sections.source` has a `SourceFile` of code.py for each file. */
 export function show(place, launch, context) {
   const files = launch.sections.source;
   if (!files.length) {
@@ -21,10 +21,11 @@ export function show(place, launch, context) {
   }
   const { ttgir, overview, stalls } = launch.sections;
   const state = { file: files[0], rows: [], timed: new Map(), slopes: new Map(), stalled: new Map() };
-  const ttgirLines = ttgirLinesBySource(ttgir, ttgir ? unpacked(ttgir.place_of) : []);
-  const columns = { slopes: files.some((file) => file.slopes.length), stalls: stalls && { reasons: stalls.reasons, most: mostStalled(files.flatMap((file) => file.stalls)) } };
+  const ttgirLines = ttgirLinesBySource(ttgir);
+  const slopesOf = slopesByFile(overview.slopes);
+  const columns = { slopes: slopesOf.size > 0, stalls: stalls && { meanings: stalls.meanings, most: mostStalled(files.flatMap((file) => file.stalls)) } };
   const details = element("aside", { class: "line-details" });
-  const list = new LineList((index) => rowOf(state, index, overview.warp_time_ns, ttgirLines, columns, choose), "Source");
+  const list = new LineList((index) => rowOf(state, index, launch.meta.warp_time_ns, ttgirLines, columns, choose), "Source");
   const choose = (index) => {
     list.goTo(index);
     const { number } = state.rows[index];
@@ -43,7 +44,7 @@ export function show(place, launch, context) {
     files.map((file, index) => element("option", { value: index, text: file.path })),
   );
   const open = (file) => {
-    Object.assign(state, { file, rows: sourceRows(file, pythonParts), timed: byLine(file.timed), slopes: byLine(file.slopes), stalled: byLine(file.stalls) });
+    Object.assign(state, { file, rows: sourceRows(file, pythonParts), timed: byLine(file.timed), slopes: slopesOf.get(file.path) ?? new Map(), stalled: byLine(file.stalls) });
     list.setRows(state.rows.length, Math.max(...state.rows.map((row) => row.text?.length ?? 0), 1));
     const hottest = file.timed.reduce((best, timed) => (best && (best.self_ns ?? -1) >= (timed.self_ns ?? -1) ? best : timed), null);
     if (hottest) choose(rowOfNumber(state.rows, hottest.line));
@@ -56,16 +57,30 @@ export function show(place, launch, context) {
       element("div", { class: "side-by-side" }, [element("div", { class: "code-room" }, [heads(columns), list.element]), details]),
     ]),
   );
-  receive("source", (target) => goTo(target));
-  const goTo = ({ scope, path, line }) => {
-    const wanted = files.find((file) => (scope === undefined ? file.path === path : file.timed.some(({ scopes }) => scopes.includes(scope))));
+  receive("source", ({ scope, path, line }) => {
+    const [file, number] = scope === undefined ? [path, line] : fileAndLine(launch.meta.scopes[scope].source);
+    const wanted = files.find((one) => one.path === file);
     if (!wanted) return;
     chooser.value = String(files.indexOf(wanted));
     open(wanted);
-    const number = scope === undefined ? line : wanted.timed.find(({ scopes }) => scopes.includes(scope)).line;
     choose(rowOfNumber(state.rows, number));
-  };
+  });
   open(files[0]);
+}
+
+/** The places that were delayed, by the path and line of the source: the largest slope, and a text on all of a line. */
+export function slopesByFile(slopes) {
+  const found = new Map();
+  for (const place of slopes.filter(({ response }) => response)) {
+    const [path, line] = fileAndLine(place.scope.source);
+    if (!path) continue;
+    if (!found.has(path)) found.set(path, new Map());
+    const known = found.get(path).get(line);
+    const text = `${place.name}: ${place.slope_text}; slack ${place.slack_text}`;
+    const slope = place.response.slope.value;
+    found.get(path).set(line, known ? { slope: Math.max(known.slope, slope), text: `${known.text}\n${text}` } : { slope, text });
+  }
+  return found;
 }
 
 /** Entries of a file by their line. */
@@ -112,21 +127,13 @@ function rowOf(state, index, warpTimeNs, ttgirLines, columns, choose) {
   const timed = state.timed.get(row.number);
   const operations = ttgirLines.get(`${state.file.path}:${row.number}`);
   const cells = timed ? timedCells(timed, warpTimeNs) : Array.from({ length: 4 }, () => element("span"));
-  const link = operations
-    ? element("button", {
-        type: "button",
-        class: "link",
-        text: formatCount(operations.length),
-        title: "show in the TTGIR",
-        on: { click: () => openView("ttgir", { line: operations[0] }) },
-      })
-    : element("span");
+  const toTtgir = operations ? link(formatCount(operations.length), () => openView("ttgir", { line: operations[0] }), { title: "show in the TTGIR" }) : element("span");
   return element("div", { class: timed ? "source-row timed" : "source-row", on: { click: () => choose(index) } }, [
     element("span", { class: "line-number", text: row.number }),
     ...cells,
-    link,
+    toTtgir,
     ...(columns.slopes ? [slopeCell(state.slopes.get(row.number))] : []),
-    ...(columns.stalls ? [stallCell(state.stalled.get(row.number), columns.stalls.most, columns.stalls.reasons, sourceName)] : []),
+    ...(columns.stalls ? [stallCell(state.stalled.get(row.number), columns.stalls.most, columns.stalls.meanings, sourceName)] : []),
     element("code", {}, codeNodes(row.parts)),
   ]);
 }
@@ -136,75 +143,63 @@ function slopeCell(slope) {
 }
 
 function timedCells(timed, warpTimeNs) {
-  const [total, self] = [element("span", { class: "bar-total" }), element("span", { class: "bar-self" })];
   const share = (ns) => (warpTimeNs && ns !== null ? ns / warpTimeNs : null);
-  total.style.width = `${Math.min(100 * share(timed.total_ns), 100)}%`;
-  self.style.width = timed.total_ns ? `${Math.min((100 * timed.self_ns) / timed.total_ns, 100)}%` : "0";
-  total.append(self);
   return [
-    element("span", { class: "bar-track" }, [total]),
+    totalBar(share(timed.total_ns), timed.total_ns ? timed.self_ns / timed.total_ns : 0),
     element("span", { class: "figure", text: formatShare(share(timed.total_ns)), title: shortNs(timed.total_ns) }),
     element("span", { class: "figure", text: formatShare(share(timed.self_ns)), title: shortNs(timed.self_ns) }),
     element("span", { class: "figure", text: `${formatCount(timed.iterations || timed.count)} ×`, title: timed.iterations ? "iterations" : "runs" }),
   ];
 }
 
-/** @param {{timed?: Object, stalled?: Object}} line its `TimedLine` and `StalledLine` of page_schema.py, if it has any */
-export function lineDetails({ timed, stalled }, number, file, launch, context, ttgirLines) {
+/** @param {{timed?: Object, stalled?: Object}} line its `TimedLine` and `StalledLine` of code.py, if it has any */
+function lineDetails({ timed, stalled }, number, file, launch, context, ttgirLines) {
   const lines = ttgirLines.get(`${file.path}:${number}`);
   const shown = [element("h3", { text: `Line ${number}` })];
-  if (lines) {
-    shown.push(
-      element("p", {}, [
-        element("button", { type: "button", class: "link", text: `${counted(lines.length, "line")} of the TTGIR`, on: { click: () => openView("ttgir", { line: lines[0] }) } }),
-      ]),
-    );
-  }
+  if (lines) shown.push(element("p", {}, [link(`${counted(lines.length, "line")} of the TTGIR`, () => openView("ttgir", { line: lines[0] }))]));
   if (!timed) shown.push(element("p", { class: "view-hint", text: "No scope begins here." }));
   const cards = (timed?.scopes ?? []).map((index) => scopeCard(index, launch, context));
-  if (stalled) cards.push(stallCard(stalled, launch.sections.stalls.reasons));
+  if (stalled) cards.push(stallCard(stalled, launch.sections.stalls.meanings));
   return cards.length ? [...shown, element("div", { class: "line-cards" }, cards)] : shown;
 }
 
-function stallCard({ share, error, shares, awaited }, reasons) {
-  const ranked = [...shares].sort((one, other) => other.share - one.share);
-  const rows = ranked.map((one) =>
-    element("div", { class: "stall-item", title: reasonText(one, reasons) }, [
-      stallName(one.reason),
-      element("span", { class: "unit-figure", text: shareWithError(one.share, one.error) }),
+function stallCard({ share, shares, awaited }, meanings) {
+  const rows = ranked(shares).map(([reason, one]) =>
+    element("div", { class: "stall-item", title: reasonText(reason, one, meanings) }, [
+      stallName(reason),
+      element("span", { class: "unit-figure", text: shareWithError(one) }),
     ]),
   );
   return element("section", { class: "card" }, [
-    element("h4", { text: `Samples: ${shareWithError(share, error)} of all` }),
+    element("h4", { text: `Samples: ${shareWithError(share)} of all` }),
     ...rows,
     ...awaited.map(awaitedText),
   ]);
 }
 
 function awaitedText(awaited) {
-  const link = element("button", { type: "button", class: "link", text: sourceName(awaited), title: "show in the TTGIR", on: { click: () => openView("ttgir", { line: awaited.line - 1 }) } });
-  return element("p", { class: "awaited" }, [`${awaited.reason}: ${formatShare(awaited.share)} wait for the result of `, link]);
+  const toLine = link(sourceName(awaited), () => openView("ttgir", { line: awaited.line - 1 }), { title: "show in the TTGIR" });
+  return element("p", { class: "awaited" }, [`${awaited.reason}: ${formatShare(awaited.share)} wait for the result of `, toLine]);
 }
 
 function scopeCard(index, launch, context) {
-  const scope = launch.sections.scopes[index];
-  const { called_from: calls, self_name: selfName } = launch.meta.scopes[index];
-  const chip = element("span", { class: "scope-chip" });
-  chip.style.background = context.theme.scopeColor(index);
+  const scope = launch.meta.scopes[index];
   const rows = [
     ["total", `${shortNs(scope.total_ns)} (${formatShare(scope.share)})`],
-    [selfName, `${shortNs(scope.self_ns)} (${formatShare(selfShare(scope))})`],
+    [scope.self_name, `${shortNs(scope.self_ns)} (${formatShare(selfShare(scope))})`],
     ["ran", `${formatCount(scope.count)} ×`],
     ["mean", resolvedNs(scope.mean_ns, scope)],
     ["p50", resolvedNs(scope.p50_ns, scope)],
     ["p99", resolvedNs(scope.p99_ns, scope)],
   ];
-  if (calls.length) rows.push(["called from", calls.join(", ")]);
-  const shown = scope.kind === "mark" ? [["passed", `${formatCount(scope.count)} ×`]] : rows;
+  const facts = factList(scope.kind === "mark" ? [["passed", `${formatCount(scope.count)} ×`]] : rows);
+  if (scope.kind !== "mark" && scope.called_from.length) {
+    facts.append(element("dt", { text: "called from" }), element("dd", { text: scope.called_from.map(placeName).join(", "), class: "wrapping" }));
+  }
   return element("section", { class: "card" }, [
-    element("h4", {}, [chip, scope.name]),
-    element("dl", { class: "fact-list" }, shown.flatMap(([name, value]) => [element("dt", { text: name }), element("dd", { text: value, class: name === "called from" ? "wrapping" : null })])),
-    element("p", { class: "links" }, linksOf(index, launch, context)),
+    element("h4", {}, [chip(scope.colour), scope.name]),
+    facts,
+    element("p", { class: "links" }, linksOf(index, scope, launch, context)),
   ]);
 }
 
@@ -213,12 +208,11 @@ function selfShare(scope) {
   return scope.total_ns ? (scope.share * scope.self_ns) / scope.total_ns : 0;
 }
 
-function linksOf(index, launch, context) {
-  const link = (text, onClick) => element("button", { type: "button", class: "link", text, on: { click: onClick } });
+function linksOf(index, { site }, { scopes }, context) {
   const links = [link("Durations", () => openView("scopes", { scope: index }))];
-  const example = exampleOf(launch.scopes, { scope: index });
-  if (example >= 0) links.push(link("Timeline", () => context.goTo(targetOf(launch.scopes, example))));
-  if (launch.sections.ttgir?.sites[index]?.length) links.push(link("TTGIR", () => openView("ttgir", { scope: index })));
+  const example = exampleOf(scopes, { scope: index });
+  if (example >= 0) links.push(link("Timeline", () => context.goTo(targetOf(scopes, example))));
+  if (site) links.push(link("TTGIR", () => openView("ttgir", { scope: index })));
   return links;
 }
 
@@ -228,7 +222,7 @@ function linksOf(index, launch, context) {
  */
 
 /**
- * @param {{pieces: [number, string[]][], timed: {line: number}[]}} file a `SourceFile` of page_schema.py
+ * @param {{pieces: [number, string[]][], timed: {line: number}[]}} file a `SourceFile` of code.py
  * @param {(lines: string[]) => [string | null, string][][]} partsOf
  * @returns {(LineRow | GapRow)[]} without any text of the file, the lines with scopes
  */
@@ -246,11 +240,11 @@ export function sourceRows({ pieces, timed }, partsOf) {
 }
 
 /** The lines of the TTGIR that come from each line of the source, by `path:line`. */
-export function ttgirLinesBySource(ttgir, placeOf) {
+function ttgirLinesBySource(ttgir) {
   const found = new Map();
   if (!ttgir) return found;
   const keys = ttgir.places.map(([path, line]) => `${path}:${line}`);
-  placeOf.forEach((place, line) => {
+  ttgir.place_of.forEach((place, line) => {
     if (place < 0) return;
     const lines = found.get(keys[place]);
     if (lines) lines.push(line);

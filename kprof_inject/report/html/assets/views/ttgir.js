@@ -1,53 +1,44 @@
 /** The kernel's TTGIR, with the lines that each scope goes around. */
 
-import { unpacked } from "#data";
-import { element } from "#dom";
+import { element, link } from "#dom";
 import { counted, formatShare } from "#format";
 import { openView, receive } from "#navigation";
+import { scopeList } from "#tables";
+import { inkOn } from "#theme";
 import { codeNodes, findBox, LineList, partsOf, TTGIR } from "#views/code_list";
-import { codeCells, codePanel, instructionCount, machineCodeOf } from "#views/machine_code";
-import { scopeList } from "#views/scope_lists";
-import { mostStalled, stallCell, ttgirName } from "#views/stall_bars";
+import { codeCells, codePanel, instructionCount, machineCodeOf, mostStalled, sourcePlace, stallCell, ttgirName } from "#views/line_evidence";
 
 export const title = "TTGIR";
 
 const MAX_LABELS = 2;
 
-/** `launch.sections.ttgir` is a `TtgirText` of page_schema.py; null if the capture has no module. */
-export function show(place, launch, context) {
-  const { ttgir, scopes, stalls } = launch.sections;
+/** `launch.sections.ttgir` is a `TtgirText` of code.py; null if the capture has no module. */
+export function show(place, launch) {
+  const { ttgir, stalls, source } = launch.sections;
   if (!ttgir) {
     place.append(element("p", { class: "view-empty", text: "The capture has no TTGIR of this kernel." }));
     return;
   }
+  const { scopes } = launch.meta;
+  const rows = rowsOf(ttgir.lines);
   const state = {
     ttgir,
     scopes,
-    context,
-    isFolded: true,
-    rows: rowsOf(ttgir.lines, true),
-    placeOf: unpacked(ttgir.place_of),
-    sources: new Set(launch.sections.source.map((file) => file.path)),
-    stalls: stalls && { reasons: stalls.reasons, most: mostStalled(ttgir.stalls), ofLine: new Map(ttgir.stalls.map((line) => [line.line - 1, line])) },
+    rows,
+    texts: rows.map((line) => withoutLocations(ttgir.lines[line])),
+    sources: new Set(source.map((file) => file.path)),
+    stalls: stalls && { meanings: stalls.meanings, most: mostStalled(ttgir.stalls), ofLine: new Map(ttgir.stalls.map((line) => [line.line - 1, line])) },
     code: machineCodeOf(ttgir.machine_code),
-    ...lanesOf(ttgir.sites, ttgir.lines.length),
+    ...lanesOf(scopes.map(({ site }) => site), ttgir.lines.length),
   };
-  const list = new LineList((row) => rowElement(state, row, toggle, showCode), "TTGIR");
-  const goToLine = (line) => list.goTo(rowOfLine(state.rows, line));
-  const toggle = () => {
-    state.isFolded = !state.isFolded;
-    state.rows = rowsOf(ttgir.lines, state.isFolded);
-    checkbox.checked = !state.isFolded;
-    list.setRows(state.rows.length, widthOf(state));
-  };
-  const checkbox = element("input", { type: "checkbox", on: { change: toggle } });
-  const side = scopeList(scopes, launch.meta.partitions, context, (scope) => goToScope(scope), (scope) => ttgir.sites[scope]?.length > 0);
+  const list = new LineList((row) => rowElement(state, row, showCode), "TTGIR");
+  const goToLine = (line) => list.goTo(Math.max(rows.findLastIndex((shown) => shown <= line), 0));
   const goToScope = (scope) => {
-    const [range] = ttgir.sites[scope] ?? [];
-    if (!range) return;
+    if (!scopes[scope]?.site) return;
     side.select(scope);
-    goToLine(range[0]);
+    goToLine(scopes[scope].site[0]);
   };
+  const side = scopeList(launch.meta, goToScope, ({ site }) => site);
   const panel = state.code && codePanel(state.code, (line) => goToLine(line - 1));
   const showCode = (line) => {
     panel.show(line);
@@ -58,9 +49,8 @@ export function show(place, launch, context) {
   place.append(
     element("div", { class: `code-view${stalls ? " with-stalls" : ""}${state.code ? " with-machine-code" : ""}` }, [
       element("div", { class: "view-toolbar" }, [
-        findBox(() => ttgir.lines, goToLine),
-        element("label", {}, [checkbox, " locations"]),
-        element("span", { class: "view-hint", text: `${counted(ttgir.lines.length, "line")}, without records; the bars show the lines of each scope.${cut}` }),
+        findBox(() => state.texts, (row) => list.goTo(row)),
+        element("span", { class: "view-hint", text: `${counted(rows.length, "line")}, without records and locations; the bars show the lines of each scope.${cut}` }),
         ...unknownLine(state.code, showCode),
       ]),
       element("div", { class: "side-by-side" }, [side.element, room, ...(panel ? [panel.element] : [])]),
@@ -68,10 +58,9 @@ export function show(place, launch, context) {
   );
   room.style.setProperty("--lanes", String(state.lanes.length));
   room.style.setProperty("--longest-label", String(longestLabels(state)));
-  list.setRows(state.rows.length, widthOf(state));
+  list.setRows(rows.length, state.texts.reduce((most, { length }) => Math.max(most, length), 1));
   receive("ttgir", ({ scope, line }) => (scope === undefined ? goToLine(line) : goToScope(scope)));
-  const first = ttgir.sites.findIndex((site) => site.length);
-  if (first >= 0) goToScope(first);
+  goToScope(scopes.findIndex(({ site }) => site));
 }
 
 /** Of the columns that a row of the TTGIR has. */
@@ -97,11 +86,7 @@ function unknownLine(code, showCode) {
   const line = code?.ofLine.get(0);
   if (!line) return [];
   const text = `${counted(instructionCount(line), "instruction")} of no known line`;
-  return [element("button", { type: "button", class: "link", text, on: { click: () => showCode(0) } })];
-}
-
-function codeOf({ isFolded }, line) {
-  return isFolded && !isLocation(line) ? withoutLocations(line) : line;
+  return [link(text, () => showCode(0))];
 }
 
 /** As many letters as the labels of one line have. */
@@ -114,63 +99,54 @@ function labelText({ name, share, kind }) {
   return kind === "mark" ? name : `${name} ${formatShare(share)}`;
 }
 
-function widthOf(state) {
-  return Math.max(...chunks(state.ttgir.lines).map((lines) => Math.max(...lines.map((line) => codeOf(state, line).length))), 1);
-}
-
-/** As many as may be arguments of one call. */
-function chunks(lines, size = 10_000) {
-  return Array.from({ length: Math.ceil(lines.length / size) }, (_, index) => lines.slice(index * size, (index + 1) * size));
-}
-
-function rowElement(state, index, toggle, showCode) {
-  const row = state.rows[index];
-  if (Array.isArray(row)) {
-    const text = `… ${counted(row[1] - row[0] + 1, "location")} …`;
-    return element("div", { class: "ttgir-row gap" }, [element("button", { type: "button", class: "link", text, on: { click: toggle } })]);
-  }
-  const code = codeOf(state, state.ttgir.lines[row]);
+function rowElement(state, row, showCode) {
+  const line = state.rows[row];
   return element("div", { class: "ttgir-row" }, [
-    element("span", { class: "line-number", text: row + 1 }),
-    ...(state.stalls ? [stallCell(state.stalls.ofLine.get(row), state.stalls.most, state.stalls.reasons, ttgirName)] : []),
-    ...(state.code ? codeCells(state.code.ofLine.get(row + 1), state.code.warps, showCode) : []),
-    element("span", { class: "lanes" }, state.lanes.map((lane) => laneMark(lane[row], state))),
-    element("span", { class: "labels" }, labelsOf(row, state)),
-    element("code", {}, [...codeNodes(partsOf(code, TTGIR)), ...sourceLink(row, state)]),
+    element("span", { class: "line-number", text: line + 1 }),
+    ...(state.stalls ? [stallCell(state.stalls.ofLine.get(line), state.stalls.most, state.stalls.meanings, ttgirName)] : []),
+    ...(state.code ? codeCells(state.code.ofLine.get(line + 1), state.code.warps, showCode) : []),
+    element("span", { class: "lanes" }, state.lanes.map((lane) => laneMark(lane[line], state))),
+    element("span", { class: "labels" }, labelsOf(line, state)),
+    element("code", {}, [...codeNodes(partsOf(state.texts[row], TTGIR)), ...sourceLink(line, state)]),
   ]);
 }
 
-function laneMark(scope, { context, scopes }) {
+function laneMark(scope, { scopes }) {
   const mark = element("span", { class: "lane" });
   if (scope >= 0) {
-    mark.style.background = context.theme.scopeColor(scope);
+    mark.style.background = scopes[scope].colour;
     mark.title = scopes[scope].name;
   }
   return mark;
 }
 
-function labelsOf(line, { starts, scopes, context }) {
+function labelsOf(line, { starts, scopes }) {
   const begun = starts.get(line) ?? [];
   const labels = begun.slice(0, MAX_LABELS).map((scope) => {
-    const { name } = scopes[scope];
-    const label = element("button", { type: "button", class: "scope-label", text: labelText(scopes[scope]), title: `${name}: durations`, on: { click: () => openView("scopes", { scope }) } });
-    label.style.background = context.theme.scopeColor(scope);
-    label.style.color = context.theme.scopeInk(scope);
+    const { name, colour } = scopes[scope];
+    const label = link(labelText(scopes[scope]), () => openView("scopes", { scope }), { class: "scope-label", title: `${name}: durations` });
+    label.style.background = colour;
+    label.style.color = inkOn(colour);
     return label;
   });
   return begun.length > MAX_LABELS ? [...labels, element("span", { class: "view-hint", text: `+${begun.length - MAX_LABELS}`, title: begun.map((scope) => scopes[scope].name).join(", ") })] : labels;
 }
 
-function sourceLink(row, { ttgir, placeOf, sources }) {
-  if (placeOf[row] < 0) return [];
-  const [path, line] = ttgir.places[placeOf[row]];
-  const name = `${path.split("/").pop()}:${line}`;
-  if (!sources.has(path)) return [element("span", { class: "place-link", text: name, title: path })];
-  return [element("button", { type: "button", class: "place-link", text: name, title: path, on: { click: () => openView("source", { path, line }) } })];
+function sourceLink(row, { ttgir, sources }) {
+  if (ttgir.place_of[row] < 0) return [];
+  const [path, line] = ttgir.places[ttgir.place_of[row]];
+  const properties = { class: "place-link", title: path };
+  const name = sourcePlace([path, line]);
+  return [sources.has(path) ? link(name, () => openView("source", { path, line }), properties) : element("span", { ...properties, text: name })];
 }
 
 const LOCATION = " loc(";
 const MAX_LANES = 8;
+
+/** The lines to show: all that do not define a location. */
+export function rowsOf(lines) {
+  return lines.flatMap((line, index) => (line.startsWith("#loc") ? [] : [index]));
+}
 
 /** The line without its locations: ` loc(…)`, with whatever braces and strings are in it. */
 export function withoutLocations(line) {
@@ -202,50 +178,14 @@ function closingQuote(line, from) {
   return at;
 }
 
-/** Returns whether the line defines a location. */
-export function isLocation(line) {
-  return line.startsWith("#loc");
-}
-
-/**
- * Rows to show: numbers of lines, or `[first, last]` of definitions of locations that are folded into one row.
- * @param {string[]} lines @param {boolean} isFolded
- */
-export function rowsOf(lines, isFolded) {
-  const rows = [];
-  for (let line = 0; line < lines.length; line++) {
-    const first = line;
-    while (isFolded && line < lines.length && isLocation(lines[line])) line++;
-    if (line > first + 1) rows.push([first, line - 1]);
-    else if (line > first) rows.push(first);
-    if (line < lines.length) rows.push(line);
-  }
-  return rows;
-}
-
-/** The row that a line is in. */
-export function rowOfLine(rows, line) {
-  let [low, high] = [0, rows.length];
-  while (low + 1 < high) {
-    const middle = (low + high) >> 1;
-    if (firstLine(rows[middle]) <= line) low = middle;
-    else high = middle;
-  }
-  return low;
-}
-
-export function firstLine(row) {
-  return Array.isArray(row) ? row[0] : row;
-}
-
 /**
  * Which scopes' ranges a line is in: lanes side by side, in each of which no two overlap.
- * @param {[number, number][][]} sites ranges of lines by scope @param {number} count how many lines there are
+ * @param {([number, number] | null)[]} sites range of lines by scope @param {number} count how many lines there are
  * @returns {{lanes: Int16Array[], starts: Map<number, number[]>}} by lane and line the scope, -1 where there is none; and
  *     the scopes that begin on a line
  */
 export function lanesOf(sites, count) {
-  const ranges = sites.flatMap((mine, scope) => mine.map(([first, last]) => ({ scope, first, last })));
+  const ranges = sites.flatMap((site, scope) => (site ? [{ scope, first: site[0], last: site[1] }] : []));
   ranges.sort((one, other) => one.first - other.first || other.last - one.last || one.scope - other.scope);
   const lanes = [];
   const starts = new Map();

@@ -20,7 +20,7 @@ the one before it in its scope.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 from msgspec import Struct
@@ -31,13 +31,16 @@ from kprof_inject.errors import KprofError
 from kprof_inject.timeline.timeline import Timeline
 
 _Numbers = NDArray[np.integer]
+RowsOf = Callable[[NDArray[np.int32]], NDArray[np.int64]]
 
 _ZIGZAG = 0x80
 # JavaScript's numbers are doubles, which hold integers below this exactly.
 _EXACT = 1 << 53
+UNKNOWN_TAG = 1 << 40
+"""The page's value for a tag whose value is unknown, or that a scope does not have."""
 
 
-def table_bytes(columns: Sequence[_Numbers]) -> Iterator[bytes]:
+def table_bytes(*columns: _Numbers) -> Iterator[bytes]:
     """Yield a table, whose columns have equally many rows; raise ``KprofError`` for a number beyond ±2 ** 52."""
     rows = len(columns[0])
     yield rows.to_bytes(4, "little")
@@ -133,10 +136,10 @@ def shown_of(timeline: Timeline, blocks: Iterable[NDArray[np.void]], most: int) 
     """Choose whole CTAs: those of ``picked_ctas``, and by number as many others as ``most`` scopes leave room for."""
     if timeline.scope_count <= most:
         return Shown(None, timeline.scope_count)
-    rows = CtaRows(timeline.ctas["cta"])
+    rows_of = rows_of_ctas(timeline)
     counts = np.zeros(len(timeline.ctas), dtype=np.int64)
     for block in blocks:
-        counts += np.bincount(rows.of(block["cta"]), minlength=len(counts))
+        counts += np.bincount(rows_of(block["cta"]), minlength=len(counts))
     shown = np.isin(timeline.ctas["cta"], [number for _, number in picked_ctas(timeline)])
     order = np.lexsort((timeline.ctas["cta"], ~shown))
     shown[order[np.cumsum(counts[order]) <= most]] = True
@@ -147,26 +150,20 @@ def scope_bytes(
     timeline: Timeline, blocks: Iterable[NDArray[np.void]], shown: NDArray[np.bool_] | None
 ) -> Iterator[bytes]:
     """Yield the launch's CTAs and, from ``blocks``, the scopes of those ``shown`` (see ``Shown.ctas``)."""
-    rows = CtaRows(timeline.ctas["cta"])
+    rows_of = rows_of_ctas(timeline)
     yield from _ctas(timeline)
-    yield from _incomplete(timeline, rows)
+    yield from _incomplete(timeline, rows_of)
     for block in blocks:
-        kept = block if shown is None else block[shown[rows.of(block["cta"])]]
+        kept = block if shown is None else block[shown[rows_of(block["cta"])]]
         if kept.size:
-            yield from _block(kept, timeline, rows)
+            yield from _block(kept, timeline, rows_of)
 
 
-class CtaRows:
-    """Rows of CTAs in the table of CTAs."""
-
-    def __init__(self, numbers: NDArray[np.int32]) -> None:
-        """Index the table's CTA numbers."""
-        self._order = np.argsort(numbers, kind="stable")
-        self._numbers = numbers[self._order]
-
-    def of(self, numbers: NDArray[np.int32]) -> NDArray[np.int64]:
-        """Return the row of each CTA number."""
-        return self._order[np.searchsorted(self._numbers, numbers)]
+def rows_of_ctas(timeline: Timeline) -> RowsOf:
+    """Return a function from numbers of CTAs to their rows in the table of CTAs."""
+    order = np.argsort(timeline.ctas["cta"], kind="stable")
+    in_order = timeline.ctas["cta"][order]
+    return lambda numbers: order[np.searchsorted(in_order, numbers)]
 
 
 def _ctas(timeline: Timeline) -> Iterator[bytes]:
@@ -174,63 +171,46 @@ def _ctas(timeline: Timeline) -> Iterator[bytes]:
     init_ns: _Numbers = ctas["init_ns"]
     pre_final_ns: _Numbers = ctas["pre_final_ns"]
     yield from table_bytes(
-        (
-            differences(ctas["cta"]),
-            ctas["sm"],
-            differences(init_ns, timeline.first_ns),
-            pre_final_ns - init_ns,
-            ctas["post_final_ns"] - pre_final_ns,
-        )
+        differences(ctas["cta"]),
+        ctas["sm"],
+        differences(init_ns, timeline.first_ns),
+        pre_final_ns - init_ns,
+        ctas["post_final_ns"] - pre_final_ns,
     )
 
 
-def _incomplete(timeline: Timeline, rows: CtaRows) -> Iterator[bytes]:
+def _incomplete(timeline: Timeline, rows_of: RowsOf) -> Iterator[bytes]:
     warps = timeline.incomplete
     lost_start_ns: _Numbers = warps["lost_start_ns"]
     yield from table_bytes(
-        (
-            rows.of(warps["cta"]) if warps.size else warps["cta"],
-            warps["warp"],
-            *(warps[count] for count in _COUNTS),
-            differences(lost_start_ns, timeline.first_ns),
-            warps["lost_end_ns"] - lost_start_ns,
-        )
+        rows_of(warps["cta"]) if warps.size else warps["cta"],
+        warps["warp"],
+        *(warps[count] for count in _COUNTS),
+        differences(lost_start_ns, timeline.first_ns),
+        warps["lost_end_ns"] - lost_start_ns,
     )
 
 
-def _block(scopes: NDArray[np.void], timeline: Timeline, rows: CtaRows) -> Iterator[bytes]:
+def _block(scopes: NDArray[np.void], timeline: Timeline, rows_of: RowsOf) -> Iterator[bytes]:
     cta, warp = scopes["cta"], scopes["warp"]
-    fresh = np.append(True, (cta[1:] != cta[:-1]) | (warp[1:] != warp[:-1]))
-    first = np.flatnonzero(fresh)
-    yield from table_bytes((rows.of(cta[first]), warp[first], np.diff(first, append=len(scopes))))
+    first = np.flatnonzero(np.append(True, (cta[1:] != cta[:-1]) | (warp[1:] != warp[:-1])))
+    yield from table_bytes(rows_of(cta[first]), warp[first], np.diff(first, append=len(scopes)))
 
     start_ns: _Numbers = scopes["start_ns"]
     duration_ns: _Numbers = scopes["duration_ns"]
     elapsed_ns = scopes["end_ns"] - start_ns
-    kind = scopes["scope"]
+    kind, tags = scopes["scope"], (scopes["tags"][:, place] for place in range(timeline.table.max_tags))
     yield from table_bytes(
-        (
-            kind,
-            scopes["depth"],
-            scopes["flags"],
-            differences_by_kind(scopes["iteration"], kind),
-            differences(start_ns, timeline.first_ns),
-            elapsed_ns,
-            elapsed_ns - duration_ns,
-            duration_ns - scopes["self_ns"],
-            *_tags(scopes, max((len(scope.tags) for scope in timeline.table.scopes), default=0)),
-        )
+        kind,
+        scopes["depth"],
+        scopes["flags"],
+        differences_by_kind(scopes["iteration"], kind),
+        differences(start_ns, timeline.first_ns),
+        elapsed_ns,
+        elapsed_ns - duration_ns,
+        duration_ns - scopes["self_ns"],
+        *(np.where((values > -_EXACT) & (values < _EXACT), values, UNKNOWN_TAG) for values in tags),
     )
-
-
-UNKNOWN_TAG = 1 << 40
-"""The page's value for a tag whose value is unknown, or that a scope does not have."""
-
-
-def _tags(scopes: NDArray[np.void], most: int) -> Iterator[NDArray[np.int64]]:
-    for place in range(most):
-        values = scopes["tags"][:, place]
-        yield np.where((values > -_EXACT) & (values < _EXACT), values, UNKNOWN_TAG)
 
 
 def flight_bytes(timeline: Timeline, found: InFlight, shown: NDArray[np.bool_] | None) -> Iterator[bytes]:
@@ -243,7 +223,7 @@ def flight_bytes(timeline: Timeline, found: InFlight, shown: NDArray[np.bool_] |
     lane begins.
     """
     lanes = flight_lanes(found)
-    cta_rows = CtaRows(timeline.ctas["cta"]).of(lanes.groups["cta"])
+    cta_rows = rows_of_ctas(timeline)(lanes.groups["cta"])
     kept = slice(None) if shown is None else shown[cta_rows]
     groups, cta_rows, lane = lanes.groups[kept], cta_rows[kept], lanes.lane[kept]
     known_ns, end_ns = lanes.known_ns[kept], lanes.end_ns[kept]
@@ -251,15 +231,13 @@ def flight_bytes(timeline: Timeline, found: InFlight, shown: NDArray[np.bool_] |
     first = np.flatnonzero(np.diff(cta_rows, prepend=-1))
     in_cta = lane - np.repeat(lane[first], np.diff(first, append=len(lane)))
     yield from table_bytes(
-        (
-            cta_rows,
-            lanes.work[kept],
-            in_cta,
-            *(groups[name] for name in ("warp", "scope", "wait_scope")),
-            differences(start_ns, timeline.first_ns),
-            known_ns - start_ns,
-            end_ns - known_ns,
-            groups["end_ns"] - start_ns,
-            *(groups[name] for name in ("blocked_ns", "depth", "bytes")),
-        )
+        cta_rows,
+        lanes.work[kept],
+        in_cta,
+        *(groups[name] for name in ("warp", "scope", "wait_scope")),
+        differences(start_ns, timeline.first_ns),
+        known_ns - start_ns,
+        end_ns - known_ns,
+        groups["end_ns"] - start_ns,
+        *(groups[name] for name in ("blocked_ns", "depth", "bytes")),
     )
