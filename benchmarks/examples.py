@@ -19,7 +19,8 @@ import time
 from pathlib import Path
 
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.export.formats import write_trace
+from kprof_inject.export.formats import TraceFile
+from kprof_inject.pipeline.captures import find_in_flight
 from kprof_inject.timeline.timeline import decode_launch
 
 PROGRAM = Path(__file__).with_name("timed_example.py")
@@ -68,7 +69,7 @@ def measure(example: str, folder: Path) -> dict[str, float]:
     capture = read_capture(sorted((workspace / "captures").iterdir())[-1])
     begin = time.perf_counter()
     timelines = [decode_launch(launch) for launch in capture.launches]
-    write_trace(folder / "trace.json", timelines)
+    TraceFile.at(folder / "trace.json").write(timelines, find_in_flight)
     row["decode_s"] = time.perf_counter() - begin
     row["launches"] = len(timelines)
     row["scopes"] = sum(len(timeline.scopes) for timeline in timelines)

@@ -1,8 +1,8 @@
-"""Prints how the package is built: modules, lines, classes, who imports whom, and the functions that each flow enters.
+"""Print how the package is built: modules, lines, classes, who imports whom, and how much of it each flow runs.
 
     python benchmarks/structure.py [--json FILE]
 
-A flow is one command, run in this process and traced: how many functions of ours it enters, in how many modules.
+A flow is one command or step, run in this process and traced: the files, functions and calls of the package in it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import io
 import json
 import sys
 import tempfile
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import CodeType, FrameType
@@ -23,9 +23,15 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "kprof_inject"
 FIXTURE = ROOT / "ttgir_fixtures" / "3.6.0" / "cuda-90" / "matmul.ttgir"
+DEMO = PACKAGE / "demo" / "captures" / "three-stages"
 MOST_LINES = 400
 # Many of a kind stand beside each other there, each alone: commands, formats, rules, devices.
 OF_A_KIND = ("cli.", "analysis.findings.", "report.findings.", "export.", "runtime.devices.")
+
+Traced = Callable[[Callable[[], Any]], None]
+"""Calls a function, and traces it or not."""
+Flow = Callable[[Path, Traced], None]
+"""Prepares something in an empty folder, and then runs the flow itself through ``Traced``."""
 
 
 def main() -> None:
@@ -83,13 +89,18 @@ def _imports(tree: ast.Module) -> Iterator[str]:
                 yield below if is_module else module
 
 
-def entered_by(flow: Callable[[Path, Callable[[Callable[[], Any]], None]], None]) -> str:
-    """How many functions of ours a flow enters, and in how many modules."""
-    entered: set[CodeType] = set()
+def entered_by(flow: Flow) -> str:
+    """Return how many files, functions and calls of the package a flow runs.
+
+    Everything that only the first run does, such as imports, is no part of a flow. So each flow runs twice, and the
+    second run is traced. Functions that Python makes for lambdas and comprehensions are not counted.
+    """
+    calls: Counter[CodeType] = Counter()
 
     def note(frame: FrameType, event: str, _: Any) -> None:
-        if event == "call" and frame.f_code.co_filename.startswith(str(PACKAGE)) and frame.f_code.co_name != "<module>":
-            entered.add(frame.f_code)
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(str(PACKAGE)) and not code.co_name.startswith("<"):
+            calls[code] += 1
 
     def traced(work: Callable[[], Any]) -> None:
         sys.setprofile(note)
@@ -99,10 +110,10 @@ def entered_by(flow: Callable[[Path, Callable[[Callable[[], Any]], None]], None]
             sys.setprofile(None)
 
     with tempfile.TemporaryDirectory() as folder:
-        for way in (_quietly, traced):  # what is only called by imports is no part of a flow
+        for way in (_quietly, traced):
             flow(Path(tempfile.mkdtemp(dir=folder)), way)
-    functions = {code for code in entered if not code.co_name.startswith("<")}
-    return f"{len(functions)} functions in {len({code.co_filename for code in functions})} modules"
+    files = len({code.co_filename for code in calls})
+    return f"{files:4} files {len(calls):5} functions {calls.total():8,} calls"
 
 
 def _quietly(work: Callable[[], Any]) -> None:
@@ -116,19 +127,43 @@ def _command(*arguments: str | Path) -> None:
     root(list(map(str, arguments)), standalone_mode=False)
 
 
-def _insert(folder: Path, traced: Callable[[Callable[[], Any]], None]) -> None:
+def _insert(folder: Path, traced: Traced) -> None:
     traced(lambda: _command("insert", FIXTURE, "-o", folder / "out.ttgir"))
 
 
-def _chrome(folder: Path, traced: Callable[[Callable[[], Any]], None]) -> None:
-    traced(lambda: _command("trace", ROOT / "tests/captures/matmul", "-o", folder / "trace.json"))
+def _limit(folder: Path, traced: Traced) -> None:
+    import kprof_inject
+
+    def limit() -> None:
+        reports = kprof_inject.load(DEMO).reports
+        median = sorted(reports, key=lambda report: report.duration_ns)[len(reports) // 2]
+        print(median.limit.sentence)
+
+    traced(limit)
 
 
-def _page(folder: Path, traced: Callable[[Callable[[], Any]], None]) -> None:
-    traced(lambda: _command("report", ROOT / "tests/captures/matmul", "--html", folder / "page.html"))
+def _json(folder: Path, traced: Traced) -> None:
+    traced(lambda: _command("report", DEMO, "--json"))
 
 
-def _launch(folder: Path, traced: Callable[[Callable[[], Any]], None]) -> None:
+def _page(folder: Path, traced: Traced) -> None:
+    traced(lambda: _command("report", DEMO, "--html", folder / "page.html"))
+
+
+def _drawing(folder: Path, traced: Traced) -> None:
+    """Trace only what draws and encodes: launches are decoded, and what is in flight is found, before."""
+    import kprof_inject
+
+    results = kprof_inject.load(DEMO)
+    results.export(folder / "first.json")  # decodes all blocks
+    traced(lambda: results.export(folder / "trace.json"))
+
+
+def _trace(folder: Path, traced: Traced) -> None:
+    traced(lambda: _command("trace", DEMO, "-o", folder / "trace.json"))
+
+
+def _launch(folder: Path, traced: Traced) -> None:
     from fake_runs import FakeRuns
 
     runs = FakeRuns(folder, folder / "workspace")
@@ -137,11 +172,14 @@ def _launch(folder: Path, traced: Callable[[Callable[[], Any]], None]) -> None:
         traced(lambda: run.launch(1))
 
 
-FLOWS = {
+FLOWS: dict[str, Flow] = {
     "text to instrumented text": _insert,
-    "buffer to Chrome JSON": _chrome,
     "launch to capture": _launch,
-    "capture to HTML": _page,
+    "capture to LIMIT": _limit,
+    "capture to report --json": _json,
+    "capture to report --html": _page,
+    "timeline to Chrome JSON": _drawing,
+    "capture to Chrome JSON (trace)": _trace,
 }
 
 if __name__ == "__main__":

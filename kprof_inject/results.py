@@ -14,10 +14,10 @@ from kprof_inject.analysis.program import KernelFinding, Report
 from kprof_inject.analysis.summary import LaunchSummary, summarise
 from kprof_inject.capture.foreign import BufferDescription, BufferFormat, read_buffer_array
 from kprof_inject.errors import KprofError, did_you_mean
-from kprof_inject.export.arrow import to_arrow, to_pandas
+from kprof_inject.export import tables
 from kprof_inject.export.formats import TraceFile
 from kprof_inject.export.hooks import Hook, hooks_of
-from kprof_inject.pipeline.captures import decode_capture, experiments_at, open_capture
+from kprof_inject.pipeline.captures import decode_capture, experiments_at, find_in_flight, open_capture
 from kprof_inject.quantities import counted, listed
 from kprof_inject.report.facts import Answer, Answers
 from kprof_inject.report.json_text import brief_text, whole_text
@@ -129,7 +129,7 @@ class Results:
         ``KprofError`` if there is no launch.
         """
         trace = TraceFile.at(Path(path), hooks=hooks_of(hooks))
-        trace.write(self._kept())
+        trace.write(self._kept(), find_in_flight)
         return trace.path
 
     def _report(self, timelines: Sequence[Timeline]) -> Report:
@@ -168,6 +168,22 @@ def _of_kernels(timelines: Sequence[Timeline], glob: str) -> list[Timeline]:
         hint = did_you_mean(glob, known) + f"the kernels are {listed(known, _MAX_NAMES)}"
         raise KprofError(f"no kernel matches {glob!r}", hint=hint)
     return chosen
+
+
+def to_pandas(timelines: Sequence[Timeline]) -> pandas.DataFrame:
+    """Return a data frame of all scopes of these launches; texts are categories. It needs no pyarrow.
+
+    Raises ``KprofError`` without pandas, and for a timeline that is not in a list.
+    """
+    return tables.to_pandas(timelines, find_in_flight)
+
+
+def to_arrow(timelines: Sequence[Timeline]) -> pyarrow.Table:
+    """Return a table of all scopes of these launches; texts are dictionaries.
+
+    Raises ``KprofError`` without pyarrow, and for a timeline that is not in a list.
+    """
+    return tables.to_arrow(timelines, find_in_flight)
 
 
 def load(path: str | Path) -> Results:

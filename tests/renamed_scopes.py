@@ -19,6 +19,7 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
 from planning import fixture_sources, fixture_view
 from replacing import replace
 from specialised import warps_of_partitions
+from traces import chrome_trace, csv_table, perfetto_trace
 
 from kprof_inject.analysis.comparison.verdicts import diff_captures
 from kprof_inject.analysis.launch import LaunchAnalysis
@@ -28,11 +29,8 @@ from kprof_inject.capture.model import Launch
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.schema import Resources, ScopeTableRecord
 from kprof_inject.capture.scopes import ScopeInfo, distinct_names
-from kprof_inject.export.chrome import chrome_trace
-from kprof_inject.export.drawing.tracks import LAYOUTS
 from kprof_inject.export.hatchet import hatchet_tree
-from kprof_inject.export.perfetto import perfetto_trace
-from kprof_inject.export.scope_rows import csv_table
+from kprof_inject.export.tracks import LAYOUT_NAMES
 from kprof_inject.report.diff.gate import crossings
 from kprof_inject.report.diff.rows import diff_json
 from kprof_inject.report.html.columns import shown_of
@@ -176,9 +174,9 @@ def said_of(launch: Launch, naming: Naming) -> Counter[str]:
         "csv": list(csv.reader(io.StringIO(b"".join(csv_table([few])).decode()))),
         "hatchet": json.loads(b"".join(hatchet_tree([few]))),
     }
-    for layout, tracks in LAYOUTS.items():
-        said[f"chrome by {layout}"] = json.loads(b"".join(chrome_trace([few], tracks)))
-        packets = Trace.FromString(b"".join(perfetto_trace([few], tracks))).packet
+    for layout in LAYOUT_NAMES:
+        said[f"chrome by {layout}"] = json.loads(b"".join(chrome_trace([few], layout)))
+        packets = Trace.FromString(b"".join(perfetto_trace([few], layout))).packet
         # Names have numbers there, which count the names.
         said[f"perfetto by {layout}"] = [
             (one.timestamp, one.track_event.type, one.track_event.track_uuid, one.track_descriptor.uuid)

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 import pytest
 from altered import answer_of
 from programs.child import REPO
+from traces import chrome_trace
 
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.export.chrome import chrome_trace
 from kprof_inject.report.html.columns import shown_of
 from kprof_inject.report.html.data import launch_facts
 from kprof_inject.report.terminal.first_screen import print_first_screen

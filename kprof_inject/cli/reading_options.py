@@ -13,9 +13,9 @@ from click.core import ParameterSource
 from kprof_inject.capture.foreign import LAYOUTS, BufferDescription
 from kprof_inject.capture.model import LEFT_OUT, STAYS
 from kprof_inject.cli.options import Function, completions, harmless_setting, kernel_option, path_type, program_setting
-from kprof_inject.export.drawing import LAYOUT_NAMES
-from kprof_inject.export.formats import ENDINGS, DrawingFormat, TraceFile, format_of
+from kprof_inject.export.formats import ENDINGS, TraceFile, format_of
 from kprof_inject.export.hooks import Hook
+from kprof_inject.export.tracks import LAYOUT_NAMES
 from kprof_inject.timeline.choice import Choice, NumberSet
 
 if TYPE_CHECKING:
@@ -155,6 +155,6 @@ def trace_file(ctx: click.Context, path: Path, layout: str | None, hooks: Sequen
     file's ending, or if the format takes no layout or hooks.
     """
     is_setting = ctx.get_parameter_source("layout") is ParameterSource.DEFAULT_MAP
-    if is_setting and not isinstance(format_of(path), DrawingFormat):
+    if is_setting and not format_of(path).is_drawing:
         layout = None
     return TraceFile.at(path, layout, hooks)

@@ -19,10 +19,9 @@ from kprof_inject.cli.reading_options import (
     scope_names_option,
     trace_file,
 )
-from kprof_inject.export.drawing.draw import last_launch
-from kprof_inject.export.formats import ENDINGS, DrawingFormat
+from kprof_inject.export.formats import ENDINGS
 from kprof_inject.export.hooks import read_hooks
-from kprof_inject.export.open_trace import MAX_MINUTES, TraceServer, open_page, tunnel
+from kprof_inject.export.open_trace import MAX_MINUTES, TraceServer, last_launch, open_page, tunnel
 from kprof_inject.pipeline.captures import decode_capture, open_capture
 from kprof_inject.timeline.choice import Choice
 from kprof_inject.timeline.timeline import Timeline
@@ -82,7 +81,7 @@ def command(
     if output is None and path.is_symlink():
         raise link_error(path)
     trace = trace_file(ctx, path, layout, hooks)
-    if opens and not isinstance(trace.format, DrawingFormat):
+    if opens and not trace.format.is_drawing:
         raise click.UsageError("--open shows a trace (.json, .pftrace)")
     timelines = decode_capture(open_capture(place, names_path, description, redact=redact), say, choice)
     for line in loss_lines(timelines):

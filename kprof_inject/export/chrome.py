@@ -17,27 +17,9 @@ import numpy as np
 from msgspec import UNSET, Struct, UnsetType
 
 from kprof_inject.errors import printable
-from kprof_inject.export.drawing.draw import draw
-from kprof_inject.export.drawing.scene import (
-    Arg,
-    Arrows,
-    Counters,
-    EventKind,
-    Events,
-    Numbers,
-    Part,
-    Picked,
-    Reals,
-    Scene,
-    Section,
-    Threads,
-    TraceProcess,
-    TrackGroups,
-)
-from kprof_inject.export.drawing.tracks import TrackLayout, by_sm
-from kprof_inject.export.hooks import Hook
+from kprof_inject.export.events import Arg, Arrows, Counters, EventKind, Events, Part, Reals, Scene, Section
+from kprof_inject.export.tracks import Numbers, Picked, Process, Tracks
 from kprof_inject.forks import JobRunner, in_turn
-from kprof_inject.timeline.timeline import Timeline
 
 # It precedes each event; it is removed from the first event of a file.
 _SEPARATOR = b",\n"
@@ -47,21 +29,18 @@ _CHUNK_ROWS = 1 << 10
 _ENCODER = msgspec.json.Encoder()
 
 
-class _Event(Struct, gc=False):
+class _Event(Struct, gc=False, kw_only=True):
     """An event; what it lacks is ``UNSET``."""
 
     ph: str
-    s: str | UnsetType
-    bp: str | UnsetType
-    cat: str | UnsetType
+    bp: str | UnsetType = UNSET
+    cat: str | UnsetType = UNSET
     name: str
-    cname: str | UnsetType
-    id: int | UnsetType
+    id: int | UnsetType = UNSET
     pid: int
-    tid: int | UnsetType
-    ts: float | UnsetType
-    dur: float | UnsetType
-    args: Any
+    tid: int | UnsetType = UNSET
+    ts: float | UnsetType = UNSET
+    args: Any = UNSET
 
 
 def json_text(value: Any) -> bytes:
@@ -84,13 +63,6 @@ def _readable(value: Any) -> Any:
     return value
 
 
-def chrome_trace(
-    timelines: Sequence[Timeline], layout: TrackLayout = by_sm, run: JobRunner = in_turn, hooks: Sequence[Hook] = ()
-) -> Iterator[bytes]:
-    """Yield the trace's bytes in chunks."""
-    yield from encode(draw(timelines, layout, hooks), run)
-
-
 def encode(scene: Scene, run: JobRunner = in_turn) -> Iterator[bytes]:
     """Yield a scene as a trace, in chunks. Its sections are ``run``'s jobs."""
     yield b'{"displayTimeUnit":"ns","otherData":' + json_text(scene.launches)
@@ -108,19 +80,17 @@ def events_in(section: Section) -> Iterator[bytes]:
 
 def _events_of(part: Part) -> Iterator[bytes]:
     match part:
-        case TraceProcess():
+        case Process():
             return _process(part)
-        case TrackGroups():
-            return iter(())
-        case Threads():
-            return _threads(part)
+        case Tracks():
+            return _threads(part) if part.names else iter(())
         case Events():
             return _slices_and_instants(part)
         case Counters():
             return _samples(part)
 
 
-def _lines(events: Sequence[_Event]) -> bytes:
+def _lines(events: Sequence[Any]) -> bytes:
     # No string has a line feed in JSON.
     return _SEPARATOR + _ENCODER.encode_lines(events)[:-1].replace(b"\n", _SEPARATOR) if events else b""
 
@@ -134,37 +104,27 @@ def _microseconds(ns: Numbers) -> list[float]:
     return found
 
 
-def _named(name: str, pid: int, tid: int | UnsetType, args: dict[str, Any]) -> _Event:
-    return _Event("M", UNSET, UNSET, UNSET, name, UNSET, UNSET, pid, tid, UNSET, UNSET, args)
+def _named(what: str, name: str, position: int, pid: int, tid: int | UnsetType = UNSET) -> tuple[_Event, _Event]:
+    """Return the events with the name and the position of a process or a thread."""
+    return (
+        _Event(ph="M", name=f"{what}_name", pid=pid, tid=tid, args={"name": _readable(name)}),
+        _Event(ph="M", name=f"{what}_sort_index", pid=pid, tid=tid, args={"sort_index": position}),
+    )
 
 
-def _process(process: TraceProcess) -> Iterator[bytes]:
+def _process(process: Process) -> Iterator[bytes]:
     position = process.pid if process.position is None else process.position
-    events = [
-        _named("process_name", process.pid, UNSET, {"name": _readable(process.name)}),
-        _named("process_sort_index", process.pid, UNSET, {"sort_index": position}),
-    ]
-    yield _lines(events)
-    if own := process.own:
-        yield from _threads(Threads(process.pid, np.array([own.tid]), np.array([0]), (own.name,)))
+    yield _lines(_named("process", process.name, position, process.pid))
+    if process.own:
+        yield _lines(_named("thread", process.own, 0, process.pid, process.track))
 
 
-def _threads(threads: Threads) -> Iterator[bytes]:
-    """Yield two events for each thread: its name and its position."""
-    for part in _chunks(len(threads.tids)):
-        tids = threads.tids[part].tolist()
+def _threads(threads: Tracks) -> Iterator[bytes]:
+    for part in _chunks(len(threads.ids)):
         texts = (repeat(text) if isinstance(text, str) else map(str, _values(text, part)) for text in threads.names)
-        rows = zip(tids, map("".join, zip(*texts, strict=False)), threads.positions[part].tolist(), strict=False)
-        yield _lines(
-            [
-                event
-                for tid, name, position in rows
-                for event in (
-                    _named("thread_name", threads.pid, tid, {"name": _readable(name)}),
-                    _named("thread_sort_index", threads.pid, tid, {"sort_index": position}),
-                )
-            ]
-        )
+        names = map("".join, zip(*texts, strict=False))
+        rows = zip(names, threads.positions[part].tolist(), threads.ids[part].tolist(), strict=False)
+        yield _lines([event for name, at, tid in rows for event in _named("thread", name, at, threads.pid, tid)])
 
 
 def _values(values: Numbers | Reals | Picked, part: slice) -> list[Any]:
@@ -233,9 +193,12 @@ def _arrow_ends(events: Events, arrows: Arrows) -> Iterator[bytes]:
     for part in _chunks(len(present)):
         rows = present[part]
         columns = arrows.ids[rows].tolist(), events.tids[rows].tolist(), _microseconds(arrows.at_ns[rows])
-        head = ph, UNSET, binding, "arrow", _readable(arrows.name), UNSET
+        name = _readable(arrows.name)
         yield _lines(
-            [_Event(*head, number, events.pid, tid, ts, UNSET, UNSET) for number, tid, ts in zip(*columns, strict=True)]
+            [
+                _Event(ph=ph, bp=binding, cat="arrow", name=name, id=number, pid=events.pid, tid=tid, ts=ts)
+                for number, tid, ts in zip(*columns, strict=True)
+            ]
         )
 
 
@@ -248,9 +211,4 @@ def _samples(counters: Counters) -> Iterator[bytes]:
             counters.values[part].tolist(),
             strict=True,
         )
-        yield _lines(
-            [
-                _Event("C", UNSET, UNSET, UNSET, name, UNSET, UNSET, pid, UNSET, ts, UNSET, {unit: value})
-                for name, ts, value in rows
-            ]
-        )
+        yield _lines([_Event(ph="C", name=name, pid=pid, ts=ts, args={unit: value}) for name, ts, value in rows])

@@ -9,11 +9,12 @@ import linecache
 import runpy
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from msgspec import Struct
 
 from kprof_inject.errors import KprofError, Position
@@ -21,6 +22,7 @@ from kprof_inject.errors import KprofError, Position
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
+    from kprof_inject.export.tracks import Mask, Numbers
     from kprof_inject.timeline.timeline import Timeline
 
     ArgsFunction = Callable[[Timeline, NDArray[Any]], Mapping[str, ArrayLike]]
@@ -155,3 +157,123 @@ def _place_in(file: str, error: BaseException) -> Position | None:
 def _line_of(file: str, number: int) -> Position:
     text = linecache.getline(file, number).rstrip("\n")
     return Position(file, number, 1 + len(text) - len(text.lstrip()), text)
+
+
+def args_of(
+    hooks: Iterable[Hook], launch: Timeline, scopes: NDArray[np.void], taken: Collection[str]
+) -> Iterator[tuple[str, NDArray[Any], Mask | None]]:
+    """Yield the further arguments of these scopes: a name, numbers or texts, and the rows that have it (None: all).
+
+    Raises ``KprofError`` if a hook fails, if its result is not a column with a value for each scope, or if a name is
+    ``taken``.
+    """
+    names = set(taken)
+    # A hook that changed it would affect the next one.
+    scopes = scopes.view()
+    scopes.flags.writeable = False
+    for hook in hooks:
+        if isinstance(hook, ScopeArgs):
+            for name, values in _named(hook, hook.answer(launch, scopes)):
+                if name in names:
+                    raise hook.failure(f"scopes already have an argument {name!r}")
+                names.add(name)
+                yield name, *_arg(hook, f"the argument {name!r}", values, len(scopes))
+
+
+def counters_of(hook: CounterValues, launch: Timeline) -> Iterator[tuple[str, Numbers, NDArray[Any]]]:
+    """Yield the name, the times and the values of each of a hook's counters, in order of time, at most one at each.
+
+    Raises ``KprofError`` if the hook fails, or does not return a time within the launch for each value.
+    """
+    for name, samples in _named(hook, hook.answer(launch)):
+        what = f"the counter {name!r}"
+        at, values = _two_columns(hook, what, "times and values", samples)
+        if at.size and (at.dtype.kind not in "iu" or values.dtype.kind not in "biuf"):
+            raise hook.failure(f"{what} needs a whole number of nanoseconds for each of its values, which are numbers")
+        known = ~np.ma.getmaskarray(at) & ~np.ma.getmaskarray(values)
+        known &= np.isfinite(values.filled(0).astype(np.float64))
+        at_ns, known_values = at.data[known], _numbers(values.data[known])
+        last_ns = max([launch.last_ns, *launch.ctas["post_final_ns"].tolist()])
+        if at_ns.size and (int(at_ns.min()) < launch.first_ns or int(at_ns.max()) > last_ns):
+            raise hook.failure(
+                f"{what} has times outside the launch: give times of the device's globaltimer, such as start_ns"
+            )
+        at_ns = at_ns.astype(np.int64)
+        order = np.argsort(at_ns, kind="stable")
+        # The last of several values at the same time counts.
+        order = order[np.diff(at_ns[order], append=at_ns.max(initial=0) + 1) != 0]
+        yield name, at_ns[order], known_values[order]
+
+
+def arrows_of(hook: ScopeArrows, launch: Timeline, scopes: int) -> tuple[Numbers, Numbers]:
+    """Return the rows of ``launch.scopes`` where a hook's arrows begin and end; ``scopes`` is the number of rows.
+
+    Raises ``KprofError`` if the hook fails, or returns anything but rows of scopes.
+    """
+    what = "rows that arrows leave and rows that they point to"
+    leave, arrive = _two_columns(hook, "its result", what, hook.answer(launch))
+    known = ~np.ma.getmaskarray(leave) & ~np.ma.getmaskarray(arrive)
+    leave, arrive = leave.data[known], arrive.data[known]
+    for rows in (leave, arrive):
+        if rows.size and (rows.dtype.kind not in "iu" or rows.min() < 0 or rows.max() >= scopes):
+            raise hook.failure(f"rows of scopes are whole numbers from 0 to {scopes - 1}")
+    if (leave == arrive).any():
+        raise hook.failure("an arrow leads from a scope to itself")
+    return leave.astype(np.int64), arrive.astype(np.int64)
+
+
+def _named(hook: Hook, answer: Any) -> Iterator[tuple[str, Any]]:
+    if not isinstance(answer, Mapping):
+        raise hook.failure(f"it returned {type(answer).__name__}, not a dict of columns by name")
+    for name, values in answer.items():
+        yield str(name), values
+
+
+def _arg(hook: Hook, what: str, answer: Any, count: int) -> tuple[NDArray[Any], Mask | None]:
+    """Return the values and the rows that have one (None: all), which are neither masked nor infinite."""
+    values = _column(hook, what, answer)
+    if values.shape != (count,):
+        shape = " x ".join(map(str, values.shape)) or "one value"
+        raise hook.failure(f"{what} needs {count} values, one for each scope, and has {shape}")
+    shown = ~np.ma.getmaskarray(values)
+    match values.dtype.kind:
+        case "b" | "i" | "u":
+            column: NDArray[Any] = _numbers(values.filled(0))
+        case "f":
+            reals = values.filled(np.nan).astype(np.float64)
+            shown &= np.isfinite(reals)
+            column = np.where(shown, reals, 0.0)
+        case "U" | "O" if all(isinstance(text, str) for text in values.filled("").tolist()):
+            column = values.filled("").astype(str)
+        case _:
+            odd = next((value for value in values.compressed().tolist() if not isinstance(value, str)), "")
+            kind = type(odd).__name__ if values.dtype == object else str(values.dtype)
+            raise hook.failure(f"{what} has values of type {kind}, not numbers or texts alone")
+    return column, None if shown.all() else shown
+
+
+def _column(hook: Hook, what: str, answer: Any) -> Any:
+    try:
+        return np.ma.asarray(answer)
+    except (TypeError, ValueError) as error:
+        raise hook.failure(f"{what} is not a column: {error}") from None
+
+
+def _two_columns(hook: Hook, what: str, content: str, answer: Any) -> tuple[Any, Any]:
+    """Return two columns of equal length; ``content`` describes them for the error."""
+    try:
+        left, right = answer
+    except (TypeError, ValueError):
+        raise hook.failure(f"{what} is not a pair of {content}") from None
+    first, second = (np.ma.atleast_1d(_column(hook, what, part)) for part in (left, right))
+    if first.shape != second.shape or first.ndim != 1:
+        raise hook.failure(f"{what} is not a pair of {content}: their lengths are {first.size} and {second.size}")
+    return first, second
+
+
+def _numbers(values: NDArray[Any]) -> NDArray[Any]:
+    """Return integers, or floats for integers of more than 63 bits, which are inexact."""
+    maximum = np.iinfo(np.int64).max
+    if values.dtype.kind == "f" or (values.size and (int(values.max()) > maximum or int(values.min()) < -maximum)):
+        return values.astype(np.float64)
+    return values.astype(np.int64)

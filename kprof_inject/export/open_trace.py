@@ -14,13 +14,20 @@ import shutil
 import socket
 import threading
 import webbrowser
+from collections.abc import Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import quote
 
+import numpy as np
+from msgspec import Struct
+
 from kprof_inject.errors import KprofError
-from kprof_inject.export.drawing.draw import Opening
+from kprof_inject.export.events import process_of, program_names
+from kprof_inject.timeline.axis import PlacedLaunch, place_launches
+from kprof_inject.timeline.records import recorded_warps
+from kprof_inject.timeline.timeline import Timeline
 
 _UI = "https://ui.perfetto.dev"
 _HOST = "127.0.0.1"
@@ -33,6 +40,43 @@ MAX_MINUTES = 10.0
 _SIGNS_OF_A_BROWSER = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 # https://perfetto.dev/docs/visualization/commands-automation-reference
 _EXPAND = "dev.perfetto.ExpandTracksByRegex"
+# About as many as fit on a screen.
+_WARPS = 16
+
+
+class Opening(Struct, frozen=True):
+    """The slice of a launch, and the names of the tracks to expand.
+
+    With these, the launch's first warps are visible where tracks nest by SM, CTA and warp.
+    """
+
+    start_ns: int
+    duration_ns: int
+    tracks: tuple[str, ...]
+
+
+def last_launch(timelines: Sequence[Timeline]) -> Opening | None:
+    """Return the opening for the launch that began last; None if no CTA of any launch ran.
+
+    A launch may be so far from the host's call that made it that it is invisible in the trace as a whole.
+    """
+    placed = place_launches(timelines)
+    spans = [(span, number) for number, launch in enumerate(placed) if (span := launch.span_ns())]
+    if not spans:
+        return None
+    (begin_ns, end_ns), number = max(spans)
+    launch = placed[number]
+    program = program_names(placed).get(process_of(launch))
+    around = (program, launch.title) if program else (launch.title,)
+    return Opening(begin_ns, end_ns - begin_ns, (*around, *_first_groups(launch)))
+
+
+def _first_groups(launch: PlacedLaunch) -> list[str]:
+    """Return the SMs and CTAs of the first warps, at least one CTA."""
+    ctas = np.sort(launch.timeline.ctas[["sm", "cta"]], order=["sm", "cta"])
+    first = ctas[: max(_WARPS // len(recorded_warps(launch.timeline.launch)), 1)]
+    sms = np.unique(first["sm"]).tolist()
+    return [*(f"SM {sm}" for sm in sms), *(f"CTA {cta}" for cta in first["cta"].tolist())]
 
 
 class TraceServer(ThreadingHTTPServer):

@@ -20,27 +20,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from kprof_inject.export.drawing.draw import draw
-from kprof_inject.export.drawing.scene import (
-    Arg,
-    Arrows,
-    Counters,
-    EventKind,
-    Events,
-    Mask,
-    Nested,
-    Numbers,
-    Part,
-    Picked,
-    Reals,
-    Scene,
-    Section,
-    Threads,
-    TraceProcess,
-    TrackGroups,
-)
-from kprof_inject.export.drawing.tracks import TrackLayout, by_sm
-from kprof_inject.export.hooks import Hook
+from kprof_inject.export.events import Arg, Arrows, Counters, EventKind, Events, Part, Reals, Scene, Section
 from kprof_inject.export.protobuf import (
     ByteColumn,
     concatenated,
@@ -57,8 +37,8 @@ from kprof_inject.export.protobuf import (
     varint_key,
     varints,
 )
+from kprof_inject.export.tracks import Mask, Numbers, Picked, Process, Tracks
 from kprof_inject.forks import JobRunner, in_turn
-from kprof_inject.timeline.timeline import Timeline
 
 # Few enough that a chunk's rows stay in the processor's cache.
 _CHUNK_SAMPLES = _CHUNK_ORDERS = 1 << 15
@@ -100,13 +80,6 @@ _KEPT_APART = field(_MERGING, _NEVER_MERGED)
 _IN_ORDER = field(_CHILD_ORDERING, _BY_RANK)
 
 
-def perfetto_trace(
-    timelines: Sequence[Timeline], layout: TrackLayout = by_sm, run: JobRunner = in_turn, hooks: Sequence[Hook] = ()
-) -> Iterator[bytes]:
-    """Return the trace's bytes in chunks."""
-    return encode(draw(timelines, layout, hooks), run)
-
-
 def encode(scene: Scene, run: JobRunner = in_turn) -> Iterator[bytes]:
     """Yield a scene as packets; its sections are ``run``'s jobs.
 
@@ -130,37 +103,26 @@ class _SectionWriter:
     def __init__(self) -> None:
         self._interned = _Interned()
         self._counters_before = 0
-        self._track_of_process: dict[int, int] = {}
 
     def packets(self, part: Part) -> Iterator[bytes]:
         """Yield the packets of a part."""
         match part:
-            case TraceProcess():
-                self._track_of_process[part.pid] = part.track
+            case Process():
                 yield _process_track(part)
-            case TrackGroups():
-                yield _nested_tracks(part.ids, _FIRST_GROUP + part.positions, part.nested, _KEPT_APART + _IN_ORDER)
-            case Threads():
-                nested = part.nested or Nested(np.full_like(part.tids, self._track_of_process[part.pid]), part.names)
-                yield _nested_tracks(part.tids, part.positions, nested, _KEPT_APART)
+            case Tracks():
+                yield _tracks(part)
             case Events():
-                yield from self._events(part)
+                chunks = _slices_and_instants(part, self._interned)
+                if strings := self._interned.take_unwritten():
+                    yield _packet(_INTERNED_DATA, strings)
+                yield from chunks
             case Counters():
-                yield from self._counters(part)
-
-    def _events(self, events: Events) -> Iterator[bytes]:
-        chunks = _slices_and_instants(events, self._interned)
-        if strings := self._interned.take_unwritten():
-            yield _packet(_INTERNED_DATA, strings)
-        yield from chunks
-
-    def _counters(self, counters: Counters) -> Iterator[bytes]:
-        yield _counter_tracks(counters, self._track_of_process[counters.pid], self._counters_before)
-        first_uuid = _first_counter_uuid(counters.pid) + self._counters_before
-        self._counters_before += len(counters.names)
-        for begin in range(0, len(counters.values), _CHUNK_SAMPLES):
-            rows = np.s_[begin : begin + _CHUNK_SAMPLES]
-            yield _samples(first_uuid + counters.counter[rows], counters.at_ns[rows], counters.values[rows])
+                yield _counter_tracks(part, self._counters_before)
+                first_uuid = _first_counter_uuid(part.pid) + self._counters_before
+                self._counters_before += len(part.names)
+                for begin in range(0, len(part.values), _CHUNK_SAMPLES):
+                    rows = np.s_[begin : begin + _CHUNK_SAMPLES]
+                    yield _samples(first_uuid + part.counter[rows], part.at_ns[rows], part.values[rows])
 
 
 def _launch_facts(launches: list[dict[str, Any]]) -> bytes:
@@ -255,7 +217,7 @@ def _chunks(events: Events) -> Iterator[_Chunk]:
         yield _Chunk(part, base[begin:end] - low, high - low)
 
 
-def _process_track(process: TraceProcess) -> bytes:
+def _process_track(process: Process) -> bytes:
     """Return the descriptor of a track for the process, which also has the events of the process's own thread.
 
     Perfetto does not see it as a process: its UI would append the pid to the name and order processes by its own rules.
@@ -263,7 +225,7 @@ def _process_track(process: TraceProcess) -> bytes:
     return _packet(
         _TRACK_DESCRIPTOR,
         field(_UUID, process.track)
-        + (field(_PARENT, process.within) if process.within else b"")
+        + (field(_PARENT, process.within.track) if process.within else b"")
         + field(_TRACK_NAME, process.label or process.name)
         + field(_RANK, _FIRST_PROCESS + process.pid)
         + _KEPT_APART
@@ -271,16 +233,17 @@ def _process_track(process: TraceProcess) -> bytes:
     )
 
 
-def _nested_tracks(ids: Numbers, ranks: Numbers, nested: Nested, common: bytes) -> bytes:
-    track = [
-        *varint_fields(_UUID, ids),
-        *varint_fields(_PARENT, nested.within),
-        *message_fields(_TRACK_NAME, [_text(part) for part in nested.labels]),
-        *varint_fields(_RANK, ranks),
-        constant(common),
+def _tracks(tracks: Tracks) -> bytes:
+    is_group = not tracks.names
+    columns = [
+        *varint_fields(_UUID, tracks.ids),
+        *varint_fields(_PARENT, tracks.within),
+        *message_fields(_TRACK_NAME, [_text(part) for part in tracks.labels]),
+        *varint_fields(_RANK, tracks.positions + is_group * _FIRST_GROUP),
+        constant(_KEPT_APART + is_group * _IN_ORDER),
     ]
-    packets = message_fields(_PACKET, [*message_fields(_TRACK_DESCRIPTOR, track), constant(_NEEDS_INTERNED)])
-    return concatenated(packets, len(ids))
+    packets = message_fields(_PACKET, [*message_fields(_TRACK_DESCRIPTOR, columns), constant(_NEEDS_INTERNED)])
+    return concatenated(packets, len(tracks.ids))
 
 
 def _first_counter_uuid(pid: int) -> int:
@@ -288,13 +251,13 @@ def _first_counter_uuid(pid: int) -> int:
     return pid << _UUID_BITS
 
 
-def _counter_tracks(counters: Counters, within: int, first_number: int) -> bytes:
+def _counter_tracks(counters: Counters, first_number: int) -> bytes:
     """Return the descriptors of counters in their process's track, numbered uniquely from ``first_number``."""
     return b"".join(
         _packet(
             _TRACK_DESCRIPTOR,
             field(_UUID, _first_counter_uuid(counters.pid) + number)
-            + field(_PARENT, within)
+            + field(_PARENT, counters.pid)
             + field(_TRACK_NAME, name)
             + field(_TRACK_COUNTER, field(_COUNTER_UNIT, counters.unit))
             + field(_RANK, number),

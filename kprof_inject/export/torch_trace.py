@@ -25,10 +25,7 @@ from kprof_inject.capture.gpu_work import BENCHMARK_SPAN
 from kprof_inject.capture.schema import ClockRecord
 from kprof_inject.errors import KprofError
 from kprof_inject.export.chrome import events_in, json_text
-from kprof_inject.export.drawing.draw import launch_processes, sections
-from kprof_inject.export.drawing.launch_events import launch_facts
-from kprof_inject.export.drawing.scene import Arrow
-from kprof_inject.export.drawing.tracks import TrackLayout
+from kprof_inject.export.events import FindInFlight, launch_facts, launch_processes, sections
 from kprof_inject.forks import JobRunner, in_turn
 from kprof_inject.quantities import time_text
 from kprof_inject.timeline.axis import Axis, DeviceClock, PlacedLaunch
@@ -221,7 +218,8 @@ def merged_trace(
     trace: TorchTrace,
     launches: Sequence[MatchedLaunch],
     facts: Mapping[str, Any],
-    layout: TrackLayout,
+    layout: str,
+    in_flight: FindInFlight,
     run: JobRunner = in_turn,
 ) -> Iterator[bytes]:
     """Yield the trace with our launches after its own events, and with a summary that has ``facts``, in chunks."""
@@ -229,14 +227,24 @@ def merged_trace(
     for number, launch in enumerate(launches, 1):
         clock = DeviceClock(Axis(0, 1, trace.base_ns, launch.error_ns), launch.clock, launch.error_ns, _ALIGNMENT)
         one = PlacedLaunch(launch.timeline, "", clock, None)
-        arrow = Arrow(number, launch.bar.start_ns - trace.base_ns)
-        position = trace.positions.get(launch.bar.pid)
-        shared = (("correlation", launch.bar.correlation),)
-        drawn.append(list(launch_processes(one, layout, arrow, shared, position)))
+        called_ns = launch.bar.start_ns - trace.base_ns
+        drawn.append(
+            list(
+                launch_processes(
+                    one,
+                    layout,
+                    number,
+                    called_ns,
+                    in_flight(launch.timeline),
+                    shared_args=(("correlation", launch.bar.correlation),),
+                    position=trace.positions.get(launch.bar.pid),
+                )
+            )
+        )
         placed.append(one)
         arrows.append(
             b',\n{"ph":"s","cat":"arrow","name":"launch","id":%d,"pid":%b,"tid":%b,"ts":%d.%03d}'
-            % (number, json_text(launch.bar.pid), json_text(launch.bar.tid), *divmod(arrow.leaves_ns, 1000))
+            % (number, json_text(launch.bar.pid), json_text(launch.bar.tid), *divmod(called_ns, 1000))
         )
     for number, (name, value) in enumerate(trace.members.items()):
         yield b"%b%b:" % (b",\n" if number else b"{\n", json_text(name))

@@ -11,12 +11,11 @@ from threading import Thread
 import pytest
 from playwright.sync_api import Browser, expect
 from programs.child import REPO
+from traces import write_trace
 
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.export import open_trace
-from kprof_inject.export.drawing.draw import last_launch
-from kprof_inject.export.formats import write_trace
-from kprof_inject.export.open_trace import TraceServer
+from kprof_inject.export.open_trace import TraceServer, last_launch
 from kprof_inject.timeline.timeline import decode_launch
 
 

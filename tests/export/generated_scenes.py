@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from kprof_inject.export.drawing.scene import Arg, EventKind, Events, Part, Scene, Threads, TraceProcess
+from kprof_inject.export.events import Arg, EventKind, Events, Part, Scene
+from kprof_inject.export.tracks import Numbers, Process, TextColumn, Tracks
 
 PID = 1
 KINDS = [
@@ -28,6 +30,16 @@ at_any_speed = settings(deadline=None, derandomize=True, suppress_health_check=[
 
 Shown = tuple[str, int, int, str, int, str | None, int]
 """A slice or instant: thread, begin, duration, name, depth, the name around it, its number."""
+
+
+def process(pid: int, name: str, **others: Any) -> Process:
+    """A process, with what is said of it, and nothing in it."""
+    return Process(name, lambda _: iter(()), pid=pid, **others)
+
+
+def threads(pid: int, tids: Numbers, names: TextColumn) -> Tracks:
+    """Threads of a process without one of its own, in this order."""
+    return Tracks(pid, tids, np.arange(len(tids)), np.full_like(tids, pid), names, names)
 
 
 @dataclass
@@ -62,9 +74,9 @@ class Drawn:
         return Scene([], [lambda: self._parts()])
 
     def _parts(self) -> Iterator[Part]:
-        yield TraceProcess(PID, "a process")
+        yield process(PID, "a process")
         tids = np.array(sorted(self.tids), dtype=np.int64)
-        yield Threads(PID, tids, np.arange(len(tids)), ("thread ", tids))
+        yield threads(PID, tids, ("thread ", tids))
         if self.rows:
             yield self._events()
 

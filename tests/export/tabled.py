@@ -9,7 +9,7 @@ from typing import Any
 from buffers import Cta, Entry, JsonWriter, Scope, buffer_words, end, kernel_json, launch_json, start
 
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.export.scope_rows import IN_FLIGHT
+from kprof_inject.export.tables import IN_FLIGHT
 from kprof_inject.timeline.columns import SCOPE_COLUMNS
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 

@@ -20,11 +20,10 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace  # type: ign
 from ranks import BEGIN_NS
 from trace_processor import processor
 from trace_processor.processor import query_many
+from traces import chrome_trace, perfetto_trace
 
 from kprof_inject.export import chrome, perfetto
-from kprof_inject.export.chrome import chrome_trace
-from kprof_inject.export.drawing.tracks import LAYOUTS
-from kprof_inject.export.perfetto import perfetto_trace
+from kprof_inject.export.tracks import LAYOUT_NAMES
 from kprof_inject.timeline.timeline import Timeline
 
 # Chrome's threads are Perfetto's tracks, by one id.
@@ -119,11 +118,11 @@ def timelines(tmp_path_factory: pytest.TempPathFactory) -> list[Timeline]:
     return list(all_timelines(tmp_path_factory.mktemp("captures")))
 
 
-@pytest.fixture(scope="module", params=LAYOUTS)
+@pytest.fixture(scope="module", params=LAYOUT_NAMES)
 def both(
     request: pytest.FixtureRequest, timelines: list[Timeline], tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Shown, Shown]:
-    layout = LAYOUTS[request.param]
+    layout = request.param
     folder = tmp_path_factory.mktemp(request.param)
     return (
         load(folder / "trace.json", b"".join(chrome_trace(timelines, layout))),
@@ -168,10 +167,10 @@ class Row:
     names: tuple[str, ...]
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", LAYOUT_NAMES)
 def test_both_have_the_same_threads_in_one_order(timelines: list[Timeline], layout: str) -> None:
-    of_chrome = chrome_rows(json.loads(b"".join(chrome_trace(timelines, LAYOUTS[layout]))))
-    of_perfetto = perfetto_rows(Trace.FromString(b"".join(perfetto_trace(timelines, LAYOUTS[layout]))))
+    of_chrome = chrome_rows(json.loads(b"".join(chrome_trace(timelines, layout))))
+    of_perfetto = perfetto_rows(Trace.FromString(b"".join(perfetto_trace(timelines, layout))))
 
     assert [row.track for row in of_chrome] == [row.track for row in of_perfetto]
     for flat, nested in zip(of_chrome, of_perfetto, strict=True):
@@ -238,10 +237,7 @@ def test_both_tell_the_same_of_each_launch(timelines: list[Timeline]) -> None:
 @given(drawn=MUCH_DRAWN)
 def test_both_show_any_scene_alike(drawn: Drawn, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("trace")
-    with pytest.MonkeyPatch.context() as patch:
-        for writer in (chrome, perfetto):
-            patch.setattr(writer, "draw", lambda *_: drawn.scene())
-        one = load(folder / "trace.json", b"".join(chrome_trace([])))
-        other = load(folder / "trace.pftrace", b"".join(perfetto_trace([])))
+    one = load(folder / "trace.json", b"".join(chrome.encode(drawn.scene())))
+    other = load(folder / "trace.pftrace", b"".join(perfetto.encode(drawn.scene())))
     assert one == other
     assert len(one.slices) == len(drawn.rows)

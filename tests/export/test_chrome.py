@@ -19,18 +19,12 @@ from ranks import BEGIN_NS
 from replacing import replace
 from snapshots import check
 from trace_processor.processor import Cell, Row
+from traces import chrome_trace
 
 from kprof_inject.export import chrome
-from kprof_inject.export.chrome import chrome_trace, encode
-from kprof_inject.export.drawing.scene import (
-    Arg,
-    EventKind,
-    Events,
-    Numbers,
-    Part,
-    Scene,
-)
-from kprof_inject.export.drawing.tracks import LAYOUTS
+from kprof_inject.export.chrome import encode
+from kprof_inject.export.events import Arg, EventKind, Events, Part, Scene
+from kprof_inject.export.tracks import Numbers
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 SLICES = slices_sql("args")
@@ -130,7 +124,7 @@ def test_every_scope_is_a_slice_with_its_times_and_arguments(loaded: Loaded) -> 
 def test_every_scope_is_on_its_warps_thread_in_other_layouts(
     timelines: list[Timeline], tmp_path: Path, layout: str, thread: str
 ) -> None:
-    (slices,) = drawn.load(tmp_path / "trace.json", list(chrome_trace(timelines, LAYOUTS[layout])), SLICES)
+    (slices,) = drawn.load(tmp_path / "trace.json", list(chrome_trace(timelines, layout)), SLICES)
     expected = Counter(
         (row["process"], thread.format(name=row["name"], **dict(zip(words[::2], words[1::2], strict=True))), row["ts"])
         for row in expected_scopes(timelines)

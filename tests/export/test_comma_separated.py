@@ -11,9 +11,8 @@ import pandas as pd
 import pytest
 from buffers import Cta, Scope, end, save_launch, start
 from tabled import HEADER, SCOPES, decode_ranks, rows_of
+from traces import csv_table, write_trace
 
-from kprof_inject.export.formats import write_trace
-from kprof_inject.export.scope_rows import csv_table
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 

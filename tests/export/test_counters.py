@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
+from generated_scenes import process
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from kprof_inject.export.drawing import launch_events as module
-from kprof_inject.export.drawing.launch_events import active_ctas
+from kprof_inject.export import events as module
+from kprof_inject.export.events import active_ctas
 from kprof_inject.timeline.axis import Axis, DeviceClock
 from kprof_inject.timeline.columns import CTA_COLUMNS
 
@@ -32,7 +35,8 @@ def ctas_of(spans: Sequence[Span]) -> NDArray[np.void]:
 def samples_of(spans: Sequence[Span]) -> dict[str, list[tuple[int, int]]]:
     """Time and value of each counter's samples, in their order; each counter comes once."""
     samples: dict[str, list[tuple[int, int]]] = {}
-    for part in active_ctas(ctas_of(spans), 7, CLOCK):
+    launch: Any = SimpleNamespace(timeline=SimpleNamespace(all_ctas=ctas_of(spans)), clock=CLOCK)
+    for part in active_ctas(launch, process(7, "active CTAs")):
         assert (part.pid, part.unit) == (7, "CTAs")
         assert not samples.keys() & part.names
         samples |= {name: [] for name in part.names}

@@ -16,14 +16,15 @@ import pytest
 from drawn import FAULTS
 from sources import HOOKS, SOURCES
 from trace_processor.processor import query_many
+from traces import write_trace
 
-from kprof_inject.export.drawing.tracks import LAYOUTS
-from kprof_inject.export.formats import _FORMATS, DrawingFormat, write_trace
+from kprof_inject.export.formats import FORMATS
+from kprof_inject.export.tracks import LAYOUT_NAMES
 from kprof_inject.timeline.timeline import Timeline
 
-DRAWINGS = [ending for ending, known in _FORMATS.items() if isinstance(known, DrawingFormat)]
+DRAWINGS = [ending for ending, known in FORMATS.items() if known.is_drawing]
 PLAIN = [ending for ending in DRAWINGS if f"{ending}.gz" in DRAWINGS]
-TABLES = [ending for ending in _FORMATS if ending not in DRAWINGS]
+TABLES = [ending for ending in FORMATS if ending not in DRAWINGS]
 NOT_SCOPES = ("launch", "host", "lost", "in flight", "kernel")
 SCOPES = f"SELECT count(*) AS scopes FROM slice WHERE category NOT IN {NOT_SCOPES}"
 
@@ -90,7 +91,7 @@ def test_so_it_is_with_hooks(timelines: list[Timeline], tmp_path: Path, ending: 
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("layout", list(LAYOUTS)[1:])
+@pytest.mark.parametrize("layout", LAYOUT_NAMES[1:])
 @pytest.mark.parametrize("ending", PLAIN)
 def test_so_it_is_in_every_layout(timelines: list[Timeline], tmp_path: Path, ending: str, layout: str) -> None:
     write_trace(tmp_path / f"trace{ending}", timelines, layout)

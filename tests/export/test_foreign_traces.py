@@ -9,10 +9,10 @@ import pytest
 from drawn import FAULTS
 from foreign_buffers import Mark, flashinfer, triton_distributed
 from trace_processor.processor import query_many
+from traces import write_trace
 
 import kprof_inject
-from kprof_inject.export.drawing.tracks import LAYOUTS
-from kprof_inject.export.formats import write_trace
+from kprof_inject.export.tracks import LAYOUT_NAMES
 from kprof_inject.results import Results
 
 SLICES = (
@@ -31,7 +31,7 @@ def tokens() -> Results:
     return kprof_inject.read_buffer(words, format="flashinfer", names=["all", "held", "held", "held"])
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", LAYOUT_NAMES)
 @pytest.mark.parametrize("ending", ["json", "pftrace"])
 def test_scopes_that_overlap_their_own_kind_keep_their_times(tmp_path: Path, ending: str, layout: str) -> None:
     path = tmp_path / f"trace.{ending}"

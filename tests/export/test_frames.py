@@ -13,9 +13,9 @@ from buffers import Cta, Scope, save_launch
 from programs.child import run_python
 from tabled import NAMES, decode_ranks, rows_of
 
+from kprof_inject import to_arrow, to_pandas
 from kprof_inject.errors import KprofError
-from kprof_inject.export.arrow import to_arrow, to_pandas
-from kprof_inject.export.scope_rows import COLUMN_TYPES
+from kprof_inject.export.tables import COLUMN_TYPES
 from kprof_inject.timeline.columns import SCOPE_COLUMNS
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
@@ -74,7 +74,7 @@ def test_a_single_timeline_is_told_to_be_a_list(make: Callable[[Any], Any], time
 
 def test_neither_library_is_loaded_until_it_is_used(tmp_path: Path) -> None:
     program = (
-        "import sys, kprof_inject.export.formats, kprof_inject.export.arrow;"
+        "import sys, kprof_inject.export.formats, kprof_inject.export.tables;"
         "print(sorted({'pandas', 'pyarrow'} & sys.modules.keys()))"
     )
     assert run_python("-c", program, folder=tmp_path).stdout == "[]\n"

@@ -17,10 +17,10 @@ import pytest
 from buffers import Cta, Entry, Scope, buffer_words, end, kernel_json, save_launch, save_launches, start
 from replacing import replace
 from tabled import decode_ranks, rows_of
+from traces import write_trace
 
 from kprof_inject.capture.model import Launch
 from kprof_inject.capture.record_costs import RecordCost
-from kprof_inject.export.formats import write_trace
 from kprof_inject.export.hatchet import hatchet_tree
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 

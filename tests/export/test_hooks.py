@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from drawn import ITER, LOAD
 from snapshots import check
+from traces import write_trace
 
 import kprof_inject
 from kprof_inject.errors import KprofError
-from kprof_inject.export.formats import write_trace
 from kprof_inject.export.hooks import Hook, hooks_of, read_hooks
 from kprof_inject.results import Results
 from kprof_inject.timeline.timeline import Timeline

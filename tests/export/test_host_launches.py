@@ -14,10 +14,10 @@ from drawn import ARROWS
 from ranks import BEGIN_NS, Timer, decode_all, save_process
 from replacing import replace
 from snapshots import check
+from traces import chrome_trace, draw
 
-from kprof_inject.export.chrome import chrome_trace
-from kprof_inject.export.drawing.draw import draw
-from kprof_inject.export.drawing.scene import Events, Threads, TraceProcess
+from kprof_inject.export.events import Events
+from kprof_inject.export.tracks import Process, Tracks
 from kprof_inject.timeline.timeline import Timeline
 
 TIMER = Timer(5_000_000)
@@ -48,7 +48,7 @@ def called(folder: Path, *calls_ns: tuple[int, int | None]) -> list[Timeline]:
 
 def test_each_process_that_launched_stands_before_its_launches(tmp_path: Path) -> None:
     parts = list(draw(drawn.called(tmp_path)).parts())
-    names = [part.name for part in parts if isinstance(part, TraceProcess)]
+    names = [part.name for part in parts if isinstance(part, Process)]
     check("export/host_launches", "\n".join(names), "processes")
 
 
@@ -85,12 +85,12 @@ def test_calls_at_the_same_time_stand_on_threads_of_their_own(tmp_path: Path) ->
     timelines = called(tmp_path, (0, 5_000), (1_000, 9_000), (2_000, 3_000), (5_000, 6_000), (9_000, None))
     host, *_ = (part for part in draw(timelines).parts() if isinstance(part, Events))
     (process, threads) = list(draw(timelines).sections[0]())[:2]
-    assert isinstance(process, TraceProcess) and process.own and isinstance(threads, Threads)
+    assert isinstance(process, Process) and process.own and isinstance(threads, Tracks)
     by_thread = [host.start_ns[host.tids == tid].tolist() for tid in np.unique(host.tids)]
     assert by_thread == [[0, 5_000, 9_000], [1_000], [2_000]]
-    assert (process.own.tid, process.own.name) == (host.tids.min(), "launches")
+    assert (process.track, process.own) == (host.tids.min(), "launches")
     assert (threads.names[0], np.asarray(threads.names[1]).tolist()) == ("launches at the same time (", [1, 2])
-    assert threads.tids.tolist() == np.unique(host.tids)[1:].tolist()
+    assert threads.ids.tolist() == np.unique(host.tids)[1:].tolist()
     # Each thread's are in order, and each arrow is that of its launch.
     assert [kind.args[1] for kind in host.kinds] == [("launch", number) for number in (0, 3, 4, 1, 2)]
     assert host.arrows[0].ids.tolist() == [1, 4, 5, 2, 3]

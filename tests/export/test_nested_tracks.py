@@ -11,16 +11,15 @@ from drawn import NESTED_TRACKS, launch_name, number
 from programs.child import REPO
 from replacing import replace
 from snapshots import check
+from traces import perfetto_trace
 
-from kprof_inject.export.drawing.draw import last_launch
-from kprof_inject.export.drawing.tracks import LAYOUTS
-from kprof_inject.export.perfetto import perfetto_trace
+from kprof_inject.export.open_trace import last_launch
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 
 def rows_of(folder: Path, timelines: list[Timeline], layout: str = "sm") -> list[str]:
     """The UI's rows from top to bottom, indented as they nest."""
-    (rows,) = drawn.load(folder / "trace.pftrace", list(perfetto_trace(timelines, LAYOUTS[layout])), NESTED_TRACKS)
+    (rows,) = drawn.load(folder / "trace.pftrace", list(perfetto_trace(timelines, layout)), NESTED_TRACKS)
     return ["  " * number(row, "depth") + str(row["name"]) for row in rows]
 
 

@@ -8,9 +8,9 @@ import pytest
 from buffers import make_editable
 from ranks import BEGIN_NS, Timer, decode_all, save_process
 from trace_processor.processor import query
+from traces import write_trace
 
-from kprof_inject.export.drawing.draw import last_launch
-from kprof_inject.export.formats import write_trace
+from kprof_inject.export.open_trace import last_launch
 
 LAUNCHES = "SELECT ts, dur FROM slice WHERE category = 'launch' ORDER BY ts"
 # Two devices that were switched on at different times: by their own timers the first's launches come last.

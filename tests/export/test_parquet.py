@@ -13,12 +13,13 @@ import pytest
 from buffers import Cta, Scope, end, save_launch, start
 from replacing import replace
 from tabled import decode_ranks, rows_of
+from traces import parquet_table, write_trace
 
 from kprof_inject.capture.record_costs import RecordCost
 from kprof_inject.errors import KprofError
-from kprof_inject.export import arrow as module
-from kprof_inject.export.arrow import METADATA_KEY, parquet_table
-from kprof_inject.export.formats import TraceFile, write_trace
+from kprof_inject.export import tables as module
+from kprof_inject.export.formats import TraceFile
+from kprof_inject.export.tables import METADATA_KEY
 from kprof_inject.timeline.columns import SCOPE_COLUMNS
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 from kprof_inject.version import __version__

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from drawn import load
-from generated_scenes import DRAWN, MUCH_DRAWN, Drawn, at_any_speed
+from generated_scenes import DRAWN, MUCH_DRAWN, Drawn, at_any_speed, process, threads
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import (  # type: ignore[import-untyped]
@@ -22,22 +22,9 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import (  # type: ignore[
 )
 
 from kprof_inject.export import perfetto
-from kprof_inject.export.drawing.scene import (
-    Arg,
-    Counters,
-    EventKind,
-    Events,
-    Nested,
-    Numbers,
-    OwnThread,
-    Part,
-    Picked,
-    Scene,
-    Threads,
-    TraceProcess,
-    TrackGroups,
-)
+from kprof_inject.export.events import Arg, Counters, EventKind, Events, Part, Scene
 from kprof_inject.export.perfetto import encode
+from kprof_inject.export.tracks import Numbers, Picked, Tracks
 
 SHOWN = (
     "SELECT track.name AS track, ts, dur, slice.name AS name, depth, around,"
@@ -70,8 +57,8 @@ def events(kinds: Sequence[EventKind], *spans: tuple[int, int], args: tuple[Arg,
     """One event of each kind, on a thread of its own."""
     rows = np.arange(len(kinds))
     return [
-        TraceProcess(1, "process"),
-        Threads(1, 10 + rows, rows, ("thread ", rows)),
+        process(1, "process"),
+        threads(1, 10 + rows, ("thread ", rows)),
         Events(
             1,
             10 + rows,
@@ -166,7 +153,7 @@ def test_a_slice_of_no_length_stands_beside_those_that_it_touches(tmp_path: Path
         column(*(last for _, last in orders)),
         (Arg("number", rows),),
     )
-    data = scene_bytes(TraceProcess(1, "p"), Threads(1, column(10), column(0), ("t",)), one_thread)
+    data = scene_bytes(process(1, "p"), threads(1, column(10), ("t",)), one_thread)
     (shown,) = load(tmp_path / "t.pftrace", [data], SHOWN)
     assert [(row["name"], row["ts"], row["dur"], row["around"]) for row in shown] == [
         ("outer", 10, 10, None),
@@ -215,8 +202,8 @@ NAMES = {
 def test_any_name_is_shown(tmp_path: Path) -> None:
     rows = np.arange(len(NAMES))
     data = scene_bytes(
-        TraceProcess(1, "lone \ud800"),
-        Threads(1, 10 + rows, rows, (Picked(list(NAMES), rows), " of ", rows)),
+        process(1, "lone \ud800"),
+        threads(1, 10 + rows, (Picked(list(NAMES), rows), " of ", rows)),
         *events([EventKind(name, name, ((name, name),)) for name in NAMES], *[(0, 1)] * len(NAMES))[2:],
     )
     (shown,) = load(
@@ -233,11 +220,11 @@ def test_any_name_is_shown(tmp_path: Path) -> None:
 
 def test_a_string_is_written_once() -> None:
     """Also if a later part has the same kinds, and others."""
-    process, threads, first = events([EventKind("name", "category", (("key", "text"),))], (0, 1))
+    *tracks, first = events([EventKind("name", "category", (("key", "text"),))], (0, 1))
     (*_, second) = events(
         [EventKind("name", "category", (("key", "text"),)), EventKind("other", "category")], (2, 3), (4, 5)
     )
-    data = scene_bytes(process, threads, first, second)
+    data = scene_bytes(*tracks, first, second)
     for string in (b"name", b"category", b"key", b"text", b"other"):
         assert data.count(string) == 1
     trace = parse(data)
@@ -277,12 +264,13 @@ def test_each_section_has_its_own_strings() -> None:
 
 def test_tracks_are_told_where_to_stand() -> None:
     tids, groups = column(10, 11, 300), column(20, 21)
+    one = process(1, "one", own="own", first_id=9)
     data = scene_bytes(
-        TraceProcess(1, "one", OwnThread(9, "own")),
-        TraceProcess(2, "two: in one", within=9, label="in one"),
-        TrackGroups(2, groups, column(7, 3), Nested(column(2, 20), ("g", groups))),
-        Threads(2, tids, column(2, 0, 1), ("t", tids), Nested(column(20, 21, 21), ("thread ", tids))),
-        Threads(1, column(12), column(1), ("not nested",)),
+        one,
+        process(2, "two: in one", within=one, label="in one"),
+        Tracks(2, groups, column(7, 3), column(2, 20), ("g", groups)),
+        Tracks(2, tids, column(2, 0, 1), column(20, 21, 21), ("thread ", tids), ("t", tids)),
+        Tracks(1, column(12), column(1), column(9), ("in one",), ("in one",)),
     )
     tracks = [packet.track_descriptor for packet in parse(data).packet if packet.HasField("track_descriptor")]
     assert [(track.uuid, track.parent_uuid, track.name) for track in tracks] == [
@@ -293,7 +281,7 @@ def test_tracks_are_told_where_to_stand() -> None:
         (10, 20, "thread 10"),
         (11, 21, "thread 11"),
         (300, 21, "thread 300"),
-        (12, 9, "not nested"),
+        (12, 9, "in one"),
     ]
     assert {track.child_ordering for track in tracks[:4]} == {TrackDescriptor.EXPLICIT}
     assert {track.sibling_merge_behavior for track in tracks} == {TrackDescriptor.SIBLING_MERGE_BEHAVIOR_NONE}
@@ -317,9 +305,9 @@ COUNTED = (
 def test_counters_have_their_samples(tmp_path: Path, samples: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(perfetto, "_CHUNK_SAMPLES", samples)
     data = scene_bytes(
-        TraceProcess(1, "one"),
+        process(1, "one"),
         Counters(1, ["all", "SM 3"], "CTAs", column(0, 0, 1), column(0, 700, 5), column(1, 0, 200)),
-        TraceProcess(2, "two"),
+        process(2, "two"),
         Counters(2, ["all"], "CTAs", column(0), column(1 << 40), column(-1)),
     )
     (rows,) = load(tmp_path / "t.pftrace", [data], COUNTED)
@@ -353,7 +341,8 @@ def test_an_empty_scene_is_a_trace_without_slices(tmp_path: Path) -> None:
 
 def test_writing_a_trace_needs_no_protobuf() -> None:
     program = (
-        "import sys; from kprof_inject.export.perfetto import perfetto_trace; b''.join(perfetto_trace([]));"
+        "import sys; from kprof_inject.export.events import draw; from kprof_inject.export.perfetto import encode;"
+        " b''.join(encode(draw([], 'sm')));"
         " print(sorted({name.partition('.')[0] for name in sys.modules} & {'google', 'perfetto', 'torch', 'triton'}))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -9,20 +9,11 @@ import drawn
 import numpy as np
 import pytest
 from drawn import DRAWN
+from traces import draw
 
-from kprof_inject.export.drawing import launch_events
-from kprof_inject.export.drawing.draw import draw
-from kprof_inject.export.drawing.scene import (
-    Counters,
-    Events,
-    Part,
-    Picked,
-    TextColumn,
-    Threads,
-    TraceProcess,
-    TrackGroups,
-)
-from kprof_inject.export.drawing.tracks import LAYOUTS
+from kprof_inject.export import events as module
+from kprof_inject.export.events import Counters, Events, Part
+from kprof_inject.export.tracks import LAYOUT_NAMES, Picked, Process, TextColumn, Tracks
 from kprof_inject.timeline.timeline import Timeline
 
 
@@ -31,9 +22,9 @@ def timelines(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     return DRAWN[request.param](tmp_path_factory.mktemp(request.param))
 
 
-@pytest.fixture(scope="module", params=list(LAYOUTS))
+@pytest.fixture(scope="module", params=LAYOUT_NAMES)
 def parts(request: pytest.FixtureRequest, timelines: list[Timeline]) -> list[Part]:
-    return list(draw(timelines, LAYOUTS[request.param]).parts())
+    return list(draw(timelines, request.param).parts())
 
 
 def all_events(parts: list[Part]) -> Iterator[Events]:
@@ -41,13 +32,21 @@ def all_events(parts: list[Part]) -> Iterator[Events]:
 
 
 def tids_of(parts: list[Part]) -> list[int]:
-    own = [part.own.tid for part in parts if isinstance(part, TraceProcess) and part.own]
-    return own + [tid for part in parts if isinstance(part, Threads) for tid in part.tids.tolist()]
+    own = [part.track for part in parts if isinstance(part, Process) and part.own]
+    return own + [tid for part in threads_of(parts) for tid in part.ids.tolist()]
 
 
-def names_of(threads: Threads) -> list[str]:
+def threads_of(parts: list[Part]) -> list[Tracks]:
+    return [part for part in parts if isinstance(part, Tracks) and part.names]
+
+
+def groups_of(parts: list[Part]) -> set[int]:
+    return {group for part in parts if isinstance(part, Tracks) and not part.names for group in part.ids.tolist()}
+
+
+def names_of(threads: Tracks) -> list[str]:
     """The names, thread by thread."""
-    return texts(threads.names, len(threads.tids))
+    return texts(threads.names, len(threads.ids))
 
 
 def texts(column: TextColumn, count: int) -> list[str]:
@@ -64,14 +63,14 @@ def texts(column: TextColumn, count: int) -> list[str]:
 
 
 def test_processes_are_numbered_in_their_order(parts: list[Part]) -> None:
-    pids = [part.pid for part in parts if isinstance(part, TraceProcess)]
+    pids = [part.pid for part in parts if isinstance(part, Process)]
     assert pids == list(range(1, len(pids) + 1))
 
 
 def test_no_thread_or_group_has_the_id_of_another_or_of_a_process(parts: list[Part]) -> None:
-    tids = tids_of(parts) + [group for part in parts if isinstance(part, TrackGroups) for group in part.ids.tolist()]
+    tids = tids_of(parts) + list(groups_of(parts))
     assert len(set(tids)) == len(tids)
-    assert min(tids) > sum(isinstance(part, TraceProcess) for part in parts)
+    assert min(tids) > sum(isinstance(part, Process) for part in parts)
 
 
 def test_what_is_drawn_has_been_named_before(parts: list[Part]) -> None:
@@ -79,12 +78,12 @@ def test_what_is_drawn_has_been_named_before(parts: list[Part]) -> None:
     threads: dict[int, int] = {}
     for part in parts:
         match part:
-            case TraceProcess():
+            case Process():
                 processes.add(part.pid)
                 if part.own:
-                    threads[part.own.tid] = part.pid
-            case Threads():
-                threads |= dict.fromkeys(part.tids.tolist(), part.pid)
+                    threads[part.track] = part.pid
+            case Tracks() if part.names:
+                threads |= dict.fromkeys(part.ids.tolist(), part.pid)
             case Events():
                 assert {threads[tid] for tid in part.tids.tolist()} == {part.pid}
         assert part.pid in processes
@@ -95,27 +94,25 @@ def test_tracks_stand_in_tracks_of_their_process_that_came_before(parts: list[Pa
     used = set()
     for part in parts:
         match part:
-            case TraceProcess():
-                assert part.within in (0, *process_of)
+            case Process():
+                assert part.within is None or part.within.track in process_of
                 process_of[part.track] = part.pid
-            case TrackGroups() | Threads():
-                assert part.nested
-                within = part.nested.within.tolist()
+            case Tracks():
+                within = part.within.tolist()
                 assert {process_of[track] for track in within} == {part.pid}
                 used |= set(within)
-                if isinstance(part, TrackGroups):
+                if not part.names:
                     process_of |= dict.fromkeys(part.ids.tolist(), part.pid)
-    groups = {group for part in parts if isinstance(part, TrackGroups) for group in part.ids.tolist()}
-    assert groups <= used
+    assert groups_of(parts) <= used
 
 
 def test_what_stands_in_one_track_has_names_and_places_of_its_own(parts: list[Part]) -> None:
     named = []
     for part in parts:
-        if isinstance(part, TrackGroups | Threads) and part.nested:
-            within = part.nested.within.tolist()
-            kind = [type(part)] * len(within)
-            labels = texts(part.nested.labels, len(within))
+        if isinstance(part, Tracks):
+            within = part.within.tolist()
+            kind = [bool(part.names)] * len(within)
+            labels = texts(part.labels, len(within))
             named += list(zip(kind, within, part.positions.tolist(), labels, strict=True))
     assert len({(kind, within, position) for kind, within, position, _ in named}) == len(named)
     assert len({(kind, within, label) for kind, within, _, label in named}) == len(named)
@@ -126,8 +123,8 @@ def test_only_threads_with_something_on_them_are_named(parts: list[Part]) -> Non
 
 
 def test_threads_of_a_process_stand_at_places_of_their_own(parts: list[Part]) -> None:
-    for pid in {part.pid for part in parts if isinstance(part, Threads)}:
-        mine = [part for part in parts if isinstance(part, Threads) and part.pid == pid]
+    for pid in {part.pid for part in threads_of(parts)}:
+        mine = [part for part in threads_of(parts) if part.pid == pid]
         positions = np.concatenate([part.positions for part in mine])
         names = [name for part in mine for name in names_of(part)]
         assert len(set(positions.tolist())) == len(set(names)) == len(names)
@@ -172,7 +169,7 @@ def test_nothing_is_before_zero(parts: list[Part]) -> None:
 
 def test_every_layout_shows_the_same_but_on_other_threads(timelines: list[Timeline]) -> None:
     shown = []
-    for layout in LAYOUTS.values():
+    for layout in LAYOUT_NAMES:
         parts = list(draw(timelines, layout).parts())
         shown.append(
             sorted(
@@ -197,7 +194,7 @@ def losses_of(parts: list[Part]) -> list[int]:
 def test_in_how_many_parts_losses_come_does_not_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     timelines = drawn.loops(tmp_path)
     whole = list(draw(timelines).parts())
-    monkeypatch.setattr(launch_events, "_CHUNK_WARPS", 1)
+    monkeypatch.setattr(module, "_CHUNK_WARPS", 1)
     cut = list(draw(timelines).parts())
     assert len(cut) > len(whole)
     assert sorted(tids_of(cut)) == sorted(tids_of(whole))

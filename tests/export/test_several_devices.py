@@ -12,8 +12,7 @@ from drawn import launch_name, number
 from ranks import BEGIN_NS, KERNEL_NS, Timer, decode_all, save_process
 from snapshots import check
 from trace_processor.processor import Row
-
-from kprof_inject.export.chrome import chrome_trace
+from traces import chrome_trace
 
 KERNELS = (
     "SELECT pid, process.name AS process, ts, dur FROM slice JOIN thread_track ON thread_track.id = track_id"

@@ -10,10 +10,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from buffers import Cta, Scope, end, save_launch, start, tagged
+from traces import write_trace
 
-from kprof_inject.export.arrow import to_arrow, to_pandas
-from kprof_inject.export.formats import write_trace
-from kprof_inject.export.scope_rows import COLUMN_TYPES
+from kprof_inject import to_arrow, to_pandas
+from kprof_inject.export.tables import COLUMN_TYPES
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 TILES = (7, -3, None, 2_000_000_000)

@@ -14,14 +14,12 @@ from buffers import Cta, Scope, end, save_launch, start
 from numpy.typing import NDArray
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace  # type: ignore[import-untyped]
 from snapshots import check
+from traces import chrome_trace, csv_table, perfetto_trace, write_trace
 
 from kprof_inject.errors import KprofError
-from kprof_inject.export.chrome import chrome_trace
-from kprof_inject.export.drawing.tracks import LAYOUTS
-from kprof_inject.export.formats import TraceFile, format_of, gzipped, write_trace
+from kprof_inject.export.formats import TraceFile, format_of, gzipped
 from kprof_inject.export.hatchet import hatchet_tree
-from kprof_inject.export.perfetto import perfetto_trace
-from kprof_inject.export.scope_rows import csv_table
+from kprof_inject.export.tracks import LAYOUT_NAMES
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 
@@ -52,13 +50,13 @@ def test_parquet_is_parquet(timelines: list[Timeline], tmp_path: Path) -> None:
 @pytest.mark.parametrize("ending", [".json", ".pftrace"])
 def test_each_layout_is_written_as_it_is_asked_for(ending: str, timelines: list[Timeline], tmp_path: Path) -> None:
     write: Callable[..., Iterator[bytes]] = {".json": chrome_trace, ".pftrace": perfetto_trace}[ending]
-    for name, layout in LAYOUTS.items():
+    for name in LAYOUT_NAMES:
         for compressed in ("", ".gz"):
             path = tmp_path / f"{name}{ending}{compressed}"
             write_trace(path, timelines, name)
             data = gzip.decompress(path.read_bytes()) if compressed else path.read_bytes()
-            assert data == b"".join(write(timelines, layout))
-    assert len({(tmp_path / f"{name}{ending}").read_bytes() for name in LAYOUTS}) == len(LAYOUTS)
+            assert data == b"".join(write(timelines, name))
+    assert len({(tmp_path / f"{name}{ending}").read_bytes() for name in LAYOUT_NAMES}) == len(LAYOUT_NAMES)
     assert (tmp_path / f"sm{ending}").read_bytes() == b"".join(write(timelines))
 
 
@@ -89,8 +87,8 @@ def test_each_format_says_what_reads_it() -> None:
     assert advice[".pftrace.gz"] == advice[".json"]
     assert "DuckDB" in advice[".csv"]
     assert "proton-viewer -m " in advice[".hatchet"]
-    assert format_of(Path("a.json")).on_axis
-    assert not format_of(Path("a.csv")).on_axis
+    assert format_of(Path("a.json")).is_drawing
+    assert not format_of(Path("a.csv")).is_drawing
 
 
 def test_equal_timelines_make_equal_files(timelines: list[Timeline], tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from buffers import Cta, Scope, buffer_words, end, kernel_json, save_launches, start
 from replacing import replace
+from traces import write_trace
 
 from kprof_inject.capture.model import Launch
 from kprof_inject.errors import KprofError
-from kprof_inject.export.formats import write_trace
 from kprof_inject.forks import forked, in_turn
 from kprof_inject.pipeline import captures as module
 from kprof_inject.pipeline.captures import decode_launches, run_to_decode, run_to_write

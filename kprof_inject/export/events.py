@@ -1,0 +1,744 @@
+"""The content of a trace, independent of its format: columns of slices, instants, counters and arrows on tracks.
+
+``draw`` makes it from decoded launches and what else is known of them, and decides all content, with its order, names,
+numbers and times. A format only encodes the columns. They come in parts, so that a trace may be larger than memory, and
+a format needs no loop over events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+from numpy.typing import NDArray
+
+from kprof_inject.analysis.async_work.groups import FlightLanes, InFlight, flight_lanes, group_numbers, numbers_in_group
+from kprof_inject.capture.scopes import ScopeKind, ScopeTable
+from kprof_inject.export.hooks import CounterValues, Hook, ScopeArrows, args_of, arrows_of, counters_of
+from kprof_inject.export.tracks import (
+    Mask,
+    Numbers,
+    Picked,
+    Process,
+    ScopeTracks,
+    Tracks,
+    WarpTracks,
+    numbers_in,
+    runs_of_warps,
+    tracks_of,
+)
+from kprof_inject.scope_colours import ScopeColour, scope_colours
+from kprof_inject.timeline.axis import PlacedLaunch, place_launches
+from kprof_inject.timeline.clock import ClockSource
+from kprof_inject.timeline.columns import NO_TAG, ScopeFlag
+from kprof_inject.timeline.nesting import free_lanes
+from kprof_inject.timeline.partitions import partition_names
+from kprof_inject.timeline.tag_entries import tag_column, tag_columns
+from kprof_inject.timeline.timeline import Timeline
+from kprof_inject.timeline.trust import judge
+
+Reals = NDArray[np.float64]
+KindArgs = tuple[tuple[str, str | int | float], ...]
+"""Arguments that many events have in common."""
+
+
+class EventKind(Struct, frozen=True):
+    """The common properties of events.
+
+    ``args`` are names with their values; ``is_instant`` distinguishes points in time from durations. A viewer that
+    cannot be told the ``colour`` chooses its own.
+    """
+
+    name: str
+    category: str
+    args: KindArgs = ()
+    is_instant: bool = False
+    colour: ScopeColour | None = None
+
+
+class Arg(Struct, frozen=True):
+    """An argument with a value for each event, on events that are ``shown`` (None: on all). Reals are finite."""
+
+    name: str
+    values: Numbers | Reals | Picked
+    shown: Mask | None = None
+
+
+class Arrows(Struct, frozen=True):
+    """Arrows that leave slices or (``arrive``) point to them: ``ids`` from 1 up, 0 for a slice without any.
+
+    The two ends of an arrow have the same ID, and the part where it leaves comes first. ``name`` is its meaning.
+
+    A slice may begin before the one that its arrow comes from, if their clocks are off. So each end has a time of its
+    own, ``at_ns``: that of its slice's start, but never before the arrow leaves.
+    """
+
+    ids: Numbers
+    arrive: bool
+    at_ns: Numbers
+    name: str = "launch"
+
+
+class Events(Struct, frozen=True):
+    """Slices and instants on threads of one process; all columns have a row for each.
+
+    ``kind`` is an index of ``kinds``. Times are nanoseconds from the axis's zero; the time of an instant is
+    ``start_ns``. A thread's events never cross, and at equal starts the outer one comes first.
+
+    ``group`` never decreases from row to row, and no thread has events in two groups. Within a group, every start and
+    every end has a unique number, ``start_order`` and ``end_order``, which rises with time: a writer of separate starts
+    and ends merges them by these numbers, which also decide the order at equal times.
+    """
+
+    pid: int
+    tids: Numbers
+    kinds: Sequence[EventKind]
+    kind: Numbers
+    start_ns: Numbers
+    end_ns: Numbers
+    group: Numbers
+    start_order: Numbers
+    end_order: Numbers
+    args: tuple[Arg, ...] = ()
+    arrows: tuple[Arrows, ...] = ()
+
+    def __len__(self) -> int:
+        """Return the number of events."""
+        return len(self.tids)
+
+    def part(self, rows: slice) -> Events:
+        """Return these rows of all columns."""
+        columns = ("tids", "kind", "start_ns", "end_ns", "group", "start_order", "end_order")
+        args = (
+            replace(arg, values=arg.values[rows], shown=None if arg.shown is None else arg.shown[rows])
+            for arg in self.args
+        )
+        arrows = (replace(arrows, ids=arrows.ids[rows], at_ns=arrows.at_ns[rows]) for arrows in self.arrows)
+        parts = {name: getattr(self, name)[rows] for name in columns}
+        return replace(self, **parts, args=tuple(args), arrows=tuple(arrows))
+
+
+class Counters(Struct, frozen=True):
+    """Counters of one process, which has no thread of its own.
+
+    From ``at_ns`` on, counter ``names[counter]`` has ``values``, in ``unit``. A counter's samples are in order of time,
+    at most one at each. They may come in several parts, each with other counters.
+    """
+
+    pid: int
+    names: Sequence[str]
+    unit: str
+    counter: Numbers
+    at_ns: Numbers
+    values: Numbers | Reals
+
+
+Part = Process | Tracks | Events | Counters
+
+Section = Callable[[], Iterator[Part]]
+"""A function that returns parts which need none of another section, so sections can be encoded in parallel.
+
+It can be called again, with the same result.
+"""
+
+
+class Scene(Struct, frozen=True):
+    """The whole content of a trace. ``launches`` has the facts of each, as JSON, in the order of their processes.
+
+    In the order of the ``sections`` and their parts, a process comes before its content, a thread before its events,
+    and earlier events of a thread before later ones, if they are in different parts.
+    """
+
+    launches: list[dict[str, Any]]
+    sections: Sequence[Section]
+
+    def parts(self) -> Iterator[Part]:
+        """Return the parts of all sections."""
+        return chain.from_iterable(section() for section in self.sections)
+
+
+FindInFlight = Callable[[Timeline], InFlight | None]
+"""A function that finds the asynchronous work in a launch, if any is known."""
+
+
+def nothing_in_flight(_: Timeline) -> InFlight | None:
+    """Find no asynchronous work."""
+    return None
+
+
+def draw(
+    timelines: Sequence[Timeline],
+    layout: str,
+    hooks: Sequence[Hook] = (),
+    in_flight: FindInFlight = nothing_in_flight,
+) -> Scene:
+    """Return the scene of these launches, in one of the ``LAYOUT_NAMES``.
+
+    Each launch is a process, followed by processes for its counters and its asynchronous work, which are inside it in
+    viewers that nest. Before the first launch of each of the program's processes comes one with the calls that made its
+    launches, if their times are known; it contains these launches.
+
+    An axis's zero is the start of its first process, because Perfetto drops events before zero.
+    """
+    placed = place_launches(timelines)
+    names = program_names(placed)
+    programs: dict[Hashable, Process] = {}
+    groups: list[list[Process]] = []
+    for number, launch in enumerate(placed, 1):
+        process, called_ns = process_of(launch), None
+        if process in names and process not in programs:
+            calls = {each: one for each, one in enumerate(placed, 1) if process_of(one) == process and one.call}
+            programs[process] = _program(names[process], calls)
+            groups.append([programs[process]])
+        if launch.call is not None and launch.timeline.ctas.size:
+            called_ns = launch.clock.ns_on_axis(launch.call.start_ns)
+        found = in_flight(launch.timeline)
+        groups.append(
+            list(launch_processes(launch, layout, number, called_ns, found, hooks, within=programs.get(process)))
+        )
+    return Scene([launch_facts(launch) for launch in placed], list(sections(groups)))
+
+
+def sections(groups: Sequence[Sequence[Process]], first_id: int = 1) -> Iterator[Section]:
+    """Yield each group of processes as a section, with IDs for them and their threads from ``first_id`` on."""
+    # Process IDs come first, so that no thread's ID equals one: some viewers take such a thread for the main one.
+    next_id = first_id + sum(map(len, groups))
+    for pid, process in enumerate(chain.from_iterable(groups), first_id):
+        process.pid, process.first_id = pid, next_id
+        next_id = process.first_track + process.tracks
+    return (partial(_section, processes) for processes in groups)
+
+
+def _section(processes: Sequence[Process]) -> Iterator[Part]:
+    for process in processes:
+        yield process
+        yield from process.draw(process)
+
+
+def launch_facts(placed: PlacedLaunch) -> dict[str, Any]:
+    """Return the facts of a launch that a trace does not show, as JSON values by name.
+
+    Several processes or devices also have the accuracy of the device's times: launches with the same ``axis`` can be
+    compared within their two errors. If there is a drift, the offset is that of the first reading.
+    """
+    timeline, clock, relation = placed.timeline, placed.clock, placed.clock.relation
+    launch = timeline.launch
+    facts = {
+        "kernel": launch.kernel.name,
+        "variant": launch.kernel.variant,
+        "launch": launch.index,
+        "clock_mhz": round(timeline.clock.clock_hz / 1e6, 3),
+        "clock_residual_ns": round(timeline.clock.residual_ns, 1),
+        "clock_source": timeline.clock.source,
+        **_missing_facts(timeline),
+        "trust": judge(launch.kernel).to_json(),
+    }
+    if placed.place_name:
+        facts |= {
+            "host": launch.origin.host,
+            "rank": launch.origin.rank,
+            "pid": launch.origin.pid,
+            "device": launch.device,
+            "axis": clock.axis.number,
+            "aligned_by": clock.alignment,
+            "globaltimer_to_axis_ns": (relation.offset_ns if relation else 0) - clock.axis.zero_ns,
+            "globaltimer_drift_ppm": round(relation.drift * 1e6, 3) if relation else 0.0,
+            "alignment_error_ns": clock.error_ns,
+        }
+    return facts
+
+
+def _missing_facts(timeline: Timeline) -> dict[str, int]:
+    """Return the numbers of records and CTAs that the drawing of the launch lacks, and of all records written."""
+    return {
+        "records_written": timeline.records_written,
+        "records_lost": timeline.records_lost,
+        "records_damaged": timeline.records_damaged,
+        "open_starts": int(timeline.open_starts.sum()),
+        "stray_ends": int(timeline.stray_ends.sum()),
+        "ctas_never_ran": timeline.ctas_never_ran,
+        "ctas_damaged": timeline.ctas_damaged,
+    }
+
+
+# The host's calls.
+
+
+def program_names(placed: Sequence[PlacedLaunch]) -> dict[Hashable, str]:
+    """Return the names of the program's processes with known calls, by ``process_of`` their launches."""
+    several_hosts = len({launch.timeline.launch.origin.host for launch in placed}) > 1
+    names = {}
+    for launch in placed:
+        if launch.call:
+            origin = launch.timeline.launch.origin
+            rank = "" if origin.rank is None else f"rank {origin.rank}, "
+            host = f" of {origin.host}" if several_hosts else ""
+            names[process_of(launch)] = f"{rank}host process {origin.pid}{host}"
+    return names
+
+
+def process_of(placed: PlacedLaunch) -> Hashable:
+    """Return the identity of the program's process that made a launch."""
+    origin = placed.timeline.launch.origin
+    return origin.host_clock, origin.name
+
+
+_NO_END = "the return of the call was not recorded"
+
+
+def _program(name: str, launches: dict[int, PlacedLaunch]) -> Process:
+    """Return the process of a program with the calls of its launches, which are by number.
+
+    It has several threads only if calls overlap, because the program's own threads may make them.
+    """
+    numbers, placed = np.array(list(launches), dtype=np.int64), list(launches.values())
+    spans = np.array(
+        [[launch.clock.ns_on_axis(ns) for ns in _call_span_ns(launch)] for launch in placed], dtype=np.int64
+    )
+    # An arrow needs a slice of some length to leave from.
+    start_ns, end_ns = spans[:, 0], np.maximum(spans[:, 1], spans[:, 0] + 1)
+    thread = free_lanes(np.zeros_like(start_ns), start_ns, end_ns)
+    order = np.lexsort((start_ns, thread))
+    start_ns, end_ns, thread = start_ns[order], end_ns[order], thread[order]
+    kinds = [_call_kind(placed[row]) for row in order.tolist()]
+    errors_ns = np.array([call.error_ns for launch in placed if (call := launch.call)], dtype=np.int64)[order]
+    has_arrow = np.array([launch.timeline.ctas.size > 0 for launch in placed])
+    arrows = Arrows(np.where(has_arrow, numbers, 0)[order], arrive=False, at_ns=start_ns)
+    further = int(thread.max())
+
+    def drawn(process: Process) -> Iterator[Part]:
+        if further:
+            extra = np.arange(1, further + 1)
+            names = ("launches at the same time (", extra, ")")
+            yield Tracks(process.pid, process.track + extra, extra, np.full_like(extra, process.track), names, names)
+        rows = np.arange(len(kinds))
+        yield Events(
+            pid=process.pid,
+            tids=process.track + thread,
+            kinds=kinds,
+            kind=rows,
+            start_ns=start_ns,
+            end_ns=end_ns,
+            group=thread,
+            start_order=2 * rows,
+            end_order=2 * rows + 1,
+            args=(Arg("error_ns", errors_ns),),
+            arrows=(arrows,),
+        )
+
+    return Process(name, drawn, own="launches", tracks=further)
+
+
+def _call_span_ns(launch: PlacedLaunch) -> tuple[int, int]:
+    assert launch.call is not None
+    start_ns, end_ns = launch.call.start_ns, launch.call.end_ns
+    return start_ns, start_ns if end_ns is None else end_ns
+
+
+def _call_kind(placed: PlacedLaunch) -> EventKind:
+    launch, call = placed.timeline.launch, placed.call
+    args: dict[str, str | int | float] = {
+        "variant": launch.kernel.variant,
+        "launch": launch.index,
+        "device": launch.device,
+        "stream": launch.stream,
+    }
+    if call is not None and call.end_ns is None:
+        args["end"] = _NO_END
+    return EventKind(launch.kernel.name, "host", tuple(args.items()))
+
+
+# A launch, its scopes and what is missing.
+
+# Warps with lost records, and CTAs, in one part.
+_CHUNK_WARPS = _CHUNK_CTAS = 1 << 16
+# The number of arrow IDs of each launch, above the IDs of the arrows that point to launches. JavaScript reads integers
+# up to 2^53.
+_ARROWS_PER_LAUNCH = 1 << 32
+_LOST = EventKind("lost records", "lost")
+_INCOMPLETE = EventKind("incomplete", "lost", is_instant=True)
+
+
+def launch_processes(
+    placed: PlacedLaunch,
+    layout: str,
+    number: int,
+    called_ns: int | None,
+    found: InFlight | None,
+    hooks: Sequence[Hook] = (),
+    shared_args: KindArgs = (),
+    position: int | None = None,
+    within: Process | None = None,
+) -> Iterator[Process]:
+    """Yield the processes of a launch and, ``within`` it, of its counters and of the asynchronous work ``found``.
+
+    ``number`` is that of the launch in its trace, from 1; an arrow with this ID points to it if the time of the call is
+    known. ``shared_args`` are arguments of the launch and of each of its scopes; ``position`` orders all processes.
+    """
+    tracks = tracks_of(placed.timeline, layout)
+    drawn = partial(_launch, placed, tracks, number, called_ns, hooks, shared_args)
+    own = "kernel launch" if placed.timeline.ctas.size else ""
+    yield (launch := Process(placed.title, drawn, own, tracks.count, within, position=position))
+    inside: list[tuple[str, int, Callable[[Process], Iterator[Part]]]] = []
+    if placed.timeline.ctas.size:
+        inside.append(("active CTAs", 0, partial(active_ctas, placed)))
+    inside += [(hook.name, 0, partial(_counted, hook, placed)) for hook in hooks if isinstance(hook, CounterValues)]
+    if found is not None and found.groups.size:
+        if (found.groups["bytes"] > 0).any():
+            inside.append(("bytes in flight", 0, partial(_bytes_in_flight, placed, found)))
+        lanes = flight_lanes(found)
+        # Lanes, then their CTAs and SMs.
+        inside.append(("in flight", 3 * lanes.count, partial(_flights, placed, lanes)))
+    for label, count, parts in inside:
+        yield Process(f"{placed.title}: {label}", parts, "", count, launch, label, position)
+
+
+def _launch(
+    placed: PlacedLaunch,
+    tracks: WarpTracks | ScopeTracks,
+    number: int,
+    called_ns: int | None,
+    hooks: Sequence[Hook],
+    shared_args: KindArgs,
+    process: Process,
+) -> Iterator[Part]:
+    """Yield the threads of a launch and their events; lost records come before scopes because they were older.
+
+    The process's own thread shows the launch as a whole, unless no CTA ran.
+    """
+    timeline = placed.timeline
+    if span_ns := placed.span_ns():
+        yield _whole(placed, span_ns, process, number, called_ns, shared_args)
+    drawn = np.zeros(tracks.count - tracks.groups_from, dtype=bool)
+    kinds, incomplete = _scope_kinds(timeline, shared_args), timeline.incomplete
+    arrows = list(_hook_arrows(hooks, placed, number))
+    threads = tracks.of_incomplete(incomplete)
+    named = np.unique(threads)
+    for first in range(0, len(incomplete), _CHUNK_WARPS):
+        part = slice(first, first + _CHUNK_WARPS)
+        yield from _named_tracks(tracks, process, np.unique(threads[part]), drawn)
+        yield _incomplete(placed, incomplete[part], process.pid, process.first_track + threads[part])
+    first_row = 0
+    for block in timeline.blocks():
+        threads = tracks.of_scopes(block)
+        # A thread's events, except for lost records, are all in one block.
+        new = np.setdiff1d(threads, named)
+        yield from _named_tracks(tracks, process, new, drawn)
+        yield _scopes(
+            placed,
+            block,
+            process.pid,
+            process.first_track + threads,
+            kinds,
+            hooks,
+            tuple(_arrows_of_rows(arrows, first_row, len(block))),
+        )
+        first_row += len(block)
+
+
+def _named_tracks(
+    tracks: WarpTracks | ScopeTracks, process: Process, numbers: Numbers, drawn: Mask
+) -> Iterator[Tracks]:
+    """Yield these threads, after those of their groups that have not been drawn yet."""
+    yield from (groups for groups in tracks.groups(process, numbers, drawn) if groups.ids.size)
+    yield from tracks.threads(process, numbers)
+
+
+def _column(value: int) -> Numbers:
+    return np.array([value], dtype=np.int64)
+
+
+def _whole(
+    placed: PlacedLaunch,
+    span_ns: tuple[int, int],
+    process: Process,
+    number: int,
+    called_ns: int | None,
+    shared_args: KindArgs,
+) -> Events:
+    begin_ns, end_ns = span_ns
+    at_ns = begin_ns if called_ns is None else max(begin_ns, called_ns)
+    args = (*shared_args, *_launch_args(placed.timeline))
+    return Events(
+        pid=process.pid,
+        tids=_column(process.track),
+        kinds=[EventKind(placed.timeline.launch.kernel.name, "launch", args)],
+        kind=_column(0),
+        start_ns=_column(begin_ns),
+        end_ns=_column(end_ns),
+        group=_column(0),
+        start_order=_column(0),
+        end_order=_column(1),
+        arrows=(Arrows(_column(0 if called_ns is None else number), arrive=True, at_ns=_column(at_ns)),),
+    )
+
+
+def _launch_args(timeline: Timeline) -> Iterator[tuple[str, str | int | float]]:
+    launch, clock = timeline.launch, timeline.clock
+    yield "grid", "x".join(map(str, launch.grid))
+    yield "ctas", len(timeline.ctas)
+    yield "warps_per_cta", launch.kernel.num_warps
+    yield from _missing_facts(timeline).items()
+    yield "clock_mhz", round(clock.clock_hz / 1e6, 3)
+    yield "clock_source", clock.source
+    yield "clock_residual_ns", round(clock.residual_ns, 1)
+    yield "trust", judge(launch.kernel).sentence
+    yield "variant", launch.kernel.variant
+    yield "launch", launch.index
+    if cost := launch.kernel.record_cost:
+        yield "record_cost_cycles", round(cost.cycles, 2)
+        yield "record_cost_error_cycles", round(cost.error_cycles, 2)
+
+
+def _incomplete(placed: PlacedLaunch, warps: NDArray[np.void], pid: int, tids: Numbers) -> Events:
+    """Return an event for each warp: a window where records were lost, else an instant with what is missing."""
+    has_window = warps["records_lost"] > 0
+    counts = ("open_starts", "stray_ends", "records_damaged")
+    return Events(
+        pid=pid,
+        tids=tids,
+        kinds=[_LOST, _INCOMPLETE],
+        kind=(~has_window).astype(np.int64),
+        start_ns=placed.clock.on_axis(warps["lost_start_ns"]),
+        end_ns=placed.clock.on_axis(warps["lost_end_ns"]),
+        group=np.arange(len(warps)),
+        start_order=np.zeros(len(warps), dtype=np.int64),
+        end_order=np.ones(len(warps), dtype=np.int64),
+        args=(
+            Arg("records_written", warps["records_written"]),
+            Arg("records", warps["records_lost"], has_window),
+            *(Arg(count, warps[count], warps[count] > 0) for count in counts),
+        ),
+    )
+
+
+def _scope_kinds(timeline: Timeline, shared_args: KindArgs) -> list[EventKind]:
+    partitions, scopes = partition_names(timeline.table), timeline.table.scopes
+    kinds = []
+    for index, (scope, colour) in enumerate(zip(scopes, scope_colours(scope.kind for scope in scopes), strict=True)):
+        texts = {
+            "partition": partitions.get(index, ""),
+            "source": scope.source,
+            "called_from": " < ".join(scope.called_from),
+        }
+        args = (*shared_args, *((name, text) for name, text in texts.items() if text))
+        kinds.append(EventKind(scope.name, scope.kind, args, scope.kind == ScopeKind.INSTANT, colour))
+    return kinds
+
+
+def _scopes(
+    placed: PlacedLaunch,
+    block: NDArray[np.void],
+    pid: int,
+    tids: Numbers,
+    kinds: Sequence[EventKind],
+    hooks: Sequence[Hook],
+    arrows: tuple[Arrows, ...],
+) -> Events:
+    timeline, clock = placed.timeline, placed.clock
+    first, lengths = runs_of_warps(block)
+    kind = numbers_in(block, "scope")
+    is_instant = np.array([each.is_instant for each in kinds], dtype=bool)
+    has_cycles = timeline.clock.source != ClockSource.TIMER
+    args = [
+        *_scope_args(block, ~is_instant[kind] if is_instant.any() else None, has_cycles),
+        *_tag_args(block, timeline.table),
+    ]
+    taken = {name for each in kinds for name, _ in each.args} | {arg.name for arg in args}
+    args += [_hook_arg(*answer) for answer in args_of(hooks, timeline, block, taken)]
+    return Events(
+        pid=pid,
+        tids=tids,
+        kinds=kinds,
+        kind=kind,
+        start_ns=clock.on_axis(block["start_ns"]),
+        end_ns=clock.on_axis(block["end_ns"]),
+        group=np.repeat(np.arange(len(first)), lengths),
+        start_order=numbers_in(block, "start_record"),
+        end_order=numbers_in(block, "end_record"),
+        args=tuple(args),
+        arrows=arrows,
+    )
+
+
+def _scope_args(block: NDArray[np.void], is_slice: Mask | None, has_cycles: bool) -> Iterator[Arg]:
+    """Yield the arguments of scopes.
+
+    A mark only has its start: the time to its end is that of the record itself. ``net_ns`` and ``self_ns`` exclude the
+    cost of records; ``self_ns`` is omitted if no inner scope took any of the time. Without an SM's counter, there are
+    no cycles.
+    """
+    start_cycles: Numbers = block["start_cycles"]
+    iteration = numbers_in(block, "iteration")
+    has_inner = block["self_ns"] != block["duration_ns"]
+    if has_cycles:
+        yield Arg("start_cycles", start_cycles)
+    yield Arg("iteration", iteration, iteration >= 0)
+    if has_cycles:
+        yield Arg("cycles", block["end_cycles"] - start_cycles, is_slice)
+    yield Arg("net_ns", block["duration_ns"], is_slice)
+    yield Arg("self_ns", block["self_ns"], has_inner if is_slice is None else has_inner & is_slice)
+    for name, flag in (("crosses", ScopeFlag.CROSSES), ("cut", ScopeFlag.CUT)):
+        has_flag = (block["flags"] & flag) != 0
+        if has_flag.any():
+            yield Arg(name, has_flag.astype(np.int64), has_flag)
+
+
+def _tag_args(block: NDArray[np.void], table: ScopeTable) -> Iterator[Arg]:
+    for column, name in tag_columns([table]).items():
+        values = tag_column(block, table, name)
+        is_known = values != NO_TAG
+        yield Arg(column, np.where(is_known, values, 0), is_known)
+
+
+# What users' hooks add.
+
+
+def _hook_arg(name: str, values: NDArray[Any], shown: Mask | None) -> Arg:
+    if values.dtype.kind != "U":
+        return Arg(name, values, shown)
+    texts, index = np.unique(values, return_inverse=True)
+    return Arg(name, Picked(texts.tolist(), index.astype(np.int64)), shown)
+
+
+def _hook_arrows(hooks: Iterable[Hook], placed: PlacedLaunch, number: int) -> Iterator[tuple[Numbers, Arrows]]:
+    """Yield both ends of the hooks' arrows: rows of the launch's scopes, in any order, and the arrow of each."""
+    first_id = (number + 1) * _ARROWS_PER_LAUNCH
+    starts_ns = None
+    for hook in hooks:
+        if isinstance(hook, ScopeArrows):
+            if starts_ns is None:  # all scopes are in memory at once only if there are such hooks
+                starts_ns = numbers_in(placed.timeline.scopes, "start_ns")
+                at_ns = placed.clock.on_axis(starts_ns)
+            leave, arrive = arrows_of(hook, placed.timeline, len(starts_ns))
+            # No viewer draws an arrow back in time, so such arrows are reversed.
+            is_backward = starts_ns[arrive] < starts_ns[leave]
+            leave, arrive = np.where(is_backward, arrive, leave), np.where(is_backward, leave, arrive)
+            ids = first_id + np.arange(len(leave))
+            first_id += len(leave)
+            yield leave, Arrows(ids, False, at_ns[leave], hook.name)
+            yield arrive, Arrows(ids, True, at_ns[arrive], hook.name)
+
+
+def _arrows_of_rows(ends: Iterable[tuple[Numbers, Arrows]], first: int, count: int) -> Iterator[Arrows]:
+    """Yield the arrows of some rows of a launch's scopes: several columns if a scope has several arrows."""
+    for rows, arrows in ends:
+        here = np.flatnonzero((rows >= first) & (rows < first + count))
+        while here.size:
+            # The first remaining arrow of each row.
+            _, chosen = np.unique(rows[here], return_index=True)
+            firsts = here[chosen]
+            ids, at_ns = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
+            ids[rows[firsts] - first] = arrows.ids[firsts]
+            at_ns[rows[firsts] - first] = arrows.at_ns[firsts]
+            yield replace(arrows, ids=ids, at_ns=at_ns)
+            here = np.delete(here, chosen)
+
+
+def _counted(hook: CounterValues, placed: PlacedLaunch, process: Process) -> Iterator[Counters]:
+    for name, at_ns, values in counters_of(hook, placed.timeline):
+        counter = np.zeros(len(at_ns), dtype=np.int64)
+        yield Counters(process.pid, [name], hook.unit, counter, placed.clock.on_axis(at_ns), values)
+
+
+# Counters of spans, and asynchronous work.
+
+
+def _counters_of_spans(
+    pid: int, names: Sequence[str], unit: str, counter: Numbers, start_ns: Numbers, end_ns: Numbers, amount: Numbers
+) -> Counters:
+    """Return counters to which each span contributes its ``amount`` from its start to its end."""
+    at_ns, counter = np.concatenate((start_ns, end_ns)), np.tile(counter, 2)
+    order = np.lexsort((at_ns, counter))
+    at_ns, counter, values = at_ns[order], counter[order], np.cumsum(np.concatenate((amount, -amount))[order])
+    # Starts and ends at the same time make one change, or none. A counter starts and ends at 0.
+    is_last = np.append((at_ns[1:] != at_ns[:-1]) | (counter[1:] != counter[:-1]), True)
+    kept = np.flatnonzero(is_last)
+    kept = kept[np.diff(values[kept], prepend=0) != 0]
+    return Counters(pid, names, unit, counter[kept], at_ns[kept], values[kept])
+
+
+def active_ctas(placed: PlacedLaunch, process: Process) -> Iterator[Counters]:
+    """Yield the number of active CTAs over time: a counter for all SMs, then one for each known SM.
+
+    A CTA is active from its start until its records are copied. Yields nothing without CTAs.
+    """
+
+    def active(ctas: NDArray[np.void], names: Sequence[str], counter: Numbers) -> Counters:
+        start_ns = placed.clock.on_axis(ctas["init_ns"])
+        # A CTA that was stopped wrote no end.
+        end_ns = placed.clock.on_axis(np.maximum(ctas["post_final_ns"], ctas["init_ns"]))
+        return _counters_of_spans(process.pid, names, "CTAs", counter, start_ns, end_ns, np.ones_like(start_ns))
+
+    ctas = placed.timeline.all_ctas
+    if ctas.size:
+        yield active(ctas, ["all SMs"], np.zeros(len(ctas), dtype=np.int64))
+    ctas = ctas[ctas["sm"] >= 0]
+    order = np.argsort(ctas["sm"], kind="stable")
+    begins = np.flatnonzero(np.diff(ctas["sm"][order], prepend=-1))
+    # Each part has whole SMs, as many as make up a chunk, and at least one.
+    cuts = begins[np.flatnonzero(np.diff(begins // _CHUNK_CTAS, prepend=-1))].tolist()
+    for start, end in zip(cuts, [*cuts[1:], len(ctas)], strict=False):
+        part = ctas[order[start:end]]
+        sms, counter = np.unique(part["sm"], return_inverse=True)
+        yield active(part, [f"SM {sm}" for sm in sms.tolist()], counter)
+
+
+def _bytes_in_flight(placed: PlacedLaunch, found: InFlight, process: Process) -> Iterator[Counters]:
+    """Yield the counter of bytes in flight of each SM that copied asynchronously."""
+    groups, clock = found.groups[found.groups["bytes"] > 0], placed.clock
+    sms, counter = np.unique(groups["sm"], return_inverse=True)
+    start_ns, end_ns = clock.on_axis(groups["start_ns"]), clock.on_axis(groups["end_ns"])
+    names = [f"SM {sm}" for sm in sms.tolist()]
+    yield _counters_of_spans(process.pid, names, "bytes", counter, start_ns, end_ns, groups["bytes"])
+
+
+def _flights(placed: PlacedLaunch, lanes: FlightLanes, process: Process) -> Iterator[Part]:
+    """Yield a thread for each lane of asynchronous work, and two events for each group of it.
+
+    One is for the time when the group was certainly in flight, the other for the time when it may have been.
+    """
+    first = np.flatnonzero(np.diff(lanes.lane, prepend=-1))
+    lane, work = lanes.lane[first], lanes.work[first]
+    ctas, cta_begins, cta = np.unique(lanes.groups["cta"][first], return_index=True, return_inverse=True)
+    sms, sm = np.unique(lanes.groups["sm"][first], return_inverse=True)
+    ctas, sms = ctas.astype(np.int64), sms.astype(np.int64)
+    cta_ids = process.first_track + lanes.count + np.arange(len(ctas))
+    sm_ids = cta_ids[-1] + 1 + np.arange(len(sms))
+    in_process = np.full(len(sms), process.track)
+    yield Tracks(process.pid, sm_ids, np.arange(len(sms)), in_process, ("SM ", sms))
+    yield Tracks(process.pid, cta_ids, np.arange(len(ctas)), sm_ids[sm[cta_begins]], ("CTA ", ctas))
+    label = (Picked(lanes.kinds, work), ", lane ", numbers_in_group(group_numbers(cta, work)) - 1)
+    place = ("SM ", sms[sm], " CTA ", ctas[cta], ": ")
+    yield Tracks(process.pid, process.first_track + lane, lane, cta_ids[cta], label, (*place, *label))
+
+    rows = np.arange(len(lanes.groups))
+    order = np.argsort(np.concatenate([2 * rows, 2 * rows + 1]), kind="stable")
+    starts_ns = np.concatenate([lanes.groups["start_ns"], lanes.known_ns])[order]
+    ends_ns = np.concatenate([lanes.known_ns, lanes.end_ns])[order]
+    kind = np.concatenate([2 * lanes.work, 2 * lanes.work + 1])[order]
+    kept = ends_ns > starts_ns
+    twice = np.repeat(rows, 2)[kept]
+    lane, groups = lanes.lane[twice], lanes.groups[twice]
+    yield Events(
+        pid=process.pid,
+        tids=process.first_track + lane,
+        kinds=[EventKind(name, "in flight") for work in lanes.kinds for name in (work, f"{work}, possibly complete")],
+        kind=kind[kept],
+        start_ns=placed.clock.on_axis(starts_ns[kept]),
+        end_ns=placed.clock.on_axis(ends_ns[kept]),
+        group=lane,
+        start_order=2 * np.arange(len(twice)),
+        end_order=2 * np.arange(len(twice)) + 1,
+        args=(
+            Arg("in_flight_ns", groups["end_ns"] - groups["start_ns"]),
+            Arg("blocked_ns", groups["blocked_ns"]),
+            Arg("depth", numbers_in(groups, "depth")),
+            Arg("bytes", groups["bytes"], groups["bytes"] > 0),
+        ),
+    )

@@ -1,0 +1,291 @@
+"""Tables of scopes: a row for each scope that ran, of all launches; as CSV, Parquet, or for pandas and Apache Arrow.
+
+The first columns describe the launch and the scope; those of ``SCOPE_COLUMNS`` follow, then those of its asynchronous
+work, then a column for each tag of the launches. Times are not rebased: they are on the globaltimer of the launch's
+device. A table for pandas or Arrow is in memory as a whole; files are written in chunks.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+from msgspec import Raw
+from numpy.typing import NDArray
+
+from kprof_inject.analysis.async_work.groups import IN_FLIGHT_COLUMNS
+from kprof_inject.capture.encoding import json_values
+from kprof_inject.errors import KprofError
+from kprof_inject.export.events import FindInFlight, launch_facts
+from kprof_inject.files import csv_cell
+from kprof_inject.forks import JobRunner, in_turn
+from kprof_inject.timeline.axis import PlacedLaunch, place_launches
+from kprof_inject.timeline.columns import NO_TAG, SCOPE_COLUMNS
+from kprof_inject.timeline.partitions import partition_names
+from kprof_inject.timeline.tag_entries import tag_column, tag_columns
+from kprof_inject.timeline.timeline import Timeline
+from kprof_inject.version import __version__
+
+if TYPE_CHECKING:
+    import pandas
+    import pyarrow
+
+_TEXTS = ("kernel", "variant", "host", "name", "kind", "partition", "source", "called_from")
+_PLACES = ("pid", "rank", "device")
+
+IN_FLIGHT = ("in_flight_ns", "blocked_ns", "depth_in_flight", "bytes_in_flight")
+"""The values of ``IN_FLIGHT_COLUMNS`` for scopes that start asynchronous work; -1 for all others."""
+
+COLUMN_TYPES: dict[str, np.dtype[np.signedinteger]] = {
+    **dict.fromkeys(_TEXTS, np.dtype(np.int32)),
+    **dict.fromkeys(_PLACES, np.dtype(np.int64)),
+    **{name: SCOPE_COLUMNS[name] for name in SCOPE_COLUMNS.names or ()},
+    **dict.fromkeys(IN_FLIGHT, np.dtype(np.int64)),
+}
+"""The columns of all tables, in order; those of tags follow. The type of a text is that of its index."""
+
+_NONE = -1
+# More than the warps of a CTA, and than the records of a warp.
+_WARPS, _RECORDS = 1 << 7, 1 << 32
+
+Columns = Mapping[str, NDArray[np.signedinteger]]
+
+
+def _texts_of(timeline: Timeline) -> list[tuple[str, ...]]:
+    """Return the ``_TEXTS`` of each scope of the launch's table; all can be encoded in UTF-8."""
+    launch, partitions = timeline.launch, partition_names(timeline.table)
+    described = []
+    for index, scope in enumerate(timeline.table.scopes):
+        partition, called_from = partitions.get(index, ""), " < ".join(scope.called_from)
+        of_launch = launch.kernel.name, launch.kernel.variant, launch.place.host
+        texts = (*of_launch, scope.name, scope.kind, partition, scope.source, called_from)
+        described.append(tuple(text.encode(errors="replace").decode() for text in texts))
+    return described
+
+
+def _places_of(timeline: Timeline) -> tuple[int, ...]:
+    """Return the ``_PLACES`` of a launch."""
+    place = timeline.launch.place
+    return place.pid, _NONE if place.rank is None else place.rank, place.device
+
+
+def _number_columns(timeline: Timeline, in_flight: FindInFlight, tags: Mapping[str, str]) -> Iterator[Columns]:
+    """Yield the columns from ``SCOPE_COLUMNS`` on, in parts of at least one row."""
+    found = in_flight(timeline)
+    groups = found.groups if found else np.empty(0, IN_FLIGHT_COLUMNS)
+    groups = groups[np.argsort(_keys(groups, "record"), kind="stable")]
+    keys = _keys(groups, "record")
+    values = (groups["end_ns"] - groups["start_ns"], groups["blocked_ns"], groups["depth"], groups["bytes"])
+    for block in timeline.blocks():
+        columns: dict[str, NDArray[np.signedinteger]] = {name: block[name] for name in SCOPE_COLUMNS.names or ()}
+        wanted = _keys(block, "start_record")
+        place = np.searchsorted(keys, wanted)
+        has_work = np.append(keys, _NONE)[place] == wanted
+        for name, column in zip(IN_FLIGHT, values, strict=True):
+            columns[name] = np.full(len(block), _NONE)
+            columns[name][has_work] = column[place[has_work]]
+        yield columns | {column: tag_column(block, timeline.table, name) for column, name in tags.items()}
+
+
+def _keys(rows: NDArray[np.void], record: str) -> NDArray[np.int64]:
+    """Return a number for each row that identifies the record of a launch."""
+    keys: NDArray[np.int64] = (rows["cta"].astype(np.int64) * _WARPS + rows["warp"]) * _RECORDS + rows[record]
+    return keys
+
+
+def csv_table(timelines: Sequence[Timeline], in_flight: FindInFlight, run: JobRunner = in_turn) -> Iterator[bytes]:
+    """Yield comma-separated values (RFC 4180) in UTF-8, in chunks; the lines of each launch are one of ``run``'s jobs.
+
+    A line ends in a line feed only; an empty cell is a tag without a value.
+    """
+    tags = tag_columns(timeline.table for timeline in timelines)
+    yield (",".join((*COLUMN_TYPES, *tags)) + "\n").encode()
+    yield from run([partial(_lines, timeline, in_flight, tags) for timeline in timelines])
+
+
+_CHUNK_ROWS = 1 << 12
+
+
+def _lines(timeline: Timeline, in_flight: FindInFlight, tags: Mapping[str, str]) -> Iterator[bytes]:
+    places = map(str, _places_of(timeline))
+    ending = ",".join(("", *places))
+    beginnings = [Raw((",".join(map(csv_cell, texts)) + ending).encode()) for texts in _texts_of(timeline)]
+    # A row is an array of JSON without its brackets.
+    encode, empty = msgspec.json.Encoder().encode, Raw(b"")
+    for columns in _number_columns(timeline, in_flight, tags):
+        for first in range(0, len(columns["scope"]), _CHUNK_ROWS):
+            part = {name: column[first : first + _CHUNK_ROWS].tolist() for name, column in columns.items()}
+            for name in tags:
+                part[name] = [empty if value == NO_TAG else value for value in part[name]]
+            rows = zip((beginnings[scope] for scope in part["scope"]), *part.values(), strict=True)
+            yield b"".join([encode(row)[1:-1] + b"\n" for row in rows])
+
+
+class _Rows:
+    """The rows of all launches; ``tags`` has the tag's name for each column of tags."""
+
+    def __init__(self, timelines: Sequence[Timeline], in_flight: FindInFlight) -> None:
+        if isinstance(timelines, Timeline):
+            raise KprofError("expected a list of timelines, got a single one", hint="write [timeline]")
+        self._timelines = timelines
+        self._in_flight = in_flight
+        self._described = [_texts_of(timeline) for timeline in timelines]
+        self.tags = tag_columns(timeline.table for timeline in timelines)
+        self.types = COLUMN_TYPES | dict.fromkeys(self.tags, np.dtype(np.int64))
+        rows = [row for described in self._described for row in described]
+        self.texts = {name: list(dict.fromkeys(row[at] for row in rows)) for at, name in enumerate(_TEXTS)}
+
+    def parts(self) -> Iterator[Columns]:
+        """Yield the columns in parts of at least one row; a text is given as its index in ``texts``."""
+        numbers = [{text: number for number, text in enumerate(texts)} for texts in self.texts.values()]
+        for timeline, described in zip(self._timelines, self._described, strict=True):
+            indices = np.array(
+                [[known[text] for known, text in zip(numbers, row, strict=True)] for row in described], dtype=np.int32
+            )
+            places = dict(zip(_PLACES, _places_of(timeline), strict=True))
+            for columns in _number_columns(timeline, self._in_flight, self.tags):
+                texts = dict(zip(_TEXTS, indices[columns["scope"]].T, strict=True))
+                count = len(columns["scope"])
+                yield {**texts, **{name: np.full(count, value) for name, value in places.items()}, **columns}
+
+
+def optional_module(name: str, package: str) -> Any:
+    """Import and return a module. Raises ``KprofError`` if the ``package`` that contains it is not installed."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise KprofError(f"this needs {package}, which is not installed", hint=f"pip install {package}") from None
+
+
+def to_pandas(timelines: Sequence[Timeline], in_flight: FindInFlight) -> pandas.DataFrame:
+    """Return a data frame of all scopes of these launches; texts are categories. It needs no pyarrow.
+
+    Raises ``KprofError`` without pandas, and for a timeline that is not in a list.
+    """
+    pandas = optional_module("pandas", "pandas")
+    rows = _Rows(timelines, in_flight)
+    parts = list(rows.parts())
+    columns = {
+        name: np.concatenate([np.empty(0, kind), *(part[name] for part in parts)]) for name, kind in rows.types.items()
+    }
+    tags = {name: pandas.arrays.IntegerArray(columns[name], columns[name] == NO_TAG) for name in rows.tags}
+    categories = {
+        name: pandas.Categorical.from_codes(columns[name], categories=texts) for name, texts in rows.texts.items()
+    }
+    return pandas.DataFrame(columns | categories | tags)
+
+
+def to_arrow(timelines: Sequence[Timeline], in_flight: FindInFlight) -> pyarrow.Table:
+    """Return a table of all scopes of these launches; texts are dictionaries.
+
+    Raises ``KprofError`` without pyarrow, and for a timeline that is not in a list.
+    """
+    arrow = optional_module("pyarrow", "pyarrow")
+    rows = _Rows(timelines, in_flight)
+    return arrow.Table.from_batches(_arrow_batches(rows), _arrow_schema(rows))
+
+
+def _arrow_schema(rows: _Rows) -> Any:
+    """Return the ``pyarrow.Schema`` of the rows: integers, and dictionaries for texts."""
+    arrow = optional_module("pyarrow", "pyarrow")
+    numbers = {name: arrow.from_numpy_dtype(kind) for name, kind in rows.types.items()}
+    texts = {name: arrow.dictionary(numbers[name], arrow.string()) for name in rows.texts}
+    return arrow.schema((numbers | texts).items())
+
+
+def _arrow_batches(rows: _Rows) -> Iterator[Any]:
+    """Yield the rows as ``pyarrow.RecordBatch`` of that schema; all of them share the dictionaries."""
+    arrow = optional_module("pyarrow", "pyarrow")
+    schema = _arrow_schema(rows)
+    dictionaries = {name: arrow.array(texts, arrow.string()) for name, texts in rows.texts.items()}
+    for part in rows.parts():
+        yield arrow.record_batch(
+            [
+                arrow.DictionaryArray.from_arrays(np.ascontiguousarray(part[name]), dictionaries[name])
+                if name in dictionaries
+                else arrow.array(part[name], mask=part[name] == NO_TAG if name in rows.tags else None)
+                for name in rows.types
+            ],
+            schema=schema,
+        )
+
+
+METADATA_KEY = "kprof_inject"
+
+# The minimum, where there are as many rows: DuckDB writes groups of this size itself, and gives each to one thread.
+_MIN_GROUP_ROWS = 122_880
+
+
+def parquet_table(timelines: Sequence[Timeline], in_flight: FindInFlight) -> Iterator[bytes]:
+    """Yield the file's bytes in chunks. Raises ``KprofError`` without pyarrow.
+
+    The file's metadata have a JSON object at ``METADATA_KEY``: the ``version`` that wrote it, and the facts of each of
+    the ``launches``.
+    """
+    arrow, parquet = optional_module("pyarrow", "pyarrow"), optional_module("pyarrow.parquet", "pyarrow")
+    rows = _Rows(timelines, in_flight)
+    metadata = {"version": __version__, "launches": list(map(_facts, place_launches(timelines)))}
+    schema = _arrow_schema(rows).with_metadata({METADATA_KEY: json.dumps(metadata)})
+    sink = _Sink()
+    with parquet.ParquetWriter(sink, schema, compression="zstd") as writer:
+        for batches in _groups(_arrow_batches(rows)):
+            group = arrow.Table.from_batches(batches)
+            writer.write_table(group, row_group_size=len(group))
+            yield from sink.take()
+    yield from sink.take()
+
+
+class _Sink(io.RawIOBase):
+    """A file that holds the written bytes until they are taken."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._chunks: list[bytes] = []
+        self._position = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._chunks.append(bytes(data))
+        self._position += len(self._chunks[-1])
+        return len(self._chunks[-1])
+
+    def tell(self) -> int:
+        return self._position
+
+    def take(self) -> list[bytes]:
+        chunks, self._chunks = self._chunks, []
+        return chunks
+
+
+def _groups(batches: Iterable[Any]) -> Iterator[list[Any]]:
+    """Yield the batches of each row group, which may have several because launches may be small."""
+    group: list[Any] = []
+    for batch in batches:
+        group.append(batch)
+        if sum(map(len, group)) >= _MIN_GROUP_ROWS:
+            yield group
+            group = []
+    if group:
+        yield group
+
+
+def _facts(placed: PlacedLaunch) -> dict[str, Any]:
+    launch = placed.timeline.launch
+    cost = launch.kernel.record_cost
+    return {
+        **launch_facts(placed),
+        # Elsewhere, a capture of a single device omits its place; here, rows and launches are matched by it.
+        **json_values(launch.place),
+        "grid": launch.grid,
+        "num_warps": launch.kernel.num_warps,
+        "record_cost_cycles": cost and cost.cycles,
+        "record_cost_error_cycles": cost and cost.error_cycles,
+    }
