@@ -133,11 +133,12 @@ def _insert(folder: Path, traced: Traced) -> None:
 
 def _limit(folder: Path, traced: Traced) -> None:
     import kprof_inject
+    from kprof_inject.analysis.launch import LaunchAnalysis
 
     def limit() -> None:
-        reports = kprof_inject.load(DEMO).reports
-        median = sorted(reports, key=lambda report: report.duration_ns)[len(reports) // 2]
-        print(median.limit.sentence)
+        timelines = kprof_inject.load(DEMO).timelines
+        median = sorted(timelines, key=lambda timeline: timeline.last_ns - timeline.first_ns)[len(timelines) // 2]
+        print(LaunchAnalysis.of(median).limit.sentence)
 
     traced(limit)
 
@@ -151,12 +152,19 @@ def _page(folder: Path, traced: Traced) -> None:
 
 
 def _drawing(folder: Path, traced: Traced) -> None:
-    """Trace only what draws and encodes: launches are decoded, and what is in flight is found, before."""
-    import kprof_inject
+    """Trace only what draws and encodes: launches are decoded, and what is known of them is found, before."""
+    import msgspec
 
-    results = kprof_inject.load(DEMO)
-    results.export(folder / "first.json")  # decodes all blocks
-    traced(lambda: results.export(folder / "trace.json"))
+    import kprof_inject
+    from kprof_inject.export import chrome, events
+    from kprof_inject.pipeline.captures import find_in_flight
+
+    timelines = [
+        msgspec.structs.replace(timeline, _blocks=list(timeline.blocks()))
+        for timeline in kprof_inject.load(DEMO).timelines
+    ]
+    launches = events.drawn_launches(timelines, find_in_flight)
+    traced(lambda: (folder / "trace.json").write_bytes(b"".join(chrome.encode(events.draw(launches, "sm")))))
 
 
 def _trace(folder: Path, traced: Traced) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from kprof_inject.export import chrome, perfetto, tables
-from kprof_inject.export.events import Scene
-from kprof_inject.export.events import draw as draw_with
+from kprof_inject.export.events import Scene, drawn_launches
+from kprof_inject.export.events import draw as draw_launches
 from kprof_inject.export.formats import TraceFile
 from kprof_inject.export.hooks import Hook
 from kprof_inject.export.tracks import LAYOUT_NAMES
@@ -17,7 +17,7 @@ from kprof_inject.timeline.timeline import Timeline
 
 
 def draw(timelines: Sequence[Timeline], layout: str = LAYOUT_NAMES[0], hooks: Sequence[Hook] = ()) -> Scene:
-    return draw_with(timelines, layout, hooks, find_in_flight)
+    return draw_launches(drawn_launches(timelines, find_in_flight), layout, hooks)
 
 
 def chrome_trace(timelines: Sequence[Timeline], layout: str = LAYOUT_NAMES[0]) -> Iterator[bytes]:

@@ -166,17 +166,22 @@ FindInFlight = Callable[[Timeline], InFlight | None]
 """A function that finds the asynchronous work in a launch, if any is known."""
 
 
-def nothing_in_flight(_: Timeline) -> InFlight | None:
-    """Find no asynchronous work."""
-    return None
+class DrawnLaunch(Struct, frozen=True):
+    """A launch to draw: placed on an axis, with the facts that a trace does not show, and its asynchronous work."""
+
+    placed: PlacedLaunch
+    facts: dict[str, Any]
+    in_flight: InFlight | None
 
 
-def draw(
-    timelines: Sequence[Timeline],
-    layout: str,
-    hooks: Sequence[Hook] = (),
-    in_flight: FindInFlight = nothing_in_flight,
-) -> Scene:
+def drawn_launches(timelines: Sequence[Timeline], in_flight: FindInFlight) -> list[DrawnLaunch]:
+    """Place launches, and find out about them all that a drawing shows."""
+    return [
+        DrawnLaunch(placed, launch_facts(placed), in_flight(placed.timeline)) for placed in place_launches(timelines)
+    ]
+
+
+def draw(launches: Sequence[DrawnLaunch], layout: str, hooks: Sequence[Hook] = ()) -> Scene:
     """Return the scene of these launches, in one of the ``LAYOUT_NAMES``.
 
     Each launch is a process, followed by processes for its counters and its asynchronous work, which are inside it in
@@ -185,23 +190,21 @@ def draw(
 
     An axis's zero is the start of its first process, because Perfetto drops events before zero.
     """
-    placed = place_launches(timelines)
-    names = program_names(placed)
+    every = [launch.placed for launch in launches]
+    names = program_names(every)
     programs: dict[Hashable, Process] = {}
     groups: list[list[Process]] = []
-    for number, launch in enumerate(placed, 1):
-        process, called_ns = process_of(launch), None
+    for number, launch in enumerate(launches, 1):
+        placed, process, called_ns = launch.placed, process_of(launch.placed), None
         if process in names and process not in programs:
-            calls = {each: one for each, one in enumerate(placed, 1) if process_of(one) == process and one.call}
+            calls = {each: one for each, one in enumerate(every, 1) if process_of(one) == process and one.call}
             programs[process] = _program(names[process], calls)
             groups.append([programs[process]])
-        if launch.call is not None and launch.timeline.ctas.size:
-            called_ns = launch.clock.ns_on_axis(launch.call.start_ns)
-        found = in_flight(launch.timeline)
-        groups.append(
-            list(launch_processes(launch, layout, number, called_ns, found, hooks, within=programs.get(process)))
-        )
-    return Scene([launch_facts(launch) for launch in placed], list(sections(groups)))
+        if placed.call is not None and placed.timeline.ctas.size:
+            called_ns = placed.clock.ns_on_axis(placed.call.start_ns)
+        within = programs.get(process)
+        groups.append(list(launch_processes(launch, layout, number, called_ns, hooks, within=within)))
+    return Scene([launch.facts for launch in launches], list(sections(groups)))
 
 
 def sections(groups: Sequence[Sequence[Process]], first_id: int = 1) -> Iterator[Section]:
@@ -235,7 +238,13 @@ def launch_facts(placed: PlacedLaunch) -> dict[str, Any]:
         "clock_mhz": round(timeline.clock.clock_hz / 1e6, 3),
         "clock_residual_ns": round(timeline.clock.residual_ns, 1),
         "clock_source": timeline.clock.source,
-        **_missing_facts(timeline),
+        "records_written": timeline.records_written,
+        "records_lost": timeline.records_lost,
+        "records_damaged": timeline.records_damaged,
+        "open_starts": int(timeline.open_starts.sum()),
+        "stray_ends": int(timeline.stray_ends.sum()),
+        "ctas_never_ran": timeline.ctas_never_ran,
+        "ctas_damaged": timeline.ctas_damaged,
         "trust": judge(launch.kernel).to_json(),
     }
     if placed.place_name:
@@ -251,19 +260,6 @@ def launch_facts(placed: PlacedLaunch) -> dict[str, Any]:
             "alignment_error_ns": clock.error_ns,
         }
     return facts
-
-
-def _missing_facts(timeline: Timeline) -> dict[str, int]:
-    """Return the numbers of records and CTAs that the drawing of the launch lacks, and of all records written."""
-    return {
-        "records_written": timeline.records_written,
-        "records_lost": timeline.records_lost,
-        "records_damaged": timeline.records_damaged,
-        "open_starts": int(timeline.open_starts.sum()),
-        "stray_ends": int(timeline.stray_ends.sum()),
-        "ctas_never_ran": timeline.ctas_never_ran,
-        "ctas_damaged": timeline.ctas_damaged,
-    }
 
 
 # The host's calls.
@@ -365,25 +361,25 @@ _INCOMPLETE = EventKind("incomplete", "lost", is_instant=True)
 
 
 def launch_processes(
-    placed: PlacedLaunch,
+    launch: DrawnLaunch,
     layout: str,
     number: int,
     called_ns: int | None,
-    found: InFlight | None,
     hooks: Sequence[Hook] = (),
     shared_args: KindArgs = (),
     position: int | None = None,
     within: Process | None = None,
 ) -> Iterator[Process]:
-    """Yield the processes of a launch and, ``within`` it, of its counters and of the asynchronous work ``found``.
+    """Yield the processes of a launch and, inside it, of its counters and of its asynchronous work.
 
     ``number`` is that of the launch in its trace, from 1; an arrow with this ID points to it if the time of the call is
     known. ``shared_args`` are arguments of the launch and of each of its scopes; ``position`` orders all processes.
     """
+    placed, found = launch.placed, launch.in_flight
     tracks = tracks_of(placed.timeline, layout)
-    drawn = partial(_launch, placed, tracks, number, called_ns, hooks, shared_args)
+    drawn = partial(_launch, launch, tracks, number, called_ns, hooks, shared_args)
     own = "kernel launch" if placed.timeline.ctas.size else ""
-    yield (launch := Process(placed.title, drawn, own, tracks.count, within, position=position))
+    yield (whole := Process(placed.title, drawn, own, tracks.count, within, position=position))
     inside: list[tuple[str, int, Callable[[Process], Iterator[Part]]]] = []
     if placed.timeline.ctas.size:
         inside.append(("active CTAs", 0, partial(active_ctas, placed)))
@@ -395,11 +391,11 @@ def launch_processes(
         # Lanes, then their CTAs and SMs.
         inside.append(("in flight", 3 * lanes.count, partial(_flights, placed, lanes)))
     for label, count, parts in inside:
-        yield Process(f"{placed.title}: {label}", parts, "", count, launch, label, position)
+        yield Process(f"{placed.title}: {label}", parts, "", count, whole, label, position)
 
 
 def _launch(
-    placed: PlacedLaunch,
+    launch: DrawnLaunch,
     tracks: WarpTracks | ScopeTracks,
     number: int,
     called_ns: int | None,
@@ -411,9 +407,9 @@ def _launch(
 
     The process's own thread shows the launch as a whole, unless no CTA ran.
     """
-    timeline = placed.timeline
+    placed, timeline = launch.placed, launch.placed.timeline
     if span_ns := placed.span_ns():
-        yield _whole(placed, span_ns, process, number, called_ns, shared_args)
+        yield _whole(launch, span_ns, process, number, called_ns, shared_args)
     drawn = np.zeros(tracks.count - tracks.groups_from, dtype=bool)
     kinds, incomplete = _scope_kinds(timeline, shared_args), timeline.incomplete
     arrows = list(_hook_arrows(hooks, placed, number))
@@ -454,7 +450,7 @@ def _column(value: int) -> Numbers:
 
 
 def _whole(
-    placed: PlacedLaunch,
+    launch: DrawnLaunch,
     span_ns: tuple[int, int],
     process: Process,
     number: int,
@@ -463,11 +459,12 @@ def _whole(
 ) -> Events:
     begin_ns, end_ns = span_ns
     at_ns = begin_ns if called_ns is None else max(begin_ns, called_ns)
-    args = (*shared_args, *_launch_args(placed.timeline))
+    kernel = launch.placed.timeline.launch.kernel
+    args = (*shared_args, *_launch_args(launch.placed.timeline, launch.facts))
     return Events(
         pid=process.pid,
         tids=_column(process.track),
-        kinds=[EventKind(placed.timeline.launch.kernel.name, "launch", args)],
+        kinds=[EventKind(kernel.name, "launch", args)],
         kind=_column(0),
         start_ns=_column(begin_ns),
         end_ns=_column(end_ns),
@@ -478,16 +475,17 @@ def _whole(
     )
 
 
-def _launch_args(timeline: Timeline) -> Iterator[tuple[str, str | int | float]]:
-    launch, clock = timeline.launch, timeline.clock
+_MISSING = ("records_lost", "records_damaged", "open_starts", "stray_ends", "ctas_never_ran", "ctas_damaged")
+
+
+def _launch_args(timeline: Timeline, facts: dict[str, Any]) -> Iterator[tuple[str, str | int | float]]:
+    launch = timeline.launch
     yield "grid", "x".join(map(str, launch.grid))
     yield "ctas", len(timeline.ctas)
     yield "warps_per_cta", launch.kernel.num_warps
-    yield from _missing_facts(timeline).items()
-    yield "clock_mhz", round(clock.clock_hz / 1e6, 3)
-    yield "clock_source", clock.source
-    yield "clock_residual_ns", round(clock.residual_ns, 1)
-    yield "trust", judge(launch.kernel).sentence
+    for name in ("records_written", *_MISSING, "clock_mhz", "clock_source", "clock_residual_ns"):
+        yield name, facts[name]
+    yield "trust", f"{facts['trust']['level']}: {facts['trust']['text']}"
     yield "variant", launch.kernel.variant
     yield "launch", launch.index
     if cost := launch.kernel.record_cost:

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from kprof_inject.errors import KprofError
 from kprof_inject.export import chrome, perfetto
-from kprof_inject.export.events import FindInFlight, draw
+from kprof_inject.export.events import FindInFlight, draw, drawn_launches
 from kprof_inject.export.hatchet import hatchet_tree
 from kprof_inject.export.hooks import Hook
 from kprof_inject.export.tables import csv_table, optional_module, parquet_table
@@ -95,7 +95,7 @@ class TraceFile(Struct, frozen=True):
         Raises ``KprofError`` if the file cannot be written.
         """
         if self.format.is_drawing:
-            chunks = self.format.encode(draw(timelines, self.layout, self.hooks, in_flight), run)
+            chunks = self.format.encode(draw(drawn_launches(timelines, in_flight), self.layout, self.hooks), run)
         else:
             chunks = self.format.encode(timelines, in_flight, run)
         if self.path.suffix.lower() == ".gz":

@@ -25,7 +25,7 @@ from kprof_inject.capture.gpu_work import BENCHMARK_SPAN
 from kprof_inject.capture.schema import ClockRecord
 from kprof_inject.errors import KprofError
 from kprof_inject.export.chrome import events_in, json_text
-from kprof_inject.export.events import FindInFlight, launch_facts, launch_processes, sections
+from kprof_inject.export.events import DrawnLaunch, FindInFlight, launch_facts, launch_processes, sections
 from kprof_inject.forks import JobRunner, in_turn
 from kprof_inject.quantities import time_text
 from kprof_inject.timeline.axis import Axis, DeviceClock, PlacedLaunch
@@ -223,25 +223,16 @@ def merged_trace(
     run: JobRunner = in_turn,
 ) -> Iterator[bytes]:
     """Yield the trace with our launches after its own events, and with a summary that has ``facts``, in chunks."""
-    placed, drawn, arrows = [], [], []
+    drawn, groups, arrows = [], [], []
     for number, launch in enumerate(launches, 1):
         clock = DeviceClock(Axis(0, 1, trace.base_ns, launch.error_ns), launch.clock, launch.error_ns, _ALIGNMENT)
-        one = PlacedLaunch(launch.timeline, "", clock, None)
+        placed = PlacedLaunch(launch.timeline, "", clock, None)
+        one = DrawnLaunch(placed, launch_facts(placed), in_flight(launch.timeline))
         called_ns = launch.bar.start_ns - trace.base_ns
-        drawn.append(
-            list(
-                launch_processes(
-                    one,
-                    layout,
-                    number,
-                    called_ns,
-                    in_flight(launch.timeline),
-                    shared_args=(("correlation", launch.bar.correlation),),
-                    position=trace.positions.get(launch.bar.pid),
-                )
-            )
-        )
-        placed.append(one)
+        shared = (("correlation", launch.bar.correlation),)
+        position = trace.positions.get(launch.bar.pid)
+        groups.append(list(launch_processes(one, layout, number, called_ns, shared_args=shared, position=position)))
+        drawn.append(one)
         arrows.append(
             b',\n{"ph":"s","cat":"arrow","name":"launch","id":%d,"pid":%b,"tid":%b,"ts":%d.%03d}'
             % (number, json_text(launch.bar.pid), json_text(launch.bar.tid), *divmod(called_ns, 1000))
@@ -253,11 +244,10 @@ def merged_trace(
             continue
         yield bytes(value).rstrip()[:-1].rstrip()
         yield from arrows
-        yield from run([partial(events_in, section) for section in sections(drawn, _FIRST_ID)])
+        yield from run([partial(events_in, section) for section in sections(groups, _FIRST_ID)])
         yield b"\n]"
     own = [
-        launch_facts(one)
-        | {"device": launch.bar.device, "correlation": launch.bar.correlation, "error_ns": launch.error_ns}
-        for one, launch in zip(placed, launches, strict=True)
+        one.facts | {"device": launch.bar.device, "correlation": launch.bar.correlation, "error_ns": launch.error_ns}
+        for one, launch in zip(drawn, launches, strict=True)
     ]
     yield b',\n"%b":%b\n}\n' % (SUMMARY_KEY.encode(), json_text({**facts, "launches": own}))
