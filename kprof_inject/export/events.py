@@ -567,9 +567,9 @@ def _scopes(
 def _scope_args(block: NDArray[np.void], is_slice: Mask | None, has_cycles: bool) -> Iterator[Arg]:
     """Yield the arguments of scopes.
 
-    A mark only has its start: the time to its end is that of the record itself. ``net_ns`` and ``self_ns`` exclude the
-    cost of records; ``self_ns`` is omitted if no inner scope took any of the time. Without an SM's counter, there are
-    no cycles.
+    A slice is as long as recorded: ``recorded_ns``. ``duration_ns`` and ``self_ns`` are those of tables, without the
+    cost of records; ``self_ns`` is omitted if no inner scope took any of the time. A mark only has its start: the time
+    to its end is that of the record itself. Without an SM's counter, there are no cycles.
     """
     start_cycles: Numbers = block["start_cycles"]
     iteration = numbers_in(block, "iteration")
@@ -578,8 +578,9 @@ def _scope_args(block: NDArray[np.void], is_slice: Mask | None, has_cycles: bool
         yield Arg("start_cycles", start_cycles)
     yield Arg("iteration", iteration, iteration >= 0)
     if has_cycles:
-        yield Arg("cycles", block["end_cycles"] - start_cycles, is_slice)
-    yield Arg("net_ns", block["duration_ns"], is_slice)
+        yield Arg("recorded_cycles", block["end_cycles"] - start_cycles, is_slice)
+    yield Arg("recorded_ns", block["end_ns"] - block["start_ns"], is_slice)
+    yield Arg("duration_ns", block["duration_ns"], is_slice)
     yield Arg("self_ns", block["self_ns"], has_inner if is_slice is None else has_inner & is_slice)
     for name, flag in (("crosses", ScopeFlag.CROSSES), ("cut", ScopeFlag.CUT)):
         has_flag = (block["flags"] & flag) != 0

@@ -50,7 +50,10 @@ def launch_name(
 CALL_NS = 7_000
 """How long before it begins a launch is called."""
 
-_ARGS = ("start_cycles", "cycles", "net_ns", "self_ns", "iteration", "crosses", "cut", "source", "called_from")
+_ARGS = (
+    *("start_cycles", "recorded_cycles", "recorded_ns", "duration_ns", "self_ns"),
+    *("iteration", "crosses", "cut", "source", "called_from"),
+)
 _LOST_ARGS = ("records", "records_written", "open_starts", "stray_ends", "records_damaged")
 
 

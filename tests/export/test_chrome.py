@@ -87,8 +87,9 @@ def expected_scopes(timelines: Sequence[Timeline]) -> list[Row]:
             "name": scope.name,
             "kind": scope.kind,
             "start_cycles": int(row["start_cycles"]),
-            "cycles": int(row["end_cycles"] - row["start_cycles"]),
-            "net_ns": int(row["duration_ns"]),
+            "recorded_cycles": int(row["end_cycles"] - row["start_cycles"]),
+            "recorded_ns": int(row["end_ns"] - row["start_ns"]),
+            "duration_ns": int(row["duration_ns"]),
             "self_ns": int(row["self_ns"]) if row["self_ns"] != row["duration_ns"] else None,
             "iteration": int(row["iteration"]) if row["iteration"] >= 0 else None,
             "crosses": None,
@@ -268,7 +269,7 @@ def test_scopes_that_cross_are_both_shown(tmp_path: Path) -> None:
         ("SM 0 CTA 0 warp 1", "matmul", 0, None),
         ("SM 0 CTA 0 warp 1 (crossing 1)", "loop[0]", 0, None),
     ]
-    assert [row["cycles"] for row in loaded.scopes] == [400, 400, 600, 200]
+    assert [row["recorded_cycles"] for row in loaded.scopes] == [400, 400, 600, 200]
 
 
 def test_a_mark_is_an_instant_in_the_scope_that_it_stands_in(tmp_path: Path) -> None:

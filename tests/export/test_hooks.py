@@ -68,7 +68,7 @@ def test_what_hooks_give_is_drawn(timelines: list[Timeline], tmp_path: Path, end
         tmp_path / f"again{ending}",
         [data],
         f"SELECT name, dur, EXTRACT_ARG(arg_set_id, '{prefix}.iteration') AS iteration, "
-        f"EXTRACT_ARG(arg_set_id, '{prefix}.net_ns') AS net_ns, {values} "
+        f"EXTRACT_ARG(arg_set_id, '{prefix}.duration_ns') AS duration_ns, {values} "
         "FROM slice WHERE category IN ('func', 'loop', 'iter', 'op')",
         f"SELECT {unit} AS counter, ts, value FROM counter JOIN counter_track track ON track.id = track_id "
         "WHERE counter GLOB '*GB/s' ORDER BY ts, value",
@@ -79,7 +79,7 @@ def test_what_hooks_give_is_drawn(timelines: list[Timeline], tmp_path: Path, end
     for row in slices:
         assert row["number"] == (-6 if row["iteration"] is None else drawn.number(row, "iteration") - 5)
         is_load = row["name"] == "load"
-        assert row["share"] == (drawn.number(row, "net_ns") / 1000 if is_load else None)
+        assert row["share"] == (drawn.number(row, "duration_ns") / 1000 if is_load else None)
         assert row["whose"] in (("producer", "consumer") if is_load else (None,))
     assert {row["whose"] for row in slices} == {"producer", "consumer", None}
     assert [row["value"] for row in counters if row["counter"] == "read GB/s"] == [0.5, 2.25, 0.0] * 2

@@ -38,14 +38,15 @@ test("what is pointed at is the box there, or a near one", () => {
 test("a trace has a process for each CTA, and no negative time", () => {
   const rows = [
     { cta: 7, warp: 1, scope: 0, start: -500, end: 1500, depth: 0 },
-    { cta: 7, warp: 1, scope: 2, start: 0, end: 250, depth: 1, iteration: 3 },
+    { cta: 7, warp: 1, scope: 2, start: 0, end: 250, record: 30, depth: 1, iteration: 3 },
     { cta: 7, warp: 1, scope: 3, start: 300, end: 300, depth: 1 },
   ];
   const launch = launchOf([{ cta: 7, sm: 4, begin: 0, end: 2000 }], rows);
   const [process, thread, ...events] = traceOf(new TimelineModel(launch)).traceEvents;
   assert.deepEqual([process.args.name, thread.args.name], ["CTA 7, SM 4", "warp 1"]);
-  assert.deepEqual(events[0], { ...KERNEL, pid: 1, tid: 2, ts: 0, dur: 2, args: {} });
-  assert.deepEqual([events[1].ts, events[1].args, events[2].ph, events[2].ts], [0.5, { iteration: 3 }, "i", 0.8]);
+  assert.deepEqual(events[0], { ...KERNEL, pid: 1, tid: 2, ts: 0, dur: 2, args: { recorded_ns: 2000, duration_ns: 2000 } });
+  assert.deepEqual([events[1].ts, events[1].args], [0.5, { iteration: 3, recorded_ns: 250, duration_ns: 220 }]);
+  assert.deepEqual([events[2].ph, events[2].ts, events[2].args], ["i", 0.8, {}]);
 });
 
 test("a bar names its duration, and how long it is drawn if its records' cost is in that", () => {

@@ -50,7 +50,10 @@ export function traceOf({ meta, scopes, ctas, warps, flights }) {
     const at = thread(cta, 1 + place + lane * warps.length, lane ? `${warp} (crossing ${lane})` : warp);
     const { ts, dur } = time(scopes.start[index], scopes.end[index]);
     const args = scopes.iteration[index] < 0 ? {} : { iteration: scopes.iteration[index] };
-    events.push({ name, cat: kind, ...at, ts, ...(kind === "mark" ? { ph: "i", s: "t" } : { ph: "X", dur }), args });
+    const isMark = kind === "mark";
+    // As in the traces of the command line: the bar's length, and without the cost of records.
+    if (!isMark) Object.assign(args, { recorded_ns: scopes.end[index] - scopes.start[index], duration_ns: scopes.duration[index] });
+    events.push({ name, cat: kind, ...at, ts, ...(isMark ? { ph: "i", s: "t" } : { ph: "X", dur }), args });
   }
   for (let row = 0; row < flights.length; row++) {
     const work = meta.flight_works[flights.work[row]];
