@@ -121,14 +121,19 @@ _CTA_BITS = 32
 _INCOMPLETE = "incomplete"
 
 
+def _has_sms(timeline: Timeline) -> bool:
+    """Return True if the SM of each CTA is known."""
+    return bool((timeline.ctas["sm"] >= 0).all())
+
+
 class _Warps:
     """The warps of a launch, numbered by SM (unless ``by_cta``), CTA and warp; ``sm`` and ``cta`` are by CTA."""
 
     def __init__(self, timeline: Timeline, by_cta: bool = False) -> None:
         kernel = timeline.launch.kernel
         self._cta_noun, self._warp_noun = f"{kernel.cta_name} ", f"{kernel.warp_name} "
-        self.has_sms = bool((timeline.ctas["sm"] >= 0).all())
-        self._by_cta = by_cta or not self.has_sms
+        self.has_sms = _has_sms(timeline)
+        self._by_cta = by_cta
         keys = self._keys_of(timeline.ctas)
         order = np.argsort(keys, kind="stable")
         self._keys = keys[order]
@@ -194,8 +199,8 @@ class WarpTracks:
     def __init__(self, timeline: Timeline, by_sm: bool) -> None:
         """Assign numbers to the tracks of a launch; SMs contain no CTAs if an SM is unknown."""
         self._timeline = timeline
-        self._warps = _Warps(timeline, by_cta=not by_sm)
-        self._by_sm = by_sm and self._warps.has_sms
+        self._by_sm = by_sm and _has_sms(timeline)
+        self._warps = _Warps(timeline, by_cta=not self._by_sm)
         if timeline.overlaps is None:
             self._per_warp = int(timeline.lanes.max(initial=0)) + 1
         else:
