@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from kprof_inject.export import chrome, perfetto, tables
-from kprof_inject.export.events import Scene, drawn_launches
+from kprof_inject.export.events import Part, Scene, drawn_launches
 from kprof_inject.export.events import draw as draw_launches
 from kprof_inject.export.formats import TraceFile
 from kprof_inject.export.hooks import Hook
@@ -18,6 +18,10 @@ from kprof_inject.timeline.timeline import Timeline
 
 def draw(timelines: Sequence[Timeline], layout: str = LAYOUT_NAMES[0], hooks: Sequence[Hook] = ()) -> Scene:
     return draw_launches(drawn_launches(timelines, find_in_flight), layout, hooks)
+
+
+def parts_of(scene: Scene) -> list[Part]:
+    return [part for section in scene.sections for part in section()]
 
 
 def chrome_trace(timelines: Sequence[Timeline], layout: str = LAYOUT_NAMES[0]) -> Iterator[bytes]:

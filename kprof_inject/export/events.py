@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from kprof_inject.analysis.async_work.groups import FlightLanes, InFlight, flight_lanes, group_numbers, numbers_in_group
+from kprof_inject.capture.model import Launch
 from kprof_inject.capture.scopes import ScopeKind, ScopeTable
 from kprof_inject.export.hooks import CounterValues, Hook, ScopeArrows, args_of, arrows_of, counters_of
 from kprof_inject.export.tracks import (
@@ -36,6 +37,7 @@ from kprof_inject.scope_colours import ScopeColour, scope_colours
 from kprof_inject.timeline.axis import PlacedLaunch, place_launches
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.columns import NO_TAG, ScopeFlag
+from kprof_inject.timeline.host_clock import HostCall
 from kprof_inject.timeline.nesting import free_lanes
 from kprof_inject.timeline.partitions import partition_names
 from kprof_inject.timeline.tag_entries import tag_column, tag_columns
@@ -157,10 +159,6 @@ class Scene(Struct, frozen=True):
     launches: list[dict[str, Any]]
     sections: Sequence[Section]
 
-    def parts(self) -> Iterator[Part]:
-        """Return the parts of all sections."""
-        return chain.from_iterable(section() for section in self.sections)
-
 
 FindInFlight = Callable[[Timeline], InFlight | None]
 """A function that finds the asynchronous work in a launch, if any is known."""
@@ -190,15 +188,17 @@ def draw(launches: Sequence[DrawnLaunch], layout: str, hooks: Sequence[Hook] = (
 
     An axis's zero is the start of its first process, because Perfetto drops events before zero.
     """
-    every = [launch.placed for launch in launches]
-    names = program_names(every)
+    names = program_names([launch.placed for launch in launches])
+    calls: dict[Hashable, list[tuple[int, PlacedLaunch, HostCall]]] = {process: [] for process in names}
+    for number, launch in enumerate(launches, 1):
+        if launch.placed.call is not None:
+            calls[process_of(launch.placed)].append((number, launch.placed, launch.placed.call))
     programs: dict[Hashable, Process] = {}
     groups: list[list[Process]] = []
     for number, launch in enumerate(launches, 1):
         placed, process, called_ns = launch.placed, process_of(launch.placed), None
         if process in names and process not in programs:
-            calls = {each: one for each, one in enumerate(every, 1) if process_of(one) == process and one.call}
-            programs[process] = _program(names[process], calls)
+            programs[process] = _program(names[process], calls[process])
             groups.append([programs[process]])
         if placed.call is not None and placed.timeline.ctas.size:
             called_ns = placed.clock.ns_on_axis(placed.call.start_ns)
@@ -287,24 +287,22 @@ def process_of(placed: PlacedLaunch) -> Hashable:
 _NO_END = "the return of the call was not recorded"
 
 
-def _program(name: str, launches: dict[int, PlacedLaunch]) -> Process:
-    """Return the process of a program with the calls of its launches, which are by number.
+def _program(name: str, calls: Sequence[tuple[int, PlacedLaunch, HostCall]]) -> Process:
+    """Return the process of a program with its calls: the number of each launch, the launch and the call.
 
     It has several threads only if calls overlap, because the program's own threads may make them.
     """
-    numbers, placed = np.array(list(launches), dtype=np.int64), list(launches.values())
-    spans = np.array(
-        [[launch.clock.ns_on_axis(ns) for ns in _call_span_ns(launch)] for launch in placed], dtype=np.int64
-    )
+    spans_ns = [
+        [placed.clock.ns_on_axis(ns) for ns in (call.start_ns, call.start_ns if call.end_ns is None else call.end_ns)]
+        for _, placed, call in calls
+    ]
+    start_ns, end_ns = np.array(spans_ns, dtype=np.int64).T
     # An arrow needs a slice of some length to leave from.
-    start_ns, end_ns = spans[:, 0], np.maximum(spans[:, 1], spans[:, 0] + 1)
+    end_ns = np.maximum(end_ns, start_ns + 1)
     thread = free_lanes(np.zeros_like(start_ns), start_ns, end_ns)
     order = np.lexsort((start_ns, thread))
     start_ns, end_ns, thread = start_ns[order], end_ns[order], thread[order]
-    kinds = [_call_kind(placed[row]) for row in order.tolist()]
-    errors_ns = np.array([call.error_ns for launch in placed if (call := launch.call)], dtype=np.int64)[order]
-    has_arrow = np.array([launch.timeline.ctas.size > 0 for launch in placed])
-    arrows = Arrows(np.where(has_arrow, numbers, 0)[order], arrive=False, at_ns=start_ns)
+    calls = [calls[row] for row in order.tolist()]
     further = int(thread.max())
 
     def drawn(process: Process) -> Iterator[Part]:
@@ -312,41 +310,30 @@ def _program(name: str, launches: dict[int, PlacedLaunch]) -> Process:
             extra = np.arange(1, further + 1)
             names = ("launches at the same time (", extra, ")")
             yield Tracks(process.pid, process.track + extra, extra, np.full_like(extra, process.track), names, names)
-        rows = np.arange(len(kinds))
+        rows = np.arange(len(calls))
+        arrow_ids = [number if placed.timeline.ctas.size else 0 for number, placed, _ in calls]
         yield Events(
             pid=process.pid,
             tids=process.track + thread,
-            kinds=kinds,
+            kinds=[_call_kind(placed.timeline.launch, call) for _, placed, call in calls],
             kind=rows,
             start_ns=start_ns,
             end_ns=end_ns,
             group=thread,
             start_order=2 * rows,
             end_order=2 * rows + 1,
-            args=(Arg("error_ns", errors_ns),),
-            arrows=(arrows,),
+            args=(Arg("error_ns", np.array([call.error_ns for *_, call in calls], dtype=np.int64)),),
+            arrows=(Arrows(np.array(arrow_ids, dtype=np.int64), arrive=False, at_ns=start_ns),),
         )
 
     return Process(name, drawn, own="launches", tracks=further)
 
 
-def _call_span_ns(launch: PlacedLaunch) -> tuple[int, int]:
-    assert launch.call is not None
-    start_ns, end_ns = launch.call.start_ns, launch.call.end_ns
-    return start_ns, start_ns if end_ns is None else end_ns
-
-
-def _call_kind(placed: PlacedLaunch) -> EventKind:
-    launch, call = placed.timeline.launch, placed.call
-    args: dict[str, str | int | float] = {
-        "variant": launch.kernel.variant,
-        "launch": launch.index,
-        "device": launch.device,
-        "stream": launch.stream,
-    }
-    if call is not None and call.end_ns is None:
-        args["end"] = _NO_END
-    return EventKind(launch.kernel.name, "host", tuple(args.items()))
+def _call_kind(launch: Launch, call: HostCall) -> EventKind:
+    args = (("variant", launch.kernel.variant), ("launch", launch.index))
+    place = (("device", launch.device), ("stream", launch.stream))
+    end = (("end", _NO_END),) if call.end_ns is None else ()
+    return EventKind(launch.kernel.name, "host", (*args, *place, *end))
 
 
 # A launch, its scopes and what is missing.

@@ -11,14 +11,12 @@ last on its track. So the file has starts and ends in the order in which they ha
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from enum import IntEnum
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
 
 from kprof_inject.export.events import Arg, Arrows, Counters, EventKind, Events, Part, Reals, Scene, Section
 from kprof_inject.export.protobuf import (
@@ -37,7 +35,7 @@ from kprof_inject.export.protobuf import (
     varint_key,
     varints,
 )
-from kprof_inject.export.tracks import Mask, Numbers, Picked, Process, Tracks
+from kprof_inject.export.tracks import Numbers, Picked, Process, Tracks
 from kprof_inject.forks import JobRunner, in_turn
 
 # Few enough that a chunk's rows stay in the processor's cache.
@@ -51,6 +49,8 @@ _SEQUENCE_FLAGS, _TRACK_DESCRIPTOR, _FIRST_ON_SEQUENCE = 13, 60, 87
 # ``ChromeEventBundle``, its ``ChromeMetadata``, and each message of ``InternedData``:
 _METADATA, _METADATA_NAME, _METADATA_TEXT = 2, 1, 2
 _IID, _TEXT = 1, 2
+# ``InternedData``, by the use of a string:
+_CATEGORIES, _NAMES, _ARG_NAMES, _ARG_TEXTS = 1, 2, 3, 29
 # ``TrackDescriptor`` and ``CounterDescriptor``:
 _UUID, _TRACK_NAME, _PARENT, _TRACK_COUNTER = 1, 2, 5, 8
 _CHILD_ORDERING, _RANK, _MERGING = 11, 12, 15
@@ -97,34 +97,6 @@ def _packets_in(section: Section) -> Iterator[bytes]:
         yield from writer.packets(part)
 
 
-class _SectionWriter:
-    """Writes the parts of one section, and remembers the numbers it has given."""
-
-    def __init__(self) -> None:
-        self._interned = _Interned()
-        self._counters_before = 0
-
-    def packets(self, part: Part) -> Iterator[bytes]:
-        """Yield the packets of a part."""
-        match part:
-            case Process():
-                yield _process_track(part)
-            case Tracks():
-                yield _tracks(part)
-            case Events():
-                chunks = _slices_and_instants(part, self._interned)
-                if strings := self._interned.take_unwritten():
-                    yield _packet(_INTERNED_DATA, strings)
-                yield from chunks
-            case Counters():
-                yield _counter_tracks(part, self._counters_before)
-                first_uuid = _first_counter_uuid(part.pid) + self._counters_before
-                self._counters_before += len(part.names)
-                for begin in range(0, len(part.values), _CHUNK_SAMPLES):
-                    rows = np.s_[begin : begin + _CHUNK_SAMPLES]
-                    yield _samples(first_uuid + part.counter[rows], part.at_ns[rows], part.values[rows])
-
-
 def _launch_facts(launches: list[dict[str, Any]]) -> bytes:
     """Return a packet with the launches' facts; Perfetto's UI shows them under "Info and stats" with prefix "cr-"."""
     entries = [
@@ -150,59 +122,106 @@ def _event_packets(at_ns: Numbers, event: Sequence[ByteColumn], first: bytes = b
     )
 
 
-class _StringTable(IntEnum):
-    """The uses of an interned string; the values are the fields of ``InternedData``."""
-
-    CATEGORIES = 1
-    NAMES = 2
-    ARG_NAMES = 3
-    ARG_TEXTS = 29
-
-
-class _Interned:
-    """The strings of a section so far: each is written once, and later referred to by its number."""
+class _SectionWriter:
+    """Writes the parts of one section: each string is written once, and later referred to by its number, from 1."""
 
     def __init__(self) -> None:
-        self._iids: dict[_StringTable, dict[str, int]] = {table: {} for table in _StringTable}
+        self._iids: dict[int, dict[str, int]] = {table: {} for table in (_CATEGORIES, _NAMES, _ARG_NAMES, _ARG_TEXTS)}
         self._unwritten = bytearray()
+        self._counters = 0
 
-    def iid(self, table: _StringTable, text: str) -> int:
-        """Return the number of a string, from 1."""
+    def packets(self, part: Part) -> Iterator[bytes]:
+        """Yield the packets of a part."""
+        match part:
+            case Process():
+                yield _process_track(part)
+            case Tracks():
+                yield _tracks(part)
+            case Events():
+                for chunk in _chunks(part):
+                    packets = self._slices_and_instants(*chunk)
+                    if self._unwritten:
+                        yield _packet(_INTERNED_DATA, bytes(self._unwritten))
+                        self._unwritten.clear()
+                    yield packets
+            case Counters():
+                first_uuid = _first_counter_uuid(part.pid) + self._counters
+                yield _counter_tracks(part, self._counters)
+                self._counters += len(part.names)
+                for begin in range(0, len(part.values), _CHUNK_SAMPLES):
+                    rows = np.s_[begin : begin + _CHUNK_SAMPLES]
+                    yield _samples(first_uuid + part.counter[rows], part.at_ns[rows], part.values[rows])
+
+    def _iid(self, table: int, text: str) -> int:
         iids = self._iids[table]
         if text not in iids:
             iids[text] = len(iids) + 1
             self._unwritten += field(table, field(_IID, iids[text]) + field(_TEXT, text))
         return iids[text]
 
-    def take_unwritten(self) -> bytes:
-        """Return ``InternedData`` for the strings that are new since the last call; empty if there are none."""
-        unwritten = bytes(self._unwritten)
-        self._unwritten.clear()
-        return unwritten
+    def _slices_and_instants(self, events: Events, order: Numbers, end_order: Numbers, orders: int) -> bytes:
+        """Return a packet for each start, and for each end of a slice, by their order numbers, below ``orders``.
 
-
-class _Chunk(Struct, frozen=True):
-    """Events of whole groups: each row's order numbers plus its ``base`` are unique, and less than ``orders``."""
-
-    events: Events
-    base: Numbers
-    orders: int
-
-    def positions(self, is_slice: Mask) -> tuple[Numbers, Numbers]:
-        """Return the positions of all starts, and of the ends of slices, among all of these: 0, 1, 2...
-
-        They are counted by their order numbers instead of sorted.
+        The numbers are counted instead of sorted.
         """
-        starts = self.base + self.events.start_order
-        ends = (self.base + self.events.end_order)[is_slice]
-        taken = np.zeros(self.orders, dtype=np.int64)
-        taken[starts] = taken[ends] = 1
+        is_slice = np.array([not kind.is_instant for kind in events.kinds], dtype=bool)[events.kind]
+        end_order = end_order[is_slice]
+        taken = np.zeros(orders, dtype=np.int64)
+        taken[order] = taken[end_order] = 1
         place = np.cumsum(taken) - 1
-        return place[starts], place[ends]
+        starts = [
+            strings([self._common_start(kind) for kind in events.kinds]).at(events.kind),
+            varints(events.tids),
+            *(column for arg in events.args for column in self._arg(arg)),
+            *(column for arrows in events.arrows for column in _arrows(arrows)),
+        ]
+        ends = _event_packets(
+            events.end_ns[is_slice],
+            [varints(events.tids[is_slice])],
+            field(_TYPE, _SLICE_END) + varint_key(_TRACK),
+        )
+        return merged([(_event_packets(events.start_ns, starts), place[order]), (ends, place[end_order])])
+
+    def _common_start(self, kind: EventKind) -> bytes:
+        """Return the fields before the track in all starts of a kind, and the track's key."""
+        fields = [
+            field(_TYPE, _INSTANT if kind.is_instant else _SLICE_BEGIN),
+            field(_CATEGORY, self._iid(_CATEGORIES, kind.category)),
+            field(_EVENT_NAME, self._iid(_NAMES, kind.name)),
+        ]
+        for name, value in kind.args:
+            named = field(_ARG_NAME, self._iid(_ARG_NAMES, name))
+            match value:
+                case str():
+                    fields.append(field(_ARG, named + field(_ARG_TEXT, self._iid(_ARG_TEXTS, value))))
+                case int():
+                    fields.append(field(_ARG, named + field(_ARG_INT, value)))
+                case float():
+                    fields.append(field(_ARG, named + field(_ARG_DOUBLE, value)))
+        return b"".join(fields) + varint_key(_TRACK)
+
+    def _arg(self, arg: Arg) -> list[ByteColumn]:
+        """Return the columns of an argument's field."""
+        name = field(_ARG_NAME, self._iid(_ARG_NAMES, arg.name))
+        if isinstance(arg.values, Picked):
+            iids = np.array([self._iid(_ARG_TEXTS, text) for text in arg.values.texts], dtype=np.int64)
+            columns = message_fields(_ARG, [varints(iids[arg.values.index])], name + varint_key(_ARG_TEXT))
+        elif arg.values.dtype.kind == "f":
+            columns = message_fields(
+                _ARG, [doubles(arg.values.astype(np.float64, copy=False))], name + fixed64_key(_ARG_DOUBLE)
+            )
+        else:
+            columns = message_fields(
+                _ARG, [varints(arg.values.astype(np.int64, copy=False))], name + varint_key(_ARG_INT)
+            )
+        return columns if arg.shown is None else [column.only(arg.shown) for column in columns]
 
 
-def _chunks(events: Events) -> Iterator[_Chunk]:
-    """Yield chunks of at least one group; several groups share one if their order numbers are few."""
+def _chunks(events: Events) -> Iterator[tuple[Events, Numbers, Numbers, int]]:
+    """Yield chunks of at least one group; several groups share one if their order numbers are few.
+
+    With each come unique order numbers of its starts and of its ends, and a number above all of these.
+    """
     first = np.flatnonzero(np.diff(events.group, prepend=events.group[:1] - 1))
     lowest = np.minimum.reduceat(events.start_order, first)
     highest = np.maximum(np.maximum.reduceat(events.start_order, first), np.maximum.reduceat(events.end_order, first))
@@ -214,7 +233,8 @@ def _chunks(events: Events) -> Iterator[_Chunk]:
     rows, bounds = [*first[cuts].tolist(), len(events)], [*before[cuts].tolist(), *orders[-1:].tolist()]
     for (begin, end), (low, high) in zip(pairwise(rows), pairwise(bounds), strict=True):
         part = events if end - begin == len(events) else events.part(slice(begin, end))
-        yield _Chunk(part, base[begin:end] - low, high - low)
+        own = base[begin:end] - low
+        yield part, own + part.start_order, own + part.end_order, high - low
 
 
 def _process_track(process: Process) -> bytes:
@@ -275,16 +295,6 @@ def _text(part: str | Numbers | Picked) -> ByteColumn:
     return decimals(part)
 
 
-def _slices_and_instants(events: Events, interned: _Interned) -> Iterator[bytes]:
-    """Return the events' packets, in chunks; all strings they need are in ``interned`` before the first is taken."""
-    writer = _EventWriter(
-        strings([_common_start(kind, interned) for kind in events.kinds]),
-        [_arg_form(arg, interned) for arg in events.args],
-        np.array([not kind.is_instant for kind in events.kinds], dtype=bool),
-    )
-    return map(writer.packets, _chunks(events))
-
-
 def _samples(uuids: Numbers, at_ns: Numbers, values: Numbers | Reals) -> bytes:
     if values.dtype.kind == "f":
         value = [constant(fixed64_key(_COUNTER_DOUBLE)), doubles(values.astype(np.float64))]
@@ -292,83 +302,6 @@ def _samples(uuids: Numbers, at_ns: Numbers, values: Numbers | Reals) -> bytes:
         value = varint_fields(_COUNTER_VALUE, values.astype(np.int64))
     event = [*varint_fields(_TRACK, uuids), *value]
     return concatenated(_event_packets(at_ns, event, field(_TYPE, _EVENT_COUNTER)), len(uuids))
-
-
-class _ArgForm(Struct, frozen=True):
-    """The encoding of an argument: the bytes before its value, and the value."""
-
-    key: bytes
-    value: Callable[[Any], ByteColumn]
-
-    def columns(self, arg: Arg) -> list[ByteColumn]:
-        """Return the columns of the argument's field."""
-        columns = message_fields(_ARG, [self.value(arg.values)], self.key)
-        return columns if arg.shown is None else [column.only(arg.shown) for column in columns]
-
-
-def _arg_form(arg: Arg, interned: _Interned) -> _ArgForm:
-    name = field(_ARG_NAME, interned.iid(_StringTable.ARG_NAMES, arg.name))
-    if isinstance(arg.values, Picked):
-        iids = np.array([interned.iid(_StringTable.ARG_TEXTS, text) for text in arg.values.texts], dtype=np.int64)
-        return _ArgForm(name + varint_key(_ARG_TEXT), lambda picked: varints(iids[picked.index]))
-    if arg.values.dtype.kind == "f":
-        return _ArgForm(name + fixed64_key(_ARG_DOUBLE), doubles)
-    return _ArgForm(name + varint_key(_ARG_INT), varints)
-
-
-class _EventWriter(Struct, frozen=True):
-    """Writes events of some kinds: the common start of each, the encoding of each argument, and which kinds last."""
-
-    common_start: ByteColumn
-    arg_forms: list[_ArgForm]
-    is_slice: Mask
-
-    def packets(self, chunk: _Chunk) -> bytes:
-        """Return a packet for each start and each end, in order."""
-        events = chunk.events
-        is_slice = self.is_slice[events.kind]
-        starts_at, ends_at = chunk.positions(is_slice)
-        end = _event_packets(
-            events.end_ns[is_slice],
-            [varints(events.tids[is_slice])],
-            field(_TYPE, _SLICE_END) + varint_key(_TRACK),
-        )
-        return merged([(self._starts(events), starts_at), (end, ends_at)])
-
-    def _starts(self, events: Events) -> list[ByteColumn]:
-        event = [
-            self.common_start.at(events.kind),
-            varints(events.tids),
-            *(column for form, arg in zip(self.arg_forms, events.args, strict=True) for column in form.columns(arg)),
-            *(column for arrows in events.arrows for column in _arrows(arrows)),
-        ]
-        return _event_packets(events.start_ns, event)
-
-
-def _common_start(kind: EventKind, interned: _Interned) -> bytes:
-    """Return the fields before the track in all starts of a kind, and the track's key."""
-    return b"".join(
-        (
-            field(_TYPE, _INSTANT if kind.is_instant else _SLICE_BEGIN),
-            field(_CATEGORY, interned.iid(_StringTable.CATEGORIES, kind.category)),
-            field(_EVENT_NAME, interned.iid(_StringTable.NAMES, kind.name)),
-            *(
-                field(_ARG, field(_ARG_NAME, interned.iid(_StringTable.ARG_NAMES, name)) + _arg_value(value, interned))
-                for name, value in kind.args
-            ),
-            varint_key(_TRACK),
-        )
-    )
-
-
-def _arg_value(value: str | int | float, interned: _Interned) -> bytes:
-    match value:
-        case str():
-            return field(_ARG_TEXT, interned.iid(_StringTable.ARG_TEXTS, value))
-        case int():
-            return field(_ARG_INT, value)
-        case float():
-            return field(_ARG_DOUBLE, value)
 
 
 def _arrows(arrows: Arrows) -> list[ByteColumn]:

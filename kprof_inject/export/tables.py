@@ -237,32 +237,24 @@ def parquet_table(timelines: Sequence[Timeline], in_flight: FindInFlight) -> Ite
         for batches in _groups(_arrow_batches(rows)):
             group = arrow.Table.from_batches(batches)
             writer.write_table(group, row_group_size=len(group))
-            yield from sink.take()
-    yield from sink.take()
+            yield sink.take()
+    yield sink.take()
 
 
-class _Sink(io.RawIOBase):
+class _Sink(io.BytesIO):
     """A file that holds the written bytes until they are taken."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._chunks: list[bytes] = []
-        self._position = 0
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        self._chunks.append(bytes(data))
-        self._position += len(self._chunks[-1])
-        return len(self._chunks[-1])
+    taken = 0
 
     def tell(self) -> int:
-        return self._position
+        return self.taken + super().tell()
 
-    def take(self) -> list[bytes]:
-        chunks, self._chunks = self._chunks, []
-        return chunks
+    def take(self) -> bytes:
+        data = self.getvalue()
+        self.seek(0)
+        self.truncate()
+        self.taken += len(data)
+        return data
 
 
 def _groups(batches: Iterable[Any]) -> Iterator[list[Any]]:

@@ -14,7 +14,7 @@ from drawn import ARROWS
 from ranks import BEGIN_NS, Timer, decode_all, save_process
 from replacing import replace
 from snapshots import check
-from traces import chrome_trace, draw
+from traces import chrome_trace, draw, parts_of
 
 from kprof_inject.export.events import Events
 from kprof_inject.export.tracks import Process, Tracks
@@ -47,7 +47,7 @@ def called(folder: Path, *calls_ns: tuple[int, int | None]) -> list[Timeline]:
 
 
 def test_each_process_that_launched_stands_before_its_launches(tmp_path: Path) -> None:
-    parts = list(draw(drawn.called(tmp_path)).parts())
+    parts = parts_of(draw(drawn.called(tmp_path)))
     names = [part.name for part in parts if isinstance(part, Process)]
     check("export/host_launches", "\n".join(names), "processes")
 
@@ -83,7 +83,7 @@ def test_a_host_whose_clock_was_not_read_has_no_calls(tmp_path: Path) -> None:
 
 def test_calls_at_the_same_time_stand_on_threads_of_their_own(tmp_path: Path) -> None:
     timelines = called(tmp_path, (0, 5_000), (1_000, 9_000), (2_000, 3_000), (5_000, 6_000), (9_000, None))
-    host, *_ = (part for part in draw(timelines).parts() if isinstance(part, Events))
+    host, *_ = (part for part in parts_of(draw(timelines)) if isinstance(part, Events))
     (process, threads) = list(draw(timelines).sections[0]())[:2]
     assert isinstance(process, Process) and process.own and isinstance(threads, Tracks)
     by_thread = [host.start_ns[host.tids == tid].tolist() for tid in np.unique(host.tids)]
@@ -99,7 +99,7 @@ def test_calls_at_the_same_time_stand_on_threads_of_their_own(tmp_path: Path) ->
 def test_a_launch_that_seems_to_begin_before_its_call_keeps_its_arrow(tmp_path: Path) -> None:
     (timeline,) = called(tmp_path, (0, None))
     late = replace(timeline, launch=replace(timeline.launch, host_ns=BEGIN_NS + 12_000))
-    (leaves,), (arrives,) = [part.arrows for part in draw([late]).parts() if isinstance(part, Events) and part.arrows]
+    (leaves,), (arrives,) = [part.arrows for part in parts_of(draw([late])) if isinstance(part, Events) and part.arrows]
     (arrows,) = drawn.load(tmp_path / "trace.json", list(chrome_trace([late])), ARROWS)
     assert leaves.at_ns.tolist() == arrives.at_ns.tolist() == [2_000]
     assert [(row["from_ts"], row["to_ts"]) for row in arrows] == [(0, 2_000)]

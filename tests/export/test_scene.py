@@ -9,7 +9,7 @@ import drawn
 import numpy as np
 import pytest
 from drawn import DRAWN
-from traces import draw
+from traces import draw, parts_of
 
 from kprof_inject.export import events as module
 from kprof_inject.export.events import Counters, Events, Part
@@ -24,7 +24,7 @@ def timelines(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 
 @pytest.fixture(scope="module", params=LAYOUT_NAMES)
 def parts(request: pytest.FixtureRequest, timelines: list[Timeline]) -> list[Part]:
-    return list(draw(timelines, request.param).parts())
+    return parts_of(draw(timelines, request.param))
 
 
 def all_events(parts: list[Part]) -> Iterator[Events]:
@@ -170,7 +170,7 @@ def test_nothing_is_before_zero(parts: list[Part]) -> None:
 def test_every_layout_shows_the_same_but_on_other_threads(timelines: list[Timeline]) -> None:
     shown = []
     for layout in LAYOUT_NAMES:
-        parts = list(draw(timelines, layout).parts())
+        parts = parts_of(draw(timelines, layout))
         shown.append(
             sorted(
                 (events.pid, events.kinds[kind].name, start_ns, end_ns)
@@ -183,7 +183,7 @@ def test_every_layout_shows_the_same_but_on_other_threads(timelines: list[Timeli
 
 def test_parts_can_be_asked_for_again(timelines: list[Timeline]) -> None:
     scene = draw(timelines)
-    assert repr(list(scene.parts())) == repr(list(scene.parts()))
+    assert repr(parts_of(scene)) == repr(parts_of(scene))
 
 
 def losses_of(parts: list[Part]) -> list[int]:
@@ -193,9 +193,9 @@ def losses_of(parts: list[Part]) -> list[int]:
 
 def test_in_how_many_parts_losses_come_does_not_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     timelines = drawn.loops(tmp_path)
-    whole = list(draw(timelines).parts())
+    whole = parts_of(draw(timelines))
     monkeypatch.setattr(module, "_CHUNK_WARPS", 1)
-    cut = list(draw(timelines).parts())
+    cut = parts_of(draw(timelines))
     assert len(cut) > len(whole)
     assert sorted(tids_of(cut)) == sorted(tids_of(whole))
     assert losses_of(cut) == losses_of(whole)
