@@ -1,5 +1,6 @@
-"""Traces and tables of launches, and hooks that add to traces."""
+"""Traces and tables of launches, and decorators for functions that add to traces."""
 
-from kprof_inject.export.hooks import arrows as arrows
+from kprof_inject.export.hooks import ScopeArgs, ScopeArrows
 from kprof_inject.export.hooks import counters as counters
-from kprof_inject.export.hooks import scope_args as scope_args
+
+scope_args, arrows = ScopeArgs, ScopeArrows

@@ -20,14 +20,10 @@ from msgspec import Struct
 from kprof_inject.errors import KprofError, Position
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import NDArray
 
     from kprof_inject.export.tracks import Mask, Numbers
     from kprof_inject.timeline.timeline import Timeline
-
-    ArgsFunction = Callable[[Timeline, NDArray[Any]], Mapping[str, ArrayLike]]
-    CountersFunction = Callable[[Timeline], Mapping[str, tuple[ArrayLike, ArrayLike]]]
-    ArrowsFunction = Callable[[Timeline], tuple[ArrayLike, ArrayLike]]
 
 
 class Hook(Struct, frozen=True):
@@ -68,46 +64,36 @@ class Hook(Struct, frozen=True):
 
 
 class ScopeArgs(Hook, frozen=True):
-    """A hook that adds arguments to scopes: see ``scope_args``."""
-
-
-class CounterValues(Hook, frozen=True):
-    """A hook that adds counters to a launch: see ``counters``."""
-
-    unit: str = ""
-
-
-class ScopeArrows(Hook, frozen=True):
-    """A hook that adds arrows between scopes: see ``arrows``."""
-
-
-def scope_args(function: ArgsFunction) -> ScopeArgs:
-    """Make ``function(launch, scopes)`` a hook that adds arguments to scopes.
+    """A hook ``function(launch, scopes)`` that adds arguments to scopes.
 
     It returns a column of numbers or texts for each argument's name, with a row for each of ``scopes``, whose columns
     are those of ``launch.scopes``. It is called several times for a launch, with some of the scopes each time. Masked
     values, and numbers that are not finite, are omitted.
     """
-    return ScopeArgs(function)
 
 
-def counters(unit: str) -> Callable[[CountersFunction], CounterValues]:
-    """Make ``function(launch)`` a hook that adds counters in ``unit``.
+class CounterValues(Hook, frozen=True):
+    """A hook ``function(launch)`` that adds counters in ``unit``.
 
     It returns, for each counter's name, times in nanoseconds of the device's globaltimer (as ``start_ns``), and the
     values from these times on.
     """
-    if not isinstance(unit, str):
-        raise KprofError("counters need a unit", hint='write @export.counters(unit="GB/s") above the function')
-    return lambda function: CounterValues(function, unit)
+
+    unit: str = ""
 
 
-def arrows(function: ArrowsFunction) -> ScopeArrows:
-    """Make ``function(launch)`` a hook that adds arrows.
+class ScopeArrows(Hook, frozen=True):
+    """A hook ``function(launch)`` that adds arrows.
 
     It returns the rows of ``launch.scopes`` where arrows begin, and those where they end: at the scopes' starts.
     """
-    return ScopeArrows(function)
+
+
+def counters(unit: str) -> Callable[[Callable[..., Any]], CounterValues]:
+    """Make a function a hook that adds counters in ``unit``: see ``CounterValues``."""
+    if not isinstance(unit, str):
+        raise KprofError("counters need a unit", hint='write @export.counters(unit="GB/s") above the function')
+    return lambda function: CounterValues(function, unit)
 
 
 def hooks_of(given: Hook | Sequence[Hook]) -> Sequence[Hook]:

@@ -205,15 +205,12 @@ class _SectionWriter:
         name = field(_ARG_NAME, self._iid(_ARG_NAMES, arg.name))
         if isinstance(arg.values, Picked):
             iids = np.array([self._iid(_ARG_TEXTS, text) for text in arg.values.texts], dtype=np.int64)
-            columns = message_fields(_ARG, [varints(iids[arg.values.index])], name + varint_key(_ARG_TEXT))
+            key, value = varint_key(_ARG_TEXT), varints(iids[arg.values.index])
         elif arg.values.dtype.kind == "f":
-            columns = message_fields(
-                _ARG, [doubles(arg.values.astype(np.float64, copy=False))], name + fixed64_key(_ARG_DOUBLE)
-            )
+            key, value = fixed64_key(_ARG_DOUBLE), doubles(arg.values.astype(np.float64, copy=False))
         else:
-            columns = message_fields(
-                _ARG, [varints(arg.values.astype(np.int64, copy=False))], name + varint_key(_ARG_INT)
-            )
+            key, value = varint_key(_ARG_INT), varints(arg.values.astype(np.int64, copy=False))
+        columns = message_fields(_ARG, [value], name + key)
         return columns if arg.shown is None else [column.only(arg.shown) for column in columns]
 
 

@@ -57,14 +57,13 @@ class _Event(Struct):
     args: Raw = _NOTHING
 
 
-class _Args(Struct):
+class Args(Struct, frozen=True):
+    """The arguments of a kernel, or of the event with a process's position."""
+
     device: int = -1
     stream: int = -1
     correlation: int = -1
     grid: tuple[int, ...] = ()
-
-
-class _Position(Struct):
     sort_index: int | None = None
 
 
@@ -76,10 +75,7 @@ class Bar(Struct, frozen=True):
     end_ns: int
     pid: int | str
     tid: int | str
-    device: int
-    stream: int
-    correlation: int
-    grid: tuple[int, ...]
+    args: Args
 
 
 class TorchTrace(Struct, frozen=True):
@@ -101,15 +97,14 @@ def read_torch_trace(data: bytes) -> TorchTrace:
     bars, benchmarks, positions = [], [], {}
     for event in msgspec.json.decode(members.get("traceEvents", Raw(b"[]")), type=list[_Event]):
         if event.cat == "kernel" and event.ph == "X":
-            args = msgspec.json.decode(event.args, type=_Args)
             start_ns = base_ns + _nanoseconds(event.ts)
-            place = event.pid, event.tid, args.device, args.stream, args.correlation, args.grid
-            bars.append(Bar(event.name, start_ns, start_ns + _nanoseconds(event.dur), *place))
+            args = msgspec.json.decode(event.args, type=Args)
+            bars.append(Bar(event.name, start_ns, start_ns + _nanoseconds(event.dur), event.pid, event.tid, args))
         elif event.cat == "user_annotation" and event.name == BENCHMARK_SPAN:
             start_ns = base_ns + _nanoseconds(event.ts)
             benchmarks.append((start_ns, start_ns + _nanoseconds(event.dur)))
         elif event.name == "process_sort_index":
-            position = msgspec.json.decode(event.args, type=_Position).sort_index
+            position = msgspec.json.decode(event.args, type=Args).sort_index
             if position is not None:
                 positions[event.pid] = position
     # A benchmark waits for its launches.
@@ -117,7 +112,7 @@ def read_torch_trace(data: bytes) -> TorchTrace:
     ends = np.maximum.accumulate(ends)
     before = np.searchsorted(starts, [bar.start_ns for bar in bars], side="right").tolist()
     kept = [bar for bar, count in zip(bars, before, strict=True) if not count or bar.start_ns >= ends[count - 1]]
-    return TorchTrace(members, base_ns, tuple(sorted(kept, key=lambda bar: bar.correlation)), positions)
+    return TorchTrace(members, base_ns, tuple(sorted(kept, key=lambda bar: bar.args.correlation)), positions)
 
 
 def _nanoseconds(microseconds: Raw) -> int:
@@ -180,14 +175,14 @@ def _pairs(trace: TorchTrace, name: str, launched: Sequence[Timeline]) -> Iterat
     launched = sorted(launched, key=lambda one: one.launch.host_ns)
     if len(launched) < count:
         bars = [bars[one.launch.index] for one in launched]
-    streams = {(one.launch.stream, bar.stream) for one, bar in zip(launched, bars, strict=True)}
+    streams = {(one.launch.stream, bar.args.stream) for one, bar in zip(launched, bars, strict=True)}
     if len(streams) > min(len(set(side)) for side in zip(*streams, strict=True)):
         raise KprofError("its launches and the trace's kernels are on different streams")
     for timeline, bar in zip(launched, bars, strict=True):
         clusters = timeline.launch.kernel.metadata.get("num_ctas")
         width, *others = timeline.launch.grid
         wide = width * clusters if isinstance(clusters, int) else width
-        if bar.device != timeline.launch.device or bar.grid not in ((width, *others), (wide, *others)):
+        if bar.args.device != timeline.launch.device or bar.args.grid not in ((width, *others), (wide, *others)):
             raise KprofError(f"launch {timeline.launch.index} has another device or grid than the trace's kernel")
         if timeline.ctas_that_ran.size:
             yield timeline, bar
@@ -229,7 +224,7 @@ def merged_trace(
         placed = PlacedLaunch(launch.timeline, "", clock, None)
         one = DrawnLaunch(placed, launch_facts(placed), in_flight(launch.timeline))
         called_ns = launch.bar.start_ns - trace.base_ns
-        shared = (("correlation", launch.bar.correlation),)
+        shared = (("correlation", launch.bar.args.correlation),)
         position = trace.positions.get(launch.bar.pid)
         groups.append(list(launch_processes(one, layout, number, called_ns, shared_args=shared, position=position)))
         drawn.append(one)
@@ -247,7 +242,8 @@ def merged_trace(
         yield from run([partial(events_in, section) for section in sections(groups, _FIRST_ID)])
         yield b"\n]"
     own = [
-        one.facts | {"device": launch.bar.device, "correlation": launch.bar.correlation, "error_ns": launch.error_ns}
+        one.facts
+        | {"device": launch.bar.args.device, "correlation": launch.bar.args.correlation, "error_ns": launch.error_ns}
         for one, launch in zip(drawn, launches, strict=True)
     ]
     yield b',\n"%b":%b\n}\n' % (SUMMARY_KEY.encode(), json_text({**facts, "launches": own}))

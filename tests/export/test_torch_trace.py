@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from torch_traces import BASE_NS, GPU_POSITION, Kernel, kineto_text
 
-from kprof_inject.export.torch_trace import Bar, read_torch_trace
+from kprof_inject.export.torch_trace import Args, Bar, read_torch_trace
 
 FIRST = Kernel("a", BASE_NS + 10**15 + 1, BASE_NS + 10**15 + 7_003, 5, (4, 2, 1), 128, 1, 20)
 SECOND = Kernel("b", BASE_NS + 5, BASE_NS + 9, 6)
@@ -15,8 +15,8 @@ SECOND = Kernel("b", BASE_NS + 5, BASE_NS + 9, 6)
 def test_kernels_are_in_the_order_of_their_calls() -> None:
     trace = read_torch_trace(kineto_text([SECOND, FIRST]).encode())
     assert trace.bars == (
-        Bar("a", FIRST.start_ns, FIRST.end_ns, 1, 20, 1, 20, 5, (4, 2, 1)),
-        Bar("b", SECOND.start_ns, SECOND.end_ns, 0, 7, 0, 7, 6, (1, 1, 1)),
+        Bar("a", FIRST.start_ns, FIRST.end_ns, 1, 20, Args(1, 20, 5, (4, 2, 1))),
+        Bar("b", SECOND.start_ns, SECOND.end_ns, 0, 7, Args(0, 7, 6, (1, 1, 1))),
     )
     assert (trace.base_ns, trace.positions[1]) == (BASE_NS, GPU_POSITION + 1)
 
