@@ -18,18 +18,7 @@ from numpy.typing import NDArray
 
 _VARINT, _FIXED64, _BYTES = 0, 1, 2
 _LENGTHS_STEP = 64
-_WORD_BITS = 56
 _DECIMAL_DIGITS = 20
-
-# Steps that move the groups of 28, 14 and 7 bits of a word apart: bits that stay, bits that move, and by how many.
-_SPREADS = [
-    tuple(np.uint64(part) for part in spread)
-    for spread in (
-        (0x000000000FFFFFFF, 0x00FFFFFFF0000000, 4),
-        (0x00003FFF00003FFF, 0x0FFFC0000FFFC000, 2),
-        (0x007F007F007F007F, 0x3F803F803F803F80, 1),
-    )
-]
 
 
 class ByteColumn(Struct, frozen=True):
@@ -68,7 +57,7 @@ def decimals(values: NDArray[np.int64]) -> ByteColumn:
 
 def fixed64(values: NDArray[np.int64]) -> ByteColumn:
     """Return integers as eight bytes, little-endian."""
-    return _column(values.astype("<u8"), np.full(len(values), 8, dtype=np.int64))
+    return ByteColumn(values.astype("<u8").view("V8"), np.full(len(values), 8, dtype=np.int64))
 
 
 def doubles(values: NDArray[np.float64]) -> ByteColumn:
@@ -79,39 +68,15 @@ def doubles(values: NDArray[np.float64]) -> ByteColumn:
 def varints(values: NDArray[np.int64]) -> ByteColumn:
     """Return integers as varints of the minimum length; a negative one takes ten bytes, as protobuf's ``int64``."""
     words = values.astype(np.uint64)
-    bits = int(words.max(initial=0)).bit_length()
+    count = max(-(-int(words.max(initial=0)).bit_length() // 7), 1)
+    data = np.empty((len(words), count), dtype=np.uint8)
     lengths = np.ones(len(words), dtype=np.int64)
-    for more in range(7, bits, 7):
-        lengths += words >= np.uint64(1 << more)
-    if bits <= _WORD_BITS:
-        return _column(_spread(words, bits) | _CONTINUES[lengths, 0], lengths)
-    low, high = words & np.uint64((1 << _WORD_BITS) - 1), words >> np.uint64(_WORD_BITS)
-    pairs = np.stack((_spread(low, _WORD_BITS), _spread(high, 64 - _WORD_BITS)), axis=1)
-    return _column(pairs | _CONTINUES[lengths], lengths)
-
-
-def _spread(words: NDArray[np.uint64], bits: int) -> NDArray[np.uint64]:
-    """Return words with seven of their bits in each byte; no word has more than ``bits``."""
-    for (kept, moved, by), needed in zip(_SPREADS, (28, 14, 7), strict=True):
-        if bits > needed:
-            words = words & kept | (words & moved) << by
-    return words
-
-
-def _column(words: NDArray[Any], lengths: NDArray[np.int64]) -> ByteColumn:
-    """Return a column of items with one or more little-endian words each."""
-    data = np.ascontiguousarray(words, dtype="<u8")
-    width = 8 * (data.shape[1] if data.ndim > 1 else 1)
-    return ByteColumn(data.reshape(-1).view(f"V{width}"), lengths)
-
-
-def _continues() -> NDArray[np.uint64]:
-    """Return the continuation bits of a varint, in two words, for each length."""
-    table = [[0x80 if byte < length - 1 else 0 for byte in range(16)] for length in range(11)]
-    return np.array(table, dtype=np.uint8).view("<u8").astype(np.uint64)
-
-
-_CONTINUES = _continues()
+    for place in range(count):
+        rest = words >> np.uint64(7 * place)
+        goes_on = rest > 0x7F
+        data[:, place] = rest.astype(np.uint8) & 0x7F | goes_on.view(np.uint8) << 7
+        lengths += goes_on
+    return ByteColumn(data.reshape(-1).view(f"V{count}"), lengths)
 
 
 def varint(value: int) -> bytes:
