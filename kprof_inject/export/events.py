@@ -22,16 +22,14 @@ from kprof_inject.capture.model import Launch
 from kprof_inject.capture.scopes import ScopeKind, ScopeTable
 from kprof_inject.export.hooks import CounterValues, Hook, ScopeArrows, args_of, arrows_of, counters_of
 from kprof_inject.export.tracks import (
+    LaunchTracks,
     Mask,
     Numbers,
     Picked,
     Process,
-    ScopeTracks,
     Tracks,
-    WarpTracks,
     numbers_in,
     runs_of_warps,
-    tracks_of,
 )
 from kprof_inject.scope_colours import ScopeColour, scope_colours
 from kprof_inject.timeline.axis import PlacedLaunch, place_launches
@@ -363,7 +361,7 @@ def launch_processes(
     known. ``shared_args`` are arguments of the launch and of each of its scopes; ``position`` orders all processes.
     """
     placed, found = launch.placed, launch.in_flight
-    tracks = tracks_of(placed.timeline, layout)
+    tracks = LaunchTracks(placed.timeline, layout)
     drawn = partial(_launch, launch, tracks, number, called_ns, hooks, shared_args)
     own = "kernel launch" if placed.timeline.ctas.size else ""
     yield (whole := Process(placed.title, drawn, own, tracks.count, within, position=position))
@@ -383,7 +381,7 @@ def launch_processes(
 
 def _launch(
     launch: DrawnLaunch,
-    tracks: WarpTracks | ScopeTracks,
+    tracks: LaunchTracks,
     number: int,
     called_ns: int | None,
     hooks: Sequence[Hook],
@@ -424,9 +422,7 @@ def _launch(
         first_row += len(block)
 
 
-def _named_tracks(
-    tracks: WarpTracks | ScopeTracks, process: Process, numbers: Numbers, drawn: Mask
-) -> Iterator[Tracks]:
+def _named_tracks(tracks: LaunchTracks, process: Process, numbers: Numbers, drawn: Mask) -> Iterator[Tracks]:
     """Yield these threads, after those of their groups that have not been drawn yet."""
     yield from (groups for groups in tracks.groups(process, numbers, drawn) if groups.ids.size)
     yield from tracks.threads(process, numbers)

@@ -107,206 +107,144 @@ def numbers_in(columns: NDArray[np.void], name: str) -> Numbers:
     return column
 
 
-def tracks_of(timeline: Timeline, layout: str) -> WarpTracks | ScopeTracks:
-    """Return the tracks of a launch in one of the ``LAYOUT_NAMES``.
-
-    ``sm`` has a thread for each warp, sorted by SM, CTA and warp, followed by threads for its scopes that cross others;
-    the groups are SMs, and CTAs in them. ``cta`` sorts by CTA and warp; the groups are CTAs. ``scope`` has a thread for
-    each scope and warp, sorted by scope, SM, CTA and warp; the groups are scopes, and lost records of warps follow.
-    """
-    return ScopeTracks(timeline) if layout == "scope" else WarpTracks(timeline, layout == "sm")
-
-
 _CTA_BITS = 32
 _INCOMPLETE = "incomplete"
 
 
-def _has_sms(timeline: Timeline) -> bool:
-    """Return True if the SM of each CTA is known."""
-    return bool((timeline.ctas["sm"] >= 0).all())
+class LaunchTracks:
+    """The threads of a launch and the groups around them, in one of the ``LAYOUT_NAMES``.
 
+    ``sm`` has a thread for each warp, sorted by SM, CTA and warp, followed by threads for its scopes that cross others;
+    the groups are SMs, and CTAs in them. ``cta``, also used if an SM is unknown, sorts by CTA and warp; the groups are
+    CTAs. ``scope`` has a thread for each scope and warp, sorted by scope, SM, CTA and warp; the groups are scopes, the
+    last one with the lost records of warps.
 
-class _Warps:
-    """The warps of a launch, numbered by SM (unless ``by_cta``), CTA and warp; ``sm`` and ``cta`` are by CTA."""
-
-    def __init__(self, timeline: Timeline, by_cta: bool = False) -> None:
-        kernel = timeline.launch.kernel
-        self._cta_noun, self._warp_noun = f"{kernel.cta_name} ", f"{kernel.warp_name} "
-        self.has_sms = _has_sms(timeline)
-        self._by_cta = by_cta
-        keys = self._keys_of(timeline.ctas)
-        order = np.argsort(keys, kind="stable")
-        self._keys = keys[order]
-        self.sm, self.cta = (numbers_in(timeline.ctas, name)[order] for name in ("sm", "cta"))
-        self.per_cta = max(recorded_warps(timeline.launch)) + 1
-        self.count = len(keys) * self.per_cta
-        partitions = by_warp(timeline.partitions)
-        self._partitions = [
-            "".join(f", {partition.called}" for partition in partitions.get(warp, ())) for warp in range(self.per_cta)
-        ]
-
-    def _keys_of(self, columns: NDArray[np.void]) -> Numbers:
-        cta = numbers_in(columns, "cta")
-        return cta if self._by_cta else numbers_in(columns, "sm") << _CTA_BITS | cta
-
-    def of_rows(self, columns: NDArray[np.void]) -> Numbers:
-        return np.searchsorted(self._keys, self._keys_of(columns)) * self.per_cta + numbers_in(columns, "warp")
-
-    def of_scopes(self, scopes: NDArray[np.void]) -> Numbers:
-        """Return the same as ``of_rows``, for rows in which each warp's are consecutive."""
-        first, lengths = runs_of_warps(scopes)
-        return np.repeat(self.of_rows(scopes[first]), lengths)
-
-    def partition_texts(self, warps: Numbers) -> TextColumn:
-        """Return the text about each warp's partition, after its place; none unless the kernel is warp specialised."""
-        return (Picked(self._partitions, warps % self.per_cta),) if any(self._partitions) else ()
-
-    def cta_labels(self, ctas: Numbers) -> TextColumn:
-        return self._cta_noun, self.cta[ctas]
-
-    def warp_labels(self, warps: Numbers) -> TextColumn:
-        return self._warp_noun, warps % self.per_cta
-
-    def names(self, warps: Numbers, sm_first: bool = True) -> TextColumn:
-        """Return the full name of each warp; unknown SMs are not in names."""
-        ctas = warps // self.per_cta
-        place = (*self.cta_labels(ctas), " ", *self.warp_labels(warps))
-        if not self.has_sms:
-            return place
-        return ("SM ", self.sm[ctas], " ", *place) if sm_first else (*place, ", SM ", self.sm[ctas])
-
-
-def _own_lanes(scopes: NDArray[np.void], timeline: Timeline) -> Numbers:
-    """Return the lane of each scope: scopes that overlap others of the same kind are on further lanes."""
-    if timeline.overlaps is None:
-        return np.zeros(len(scopes), dtype=np.int64)
-    return lanes_of_rows(scopes, timeline.overlaps)
-
-
-def _new_groups(groups: Numbers, drawn: Mask) -> Numbers:
-    """Return the groups that are not ``drawn``, and mark them."""
-    new = groups[~drawn[groups]]
-    drawn[new] = True
-    return new
-
-
-class WarpTracks:
-    """A thread for each warp and lane; after these, a group for each CTA, and one for each SM if these contain CTAs.
-
-    Threads have numbers from 0 to ``groups_from``; ``count`` includes the groups.
+    Tracks are numbered: threads first, then groups from ``groups_from``. ``count`` is the number of all of them.
     """
 
-    def __init__(self, timeline: Timeline, by_sm: bool) -> None:
-        """Assign numbers to the tracks of a launch; SMs contain no CTAs if an SM is unknown."""
+    def __init__(self, timeline: Timeline, layout: str) -> None:
+        """Assign numbers to the tracks."""
+        kernel, ctas = timeline.launch.kernel, timeline.ctas
         self._timeline = timeline
-        self._by_sm = by_sm and _has_sms(timeline)
-        self._warps = _Warps(timeline, by_cta=not self._by_sm)
-        if timeline.overlaps is None:
-            self._per_warp = int(timeline.lanes.max(initial=0)) + 1
+        self._cta_noun, self._warp_noun = f"{kernel.cta_name} ", f"{kernel.warp_name} "
+        self._has_sms = bool((ctas["sm"] >= 0).all())
+        self._by_scope, self._by_sm = layout == "scope", layout == "sm" and self._has_sms
+        keys = self._keys_of(ctas)
+        order = np.argsort(keys, kind="stable")
+        self._keys, self._sm, self._cta = keys[order], numbers_in(ctas, "sm")[order], numbers_in(ctas, "cta")[order]
+        self._sms, self._sm_ranks = np.unique(self._sm, return_inverse=True)
+        self._per_cta = max(recorded_warps(timeline.launch)) + 1
+        self._warps = len(keys) * self._per_cta
+        partitions = by_warp(timeline.partitions)
+        self._partitions = [
+            "".join(f", {partition.called}" for partition in partitions.get(warp, ())) for warp in range(self._per_cta)
+        ]
+        # The lane of a thread: the place of its scope among all names and their lanes, or its place in its warp.
+        if self._by_scope:
+            self._names = _lane_names(timeline)
+            overlaps = [1] * len(timeline.table.scopes) if timeline.overlaps is None else timeline.overlaps.tolist()
+            self._first_lane = np.cumsum([0, *overlaps])
+            self._lanes = len(self._names)
         else:
-            self._per_warp = int((timeline.lanes + timeline.overlaps).max(initial=1))
-        self.groups_from = self._warps.count * self._per_warp
-        self._ctas, sms = len(self._warps.cta), self._warps.sm
-        # For each CTA, the number of SMs before its own.
-        self._sm_ranks = np.cumsum(np.diff(sms, prepend=sms[:1]) != 0)
-        self.count = self.groups_from + self._ctas
-        if self._by_sm:
-            self.count += int(self._sm_ranks.max(initial=-1)) + 1
+            self._first_lane = timeline.lanes
+            overlaps = 1 if timeline.overlaps is None else timeline.overlaps
+            self._lanes = int((timeline.lanes + overlaps).max(initial=1))
+        self.groups_from = self._warps * self._lanes
+        self.count = self.groups_from + (self._lanes if self._by_scope else len(keys) + self._by_sm * len(self._sms))
+
+    def _keys_of(self, columns: NDArray[np.void]) -> Numbers:
+        """Return a number for each row that sorts by CTA, or by SM and CTA."""
+        cta = numbers_in(columns, "cta")
+        return numbers_in(columns, "sm") << _CTA_BITS | cta if self._by_sm or self._by_scope else cta
+
+    def _warps_of(self, columns: NDArray[np.void]) -> Numbers:
+        return np.searchsorted(self._keys, self._keys_of(columns)) * self._per_cta + numbers_in(columns, "warp")
+
+    def _threads_of(self, lane: Numbers | int, warp: Numbers) -> Numbers:
+        return lane * self._warps + warp if self._by_scope else warp * self._lanes + lane
+
+    def _lanes_and_warps(self, threads: Numbers) -> tuple[Numbers, Numbers]:
+        if self._by_scope:
+            return np.divmod(threads, max(self._warps, 1))
+        warps, lanes = np.divmod(threads, self._lanes)
+        return lanes, warps
 
     def of_scopes(self, scopes: NDArray[np.void]) -> Numbers:
         """Return the thread of each of a block's scopes (``SCOPE_COLUMNS``). Scopes on a thread never cross."""
-        lane = self._timeline.lanes[numbers_in(scopes, "scope")] + _own_lanes(scopes, self._timeline)
-        return self._warps.of_scopes(scopes) * self._per_warp + lane
+        lane: Numbers = self._first_lane[numbers_in(scopes, "scope")]
+        if self._timeline.overlaps is not None:
+            # Scopes that overlap others of the same kind are on further lanes.
+            lane = lane + lanes_of_rows(scopes, self._timeline.overlaps)
+        first, lengths = runs_of_warps(scopes)
+        return self._threads_of(lane, np.repeat(self._warps_of(scopes[first]), lengths))
 
     def of_incomplete(self, incomplete: NDArray[np.void]) -> Numbers:
         """Return the thread of each warp's event for lost records (``INCOMPLETE_COLUMNS``)."""
-        return self._warps.of_rows(incomplete) * self._per_warp
+        return self._threads_of(self._lanes - 1 if self._by_scope else 0, self._warps_of(incomplete))
 
     def threads(self, process: Process, numbers: Numbers) -> Iterator[Tracks]:
         """Yield these threads, in parts that are not empty."""
-        warps, lanes = np.divmod(numbers, self._per_warp)
-        for crosses in (False, True):
-            chosen = (lanes > 0) == crosses
-            if chosen.any():
-                warp, lane = warps[chosen], lanes[chosen]
-                further = (*self._warps.partition_texts(warp), *((" (crossing ", lane, ")") if crosses else ()))
-                yield Tracks(
-                    process.pid,
-                    process.first_track + numbers[chosen],
-                    1 + numbers[chosen],
-                    process.first_track + self.groups_from + warp // self._warps.per_cta,
-                    (*self._warps.warp_labels(warp), *further),
-                    (*self._warps.names(warp, sm_first=self._by_sm), *further),
-                )
+        lanes, warps = self._lanes_and_warps(numbers)
+        ids, positions = process.first_track + numbers, 1 + numbers
+        within = process.first_track + self.groups_from + (lanes if self._by_scope else warps // self._per_cta)
+        if self._by_scope and numbers.size:
+            place = self._place(warps)
+            yield Tracks(process.pid, ids, positions, within, place, (Picked(self._names, lanes), ": ", *place))
+        elif not self._by_scope:
+            for crosses in (False, True):
+                chosen = (lanes > 0) == crosses
+                if chosen.any():
+                    warp = warps[chosen]
+                    further: TextColumn = (" (crossing ", lanes[chosen], ")") if crosses else ()
+                    if any(self._partitions):
+                        further = (Picked(self._partitions, warp % self._per_cta), *further)
+                    label, name = (self._warp_noun, warp % self._per_cta, *further), (*self._place(warp), *further)
+                    yield Tracks(process.pid, ids[chosen], positions[chosen], within[chosen], label, name)
+
+    def _place(self, warps: Numbers) -> TextColumn:
+        """Return the full name of each warp; unknown SMs are not in names."""
+        ctas = warps // self._per_cta
+        place = (self._cta_noun, self._cta[ctas], f" {self._warp_noun}", warps % self._per_cta)
+        if not self._has_sms:
+            return place
+        sm = ("SM ", self._sm[ctas])
+        return (*sm, " ", *place) if self._by_sm or self._by_scope else (*place, ", ", *sm)
 
     def groups(self, process: Process, numbers: Numbers, drawn: Mask) -> Iterator[Tracks]:
         """Yield the groups around these threads that are not ``drawn``, the outer ones first, and mark them.
 
-        ``drawn`` has a row for each group.
+        ``drawn`` has a row for each group. A part may be empty.
         """
-        ctas = np.unique(numbers // self._per_warp // self._warps.per_cta)
-        first_sm = self.groups_from + self._ctas
+        lanes, warps = self._lanes_and_warps(numbers)
+        ctas = warps // self._per_cta
+        levels: list[tuple[int, Numbers]] = [(0, lanes if self._by_scope else ctas)]
         if self._by_sm:
-            ranks = _new_groups(self._ctas + np.unique(self._sm_ranks[ctas]), drawn) - self._ctas
-            sms = self._warps.sm[np.searchsorted(self._sm_ranks, ranks)]
-            within = np.full_like(ranks, process.track)
-            yield Tracks(process.pid, process.first_track + first_sm + ranks, first_sm + ranks, within, ("SM ", sms))
-        ctas = _new_groups(ctas, drawn)
-        labels = self._warps.cta_labels(ctas)
-        if self._by_sm:
-            within = process.first_track + first_sm + self._sm_ranks[ctas]
-        else:
-            within = np.full_like(ctas, process.track)
-            labels = (*labels, ", SM ", self._warps.sm[ctas]) if self._warps.has_sms else labels
-        numbers = self.groups_from + ctas
-        yield Tracks(process.pid, process.first_track + numbers, numbers, within, labels)
+            levels.insert(0, (len(self._cta), self._sm_ranks[ctas]))
+        within = np.full_like(numbers, process.track)
+        for first, group_of in levels:
+            groups, rows = np.unique(first + group_of, return_index=True)
+            is_new = ~drawn[groups]
+            drawn[groups] = True
+            new, positions = groups[is_new] - first, self.groups_from + groups[is_new]
+            ids = process.first_track + positions
+            yield Tracks(process.pid, ids, positions, within[rows][is_new], self._group_labels(new, is_sm=first > 0))
+            within = process.first_track + self.groups_from + first + group_of
+
+    def _group_labels(self, groups: Numbers, is_sm: bool) -> TextColumn:
+        if self._by_scope:
+            return (Picked(self._names, groups),)
+        if is_sm:
+            return "SM ", self._sms[groups]
+        label = (self._cta_noun, self._cta[groups])
+        return (*label, ", SM ", self._sm[groups]) if self._has_sms and not self._by_sm else label
 
 
-class ScopeTracks:
-    """A thread for each name, lane of the scope, and warp; after these, a group for each name and lane.
-
-    A scope's name is at its index; the last name is for lost records. The methods are those of ``WarpTracks``.
-    """
-
-    def __init__(self, timeline: Timeline) -> None:
-        """Assign numbers to the tracks of a launch."""
-        self._timeline = timeline
-        self._warps = _Warps(timeline)
-        partitions = partition_names(timeline.table)
-        names = [
-            f"{name} ({partitions[index]})" if index in partitions else name
-            for index, name in enumerate(distinct_names(timeline.table.scopes))
-        ]
-        lanes = [1] * len(names) if timeline.overlaps is None else timeline.overlaps.tolist()
-        self._first = np.cumsum([0, *lanes])
-        self._names = [
-            f"{name} (lane {lane + 1})" if lane else name
-            for name, count in zip([*names, _INCOMPLETE], [*lanes, 1], strict=True)
-            for lane in range(count)
-        ]
-        self.groups_from = self._warps.count * len(self._names)
-        self.count = self.groups_from + len(self._names)
-
-    def of_scopes(self, scopes: NDArray[np.void]) -> Numbers:
-        """Return the thread of each of a block's scopes."""
-        names = self._first[numbers_in(scopes, "scope")] + _own_lanes(scopes, self._timeline)
-        return names * self._warps.count + self._warps.of_scopes(scopes)
-
-    def of_incomplete(self, incomplete: NDArray[np.void]) -> Numbers:
-        """Return the thread of each warp's event for lost records."""
-        return (len(self._names) - 1) * self._warps.count + self._warps.of_rows(incomplete)
-
-    def threads(self, process: Process, numbers: Numbers) -> Iterator[Tracks]:
-        """Yield these threads, if there are any."""
-        if numbers.size:
-            names, warps = np.divmod(numbers, self._warps.count)
-            place = self._warps.names(warps)
-            within = process.first_track + self.groups_from + names
-            full_names = (Picked(self._names, names), ": ", *place)
-            yield Tracks(process.pid, process.first_track + numbers, 1 + numbers, within, place, full_names)
-
-    def groups(self, process: Process, numbers: Numbers, drawn: Mask) -> Iterator[Tracks]:
-        """Yield the groups around these threads that are not ``drawn``, and mark them."""
-        names = _new_groups(np.unique(numbers // max(self._warps.count, 1)), drawn)
-        groups, within = self.groups_from + names, np.full_like(names, process.track)
-        yield Tracks(process.pid, process.first_track + groups, groups, within, (Picked(self._names, names),))
+def _lane_names(timeline: Timeline) -> list[str]:
+    """Return the name of each lane of each scope, and a last one for lost records."""
+    partitions, overlaps = partition_names(timeline.table), timeline.overlaps
+    names = []
+    for index, name in enumerate(distinct_names(timeline.table.scopes)):
+        full = f"{name} ({partitions[index]})" if index in partitions else name
+        lanes = 1 if overlaps is None else int(overlaps[index])
+        names += [full, *(f"{full} (lane {lane})" for lane in range(2, lanes + 1))]
+    return [*names, _INCOMPLETE]
