@@ -163,18 +163,30 @@ FindInFlight = Callable[[Timeline], InFlight | None]
 
 
 class DrawnLaunch(Struct, frozen=True):
-    """A launch to draw: placed on an axis, with the facts that a trace does not show, and its asynchronous work."""
+    """A launch to draw, with the facts that a trace does not show, and the asynchronous work in it.
 
+    ``number`` is its own in the trace, from 1; an arrow with this ID leads from its call to it, if the time of that is
+    known. ``shared_args`` are arguments of the launch and of each of its scopes; ``position`` orders its processes.
+    """
+
+    number: int
     placed: PlacedLaunch
     facts: dict[str, Any]
     in_flight: InFlight | None
+    called_ns: int | None
+    shared_args: KindArgs = ()
+    position: int | None = None
 
 
 def drawn_launches(timelines: Sequence[Timeline], in_flight: FindInFlight) -> list[DrawnLaunch]:
     """Place launches, and find out about them all that a drawing shows."""
-    return [
-        DrawnLaunch(placed, launch_facts(placed), in_flight(placed.timeline)) for placed in place_launches(timelines)
-    ]
+    launches = []
+    for number, placed in enumerate(place_launches(timelines), 1):
+        call = placed.call if placed.timeline.ctas.size else None
+        called_ns = placed.clock.ns_on_axis(call.start_ns) if call else None
+        found = in_flight(placed.timeline)
+        launches.append(DrawnLaunch(number, placed, launch_facts(placed), found, called_ns))
+    return launches
 
 
 def draw(launches: Sequence[DrawnLaunch], layout: str, hooks: Sequence[Hook] = ()) -> Scene:
@@ -187,21 +199,15 @@ def draw(launches: Sequence[DrawnLaunch], layout: str, hooks: Sequence[Hook] = (
     An axis's zero is the start of its first process, because Perfetto drops events before zero.
     """
     names = program_names([launch.placed for launch in launches])
-    calls: dict[Hashable, list[tuple[int, PlacedLaunch, HostCall]]] = {process: [] for process in names}
-    for number, launch in enumerate(launches, 1):
-        if launch.placed.call is not None:
-            calls[process_of(launch.placed)].append((number, launch.placed, launch.placed.call))
     programs: dict[Hashable, Process] = {}
     groups: list[list[Process]] = []
-    for number, launch in enumerate(launches, 1):
-        placed, process, called_ns = launch.placed, process_of(launch.placed), None
+    for launch in launches:
+        process = process_of(launch.placed)
         if process in names and process not in programs:
-            programs[process] = _program(names[process], calls[process])
+            of_process = [each for each in launches if process_of(each.placed) == process]
+            programs[process] = _program(names[process], of_process)
             groups.append([programs[process]])
-        if placed.call is not None and placed.timeline.ctas.size:
-            called_ns = placed.clock.ns_on_axis(placed.call.start_ns)
-        within = programs.get(process)
-        groups.append(list(launch_processes(launch, layout, number, called_ns, hooks, within=within)))
+        groups.append(list(launch_processes(launch, layout, hooks, programs.get(process))))
     return Scene([launch.facts for launch in launches], list(sections(groups)))
 
 
@@ -285,15 +291,16 @@ def process_of(placed: PlacedLaunch) -> Hashable:
 _NO_END = "the return of the call was not recorded"
 
 
-def _program(name: str, calls: Sequence[tuple[int, PlacedLaunch, HostCall]]) -> Process:
-    """Return the process of a program with its calls: the number of each launch, the launch and the call.
+def _program(name: str, launches: Sequence[DrawnLaunch]) -> Process:
+    """Return the process of a program with the known calls of its launches.
 
     It has several threads only if calls overlap, because the program's own threads may make them.
     """
-    spans_ns = [
-        [placed.clock.ns_on_axis(ns) for ns in (call.start_ns, call.start_ns if call.end_ns is None else call.end_ns)]
-        for _, placed, call in calls
-    ]
+    calls = [(launch, call) for launch in launches if (call := launch.placed.call)]
+    spans_ns = []
+    for launch, call in calls:
+        call_ns = call.start_ns, call.start_ns if call.end_ns is None else call.end_ns
+        spans_ns.append([launch.placed.clock.ns_on_axis(ns) for ns in call_ns])
     start_ns, end_ns = np.array(spans_ns, dtype=np.int64).T
     # An arrow needs a slice of some length to leave from.
     end_ns = np.maximum(end_ns, start_ns + 1)
@@ -309,18 +316,18 @@ def _program(name: str, calls: Sequence[tuple[int, PlacedLaunch, HostCall]]) -> 
             names = ("launches at the same time (", extra, ")")
             yield Tracks(process.pid, process.track + extra, extra, np.full_like(extra, process.track), names, names)
         rows = np.arange(len(calls))
-        arrow_ids = [number if placed.timeline.ctas.size else 0 for number, placed, _ in calls]
+        arrow_ids = [0 if launch.called_ns is None else launch.number for launch, _ in calls]
         yield Events(
             pid=process.pid,
             tids=process.track + thread,
-            kinds=[_call_kind(placed.timeline.launch, call) for _, placed, call in calls],
+            kinds=[_call_kind(launch.placed.timeline.launch, call) for launch, call in calls],
             kind=rows,
             start_ns=start_ns,
             end_ns=end_ns,
             group=thread,
             start_order=2 * rows,
             end_order=2 * rows + 1,
-            args=(Arg("error_ns", np.array([call.error_ns for *_, call in calls], dtype=np.int64)),),
+            args=(Arg("error_ns", np.array([call.error_ns for _, call in calls], dtype=np.int64)),),
             arrows=(Arrows(np.array(arrow_ids, dtype=np.int64), arrive=False, at_ns=start_ns),),
         )
 
@@ -346,25 +353,14 @@ _INCOMPLETE = EventKind("incomplete", "lost", is_instant=True)
 
 
 def launch_processes(
-    launch: DrawnLaunch,
-    layout: str,
-    number: int,
-    called_ns: int | None,
-    hooks: Sequence[Hook] = (),
-    shared_args: KindArgs = (),
-    position: int | None = None,
-    within: Process | None = None,
+    launch: DrawnLaunch, layout: str, hooks: Sequence[Hook] = (), within: Process | None = None
 ) -> Iterator[Process]:
-    """Yield the processes of a launch and, inside it, of its counters and of its asynchronous work.
-
-    ``number`` is that of the launch in its trace, from 1; an arrow with this ID points to it if the time of the call is
-    known. ``shared_args`` are arguments of the launch and of each of its scopes; ``position`` orders all processes.
-    """
+    """Yield the processes of a launch and, inside it, of its counters and of its asynchronous work."""
     placed, found = launch.placed, launch.in_flight
     tracks = LaunchTracks(placed.timeline, layout)
-    drawn = partial(_launch, launch, tracks, number, called_ns, hooks, shared_args)
+    drawn = partial(_launch, launch, tracks, hooks)
     own = "kernel launch" if placed.timeline.ctas.size else ""
-    yield (whole := Process(placed.title, drawn, own, tracks.count, within, position=position))
+    yield (whole := Process(placed.title, drawn, own, tracks.count, within, position=launch.position))
     inside: list[tuple[str, int, Callable[[Process], Iterator[Part]]]] = []
     if placed.timeline.ctas.size:
         inside.append(("active CTAs", 0, partial(active_ctas, placed)))
@@ -376,28 +372,20 @@ def launch_processes(
         # Lanes, then their CTAs and SMs.
         inside.append(("in flight", 3 * lanes.count, partial(_flights, placed, lanes)))
     for label, count, parts in inside:
-        yield Process(f"{placed.title}: {label}", parts, "", count, whole, label, position)
+        yield Process(f"{placed.title}: {label}", parts, "", count, whole, label, launch.position)
 
 
-def _launch(
-    launch: DrawnLaunch,
-    tracks: LaunchTracks,
-    number: int,
-    called_ns: int | None,
-    hooks: Sequence[Hook],
-    shared_args: KindArgs,
-    process: Process,
-) -> Iterator[Part]:
+def _launch(launch: DrawnLaunch, tracks: LaunchTracks, hooks: Sequence[Hook], process: Process) -> Iterator[Part]:
     """Yield the threads of a launch and their events; lost records come before scopes because they were older.
 
     The process's own thread shows the launch as a whole, unless no CTA ran.
     """
     placed, timeline = launch.placed, launch.placed.timeline
     if span_ns := placed.span_ns():
-        yield _whole(launch, span_ns, process, number, called_ns, shared_args)
+        yield _whole(launch, span_ns, process)
     drawn = np.zeros(tracks.count - tracks.groups_from, dtype=bool)
-    kinds, incomplete = _scope_kinds(timeline, shared_args), timeline.incomplete
-    arrows = list(_hook_arrows(hooks, placed, number))
+    kinds, incomplete = _scope_kinds(timeline, launch.shared_args), timeline.incomplete
+    arrows = list(_hook_arrows(hooks, placed, launch.number))
     threads = tracks.of_incomplete(incomplete)
     named = np.unique(threads)
     for first in range(0, len(incomplete), _CHUNK_WARPS):
@@ -432,29 +420,21 @@ def _column(value: int) -> Numbers:
     return np.array([value], dtype=np.int64)
 
 
-def _whole(
-    launch: DrawnLaunch,
-    span_ns: tuple[int, int],
-    process: Process,
-    number: int,
-    called_ns: int | None,
-    shared_args: KindArgs,
-) -> Events:
-    begin_ns, end_ns = span_ns
-    at_ns = begin_ns if called_ns is None else max(begin_ns, called_ns)
-    kernel = launch.placed.timeline.launch.kernel
-    args = (*shared_args, *_launch_args(launch.placed.timeline, launch.facts))
+def _whole(launch: DrawnLaunch, span_ns: tuple[int, int], process: Process) -> Events:
+    timeline, (begin_ns, end_ns), called_ns = launch.placed.timeline, span_ns, launch.called_ns
+    arrow_id, at_ns = (0, begin_ns) if called_ns is None else (launch.number, max(begin_ns, called_ns))
+    args = (*launch.shared_args, *_launch_args(timeline, launch.facts))
     return Events(
         pid=process.pid,
         tids=_column(process.track),
-        kinds=[EventKind(kernel.name, "launch", args)],
+        kinds=[EventKind(timeline.launch.kernel.name, "launch", args)],
         kind=_column(0),
         start_ns=_column(begin_ns),
         end_ns=_column(end_ns),
         group=_column(0),
         start_order=_column(0),
         end_order=_column(1),
-        arrows=(Arrows(_column(0 if called_ns is None else number), arrive=True, at_ns=_column(at_ns)),),
+        arrows=(Arrows(_column(arrow_id), arrive=True, at_ns=_column(at_ns)),),
     )
 
 

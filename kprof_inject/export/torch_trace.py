@@ -218,15 +218,20 @@ def merged_trace(
     run: JobRunner = in_turn,
 ) -> Iterator[bytes]:
     """Yield the trace with our launches after its own events, and with a summary that has ``facts``, in chunks."""
-    drawn, groups, arrows = [], [], []
+    drawn, arrows = [], []
     for number, launch in enumerate(launches, 1):
         clock = DeviceClock(Axis(0, 1, trace.base_ns, launch.error_ns), launch.clock, launch.error_ns, _ALIGNMENT)
         placed = PlacedLaunch(launch.timeline, "", clock, None)
-        one = DrawnLaunch(placed, launch_facts(placed), in_flight(launch.timeline))
         called_ns = launch.bar.start_ns - trace.base_ns
-        shared = (("correlation", launch.bar.args.correlation),)
-        position = trace.positions.get(launch.bar.pid)
-        groups.append(list(launch_processes(one, layout, number, called_ns, shared_args=shared, position=position)))
+        one = DrawnLaunch(
+            number,
+            placed,
+            launch_facts(placed),
+            in_flight(launch.timeline),
+            called_ns,
+            (("correlation", launch.bar.args.correlation),),
+            trace.positions.get(launch.bar.pid),
+        )
         drawn.append(one)
         arrows.append(
             b',\n{"ph":"s","cat":"arrow","name":"launch","id":%d,"pid":%b,"tid":%b,"ts":%d.%03d}'
@@ -239,6 +244,7 @@ def merged_trace(
             continue
         yield bytes(value).rstrip()[:-1].rstrip()
         yield from arrows
+        groups = [list(launch_processes(one, layout)) for one in drawn]
         yield from run([partial(events_in, section) for section in sections(groups, _FIRST_ID)])
         yield b"\n]"
     own = [
