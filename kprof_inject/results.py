@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kprof_inject.analysis.async_work.in_flight import recorded_in_flight
 from kprof_inject.analysis.launch import Experiment
 from kprof_inject.analysis.program import KernelFinding, Report
 from kprof_inject.analysis.summary import LaunchSummary, summarise
@@ -17,7 +18,7 @@ from kprof_inject.errors import KprofError, did_you_mean
 from kprof_inject.export import tables
 from kprof_inject.export.formats import TraceFile
 from kprof_inject.export.hooks import Hook, hooks_of
-from kprof_inject.pipeline.captures import decode_capture, experiments_at, find_in_flight, open_capture
+from kprof_inject.pipeline.captures import decode_capture, experiments_at, open_capture
 from kprof_inject.quantities import counted, listed
 from kprof_inject.report.facts import Answer, Answers
 from kprof_inject.report.json_text import brief_text, whole_text
@@ -129,7 +130,7 @@ class Results:
         ``KprofError`` if there is no launch.
         """
         trace = TraceFile.at(Path(path), hooks=hooks_of(hooks))
-        trace.write(self._kept(), find_in_flight)
+        trace.write(self._kept(), recorded_in_flight)
         return trace.path
 
     def _report(self, timelines: Sequence[Timeline]) -> Report:
@@ -175,7 +176,7 @@ def to_pandas(timelines: Sequence[Timeline]) -> pandas.DataFrame:
 
     Raises ``KprofError`` without pandas, and for a timeline that is not in a list.
     """
-    return tables.to_pandas(timelines, find_in_flight)
+    return tables.to_pandas(timelines, recorded_in_flight)
 
 
 def to_arrow(timelines: Sequence[Timeline]) -> pyarrow.Table:
@@ -183,7 +184,7 @@ def to_arrow(timelines: Sequence[Timeline]) -> pyarrow.Table:
 
     Raises ``KprofError`` without pyarrow, and for a timeline that is not in a list.
     """
-    return tables.to_arrow(timelines, find_in_flight)
+    return tables.to_arrow(timelines, recorded_in_flight)
 
 
 def load(path: str | Path) -> Results:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from kprof_inject.analysis.async_work.in_flight import recorded_in_flight
 from kprof_inject.export import chrome, perfetto, tables
 from kprof_inject.export.events import Part, Scene, drawn_launches
 from kprof_inject.export.events import draw as draw_launches
@@ -12,12 +13,11 @@ from kprof_inject.export.formats import TraceFile
 from kprof_inject.export.hooks import Hook
 from kprof_inject.export.tracks import LAYOUT_NAMES
 from kprof_inject.forks import JobRunner, in_turn
-from kprof_inject.pipeline.captures import find_in_flight
 from kprof_inject.timeline.timeline import Timeline
 
 
 def draw(timelines: Sequence[Timeline], layout: str = LAYOUT_NAMES[0], hooks: Sequence[Hook] = ()) -> Scene:
-    return draw_launches(drawn_launches(timelines, find_in_flight), layout, hooks)
+    return draw_launches(drawn_launches(timelines, recorded_in_flight), layout, hooks)
 
 
 def parts_of(scene: Scene) -> list[Part]:
@@ -33,11 +33,11 @@ def perfetto_trace(timelines: Sequence[Timeline], layout: str = LAYOUT_NAMES[0])
 
 
 def csv_table(timelines: Sequence[Timeline]) -> Iterator[bytes]:
-    return tables.csv_table(timelines, find_in_flight)
+    return tables.csv_table(timelines, recorded_in_flight)
 
 
 def parquet_table(timelines: Sequence[Timeline]) -> Iterator[bytes]:
-    return tables.parquet_table(timelines, find_in_flight)
+    return tables.parquet_table(timelines, recorded_in_flight)
 
 
 def write_trace(
@@ -47,4 +47,4 @@ def write_trace(
     run: JobRunner = in_turn,
     hooks: Sequence[Hook] = (),
 ) -> int:
-    return TraceFile.at(path, layout, hooks).write(timelines, find_in_flight, run)
+    return TraceFile.at(path, layout, hooks).write(timelines, recorded_in_flight, run)

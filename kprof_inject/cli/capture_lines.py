@@ -8,13 +8,14 @@ from pathlib import Path
 
 import click
 
+from kprof_inject.analysis.async_work.in_flight import recorded_in_flight
 from kprof_inject.analysis.launch import ReportLaunch
 from kprof_inject.analysis.program import Report, glob_of
 from kprof_inject.capture.model import Capture, place_names
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.cli.console import is_a_step, say
 from kprof_inject.export.formats import TraceFile
-from kprof_inject.pipeline.captures import find_in_flight, run_to_write
+from kprof_inject.pipeline.captures import run_to_write
 from kprof_inject.quantities import age_text, counted, listed, size_text, time_text
 from kprof_inject.report.json_text import whole_text
 from kprof_inject.timeline.axis import PlacedLaunch, place_launches
@@ -33,7 +34,7 @@ _MAX_IN_BROWSER = 3_000_000
 
 def write_and_say(trace: TraceFile, timelines: Sequence[Timeline]) -> None:
     """Write the trace, and print its size and how to open it."""
-    size = trace.write(timelines, find_in_flight, run_to_write(timelines))
+    size = trace.write(timelines, recorded_in_flight, run_to_write(timelines))
     scopes = sum(timeline.scope_count for timeline in timelines)
     say(f"wrote {trace.path}: {counted(len(timelines), 'launch')}, {counted(scopes, 'scope')}, {size_text(size)}")
     if trace.format.is_drawing:

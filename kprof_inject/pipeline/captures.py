@@ -12,8 +12,6 @@ from pathlib import Path
 from shlex import quote
 from typing import TypeVar
 
-from kprof_inject.analysis.async_work.groups import InFlight
-from kprof_inject.analysis.async_work.in_flight import recorded_in_flight
 from kprof_inject.analysis.launch import Experiment, ReportLaunch
 from kprof_inject.analysis.program import MAX_JUDGED, Report
 from kprof_inject.capture.edits import EditsRecord
@@ -303,11 +301,6 @@ def _batches(launches: Sequence[Launch]) -> Iterator[list[Launch]]:
         size += launch.buffer_bytes
     if batch:
         yield batch
-
-
-def find_in_flight(timeline: Timeline) -> InFlight | None:
-    """Find the asynchronous work in a launch, if any is known, for traces and tables."""
-    return recorded_in_flight(timeline)
 
 
 def run_to_decode(launches: Sequence[Launch]) -> JobRunner:

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import msgspec
 
+from kprof_inject.analysis.async_work.in_flight import recorded_in_flight
 from kprof_inject.capture.gpu_work import MAX_TRACE_BYTES
 from kprof_inject.errors import KprofError, printable
 from kprof_inject.export.formats import gzipped
 from kprof_inject.export.torch_trace import match, merged_trace, read_torch_trace
 from kprof_inject.export.tracks import LAYOUT_NAMES
 from kprof_inject.files import read_gzip, write_chunks
-from kprof_inject.pipeline.captures import find_in_flight, run_to_write
+from kprof_inject.pipeline.captures import run_to_write
 from kprof_inject.quantities import counted, size_text, time_text
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.version import __version__
@@ -41,7 +42,7 @@ def merge(traces: Sequence[Path], timelines: Sequence[Timeline], folder: Path, l
             raise KprofError(f"no launch is from the process of {path}", hint="profile a program that launches kernels")
         facts = {"version": __version__, "refused": refused}
         run = run_to_write([launch.timeline for launch in launches])
-        chunks = merged_trace(trace, launches, facts, layout or LAYOUT_NAMES[0], find_in_flight, run)
+        chunks = merged_trace(trace, launches, facts, layout or LAYOUT_NAMES[0], recorded_in_flight, run)
         target = folder / f"torch_trace.{f'{pid}.' if len(traces) > 1 else ''}kprof.json.gz"
         try:
             size = write_chunks(target, gzipped(chunks))
