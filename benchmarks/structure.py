@@ -157,14 +157,14 @@ def _drawing(folder: Path, traced: Traced) -> None:
 
     import kprof_inject
     from kprof_inject.analysis.async_work.in_flight import recorded_in_flight
-    from kprof_inject.export import chrome, events
+    from kprof_inject.export import chrome, drawing
 
     timelines = [
         msgspec.structs.replace(timeline, _blocks=list(timeline.blocks()))
         for timeline in kprof_inject.load(DEMO).timelines
     ]
-    launches = events.drawn_launches(timelines, recorded_in_flight)
-    traced(lambda: (folder / "trace.json").write_bytes(b"".join(chrome.encode(events.draw(launches, "sm")))))
+    launches = drawing.drawn_launches(timelines, recorded_in_flight)
+    traced(lambda: (folder / "trace.json").write_bytes(b"".join(chrome.encode(drawing.draw(launches, "sm")))))
 
 
 def _trace(folder: Path, traced: Traced) -> None:

@@ -29,7 +29,7 @@ from kprof_inject.capture.model import Launch
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.schema import Resources, ScopeTableRecord
 from kprof_inject.capture.scopes import ScopeInfo, distinct_names
-from kprof_inject.export.hatchet import hatchet_tree
+from kprof_inject.export.tables import hatchet_tree
 from kprof_inject.export.tracks import LAYOUT_NAMES
 from kprof_inject.report.diff.gate import crossings
 from kprof_inject.report.diff.rows import diff_json

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from kprof_inject.analysis.async_work.in_flight import recorded_in_flight
 from kprof_inject.export import chrome, perfetto, tables
-from kprof_inject.export.events import Part, Scene, drawn_launches
-from kprof_inject.export.events import draw as draw_launches
+from kprof_inject.export.drawing import draw as draw_launches
+from kprof_inject.export.drawing import drawn_launches
+from kprof_inject.export.events import Part, Scene
 from kprof_inject.export.formats import TraceFile
 from kprof_inject.export.hooks import Hook
 from kprof_inject.export.tracks import LAYOUT_NAMES

@@ -17,8 +17,21 @@ import numpy as np
 from msgspec import UNSET, Struct, UnsetType
 
 from kprof_inject.errors import printable
-from kprof_inject.export.events import Arg, Arrows, Counters, EventKind, Events, Part, Reals, Scene, Section
-from kprof_inject.export.tracks import Numbers, Picked, Process, Tracks
+from kprof_inject.export.events import (
+    Arg,
+    Arrows,
+    Counters,
+    EventKind,
+    Events,
+    Numbers,
+    Part,
+    Picked,
+    Process,
+    Reals,
+    Scene,
+    Section,
+    Tracks,
+)
 from kprof_inject.forks import JobRunner, in_turn
 
 # It precedes each event; it is removed from the first event of a file.

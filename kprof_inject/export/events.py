@@ -1,13 +1,12 @@
 """The content of a trace, independent of its format: columns of slices, instants, counters and arrows on tracks.
 
-``draw`` makes it from decoded launches and what else is known of them, and decides all content, with its order, names,
-numbers and times. A format only encodes the columns. They come in parts, so that a trace may be larger than memory, and
-a format needs no loop over events.
+``drawing`` makes them and decides all content, with its order, names, numbers and times; a format only encodes them.
+They come in parts, so that a trace may be larger than memory, and a format needs no loop over events.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -17,32 +16,80 @@ from msgspec import Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from kprof_inject.analysis.async_work.groups import FlightLanes, InFlight, flight_lanes, group_numbers, numbers_in_group
-from kprof_inject.capture.model import Launch
-from kprof_inject.capture.scopes import ScopeKind, ScopeTable
-from kprof_inject.export.hooks import CounterValues, Hook, ScopeArrows, args_of, arrows_of, counters_of
-from kprof_inject.export.tracks import (
-    LaunchTracks,
-    Mask,
-    Numbers,
-    Picked,
-    Process,
-    Tracks,
-    numbers_in,
-    runs_of_warps,
-)
-from kprof_inject.scope_colours import ScopeColour, scope_colours
-from kprof_inject.timeline.axis import PlacedLaunch, place_launches
-from kprof_inject.timeline.clock import ClockSource
-from kprof_inject.timeline.columns import NO_TAG, ScopeFlag
-from kprof_inject.timeline.host_clock import HostCall
-from kprof_inject.timeline.nesting import free_lanes
-from kprof_inject.timeline.partitions import partition_names
-from kprof_inject.timeline.tag_entries import tag_column, tag_columns
-from kprof_inject.timeline.timeline import Timeline
-from kprof_inject.timeline.trust import judge
+from kprof_inject.scope_colours import ScopeColour
 
+Numbers = NDArray[np.int64]
 Reals = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+
+class Picked(Struct, frozen=True):
+    """A column of texts: ``texts[i]`` for each ``i`` of ``index``."""
+
+    texts: Sequence[str]
+    index: Numbers
+
+    def __getitem__(self, rows: slice) -> Picked:
+        """Return these rows of the column."""
+        return Picked(self.texts, self.index[rows])
+
+
+TextColumn = tuple[str | Numbers | Picked, ...]
+"""A column of texts, as a sequence of parts: a constant, numbers from 0 up in decimal, or a ``Picked``.
+
+At most one part is picked.
+"""
+
+
+class Process(Struct, eq=False):
+    """A process of a trace.
+
+    ``own`` is the name of the thread that shows it as a whole, empty for none; viewers that nest draw this thread on
+    the process's track. ``draw`` yields its other parts, on at most ``tracks`` threads and groups. A viewer that nests
+    shows it ``within`` another process, under the name ``label``. ``position`` orders processes, the lowest first
+    (None: by ``pid``); only traces that are merged into another need it.
+
+    Processes are numbered once all are known: ``pid`` is from 1 up and no thread's ID; the IDs of its threads and
+    groups ascend from ``first_id``.
+    """
+
+    name: str
+    draw: Callable[[Process], Iterator[Any]]
+    own: str = ""
+    tracks: int = 0
+    within: Process | None = None
+    label: str = ""
+    position: int | None = None
+    pid: int = 0
+    first_id: int = 0
+
+    @property
+    def track(self) -> int:
+        """The ID of its track, which contains other tracks in viewers that nest."""
+        return self.first_id if self.own else self.pid
+
+    @property
+    def first_track(self) -> int:
+        """The ID of the first track that is not its own thread."""
+        return self.first_id + bool(self.own)
+
+
+class Tracks(Struct, frozen=True):
+    """Threads of one process, on which events are drawn; or groups, which only contain other tracks.
+
+    ``ids`` are unique in the trace; ``positions``, from 0 up, order the threads or the groups of one track. Viewers
+    that nest show each track ``within`` another one, by its ID, under its label. Other viewers show only threads, by
+    their ``names``; groups have none. A group comes before its content.
+    """
+
+    pid: int
+    ids: Numbers
+    positions: Numbers
+    within: Numbers
+    labels: TextColumn
+    names: TextColumn = ()
+
+
 KindArgs = tuple[tuple[str, str | int | float], ...]
 """Arguments that many events have in common."""
 
@@ -158,59 +205,6 @@ class Scene(Struct, frozen=True):
     sections: Sequence[Section]
 
 
-FindInFlight = Callable[[Timeline], InFlight | None]
-"""A function that finds the asynchronous work in a launch, if any is known."""
-
-
-class DrawnLaunch(Struct, frozen=True):
-    """A launch to draw, with the facts that a trace does not show, and the asynchronous work in it.
-
-    ``number`` is its own in the trace, from 1; an arrow with this ID leads from its call to it, if the time of that is
-    known. ``shared_args`` are arguments of the launch and of each of its scopes; ``position`` orders its processes.
-    """
-
-    number: int
-    placed: PlacedLaunch
-    facts: dict[str, Any]
-    in_flight: InFlight | None
-    called_ns: int | None
-    shared_args: KindArgs = ()
-    position: int | None = None
-
-
-def drawn_launches(timelines: Sequence[Timeline], in_flight: FindInFlight) -> list[DrawnLaunch]:
-    """Place launches, and find out about them all that a drawing shows."""
-    launches = []
-    for number, placed in enumerate(place_launches(timelines), 1):
-        call = placed.call if placed.timeline.ctas.size else None
-        called_ns = placed.clock.ns_on_axis(call.start_ns) if call else None
-        found = in_flight(placed.timeline)
-        launches.append(DrawnLaunch(number, placed, launch_facts(placed), found, called_ns))
-    return launches
-
-
-def draw(launches: Sequence[DrawnLaunch], layout: str, hooks: Sequence[Hook] = ()) -> Scene:
-    """Return the scene of these launches, in one of the ``LAYOUT_NAMES``.
-
-    Each launch is a process, followed by processes for its counters and its asynchronous work, which are inside it in
-    viewers that nest. Before the first launch of each of the program's processes comes one with the calls that made its
-    launches, if their times are known; it contains these launches.
-
-    An axis's zero is the start of its first process, because Perfetto drops events before zero.
-    """
-    names = program_names([launch.placed for launch in launches])
-    programs: dict[Hashable, Process] = {}
-    groups: list[list[Process]] = []
-    for launch in launches:
-        process = process_of(launch.placed)
-        if process in names and process not in programs:
-            of_process = [each for each in launches if process_of(each.placed) == process]
-            programs[process] = _program(names[process], of_process)
-            groups.append([programs[process]])
-        groups.append(list(launch_processes(launch, layout, hooks, programs.get(process))))
-    return Scene([launch.facts for launch in launches], list(sections(groups)))
-
-
 def sections(groups: Sequence[Sequence[Process]], first_id: int = 1) -> Iterator[Section]:
     """Yield each group of processes as a section, with IDs for them and their threads from ``first_id`` on."""
     # Process IDs come first, so that no thread's ID equals one: some viewers take such a thread for the main one.
@@ -225,482 +219,3 @@ def _section(processes: Sequence[Process]) -> Iterator[Part]:
     for process in processes:
         yield process
         yield from process.draw(process)
-
-
-def launch_facts(placed: PlacedLaunch) -> dict[str, Any]:
-    """Return the facts of a launch that a trace does not show, as JSON values by name.
-
-    Several processes or devices also have the accuracy of the device's times: launches with the same ``axis`` can be
-    compared within their two errors. If there is a drift, the offset is that of the first reading.
-    """
-    timeline, clock, relation = placed.timeline, placed.clock, placed.clock.relation
-    launch = timeline.launch
-    facts = {
-        "kernel": launch.kernel.name,
-        "variant": launch.kernel.variant,
-        "launch": launch.index,
-        "clock_mhz": round(timeline.clock.clock_hz / 1e6, 3),
-        "clock_residual_ns": round(timeline.clock.residual_ns, 1),
-        "clock_source": timeline.clock.source,
-        "records_written": timeline.records_written,
-        "records_lost": timeline.records_lost,
-        "records_damaged": timeline.records_damaged,
-        "open_starts": int(timeline.open_starts.sum()),
-        "stray_ends": int(timeline.stray_ends.sum()),
-        "ctas_never_ran": timeline.ctas_never_ran,
-        "ctas_damaged": timeline.ctas_damaged,
-        "trust": judge(launch.kernel).to_json(),
-    }
-    if placed.place_name:
-        facts |= {
-            "host": launch.origin.host,
-            "rank": launch.origin.rank,
-            "pid": launch.origin.pid,
-            "device": launch.device,
-            "axis": clock.axis.number,
-            "aligned_by": clock.alignment,
-            "globaltimer_to_axis_ns": (relation.offset_ns if relation else 0) - clock.axis.zero_ns,
-            "globaltimer_drift_ppm": round(relation.drift * 1e6, 3) if relation else 0.0,
-            "alignment_error_ns": clock.error_ns,
-        }
-    return facts
-
-
-# The host's calls.
-
-
-def program_names(placed: Sequence[PlacedLaunch]) -> dict[Hashable, str]:
-    """Return the names of the program's processes with known calls, by ``process_of`` their launches."""
-    several_hosts = len({launch.timeline.launch.origin.host for launch in placed}) > 1
-    names = {}
-    for launch in placed:
-        if launch.call:
-            origin = launch.timeline.launch.origin
-            rank = "" if origin.rank is None else f"rank {origin.rank}, "
-            host = f" of {origin.host}" if several_hosts else ""
-            names[process_of(launch)] = f"{rank}host process {origin.pid}{host}"
-    return names
-
-
-def process_of(placed: PlacedLaunch) -> Hashable:
-    """Return the identity of the program's process that made a launch."""
-    origin = placed.timeline.launch.origin
-    return origin.host_clock, origin.name
-
-
-_NO_END = "the return of the call was not recorded"
-
-
-def _program(name: str, launches: Sequence[DrawnLaunch]) -> Process:
-    """Return the process of a program with the known calls of its launches.
-
-    It has several threads only if calls overlap, because the program's own threads may make them.
-    """
-    calls = [(launch, call) for launch in launches if (call := launch.placed.call)]
-    spans_ns = []
-    for launch, call in calls:
-        call_ns = call.start_ns, call.start_ns if call.end_ns is None else call.end_ns
-        spans_ns.append([launch.placed.clock.ns_on_axis(ns) for ns in call_ns])
-    start_ns, end_ns = np.array(spans_ns, dtype=np.int64).T
-    # An arrow needs a slice of some length to leave from.
-    end_ns = np.maximum(end_ns, start_ns + 1)
-    thread = free_lanes(np.zeros_like(start_ns), start_ns, end_ns)
-    order = np.lexsort((start_ns, thread))
-    start_ns, end_ns, thread = start_ns[order], end_ns[order], thread[order]
-    calls = [calls[row] for row in order.tolist()]
-    further = int(thread.max())
-
-    def drawn(process: Process) -> Iterator[Part]:
-        if further:
-            extra = np.arange(1, further + 1)
-            names = ("launches at the same time (", extra, ")")
-            yield Tracks(process.pid, process.track + extra, extra, np.full_like(extra, process.track), names, names)
-        rows = np.arange(len(calls))
-        arrow_ids = [0 if launch.called_ns is None else launch.number for launch, _ in calls]
-        yield Events(
-            pid=process.pid,
-            tids=process.track + thread,
-            kinds=[_call_kind(launch.placed.timeline.launch, call) for launch, call in calls],
-            kind=rows,
-            start_ns=start_ns,
-            end_ns=end_ns,
-            group=thread,
-            start_order=2 * rows,
-            end_order=2 * rows + 1,
-            args=(Arg("error_ns", np.array([call.error_ns for _, call in calls], dtype=np.int64)),),
-            arrows=(Arrows(np.array(arrow_ids, dtype=np.int64), arrive=False, at_ns=start_ns),),
-        )
-
-    return Process(name, drawn, own="launches", tracks=further)
-
-
-def _call_kind(launch: Launch, call: HostCall) -> EventKind:
-    args = (("variant", launch.kernel.variant), ("launch", launch.index))
-    place = (("device", launch.device), ("stream", launch.stream))
-    end = (("end", _NO_END),) if call.end_ns is None else ()
-    return EventKind(launch.kernel.name, "host", (*args, *place, *end))
-
-
-# A launch, its scopes and what is missing.
-
-# Warps with lost records, and CTAs, in one part.
-_CHUNK_WARPS = _CHUNK_CTAS = 1 << 16
-# The number of arrow IDs of each launch, above the IDs of the arrows that point to launches. JavaScript reads integers
-# up to 2^53.
-_ARROWS_PER_LAUNCH = 1 << 32
-_LOST = EventKind("lost records", "lost")
-_INCOMPLETE = EventKind("incomplete", "lost", is_instant=True)
-
-
-def launch_processes(
-    launch: DrawnLaunch, layout: str, hooks: Sequence[Hook] = (), within: Process | None = None
-) -> Iterator[Process]:
-    """Yield the processes of a launch and, inside it, of its counters and of its asynchronous work."""
-    placed, found = launch.placed, launch.in_flight
-    tracks = LaunchTracks(placed.timeline, layout)
-    drawn = partial(_launch, launch, tracks, hooks)
-    own = "kernel launch" if placed.timeline.ctas.size else ""
-    yield (whole := Process(placed.title, drawn, own, tracks.count, within, position=launch.position))
-    inside: list[tuple[str, int, Callable[[Process], Iterator[Part]]]] = []
-    if placed.timeline.ctas.size:
-        inside.append(("active CTAs", 0, partial(active_ctas, placed)))
-    inside += [(hook.name, 0, partial(_counted, hook, placed)) for hook in hooks if isinstance(hook, CounterValues)]
-    if found is not None and found.groups.size:
-        if (found.groups["bytes"] > 0).any():
-            inside.append(("bytes in flight", 0, partial(_bytes_in_flight, placed, found)))
-        lanes = flight_lanes(found)
-        # Lanes, then their CTAs and SMs.
-        inside.append(("in flight", 3 * lanes.count, partial(_flights, placed, lanes)))
-    for label, count, parts in inside:
-        yield Process(f"{placed.title}: {label}", parts, "", count, whole, label, launch.position)
-
-
-def _launch(launch: DrawnLaunch, tracks: LaunchTracks, hooks: Sequence[Hook], process: Process) -> Iterator[Part]:
-    """Yield the threads of a launch and their events; lost records come before scopes because they were older.
-
-    The process's own thread shows the launch as a whole, unless no CTA ran.
-    """
-    placed, timeline = launch.placed, launch.placed.timeline
-    if span_ns := placed.span_ns():
-        yield _whole(launch, span_ns, process)
-    drawn = np.zeros(tracks.count - tracks.groups_from, dtype=bool)
-    kinds, incomplete = _scope_kinds(timeline, launch.shared_args), timeline.incomplete
-    arrows = list(_hook_arrows(hooks, placed, launch.number))
-    threads = tracks.of_incomplete(incomplete)
-    named = np.unique(threads)
-    for first in range(0, len(incomplete), _CHUNK_WARPS):
-        part = slice(first, first + _CHUNK_WARPS)
-        yield from _named_tracks(tracks, process, np.unique(threads[part]), drawn)
-        yield _incomplete(placed, incomplete[part], process.pid, process.first_track + threads[part])
-    first_row = 0
-    for block in timeline.blocks():
-        threads = tracks.of_scopes(block)
-        # A thread's events, except for lost records, are all in one block.
-        new = np.setdiff1d(threads, named)
-        yield from _named_tracks(tracks, process, new, drawn)
-        yield _scopes(
-            placed,
-            block,
-            process.pid,
-            process.first_track + threads,
-            kinds,
-            hooks,
-            tuple(_arrows_of_rows(arrows, first_row, len(block))),
-        )
-        first_row += len(block)
-
-
-def _named_tracks(tracks: LaunchTracks, process: Process, numbers: Numbers, drawn: Mask) -> Iterator[Tracks]:
-    """Yield these threads, after those of their groups that have not been drawn yet."""
-    yield from (groups for groups in tracks.groups(process, numbers, drawn) if groups.ids.size)
-    yield from tracks.threads(process, numbers)
-
-
-def _column(value: int) -> Numbers:
-    return np.array([value], dtype=np.int64)
-
-
-def _whole(launch: DrawnLaunch, span_ns: tuple[int, int], process: Process) -> Events:
-    timeline, (begin_ns, end_ns), called_ns = launch.placed.timeline, span_ns, launch.called_ns
-    arrow_id, at_ns = (0, begin_ns) if called_ns is None else (launch.number, max(begin_ns, called_ns))
-    args = (*launch.shared_args, *_launch_args(timeline, launch.facts))
-    return Events(
-        pid=process.pid,
-        tids=_column(process.track),
-        kinds=[EventKind(timeline.launch.kernel.name, "launch", args)],
-        kind=_column(0),
-        start_ns=_column(begin_ns),
-        end_ns=_column(end_ns),
-        group=_column(0),
-        start_order=_column(0),
-        end_order=_column(1),
-        arrows=(Arrows(_column(arrow_id), arrive=True, at_ns=_column(at_ns)),),
-    )
-
-
-_MISSING = ("records_lost", "records_damaged", "open_starts", "stray_ends", "ctas_never_ran", "ctas_damaged")
-
-
-def _launch_args(timeline: Timeline, facts: dict[str, Any]) -> Iterator[tuple[str, str | int | float]]:
-    launch = timeline.launch
-    yield "grid", "x".join(map(str, launch.grid))
-    yield "ctas", len(timeline.ctas)
-    yield "warps_per_cta", launch.kernel.num_warps
-    for name in ("records_written", *_MISSING, "clock_mhz", "clock_source", "clock_residual_ns"):
-        yield name, facts[name]
-    yield "trust", f"{facts['trust']['level']}: {facts['trust']['text']}"
-    yield "variant", launch.kernel.variant
-    yield "launch", launch.index
-    if cost := launch.kernel.record_cost:
-        yield "record_cost_cycles", round(cost.cycles, 2)
-        yield "record_cost_error_cycles", round(cost.error_cycles, 2)
-
-
-def _incomplete(placed: PlacedLaunch, warps: NDArray[np.void], pid: int, tids: Numbers) -> Events:
-    """Return an event for each warp: a window where records were lost, else an instant with what is missing."""
-    has_window = warps["records_lost"] > 0
-    counts = ("open_starts", "stray_ends", "records_damaged")
-    return Events(
-        pid=pid,
-        tids=tids,
-        kinds=[_LOST, _INCOMPLETE],
-        kind=(~has_window).astype(np.int64),
-        start_ns=placed.clock.on_axis(warps["lost_start_ns"]),
-        end_ns=placed.clock.on_axis(warps["lost_end_ns"]),
-        group=np.arange(len(warps)),
-        start_order=np.zeros(len(warps), dtype=np.int64),
-        end_order=np.ones(len(warps), dtype=np.int64),
-        args=(
-            Arg("records_written", warps["records_written"]),
-            Arg("records", warps["records_lost"], has_window),
-            *(Arg(count, warps[count], warps[count] > 0) for count in counts),
-        ),
-    )
-
-
-def _scope_kinds(timeline: Timeline, shared_args: KindArgs) -> list[EventKind]:
-    partitions, scopes = partition_names(timeline.table), timeline.table.scopes
-    kinds = []
-    for index, (scope, colour) in enumerate(zip(scopes, scope_colours(scope.kind for scope in scopes), strict=True)):
-        texts = {
-            "partition": partitions.get(index, ""),
-            "source": scope.source,
-            "called_from": " < ".join(scope.called_from),
-        }
-        args = (*shared_args, *((name, text) for name, text in texts.items() if text))
-        kinds.append(EventKind(scope.name, scope.kind, args, scope.kind == ScopeKind.INSTANT, colour))
-    return kinds
-
-
-def _scopes(
-    placed: PlacedLaunch,
-    block: NDArray[np.void],
-    pid: int,
-    tids: Numbers,
-    kinds: Sequence[EventKind],
-    hooks: Sequence[Hook],
-    arrows: tuple[Arrows, ...],
-) -> Events:
-    timeline, clock = placed.timeline, placed.clock
-    first, lengths = runs_of_warps(block)
-    kind = numbers_in(block, "scope")
-    is_instant = np.array([each.is_instant for each in kinds], dtype=bool)
-    has_cycles = timeline.clock.source != ClockSource.TIMER
-    args = [
-        *_scope_args(block, ~is_instant[kind] if is_instant.any() else None, has_cycles),
-        *_tag_args(block, timeline.table),
-    ]
-    taken = {name for each in kinds for name, _ in each.args} | {arg.name for arg in args}
-    args += [_hook_arg(*answer) for answer in args_of(hooks, timeline, block, taken)]
-    return Events(
-        pid=pid,
-        tids=tids,
-        kinds=kinds,
-        kind=kind,
-        start_ns=clock.on_axis(block["start_ns"]),
-        end_ns=clock.on_axis(block["end_ns"]),
-        group=np.repeat(np.arange(len(first)), lengths),
-        start_order=numbers_in(block, "start_record"),
-        end_order=numbers_in(block, "end_record"),
-        args=tuple(args),
-        arrows=arrows,
-    )
-
-
-def _scope_args(block: NDArray[np.void], is_slice: Mask | None, has_cycles: bool) -> Iterator[Arg]:
-    """Yield the arguments of scopes.
-
-    A slice is as long as recorded: ``recorded_ns``. ``duration_ns`` and ``self_ns`` are those of tables, without the
-    cost of records; ``self_ns`` is omitted if no inner scope took any of the time. A mark only has its start: the time
-    to its end is that of the record itself. Without an SM's counter, there are no cycles.
-    """
-    start_cycles: Numbers = block["start_cycles"]
-    iteration = numbers_in(block, "iteration")
-    has_inner = block["self_ns"] != block["duration_ns"]
-    if has_cycles:
-        yield Arg("start_cycles", start_cycles)
-    yield Arg("iteration", iteration, iteration >= 0)
-    if has_cycles:
-        yield Arg("recorded_cycles", block["end_cycles"] - start_cycles, is_slice)
-    yield Arg("recorded_ns", block["end_ns"] - block["start_ns"], is_slice)
-    yield Arg("duration_ns", block["duration_ns"], is_slice)
-    yield Arg("self_ns", block["self_ns"], has_inner if is_slice is None else has_inner & is_slice)
-    for name, flag in (("crosses", ScopeFlag.CROSSES), ("cut", ScopeFlag.CUT)):
-        has_flag = (block["flags"] & flag) != 0
-        if has_flag.any():
-            yield Arg(name, has_flag.astype(np.int64), has_flag)
-
-
-def _tag_args(block: NDArray[np.void], table: ScopeTable) -> Iterator[Arg]:
-    for column, name in tag_columns([table]).items():
-        values = tag_column(block, table, name)
-        is_known = values != NO_TAG
-        yield Arg(column, np.where(is_known, values, 0), is_known)
-
-
-# What users' hooks add.
-
-
-def _hook_arg(name: str, values: NDArray[Any], shown: Mask | None) -> Arg:
-    if values.dtype.kind != "U":
-        return Arg(name, values, shown)
-    texts, index = np.unique(values, return_inverse=True)
-    return Arg(name, Picked(texts.tolist(), index.astype(np.int64)), shown)
-
-
-def _hook_arrows(hooks: Iterable[Hook], placed: PlacedLaunch, number: int) -> Iterator[tuple[Numbers, Arrows]]:
-    """Yield both ends of the hooks' arrows: rows of the launch's scopes, in any order, and the arrow of each."""
-    first_id = (number + 1) * _ARROWS_PER_LAUNCH
-    starts_ns = None
-    for hook in hooks:
-        if isinstance(hook, ScopeArrows):
-            if starts_ns is None:  # all scopes are in memory at once only if there are such hooks
-                starts_ns = numbers_in(placed.timeline.scopes, "start_ns")
-                at_ns = placed.clock.on_axis(starts_ns)
-            leave, arrive = arrows_of(hook, placed.timeline, len(starts_ns))
-            # No viewer draws an arrow back in time, so such arrows are reversed.
-            is_backward = starts_ns[arrive] < starts_ns[leave]
-            leave, arrive = np.where(is_backward, arrive, leave), np.where(is_backward, leave, arrive)
-            ids = first_id + np.arange(len(leave))
-            first_id += len(leave)
-            yield leave, Arrows(ids, False, at_ns[leave], hook.name)
-            yield arrive, Arrows(ids, True, at_ns[arrive], hook.name)
-
-
-def _arrows_of_rows(ends: Iterable[tuple[Numbers, Arrows]], first: int, count: int) -> Iterator[Arrows]:
-    """Yield the arrows of some rows of a launch's scopes: several columns if a scope has several arrows."""
-    for rows, arrows in ends:
-        here = np.flatnonzero((rows >= first) & (rows < first + count))
-        while here.size:
-            # The first remaining arrow of each row.
-            _, chosen = np.unique(rows[here], return_index=True)
-            firsts = here[chosen]
-            ids, at_ns = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
-            ids[rows[firsts] - first] = arrows.ids[firsts]
-            at_ns[rows[firsts] - first] = arrows.at_ns[firsts]
-            yield replace(arrows, ids=ids, at_ns=at_ns)
-            here = np.delete(here, chosen)
-
-
-def _counted(hook: CounterValues, placed: PlacedLaunch, process: Process) -> Iterator[Counters]:
-    for name, at_ns, values in counters_of(hook, placed.timeline):
-        counter = np.zeros(len(at_ns), dtype=np.int64)
-        yield Counters(process.pid, [name], hook.unit, counter, placed.clock.on_axis(at_ns), values)
-
-
-# Counters of spans, and asynchronous work.
-
-
-def _counters_of_spans(
-    pid: int, names: Sequence[str], unit: str, counter: Numbers, start_ns: Numbers, end_ns: Numbers, amount: Numbers
-) -> Counters:
-    """Return counters to which each span contributes its ``amount`` from its start to its end."""
-    at_ns, counter = np.concatenate((start_ns, end_ns)), np.tile(counter, 2)
-    order = np.lexsort((at_ns, counter))
-    at_ns, counter, values = at_ns[order], counter[order], np.cumsum(np.concatenate((amount, -amount))[order])
-    # Starts and ends at the same time make one change, or none. A counter starts and ends at 0.
-    is_last = np.append((at_ns[1:] != at_ns[:-1]) | (counter[1:] != counter[:-1]), True)
-    kept = np.flatnonzero(is_last)
-    kept = kept[np.diff(values[kept], prepend=0) != 0]
-    return Counters(pid, names, unit, counter[kept], at_ns[kept], values[kept])
-
-
-def active_ctas(placed: PlacedLaunch, process: Process) -> Iterator[Counters]:
-    """Yield the number of active CTAs over time: a counter for all SMs, then one for each known SM.
-
-    A CTA is active from its start until its records are copied. Yields nothing without CTAs.
-    """
-
-    def active(ctas: NDArray[np.void], names: Sequence[str], counter: Numbers) -> Counters:
-        start_ns = placed.clock.on_axis(ctas["init_ns"])
-        # A CTA that was stopped wrote no end.
-        end_ns = placed.clock.on_axis(np.maximum(ctas["post_final_ns"], ctas["init_ns"]))
-        return _counters_of_spans(process.pid, names, "CTAs", counter, start_ns, end_ns, np.ones_like(start_ns))
-
-    ctas = placed.timeline.all_ctas
-    if ctas.size:
-        yield active(ctas, ["all SMs"], np.zeros(len(ctas), dtype=np.int64))
-    ctas = ctas[ctas["sm"] >= 0]
-    order = np.argsort(ctas["sm"], kind="stable")
-    begins = np.flatnonzero(np.diff(ctas["sm"][order], prepend=-1))
-    # Each part has whole SMs, as many as make up a chunk, and at least one.
-    cuts = begins[np.flatnonzero(np.diff(begins // _CHUNK_CTAS, prepend=-1))].tolist()
-    for start, end in zip(cuts, [*cuts[1:], len(ctas)], strict=False):
-        part = ctas[order[start:end]]
-        sms, counter = np.unique(part["sm"], return_inverse=True)
-        yield active(part, [f"SM {sm}" for sm in sms.tolist()], counter)
-
-
-def _bytes_in_flight(placed: PlacedLaunch, found: InFlight, process: Process) -> Iterator[Counters]:
-    """Yield the counter of bytes in flight of each SM that copied asynchronously."""
-    groups, clock = found.groups[found.groups["bytes"] > 0], placed.clock
-    sms, counter = np.unique(groups["sm"], return_inverse=True)
-    start_ns, end_ns = clock.on_axis(groups["start_ns"]), clock.on_axis(groups["end_ns"])
-    names = [f"SM {sm}" for sm in sms.tolist()]
-    yield _counters_of_spans(process.pid, names, "bytes", counter, start_ns, end_ns, groups["bytes"])
-
-
-def _flights(placed: PlacedLaunch, lanes: FlightLanes, process: Process) -> Iterator[Part]:
-    """Yield a thread for each lane of asynchronous work, and two events for each group of it.
-
-    One is for the time when the group was certainly in flight, the other for the time when it may have been.
-    """
-    first = np.flatnonzero(np.diff(lanes.lane, prepend=-1))
-    lane, work = lanes.lane[first], lanes.work[first]
-    ctas, cta_begins, cta = np.unique(lanes.groups["cta"][first], return_index=True, return_inverse=True)
-    sms, sm = np.unique(lanes.groups["sm"][first], return_inverse=True)
-    ctas, sms = ctas.astype(np.int64), sms.astype(np.int64)
-    cta_ids = process.first_track + lanes.count + np.arange(len(ctas))
-    sm_ids = cta_ids[-1] + 1 + np.arange(len(sms))
-    in_process = np.full(len(sms), process.track)
-    yield Tracks(process.pid, sm_ids, np.arange(len(sms)), in_process, ("SM ", sms))
-    yield Tracks(process.pid, cta_ids, np.arange(len(ctas)), sm_ids[sm[cta_begins]], ("CTA ", ctas))
-    label = (Picked(lanes.kinds, work), ", lane ", numbers_in_group(group_numbers(cta, work)) - 1)
-    place = ("SM ", sms[sm], " CTA ", ctas[cta], ": ")
-    yield Tracks(process.pid, process.first_track + lane, lane, cta_ids[cta], label, (*place, *label))
-
-    rows = np.arange(len(lanes.groups))
-    order = np.argsort(np.concatenate([2 * rows, 2 * rows + 1]), kind="stable")
-    starts_ns = np.concatenate([lanes.groups["start_ns"], lanes.known_ns])[order]
-    ends_ns = np.concatenate([lanes.known_ns, lanes.end_ns])[order]
-    kind = np.concatenate([2 * lanes.work, 2 * lanes.work + 1])[order]
-    kept = ends_ns > starts_ns
-    twice = np.repeat(rows, 2)[kept]
-    lane, groups = lanes.lane[twice], lanes.groups[twice]
-    yield Events(
-        pid=process.pid,
-        tids=process.first_track + lane,
-        kinds=[EventKind(name, "in flight") for work in lanes.kinds for name in (work, f"{work}, possibly complete")],
-        kind=kind[kept],
-        start_ns=placed.clock.on_axis(starts_ns[kept]),
-        end_ns=placed.clock.on_axis(ends_ns[kept]),
-        group=lane,
-        start_order=2 * np.arange(len(twice)),
-        end_order=2 * np.arange(len(twice)) + 1,
-        args=(
-            Arg("in_flight_ns", groups["end_ns"] - groups["start_ns"]),
-            Arg("blocked_ns", groups["blocked_ns"]),
-            Arg("depth", numbers_in(groups, "depth")),
-            Arg("bytes", groups["bytes"], groups["bytes"] > 0),
-        ),
-    )

@@ -10,10 +10,9 @@ from msgspec import Struct
 
 from kprof_inject.errors import KprofError
 from kprof_inject.export import chrome, perfetto
-from kprof_inject.export.events import FindInFlight, draw, drawn_launches
-from kprof_inject.export.hatchet import hatchet_tree
+from kprof_inject.export.drawing import FindInFlight, draw, drawn_launches
 from kprof_inject.export.hooks import Hook
-from kprof_inject.export.tables import csv_table, optional_module, parquet_table
+from kprof_inject.export.tables import csv_table, hatchet_tree, optional_module, parquet_table
 from kprof_inject.export.tracks import LAYOUT_NAMES
 from kprof_inject.files import write_chunks
 from kprof_inject.forks import JobRunner, in_turn

@@ -22,7 +22,7 @@ from kprof_inject.errors import KprofError, Position
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from kprof_inject.export.tracks import Mask, Numbers
+    from kprof_inject.export.events import Mask, Numbers
     from kprof_inject.timeline.timeline import Timeline
 
 

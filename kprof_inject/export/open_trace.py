@@ -24,7 +24,7 @@ import numpy as np
 from msgspec import Struct
 
 from kprof_inject.errors import KprofError
-from kprof_inject.export.events import process_of, program_names
+from kprof_inject.export.drawing import process_of, program_names
 from kprof_inject.timeline.axis import PlacedLaunch, place_launches
 from kprof_inject.timeline.records import recorded_warps
 from kprof_inject.timeline.timeline import Timeline

@@ -18,7 +18,21 @@ from typing import Any
 
 import numpy as np
 
-from kprof_inject.export.events import Arg, Arrows, Counters, EventKind, Events, Part, Reals, Scene, Section
+from kprof_inject.export.events import (
+    Arg,
+    Arrows,
+    Counters,
+    EventKind,
+    Events,
+    Numbers,
+    Part,
+    Picked,
+    Process,
+    Reals,
+    Scene,
+    Section,
+    Tracks,
+)
 from kprof_inject.export.protobuf import (
     ByteColumn,
     concatenated,
@@ -35,7 +49,6 @@ from kprof_inject.export.protobuf import (
     varint_key,
     varints,
 )
-from kprof_inject.export.tracks import Numbers, Picked, Process, Tracks
 from kprof_inject.forks import JobRunner, in_turn
 
 # Few enough that a chunk's rows stay in the processor's cache.

@@ -25,7 +25,8 @@ from kprof_inject.capture.gpu_work import BENCHMARK_SPAN
 from kprof_inject.capture.schema import ClockRecord
 from kprof_inject.errors import KprofError
 from kprof_inject.export.chrome import events_in, json_text
-from kprof_inject.export.events import DrawnLaunch, FindInFlight, launch_facts, launch_processes, sections
+from kprof_inject.export.drawing import DrawnLaunch, FindInFlight, launch_facts, launch_processes
+from kprof_inject.export.events import sections
 from kprof_inject.forks import JobRunner, in_turn
 from kprof_inject.quantities import time_text
 from kprof_inject.timeline.axis import Axis, DeviceClock, PlacedLaunch

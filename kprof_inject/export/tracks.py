@@ -1,19 +1,18 @@
-"""Processes and tracks of a trace, and the layouts of a launch's warps and scopes on the tracks of its process.
+"""Layouts of a launch's warps and scopes on the tracks of its process.
 
-A layout numbers all possible threads of a launch in their order, and then their groups; ``events`` determines which of
+A layout numbers all possible threads of a launch in their order, and then their groups; ``drawing`` determines which of
 them exist. Numbers are computed from the table of CTAs, so that a million warps need no table of their own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
 from kprof_inject.capture.scopes import distinct_names
+from kprof_inject.export.events import Mask, Numbers, Picked, Process, TextColumn, Tracks
 from kprof_inject.timeline.nesting import lanes_of_rows
 from kprof_inject.timeline.partitions import by_warp, partition_names
 from kprof_inject.timeline.records import recorded_warps
@@ -21,76 +20,6 @@ from kprof_inject.timeline.timeline import Timeline
 
 LAYOUT_NAMES = ("sm", "cta", "scope")
 """The users' names of the layouts, the default one first; ``tracks_of`` has their meanings."""
-
-Numbers = NDArray[np.int64]
-Mask = NDArray[np.bool_]
-
-
-class Picked(Struct, frozen=True):
-    """A column of texts: ``texts[i]`` for each ``i`` of ``index``."""
-
-    texts: Sequence[str]
-    index: Numbers
-
-    def __getitem__(self, rows: slice) -> Picked:
-        """Return these rows of the column."""
-        return Picked(self.texts, self.index[rows])
-
-
-TextColumn = tuple[str | Numbers | Picked, ...]
-"""A column of texts, as a sequence of parts: a constant, numbers from 0 up in decimal, or a ``Picked``.
-
-At most one part is picked.
-"""
-
-
-class Process(Struct, eq=False):
-    """A process of a trace.
-
-    ``own`` is the name of the thread that shows it as a whole, empty for none; viewers that nest draw this thread on
-    the process's track. ``draw`` yields its other parts, on at most ``tracks`` threads and groups. A viewer that nests
-    shows it ``within`` another process, under the name ``label``. ``position`` orders processes, the lowest first
-    (None: by ``pid``); only traces that are merged into another need it.
-
-    Processes are numbered once all are known: ``pid`` is from 1 up and no thread's ID; the IDs of its threads and
-    groups ascend from ``first_id``.
-    """
-
-    name: str
-    draw: Callable[[Process], Iterator[Any]]
-    own: str = ""
-    tracks: int = 0
-    within: Process | None = None
-    label: str = ""
-    position: int | None = None
-    pid: int = 0
-    first_id: int = 0
-
-    @property
-    def track(self) -> int:
-        """The ID of its track, which contains other tracks in viewers that nest."""
-        return self.first_id if self.own else self.pid
-
-    @property
-    def first_track(self) -> int:
-        """The ID of the first track that is not its own thread."""
-        return self.first_id + bool(self.own)
-
-
-class Tracks(Struct, frozen=True):
-    """Threads of one process, on which events are drawn; or groups, which only contain other tracks.
-
-    ``ids`` are unique in the trace; ``positions``, from 0 up, order the threads or the groups of one track. Viewers
-    that nest show each track ``within`` another one, by its ID, under its label. Other viewers show only threads, by
-    their ``names``; groups have none. A group comes before its content.
-    """
-
-    pid: int
-    ids: Numbers
-    positions: Numbers
-    within: Numbers
-    labels: TextColumn
-    names: TextColumn = ()
 
 
 def runs_of_warps(scopes: NDArray[np.void]) -> tuple[Numbers, Numbers]:

@@ -15,8 +15,7 @@ import numpy as np
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from kprof_inject.export.events import Arg, EventKind, Events, Part, Scene
-from kprof_inject.export.tracks import Numbers, Process, TextColumn, Tracks
+from kprof_inject.export.events import Arg, EventKind, Events, Numbers, Part, Process, Scene, TextColumn, Tracks
 
 PID = 1
 KINDS = [

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from kprof_inject.export import events as module
-from kprof_inject.export.events import active_ctas
+from kprof_inject.export import drawing as module
+from kprof_inject.export.drawing import active_ctas
 from kprof_inject.timeline.axis import Axis, DeviceClock
 from kprof_inject.timeline.columns import CTA_COLUMNS
 

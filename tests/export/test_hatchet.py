@@ -21,7 +21,7 @@ from traces import write_trace
 
 from kprof_inject.capture.model import Launch
 from kprof_inject.capture.record_costs import RecordCost
-from kprof_inject.export.hatchet import hatchet_tree
+from kprof_inject.export.tables import hatchet_tree
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 MATMUL = [

@@ -16,8 +16,7 @@ from replacing import replace
 from snapshots import check
 from traces import chrome_trace, draw, parts_of
 
-from kprof_inject.export.events import Events
-from kprof_inject.export.tracks import Process, Tracks
+from kprof_inject.export.events import Events, Process, Tracks
 from kprof_inject.timeline.timeline import Timeline
 
 TIMER = Timer(5_000_000)

@@ -22,9 +22,8 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import (  # type: ignore[
 )
 
 from kprof_inject.export import perfetto
-from kprof_inject.export.events import Arg, Counters, EventKind, Events, Part, Scene
+from kprof_inject.export.events import Arg, Counters, EventKind, Events, Numbers, Part, Picked, Scene, Tracks
 from kprof_inject.export.perfetto import encode
-from kprof_inject.export.tracks import Numbers, Picked, Tracks
 
 SHOWN = (
     "SELECT track.name AS track, ts, dur, slice.name AS name, depth, around,"
@@ -341,7 +340,7 @@ def test_an_empty_scene_is_a_trace_without_slices(tmp_path: Path) -> None:
 
 def test_writing_a_trace_needs_no_protobuf() -> None:
     program = (
-        "import sys; from kprof_inject.export.events import draw; from kprof_inject.export.perfetto import encode;"
+        "import sys; from kprof_inject.export.drawing import draw; from kprof_inject.export.perfetto import encode;"
         " b''.join(encode(draw([], 'sm')));"
         " print(sorted({name.partition('.')[0] for name in sys.modules} & {'google', 'perfetto', 'torch', 'triton'}))"
     )

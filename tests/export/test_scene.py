@@ -11,9 +11,9 @@ import pytest
 from drawn import DRAWN
 from traces import draw, parts_of
 
-from kprof_inject.export import events as module
-from kprof_inject.export.events import Counters, Events, Part
-from kprof_inject.export.tracks import LAYOUT_NAMES, Picked, Process, TextColumn, Tracks
+from kprof_inject.export import drawing as module
+from kprof_inject.export.events import Counters, Events, Part, Picked, Process, TextColumn, Tracks
+from kprof_inject.export.tracks import LAYOUT_NAMES
 from kprof_inject.timeline.timeline import Timeline
 
 

@@ -18,7 +18,7 @@ from traces import chrome_trace, csv_table, perfetto_trace, write_trace
 
 from kprof_inject.errors import KprofError
 from kprof_inject.export.formats import TraceFile, format_of, gzipped
-from kprof_inject.export.hatchet import hatchet_tree
+from kprof_inject.export.tables import hatchet_tree
 from kprof_inject.export.tracks import LAYOUT_NAMES
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
