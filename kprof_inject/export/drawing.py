@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from kprof_inject.analysis.async_work.groups import FlightLanes, InFlight, flight_lanes, group_numbers, numbers_in_group
@@ -30,7 +29,7 @@ from kprof_inject.export.events import (
     Tracks,
     sections,
 )
-from kprof_inject.export.hooks import CounterValues, Hook, ScopeArrows, args_of, arrows_of, counters_of
+from kprof_inject.export.hooks import CounterValues, Hook, args_of, arrows_of_rows, counters_of, hook_arrows
 from kprof_inject.export.tracks import LaunchTracks, numbers_in, runs_of_warps
 from kprof_inject.scope_colours import scope_colours
 from kprof_inject.timeline.axis import PlacedLaunch, place_launches
@@ -214,9 +213,6 @@ def _call_kind(launch: Launch, call: HostCall) -> EventKind:
 
 # Warps with lost records, and CTAs, in one part.
 _CHUNK_WARPS = _CHUNK_CTAS = 1 << 16
-# The number of arrow IDs of each launch, above the IDs of the arrows that point to launches. JavaScript reads integers
-# up to 2^53.
-_ARROWS_PER_LAUNCH = 1 << 32
 _LOST = EventKind("lost records", "lost")
 _INCOMPLETE = EventKind("incomplete", "lost", is_instant=True)
 
@@ -233,7 +229,7 @@ def launch_processes(
     inside: list[tuple[str, int, Callable[[Process], Iterator[Part]]]] = []
     if placed.timeline.ctas.size:
         inside.append(("active CTAs", 0, partial(active_ctas, placed)))
-    inside += [(hook.name, 0, partial(_counted, hook, placed)) for hook in hooks if isinstance(hook, CounterValues)]
+    inside += [(hook.name, 0, partial(counters_of, hook, placed)) for hook in hooks if isinstance(hook, CounterValues)]
     if found is not None and found.groups.size:
         if (found.groups["bytes"] > 0).any():
             inside.append(("bytes in flight", 0, partial(_bytes_in_flight, placed, found)))
@@ -254,7 +250,7 @@ def _launch(launch: DrawnLaunch, tracks: LaunchTracks, hooks: Sequence[Hook], pr
         yield _whole(launch, span_ns, process)
     drawn = np.zeros(tracks.count - tracks.groups_from, dtype=bool)
     kinds, incomplete = _scope_kinds(timeline, launch.shared_args), timeline.incomplete
-    arrows = list(_hook_arrows(hooks, placed, launch.number))
+    arrows = list(hook_arrows(hooks, placed, launch.number))
     threads = tracks.of_incomplete(incomplete)
     named = np.unique(threads)
     for first in range(0, len(incomplete), _CHUNK_WARPS):
@@ -274,7 +270,7 @@ def _launch(launch: DrawnLaunch, tracks: LaunchTracks, hooks: Sequence[Hook], pr
             process.first_track + threads,
             kinds,
             hooks,
-            tuple(_arrows_of_rows(arrows, first_row, len(block))),
+            tuple(arrows_of_rows(arrows, first_row, len(block))),
         )
         first_row += len(block)
 
@@ -380,7 +376,7 @@ def _scopes(
         *_tag_args(block, timeline.table),
     ]
     taken = {name for each in kinds for name, _ in each.args} | {arg.name for arg in args}
-    args += [_hook_arg(*answer) for answer in args_of(hooks, timeline, block, taken)]
+    args += args_of(hooks, timeline, block, taken)
     return Events(
         pid=pid,
         tids=tids,
@@ -425,56 +421,6 @@ def _tag_args(block: NDArray[np.void], table: ScopeTable) -> Iterator[Arg]:
         values = tag_column(block, table, name)
         is_known = values != NO_TAG
         yield Arg(column, np.where(is_known, values, 0), is_known)
-
-
-# What users' hooks add.
-
-
-def _hook_arg(name: str, values: NDArray[Any], shown: Mask | None) -> Arg:
-    if values.dtype.kind != "U":
-        return Arg(name, values, shown)
-    texts, index = np.unique(values, return_inverse=True)
-    return Arg(name, Picked(texts.tolist(), index.astype(np.int64)), shown)
-
-
-def _hook_arrows(hooks: Iterable[Hook], placed: PlacedLaunch, number: int) -> Iterator[tuple[Numbers, Arrows]]:
-    """Yield both ends of the hooks' arrows: rows of the launch's scopes, in any order, and the arrow of each."""
-    first_id = (number + 1) * _ARROWS_PER_LAUNCH
-    starts_ns = None
-    for hook in hooks:
-        if isinstance(hook, ScopeArrows):
-            if starts_ns is None:  # all scopes are in memory at once only if there are such hooks
-                starts_ns = numbers_in(placed.timeline.scopes, "start_ns")
-                at_ns = placed.clock.on_axis(starts_ns)
-            leave, arrive = arrows_of(hook, placed.timeline, len(starts_ns))
-            # No viewer draws an arrow back in time, so such arrows are reversed.
-            is_backward = starts_ns[arrive] < starts_ns[leave]
-            leave, arrive = np.where(is_backward, arrive, leave), np.where(is_backward, leave, arrive)
-            ids = first_id + np.arange(len(leave))
-            first_id += len(leave)
-            yield leave, Arrows(ids, False, at_ns[leave], hook.name)
-            yield arrive, Arrows(ids, True, at_ns[arrive], hook.name)
-
-
-def _arrows_of_rows(ends: Iterable[tuple[Numbers, Arrows]], first: int, count: int) -> Iterator[Arrows]:
-    """Yield the arrows of some rows of a launch's scopes: several columns if a scope has several arrows."""
-    for rows, arrows in ends:
-        here = np.flatnonzero((rows >= first) & (rows < first + count))
-        while here.size:
-            # The first remaining arrow of each row.
-            _, chosen = np.unique(rows[here], return_index=True)
-            firsts = here[chosen]
-            ids, at_ns = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
-            ids[rows[firsts] - first] = arrows.ids[firsts]
-            at_ns[rows[firsts] - first] = arrows.at_ns[firsts]
-            yield replace(arrows, ids=ids, at_ns=at_ns)
-            here = np.delete(here, chosen)
-
-
-def _counted(hook: CounterValues, placed: PlacedLaunch, process: Process) -> Iterator[Counters]:
-    for name, at_ns, values in counters_of(hook, placed.timeline):
-        counter = np.zeros(len(at_ns), dtype=np.int64)
-        yield Counters(process.pid, [name], hook.unit, counter, placed.clock.on_axis(at_ns), values)
 
 
 # Counters of spans, and asynchronous work.

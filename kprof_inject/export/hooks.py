@@ -5,25 +5,31 @@ A decorator makes a function a hook; ``export(..., hooks=[...])`` and ``trace --
 
 from __future__ import annotations
 
+import dataclasses
 import linecache
 import runpy
 import sys
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from kprof_inject.errors import KprofError, Position
+from kprof_inject.export.events import Arg, Arrows, Counters, Numbers, Picked, Process, Reals
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from kprof_inject.export.events import Mask, Numbers
+    from kprof_inject.timeline.axis import PlacedLaunch
     from kprof_inject.timeline.timeline import Timeline
+
+# The number of arrow IDs of each launch, above the IDs of the arrows that point to launches. JavaScript reads integers
+# up to 2^53.
+_ARROWS_PER_LAUNCH = 1 << 32
 
 
 class Hook(Struct, frozen=True):
@@ -120,7 +126,7 @@ def read_hooks(path: Path) -> Sequence[Hook]:
         found = runpy.run_path(str(path))
     except SyntaxError as error:
         where = _line_of(error.filename or str(path), error.lineno or 1)
-        where = replace(where, column=error.offset or 1, text=where.text or (error.text or "").rstrip("\n"))
+        where = dataclasses.replace(where, column=error.offset or 1, text=where.text or (error.text or "").rstrip("\n"))
         raise KprofError(f"not Python: {error.msg}", where=where) from None
     except KprofError as error:
         raise KprofError(error.what, where=_place_in(str(path), error), hint=error.hint) from error
@@ -145,10 +151,8 @@ def _line_of(file: str, number: int) -> Position:
     return Position(file, number, 1 + len(text) - len(text.lstrip()), text)
 
 
-def args_of(
-    hooks: Iterable[Hook], launch: Timeline, scopes: NDArray[np.void], taken: Collection[str]
-) -> Iterator[tuple[str, NDArray[Any], Mask | None]]:
-    """Yield the further arguments of these scopes: a name, numbers or texts, and the rows that have it (None: all).
+def args_of(hooks: Iterable[Hook], launch: Timeline, scopes: NDArray[np.void], taken: Collection[str]) -> Iterator[Arg]:
+    """Yield the further arguments of these scopes.
 
     Raises ``KprofError`` if a hook fails, if its result is not a column with a value for each scope, or if a name is
     ``taken``.
@@ -163,14 +167,15 @@ def args_of(
                 if name in names:
                     raise hook.failure(f"scopes already have an argument {name!r}")
                 names.add(name)
-                yield name, *_arg(hook, f"the argument {name!r}", values, len(scopes))
+                yield _arg(hook, name, values, len(scopes))
 
 
-def counters_of(hook: CounterValues, launch: Timeline) -> Iterator[tuple[str, Numbers, NDArray[Any]]]:
-    """Yield the name, the times and the values of each of a hook's counters, in order of time, at most one at each.
+def counters_of(hook: CounterValues, placed: PlacedLaunch, process: Process) -> Iterator[Counters]:
+    """Yield the counters of a hook.
 
     Raises ``KprofError`` if the hook fails, or does not return a time within the launch for each value.
     """
+    launch = placed.timeline
     for name, samples in _named(hook, hook.answer(launch)):
         what = f"the counter {name!r}"
         at, values = _two_columns(hook, what, "times and values", samples)
@@ -188,21 +193,53 @@ def counters_of(hook: CounterValues, launch: Timeline) -> Iterator[tuple[str, Nu
         order = np.argsort(at_ns, kind="stable")
         # The last of several values at the same time counts.
         order = order[np.diff(at_ns[order], append=at_ns.max(initial=0) + 1) != 0]
-        yield name, at_ns[order], known_values[order]
+        on_axis_ns = placed.clock.on_axis(at_ns[order])
+        yield Counters(process.pid, [name], hook.unit, np.zeros_like(order), on_axis_ns, known_values[order])
 
 
-def arrows_of(hook: ScopeArrows, launch: Timeline, scopes: int) -> tuple[Numbers, Numbers]:
-    """Return the rows of ``launch.scopes`` where a hook's arrows begin and end; ``scopes`` is the number of rows.
+def hook_arrows(hooks: Iterable[Hook], placed: PlacedLaunch, number: int) -> Iterator[tuple[Numbers, Arrows]]:
+    """Yield both ends of the hooks' arrows: rows of the launch's scopes, in any order, and the arrow of each.
 
-    Raises ``KprofError`` if the hook fails, or returns anything but rows of scopes.
+    ``number`` is that of the launch. Raises ``KprofError`` if a hook fails, or returns anything but rows of scopes.
     """
-    what = "rows that arrows leave and rows that they point to"
-    leave, arrive = _two_columns(hook, "its result", what, hook.answer(launch))
+    first_id = (number + 1) * _ARROWS_PER_LAUNCH
+    of_scopes = [hook for hook in hooks if isinstance(hook, ScopeArrows)]
+    # All scopes are in memory at once only if there are such hooks.
+    starts_ns = placed.timeline.scopes["start_ns"].astype(np.int64) if of_scopes else np.empty(0, np.int64)
+    at_ns = placed.clock.on_axis(starts_ns)
+    for hook in of_scopes:
+        leave, arrive = _rows(hook, hook.answer(placed.timeline), len(starts_ns))
+        # No viewer draws an arrow back in time, so such arrows are reversed.
+        is_backward = starts_ns[arrive] < starts_ns[leave]
+        leave, arrive = np.where(is_backward, arrive, leave), np.where(is_backward, leave, arrive)
+        ids = first_id + np.arange(len(leave))
+        first_id += len(leave)
+        yield leave, Arrows(ids, False, at_ns[leave], hook.name)
+        yield arrive, Arrows(ids, True, at_ns[arrive], hook.name)
+
+
+def arrows_of_rows(ends: Iterable[tuple[Numbers, Arrows]], first: int, count: int) -> Iterator[Arrows]:
+    """Yield the arrows of some rows of a launch's scopes: several columns if a scope has several arrows."""
+    for rows, arrows in ends:
+        here = np.flatnonzero((rows >= first) & (rows < first + count))
+        while here.size:
+            # The first remaining arrow of each row.
+            _, chosen = np.unique(rows[here], return_index=True)
+            firsts = here[chosen]
+            ids, at_ns = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
+            ids[rows[firsts] - first] = arrows.ids[firsts]
+            at_ns[rows[firsts] - first] = arrows.at_ns[firsts]
+            yield replace(arrows, ids=ids, at_ns=at_ns)
+            here = np.delete(here, chosen)
+
+
+def _rows(hook: Hook, answer: Any, count: int) -> tuple[Numbers, Numbers]:
+    leave, arrive = _two_columns(hook, "its result", "rows that arrows leave and rows that they point to", answer)
     known = ~np.ma.getmaskarray(leave) & ~np.ma.getmaskarray(arrive)
     leave, arrive = leave.data[known], arrive.data[known]
     for rows in (leave, arrive):
-        if rows.size and (rows.dtype.kind not in "iu" or rows.min() < 0 or rows.max() >= scopes):
-            raise hook.failure(f"rows of scopes are whole numbers from 0 to {scopes - 1}")
+        if rows.size and (rows.dtype.kind not in "iu" or rows.min() < 0 or rows.max() >= count):
+            raise hook.failure(f"rows of scopes are whole numbers from 0 to {count - 1}")
     if (leave == arrive).any():
         raise hook.failure("an arrow leads from a scope to itself")
     return leave.astype(np.int64), arrive.astype(np.int64)
@@ -215,8 +252,8 @@ def _named(hook: Hook, answer: Any) -> Iterator[tuple[str, Any]]:
         yield str(name), values
 
 
-def _arg(hook: Hook, what: str, answer: Any, count: int) -> tuple[NDArray[Any], Mask | None]:
-    """Return the values and the rows that have one (None: all), which are neither masked nor infinite."""
+def _arg(hook: Hook, name: str, answer: Any, count: int) -> Arg:
+    what = f"the argument {name!r}"
     values = _column(hook, what, answer)
     if values.shape != (count,):
         shape = " x ".join(map(str, values.shape)) or "one value"
@@ -224,18 +261,19 @@ def _arg(hook: Hook, what: str, answer: Any, count: int) -> tuple[NDArray[Any], 
     shown = ~np.ma.getmaskarray(values)
     match values.dtype.kind:
         case "b" | "i" | "u":
-            column: NDArray[Any] = _numbers(values.filled(0))
+            column: Numbers | Reals | Picked = _numbers(values.filled(0))
         case "f":
             reals = values.filled(np.nan).astype(np.float64)
             shown &= np.isfinite(reals)
             column = np.where(shown, reals, 0.0)
         case "U" | "O" if all(isinstance(text, str) for text in values.filled("").tolist()):
-            column = values.filled("").astype(str)
+            texts, index = np.unique(values.filled("").astype(str), return_inverse=True)
+            column = Picked(texts.tolist(), index.astype(np.int64))
         case _:
             odd = next((value for value in values.compressed().tolist() if not isinstance(value, str)), "")
             kind = type(odd).__name__ if values.dtype == object else str(values.dtype)
             raise hook.failure(f"{what} has values of type {kind}, not numbers or texts alone")
-    return column, None if shown.all() else shown
+    return Arg(name, column, None if shown.all() else shown)
 
 
 def _column(hook: Hook, what: str, answer: Any) -> Any:
