@@ -25,7 +25,7 @@ from msgspec import Struct
 
 from kprof_inject.errors import KprofError
 from kprof_inject.export.drawing import process_of, program_names
-from kprof_inject.timeline.axis import PlacedLaunch, place_launches
+from kprof_inject.timeline.axis import place_launches
 from kprof_inject.timeline.records import recorded_warps
 from kprof_inject.timeline.timeline import Timeline
 
@@ -68,15 +68,10 @@ def last_launch(timelines: Sequence[Timeline]) -> Opening | None:
     launch = placed[number]
     program = program_names(placed).get(process_of(launch))
     around = (program, launch.title) if program else (launch.title,)
-    return Opening(begin_ns, end_ns - begin_ns, (*around, *_first_groups(launch)))
-
-
-def _first_groups(launch: PlacedLaunch) -> list[str]:
-    """Return the SMs and CTAs of the first warps, at least one CTA."""
     ctas = np.sort(launch.timeline.ctas[["sm", "cta"]], order=["sm", "cta"])
     first = ctas[: max(_WARPS // len(recorded_warps(launch.timeline.launch)), 1)]
-    sms = np.unique(first["sm"]).tolist()
-    return [*(f"SM {sm}" for sm in sms), *(f"CTA {cta}" for cta in first["cta"].tolist())]
+    sms, cta_labels = np.unique(first["sm"]).tolist(), [f"CTA {cta}" for cta in first["cta"].tolist()]
+    return Opening(begin_ns, end_ns - begin_ns, (*around, *(f"SM {sm}" for sm in sms), *cta_labels))
 
 
 class TraceServer(ThreadingHTTPServer):

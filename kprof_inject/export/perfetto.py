@@ -20,7 +20,6 @@ import numpy as np
 
 from kprof_inject.export.events import (
     Arg,
-    Arrows,
     Counters,
     EventKind,
     Events,
@@ -186,7 +185,13 @@ class _SectionWriter:
             strings([self._common_start(kind) for kind in events.kinds]).at(events.kind),
             varints(events.tids),
             *(column for arg in events.args for column in self._arg(arg)),
-            *(column for arrows in events.arrows for column in _arrows(arrows)),
+            # Perfetto draws an arrow from the earlier of two slices with the same ID to the later one. A field could
+            # say which slice is the end, but Perfetto ignores an end that comes first.
+            *(
+                column.only(arrows.ids > 0)
+                for arrows in events.arrows
+                for column in (constant(fixed64_key(_FLOW)), fixed64(arrows.ids))
+            ),
         ]
         ends = _event_packets(
             events.end_ns[is_slice],
@@ -312,12 +317,3 @@ def _samples(uuids: Numbers, at_ns: Numbers, values: Numbers | Reals) -> bytes:
         value = varint_fields(_COUNTER_VALUE, values.astype(np.int64))
     event = [*varint_fields(_TRACK, uuids), *value]
     return concatenated(_event_packets(at_ns, event, field(_TYPE, _EVENT_COUNTER)), len(uuids))
-
-
-def _arrows(arrows: Arrows) -> list[ByteColumn]:
-    """Return the field for an arrow's ID in each row.
-
-    Perfetto draws an arrow from the earlier of two slices with the same ID to the later one. A field could say which
-    slice is the end, but Perfetto ignores an end that comes first.
-    """
-    return [column.only(arrows.ids > 0) for column in (constant(fixed64_key(_FLOW)), fixed64(arrows.ids))]

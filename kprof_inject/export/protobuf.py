@@ -138,7 +138,7 @@ def merged(parts: Sequence[tuple[Sequence[ByteColumn], NDArray[np.int64]]]) -> b
     """Return the rows of all parts, each with the strings of all its columns, by their positions: 0, 1, 2..."""
     lengths = np.zeros(sum(len(places) for _, places in parts), dtype=np.int64)
     for columns, places in parts:
-        lengths[places] = _sums(columns, len(places))
+        lengths[places] = sum(column.lengths for column in columns)
     longest = int(lengths.max(initial=0))
     # Whole items are written, and the next one overwrites the bytes after a string; the last item needs room for these.
     stride = longest + max(column.items.itemsize for columns, _ in parts for column in columns)
@@ -146,21 +146,11 @@ def merged(parts: Sequence[tuple[Sequence[ByteColumn], NDArray[np.int64]]]) -> b
     for columns, places in parts:
         ends = places * stride
         for column in columns:
-            _at_any_byte(data, column.items.itemsize)[ends] = column.items
+            # A view of all runs of as many bytes as an item has, indexed by their first byte.
+            width = column.items.itemsize
+            runs: NDArray[Any] = np.ndarray((max(len(data) - width + 1, 0),), f"V{width}", data, strides=(1,))
+            runs[ends] = column.items
             ends += column.lengths
     narrow = np.min_scalar_type(longest)
     is_used = np.arange(longest, dtype=narrow) < lengths.astype(narrow)[:, None]
     return data.reshape(-1, stride)[:, :longest][is_used].tobytes()
-
-
-def _sums(columns: Sequence[ByteColumn], count: int) -> NDArray[np.int64]:
-    """Return the length of each row's strings together."""
-    lengths = np.zeros(count, dtype=np.int64)
-    for column in columns:
-        lengths += column.lengths
-    return lengths
-
-
-def _at_any_byte(data: NDArray[np.uint8], width: int) -> NDArray[Any]:
-    """Return a view of all runs of ``width`` bytes, indexed by their first byte."""
-    return np.ndarray((max(len(data) - width + 1, 0),), dtype=f"V{width}", buffer=data, strides=(1,))

@@ -193,33 +193,29 @@ def to_arrow(timelines: Sequence[Timeline], in_flight: FindInFlight) -> pyarrow.
     Raises ``KprofError`` without pyarrow, and for a timeline that is not in a list.
     """
     arrow = optional_module("pyarrow", "pyarrow")
-    rows = _Rows(timelines, in_flight)
-    return arrow.Table.from_batches(_arrow_batches(rows), _arrow_schema(rows))
+    schema, batches = _arrow_batches(_Rows(timelines, in_flight))
+    return arrow.Table.from_batches(batches, schema)
 
 
-def _arrow_schema(rows: _Rows) -> Any:
-    """Return the ``pyarrow.Schema`` of the rows: integers, and dictionaries for texts."""
+def _arrow_batches(rows: _Rows) -> tuple[Any, Iterator[Any]]:
+    """Return the ``pyarrow.Schema`` of the rows, and the rows as ``pyarrow.RecordBatch``.
+
+    Columns are integers, and dictionaries for texts, which all batches share.
+    """
     arrow = optional_module("pyarrow", "pyarrow")
-    numbers = {name: arrow.from_numpy_dtype(kind) for name, kind in rows.types.items()}
-    texts = {name: arrow.dictionary(numbers[name], arrow.string()) for name in rows.texts}
-    return arrow.schema((numbers | texts).items())
+    types = {name: arrow.from_numpy_dtype(kind) for name, kind in rows.types.items()}
+    types |= {name: arrow.dictionary(types[name], arrow.string()) for name in rows.texts}
+    schema = arrow.schema(types.items())
+    texts = {name: arrow.array(texts, arrow.string()) for name, texts in rows.texts.items()}
 
+    def columns(part: Columns) -> Iterator[Any]:
+        for name in types:
+            if name in texts:
+                yield arrow.DictionaryArray.from_arrays(np.ascontiguousarray(part[name]), texts[name])
+            else:
+                yield arrow.array(part[name], mask=part[name] == NO_TAG if name in rows.tags else None)
 
-def _arrow_batches(rows: _Rows) -> Iterator[Any]:
-    """Yield the rows as ``pyarrow.RecordBatch`` of that schema; all of them share the dictionaries."""
-    arrow = optional_module("pyarrow", "pyarrow")
-    schema = _arrow_schema(rows)
-    dictionaries = {name: arrow.array(texts, arrow.string()) for name, texts in rows.texts.items()}
-    for part in rows.parts():
-        yield arrow.record_batch(
-            [
-                arrow.DictionaryArray.from_arrays(np.ascontiguousarray(part[name]), dictionaries[name])
-                if name in dictionaries
-                else arrow.array(part[name], mask=part[name] == NO_TAG if name in rows.tags else None)
-                for name in rows.types
-            ],
-            schema=schema,
-        )
+    return schema, (arrow.record_batch(list(columns(part)), schema=schema) for part in rows.parts())
 
 
 METADATA_KEY = "kprof_inject"
@@ -235,12 +231,12 @@ def parquet_table(timelines: Sequence[Timeline], in_flight: FindInFlight) -> Ite
     the ``launches``.
     """
     arrow, parquet = optional_module("pyarrow", "pyarrow"), optional_module("pyarrow.parquet", "pyarrow")
-    rows = _Rows(timelines, in_flight)
+    schema, every = _arrow_batches(_Rows(timelines, in_flight))
     metadata = {"version": __version__, "launches": list(map(_facts, place_launches(timelines)))}
-    schema = _arrow_schema(rows).with_metadata({METADATA_KEY: json.dumps(metadata)})
+    schema = schema.with_metadata({METADATA_KEY: json.dumps(metadata)})
     sink = _Sink()
     with parquet.ParquetWriter(sink, schema, compression="zstd") as writer:
-        for batches in _groups(_arrow_batches(rows)):
+        for batches in _groups(every):
             group = arrow.Table.from_batches(batches)
             writer.write_table(group, row_group_size=len(group))
             yield sink.take()
