@@ -22,6 +22,7 @@ from kprof_inject.analysis.roofs.limits import Limit
 from kprof_inject.analysis.roofs.speed_of_light import speed_of_light
 from kprof_inject.analysis.summary import LaunchSummary, summarise
 from kprof_inject.analysis.unjudged import CHECK_MODULE, Unevaluated, Unjudged, evaluating
+from kprof_inject.capture.buffer_layouts import LaunchHeaders
 from kprof_inject.capture.edits import EditsRecord
 from kprof_inject.capture.experiments import ExperimentRecord
 from kprof_inject.capture.model import KERNELS_CACHED, Kernel, Launch
@@ -30,7 +31,7 @@ from kprof_inject.capture.source_text import lines_of, ttgir_of
 from kprof_inject.errors import KprofError
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import Level, Verdict, judge, median_time_ns
-from kprof_inject.timeline.waves import LaunchHeaders, launch_duration_ns
+from kprof_inject.timeline.waves import launch_duration_ns
 
 Experiment = ExperimentRecord | EditsRecord
 """Result of ``causal``, or of ``try``, with one kernel."""

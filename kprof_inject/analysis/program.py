@@ -6,9 +6,9 @@ of a kernel, and usually their duration, is known without decoding them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
 from math import prod
 from pathlib import Path
 from statistics import median
@@ -19,15 +19,16 @@ from msgspec import Struct, field, structs
 from kprof_inject.analysis.advice import UNKNOWN_GAIN, Gain, gain_in
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.launch import Experiment, ReportLaunch
+from kprof_inject.capture.buffer_layouts import LaunchHeaders
 from kprof_inject.capture.capture_files import read_optional
 from kprof_inject.capture.gpu_work import GpuWork, GpuWorkRecord
 from kprof_inject.capture.model import Kernel, Launch, several_ranks
 from kprof_inject.capture.schema import Grid
 from kprof_inject.errors import KprofError
+from kprof_inject.timeline.captures import headers_of
 from kprof_inject.timeline.foreign import timeline_of
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import median_time_ns
-from kprof_inject.timeline.waves import LaunchHeaders, recorded_duration_ns
 
 _EVERY_KERNEL = "*"
 _MAX_RANKED = 24
@@ -123,7 +124,7 @@ class KernelOverview(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def _judged(self) -> dict[str, list[ReportLaunch]]:
         by_variant: dict[str, list[ReportLaunch]] = {}
-        for report in (*self.reports, *filter(None, map(_unchosen, self.not_chosen))):
+        for report in (*self.reports, *_unchosen(self.not_chosen)):
             by_variant.setdefault(report.launch.kernel.variant, []).append(report)
         return {variant: _median_and_slowest(found) for variant, found in by_variant.items()}
 
@@ -155,11 +156,11 @@ class KernelOverview(Struct, frozen=True, eq=False, dict=True):
         )
 
 
-def _unchosen(launch: Launch) -> ReportLaunch | None:
-    """Return a launch that was captured, but not chosen; None if it cannot be read."""
-    duration_ns = recorded_duration_ns(launch) if launch.recorded is None else None
-    headers = LaunchHeaders(duration_ns or 0, 0, 0)
-    return None if duration_ns is None else ReportLaunch(launch, headers, lambda: timeline_of(launch))
+def _unchosen(launches: Sequence[Launch]) -> Iterator[ReportLaunch]:
+    """Yield those of the launches that can be read, which were captured, but not chosen."""
+    for launch, headers in zip(launches, headers_of(launches), strict=True):
+        if isinstance(headers, LaunchHeaders) and headers.duration_ns:
+            yield ReportLaunch(launch, headers, partial(timeline_of, launch))
 
 
 def _median_and_slowest(reports: Sequence[ReportLaunch]) -> list[ReportLaunch]:
@@ -299,8 +300,8 @@ class _Variant(Struct):
             return time_of_grids_ns(self.kernel)
         time_ns = median_time_ns(self.kernel.clean.without_launching())
         if time_ns is None:
-            others_ns = map(recorded_duration_ns, self.others)
-            known_ns = [*chosen_ns, *(one_ns for one_ns in others_ns if one_ns is not None)]
+            others = [one for one in headers_of(self.others) if isinstance(one, LaunchHeaders)]
+            known_ns = [*chosen_ns, *(one.duration_ns for one in others if one.duration_ns)]
             time_ns = median(known_ns) if known_ns else None
         return None if time_ns is None else self.kernel.launches * time_ns
 

@@ -15,7 +15,6 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from kprof_inject.capture.cta_begins import estimated_begins
 from kprof_inject.capture.cta_samples import HASH_FACTOR, HASH_SHIFT, SM_BITS, CtaSample
 from kprof_inject.capture.schema import SCOPE_IDS, LayoutName
 from kprof_inject.errors import KprofError
@@ -90,15 +89,22 @@ _MAX_WORDS = (1 << 31) - 1
 _RECORDS_AT_ONCE = 1 << 20
 
 
-def usual_size(sizes: NDArray[np.uint32], rings: int, room_words: int) -> int:
-    """Return the most frequent of the rows' ring sizes in bytes, among those that fit; 0 if none fits.
+def _fit(sizes: NDArray[np.uint32], rings: int, room_words: int) -> NDArray[np.bool_]:
+    """Determine which sizes in bytes are ``rings`` rings of whole records that have room in ``room_words``."""
+    ring_words = sizes // 4 // rings
+    fits: NDArray[np.bool_] = ring_words % WORDS_PER_ENTRY == 0
+    return fits & (ring_words > 0) & (ring_words <= room_words // rings)
 
-    A size fits if ``rings`` rings of whole records have room in ``room_words``.
-    """
+
+def usual_size(sizes: NDArray[np.uint32], rings: int, room_words: int) -> int:
+    """Return the most frequent of the rows' ring sizes in bytes, among those that fit; 0 if none fits."""
     found, counts = np.unique(sizes, return_counts=True)
-    ring_words = found // 4 // rings
-    fits = (ring_words > 0) & (ring_words % WORDS_PER_ENTRY == 0) & (ring_words <= room_words // rings)
+    fits = _fit(found, rings, room_words)
     return int(found[fits][np.argmax(counts[fits])]) if fits.any() else 0
+
+
+def _possible_times(begin: NDArray[np.uint64], end: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    return (begin <= end) & (end < _END_OF_TIME_NS) & (end - begin <= _MAX_CTA_NS)
 
 
 def sound_times(times: NDArray[np.uint64], rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -107,7 +113,7 @@ def sound_times(times: NDArray[np.uint64], rows: NDArray[np.bool_]) -> NDArray[n
     The end is not before the begin, and both are near those of most other rows.
     """
     begin, end = times[:, 0], times[:, 1]
-    at = np.flatnonzero(rows & (begin <= end) & (end < _END_OF_TIME_NS) & (end - begin <= _MAX_CTA_NS))
+    at = np.flatnonzero(rows & _possible_times(begin, end))
     sound = np.zeros_like(rows)
     if at.size:
         order = at[np.argsort(begin[at], kind="stable")]
@@ -127,38 +133,100 @@ def possible_copying(pre_final_ns: NDArray[np.int64], post_final_ns: NDArray[np.
 def impossible_counts(
     written_words: NDArray[np.int64], durations_ns: NDArray[np.int64] | None
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Determine which counts (row, warp) no warp can have reached.
+    """Determine which counts (..., row, warp) no warp can have reached.
 
     The first result is true for counts that are not whole records, the second for those that are too high for the CTA's
     time (None: unknown).
     """
     max_words: NDArray[np.int64] | int = _MAX_WORDS
     if durations_ns is not None:
-        max_words = np.minimum(np.maximum(durations_ns, _RECORDS_AT_ONCE) * WORDS_PER_ENTRY, _MAX_WORDS)[:, None]
+        max_words = np.minimum(np.maximum(durations_ns, _RECORDS_AT_ONCE) * WORDS_PER_ENTRY, _MAX_WORDS)[..., None]
     return written_words % WORDS_PER_ENTRY != 0, written_words > max_words
 
 
 _TIMER_BITS = 64 - SM_BITS
+_SM_MASK = np.uint64((1 << SM_BITS) - 1)
 
 
-def _others(ends: NDArray[np.uint64], left: NDArray[np.bool_], recorded: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return ``RawCtas.others``: the CTAs that ``left`` a plausible end.
+def _left_ends(
+    ends: NDArray[np.uint64], is_left: NDArray[np.bool_], first_ns: NDArray[np.int64], last_ns: NDArray[np.int64]
+) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+    """Determine which of the CTAs that left an end can be of the launch, and when they ended, in ns.
+
+    ``first_ns`` and ``last_ns`` are the first and the last begin of the CTAs with records.
+    """
+    # The timer's highest bits are those of the nearest time to the CTAs with records.
+    half = 1 << (_TIMER_BITS - 1)
+    lowest = (ends >> np.uint64(SM_BITS)).view(np.int64)
+    end_ns = last_ns + (lowest - last_ns + half) % (2 * half) - half
+    return is_left & (end_ns > first_ns - _MAX_PAUSE_NS) & (end_ns < last_ns + _MAX_CTA_NS), end_ns
+
+
+def _others(ends: NDArray[np.uint64], is_left: NDArray[np.bool_], recorded: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return ``RawCtas.others``: the CTAs that left a plausible end.
 
     ``recorded`` has the number, SM, begin and end of the CTAs with records; shape (4, CTA).
     """
-    if not left.any() or not (recorded[2] > 0).any():  # nothing to read, or no timer
-        return np.empty((4, 0), dtype=np.int64)
     recorded = recorded[:, recorded[2] > 0]
-    first_ns, last_ns = int(recorded[2].min()), int(recorded[2].max())
-    # The timer's highest bits are those of the nearest time to the CTAs with records.
-    half = 1 << (_TIMER_BITS - 1)
-    lowest = (ends >> np.uint64(SM_BITS)).astype(np.int64)
-    end_ns = last_ns + (lowest - last_ns + half) % (2 * half) - half
-    sm = (ends & np.uint64((1 << SM_BITS) - 1)).astype(np.int64)
-    sound = left & (sm < _MAX_SMS) & (end_ns > first_ns - _MAX_PAUSE_NS) & (end_ns < last_ns + _MAX_CTA_NS)
+    if not is_left.any() or not recorded.size:  # nothing to read, or no timer
+        return np.empty((4, 0), dtype=np.int64)
+    sound, end_ns = _left_ends(ends, is_left, recorded[2].min(), recorded[2].max())
     at = np.flatnonzero(sound)
-    begin_ns = estimated_begins(recorded, np.stack((at, sm[at], end_ns[at])))
-    return np.stack((at, sm[at], begin_ns, end_ns[at]))
+    sm = (ends[at] & _SM_MASK).astype(np.int64)
+    begin_ns = estimated_begins(recorded, np.stack((at, sm, end_ns[at])))
+    return np.stack((at, sm, begin_ns, end_ns[at]))
+
+
+_MAX_SLOTS = 32
+"""CTAs that an SM holds at most (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")."""
+
+
+def estimated_begins(recorded: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Estimate when the other CTAs of a launch began, in ns.
+
+    An SM begins its CTAs in the order of their program ids, and each one that does not fit at once when an earlier one
+    has ended. How many fit, and how long the SM takes to begin one, is known from the CTAs that record. No other CTA is
+    taken to begin before the first of those, unless it ended before.
+
+    ``recorded`` has the number, SM, begin and end of some CTAs, ``others`` the number, SM and end of all others; shapes
+    (4, CTA) and (3, CTA). There must be a recorded one, and begins are positive.
+    """
+    known = recorded.shape[1]
+    cta, sm, end_ns = np.concatenate((recorded[[0, 1, 3]], others), axis=1)
+    begin_ns = np.concatenate((recorded[2], np.zeros(others.shape[1], np.int64)))
+    order = np.lexsort((cta, sm))
+    ends_ns = end_ns[np.lexsort((end_ns, sm))]
+    begun_ns = begin_ns[order]
+    at = np.flatnonzero(begun_ns > 0)
+    place = np.arange(len(order))
+    number = place - np.searchsorted(sm[order], sm[order], side="left")
+    first_ns = _first_begins(number, begun_ns)
+
+    def begins(slots: int, rows: NDArray[np.int64], gap_ns: int = 0) -> NDArray[np.int64]:
+        # The n-th CTA of an SM begins when the (n - slots)-th of its CTAs has ended.
+        return np.where(number[rows] >= slots, ends_ns[np.maximum(rows - slots, 0)] + gap_ns, first_ns[rows])
+
+    fits: list[tuple[float, int, int]] = []
+    for slots in range(1, min(int(number.max()) + 1, _MAX_SLOTS) + 1):
+        late_ns = (begun_ns[at] - begins(slots, at))[number[at] >= slots]
+        gap_ns = int(np.median(late_ns)) if late_ns.size else 0
+        fits.append((float(np.abs(begins(slots, at, gap_ns) - begun_ns[at]).mean()), slots, gap_ns))
+    _, slots, gap_ns = min(fits)
+    found_ns = np.empty_like(begin_ns)
+    found_ns[order] = begins(slots, place, gap_ns)
+    others_ns: NDArray[np.int64] = np.minimum(np.maximum(found_ns, recorded[2].min()), end_ns)[known:]
+    return others_ns
+
+
+def _first_begins(number: NDArray[np.int64], begin_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the median of the known begins of the n-th CTAs of all SMs, for each CTA; of all CTAs if none is known."""
+    known = begin_ns > 0
+    order = np.lexsort((begin_ns[known], number[known]))
+    numbers, values_ns = number[known][order], begin_ns[known][order]
+    distinct, first, counts = np.unique(numbers, return_index=True, return_counts=True)
+    medians_ns = np.full(int(number.max()) + 1, int(values_ns.min()))
+    medians_ns[distinct] = values_ns[first + counts // 2]
+    return medians_ns[number]
 
 
 def first_of_each(ids: NDArray[np.int64], rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -179,6 +247,15 @@ def first_of_each(ids: NDArray[np.int64], rows: NDArray[np.bool_]) -> NDArray[np
 
 # No device numbers its SMs or CUs higher, so a higher number is damaged.
 _MAX_SMS = 1 << 16
+
+
+class LaunchHeaders(Struct, frozen=True):
+    """A launch's figures from the headers of its CTAs, without its records."""
+
+    duration_ns: int
+    """Time from the first CTA's begin to the last one's end of work; 0 if none ran."""
+    records_lost: int
+    ctas_damaged: int
 
 
 class RawCtas(Struct, frozen=True):
@@ -211,6 +288,22 @@ class RawCtas(Struct, frozen=True):
     """CTAs that ran, but do not belong to the sample that records: number, SM, estimated begin, and end in ns; shape
     (4, CTA)."""
 
+    @property
+    def records_lost(self) -> NDArray[np.int64]:
+        """Number of records that each CTA's warp lost: shape (CTA, warp)."""
+        lost: NDArray[np.int64] = np.maximum(self.written_words // WORDS_PER_ENTRY - self.entries.shape[2], 0)
+        return lost
+
+    @property
+    def headers(self) -> LaunchHeaders | None:
+        """The launch's figures; None if no timer was read."""
+        if not self.timed:
+            return None
+        begins_ns = np.concatenate((self.init_ns, self.others[2]))
+        ends_ns = np.concatenate((self.pre_final_ns, self.others[3]))
+        duration_ns = int(ends_ns.max() - begins_ns.min()) if ends_ns.size else 0
+        return LaunchHeaders(duration_ns, int(self.records_lost.sum()), self.damaged)
+
 
 class Layout(Struct, frozen=True):
     """Layout of the buffer in some versions of Triton.
@@ -219,6 +312,10 @@ class Layout(Struct, frozen=True):
     """
 
     has_times: bool
+
+    def header_words(self, num_warps: int) -> int:
+        """Return the number of words before a row's rings."""
+        return HEADER_WORDS + TIMES_WORDS * self.has_times + num_warps
 
     def read(
         self,
@@ -235,7 +332,7 @@ class Layout(Struct, frozen=True):
         """
         sample = sample or CtaSample(ctas=len(words), cluster_ctas=1, shift=0)
         counts_at = HEADER_WORDS + TIMES_WORDS * self.has_times
-        rings_at = counts_at + num_warps
+        rings_at = self.header_words(num_warps)
         if not recorded or words.shape[1] < rings_at:
             raise KprofError(
                 f"a buffer of {words.shape[1] * 4} bytes per CTA has no room for {counted(num_warps, 'warp')}",
@@ -285,6 +382,54 @@ class Layout(Struct, frozen=True):
             miscounted=int((odd | too_high).sum()),
             others=others,
         )
+
+    def sound_headers(
+        self,
+        heads: NDArray[np.uint32],
+        ring_words: int,
+        recorded: Sequence[int],
+        sample: CtaSample | None,
+        ends: NDArray[np.uint64],
+    ) -> list[LaunchHeaders | None]:
+        """Return ``RawCtas.headers`` of several launches of one form at once, None for those that need ``read``.
+
+        These have a row with an error, or none at all. ``heads`` (launch, row, word) has the ``header_words`` of each
+        row, which ``ring_words`` follow; ``ends`` is (launch, CTA). The other arguments are those of ``read``.
+        """
+        if not self.has_times or not recorded or ring_words <= 0:
+            return [None] * len(heads)
+        sample = sample or CtaSample(ctas=heads.shape[1], cluster_ctas=1, shift=0)
+        counts_at = HEADER_WORDS + TIMES_WORDS
+        ran = heads[..., 0] == PREAMBLE
+        row_of_cta = rows_of(sample, heads[..., 1].astype(np.int64))
+        size = np.where(ran, heads[..., 3], 0).max(axis=1)
+        begin, end, _ = np.moveaxis(np.ascontiguousarray(heads[..., HEADER_WORDS:counts_at]).view("<u8"), 2, 0)
+        is_sound = (row_of_cta >= 0) & (heads[..., 2] < _MAX_SMS) & (heads[..., 3] == size[:, None])
+        is_sound &= _possible_times(begin, end)
+        begin, end = begin.view(np.int64), end.view(np.int64)
+        written = heads[..., counts_at + np.array(recorded)].astype(np.int64)
+        is_sound &= ~impossible_counts(written, end - begin)[1].any(axis=2)
+
+        # Rows that did not run get numbers of their own.
+        numbers = np.sort(np.where(ran, row_of_cta, np.arange(-heads.shape[1], 0)))
+        first_ns, first_end_ns = (np.where(ran, ns, _END_OF_TIME_NS).min(axis=1) for ns in (begin, end))
+        last_ns, last_end_ns = (np.where(ran, ns, 0).max(axis=1) for ns in (begin, end))
+        are_sound = ran.any(axis=1) & (is_sound | ~ran).all(axis=1) & (np.diff(numbers) > 0).all(axis=1)
+        are_sound &= _fit(size, len(recorded), ring_words)
+        are_sound &= (first_ns > 0) & (last_ns - first_end_ns <= _MAX_PAUSE_NS)
+
+        slots = size.astype(np.int64) // ENTRY_BYTES // len(recorded)
+        lost = np.maximum(written // WORDS_PER_ENTRY - slots[:, None, None], 0).sum(axis=2)
+        damaged = np.zeros(len(heads), dtype=np.int64)
+        if ends.size:
+            is_left = (ends > 0) & (rows_of(sample, np.arange(ends.shape[1])) < 0)
+            found, end_ns = _left_ends(ends, is_left, first_ns[:, None], last_ns[:, None])
+            damaged = is_left.sum(axis=1) - found.sum(axis=1)
+            first_ns = np.minimum(first_ns, np.where(found, end_ns, _END_OF_TIME_NS).min(axis=1))
+            last_end_ns = np.maximum(last_end_ns, np.where(found, end_ns, 0).max(axis=1))
+        lost = np.where(ran, lost, 0).sum(axis=1)
+        figures = np.stack((last_end_ns - first_ns, lost, damaged), axis=1).tolist()
+        return [LaunchHeaders(*one) if sound else None for one, sound in zip(figures, are_sound, strict=True)]
 
 
 LAYOUTS: dict[LayoutName, Layout] = {"timed": Layout(has_times=True), "untimed": Layout(has_times=False)}

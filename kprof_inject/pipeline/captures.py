@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from kprof_inject.analysis.launch import Experiment, ReportLaunch
 from kprof_inject.analysis.program import MAX_JUDGED, Report
+from kprof_inject.capture.buffer_layouts import LaunchHeaders
 from kprof_inject.capture.edits import EditsRecord
 from kprof_inject.capture.encoding import CAPTURE_AGAIN
 from kprof_inject.capture.foreign import NO_DESCRIPTION, BufferDescription, is_saved_array, read_saved_buffer
@@ -26,11 +27,10 @@ from kprof_inject.export.formats import is_format
 from kprof_inject.forks import JobRunner, forked, in_turn, usable_cores
 from kprof_inject.pipeline import Say
 from kprof_inject.quantities import counted, listed
+from kprof_inject.timeline.captures import headers_of
 from kprof_inject.timeline.choice import EVERYTHING, Choice
 from kprof_inject.timeline.foreign import timeline_of, timelines_of
-from kprof_inject.timeline.records import read_raw
 from kprof_inject.timeline.timeline import Timeline
-from kprof_inject.timeline.waves import headers_of
 from kprof_inject.workspace import Workspace, read_experiments
 from kprof_inject.workspace_paths import DEFAULT_WORKSPACE, is_module, is_workspace, may_be_workspace, where_to_look
 
@@ -224,16 +224,17 @@ def report_on(capture: Capture, experiments: Sequence[Experiment], say: Say, cho
     if choice.names_ctas or (shows_launches and len(launches) < _TOGETHER * MAX_JUDGED):
         return Report.of(decode_capture(capture, say, choice), experiments, captured)
 
-    def opened(launch: Launch) -> ReportLaunch | KprofError:
+    def opened(launch: Launch, headers: LaunchHeaders | KprofError | None) -> ReportLaunch | KprofError:
+        if isinstance(headers, KprofError):
+            return headers
+        if headers is not None:
+            return ReportLaunch(launch, headers, lambda: _decoded(launch, choice), experiments)
         try:
-            headers = None if launch.recorded is not None else headers_of(read_raw(launch))
-            if headers is None:
-                return ReportLaunch.of(_decoded(launch, choice), experiments)
+            return ReportLaunch.of(_decoded(launch, choice), experiments)
         except KprofError as error:
             return error
-        return ReportLaunch(launch, headers, lambda: _decoded(launch, choice), experiments)
 
-    return Report(_valid(map(opened, launches), capture, launches, say), captured)
+    return Report(_valid(map(opened, launches, headers_of(launches)), capture, launches, say), captured)
 
 
 def _decoded(launch: Launch, choice: Choice) -> Timeline:

@@ -13,7 +13,7 @@ from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.model import Kernel, Launch
 from kprof_inject.capture.ring_sizes import in_whole_rings, keeps_occupancy, row_bytes
 from kprof_inject.errors import KprofError
-from kprof_inject.timeline.records import lost_records, read_raw
+from kprof_inject.timeline.records import read_raw
 
 
 class Need(Struct, frozen=True):
@@ -103,7 +103,7 @@ def _need(launch: Launch) -> Need | None:
         launch.kernel,
         launch.sample.rows if launch.sample else len(raw.cta) + raw.never_ran + raw.damaged,
         int(written.sum()),
-        int(lost_records(raw).sum()),
+        int(raw.records_lost.sum()),
         int(written.max(initial=0)),
         raw.entries.shape[2],
     )

@@ -11,7 +11,7 @@ from kprof_inject.capture.buffer_layouts import CLOCK_BITS, RawCtas
 from kprof_inject.timeline.columns import NO_LARGEST, NO_SMALLEST
 from kprof_inject.timeline.nesting import crossing_kinds, lanes_of, nest
 from kprof_inject.timeline.pairs import NO_RULES, ScopeRules, scopes_of
-from kprof_inject.timeline.records import RecordDecoder, Records, lost_records
+from kprof_inject.timeline.records import RecordDecoder, Records
 
 # Damaged counts or clock values may give more: half the period of 43 bits, which no CTA outlasts.
 _MAX_LOST_CYCLES = float(1 << (CLOCK_BITS - 1))
@@ -66,7 +66,7 @@ def tally_launch(
     ``group_of_scope`` assigns each number that a record can have to a group, numbered from 0; None if there are no
     groups.
     """
-    lost = lost_records(decoder.ctas)
+    lost = decoder.ctas.records_lost
     warps = WarpTally(
         np.zeros(lost.shape, dtype=np.int32),
         lost,

@@ -218,13 +218,6 @@ class Records(Struct, frozen=True):
     """Values of the tags of the scope that begins here: shape (record, maximum number of tags of a scope)."""
 
 
-def lost_records(ctas: RawCtas) -> NDArray[np.int64]:
-    """Return the number of records that each CTA's warp lost: shape (CTA, warp)."""
-    slots = ctas.entries.shape[2]
-    lost: NDArray[np.int64] = np.maximum(ctas.written_words // WORDS_PER_ENTRY - slots, 0)
-    return lost
-
-
 class RecordDecoder(Struct, frozen=True):
     """Decoder of the records in a launch's rings."""
 

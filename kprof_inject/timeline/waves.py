@@ -18,12 +18,8 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from kprof_inject.capture.buffer_layouts import RawCtas
-from kprof_inject.capture.model import Launch
-from kprof_inject.errors import KprofError
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.columns import largest, merged_spans, smallest
-from kprof_inject.timeline.records import lost_records, read_raw
 from kprof_inject.timeline.timeline import Timeline
 
 
@@ -265,41 +261,7 @@ class _Residence(Struct, frozen=True):
 def launch_duration_ns(timeline: Timeline) -> int:
     """Return the time from the first CTA's begin to the last one's end of work; 0 if none ran."""
     ctas = timeline.all_ctas
-    return _residence(ctas).duration_ns if ctas.size else 0
-
-
-def recorded_duration_ns(launch: Launch) -> int | None:
-    """Return the duration of a launch from its CTAs' headers alone, without decoding it.
-
-    None if no timer was read, no CTA ran, or the buffer is damaged.
-    """
-    try:
-        raw = read_raw(launch)
-    except KprofError:
-        return None
-    headers = headers_of(raw) if raw.cta.size else None
-    return headers.duration_ns if headers else None
-
-
-class LaunchHeaders(Struct, frozen=True):
-    """A launch's figures from the headers of its CTAs, without its records."""
-
-    duration_ns: int
-    records_lost: int
-    ctas_damaged: int
-
-
-def headers_of(raw: RawCtas) -> LaunchHeaders | None:
-    """Return the figures of a launch that is not decoded, if its CTAs read a timer."""
-    if not raw.timed:
-        return None
-    duration_ns = 0
-    if raw.cta.size:
-        _, _, others_begin, others_end = raw.others
-        begins_ns = np.concatenate([raw.init_ns, others_begin])
-        ends_ns = np.concatenate([np.maximum(raw.pre_final_ns, raw.init_ns), others_end])
-        duration_ns = int(ends_ns.max() - begins_ns.min())
-    return LaunchHeaders(duration_ns, int(lost_records(raw).sum()), raw.damaged)
+    return int(end_of_work_ns(ctas).max() - ctas["init_ns"].min()) if ctas.size else 0
 
 
 def waves_of(timeline: Timeline) -> Waves | None:

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from kprof_inject.capture.buffer_layouts import rows_of
-from kprof_inject.capture.cta_begins import estimated_begins
+from kprof_inject.capture.buffer_layouts import estimated_begins, rows_of
 from kprof_inject.capture.cta_samples import CtaSample
 
 START_NS = 1_795_000_000_000_000_000
@@ -52,3 +51,17 @@ def test_a_cta_never_ends_before_it_begins(ctas: int, sms: int, slots: int, seed
     recorded = np.stack((cta, sm, begin_ns, end_ns))[:, known]
     found_ns = estimated_begins(recorded, np.stack((cta, sm, end_ns))[:, ~known])
     assert found_ns.shape == (int((~known).sum()),) and (found_ns <= end_ns[~known]).all()
+
+
+@given(st.integers(2, 300), st.integers(1, 8), st.integers(1, 8), st.integers(0, 1000))
+def test_no_cta_begins_before_the_first_that_records_unless_it_ended_before(
+    ctas: int, sms: int, slots: int, seed: int
+) -> None:
+    random = np.random.default_rng(seed)
+    cta, sm, begin_ns, end_ns = launch(ctas, sms, slots, seed)
+    known = random.random(ctas) < 0.2
+    known[seed % ctas] = True
+    end_ns = np.where(known, end_ns, end_ns - random.integers(0, 20_000, ctas))
+    recorded = np.stack((cta, sm, begin_ns, end_ns))[:, known]
+    found_ns = estimated_begins(recorded, np.stack((cta, sm, end_ns))[:, ~known])
+    assert (found_ns >= np.minimum(end_ns[~known], begin_ns[known].min())).all()

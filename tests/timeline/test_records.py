@@ -10,7 +10,7 @@ from buffers import CLOCK_PERIOD, Cta, Entry, end, start, with_moved_stores
 from decoded_records import EVERY_ID, decoded, entries_of, lookup, read
 from replacing import replace
 
-from kprof_inject.timeline.records import lost_records, record_decoder
+from kprof_inject.timeline.records import record_decoder
 
 
 def survivors(written: Sequence[Entry], slots: int, *, stores_moved: bool = False) -> list[Entry]:
@@ -37,7 +37,7 @@ def test_the_newest_records_survive_in_order(count: int) -> None:
     records = decoded(raw)
     assert entries_of(records, 0) == written[-4:]
     assert records.number.tolist() == list(range(count))[-4:]
-    assert lost_records(raw).tolist() == [[max(0, count - 4)]]
+    assert raw.records_lost.tolist() == [[max(0, count - 4)]]
     assert records.lost.tolist() == [max(0, count - 4)]
 
 
@@ -47,7 +47,7 @@ def test_each_warp_has_its_own_ring_and_count() -> None:
     raw = read([None, Cta([first, second, third], sm=1), Cta([third, first, second], sm=2)], slots=2)
 
     assert [entries_of(decoded(raw), group) for group in range(6)] == [first, [], third[-2:], third[-2:], first, []]
-    assert lost_records(raw).tolist() == [[0, 0, 4], [4, 0, 0]]
+    assert raw.records_lost.tolist() == [[0, 0, 4], [4, 0, 0]]
 
 
 def test_the_rows_of_a_block_decode_as_they_do_with_all() -> None:
