@@ -104,6 +104,11 @@ def largest(group: NDArray[np.int64], values: NDArray[np.int64], count: int) -> 
     return found
 
 
+def group_begins(begins: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Return the index of the first row of each row's group; ``begins`` is true for these first rows."""
+    return np.maximum.accumulate(np.where(begins, np.arange(len(begins)), 0))
+
+
 def never_falling(values: NDArray[np.int64], group: NDArray[np.int64]) -> NDArray[np.int64]:
     """Raise each value to the largest before it in its group; the values are in order of ``group``.
 

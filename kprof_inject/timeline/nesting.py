@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from kprof_inject.timeline.columns import group_begins
 from kprof_inject.timeline.pairs import Pairs
 from kprof_inject.timeline.records import Records
 
@@ -215,9 +216,8 @@ def iterations(
         group, around = records.group[pairs.start_at[of_scope]], parent[of_scope]
         # Rank within one warp and one instance of the loop: ``of_scope`` is sorted by both.
         fresh = np.append(True, (np.diff(group) != 0) | (np.diff(around) != 0))
-        first = np.maximum.accumulate(np.where(fresh, np.arange(of_scope.size), 0))
         is_complete = _is_complete(records, pairs, of_scope, around)
-        number[of_scope] = np.where(is_complete, np.arange(of_scope.size) - first, -1)
+        number[of_scope] = np.where(is_complete, np.arange(of_scope.size) - group_begins(fresh), -1)
     return number
 
 

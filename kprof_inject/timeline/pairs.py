@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from kprof_inject.capture.schema import RECORDS_OF_TAG
 from kprof_inject.capture.scopes import ScopeTable
+from kprof_inject.timeline.columns import group_begins
 from kprof_inject.timeline.records import Records
 
 
@@ -78,7 +79,7 @@ def with_implied_ends(records: Records, rules: ScopeRules) -> Records:
     is_end[implied] = True
     number = records.number[at] + (stop - np.arange(1, len(copies) + 1))[at]
     number[implied] -= 1
-    begins = np.searchsorted(records.group, records.group)
+    begins = group_begins(np.diff(records.group, prepend=-1) != 0)
     number -= np.append(0, stop)[begins][at] - begins[at]
     return replace(
         records,

@@ -25,7 +25,7 @@ from kprof_inject.capture.buffer_layouts import (
 )
 from kprof_inject.capture.model import Launch
 from kprof_inject.capture.schema import RECORDS_OF_TAG
-from kprof_inject.timeline.columns import NO_SMALLEST, smallest
+from kprof_inject.timeline.columns import NO_SMALLEST, group_begins, smallest
 from kprof_inject.timeline.tag_entries import NO_TAGS, TagIds
 from kprof_inject.timeline.unwrap import Counter, counter_of, often_overflowing
 
@@ -343,7 +343,7 @@ def _by_clock(records: Records) -> Records:
     order = order_in_time(records.group, records.is_end, records.cycles)
     warp = records.group - records.first_group
     first = records.lost + np.bincount(records.damaged - records.first_group, minlength=len(records.lost))
-    rank = np.arange(len(warp)) - np.searchsorted(warp, warp)
+    rank = np.arange(len(warp)) - group_begins(np.diff(warp, prepend=-1) != 0)
     return replace(
         records,
         number=first[warp] + rank,

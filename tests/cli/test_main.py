@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+import click
 import pytest
 from command_line import CommandLine
 from programs.child import REPO, clean_environment, run_child
@@ -108,3 +110,13 @@ def test_a_reader_that_has_enough_ends_it_quietly(kprof: CommandLine, command: l
         process.stdout.close()
         said = process.stderr.read().decode()
     assert (process.returncode, said) == (1, "")
+
+
+@pytest.mark.parametrize("threads", [None, "3"])
+def test_programs_inherit_the_users_number_of_threads(threads: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    if threads is not None:
+        monkeypatch.setenv("OPENBLAS_NUM_THREADS", threads)
+    root = main_module.root
+    assert root.get_command(click.Context(root), "report") is not None
+    assert os.environ.get("OPENBLAS_NUM_THREADS") == threads
