@@ -25,8 +25,7 @@ from kprof_inject.capture.gpu_work import GpuWork, GpuWorkRecord
 from kprof_inject.capture.model import Kernel, Launch, several_ranks
 from kprof_inject.capture.schema import Grid
 from kprof_inject.errors import KprofError
-from kprof_inject.timeline.captures import headers_of
-from kprof_inject.timeline.foreign import timeline_of
+from kprof_inject.timeline.captures import headers_of, timeline_of
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import median_time_ns
 

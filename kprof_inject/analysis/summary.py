@@ -13,18 +13,18 @@ from kprof_inject.capture.record_costs import RecordCost
 from kprof_inject.capture.scopes import ScopeKind, distinct_names
 from kprof_inject.quantities import counted, numbered
 from kprof_inject.timeline.clock import ClockSource
-from kprof_inject.timeline.memory_waits import MemoryWait, MemoryWaitSums
 from kprof_inject.timeline.partitions import PartitionScopes, partition_names
 from kprof_inject.timeline.phases import Phases, PhaseSums
-from kprof_inject.timeline.sampling import Slowdown, slowdown_of
 from kprof_inject.timeline.scope_statistics import (
+    MemoryWait,
+    MemoryWaitSums,
     PartitionTime,
     ScopeStatistics,
     ScopeSums,
     SmCycles,
-    TagStatistics,
-    TagSums,
 )
+from kprof_inject.timeline.spread import Slowdown, slowdown_of
+from kprof_inject.timeline.tags import TagStatistics, TagSums
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.waves import (
     Ending,

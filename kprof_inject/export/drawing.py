@@ -32,13 +32,12 @@ from kprof_inject.export.events import (
 from kprof_inject.export.hooks import CounterValues, Hook, args_of, arrows_of_rows, counters_of, hook_arrows
 from kprof_inject.export.tracks import LaunchTracks, numbers_in, runs_of_warps
 from kprof_inject.scope_colours import scope_colours
-from kprof_inject.timeline.axis import PlacedLaunch, place_launches
+from kprof_inject.timeline.axis import HostCall, PlacedLaunch, place_launches
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.columns import NO_TAG, ScopeFlag
-from kprof_inject.timeline.host_clock import HostCall
 from kprof_inject.timeline.nesting import free_lanes
 from kprof_inject.timeline.partitions import partition_names
-from kprof_inject.timeline.tag_entries import tag_column, tag_columns
+from kprof_inject.timeline.tags import tag_column, tag_columns
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import judge
 

@@ -34,7 +34,7 @@ from kprof_inject.timeline.axis import PlacedLaunch, place_launches
 from kprof_inject.timeline.columns import NO_TAG, SCOPE_COLUMNS
 from kprof_inject.timeline.nesting import innermost_around
 from kprof_inject.timeline.partitions import partition_names
-from kprof_inject.timeline.tag_entries import tag_column, tag_columns
+from kprof_inject.timeline.tags import tag_column, tag_columns
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.version import __version__
 

@@ -29,8 +29,7 @@ from kprof_inject.export.drawing import DrawnLaunch, FindInFlight, launch_facts,
 from kprof_inject.export.events import sections
 from kprof_inject.forks import JobRunner, in_turn
 from kprof_inject.quantities import time_text
-from kprof_inject.timeline.axis import Axis, DeviceClock, PlacedLaunch
-from kprof_inject.timeline.host_clock import HostClock, fit_host_clock
+from kprof_inject.timeline.axis import Axis, DeviceClock, HostClock, PlacedLaunch, fit_host_clock
 from kprof_inject.timeline.timeline import Timeline
 
 SUMMARY_KEY = "kprof_inject"

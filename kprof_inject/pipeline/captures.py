@@ -27,9 +27,8 @@ from kprof_inject.export.formats import is_format
 from kprof_inject.forks import JobRunner, forked, in_turn, usable_cores
 from kprof_inject.pipeline import Say
 from kprof_inject.quantities import counted, listed
-from kprof_inject.timeline.captures import headers_of
+from kprof_inject.timeline.captures import headers_of, timeline_of, timelines_of
 from kprof_inject.timeline.choice import EVERYTHING, Choice
-from kprof_inject.timeline.foreign import timeline_of, timelines_of
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.workspace import Workspace, read_experiments
 from kprof_inject.workspace_paths import DEFAULT_WORKSPACE, is_module, is_workspace, may_be_workspace, where_to_look

@@ -36,7 +36,7 @@ from kprof_inject.runtime.process_report import Reports, read_reports
 from kprof_inject.runtime.program import STOPPED, ProgramInput, is_run_by_us, programs_triton_cache, run_program
 from kprof_inject.runtime.session import TORCH_TRACE, Session
 from kprof_inject.select.spans import Style
-from kprof_inject.timeline.fitted_buffer import Need, fitted_buffer
+from kprof_inject.timeline.captures import Need, fitted_buffer
 from kprof_inject.timeline.trust import is_comparable, needs_replay, usable_times
 from kprof_inject.workspace import DumpedKernel, Workspace
 

@@ -1,17 +1,40 @@
-"""Read the launches of a capture: whole timelines, or the headers of their CTAs alone."""
+"""Read the launches of a capture: whole timelines, or the headers of their CTAs alone.
+
+The headers suffice for durations, and for the size of the buffer that would have kept every record.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from kprof_inject.capture.buffer_layouts import LAYOUTS, LaunchHeaders
-from kprof_inject.capture.model import Launch
+from kprof_inject.capture.buffer_layouts import ENTRY_BYTES, LAYOUTS, WORDS_PER_ENTRY, LaunchHeaders
+from kprof_inject.capture.mode import Mode
+from kprof_inject.capture.model import Kernel, Launch
+from kprof_inject.capture.ring_sizes import in_whole_rings, keeps_occupancy, row_bytes
 from kprof_inject.errors import KprofError
+from kprof_inject.timeline.foreign import timeline_of_recorded
 from kprof_inject.timeline.records import read_raw, recorded_warps
+from kprof_inject.timeline.timeline import Timeline, decode_launch, decode_together
+
+
+def timeline_of(launch: Launch) -> Timeline:
+    """Return the timeline of any launch; raises ``KprofError`` if its buffer is damaged as a whole."""
+    return decode_launch(launch) if launch.recorded is None else timeline_of_recorded(launch, launch.recorded)
+
+
+def timelines_of(launches: Sequence[Launch]) -> Iterator[Timeline | KprofError]:
+    """Yield the timelines of several launches, or errors, as ``decode_together`` does."""
+    decoded = iter(decode_together([launch for launch in launches if launch.recorded is None]))
+    for launch in launches:
+        yield next(decoded) if launch.recorded is None else timeline_of_recorded(launch, launch.recorded)
+
 
 _MAX_HEADER_BYTES = 1 << 20
 """Headers that are held to be evaluated together. More are hardly faster, and take memory."""
@@ -65,3 +88,114 @@ def _evaluate(
                 results[place] = headers or read_raw(launches[place]).headers
             except KprofError as error:
                 results[place] = error
+
+
+class Need(Struct, frozen=True):
+    """Records that the launches of one kernel wrote and lost, summed.
+
+    ``ctas`` is the largest number of CTAs of a launch, ``max_in_warp`` the largest number of records of a warp, and
+    ``ring_records`` the capacity of the smallest ring.
+    """
+
+    kernel: Kernel
+    ctas: int
+    written: int
+    lost: int
+    max_in_warp: int
+    ring_records: int
+
+    @property
+    def rings(self) -> int:
+        """Number of rings of a CTA."""
+        return len(self.kernel.mode.recorded_warps(self.kernel.num_warps))
+
+    @property
+    def buffer_bytes(self) -> int:
+        """Buffer of a CTA that loses nothing: a ring for each recorded warp, as large as the fullest needs."""
+        ring_records = 1 << max(self.max_in_warp - 1, 1).bit_length()
+        return ring_records * ENTRY_BYTES * self.rings
+
+    def combined(self, other: Need) -> Need:
+        """Return the need of these launches and of others of the same kernel."""
+        return replace(
+            self,
+            ctas=max(self.ctas, other.ctas),
+            written=self.written + other.written,
+            lost=self.lost + other.lost,
+            max_in_warp=max(self.max_in_warp, other.max_in_warp),
+            ring_records=min(self.ring_records, other.ring_records),
+        )
+
+
+class Fit(Struct, frozen=True):
+    """Mode that keeps every record of a run that does the same again.
+
+    ``losses`` are the kernels that lost records. ``largest`` is the kernel whose launch then has the largest buffer, of
+    ``launch_bytes``.
+    """
+
+    mode: Mode
+    losses: tuple[Need, ...]
+    largest: Need
+    launch_bytes: int
+
+
+def fitted_buffer(launches: Iterable[Launch], mode: Mode) -> Fit | None:
+    """Compute the buffer for a second run of a program whose first run made ``launches`` with ``mode``.
+
+    None if no record was lost. The buffer is in shared memory, unless it lacks the room or fewer CTAs would fit on an
+    SM. Launches with damaged buffers do not count.
+    """
+    by_kernel: dict[str, Need] = {}
+    for launch in launches:
+        need = _need(launch)
+        if need is not None:
+            known = by_kernel.get(str(launch.kernel.folder))
+            by_kernel[str(launch.kernel.folder)] = known.combined(need) if known else need
+    needs = tuple(by_kernel.values())
+    losses = tuple(need for need in needs if need.lost)
+    if not losses:
+        return None
+    buffer_bytes = max(need.buffer_bytes for need in needs)
+    in_shared = mode.buffer != "global" and all(_in_shared(need, buffer_bytes) for need in needs)
+    largest = max(needs, key=lambda need: _launch_bytes(need, buffer_bytes))
+    return Fit(
+        dataclasses.replace(mode, buffer="shared" if in_shared else "global", buffer_bytes=buffer_bytes),
+        losses,
+        largest,
+        _launch_bytes(largest, buffer_bytes),
+    )
+
+
+def _need(launch: Launch) -> Need | None:
+    try:
+        raw = read_raw(launch)
+    except KprofError:
+        return None
+    written = raw.written_words // WORDS_PER_ENTRY
+    return Need(
+        launch.kernel,
+        launch.sample.rows if launch.sample else len(raw.cta) + raw.never_ran + raw.damaged,
+        int(written.sum()),
+        int(raw.records_lost.sum()),
+        int(written.max(initial=0)),
+        raw.entries.shape[2],
+    )
+
+
+def _in_shared(need: Need, buffer_bytes: int) -> bool:
+    """Return whether a kernel keeps its records in shared memory, and has room for these bytes there."""
+    kernel = need.kernel
+    if kernel.mode.buffer != "shared" or kernel.clean.shared_bytes is None:
+        return False
+    return keeps_occupancy(
+        in_whole_rings(buffer_bytes, need.rings),
+        kernel.clean.shared_bytes,
+        kernel.num_warps,
+        kernel.clean.registers,
+        kernel.target,
+    )
+
+
+def _launch_bytes(need: Need, buffer_bytes: int) -> int:
+    return need.ctas * row_bytes(in_whole_rings(buffer_bytes, need.rings), need.kernel.num_warps)

@@ -6,14 +6,11 @@ Begin and end of a CTA are unknown: it is assumed to last from its first entry t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.capture.foreign import Side
 from kprof_inject.capture.model import Launch, Recorded
-from kprof_inject.errors import KprofError
 from kprof_inject.timeline.clock import timer_clock
 from kprof_inject.timeline.columns import (
     CTA_COLUMNS,
@@ -28,21 +25,9 @@ from kprof_inject.timeline.columns import (
 from kprof_inject.timeline.nesting import crossing, lanes_of_pairs, nest, single_lane, within_children
 from kprof_inject.timeline.pairs import Pairs
 from kprof_inject.timeline.records import contradicted_records
-from kprof_inject.timeline.timeline import Timeline, decode_launch, decode_together
+from kprof_inject.timeline.timeline import Timeline
 
 _BLOCK_SCOPES = 1 << 16  # approximate number of scopes in a block
-
-
-def timeline_of(launch: Launch) -> Timeline:
-    """Return the timeline of any launch; raises ``KprofError`` if its buffer is damaged as a whole."""
-    return decode_launch(launch) if launch.recorded is None else _of_recorded(launch, launch.recorded)
-
-
-def timelines_of(launches: Sequence[Launch]) -> Iterator[Timeline | KprofError]:
-    """Yield the timelines of several launches, or errors, as ``decode_together`` does."""
-    decoded = iter(decode_together([launch for launch in launches if launch.recorded is None]))
-    for launch in launches:
-        yield next(decoded) if launch.recorded is None else _of_recorded(launch, launch.recorded)
 
 
 _SPAN_COLUMNS = np.dtype([("unit", "i8"), ("scope", "i2"), ("start_ns", "i8"), ("end_ns", "i8")])
@@ -92,7 +77,8 @@ def _in_time(scopes: NDArray[np.void]) -> tuple[Pairs, NDArray[np.int64], NDArra
     return Pairs(place[:count], place[count:], scopes["scope"], none, none), unit[order], ns[order]
 
 
-def _of_recorded(launch: Launch, recorded: Recorded) -> Timeline:
+def timeline_of_recorded(launch: Launch, recorded: Recorded) -> Timeline:
+    """Return the timeline of a launch with these entries."""
     units, entries, count = recorded.units, recorded.entries, len(launch.kernel.scopes.scopes)
     # A unit writes in the order of time.
     wrong = contradicted_records(entries["unit"], entries["ns"], np.ones(len(entries), dtype=bool))

@@ -26,7 +26,7 @@ from kprof_inject.capture.buffer_layouts import (
 from kprof_inject.capture.model import Launch
 from kprof_inject.capture.schema import RECORDS_OF_TAG
 from kprof_inject.timeline.columns import NO_SMALLEST, group_begins, smallest
-from kprof_inject.timeline.tag_entries import NO_TAGS, TagIds
+from kprof_inject.timeline.tags import NO_TAGS, TagIds
 from kprof_inject.timeline.unwrap import Counter, counter_of, often_overflowing
 
 

@@ -1,4 +1,4 @@
-"""Statistics of each scope of a launch, and of the values of its tags: one pass over the blocks of its timeline.
+"""Statistics of each scope of a launch, and of its waits for memory: one pass over the blocks of its timeline.
 
 A scope that ran costs 16 bytes at the peak, 8 more for each of its tags, and 16 for each CTA; no block is kept.
 """
@@ -11,26 +11,28 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from kprof_inject.capture.schema import TagRecord
-from kprof_inject.capture.scopes import ScopeKind, ScopeTable
-from kprof_inject.timeline.columns import NO_TAG, ScopeFlag, merged_spans, outermost_rows
+from kprof_inject.capture.scopes import ScopeKind
+from kprof_inject.timeline.columns import ScopeFlag, merged_spans, outermost_rows
 from kprof_inject.timeline.partitions import shared_scopes
 from kprof_inject.timeline.records import recorded_warps
-from kprof_inject.timeline.sampling import ClockBend, SamplingError, sampling_error
 from kprof_inject.timeline.spread import (
+    ClockBend,
     CtaBalance,
     CtaSums,
     GroupSpread,
     GroupSums,
     IterationSeries,
+    SamplingError,
     ScopeColumn,
     SpreadGroups,
     narrow,
+    sampling_error,
     series_of,
     spread_of,
     take_quantiles,
     turns_of,
 )
+from kprof_inject.timeline.tags import TagStatistics, TagSums
 from kprof_inject.timeline.timeline import Timeline
 
 
@@ -308,37 +310,6 @@ class SmCycles:
         return found
 
 
-MAX_VALUES = 64
-"""Number of values kept of one tag: those that take the most time."""
-
-
-class TagValue(Struct, frozen=True):
-    """Runs of a scope with one value of a tag.
-
-    Times are None for a mark, which takes no time except its record's. ``times_others`` is the median over that of the
-    scope's runs with any other value; None if there are no others, or if they take no time.
-    """
-
-    value: int
-    count: int
-    total_ns: int | None
-    p50_ns: float | None
-    times_others: float | None
-
-
-class TagStatistics(Struct, frozen=True):
-    """Values of one tag of a scope.
-
-    ``values`` are at most ``MAX_VALUES`` of the ``distinct`` ones: those that take the most time or, for a mark, occur
-    most often. ``unknown`` is the number of the scope's runs whose value the ring lost.
-    """
-
-    name: str
-    values: tuple[TagValue, ...]
-    distinct: int
-    unknown: int
-
-
 def tag_statistics(timeline: Timeline) -> tuple[tuple[TagStatistics, ...], ...]:
     """Return the tag statistics of each scope of the table, in its order; without tags the scopes are not read."""
     sums, scopes = TagSums(timeline.table), range(len(timeline.table.scopes))
@@ -347,58 +318,50 @@ def tag_statistics(timeline: Timeline) -> tuple[tuple[TagStatistics, ...], ...]:
     return tuple(sums.of(scope) for scope in scopes)
 
 
-class TagSums:
-    """Accumulator of the values of a launch's tags from its blocks of scopes."""
+class MemoryWait(Struct, frozen=True):
+    """Time of ``ctas`` in a scope that does nothing but wait until memory changes; ``index`` is in the scope table.
 
-    def __init__(self, table: ScopeTable) -> None:
-        """Prepare lists for the scopes of ``table`` that have tags."""
-        self._table = table
-        self._values = {
-            (index, place): [np.empty(0, np.int64)]
-            for index, scope in enumerate(table.scopes)
-            for place in range(len(scope.tags))
-        }
-        self._durations = {index: [np.empty(0, np.int64)] for index, scope in enumerate(table.scopes) if scope.tags}
+    ``median_ns``, ``min_ns`` and ``max_ns`` are of the CTAs' total times, of each the mean of its warps, without
+    records.
+    """
+
+    index: int
+    ctas: int
+    median_ns: float
+    min_ns: float
+    max_ns: float
+
+
+class MemoryWaitSums:
+    """Accumulator of a launch's waits for memory, block by block."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        """Prepare for the scopes of ``timeline``."""
+        self._spins = [index for index, scope in enumerate(timeline.table.scopes) if scope.kind == ScopeKind.SPIN]
+        self._totals_ns: dict[int, list[NDArray[np.float64]]] = {index: [] for index in self._spins}
 
     def add(self, block: NDArray[np.void]) -> None:
-        """Add a block of scopes."""
-        for index, durations in self._durations.items():
-            rows = block["scope"] == index
-            durations.append(block["duration_ns"][rows])
-            for place in range(len(self._table.scopes[index].tags)):
-                self._values[index, place].append(block["tags"][rows, place])
+        """Add a block that has all scopes of its CTAs, by CTA and warp, and by start."""
+        for index in self._spins:
+            rows = block[block["scope"] == index]
+            if not rows.size:
+                continue
+            is_new_cta = np.diff(rows["cta"], prepend=-1) != 0
+            is_new_warp = is_new_cta | (np.diff(rows["warp"], prepend=-1) != 0)
+            begins = np.flatnonzero(is_new_cta)
+            warps = np.add.reduceat(is_new_warp.astype(np.int64), begins)
+            self._totals_ns[index].append(np.add.reduceat(rows["duration_ns"], begins) / warps)
 
-    def of(self, scope: int) -> tuple[TagStatistics, ...]:
-        """Return the statistics of the tags of a scope of the table, in their order."""
-        if scope not in self._durations:
-            return ()
-        info, durations = self._table.scopes[scope], np.concatenate(self._durations[scope])
-        is_mark = info.kind == ScopeKind.INSTANT
-        return tuple(
-            _statistics(tag, np.concatenate(self._values[scope, place]), durations, is_mark=is_mark)
-            for place, tag in enumerate(info.tags)
+    def waits(self) -> tuple[MemoryWait, ...]:
+        """Return the waits for memory, in the order of the scope table; without those that never ran."""
+        return tuple(self._wait(index) for index in self._spins if self._totals_ns[index])
+
+    def _wait(self, index: int) -> MemoryWait:
+        totals_ns = np.concatenate(self._totals_ns[index])
+        return MemoryWait(
+            index=index,
+            ctas=len(totals_ns),
+            median_ns=float(np.median(totals_ns)),
+            min_ns=float(totals_ns.min()),
+            max_ns=float(totals_ns.max()),
         )
-
-
-def _statistics(
-    tag: TagRecord, values: NDArray[np.int64], durations: NDArray[np.int64], *, is_mark: bool
-) -> TagStatistics:
-    is_known = values != NO_TAG
-    values, durations = values[is_known], durations[is_known]
-    distinct, which, counts = np.unique(values, return_inverse=True, return_counts=True)
-    totals = np.bincount(which, durations, len(distinct)).astype(np.int64)
-    weights = counts if is_mark else totals
-    shown = np.argsort(-weights, kind="stable")[:MAX_VALUES].tolist()
-    rows = (
-        TagValue(int(distinct[at]), int(counts[at]), None, None, None)
-        if is_mark
-        else TagValue(int(distinct[at]), int(counts[at]), int(totals[at]), *_median_and_ratio(durations, which == at))
-        for at in shown
-    )
-    return TagStatistics(tag.name, tuple(rows), len(distinct), int(np.count_nonzero(~is_known)))
-
-
-def _median_and_ratio(durations: NDArray[np.int64], has_value: NDArray[np.bool_]) -> tuple[float, float | None]:
-    median, rest = float(np.median(durations[has_value])), durations[~has_value]
-    usual = float(np.median(rest)) if rest.size else 0.0
-    return median, median / usual if usual else None

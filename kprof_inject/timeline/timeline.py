@@ -39,7 +39,7 @@ from kprof_inject.timeline.records import (
     record_decoder,
     recorded_warps,
 )
-from kprof_inject.timeline.tag_entries import TagIds
+from kprof_inject.timeline.tags import TagIds
 from kprof_inject.timeline.unwrap import Counter
 
 # Just below glibc's largest dynamic mmap threshold, 32 MiB on 64 bits (mallopt(3), M_MMAP_THRESHOLD).

@@ -24,7 +24,7 @@ from kprof_inject.capture.foreign import (
     read_saved_buffer,
 )
 from kprof_inject.errors import KprofError
-from kprof_inject.timeline.foreign import timeline_of
+from kprof_inject.timeline.captures import timeline_of
 from kprof_inject.timeline.timeline import Timeline
 
 T = 1_790_000_000_000_000_000

@@ -13,7 +13,7 @@ tl = triton.language
 
 import kprof_inject  # noqa: E402
 from kprof_inject.timeline.columns import NO_TAG  # noqa: E402
-from kprof_inject.timeline.tag_entries import tag_column  # noqa: E402
+from kprof_inject.timeline.tags import tag_column  # noqa: E402
 from kprof_inject.timeline.timeline import Timeline  # noqa: E402
 
 PROGRAMS, WARPS = 64, 4

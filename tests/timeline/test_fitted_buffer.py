@@ -11,7 +11,7 @@ from buffers import Cta, Scope, buffer_words, kernel_json, save_launches, start
 
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.model import Launch
-from kprof_inject.timeline.fitted_buffer import fitted_buffer
+from kprof_inject.timeline.captures import fitted_buffer
 
 H200 = {"backend": "cuda", "arch": 90, "warp_size": 32}
 

@@ -12,7 +12,7 @@ from replacing import replace
 
 from kprof_inject.capture.model import Launch
 from kprof_inject.capture.schema import ClockRecord
-from kprof_inject.timeline.host_clock import HostClock, fit_host_clock, host_call
+from kprof_inject.timeline.axis import HostClock, fit_host_clock, host_call
 
 HOUR_NS = 3_600_000_000_000
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from kprof_inject.capture.schema import ClockRecord
-from kprof_inject.timeline.host_clock import HostClock, fit_host_clock
+from kprof_inject.timeline.axis import HostClock, fit_host_clock
 
 DEVICE_NS = 1_800_000_000_000_000_000
 OFFSET_NS = -123_456_789_012

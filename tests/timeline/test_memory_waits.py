@@ -7,7 +7,7 @@ from pathlib import Path
 from barrier_launches import SCOPES, SPIN, Visits, launch
 from timelines import Ran, cta_rows, made_timeline, scope_rows
 
-from kprof_inject.timeline.memory_waits import MemoryWait, MemoryWaitSums
+from kprof_inject.timeline.scope_statistics import MemoryWait, MemoryWaitSums
 from kprof_inject.timeline.timeline import Timeline
 
 

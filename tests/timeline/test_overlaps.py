@@ -8,8 +8,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kprof_inject.capture.foreign import BufferDescription, read_buffer_array
+from kprof_inject.timeline.captures import timeline_of
 from kprof_inject.timeline.columns import SCOPE_COLUMNS
-from kprof_inject.timeline.foreign import timeline_of
 from kprof_inject.timeline.nesting import free_lanes, lanes_of_pairs, lanes_of_rows
 from kprof_inject.timeline.pairs import Pairs
 from kprof_inject.timeline.timeline import Timeline

@@ -7,7 +7,7 @@ import pytest
 from known_clocks import Fitted, run, slowing, steady, waves
 
 from kprof_inject.timeline.columns import SCOPE_COLUMNS
-from kprof_inject.timeline.sampling import ClockBend
+from kprof_inject.timeline.spread import ClockBend
 
 SMS = 132
 

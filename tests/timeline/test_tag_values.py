@@ -9,8 +9,7 @@ import pytest
 from buffers import Cta, Entry, Scope, end, halved, save_launch, start, tagged
 
 from kprof_inject.timeline.columns import NO_TAG, SCOPE_COLUMNS
-from kprof_inject.timeline.scope_statistics import MAX_VALUES, TagSums, TagValue
-from kprof_inject.timeline.tag_entries import tag_column
+from kprof_inject.timeline.tags import MAX_VALUES, TagSums, TagValue, tag_column
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 KERNEL, WORK = 0, 1

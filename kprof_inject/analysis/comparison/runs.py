@@ -24,7 +24,8 @@ from kprof_inject.kernel_names import CONFIG, distinct_names
 from kprof_inject.timeline.choice import EVERYTHING, Choice, NumberSet
 from kprof_inject.timeline.comparison import MIN_LAUNCHES, typical
 from kprof_inject.timeline.records import recorded_warps
-from kprof_inject.timeline.scope_statistics import ScopeStatistics, TagStatistics, scope_statistics, tag_statistics
+from kprof_inject.timeline.scope_statistics import ScopeStatistics, scope_statistics, tag_statistics
+from kprof_inject.timeline.tags import TagStatistics
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import usable_times
 from kprof_inject.timeline.waves import IdleSms, Waves, idle_of, launch_duration_ns, waves_of

@@ -37,7 +37,7 @@ from kprof_inject.report.tried_edits import short_headline
 from kprof_inject.scope_colours import scope_colours
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.phases import Phases
-from kprof_inject.timeline.scope_statistics import TagStatistics
+from kprof_inject.timeline.tags import TagStatistics
 
 _LABEL_WIDTH = 6
 _GAP = "   "
