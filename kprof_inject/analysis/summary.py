@@ -32,7 +32,7 @@ from kprof_inject.timeline.waves import (
     Waves,
     cycles_of_all_ctas,
     ending_of,
-    idle_of,
+    idle_sms_of,
     launch_duration_ns,
     waves_of,
 )
@@ -270,7 +270,7 @@ def summarise(timeline: Timeline) -> LaunchSummary:
         ctas_damaged=timeline.ctas_damaged,
         ctas_without_sm=int((timeline.ctas["sm"] < 0).sum()),
         waves=waves,
-        idle=idle_of(timeline, waves),
+        idle=idle_sms_of(timeline.all_ctas, waves.slots_per_sm) if waves else None,
         ending=ending_of(timeline, waves.slots_per_sm) if waves else None,
         phases=phase_sums.phases(),
         memory_waits=memory_waits.waits(),

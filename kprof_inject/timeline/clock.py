@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from kprof_inject.capture.buffer_layouts import RawCtas
 from kprof_inject.capture.model import Launch
 from kprof_inject.timeline.columns import smallest
-from kprof_inject.timeline.curves import COUNTER_SHIFT, USUAL_WALK_NS2_PER_NS, CurveFit, Curves, fit_curves, flat_curves
+from kprof_inject.timeline.curves import COUNTER_SHIFT, USUAL_WALK_NS2_PER_NS, Curves, fit_curves, flat_curves
 from kprof_inject.timeline.rate import (
     MAX_RATE_NS,
     MIN_RATE_NS,
@@ -114,7 +114,10 @@ def agreement(readings: Readings, rate_ns: float) -> tuple[NDArray[np.int32], ND
             agreed = _agree(part_readings, lag, rate_ns)[: part.stop - part.start]
             agree[lag - 1, part.start : part.start + agreed.size] = agreed
     fresh = np.append(True, readings.sm[1:] != readings.sm[:-1])
-    fresh[1:] |= _jumps(fresh[1:], agree[0, :-1], agree[-1])
+    # Another counter begins within an SM where two consecutive readings contradict each other, and so do the readings
+    # on either side of them, but each agrees with its own neighbours.
+    next_agrees, third_agrees = agree[0, :-1], agree[-1]
+    fresh[2:-1] |= next_agrees[:-2] & ~next_agrees[1:-1] & next_agrees[2:] & ~third_agrees[: max(count - 3, 0)]
     counter = np.cumsum(fresh, dtype=np.int32) - np.int32(1)
     neighbours, agreeing = np.zeros((2, count), dtype=np.int8)
     for lag in range(1, _NEIGHBOURS + 1):
@@ -134,19 +137,6 @@ def _agree(readings: Readings, lag: int, rate_ns: float) -> NDArray[np.bool_]:
     tolerance_ns += _MEMORY_DELAY_NS + _MAX_STEPS * readings.step_ns
     agreed: NDArray[np.bool_] = (np.abs(apart_ns) <= tolerance_ns) & (readings.sm[lag:] == readings.sm[:-lag])
     return agreed
-
-
-def _jumps(
-    fresh: NDArray[np.bool_], next_agrees: NDArray[np.bool_], third_agrees: NDArray[np.bool_]
-) -> NDArray[np.bool_]:
-    """Determine where another counter begins within an SM.
-
-    Two consecutive readings contradict each other there, and so do the readings on either side of them, but each agrees
-    with its own neighbours.
-    """
-    jumps = np.zeros(len(next_agrees), dtype=bool)
-    jumps[1:-1] = next_agrees[:-2] & ~next_agrees[1:-1] & next_agrees[2:] & ~third_agrees[: max(len(jumps) - 2, 0)]
-    return jumps & ~fresh
 
 
 # Standard deviation of the relative difference between the rates in both halves of a long time, for a falling rate: an
@@ -177,21 +167,6 @@ class ClockFit(Struct, frozen=True):
     """Mean nanoseconds per cycle."""
     rate_error: float
     """Relative standard error of ``rate_ns``."""
-    residual_ns: float
-    """Root mean square of the readings' distances from the fit."""
-    worst_ns: float
-    """Largest distance of a reading from the fit."""
-    between_ns: float
-    """Standard error of a time where it is largest: midway between the two readings of an SM that are furthest apart.
-    """
-    timer_step_ns: int
-    """Step of the timer; 0 without readings."""
-    readings: int
-    """Number of readings."""
-    readings_left_out: int
-    """Number of readings that contradict the others too much to be true."""
-    counters_guessed: int
-    """Number of counters without a plausible reading, which are placed anywhere within the launch."""
     sms: NDArray[np.int64]
     """SM of each counter, ascending. An SM has several counters if its own jumped, or if several SMs have its number.
     """
@@ -202,6 +177,21 @@ class ClockFit(Struct, frozen=True):
     curves: Curves
     """Curve that is added to each counter's line."""
     source: ClockSource
+    residual_ns: float = 0.0
+    """Root mean square of the readings' distances from the fit."""
+    worst_ns: float = 0.0
+    """Largest distance of a reading from the fit."""
+    between_ns: float = 0.0
+    """Standard error of a time where it is largest: midway between the two readings of an SM that are furthest apart.
+    """
+    timer_step_ns: int = 0
+    """Step of the timer; 0 without readings."""
+    readings: int = 0
+    """Number of readings."""
+    readings_left_out: int = 0
+    """Number of readings that contradict the others too much to be true."""
+    counters_guessed: int = 0
+    """Number of counters without a plausible reading, which are placed anywhere within the launch."""
 
     def __repr__(self) -> str:
         """Return the rate and where it is from, in one line: the fit has a point for each reading."""
@@ -228,7 +218,13 @@ class ClockFit(Struct, frozen=True):
 
         An SM without readings uses the clock of the next SM.
         """
-        places = _place(self.sms, self._begins_cycles())
+        # The first value that is mapped by each counter. Values before a counter's first reading map to the nearer of
+        # the SM's two counters.
+        begins = self.base_cycles.copy()
+        followers = np.flatnonzero(self.sms[1:] == self.sms[:-1]) + 1
+        last = self.base_cycles[followers - 1] + self.curves.length_cycles(followers - 1)
+        begins[followers] -= (begins[followers] - last) // 2
+        places = _place(self.sms, begins)
         ns = np.empty(len(cycles), dtype=np.int64)
         for part in parts(len(cycles)):
             row = np.maximum(np.searchsorted(places, _place(sm[part], cycles[part]), side="right") - 1, 0)
@@ -238,34 +234,15 @@ class ClockFit(Struct, frozen=True):
             ns[part] = self.base_ns[row] + np.rint(since * self.rate_ns + self.curves.at(row, since)).astype(np.int64)
         return ns
 
-    def _begins_cycles(self) -> NDArray[np.int64]:
-        """Return the first value that is mapped by each counter.
-
-        Values before a counter's first reading map to the nearer of the SM's two counters.
-        """
-        begins = self.base_cycles.copy()
-        followers = np.flatnonzero(self.sms[1:] == self.sms[:-1]) + 1
-        last = self.base_cycles[followers - 1] + self.curves.length_cycles(followers - 1)
-        begins[followers] -= (begins[followers] - last) // 2
-        return begins
-
 
 def fit_clocks(launches: Sequence[tuple[Readings, float]]) -> list[ClockFit]:
     """Fit the clocks of many launches, given with their device's nominal clock in Hz (0 if unknown).
 
     The result is that of fitting each alone.
     """
-    fits = {number: _without_readings(*launch) for number, launch in enumerate(launches) if not launch[0].sm.size}
-    fitted = [launch for number, launch in enumerate(launches) if number not in fits]
-    lines = _lines(fitted)
-    found = iter(map(_clock, lines, fit_curves(lines)))
-    return [fits[number] if number in fits else next(found) for number in range(len(launches))]
-
-
-def _without_readings(readings: Readings, nominal_hz: float) -> ClockFit:
-    """Return the clock of a launch that read the timer but made no record."""
-    nominal = nominal_clock(readings.sm.astype(np.int64), readings.cycles, nominal_hz, 0)
-    return replace(nominal, source=ClockSource.ASSUMED)
+    lines = _lines([launch for launch in launches if launch[0].sm.size])
+    fitted = (_clock(line, *fit) for line, fit in zip(lines, fit_curves(lines), strict=True))
+    return [next(fitted) if readings.sm.size else _assumed_clock(nominal_hz) for readings, nominal_hz in launches]
 
 
 def _lines(launches: Sequence[tuple[Readings, float]]) -> list[Lines]:
@@ -274,25 +251,31 @@ def _lines(launches: Sequence[tuple[Readings, float]]) -> list[Lines]:
         rough_ns = rough_rate(readings, nominal_rate(nominal_hz))
         counter, plausible = agreement(readings, rough_ns)
         agreed.append((counter, plausible))
-        samples.append(_sample(readings, nominal_hz, rough_ns, counter, plausible))
-    fitted = iter(fit_rates([sample for sample in samples if sample is not None]))
-    rates = [
-        next(fitted) if sample else assumed_rate(nominal_rate(nominal_hz))
-        for (_, nominal_hz), sample in zip(launches, samples, strict=True)
-    ]
+        rows = np.flatnonzero(plausible)
+        rows = rows[spaced(rows.size)]
+        samples.append(RateSample(readings.at(rows), counter[rows], rough_ns, nominal_hz))
+    fitted = iter(fit_rates([sample for sample in samples if sample.counter.size]))
     return [
-        straight_lines(readings, *found, rate)
-        for (readings, _), found, rate in zip(launches, agreed, rates, strict=True)
+        straight_lines(
+            readings, *found, next(fitted) if sample.counter.size else assumed_rate(nominal_rate(nominal_hz))
+        )
+        for (readings, nominal_hz), found, sample in zip(launches, agreed, samples, strict=True)
     ]
 
 
-def _clock(lines: Lines, fit: CurveFit) -> ClockFit:
+def _assumed_clock(nominal_hz: float) -> ClockFit:
+    """Return the clock of a launch that read the timer but made no record."""
+    nothing = np.empty(0, dtype=np.int64)
+    return replace(nominal_clock(nothing, nothing, nominal_hz, 0), source=ClockSource.ASSUMED)
+
+
+def _clock(lines: Lines, curves: Curves, residual_ns: float, worst_ns: float) -> ClockFit:
     placed = np.bincount(lines.counter, lines.plausible) > 0
     return ClockFit(
         rate_ns=lines.rate.ns,
         rate_error=lines.rate.error,
-        residual_ns=fit.residual_ns,
-        worst_ns=fit.worst_ns,
+        residual_ns=residual_ns,
+        worst_ns=worst_ns,
         between_ns=_between_ns(lines),
         timer_step_ns=lines.readings.step_ns,
         readings=len(lines.counter),
@@ -301,7 +284,7 @@ def _clock(lines: Lines, fit: CurveFit) -> ClockFit:
         sms=lines.readings.sm[np.searchsorted(lines.counter, np.arange(len(placed)))].astype(np.int64),
         base_cycles=lines.base_cycles,
         base_ns=lines.base_ns,
-        curves=fit.curves,
+        curves=curves,
         source=ClockSource.FITTED if lines.rate.fitted else ClockSource.ASSUMED,
     )
 
@@ -315,9 +298,15 @@ def nominal_clock(sm: NDArray[np.int64], first_cycles: NDArray[np.int64], nomina
     if not sm.size:
         sm = first_cycles = np.zeros(1, dtype=np.int64)
     sms, row = np.unique(sm, return_inverse=True)
-    base_cycles = smallest(row, first_cycles, len(sms))
-    base_ns = np.full(len(sms), begin_ns)
-    return _unfitted(ClockSource.NOMINAL, nominal_rate(nominal_hz), NOMINAL_SPREAD, sms, base_cycles, base_ns)
+    return ClockFit(
+        rate_ns=nominal_rate(nominal_hz),
+        rate_error=NOMINAL_SPREAD,
+        sms=sms,
+        base_cycles=smallest(row, first_cycles, len(sms)),
+        base_ns=np.full(len(sms), begin_ns),
+        curves=flat_curves(len(sms)),
+        source=ClockSource.NOMINAL,
+    )
 
 
 def timer_clock(sms: NDArray[np.int64]) -> ClockFit:
@@ -326,52 +315,11 @@ def timer_clock(sms: NDArray[np.int64]) -> ClockFit:
     ``sms`` are its SMs, ascending.
     """
     zeros = np.zeros(len(sms), dtype=np.int64)
-    return _unfitted(ClockSource.TIMER, 1.0, 0.0, sms, zeros, zeros)
-
-
-def _unfitted(
-    source: ClockSource,
-    rate_ns: float,
-    rate_error: float,
-    sms: NDArray[np.int64],
-    base_cycles: NDArray[np.int64],
-    base_ns: NDArray[np.int64],
-) -> ClockFit:
-    return ClockFit(
-        rate_ns=rate_ns,
-        rate_error=rate_error,
-        residual_ns=0.0,
-        worst_ns=0.0,
-        between_ns=0.0,
-        timer_step_ns=0,
-        readings=0,
-        readings_left_out=0,
-        counters_guessed=0,
-        sms=sms,
-        base_cycles=base_cycles,
-        base_ns=base_ns,
-        curves=flat_curves(len(sms)),
-        source=source,
-    )
+    return ClockFit(1.0, 0.0, sms, zeros, zeros, flat_curves(len(sms)), ClockSource.TIMER)
 
 
 def _place(sm: NDArray[np.int64], cycles: NDArray[np.int64]) -> NDArray[np.int64]:
     return (sm.astype(np.int64) << COUNTER_SHIFT) + cycles
-
-
-def _sample(
-    readings: Readings,
-    nominal_hz: float,
-    rough_ns: float,
-    counter: NDArray[np.int32],
-    plausible: NDArray[np.bool_],
-) -> RateSample | None:
-    """Return the readings that the rate is fitted to, or None if there are none."""
-    rows = np.flatnonzero(plausible)
-    if not rows.size:
-        return None
-    rows = rows[spaced(rows.size)]
-    return RateSample(readings.at(rows), counter[rows], rough_ns, nominal_hz)
 
 
 def _between_ns(lines: Lines) -> float:

@@ -220,25 +220,18 @@ class Curves(Struct, frozen=True):
         return heights
 
 
-class CurveFit(Struct, frozen=True):
-    """Fitted curves, and the distance of the readings from them.
-
-    ``residual_ns`` is the root mean square of the distances, weighted as in the fit; ``worst_ns`` is the largest.
-    """
-
-    curves: Curves
-    residual_ns: float
-    worst_ns: float
-
-
 def flat_curves(counters: int) -> Curves:
     """Return curves of height 0 for this number of counters."""
     every = np.arange(counters + 1)
     return Curves(every[:-1] << COUNTER_SHIFT, np.zeros(counters), every)
 
 
-def fit_curves(launches: Sequence[Lines]) -> list[CurveFit]:
-    """Fit curves through all readings of each launch's lines."""
+def fit_curves(launches: Sequence[Lines]) -> list[tuple[Curves, float, float]]:
+    """Fit curves through all readings of each launch's lines.
+
+    With the curves, return how far the readings are from them: the root mean square of the distances, weighted as in
+    the fit, and the largest one.
+    """
     fittings = _with_common_curves(launches)
     delayed = {
         number: lines
@@ -283,11 +276,11 @@ class _Fitting(Struct, frozen=True):
         rate = self.lines.rate
         return replace(self.lines, rate=replace(rate, more_shift_ns=rate.more_shift_ns + delay_ns))
 
-    def fit(self) -> CurveFit:
+    def fit(self) -> tuple[Curves, float, float]:
         lines = self.lines
         heights_ns = _limited_slopes(self.keys, self.heights_ns, lines.rate.ns)
         first = np.searchsorted(lines.counter, np.arange(len(lines.base_ns) + 1))
-        return CurveFit(Curves(self.keys, heights_ns, first), *_distances(lines, heights_ns, self.weights))
+        return Curves(self.keys, heights_ns, first), *_distances(lines, heights_ns, self.weights)
 
 
 def _with_common_curves(launches: Sequence[Lines]) -> list[_Fitting]:

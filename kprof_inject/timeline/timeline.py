@@ -96,44 +96,38 @@ def _running(distances: NDArray[np.float64]) -> NDArray[np.int64]:
 class ScopeBlocks(Struct, frozen=True):
     """The scopes of a launch in blocks, decoded from its buffer at each iteration: the second pass.
 
-    ``scope_of_id``, ``counter`` and ``tags`` are those of the launch's ``RecordDecoder``; ``record_cost`` is subtracted
-    from durations.
+    ``scope_of_id``, ``counter`` and ``tags`` are those of the launch's ``RecordDecoder``.
     """
 
     launch: Launch
     scope_of_id: NDArray[np.int16]
     counter: Counter
     clock: ClockFit
-    record_cost: RecordCost | None
     tags: TagIds
 
     def __iter__(self) -> Iterator[NDArray[np.void]]:
         """Decode the launch's buffer and yield its blocks that have scopes."""
-        decoder = self._decoder()
+        ctas, mode = read_raw(self.launch), self.launch.kernel.mode
+        max_cycles = max_record_cycles(ctas)
+        decoder = RecordDecoder(
+            ctas, self.scope_of_id, self.counter, max_cycles, mode.sched_stores, mode.clock_bits, self.tags
+        )
         for rows in decoder.blocks():
-            block = self._block(decoder, rows)
+            block = self._block(decoder.decode(rows), ctas)
             if block.size:
                 yield block
 
-    def _decoder(self) -> RecordDecoder:
-        ctas, mode = read_raw(self.launch), self.launch.kernel.mode
-        return RecordDecoder(
-            ctas,
-            self.scope_of_id,
-            self.counter,
-            max_record_cycles(ctas),
-            mode.sched_stores,
-            mode.clock_bits,
-            self.tags,
-        )
-
-    def _block(self, decoder: RecordDecoder, rows: slice) -> NDArray[np.void]:
-        ctas = decoder.ctas
-        records, pairs = scopes_of(decoder.decode(rows), ScopeRules.of(self.launch.kernel.scopes))
+    def _block(self, records: Records, ctas: RawCtas) -> NDArray[np.void]:
+        kernel = self.launch.kernel
+        records, pairs = scopes_of(records, ScopeRules.of(kernel.scopes))
         nesting = nest(pairs, len(records.scope))
         row, warp = np.divmod(records.group[pairs.start_at], len(ctas.warps))
-        ns = self._ns(records, ctas)
-        elapsed = without_records(records, ns, self.record_cost) if self.record_cost else Elapsed(records.cycles, ns)
+        ns = self.clock.to_ns(records.cycles, ctas.sm[records.group // len(ctas.warps)])
+        # With damaged readings an SM may seem to have two counters, the later of which maps to earlier times.
+        ns = never_falling(ns, records.group)
+        elapsed = Elapsed(records.cycles, ns)
+        if kernel.record_cost:
+            elapsed = without_records(records, ns, kernel.record_cost)
 
         scopes = np.empty(len(pairs.scope), dtype=scope_columns(self.tags.max_tags))
         scopes["launch"] = self.launch.index
@@ -142,7 +136,7 @@ class ScopeBlocks(Struct, frozen=True):
         scopes["warp"] = ctas.warps[warp]
         scopes["scope"] = pairs.scope
         scopes["depth"] = nesting.depth
-        table = self.launch.kernel.scopes.scopes
+        table = kernel.scopes.scopes
         iteration_scopes = (index for index, scope in enumerate(table) if scope.kind == ScopeKind.ITERATION)
         scopes["iteration"] = iterations(records, pairs, nesting.parent, iteration_scopes)
         for side, at in (("start", pairs.start_at), ("end", pairs.end_at)):
@@ -160,11 +154,6 @@ class ScopeBlocks(Struct, frozen=True):
         if self.tags.max_tags:
             scopes["tags"] = records.tags[pairs.start_at]
         return scopes
-
-    def _ns(self, records: Records, ctas: RawCtas) -> NDArray[np.int64]:
-        row = records.group // len(ctas.warps)
-        # With damaged readings an SM may seem to have two counters, the later of which maps to earlier times.
-        return never_falling(self.clock.to_ns(records.cycles, ctas.sm[row]), records.group)
 
 
 # Rows converted to nanoseconds in one step; bounds the temporary memory.
@@ -310,16 +299,21 @@ def decode_together(launches: Sequence[Launch]) -> list[Timeline | KprofError]:
     For a launch whose buffer is damaged, the list has the error.
     """
     keep_freed_memory()
-    tallied_launches = [_tallied(launch) for launch in launches]
-    places, readings = [], []
-    for place, tallied in enumerate(tallied_launches):
-        if isinstance(tallied, _Tallied) and tallied.readings is not None:
-            places.append(place)
-            readings.append((tallied.readings, tallied.launch.kernel.sm_clock_hz))
-    clocks = dict(zip(places, fit_clocks(readings), strict=True))
+    tallied: list[_Tallied | KprofError] = []
+    for launch in launches:
+        try:
+            tallied.append(_tallied(launch))
+        except KprofError as error:
+            tallied.append(error)
+    timed = [
+        (one.readings, one.launch.kernel.sm_clock_hz)
+        for one in tallied
+        if isinstance(one, _Tallied) and one.readings is not None
+    ]
+    clocks = iter(fit_clocks(timed))
     return [
-        tallied if isinstance(tallied, KprofError) else _timeline(tallied, clocks.get(place))
-        for place, tallied in enumerate(tallied_launches)
+        one if isinstance(one, KprofError) else _timeline(one, None if one.readings is None else next(clocks))
+        for one in tallied
     ]
 
 
@@ -332,12 +326,9 @@ class _Tallied(Struct, frozen=True):
     readings: Readings | None
 
 
-def _tallied(launch: Launch) -> _Tallied | KprofError:
+def _tallied(launch: Launch) -> _Tallied:
     kernel, table = launch.kernel, launch.kernel.scopes
-    try:
-        raw = read_raw(launch)
-    except KprofError as error:
-        return error
+    raw = read_raw(launch)
     decoder = record_decoder(
         raw,
         _scope_of_id(kernel.scope_ids, table),
@@ -359,17 +350,16 @@ def _tallied(launch: Launch) -> _Tallied | KprofError:
 def _timeline(tallied: _Tallied, clock: ClockFit | None) -> Timeline:
     """Build the timeline; ``clock`` is None if it must be assumed."""
     launch, decoder, tally = tallied.launch, tallied.decoder, tallied.tally
-    kernel, table, raw = launch.kernel, launch.kernel.scopes, decoder.ctas
+    table, raw = launch.kernel.scopes, decoder.ctas
     if clock is None:
         raw, clock = assumed_times(launch, raw, tally.warps)
     first_ns, last_ns = _extent(raw, tally.warps, clock)
-    blocks = ScopeBlocks(launch, decoder.scope_of_id, decoder.counter, clock, kernel.record_cost, decoder.tags)
     return Timeline(
         launch=launch,
         table=table,
         clock=clock,
-        ctas=_cta_columns(raw),
-        unrecorded=_unrecorded(raw),
+        ctas=_cta_rows(raw.cta, raw.sm, raw.init_ns, raw.pre_final_ns, raw.post_final_ns),
+        unrecorded=_cta_rows(*raw.others, raw.others[3]),
         incomplete=_incomplete(raw, tally.warps, clock),
         lanes=tally.lanes,
         records_written=int((raw.written_words // WORDS_PER_ENTRY).sum()),
@@ -382,7 +372,7 @@ def _timeline(tallied: _Tallied, clock: ClockFit | None) -> Timeline:
         scope_count=tally.scopes,
         first_ns=first_ns,
         last_ns=last_ns,
-        _blocks=blocks,
+        _blocks=ScopeBlocks(launch, decoder.scope_of_id, decoder.counter, clock, decoder.tags),
         partitions=partitions_of(table, tally.groups, recorded_warps(launch)),
     )
 
@@ -416,21 +406,12 @@ def _extent(raw: RawCtas, warps: WarpTally, clock: ClockFit) -> tuple[int, int]:
     return first_ns, last_ns
 
 
-def _cta_columns(raw: RawCtas) -> NDArray[np.void]:
-    columns = np.empty(len(raw.cta), dtype=CTA_COLUMNS)
-    columns["cta"] = raw.cta
-    columns["sm"] = raw.sm
-    columns["init_ns"] = raw.init_ns
-    columns["pre_final_ns"] = raw.pre_final_ns
-    columns["post_final_ns"] = raw.post_final_ns
-    return columns
-
-
-def _unrecorded(raw: RawCtas) -> NDArray[np.void]:
-    columns = np.empty(raw.others.shape[1], dtype=CTA_COLUMNS)
-    columns["cta"], columns["sm"], columns["init_ns"], columns["pre_final_ns"] = raw.others
-    columns["post_final_ns"] = columns["pre_final_ns"]
-    return columns
+def _cta_rows(*columns: NDArray[np.int64]) -> NDArray[np.void]:
+    """Return CTAs (``CTA_COLUMNS``) with these columns."""
+    rows = np.empty(len(columns[0]), dtype=CTA_COLUMNS)
+    for name, values in zip(CTA_COLUMNS.names or (), columns, strict=True):
+        rows[name] = values
+    return rows
 
 
 def _incomplete(raw: RawCtas, warps: WarpTally, clock: ClockFit) -> NDArray[np.void]:
@@ -453,16 +434,9 @@ def _incomplete(raw: RawCtas, warps: WarpTally, clock: ClockFit) -> NDArray[np.v
     for begin in range(0, len(row), _ROWS_AT_ONCE):
         part = slice(begin, begin + _ROWS_AT_ONCE)
         lost = begin + np.flatnonzero(columns["records_lost"][part])
-        columns["lost_end_ns"][lost] = _lost_until(raw, warps, clock, row[lost], warp[lost])
+        # Without a sound record that is left, the window ends with the CTA.
+        columns["lost_end_ns"][lost] = raw.pre_final_ns[row[lost]]
+        kept = lost[warps.kept[row[lost], warp[lost]] > 0]
+        oldest_ns = clock.to_ns(warps.oldest_cycles[row[kept], warp[kept]], raw.sm[row[kept]])
+        columns["lost_end_ns"][kept] = np.maximum(oldest_ns, raw.init_ns[row[kept]])
     return columns
-
-
-def _lost_until(
-    raw: RawCtas, warps: WarpTally, clock: ClockFit, row: NDArray[np.int64], warp: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """Return the end of each warp's window of lost records: the CTA's end if no sound record is left."""
-    until_ns = raw.pre_final_ns[row]
-    kept = warps.kept[row, warp] > 0
-    oldest_ns = clock.to_ns(warps.oldest_cycles[row[kept], warp[kept]], raw.sm[row[kept]])
-    until_ns[kept] = np.maximum(oldest_ns, raw.init_ns[row[kept]])
-    return until_ns

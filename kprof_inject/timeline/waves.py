@@ -153,7 +153,7 @@ def ending_of(timeline: Timeline, slots_per_sm: int) -> Ending | None:
     longest_first_ns = duration_ns
     if idle_share - count_share >= _MIN_UNEVEN:
         longest_first = np.argsort(ctas["init_ns"] - end_ns, kind="stable")
-        longest_first_ns = duration_in_order_ns(ctas, longest_first, slots_per_sm)
+        longest_first_ns = queued_ns(ctas[longest_first], slots_per_sm)
     last = int(end_ns.argmax())
     cta_ns = end_ns - ctas["init_ns"]
     return Ending(
@@ -173,12 +173,6 @@ def ending_of(timeline: Timeline, slots_per_sm: int) -> Ending | None:
 
 # A smaller idle share is not worth the time to hand out all CTAs again.
 _MIN_UNEVEN = 0.05
-
-
-def duration_in_order_ns(ctas: NDArray[np.void], order: NDArray[np.intp], slots_per_sm: int) -> int:
-    """Return how long CTAs take if they begin in this order, and each takes as long as it did."""
-    sms = len(np.unique(ctas["sm"]))
-    return _queued_ns(ctas[order], slots_per_sm, np.zeros(sms, np.int64))
 
 
 class LastWave(Struct, frozen=True):
@@ -232,32 +226,6 @@ class Waves(Struct, frozen=True):
     idle_slot_share: float | None
 
 
-class _Residence(Struct, frozen=True):
-    """When each CTA was on which of ``sms`` SMs, ordered by begin.
-
-    ``end_ns`` is the end of its work, ``left_ns`` when its slot was free again.
-    """
-
-    sms: int
-    sm: NDArray[np.int64]
-    begin_ns: NDArray[np.int64]
-    end_ns: NDArray[np.int64]
-    left_ns: NDArray[np.int64]
-
-    @property
-    def takes_time(self) -> NDArray[np.bool_]:
-        """True for CTAs that leave in a later step of the timer than they came in."""
-        return self.left_ns > self.begin_ns
-
-    @property
-    def last_ns(self) -> int:
-        return int(self.end_ns.max())
-
-    @property
-    def duration_ns(self) -> int:
-        return self.last_ns - int(self.begin_ns.min())
-
-
 def launch_duration_ns(timeline: Timeline) -> int:
     """Return the time from the first CTA's begin to the last one's end of work; 0 if none ran."""
     ctas = timeline.all_ctas
@@ -269,84 +237,66 @@ def waves_of(timeline: Timeline) -> Waves | None:
 
     None if no CTA ran, or if no timer was read that gives their begins and ends.
     """
-    ctas, occupancy = timeline.all_ctas, timeline.launch.kernel.with_records.ctas_per_sm
-    if not ctas.size or timeline.clock.source in (ClockSource.NOMINAL, ClockSource.TIMER):
+    occupancy = timeline.launch.kernel.with_records.ctas_per_sm
+    if not timeline.all_ctas.size or timeline.clock.source in (ClockSource.NOMINAL, ClockSource.TIMER):
         return None
-    residence = _residence(ctas)
+    ctas = _by_begin(timeline.all_ctas)
+    work, begin_ns, end_ns, left_ns = SmWork.of(ctas), ctas["init_ns"], end_of_work_ns(ctas), _left_ns(ctas)
     # An SM never holds more CTAs than it has room for; if more were seen, the driver's occupancy is of another kernel.
     # CTAs that all fall into one step of the timer may have run one after another, and prove nothing. Warps of a CTA
     # that does not record end apart, and their room goes to the next CTA before the last has ended.
-    seen = 0 if timeline.unrecorded.size else _max_at_once(residence, residence.takes_time)
+    takes_time = left_ns > begin_ns
+    seen = 0
+    if not timeline.unrecorded.size:
+        seen = _max_at_once(work.row_of[takes_time], begin_ns[takes_time], left_ns[takes_time])
     slots, slots_source = occupancy or 0, "occupancy"
     if occupancy is None or occupancy < seen:
-        slots = max(slots, _max_at_once(residence, np.ones(len(residence.sm), dtype=bool)))
-        slots_source = "observed"
-    capacity = residence.sms * slots
+        slots, slots_source = max(slots, _max_at_once(work.row_of, begin_ns, left_ns)), "observed"
+    sms = len(work.ids)
+    capacity = sms * slots
     waves = -(-len(ctas) // capacity)
+    duration_ns = int(end_ns.max() - begin_ns[0])
+    last = (waves - 1) * capacity
+    last_ns = int(end_ns[last:].max() - begin_ns[last])
+    tail_ns = int(work.done_ns.max() - work.done_ns.min())
+    busy_in_tail_ns = int((work.done_ns - work.done_ns.min()).sum())
     # At the end of the launch an SM copies records, which it would not do without us.
-    dry_ns = SmWork.of(ctas).done_ns
-    here_until_ns = np.minimum(residence.left_ns, dry_ns[residence.sm])
+    here_until_ns = np.minimum(left_ns, work.done_ns[work.row_of])
+    idle_sm_share = idle_slot_share = None
+    if duration_ns:
+        idle_sm_share = 1 - _covered_ns(work.row_of, begin_ns, here_until_ns) / (sms * duration_ns)
+        idle_slot_share = 1 - int((here_until_ns - begin_ns).sum()) / (capacity * duration_ns)
     return Waves(
         ctas=len(ctas),
-        sms=residence.sms,
+        sms=sms,
         highest_sm=int(ctas["sm"].max()),
         slots_per_sm=slots,
         slots_source=slots_source,
         fill=len(ctas) / capacity,
         waves=waves,
-        duration_ns=residence.duration_ns,
-        last=_last_wave(residence, (waves - 1) * capacity),
-        tail=_tail(residence, dry_ns),
-        idle_sm_share=_idle(
-            _covered_ns(residence.sm, residence.begin_ns, here_until_ns),
-            residence.sms * residence.duration_ns,
-        ),
-        idle_slot_share=_idle(int((here_until_ns - residence.begin_ns).sum()), capacity * residence.duration_ns),
+        duration_ns=duration_ns,
+        last=LastWave(len(ctas) - last, len(np.unique(work.row_of[last:])), last_ns, last_ns / max(duration_ns, 1)),
+        tail=Tail(tail_ns, tail_ns / max(duration_ns, 1), busy_in_tail_ns / tail_ns if tail_ns else None),
+        idle_sm_share=idle_sm_share,
+        idle_slot_share=idle_slot_share,
     )
 
 
-def _idle(busy_ns: int, whole_ns: int) -> float | None:
-    return 1 - busy_ns / whole_ns if whole_ns else None
+def _by_begin(ctas: NDArray[np.void]) -> NDArray[np.void]:
+    """Sort CTAs by begin; those that begin in one step of the timer are started in the order of their numbers."""
+    return ctas[np.lexsort((ctas["cta"], ctas["init_ns"]))]
 
 
-def _residence(ctas: NDArray[np.void]) -> _Residence:
-    # CTAs that begin in one step of the timer are started in the order of their numbers.
-    ctas = ctas[np.lexsort((ctas["cta"], ctas["init_ns"]))]
-    sms, sm = np.unique(ctas["sm"], return_inverse=True)
-    begin_ns = ctas["init_ns"]
-    return _Residence(len(sms), sm, begin_ns, end_of_work_ns(ctas), _left_ns(ctas))
-
-
-def _max_at_once(residence: _Residence, counted: NDArray[np.bool_]) -> int:
-    """Return the largest number of ``counted`` CTAs that were on one SM at once, at least 1.
+def _max_at_once(sm: NDArray[np.int64], begin_ns: NDArray[np.int64], left_ns: NDArray[np.int64]) -> int:
+    """Return the largest number of these CTAs that were on one SM at once, at least 1.
 
     Within one step of the timer, CTAs may leave before others come, but none leaves before it came itself.
     """
-    sm, comes_ns, leaves_ns = residence.sm[counted], residence.begin_ns[counted], residence.left_ns[counted]
-    rank = np.concatenate((np.full(len(sm), 1), np.where(residence.takes_time[counted], 0, 2)))
-    order = np.lexsort((rank, np.concatenate((comes_ns, leaves_ns)), np.tile(sm, 2)))
+    rank = np.concatenate((np.full(len(sm), 1), np.where(left_ns > begin_ns, 0, 2)))
+    order = np.lexsort((rank, np.concatenate((begin_ns, left_ns)), np.tile(sm, 2)))
     # All CTAs of an SM have left it before the sum reaches the next SM.
     resident = np.cumsum(np.where(rank[order] == 1, 1, -1))
     return max(int(resident.max(initial=0)), 1)
-
-
-def _last_wave(residence: _Residence, first: int) -> LastWave:
-    """Return the wave of the CTAs from number ``first`` on, in the order of their begins."""
-    duration_ns = int(residence.end_ns[first:].max() - residence.begin_ns[first])
-    return LastWave(
-        len(residence.sm) - first,
-        len(np.unique(residence.sm[first:])),
-        duration_ns,
-        duration_ns / max(residence.duration_ns, 1),
-    )
-
-
-def _tail(residence: _Residence, dry_ns: NDArray[np.int64]) -> Tail:
-    duration_ns = int(dry_ns.max() - dry_ns.min())
-    busy_ns = int((dry_ns - dry_ns.min()).sum())
-    return Tail(
-        duration_ns, duration_ns / max(residence.duration_ns, 1), busy_ns / duration_ns if duration_ns else None
-    )
 
 
 # Smaller gaps of an SM, as a share of the launch, are not worth a simulation of the launch without them.
@@ -377,14 +327,6 @@ class IdleSms(Struct, frozen=True):
         return 1 - self.before_share - self.between_share - self.after_share
 
 
-def idle_of(timeline: Timeline, waves: Waves | None) -> IdleSms | None:
-    """Compute the idle time of a launch with these ``waves``.
-
-    None without waves; then no timer gives the times of its CTAs.
-    """
-    return idle_sms_of(timeline.all_ctas, waves.slots_per_sm) if waves else None
-
-
 def idle_sms_of(ctas: NDArray[np.void], slots_per_sm: int) -> IdleSms | None:
     """Compute the idle time of CTAs that all have times.
 
@@ -392,7 +334,7 @@ def idle_sms_of(ctas: NDArray[np.void], slots_per_sm: int) -> IdleSms | None:
     """
     if not ctas.size:
         return None
-    ctas = ctas[np.lexsort((ctas["cta"], ctas["init_ns"]))]
+    ctas = _by_begin(ctas)
     work = SmWork.of(ctas)
     begin_ns = int(ctas["init_ns"][0])
     duration_ns = int(work.done_ns.max()) - begin_ns
@@ -403,7 +345,7 @@ def idle_sms_of(ctas: NDArray[np.void], slots_per_sm: int) -> IdleSms | None:
     whole_ns = len(work.ids) * duration_ns
     gapless_ns = duration_ns
     if gaps_of_sm_ns.max() >= _MIN_GAPS * duration_ns:
-        gapless_ns = _queued_ns(ctas, slots_per_sm, waits_ns)
+        gapless_ns = queued_ns(ctas, slots_per_sm, waits_ns)
     return IdleSms(
         sms=len(work.ids),
         before_share=int(waits_ns.sum()) / whole_ns,
@@ -424,8 +366,13 @@ def _gaps(ctas: NDArray[np.void], work: SmWork) -> tuple[NDArray[np.int64], NDAr
     return gaps_ns, np.bincount(row[1:][same_sm], gaps_ns, len(work.ids)).astype(np.int64)
 
 
-def _queued_ns(ctas: NDArray[np.void], slots_per_sm: int, free_from_ns: NDArray[np.int64]) -> int:
-    """Return how long CTAs take in this order, without gaps, on slots that are free from ``free_from_ns`` (SM)."""
+def queued_ns(ctas: NDArray[np.void], slots_per_sm: int, free_from_ns: NDArray[np.int64] | None = None) -> int:
+    """Return how long CTAs take if they begin in this order without gaps, and each takes as long as it did.
+
+    The slots of each of their SMs are free from ``free_from_ns`` (SM) on; None: from the begin.
+    """
+    if free_from_ns is None:
+        free_from_ns = np.zeros(len(np.unique(ctas["sm"])), np.int64)
     works_ns, stays_ns = end_of_work_ns(ctas) - ctas["init_ns"], _left_ns(ctas) - ctas["init_ns"]
     free_ns = np.repeat(free_from_ns, slots_per_sm).tolist()
     heapq.heapify(free_ns)

@@ -28,7 +28,7 @@ from kprof_inject.timeline.scope_statistics import ScopeStatistics, scope_statis
 from kprof_inject.timeline.tags import TagStatistics
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import usable_times
-from kprof_inject.timeline.waves import IdleSms, Waves, idle_of, launch_duration_ns, waves_of
+from kprof_inject.timeline.waves import IdleSms, Waves, idle_sms_of, launch_duration_ns, waves_of
 
 
 class Both(Struct, frozen=True):
@@ -316,7 +316,7 @@ class LaunchFigures(Struct, frozen=True, eq=False):
                 for statistics, tags, alone in zip(ran, tag_statistics(timeline), without_partner, strict=True)
             ),
             waves,
-            idle_of(timeline, waves),
+            idle_sms_of(timeline.all_ctas, waves.slots_per_sm) if waves else None,
             duration_ns,
             duration_cycles=None if clock_hz is None else duration_ns * clock_hz / 1e9,
             resolution_ns=cost.resolution_ns(timeline.clock.clock_hz) if cost else 0.0,

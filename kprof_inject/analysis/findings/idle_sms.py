@@ -13,7 +13,7 @@ from kprof_inject.analysis.unjudged import Unjudged, missing_ctas
 from kprof_inject.capture.edits import COLUMNS, COLUMNS_REVERSED, REVERSED
 from kprof_inject.quantities import counted, percent, ratio, short_time
 from kprof_inject.timeline.timeline import Timeline
-from kprof_inject.timeline.waves import Ending, Waves, duration_in_order_ns, launch_duration_ns
+from kprof_inject.timeline.waves import Ending, Waves, launch_duration_ns, queued_ns
 
 
 def low_fill(evidence: Evidence) -> Iterator[Finding | Unjudged]:
@@ -192,7 +192,7 @@ def gains_of_orders(timeline: Timeline, slots_per_sm: int) -> dict[str, float]:
     if columns > 1 and rows > 1:
         x, y, z = ids % columns, ids // columns % rows, ids // (columns * rows)
         orders |= {COLUMNS: np.lexsort((y, x, z)), COLUMNS_REVERSED: np.lexsort((-y, -x, z))}
-    return {name: 1 - duration_in_order_ns(ctas, order, slots_per_sm) / duration_ns for name, order in orders.items()}
+    return {name: 1 - queued_ns(ctas[order], slots_per_sm) / duration_ns for name, order in orders.items()}
 
 
 # What an order does, for those who launch the kernel.
