@@ -109,16 +109,14 @@ class ScopeSums:
         self._count = len(scopes)
         self._is_instant = np.array([scope.kind == ScopeKind.INSTANT for scope in scopes], dtype=bool)
         self._is_iteration = np.array([scope.kind == ScopeKind.ITERATION for scope in scopes], dtype=bool)
-        self._partitions, self._shared = timeline.partitions, shared_scopes(timeline.partitions)
-        self._times_of_warps_ns = [timeline.time_of_warps_ns(partition.warps) for partition in timeline.partitions]
-        self._warp_time_ns = timeline.warp_time_ns
+        self._shared = shared_scopes(timeline.partitions)
         self._counts = np.zeros(self._count, dtype=np.int64)
         self._durations_ns = ScopeColumn(self._count)
         self._durations_cycles = ScopeColumn(self._count)
         self._turns = ScopeColumn(self._count)
-        self._sums = _Sums(self._count)
-        self._recorded = recorded_warps(timeline.launch)
-        warps = np.array(self._recorded, dtype=np.int64)
+        names = ("self_ns", "raw_total_ns", "subtracted_ns", "cut", "crossing")
+        self._sums = {name: np.zeros(self._count, dtype=np.int64) for name in names}
+        warps = np.array(recorded_warps(timeline.launch), dtype=np.int64)
         self._warps, self._warps_self = GroupSums(self._count, warps), GroupSums(self._count, warps)
         sms = np.unique(timeline.ctas["sm"]).astype(np.int64)
         self._sms = GroupSums(self._count, sms[sms >= 0])
@@ -149,7 +147,18 @@ class ScopeSums:
         self._durations_cycles.add(scope, narrow(duration_cycles))
         rows = np.flatnonzero(self._is_iteration[scope])
         self._turns.add(scope[rows], turns_of(scope[rows], cta[rows], warp[rows], iteration[rows]))
-        self._sums.add(block)
+        starts_ns: NDArray[np.int64] = block["start_ns"]
+        raw_ns = block["end_ns"] - starts_ns
+        values = {
+            "self_ns": block["self_ns"],
+            "raw_total_ns": raw_ns,
+            "subtracted_ns": np.where(outermost_rows(block), raw_ns - block["duration_ns"], 0),
+            "cut": (block["flags"] & ScopeFlag.CUT) != 0,
+            "crossing": (block["flags"] & ScopeFlag.CROSSES) != 0,
+        }
+        for name, weights in values.items():
+            # Doubles are exact up to 104 days in a block.
+            self._sums[name] += np.bincount(block["scope"], weights, self._count).astype(np.int64)
         self._warps.add(scope, warp, duration_ns)
         self._warps_self.add(scope, warp, self_ns)
         # Another profiler's buffer may lack the SM, of some CTAs or of all.
@@ -163,40 +172,37 @@ class ScopeSums:
         The clock's fit may place a record outside of its CTA, so a partition's time is at least that of its scopes.
         """
         times = []
-        for partition, time_ns in zip(self._partitions, self._times_of_warps_ns, strict=True):
+        for partition in self._timeline.partitions:
+            time_ns = self._timeline.time_of_warps_ns(partition.warps)
             inside_ns = self._warps_self.total_ns(sorted({*partition.scopes, *self._shared}), partition.warps)
             times.append(PartitionTime(max(time_ns, inside_ns), max(time_ns - inside_ns, 0)))
         return tuple(times)
 
-    def _wholes_ns(self) -> list[int]:
-        """Return the whole that each scope's share refers to.
-
-        With a timer of large steps, or by the clock's fit, CTAs may seem shorter than the scopes inside; where they
-        take no time at all, the whole is unknown.
-        """
-        inside_ns = self._warps_self.total_ns(range(self._count), self._recorded)
-        wholes_ns = [max(self._warp_time_ns, inside_ns) if self._warp_time_ns else 0] * self._count
-        for partition, time in zip(self._partitions, self.partition_times(), strict=True):
-            for scope in partition.scopes:
-                wholes_ns[scope] = time.whole_ns
-        return wholes_ns
-
     def statistics(self) -> tuple[ScopeStatistics, ...]:
         """Return the statistics; can be called once, because it frees memory that is no longer needed."""
         scopes = range(self._count)
+        # The whole that each scope's share refers to. With a timer of large steps, or by the clock's fit, CTAs may seem
+        # shorter than the scopes inside; where they take no time at all, the whole is unknown.
+        inside_ns = self._warps_self.total_ns(scopes, recorded_warps(self._timeline.launch))
+        warp_time_ns = self._timeline.warp_time_ns
+        wholes_ns = [max(warp_time_ns, inside_ns) if warp_time_ns else 0] * self._count
+        for partition, time in zip(self._timeline.partitions, self.partition_times(), strict=True):
+            for scope in partition.scopes:
+                wholes_ns[scope] = time.whole_ns
         ctas = [self._ctas.of(scope) for scope in scopes]
         if self._bend is not None:
             self._groups = [self._ctas.groups(scope) for scope in scopes]
-        cycles = [_mean_and_median(self._durations_cycles.joined(scope)) for scope in scopes]
+        cycles = [
+            (float(values.mean()), take_quantiles(values, (0.5,))[0]) if values.size else (None, None)
+            for values in map(self._durations_cycles.joined, scopes)
+        ]
         del self._ctas, self._durations_cycles
-        series = [self._series(scope) for scope in scopes]
+        series = [
+            series_of(self._turns.parts(scope), self._durations_ns.parts(scope)) if self._is_iteration[scope] else None
+            for scope in scopes
+        ]
         del self._turns
-        return tuple(map(self._scope, scopes, self._wholes_ns(), ctas, cycles, series))
-
-    def _series(self, scope: int) -> IterationSeries | None:
-        if not self._is_iteration[scope]:
-            return None
-        return series_of(self._turns.parts(scope), self._durations_ns.parts(scope))
+        return tuple(map(self._scope, scopes, wholes_ns, ctas, cycles, series))
 
     def _scope(
         self,
@@ -208,7 +214,7 @@ class ScopeSums:
     ) -> ScopeStatistics:
         is_shared = scope in self._shared
         durations_ns = self._durations_ns.joined(scope)
-        total_ns, sums = int(durations_ns.sum(dtype=np.int64)), self._sums.of(scope)
+        total_ns = int(durations_ns.sum(dtype=np.int64))
         # Scopes of other profilers may overlap others of their kind.
         share = min(total_ns / whole_ns, 1.0) if whole_ns else None
         times: dict[str, Any] = {"total_ns": total_ns, "share": share}
@@ -222,7 +228,7 @@ class ScopeSums:
             )
         return ScopeStatistics(
             count=int(self._counts[scope]),
-            **{**sums, **times},
+            **{**{name: int(sums[scope]) for name, sums in self._sums.items()}, **times},
             **_durations(durations_ns),
             mean_cycles=cycles[0],
             p50_cycles=cycles[1],
@@ -238,31 +244,6 @@ class ScopeSums:
         )
 
 
-class _Sums:
-    """Sums of each scope, which are exact up to 104 days in a block, because doubles are added there."""
-
-    def __init__(self, scope_count: int) -> None:
-        names = ("self_ns", "raw_total_ns", "subtracted_ns", "cut", "crossing")
-        self._sums = {name: np.zeros(scope_count, dtype=np.int64) for name in names}
-
-    def add(self, block: NDArray[np.void]) -> None:
-        starts_ns: NDArray[np.int64] = block["start_ns"]
-        raw_ns = block["end_ns"] - starts_ns
-        values = {
-            "self_ns": block["self_ns"],
-            "raw_total_ns": raw_ns,
-            "subtracted_ns": np.where(outermost_rows(block), raw_ns - block["duration_ns"], 0),
-            "cut": (block["flags"] & ScopeFlag.CUT) != 0,
-            "crossing": (block["flags"] & ScopeFlag.CROSSES) != 0,
-        }
-        for name, weights in values.items():
-            sums = self._sums[name]
-            sums += np.bincount(block["scope"], weights, len(sums)).astype(np.int64)
-
-    def of(self, scope: int) -> dict[str, Any]:
-        return {name: int(sums[scope]) for name, sums in self._sums.items()}
-
-
 def _durations(values: NDArray[np.signedinteger]) -> dict[str, Any]:
     """Return the figures of a scope's durations, which are reordered."""
     if not values.size:
@@ -276,10 +257,6 @@ def _durations(values: NDArray[np.signedinteger]) -> dict[str, Any]:
         "p99_ns": p99,
         "max_ns": int(values.max()),
     }
-
-
-def _mean_and_median(values: NDArray[np.signedinteger]) -> tuple[float | None, float | None]:
-    return (float(values.mean()), take_quantiles(values, (0.5,))[0]) if values.size else (None, None)
 
 
 _SCOPES = 1 << 16  # more than any table has
@@ -337,12 +314,12 @@ class MemoryWaitSums:
 
     def __init__(self, timeline: Timeline) -> None:
         """Prepare for the scopes of ``timeline``."""
-        self._spins = [index for index, scope in enumerate(timeline.table.scopes) if scope.kind == ScopeKind.SPIN]
-        self._totals_ns: dict[int, list[NDArray[np.float64]]] = {index: [] for index in self._spins}
+        spins = (index for index, scope in enumerate(timeline.table.scopes) if scope.kind == ScopeKind.SPIN)
+        self._totals_ns: dict[int, list[NDArray[np.float64]]] = {index: [] for index in spins}
 
     def add(self, block: NDArray[np.void]) -> None:
         """Add a block that has all scopes of its CTAs, by CTA and warp, and by start."""
-        for index in self._spins:
+        for index, totals_ns in self._totals_ns.items():
             rows = block[block["scope"] == index]
             if not rows.size:
                 continue
@@ -350,18 +327,12 @@ class MemoryWaitSums:
             is_new_warp = is_new_cta | (np.diff(rows["warp"], prepend=-1) != 0)
             begins = np.flatnonzero(is_new_cta)
             warps = np.add.reduceat(is_new_warp.astype(np.int64), begins)
-            self._totals_ns[index].append(np.add.reduceat(rows["duration_ns"], begins) / warps)
+            totals_ns.append(np.add.reduceat(rows["duration_ns"], begins) / warps)
 
     def waits(self) -> tuple[MemoryWait, ...]:
         """Return the waits for memory, in the order of the scope table; without those that never ran."""
-        return tuple(self._wait(index) for index in self._spins if self._totals_ns[index])
-
-    def _wait(self, index: int) -> MemoryWait:
-        totals_ns = np.concatenate(self._totals_ns[index])
-        return MemoryWait(
-            index=index,
-            ctas=len(totals_ns),
-            median_ns=float(np.median(totals_ns)),
-            min_ns=float(totals_ns.min()),
-            max_ns=float(totals_ns.max()),
+        found = {index: np.concatenate(parts) for index, parts in self._totals_ns.items() if parts}
+        return tuple(
+            MemoryWait(index, len(times_ns), float(np.median(times_ns)), float(times_ns.min()), float(times_ns.max()))
+            for index, times_ns in found.items()
         )

@@ -194,17 +194,14 @@ class CtaSums:
 
     def of(self, scope: int) -> tuple[GroupSpread | None, CtaBalance | None]:
         """Return a scope's spread over the CTAs, and its balance within them."""
-        groups = self.groups(scope)
-        return spread_of(groups), _balance_of(groups.ids, self._imbalances.joined(scope))
-
-
-def _balance_of(ctas: NDArray[np.int64], imbalances: NDArray[np.float32]) -> CtaBalance | None:
-    shared = np.flatnonzero(~np.isnan(imbalances))
-    if not shared.size:
-        return None
-    found = imbalances[shared]
-    worst = int(found.argmax())
-    return CtaBalance(len(found), float(np.median(found)), float(found[worst]), int(ctas[shared[worst]]))
+        groups, imbalances = self.groups(scope), self._imbalances.joined(scope)
+        shared = np.flatnonzero(~np.isnan(imbalances))
+        if not shared.size:
+            return spread_of(groups), None
+        found = imbalances[shared]
+        worst = int(found.argmax())
+        balance = CtaBalance(len(found), float(np.median(found)), float(found[worst]), int(groups.ids[shared[worst]]))
+        return spread_of(groups), balance
 
 
 _KEY_BITS = 63
@@ -380,37 +377,28 @@ def sampling_error(
     ``bend`` is that of the clock (``ClockBend.part``), ``ctas`` are the scope's times in the CTAs that recorded,
     ``durations_ns`` all of them, which are reordered; ``share`` is their part of ``whole_ns``.
     """
-    left_out = 1 - 1 / timeline.ctas_per_recorded
     if not ctas.ids.size or not durations_ns.size:
         return SamplingError(None, None, None)
-    return SamplingError(
-        None if share is None else _of_share(timeline, bend, ctas, share, whole_ns, left_out),
-        *(_of_quantile(durations_ns, bend, point, len(ctas.ids), left_out) for point in (0.5, 0.99)),
-    )
-
-
-def _of_share(
-    timeline: Timeline, bend: float, ctas: SpreadGroups, share: float, whole_ns: int, left_out: float
-) -> Interval:
-    """Return the interval of a ratio of sums: each CTA's distance from the ratio is an error of its own."""
-    rows = timeline.ctas[np.argsort(timeline.ctas["cta"])]
-    own_ns = np.zeros(len(rows))
-    own_ns[np.searchsorted(rows["cta"], ctas.ids)] = ctas.totals_ns
-    lasts_ns = (rows["pre_final_ns"] - rows["init_ns"]).astype(np.float64)
-    apart_ns = own_ns - share * whole_ns * lasts_ns / max(float(lasts_ns.sum()), 1.0)
-    of_sample = float(np.sqrt(left_out * (apart_ns @ apart_ns))) / max(whole_ns, 1)
-    # Scopes are timed by the SM's clock, whose rate is fitted, and CTAs by the device's timer.
-    error = _DEVIATIONS * float(np.hypot(of_sample, share * timeline.clock.rate_error)) + share * bend
-    return max(share - error, 0.0), min(share + error, 1.0)
-
-
-def _of_quantile(
-    durations_ns: NDArray[np.signedinteger], bend: float, point: float, ctas: int, left_out: float
-) -> Interval:
-    """Return the durations whose ranks differ from the quantile's by the error of a share among ``ctas`` CTAs."""
-    error = _DEVIATIONS * float(np.sqrt(left_out * point * (1 - point) / ctas))
-    low, high = take_quantiles(durations_ns, (max(point - error, 0.0), min(point + error, 1.0)))
-    return low * max(1 - bend, 0.0), high * (1 + bend) if point + error < 1 else None
+    left_out = 1 - 1 / timeline.ctas_per_recorded
+    of_share = None
+    if share is not None:
+        # A ratio of sums: each CTA's distance from the ratio is an error of its own.
+        rows = timeline.ctas[np.argsort(timeline.ctas["cta"])]
+        own_ns = np.zeros(len(rows))
+        own_ns[np.searchsorted(rows["cta"], ctas.ids)] = ctas.totals_ns
+        lasts_ns = (rows["pre_final_ns"] - rows["init_ns"]).astype(np.float64)
+        apart_ns = own_ns - share * whole_ns * lasts_ns / max(float(lasts_ns.sum()), 1.0)
+        of_sample = float(np.sqrt(left_out * (apart_ns @ apart_ns))) / max(whole_ns, 1)
+        # Scopes are timed by the SM's clock, whose rate is fitted, and CTAs by the device's timer.
+        error = _DEVIATIONS * float(np.hypot(of_sample, share * timeline.clock.rate_error)) + share * bend
+        of_share = max(share - error, 0.0), min(share + error, 1.0)
+    intervals: list[Interval] = []
+    for point in (0.5, 0.99):
+        # The durations whose ranks differ from the quantile's by the error of a share among the CTAs.
+        error = _DEVIATIONS * float(np.sqrt(left_out * point * (1 - point) / len(ctas.ids)))
+        low, high = take_quantiles(durations_ns, (max(point - error, 0.0), min(point + error, 1.0)))
+        intervals.append((low * max(1 - bend, 0.0), high * (1 + bend) if point + error < 1 else None))
+    return SamplingError(of_share, *intervals)
 
 
 class Slowdown(Struct, frozen=True):

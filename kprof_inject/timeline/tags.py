@@ -193,17 +193,13 @@ def _statistics(
     distinct, which, counts = np.unique(values, return_inverse=True, return_counts=True)
     totals = np.bincount(which, durations, len(distinct)).astype(np.int64)
     weights = counts if is_mark else totals
-    shown = np.argsort(-weights, kind="stable")[:MAX_VALUES].tolist()
-    rows = (
-        TagValue(int(distinct[at]), int(counts[at]), None, None, None)
-        if is_mark
-        else TagValue(int(distinct[at]), int(counts[at]), int(totals[at]), *_median_and_ratio(durations, which == at))
-        for at in shown
-    )
-    return TagStatistics(tag.name, tuple(rows), len(distinct), int(np.count_nonzero(~is_known)))
-
-
-def _median_and_ratio(durations: NDArray[np.int64], has_value: NDArray[np.bool_]) -> tuple[float, float | None]:
-    median, rest = float(np.median(durations[has_value])), durations[~has_value]
-    usual = float(np.median(rest)) if rest.size else 0.0
-    return median, median / usual if usual else None
+    found = []
+    for at in np.argsort(-weights, kind="stable")[:MAX_VALUES].tolist():
+        value, count, total_ns = int(distinct[at]), int(counts[at]), int(totals[at])
+        if is_mark:
+            found.append(TagValue(value, count, None, None, None))
+            continue
+        others = durations[which != at]
+        p50_ns, usual_ns = float(np.median(durations[which == at])), float(np.median(others)) if others.size else 0.0
+        found.append(TagValue(value, count, total_ns, p50_ns, p50_ns / usual_ns if usual_ns else None))
+    return TagStatistics(tag.name, tuple(found), len(distinct), int(np.count_nonzero(~is_known)))

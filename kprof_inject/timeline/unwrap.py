@@ -1,8 +1,10 @@
-"""Unwrapping of cycle counters that overflow."""
+"""Unwrapping of cycle counters that overflow.
+
+``unwrap`` returns clock values as if the counters never overflowed. The records are all that a group has, in the order
+of ``group`` and writing.
+"""
 
 from __future__ import annotations
-
-from typing import Protocol
 
 import numpy as np
 from msgspec import Struct
@@ -10,21 +12,10 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from kprof_inject.capture.buffer_layouts import RawCtas
-from kprof_inject.timeline.columns import largest, smallest
+from kprof_inject.timeline.columns import group_begins, largest, smallest
 
 FALLBACK_CLOCK_HZ = 1.5e9
 """Assumed clock of a device whose clock the capture does not have."""
-
-
-class Counter(Protocol):
-    """Cycle counters of a launch's SMs."""
-
-    def unwrap(self, cycles: NDArray[np.int64], group: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return clock values as if the counters never overflowed.
-
-        The records are all that a group has, in the order of ``group`` and writing.
-        """
-        ...
 
 
 class NeverOverflowed(Struct, frozen=True):
@@ -81,6 +72,10 @@ class OverflowsOften(Struct, frozen=True):
         return replace(self, newest=self.newest - lowest // self.period * self.period)
 
 
+Counter = NeverOverflowed | OverflowedOnce | OverflowsOften
+"""Cycle counters of a launch's SMs."""
+
+
 def counter_of(
     oldest: NDArray[np.int64], newest: NDArray[np.int64], sm_of_row: NDArray[np.int64], bits: int, *, stores_moved: bool
 ) -> Counter:
@@ -129,24 +124,19 @@ def often_overflowing(newest: NDArray[np.int64], ctas: RawCtas, bits: int, clock
     """Return the counters of a launch that may be longer than their period.
 
     ``newest`` is as for ``counter_of``, ``clock_hz`` the device's nominal clock, 0 if unknown.
-    """
-    return OverflowsOften(_newest_unwrapped(newest, ctas, 1 << bits, clock_hz), 1 << bits)
-
-
-def _newest_unwrapped(newest: NDArray[np.int64], ctas: RawCtas, period: int, clock_hz: float) -> NDArray[np.int64]:
-    """Return the unwrapped values of the last records of all groups.
 
     The last records of two warps of a CTA are assumed to be less than half a period apart. The CTAs of one SM are
     placed by the device's timer at their ends: the nominal clock is exact enough for that. The first CTA of each SM
     keeps its value.
     """
+    period = 1 << bits
     has_any = newest >= 0
     rows = np.flatnonzero(has_any.any(axis=1))
     reference = newest[rows, np.argmax(has_any[rows], axis=1)]
     placed = _placed(reference, ctas.sm[rows], ctas.pre_final_ns[rows], period, clock_hz)
     counted = np.zeros_like(newest)
     counted[rows] = placed[:, None] + _nearest(newest[rows] - reference[:, None], period)
-    return counted.reshape(-1)
+    return OverflowsOften(counted.reshape(-1), period)
 
 
 def _placed(
@@ -161,8 +151,7 @@ def _placed(
     steps += np.rint((expected - steps) / period).astype(np.int64) * period
     steps[np.diff(sm[order]) != 0] = 0
     since = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(steps)))
-    fresh = np.append(True, np.diff(sm[order]) != 0)
-    start = np.maximum.accumulate(np.where(fresh, np.arange(len(cycles)), 0))
+    start = group_begins(np.diff(sm[order], prepend=-1) != 0)
     placed = np.empty_like(cycles)
     placed[order] = cycles[order][start] + since - since[start]
     return placed
