@@ -81,15 +81,7 @@ def with_implied_ends(records: Records, rules: ScopeRules) -> Records:
     number[implied] -= 1
     begins = group_begins(np.diff(records.group, prepend=-1) != 0)
     number -= np.append(0, stop)[begins][at] - begins[at]
-    return replace(
-        records,
-        group=records.group[at],
-        number=number,
-        scope=records.scope[at],
-        is_end=is_end,
-        cycles=records.cycles[at],
-        tags=records.tags[at],
-    )
+    return replace(records.at(at), number=number, is_end=is_end)
 
 
 def _ends_nothing(records: Records, lone_ends: NDArray[np.int64], rules: ScopeRules) -> NDArray[np.bool_]:

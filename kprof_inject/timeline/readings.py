@@ -288,16 +288,8 @@ class Readings(Struct, frozen=True):
 
     def at(self, rows: slice | NDArray[np.int64]) -> Readings:
         """Return the readings in ``rows``."""
-        return replace(
-            self,
-            sm=self.sm[rows],
-            cycles=self.cycles[rows],
-            ns=self.ns[rows],
-            side=self.side[rows],
-            error_ns=self.error_ns[rows],
-            estimated_error_cycles=self.estimated_error_cycles[rows],
-            cta_ns=self.cta_ns[rows],
-        )
+        columns = ("sm", "cycles", "ns", "side", "error_ns", "estimated_error_cycles", "cta_ns")
+        return replace(self, **{name: getattr(self, name)[rows] for name in columns})
 
 
 def readings_of(ctas: RawCtas, warps: WarpTally, *, spans_function: bool, all_warps: bool = True) -> Readings:
@@ -319,6 +311,9 @@ def readings_of(ctas: RawCtas, warps: WarpTally, *, spans_function: bool, all_wa
     # Of two, the shorter: one may be damaged.
     cta_ns = max(float(np.quantile(durations_ns, 0.5, method="lower")), 0.0) if rows.size else 0.0
     # A reading that is late by up to a step has the standard error of a uniform distribution.
+    lasted = durations_ns > 0
+    # The cycles that the records of a CTA span, over its time.
+    rates = (last - first)[rows][lasted] / durations_ns[lasted]
     init_error_ns = float(np.linalg.norm((step_ns / np.sqrt(12), _SHIFT_VARIATION * min_more_ns, _SHIFT_JITTER_NS)))
     final_error_ns = init_error_ns if all_warps else max(init_error_ns, MIN_SHIFT_WITHIN_FUNCTION_NS)
     return Readings(
@@ -332,15 +327,8 @@ def readings_of(ctas: RawCtas, warps: WarpTally, *, spans_function: bool, all_wa
         more_shift_ns=min_more_ns if spans_function else max(min_more_ns, _SHIFT_WITHIN_FUNCTION_SHARE * cta_ns),
         max_shift_ns=0.0 if spans_function else cta_ns / 2,
         step_ns=step_ns,
-        min_hz=0.0 if spans_function else _min_hz(ctas, rows, last - first),
+        min_hz=1e9 * float(np.median(rates)) if rates.size and not spans_function else 0.0,
     )
-
-
-def _min_hz(ctas: RawCtas, rows: NDArray[np.int64], cycles: NDArray[np.int64]) -> float:
-    """Return the cycles that the records of a CTA span, over its time, as the median of the CTAs ``rows``."""
-    durations_ns = (ctas.pre_final_ns - ctas.init_ns)[rows]
-    lasted = durations_ns > 0
-    return 1e9 * float(np.median(cycles[rows][lasted] / durations_ns[lasted])) if lasted.any() else 0.0
 
 
 def _in_order(
@@ -365,17 +353,12 @@ def first_cycles(ctas: RawCtas, warps: WarpTally) -> tuple[NDArray[np.int64], ND
     chosen = np.where(has_warp_0, 0, np.argmin(begin, axis=1))
     rows = np.arange(len(begin))
     lost_cycles = warps.lost_cycles[rows, chosen]
-    apart = _half_range(begin, kept & (warps.lost_cycles > 0))
+    estimated = kept & (warps.lost_cycles > 0)
+    lowest, highest = np.where(estimated, begin, NO_SMALLEST), np.where(estimated, begin, NO_LARGEST)
+    # Damaged words may be so far apart that integers would overflow.
+    apart = (highest.max(axis=1).astype(np.float64) - lowest.min(axis=1).astype(np.float64)) / 2
     error = np.where(lost_cycles > 0, np.hypot(_LOST_DISTANCE_ERROR * lost_cycles, apart), 0.0)
     return begin[rows, chosen], error.astype(np.float32)
-
-
-def _half_range(values: NDArray[np.int64], chosen: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Return half the range of the chosen values in each row; 0 for a row without any."""
-    lowest = np.where(chosen, values, NO_SMALLEST).min(axis=1)
-    highest = np.where(chosen, values, NO_LARGEST).max(axis=1)
-    # Damaged words may be so far apart that integers would overflow.
-    return np.where(chosen.any(axis=1), highest.astype(np.float64) - lowest.astype(np.float64), 0.0) / 2
 
 
 def reading_weights(errors: NDArray[np.float64], side: NDArray[np.int8]) -> NDArray[np.float64]:

@@ -217,6 +217,11 @@ class Records(Struct, frozen=True):
     tags: NDArray[np.int64]
     """Values of the tags of the scope that begins here: shape (record, maximum number of tags of a scope)."""
 
+    def at(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> Records:
+        """Return these records alone, in the order of ``rows``."""
+        columns = ("group", "number", "scope", "is_end", "cycles", "tags")
+        return replace(self, **{name: getattr(self, name)[rows] for name in columns})
+
 
 class RecordDecoder(Struct, frozen=True):
     """Decoder of the records in a launch's rings."""
@@ -250,25 +255,25 @@ class RecordDecoder(Struct, frozen=True):
         lost = np.maximum(self.ctas.written_words[rows].reshape(-1) // WORDS_PER_ENTRY - kept, 0)
         number = np.arange(len(group)) + np.repeat(lost - (np.cumsum(kept) - kept), kept)
         scope, is_end = self.scope_of_id[scope_ids(entries)], end_flags(entries)
-        tags = self.tags.values(entries, group, scope, is_end)
-        if self.tags.max_tags:
-            is_record = ~self.tags.entries_of(entries)
-            entries, group, number = entries[is_record], group[is_record], number[is_record]
-            scope, is_end, tags = scope[is_record], is_end[is_record], tags[is_record]
         records = Records(
             group=group,
             number=number,
             scope=scope,
             is_end=is_end,
-            cycles=self.counter.unwrap(clock_values(entries), group),
+            cycles=clock_values(entries),
             damaged=group[:0],
             first_group=first_group,
             lost=lost,
             oldest=np.empty((2, 0), dtype=np.int64),
-            tags=tags,
+            tags=self.tags.values(entries, group, scope, is_end),
         )
+        if self.tags.max_tags:
+            records = records.at(~self.tags.entries_of(entries))
+        records = replace(records, cycles=self.counter.unwrap(records.cycles, records.group))
         records, far = self._mended(records, rows)
-        records = _without(records, self._damaged(records, far))
+        damaged = self._damaged(records, far)
+        if damaged.any():
+            records = replace(records.at(~damaged), damaged=records.group[damaged])
         records = replace(records, oldest=_oldest(records, ~records.is_end & self.stores_moved))
         return _by_clock(records) if self.stores_moved else records
 
@@ -319,22 +324,6 @@ class RecordDecoder(Struct, frozen=True):
         return damaged | contradicted_records(group, cycles, ~damaged)
 
 
-def _without(records: Records, damaged: NDArray[np.bool_]) -> Records:
-    if not damaged.any():
-        return records
-    sound = ~damaged
-    return replace(
-        records,
-        group=records.group[sound],
-        number=records.number[sound],
-        scope=records.scope[sound],
-        is_end=records.is_end[sound],
-        cycles=records.cycles[sound],
-        damaged=records.group[damaged],
-        tags=records.tags[sound],
-    )
-
-
 def _by_clock(records: Records) -> Records:
     """Sort records whose stores were moved by clock.
 
@@ -344,14 +333,7 @@ def _by_clock(records: Records) -> Records:
     warp = records.group - records.first_group
     first = records.lost + np.bincount(records.damaged - records.first_group, minlength=len(records.lost))
     rank = np.arange(len(warp)) - group_begins(np.diff(warp, prepend=-1) != 0)
-    return replace(
-        records,
-        number=first[warp] + rank,
-        scope=records.scope[order],
-        is_end=records.is_end[order],
-        cycles=records.cycles[order],
-        tags=records.tags[order],
-    )
+    return replace(records.at(order), number=first[warp] + rank)
 
 
 def _oldest(records: Records, is_moved: NDArray[np.bool_]) -> NDArray[np.int64]:
