@@ -256,7 +256,13 @@ def place_launches(timelines: Sequence[Timeline]) -> list[PlacedLaunch]:
     and device time.
     """
     names = place_names(timeline.launch.place for timeline in timelines)
-    ordered = sorted(timelines, key=_order) if len(names) > 1 else timelines
+
+    def order(timeline: Timeline) -> tuple[object, ...]:
+        place, begins_ns = timeline.launch.place, timeline.ctas["init_ns"]
+        begin_ns = int(begins_ns.min()) if begins_ns.size else 0
+        return place.host, place.rank is None, place.rank or 0, place.pid, place.device, begin_ns
+
+    ordered = sorted(timelines, key=order) if len(names) > 1 else timelines
     members: dict[Hashable, list[Timeline]] = {}
     for timeline in ordered:
         members.setdefault(_globaltimer(timeline), []).append(timeline)
@@ -293,16 +299,17 @@ class _Device(Struct, frozen=True):
             if call := self.call_of(timeline.launch):
                 yield call.start_ns
 
+    @property
+    def error_ns(self) -> int:
+        """Maximum error of the host's clock at the launches."""
+        first_ns, last_ns = self.first_ns(), self.last_ns()
+        if self.relation is None or first_ns is None or last_ns is None:
+            return 0
+        return self.relation.error_ns(first_ns, last_ns)
+
     def call_of(self, launch: Launch) -> HostCall | None:
         """Return the host's call that made the launch, by the device's globaltimer."""
         return host_call(launch, self.relation) if self.relation and launch.origin.host_clock == self.host else None
-
-
-def _order(timeline: Timeline) -> tuple[object, ...]:
-    place = timeline.launch.place
-    begins_ns = timeline.ctas["init_ns"]
-    begin_ns = int(begins_ns.min()) if begins_ns.size else 0
-    return place.host, place.rank is None, place.rank or 0, place.pid, place.device, begin_ns
 
 
 def _globaltimer(timeline: Timeline) -> Hashable:
@@ -338,26 +345,18 @@ def _clocks_of(devices: dict[Hashable, _Device]) -> dict[Hashable, DeviceClock]:
 
 def _host_clocks(devices: dict[Hashable, _Device], number: int) -> dict[Hashable, DeviceClock]:
     """Return the clocks of several devices that share the axis of their host's clock."""
-    errors_ns = {globaltimer: _error_ns(device) for globaltimer, device in devices.items()}
     begins_ns = [_to_ns(device.relation, np.array([*device.begins_ns()], np.int64)) for device in devices.values()]
     zero_ns = min(np.concatenate(begins_ns).tolist(), default=0)
-    axis = Axis(number, len(devices), zero_ns, sum(sorted(errors_ns.values())[-2:]))
+    axis = Axis(number, len(devices), zero_ns, sum(sorted(device.error_ns for device in devices.values())[-2:]))
     return {
-        globaltimer: DeviceClock(axis, device.relation, errors_ns[globaltimer], _alignment(device.relation))
+        globaltimer: DeviceClock(
+            axis,
+            device.relation,
+            device.error_ns,
+            _CONTRADICTED if device.relation and device.relation.contradicted else _HOST_CLOCK,
+        )
         for globaltimer, device in devices.items()
     }
-
-
-def _alignment(relation: HostClock | None) -> str:
-    return _CONTRADICTED if relation and relation.contradicted else _HOST_CLOCK
-
-
-def _error_ns(device: _Device) -> int:
-    """Return the maximum error of the host's clock at the device's launches."""
-    first_ns, last_ns = device.first_ns(), device.last_ns()
-    if device.relation is None or first_ns is None or last_ns is None:
-        return 0
-    return device.relation.error_ns(first_ns, last_ns)
 
 
 def _to_ns(relation: HostClock | None, device_ns: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -115,6 +115,23 @@ class Need(Struct, frozen=True):
         ring_records = 1 << max(self.max_in_warp - 1, 1).bit_length()
         return ring_records * ENTRY_BYTES * self.rings
 
+    def has_room_in_shared(self, buffer_bytes: int) -> bool:
+        """Return whether the kernel keeps its records in shared memory, and has room for these bytes there."""
+        kernel = self.kernel
+        if kernel.mode.buffer != "shared" or kernel.clean.shared_bytes is None:
+            return False
+        return keeps_occupancy(
+            in_whole_rings(buffer_bytes, self.rings),
+            kernel.clean.shared_bytes,
+            kernel.num_warps,
+            kernel.clean.registers,
+            kernel.target,
+        )
+
+    def launch_bytes(self, buffer_bytes: int) -> int:
+        """Return the size of the largest launch's buffer with these bytes for each CTA."""
+        return self.ctas * row_bytes(in_whole_rings(buffer_bytes, self.rings), self.kernel.num_warps)
+
     def combined(self, other: Need) -> Need:
         """Return the need of these launches and of others of the same kernel."""
         return replace(
@@ -148,54 +165,31 @@ def fitted_buffer(launches: Iterable[Launch], mode: Mode) -> Fit | None:
     """
     by_kernel: dict[str, Need] = {}
     for launch in launches:
-        need = _need(launch)
-        if need is not None:
-            known = by_kernel.get(str(launch.kernel.folder))
-            by_kernel[str(launch.kernel.folder)] = known.combined(need) if known else need
+        try:
+            raw = read_raw(launch)
+        except KprofError:
+            continue
+        written = raw.written_words // WORDS_PER_ENTRY
+        need = Need(
+            launch.kernel,
+            launch.sample.rows if launch.sample else len(raw.cta) + raw.never_ran + raw.damaged,
+            int(written.sum()),
+            int(raw.records_lost.sum()),
+            int(written.max(initial=0)),
+            raw.entries.shape[2],
+        )
+        known = by_kernel.get(str(launch.kernel.folder))
+        by_kernel[str(launch.kernel.folder)] = known.combined(need) if known else need
     needs = tuple(by_kernel.values())
     losses = tuple(need for need in needs if need.lost)
     if not losses:
         return None
     buffer_bytes = max(need.buffer_bytes for need in needs)
-    in_shared = mode.buffer != "global" and all(_in_shared(need, buffer_bytes) for need in needs)
-    largest = max(needs, key=lambda need: _launch_bytes(need, buffer_bytes))
+    in_shared = mode.buffer != "global" and all(need.has_room_in_shared(buffer_bytes) for need in needs)
+    largest = max(needs, key=lambda need: need.launch_bytes(buffer_bytes))
     return Fit(
         dataclasses.replace(mode, buffer="shared" if in_shared else "global", buffer_bytes=buffer_bytes),
         losses,
         largest,
-        _launch_bytes(largest, buffer_bytes),
+        largest.launch_bytes(buffer_bytes),
     )
-
-
-def _need(launch: Launch) -> Need | None:
-    try:
-        raw = read_raw(launch)
-    except KprofError:
-        return None
-    written = raw.written_words // WORDS_PER_ENTRY
-    return Need(
-        launch.kernel,
-        launch.sample.rows if launch.sample else len(raw.cta) + raw.never_ran + raw.damaged,
-        int(written.sum()),
-        int(raw.records_lost.sum()),
-        int(written.max(initial=0)),
-        raw.entries.shape[2],
-    )
-
-
-def _in_shared(need: Need, buffer_bytes: int) -> bool:
-    """Return whether a kernel keeps its records in shared memory, and has room for these bytes there."""
-    kernel = need.kernel
-    if kernel.mode.buffer != "shared" or kernel.clean.shared_bytes is None:
-        return False
-    return keeps_occupancy(
-        in_whole_rings(buffer_bytes, need.rings),
-        kernel.clean.shared_bytes,
-        kernel.num_warps,
-        kernel.clean.registers,
-        kernel.target,
-    )
-
-
-def _launch_bytes(need: Need, buffer_bytes: int) -> int:
-    return need.ctas * row_bytes(in_whole_rings(buffer_bytes, need.rings), need.kernel.num_warps)

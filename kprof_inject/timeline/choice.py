@@ -89,7 +89,11 @@ class NumberSet(Struct, frozen=True):
 
     def __str__(self) -> str:
         """Return the set as text that ``parse`` accepts."""
-        return ",".join(_range_text(first, stop) for first, stop in self._ranges())
+        texts = []
+        for first, stop in self._ranges():
+            last = "" if stop is None else str(stop - 1)
+            texts.append(last if stop == first + 1 else f"{first}-{last}")
+        return ",".join(texts)
 
     def _ranges(self) -> Iterator[_Range]:
         return zip_longest(self.bounds[::2], self.bounds[1::2])
@@ -118,12 +122,6 @@ def _parse_range(part: str, where: Position) -> _Range:
             exit_code=2,
         )
     return first, last + 1
-
-
-def _range_text(first: int, stop: int | None) -> str:
-    if stop is None:
-        return f"{first}-"
-    return str(first) if stop == first + 1 else f"{first}-{stop - 1}"
 
 
 # Number of names that a hint lists.

@@ -164,8 +164,12 @@ def _likeliest_of(samples: Sequence[RateSample]) -> Iterator[ClockRate]:
     weight = 1 / error_ns**2
     scale = np.ones((len(samples), 1))
     for _ in range(_ROUNDS):
-        centred = np.stack([_centred(line, columns[:, place], weight) for place in range(2)], axis=1)
-        target = _centred(line, y, weight)
+        # Each value less the mean of its line.
+        *pair, target = (
+            values - means(line.ravel(), values.ravel(), weight.ravel())[line]
+            for values in (columns[:, 0], columns[:, 1], y)
+        )
+        centred = np.stack(pair, axis=1)
         scaled = weight / scale**2
         weighted = centred * scaled[:, None]
         covariance = _covariances(centred, scaled, prior)
@@ -191,12 +195,6 @@ def _columns(sample: RateSample) -> tuple[NDArray[Any], ...]:
     return line, x, y, reading_errors(readings, sample.rough_ns), readings.side
 
 
-def _centred(line: NDArray[np.int64], values: NDArray[np.float64], weight: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Subtract from each value the mean of its line."""
-    centred: NDArray[np.float64] = values - means(line.ravel(), values.ravel(), weight.ravel())[line]
-    return centred
-
-
 def _settled(
     sample: RateSample,
     covariance: NDArray[np.float64],
@@ -209,7 +207,10 @@ def _settled(
     readings, nominal_hz = sample.readings, sample.nominal_hz
     gain = covariance @ weighted
     variance = scale**2 * _reading_variance(readings, gain[0], error_ns)
-    variance += float(covariance[0] ** 2 @ prior) + _shared_variance(readings, gain[0], sample.rough_ns)
+    # Errors that all readings share do not average out.
+    estimated_ns = sample.rough_ns * float(gain[0] @ readings.estimated_error_cycles)
+    shift_ns = _SHIFT_ERROR_NS * float(gain[0] @ readings.side)
+    variance += float(covariance[0] ** 2 @ prior) + (estimated_ns**2 + shift_ns**2)
     outside_variance = _outside_variance(readings, gain[0], float(solution[0]))
     found = _with_prior(float(solution[0]), variance + outside_variance, nominal_rate(nominal_hz))
     if nominal_hz:
@@ -217,8 +218,8 @@ def _settled(
     if outside_variance > (_MAX_OUTSIDE * solution[0]) ** 2 and not found.constant:
         found = assumed_rate(nominal_rate(nominal_hz))
     # The shift according to the readings, given the settled rate.
-    shift_ns = solution[1] + covariance[0, 1] / covariance[0, 0] * (found.ns - solution[0])
-    return replace(found, more_shift_ns=float(shift_ns))
+    more_shift_ns = solution[1] + covariance[0, 1] / covariance[0, 0] * (found.ns - solution[0])
+    return replace(found, more_shift_ns=float(more_shift_ns))
 
 
 def _covariances(
@@ -263,13 +264,6 @@ def _reading_variance(readings: Readings, gain: NDArray[np.float64], error_ns: N
     _, step = np.unique(readings.ns, return_inverse=True)
     alike = np.bincount(step, gain)
     return float(step_variance * alike @ alike + gain**2 @ (error_ns**2 - step_variance))
-
-
-def _shared_variance(readings: Readings, gain: NDArray[np.float64], rate_ns: float) -> float:
-    """Return the variance of the rate due to errors that all readings share, which do not average out."""
-    estimated_ns = rate_ns * float(gain @ readings.estimated_error_cycles)
-    shift_ns = _SHIFT_ERROR_NS * float(gain @ readings.side)
-    return estimated_ns**2 + shift_ns**2
 
 
 def _outside_variance(readings: Readings, gain: NDArray[np.float64], rate_ns: float) -> float:
@@ -414,15 +408,11 @@ def _guessed(lines: Lines, counters: NDArray[np.int64]) -> NDArray[np.int64]:
     is_within = (readings.ns[rows] >= first_ns) & (readings.ns[rows] <= last_ns)
     has_one = np.isin(lines.counter[rows], lines.counter[rows[is_within]])
     residuals = lines.residuals(rows[is_within | ~has_one])
-    base_ns = lines.base_ns[counters] + np.rint(_medians(residuals)).astype(np.int64)
+    heights_ns = residuals.height_ns[np.lexsort((residuals.height_ns, residuals.counter))]
+    begins = np.flatnonzero(np.append(True, np.diff(residuals.counter) != 0))
+    stops = np.append(begins[1:], len(heights_ns))
+    medians_ns = (heights_ns[(begins + stops - 1) // 2] + heights_ns[(begins + stops) // 2]) / 2
+    base_ns = lines.base_ns[counters] + np.rint(medians_ns).astype(np.int64)
     ends = np.searchsorted(lines.counter, counters, side="right") - 1
     half_ns = np.rint((readings.cycles[ends] - lines.base_cycles[counters]) * (lines.rate.ns / 2)).astype(np.int64)
     return np.asarray(np.clip(base_ns + half_ns, first_ns, last_ns) - half_ns)
-
-
-def _medians(residuals: Residuals) -> NDArray[np.float64]:
-    heights_ns = residuals.height_ns[np.lexsort((residuals.height_ns, residuals.counter))]
-    begins = np.flatnonzero(np.append(True, np.diff(residuals.counter) != 0))
-    ends = np.append(begins[1:], len(heights_ns))
-    middle_ns: NDArray[np.float64] = (heights_ns[(begins + ends - 1) // 2] + heights_ns[(begins + ends) // 2]) / 2
-    return middle_ns
