@@ -96,18 +96,11 @@ def _fit(sizes: NDArray[np.uint32], rings: int, room_words: int) -> NDArray[np.b
     return fits & (ring_words > 0) & (ring_words <= room_words // rings)
 
 
-def usual_size(sizes: NDArray[np.uint32], rings: int, room_words: int) -> int:
-    """Return the most frequent of the rows' ring sizes in bytes, among those that fit; 0 if none fits."""
-    found, counts = np.unique(sizes, return_counts=True)
-    fits = _fit(found, rings, room_words)
-    return int(found[fits][np.argmax(counts[fits])]) if fits.any() else 0
-
-
 def _possible_times(begin: NDArray[np.uint64], end: NDArray[np.uint64]) -> NDArray[np.bool_]:
     return (begin <= end) & (end < _END_OF_TIME_NS) & (end - begin <= _MAX_CTA_NS)
 
 
-def sound_times(times: NDArray[np.uint64], rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _sound_times(times: NDArray[np.uint64], rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Determine which ``rows`` have times (row, 3) that can be of one launch.
 
     The end is not before the begin, and both are near those of most other rows.
@@ -124,13 +117,7 @@ def sound_times(times: NDArray[np.uint64], rows: NDArray[np.bool_]) -> NDArray[n
     return sound
 
 
-def possible_copying(pre_final_ns: NDArray[np.int64], post_final_ns: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return when each CTA had copied its records; an impossible time is replaced by the end of its work."""
-    copying_ns = post_final_ns - pre_final_ns
-    return np.where((post_final_ns < pre_final_ns) | (copying_ns > _MAX_CTA_NS), pre_final_ns, post_final_ns)
-
-
-def impossible_counts(
+def _impossible_counts(
     written_words: NDArray[np.int64], durations_ns: NDArray[np.int64] | None
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Determine which counts (..., row, warp) no warp can have reached.
@@ -229,7 +216,7 @@ def _first_begins(number: NDArray[np.int64], begin_ns: NDArray[np.int64]) -> NDA
     return medians_ns[number]
 
 
-def first_of_each(ids: NDArray[np.int64], rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _first_of_each(ids: NDArray[np.int64], rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Keep one row for each id among ``rows``: the one at the index of its id, otherwise the first.
 
     The ids of ``rows`` must be less than the number of rows.
@@ -342,27 +329,33 @@ class Layout(Struct, frozen=True):
         ran = words[:, 0] == PREAMBLE
         row_of_cta = rows_of(sample, words[:, 1].astype(np.int64))
         sound = ran & (row_of_cta >= 0) & (words[:, 2] < _MAX_SMS)
-        size = usual_size(words[sound, 3], len(warps), words.shape[1] - rings_at)
+        sizes, counts = np.unique(words[sound, 3], return_counts=True)
+        fits = _fit(sizes, len(warps), words.shape[1] - rings_at)
+        size = int(sizes[fits][np.argmax(counts[fits])]) if fits.any() else 0  # the most frequent of those that fit
         sound &= (words[:, 3] == size) & (size > 0)
         # The begin, the end and the end of copying of each row: shape (row, 3).
         times = np.ascontiguousarray(words[:, HEADER_WORDS:counts_at]).view("<u8") if self.has_times else None
-        in_time = sound if times is None else sound_times(times, sound)
+        in_time = sound if times is None else _sound_times(times, sound)
         # If no row has plausible times, the timer is at fault, not the rows.
         timed = times is not None and bool(in_time.any() or not sound.any())
-        sound = first_of_each(row_of_cta, in_time if timed else sound)
+        sound = _first_of_each(row_of_cta, in_time if timed else sound)
 
-        rows = _rows(words, sound)
+        # Copied only if others are between the sound rows.
+        at = np.flatnonzero(sound)
+        is_range = at.size and at[-1] - at[0] + 1 == at.size
+        rows = words[at[0] : at[-1] + 1] if is_range else words[sound]
         ring_words = size // 4 // len(warps) if len(rows) else 0
         own_times = np.zeros((len(rows), 3), dtype=np.int64)
         if times is not None and timed:
             own_times = times[sound].astype(np.int64)
         init_ns, pre_final_ns, post_final_ns = own_times.T
+        is_copying = (post_final_ns >= pre_final_ns) & (post_final_ns - pre_final_ns <= _MAX_CTA_NS)
         cta, sm = rows[:, 1].astype(np.int64), rows[:, 2].astype(np.int64)
         # The end of a CTA with a row is that of an earlier launch.
         left_end = (ends > 0) & (rows_of(sample, np.arange(len(ends))) < 0)
         others = _others(ends, left_end, np.stack((cta, sm, init_ns, post_final_ns)))
         written = rows[:, counts_at + warps].astype(np.int64)
-        odd, too_high = impossible_counts(written, pre_final_ns - init_ns if timed else None)
+        odd, too_high = _impossible_counts(written, pre_final_ns - init_ns if timed else None)
         if too_high.any():
             written = np.where(too_high, ring_words + written % ring_words, written)
         return RawCtas(
@@ -371,7 +364,8 @@ class Layout(Struct, frozen=True):
             sm=sm,
             init_ns=init_ns,
             pre_final_ns=pre_final_ns,
-            post_final_ns=possible_copying(pre_final_ns, post_final_ns),
+            # An impossible time of copying is replaced by the end of the work.
+            post_final_ns=np.where(is_copying, post_final_ns, pre_final_ns),
             written_words=written,
             entries=rows[:, rings_at : rings_at + ring_words * len(warps)].reshape(
                 len(rows), len(warps), ring_words // 2, 2
@@ -408,7 +402,7 @@ class Layout(Struct, frozen=True):
         is_sound &= _possible_times(begin, end)
         begin, end = begin.view(np.int64), end.view(np.int64)
         written = heads[..., counts_at + np.array(recorded)].astype(np.int64)
-        is_sound &= ~impossible_counts(written, end - begin)[1].any(axis=2)
+        is_sound &= ~_impossible_counts(written, end - begin)[1].any(axis=2)
 
         # Rows that did not run get numbers of their own.
         numbers = np.sort(np.where(ran, row_of_cta, np.arange(-heads.shape[1], 0)))
@@ -434,10 +428,3 @@ class Layout(Struct, frozen=True):
 
 LAYOUTS: dict[LayoutName, Layout] = {"timed": Layout(has_times=True), "untimed": Layout(has_times=False)}
 """The layouts of Triton 3.6 and later, and of Triton 3.5."""
-
-
-def _rows(words: NDArray[np.uint32], sound: NDArray[np.bool_]) -> NDArray[np.uint32]:
-    """Return the sound rows, copied only if others are between them."""
-    at = np.flatnonzero(sound)
-    is_range = at.size == 0 or at[-1] - at[0] + 1 == at.size
-    return words[at[0] : at[-1] + 1] if is_range and at.size else words[sound]
