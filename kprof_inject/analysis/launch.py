@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property, lru_cache
 
 from msgspec import structs
@@ -29,6 +29,8 @@ from kprof_inject.capture.model import KERNELS_CACHED, Kernel, Launch
 from kprof_inject.capture.reader import machine_code_of
 from kprof_inject.capture.source_text import lines_of, ttgir_of
 from kprof_inject.errors import KprofError
+from kprof_inject.timeline.captures import timeline_of, timelines_of
+from kprof_inject.timeline.choice import EVERYTHING, Choice
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import Level, Verdict, judge, median_time_ns
 from kprof_inject.timeline.waves import launch_duration_ns
@@ -158,20 +160,25 @@ class ReportLaunch:
         self,
         launch: Launch,
         headers: LaunchHeaders,
-        decode: Callable[[], Timeline],
+        choice: Choice = EVERYTHING,
         experiments: Sequence[Experiment] = (),
+        timeline: Timeline | None = None,
     ) -> None:
-        """Keep the inputs; ``experiments`` are those with any kernels of the capture."""
+        """Keep the inputs; ``experiments`` are those with any kernels of the capture.
+
+        ``timeline`` is the part of the launch that ``choice`` keeps; None if it is not decoded yet.
+        """
         self.launch = launch
         self.headers = headers
-        self._decode = decode
+        self._choice = choice
         self._experiments = experiments
+        self._timeline = timeline
 
     @classmethod
     def of(cls, timeline: Timeline, experiments: Sequence[Experiment] = ()) -> ReportLaunch:
         """Return a launch that is already decoded."""
         headers = LaunchHeaders(launch_duration_ns(timeline), timeline.records_lost, timeline.ctas_damaged)
-        return cls(timeline.launch, headers, lambda: timeline, experiments)
+        return cls(timeline.launch, headers, EVERYTHING, experiments, timeline)
 
     @property
     def duration_ns(self) -> int:
@@ -181,7 +188,19 @@ class ReportLaunch:
     @cached_property
     def analysis(self) -> LaunchAnalysis:
         """The analysis of the launch."""
-        return LaunchAnalysis.of(self._decode(), self._experiments)
+        timeline = self._timeline or timeline_of(self.launch).chosen(self._choice)
+        return LaunchAnalysis.of(timeline, self._experiments)
+
+    @staticmethod
+    def decode(reports: Sequence[ReportLaunch]) -> None:
+        """Decode launches that will be analysed, together: that takes less than half the time.
+
+        A launch with a damaged buffer is left as it is, and its analysis raises ``KprofError``.
+        """
+        new = [one for one in reports if one._timeline is None and one.known_analysis is None]
+        for one, timeline in zip(new, timelines_of([report.launch for report in new]), strict=True):
+            if isinstance(timeline, Timeline):
+                one._timeline = timeline.chosen(one._choice)
 
     @property
     def known_analysis(self) -> LaunchAnalysis | None:

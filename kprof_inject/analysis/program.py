@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property, partial
+from functools import cached_property
 from math import prod
 from pathlib import Path
 from statistics import median
@@ -25,7 +25,7 @@ from kprof_inject.capture.gpu_work import GpuWork, GpuWorkRecord
 from kprof_inject.capture.model import Kernel, Launch, several_ranks
 from kprof_inject.capture.schema import Grid
 from kprof_inject.errors import KprofError
-from kprof_inject.timeline.captures import headers_of, timeline_of
+from kprof_inject.timeline.captures import headers_of
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import median_time_ns
 
@@ -159,13 +159,15 @@ def _unchosen(launches: Sequence[Launch]) -> Iterator[ReportLaunch]:
     """Yield those of the launches that can be read, which were captured, but not chosen."""
     for launch, headers in zip(launches, headers_of(launches), strict=True):
         if isinstance(headers, LaunchHeaders) and headers.duration_ns:
-            yield ReportLaunch(launch, headers, partial(timeline_of, launch))
+            yield ReportLaunch(launch, headers)
 
 
 def _median_and_slowest(reports: Sequence[ReportLaunch]) -> list[ReportLaunch]:
     """Return up to ``MAX_JUDGED`` launches that can be read: that of median duration, and the slowest."""
     found: list[ReportLaunch] = []
-    for report in dict.fromkeys((middle_of(reports), *sorted(reports, key=lambda one: -one.duration_ns))):
+    ordered = list(dict.fromkeys((middle_of(reports), *sorted(reports, key=lambda one: -one.duration_ns))))
+    ReportLaunch.decode(ordered[:MAX_JUDGED])
+    for report in ordered:
         with suppress(KprofError):
             _ = report.analysis
             found.append(report)
@@ -248,6 +250,7 @@ def _program_of(reports: Sequence[ReportLaunch], captured: Sequence[Launch]) -> 
             by_name[variant.name].append((variant, weight_ns or 0.0))
     kernels = [_overview(name, group, share_of_ns) for name, group in by_name.items()]
     kernels.sort(key=lambda kernel: -kernel.whole_ns)
+    ReportLaunch.decode([kernel.middle for kernel in kernels[:_MAX_RANKED]])
     ranked = [structs.replace(kernel, gain=gain_in(kernel.middle.analysis)) for kernel in kernels[:_MAX_RANKED]]
     ranked.sort(key=lambda one: -(one.whole_ns if one.to_win_ns is None else one.to_win_ns))
     return Program((*ranked, *kernels[_MAX_RANKED:]), others, share_of_ns)

@@ -205,8 +205,6 @@ def decode_capture(capture: Capture, say: Say, choice: Choice = EVERYTHING) -> l
     launches = choice.wanted(capture.launches)
     timelines = _valid(decode_launches(launches, run_to_decode(launches)), capture, launches, say)
     choice.require_ctas([timeline.ctas for timeline in timelines], [timeline.unrecorded for timeline in timelines])
-    if choice == EVERYTHING:
-        return timelines
     parts = [timeline.chosen(choice) for timeline in timelines]
     return [part for part in parts if part.ctas.size or not choice.names_ctas]
 
@@ -227,18 +225,13 @@ def report_on(capture: Capture, experiments: Sequence[Experiment], say: Say, cho
         if isinstance(headers, KprofError):
             return headers
         if headers is not None:
-            return ReportLaunch(launch, headers, lambda: _decoded(launch, choice), experiments)
+            return ReportLaunch(launch, headers, choice, experiments)
         try:
-            return ReportLaunch.of(_decoded(launch, choice), experiments)
+            return ReportLaunch.of(timeline_of(launch).chosen(choice), experiments)
         except KprofError as error:
             return error
 
     return Report(_valid(map(opened, launches, headers_of(launches)), capture, launches, say), captured)
-
-
-def _decoded(launch: Launch, choice: Choice) -> Timeline:
-    timeline = timeline_of(launch)
-    return timeline if choice == EVERYTHING else timeline.chosen(choice)
 
 
 def _valid(results: Iterable[T | KprofError], capture: Capture, launches: Sequence[Launch], say: Say) -> list[T]:

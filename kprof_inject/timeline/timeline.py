@@ -242,6 +242,8 @@ class Timeline(Struct, frozen=True):
 
         Facts about the launch as a whole stay: its clock, its extent, and the counts of its records.
         """
+        if choice == EVERYTHING:
+            return self
         part = replace(
             self,
             ctas=self.ctas[choice.keep_ctas(self.ctas)],

@@ -13,14 +13,13 @@ import pytest
 from buffers import Cta, Scope, buffer_words, end, kernel_json, save_launches, start
 
 from kprof_inject.analysis.program import MAX_JUDGED, Report
-from kprof_inject.capture.model import Capture
+from kprof_inject.capture.model import Capture, Launch
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.pipeline import captures as module
 from kprof_inject.pipeline.captures import decode_capture, report_on
 from kprof_inject.report.json_text import brief_text, whole_text
 from kprof_inject.report.terminal.screens import answers_text
+from kprof_inject.timeline import timeline as timeline_module
 from kprof_inject.timeline.choice import EVERYTHING, Choice, NumberSet
-from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 SCOPES = [Scope("kernel", "func"), Scope("loop[0]", "loop", 0), Scope("iter[0]", "iter", 1)]
 SHOWN = 10
@@ -51,11 +50,13 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
     """How often each launch was decoded."""
     counts: Counter[int] = Counter()
 
-    def counting(launch: object) -> Timeline:
-        counts[id(launch)] += 1
-        return decode_launch(launch)  # type: ignore[arg-type]
+    decode = timeline_module._tallied
 
-    monkeypatch.setattr(module, "timeline_of", counting)
+    def counting(launch: Launch) -> object:
+        counts[id(launch)] += 1
+        return decode(launch)
+
+    monkeypatch.setattr(timeline_module, "_tallied", counting)
     return counts
 
 
