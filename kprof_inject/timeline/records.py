@@ -24,10 +24,19 @@ from kprof_inject.capture.buffer_layouts import (
     scope_ids,
 )
 from kprof_inject.capture.model import Launch
+from kprof_inject.capture.record_costs import RecordCost
 from kprof_inject.capture.schema import RECORDS_OF_TAG
 from kprof_inject.timeline.columns import NO_SMALLEST, group_begins, smallest
 from kprof_inject.timeline.tags import NO_TAGS, TagIds
-from kprof_inject.timeline.unwrap import Counter, counter_of, often_overflowing
+from kprof_inject.timeline.unwrap import (
+    Counter,
+    counter_of,
+    far_records,
+    max_launch_cycles,
+    max_record_cycles,
+    often_overflowing,
+    torn_by_cycles,
+)
 
 
 def recorded_warps(launch: Launch) -> tuple[int, ...]:
@@ -43,29 +52,6 @@ def read_raw(launch: Launch) -> RawCtas:
     kernel = launch.kernel
     ends, words = launch.ends_and_words()
     return LAYOUTS[kernel.layout].read(words, kernel.num_warps, recorded_warps(launch), launch.sample, ends)
-
-
-_HALF = 1 << CLOCK_LOW_BITS
-# The two reads are adjacent instructions, but other warps may run in between.
-_MAX_BETWEEN_CYCLES = 1 << 12
-
-
-def torn_by_cycles(
-    cycles: NDArray[np.int64], distance: NDArray[np.int64], max_distance: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """Return by how much each clock value is too large because it was torn: 2^32, or 0.
-
-    A record reads the lower half of the counter, then the upper one: PTX ``%clock`` and ``%clock_hi`` (Proton's
-    lowering), of which ptxas makes ``CS2R.32 SR_CLOCKLO`` and ``CS2R.32 SR_CLOCKHI``. Every two to three seconds the
-    lower half overflows. If it does so between the two reads, the upper half is one too high.
-
-    ``distance`` is the distance of each value from the middle one of its CTA. A value is taken for torn if its lower
-    half was about to overflow, and if without the 2^32 it would be within ``max_distance`` of that middle. It would
-    also have to be a time of the counter, which has none below 0: where all 43 bits overflowed, the values of an SM
-    with any other record before that are higher by a period.
-    """
-    about_to_overflow = (cycles >= _HALF) & (cycles % _HALF >= _HALF - _MAX_BETWEEN_CYCLES)
-    return np.where(about_to_overflow & (np.abs(distance - _HALF) <= max_distance), _HALF, 0)
 
 
 def parted_starts(
@@ -91,80 +77,8 @@ def parted_starts(
     return parted
 
 
-def order_in_time(group: NDArray[np.int64], is_end: NDArray[np.bool_], cycles: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the indices that sort entries by time, for rings whose stores were moved.
-
-    The entries are given in the order of writing.
-    """
-    place = np.arange(len(group))
-    # Of two scopes that begin at one clock value, the outer one was stored last. A scope that also ends there goes
-    # between the scopes that end and those that begin there.
-    is_open = ~is_end
-    is_open[:-1] &= cycles[1:] != cycles[:-1]
-    rank = np.where(is_open, 2 * len(group) - place, place)
-    order: NDArray[np.int64] = np.lexsort((rank, cycles, group))
-    return order
-
-
-# No GPU's SM counts faster than 5 GHz.
-_MAX_CYCLES_PER_NS = 5
-# Each timer reading may be off by two steps of the coarsest timer (1 µs).
-_TIMER_SLACK_NS = 2_000
-# About 26 days: longer than any CTA runs, and short enough that its cycles fit 64 bits.
-_MAX_CTA_NS = 1 << 51
-# Assumed maximum length of a launch that read no timer.
-_UNTIMED_LAUNCH_NS = 60_000_000_000
 # After this many rounds a warp's contradictions are too many to be single damaged words.
 _MAX_ROUNDS = 8
-
-
-def max_record_cycles(ctas: RawCtas) -> NDArray[np.int64]:
-    """Return the maximum distance of two records of each CTA: what its SM may have counted in the CTA's time."""
-    if not ctas.timed:
-        return np.full(len(ctas.sm), np.iinfo(np.int64).max)
-    duration_ns = np.clip(ctas.pre_final_ns - ctas.init_ns, 0, _MAX_CTA_NS)
-    cycles: NDArray[np.int64] = (duration_ns + 2 * _TIMER_SLACK_NS) * _MAX_CYCLES_PER_NS
-
-    return cycles
-
-
-def max_launch_cycles(ctas: RawCtas) -> int:
-    """Return the maximum distance of two records of one SM: what it may have counted in the launch's time."""
-    if not ctas.timed:
-        return _UNTIMED_LAUNCH_NS * _MAX_CYCLES_PER_NS
-    if not ctas.sm.size:
-        return 0
-    duration_ns = int(ctas.pre_final_ns.max()) - int(ctas.init_ns.min())
-    return (duration_ns + 2 * _TIMER_SLACK_NS) * _MAX_CYCLES_PER_NS
-
-
-def far_records(
-    row: NDArray[np.int64], cycles: NDArray[np.int64], usable: NDArray[np.bool_], max_distance: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """Return the distance of each record from the middle record of its CTA, in cycles; 0 within the maximum.
-
-    ``max_distance`` (row) is that maximum: no warp of the CTA can have written a record further away. Records that are
-    not ``usable`` get 0. The records are in order of ``row``.
-    """
-    found = np.zeros(len(row), dtype=np.int64)
-    row, cycles = row[usable], cycles[usable]
-    if not row.size:
-        return found
-    begins = np.flatnonzero(np.append(True, row[1:] != row[:-1]))
-    span = np.maximum.reduceat(cycles, begins) - np.minimum.reduceat(cycles, begins)
-    wide = span > max_distance[row[begins]]
-    if not wide.any():
-        return found
-    # Sort only CTAs that have a record out of place.
-    suspect = np.flatnonzero(np.repeat(wide, np.diff(np.append(begins, row.size))))
-    order = suspect[np.lexsort((cycles[suspect], row[suspect]))]
-    begins = np.flatnonzero(np.append(True, np.diff(row[order]) != 0))
-    counts = np.diff(np.append(begins, order.size))
-    middle = np.repeat(cycles[order][begins + counts // 2], counts)
-    distance = cycles[order] - middle
-    far = np.abs(distance) > max_distance[row[order]]
-    found[np.flatnonzero(usable)[order[far]]] = distance[far]
-    return found
 
 
 def contradicted_records(
@@ -329,10 +243,15 @@ def _by_clock(records: Records) -> Records:
 
     The places of damaged entries among them are unknown, so these are numbered with the lost ones.
     """
-    order = order_in_time(records.group, records.is_end, records.cycles)
+    place = np.arange(len(records.group))
+    # Of two scopes that begin at one clock value, the outer one was stored last. A scope that also ends there goes
+    # between the scopes that end and those that begin there.
+    is_open = ~records.is_end
+    is_open[:-1] &= np.diff(records.cycles) != 0
+    order = np.lexsort((np.where(is_open, 2 * len(place) - place, place), records.cycles, records.group))
     warp = records.group - records.first_group
     first = records.lost + np.bincount(records.damaged - records.first_group, minlength=len(records.lost))
-    rank = np.arange(len(warp)) - group_begins(np.diff(warp, prepend=-1) != 0)
+    rank = place - group_begins(np.diff(warp, prepend=-1) != 0)
     return replace(records.at(order), number=first[warp] + rank)
 
 
@@ -412,3 +331,35 @@ def _entries_at(
     slots = max(ctas.entries.shape[2], 1)
     entries: NDArray[np.uint64] = np.ascontiguousarray(ctas.entries[row, warp, slot % slots]).view("<u8").reshape(-1)
     return entries
+
+
+class Elapsed(Struct, frozen=True):
+    """Distance of each record from the first one of its block, less the cost of the records in between.
+
+    ``cycles`` and ``ns`` are whole numbers that never decrease.
+    """
+
+    cycles: NDArray[np.int64]
+    ns: NDArray[np.int64]
+
+
+def without_records(records: Records, ns: NDArray[np.int64], record_cost: RecordCost) -> Elapsed:
+    """Subtract ``record_cost`` for each record.
+
+    Making a record takes a warp longer, by an amount that depends on the neighbouring instructions. So each distance
+    between two records of a warp is shortened by the middle of what one record may cost (of several, where entries were
+    damaged), but never below 0. Each distance may be off by ``RecordCost.error_cycles``.
+
+    A duration is the sum of the distances in it, so scopes stay consistent: the scopes inside one never add up to more
+    than it, and none is negative.
+    """
+    cycles = np.diff(records.cycles)
+    # The distance between two warps counts as 0; each warp's distances continue from the end of the previous warp's.
+    within = np.diff(records.group) == 0
+    cost = np.where(records.is_end[:-1], record_cost.after_end_cycles, record_cost.after_start_cycles)
+    # A damaged entry in between may have been a start or an end.
+    cost = cost + record_cost.cycles * (np.diff(records.number) - 1)
+    left = np.where(within, np.maximum(cycles - cost, 0.0), 0.0)
+    share = left / np.maximum(cycles, 1)
+    running = (np.cumsum(distances) for distances in (left, np.diff(ns) * share))
+    return Elapsed(*(np.rint(np.append(0.0, since)).astype(np.int64) for since in running))

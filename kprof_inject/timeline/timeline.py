@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from kprof_inject.capture.buffer_layouts import WORDS_PER_ENTRY, RawCtas
 from kprof_inject.capture.model import Launch
-from kprof_inject.capture.record_costs import RecordCost
 from kprof_inject.capture.schema import SCOPE_IDS
 from kprof_inject.capture.scopes import ScopeKind, ScopeTable
 from kprof_inject.errors import KprofError
@@ -32,15 +31,16 @@ from kprof_inject.timeline.pairs import ScopeRules, scopes_of
 from kprof_inject.timeline.partitions import PartitionScopes, partition_of_scope, partitions_of
 from kprof_inject.timeline.readings import Readings, Tally, WarpTally, readings_of, tally_launch
 from kprof_inject.timeline.records import (
+    Elapsed,
     RecordDecoder,
     Records,
-    max_record_cycles,
     read_raw,
     record_decoder,
     recorded_warps,
+    without_records,
 )
 from kprof_inject.timeline.tags import TagIds
-from kprof_inject.timeline.unwrap import Counter
+from kprof_inject.timeline.unwrap import Counter, max_record_cycles
 
 # Just below glibc's largest dynamic mmap threshold, 32 MiB on 64 bits (mallopt(3), M_MMAP_THRESHOLD).
 _LARGE_BYTES = 30 << 20
@@ -56,41 +56,6 @@ def keep_freed_memory() -> None:
     behave as before.
     """
     np.empty(_LARGE_BYTES, dtype=np.uint8)
-
-
-class Elapsed(Struct, frozen=True):
-    """Distance of each record from the first one of its block, less the cost of the records in between.
-
-    ``cycles`` and ``ns`` are whole numbers that never decrease.
-    """
-
-    cycles: NDArray[np.int64]
-    ns: NDArray[np.int64]
-
-
-def without_records(records: Records, ns: NDArray[np.int64], record_cost: RecordCost) -> Elapsed:
-    """Subtract ``record_cost`` for each record.
-
-    Making a record takes a warp longer, by an amount that depends on the neighbouring instructions. So each distance
-    between two records of a warp is shortened by the middle of what one record may cost (of several, where entries were
-    damaged), but never below 0. Each distance may be off by ``RecordCost.error_cycles``.
-
-    A duration is the sum of the distances in it, so scopes stay consistent: the scopes inside one never add up to more
-    than it, and none is negative.
-    """
-    cycles = np.diff(records.cycles)
-    # The distance between two warps counts as 0; each warp's distances continue from the end of the previous warp's.
-    within = np.diff(records.group) == 0
-    cost = np.where(records.is_end[:-1], record_cost.after_end_cycles, record_cost.after_start_cycles)
-    # A damaged entry in between may have been a start or an end.
-    cost = cost + record_cost.cycles * (np.diff(records.number) - 1)
-    left = np.where(within, np.maximum(cycles - cost, 0.0), 0.0)
-    share = left / np.maximum(cycles, 1)
-    return Elapsed(_running(left), _running(np.diff(ns) * share))
-
-
-def _running(distances: NDArray[np.float64]) -> NDArray[np.int64]:
-    return np.rint(np.concatenate((np.zeros(1), np.cumsum(distances)))).astype(np.int64)
 
 
 class ScopeBlocks(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Unwrapping of cycle counters that overflow.
+"""Cycle counters: unwrapping of those that overflow, and values that no counter of the launch can have had.
 
 ``unwrap`` returns clock values as if the counters never overflowed. The records are all that a group has, in the order
 of ``group`` and writing.
@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from kprof_inject.capture.buffer_layouts import RawCtas
+from kprof_inject.capture.buffer_layouts import CLOCK_LOW_BITS, RawCtas
 from kprof_inject.timeline.columns import group_begins, largest, smallest
 
 FALLBACK_CLOCK_HZ = 1.5e9
@@ -161,3 +161,85 @@ def _nearest(cycles: NDArray[np.int64], period: int) -> NDArray[np.int64]:
     """Return differences of a counter's values the short way round: from minus to plus half a period."""
     shortest: NDArray[np.int64] = (cycles + period // 2) % period - period // 2
     return shortest
+
+
+_HALF = 1 << CLOCK_LOW_BITS
+# The two reads are adjacent instructions, but other warps may run in between.
+_MAX_BETWEEN_CYCLES = 1 << 12
+
+
+def torn_by_cycles(
+    cycles: NDArray[np.int64], distance: NDArray[np.int64], max_distance: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Return by how much each clock value is too large because it was torn: 2^32, or 0.
+
+    A record reads the lower half of the counter, then the upper one: PTX ``%clock`` and ``%clock_hi`` (Proton's
+    lowering), of which ptxas makes ``CS2R.32 SR_CLOCKLO`` and ``CS2R.32 SR_CLOCKHI``. Every two to three seconds the
+    lower half overflows. If it does so between the two reads, the upper half is one too high.
+
+    ``distance`` is the distance of each value from the middle one of its CTA. A value is taken for torn if its lower
+    half was about to overflow, and if without the 2^32 it would be within ``max_distance`` of that middle. It would
+    also have to be a time of the counter, which has none below 0: where all 43 bits overflowed, the values of an SM
+    with any other record before that are higher by a period.
+    """
+    about_to_overflow = (cycles >= _HALF) & (cycles % _HALF >= _HALF - _MAX_BETWEEN_CYCLES)
+    return np.where(about_to_overflow & (np.abs(distance - _HALF) <= max_distance), _HALF, 0)
+
+
+# No GPU's SM counts faster than 5 GHz.
+_MAX_CYCLES_PER_NS = 5
+# Each timer reading may be off by two steps of the coarsest timer (1 µs).
+_TIMER_SLACK_NS = 2_000
+# About 26 days: longer than any CTA runs, and short enough that its cycles fit 64 bits.
+_MAX_CTA_NS = 1 << 51
+# Assumed maximum length of a launch that read no timer.
+_UNTIMED_LAUNCH_NS = 60_000_000_000
+
+
+def max_record_cycles(ctas: RawCtas) -> NDArray[np.int64]:
+    """Return the maximum distance of two records of each CTA: what its SM may have counted in the CTA's time."""
+    if not ctas.timed:
+        return np.full(len(ctas.sm), np.iinfo(np.int64).max)
+    duration_ns = np.clip(ctas.pre_final_ns - ctas.init_ns, 0, _MAX_CTA_NS)
+    cycles: NDArray[np.int64] = (duration_ns + 2 * _TIMER_SLACK_NS) * _MAX_CYCLES_PER_NS
+
+    return cycles
+
+
+def max_launch_cycles(ctas: RawCtas) -> int:
+    """Return the maximum distance of two records of one SM: what it may have counted in the launch's time."""
+    if not ctas.timed:
+        return _UNTIMED_LAUNCH_NS * _MAX_CYCLES_PER_NS
+    if not ctas.sm.size:
+        return 0
+    duration_ns = int(ctas.pre_final_ns.max()) - int(ctas.init_ns.min())
+    return (duration_ns + 2 * _TIMER_SLACK_NS) * _MAX_CYCLES_PER_NS
+
+
+def far_records(
+    row: NDArray[np.int64], cycles: NDArray[np.int64], usable: NDArray[np.bool_], max_distance: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Return the distance of each record from the middle record of its CTA, in cycles; 0 within the maximum.
+
+    ``max_distance`` (row) is that maximum: no warp of the CTA can have written a record further away. Records that are
+    not ``usable`` get 0. The records are in order of ``row``.
+    """
+    found = np.zeros(len(row), dtype=np.int64)
+    row, cycles = row[usable], cycles[usable]
+    if not row.size:
+        return found
+    begins = np.flatnonzero(np.append(True, row[1:] != row[:-1]))
+    span = np.maximum.reduceat(cycles, begins) - np.minimum.reduceat(cycles, begins)
+    wide = span > max_distance[row[begins]]
+    if not wide.any():
+        return found
+    # Sort only CTAs that have a record out of place.
+    suspect = np.flatnonzero(np.repeat(wide, np.diff(np.append(begins, row.size))))
+    order = suspect[np.lexsort((cycles[suspect], row[suspect]))]
+    begins = np.flatnonzero(np.append(True, np.diff(row[order]) != 0))
+    counts = np.diff(np.append(begins, order.size))
+    middle = np.repeat(cycles[order][begins + counts // 2], counts)
+    distance = cycles[order] - middle
+    far = np.abs(distance) > max_distance[row[order]]
+    found[np.flatnonzero(usable)[order[far]]] = distance[far]
+    return found

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from kprof_inject.capture.record_costs import RecordCost
 from kprof_inject.timeline.nesting import Nesting, nest, within_children
 from kprof_inject.timeline.pairs import Pairs, pair_records
-from kprof_inject.timeline.records import Records
-from kprof_inject.timeline.timeline import without_records
+from kprof_inject.timeline.records import Records, without_records
 
 # Nanoseconds of a cycle.
 RATE = 0.57

@@ -8,7 +8,8 @@ from buffers import Cta, end, start
 from decoded_records import decoded, entries_of, read
 from replacing import replace
 
-from kprof_inject.timeline.records import contradicted_records, far_records, max_launch_cycles, max_record_cycles
+from kprof_inject.timeline.records import contradicted_records
+from kprof_inject.timeline.unwrap import far_records, max_launch_cycles, max_record_cycles
 
 # What a CTA of 1 µs may have counted: 5 GHz, and 2 µs more at either end.
 MOST = 25_000

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from buffers import Cta, Entry, Scope, end, save_launch, start, with_moved_stores
 
-from kprof_inject.timeline.records import torn_by_cycles
 from kprof_inject.timeline.timeline import Timeline, decode_launch
+from kprof_inject.timeline.unwrap import torn_by_cycles
 
 HALF = 1 << 32
 SCOPES = [Scope("kernel", "func"), Scope("a")]
