@@ -133,12 +133,12 @@ def _insert(folder: Path, traced: Traced) -> None:
 
 def _limit(folder: Path, traced: Traced) -> None:
     import kprof_inject
-    from kprof_inject.analysis.launch import LaunchAnalysis
+    from kprof_inject.analysis.launch import evidence_on
 
     def limit() -> None:
         timelines = kprof_inject.load(DEMO).timelines
         median = sorted(timelines, key=lambda timeline: timeline.last_ns - timeline.first_ns)[len(timelines) // 2]
-        print(LaunchAnalysis.of(median).limit.sentence)
+        print(evidence_on(median).limit.sentence)
 
     traced(limit)
 

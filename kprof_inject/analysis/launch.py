@@ -41,15 +41,19 @@ Experiment = ExperimentRecord | EditsRecord
 _DISTURBED = "the records disturb this kernel so much that it may be limited by something else without them"
 
 
-class LaunchAnalysis(Evidence, frozen=True, eq=False, kw_only=True):
-    """A launch of a capture: the evidence on it, and everything that is concluded from that."""
+class LaunchEvidence(Evidence, frozen=True, eq=False, kw_only=True):
+    """The evidence on a launch, and its limit by the strongest of it."""
 
     verdict: Verdict
     """How far the records disturbed the kernel."""
     code_evidence: CodeEvidence | None
     """Lower bounds of the units' utilization by the machine code."""
     limit: Limit
-    """The unit or cause that limits the launch, by the strongest evidence."""
+
+
+class LaunchAnalysis(LaunchEvidence, frozen=True, eq=False, kw_only=True):
+    """A launch analysed: the evidence, and everything that is concluded from it."""
+
     units: tuple[UnitEvidence, ...]
     """Utilization of each unit by each kind of evidence."""
     findings: tuple[Finding, ...]
@@ -81,76 +85,126 @@ class LaunchAnalysis(Evidence, frozen=True, eq=False, kw_only=True):
 
     @classmethod
     def of(cls, timeline: Timeline, experiments: Sequence[Experiment] = ()) -> LaunchAnalysis:
-        """Analyse a launch; ``experiments`` are those with any kernels of its capture.
-
-        Without the kernel's module, or if that cannot be evaluated, nothing is computed from its operations.
-        """
-        summary = summarise(timeline)
+        """Analyse a launch; ``experiments`` are those with any kernels of its capture."""
+        evidence = evidence_on(timeline, experiments)
         try:
-            executed = _executed(timeline, summary)
             with evaluating():
-                return cls._concluded(timeline, summary, executed, experiments)
-        except Unevaluated as error:
-            unknown = Unjudged(error.what, CHECK_MODULE)
-        except KprofError as error:
-            unknown = Unjudged(f"the kernel's module cannot be read: {error.what}", "")
-        return cls._concluded(timeline, summary, unknown, experiments)
-
-    @classmethod
-    def _concluded(
-        cls,
-        timeline: Timeline,
-        summary: LaunchSummary,
-        ran: ExecutedKernel | Unjudged,
-        experiments: Sequence[Experiment],
-    ) -> LaunchAnalysis:
-        """Conclude, each step from those before it."""
-        launch, kernel = timeline.launch, timeline.launch.kernel
-        executed = None if isinstance(ran, Unjudged) else ran
-        code, stalls, verdict = machine_code_of(kernel), _stalls_of(kernel), judge(kernel)
-        requests = requests_of(executed, code) if executed and kernel.target.startswith("cuda:") else ()
-        light = speed_of_light(timeline, summary, ran, requests)
-        record = kernel.measurements
-        counters = record.counters if record else None
-        measured = Measured(summary, light, kernel, counters, stalls, code, requests) if counters else None
-
-        whole = whole_roof(summary, light)
-        code_bounds = None
-        if code is not None and whole is not None and executed is not None:
-            cycles = {scope.index: scope.sm_cycles for scope in summary.scopes if scope.sm_cycles}
-            code_bounds = code_evidence(kernel, code, executed, requests, whole.sm_cycles, cycles)
-        if measured:
-            limit = measured_limit(measured)
-        else:
-            clean_ns = median_time_ns(kernel.clean.without_launching())
-            bounds = code_bounds.launch if code_bounds else None
-            limit = limit_of(summary, light, kernel.sm_count, verdict.overhead, bounds, requests, clean_ns)
-
-        evidence = Evidence(
-            timeline=timeline,
-            summary=summary,
-            speed_of_light=light,
-            executed=executed,
-            slopes=_slopes(timeline, summary, executed, experiments),
-            parts=limit.parts,
-            measured=measured,
-            stalls=stalls,
-            machine_code=code,
-            requests=requests,
-        )
-        judgements = judge_by_rules(evidence)
+                judgements = judge_by_rules(evidence)
+        except Unevaluated:
+            judgements = judge_by_rules(structs.replace(evidence, executed=None))
         found = [finding for judgement in judgements for finding in judgement.findings]
         return cls(
             **structs.asdict(evidence),
-            verdict=verdict,
-            code_evidence=code_bounds,
-            limit=limit,
-            units=_units(summary, evidence, code_bounds),
+            units=_units(evidence),
             # The sort is stable: findings with equal gains stay in the order of the rules.
             findings=tuple(sorted(found, key=lambda finding: -finding.expected)),
             judgements=judgements,
-            edits=_edits(launch, experiments),
+            edits=_edits(timeline.launch, experiments),
         )
+
+
+def evidence_on(timeline: Timeline, experiments: Sequence[Experiment] = ()) -> LaunchEvidence:
+    """Return the evidence on a launch, and its limit.
+
+    Without the kernel's module, or if that cannot be evaluated, nothing is computed from its operations.
+    """
+    summary = summarise(timeline)
+    try:
+        ran = _executed(timeline, summary)
+        with evaluating():
+            return _gathered(timeline, summary, ran, experiments)
+    except Unevaluated as error:
+        unknown = Unjudged(error.what, CHECK_MODULE)
+    except KprofError as error:
+        unknown = Unjudged(f"the kernel's module cannot be read: {error.what}", "")
+    return _gathered(timeline, summary, unknown, experiments)
+
+
+def _gathered(
+    timeline: Timeline, summary: LaunchSummary, ran: ExecutedKernel | Unjudged, experiments: Sequence[Experiment]
+) -> LaunchEvidence:
+    """Gather the evidence, each step from those before it: the work, what was counted and sampled, and the limit."""
+    kernel, executed = timeline.launch.kernel, None if isinstance(ran, Unjudged) else ran
+    code, stalls, verdict = machine_code_of(kernel), _stalls_of(kernel), judge(kernel)
+    requests = requests_of(executed, code) if executed and kernel.target.startswith("cuda:") else ()
+    light = speed_of_light(timeline, summary, ran, requests)
+    bounds, whole = None, whole_roof(summary, light)
+    if code is not None and whole is not None and executed is not None:
+        cycles = {scope.index: scope.sm_cycles for scope in summary.scopes if scope.sm_cycles}
+        bounds = code_evidence(kernel, code, executed, requests, whole.sm_cycles, cycles)
+    counters = kernel.measurements.counters if kernel.measurements else None
+    measured = Measured(summary, light, kernel, counters, stalls, code, requests) if counters else None
+    if measured:
+        limit = measured_limit(measured)
+    else:
+        clean_ns = median_time_ns(kernel.clean.without_launching())
+        of_launch = bounds.launch if bounds else None
+        limit = limit_of(summary, light, kernel.sm_count, verdict.overhead, of_launch, requests, clean_ns)
+    return LaunchEvidence(
+        timeline=timeline,
+        summary=summary,
+        speed_of_light=light,
+        executed=executed,
+        slopes=_slopes(timeline, summary, executed, experiments),
+        parts=limit.parts,
+        measured=measured,
+        stalls=stalls,
+        machine_code=code,
+        requests=requests,
+        verdict=verdict,
+        code_evidence=bounds,
+        limit=limit,
+    )
+
+
+def _executed(timeline: Timeline, summary: LaunchSummary) -> ExecutedKernel:
+    """Return the operations that a launch executed; raises ``KprofError`` if its module cannot be read or evaluated.
+
+    Recorded iterations are counted only if no record is missing: the remaining records do not show how many there
+    were.
+    """
+    ran = evaluated_kernel(timeline.launch)
+    if timeline.records_lost:
+        return ran
+    with evaluating():
+        return with_recorded_iterations(ran, summary)
+
+
+def _units(evidence: LaunchEvidence) -> tuple[UnitEvidence, ...]:
+    summary, light, measured = evidence.summary, evidence.speed_of_light, evidence.measured
+    whole = whole_roof(summary, light)
+    parts = whole.parts if whole else {}
+    code_parts = evidence.code_evidence.launch.parts if evidence.code_evidence else {}
+    if measured is None:
+        return unit_evidence({**parts, **dram_part(summary, light)}, code_parts, {}, 1.0)
+    scale = whole.sm_cycles / measured.sm_cycles if whole and measured.sm_cycles else 1.0
+    return unit_evidence(parts, code_parts, measured.shares, scale)
+
+
+@lru_cache(maxsize=KERNELS_CACHED)
+def _stalls_of(kernel: Kernel) -> Stalls | None:
+    """Return the stall reasons of a kernel's warps without records; None if there are no samples."""
+    record, code = kernel.measurements, machine_code_of(kernel)
+    if record is None or record.samples is None or code is None:
+        return None
+    found = stalls_of(record.samples, code, kernel.scopes, lines_of(ttgir_of(kernel)))
+    return found if found.samples else None
+
+
+def _slopes(
+    timeline: Timeline, summary: LaunchSummary, executed: ExecutedKernel | None, experiments: Sequence[Experiment]
+) -> KernelSlopes | None:
+    """Return the result of the causal experiment with a launch's kernel and grid."""
+    key = timeline.launch.kernel.program_variant, timeline.launch.grid
+    delayed = (one for one in experiments if isinstance(one, ExperimentRecord) and (one.variant, one.grid) == key)
+    own = next(delayed, None)
+    return None if own is None else kernel_slopes(own, executed, timeline, summary)
+
+
+def _edits(launch: Launch, experiments: Sequence[Experiment]) -> EditsRecord | None:
+    key = launch.kernel.program_variant, launch.grid
+    tried = (one for one in experiments if isinstance(one, EditsRecord) and (one.variant, one.grid) == key)
+    return next((one for one in tried if one.host_ns >= launch.host_ns), None)
 
 
 class ReportLaunch:
@@ -210,52 +264,3 @@ class ReportLaunch:
     def forget(self) -> None:
         """Free the analysis: those of thousands of launches take too much memory."""
         self.__dict__.pop("analysis", None)
-
-
-def _executed(timeline: Timeline, summary: LaunchSummary) -> ExecutedKernel:
-    """Return the operations that a launch executed; raises ``KprofError`` if its module cannot be read or evaluated.
-
-    Recorded iterations are counted only if no record is missing: the remaining records do not show how many there
-    were.
-    """
-    ran = evaluated_kernel(timeline.launch)
-    if timeline.records_lost:
-        return ran
-    with evaluating():
-        return with_recorded_iterations(ran, summary)
-
-
-def _units(summary: LaunchSummary, evidence: Evidence, code: CodeEvidence | None) -> tuple[UnitEvidence, ...]:
-    whole, measured = whole_roof(summary, evidence.speed_of_light), evidence.measured
-    parts = whole.parts if whole else {}
-    code_parts = code.launch.parts if code else {}
-    if measured is None:
-        return unit_evidence({**parts, **dram_part(summary, evidence.speed_of_light)}, code_parts, {}, 1.0)
-    scale = whole.sm_cycles / measured.sm_cycles if whole and measured.sm_cycles else 1.0
-    return unit_evidence(parts, code_parts, measured.shares, scale)
-
-
-@lru_cache(maxsize=KERNELS_CACHED)
-def _stalls_of(kernel: Kernel) -> Stalls | None:
-    """Return the stall reasons of a kernel's warps without records; None if there are no samples."""
-    record, code = kernel.measurements, machine_code_of(kernel)
-    if record is None or record.samples is None or code is None:
-        return None
-    found = stalls_of(record.samples, code, kernel.scopes, lines_of(ttgir_of(kernel)))
-    return found if found.samples else None
-
-
-def _slopes(
-    timeline: Timeline, summary: LaunchSummary, executed: ExecutedKernel | None, experiments: Sequence[Experiment]
-) -> KernelSlopes | None:
-    """Return the result of the causal experiment with a launch's kernel and grid."""
-    key = timeline.launch.kernel.program_variant, timeline.launch.grid
-    delayed = (one for one in experiments if isinstance(one, ExperimentRecord) and (one.variant, one.grid) == key)
-    own = next(delayed, None)
-    return None if own is None else kernel_slopes(own, executed, timeline, summary)
-
-
-def _edits(launch: Launch, experiments: Sequence[Experiment]) -> EditsRecord | None:
-    key = launch.kernel.program_variant, launch.grid
-    tried = (one for one in experiments if isinstance(one, EditsRecord) and (one.variant, one.grid) == key)
-    return next((one for one in tried if one.host_ns >= launch.host_ns), None)
