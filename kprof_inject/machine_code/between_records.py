@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
 from enum import Enum
 
 from msgspec import Struct
 
 from kprof_inject.machine_code.amd_assembly import SPILL
-from kprof_inject.machine_code.control_flow import followers
+from kprof_inject.machine_code.control_flow import followers, reached
 from kprof_inject.machine_code.instructions import NEVER, Instruction, MachineFunction
 from kprof_inject.machine_code.units import Pipeline, pipeline_of
 
@@ -71,9 +70,16 @@ def moved_in(function: MachineFunction, scope: RecordedLines) -> list[Moved] | N
     ends = {index for index in reads if code[index].line in scope.ends}
     if not starts or not ends:
         return None
-    inside, foreign = _between(function, starts, ends), scope.function - scope.operations
+    following = [list(followers(function, index)) for index in range(len(code))]
+    leading: defaultdict[int, list[int]] = defaultdict(list)
+    for index, others in enumerate(following):
+        for other in others:
+            leading[other].append(index)
+    after_starts = [index for start in starts for index in following[start]]
+    inside, foreign = reached(after_starts, following.__getitem__, ends), scope.function - scope.operations
     # What is in neither is code of other warps, such as that of another partition.
-    after, before = _between(function, starts, set()), _leading_to(function, set(starts))
+    after = reached(after_starts, following.__getitem__)
+    before = reached([index for start in starts for index in leading[start]], leading.__getitem__)
     totals: Counter[tuple[int, str]] = Counter()
     moved: Counter[tuple[int, str, Side]] = Counter()
     for index, one in enumerate(code):
@@ -95,31 +101,3 @@ def moved_in(function: MachineFunction, scope: RecordedLines) -> list[Moved] | N
 
 def _text(one: Instruction) -> str:
     return f"{one.opcode} {one.operands}"
-
-
-def _between(function: MachineFunction, starts: Sequence[int], ends: set[int]) -> set[int]:
-    """Return the instructions that may follow one of ``starts`` before any of ``ends``."""
-    found: set[int] = set()
-    waiting = [index for start in starts for index in followers(function, start)]
-    while waiting:
-        index = waiting.pop()
-        if index not in found and index not in ends:
-            found.add(index)
-            waiting.extend(followers(function, index))
-    return found
-
-
-def _leading_to(function: MachineFunction, starts: set[int]) -> set[int]:
-    """Return the instructions after which one of ``starts`` may follow."""
-    leading: defaultdict[int, list[int]] = defaultdict(list)
-    for index in range(len(function.instructions)):
-        for follower in followers(function, index):
-            leading[follower].append(index)
-    found: set[int] = set()
-    waiting = [index for start in starts for index in leading[start]]
-    while waiting:
-        index = waiting.pop()
-        if index not in found:
-            found.add(index)
-            waiting.extend(leading[index])
-    return found

@@ -1,8 +1,9 @@
-"""Find the basic blocks and the loops of a function's machine code."""
+"""Find the basic blocks and the loops of a function's machine code, and the branches that a whole warp takes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import TypeVar
@@ -59,7 +60,14 @@ def followers(function: MachineFunction, index: int) -> Iterator[int]:
     """Yield the indices of the instructions that may follow an instruction."""
     one = function.instructions[index]
     yield from map(function.index_of, one.targets)
-    if _falls_through(one) and index + 1 < len(function.instructions):
+    is_unconditional = (
+        _may_end(one)
+        and one.predicate in _ALWAYS
+        # A uniform predicate is an operand: BRA.U !UP0, `(.L_x_0). So is the condition of BRA.DIV.
+        and not (one.operation == "BRA" and "," in one.operands)
+        and not one.operation.startswith(_CONDITIONAL)
+    )
+    if not is_unconditional and index + 1 < len(function.instructions):
         yield index + 1
 
 
@@ -67,12 +75,16 @@ def _may_end(one: Instruction) -> bool:
     return one.operation in _ENDS or one.is_branch
 
 
-def _falls_through(one: Instruction) -> bool:
-    """Return whether the next instruction may follow: always, unless a branch or an end is unconditional."""
-    if not _may_end(one) or one.predicate not in _ALWAYS:
-        return True
-    # A uniform predicate is an operand: BRA.U !UP0, `(.L_x_0). So is the condition of BRA.DIV.
-    return (one.operation == "BRA" and "," in one.operands) or one.operation.startswith(_CONDITIONAL)
+def reached(starts: Iterable[int], following: Callable[[int], Iterable[int]], without: Container[int] = ()) -> set[int]:
+    """Return the nodes of a graph that are reached from some of them, with these, and not through those left out."""
+    found: set[int] = set()
+    waiting = list(starts)
+    while waiting:
+        node = waiting.pop()
+        if node not in found and node not in without:
+            found.add(node)
+            waiting.extend(following(node))
+    return found
 
 
 def follow_paths(
@@ -110,48 +122,96 @@ def loops_of(blocks: Sequence[Block]) -> list[MachineLoop]:
     for number, block in enumerate(blocks):
         for header in block.successors:
             if dominators[number] >> header & 1:
-                bodies.setdefault(header, {header}).update(_body(header, number, predecessors))
+                bodies.setdefault(header, {header}).update(reached([number], predecessors.__getitem__, {header}))
     loops = [MachineLoop(header, frozenset(body)) for header, body in bodies.items()]
     return sorted(loops, key=lambda loop: (-len(loop.blocks), loop.header))
-
-
-def _body(header: int, last: int, predecessors: Sequence[Sequence[int]]) -> set[int]:
-    """Return the blocks from which ``last`` is reached without ``header``."""
-    body, waiting = set(), [last]
-    while waiting:
-        number = waiting.pop()
-        if number not in body and number != header:
-            body.add(number)
-            waiting.extend(predecessors[number])
-    return body
 
 
 def _dominators(blocks: Sequence[Block]) -> list[int]:
     """Return the dominators of each block as the bits of an integer; 0 for a block that the entry does not reach."""
     everything = (1 << len(blocks)) - 1
     found = [everything] * len(blocks)
-    reached = _reached(blocks)
+    reachable = reached([0], lambda number: blocks[number].successors)
     found[0] = 1
     changed = True
     while changed:
         changed = False
         incoming = [everything] * len(blocks)
-        for number in reached:
+        for number in reachable:
             for successor in blocks[number].successors:
                 incoming[successor] &= found[number]
-        for number in reached:
+        for number in reachable:
             mine = 1 if number == 0 else incoming[number] | 1 << number
             if mine != found[number]:
                 found[number], changed = mine, True
-    return [dominators if number in reached else 0 for number, dominators in enumerate(found)]
+    return [dominators if number in reachable else 0 for number, dominators in enumerate(found)]
 
 
-def _reached(blocks: Sequence[Block]) -> set[int]:
-    reached: set[int] = set()
-    waiting = [0] if blocks else []
-    while waiting:
-        number = waiting.pop()
-        if number not in reached:
-            reached.add(number)
-            waiting.extend(blocks[number].successors)
-    return reached
+# A register, a uniform one, or a predicate; ``R2.64`` names the one after it, too.
+_NAME = re.compile(r"\b(U?(?:R|P))(\d+|Z|T)\b")
+# Instructions whose result only depends on their operands. Source: CUDA Binary Utilities, "Instruction Set Reference".
+_PURE_NAMES = """
+    IADD3 VIADD IMAD IMNMX VIMNMX ISETP LEA LOP3 MOV PLOP3 PRMT SEL SHF SGXT BREV FLO POPC IABS UIADD3 UIMAD UISETP ULEA
+    ULOP3 UMOV UPLOP3 USEL USHF USGXT ULDC LDC R2UR CS2UR S2UR
+"""
+_PURE = frozenset(_PURE_NAMES.split())
+# Special registers that are the same in all threads of a CTA.
+_UNIFORM_SPECIAL = re.compile(r"\bSR_(?:CTAID|NCTAID|CgaCtaId|GRIDID)")
+
+
+def has_uniform_branch(block: Sequence[Instruction]) -> bool:
+    """Return whether the predicate of a block's last instruction is the same in all threads of a warp.
+
+    False if that does not follow from the block alone.
+    """
+    last = block[-1]
+    names = _registers_in(last.predicate)
+    return bool(names) and all(_is_uniform(name, block[:-1], _MAX_STEPS) for name in names)
+
+
+_MAX_STEPS = 12  # instructions examined for each value that one of them needs
+
+
+def _is_uniform(name: str, before: Sequence[Instruction], steps: int) -> bool:
+    if name.startswith("U") or name[-1] in "ZT":
+        return True
+    for place in range(len(before) - 1, -1, -1):
+        one = before[place]
+        written, read = _written_and_read(one)
+        if name not in written:
+            continue
+        if one.predicate or not steps:
+            return False
+        if one.operation == "S2R":
+            return bool(_UNIFORM_SPECIAL.search(one.operands))
+        return one.operation in _PURE and all(_is_uniform(other, before[:place], steps - 1) for other in read)
+    return False
+
+
+def _registers_in(text: str) -> list[str]:
+    return [f"{kind}{number}" for kind, number in _NAME.findall(text)]
+
+
+def _written_and_read(one: Instruction) -> tuple[list[str], list[str]]:
+    """Return the registers that an instruction with a result writes, and those that its other operands name.
+
+    It writes the first operand, and further predicates before the first other operand: two predicates at most.
+    """
+    operands = [_registers_in(part) for part in one.operands.split(", ")]
+    count = 1
+    if operands and operands[0]:
+        most = min(2 if _is_predicate(operands[0]) else 3, len(operands))
+        while count < most and _is_predicate(operands[count]):
+            count += 1
+    names = [name for part in operands[:count] for name in part]
+    written = list(names)
+    width = 4 if ".128" in one.opcode else 2 if ".64" in one.opcode or ".WIDE" in one.opcode else 1
+    for name in names:
+        kind = name.rstrip("0123456789")
+        if kind in ("R", "UR") and name != kind:
+            written += [f"{kind}{int(name[len(kind) :]) + more}" for more in range(1, width)]
+    return written, [name for part in operands[count:] for name in part]
+
+
+def _is_predicate(names: list[str]) -> bool:
+    return bool(names) and names[0].lstrip("U").startswith("P")

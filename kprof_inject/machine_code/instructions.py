@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from difflib import SequenceMatcher
 from enum import Enum
 from pathlib import PurePath
 
@@ -24,12 +25,12 @@ MAX_LINE = (1 << 31) - 1
 NEVER = "@!PT"
 """Predicate of an instruction that is never executed, such as a load that ptxas adds to ``LDGSTS``."""
 _NO_SCOREBOARD = 7
-# Other operations with a label, such as BSSY and LEPC, do not branch to it.
-_BRANCHES = frozenset(("BRA", "BRX", "BRXU", "JMP", "JMX"))
-# AMD's names are in lower case, so that a name has one meaning.
-_AMD_BRANCHES = frozenset(
-    ("s_branch", *(f"s_cbranch_{condition}" for condition in ("scc0", "scc1", "vccz", "vccnz", "execz", "execnz")))
-)
+# Other operations with a label, such as BSSY and LEPC, do not branch to it. AMD's names are in lower case.
+_BRANCH_NAMES = """
+    BRA BRX BRXU JMP JMX
+    s_branch s_cbranch_scc0 s_cbranch_scc1 s_cbranch_vccz s_cbranch_vccnz s_cbranch_execz s_cbranch_execnz
+"""
+_BRANCHES = frozenset(_BRANCH_NAMES.split())
 _DOT_BEGINS = "WARPGROUP.ARRIVE"
 _DOTS = frozenset(("HGMMA", "IGMMA", "QGMMA", "BGMMA"))
 _TARGET = re.compile(r"\.L_\w+")
@@ -53,10 +54,7 @@ class InstructionSet(Enum):
         It is in bytes for NVIDIA. AMD's instructions differ in size, and its assembly has no addresses: there, an
         address is the number of instructions before it.
         """
-        return _ADDRESS_STEPS.get(self, 1)
-
-
-_ADDRESS_STEPS = {InstructionSet.NVIDIA: INSTRUCTION_BYTES}
+        return INSTRUCTION_BYTES if self is InstructionSet.NVIDIA else 1
 
 
 class Instruction(Struct, frozen=True, array_like=True):
@@ -68,7 +66,7 @@ class Instruction(Struct, frozen=True, array_like=True):
 
     An instruction whose duration is not known counts in a scoreboard until its result is there
     (``result_scoreboard``), and until its operands are read (``operand_scoreboard``). Before it is issued, the
-    scoreboards in ``awaited`` must be empty. AMD's have no scoreboards: see ``wait_counters``. ``targets`` are the
+    scoreboards in ``awaited`` must be empty. AMD's have no scoreboards: see ``waits``. ``targets`` are the
     addresses to which it may branch.
     """
 
@@ -95,9 +93,8 @@ class Instruction(Struct, frozen=True, array_like=True):
         ptxas leaves some loops by a call of a label in the same function, which does not return. Calls of other
         functions name them, or a register.
         """
-        if self.operation in _BRANCHES or self.operation in _AMD_BRANCHES:
-            return True
-        return self.operation == "CALL" and _TARGET.search(self.operands) is not None
+        is_local_call = self.operation == "CALL" and _TARGET.search(self.operands) is not None
+        return self.operation in _BRANCHES or is_local_call
 
 
 class MachineFunction(Struct, frozen=True, omit_defaults=True):
@@ -213,3 +210,22 @@ def _with_targets(instructions: list[Instruction], labels: dict[str, int]) -> It
             yield replace(one, targets=tuple(address for address in addresses if address < end))
         else:
             yield one
+
+
+def with_lines_of(function: MachineFunction, other: MachineFunction) -> MachineFunction:
+    """Return the function with the lines of ``other``, another compilation with nearly the same instructions.
+
+    Instructions that the other does not have at their place get no line.
+    """
+    # Registers and their predicates may differ.
+    own, others = ([(one.opcode, bool(one.predicate)) for one in each.instructions] for each in (function, other))
+    lines = [0] * len(own)
+    if own == others:
+        lines = [one.line for one in other.instructions]
+    else:
+        for mine, theirs, size in SequenceMatcher(None, own, others, autojunk=False).get_matching_blocks():
+            lines[mine : mine + size] = [one.line for one in other.instructions[theirs : theirs + size]]
+    return replace(
+        function,
+        instructions=tuple(replace(one, line=line) for one, line in zip(function.instructions, lines, strict=True)),
+    )

@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from msgspec import Struct
 
-from kprof_inject.machine_code import scoreboards, wait_counters
-from kprof_inject.machine_code.control_flow import Block, MachineLoop, blocks_of, loops_of
-from kprof_inject.machine_code.instructions import InstructionSet, MachineFunction
-from kprof_inject.machine_code.scoreboards import Wait
+from kprof_inject.machine_code.control_flow import blocks_of, loops_of
+from kprof_inject.machine_code.instructions import MachineFunction
 from kprof_inject.machine_code.units import Pipeline, pipeline_of
-
-_WAITS_IN = {
-    InstructionSet.NVIDIA: scoreboards.waits_in,
-    InstructionSet.GFX9: wait_counters.waits_in,
-    InstructionSet.GFX10: wait_counters.waits_in,
-    InstructionSet.GFX12: wait_counters.waits_in,
-}
+from kprof_inject.machine_code.waits import waits_in
 
 
 class Awaited(Struct, frozen=True, order=True):
@@ -52,28 +44,6 @@ class LoopCode(Struct, frozen=True):
     instructions: int
 
 
-def lines_of(function: MachineFunction, waits: Sequence[Wait]) -> list[LineCode]:
-    """Return the code of each line that has any, in the order of the lines."""
-    code = function.instructions
-    pipelines: defaultdict[int, Counter[Pipeline]] = defaultdict(Counter)
-    for one in code:
-        pipelines[one.line][pipeline_of(one)] += 1
-    awaited: defaultdict[int, Counter[Awaited]] = defaultdict(Counter)
-    for line, index in {(code[wait.waiting].line, wait.awaited) for wait in waits}:
-        awaited[line][Awaited(code[index].line, code[index].operation)] += 1
-    return [LineCode(line, counts, dict(sorted(awaited[line].items()))) for line, counts in sorted(pipelines.items())]
-
-
-def loop_codes(function: MachineFunction, blocks: Sequence[Block], loops: Sequence[MachineLoop]) -> list[LoopCode]:
-    """Return what is in each loop, including the loops inside of it."""
-    found = []
-    for loop in loops:
-        indices = [index for number in loop.blocks for index in range(blocks[number].first, blocks[number].end)]
-        lines = sorted({function.instructions[index].line for index in indices})
-        found.append(LoopCode(function.instructions[blocks[loop.header].first].line, tuple(lines), len(indices)))
-    return found
-
-
 class CodeSummary(Struct, frozen=True):
     """A function's machine code: the code of each line, and of each loop, outer loops first."""
 
@@ -83,8 +53,18 @@ class CodeSummary(Struct, frozen=True):
 
 
 def summary_of(function: MachineFunction) -> CodeSummary:
-    """Summarise a function's machine code."""
-    blocks = blocks_of(function)
-    waits = _WAITS_IN[function.instruction_set](function, blocks)
-    lines = lines_of(function, waits)
-    return CodeSummary(function, tuple(lines), tuple(loop_codes(function, blocks, loops_of(blocks))))
+    """Summarise a function's machine code; its lines and loops have their instructions, including inner loops'."""
+    code, blocks = function.instructions, blocks_of(function)
+    pipelines: defaultdict[int, Counter[Pipeline]] = defaultdict(Counter)
+    for one in code:
+        pipelines[one.line][pipeline_of(one)] += 1
+    awaited: defaultdict[int, Counter[Awaited]] = defaultdict(Counter)
+    for line, index in {(code[wait.waiting].line, wait.awaited) for wait in waits_in(function, blocks)}:
+        awaited[line][Awaited(code[index].line, code[index].operation)] += 1
+    loops = []
+    for loop in loops_of(blocks):
+        inside = [one for number in loop.blocks for one in code[blocks[number].first : blocks[number].end]]
+        first = code[blocks[loop.header].first]
+        loops.append(LoopCode(first.line, tuple(sorted({one.line for one in inside})), len(inside)))
+    lines = (LineCode(line, counts, dict(sorted(awaited[line].items()))) for line, counts in sorted(pipelines.items()))
+    return CodeSummary(function, tuple(lines), tuple(loops))

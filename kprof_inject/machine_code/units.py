@@ -1,4 +1,4 @@
-"""Assign instructions to the pipelines that execute them, in NVIDIA's SM and in AMD's compute unit.
+"""Pipelines that execute instructions, in NVIDIA's SM and in AMD's compute unit, and what accesses take of the L1.
 
 Source for NVIDIA: Nsight Compute, "Kernel Profiling Guide", "Pipelines"; CUDA Binary Utilities, "Instruction Set
 Reference", which says what an opcode does. What neither lists is ``OTHER``. On an H100, the instructions of kernels
@@ -11,6 +11,8 @@ the matrix units execute (``TENSOR``) and the transcendental functions (``XU``),
 the same unit on CDNA. The scalar unit, which also reads scalar memory, is ``UNIFORM``. Sources: AMD, "ROCm Compute
 Profiler", "Pipeline descriptions"; "AMD Instinct MI300 Instruction Set Architecture Reference Guide", table 12, "Trans
 Ops". Writing back and invalidating caches counts as ``CONTROL``, as NVIDIA's fences do.
+
+Widths of memory accesses: CUDA Binary Utilities, "Instruction Set Reference"; the modifiers are those of the PTX types.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from __future__ import annotations
 import re
 from enum import Enum
 
-from kprof_inject.machine_code.instructions import Instruction
+from kprof_inject.machine_code.instructions import NEVER, Instruction
 
 
 class Pipeline(Enum):
@@ -96,3 +98,55 @@ def pipeline_of(one: Instruction) -> Pipeline:
         return Pipeline[amd.lastgroup]
     # The uniform datapath has the operations of the others with U before them: UIADD3, ULOP3, USHF.
     return Pipeline.UNIFORM if one.operation.startswith("U") or one.operation == "R2UR" else Pipeline.OTHER
+
+
+_KINDS = {"LDG": "load", "LDGSTS": "load", "STG": "store"}
+_BYTES = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16, "256": 32}
+_DEFAULT_BYTES = 4
+# Matrices of 8 x 8 elements of 16 bits, 128 bytes each: one, two or four of them.
+_MATRICES = frozenset(("LDSM", "STSM"))
+_OF_MATRICES = {"2": 2, "4": 4}
+_MATRIX_ROWS = 8
+# CUDA C++ Programming Guide, "Shared Memory": 32 banks of 4 bytes serve a warp in a cycle.
+_WAVEFRONT_BYTES, _LANES = 128, 32
+
+
+def global_access(one: Instruction) -> tuple[str, int] | None:
+    """Return ``load`` or ``store`` and the bytes of a thread; None for any other instruction."""
+    kind = _KINDS.get(one.operation)
+    if kind is None or one.predicate == NEVER:
+        return None
+    return kind, bytes_of_thread(one)
+
+
+def min_wavefronts(one: Instruction) -> int:
+    """Return how many cycles of the L1's data path an instruction of the LSU takes without conflicts; 0 for others.
+
+    On an H100, kernels without conflicts had as many wavefronts (``l1tex__data_pipe_lsu_wavefronts``).
+    """
+    if pipeline_of(one) is not Pipeline.LSU or one.predicate == NEVER:
+        return 0
+    if one.operation in _MATRICES:
+        return _OF_MATRICES.get(one.opcode.rpartition(".")[2], 1)
+    return wavefronts_of(bytes_of_thread(one))
+
+
+def max_wavefronts(one: Instruction) -> int:
+    """Return how many cycles of the L1's data path an instruction of the LSU takes at most: each lane its own.
+
+    The rows of a matrix are accessed as those of a lane.
+    """
+    if one.operation in _MATRICES:
+        return _MATRIX_ROWS * min_wavefronts(one)
+    return max(_LANES, min_wavefronts(one))
+
+
+def wavefronts_of(access_bytes: int) -> int:
+    """Return how many cycles of the L1's data path a warp needs if its threads access adjacent bytes."""
+    return max(access_bytes * _LANES // _WAVEFRONT_BYTES, 1)
+
+
+def bytes_of_thread(one: Instruction) -> int:
+    """Return how many bytes a thread accesses with an instruction of the LSU."""
+    widths = (_BYTES[part] for part in one.opcode.split(".") if part in _BYTES)
+    return next(widths, _DEFAULT_BYTES)

@@ -13,12 +13,11 @@ import pytest
 from golden import fixture_id, read
 from triton_oracle import GPUTarget, installed_fixtures, triton
 
-from kprof_inject.machine_code import wait_counters
-from kprof_inject.machine_code.control_flow import blocks_of, loops_of
+from kprof_inject.machine_code.control_flow import blocks_of
 from kprof_inject.machine_code.instructions import Instruction, MachineFunction
-from kprof_inject.machine_code.lines import LoopCode, loop_codes
-from kprof_inject.machine_code.scoreboards import Wait, waits_in
+from kprof_inject.machine_code.lines import LoopCode, summary_of
 from kprof_inject.machine_code.units import Pipeline, pipeline_of
+from kprof_inject.machine_code.waits import Wait, waits_in
 from kprof_inject.runtime.compiling.disassembly import machine_code_of
 from kprof_inject.runtime.compiling.instrumentation import lower_without_records
 from kprof_inject.runtime.compiling.module_check import module_target
@@ -93,8 +92,7 @@ def require_pipelines(function: MachineFunction) -> None:
 
 
 def loops_in(function: MachineFunction) -> list[LoopCode]:
-    blocks = blocks_of(function)
-    return loop_codes(function, blocks, loops_of(blocks))
+    return list(summary_of(function).loops)
 
 
 def test_the_loops_of_the_kernel_are_loops_of_the_machine_code() -> None:
@@ -178,7 +176,7 @@ def test_amds_machine_code() -> None:
     dots = {module.position(one.start).line for one in module.walk() if one.name == "tt.dot"}
     assert dots == {one.line for one in code if pipeline_of(one) is Pipeline.TENSOR}
 
-    waits = set(wait_counters.waits_in(function, blocks_of(function)))
+    waits = set(waits_in(function, blocks_of(function)))
     pairs = list(amd_loads_and_users(function))
     assert len(pairs) > 16
     for load, user in pairs:

@@ -6,9 +6,9 @@ from listing import encoded, function
 
 from kprof_inject.machine_code.control_flow import Block, MachineLoop, blocks_of, loops_of
 from kprof_inject.machine_code.instructions import MachineFunction
-from kprof_inject.machine_code.lines import Awaited, lines_of, loop_codes
-from kprof_inject.machine_code.scoreboards import Wait, waits_in
+from kprof_inject.machine_code.lines import Awaited, summary_of
 from kprof_inject.machine_code.units import Pipeline
+from kprof_inject.machine_code.waits import Wait, waits_in
 
 
 def loops_in(found: MachineFunction) -> list[tuple[int, list[int]]]:
@@ -49,8 +49,7 @@ def test_blocks_end_at_branches_and_begin_at_their_targets() -> None:
 
 def test_loops_are_found_outer_ones_first_and_not_in_unreachable_code() -> None:
     assert loops_of(blocks_of(NESTED)) == [MachineLoop(1, frozenset((1, 2, 3))), MachineLoop(2, frozenset((2,)))]
-    blocks = blocks_of(NESTED)
-    outer, inner = loop_codes(NESTED, blocks, loops_of(blocks))
+    outer, inner = summary_of(NESTED).loops
     assert (outer.line, outer.lines, outer.instructions) == (5, (5, 6, 7), 4)
     assert (inner.line, inner.lines, inner.instructions) == (6, (6,), 2)
 
@@ -117,7 +116,7 @@ def test_a_line_has_its_instructions_by_pipeline_and_what_it_waits_for() -> None
         ("FADD R8, R4, R5", encoded(awaited=[0])),
         "MUFU.EX2 R8, R8",
     )
-    load, sum_ = lines_of(found, waits_of(found))
+    load, sum_ = summary_of(found).lines
     assert (load.line, load.instructions, load.pipelines, load.awaited) == (3, 2, {Pipeline.LSU: 2}, {})
     assert (sum_.line, sum_.pipelines) == (4, {Pipeline.FMA: 2, Pipeline.XU: 1})
     assert sum_.awaited == {Awaited(3, "LDG"): 2}

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kprof_inject.machine_code.accesses import global_access, min_wavefronts
-from kprof_inject.machine_code.instructions import INSTRUCTION_BYTES, Instruction, MachineFunction
-from kprof_inject.machine_code.matching import with_lines_of
+from kprof_inject.machine_code.instructions import INSTRUCTION_BYTES, Instruction, MachineFunction, with_lines_of
+from kprof_inject.machine_code.units import global_access, min_wavefronts
 
 
 def function(*instructions: tuple[str, int]) -> MachineFunction:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kprof_inject.machine_code.control_flow import has_uniform_branch
 from kprof_inject.machine_code.instructions import INSTRUCTION_BYTES, Instruction
-from kprof_inject.machine_code.uniformity import has_uniform_branch
 
 
 def block(*lines: str) -> list[Instruction]:

@@ -2,9 +2,9 @@
 
 The variables are the numbers of times that warps take each edge between two blocks. A warp that enters a block also
 leaves it. Branches on the lines of ``scf.if``, loops and the like are uniform: all threads of a warp take the same way.
-So are branches around a barrier, and those on a value that is the same in all threads (``uniformity``). Other branches
-may depend on masks, so that a warp takes both ways. The blocks from such a branch to where its ways meet have no known
-count: they are unclear.
+So are branches around a barrier, and those on a value that is the same in all threads (``has_uniform_branch``). Other
+branches may depend on masks, so that a warp takes both ways. The blocks from such a branch to where its ways meet have
+no known count: they are unclear.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from fractions import Fraction
 
 from msgspec import Struct
 
-from kprof_inject.machine_code.control_flow import Block, loops_of
+from kprof_inject.machine_code.control_flow import Block, has_uniform_branch, loops_of
 from kprof_inject.machine_code.instructions import Instruction, MachineFunction
-from kprof_inject.machine_code.uniformity import has_uniform_branch
 
 
 class Contradiction(Exception):

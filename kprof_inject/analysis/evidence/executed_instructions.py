@@ -31,10 +31,10 @@ from kprof_inject.analysis.interpreter.executed_operation import Executed
 from kprof_inject.analysis.interpreter.executions import CountedOperation, ExecutedKernel
 from kprof_inject.analysis.structure.tensor_layouts import blocked_of, layout_of
 from kprof_inject.capture.model import KERNELS_CACHED
-from kprof_inject.machine_code.accesses import bytes_of_thread as accessed_bytes
 from kprof_inject.machine_code.control_flow import Block, blocks_of
 from kprof_inject.machine_code.instructions import NEVER, Instruction, MachineFunction
 from kprof_inject.machine_code.units import Pipeline, pipeline_of
+from kprof_inject.machine_code.units import bytes_of_thread as accessed_bytes
 from kprof_inject.ttgir.dialect import WARP_SPECIALIZE, Traits
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.types import bits_of, types_of

@@ -15,10 +15,9 @@ from msgspec.structs import replace
 from kprof_inject.analysis.evidence.block_flow import Alternatives
 from kprof_inject.analysis.roofs.pipeline_rates import PipelineRates
 from kprof_inject.analysis.scope_map import ScopeMap
-from kprof_inject.machine_code.accesses import min_wavefronts
 from kprof_inject.machine_code.control_flow import blocks_of
 from kprof_inject.machine_code.instructions import NEVER, Instruction, MachineFunction
-from kprof_inject.machine_code.units import Pipeline, pipeline_of
+from kprof_inject.machine_code.units import Pipeline, min_wavefronts, pipeline_of
 
 
 class InstructionWork(Struct, frozen=True):

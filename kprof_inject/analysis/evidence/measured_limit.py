@@ -29,8 +29,8 @@ from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture import counters
 from kprof_inject.capture.measurements import CountersRecord
 from kprof_inject.capture.model import KERNELS_CACHED, Kernel
-from kprof_inject.machine_code.accesses import global_access
 from kprof_inject.machine_code.instructions import MachineFunction
+from kprof_inject.machine_code.units import global_access
 from kprof_inject.quantities import counted, percent, size_text
 
 # With fewer warps, a scheduler of the four has at most two to choose from.

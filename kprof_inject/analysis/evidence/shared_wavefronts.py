@@ -10,9 +10,9 @@ from msgspec import Struct
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel
 from kprof_inject.analysis.roofs.coalescing import Requests
 from kprof_inject.analysis.structure.banks import SIDES, shared_cycles
-from kprof_inject.machine_code.accesses import global_access, max_wavefronts, min_wavefronts
 from kprof_inject.machine_code.control_flow import blocks_of
 from kprof_inject.machine_code.instructions import MachineFunction
+from kprof_inject.machine_code.units import global_access, max_wavefronts, min_wavefronts
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.types import if_misfit, types_of
 

@@ -20,7 +20,7 @@ from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.capture.source_text import SourceLine, places_of
 from kprof_inject.machine_code.control_flow import blocks_of
 from kprof_inject.machine_code.instructions import INSTRUCTION_BYTES, Instruction, MachineFunction
-from kprof_inject.machine_code.scoreboards import waits_in
+from kprof_inject.machine_code.waits import waits_in
 from kprof_inject.ttgir.strings import variable_in
 
 # Nsight Compute, Kernel Profiling Guide, "Warp Stall Reasons".

@@ -23,8 +23,8 @@ from kprof_inject.analysis.interpreter.axis_arrays import AxisArray, GridAxis, d
 from kprof_inject.analysis.interpreter.executions import CountedOperation, ExecutedKernel
 from kprof_inject.analysis.structure.tensor_layouts import MAX_ACCESS_BITS, Basis, LinearLayout, linear_layout
 from kprof_inject.capture.model import KERNELS_CACHED
-from kprof_inject.machine_code.accesses import global_access, wavefronts_of
 from kprof_inject.machine_code.instructions import MachineFunction
+from kprof_inject.machine_code.units import global_access, wavefronts_of
 from kprof_inject.ttgir.locations import LocationTable
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.ssa_values import result_names
