@@ -12,12 +12,12 @@ from kprof_inject.quantities import counted
 from kprof_inject.select.functions import is_anchor
 from kprof_inject.select.markers import InstantMarker, IterationMarker, LoopMarker, Marker, RangeMarker
 from kprof_inject.select.module_view import ModuleView
-from kprof_inject.select.parts import Parts
+from kprof_inject.select.parts import find_parts
 from kprof_inject.select.python_source import is_library
 from kprof_inject.select.sites import Site
 from kprof_inject.select.spans import in_one_piece
 from kprof_inject.select.tags import is_inserted
-from kprof_inject.select.targets import Spins, findings_of, is_asynchronous
+from kprof_inject.select.targets import find_spins, findings_of, is_asynchronous
 from kprof_inject.ttgir.locations import SourcePoint
 from kprof_inject.ttgir.loops import copy_pipelines
 
@@ -132,7 +132,7 @@ def _helpers(view: ModuleView) -> Iterator[Candidate]:
 
 
 def _spins(view: ModuleView) -> Iterator[Candidate]:
-    if sites := Spins().find(view, in_one_piece).sites:
+    if sites := find_spins(view, in_one_piece).sites:
         yield Candidate("spin", "waits for memory to change", _lines(sites), len(sites))
 
 
@@ -148,7 +148,7 @@ def _asynchronous(view: ModuleView) -> Iterator[Candidate]:
 
 def _parts(view: ModuleView) -> Iterator[Candidate]:
     """Yield the candidate for parts, unless the kernel has a single part."""
-    sites = Parts().find(view, in_one_piece).sites
+    sites = find_parts(view, in_one_piece).sites
     if len(sites) > 1:
         yield Candidate("parts", "parts of the loops", (), len(sites))
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from msgspec import Struct
-
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.select.functions import Function, block_kind
 from kprof_inject.select.module_view import ModuleView
@@ -47,12 +45,9 @@ def part_of(operation_name: str) -> str:
     return LOADS if traits.reads_global else ""
 
 
-class Parts(Struct, frozen=True):
-    """``parts``: those of each innermost loop, or of a function without loops, and the code around its loops."""
-
-    def find(self, view: ModuleView, spread: Spread) -> Found:
-        """Return the parts of all functions."""
-        return Found.merge([_parts_of(function) for function in view.functions])
+def find_parts(view: ModuleView, _: Spread) -> Found:
+    """Return the parts of each innermost loop, or of a function without loops, and the code around its loops."""
+    return Found.merge([_parts_of(function) for function in view.functions])
 
 
 def _parts_of(function: Function) -> Found:

@@ -21,7 +21,7 @@ from kprof_inject.select.selectors import Selector, parse_selector
 from kprof_inject.select.sites import Found, InsertPoint, Site
 from kprof_inject.select.spans import USUAL_STYLE, Spread, Style, two_records
 from kprof_inject.select.tags import OPTION, WIDE, PlacedTag, Tag, backend_of, merge_tags, scalar_of
-from kprof_inject.select.targets import Iterations, WorkingLoops
+from kprof_inject.select.targets import SitePattern, find_working_iterations
 from kprof_inject.ttgir.dialect import EVENT, RECORD, RECORDS
 from kprof_inject.ttgir.loops import iterations_of_loops
 from kprof_inject.ttgir.nodes import Module
@@ -29,8 +29,7 @@ from kprof_inject.ttgir.strings import quote
 
 _MARKERS = (parse_selector("marker"),)
 _SPINS = (parse_selector("spin"),)
-# Each round of a loop that polls would be a record, and change how often it polls.
-_ITERATIONS = replace(parse_selector("iter"), target=Iterations(WorkingLoops()))
+_ITERATIONS = replace(parse_selector("iter"), target=SitePattern(find_working_iterations))
 _STRUCTURE = (parse_selector("func"), parse_selector("loop"), _ITERATIONS)
 
 

@@ -3,34 +3,34 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-from lark import Token, Transformer
+from lark import Token
 from lark.exceptions import UnexpectedInput, UnexpectedToken
 from msgspec import Struct
 from msgspec.structs import replace
 
 from kprof_inject.errors import KprofError, Position, did_you_mean
-from kprof_inject.select.parts import Parts
+from kprof_inject.select.parts import find_parts
 from kprof_inject.select.tags import OPTION, Tag, parse_tags
 from kprof_inject.select.targets import (
-    Asynchronous,
-    Func,
-    Helper,
-    Iterations,
-    LoopPath,
-    Loops,
-    Markers,
-    Ops,
-    OpsOfLines,
-    PartitionRegions,
     SitePattern,
     SourceLines,
-    Spins,
+    find_asynchronous,
+    find_helper,
+    find_iterations,
+    find_kernel,
+    find_lines,
+    find_loops,
+    find_marked,
+    find_operations,
+    find_partitions,
+    find_spins,
 )
 from kprof_inject.ttgir.grammar import Grammar
 
@@ -91,7 +91,7 @@ def _parse_untagged(text: str) -> Selector:
             hint=likely + _FORMS,
             exit_code=2,
         ) from None
-    if isinstance(parsed.target, OpsOfLines) and parsed.target.which.first > parsed.target.which.last:
+    if any(isinstance(which, SourceLines) and which.first > which.last for which in parsed.target.arguments):
         raise KprofError(
             f"the lines of {text!r} are reversed",
             where=Position("--at", 1, text.index("line(") + 1, text),
@@ -112,65 +112,43 @@ SELECTORS = Grammar(
 
 @cache
 def _parser() -> Any:
-    return SELECTORS.parser(_SelectorBuilder(visit_tokens=False))
+    return SELECTORS.parser(SimpleNamespace(**_RULES))
 
 
-class _SelectorBuilder(Transformer[Token, Any]):
-    """Build selectors; each method has the name of a rule of the grammar."""
+def _selector(parts: list[Any]) -> Selector:
+    texts = {part[0]: part[1] for part in parts if isinstance(part, tuple)}
+    (target,) = (part for part in parts if isinstance(part, SitePattern))
+    return Selector("", texts.get("kernel", "*"), target, texts.get("name", ""))
 
-    def selector(self, children: list[Any]) -> Selector:
-        texts = {child[0]: child[1] for child in children if isinstance(child, tuple)}
-        (target,) = (child for child in children if not isinstance(child, tuple))
-        return Selector("", texts.get("kernel", "*"), target, texts.get("name", ""))
 
-    def kernel(self, children: list[Token]) -> tuple[str, str]:
-        return "kernel", children[0].value
+def _lines(tokens: list[Token]) -> SourceLines:
+    file = tokens.pop(0).value if tokens[0].type == "FILE" else ""
+    return SourceLines(file, int(tokens[0]), int(tokens[-1]))
 
-    def name(self, children: list[Token]) -> tuple[str, str]:
-        return "name", children[0].value.strip()
 
-    def func(self, _: list[Any]) -> Func:
-        return Func()
+def _partition(tokens: list[Token]) -> SitePattern:
+    if tokens and tokens[0].type == "GLOB":
+        return SitePattern(find_partitions, ("*", tokens[0].value.strip()))
+    return SitePattern(find_partitions, (f"partition[[]{int(tokens[0])}]" if tokens else "partition*",))
 
-    def helper(self, children: list[Token]) -> Helper:
-        return Helper(children[0].value.strip())
 
-    def loop(self, children: list[Any]) -> Loops:
-        return Loops(children[0] if children else LoopPath())
-
-    def iter(self, children: list[Any]) -> Iterations:
-        return Iterations(children[0] if children else LoopPath())
-
-    def spin(self, _: list[Any]) -> Spins:
-        return Spins()
-
-    def op(self, children: list[Token]) -> Ops:
-        return Ops(children[0].value.strip())
-
-    def asynchronous(self, _: list[Any]) -> Asynchronous:
-        return Asynchronous()
-
-    def parts(self, _: list[Any]) -> Parts:
-        return Parts()
-
-    def lines(self, children: list[Token]) -> OpsOfLines:
-        file = children.pop(0).value if children[0].type == "FILE" else ""
-        return OpsOfLines(SourceLines(file, int(children[0]), int(children[-1])))
-
-    def partition(self, children: list[Token]) -> PartitionRegions:
-        if children and children[0].type == "GLOB":
-            return PartitionRegions("*", children[0].value.strip())
-        return PartitionRegions(f"partition[[]{int(children[0])}]" if children else "partition*")
-
-    def default(self, _: list[Any]) -> PartitionRegions:
-        return PartitionRegions("default")
-
-    def marker(self, children: list[Token]) -> Markers:
-        return Markers(children[0].value.strip() if children else "*")
-
-    def path(self, children: list[Token]) -> LoopPath:
-        return LoopPath(tuple(int(child) for child in children))
-
-    def line(self, children: list[Token]) -> SourceLines:
-        *file, line = children
-        return SourceLines(file[0].value if file else "", int(line), int(line))
+_RULES: dict[str, Callable[[list[Any]], Any]] = {
+    "selector": _selector,
+    "kernel": lambda tokens: ("kernel", tokens[0].value),
+    "name": lambda tokens: ("name", tokens[0].value.strip()),
+    "func": lambda _: SitePattern(find_kernel),
+    "helper": lambda tokens: SitePattern(find_helper, (tokens[0].value.strip(),)),
+    "loop": lambda which: SitePattern(find_loops, tuple(which)),
+    "iter": lambda which: SitePattern(find_iterations, tuple(which)),
+    "spin": lambda _: SitePattern(find_spins),
+    "op": lambda tokens: SitePattern(find_operations, (tokens[0].value.strip(),)),
+    "asynchronous": lambda _: SitePattern(find_asynchronous),
+    "parts": lambda _: SitePattern(find_parts),
+    "lines": lambda tokens: SitePattern(find_lines, (_lines(tokens),)),
+    "partition": _partition,
+    "default": lambda _: SitePattern(find_partitions, ("default",)),
+    "marker": lambda tokens: SitePattern(find_marked, (tokens[0].value.strip() if tokens else "*",)),
+    "path": lambda numbers: tuple(map(int, numbers)),
+    "line": _lines,
+}
+"""What each rule of the grammar becomes, from its tokens or from what the rules in it became."""

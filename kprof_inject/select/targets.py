@@ -1,4 +1,4 @@
-"""Selectors' kinds and markers' kinds, one class for each, and the sites that each finds in a module."""
+"""Selectors' kinds and markers' kinds, and the sites that each finds in a module."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Iterator, Sequence, Set
 from fnmatch import fnmatchcase
-from typing import Protocol
+from typing import Any
 
 from msgspec import Struct, structs
 
@@ -21,16 +21,6 @@ from kprof_inject.ttgir.dialect import WARP_GROUP_DOT
 from kprof_inject.ttgir.locations import Chain, SourcePoint
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.polling import polls
-
-
-class LoopPath(Struct, frozen=True):
-    """``[0.2]``: the third loop inside the first. Every loop without a path."""
-
-    path: tuple[int, ...] | None = None
-
-    def accepts(self, loop: Loop, source: SourcePoint | None, sources: Sources) -> bool:
-        """Return whether this is the loop's path."""
-        return self.path in (None, loop.path)
 
 
 class SourceLines(Struct, frozen=True):
@@ -65,10 +55,6 @@ class SourceLines(Struct, frozen=True):
         """Return the lines of the kernel's own file, then of any file: the first that find something count."""
         return (self,) if self.file else (structs.replace(self, file=kernel_file), self)
 
-    def accepts(self, loop: Loop, source: SourcePoint | None, sources: Sources) -> bool:
-        """Return whether the loop is written on these lines, for ``loop@57``."""
-        return source is not None and self.holds(source, sources)
-
     def groups_in(self, function: Function, sources: Sources, kind: str, label: str) -> Iterator[Group]:
         """Yield the operations that come from these lines, grouped by the chain of calls that leads to them.
 
@@ -89,38 +75,31 @@ class SourceLines(Struct, frozen=True):
             yield Group(function, kind, label, tuple(found), SourcePoint(files[path], self.first, 0), path)
 
 
-class PollingLoops(Struct, frozen=True):
-    """The loops that do nothing but wait until memory changes."""
-
-    def accepts(self, loop: Loop, source: SourcePoint | None, sources: Sources) -> bool:
-        """Return whether the loop only polls."""
-        return loop.polls
-
-
-class WorkingLoops(Struct, frozen=True):
-    """The loops that do more than poll."""
-
-    def accepts(self, loop: Loop, source: SourcePoint | None, sources: Sources) -> bool:
-        """Return whether the loop does more than poll."""
-        return not loop.polls
-
-
-LoopFilter = LoopPath | SourceLines | PollingLoops | WorkingLoops
-"""A selector's subscript, which chooses loops."""
+LoopFilter = tuple[int, ...] | SourceLines | None
+"""A selector's subscript, which chooses loops: ``[0.2]``, the third loop inside the first, or ``@57``; None for all."""
 
 
 def _accepted_loops(function: Function, which: LoopFilter, sources: Sources) -> Iterator[Loop]:
     for loop in function.loops:
-        if which.accepts(loop, next(iter(function.source_of(loop.operation)), None), sources):
+        if isinstance(which, SourceLines):
+            is_accepted = any(which.holds(point, sources) for point in function.source_of(loop.operation)[:1])
+        else:
+            is_accepted = which in (None, loop.path)
+        if is_accepted:
             yield loop
 
 
+SiteOfLoop = Callable[[Function, Loop], Site]
+
+
 def _loops_in(
-    function: Function, which: LoopFilter, sources: Sources, site_of: Callable[[Function, Loop], Site]
+    function: Function, which: LoopFilter, sources: Sources, site_of: SiteOfLoop, polls: bool | None = None
 ) -> Found:
-    """Return the accepted loops of a function, each with the site that ``site_of`` makes of it."""
+    """Return the accepted loops of a function; of these, with ``polls``, those that only poll, or that do more."""
     sites, missed = [], []
     for loop in _accepted_loops(function, which, sources):
+        if polls not in (None, loop.polls):
+            continue
         if refusal := function.refusal(loop.operation):
             missed.append(Missed(loop.operation, refusal))
         else:
@@ -181,114 +160,88 @@ def _nearest(groups: Sequence[Group], loops: Set[int]) -> Group:
     return max(groups, key=rank)
 
 
-def _marked_loops(
-    marker: Marker, line: int, view: ModuleView, site_of: Callable[[Function, Loop], Site]
-) -> Iterator[Found]:
+def _marked_loops(marker: Marker, line: int, view: ModuleView, site_of: SiteOfLoop) -> Iterator[Found]:
     lines = SourceLines(marker.file, line, line)
     for function in view.functions:
         found = _loops_in(function, lines, view.sources, site_of)
         yield structs.replace(found, sites=tuple(dataclasses.replace(site, name=marker.name) for site in found.sites))
 
 
-class SitePattern(Protocol):
-    """The SITE part of a selector."""
+class SitePattern(Struct, frozen=True):
+    """The SITE part of a selector: the function that finds its sites in a module, and what it looks for."""
+
+    finder: Callable[..., Found]
+    """Takes a module's view, the way to spread source lines and helpers, and ``arguments``."""
+    arguments: tuple[Any, ...] = ()
 
     def find(self, view: ModuleView, spread: Spread) -> Found:
-        """Return the sites in a module, in the order of the text; ``spread`` applies to source lines and helpers."""
-        ...
+        """Return the sites in a module, in the order of the text."""
+        return self.finder(view, spread, *self.arguments)
 
 
-class Func(Struct, frozen=True):
-    """``func``: the kernel function's whole body."""
-
-    def find(self, view: ModuleView, spread: Spread) -> Found:
-        """Return the site of the kernel's body."""
-        return Found.merge([f.findings([f.body_site()]) for f in view.functions if f.is_public])
+def find_kernel(view: ModuleView, _: Spread) -> Found:
+    """Return the site of the kernel's body, for ``func``."""
+    return Found.merge([f.findings([f.body_site()]) for f in view.functions if f.is_public])
 
 
-class Helper(Struct, frozen=True):
-    """``func(NAME)``: every call of a helper function, inlined or not; for the kernel's own name, its body."""
+def find_helper(view: ModuleView, spread: Spread, glob: str) -> Found:
+    """Return a site for each call of a helper, for ``func(NAME)``, by blocks where it was inlined.
 
-    name: str
-
-    def find(self, view: ModuleView, spread: Spread) -> Found:
-        """Return a site for each call, by blocks where it was inlined."""
-        bodies = [f.findings([f.body_site()]) for f in view.functions if f.is_public and self._matches(view, f)]
-        inlined = [
-            span(
-                Group(
-                    function,
-                    ScopeKind.FUNCTION,
-                    f"{call.name}@{call.path[0].line}",
-                    call.operations,
-                    call.source,
-                    call.path,
-                ),
-                spread,
-            )
-            for function, call in view.inlined_calls
-            if fnmatchcase(call.name, self.name)
-        ]
-        kept = [call.findings() for call in view.kept_calls if fnmatchcase(call.name, self.name)]
-        return Found.merge([*bodies, *inlined, *kept])
-
-    def _matches(self, view: ModuleView, function: Function) -> bool:
-        return fnmatchcase(view.helper_names[function.symbol], self.name) or fnmatchcase(function.symbol, self.name)
+    For the kernel's own name, it is that of its body.
+    """
+    found = []
+    for function in view.functions:
+        names = view.helper_names[function.symbol], function.symbol
+        if function.is_public and any(fnmatchcase(name, glob) for name in names):
+            found.append(function.findings([function.body_site()]))
+    for function, call in view.inlined_calls:
+        if fnmatchcase(call.name, glob):
+            label = f"{call.name}@{call.path[0].line}"
+            group = Group(function, ScopeKind.FUNCTION, label, call.operations, call.source, call.path)
+            found.append(span(group, spread))
+    kept = [call.findings() for call in view.kept_calls if fnmatchcase(call.name, glob)]
+    return Found.merge([*found, *kept])
 
 
-class Loops(Struct, frozen=True):
-    """``loop…``: around loops."""
-
-    which: LoopFilter
-
-    def find(self, view: ModuleView, spread: Spread) -> Found:
-        """Return a site around each loop."""
-        return _find_loops(self.which, view, Function.loop_site)
+def find_loops(view: ModuleView, _: Spread, which: LoopFilter = None) -> Found:
+    """Return a site around each loop, for ``loop…``."""
+    return _find_loops(view, which, Function.loop_site)
 
 
-class Iterations(Struct, frozen=True):
-    """``iter…``: each iteration of loops."""
-
-    which: LoopFilter
-
-    def find(self, view: ModuleView, spread: Spread) -> Found:
-        """Return a site for the iterations of each loop."""
-        return _find_loops(self.which, view, Function.iteration_site)
+def find_iterations(view: ModuleView, _: Spread, which: LoopFilter = None) -> Found:
+    """Return a site for the iterations of each loop, for ``iter…``."""
+    return _find_loops(view, which, Function.iteration_site)
 
 
-class Spins(Struct, frozen=True):
-    """``spin``: around loops and operations that do nothing but wait until memory changes."""
+def find_working_iterations(view: ModuleView, _: Spread) -> Found:
+    """Return a site for the iterations of each loop that does more than poll.
 
-    def find(self, view: ModuleView, spread: Spread) -> Found:
-        """Return a site around each loop that polls, and around each operation that does."""
-        loops = _find_loops(PollingLoops(), view, Function.loop_site)
-        return Found.merge([loops, _operations_that(view, polls)])
+    Each round of a loop that polls would be a record, and change how often it polls.
+    """
+    return _find_loops(view, None, Function.iteration_site, polls=False)
 
 
-def _find_loops(which: LoopFilter, view: ModuleView, site_of: Callable[[Function, Loop], Site]) -> Found:
+def find_spins(view: ModuleView, _: Spread) -> Found:
+    """Return a site around each loop and operation that does nothing but wait until memory changes, for ``spin``."""
+    return Found.merge([_find_loops(view, None, Function.loop_site, polls=True), _operations_that(view, polls)])
+
+
+def _find_loops(view: ModuleView, which: LoopFilter, site_of: SiteOfLoop, polls: bool | None = None) -> Found:
     readings = which.readings(view.kernel_file) if isinstance(which, SourceLines) else (which,)
     return Found.first_of(
-        Found.merge([_loops_in(function, reading, view.sources, site_of) for function in view.functions])
+        Found.merge([_loops_in(function, reading, view.sources, site_of, polls) for function in view.functions])
         for reading in readings
     )
 
 
-class Ops(Struct, frozen=True):
-    """``op(GLOB)``: around each operation of that name."""
-
-    glob: str
-
-    def find(self, view: ModuleView, spread: Spread) -> Found:
-        """Return a site around each matching operation."""
-        return _operations_that(view, lambda operation: fnmatchcase(operation.name, self.glob))
+def find_operations(view: ModuleView, _: Spread, glob: str) -> Found:
+    """Return a site around each operation whose name matches, for ``op(GLOB)``."""
+    return _operations_that(view, lambda operation: fnmatchcase(operation.name, glob))
 
 
-class Asynchronous(Struct, frozen=True):
-    """``async``: around each operation that starts asynchronous work, and each that waits for some."""
-
-    def find(self, view: ModuleView, spread: Spread) -> Found:
-        """Return a site around each asynchronous operation."""
-        return _operations_that(view, is_asynchronous)
+def find_asynchronous(view: ModuleView, _: Spread) -> Found:
+    """Return a site around each operation that starts asynchronous work, or waits for some, for ``async``."""
+    return _operations_that(view, is_asynchronous)
 
 
 # Of all operations, only ``ttng.warp_group_dot`` may be either.
@@ -317,52 +270,37 @@ def _operations_that(view: ModuleView, matches: Callable[[Operation], bool]) -> 
     return Found(tuple(sites), tuple(missed), frozenset(covered))
 
 
-class OpsOfLines(Struct, frozen=True):
-    """``line(…)``: the operations that come from these source lines."""
-
-    which: SourceLines
-
-    def find(self, view: ModuleView, spread: Spread) -> Found:
-        """Return the sites of the operations on these lines, by blocks."""
-        label = f"line({self.which.text})"
-        return Found.first_of(
-            Found.merge(
-                [
-                    span(group, spread)
-                    for function in view.functions
-                    for group in lines.groups_in(function, view.sources, ScopeKind.LINES, label)
-                ]
-            )
-            for lines in self.which.readings(view.kernel_file)
+def find_lines(view: ModuleView, spread: Spread, which: SourceLines) -> Found:
+    """Return the sites of the operations that come from these source lines, for ``line(…)``, by blocks."""
+    label = f"line({which.text})"
+    return Found.first_of(
+        Found.merge(
+            [
+                span(group, spread)
+                for function in view.functions
+                for group in lines.groups_in(function, view.sources, ScopeKind.LINES, label)
+            ]
         )
+        for lines in which.readings(view.kernel_file)
+    )
 
 
-class PartitionRegions(Struct, frozen=True):
-    """``partition[N]``, ``default`` and ``partition(NAME)``: regions of ``ttg.warp_specialize``.
+def find_partitions(view: ModuleView, _: Spread, glob: str, written_as: str = "*") -> Found:
+    """Return a site for each region of ``ttg.warp_specialize``, for ``partition…`` and ``default``.
 
     They match by the selector's word, and by the function that they were written as.
     """
-
-    glob: str
-    function: str = "*"
-
-    def find(self, view: ModuleView, spread: Spread) -> Found:
-        """Return a site for each matching region."""
-        return Found.merge([function.findings(list(self._sites_in(function, view))) for function in view.functions])
-
-    def _sites_in(self, function: Function, view: ModuleView) -> Iterator[Site]:
-        for label, operation, region in function.partitions():
-            written_as = view.partitions.functions[region.blocks[0].start]
-            if fnmatchcase(label, self.glob) and fnmatchcase(written_as, self.function):
-                yield function.region_site(ScopeKind.PARTITION, label, operation, region, "partition")
+    found = []
+    for function in view.functions:
+        sites = [
+            function.region_site(ScopeKind.PARTITION, label, operation, region, "partition")
+            for label, operation, region in function.partitions()
+            if fnmatchcase(label, glob) and fnmatchcase(view.partitions.functions[region.blocks[0].start], written_as)
+        ]
+        found.append(function.findings(sites))
+    return Found.merge(found)
 
 
-class Markers(Struct, frozen=True):
-    """``marker``, ``marker(GLOB)``: marker comments in the kernel's source."""
-
-    glob: str
-
-    def find(self, view: ModuleView, spread: Spread) -> Found:
-        """Return the sites of all matching markers."""
-        selected = [marker for marker in view.markers if fnmatchcase(marker.name, self.glob)]
-        return Found.merge([findings_of(marker, view, spread) for marker in selected])
+def find_marked(view: ModuleView, spread: Spread, glob: str) -> Found:
+    """Return the sites of the marker comments whose names match, for ``marker…``."""
+    return Found.merge([findings_of(marker, view, spread) for marker in view.markers if fnmatchcase(marker.name, glob)])

@@ -6,50 +6,38 @@ import pytest
 from snapshots import check
 
 from kprof_inject.errors import KprofError
-from kprof_inject.select.parts import Parts
+from kprof_inject.select import targets
+from kprof_inject.select.parts import find_parts
 from kprof_inject.select.selectors import parse_selector, parse_selectors
-from kprof_inject.select.targets import (
-    Asynchronous,
-    Func,
-    Helper,
-    Iterations,
-    LoopPath,
-    Loops,
-    Markers,
-    Ops,
-    OpsOfLines,
-    PartitionRegions,
-    SitePattern,
-    SourceLines,
-)
+from kprof_inject.select.targets import SitePattern, SourceLines
 
 
 @pytest.mark.parametrize(
     ("text", "target"),
     [
-        ("func", Func()),
-        ("loop", Loops(LoopPath())),
-        ("iter", Iterations(LoopPath())),
-        ("loop[0]", Loops(LoopPath((0,)))),
-        ("loop[0.2]", Loops(LoopPath((0, 2)))),
-        ("iter[10.0.3]", Iterations(LoopPath((10, 0, 3)))),
-        ("loop@57", Loops(SourceLines("", 57, 57))),
-        ("iter@file.py:57", Iterations(SourceLines("file.py", 57, 57))),
-        ("loop@/a b/c/file.py:57", Loops(SourceLines("/a b/c/file.py", 57, 57))),
-        ("func(_attn_inner)", Helper("_attn_inner")),
-        ("func(kernel.py:9)", Helper("kernel.py:9")),
-        ("op(tt.load)", Ops("tt.load")),
-        ("op(*dot*)", Ops("*dot*")),
-        ("async", Asynchronous()),
-        ("parts", Parts()),
-        ("line(57)", OpsOfLines(SourceLines("", 57, 57))),
-        ("line(57-63)", OpsOfLines(SourceLines("", 57, 63))),
-        ("line(a/file.py:57-63)", OpsOfLines(SourceLines("a/file.py", 57, 63))),
-        ("partition[1]", PartitionRegions("partition[[]1]")),
-        ("partition", PartitionRegions("partition*")),
-        ("default", PartitionRegions("default")),
-        ("marker", Markers("*")),
-        ("marker(load_*)", Markers("load_*")),
+        ("func", SitePattern(targets.find_kernel)),
+        ("loop", SitePattern(targets.find_loops)),
+        ("iter", SitePattern(targets.find_iterations)),
+        ("loop[0]", SitePattern(targets.find_loops, ((0,),))),
+        ("loop[0.2]", SitePattern(targets.find_loops, ((0, 2),))),
+        ("iter[10.0.3]", SitePattern(targets.find_iterations, ((10, 0, 3),))),
+        ("loop@57", SitePattern(targets.find_loops, (SourceLines("", 57, 57),))),
+        ("iter@file.py:57", SitePattern(targets.find_iterations, (SourceLines("file.py", 57, 57),))),
+        ("loop@/a b/c/file.py:57", SitePattern(targets.find_loops, (SourceLines("/a b/c/file.py", 57, 57),))),
+        ("func(_attn_inner)", SitePattern(targets.find_helper, ("_attn_inner",))),
+        ("func(kernel.py:9)", SitePattern(targets.find_helper, ("kernel.py:9",))),
+        ("op(tt.load)", SitePattern(targets.find_operations, ("tt.load",))),
+        ("op(*dot*)", SitePattern(targets.find_operations, ("*dot*",))),
+        ("async", SitePattern(targets.find_asynchronous)),
+        ("parts", SitePattern(find_parts)),
+        ("line(57)", SitePattern(targets.find_lines, (SourceLines("", 57, 57),))),
+        ("line(57-63)", SitePattern(targets.find_lines, (SourceLines("", 57, 63),))),
+        ("line(a/file.py:57-63)", SitePattern(targets.find_lines, (SourceLines("a/file.py", 57, 63),))),
+        ("partition[1]", SitePattern(targets.find_partitions, ("partition[[]1]",))),
+        ("partition", SitePattern(targets.find_partitions, ("partition*",))),
+        ("default", SitePattern(targets.find_partitions, ("default",))),
+        ("marker", SitePattern(targets.find_marked, ("*",))),
+        ("marker(load_*)", SitePattern(targets.find_marked, ("load_*",))),
     ],
 )
 def test_a_site(text: str, target: SitePattern) -> None:
@@ -62,14 +50,14 @@ def test_a_site(text: str, target: SitePattern) -> None:
 @pytest.mark.parametrize(
     ("text", "kernel", "target", "name"),
     [
-        ("matmul_kernel/func", "matmul_kernel", Func(), ""),
-        ("*matmul*/loop[1]", "*matmul*", Loops(LoopPath((1,))), ""),
-        ("k?[ab]-x.1/iter", "k?[ab]-x.1", Iterations(LoopPath()), ""),
-        ("func/func", "func", Func(), ""),
-        ("func=whole kernel", "*", Func(), "whole kernel"),
-        ("loop@k.py:57=main", "*", Loops(SourceLines("k.py", 57, 57)), "main"),
-        ("k*/iter[0.1]=a/b [µs]: it's #1", "k*", Iterations(LoopPath((0, 1))), "a/b [µs]: it's #1"),
-        ("func= padded ", "*", Func(), "padded"),
+        ("matmul_kernel/func", "matmul_kernel", SitePattern(targets.find_kernel), ""),
+        ("*matmul*/loop[1]", "*matmul*", SitePattern(targets.find_loops, ((1,),)), ""),
+        ("k?[ab]-x.1/iter", "k?[ab]-x.1", SitePattern(targets.find_iterations), ""),
+        ("func/func", "func", SitePattern(targets.find_kernel), ""),
+        ("func=whole kernel", "*", SitePattern(targets.find_kernel), "whole kernel"),
+        ("loop@k.py:57=main", "*", SitePattern(targets.find_loops, (SourceLines("k.py", 57, 57),)), "main"),
+        ("k*/iter[0.1]=a/b [µs]: it's #1", "k*", SitePattern(targets.find_iterations, ((0, 1),)), "a/b [µs]: it's #1"),
+        ("func= padded ", "*", SitePattern(targets.find_kernel), "padded"),
     ],
 )
 def test_a_kernel_and_a_name(text: str, kernel: str, target: SitePattern, name: str) -> None:
