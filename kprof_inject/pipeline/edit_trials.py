@@ -42,7 +42,7 @@ from kprof_inject.runtime.compiling.delayed_builds import Build, refusals_of
 from kprof_inject.runtime.experiments.edits.edit import EditRefused, KernelToEdit, Stage
 from kprof_inject.runtime.experiments.edits.kinds import changes_ttgir, with_options, with_ttgir_edited
 from kprof_inject.runtime.experiments.tasks import TimedBuild, TimedEdits, TimeEdits
-from kprof_inject.select.replay_safety import relaunch
+from kprof_inject.select.safety import relaunch
 from kprof_inject.ttgir.parser import parse
 from kprof_inject.workspace import Workspace
 

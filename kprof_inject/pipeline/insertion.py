@@ -16,12 +16,11 @@ from kprof_inject.files import source_text
 from kprof_inject.quantities import listed
 from kprof_inject.rewrite import apply
 from kprof_inject.runtime.packages import installed_folders
-from kprof_inject.select.calls import has_helpers, lowerable
 from kprof_inject.select.candidates import candidates
-from kprof_inject.select.module_view import ModuleView
+from kprof_inject.select.module_view import ModuleView, has_helpers, lowerable
 from kprof_inject.select.plan import Plan, make_plan, max_records, table_json
 from kprof_inject.select.python_source import Sources
-from kprof_inject.select.replay_safety import relaunch
+from kprof_inject.select.safety import relaunch
 from kprof_inject.select.selectors import Selector, parse_selectors
 from kprof_inject.select.sites import Found
 from kprof_inject.select.spans import USUAL_STYLE, Style

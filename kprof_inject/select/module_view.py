@@ -1,34 +1,189 @@
-"""A module as selectors see it: its functions, their source, and the connection of both."""
+"""A module as selectors see it: its functions, their source, the connection of both, and calls of helpers.
+
+Triton has inlined some helpers, which locations reveal; the others are inlined for Proton.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
+from pathlib import PurePath
 
 from msgspec import Struct
 
 from kprof_inject.capture.schema import Partition
-from kprof_inject.select.calls import (
-    InlinedCall,
-    KeptCall,
-    callee_symbol,
-    calls_in,
-    copies_when_inlined,
-    inlined_calls,
-    with_callers,
-)
+from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.select.functions import Function, functions_of, kernel_name
 from kprof_inject.select.markers import Marker, markers_in
 from kprof_inject.select.python_source import SourceFunction, Sources
-from kprof_inject.ttgir.dialect import WARP_SPECIALIZE
-from kprof_inject.ttgir.locations import LocationTable
-from kprof_inject.ttgir.nodes import Module, Region
+from kprof_inject.select.sites import Found, Missed
+from kprof_inject.ttgir.dialect import CALL, FUNCTION
+from kprof_inject.ttgir.locations import Chain, LocationTable, SourcePoint
+from kprof_inject.ttgir.nodes import Module, Operation, Region
+from kprof_inject.ttgir.strings import SYMBOL, symbol_name
 
-# ``ttg.warp_specialize`` gives each of its regions to warps of its own.
-#
-# The default partition is the kernel's own warps. They run everything outside the partition regions, including the
-# ``default`` regions; the warps of the other partitions wait from the kernel's start until their region is reached.
+_NOINLINE = re.compile(r"(\bnoinline = )true\b")
+
+
+def has_helpers(module: Module) -> bool:
+    """Return whether the module has more than one function."""
+    return sum(operation.name == FUNCTION for operation in module.walk()) > 1
+
+
+def lowerable(module: Module) -> str:
+    """Return the module's text without ``noinline`` at its helpers, so that Triton inlines them before lowering.
+
+    Proton only lowers modules of one function ("only one function per module is supported"). From 3.6 on, Triton's own
+    lowering begins with an inliner; ``runtime.versions`` adds one to 3.5. A module without helpers is returned as is.
+    """
+    if not has_helpers(module):
+        return module.text
+    functions = [operation for operation in module.walk() if operation.name == FUNCTION]
+    pieces: list[str] = []
+    done = 0
+    for function in functions:
+        # The generic form has a function's attributes after its region.
+        for start, length in (
+            (module.text.index(function.tail.rstrip("\n"), function.start), len(function.tail)),
+            (function.end - len(function.closing), len(function.closing)),
+        ):
+            pieces += [module.text[done:start], _NOINLINE.sub(r"\1false", module.text[start : start + length])]
+            done = start + length
+    pieces.append(module.text[done:])
+    return "".join(pieces)
+
+
+class InlinedCall(Struct, frozen=True):
+    """A call of an inlined helper and the operations that it left.
+
+    ``name`` is the helper's or, without its source, ``file.py:57``, the first line left of it. ``path`` leads from the
+    call out to the kernel. ``source`` is the beginning of the helper, as far as known.
+    """
+
+    name: str
+    source: SourcePoint
+    path: Chain
+    operations: tuple[Operation, ...]
+
+
+def inlined_calls(function: Function, sources: Sources) -> Iterator[InlinedCall]:
+    """Yield every inlined call in a function, nested ones too, in the order of their first operations.
+
+    Gluon's partitions have the kernel's own location as their call, except the default partition, which has none.
+    """
+    operations: dict[tuple[Chain, SourceFunction | str], dict[Operation, None]] = {}
+    written: dict[tuple[Chain, SourceFunction | str], set[SourcePoint]] = {}
+    own = function.source_of(function.operation)[:1]
+    for operation in function.operations:
+        for chain in function.chains_of(operation):
+            if own and chain and not _is_in_function(chain[-1], own[0], sources):
+                chain += own
+            for depth in range(1, len(chain)):
+                point = chain[depth - 1]
+                called = chain[depth:], sources.function_at(point.file, point.line) or point.file
+                operations.setdefault(called, {})[operation] = None
+                written.setdefault(called, set()).add(point)
+    for (path, helper), found in operations.items():
+        if isinstance(helper, SourceFunction):
+            name, source = helper.name, SourcePoint(helper.file, helper.def_line, 0)
+        else:
+            source = min(written[path, helper])
+            name = f"{PurePath(source.file).name}:{source.line}"
+        yield InlinedCall(name, source, path, tuple(found))
+
+
+def _is_in_function(point: SourcePoint, start: SourcePoint, sources: Sources) -> bool:
+    """Return whether a position is in the function that begins at ``start``, or else in its file, as far as known."""
+    found = sources.function_at(point.file, point.line)
+    return found == sources.function_at(start.file, start.line) if found else point.file == start.file
+
+
+_CALLEE = re.compile(rf"\s*@({SYMBOL})|.*?\bcallee = @({SYMBOL})", re.DOTALL)
+
+
+class KeptCall(Struct, frozen=True):
+    """A ``tt.call`` in ``function``; ``name`` is the helper's name in the source."""
+
+    name: str
+    function: Function
+    operation: Operation
+
+    def findings(self) -> Found:
+        """Return the site around the call, labelled with its line."""
+        if refusal := self.function.refusal(self.operation):
+            return Found(missed=(Missed(self.operation, refusal),))
+        site = self.function.operation_site(self.operation)
+        label = f"{self.name}@{site.source.line}" if site.source else self.name
+        return Found(
+            (replace(site, kind=ScopeKind.FUNCTION, label=label),),
+            covered=frozenset({self.operation.start}),
+        )
+
+
+def calls_in(function: Function) -> Iterator[Operation]:
+    """Yield the calls that were not inlined."""
+    return (operation for operation in function.operations if operation.name == CALL)
+
+
+def callee_symbol(call: Operation) -> str:
+    """Return the symbol of the function that a ``tt.call`` calls."""
+    found = _CALLEE.match(call.tail)
+    return symbol_name(found[1] or found[2]) if found else ""
+
+
+def with_callers(functions: Sequence[Function]) -> tuple[Function, ...]:
+    """Return the functions, with the caller that forbids records in each, if any.
+
+    That is an operation that Triton lowers once per element and that calls the function, directly or not.
+    """
+    if len(functions) == 1:
+        return tuple(functions)
+    owners: dict[str, Operation] = {}
+    before = -1
+    while before < len(owners):
+        before = len(owners)
+        for function in functions:
+            for call in calls_in(function):
+                owner = function.illegal_owner(call) or owners.get(function.symbol)
+                if owner is not None:
+                    owners.setdefault(callee_symbol(call), owner)
+    return tuple(f.called_in(owners[f.symbol]) if f.symbol in owners else f for f in functions)
+
+
+def copies_when_inlined(functions: Sequence[Function]) -> dict[str, int]:
+    """Return the number of copies of each function's body in the kernel once every call is inlined, by symbol."""
+    if len(functions) == 1:
+        return {functions[0].symbol: 1}
+    callees = {function.symbol: Counter(map(callee_symbol, calls_in(function))) for function in functions}
+    copies = {function.symbol: int(function.is_public) for function in functions}
+    reached = dict(copies)
+    for _ in functions:  # a chain of calls is at most as long as the number of functions
+        calls: Counter[str] = Counter()
+        for symbol, count in reached.items():
+            for callee, number in callees[symbol].items():
+                if callee in copies:
+                    calls[callee] += count * number
+        copies = {symbol: count + calls[symbol] for symbol, count in copies.items()}
+        reached = dict(calls)
+    return copies
+
+
+def called_only_by(functions: Sequence[Function], operations: Iterable[Operation]) -> list[Function]:
+    """Return the functions that nothing but these operations calls, directly or not."""
+    inside = {one for top in operations for one in top.walk()}
+    calls = [call for function in functions for call in calls_in(function)]
+    calls_of = {function: [one for one in calls if callee_symbol(one) == function.symbol] for function in functions}
+    found: list[Function] = []
+    for _ in functions:  # a chain of calls is at most as long as the number of functions
+        for function, its_calls in calls_of.items():
+            if function not in found and its_calls and inside.issuperset(its_calls):
+                found.append(function)
+                inside.update(function.operations)
+    return found
+
 
 _DEFAULT = 0
 _MAX_DIGITS = 10
@@ -39,7 +194,9 @@ _CLAUSE_WARPS = re.compile(r'\bnum_warps\((\d{1,9})\)[^"\n]*\{[ \t\r]*(?://[^\n]
 class Partitions:
     """The partitions of a module: the default one first, the others in the order of the text.
 
-    A module without ``ttg.warp_specialize`` has none.
+    ``ttg.warp_specialize`` gives each of its regions to warps of its own; a module without it has no partitions. The
+    default partition is the kernel's own warps. They run everything outside the partition regions, including the
+    ``default`` regions; the warps of the other partitions wait from the kernel's start until their region is reached.
     """
 
     all: tuple[Partition, ...]
@@ -48,20 +205,55 @@ class Partitions:
 
     def __init__(self, module: Module, functions: Sequence[Function], sources: Sources) -> None:
         """Find the partitions and the functions that each one calls."""
-        found = list(_regions(module, functions, sources)) if WARP_SPECIALIZE in module.text else []
-        self.functions = {region.start: region.function for region in found}
+        self.functions = {}
+        self._regions: list[tuple[int, int]] = []
+        self._callers: dict[str, frozenset[int]] = {}
+        partitions: list[Partition] = []
         # The warps that run an operation also run its default region.
-        regions = [region for region in found if region.number is not None]
-        defaults = {region.function for region in found if region.number is None}
-        warps = module.attribute("ttg.num-warps")
-        default = Partition(
-            "default partition",
-            int(warps) if warps.isdecimal() and len(warps) < _MAX_DIGITS else None,
-            defaults.pop() if len(defaults) == 1 else "",
-        )
-        self.all = (default, *_partitions(regions)) if regions else ()
-        self._regions = regions
-        self._callers = self._partitions_of_functions(functions) if regions else {}
+        defaults: set[str] = set()
+        found = [(f, *one) for f in functions for one in f.warp_specializations()]
+        is_numbered = sum(bool(regions) for *_, regions in found) > 1
+        for operation_number, (function, operation, default_region, regions) in enumerate(found):
+            generic = _GENERIC_WARPS.search(operation.tail)
+            counts = [int(count) for count in generic[1].split(",")] if generic else []
+            before = default_region.end
+            defaults.add(self._written_as(default_region, function, sources))
+            for number, region in enumerate(regions):
+                start = region.blocks[0].start
+                clause = list(_CLAUSE_WARPS.finditer(module.text, before, start))
+                warps = counts[number] if number < len(counts) else int(clause[-1][1]) if clause else None
+                suffix = f"#{operation_number}" if is_numbered else ""
+                written_as = self._written_as(region, function, sources)
+                partitions.append(Partition(f"partition {number}{suffix}", warps, written_as))
+                self._regions.append((start, region.end))
+                before = region.end
+        if partitions:
+            warps_text = module.attribute("ttg.num-warps")
+            default_warps = int(warps_text) if warps_text.isdecimal() and len(warps_text) < _MAX_DIGITS else None
+            default_function = defaults.pop() if len(defaults) == 1 else ""
+            partitions.insert(_DEFAULT, Partition("default partition", default_warps, default_function))
+            self._callers = {f.symbol: frozenset({_DEFAULT} if f.is_public else ()) for f in functions}
+            calls = [(f.symbol, callee_symbol(call), call.start) for f in functions for call in calls_in(f)]
+            for _ in functions:  # a chain of calls is at most as long as the number of functions
+                for caller, callee, offset in calls:
+                    if callee in self._callers:
+                        self._callers[callee] |= self._around(caller, offset)
+        self.all = tuple(partitions)
+
+    def _written_as(self, region: Region, kernel: Function, sources: Sources) -> str:
+        """Return the name of the function that all operations of a region were written in, or called from.
+
+        Empty if there is none. A region that the compiler made has none: its operations were written in the kernel.
+        """
+        own = [sources.function_at(point.file, point.line) for point in kernel.source_of(kernel.operation)]
+        chains = {kernel.source_of(operation) for operation in region.walk() if not operation.traits.is_terminator}
+        found: set[str] = set()
+        for chain in filter(None, chains):
+            outermost_first = (sources.function_at(point.file, point.line) for point in reversed(chain))
+            called = next((candidate for candidate in outermost_first if candidate not in own), None)
+            found.add(called.name if called else "")
+        written_as = self.functions[region.blocks[0].start] = found.pop() if len(found) == 1 else ""
+        return written_as
 
     def at(self, function: str, offset: int) -> int | None:
         """Return the index of the partition whose warps run the code at an offset of a function.
@@ -72,72 +264,10 @@ class Partitions:
         return next(iter(found)) if len(found) == 1 else None
 
     def _around(self, function: str, offset: int) -> frozenset[int]:
-        around = [index for index, region in enumerate(self._regions, 1) if region.start <= offset <= region.end]
+        around = [index for index, (start, end) in enumerate(self._regions, 1) if start <= offset <= end]
         if around:
             return frozenset({around[-1]})  # of nested regions, the inner one begins later
         return self._callers.get(function, frozenset())
-
-    def _partitions_of_functions(self, functions: Sequence[Function]) -> Mapping[str, frozenset[int]]:
-        self._callers = {f.symbol: frozenset({_DEFAULT} if f.is_public else ()) for f in functions}
-        calls = [(f.symbol, callee_symbol(call), call.start) for f in functions for call in calls_in(f)]
-        for _ in functions:  # a chain of calls is at most as long as the number of functions
-            for caller, callee, offset in calls:
-                if callee in self._callers:
-                    self._callers[callee] |= self._around(caller, offset)
-        return self._callers
-
-
-class _PartitionRegion(Struct, frozen=True):
-    """Region ``number`` of the module's ``ttg.warp_specialize`` number ``operation``, both from 0.
-
-    A default region has no number.
-    """
-
-    operation: int
-    number: int | None
-    warps: int | None
-    function: str
-    start: int
-    end: int
-
-
-def _regions(module: Module, functions: Sequence[Function], sources: Sources) -> Iterator[_PartitionRegion]:
-    count = 0
-    for function in functions:
-        for operation, default, partitions in function.warp_specializations():
-            generic = _GENERIC_WARPS.search(operation.tail)
-            counts = [int(count) for count in generic[1].split(",")] if generic else []
-            before = operation.start
-            for number, region in enumerate((default, *partitions), -1):
-                start = region.blocks[0].start
-                clause = list(_CLAUSE_WARPS.finditer(module.text, before, start))
-                warps = counts[number] if 0 <= number < len(counts) else int(clause[-1][1]) if clause else None
-                written_as = _function_of(region, function, sources)
-                yield _PartitionRegion(count, None if number < 0 else number, warps, written_as, start, region.end)
-                before = region.end
-            count += 1
-
-
-def _function_of(region: Region, kernel: Function, sources: Sources) -> str:
-    """Return the name of the function that all operations of a region were written in, or called from; empty if none.
-
-    A region that the compiler made has none: its operations were written in the kernel.
-    """
-    own = [sources.function_at(point.file, point.line) for point in kernel.source_of(kernel.operation)]
-    chains = {kernel.source_of(operation) for operation in region.walk() if not operation.traits.is_terminator}
-    found: set[str] = set()
-    for chain in filter(None, chains):
-        outermost_first = (sources.function_at(point.file, point.line) for point in reversed(chain))
-        called = next((candidate for candidate in outermost_first if candidate not in own), None)
-        found.add(called.name if called else "")
-    return found.pop() if len(found) == 1 else ""
-
-
-def _partitions(regions: Sequence[_PartitionRegion]) -> Iterator[Partition]:
-    several = len({region.operation for region in regions}) > 1
-    for region in regions:
-        suffix = f"#{region.operation}" if several else ""
-        yield Partition(f"partition {region.number}{suffix}", region.warps, region.function)
 
 
 # Triton mangles a helper's name: its module, its own name, and after two underscores the types of its arguments.
@@ -169,12 +299,8 @@ class ModuleView:
     def markers(self) -> tuple[Marker, ...]:
         """The marker comments in the functions that went into this module. Raises ``KprofError`` for a wrong one."""
         found = [marker for file in self.sources.texts for marker in markers_in(self.sources, file)]
-        # Looking at every location only pays if there are markers at all.
-        used = self._source_functions if found else frozenset()
-        return tuple(marker for marker in found if marker.function in used)
-
-    @cached_property
-    def _source_functions(self) -> frozenset[SourceFunction]:
+        if not found:  # looking at every location would not pay
+            return ()
         points = {
             point
             for function in self.functions
@@ -182,13 +308,13 @@ class ModuleView:
             for chain in function.chains_of(operation)
             for point in chain
         }
-        found = (self.sources.function_at(point.file, point.line) for point in points)
-        return frozenset(function for function in found if function is not None)
+        used = {self.sources.function_at(point.file, point.line) for point in points}
+        return tuple(marker for marker in found if marker.function in used)
 
     @cached_property
     def helper_names(self) -> dict[str, str]:
         """The source name of each function that was not inlined, by its symbol."""
-        return {function.symbol: self._source_name(function) for function in self.functions}
+        return {function.symbol: _source_name(function, self.sources) for function in self.functions}
 
     @cached_property
     def kept_calls(self) -> tuple[KeptCall, ...]:
@@ -211,10 +337,11 @@ class ModuleView:
         """The number of copies of each function's body in the kernel once every call is inlined, by symbol."""
         return copies_when_inlined(self.functions)
 
-    def _source_name(self, function: Function) -> str:
-        for chain in function.chains_of(function.operation):
-            written = self.sources.function_at(chain[0].file, chain[0].line)
-            if written is not None:
-                return written.name
-        mangled = _MANGLED.match(function.symbol)
-        return mangled[1] if mangled else function.symbol
+
+def _source_name(function: Function, sources: Sources) -> str:
+    for chain in function.chains_of(function.operation):
+        written = sources.function_at(chain[0].file, chain[0].line)
+        if written is not None:
+            return written.name
+    mangled = _MANGLED.match(function.symbol)
+    return mangled[1] if mangled else function.symbol

@@ -15,7 +15,7 @@ from triton.backends.compiler import GPUTarget
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.select.candidates import candidates
 from kprof_inject.select.plan import make_plan
-from kprof_inject.select.replay_safety import relaunch
+from kprof_inject.select.safety import relaunch
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.ttgir.parser import parse
 

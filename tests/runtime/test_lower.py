@@ -22,8 +22,7 @@ from kprof_inject.rewrite import apply
 from kprof_inject.runtime.compiling import instrumentation
 from kprof_inject.runtime.compiling.instrumentation import Lowered, lower, lower_without_records, target_of
 from kprof_inject.runtime.versions import installed_version
-from kprof_inject.select.calls import lowerable
-from kprof_inject.select.module_view import ModuleView
+from kprof_inject.select.module_view import ModuleView, lowerable
 from kprof_inject.select.plan import Plan, make_plan
 from kprof_inject.ttgir.parser import parse
 

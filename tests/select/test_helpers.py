@@ -8,8 +8,8 @@ import pytest
 from golden import FIXTURES, fixture_id, fixtures, kernel_of, read
 from planning import fixture_view
 
-from kprof_inject.select.calls import called_only_by
 from kprof_inject.select.functions import functions_of
+from kprof_inject.select.module_view import called_only_by
 from kprof_inject.select.plan import make_plan
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.ttgir.locations import LocationTable

@@ -16,7 +16,7 @@ from kprof_inject.capture.mode import Mode
 from kprof_inject.errors import KprofError
 from kprof_inject.select.module_view import ModuleView
 from kprof_inject.select.plan import Plan, make_plan, table_json
-from kprof_inject.select.replay_safety import relaunch
+from kprof_inject.select.safety import relaunch
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.select.sites import Site
 from kprof_inject.select.spans import Style, in_runs, two_records

@@ -11,7 +11,7 @@ from small_modules import kernel
 from text_cases import facts_in
 
 from kprof_inject.capture.schema import RelaunchRecord
-from kprof_inject.select.replay_safety import relaunch
+from kprof_inject.select.safety import relaunch
 from kprof_inject.ttgir.parser import parse
 
 KERNELS = facts_in(Path(__file__).with_name("relaunch.txt"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from golden import fixtures, form_of, kernel_of, read
 
-from kprof_inject.select.written_arguments import written_arguments
+from kprof_inject.select.safety import written_arguments
 from kprof_inject.ttgir.dialect import FUNCTION
 from kprof_inject.ttgir.parser import parse
 from kprof_inject.ttgir.ssa_values import argument_names

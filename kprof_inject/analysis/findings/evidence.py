@@ -26,8 +26,8 @@ from kprof_inject.capture import counters
 from kprof_inject.capture.model import Kernel
 from kprof_inject.machine_code.instructions import Instruction, MachineFunction
 from kprof_inject.quantities import listed
-from kprof_inject.select.calls import called_only_by
 from kprof_inject.select.functions import functions_of
+from kprof_inject.select.module_view import called_only_by
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.ttgir.dialect import CALL, DIVISIONS, INTEGER_DIVISIONS
 from kprof_inject.ttgir.locations import LocationTable

@@ -34,7 +34,7 @@ from kprof_inject.runtime.compiling.module_check import (
     text_without_locations,
 )
 from kprof_inject.runtime.packages import install_command, is_installed
-from kprof_inject.select.calls import lowerable
+from kprof_inject.select.module_view import lowerable
 from kprof_inject.ttgir.nodes import Module
 from kprof_inject.ttgir.parser import parse
 

@@ -21,7 +21,7 @@ from kprof_inject.capture.schema import Target
 from kprof_inject.errors import KprofError, Position
 from kprof_inject.runtime.compiling.compiler_process import CompilerProcess, errors_in
 from kprof_inject.runtime.packages import is_installed
-from kprof_inject.select.calls import lowerable
+from kprof_inject.select.module_view import lowerable
 from kprof_inject.ttgir.dialect import (
     EVENT,
     FUNCTION,

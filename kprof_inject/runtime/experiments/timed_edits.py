@@ -22,8 +22,7 @@ from kprof_inject.runtime.experiments.loaded_launch import LoadedLaunch, Mapping
 from kprof_inject.runtime.experiments.paired_launches import LaunchPairs, PairedLaunches
 from kprof_inject.runtime.experiments.tasks import TimedBuild, TimedEdits, TimeEdits
 from kprof_inject.runtime.faults import first_line
-from kprof_inject.select.replay_safety import relaunch
-from kprof_inject.select.written_arguments import written_arguments
+from kprof_inject.select.safety import relaunch, written_arguments
 from kprof_inject.ttgir.parser import parse
 
 _MAX_ROUNDS = 3000

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from kprof_inject.capture.edits import COLUMNS, COLUMNS_REVERSED, REVERSED
 from kprof_inject.rewrite import Replacement, spliced
 from kprof_inject.runtime.experiments.edits.edit import EditKind, EditRefused, KernelToEdit, number_in
-from kprof_inject.select.replay_safety import relaunch
+from kprof_inject.select.safety import relaunch
 from kprof_inject.ttgir.dialect import INTEGER_DIVISIONS, PROGRAM_ID
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.ssa_values import names_in, operand_names, result_names
