@@ -150,7 +150,7 @@ def compiled(launch: Seen, form: Form, folder: Path) -> Any:
     if form.selectors:
         view = view_of(text, "kernel.ttgir", {})
         selectors = form.selectors if "scf.for" in text else ("func",)
-        done = insert_module(view, parse_selectors(selectors), Style.from_words("never", form.iter_records))
+        done = insert_module(view, parse_selectors(selectors), Style("never", form.iter_records))
         form_mode, sample = form.mode, form.ctas.sample(launch.grid, metadata.num_ctas)
         if form_mode.buffer == AUTO_BUFFER:
             form_mode = replace(form_mode, buffer=auto_buffer(sample))

@@ -258,7 +258,7 @@ def profile(
     converted(given, _Arguments, "profile", "help(kprof_inject.profile) says what it takes")
     return profile_as(
         parse_selectors((at,) if isinstance(at, str) else tuple(at)),
-        Style.from_words(split, iter_records),
+        Style(split, iter_records),
         LaunchChoice(
             parse_launches(str(launches)),
             kernel,

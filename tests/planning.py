@@ -13,7 +13,7 @@ from kprof_inject.select.module_view import ModuleView
 from kprof_inject.select.plan import Plan, make_plan
 from kprof_inject.select.python_source import Sources
 from kprof_inject.select.selectors import parse_selectors
-from kprof_inject.select.spans import USUAL_STYLE, Style, in_runs, two_records
+from kprof_inject.select.spans import USUAL_STYLE, Style
 from kprof_inject.ttgir.parser import parse
 from kprof_inject.ttgir.scalars import scalars_at
 from kprof_inject.ttgir.strings import source_files
@@ -70,12 +70,12 @@ SelectorSet = tuple[Style, Sequence[str]]
 SELECTOR_SETS: tuple[SelectorSet, ...] = (
     (USUAL_STYLE, ()),
     (USUAL_STYLE, ("func=the whole kernel", "line(1-100000)")),
-    (Style(iteration_records=two_records), ("iter", "loop")),
+    (Style(iteration_records="two"), ("iter", "loop")),
     (USUAL_STYLE, ("iter[0]=x", "loop[0]=x", "loop[0.0]", "iter[1]", "func=x")),
-    (Style(in_runs), ("func(*)",)),
+    (Style("runs"), ("func(*)",)),
     (USUAL_STYLE, ("op(tt.load)", "op(*dot*)=dot", "op(scf.*)", "op(*store*)")),
     (USUAL_STYLE, ("line(20-34)", "line(30-50)", "line(standard.py:1-1000)")),
-    (Style(in_runs), ("line(20-34)=first", "line(30-50)=second", "marker")),
+    (Style("runs"), ("line(20-34)=first", "line(30-50)=second", "marker")),
     (USUAL_STYLE, ("default", "partition", "partition[0]=producer", "op(ttg.warp_specialize)")),
     (USUAL_STYLE, ("marker(s*)", "marker", "func", "LOOPS BY LINE")),
 )

@@ -42,7 +42,7 @@ def style_options(function: Function) -> Function:
 
     @functools.wraps(function)
     def with_style(*args: Any, split: str, iter_records: str, **others: Any) -> Any:
-        return function(*args, style=Style.from_words(split, iter_records), **others)
+        return function(*args, style=Style(split, iter_records), **others)
 
     decorated: Any = harmless_setting(
         "--iter-records",

@@ -158,7 +158,7 @@ class Inserter:
     def __init__(self, selectors: Sequence[str], style: tuple[str, str]) -> None:
         """Insert what ``selectors`` choose, in the style with these words."""
         self._selectors = parse_selectors(selectors)
-        self._style = Style.from_words(*style)
+        self._style = Style(*style)
 
     def insert(self, workspace: Workspace, kernel: DumpedKernel) -> None:
         """Plan a dumped kernel; write no plan if nothing matches. Raises ``KprofError`` if it cannot take records."""

@@ -125,7 +125,7 @@ def run_once(
         _recording(workspace, folder, reports_folder, choice, mode, None if _saves(choice) else ()),
         step="profile",
         selectors=tuple(selectors),
-        style=style.words,
+        style=(style.split, style.iteration_records),
         programs_cache=str(programs_triton_cache(os.environ)),
     )
     try:

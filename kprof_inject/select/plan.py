@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -19,7 +20,7 @@ from kprof_inject.errors import KprofError
 from kprof_inject.select.module_view import ModuleView
 from kprof_inject.select.selectors import Selector, parse_selector
 from kprof_inject.select.sites import Found, InsertPoint, Site
-from kprof_inject.select.spans import USUAL_STYLE, Spread, Style, two_records
+from kprof_inject.select.spans import SPREADS, USUAL_STYLE, Spread, Style
 from kprof_inject.select.tags import OPTION, WIDE, PlacedTag, Tag, backend_of, merge_tags, scalar_of
 from kprof_inject.select.targets import SitePattern, find_working_iterations
 from kprof_inject.ttgir.dialect import EVENT, RECORD, RECORDS
@@ -84,7 +85,8 @@ def make_plan(view: ModuleView, selectors: Sequence[Selector], style: Style = US
     depends on the other modules. Raises ``KprofError`` if the module or a site cannot take records, or if they
     need more than 256 scope IDs.
     """
-    selections = _select(view, selectors, style.spread) if selectors else _default_selections(view, style.spread)
+    spread = SPREADS[style.split]
+    selections = _select(view, selectors, spread) if selectors else _default_selections(view, spread)
     chosen = _choose(selections)
     starts = sorted(choice.site.start.offset for choice in chosen)
     found = [replace(choice, site=_with_records(choice.site, style, starts)) for choice in chosen]
@@ -113,9 +115,8 @@ def _with_records(site: Site, style: Style, starts: Sequence[int]) -> Site:
     ``starts`` are the offsets at which all sites begin, ascending.
     """
     first, last = site.between
-    if site.exit and bisect_left(starts, first) < bisect_left(starts, last):
-        return two_records(site)
-    return style.iteration_records(site)
+    others_begin = bisect_left(starts, first) < bisect_left(starts, last)
+    return dataclasses.replace(site, exit=None) if style.iteration_records == "two" or others_begin else site
 
 
 def _select(view: ModuleView, selectors: Sequence[Selector], spread: Spread) -> tuple[Selection, ...]:

@@ -7,9 +7,8 @@ the last of its operations that does work.
 
 from __future__ import annotations
 
-import dataclasses
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -64,30 +63,22 @@ def in_runs(segment: Segment) -> Iterator[Sequence[Operation]]:
     Runs of two segments do not cross, unless an operation belongs to both.
     """
     operations = _block_of(segment.operations[0]).operations
-    own = set(segment.operations)
-    for first, last in _runs(segment):
+    own, anchors = set(segment.operations), set(segment.anchors)
+    begin = bisect_left(operations, _offset(segment.anchors[0]), key=_offset)
+    end = bisect_left(operations, _offset(segment.anchors[-1]), key=_offset)
+    runs: list[list[int]] = [[]]
+    for index in range(begin, end + 1):
+        if operations[index] in anchors:
+            runs[-1].append(index)
+        elif runs[-1] and segment.function.does_work(operations[index]):
+            runs.append([])
+    for run in filter(None, runs):
+        first, last = run[0], run[-1]
         while first > 0 and operations[first - 1] in own:
             first -= 1
         while last + 1 < len(operations) and operations[last + 1] in own:
             last += 1
         yield [operation for operation in operations[first : last + 1] if operation in own]
-
-
-def _runs(segment: Segment) -> Iterator[tuple[int, int]]:
-    """Yield the first and the last anchor of each run, as indices into the block."""
-    operations = _block_of(segment.operations[0]).operations
-    own = set(segment.anchors)
-    begin = bisect_left(operations, _offset(segment.anchors[0]), key=_offset)
-    end = bisect_left(operations, _offset(segment.anchors[-1]), key=_offset)
-    run: tuple[int, int] | None = None
-    for index in range(begin, end + 1):
-        if operations[index] in own:
-            run = run[0] if run else index, index
-        elif run and segment.function.does_work(operations[index]):
-            yield run
-            run = None
-    if run:
-        yield run
 
 
 SPREADS: dict[str, Spread] = {"never": in_one_piece, "runs": in_runs}
@@ -97,32 +88,41 @@ SPREADS: dict[str, Spread] = {"never": in_one_piece, "runs": in_runs}
 def span(group: Group, spread: Spread) -> Found:
     """Return the sites of a group, and the operations that no site spans."""
     starts = [_offset(operation) for operation in group.operations]
-    sites = tuple(_span(group, segment, piece, starts) for segment in segments_of(group) for piece in spread(segment))
-    missed = tuple(_missed(group, sites))
-    return Found(sites, missed, frozenset(starts) - {miss.operation.start for miss in missed})
+    sites = []
+    for segment in segments_of(group):
+        for piece in spread(segment):
+            start, end = group.function.before(piece[0]), group.function.after(piece[-1])
+            own = bisect_left(starts, end.offset) - bisect_left(starts, start.offset)
+            sites.append(_site(group, segment, start, end, own))
+    begins = [site.start.offset for site in sites]
+    missed = []
+    for operation in group.operations:
+        before = bisect_right(begins, operation.start)
+        is_inside = before > 0 and operation.start < sites[before - 1].last_end_offset
+        if not is_inside and not operation.traits.is_terminator:
+            missed.append(Missed(operation, group.function.refusal(operation) or "index arithmetic elsewhere"))
+    return Found(tuple(sites), tuple(missed), frozenset(starts) - {miss.operation.start for miss in missed})
 
 
-def instants_before(group: Group) -> Found:
-    """Return an instant before each segment of a group or, if only the end of a block is left, before that."""
-    function = group.function
-    segments = segments_of(group) or [
-        Segment(function, (last,), (last,), block_kind(last))
-        for last in group.operations
-        if last.traits.is_terminator and not function.illegal_owner(last)
-    ]
-    points = [function.before(segment.anchors[0]) for segment in segments]
-    return _instants(group, segments, points)
+def instants(group: Group, *, is_before: bool) -> Found:
+    """Return an instant before each segment of a group, or after it.
+
+    If only the end of a block is left, the instant is before that.
+    """
+    function, segments = group.function, segments_of(group)
+    if is_before and not segments:
+        legal = (last for last in group.operations if last.traits.is_terminator and not function.illegal_owner(last))
+        segments = [Segment(function, (last,), (last,), block_kind(last)) for last in legal]
+    sites = []
+    for segment in segments:
+        point = function.before(segment.anchors[0]) if is_before else function.after(segment.anchors[-1])
+        sites.append(_site(group, segment, point, point, 0))
+    return Found(tuple(sites))
 
 
-def instants_after(group: Group) -> Found:
-    """Return an instant after each segment of a group."""
-    segments = segments_of(group)
-    points = [group.function.after(segment.anchors[-1]) for segment in segments]
-    return _instants(group, segments, points)
-
-
-def _instants(group: Group, segments: Sequence[Segment], points: Sequence[InsertPoint]) -> Found:
-    return Found(tuple(_site(group, segment, point, point, 0) for segment, point in zip(segments, points, strict=True)))
+def _site(group: Group, segment: Segment, start: InsertPoint, end: InsertPoint, own: int) -> Site:
+    chain = (group.source, *group.called_from)
+    return group.function.site(group.kind, group.label, start, (end,), chain, segment.block, own=own)
 
 
 def segments_of(group: Group) -> list[Segment]:
@@ -170,71 +170,27 @@ def _offset(operation: Operation) -> int:
     return operation.start
 
 
-def _span(group: Group, segment: Segment, piece: Sequence[Operation], starts: Sequence[int]) -> Site:
-    start, end = group.function.before(piece[0]), group.function.after(piece[-1])
-    own = bisect_left(starts, end.offset) - bisect_left(starts, start.offset)
-    return _site(group, segment, start, end, own)
-
-
-def _site(group: Group, segment: Segment, start: InsertPoint, end: InsertPoint, own: int) -> Site:
-    chain = (group.source, *group.called_from)
-    return group.function.site(group.kind, group.label, start, (end,), chain, segment.block, own=own)
-
-
-def _missed(group: Group, sites: Sequence[Site]) -> Iterator[Missed]:
-    begins = [site.start.offset for site in sites]
-    for operation in group.operations:
-        before = bisect_right(begins, operation.start)
-        is_inside = before > 0 and operation.start < sites[before - 1].last_end_offset
-        if not is_inside and not operation.traits.is_terminator:
-            yield Missed(operation, group.function.refusal(operation) or "index arithmetic elsewhere")
-
-
-IterationRecords = Callable[[Site], Site]
-"""A choice of an iteration's records: takes the site of ``Function.iteration_site`` and returns it or another."""
-
-
-def one_record(site: Site) -> Site:
-    """Let each start also end the iteration before, wherever nothing is between the two."""
-    return site
-
-
-def two_records(site: Site) -> Site:
-    """Record a start and an end in each iteration."""
-    return dataclasses.replace(site, exit=None)
-
-
-ITERATION_RECORDS: dict[str, IterationRecords] = {"one": one_record, "two": two_records}
-"""The choices by their names on the command line."""
+ITERATION_RECORDS = ("one", "two")
+"""Records of an iteration: each start also ends the one before if nothing is between them, or each has an end."""
 
 
 class Style(Struct, frozen=True):
-    """The way in which sites get their records."""
+    """The way in which sites get their records, in the words of the command line."""
 
-    spread: Spread = in_one_piece
-    """How a scope around source lines is split where it would contain other operations."""
+    split: str = "never"
+    """One of ``SPREADS``: how a scope around source lines is split where it would contain other operations."""
+    iteration_records: str = "one"
 
-    iteration_records: IterationRecords = one_record
-
-    @classmethod
-    def from_words(cls, split: str, iteration_records: str) -> Style:
-        """Return the style that these words of the command line choose. Raises ``KprofError`` for others."""
-        for what, word, known in (("split", split, SPREADS), ("iter_records", iteration_records, ITERATION_RECORDS)):
-            if word not in known:
-                raise KprofError(f"there is no {what} {word!r}", hint=f"choose {' or '.join(known)}")
-        return cls(SPREADS[split], ITERATION_RECORDS[iteration_records])
-
-    @property
-    def words(self) -> tuple[str, str]:
-        """The words for ``from_words``."""
-        return (
-            next(word for word, spread in SPREADS.items() if spread is self.spread),
-            next(word for word, records in ITERATION_RECORDS.items() if records is self.iteration_records),
-        )
+    def __post_init__(self) -> None:
+        """Raise ``KprofError`` for other words."""
+        known: dict[str, Collection[str]] = {"split": SPREADS, "iter_records": ITERATION_RECORDS}
+        for (what, words), word in zip(known.items(), (self.split, self.iteration_records), strict=True):
+            if word not in words:
+                raise KprofError(f"there is no {what} {word!r}", hint=f"choose {' or '.join(words)}")
 
     def for_mode(self, mode: Mode) -> Style:
         """Return a style that the mode can record: if it moves stores, each start needs an end in its block."""
-        return replace(self, iteration_records=two_records) if mode.sched_stores else self
+        return replace(self, iteration_records="two") if mode.sched_stores else self
 
 
 USUAL_STYLE = Style()

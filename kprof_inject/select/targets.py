@@ -16,7 +16,7 @@ from kprof_inject.select.markers import InstantMarker, IterationMarker, LoopMark
 from kprof_inject.select.module_view import ModuleView
 from kprof_inject.select.python_source import Sources, is_library
 from kprof_inject.select.sites import Dropped, Found, Missed, Site
-from kprof_inject.select.spans import Group, Spread, instants_after, instants_before, segments_of, span
+from kprof_inject.select.spans import Group, Spread, instants, segments_of, span
 from kprof_inject.ttgir.dialect import WARP_GROUP_DOT
 from kprof_inject.ttgir.locations import Chain, SourcePoint
 from kprof_inject.ttgir.nodes import Operation
@@ -125,7 +125,7 @@ def _find(marker: Marker, view: ModuleView, spread: Spread) -> Iterator[Found]:
                     yield span(group, spread)
         case InstantMarker(is_before=is_before):
             for group in _nearest_groups(marker, view):
-                yield instants_before(group) if is_before else instants_after(group)
+                yield instants(group, is_before=is_before)
         case LoopMarker(loop_line=line):
             yield from _marked_loops(marker, line, view, Function.loop_site)
         case IterationMarker(loop_line=line):

@@ -32,7 +32,7 @@ from kprof_inject.report.terminal.screens import answers_text
 from kprof_inject.rewrite import apply, strip
 from kprof_inject.select.plan import make_plan
 from kprof_inject.select.selectors import parse_selectors
-from kprof_inject.select.spans import USUAL_STYLE, Style, in_runs
+from kprof_inject.select.spans import USUAL_STYLE, Style
 from kprof_inject.ttgir.dialect import RECORD
 from kprof_inject.ttgir.nodes import Module
 from kprof_inject.ttgir.parser import parse
@@ -111,7 +111,7 @@ def module_case(chance: Random, folder: Path) -> bool:
     try:
         text = decode_text(data, "case.ttgir")
         view = view_of(text, "case.ttgir", {})
-        plan = make_plan(view, parse_selectors(selectors), chance.choice((Style(in_runs), USUAL_STYLE)))
+        plan = make_plan(view, parse_selectors(selectors), chance.choice((Style("runs"), USUAL_STYLE)))
     except KprofError as error:
         assert error.where is not None and error.where.line >= 1 and error.where.column >= 1, error.render()
         return False

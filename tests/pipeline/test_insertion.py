@@ -26,7 +26,7 @@ from kprof_inject.pipeline.insertion import (
 )
 from kprof_inject.select.plan import table_json
 from kprof_inject.select.selectors import parse_selectors
-from kprof_inject.select.spans import SPREADS, Style
+from kprof_inject.select.spans import Style
 from kprof_inject.workspace import Workspace
 
 GOLDEN = [path for path in fixtures() if path.with_suffix(".expected.ttgir").exists()]
@@ -81,7 +81,7 @@ def test_the_expected_result_of_a_selection(path: Path) -> None:
     text = read(fixture)
     view = view_of(text, kernel_name, fixture_sources(text))
 
-    done = insert_module(view, parse_selectors(expected["selectors"]), Style(SPREADS[expected["split"]]))
+    done = insert_module(view, parse_selectors(expected["selectors"]), Style(expected["split"]))
 
     assert "\n".join(diff_of(view.module, done.text)) + "\n" == path.with_suffix(".diff").read_text(encoding="utf-8")
     assert plan_json(done.module, done.plan) == expected["plan"]

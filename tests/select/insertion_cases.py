@@ -37,10 +37,10 @@ from kprof_inject.capture.schema import PointRecord
 from kprof_inject.errors import KprofError
 from kprof_inject.select.candidates import candidates
 from kprof_inject.select.plan import BODY_RECORD, Plan
-from kprof_inject.select.spans import USUAL_STYLE, Style, in_runs
+from kprof_inject.select.spans import USUAL_STYLE, Style
 
 CASES = Path(__file__).with_name("cases")
-STYLES = {"--two-records": TWO_RECORDS, "--runs": Style(in_runs)}
+STYLES = {"--two-records": TWO_RECORDS, "--runs": Style("runs")}
 SHORT = {
     "tt.load": "%x = tt.load %p : !tt.ptr<f32>",
     "tt.store": "tt.store %p, %x : !tt.ptr<f32>",

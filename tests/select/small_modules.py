@@ -10,13 +10,13 @@ from planning import insertion_of
 
 from kprof_inject.select.functions import functions_of, integer_work
 from kprof_inject.select.plan import BODY_RECORD, Plan
-from kprof_inject.select.spans import USUAL_STYLE, Style, two_records
+from kprof_inject.select.spans import USUAL_STYLE, Style
 from kprof_inject.ttgir.locations import LocationTable
 from kprof_inject.ttgir.parser import parse
 
 FILE = "/src/k.py"
 
-TWO_RECORDS = Style(iteration_records=two_records)
+TWO_RECORDS = Style(iteration_records="two")
 """A start and an end in each iteration."""
 
 _LOCATION = re.compile(r" @([\w./:<+-]+)$", re.MULTILINE)

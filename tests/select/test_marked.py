@@ -13,7 +13,7 @@ from small_modules import FILE
 from kprof_inject.select.candidates import candidates
 from kprof_inject.select.plan import make_plan
 from kprof_inject.select.selectors import parse_selectors
-from kprof_inject.select.spans import Style, in_runs
+from kprof_inject.select.spans import Style
 
 
 def test_markers_of_functions_that_are_not_in_the_module_are_none_of_its() -> None:
@@ -52,6 +52,6 @@ def test_markers_of_a_pipelined_kernel(path: Path) -> None:
     assert once.selections[0].findings.dropped == ()
     assert {scope.kind for scope in once.scopes if scope.name in ("before_store", "diagonal")} == {"mark"}
 
-    runs = make_plan(view, parse_selectors(["marker"]), Style(in_runs))
+    runs = make_plan(view, parse_selectors(["marker"]), Style("runs"))
     assert len(runs.scopes) >= len(once.scopes)
     assert not any(scope.crosses for scope in runs.scopes)

@@ -19,7 +19,7 @@ from kprof_inject.select.plan import Plan, make_plan, table_json
 from kprof_inject.select.safety import relaunch
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.select.sites import Site
-from kprof_inject.select.spans import Style, in_runs, two_records
+from kprof_inject.select.spans import Style
 from kprof_inject.ttgir.parser import parse
 
 EVERYTHING = ("func", "loop", "iter")
@@ -184,8 +184,8 @@ def test_the_scope_table_of_a_kernel_says_whether_it_can_run_again() -> None:
 
 
 def test_where_stores_are_moved_an_iteration_has_two_records() -> None:
-    assert Style(in_runs).for_mode(Mode()) == Style(in_runs)
-    assert Style(in_runs).for_mode(Mode(sched_stores=True)) == Style(in_runs, two_records)
+    assert Style("runs").for_mode(Mode()) == Style("runs")
+    assert Style("runs").for_mode(Mode(sched_stores=True)) == Style("runs", "two")
 
 
 def test_the_scope_table_names_the_records_around_a_body_that_is_not_selected() -> None:
