@@ -116,7 +116,6 @@ def _markers(view: ModuleView) -> Iterator[Candidate]:
 
 
 def _helpers(view: ModuleView) -> Iterator[Candidate]:
-    """Yield the helper functions that are called somewhere, without those of Triton's own library."""
     calls: dict[str, list[SourcePoint]] = {}
     for function, call in view.inlined_calls:
         if not is_library(call.source.file) and not all(map(function.refusal, call.operations)):
@@ -147,7 +146,6 @@ def _asynchronous(view: ModuleView) -> Iterator[Candidate]:
 
 
 def _parts(view: ModuleView) -> Iterator[Candidate]:
-    """Yield the candidate for parts, unless the kernel has a single part."""
     sites = find_parts(view, in_one_piece).sites
     if len(sites) > 1:
         yield Candidate("parts", "parts of the loops", (), len(sites))

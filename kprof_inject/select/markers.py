@@ -196,8 +196,6 @@ def markers_in(sources: Sources, file: str) -> tuple[Marker, ...]:
 
 
 class _Reader:
-    """Turn a file's instructions, in the order of the text, into markers."""
-
     def __init__(self, sources: Sources, source: PythonSource, file: str) -> None:
         self._sources = sources
         self._source = source

@@ -92,14 +92,12 @@ def _site(function: Function, kind: str, run: Sequence[Operation]) -> Site:
 
 
 def _users_lines(function: Function, operation: Operation) -> Chain:
-    """Return where an operation comes from without the library's own lines, which are the same for all its users."""
     chain = function.source_of(operation)
     own = next((depth for depth, point in enumerate(chain) if not is_library(point.file)), len(chain))
     return chain[own:]
 
 
 def _span(function: Function, name: str, first: Operation, last: Operation, chain: Chain, own: int) -> Site:
-    """Return the site from one operation to another of its block; ``own`` of the operations are the part's."""
     ends = (function.after(last),)
     return function.site(ScopeKind.PART, name, function.before(first), ends, chain, block_kind(first), own=own)
 

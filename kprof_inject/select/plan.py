@@ -140,8 +140,6 @@ def _default_selections(view: ModuleView, spread: Spread) -> tuple[Selection, ..
 
 
 class _Chosen(Struct, frozen=True):
-    """A site, the selector that it belongs to, and the tags of all selectors that found it."""
-
     site: Site
     selector: Selector
     tags: tuple[Tag, ...] = ()

@@ -138,7 +138,6 @@ class PythonSource:
 
     @cached_property
     def _layout(self) -> tuple[tuple[Comment, ...], tuple[int, ...]]:
-        """The comments, and the first lines of the logical lines."""
         comments = []
         starts: list[int] = []
         is_between = True
@@ -263,7 +262,6 @@ class Sources:
         return next((name for loop, name in single if not _may_be_fused(loop)), "")
 
     def _statements(self, file: str) -> tuple[ast.stmt, ...]:
-        """Return the statements of a file; none if the file is unknown or cannot be parsed."""
         try:
             return self.parsed(file).statements if file in self.texts else ()
         except SyntaxError:

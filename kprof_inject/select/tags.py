@@ -87,7 +87,6 @@ class PlacedTag(Struct, frozen=True):
 
 
 def _carried(name: str, value: str, kind: str, carrier: str, backend: str) -> Iterator[str]:
-    """Yield the operations that widen a value and pass it to a carrier."""
     carried, constraints = _CARRIER_TYPES[backend]
     for operation, wider in ((_TO_I32[kind], "i32"), ("arith.extui", carried)):
         if operation and kind != wider:

@@ -133,7 +133,6 @@ def _find(marker: Marker, view: ModuleView, spread: Spread) -> Iterator[Found]:
 
 
 def _nearest_groups(marker: InstantMarker, view: ModuleView) -> Iterator[Group]:
-    """Yield what is left of the statement that an instant belongs to, for each function and each chain of calls."""
     loop = SourceLines(marker.file, marker.loop_line, marker.loop_line)
     for function in view.functions:
         loops = {found.operation.start for found in _accepted_loops(function, loop, view.sources)}

@@ -145,7 +145,6 @@ def _shortened(chain: Chain) -> Chain:
 
 
 def _first(chains: Iterable[Chain]) -> tuple[Chain, ...]:
-    """Return the first chains, each once, until they have ``MAX_TOTAL_FRAMES`` frames."""
     found: dict[Chain, None] = {}
     frames = 0
     for chain in chains:

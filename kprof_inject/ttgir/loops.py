@@ -1,4 +1,4 @@
-"""Iterations of loops, and the number of iterations that loops issue asynchronous copies ahead.
+"""Iterations of loops, and the number of iterations by which loops request their loads ahead of their use.
 
 Copies are committed in groups, and a wait gives the number of latest groups that may still be pending: a warp's groups
 complete in order. Source: PTX ISA, "cp.async.commit_group" and "cp.async.wait_group". Each operation of AMD's tensor
@@ -9,11 +9,11 @@ data mover is a group of its own. Its waits are for their tokens: Triton counts 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from kprof_inject.ttgir.dialect import COMMIT_GROUP, DOT_WAIT, READ, WARP_GROUP_DOT
+from kprof_inject.ttgir.dialect import COMMIT_GROUP, DOT_WAIT, READ, WARP_GROUP_DOT, WARP_SPECIALIZE
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.ssa_values import constant_of, loop_arguments, operand_names, result_names
 
@@ -27,23 +27,18 @@ def iterations_of_loops(operations: Sequence[Operation]) -> dict[Operation, int 
 
     ``operations`` are all operations of a module.
     """
-    constants = _constants(operations)
-    return {operation: _iterations(operation, constants) for operation in operations if operation.traits.is_loop}
-
-
-def _constants(operations: Iterable[Operation]) -> dict[str, int]:
-    """Return the integer that each name denotes, without the names that another region defines again."""
-    found: dict[str, int] = {}
+    # Without the names that another region defines again.
+    constants: dict[str, int] = {}
     defined: set[str] = set()
     for operation in operations:
         name = operation.results.partition("=")[0].strip()
         value = constant_of(operation)
         if value is not None and name not in defined:
-            found[name] = value
+            constants[name] = value
         elif name in defined:
-            found.pop(name, None)
+            constants.pop(name, None)
         defined.add(name)
-    return found
+    return {operation: _iterations(operation, constants) for operation in operations if operation.traits.is_loop}
 
 
 def _iterations(loop: Operation, constants: Mapping[str, int]) -> int | None:
@@ -153,10 +148,8 @@ def awaited_dot(module: Module, loop: Operation, dot: Operation) -> AwaitedGroup
     )
     if found is None or dot not in found.commits:
         return None
-    groups = [
-        AwaitedGroup(group.wait, dot, group.iterations_ago + (dot.start > group.commit.start))
-        for group in found.awaited
-    ]
+    ago = ((group.wait, group.iterations_ago + (dot.start > group.commit.start)) for group in found.awaited)
+    groups = (AwaitedGroup(wait, dot, iterations) for wait, iterations in ago)
     return min(groups, key=lambda group: (group.iterations_ago, group.wait.start < dot.start, group.wait.start))
 
 
@@ -166,9 +159,7 @@ def _pipeline_of(
     """Return the pipeline of the groups that ``is_commit`` selects and that waits with these names wait for."""
     body = body_of(loop)
     commits = tuple(operation for operation in body if is_commit(operation))
-    inside = sum(
-        is_commit(operation) or operation.name in names for region in loop.regions for operation in region.walk()
-    )
+    inside = sum(is_commit(one) or one.name in names for region in loop.regions for one in region.walk())
     waits = [operation for operation in body if operation.name in names and _NUMBER.search(operation.tail)]
     if not (commits and waits and inside == len(commits) + len(waits)):
         return None
@@ -176,12 +167,11 @@ def _pipeline_of(
     passed = operand_names(last) if last.traits.is_terminator else []
     # The value that each argument of the loop has in the next iteration.
     carried = dict(zip(reversed(loop_arguments(module, loop)), reversed(passed), strict=False))
-    awaited = tuple(_by_tokens(wait, commits, carried) or _by_order(wait, commits) for wait in waits)
+    awaited = tuple(_awaited_group(wait, commits, carried) for wait in waits)
     return CopyPipeline(loop, commits, awaited, tuple(_work(body)))
 
 
 def _work(body: Sequence[Operation]) -> list[Operation]:
-    """Return the dots of a loop's body or, if it has none, what depends on its reads of shared memory."""
     dots = [one for one in body if any(inner.traits.is_dot for inner in one.walk())]
     if dots:
         return [one for one in body if one in dots or (one.name == DOT_WAIT and _ALL_DOTS.search(one.tail))]
@@ -196,24 +186,104 @@ def _work(body: Sequence[Operation]) -> list[Operation]:
     return work
 
 
-def _by_tokens(wait: Operation, commits: Sequence[Operation], carried: Mapping[str, str]) -> AwaitedGroup | None:
-    """Return the latest group whose token a wait names; None if Triton has counted the groups already."""
-    found: list[AwaitedGroup] = []
+def _awaited_group(wait: Operation, commits: Sequence[Operation], carried: Mapping[str, str]) -> AwaitedGroup:
+    """Return the latest group whose token a wait names, or that its number leaves complete if Triton has counted."""
+    named: list[AwaitedGroup] = []
     for token in operand_names(wait) if carried and _UNCOUNTED.match(wait.name + wait.tail) else ():
         for ago in range(len(carried) + 1):
-            for commit in (one for one in commits if token in result_names(one)):
-                found.append(AwaitedGroup(wait, commit, ago))
+            named += [AwaitedGroup(wait, commit, ago) for commit in commits if token in result_names(commit)]
             token = carried.get(token, "")
-    return min(found, key=lambda group: (group.iterations_ago, -group.commit.start), default=None)
-
-
-def _by_order(wait: Operation, commits: Sequence[Operation]) -> AwaitedGroup:
-    """Return the latest group that the number of a wait leaves complete.
-
-    Groups are numbered from the first commit of the wait's own iteration; earlier iterations have negative numbers.
-    """
+    if named:
+        return min(named, key=lambda group: (group.iterations_ago, -group.commit.start))
     found = _NUMBER.search(wait.tail)
     pending = int(found[1] or found[2]) if found else 0
+    # Groups are numbered from the first commit of the wait's own iteration; earlier iterations have negative numbers.
     before = sum(commit.start < wait.start for commit in commits)
     iteration, place = divmod(before - pending - 1, len(commits))
     return AwaitedGroup(wait, commits[place], -iteration)
+
+
+_STORE, _COPY = "ttg.local_store", "ttg.async_copy_global_to_local"
+
+
+def iterations_ahead(module: Module, loop: Operation, load: Operation, occurrences: Sequence[Operation]) -> int | None:
+    """Return the number of iterations by which a load is issued before its wait or its use.
+
+    0 if an iteration waits for its own load; None if unknown, because another partition waits for it. If copies are
+    committed in groups, the loop's wait shows it. Otherwise it is the number of iterations whose loads precede the
+    loop, because the compiler has peeled them off; ``occurrences`` are all operations of the load's line.
+    """
+    pipeline = pipeline_of(module, loop) if load.traits.starts_async else None
+    if pipeline is not None and (ahead := pipeline.iterations_ahead(load)) is not None:
+        return ahead
+    inside = sum(one.loop is loop for one in occurrences)
+    peeled_off = sum(_is_peeled_off(loop, one) for one in occurrences) // max(inside, 1)
+    if not peeled_off and load.traits.starts_async and any(one.name == WARP_SPECIALIZE for one in load.owners()):
+        return None
+    return peeled_off
+
+
+def is_used_at_once(loop: Operation, load: Operation) -> bool:
+    """Return True if a dot in the same iteration depends on what is loaded.
+
+    Otherwise a later iteration uses it, for instance if threads load into registers and store to shared memory after
+    the dots.
+    """
+    made = {*result_names(load)}
+    for operation in _later(loop, load):
+        taken = [name for one in operation.walk() for name in operand_names(one)]
+        if operation.traits.is_terminator or made.isdisjoint(taken):
+            continue
+        if any(one.traits.is_dot for one in operation.walk()):
+            return True
+        # A store puts its data into memory, which a later load may read.
+        made.update(taken if operation.name == _STORE else result_names(operation))
+    return False
+
+
+def is_for_a_branch(loop: Operation, load: Operation) -> bool:
+    """Return True if what is loaded only reaches dots under a condition in the loop's body.
+
+    Triton's pipeliner looks for loads from the dots that the body itself has.
+    """
+    made, is_in_branch = {*result_names(load)}, False
+    for operation in _later(loop, load):
+        inside = [*operation.walk()]
+        if operation.traits.is_terminator or made.isdisjoint(name for one in inside for name in operand_names(one)):
+            continue
+        if operation.traits.is_dot:
+            return False
+        is_in_branch |= any(one.traits.is_dot and one.loop is loop for one in inside)
+        made.update(result_names(operation))
+    return is_in_branch
+
+
+def is_for_a_copy(loop: Operation, load: Operation) -> bool:
+    """Return True if an asynchronous copy in the loop's body copies from an address that depends on a load."""
+    made = {*result_names(load)}
+    for operation in _later(loop, load):
+        if made.isdisjoint(operand_names(operation)):
+            continue
+        if operation.name == _COPY and operand_names(operation)[0] in made:
+            return True
+        if operation.traits.is_move or operation.traits.is_arithmetic or operation.traits.is_indexing:
+            made.update(result_names(operation))
+    return False
+
+
+def _later(loop: Operation, load: Operation) -> list[Operation]:
+    return [one for one in body_of(loop) if one.start > load.start]
+
+
+def _is_peeled_off(loop: Operation, one: Operation) -> bool:
+    """Return True if an operation precedes the loop, in the same block or under a condition there.
+
+    It must also follow any loop before that one.
+    """
+    block = loop.block
+    if block is None or one.start >= loop.start:
+        return False
+    outermost = next((owner for owner in (one, *one.owners()) if owner.block is block), None)
+    if outermost is None or outermost.traits.is_loop:
+        return False
+    return not any(other.traits.is_loop and outermost.start < other.start < loop.start for other in block.operations)

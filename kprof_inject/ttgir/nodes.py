@@ -127,12 +127,14 @@ class Module:
         """Yield all operations of the file, in the order of the text."""
         return _walk(self.operations)
 
+    @property
+    def attributes(self) -> str:
+        """The text with the module's attributes, which the generic form has after the region; empty without any."""
+        return next((f"{root.tail} {root.closing}" for root in self.operations if root.name in MODULES), "")
+
     def attribute(self, name: str) -> str:
         """Return an attribute of the module, such as ``4`` for ``ttg.num-warps``; empty if it is missing."""
-        roots = (operation for operation in self.operations if operation.name in MODULES)
-        # The generic form has the attributes after the region.
-        text = next((f"{root.tail} {root.closing}" for root in roots), "")
-        found = re.search(rf'\b{re.escape(name)}"? = "?([\w:]+)', text)
+        found = re.search(rf'\b{re.escape(name)}"? = "?([\w:]+)', self.attributes)
         return found[1] if found else ""
 
     def line_start(self, offset: int) -> int:

@@ -87,7 +87,6 @@ def _modules_in(error: Any, text: str) -> str:
 
 
 def _accepted(error: Any) -> str:
-    """Return the terminals that the parser would have accepted, in words."""
     *words, last = sorted({_WORDS[name] for name in error.interactive_parser.accepts() if name in _WORDS})
     return f"{', '.join(words)} or {last}" if words else last
 
@@ -172,7 +171,6 @@ class _TreeBuilder(Transformer[Token, Any]):
 
 
 def _operations(children: Sequence[Any]) -> tuple[Operation, ...]:
-    """Return the operations among the parser's children, with each of ``LEAVES`` as its own operation."""
     found: list[Operation] = []
     for child in children:
         if type(child) is Operation:

@@ -76,7 +76,6 @@ def polls(operation: Operation) -> bool:
 
 
 def _branches_back(text: str) -> bool:
-    """Return whether assembly branches to a label before the branch."""
     begins = {label[1]: label.start() for label in reversed(list(_LABEL.finditer(text)))}
     return any(
         _LABEL_BEFORE.fullmatch(branch[1]) or begins.get(branch[1], branch.end()) < branch.start()
@@ -110,8 +109,6 @@ def goes_on_until_memory_changes(module: Module, function: Operation) -> bool:
 
 
 class _LoopConditions:
-    """The conditions on which the loops of a function go on."""
-
     def __init__(self, module: Module, function: Operation) -> None:
         self._graph = ValueGraph(module, function)
         self._leaves = {leaf.operation: leaf for leaf in self._graph.leaves}
@@ -145,13 +142,11 @@ class _LoopConditions:
         return [self._leaves[operation] for operation in _inside(loop) if operation in self._leaves]
 
     def _deciding(self, loop: Operation, inside: Sequence[Leaf]) -> list[Leaf]:
-        """Return the operations ``inside`` a loop that decide whether it goes on."""
         ends = (leaf for leaf in inside if leaf.operation.name == CONDITION and leaf.operation.loop is loop)
         nodes = self._reached(chain.from_iterable(leaf.values[:1] for leaf in ends))
         return [leaf for leaf in inside if leaf.node in nodes]
 
     def _has_one_address(self, leaf: Leaf, inside: Sequence[Leaf]) -> bool:
-        """Return whether an operation of a loop reads at the same address in each round."""
         nodes = self._reached(_address(leaf))
         makers = (maker for maker in inside if maker.node in nodes)
         return not any(maker.operation.traits.reads_memory or self._depends_on_last_round(maker) for maker in makers)
@@ -182,7 +177,6 @@ def _may_load(operation: Operation) -> bool:
 
 
 def _reads_others(operation: Operation) -> bool:
-    """Return whether the operation reads memory that others may have changed."""
     if operation.traits.is_foreign:
         return is_impure(operation) and _READ.search(assembly_of(operation)) is not None
     return sees_changes(operation)

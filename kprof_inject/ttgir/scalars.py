@@ -147,7 +147,6 @@ _LAST_TYPE = " : "
 
 
 def _types_after_arrow(text: str) -> str:
-    """Return the types after an arrow, without that of an induction variable."""
     types = text.partition(_ARROW)[2]
     return types.rpartition(_LAST_TYPE)[0] or types
 
@@ -188,7 +187,6 @@ def _arguments(module: Module, region: Region, block: Block) -> Iterator[Scalar]
 
 
 def _bound_types(owner: Operation) -> list[str]:
-    """Return the types of an ``scf.for``'s induction variable and carried values, or of an ``scf.while``'s operands."""
     text = without_strings(owner.tail)
     if owner.name == "scf.for":
         _, colon, counted = text.rpartition(_LAST_TYPE)
@@ -197,7 +195,6 @@ def _bound_types(owner: Operation) -> list[str]:
 
 
 def _declared(module: Module, text: str) -> Iterator[Scalar]:
-    """Yield the arguments in a text that has each with its type, followed by its location."""
     found = list(_ARGUMENT.finditer(text))
     begins = [*(argument.start() for argument in found), len(text)]
     for argument, end in zip(found, begins[1:], strict=True):

@@ -212,7 +212,6 @@ class ValueGraph:
         self.nests.append((operation, values))
 
     def _arguments_in(self, region: Region, bound: Sequence[str]) -> dict[str, list[int]]:
-        """Return the arguments of each of a region's blocks; ``bound`` are those that its operation names."""
         names = {block.label: block_arguments(self._module, region, block) for block in region.blocks}
         names[region.blocks[0].label] += bound
         return {label: [self._give(name) for name in named] for label, named in names.items()}

@@ -106,7 +106,6 @@ def printed_types(text: str) -> tuple[PrintedType, ...]:
 
 
 def _signature(text: str) -> str:
-    """Return the text after the last colon outside all brackets."""
     depth, last = 0, len(text)
     for place, letter in enumerate(text):
         if letter in _OPEN:

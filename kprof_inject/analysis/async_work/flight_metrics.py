@@ -111,7 +111,6 @@ def _max_at_once(groups: NDArray[np.void], timeline: Timeline) -> int:
 
 
 def _most_of_one(groups: NDArray[np.void], place: str) -> int:
-    """Return the maximum number of bytes in flight at once in any ``place``: an SM, or a CTA."""
     at = np.concatenate([groups["start_cycles"], groups["end_cycles"]])
     of = np.tile(groups[place], 2)
     carried: NDArray[np.int64] = groups["bytes"]
@@ -138,7 +137,6 @@ def _needed(timeline: Timeline, groups: NDArray[np.void], roofs: Sequence[Roof])
 
 
 def _loop_around(timeline: Timeline, groups: NDArray[np.void], roofs: Sequence[Roof]) -> Roof | None:
-    """Return the innermost scope with a roof around the operation that issued most of the work."""
     if not groups.size:
         return None
     most = int(np.bincount(groups["scope"]).argmax())

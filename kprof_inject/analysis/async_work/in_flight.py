@@ -96,7 +96,6 @@ def _never_awaited(work: AsyncWork) -> Iterator[tuple[str, str]]:
 
 
 def _recorded(timeline: Timeline, scopes: Sequence[int]) -> NDArray[np.void]:
-    """Return the records of some scopes, in each warp's order."""
     blocks = [block[np.isin(block["scope"], scopes)] for block in timeline.blocks()]
     rows: NDArray[np.void] = np.concatenate([np.empty(0, timeline.columns), *blocks])
     return rows[np.lexsort((rows["start_record"], rows["warp"], rows["cta"]))]

@@ -109,7 +109,6 @@ def _arrival(one: CountedOperation, needed: Mapping[Operation, int]) -> Issue | 
 
 
 def _needed(operations: Sequence[CountedOperation]) -> Iterator[tuple[Operation, int]]:
-    """Yield how many arrivals complete a phase of each barrier, by its allocation."""
     for one in operations:
         operands = one.executed.operands
         if one.operation.name == BARRIER_INIT and operands and isinstance(operands[0], SharedMemorySlice):
@@ -180,7 +179,6 @@ def _barrier_place(operation: Operation) -> int | None:
 
 
 def _barrier(one: CountedOperation) -> Value:
-    """Return the barrier that an operation signals; None if it is unknown, or missing."""
     place, operands = _barrier_place(one.operation), one.executed.operands
     return operands[place] if place is not None and -len(operands) <= place < len(operands) else None
 

@@ -105,7 +105,6 @@ def critical_path(timeline: Timeline, ran: ExecutedKernel | None) -> CriticalPat
 
 
 def _rows_of(timeline: Timeline, ctas: NDArray[np.int32]) -> dict[int, NDArray[np.void]]:
-    """Return the records of each of these CTAs that has any."""
     found: dict[int, NDArray[np.void]] = {}
     for block in timeline.blocks():
         # All of a CTA's are in one block.
@@ -134,8 +133,6 @@ class _Edge(Struct, frozen=True):
 
 
 class _Edges(Struct, frozen=True):
-    """Edges by CTA and scope of the wait, ordered by the wait's end."""
-
     by_cta: Mapping[int, Mapping[int, list[_Edge]]]
     are_known: bool
     """Whether any wait was paired with its cause, even if none of them blocked."""
@@ -175,8 +172,6 @@ class _Piece(Struct, frozen=True):
 
 
 class _PathWalk:
-    """The walk along one CTA's critical path."""
-
     def __init__(
         self, rows: NDArray[np.void], edges: Mapping[int, list[_Edge]], together: Mapping[int, Meeting]
     ) -> None:

@@ -101,7 +101,6 @@ def _recorded(timeline: Timeline, chain: NDArray[np.int32]) -> NDArray[np.float6
 
 
 def _evaluated(ran: ExecutedKernel, scope_map: ScopeMap, index: int, ctas: int) -> float | None:
-    """Return how often a CTA executes the block in which a scope begins, by the kernel's arguments."""
     rows = scope_map.rows_in(index, ran.lines)
     if not rows or not ctas:
         return None

@@ -154,12 +154,10 @@ _NO_BEND = float("inf")
 
 
 def _likelihood(fit: _Fit) -> tuple[float, float]:
-    """Return a key that is smaller for more likely fits."""
     return abs(fit.beyond - 1), fit.squares
 
 
 def _between_neighbours(best: _Fit, tried: Sequence[_Fit]) -> Iterator[float]:
-    """Yield bends between the two neighbours of the best one tried."""
     places = sorted(one.slack for one in tried)
     index = places.index(best.slack)
     yield from np.linspace(places[max(index - 1, 0)], places[min(index + 1, len(places) - 1)], _BENDS)[1:-1]

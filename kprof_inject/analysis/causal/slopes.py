@@ -239,12 +239,10 @@ def _place(
 
 
 def _takes(experiment: ExperimentRecord) -> dict[int, float]:
-    """Return the measured length of each delay, in cycles, by its nominal one."""
     return {one.delay_cycles: one.cycles for one in experiment.spins}
 
 
 def _ratio(one: MeasuredDelayRecord) -> tuple[float, float]:
-    """Return the ratio of the kernel's times with a delay and without, and its standard error."""
     location = trimmed_mean(np.array(one.ns) / np.array(one.clean_ns))
     ratio = exp(location.log_ns)
     return ratio, max(ratio * location.variance**0.5, _MIN_ERROR)

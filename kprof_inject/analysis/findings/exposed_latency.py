@@ -9,11 +9,10 @@ from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.pipelining import MIN_COPIED_BYTES
 from kprof_inject.analysis.roofs.limits import LIMITING
 from kprof_inject.analysis.structure.dependence import varying_names
-from kprof_inject.analysis.structure.prefetching import is_for_a_copy
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.capture.resources import limited_by
 from kprof_inject.quantities import percent
-from kprof_inject.ttgir.loops import body_of, pipeline_of
+from kprof_inject.ttgir.loops import body_of, is_for_a_copy, pipeline_of
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.ssa_values import operand_names
 

@@ -17,12 +17,11 @@ from kprof_inject.analysis.roofs.speed_of_light import Roof
 from kprof_inject.analysis.roofs.unit_rates import SHARED
 from kprof_inject.analysis.scope_map import ScopeMap
 from kprof_inject.analysis.structure.banks import conflict_cycles
-from kprof_inject.analysis.structure.prefetching import is_for_a_branch, is_used_at_once
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.capture.resources import limits_of
 from kprof_inject.quantities import counted, numbered, percent, size_text
 from kprof_inject.ttgir.dialect import DOT_WAIT
-from kprof_inject.ttgir.loops import CopyPipeline, copy_pipelines
+from kprof_inject.ttgir.loops import CopyPipeline, copy_pipelines, is_for_a_branch, is_used_at_once
 from kprof_inject.ttgir.nodes import Operation
 
 # A loop that is closer to its roof gains little from earlier loads.

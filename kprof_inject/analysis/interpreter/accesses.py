@@ -262,7 +262,6 @@ def access_of(one: Executed) -> Access | None:
 
 @if_misfit((None, None))
 def _place_of(one: Executed, form: AccessForm, pointed: PrintedType) -> tuple[IntegerExpr | None, Mask | None]:
-    """Return the address and the mask of an access, each None if it is unknown."""
     if form.is_buffer:
         return _in_buffer(one, bytes_of(pointed.element))
     return _in_tensor(one, pointed.shape) if form.is_descriptors else _at_pointers(one)

@@ -245,7 +245,6 @@ class Changes:
         return source, IntegerExpr(tuple(rest)) if rest else IntegerExpr.integer(0)
 
     def _growing(self, initial: IntegerExpr, change: IntegerExpr) -> Value:
-        """Return a value to which each iteration adds ``change``."""
         axis = self.loop.axis
         try:
             if axis not in change.axes:
@@ -257,7 +256,6 @@ class Changes:
         return initial + IntegerExpr((AxisArray(joint.axes, np.cumsum(joint.values, axis=place) - joint.values),))
 
     def _rotating(self, initial: SharedMemorySlice, passed: SharedMemorySlice) -> Value:
-        """Return a slice that moves through the slots of one allocation."""
         same = same_memory(initial, passed)
         if same is None or initial.index is None or passed.index is None or not is_settled(passed):
             return same
@@ -267,7 +265,6 @@ class Changes:
         return same
 
     def _following(self, initial: Value, passed: IntegerExpr) -> Value:
-        """Return a value that each iteration takes from the one before it."""
         if not isinstance(initial, IntegerExpr):
             return None
         both = joined(np.add, passed.joint(), AxisArray((self.loop.axis,), np.zeros(self.loop.most, np.int64)))

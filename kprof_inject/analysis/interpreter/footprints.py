@@ -76,7 +76,6 @@ def touched(address: IntegerExpr, mask: Mask, element_bytes: int) -> Ranges:
 
 
 def _offsets(parts: Sequence[AxisArray], factors: Sequence[AxisArray]) -> Addresses:
-    """Return the distinct sums of parts that share axes, where the factors hold."""
     values = IntegerExpr(tuple(parts)).joint() if parts else constant(0)
     if factors:
         mask = reduce(lambda one, another: joined(np.logical_and, one, another), factors)

@@ -221,7 +221,6 @@ def _divides(divisor: IntegerExpr) -> bool:
 
 
 def _divided(one: Array, other: Array) -> Array:
-    """Divide, rounding towards zero."""
     found: Array = np.abs(one) // np.abs(other) * np.sign(one) * np.sign(other)
     return found
 

@@ -144,7 +144,6 @@ class _Interpreter:
             self._values[names[place]] = Descriptor(known_address, tuple(numbers[:rank]), strides)
 
     def _region(self, region: Region, when: Mask | None, sizes: Mapping[GridAxis, int]) -> list[Value]:
-        """Interpret a region; return the operands of its terminator if it has a single block."""
         if len(region.blocks) == 1:
             return self._block(region.blocks[0], when, sizes)
         arrivals = Arrivals(self._module, region, when)
@@ -159,7 +158,6 @@ class _Interpreter:
         return []
 
     def _block(self, block: Block, when: Mask | None, sizes: Mapping[GridAxis, int]) -> list[Value]:
-        """Interpret a block; return the operands of its terminator."""
         passed: list[Value] = []
         for operation in block.operations:
             passed = self._take(operation, when, sizes)
@@ -197,7 +195,6 @@ class _Interpreter:
 
     @if_misfit(None)
     def _value(self, operation: Operation, operands: Sequence[Value], when: Mask | None) -> Value:
-        """Return None if the value would be too large, or if the operands do not fit the operation."""
         with suppress(TooLarge):
             return self._known_value(operation, operands, when)
         return None
@@ -256,7 +253,6 @@ class _Interpreter:
 
     @contextmanager
     def _trial(self) -> Iterator[None]:
-        """Interpret without recording the operations."""
         found, self.found = self.found, []
         try:
             yield
@@ -339,7 +335,6 @@ class _Interpreter:
         return steps.results
 
     def _begins_with(self, loop: Operation) -> tuple[Sequence[str], Sequence[Value]]:
-        """Return the arguments of the block with a loop's condition, and their first values."""
         names = bound_names(loop)
         operands = operand_names(loop)
         if names:

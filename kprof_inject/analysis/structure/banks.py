@@ -177,7 +177,6 @@ def _of_matrices(memory: str, shape: tuple[int, ...], element_bytes: int) -> Sha
 
 
 def _coordinates_in(layout: LinearLayout, rank: int) -> list[_Offsets]:
-    """Return the coordinates in each dimension, by a thread's elements, lanes and warps."""
     parts = [_combined(bases, rank) for bases in (layout.registers, layout.lanes, layout.warps)]
     return [
         parts[0][:, None, None, dim] ^ parts[1][None, :, None, dim] ^ parts[2][None, None, :, dim]
@@ -186,7 +185,6 @@ def _coordinates_in(layout: LinearLayout, rank: int) -> list[_Offsets]:
 
 
 def _combined(bases: Sequence[Sequence[int]], rank: int) -> _Offsets:
-    """Return the exclusive or of the bases that are set in each number."""
     found = np.zeros((1, rank), np.int64)
     for basis in bases:
         found = np.concatenate([found, found ^ np.array(basis, np.int64)])
@@ -198,7 +196,6 @@ def _min_cycles(shape: Sequence[int], element_bytes: int) -> int:
 
 
 def _coordinates(blocked: Blocked, shape: Sequence[int]) -> list[_Offsets]:
-    """Return the coordinates in each dimension, by a thread's elements, lanes and warps."""
     found = []
     for dim, size in enumerate(shape):
         elements, lanes, warps = blocked.elements[dim], blocked.lanes[dim], blocked.warps[dim]
@@ -274,7 +271,6 @@ def _cycles(words: _Offsets) -> int:
 
 
 def _offsets(memory: str, shape: Sequence[int], at: Sequence[_Offsets], element_bytes: int) -> _Offsets | None:
-    """Return offsets in bytes; None if they do not follow from the layout."""
     if memory.startswith("#ttg.swizzled_shared"):
         return _swizzled_offsets(memory, shape, at, element_bytes)
     return _matrix_offsets(memory, shape, at, element_bytes) if memory.startswith("#ttg.nvmma_shared") else None
@@ -291,7 +287,6 @@ _OTHER = re.compile(r"\b(?:CTA|CGA)\w* = |fp4Padded = true")
 
 
 def _fastest_dimension(memory: str) -> int | None:
-    """Return the dimension that is contiguous in memory; None if it does not follow from the layout."""
     if memory.startswith("#ttg.nvmma_shared"):
         return 0 if _TRANSPOSED in memory else 1
     order = _ORDER.search(memory)

@@ -62,7 +62,6 @@ def operations_of_any_cta(module: Module, function: Operation) -> Sequence[Opera
 
 
 def _tainted_by(module: Module, one: Operation, tainted: set[str]) -> Iterator[str]:
-    """Yield the names that depend on the CTA because of an operation."""
     if one.name == "scf.for" and not _is_tainted_outside(one, tainted):
         yield from _carried(module, one, tainted)
     elif one.name == PROGRAM_ID or _is_tainted(one, tainted) or not (_is_repeatable(one) or one.traits.is_loop):
@@ -86,7 +85,6 @@ def _carried(module: Module, loop: Operation, tainted: set[str]) -> Iterator[str
 
 
 def _is_tainted_outside(loop: Operation, tainted: set[str]) -> bool:
-    """Return True if the number of iterations depends on the CTA."""
     bounds = names_in(without_strings(loop.tail.partition("iter_args")[0]))
     return not tainted.isdisjoint(bounds)
 

@@ -19,7 +19,6 @@ from itertools import count
 from msgspec import Struct
 
 from kprof_inject.analysis.structure.banks import shared_cycles
-from kprof_inject.analysis.structure.prefetching import iterations_ahead
 from kprof_inject.analysis.structure.tensor_layouts import (
     access_bits,
     dot_instruction,
@@ -33,7 +32,7 @@ from kprof_inject.select.functions import Function, functions_of
 from kprof_inject.select.python_source import is_library
 from kprof_inject.ttgir.dialect import AXIS, DOT_WAIT, READ, TENSOR_MEMORY, WARP_GROUP_DOT
 from kprof_inject.ttgir.locations import Chain, LocationTable, SourcePoint
-from kprof_inject.ttgir.loops import GROUP_WAITS, awaited_dot, body_of, is_for_the_next
+from kprof_inject.ttgir.loops import GROUP_WAITS, awaited_dot, body_of, is_for_the_next, iterations_ahead
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.types import PrintedType, factors_of, if_misfit, types_of
 
@@ -81,36 +80,19 @@ AWAITED, WARPS, THREADS, EXCHANGE = "awaited", "warps", "threads", "exchange"
 CONFLICTS, SWIZZLE, PENDING, PLACE = "conflicts", "swizzle", "pending", "place"
 
 _COPY, _TMA, _TDM, _PLAIN = "asynchronous copy", "TMA", "TDM", "through registers"
-_WAYS = {
-    "ttg.async_copy_global_to_local": _COPY,
-    "amdg.buffer_load_to_local": _COPY,
-    "amdgpu.buffer_load_to_local": _COPY,
-    **dict.fromkeys(
-        ("ttng.async_tma_copy_global_to_local", "ttng.async_tma_gather", "tt.descriptor_load", "tt.descriptor_gather"),
-        _TMA,
-    ),
-    **dict.fromkeys(
-        (
-            "ttng.async_tma_copy_local_to_global",
-            "ttng.async_tma_scatter",
-            "ttng.async_tma_reduce",
-            "tt.descriptor_store",
-            "tt.descriptor_scatter",
-        ),
-        _TMA,
-    ),
-    "amdg.async_copy_local_to_global": _COPY,
-    **dict.fromkeys(
-        (
-            "amdg.async_tdm_copy_global_to_local",
-            "amdg.async_tdm_copy_local_to_global",
-            "amdg.async_tdm_fused_copy_global_to_local",
-            "amdg.async_tdm_gather",
-            "amdg.async_tdm_scatter",
-        ),
-        _TDM,
-    ),
+_OPERATIONS = {
+    _COPY: """
+        ttg.async_copy_global_to_local amdg.buffer_load_to_local amdgpu.buffer_load_to_local
+        amdg.async_copy_local_to_global""",
+    _TMA: """
+        ttng.async_tma_copy_global_to_local ttng.async_tma_gather tt.descriptor_load tt.descriptor_gather
+        ttng.async_tma_copy_local_to_global ttng.async_tma_scatter ttng.async_tma_reduce tt.descriptor_store
+        tt.descriptor_scatter""",
+    _TDM: """
+        amdg.async_tdm_copy_global_to_local amdg.async_tdm_copy_local_to_global
+        amdg.async_tdm_fused_copy_global_to_local amdg.async_tdm_gather amdg.async_tdm_scatter""",
 }
+_WAYS = {operation: way for way, names in _OPERATIONS.items() for operation in names.split()}
 _POINTERS, _BUFFER = "by pointers", "by buffer instructions"
 _BUFFER_ACCESS = re.compile(r"(?:amdg|amdgpu)\.buffer_")
 _FENCE = "ttng.fence_async_shared"
@@ -166,11 +148,10 @@ def _is_tensor(operation: Operation) -> bool:
 
 _MutableFacts = dict[str, Fact]
 _Facts = frozenset[tuple[str, Fact]]
+_Place = tuple[str, ...]
 
 
 class _FoundOperation(Struct, frozen=True):
-    """An operation that a feature may be made of."""
-
     kind: Kind
     operand: str
     operation: Operation
@@ -195,12 +176,11 @@ class _FunctionFeatures:
             for operation in self._function.operations
             if (kind := kind_of(operation)) is not None and not self._function.illegal_owner(operation)
         ]
-        places = None if self._by_line else self._places(found)
-        groups: dict[tuple[Kind, tuple[str, ...], str], list[_FoundOperation]] = {}
-        lines: dict[tuple[str, ...], Line] = {}
+        places = {} if self._by_line else self._places(found)
+        groups: dict[tuple[Kind, _Place, str], list[_FoundOperation]] = {}
+        lines: dict[_Place, Line] = {}
         for one in found:
-            place = None if places is None else places[one]
-            line = line_of(self._function.source_of(one.operation), self._owner, self._code_of, place)
+            line = line_of(self._function.source_of(one.operation), self._owner, self._code_of, places.get(one))
             lines.setdefault(line.identity, line)
             groups.setdefault((one.kind, line.identity, one.operand), []).append(one)
         for (_, identity, _), group in groups.items():
@@ -231,10 +211,9 @@ class _FunctionFeatures:
         copies = [one for one in group if one not in places]
         originals: dict[_Facts, list[_FoundOperation]] = {}
         in_loop: dict[tuple[_Facts, Operation | None], list[str]] = {}
-        for one in group if copies else ():
-            if one in places:
-                originals.setdefault(self._facts(one), []).append(one)
-                in_loop.setdefault((self._facts(one), one.loop), []).append(places[one])
+        for one in (one for one in group if copies and one in places):
+            originals.setdefault(self._facts(one), []).append(one)
+            in_loop.setdefault((self._facts(one), one.loop), []).append(places[one])
         copies_seen: Counter[tuple[str, Operation | None]] = Counter()
         for one in copies:
             facts = self._facts(one)
@@ -274,7 +253,6 @@ class _FunctionFeatures:
         return Feature(one.kind, line, one.operand, self._loops[one.loop], len(inside), facts, operations)
 
     def _awaited(self, loop: Operation, dot: Operation) -> str:
-        """Return when a loop waits for an asynchronous dot; empty if unknown."""
         found = awaited_dot(self._module, loop, dot)
         if found is None or found.iterations_ago:
             return f"{counted(found.iterations_ago, 'iteration')} later" if found else ""
@@ -288,13 +266,15 @@ def _operand(kind: Kind, operation: Operation) -> str:
     if kind == Kind.SYNCHRONIZATION:
         return operation.name.partition(".")[2]
     if kind == Kind.DOT and types_of(operation):
-        return " * ".join(map(_short, factors_of(operation)))
-    one = _moved(kind, operation)
-    if one is None:
+        return " * ".join(_short(one.shape, one.pointee) for one in factors_of(operation))
+    moved = _moved(kind, operation)
+    if moved is None:
         return ""
-    if kind == Kind.CONVERSION and one.is_pointer:
-        return "x".join([*map(str, one.shape), "pointer"])
-    return _short(one)
+    return _short(moved.shape, "pointer" if kind == Kind.CONVERSION and moved.is_pointer else moved.pointee)
+
+
+def _short(shape: Sequence[int], element: str) -> str:
+    return "x".join([*map(str, shape), element])
 
 
 _GIVES_LAST = (Kind.LOAD, Kind.ATOMIC, Kind.REDUCTION, Kind.SPECIAL, Kind.CONVERSION)
@@ -313,10 +293,6 @@ def _moved(kind: Kind, operation: Operation) -> PrintedType | None:
     if not shaped:
         return None
     return shaped[-1] if kind in _GIVES_LAST else shaped[0]
-
-
-def _short(printed: PrintedType) -> str:
-    return "x".join([*map(str, printed.shape), printed.pointee])
 
 
 def _access(kind: Kind, module: Module, operation: Operation) -> _MutableFacts:
@@ -364,9 +340,8 @@ def _conversion(module: Module, operation: Operation) -> _MutableFacts:
     before, after = (linear_layout(one, module.aliases) for one in (tensors[0], tensors[-1]))
     if before is None or after is None:
         return {}
-    if before.warps != after.warps:
-        return {EXCHANGE: "between warps"}
-    return {EXCHANGE: "within each thread" if before.lanes == after.lanes else "between threads of a warp"}
+    within = "within each thread" if before.lanes == after.lanes else "between threads of a warp"
+    return {EXCHANGE: within if before.warps == after.warps else "between warps"}
 
 
 # Of the layouts of shared memory: swizzled_shared, nvmma_shared and padded_shared.
@@ -429,14 +404,11 @@ class Line(Struct, frozen=True):
     """
 
     source: SourcePoint | None
-    identity: tuple[str, ...]
+    identity: _Place
 
     @property
-    def own(self) -> tuple[str, ...]:
-        """Identity without the lines that call it.
-
-        For a call that spans several lines, compilers name different ones.
-        """
+    def own(self) -> _Place:
+        """Identity without the lines that call it: for a call of several lines, compilers name different ones."""
         return self.identity[:2]
 
 
@@ -450,10 +422,7 @@ def has_source_lines(module: Module) -> bool:
 
 
 def line_of(chain: Chain, owner: str, code_of: CodeOf, place: str | None) -> Line:
-    """Return the line of an operation in the function ``owner``.
-
-    ``place`` replaces the line as its identity, if given.
-    """
+    """Return the line of an operation in the function ``owner``; ``place`` replaces the line as its identity."""
     users = _users_lines(chain)
     source = next(iter(users or chain), None)
     if place is not None:

@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
+from kprof_inject.analysis.structure.code_lines import with_current_names
 from kprof_inject.analysis.structure.features import (
     ADDRESSES,
     AHEAD,
@@ -40,10 +41,8 @@ from kprof_inject.analysis.structure.features import (
     features_of,
     has_source_lines,
 )
-from kprof_inject.analysis.structure.printed_code import with_current_names
 from kprof_inject.quantities import counted
 from kprof_inject.select.functions import functions_of
-from kprof_inject.ttgir.dialect import MODULES
 from kprof_inject.ttgir.locations import LocationTable, SourcePoint
 from kprof_inject.ttgir.nodes import Module, Operation
 
@@ -91,12 +90,30 @@ def feature_changes(a: Sequence[Feature], b: Sequence[Feature]) -> list[Structur
     kept = [*_loop_changes(moved)]
     same = _totals(a) & _totals(b)
     for feature_a, feature_b in pairs:
-        if (feature_a, feature_b) not in moved and (feature_b.times == feature_a.times or not _is_in(same, feature_b)):
-            kept += _count_changes(feature_a, feature_b)
+        if (feature_a, feature_b) not in moved:
+            operands = feature_a.operand, feature_b.operand
+            if feature_a.times == feature_b.times and operands[0] != operands[1]:
+                kept.append(_change("operand", " → ".join(operands), feature_a, feature_b))
+            elif feature_a.times != feature_b.times and not _is_in(same, feature_b):
+                counts = (f"{one.times} x {one.operand}" for one in (feature_a, feature_b))
+                kept.append(_change(_COUNT, " → ".join(counts), feature_a, feature_b))
         kept += _fact_changes(feature_a, feature_b)
-    kept += [_appeared(feature) for feature in only_b if not _is_in(same, feature)]
-    kept += [_gone(feature) for feature in only_a if not _is_in(same, feature)]
-    return [change for change in kept if not _follows(change, kept)]
+    for one in only_b:
+        if not _is_in(same, one):
+            appeared = f"{_named(one)}: new"
+            kept.append(StructuralChange("appeared", appeared, one.kind, one.line, one.loop, (), one.operations))
+    for one in only_a:
+        if not _is_in(same, one):
+            gone = f"{_named(one)}: gone"
+            kept.append(StructuralChange("gone", gone, one.kind, one.line, one.loop, one.operations, ()))
+    # Loads and dots pass data through shared memory, so their changes cause its.
+    causes = {(change.id, change.kind, change.loop) for change in kept}
+    return [
+        change
+        for change in kept
+        if change.kind != Kind.SHARED
+        or causes.isdisjoint({(WAY, Kind.LOAD, change.loop), (_COUNT, Kind.DOT, change.loop)})
+    ]
 
 
 _Identity = tuple[str, ...]
@@ -136,7 +153,6 @@ _Total = tuple[Kind, str, str, int]
 
 
 def _totals(features: Sequence[Feature]) -> set[_Total]:
-    """Return how often each loop does what, regardless of source lines."""
     times: Counter[tuple[Kind, str, str]] = Counter()
     for one in features:
         times[one.kind, one.loop, one.operand] += one.times
@@ -145,14 +161,6 @@ def _totals(features: Sequence[Feature]) -> set[_Total]:
 
 def _is_in(totals: set[_Total], feature: Feature) -> bool:
     return any(total[:3] == (feature.kind, feature.loop, feature.operand) for total in totals)
-
-
-def _follows(change: StructuralChange, changes: Sequence[StructuralChange]) -> bool:
-    """Return True if another change causes this one: loads and dots pass data through shared memory."""
-    causes = {(other.id, other.kind, other.loop) for other in changes}
-    return change.kind == Kind.SHARED and not causes.isdisjoint(
-        {(WAY, Kind.LOAD, change.loop), (_COUNT, Kind.DOT, change.loop)}
-    )
 
 
 _EXACT: tuple[Callable[[Feature], Hashable], ...] = (
@@ -178,7 +186,6 @@ _KEYS = dict.fromkeys((Kind.CONVERSION, Kind.SHARED, Kind.TENSOR_MEMORY, Kind.FE
 def _matched(
     a: Sequence[Feature], b: Sequence[Feature]
 ) -> tuple[list[tuple[Feature, Feature]], list[Feature], list[Feature]]:
-    """Return pairs of features in B's order, and those only in A and only in B."""
     pairs: list[tuple[Feature, Feature]] = []
     only_a: list[Feature] = []
     only_b: list[Feature] = []
@@ -232,33 +239,16 @@ def _loop_changes(moved: Sequence[tuple[Feature, Feature]]) -> Iterator[Structur
         )
 
 
-def _count_changes(a: Feature, b: Feature) -> Iterator[StructuralChange]:
-    if (a.times, a.operand) == (b.times, b.operand):
-        return
-    before, after = (f"{one.times} x {one.operand}" if a.times != b.times else one.operand for one in (a, b))
-    yield _change(_COUNT if a.times != b.times else "operand", f"{before} → {after}", a, b)
-
-
 def _fact_changes(a: Feature, b: Feature) -> Iterator[StructuralChange]:
     for name, message in _MESSAGES.items():
         before, after = a.facts.get(name), b.facts.get(name)
-        known = name == PREDICATED or (before is not None and after is not None)
-        if known and before != after and not (_says_less(before, after) or _counts_other_dots(name, before, after)):
+        if before == after or (name != PREDICATED and None in (before, after)):
+            continue
+        # Older versions print fewer sizes of an instruction: ``mfma 32x32`` may be ``mfma 32x32x8``.
+        says_less = str(before).startswith(f"{after}x") or str(after).startswith(f"{before}x")
+        counts_other_dots = name == PLACE and str(before).partition(" of ")[2] != str(after).partition(" of ")[2]
+        if not says_less and not counts_other_dots:
             yield _change(name, message(before, after), a, b)
-
-
-def _says_less(before: Fact | None, after: Fact | None) -> bool:
-    """Return True if one instruction only lacks sizes that the other has.
-
-    Older versions print fewer: ``mfma 32x32`` may be ``mfma 32x32x8``.
-    """
-    if not (isinstance(before, str) and isinstance(after, str)):
-        return False
-    return before.startswith(f"{after}x") or after.startswith(f"{before}x")
-
-
-def _counts_other_dots(name: str, before: Fact | None, after: Fact | None) -> bool:
-    return name == PLACE and str(before).partition(" of ")[2] != str(after).partition(" of ")[2]
 
 
 def _change(id_: str, text: str, a: Feature, b: Feature) -> StructuralChange:
@@ -268,15 +258,10 @@ def _change(id_: str, text: str, a: Feature, b: Feature) -> StructuralChange:
 
 
 def _ahead(before: Fact | None, after: Fact | None) -> str:
+    iterations = counted(int(after or before or 0), "iteration")
     if not after:
-        return f"no longer pipelined: issued {_iterations(before)} ahead → on use"
-    if not before:
-        return f"now pipelined: issued on use → {_iterations(after)} ahead"
-    return f"issued {before} → {_iterations(after)} ahead"
-
-
-def _iterations(number: Fact | None) -> str:
-    return counted(int(number or 0), "iteration")
+        return f"no longer pipelined: issued {iterations} ahead → on use"
+    return f"issued {before} → {iterations} ahead" if before else f"now pipelined: issued on use → {iterations} ahead"
 
 
 _MESSAGES: dict[str, Callable[[Fact | None, Fact | None], str]] = {
@@ -297,14 +282,6 @@ _MESSAGES: dict[str, Callable[[Fact | None, Fact | None], str]] = {
 }
 
 
-def _appeared(one: Feature) -> StructuralChange:
-    return StructuralChange("appeared", f"{_named(one)}: new", one.kind, one.line, one.loop, (), one.operations)
-
-
-def _gone(one: Feature) -> StructuralChange:
-    return StructuralChange("gone", f"{_named(one)}: gone", one.kind, one.line, one.loop, one.operations, ())
-
-
 def _named(one: Feature) -> str:
     times = f"{one.times} x " if one.times > 1 else ""
     return f"{one.kind} of {times}{one.operand}" if one.operand else f"{times}{one.kind}"
@@ -323,7 +300,7 @@ _TARGET = re.compile(r'ttg\.target"?\s*=\s*"([^"]*)"')
 
 def module_changes(a: Module, b: Module) -> Iterator[tuple[str, str]]:
     """Yield a word for programs, and a sentence, for each attribute of the module that differs."""
-    text_a, text_b = _attributes(a), _attributes(b)
+    text_a, text_b = a.attributes, b.attributes
     target_a, target_b = (_TARGET.search(text) for text in (text_a, text_b))
     if target_a and target_b and target_a[1] != target_b[1]:
         yield "target", f"compiled for {target_a[1]} → {target_b[1]}"
@@ -331,21 +308,12 @@ def module_changes(a: Module, b: Module) -> Iterator[tuple[str, str]]:
         before, after = _number(text_a, name), _number(text_b, name)
         if before is not None and after is not None and before != after:
             yield word, f"{before} → {after} {label}"
-    max_a, max_b = (_number(text, _MAX_REGISTERS) for text in (text_a, text_b))
+    max_a, max_b = (_number(text, _MAX_REGISTERS) or "no limit" for text in (text_a, text_b))
     if max_a != max_b:
-        yield "maxnreg", f"registers per thread limited to {_limit(max_a)} → {_limit(max_b)}"
+        yield "maxnreg", f"registers per thread limited to {max_a} → {max_b}"
     partitions_a, partitions_b = _partitions(a), _partitions(b)
     if partitions_a != partitions_b:
         yield "partitions", f"partitions: {', '.join(partitions_a) or 'none'} → {', '.join(partitions_b) or 'none'}"
-
-
-def _limit(registers: int | None) -> str:
-    return "no limit" if registers is None else str(registers)
-
-
-def _attributes(module: Module) -> str:
-    # The generic form prints them after the region.
-    return next((f"{one.tail} {one.closing}" for one in module.operations if one.name in MODULES), "")
 
 
 def _number(text: str, name: str) -> int | None:

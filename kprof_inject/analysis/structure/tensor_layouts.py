@@ -97,7 +97,6 @@ def access_bits(printed: PrintedType, aliases: Mapping[str, str]) -> int | None:
 
 
 def _in_a_row(layout: str, aliases: Mapping[str, str]) -> int | None:
-    """Return how many contiguous elements a thread has, along the dimension that varies fastest in it."""
     if sliced := _SLICE.match(layout):
         parent = aliases.get(sliced[2], sliced[2])
         return _blocked_in_a_row(parent, without=int(sliced[1]))
@@ -305,7 +304,6 @@ def _of_operand(count: int, dim: int) -> tuple[int, int]:
 
 
 def _without(bases: Sequence[Basis], dim: int | None) -> list[Basis]:
-    """Return bases that repeat elements along a dimension."""
     return [tuple(0 if one == dim else step for one, step in enumerate(basis)) for basis in bases]
 
 

@@ -210,7 +210,6 @@ def _regions_of(one: Operation) -> tuple[list[Region], list[str]]:
 
 
 def _arguments(module: Module, region: Region, number: int) -> list[str]:
-    """Return the arguments of a region's block, also where the operation names them."""
     arguments = block_arguments(module, region, region.blocks[number])
     owner = region.operation
     if number == 0 and region is owner.regions[0] and not arguments:
@@ -219,8 +218,6 @@ def _arguments(module: Module, region: Region, number: int) -> list[str]:
 
 
 class _Parts(Struct, frozen=True):
-    """Text of an operation without its regions."""
-
     is_generic: bool
     head: str
     """The text without the attributes in braces, with empty strings."""
@@ -271,7 +268,6 @@ class _Parts(Struct, frozen=True):
 
 
 def _split(text: str) -> Iterator[str]:
-    """Yield the parts between commas outside of brackets and strings."""
     done = place = 0
     for found in _STRING_OR_SIGN.finditer(text):
         if found.start() < place:
@@ -307,7 +303,6 @@ def _in_words(name: str, parts: _Parts) -> dict[str, str]:
 
 
 def _last_type(parts: _Parts) -> str:
-    """Return the type of the last result; empty if none is printed."""
     types = _ARROW.split(parts.head)[-1].strip()
     return next(iter([*_split(types.removeprefix("(").removesuffix(")") if types.startswith("(") else types)][-1:]), "")
 
