@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from kprof_inject.analysis.structure.two_forms import TwoForms, is_generic
 from kprof_inject.select.tags import is_inserted
@@ -50,9 +50,23 @@ class CodeLine(Struct, frozen=True):
 
 def code_lines(module: Module, pieces: Sequence[tuple[int, str]]) -> list[CodeLine]:
     """Return the lines that begin at these offsets and have these texts."""
-    numbers = module.line_numbers([start for start, _ in pieces])
-    layouts = _PrintedLayouts(module.aliases)
-    return [_code_line(number, text, layouts) for number, (_, text) in zip(numbers, pieces, strict=True)]
+    layouts_of = _PrintedLayouts(module.aliases)
+    lines = []
+    for number, (_, printed) in zip(module.line_numbers([start for start, _ in pieces]), pieces, strict=True):
+        text, layouts = layouts_of.take(without_locations(printed))
+        results = _RESULTS.match(text)
+        takes_arguments = _TAKES_ARGUMENTS.search(text) is not None
+        found = [name for name in _NAME.finditer(text) if name[1]]
+        given = {
+            name[1]
+            for name in found
+            if (results and name.start() < results.end())
+            or _BOUND.match(text, name.end())
+            or (takes_arguments and text.startswith(":", name.end()))
+        }
+        without_names = _NAME.sub(lambda name: "%" if name[1] else name[0], text)
+        lines.append(CodeLine(number, without_names, tuple(name[1] for name in found), frozenset(given), layouts))
+    return lines
 
 
 def printed_pieces(module: Module) -> Iterator[tuple[int, str]]:
@@ -77,22 +91,6 @@ def printed_pieces(module: Module) -> Iterator[tuple[int, str]]:
             waiting += reversed(inside)
 
 
-def _code_line(number: int, printed: str, layouts_of: _PrintedLayouts) -> CodeLine:
-    text, layouts = layouts_of.take(without_locations(printed))
-    results = _RESULTS.match(text)
-    takes_arguments = _TAKES_ARGUMENTS.search(text) is not None
-    found = [name for name in _NAME.finditer(text) if name[1]]
-    given = {
-        name[1]
-        for name in found
-        if (results and name.start() < results.end())
-        or _BOUND.match(text, name.end())
-        or (takes_arguments and text.startswith(":", name.end()))
-    }
-    without_names = _NAME.sub(lambda name: "%" if name[1] else name[0], text)
-    return CodeLine(number, without_names, tuple(name[1] for name in found), frozenset(given), layouts)
-
-
 class _PrintedLayouts:
     """Attributes of a module by their text: a name, or a whole attribute."""
 
@@ -107,12 +105,17 @@ class _PrintedLayouts:
         Each is without the attributes in it, which follow it.
         """
         found: list[str] = []
-
-        def put_away(attribute: str) -> str:
-            found.extend(self._whole(attribute))
-            return "#"
-
-        return _replaced(text, put_away), tuple(found)
+        pieces: list[str] = []
+        done = 0
+        for mark in _LAYOUT.finditer(text):
+            if not mark[1] or mark.start() < done:
+                continue
+            pieces.append(text[done : mark.start()])
+            done = mark.end()
+            if text.startswith("<", done):
+                done = closing_bracket(text, done + 1) + 1
+            found += self._whole(text[mark.start() : done])
+        return "#".join([*pieces, text[done:]]), tuple(found)
 
     def _whole(self, attribute: str) -> tuple[str, ...]:
         if attribute not in self._known:
@@ -126,21 +129,6 @@ class _PrintedLayouts:
                 if len(parts) <= _MAX_PARTS:
                     self._known[attribute] = parts
         return self._known[attribute]
-
-
-def _replaced(text: str, replace: Callable[[str], str]) -> str:
-    """Return the text with each outermost attribute replaced."""
-    pieces: list[str] = []
-    done = 0
-    for mark in _LAYOUT.finditer(text):
-        if not mark[1] or mark.start() < done:
-            continue
-        end = mark.end()
-        if text.startswith("<", end):
-            end = closing_bracket(text, end + 1) + 1
-        pieces += [text[done : mark.start()], replace(text[mark.start() : end])]
-        done = end
-    return "".join([*pieces, text[done:]])
 
 
 _CURRENT = {
@@ -181,7 +169,11 @@ def differing_lines(a: Module, b: Module) -> DifferingLines:
 
     The result is the same from either side.
     """
-    lines_a, lines_b = _lines_of(with_current_names(a), with_current_names(b))
+    a, b = with_current_names(a), with_current_names(b)
+    pieces_of = printed_pieces
+    if is_generic(a) != is_generic(b):
+        pieces_of = (TwoForms(a, b) if is_generic(b) else TwoForms(b, a)).pieces
+    lines_a, lines_b = code_lines(a, list(pieces_of(a))), code_lines(b, list(pieces_of(b)))
     # Several alignments may be equally good: the choice must not depend on the direction.
     if [line.text for line in lines_b] < [line.text for line in lines_a]:
         found = _best_comparison(lines_b, lines_a)
@@ -190,13 +182,6 @@ def differing_lines(a: Module, b: Module) -> DifferingLines:
 
 
 _Lines = Sequence[CodeLine]
-
-
-def _lines_of(a: Module, b: Module) -> tuple[_Lines, _Lines]:
-    pieces_of = printed_pieces
-    if is_generic(a) != is_generic(b):
-        pieces_of = (TwoForms(a, b) if is_generic(b) else TwoForms(b, a)).pieces
-    return code_lines(a, list(pieces_of(a))), code_lines(b, list(pieces_of(b)))
 
 
 def _best_comparison(a: _Lines, b: _Lines) -> DifferingLines:
@@ -214,7 +199,7 @@ def _best_comparison(a: _Lines, b: _Lines) -> DifferingLines:
 
 
 def _differing(a: _Lines, b: _Lines, parts: Iterable[tuple[_Lines, _Lines]]) -> DifferingLines:
-    values, layouts = _Values(), _LineLayouts.of(a, b)
+    values, layouts = _Values(), _LineLayouts(a, b)
     count = 0
     lines_a: list[int] = []
     lines_b: list[int] = []
@@ -240,11 +225,10 @@ def _differing(a: _Lines, b: _Lines, parts: Iterable[tuple[_Lines, _Lines]]) -> 
 
 def records_differ(a: Module, b: Module) -> bool:
     """Return True if the modules have different records."""
-    return list(map(str.strip, _records(a))) != list(map(str.strip, _records(b)))
-
-
-def _records(module: Module) -> Iterator[str]:
-    return (module.text[one.start : one.end] for one in module.walk() if is_inserted(one))
+    records_a, records_b = (
+        [module.text[one.start : one.end].strip() for one in module.walk() if is_inserted(one)] for module in (a, b)
+    )
+    return records_a != records_b
 
 
 class _Values:
@@ -274,20 +258,16 @@ class _Values:
                 known.pop(name, None)
 
 
-class _LineLayouts(Struct):
+class _LineLayouts:
     """Layouts only in A that became layouts only in B (``changed``), and the pairs of ``lines`` that use them."""
 
-    only_a: frozenset[str]
-    only_b: frozenset[str]
-    changed: set[tuple[str, str]] = field(default_factory=set)
-    lines: list[tuple[CodeLine, CodeLine]] = field(default_factory=list)
-    _b_of: dict[str, str] = field(default_factory=dict)
-    _a_of: dict[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, a: _Lines, b: _Lines) -> _LineLayouts:
-        in_a, in_b = (frozenset(layout for line in side for layout in line.layouts) for side in (a, b))
-        return cls(in_a - in_b, in_b - in_a)
+    def __init__(self, a: _Lines, b: _Lines) -> None:
+        in_a, in_b = ({layout for line in side for layout in line.layouts} for side in (a, b))
+        self._only_a, self._only_b = in_a - in_b, in_b - in_a
+        self.changed: set[tuple[str, str]] = set()
+        self.lines: list[tuple[CodeLine, CodeLine]] = []
+        self._b_of: dict[str, str] = {}
+        self._a_of: dict[str, str] = {}
 
     def differ(self, a: CodeLine, b: CodeLine) -> bool:
         """Return True if two lines with the same text have different layouts that are not such a change."""
@@ -295,12 +275,11 @@ class _LineLayouts(Struct):
             return True
         pairs = {pair for pair in zip(a.layouts, b.layouts, strict=True) if pair[0] != pair[1]}
         for layout_a, layout_b in pairs:
-            if layout_a not in self.only_a or layout_b not in self.only_b:
+            if layout_a not in self._only_a or layout_b not in self._only_b:
                 return True
-            if (
-                self._b_of.setdefault(layout_a, layout_b) != layout_b
-                or self._a_of.setdefault(layout_b, layout_a) != layout_a
-            ):
+            if self._b_of.setdefault(layout_a, layout_b) != layout_b:
+                return True
+            if self._a_of.setdefault(layout_b, layout_a) != layout_a:
                 return True
         if pairs:
             self.changed |= pairs

@@ -73,12 +73,9 @@ _GENERIC_NAME = {"cacheModifier": "cache", "evictionPolicy": "evict", "lhs": "a_
 _GENERIC_FLAGS = {"fastmath": "fastmath", "overflow": "overflowFlags"}
 # Meaning of an operation's first words.
 _LEADING = {
-    "tt.get_program_id": ("axis",),
-    "tt.get_num_programs": ("axis",),
-    "tt.atomic_rmw": ("atomic_rmw_op", "sem", "scope"),
-    "tt.atomic_cas": ("sem", "scope"),
-    "amdg.buffer_atomic_rmw": ("atomic_rmw_op", "sem", "scope"),
-    "amdg.buffer_atomic_cas": ("sem", "scope"),
+    **dict.fromkeys(("tt.get_program_id", "tt.get_num_programs"), ("axis",)),
+    **dict.fromkeys(("tt.atomic_rmw", "amdg.buffer_atomic_rmw"), ("atomic_rmw_op", "sem", "scope")),
+    **dict.fromkeys(("tt.atomic_cas", "amdg.buffer_atomic_cas"), ("sem", "scope")),
     **dict.fromkeys(_PREDICATES, ("predicate",)),
 }
 # The attribute of which the custom form prints only the numbers.
@@ -112,7 +109,12 @@ class TwoForms:
                 self._with_strings.add(one.name)
             if not one.regions and _ARROW.search(parts.head):
                 with_type.add(one.name)
-        self._with_type = {one.name for one in generic.walk() if one.name in with_type and _gives_type(one)}
+        self._with_type: set[str] = set()
+        for one in generic.walk():
+            if one.name in with_type:
+                parts = _Parts.of(one)
+                if _ARROW.search(parts.head) and printed_types(_last_type(parts)):
+                    self._with_type.add(one.name)
 
     def pieces(self, module: Module) -> Iterator[tuple[int, str]]:
         """Yield the comparable parts of each operation, and of where its regions begin and end, with their offsets.
@@ -135,8 +137,14 @@ class TwoForms:
                 waiting += reversed(inside)
                 if one.name == FUNCTION:
                     yield one.start, _function(module, one)
+                elif one.name == WARP_SPECIALIZE:
+                    # The custom form prints the number of warps with each region.
+                    clauses = " ".join(label_text(module, region, region.blocks[0]) for region in one.regions)
+                    counts = " ".join(_NUM_WARPS.findall(clauses))
+                    warps = _NUMBER.findall(_Parts.of(one).attributes.get("partitionNumWarps", counts))
+                    yield one.start, f"{self._text(one, passed)} {' '.join(warps)}"
                 else:
-                    yield one.start, f"{self._text(one, passed)} {_warps_of_partitions(module, one)}"
+                    yield one.start, f"{self._text(one, passed)} "
 
     def _text(self, one: Operation, passed: Sequence[str]) -> str:
         parts = _Parts.of(one)
@@ -150,7 +158,11 @@ class TwoForms:
             if is_comparable and name not in ("value", *_ENUMERATIONS):
                 attributes[name] = value
         attributes |= _in_words(one.name, parts)
-        words = sorted(f"{name} = {value}" for name, value in attributes.items() if not _is_default(name, value))
+        words = sorted(
+            f"{name} = {value}"
+            for name, value in attributes.items()
+            if value.partition(" :")[0] not in (*_AS_GOOD_AS_NONE, _DEFAULTS.get(name))
+        )
         words += [*_BLOCK.findall(parts.head), *_SYMBOL.findall(one.tail)]
         if one.name in self._with_strings:
             unnamed = [value for name, value in parts.attributes.items() if name not in in_braces]
@@ -160,37 +172,21 @@ class TwoForms:
         if one.name in self._with_type and one.results:
             words.append(_last_type(parts))
         results = f"{', '.join(result_names(one))} = " if one.results else ""
-        return _flat_names(f"{results}{_name(one)}({', '.join(operands)}) {' '.join(words)}")
+        text = f"{results}{_name(one)}({', '.join(operands)}) {' '.join(words)}"
+        # Without # in names: one form prints several results as %x:2, the other each one.
+        return _STRING_OR_VALUE.sub(
+            lambda found: found[0].replace("#", ".") if found[0].startswith("%") else found[0], text
+        )
 
 
 def _name(one: Operation) -> str:
     return MODULES[0] if one.name in MODULES else one.name
 
 
-def _is_default(name: str, value: str) -> bool:
-    return value.partition(" :")[0] in (*_AS_GOOD_AS_NONE, _DEFAULTS.get(name))
-
-
-def _flat_names(text: str) -> str:
-    """Return the text without ``#`` in names: one form prints several results as ``%x:2``, the other each one."""
-    return _STRING_OR_VALUE.sub(
-        lambda found: found[0].replace("#", ".") if found[0].startswith("%") else found[0], text
-    )
-
-
 def _function(module: Module, function: Operation) -> str:
     entry = label_text(module, function.regions[0], function.regions[0].blocks[0]) if function.regions else ""
     types = argument_types(function) or _ARGUMENT_TYPE.findall(entry)
     return " ".join([FUNCTION, *types, *_ARGUMENT_ATTRIBUTE.findall(function.tail)])
-
-
-def _warps_of_partitions(module: Module, one: Operation) -> str:
-    """Return the numbers of warps, which the custom form prints with each region."""
-    if one.name != WARP_SPECIALIZE:
-        return ""
-    clauses = " ".join(label_text(module, region, region.blocks[0]) for region in one.regions)
-    printed = _Parts.of(one).attributes.get("partitionNumWarps", " ".join(_NUM_WARPS.findall(clauses)))
-    return " ".join(_NUMBER.findall(printed))
 
 
 def _regions_of(one: Operation) -> tuple[list[Region], list[str]]:
@@ -304,12 +300,8 @@ def _in_words(name: str, parts: _Parts) -> dict[str, str]:
 
 def _last_type(parts: _Parts) -> str:
     types = _ARROW.split(parts.head)[-1].strip()
-    return next(iter([*_split(types.removeprefix("(").removesuffix(")") if types.startswith("(") else types)][-1:]), "")
-
-
-def _gives_type(one: Operation) -> bool:
-    parts = _Parts.of(one)
-    return bool(_ARROW.search(parts.head) and printed_types(_last_type(parts)))
+    listed = [*_split(types.removeprefix("(").removesuffix(")") if types.startswith("(") else types)]
+    return listed[-1] if listed else ""
 
 
 _Groups = Sequence[Sequence[str]]
@@ -317,12 +309,6 @@ _Groups = Sequence[Sequence[str]]
 
 def _flat(*groups: Sequence[str]) -> list[str]:
     return [operand for group in groups for operand in group]
-
-
-def _with_barriers(groups: _Groups) -> list[str]:
-    """Return the operands of a fifth-generation dot, in which each barrier is printed with its predicate."""
-    *others, barriers, predicates = groups
-    return _flat(*others, *zip(barriers, predicates, strict=False))
 
 
 _REORDERED: Mapping[str, Callable[[_Groups], list[str]]] = {
@@ -334,7 +320,10 @@ _REORDERED: Mapping[str, Callable[[_Groups], list[str]]] = {
     "tt.dot_scaled": lambda groups: _flat(groups[0], *groups[3:4], groups[1], *groups[4:], groups[2]),
     "ttng.async_tma_copy_global_to_local": lambda groups: _flat(*groups[:-3], groups[-2], groups[-3], groups[-1]),
     "ttng.tmem_store": lambda groups: _flat(groups[-2], *groups[:-2], groups[-1]),
-    "ttng.tc_gen5_mma": _with_barriers,
-    "ttng.tc_gen5_mma_scaled": _with_barriers,
+    # Each barrier is printed with its predicate.
+    **dict.fromkeys(
+        ("ttng.tc_gen5_mma", "ttng.tc_gen5_mma_scaled"),
+        lambda groups: _flat(*groups[:-2], *zip(*groups[-2:], strict=False)),
+    ),
 }
 """The order of the custom form, for operations whose operands it prints in another order than the generic form."""
