@@ -338,7 +338,7 @@ def _bytes_of_thread(operation: Operation, name: str, module: Module, warps: int
     if not pointers.shape:
         return element_bytes
     layout = blocked_of(layout_of(pointers, module.aliases))
-    if layout is None or layout.rank != len(pointers.shape) or prod(layout.warps) != warps:
+    if layout is None or len(layout.order) != len(pointers.shape) or prod(layout.warps) != warps:
         return None
     tiles = map(prod, zip(layout.elements, layout.lanes, layout.warps, strict=True))
     if any(size % tile for size, tile in zip(pointers.shape, tiles, strict=True)):

@@ -123,25 +123,44 @@ def is_transposed(operation: Operation, aliases: Mapping[str, str]) -> bool:
 def _of_blocked(blocked: Blocked, memory: str, shape: tuple[int, ...], element_bytes: int) -> SharedCycles | None:
     # Instructions for whole matrices need two elements of 16 bits in a row: PTX ISA, "ldmatrix".
     may_be_matrices = element_bytes == 2 and blocked.elements[blocked.order[0]] == 2
-    if blocked.rank != len(shape) or may_be_matrices:
+    if len(blocked.order) != len(shape) or may_be_matrices:
         return None
     offsets = _offsets(memory, shape, _coordinates(blocked, shape), element_bytes)
     if offsets is None:
         return None
+    vector_bytes = _vector_bytes(offsets, element_bytes)
+    # Instructions that only repeat another one's words are left out.
+    starts = np.unique(np.sort(_starts(offsets, vector_bytes).transpose(0, 2, 1).reshape(-1, _LANES)), axis=0)
     least = _min_cycles(shape, element_bytes)
-    return SharedCycles(max(_cycles(_words(offsets, element_bytes)), least), least)
+    return SharedCycles(max(_cycles(_words(starts, vector_bytes)), least), least)
 
 
 @lru_cache(maxsize=256)
 def _of_linear(
     layout: LinearLayout, memory: str, shape: tuple[int, ...], element_bytes: int, is_of_matrices: bool
 ) -> SharedCycles | None:
-    """Return the cycles of an access; the fewest if it may be of whole matrices or of each thread's elements."""
-    offsets = _offsets(memory, shape, _coordinates_in(layout, len(shape)), element_bytes)
+    """Return the cycles of an access; the fewest if it may be of whole matrices or of each thread's elements.
+
+    Wide accesses are served by half-warps. So they are on an H100: of a dot of floats without tensor cores, Nsight
+    Compute counted 2324 cycles for an iteration whose accesses of 16 bytes take 2368 by half-warps, 1344 by whole ones,
+    and 2624 by quarters.
+    """
+    parts = (layout.registers, layout.lanes, layout.warps)
+    registers, lanes, warps = (_combined(bases, len(shape)) for bases in parts)
+    places = registers[:, None, None] ^ lanes[None, :, None] ^ warps[None, None]
+    offsets = _offsets(memory, shape, [places[..., dim] for dim in range(len(shape))], element_bytes)
     if offsets is None:
         return None
-    each = [_of_words(_words_of_halves(offsets[:, :, [warp]], element_bytes)) for warp in range(offsets.shape[2])]
-    found = SharedCycles(sum(one.cycles for one in each), sum(one.least for one in each))
+    cycles = least = 0
+    for warp in range(offsets.shape[2]):
+        own = offsets[:, :, [warp]]
+        vector_bytes = _vector_bytes(own, element_bytes)
+        served_lanes = _LANES // 2 if vector_bytes > _WORD_BYTES else _LANES
+        words = _words(_starts(own, vector_bytes).reshape(-1, served_lanes), vector_bytes)
+        distinct = 1 + (words[:, 1:] != words[:, :-1]).sum(axis=1)
+        cycles += _cycles(words)
+        least += int((-(-distinct // BANKS)).sum())
+    found = SharedCycles(cycles, least)
     fastest = _fastest_dimension(memory)
     # Only elements of 16 bits can be transposed.
     if not is_of_matrices or fastest is None or not (element_bytes == 2 or layout.lanes[0][fastest]):
@@ -152,11 +171,6 @@ def _of_linear(
     repeats = 1 << sum(not any(basis) for basis in layout.warps)
     moved = SharedCycles(repeats * matrices.cycles, repeats * matrices.least)
     return min(moved, found, key=lambda one: one.cycles)
-
-
-def _of_words(words: _Offsets) -> SharedCycles:
-    distinct = 1 + (words[:, 1:] != words[:, :-1]).sum(axis=1)
-    return SharedCycles(_cycles(words), int((-(-distinct // BANKS)).sum()))
 
 
 def _of_matrices(memory: str, shape: tuple[int, ...], element_bytes: int) -> SharedCycles | None:
@@ -174,14 +188,6 @@ def _of_matrices(memory: str, shape: tuple[int, ...], element_bytes: int) -> Sha
     groups = offsets.reshape(-1, _MATRIX_ROWS, offsets.shape[1]) // _CHUNK_BYTES % _MATRIX_ROWS
     wanted = (groups[..., None] == np.arange(_MATRIX_ROWS)).sum(axis=1)
     return SharedCycles(int(wanted.max(axis=2).sum()), groups.shape[0] * groups.shape[2])
-
-
-def _coordinates_in(layout: LinearLayout, rank: int) -> list[_Offsets]:
-    parts = [_combined(bases, rank) for bases in (layout.registers, layout.lanes, layout.warps)]
-    return [
-        parts[0][:, None, None, dim] ^ parts[1][None, :, None, dim] ^ parts[2][None, None, :, dim]
-        for dim in range(rank)
-    ]
 
 
 def _combined(bases: Sequence[Sequence[int]], rank: int) -> _Offsets:
@@ -209,50 +215,25 @@ def _coordinates(blocked: Blocked, shape: Sequence[int]) -> list[_Offsets]:
     return [np.broadcast_to(one, whole).reshape(-1, _LANES, prod(blocked.warps)) for one in found]
 
 
-def _words(offsets: _Offsets, element_bytes: int) -> _Offsets:
-    """Return the words that each instruction of a warp accesses.
-
-    An instruction accesses the elements that each thread has in a row, up to the widest access. Instructions that only
-    repeat another one's words are left out.
-    """
-    vector_bytes = _vector_bytes(offsets, element_bytes)
-    starts = _starts(offsets, vector_bytes).transpose(0, 2, 1).reshape(-1, _LANES)
-    words = (np.unique(np.sort(starts), axis=0)[..., None] + _parts(vector_bytes)) // _WORD_BYTES
-    rows: _Offsets = np.sort(words.reshape(len(words), -1))
-    return rows
-
-
-def _words_of_halves(offsets: _Offsets, element_bytes: int) -> _Offsets:
-    """Return the same for the threads of one warp, whose wide accesses are served by half-warps.
-
-    So they are on an H100: of a dot of floats without tensor cores, Nsight Compute counted 2324 cycles for an iteration
-    whose accesses of 16 bytes take 2368 by half-warps, 1344 by whole ones, and 2624 by quarters.
-    """
-    vector_bytes = _vector_bytes(offsets, element_bytes)
-    lanes = _LANES // 2 if vector_bytes > _WORD_BYTES else _LANES
-    starts = _starts(offsets, vector_bytes).reshape(-1, lanes)
-    words = (starts[..., None] + _parts(vector_bytes)) // _WORD_BYTES
+def _words(starts: _Offsets, vector_bytes: int) -> _Offsets:
+    """Return the words that each instruction accesses, in ascending order; ``starts`` has a row for each."""
+    words = (starts[..., None] + np.arange(0, max(vector_bytes, _WORD_BYTES), _WORD_BYTES)) // _WORD_BYTES
     rows: _Offsets = np.sort(words.reshape(len(words), -1))
     return rows
 
 
 def _vector_bytes(offsets: _Offsets, element_bytes: int) -> int:
+    """Return the size of an access: of the elements that each thread has in a row, up to the widest access."""
+    first = np.unique(offsets[:, 0, 0])
     vector_bytes = MAX_ACCESS_BITS // 8
-    while vector_bytes > element_bytes and not _is_in_rows(offsets, vector_bytes, element_bytes):
+    while vector_bytes > element_bytes:
+        # The elements of each thread fill rows of this many bytes, the same elements in all threads.
+        rows, counts = np.unique(first // vector_bytes, return_counts=True)
+        is_filled = len(rows) * vector_bytes == len(first) * element_bytes and len({*counts.tolist()}) == 1
+        if is_filled and not (_starts(offsets, vector_bytes) % vector_bytes).any():
+            break
         vector_bytes //= 2
     return vector_bytes
-
-
-def _parts(vector_bytes: int) -> _Offsets:
-    return np.arange(0, max(vector_bytes, _WORD_BYTES), _WORD_BYTES)
-
-
-def _is_in_rows(offsets: _Offsets, vector_bytes: int, element_bytes: int) -> bool:
-    """Return True if the elements of each thread fill rows of this many bytes, the same elements in all threads."""
-    first = np.unique(offsets[:, 0, 0])
-    rows, counts = np.unique(first // vector_bytes, return_counts=True)
-    fills = len(rows) * vector_bytes == len(first) * element_bytes and len({*counts.tolist()}) == 1
-    return fills and not (_starts(offsets, vector_bytes) % vector_bytes).any()
 
 
 def _starts(offsets: _Offsets, vector_bytes: int) -> _Offsets:

@@ -58,13 +58,15 @@ def operations_of_any_cta(module: Module, function: Operation) -> Sequence[Opera
         known = len(tainted)
         for one in inside:
             tainted.update(_tainted_by(module, one, tainted))
-    return tuple(one for one in inside if _is_repeatable(one) and not _is_tainted(one, tainted))
+    return tuple(one for one in inside if _is_repeatable(one) and tainted.isdisjoint(_names_taken(one)))
 
 
 def _tainted_by(module: Module, one: Operation, tainted: set[str]) -> Iterator[str]:
-    if one.name == "scf.for" and not _is_tainted_outside(one, tainted):
+    bounds = names_in(without_strings(one.tail.partition("iter_args")[0])) if one.name == "scf.for" else None
+    is_tainted = not tainted.isdisjoint(_names_taken(one))
+    if bounds is not None and tainted.isdisjoint(bounds):
         yield from _carried(module, one, tainted)
-    elif one.name == PROGRAM_ID or _is_tainted(one, tainted) or not (_is_repeatable(one) or one.traits.is_loop):
+    elif one.name == PROGRAM_ID or is_tainted or not (_is_repeatable(one) or one.traits.is_loop):
         yield from result_names(one)
         yield from (name.partition("#")[0] for name in result_names(one))
         if one.traits.is_loop:
@@ -84,22 +86,11 @@ def _carried(module: Module, loop: Operation, tainted: set[str]) -> Iterator[str
             yield from results[place : place + 1]
 
 
-def _is_tainted_outside(loop: Operation, tainted: set[str]) -> bool:
-    bounds = names_in(without_strings(loop.tail.partition("iter_args")[0]))
-    return not tainted.isdisjoint(bounds)
-
-
-def _is_tainted(one: Operation, tainted: set[str]) -> bool:
-    return not tainted.isdisjoint(_names_taken(one))
-
-
 def _is_repeatable(one: Operation) -> bool:
     """Return True if an operation has the same result when it is executed again with the same operands and memory."""
     traits = one.traits
-    if one.regions and not traits.combines_elements:
-        return False
-    has_effects = traits.writes_global or traits.is_atomic or traits.starts_async or traits.is_wait
-    if has_effects or traits.is_terminator or traits.is_foreign or traits.is_output:
+    has_effects = traits.writes_global or traits.is_atomic or traits.starts_async or traits.is_wait or traits.is_output
+    if has_effects or traits.is_terminator or traits.is_foreign or (one.regions and not traits.combines_elements):
         return False
     is_pure = traits.is_arithmetic or traits.is_indexing or traits.is_move or traits.combines_elements
     return is_pure or traits.reads_global

@@ -8,7 +8,7 @@ instructions.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 
 from msgspec import Struct
@@ -60,24 +60,13 @@ class Blocked(Struct, frozen=True):
     warps: tuple[int, ...]
     order: tuple[int, ...]
 
-    @property
-    def rank(self) -> int:
-        """Number of dimensions."""
-        return len(self.elements)
-
 
 def blocked_of(layout: str) -> Blocked | None:
-    """Return a blocked layout.
-
-    None for other layouts, for one that is split between CTAs, and for one whose numbers do not describe tiles.
-    """
+    """Return a blocked layout; None for others, if split between CTAs, or if its numbers do not describe tiles."""
     found = [pattern.search(layout) for pattern in (_PER_THREAD, _PER_WARP, _WARPS, _ORDER)]
-    if not layout.startswith("#ttg.blocked") or _SPLIT.search(layout):
+    if not layout.startswith("#ttg.blocked") or _SPLIT.search(layout) or not all(found):
         return None
-    numbers = [tuple(map(int, _NUMBER.findall(one[1]))) for one in found if one]
-    if len(numbers) < len(found):
-        return None
-    elements, lanes, warps, order = numbers
+    elements, lanes, warps, order = (tuple(map(int, _NUMBER.findall(one[1]))) for one in found if one)
     sizes = (*elements, *lanes, *warps)
     has_rank = len(elements) == len(lanes) == len(warps) == len(order)
     if not has_rank or sorted(order) != list(range(len(order))) or min(sizes, default=0) <= 0:
@@ -97,21 +86,17 @@ def access_bits(printed: PrintedType, aliases: Mapping[str, str]) -> int | None:
 
 
 def _in_a_row(layout: str, aliases: Mapping[str, str]) -> int | None:
-    if sliced := _SLICE.match(layout):
-        parent = aliases.get(sliced[2], sliced[2])
-        return _blocked_in_a_row(parent, without=int(sliced[1]))
+    """Return how many contiguous elements a thread has, along the dimension that varies fastest in it."""
     if layout.startswith("#ttg.linear"):
         return _linear_in_a_row(layout)
-    return _blocked_in_a_row(layout, without=None)
-
-
-def _blocked_in_a_row(layout: str, without: int | None) -> int | None:
-    per_thread, order = _PER_THREAD.search(layout), _ORDER.search(layout)
-    if not (layout.startswith("#ttg.blocked") and per_thread and order):
+    sliced = _SLICE.match(layout)
+    without = int(sliced[1]) if sliced else None
+    parent = aliases.get(sliced[2], sliced[2]) if sliced else layout
+    per_thread, order = _PER_THREAD.search(parent), _ORDER.search(parent)
+    if not (parent.startswith("#ttg.blocked") and per_thread and order):
         return None
-    sizes = [int(size) for size in per_thread[1].split(",")]
     fastest = next((int(dim) for dim in order[1].split(",") if int(dim) != without), None)
-    return None if fastest is None else sizes[fastest]
+    return None if fastest is None else _number(per_thread[1], fastest)
 
 
 def _linear_in_a_row(layout: str) -> int | None:
@@ -219,12 +204,6 @@ class LinearLayout(Struct, frozen=True):
         """Number of elements of all threads; repeated ones count each time."""
         return 1 << len(self.registers) + len(self.lanes) + len(self.warps)
 
-    @classmethod
-    def of(cls, parts: Iterable[Sequence[Basis]]) -> LinearLayout:
-        """Return a layout of registers, lanes and warps."""
-        registers, lanes, warps = (tuple(bases) for bases in parts)
-        return cls(tuple(basis for basis in registers if any(basis)), lanes, warps)
-
 
 @if_misfit(None)
 def linear_layout(printed: PrintedType, aliases: Mapping[str, str]) -> LinearLayout | None:
@@ -232,8 +211,11 @@ def linear_layout(printed: PrintedType, aliases: Mapping[str, str]) -> LinearLay
 
     Known are blocked and linear layouts, those of results of tensor cores before sm_100, and slices of these.
     """
-    parts = _bases(layout_of(printed, aliases), printed.shape, aliases)
-    return parts and LinearLayout.of(parts)
+    bases = _bases(layout_of(printed, aliases), printed.shape, aliases)
+    if bases is None:
+        return None
+    registers, lanes, warps = bases
+    return LinearLayout(tuple(basis for basis in registers if any(basis)), tuple(lanes), tuple(warps))
 
 
 def is_of_tensor_cores(layout: str, aliases: Mapping[str, str]) -> bool:
@@ -282,7 +264,7 @@ def _operand_tiles(
         registers, lanes, warps = (
             _without(_grown(size, one, blocked.order), along_k if number else None) for number, one in enumerate(counts)
         )
-        return ((registers, lanes, warps), blocked.order) if blocked.rank == 2 else None
+        return ((registers, lanes, warps), blocked.order) if len(blocked.order) == 2 else None
     tiles = _tiles(parent, 2)
     if tiles is None or not k_width or k_width & (k_width - 1):
         return None
@@ -321,7 +303,7 @@ def _tiles(layout: str, rank: int) -> tuple[_Bases, Sequence[int]] | None:
         size = [1] * rank
         counts = (blocked.elements, blocked.lanes, blocked.warps)
         registers, lanes, warps = (_grown(size, one, blocked.order) for one in counts)
-        return ((registers, lanes, warps), blocked.order) if blocked.rank == rank else None
+        return ((registers, lanes, warps), blocked.order) if len(blocked.order) == rank else None
     shape, counted, major = (pattern.search(layout) for pattern in (_SHAPE, _WARPS, _MAJOR))
     if not (layout.startswith("#ttg.nvidia_mma") and shape and counted and major) or _SPLIT.search(layout):
         return None
@@ -353,7 +335,6 @@ def _repeated(tile: _Bases, order: Sequence[int], shape: Sequence[int]) -> _Base
     return [*registers, *_grown(size, more, order)], lanes, warps
 
 
-_NAMES = {"amd_mfma": "mfma", "amd_wmma": "wmma"}
 # An instruction of a warp group computes the rows of four warps.
 _WARPS_IN_GROUP = 4
 
@@ -368,9 +349,9 @@ def dot_instruction(layout: str) -> str:
         return "fma" if layout.startswith(("#ttg.blocked", "#ttg.linear")) else ""
     shape = [int(size) for size in match[1].split(",")] if (match := _SHAPE.search(found[2])) else []
     if found[1] != "nvidia_mma":
-        return " ".join([_NAMES[found[1]], "x".join(map(str, shape))]).strip()
+        return f"{found[1].removeprefix('amd_')} {'x'.join(map(str, shape))}".strip()
     major = int(match[1]) if (match := _MAJOR.search(found[2])) else 0
     if major == _WARP_GROUPS and shape:
         shape = [shape[0] * _WARPS_IN_GROUP, *shape[1:]]
     sizes = "".join(f"{letter}{size}" for letter, size in zip("mnk", shape, strict=False))
-    return " ".join(["wgmma" if major == _WARP_GROUPS else "mma", sizes]).strip()
+    return f"{'wgmma' if major == _WARP_GROUPS else 'mma'} {sizes}".strip()

@@ -173,7 +173,6 @@ def test_the_instruction_of_a_dot(layout: str, instruction: str) -> None:
 def test_tiles_of_a_blocked_layout() -> None:
     found = blocked_of(COLUMNS)
     assert found == Blocked(elements=(2, 4), lanes=(16, 2), warps=(1, 4), order=(0, 1))
-    assert found.rank == 2
     # No tensor has more than 2^20 elements.
     assert blocked_of(BLOCKED.format([1024, 1], [32, 1], [32, 1], [1, 0])) is not None
     assert blocked_of(BLOCKED.format([1024, 1], [32, 1], [33, 1], [1, 0])) is None
