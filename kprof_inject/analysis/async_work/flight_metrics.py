@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from msgspec import Struct
@@ -12,7 +11,6 @@ from numpy.typing import NDArray
 from kprof_inject.analysis.async_work.groups import InFlight
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel
 from kprof_inject.analysis.roofs.speed_of_light import Roof
-from kprof_inject.capture.encoding import json_values
 from kprof_inject.capture.model import Kernel
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.waves import waves_of
@@ -54,37 +52,18 @@ class Flights(Struct, frozen=True):
     needed_bytes: float | None
     unpaired: Mapping[str, str]
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the metrics as JSON values."""
-        return json_values(self)
-
 
 def flights_of(timeline: Timeline, found: InFlight, roofs: Sequence[Roof]) -> Flights | None:
     """Return the metrics of a launch, or None if nothing asynchronous was recorded."""
     groups = found.groups
     if not groups.size and not found.unpaired:
         return None
-    flights = tuple(_flights(timeline, found))
-    longest = max((roof.sm_cycles for roof in roofs), default=0)
-    carrying = groups[groups["bytes"] > 0]
-    carried: NDArray[np.int64] = carrying["bytes"]
-    starts_cycles: NDArray[np.int64] = carrying["start_cycles"]
-    held = float((carried * (carrying["end_cycles"] - starts_cycles)).sum()) * timeline.ctas_per_recorded
-    return Flights(
-        flights,
-        held / longest if longest else 0.0,
-        _max_at_once(carrying, timeline),
-        _needed(timeline, carrying, roofs),
-        found.unpaired,
-    )
-
-
-def _flights(timeline: Timeline, found: InFlight) -> Iterator[Flight]:
-    for scope in np.unique(found.groups["scope"]).tolist():
-        mine = found.groups[found.groups["scope"] == scope]
+    flights = []
+    for scope in np.unique(groups["scope"]).tolist():
+        mine = groups[groups["scope"] == scope]
         blocked = mine[mine["blocked_ns"] > 0]
         info = timeline.table.scopes[scope]
-        yield Flight(
+        flight = Flight(
             index=scope,
             scope=info.name,
             source=info.source,
@@ -96,6 +75,19 @@ def _flights(timeline: Timeline, found: InFlight) -> Iterator[Flight]:
             blocked_ns=int(blocked["blocked_ns"].sum()),
             group_bytes=int(np.median(mine["bytes"])),
         )
+        flights.append(flight)
+    longest = max((roof.sm_cycles for roof in roofs), default=0)
+    carrying = groups[groups["bytes"] > 0]
+    carried: NDArray[np.int64] = carrying["bytes"]
+    starts_cycles: NDArray[np.int64] = carrying["start_cycles"]
+    held = float((carried * (carrying["end_cycles"] - starts_cycles)).sum()) * timeline.ctas_per_recorded
+    return Flights(
+        tuple(flights),
+        held / longest if longest else 0.0,
+        _max_at_once(carrying, timeline),
+        _needed(timeline, carrying, roofs),
+        found.unpaired,
+    )
 
 
 def _max_at_once(groups: NDArray[np.void], timeline: Timeline) -> int:
@@ -127,21 +119,18 @@ _MIN_BLOCKED = 0.1
 def _needed(timeline: Timeline, groups: NDArray[np.void], roofs: Sequence[Roof]) -> float | None:
     """Return the bandwidth of a loop at its roof, times the measured latency."""
     blocked = groups[groups["blocked_ns"] > 0]
-    loop = _loop_around(timeline, groups, roofs)
-    if len(blocked) < _MIN_BLOCKED * len(groups) or loop is None or not loop.part:
+    if not groups.size or len(blocked) < _MIN_BLOCKED * len(groups):
+        return None
+    # The innermost scope with a roof around the operation that issued most of the work.
+    most = int(np.bincount(groups["scope"]).argmax())
+    by_index = {roof.index: roof for roof in roofs}
+    loop = next((by_index[index] for index in timeline.table.around(most) if index in by_index), None)
+    if loop is None or not loop.part:
         return None
     starts_cycles: NDArray[np.int64] = blocked["start_cycles"]
     latencies_cycles = blocked["end_cycles"] - starts_cycles
     carried = float(groups["bytes"].sum()) * timeline.ctas_per_recorded
     return carried / (loop.sm_cycles * loop.part) * float(np.median(latencies_cycles))
-
-
-def _loop_around(timeline: Timeline, groups: NDArray[np.void], roofs: Sequence[Roof]) -> Roof | None:
-    if not groups.size:
-        return None
-    most = int(np.bincount(groups["scope"]).argmax())
-    by_index = {roof.index: roof for roof in roofs}
-    return next((by_index[index] for index in timeline.table.around(most) if index in by_index), None)
 
 
 class CopiedAhead(Struct, frozen=True):

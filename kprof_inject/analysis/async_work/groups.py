@@ -138,7 +138,10 @@ class FlightLanes(Struct, frozen=True):
 
 def flight_lanes(found: InFlight) -> FlightLanes:
     """Assign lanes to the groups of each CTA's first warp: all its warps issue the same work."""
-    work = _kind_of_scopes(found)[found.groups["scope"]]
+    numbers = np.zeros(max(found.works, default=0) + 1, np.int64)
+    for scope, kind in found.works.items():
+        numbers[scope] = found.kinds.index(kind)
+    work = numbers[found.groups["scope"]]
     order = np.lexsort((found.groups["start_cycles"], found.groups["warp"], work, found.groups["cta"]))
     groups, work = found.groups[order], work[order]
     is_first_warp = groups["warp"] == first_of_group(groups["warp"], group_numbers(groups["cta"], work))
@@ -150,20 +153,8 @@ def flight_lanes(found: InFlight) -> FlightLanes:
     lane = (np.cumsum(deepest) - deepest)[member] + (numbers_in_group(member) - 1) % deepest[member]
     order = np.lexsort((groups["start_ns"], lane))
     groups, work, lane = groups[order], work[order], lane[order]
-    end_ns = _apart(lane, groups["start_ns"], groups["end_ns"])
+    # None ends after the next start in its lane.
+    following = np.append(groups["start_ns"][1:], np.iinfo(np.int64).max)
+    is_followed = np.append(lane[1:] == lane[:-1], False)
+    end_ns: Numbers = np.where(is_followed, np.minimum(groups["end_ns"], following), groups["end_ns"])
     return FlightLanes(found.kinds, groups, work, lane, np.minimum(groups["known_ns"], end_ns), end_ns)
-
-
-def _kind_of_scopes(found: InFlight) -> Numbers:
-    numbers, kinds = np.zeros(max(found.works, default=0) + 1, np.int64), found.kinds
-    for scope, work in found.works.items():
-        numbers[scope] = kinds.index(work)
-    return numbers
-
-
-def _apart(lane: Numbers, starts_ns: Numbers, ends_ns: Numbers) -> Numbers:
-    """Return the ends, none of them after the next start in its lane."""
-    following = np.append(starts_ns[1:], np.iinfo(np.int64).max)
-    same = np.append(lane[1:] == lane[:-1], False)
-    found: Numbers = np.where(same, np.minimum(ends_ns, following), ends_ns)
-    return found

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from kprof_inject.analysis.interpreter.axis_arrays import Mask, SharedMemorySlice, Value
 from kprof_inject.analysis.interpreter.executions import CountedOperation
@@ -87,43 +88,37 @@ def async_work(operations: Sequence[CountedOperation]) -> AsyncWork:
     by_place = sorted(issues, key=lambda issue: issue.counted.operation.start)
     work_of = {issue.slot.allocation: issue.work for issue in issues if issue.slot}
     awaits = (found for one in operations if (found := _await(one, work_of)) is not None)
-    return AsyncWork(tuple(by_place), tuple(awaits), frozenset(_unnamed(operations)))
+    signalling = (one for one in operations if _barrier_place(one.operation) is not None)
+    unnamed = (one.operation.name for one in signalling if not isinstance(_barrier(one), SharedMemorySlice))
+    return AsyncWork(tuple(by_place), tuple(awaits), frozenset(unnamed))
 
 
 def arrivals(operations: Sequence[CountedOperation]) -> AsyncWork:
     """Return the operations by which warps arrive at barriers, and those that wait for it."""
-    needed = dict(_needed(operations))
-    issues = [issue for one in operations if (issue := _arrival(one, needed)) is not None]
+    # How many arrivals complete a phase of each barrier, by its allocation.
+    needed: dict[Operation, int] = {}
+    issues: list[Issue] = []
+    for one in operations:
+        slot, predicate = (*one.executed.operands, None, None)[:2]
+        if not isinstance(slot, SharedMemorySlice):
+            continue
+        if one.operation.name == BARRIER_INIT:
+            needed[slot.allocation] = _count_in(one.operation)
+        elif one.operation.name == BARRIER_ARRIVE:
+            issues.append(Issue(one, ARRIVALS, 0, slot, predicate, _count_in(one.operation)))
+    completed = (needed.get(issue.slot.allocation, 1) if issue.slot else 1 for issue in issues)
+    issues = [
+        replace(issue, arrivals=min(issue.arrivals, count), needed=count)
+        for issue, count in zip(issues, completed, strict=True)
+    ]
     work_of = {issue.slot.allocation: issue.work for issue in issues if issue.slot}
     awaits = (found for one in operations if (found := _await(one, work_of)) is not None)
     return AsyncWork(tuple(issues), tuple(found for found in awaits if found.slot), frozenset())
 
 
-def _arrival(one: CountedOperation, needed: Mapping[Operation, int]) -> Issue | None:
-    operands = one.executed.operands
-    if one.operation.name != BARRIER_ARRIVE or not operands or not isinstance(operands[0], SharedMemorySlice):
-        return None
-    slot, predicate = operands[0], operands[1] if len(operands) > 1 else None
-    of_phase = needed.get(slot.allocation, 1)
-    return Issue(one, ARRIVALS, 0, slot, predicate, min(_count_in(one.operation), of_phase), of_phase)
-
-
-def _needed(operations: Sequence[CountedOperation]) -> Iterator[tuple[Operation, int]]:
-    for one in operations:
-        operands = one.executed.operands
-        if one.operation.name == BARRIER_INIT and operands and isinstance(operands[0], SharedMemorySlice):
-            yield operands[0].allocation, _count_in(one.operation)
-
-
 def _count_in(operation: Operation) -> int:
     found = _COUNT.search(operation.tail)
     return max(int(found[1]), 1) if found else 1
-
-
-def _unnamed(operations: Sequence[CountedOperation]) -> Iterator[str]:
-    for one in operations:
-        if _barrier_place(one.operation) is not None and not isinstance(_barrier(one), SharedMemorySlice):
-            yield one.operation.name
 
 
 def _in_order(operations: Sequence[CountedOperation]) -> Iterator[Issue]:

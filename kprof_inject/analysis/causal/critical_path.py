@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from msgspec import Struct
@@ -21,7 +20,6 @@ from numpy.typing import NDArray
 
 from kprof_inject.analysis.async_work.in_flight import in_flight, signals_between_warps
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel
-from kprof_inject.capture.encoding import json_values
 from kprof_inject.timeline.timeline import Timeline
 
 MAX_CTAS = 64
@@ -62,15 +60,6 @@ class CriticalPath(Struct, frozen=True):
     def of(self, scope: int) -> Blame | None:
         """Return a scope's part, or None."""
         return next((blame for blame in self.blames if blame.scope == scope), None)
-
-    def to_json(self, names: Sequence[str]) -> dict[str, Any]:
-        """Return the path as JSON values, with the scopes' names."""
-        return {
-            "ctas": self.ctas,
-            "walked_ns": self.walked_ns,
-            "outside": self.outside,
-            "blames": [{**json_values(one), "scope": names[one.scope], "share": one.share} for one in self.blames],
-        }
 
 
 def critical_path(timeline: Timeline, ran: ExecutedKernel | None) -> CriticalPath | None:
