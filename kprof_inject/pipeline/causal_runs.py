@@ -10,8 +10,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from kprof_inject.analysis.causal.delays import delays_for, executions, whole_share
-from kprof_inject.analysis.causal.slopes import KernelSlopes, kernel_slopes
+from kprof_inject.analysis.causal.slopes import KernelSlopes, delays_for, executions, kernel_slopes, whole_share
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel, evaluated, evaluated_kernel
 from kprof_inject.analysis.summary import summarise
 from kprof_inject.capture.experiments import DelayedBuildRecord, DelaysRecord, ExperimentRecord

@@ -67,21 +67,28 @@ def critical_path(timeline: Timeline, ran: ExecutedKernel | None) -> CriticalPat
 
     None if no CTA has records, or if the kernel has partitions and no record shows which of them waits for which.
     """
-    ctas = _chosen(timeline)
-    if not ctas.size:
+    # From those that lost no record, if there are any.
+    whole = timeline.ctas[~np.isin(timeline.ctas["cta"], timeline.incomplete["cta"])]
+    among = whole if whole.size else timeline.ctas
+    if not among.size:
         return None
-    edges = _Edges.of(timeline, ran, ctas["cta"])
+    ctas = np.take(among, np.unique(np.linspace(0, len(among) - 1, min(MAX_CTAS, len(among))).astype(int)))
+    edges_of, are_known = _edges_by_cta(timeline, ran, ctas["cta"])
     times: defaultdict[tuple[int, bool], int] = defaultdict(int)
     whole_ns = 0
-    rows_of = _rows_of(timeline, ctas["cta"])
+    rows_of: dict[int, NDArray[np.void]] = {}
+    for block in timeline.blocks():
+        # All of a CTA's records are in one block.
+        for cta in np.intersect1d(ctas["cta"], block["cta"]).tolist():
+            rows_of[cta] = block[block["cta"] == cta]
     together = meetings(rows_of)
-    if len(timeline.table.partitions) > 1 and not edges.are_known and not together:
+    if len(timeline.table.partitions) > 1 and not are_known and not together:
         return None
     damaged = set(timeline.incomplete["cta"].tolist())
     for one in ctas:
         cta, begin_ns, end_ns = int(one["cta"]), int(one["init_ns"]), int(one["pre_final_ns"])
         if cta in rows_of and end_ns > begin_ns:
-            walk = _PathWalk(rows_of[cta], edges.of_cta(cta), together.get(cta, {}))
+            walk = _PathWalk(rows_of[cta], edges_of.get(cta, {}), together.get(cta, {}))
             begin_ns = max(begin_ns, walk.oldest_ns) if cta in damaged else begin_ns
             walk.back(begin_ns, end_ns, times)
             whole_ns += end_ns - begin_ns
@@ -91,24 +98,6 @@ def critical_path(timeline: Timeline, ran: ExecutedKernel | None) -> CriticalPat
     blames = (Blame(one, times[one, False] / whole_ns, times[one, True] / whole_ns) for one in scopes)
     outside = times[NOT_RECORDED, False] / whole_ns
     return CriticalPath(len(ctas), whole_ns / len(ctas), tuple(one for one in blames if one.share), outside)
-
-
-def _rows_of(timeline: Timeline, ctas: NDArray[np.int32]) -> dict[int, NDArray[np.void]]:
-    found: dict[int, NDArray[np.void]] = {}
-    for block in timeline.blocks():
-        # All of a CTA's are in one block.
-        for cta in np.intersect1d(ctas, block["cta"]).tolist():
-            found[cta] = block[block["cta"] == cta]
-    return found
-
-
-def _chosen(timeline: Timeline) -> NDArray[np.void]:
-    """Sample CTAs, from those that lost no record if there are any."""
-    ctas = timeline.ctas
-    whole = ctas[~np.isin(ctas["cta"], timeline.incomplete["cta"])]
-    among = whole if whole.size else ctas
-    places = np.unique(np.linspace(0, len(among) - 1, min(MAX_CTAS, len(among))).astype(int))
-    return np.take(among, places)
 
 
 class _Edge(Struct, frozen=True):
@@ -121,34 +110,27 @@ class _Edge(Struct, frozen=True):
     is_flight: bool
 
 
-class _Edges(Struct, frozen=True):
-    by_cta: Mapping[int, Mapping[int, list[_Edge]]]
-    are_known: bool
-    """Whether any wait was paired with its cause, even if none of them blocked."""
+_Edges = Mapping[int, list[_Edge]]
+"""Edges by the scope of the wait, ordered by the wait's end."""
 
-    @classmethod
-    def of(cls, timeline: Timeline, ran: ExecutedKernel | None, ctas: NDArray[np.int32]) -> _Edges:
-        found: defaultdict[int, defaultdict[int, list[_Edge]]] = defaultdict(lambda: defaultdict(list))
-        are_known = False
-        if ran is not None:
-            for groups, is_flight in (
-                (in_flight(timeline, ran).groups, True),
-                (signals_between_warps(timeline, ran), False),
-            ):
-                are_known |= bool(groups.size)
-                for one in groups[(groups["blocked_ns"] > 0) & np.isin(groups["cta"], ctas)]:
-                    edge = _Edge(
-                        int(one["start_ns"]), int(one["end_ns"]), int(one["warp"]), int(one["scope"]), is_flight
-                    )
-                    found[int(one["cta"])][int(one["wait_scope"])].append(edge)
-        for of_cta in found.values():
-            for edges in of_cta.values():
-                # Of edges that end together, the one that was issued last arrived last.
-                edges.sort(key=lambda edge: (edge.end_ns, edge.begin_ns))
-        return cls(found, are_known)
 
-    def of_cta(self, cta: int) -> Mapping[int, list[_Edge]]:
-        return self.by_cta.get(cta, {})
+def _edges_by_cta(
+    timeline: Timeline, ran: ExecutedKernel | None, ctas: NDArray[np.int32]
+) -> tuple[Mapping[int, _Edges], bool]:
+    """Return each CTA's edges, and whether any wait was paired with its cause, even if none of them blocked."""
+    if ran is None:
+        return {}, False
+    found: defaultdict[int, defaultdict[int, list[_Edge]]] = defaultdict(lambda: defaultdict(list))
+    flights, signals = in_flight(timeline, ran).groups, signals_between_warps(timeline, ran)
+    for groups, is_flight in ((flights, True), (signals, False)):
+        for one in groups[(groups["blocked_ns"] > 0) & np.isin(groups["cta"], ctas)]:
+            edge = _Edge(int(one["start_ns"]), int(one["end_ns"]), int(one["warp"]), int(one["scope"]), is_flight)
+            found[int(one["cta"])][int(one["wait_scope"])].append(edge)
+    for of_cta in found.values():
+        for edges in of_cta.values():
+            # Of edges that end together, the one that was issued last arrived last.
+            edges.sort(key=lambda edge: (edge.end_ns, edge.begin_ns))
+    return found, bool(flights.size or signals.size)
 
 
 class _Piece(Struct, frozen=True):
@@ -161,9 +143,7 @@ class _Piece(Struct, frozen=True):
 
 
 class _PathWalk:
-    def __init__(
-        self, rows: NDArray[np.void], edges: Mapping[int, list[_Edge]], together: Mapping[int, Meeting]
-    ) -> None:
+    def __init__(self, rows: NDArray[np.void], edges: _Edges, together: Mapping[int, Meeting]) -> None:
         self._rows = rows
         self._edges = edges
         self._ends = {scope: [edge.end_ns for edge in mine] for scope, mine in edges.items()}

@@ -1,25 +1,31 @@
-"""Slopes of a causal experiment: by how many cycles the kernel slows down for each cycle that is added at a place."""
+"""Slopes of a causal experiment: by how many cycles the kernel slows down for each cycle that is added at a place.
+
+CTAs follow each other in a slot of an SM, and the launch ends with the chain of CTAs that ends last. Delays count as
+often as this chain executes them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from math import exp, prod
+from collections.abc import Mapping, Sequence
+from math import ceil, exp, prod
 from typing import Any
 
 import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
+from numpy.typing import NDArray
 
 from kprof_inject.analysis.causal.critical_path import Blame, CriticalPath, critical_path
-from kprof_inject.analysis.causal.delays import Executions, executions
 from kprof_inject.analysis.causal.response import DelayErrors, Interval, Response, response
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel
+from kprof_inject.analysis.scope_map import ScopeMap
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture.encoding import json_values
 from kprof_inject.capture.experiments import ExperimentRecord, MeasuredDelayRecord
 from kprof_inject.capture.scopes import ScopeInfo, ScopeTable, distinct_names
 from kprof_inject.timeline.comparison import MIN_LAUNCHES, trimmed_mean
 from kprof_inject.timeline.timeline import Timeline
+from kprof_inject.timeline.waves import end_of_work_ns
 
 # A delay ends when its loop next reads the clock, which is half a round later on average. How much of that is in the
 # delay's length as measured by itself is random. A round takes 33 cycles by itself and 31 in many kernels (measured on
@@ -187,86 +193,191 @@ def kernel_slopes(
     counted = executions(table, ran, prod(experiment.grid), slots, timeline)
     cycles = clean_ns * 1e-9 * clock_hz
     names = distinct_names(table.scopes)
-    places = tuple(
-        replace(
-            _place(scope, [one for one in experiment.delays if one.scope == index], experiment, counted, index, cycles),
-            distinct_name=names[index],
-        )
-        for index, scope in enumerate(table.scopes)
-        if any(one.scope == index for one in experiment.delays)
-    )
+    spins = {one.delay_cycles: one.cycles for one in experiment.spins}
     path = critical_path(timeline, ran) if timeline else None
-    if timeline is not None and summary is not None:
-        places = tuple(_with_record(place, timeline, summary, path) for place in places)
+    places: list[PlaceSlope] = []
+    for number, scope in enumerate(table.scopes):
+        delays = [one for one in experiment.delays if one.scope == number]
+        if not delays:
+            continue
+        place = replace(
+            _place(scope, delays, spins, counted.by_cta[number], counted.by_chain[number], cycles),
+            distinct_name=names[number],
+        )
+        index = timeline.table.at_site_of(scope) if timeline is not None and summary is not None else None
+        if index is not None and summary is not None:
+            blame = path.of(index) if path else None
+            place = replace(place, time_share=summary.scopes[index].share, blame=blame, index=index)
+        places.append(place)
     chain = next((one.by_chain / one.by_cta for one in places if one.by_chain and one.by_cta), None)
-    return KernelSlopes(experiment, clean_ns, clock_hz, chain, places, path)
-
-
-def _with_record(
-    place: PlaceSlope, timeline: Timeline, summary: LaunchSummary, path: CriticalPath | None
-) -> PlaceSlope:
-    index = timeline.table.at_site_of(place.scope)
-    if index is None:
-        return place
-    return replace(place, time_share=summary.scopes[index].share, blame=path.of(index) if path else None, index=index)
+    return KernelSlopes(experiment, clean_ns, clock_hz, chain, tuple(places), path)
 
 
 def _place(
     scope: ScopeInfo,
     delays: Sequence[MeasuredDelayRecord],
-    experiment: ExperimentRecord,
-    counted: Executions,
-    index: int,
+    spins: Mapping[int, float],
+    by_cta: float | None,
+    by_chain: float | None,
     kernel_cycles: float,
 ) -> PlaceSlope:
-    by_cta, by_chain = counted.by_cta[index], counted.by_chain[index]
+    """Return a place's slope; ``spins`` has the measured length of each delay, in cycles, by its nominal one."""
     measured = [one for one in sorted(delays, key=lambda one: one.delay_cycles) if len(one.ns) >= MIN_LAUNCHES]
     seldom = next((one.refusal for one in delays if one.refusal), _SELDOM)
     place = PlaceSlope(scope, by_cta, by_chain, disturbed=None, points=(), response=None, reason=seldom)
     if not measured or measured[0].delay_cycles:
         return place
-    ratio, error = _ratio(measured[0])
-    points = tuple(_points(measured, experiment))
-    place = replace(place, disturbed=Interval.about(ratio - 1, error), points=points)
+    begin, begin_error = _ratio(measured[0])
+    none_cycles = spins.get(0, 0.0)
+    points = [Point(0.0, 0.0, begin_error, len(measured[0].ns))]
+    for one in measured[1:]:
+        ratio, error = _ratio(one)
+        by_itself = spins.get(one.delay_cycles, 0.0) - none_cycles
+        cycles = by_itself if by_itself > 0 else float(one.delay_cycles)
+        points.append(Point(cycles, ratio - begin, error, len(one.ns)))
+    place = replace(place, disturbed=Interval.about(begin - 1, begin_error), points=tuple(points))
     if not by_chain or not kernel_cycles:
-        reason = "how often it runs is unknown" if kernel_cycles else "the clock is unknown"
-        return replace(place, reason=reason)
-    found = _response(points, kernel_cycles / by_chain)
+        return replace(place, reason="how often it runs is unknown" if kernel_cycles else "the clock is unknown")
+    # Only delays that are longer than all before them: measured lengths may be equal.
+    longest = np.maximum.accumulate([-1.0, *(point.delay_cycles for point in points)])
+    longer = [point for point, before in zip(points, longest[:-1], strict=True) if point.delay_cycles > before]
+    found = response(
+        np.array([point.delay_cycles for point in longer]),
+        np.array([point.longer_share for point in longer]) * (kernel_cycles / by_chain),
+        np.array([point.error for point in longer]) * (kernel_cycles / by_chain),
+        _DELAY_ERRORS_CYCLES,
+    )
     if found is None:
         return place
-    none_cycles = _takes(experiment).get(0, 0.0)
     return replace(place, response=found.with_slack_of(none_cycles), reason="", none_cycles=none_cycles)
 
 
-def _takes(experiment: ExperimentRecord) -> dict[int, float]:
-    return {one.delay_cycles: one.cycles for one in experiment.spins}
-
-
 def _ratio(one: MeasuredDelayRecord) -> tuple[float, float]:
+    """Return the ratio of the kernel's times with a delay and without, and its standard error."""
     location = trimmed_mean(np.array(one.ns) / np.array(one.clean_ns))
     ratio = exp(location.log_ns)
     return ratio, max(ratio * location.variance**0.5, _MIN_ERROR)
 
 
-def _points(measured: Sequence[MeasuredDelayRecord], experiment: ExperimentRecord) -> Iterator[Point]:
-    takes = _takes(experiment)
-    begin, base_error = _ratio(measured[0])
-    for one in measured:
-        ratio, error = _ratio(one)
-        if not one.delay_cycles:
-            yield Point(0.0, 0.0, base_error, len(one.ns))
-            continue
-        by_itself = takes.get(one.delay_cycles, 0.0) - takes.get(0, 0.0)
-        yield Point(by_itself if by_itself > 0 else float(one.delay_cycles), ratio - begin, error, len(one.ns))
+def last_chain(ctas: NDArray[np.void]) -> NDArray[np.int32]:
+    """Return the CTAs that ran one after another until the end of the launch, the last first.
+
+    ``ctas`` are ``CTA_COLUMNS``.
+    """
+    if not ctas.size:
+        return np.empty(0, np.int32)
+    ends = end_of_work_ns(ctas)
+    row = int(ends.argmax())
+    found = [row]
+    while True:
+        # Its slot was free when it began: the last CTA that left the SM before that made room for it.
+        before = np.flatnonzero((ctas["sm"] == ctas["sm"][row]) & (ends <= ctas["init_ns"][row]))
+        before = before[ends[before] < ends[row]]
+        if not before.size:
+            return np.array(ctas["cta"][found], np.int32)
+        row = int(before[ends[before].argmax()])
+        found.append(row)
 
 
-def _response(points: Sequence[Point], cycles_between: float) -> Response | None:
-    """Fit the delays that are longer than all before them: measured lengths may be equal."""
-    longest = np.maximum.accumulate([-1.0, *(point.delay_cycles for point in points)])
-    points = [point for point, before in zip(points, longest[:-1], strict=True) if point.delay_cycles > before]
-    return response(
-        np.array([point.delay_cycles for point in points]),
-        np.array([point.longer_share for point in points]) * cycles_between,
-        np.array([point.error for point in points]) * cycles_between,
-        _DELAY_ERRORS_CYCLES,
-    )
+def chain_length(ctas: int, slots: int) -> int:
+    """Return the length of the last chain if all CTAs take equally long."""
+    return max(ceil(ctas / slots), 1) if slots else 1
+
+
+class Executions(Struct, frozen=True):
+    """Executions of each scope of a table by the mean CTA and by the last chain of CTAs; None if unknown."""
+
+    by_cta: Sequence[float | None]
+    by_chain: Sequence[float | None]
+
+
+def executions(
+    table: ScopeTable, ran: ExecutedKernel | None, ctas: int, slots: int, timeline: Timeline | None
+) -> Executions:
+    """Count executions by the records of ``timeline``, or by the kernel's arguments where records are missing.
+
+    ``timeline`` is a launch of the same kernel with the same grid. ``slots`` is the number of CTAs that the device
+    holds at once.
+    """
+    # How often a CTA executes the block in which each scope begins, by the kernel's arguments.
+    evaluated: list[float | None] = [None] * len(table.scopes)
+    if ran is not None and ctas:
+        scope_map = ScopeMap(ran.module, table)
+        for index in range(len(table.scopes)):
+            rows = scope_map.rows_in(index, ran.lines)
+            if rows:
+                begin = scope_map.outermost_from(ran.operations[rows.start].operation, index)
+                inside = (one for one in ran.operations if one.operation.block is begin.block)
+                times = (one.times for one in inside if one.times is not None and not one.executed.is_predicated)
+                evaluated[index] = next((count / ctas for count in times), None)
+    if timeline is None or not timeline.ctas.size:
+        length = chain_length(ctas, slots)
+        return Executions(evaluated, [None if one is None else one * length for one in evaluated])
+    chain = last_chain(timeline.all_ctas)
+    recorded = _recorded(timeline, chain)
+    by_chain: list[float | None] = []
+    by_cta: list[float | None] = []
+    for scope, one in zip(table.scopes, evaluated, strict=True):
+        place = timeline.table.at_site_of(scope)
+        counted = None if recorded is None or place is None else float(recorded[place])
+        by_chain.append(counted if counted else None if one is None else one * len(chain))
+        by_cta.append(one if one is not None else None if counted is None else counted / len(chain))
+    return Executions(by_cta, by_chain)
+
+
+def _recorded(timeline: Timeline, chain: NDArray[np.int32]) -> NDArray[np.float64] | None:
+    """Return how often the chain's CTAs executed each scope, or None if one of their records is missing.
+
+    If only a sample of the CTAs recorded, those of the chain count like the mean of these.
+    """
+    length = len(chain)
+    if timeline.unrecorded.size:
+        chain = timeline.ctas["cta"]
+    if np.isin(timeline.incomplete["cta"], chain).any():
+        return None
+    scopes = len(timeline.table.scopes)
+    counts = np.zeros(scopes)
+    for block in timeline.blocks():
+        rows = block[np.isin(block["cta"], chain)]
+        # All warps that execute it do so together.
+        keys = np.unique(np.stack([rows["scope"].astype(np.int64), rows["warp"]]), axis=1)
+        warps = np.maximum(np.bincount(keys[0], minlength=scopes), 1) if keys.size else np.ones(scopes)
+        counts += np.bincount(rows["scope"], minlength=scopes) / warps
+    return counts * (length / max(len(chain), 1))
+
+
+SHORTEST_CYCLES = 48
+"""A delay spins in steps of some 20 cycles; a shorter one is dominated by noise."""
+
+_LONGEST_CYCLES = 1 << 22
+_FACTOR = 3
+_MIN_STEPS = 4  # short delays show no slope, and a few cannot tell a bend from a line
+_MIN_SHARE = 0.02  # of the time between two executions
+# An iteration can be hidden by the work of a stage or two; code that is executed once, by another CTA at most.
+_MAX_SHARE_OFTEN, _MAX_SHARE_SELDOM = 2.0, 0.6
+_OFTEN = 4.0
+# The delays if it is unknown how often the place is executed.
+_BLIND = (64, 192, 576, 1728)
+
+
+def delays_for(kernel_cycles: float | None, by_cta: float | None, by_chain: float | None) -> tuple[int, ...]:
+    """Return delays in cycles, ascending; the first is 0.
+
+    ``kernel_cycles`` is how long the kernel takes; ``by_cta`` and ``by_chain`` are how often a CTA, and the last chain
+    of CTAs, execute the place.
+    """
+    if not kernel_cycles or not by_chain:
+        return (0, *_BLIND)
+    between = kernel_cycles / by_chain
+    longest = between * (_MAX_SHARE_OFTEN if (by_cta or 0) >= _OFTEN else _MAX_SHARE_SELDOM)
+    cycles = max(_MIN_SHARE * between, SHORTEST_CYCLES)
+    steps: list[int] = []
+    while len(steps) < _MIN_STEPS or cycles <= min(longest, _LONGEST_CYCLES):
+        steps.append(min(round(cycles), _LONGEST_CYCLES))
+        cycles *= _FACTOR
+    return (0, *dict.fromkeys(steps))
+
+
+def whole_share(delay_cycles: int, kernel_cycles: float | None, by_chain: float | None) -> float:
+    """Return the relative slowdown of the kernel if no part of a delay is hidden; 0 if unknown."""
+    return delay_cycles * by_chain / kernel_cycles if kernel_cycles and by_chain else 0.0

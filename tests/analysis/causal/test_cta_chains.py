@@ -7,7 +7,7 @@ from async_launches import COMMIT, COPIES, LAST, WAIT, in_order
 from replacing import replace
 from timelines import cta_rows, incomplete_rows
 
-from kprof_inject.analysis.causal.delays import chain_length, executions, last_chain
+from kprof_inject.analysis.causal.slopes import chain_length, executions, last_chain
 from kprof_inject.analysis.interpreter.executions import evaluated_kernel
 from kprof_inject.capture.scopes import ScopeInfo, ScopeTable
 

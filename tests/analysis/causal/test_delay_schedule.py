@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kprof_inject.analysis.causal.delays import SHORTEST_CYCLES, delays_for, whole_share
+from kprof_inject.analysis.causal.slopes import SHORTEST_CYCLES, delays_for, whole_share
 
 
 def test_from_what_would_just_show_to_two_iterations() -> None:
