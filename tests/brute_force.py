@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.analysis.interpreter.accesses import Access, access_of
+from kprof_inject.analysis.interpreter.accesses import Access, Executed, access_of
 from kprof_inject.analysis.interpreter.axis_arrays import (
     CTA,
     AxisArray,
@@ -25,10 +25,9 @@ from kprof_inject.analysis.interpreter.axis_arrays import (
     dimension,
     loop_axis,
 )
-from kprof_inject.analysis.interpreter.executed_operation import Executed
 from kprof_inject.analysis.interpreter.footprints import Ranges
+from kprof_inject.analysis.interpreter.integer_operations import Memory
 from kprof_inject.analysis.interpreter.interpreter import executed
-from kprof_inject.analysis.interpreter.loaded_integers import Memory
 from kprof_inject.ttgir.nodes import Module, Operation, Region
 from kprof_inject.ttgir.parser import parse
 

@@ -75,6 +75,12 @@ def bits_of(element: str) -> int:
     return int(found[1]) if found and len(found[1]) <= _MAX_WIDTH_DIGITS else 0
 
 
+def bytes_of(element: str) -> int:
+    """Return the size of an element type in bytes, at least 1."""
+    bits = _POINTER_BITS if element.startswith("!tt.ptr") else bits_of(element)
+    return max(bits // 8, 1)
+
+
 def types_of(operation: Operation) -> tuple[PrintedType, ...]:
     """Return the types that an operation is printed with, operands' before results'.
 

@@ -32,8 +32,8 @@ from kprof_inject.analysis.async_work.groups import (
     starts_async,
 )
 from kprof_inject.analysis.async_work.issues_and_waits import AsyncWork, Await, Issue, arrivals, async_work
+from kprof_inject.analysis.interpreter.accesses import Executed
 from kprof_inject.analysis.interpreter.axis_arrays import CTA, IntegerExpr, Mask, TooLarge, Value
-from kprof_inject.analysis.interpreter.executed_operation import Executed
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel, evaluated_kernel
 from kprof_inject.analysis.scope_map import ScopeMap
 from kprof_inject.analysis.unjudged import evaluating

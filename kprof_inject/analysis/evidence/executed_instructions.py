@@ -26,8 +26,8 @@ from msgspec import Struct
 
 from kprof_inject.analysis.evidence.block_flow import Alternatives, BlockFlow, Contradiction, Equations, Terms, added
 from kprof_inject.analysis.evidence.loop_counters import loop_counts
+from kprof_inject.analysis.interpreter.accesses import Executed
 from kprof_inject.analysis.interpreter.axis_arrays import CTA, Mask, TooLarge, loop_axis
-from kprof_inject.analysis.interpreter.executed_operation import Executed
 from kprof_inject.analysis.interpreter.executions import CountedOperation, ExecutedKernel
 from kprof_inject.analysis.structure.tensor_layouts import blocked_of, layout_of
 from kprof_inject.capture.model import KERNELS_CACHED

@@ -43,9 +43,12 @@ def loop_axis(number: int) -> GridAxis:
     return GridAxis(1, number)
 
 
+_DIMENSION_RANK = 2
+
+
 def dimension(number: int) -> GridAxis:
     """Return the axis of a tensor's dimension."""
-    return GridAxis(2, number)
+    return GridAxis(_DIMENSION_RANK, number)
 
 
 Axes = tuple[GridAxis, ...]
@@ -60,7 +63,7 @@ class AxisArray(Struct, frozen=True):
 
     def over(self, axes: Axes) -> Array:
         """Return the values with a dimension for each of ``axes``: of size 1 where they do not differ."""
-        sizes = dict(zip(self.axes, self.values.shape, strict=True))
+        sizes = self.sizes
         return self.values.reshape([sizes.get(axis, 1) for axis in axes])
 
     @property
@@ -69,17 +72,8 @@ class AxisArray(Struct, frozen=True):
         return dict(zip(self.axes, self.values.shape, strict=True))
 
 
-def joined_bits(compute: Callable[..., Array], *parts: AxisArray) -> AxisArray:
-    """Combine arrays into one of booleans that has the axes of all of them. Raises ``TooLarge``."""
-    return _joined(compute, parts, _BITS_EACH * MAX_ELEMENTS)
-
-
-def joined(compute: Callable[..., Array], *parts: AxisArray) -> AxisArray:
-    """Combine arrays into one that has the axes of all of them. Raises ``TooLarge``."""
-    return _joined(compute, parts, MAX_ELEMENTS)
-
-
-def _joined(compute: Callable[..., Array], parts: Sequence[AxisArray], max_elements: int) -> AxisArray:
+def joined(compute: Callable[..., Array], *parts: AxisArray, are_bits: bool = False) -> AxisArray:
+    """Combine arrays into one, of integers or booleans, that has the axes of all of them. Raises ``TooLarge``."""
     axes = tuple(sorted({axis for part in parts for axis in part.axes}))
     sizes: dict[GridAxis, int] = {}
     for part in parts:
@@ -88,7 +82,7 @@ def _joined(compute: Callable[..., Array], parts: Sequence[AxisArray], max_eleme
             if size > 1 and sizes.get(axis, 1) not in (1, size):
                 raise TooLarge
             sizes[axis] = max(size, sizes.get(axis, 0)) if size else 0
-    if prod(sizes.values()) > max_elements:
+    if prod(sizes.values()) > (_BITS_EACH if are_bits else 1) * MAX_ELEMENTS:
         raise TooLarge
     values = compute(*(part.over(axes) for part in parts))
     return AxisArray(axes, np.broadcast_to(values, [sizes[axis] for axis in axes]))
@@ -183,7 +177,11 @@ class Mask(Struct, frozen=True):
 
     def joint(self) -> AxisArray:
         """Return the mask as one array. Raises ``TooLarge``."""
-        return reduce(lambda one, another: joined_bits(np.logical_and, one, another), self.factors, constant(True))
+        return reduce(
+            lambda one, another: joined(np.logical_and, one, another, are_bits=True),
+            self.factors,
+            constant(True),
+        )
 
     def inverted(self) -> Mask | None:
         """Return the negation, or None if the mask is only a lower bound. Raises ``TooLarge``."""
@@ -226,31 +224,26 @@ def compared(compare: Callable[[Array, Array], Array], one: IntegerExpr, other: 
     If the array would be too large and the comparison is an order, the mask is a lower bound: the places where it holds
     along all dimensions of the tensor.
     """
-    low, high = (one + -other).bounds()
-    zero = np.array(0)
-    if bool(compare(np.array(low), zero)) and bool(compare(np.array(high), zero)) and _is_order(compare):
+    # A comparison that holds at both ends of an interval holds between them.
+    is_order = compare in (np.less, np.less_equal, np.greater, np.greater_equal)
+    difference, zero = one + -other, np.array(0)
+    if is_order and all(bool(compare(np.array(end), zero)) for end in difference.bounds()):
         return Mask()
     try:
-        found = joined_bits(compare, one.joint(), other.joint())
-        return Mask((found,))
+        return Mask((joined(compare, one.joint(), other.joint(), are_bits=True),))
     except TooLarge:
-        if not _is_order(compare):
+        if not is_order:
             raise
-    difference = one + -other
-    ends = [IntegerExpr.of(*(_end_of(part, end) for part in difference.parts)).joint() for end in (np.min, np.max)]
+    ends = []
+    for end in (np.min, np.max):
+        parts = []
+        for part in difference.parts:
+            inside = tuple(place for place, axis in enumerate(part.axes) if axis.rank == _DIMENSION_RANK)
+            outside = tuple(axis for axis in part.axes if axis.rank != _DIMENSION_RANK)
+            parts.append(AxisArray(outside, end(part.values, axis=inside)))
+        ends.append(IntegerExpr.of(*parts).joint())
     everywhere = joined(lambda low, high: compare(low, zero) & compare(high, zero), *ends)
     return Mask((everywhere,), is_lower_bound=True)
-
-
-def _is_order(compare: Callable[[Array, Array], Array]) -> bool:
-    """Return whether a comparison that holds at both ends of an interval holds between them."""
-    return compare in (np.less, np.less_equal, np.greater, np.greater_equal)
-
-
-def _end_of(part: AxisArray, end: Callable[..., Array]) -> AxisArray:
-    """Return the minimum or maximum along the tensor's dimensions, without these."""
-    inside = tuple(place for place, axis in enumerate(part.axes) if axis.rank == dimension(0).rank)
-    return AxisArray(tuple(axis for axis in part.axes if axis.rank != dimension(0).rank), end(part.values, axis=inside))
 
 
 def groups_of(parts: Sequence[AxisArray]) -> list[list[AxisArray]]:
@@ -270,13 +263,13 @@ def groups_of(parts: Sequence[AxisArray]) -> list[list[AxisArray]]:
 
 
 def _moved(part: AxisArray, places: Callable[[int], int]) -> AxisArray:
-    axes = [dimension(places(axis.number)) if axis.rank == dimension(0).rank else axis for axis in part.axes]
+    axes = [dimension(places(axis.number)) if axis.rank == _DIMENSION_RANK else axis for axis in part.axes]
     order = sorted(range(len(axes)), key=lambda place: axes[place])
     return AxisArray(tuple(axes[place] for place in order), part.values.transpose(order))
 
 
 def _reshaped(part: AxisArray, before: Sequence[int], after: Sequence[int]) -> AxisArray:
-    axes = [axis for axis in part.axes if axis.rank != dimension(0).rank]
+    axes = [axis for axis in part.axes if axis.rank != _DIMENSION_RANK]
     sizes, taken, given = [part.sizes[axis] for axis in axes], [], []
     for mine, others in _regrouped(before, after):
         if any(dimension(number) in part.axes for number in mine):

@@ -87,7 +87,11 @@ class Arrivals:
     def leave(self, block: Block, when: Condition, values: Mapping[str, Value]) -> None:
         """Record the branches at the end of a block that runs under a condition, with the values bound there."""
         ways = _ways_from(block)
-        for (label, passed), condition in zip(ways, _conditions(block, len(ways), values), strict=True):
+        conditions: Sequence[Condition] = [ALWAYS if len(ways) < 2 else None] * len(ways)
+        names = operand_names(block.operations[-1]) if len(ways) == 2 else []
+        if names and block.operations[-1].name == "cf.cond_br":
+            conditions = both_ways(values.get(names[0]))
+        for (label, passed), condition in zip(ways, conditions, strict=True):
             arriving = when & condition if when is not None and condition is not None else None
             self._arrivals[label].append((arriving, [values.get(name) for name in passed]))
 
@@ -95,15 +99,6 @@ class Arrivals:
 def _ways_from(block: Block) -> list[tuple[str, list[str]]]:
     last = block.operations[-1:]
     return successors_of(last[0]) if last and last[0].traits.is_branch else []
-
-
-def _conditions(block: Block, count: int, values: Mapping[str, Value]) -> Sequence[Condition]:
-    if count < 2:
-        return [ALWAYS] * count
-    branch = block.operations[-1]
-    known = branch.name == "cf.cond_br" and count == 2
-    names = operand_names(branch)
-    return both_ways(values.get(names[0])) if known and names else [None] * count
 
 
 def both_ways(condition: Value) -> tuple[Condition, Condition]:
@@ -127,12 +122,9 @@ def either(conditions: Sequence[Condition]) -> Condition:
 
 def chosen(condition: Condition, one: Value, other: Value) -> Value:
     """Return ``one`` where a condition holds, and ``other`` elsewhere."""
-    if (
-        condition is None
-        or condition.is_lower_bound
-        or not isinstance(one, IntegerExpr)
-        or not isinstance(other, IntegerExpr)
-    ):
+    if condition is None or condition.is_lower_bound:
+        return None
+    if not isinstance(one, IntegerExpr) or not isinstance(other, IntegerExpr):
         return None
     if not (is_settled(condition) and is_settled(one) and is_settled(other)):
         return OPEN
@@ -165,10 +157,7 @@ class CountedLoop(Struct):
 
     def when(self) -> Mask:
         """Return which CTAs execute each iteration. Raises ``TooLarge``."""
-        if self.is_even:
-            return Mask()
-        places = self.places.joint()
-        return Mask((joined(np.less, places, self.trips),))
+        return Mask() if self.is_even else Mask((joined(np.less, self.places.joint(), self.trips),))
 
 
 class Changes:
@@ -295,10 +284,8 @@ class Changes:
         axis, trips = self.loop.axis, self.loop.trips
         if axis not in part.axes:
             return part
-        iterations = np.arange(self.loop.most)
-        is_last = joined(
-            np.equal, AxisArray((axis,), iterations), AxisArray(trips.axes, np.maximum(trips.values - 1, 0))
-        )
+        last = AxisArray(trips.axes, np.maximum(trips.values - 1, 0))
+        is_last = joined(np.equal, AxisArray((axis,), np.arange(self.loop.most)), last)
         chosen = joined(np.multiply, part, is_last)
         place = chosen.axes.index(axis)
         return AxisArray((*chosen.axes[:place], *chosen.axes[place + 1 :]), chosen.values.sum(axis=place))
@@ -356,11 +343,8 @@ def stacked(values: Sequence[Value], axis: GridAxis) -> Value:
     return IntegerExpr.of(*found)
 
 
-class LoopRounds(Struct):
-    """Executions of a block of a loop by the CTAs, and its arguments in each round."""
-
-    loop: CountedLoop
-    values: list[Value]
+LoopRounds = tuple[CountedLoop, list[Value]]
+"""Executions of a block of a loop by the CTAs, and its arguments in each round."""
 
 
 class Steps:
@@ -404,4 +388,4 @@ class Steps:
         for going in self._going[1:]:
             trips = joined(np.add, trips, going.joint())
         loop = CountedLoop(axis, IntegerExpr.integer(0), IntegerExpr.integer(1), trips, len(values))
-        return LoopRounds(loop, [stacked(one, axis) for one in zip(*values, strict=True)])
+        return loop, [stacked(one, axis) for one in zip(*values, strict=True)]

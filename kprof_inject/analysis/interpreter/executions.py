@@ -10,11 +10,10 @@ from functools import cached_property, lru_cache
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kprof_inject.analysis.interpreter.accesses import Access, access_of
+from kprof_inject.analysis.interpreter.accesses import Access, Executed, access_of, asks_for_iteration, predicate_of
 from kprof_inject.analysis.interpreter.axis_arrays import ALWAYS, loop_axis
-from kprof_inject.analysis.interpreter.executed_operation import Executed, asks_for_iteration, predicate_of
+from kprof_inject.analysis.interpreter.integer_operations import KnownRanges
 from kprof_inject.analysis.interpreter.interpreter import Grid, executed
-from kprof_inject.analysis.interpreter.loaded_integers import KnownRanges, Memory
 from kprof_inject.analysis.scope_map import ScopeMap
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.analysis.unjudged import evaluating
@@ -146,21 +145,16 @@ def evaluated(
     if isinstance(module, KprofError):
         raise module.with_traceback(None)
     with evaluating():
-        return _evaluated(module, grid, arguments, table, KnownRanges.of(loaded) if loaded else None)
-
-
-def _evaluated(
-    module: Module, grid: Grid, arguments: tuple[int | None, ...], table: ScopeTable, memory: Memory | None
-) -> ExecutedKernel:
-    entry = entry_function(module)
-    found: list[Executed] = []
-    for function in (one for one in module.walk() if one.name == FUNCTION):
-        if function is entry:
-            found += executed(module, function, grid, arguments, memory)
-        else:
-            found += [Executed.unknown(one) for one in function.walk() if one is not function]
-    lines = module.line_numbers([one.operation.start for one in found])
-    return ExecutedKernel(ScopeMap(module, table), tuple(map(CountedOperation.of, lines, found)))
+        memory = KnownRanges.of(loaded) if loaded else None
+        entry = entry_function(module)
+        found: list[Executed] = []
+        for function in (one for one in module.walk() if one.name == FUNCTION):
+            if function is entry:
+                found += executed(module, function, grid, arguments, memory)
+            else:
+                found += [Executed.unknown(one) for one in function.walk() if one is not function]
+        lines = module.line_numbers([one.operation.start for one in found])
+        return ExecutedKernel(ScopeMap(module, table), tuple(map(CountedOperation.of, lines, found)))
 
 
 def entry_function(module: Module) -> Operation | None:

@@ -91,49 +91,41 @@ def max_repeats(address: IntegerExpr, shape: Sequence[int], along: int | None = 
     With ``along``, only elements that differ in no other dimension are counted.
     """
     axes = {dimension(number): size for number, size in enumerate(shape) if along in (None, number)}
-    groups = [_Group.of(parts, axes) for parts in _by_dimensions(address.parts, axes)]
-    unused = prod(size for axis, size in axes.items() if all(axis not in part.axes for part in address.parts))
-    span = 0
-    for group in sorted(groups, key=lambda one: one.step):
-        if span >= group.step:
-            # The step of one dimension is within the range of another: rows may overlap.
-            everything = [part for part in address.parts if not axes.keys().isdisjoint(part.axes)]
-            return unused * _Group.of(everything, axes).repeats
-        span += group.span
-    return unused * prod(group.repeats for group in groups)
-
-
-class _Group:
-    """Terms of an address that vary along the same dimensions of the tensor."""
-
-    def __init__(self, repeats: int, step: int, span: int) -> None:
-        self.repeats, self.step, self.span = repeats, step, span
-
-    @classmethod
-    def of(cls, parts: Sequence[AxisArray], axes: dict[GridAxis, int]) -> _Group:
-        """Return the group; its step is the smallest difference of two unequal addresses."""
-        joint = IntegerExpr(tuple(parts)).joint()
-        inside = prod(size for axis, size in joint.sizes.items() if axis in axes)
-        # A dimension that the tensor repeats has size 1 here.
-        repeated = prod(axes[axis] for axis in joint.axes if axis in axes) // max(inside, 1)
-        order = sorted(range(len(joint.axes)), key=lambda place: joint.axes[place] in axes)
-        values = np.sort(joint.values.transpose(order).reshape(-1, inside), axis=1)
-        differences = np.diff(values, axis=1)
-        positive = differences[differences > 0]
-        span = int((values[:, -1] - values[:, 0]).max(initial=0))
-        ends = np.pad(differences != 0, ((0, 0), (1, 1)), constant_values=True)
-        longest_run = int(np.diff(np.flatnonzero(ends)).max(initial=1))  # of equal neighbours in any row
-        return cls(repeated * longest_run, int(positive.min(initial=1 << 62)), span)
-
-
-def _by_dimensions(parts: Sequence[AxisArray], axes: dict[GridAxis, int]) -> list[list[AxisArray]]:
-    """Group terms that share dimensions of the tensor; terms without any are skipped."""
+    # Terms without any of these dimensions are skipped; the others are grouped if they share any.
     groups: list[list[AxisArray]] = []
-    for part in parts:
+    for part in address.parts:
         mine = set(part.axes) & axes.keys()
         if not mine:
             continue
         together = [group for group in groups if any(not mine.isdisjoint(one.axes) for one in group)]
         groups = [group for group in groups if group not in together]
         groups.append([part, *(one for group in together for one in group)])
-    return groups
+    unused = prod(size for axis, size in axes.items() if all(axis not in part.axes for part in address.parts))
+    found = sorted(_step_span_and_repeats(parts, axes) for parts in groups)
+    total_span = 0
+    for step, span, _ in found:
+        if total_span >= step:
+            # The step of one dimension is within the range of another: rows may overlap.
+            everything = [part for part in address.parts if not axes.keys().isdisjoint(part.axes)]
+            return unused * _step_span_and_repeats(everything, axes)[2]
+        total_span += span
+    return unused * prod(repeats for *_, repeats in found)
+
+
+def _step_span_and_repeats(parts: Sequence[AxisArray], axes: dict[GridAxis, int]) -> tuple[int, int, int]:
+    """Return for the sum of some terms, along dimensions of the tensor, facts about its values in any execution.
+
+    They are the smallest difference of two unequal ones, the largest difference, and how many are equal at most.
+    """
+    joint = IntegerExpr(tuple(parts)).joint()
+    inside = prod(size for axis, size in joint.sizes.items() if axis in axes)
+    # A dimension that the tensor repeats has size 1 here.
+    repeated = prod(axes[axis] for axis in joint.axes if axis in axes) // max(inside, 1)
+    order = sorted(range(len(joint.axes)), key=lambda place: joint.axes[place] in axes)
+    values = np.sort(joint.values.transpose(order).reshape(-1, inside), axis=1)
+    differences = np.diff(values, axis=1)
+    positive = differences[differences > 0]
+    span = int((values[:, -1] - values[:, 0]).max(initial=0))
+    ends = np.pad(differences != 0, ((0, 0), (1, 1)), constant_values=True)
+    longest_run = int(np.diff(np.flatnonzero(ends)).max(initial=1))  # of equal neighbours in any row
+    return int(positive.min(initial=1 << 62)), span, repeated * longest_run

@@ -1,14 +1,20 @@
-"""Results of integer operations on abstract values."""
+"""Results of integer operations on abstract values, and integers that a kernel loads from memory.
+
+Loaded tables of indices, lengths and pointers decide how often a kernel's loops iterate, which branches it takes, and
+which memory it accesses. They are known if the memory is that of a saved launch.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
+from kprof_inject.analysis.interpreter.accesses import deciding_operands
 from kprof_inject.analysis.interpreter.axis_arrays import (
     OPEN,
     OPEN_MASK,
@@ -18,15 +24,17 @@ from kprof_inject.analysis.interpreter.axis_arrays import (
     SharedMemorySlice,
     Value,
     compared,
+    constant,
     counting,
     dimension,
     is_settled,
     joined,
     where,
 )
-from kprof_inject.ttgir.nodes import Operation
-from kprof_inject.ttgir.ssa_values import constant_of
-from kprof_inject.ttgir.types import bits_of, types_of
+from kprof_inject.capture.loaded_integers import LoadedIntegersRecord
+from kprof_inject.ttgir.nodes import Module, Operation
+from kprof_inject.ttgir.ssa_values import ValueGraph, constant_of
+from kprof_inject.ttgir.types import bytes_of, types_of
 
 Array = NDArray[Any]
 Give = Callable[[Operation, Sequence[Value]], Value]
@@ -46,10 +54,10 @@ def value_of(operation: Operation, operands: Sequence[Value]) -> Value:
 
 
 def _of_constant(operation: Operation, _: Sequence[Value]) -> Value:
-    constant = constant_of(operation)
-    if isinstance(constant, bool):
-        return Mask.of_bit(constant)
-    return None if constant is None else IntegerExpr.integer(constant)
+    number = constant_of(operation)
+    if isinstance(number, bool):
+        return Mask.of_bit(number)
+    return None if number is None else IntegerExpr.integer(number)
 
 
 _RANGE = re.compile(r"\b(start|end) = (-?\d+)")
@@ -74,28 +82,19 @@ _AXIS = re.compile(r"\baxis = (\d+)")
 _ORDER = re.compile(r"\border = array<i32: ([\d, ]+)>")
 
 
-def _of_expansion(operation: Operation, operands: Sequence[Value]) -> Value:
-    found = _AXIS.search(operation.tail)
-    if not found or not isinstance(operands[0], IntegerExpr | Mask):
+def _of_shape(operation: Operation, operands: Sequence[Value]) -> Value:
+    """Move or reshape dimensions, unless the compiler may reorder the elements."""
+    value, types = operands[0], types_of(operation)
+    if not isinstance(value, IntegerExpr | Mask):
         return None
-    new = int(found[1])
-    return operands[0].moved(lambda number: number + (number >= new))
-
-
-def _of_transposition(operation: Operation, operands: Sequence[Value]) -> Value:
-    found = _ORDER.search(operation.tail)
-    if not found or not isinstance(operands[0], IntegerExpr | Mask):
-        return None
-    order = [int(number) for number in found[1].split(",")]
-    return operands[0].moved(order.index)
-
-
-def _of_reshaping(operation: Operation, operands: Sequence[Value]) -> Value:
-    """Reshape, unless the compiler may reorder the elements."""
-    types = types_of(operation)
-    if "allow_reorder" in operation.tail or len(types) != 2 or not isinstance(operands[0], IntegerExpr | Mask):
-        return None
-    return operands[0].reshaped(types[0].shape, types[1].shape)
+    if operation.name == "tt.expand_dims" and (axis := _AXIS.search(operation.tail)):
+        new = int(axis[1])
+        return value.moved(lambda number: number + (number >= new))
+    if operation.name == "tt.trans" and (printed := _ORDER.search(operation.tail)):
+        return value.moved([int(number) for number in printed[1].split(",")].index)
+    if operation.name == "tt.reshape" and "allow_reorder" not in operation.tail and len(types) == 2:
+        return value.reshaped(types[0].shape, types[1].shape)
+    return None
 
 
 def _of_widening(operation: Operation, operands: Sequence[Value]) -> Value:
@@ -106,7 +105,7 @@ def _of_widening(operation: Operation, operands: Sequence[Value]) -> Value:
     if not isinstance(value, IntegerExpr) or value.bounds()[0] >= 0:
         return value
     bits = types_of(operation)[0].bits
-    return _each(value, lambda values: np.where(values < 0, values + (1 << bits), values)) if bits < _WORD else None
+    return _each(value, lambda values: np.where(values < 0, values + (1 << bits), values)) if bits < 64 else None
 
 
 def _of_narrowing(operation: Operation, operands: Sequence[Value]) -> Value:
@@ -127,9 +126,6 @@ def _of_narrowing(operation: Operation, operands: Sequence[Value]) -> Value:
 def _each(value: IntegerExpr, compute: Callable[[Array], Array]) -> IntegerExpr:
     joint = value.joint()
     return IntegerExpr((AxisArray(joint.axes, compute(joint.values)),))
-
-
-_WORD = 64
 
 
 def _two(compute: Callable[[IntegerExpr, IntegerExpr], Value]) -> Give:
@@ -153,23 +149,16 @@ def _jointly(compute: Callable[[Array, Array], Array]) -> Give:
     return _two(_joint(compute))
 
 
-def _bitwise(of_masks: Callable[[Mask, Mask], Value], of_sums: Callable[[Array, Array], Array]) -> Give:
-    of_integers = _jointly(of_sums)
-
+def _bitwise(of_bits: Callable[[Array, Array], Array], of_integers: Callable[[Array, Array], Array]) -> Give:
     def give(operation: Operation, operands: Sequence[Value]) -> Value:
         one, other = operands[:2]
-        if isinstance(one, Mask) and isinstance(other, Mask):
-            return of_masks(one, other)
-        return of_integers(operation, operands)
-
-    return give
-
-
-def _joined_masks(compute: Callable[[Array, Array], Array]) -> Callable[[Mask, Mask], Value]:
-    def give(one: Mask, other: Mask) -> Value:
+        if not (isinstance(one, Mask) and isinstance(other, Mask)):
+            return _jointly(of_integers)(operation, operands)
+        if of_bits is np.logical_and:
+            return one & other
         if one.is_lower_bound or other.is_lower_bound:
             return None
-        return Mask((joined(compute, one.joint(), other.joint()),))
+        return Mask((joined(of_bits, one.joint(), other.joint()),))
 
     return give
 
@@ -182,14 +171,13 @@ def _quotient(one: IntegerExpr, other: IntegerExpr) -> Value:
         return None
     if divisor and divisor > 0 and one.bounds()[0] >= 0:
         multiple, rest = _multiple_and_rest(one, divisor)
-        return IntegerExpr.of(*(_floor(part, divisor) for part in multiple), _floor(rest.joint(), divisor))
-    return IntegerExpr((joined(_divided, one.joint(), other.joint()),))
+        parts = (*multiple, rest.joint())
+        return IntegerExpr.of(*(AxisArray(part.axes, part.values // divisor) for part in parts))
+    return _joint(_divided)(one, other)
 
 
 def _ceiling(one: IntegerExpr, other: IntegerExpr) -> Value:
-    if not _divides(other):
-        return None
-    return IntegerExpr((joined(lambda one, other: -(-one // other), one.joint(), other.joint()),))
+    return _joint(lambda one, other: -(-one // other))(one, other) if _divides(other) else None
 
 
 def _remainder(one: IntegerExpr, other: IntegerExpr) -> Value:
@@ -201,19 +189,16 @@ def _remainder(one: IntegerExpr, other: IntegerExpr) -> Value:
     if divisor and divisor > 0 and one.bounds()[0] >= 0:
         _, rest = _multiple_and_rest(one, divisor)
         return _each(rest, lambda values: values % divisor)
-    return IntegerExpr((joined(lambda one, other: one - _divided(one, other) * other, one.joint(), other.joint()),))
+    return _joint(lambda one, other: one - _divided(one, other) * other)(one, other)
 
 
 def _multiple_and_rest(value: IntegerExpr, divisor: int) -> tuple[list[AxisArray], IntegerExpr]:
     """Split a sum into parts that are multiples of a number, and the others, which need not be joined with them."""
-    is_multiple = [not (part.values % divisor).any() for part in value.parts]
-    multiple = [part for part, is_it in zip(value.parts, is_multiple, strict=True) if is_it]
-    rest = [part for part, is_it in zip(value.parts, is_multiple, strict=True) if not is_it]
+    multiple: list[AxisArray] = []
+    rest: list[AxisArray] = []
+    for part in value.parts:
+        (rest if (part.values % divisor).any() else multiple).append(part)
     return multiple, IntegerExpr(tuple(rest)) if rest else IntegerExpr.integer(0)
-
-
-def _floor(part: AxisArray, divisor: int) -> AxisArray:
-    return AxisArray(part.axes, part.values // divisor)
 
 
 def _divides(divisor: IntegerExpr) -> bool:
@@ -250,11 +235,11 @@ def _of_comparison(operation: Operation, operands: Sequence[Value]) -> Value:
     return compared(compare, one, other)
 
 
-def _of_selection(_: Operation, operands: Sequence[Value]) -> Value:
-    condition, one, other = operands[:3]
+def _of_selection(operation: Operation, operands: Sequence[Value]) -> Value:
+    condition = operands[0]
     if not isinstance(condition, Mask) or condition.is_lower_bound:
         return None
-    return where(condition, one, other) if isinstance(one, IntegerExpr) and isinstance(other, IntegerExpr) else None
+    return _two(lambda one, other: where(condition, one, other))(operation, operands[1:])
 
 
 def _of_pointer(operation: Operation, operands: Sequence[Value]) -> Value:
@@ -265,34 +250,16 @@ def _of_pointer(operation: Operation, operands: Sequence[Value]) -> Value:
     return pointer + offset * IntegerExpr.integer(bytes_of(types[0].pointee))
 
 
-def bytes_of(element: str) -> int:
-    """Return the size of an element type in bytes, at least 1."""
-    return _POINTER_BYTES if element.startswith("!tt.ptr") else max(bits_of(element) // 8, 1)
-
-
-_POINTER_BYTES = 8
-
-
 _SAME = """
     tt.splat tt.broadcast tt.bitcast tt.int_to_ptr tt.ptr_to_int ttg.convert_layout tt.unsplat
     arith.extsi arith.index_cast arith.index_castui
     ttg.memdesc_trans ttg.memdesc_reshape ttg.memdesc_reinterpret
 """
-_LINEAR = frozenset(
-    (
-        *_SAME.split(),
-        "ttg.memdesc_index",
-        "ttg.memdesc_subview",
-        "tt.expand_dims",
-        "tt.trans",
-        "tt.reshape",
-        "arith.trunci",
-        "arith.addi",
-        "arith.subi",
-        "arith.muli",
-        "tt.addptr",
-    )
-)
+_LINEAR_NAMES = f"""
+    {_SAME} ttg.memdesc_index ttg.memdesc_subview tt.expand_dims tt.trans tt.reshape tt.addptr
+    arith.trunci arith.addi arith.subi arith.muli
+"""
+_LINEAR = frozenset(_LINEAR_NAMES.split())
 _OPERATIONS: Mapping[str, Give] = {
     "arith.constant": _of_constant,
     "tt.make_range": _of_range,
@@ -304,9 +271,7 @@ _OPERATIONS: Mapping[str, Give] = {
     **dict.fromkeys(("ttg.memdesc_index", "ttg.memdesc_subview"), _of_part),
     "arith.extui": _of_widening,
     "arith.trunci": _of_narrowing,
-    "tt.expand_dims": _of_expansion,
-    "tt.trans": _of_transposition,
-    "tt.reshape": _of_reshaping,
+    **dict.fromkeys(("tt.expand_dims", "tt.trans", "tt.reshape"), _of_shape),
     # No kernel depends on poison.
     "ub.poison": lambda operation, _: Mask() if types_of(operation)[0].element == "i1" else IntegerExpr.integer(0),
     "arith.addi": _two(lambda one, other: one + other),
@@ -321,9 +286,9 @@ _OPERATIONS: Mapping[str, Give] = {
     "arith.minui": _unsigned(_joint(np.minimum)),
     "arith.maxsi": _jointly(np.maximum),
     "arith.maxui": _unsigned(_joint(np.maximum)),
-    "arith.andi": _bitwise(lambda one, other: one & other, np.bitwise_and),
-    "arith.ori": _bitwise(_joined_masks(np.logical_or), np.bitwise_or),
-    "arith.xori": _bitwise(_joined_masks(np.logical_xor), np.bitwise_xor),
+    "arith.andi": _bitwise(np.logical_and, np.bitwise_and),
+    "arith.ori": _bitwise(np.logical_or, np.bitwise_or),
+    "arith.xori": _bitwise(np.logical_xor, np.bitwise_xor),
     "arith.shli": _jointly(np.left_shift),
     "arith.shrsi": _jointly(np.right_shift),
     "arith.shrui": _unsigned(_joint(np.right_shift)),
@@ -331,3 +296,112 @@ _OPERATIONS: Mapping[str, Give] = {
     "arith.select": _of_selection,
     "tt.addptr": _of_pointer,
 }
+
+
+Integers = NDArray[np.int64]
+
+_LOAD = "tt.load"
+_INTEGERS = ("i8", "i16", "i32", "i64")
+
+
+class Memory(Protocol):
+    """Memory of a device when a launch begins, of which some may be known."""
+
+    def read(self, addresses: Integers, size_bytes: int) -> Integers | None:
+        """Return the signed integers of a size at some addresses; None unless all are known."""
+
+
+class KnownRanges(Struct, frozen=True):
+    """Memory that is known in some ranges: ``starts`` and ``ends`` of each, ascending, and the bytes of all of them."""
+
+    starts: Integers
+    ends: Integers
+    data: NDArray[np.uint8]
+
+    @classmethod
+    def of(cls, record: LoadedIntegersRecord) -> KnownRanges:
+        """Return the memory of a file; nothing is known if the file is damaged."""
+        starts, sizes = np.array(record.starts, np.int64), np.array(record.sizes, np.int64)
+        data = np.frombuffer(record.memory, np.uint8)
+        is_whole = data.size == sizes.sum()
+        return cls(starts, starts + sizes, data) if is_whole else cls(starts[:0], starts[:0], data[:0])
+
+    def read(self, addresses: Integers, size_bytes: int) -> Integers | None:
+        """Implement ``Memory.read``."""
+        places = np.searchsorted(self.starts, addresses, "right") - 1
+        if not self.starts.size or places.min(initial=0) < 0 or (addresses + size_bytes > self.ends[places]).any():
+            return None
+        offsets = np.concatenate(([0], np.cumsum(self.ends - self.starts)))[:-1]
+        return integers_at(self.data, offsets[places] + addresses - self.starts[places], size_bytes)
+
+
+def integers_at(data: NDArray[np.uint8], offsets: Integers, size_bytes: int) -> Integers:
+    """Return the signed little-endian integers of a size at some offsets of bytes."""
+    each = data[np.add.outer(offsets, np.arange(size_bytes))]
+    return np.ascontiguousarray(each).view(f"<i{size_bytes}").reshape(offsets.shape).astype(np.int64)
+
+
+def deciding_loads(module: Module, function: Operation) -> frozenset[Operation]:
+    """Return the loads of integers on which control flow or the addresses of other accesses depend."""
+    graph = ValueGraph(module, function)
+    pending = [*_deciding(graph)]
+    reached = set(pending)
+    while pending:
+        more = [node for node in graph.operands[pending.pop()] if node not in reached]
+        reached.update(more)
+        pending += more
+    return frozenset(
+        leaf.operation
+        for leaf in graph.leaves
+        if leaf.node in reached and leaf.operation.name == _LOAD and _loads_integers(leaf.operation)
+    )
+
+
+def _loads_integers(load: Operation) -> bool:
+    types = types_of(load)
+    return bool(types) and (types[0].pointee in _INTEGERS or types[0].pointee.startswith("!tt.ptr"))
+
+
+# How many operands of an operation with regions decide what it executes; the others are values that it passes on.
+_CONDITIONS = {"scf.for": 3, "scf.if": 1}
+_BRANCHES = {"cf.cond_br": 1, "scf.condition": 1}
+
+
+def _deciding(graph: ValueGraph) -> Iterator[int]:
+    """Yield the values that decide what is executed, and which memory is accessed."""
+    for operation, values in graph.nests:
+        yield from values[: _CONDITIONS.get(operation.name, 0)]
+    for leaf in graph.leaves:
+        yield from leaf.values[: _BRANCHES.get(leaf.operation.name, 0)]
+        yield from deciding_operands(leaf.operation, leaf.values)
+
+
+def loaded(load: Operation, operands: Sequence[Value], when: Mask | None, memory: Memory) -> Value:
+    """Return the integers that a load reads, or None if they are unknown. Raises ``TooLarge``.
+
+    Elements for which the mask is false have the load's third operand, or 0: no kernel depends on them without one. So
+    do those that are not loaded, where ``when`` is false, if their addresses are outside of the known memory.
+    """
+    address, mask, other = (*operands, *_DEFAULTS[len(operands) :])[:3]
+    if not isinstance(address, IntegerExpr) or not isinstance(mask, Mask) or not isinstance(other, IntegerExpr):
+        return None
+    found = None if mask.is_lower_bound else _read(load, address, mask, other, memory)
+    if found is None and when is not None and when.factors:
+        reached = mask & when
+        found = None if reached.is_lower_bound else _read(load, address, reached, other, memory)
+    return found
+
+
+def _read(load: Operation, address: IntegerExpr, mask: Mask, other: IntegerExpr, memory: Memory) -> IntegerExpr | None:
+    where, elsewhere = mask.joint(), other.joint()
+    places = joined(lambda place, inside, _: np.where(inside, place, 0), address.joint(), where, elsewhere)
+    is_inside = np.broadcast_to(where.over(places.axes), places.values.shape)
+    values = np.array(np.broadcast_to(elsewhere.over(places.axes), places.values.shape), np.int64)
+    found = memory.read(places.values[is_inside], bytes_of(types_of(load)[0].pointee))
+    if found is None:
+        return None
+    values[is_inside] = found
+    return IntegerExpr((AxisArray(places.axes, values),))
+
+
+_DEFAULTS: tuple[Value, ...] = (None, Mask(), IntegerExpr((constant(0),)))

@@ -14,11 +14,13 @@ from math import prod
 import numpy as np
 
 from kprof_inject.analysis.interpreter.accesses import (
+    Executed,
     described_arguments,
     descriptor_at,
     descriptor_in_memory,
     is_descriptor_at,
     made_descriptor,
+    predicate_of,
 )
 from kprof_inject.analysis.interpreter.axis_arrays import (
     ALWAYS,
@@ -49,9 +51,7 @@ from kprof_inject.analysis.interpreter.control_flow import (
     same_memory,
     stacked,
 )
-from kprof_inject.analysis.interpreter.executed_operation import Executed, predicate_of
-from kprof_inject.analysis.interpreter.integer_operations import value_of
-from kprof_inject.analysis.interpreter.loaded_integers import Memory, deciding_loads, loaded
+from kprof_inject.analysis.interpreter.integer_operations import Memory, deciding_loads, loaded, value_of
 from kprof_inject.ttgir.dialect import PARTITIONS, PROGRAM_ID, WARP_SPECIALIZE
 from kprof_inject.ttgir.nodes import Block, Module, Operation, Region
 from kprof_inject.ttgir.ssa_values import (
@@ -89,9 +89,7 @@ def executed(
     ``arguments`` are the function's, as a capture has them; empty if unknown. ``memory`` is what it begins with, of
     which it changes nothing that is known; None if all is unknown.
     """
-    walk = _Interpreter(module, grid)
-    if memory is not None:
-        walk.know(function, memory)
+    walk = _Interpreter(module, grid, memory)
     with np.errstate(all="ignore"):  # integers of random numbers and the like overflow
         walk.function(function, arguments)
     return walk.found
@@ -104,7 +102,7 @@ _WHICH = re.compile(r"\s*([xyz])\b")
 
 
 class _Interpreter:
-    def __init__(self, module: Module, grid: Grid) -> None:
+    def __init__(self, module: Module, grid: Grid, memory: Memory | None) -> None:
         self.found: list[Executed] = []
         self._module = module
         self._grid = grid
@@ -112,15 +110,12 @@ class _Interpreter:
         self._depth = 0
         self._taken = 0
         self._max_taken = max(_MAX_TAKEN, _MAX_TAKEN_EACH * module.text.count("\n"))
-        self._memory: Memory | None = None
+        self._memory = memory
         self._known_loads: frozenset[Operation] = frozenset()
 
-    def know(self, function: Operation, memory: Memory) -> None:
-        """Read memory where that decides what the function does."""
-        self._memory = memory
-        self._known_loads = deciding_loads(self._module, function)
-
     def function(self, function: Operation, arguments: Sequence[int | None]) -> None:
+        if self._memory is not None:
+            self._known_loads = deciding_loads(self._module, function)
         names = argument_names(self._module, function)
         if len(arguments) == len(names):
             for name, kind, argument in zip(names, argument_types(function), arguments, strict=True):
@@ -325,7 +320,10 @@ class _Interpreter:
         differ in number and type.
         """
         before, after = operation.regions
-        names, initial = self._begins_with(operation)
+        # The arguments of the block with the condition, and their first values; the generic form has them in a label.
+        bound, operands = bound_names(operation), operand_names(operation)
+        names = bound or argument_names(self._module, before)
+        initial = [self._values.get(name) for name in (operands[1::2] if bound else operands)]
         given = argument_names(self._module, after)
         steps = self._steps(before, after, names, initial, given) if when is not None else None
         if steps is None:
@@ -333,15 +331,6 @@ class _Interpreter:
         self._goes_round(operation, before, names, steps.checks(loop_axis(before.end)), when, sizes)
         self._goes_round(operation, after, given, steps.inside(loop_axis(operation.start)), when, sizes)
         return steps.results
-
-    def _begins_with(self, loop: Operation) -> tuple[Sequence[str], Sequence[Value]]:
-        names = bound_names(loop)
-        operands = operand_names(loop)
-        if names:
-            operands = operands[1::2]
-        else:  # the generic form has them in a label
-            names = argument_names(self._module, loop.regions[0])
-        return names, [self._values.get(name) for name in operands]
 
     def _goes_round(
         self,
@@ -352,12 +341,12 @@ class _Interpreter:
         when: Mask | None,
         sizes: Mapping[GridAxis, int],
     ) -> None:
-        loop, in_round = rounds.loop, None
+        (loop, values), in_round = rounds, None
         if not loop.most:
             return
         with suppress(TooLarge):
             in_round = when & loop.when() if when else None
-        with self._names({**self._rewritten(operation), **dict(zip(names, rounds.values, strict=True))}):
+        with self._names({**self._rewritten(operation), **dict(zip(names, values, strict=True))}):
             self._region(region, in_round, {**sizes, loop.axis: loop.most})
 
     def _steps(
