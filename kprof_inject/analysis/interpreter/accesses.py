@@ -31,7 +31,7 @@ from kprof_inject.analysis.interpreter.axis_arrays import (
 from kprof_inject.analysis.interpreter.footprints import Ranges, max_repeats, touched
 from kprof_inject.ttgir.dialect import CACHE_MODIFIER
 from kprof_inject.ttgir.nodes import Operation
-from kprof_inject.ttgir.ssa_values import argument_types, bound_names, definition_of, names_in, operand_names
+from kprof_inject.ttgir.ssa_values import bound_names, definition_of, names_in, operand_names
 from kprof_inject.ttgir.types import PrintedType, bytes_of, if_misfit, types_of
 
 
@@ -150,19 +150,13 @@ def descriptor_in_memory(operation: Operation, operands: Sequence[Value]) -> Des
     return Descriptor(sums[1], tuple(shape[::-1]), (*strides[::-1], element))
 
 
-def described_arguments(function: Operation) -> list[tuple[int, int] | None]:
-    """Return the rank and the element size in bytes of each argument that is a descriptor, and None for others."""
-    found: list[tuple[int, int] | None] = []
-    for text in argument_types(function):
-        described = _DESCRIBED.match(text)
-        if described:
-            found.append((described[1].count("x"), bytes_of(described[2])))
-        else:
-            found.append(None)
-    return found
-
-
 _DESCRIBED = re.compile(r"!tt\.tensordesc<(?:tensor<)?((?:\d+x)+)([a-z]\w*)")
+
+
+def described(argument_type: str) -> tuple[int, int] | None:
+    """Return the rank and the element size in bytes of an argument that is a descriptor, and None for others."""
+    found = _DESCRIBED.match(argument_type)
+    return (found[1].count("x"), bytes_of(found[2])) if found else None
 
 
 class AccessForm(Struct, frozen=True):
@@ -191,29 +185,37 @@ _CHANGE = AccessForm(True, True)
 _TMA_READ = AccessForm(True, False, passes_by_l1=True, is_descriptors=True)
 _TMA_WRITE = AccessForm(False, True, passes_by_l1=True, is_descriptors=True)
 _UNKNOWN_READ, _UNKNOWN_WRITE = AccessForm(True, False, is_known=False), AccessForm(False, True, is_known=False)
-_UNKNOWN_CHANGE = AccessForm(True, True, is_known=False)
-_FORMS = {
-    "tt.load": _READ,
-    "tt.store": _WRITE,
-    "tt.atomic_rmw": _CHANGE,
-    "tt.atomic_cas": _CHANGE,
-    "ttg.async_copy_global_to_local": AccessForm(True, False, passes_by_l1=True),
-    **dict.fromkeys(("tt.descriptor_load", "ttng.async_tma_copy_global_to_local"), _TMA_READ),
-    **dict.fromkeys(("tt.descriptor_store", "ttng.async_tma_copy_local_to_global"), _TMA_WRITE),
-    **dict.fromkeys(("tt.descriptor_gather", "ttng.async_tma_gather"), _UNKNOWN_READ),
-    **dict.fromkeys(("tt.descriptor_scatter", "ttng.async_tma_scatter"), _UNKNOWN_WRITE),
-    **dict.fromkeys(("tt.descriptor_reduce", "ttng.async_tma_reduce"), _UNKNOWN_CHANGE),
-    **dict.fromkeys(("amdg.buffer_load", "amdgpu.buffer_load"), replace(_READ, is_buffer=True)),
-    **dict.fromkeys(("amdg.buffer_store", "amdgpu.buffer_store"), replace(_WRITE, is_buffer=True)),
-    **dict.fromkeys(("amdg.buffer_atomic_rmw", "amdgpu.buffer_atomic_rmw"), replace(_CHANGE, is_buffer=True)),
-    **dict.fromkeys(("amdg.buffer_atomic_cas", "amdgpu.buffer_atomic_cas"), _UNKNOWN_CHANGE),
-    **dict.fromkeys(("amdg.buffer_load_to_local", "amdgpu.buffer_load_to_local"), _UNKNOWN_READ),
-    **dict.fromkeys(("tt.atomic_load", "tt.atomic_poll", "amdg.masked_load"), _UNKNOWN_READ),
-    **dict.fromkeys(("tt.atomic_store", "amdg.masked_store", "amdg.async_copy_local_to_global"), _UNKNOWN_WRITE),
-    **dict.fromkeys(("amdg.async_tdm_copy_global_to_local", "amdg.async_tdm_gather"), _UNKNOWN_READ),
-    "amdg.async_tdm_fused_copy_global_to_local": _UNKNOWN_READ,
-    **dict.fromkeys(("amdg.async_tdm_copy_local_to_global", "amdg.async_tdm_scatter"), _UNKNOWN_WRITE),
-}
+_NAMES = (
+    ("tt.load", _READ),
+    ("tt.store", _WRITE),
+    ("tt.atomic_rmw tt.atomic_cas", _CHANGE),
+    ("ttg.async_copy_global_to_local", AccessForm(True, False, passes_by_l1=True)),
+    ("tt.descriptor_load ttng.async_tma_copy_global_to_local", _TMA_READ),
+    ("tt.descriptor_store ttng.async_tma_copy_local_to_global", _TMA_WRITE),
+    ("amdg.buffer_load amdgpu.buffer_load", replace(_READ, is_buffer=True)),
+    ("amdg.buffer_store amdgpu.buffer_store", replace(_WRITE, is_buffer=True)),
+    ("amdg.buffer_atomic_rmw amdgpu.buffer_atomic_rmw", replace(_CHANGE, is_buffer=True)),
+    (
+        """
+        tt.descriptor_gather ttng.async_tma_gather amdg.buffer_load_to_local amdgpu.buffer_load_to_local
+        tt.atomic_load tt.atomic_poll amdg.masked_load amdg.async_tdm_copy_global_to_local amdg.async_tdm_gather
+        amdg.async_tdm_fused_copy_global_to_local
+        """,
+        _UNKNOWN_READ,
+    ),
+    (
+        """
+        tt.descriptor_scatter ttng.async_tma_scatter tt.atomic_store amdg.masked_store amdg.async_copy_local_to_global
+        amdg.async_tdm_copy_local_to_global amdg.async_tdm_scatter
+        """,
+        _UNKNOWN_WRITE,
+    ),
+    (
+        "tt.descriptor_reduce ttng.async_tma_reduce amdg.buffer_atomic_cas amdgpu.buffer_atomic_cas",
+        AccessForm(True, True, is_known=False),
+    ),
+)
+_FORMS = {name: form for names, form in _NAMES for name in names.split()}
 
 
 _WRITTEN = {"tt.store": 1, "tt.atomic_rmw": 1, "tt.atomic_cas": 1}
@@ -341,12 +343,7 @@ def _place_of(one: Executed, form: AccessForm, pointed: PrintedType) -> tuple[In
 
 _COPY = "ttg.async_copy_global_to_local"
 _MASK_NAME = re.compile(r"\bmask (%[\w$.#-]+)")
-_MASK_PLACE: dict[str, int] = {
-    "tt.load": 1,
-    "tt.store": 2,
-    "tt.atomic_rmw": 2,
-    _COPY: 2,
-}
+_MASK_PLACE = {"tt.load": 1, "tt.store": 2, "tt.atomic_rmw": 2, _COPY: 2}
 
 
 def _at_pointers(one: Executed) -> tuple[IntegerExpr | None, Mask | None]:
@@ -381,22 +378,19 @@ def _in_buffer(one: Executed, element_bytes: int) -> tuple[IntegerExpr | None, M
     return address, mask if isinstance(mask, Mask) else None
 
 
-_PREDICATED = ("ttng.async_tma_copy_global_to_local",)
-
-
 def _in_tensor(one: Executed, shape: tuple[int, ...]) -> tuple[IntegerExpr | None, Mask | None]:
     """Return address and mask of a block of a descriptor's tensor. Elements outside the tensor are not accessed."""
-    described = one.operands[0] if one.operands else None
-    if not isinstance(described, Descriptor):
+    tensor = one.operands[0] if one.operands else None
+    if not isinstance(tensor, Descriptor):
         return None, None
-    rank = len(described.shape)
+    rank = len(tensor.shape)
     coordinates, predicate = one.operands[1 : 1 + rank], one.operands[-1]
     mask: Mask | None = Mask()
-    if one.operation.name in _PREDICATED:
+    if one.operation.name == "ttng.async_tma_copy_global_to_local":
         mask = predicate if isinstance(predicate, Mask) else None
-    address = described.address
+    address = tensor.address
     for number, (coordinate, size, stride) in enumerate(
-        zip(coordinates, described.shape, described.strides_bytes, strict=True)
+        zip(coordinates, tensor.shape, tensor.strides_bytes, strict=True)
     ):
         if not isinstance(coordinate, IntegerExpr) or size is None or stride is None or len(shape) != rank:
             return None, None

@@ -15,7 +15,7 @@ import numpy as np
 
 from kprof_inject.analysis.interpreter.accesses import (
     Executed,
-    described_arguments,
+    described,
     descriptor_at,
     descriptor_in_memory,
     is_descriptor_at,
@@ -127,16 +127,15 @@ class _Interpreter:
 
     def _describe(self, function: Operation, names: Sequence[str]) -> None:
         """Bind descriptor arguments: the shape and the strides of the tensor follow as arguments of their own."""
-        for place, described in enumerate(described_arguments(function)):
-            if described is None or place >= len(names):
-                continue
-            rank, element_bytes = described
-            following = [self._values.get(name) for name in names[place + 1 : place + 1 + 2 * rank]]
-            numbers = [value if isinstance(value, IntegerExpr) else None for value in following]
-            strides = tuple(stride and stride * IntegerExpr.integer(element_bytes) for stride in numbers[rank:])
-            address = self._values.get(names[place])
-            known_address = address if isinstance(address, IntegerExpr) else None
-            self._values[names[place]] = Descriptor(known_address, tuple(numbers[:rank]), strides)
+        for place, (name, facts) in enumerate(zip(names, map(described, argument_types(function)), strict=False)):
+            if facts is not None:
+                rank, element_bytes = facts
+                address, *numbers = (
+                    value if isinstance(value, IntegerExpr) else None
+                    for value in map(self._values.get, (name, *names[place + 1 : place + 1 + 2 * rank]))
+                )
+                strides = (stride and stride * IntegerExpr.integer(element_bytes) for stride in numbers[rank:])
+                self._values[name] = Descriptor(address, tuple(numbers[:rank]), tuple(strides))
 
     def _region(self, region: Region, when: Mask | None, sizes: Mapping[GridAxis, int]) -> list[Value]:
         if len(region.blocks) == 1:
