@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from itertools import accumulate, pairwise
 from typing import Any
@@ -14,8 +14,17 @@ from lark.exceptions import UnexpectedInput
 from kprof_inject.errors import KprofError, Position
 from kprof_inject.quantities import counted, listed
 from kprof_inject.ttgir.dialect import FUNCTION, MODULES
-from kprof_inject.ttgir.grammar import GAP, TTGIR_FOLDER, Grammar, after_gap, supported, terminal, ttgir_grammar
-from kprof_inject.ttgir.lexer import FileLexer, Run
+from kprof_inject.ttgir.grammar import (
+    GAP,
+    TTGIR_FOLDER,
+    FileLexer,
+    Grammar,
+    Run,
+    after_gap,
+    supported,
+    terminal,
+    ttgir_grammar,
+)
 from kprof_inject.ttgir.nodes import Block, Module, Operation, Region, link
 from kprof_inject.ttgir.strings import STRING
 
@@ -64,26 +73,25 @@ def syntax_error(error: UnexpectedInput, text: str, file: str) -> KprofError:
 _MODULE = re.compile(r'^[ \t]*+"?(?:builtin\.)?module\b[^\n]*[({][ \t\r]*$', re.MULTILINE)
 
 
-def _start_with_aliases(text: str, start: int) -> int:
-    while (before := text.rfind("\n", 0, max(start - 1, 0)) + 1) < start and text[before] == "#":
-        start = before
-    return start
-
-
 def _modules_in(error: Any, text: str) -> str:
     """Return where the modules of a text begin if an error is outside of them; empty if there are none.
 
     What a console shows has the compiler's diagnostics, too.
     """
-    starts = [_start_with_aliases(text, found.start()) for found in _MODULE.finditer(text)]
+    starts = []
+    for found in _MODULE.finditer(text):
+        start = found.start()
+        while (before := text.rfind("\n", 0, max(start - 1, 0)) + 1) < start and text[before] == "#":
+            start = before  # an alias
+        starts.append(start)
     if not starts or "$END" not in error.interactive_parser.accepts():
         return ""
     between = (text.count("\n", *span) for span in pairwise([0, *starts]))
     lines = listed([str(line + 1) for line in accumulate(between)], _MAX_LISTED)
-    begin = f"a module begins on line {lines}" if len(starts) == 1 else f"modules begin on lines {lines}"
-    return (
-        f"{begin}; keep {'it' if len(starts) == 1 else 'one'}, with its aliases (#blocked, #loc, …), and nothing else"
+    begin, kept = (
+        (f"a module begins on line {lines}", "it") if len(starts) == 1 else (f"modules begin on lines {lines}", "one")
     )
+    return f"{begin}; keep {kept}, with its aliases (#blocked, #loc, …), and nothing else"
 
 
 def _accepted(error: Any) -> str:
@@ -147,19 +155,11 @@ class _TreeBuilder(Transformer[Token, Any]):
     def region_operation(self, children: list[Any]) -> Operation:
         opening, *rest = children
         openings = [opening, *rest[1:-1:2]]
-        regions = (
-            _region("" if line is opening else _clause_of(line), line, body, closing)
-            for line, body, closing in zip(openings, rest[0::2], rest[1::2], strict=True)
-        )
-        return _nest(opening, tuple(regions), rest[-1])
+        return _nest(opening, zip(openings, rest[0::2], rest[1::2], strict=True), rest[-1])
 
     def clause_operation(self, children: list[Any]) -> Operation:
         claused, *rest = children
-        regions = (
-            _region(_clause_of(line), line, body, closing)
-            for line, body, closing in zip(rest[0::3], rest[1::3], rest[2::3], strict=True)
-        )
-        return _nest(claused, tuple(regions), rest[-1])
+        return _nest(claused, zip(rest[0::3], rest[1::3], rest[2::3], strict=True), rest[-1])
 
     def region(self, children: list[Any]) -> tuple[tuple[Operation, ...], tuple[Block, ...]]:
         return _operations(children), tuple(child for child in children if type(child) is Block)
@@ -176,45 +176,38 @@ def _operations(children: Sequence[Any]) -> tuple[Operation, ...]:
         if type(child) is Operation:
             found.append(child)
         elif type(child) is Run and child.type == "LEAVES":
-            found += [_leaf(match) for match in child.matches]
+            for match in child.matches:
+                results, name, tail = match.groups()
+                found.append(Operation(name.strip('"'), match.start(1), match.end(), tail, results))
     return tuple(found)
 
 
-def _leaf(match: re.Match[str]) -> Operation:
-    results, name, tail = match.groups()
-    return Operation(name.strip('"'), match.start(1), match.end(), tail, results)
+_Regions = Iterable[tuple[Token, tuple[tuple[Operation, ...], tuple[Block, ...]], Token]]
 
 
-def _nest(opening: Token, regions: tuple[Region, ...], closing: Token) -> Operation:
-    """Make an operation with regions; ``opening`` is its first lines, with the gap before them."""
+def _nest(opening: Token, regions: _Regions, last: Token) -> Operation:
+    """Make an operation with regions, each with the tokens around it; ``opening`` is its first lines with the gap."""
+    made = []
+    for before, (operations, labelled), closing in regions:
+        # else of "} else {", default of "default {".
+        clause = _CLAUSE_WORD.match(before) if before is not opening else None
+        # A region that begins with a label has no unlabelled entry block.
+        entry = () if labelled and not operations else (Block("", _end(before), operations),)
+        end = _offset(closing) + after_gap(closing)
+        made.append(Region(clause[1] if clause else "", entry + labelled, end))
     head: Any = _HEAD.match(opening)
     results, name = head.groups()
     operation = Operation(
         name,
         _offset(opening) + head.start(1),
-        _end(closing),
+        _end(last),
         opening[head.end() :],
         results,
-        closing.value[after_gap(closing) :],
-        regions,
+        last.value[after_gap(last) :],
+        tuple(made),
     )
     link(operation)
     return operation
-
-
-def _region(
-    clause: str, opening: Token, body: tuple[tuple[Operation, ...], tuple[Block, ...]], closing: Token
-) -> Region:
-    operations, labelled = body
-    # A region that begins with a label has no unlabelled entry block.
-    entry = () if labelled and not operations else (Block("", _end(opening), operations),)
-    return Region(clause, entry + labelled, _offset(closing) + after_gap(closing))
-
-
-def _clause_of(opening: Token) -> str:
-    """Return ``else`` of ``} else {``, ``default`` of ``default {``; empty if there is no such word."""
-    found = _CLAUSE_WORD.match(opening)
-    return found[1] if found else ""
 
 
 def _offset(token: Token) -> int:
@@ -227,10 +220,8 @@ def _end(token: Token) -> int:
 
 def _check_is_one_kernel(module: Module) -> None:
     """Raise ``KprofError`` if there are several modules with functions, as in what ``MLIR_ENABLE_DUMP`` prints."""
-    roots = module.operations
-    holders = [
-        root for root in roots if root.name in MODULES and any(inside.name == FUNCTION for inside in root.walk())
-    ]
+    roots, modules = module.operations, [root for root in module.operations if root.name in MODULES]
+    holders = [root for root in modules if any(inside.name == FUNCTION for inside in root.walk())]
     holders += [root for root in roots if root.name == FUNCTION][:1]  # functions without a module count as one
     if len(holders) > 1:
         holders.sort(key=lambda holder: holder.start)

@@ -21,7 +21,7 @@ from kprof_inject.ttgir.ssa_values import (
     without_strings,
 )
 from kprof_inject.ttgir.strings import variable_in
-from kprof_inject.ttgir.types import PrintedType, printed_types, types_of
+from kprof_inject.ttgir.types import PrintedType, closing_bracket, printed_types, types_of
 
 _ARGUMENT = re.compile(r"(%[\w$.-]+)\s*:\s*([^\s,(){}]+)")
 _SCALAR = re.compile(r"[a-z]\w*")
@@ -199,20 +199,12 @@ def _declared(module: Module, text: str) -> Iterator[Scalar]:
     begins = [*(argument.start() for argument in found), len(text)]
     for argument, end in zip(found, begins[1:], strict=True):
         name, kind = argument.groups()
-        variable, line = _origin(module, _location_in(text[argument.end() : end]))
+        # The location after the argument's type, up to its closing bracket.
+        after = text[argument.end() : end]
+        place = after.find("loc(")
+        location = after[place : closing_bracket(after, place + len("loc(")) + 1] if place >= 0 else ""
+        variable, line = _origin(module, location)
         yield Scalar(name, variable or variable_in(name), line, kind if _SCALAR.fullmatch(kind) else "", 0)
-
-
-def _location_in(text: str) -> str:
-    place = text.find("loc(")
-    if place < 0:
-        return ""
-    depth = 0
-    for end, letter in enumerate(text[place:], place):
-        depth += (letter == "(") - (letter == ")")
-        if letter == ")" and depth == 0:
-            return text[place : end + 1]
-    return ""
 
 
 def _origin(module: Module, location_text: str) -> tuple[str, int]:
@@ -227,7 +219,14 @@ def _origin(module: Module, location_text: str) -> tuple[str, int]:
             case Named(name, child):
                 variable, location = name, child
             case CallSite(callee, caller):
-                variable, location = _variable_of(module, callee) or variable, caller
+                for _ in range(_MAX_ALIASES):
+                    if isinstance(callee, Alias):
+                        callee = parse_location(module.aliases.get(callee.name, ""))
+                    elif isinstance(callee, CallSite):
+                        callee = callee.callee
+                    else:
+                        break
+                variable, location = callee.name if isinstance(callee, Named) else variable, caller
             case Alias(name):
                 location = parse_location(module.aliases.get(name, ""))
             case Fused((first, *_)):
@@ -237,17 +236,3 @@ def _origin(module: Module, location_text: str) -> tuple[str, int]:
             case _:
                 break
     return variable, 0
-
-
-def _variable_of(module: Module, callee: Location) -> str:
-    for _ in range(_MAX_ALIASES):
-        match callee:
-            case Named(name, _):
-                return name
-            case Alias(name):
-                callee = parse_location(module.aliases.get(name, ""))
-            case CallSite(inner, _):
-                callee = inner
-            case _:
-                break
-    return ""
