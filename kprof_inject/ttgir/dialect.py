@@ -243,28 +243,20 @@ _DATA_OPERANDS = {
 }
 
 
-class _Names(Struct, frozen=True):
-    exact: frozenset[str]
-    patterns: tuple[str, ...]
+_NAMES = {trait: frozenset(text.split()) for trait, text in _TRAITS.items()}
+_PATTERNS = {trait: [name for name in text.split() if "*" in name] for trait, text in _TRAITS.items()}
 
-    @classmethod
-    def of(cls, text: str) -> _Names:
-        names = text.split()
-        return cls(frozenset(names), tuple(name for name in names if "*" in name))
-
-    def __contains__(self, name: str) -> bool:
-        return name in self.exact or any(fnmatchcase(name, pattern) for pattern in self.patterns)
-
-
-_NAMES = {trait: _Names.of(text) for trait, text in _TRAITS.items()}
-
-WAITS = _NAMES["is_wait"].exact
+WAITS = _NAMES["is_wait"]
 
 
 @cache
 def traits_of(name: str) -> Traits:
     """Return the traits of the operations of this name."""
-    return Traits(**{trait: name in names for trait, names in _NAMES.items()}, regions=_REGIONS.get(name, ""))
+    traits = {
+        trait: name in names or any(fnmatchcase(name, pattern) for pattern in _PATTERNS[trait])
+        for trait, names in _NAMES.items()
+    }
+    return Traits(**traits, regions=_REGIONS.get(name, ""))
 
 
 def data_operands_of(name: str, *, is_generic: bool) -> tuple[int, ...]:
@@ -277,11 +269,7 @@ def data_operands_of(name: str, *, is_generic: bool) -> tuple[int, ...]:
 
 def is_listed(name: str) -> bool:
     """Return whether a table lists this name; a pattern that begins with a star does not count."""
-    if name in _REGIONS or name in MODULES or name in (CALL, EVENT, *RECORDS) or name in _PLAIN.split():
+    if name in (*_REGIONS, *MODULES, CALL, EVENT, *RECORDS, *_PLAIN.split()) or name.startswith(_INSTRUMENTATION):
         return True
-    if name.startswith(_INSTRUMENTATION):
-        return True
-    return any(
-        name in names.exact or any(fnmatchcase(name, pattern) for pattern in names.patterns if pattern[0] != "*")
-        for names in _NAMES.values()
-    )
+    names = {listed for text in _TRAITS.values() for listed in text.split() if listed[0] != "*"}
+    return any(fnmatchcase(name, listed) for listed in names)

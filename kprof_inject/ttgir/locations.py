@@ -127,17 +127,14 @@ class LocationTable:
                     self._of_alias[name] = yield parse_location(self._module.aliases.get(name, ""))
                 found = self._of_alias[name]
                 if found is None:
-                    raise self._endless(name)
+                    definition = re.search(rf"(?<![\w$.-]){re.escape(name)}[ \t]*=", self._module.text)
+                    raise KprofError(
+                        f"the location {name} refers to itself",
+                        where=self._module.position(definition.start() if definition else 0),
+                        hint="this is not valid MLIR; dump the file again",
+                    )
                 return found
         return ()
-
-    def _endless(self, name: str) -> KprofError:
-        definition = re.search(rf"(?<![\w$.-]){re.escape(name)}[ \t]*=", self._module.text)
-        return KprofError(
-            f"the location {name} refers to itself",
-            where=self._module.position(definition.start() if definition else 0),
-            hint="this is not valid MLIR; dump the file again",
-        )
 
 
 def _shortened(chain: Chain) -> Chain:

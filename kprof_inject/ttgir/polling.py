@@ -71,16 +71,12 @@ def polls(operation: Operation) -> bool:
     if not is_impure(operation):
         return False
     text = assembly_of(operation)
-    reads_again = _READ.search(text) is not None and _branches_back(text)
-    return reads_again or _SYMBOL_OF_WAIT.search(text) is not None
-
-
-def _branches_back(text: str) -> bool:
     begins = {label[1]: label.start() for label in reversed(list(_LABEL.finditer(text)))}
-    return any(
+    branches_back = any(
         _LABEL_BEFORE.fullmatch(branch[1]) or begins.get(branch[1], branch.end()) < branch.start()
         for branch in _BRANCH_TO.finditer(text)
     )
+    return (branches_back and _READ.search(text) is not None) or _SYMBOL_OF_WAIT.search(text) is not None
 
 
 def polling_loops(module: Module, function: Operation) -> frozenset[Operation]:
@@ -147,7 +143,9 @@ class _LoopConditions:
         return [leaf for leaf in inside if leaf.node in nodes]
 
     def _has_one_address(self, leaf: Leaf, inside: Sequence[Leaf]) -> bool:
-        nodes = self._reached(_address(leaf))
+        # A mask may follow a tensor of pointers; others have a base and offsets, and of foreign code, it may be all.
+        addresses = leaf.addresses[:1] if leaf.operation.name in _BY_POINTER else leaf.addresses
+        nodes = self._reached(addresses)
         makers = (maker for maker in inside if maker.node in nodes)
         return not any(maker.operation.traits.reads_memory or self._depends_on_last_round(maker) for maker in makers)
 
@@ -156,12 +154,6 @@ class _LoopConditions:
 
     def _reached(self, values: Iterable[int]) -> set[int]:
         return reached(values, self._graph.operands)
-
-
-def _address(leaf: Leaf) -> list[int]:
-    """Return the values that an operation computes its address from; of foreign code, it may be all."""
-    # A mask may follow a tensor of pointers; others have a base and offsets.
-    return leaf.addresses[:1] if leaf.operation.name in _BY_POINTER else leaf.addresses
 
 
 def _loops_without_bounds(function: Operation) -> Iterator[Operation]:

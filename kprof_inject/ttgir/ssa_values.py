@@ -168,10 +168,7 @@ class ValueGraph:
         self._module = module
         self._named: dict[str, int] = {}
         self._hidden: list[tuple[str, int | None]] = []
-        self._take(function)
-
-    def _take(self, function: Operation) -> None:
-        """Add a function. Not recursive: its operations may be nested deeper than Python's calls."""
+        # Not recursive: operations may be nested deeper than Python's calls.
         pending = [self._take_nest(function)]
         while pending:
             inner = next(pending[-1], None)
@@ -188,7 +185,9 @@ class ValueGraph:
         bodies = []
         for region in operation.regions:
             outer = len(self._hidden)
-            arguments = self._arguments_in(region, bound)
+            named = {block.label: block_arguments(self._module, region, block) for block in region.blocks}
+            named[region.blocks[0].label] += bound
+            arguments = {label: [self._give(name) for name in names] for label, names in named.items()}
             bound = []
             ends = []
             for block in region.blocks:
@@ -202,7 +201,13 @@ class ValueGraph:
                 if block.operations and block.operations[-1].traits.is_terminator:
                     ends.append(passed)
                     self._branch(block.operations[-1], passed, arguments)
-            self._forget(outer)
+            # The next region may define the same names again.
+            while len(self._hidden) > outer:
+                name, hidden = self._hidden.pop()
+                if hidden is None:
+                    del self._named[name]
+                else:
+                    self._named[name] = hidden
             bodies.append(_Body(arguments[region.blocks[0].label], ends))
         results = [self._give(name) for name in result_names(operation)]
         for targets, given in _PASSING.get(operation.name, _pass_all)(values, bodies, results):
@@ -210,11 +215,6 @@ class ValueGraph:
                 self._link(target, value)
         self.results.append((operation, results))
         self.nests.append((operation, values))
-
-    def _arguments_in(self, region: Region, bound: Sequence[str]) -> dict[str, list[int]]:
-        names = {block.label: block_arguments(self._module, region, block) for block in region.blocks}
-        names[region.blocks[0].label] += bound
-        return {label: [self._give(name) for name in named] for label, named in names.items()}
 
     def _branch(self, operation: Operation, values: Sequence[int], arguments: dict[str, list[int]]) -> None:
         """Pass values on to the successors: all of them where the text does not say which."""
@@ -230,15 +230,6 @@ class ValueGraph:
             self._name(name, node)
         self.leaves.append(Leaf(operation, node, values))
         return values
-
-    def _forget(self, outer: int) -> None:
-        """Restore the names' meanings from before the region: the next one may define them again."""
-        while len(self._hidden) > outer:
-            name, hidden = self._hidden.pop()
-            if hidden is None:
-                del self._named[name]
-            else:
-                self._named[name] = hidden
 
     def _find(self, name: str) -> int:
         found = self._named.get(name, self._named.get(name.partition("#")[0]))

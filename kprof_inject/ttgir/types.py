@@ -7,7 +7,7 @@ damaged file may have one, and so may a Triton that prints an operation in anoth
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import lru_cache, wraps
 from math import prod
 from typing import ParamSpec, TypeVar
@@ -92,7 +92,7 @@ def types_of(operation: Operation) -> tuple[PrintedType, ...]:
 
 @lru_cache(maxsize=4096)  # the same operations come with each launch of a kernel
 def _printed_with(text: str) -> tuple[PrintedType, ...]:
-    types = tuple(_types_in(_signature(without_strings(text).partition(" loc(")[0])))
+    types = printed_types(_signature(without_strings(text).partition(" loc(")[0]))
     return types if all(0 < printed.elements <= _MAX_ELEMENTS for printed in types) else ()
 
 
@@ -104,11 +104,6 @@ def factors_of(dot: Operation) -> tuple[PrintedType, ...]:
     """Return the types of a dot's two factors, or fewer if it is printed with fewer."""
     types = types_of(dot)
     return types[0:3:2] if _FIRST_SCALE.match(dot.tail) else types[:2]
-
-
-def printed_types(text: str) -> tuple[PrintedType, ...]:
-    """Return the types in a text that contains only types."""
-    return tuple(_types_in(text))
 
 
 def _signature(text: str) -> str:
@@ -123,25 +118,27 @@ def _signature(text: str) -> str:
     return text[last + 1 :]
 
 
-def _types_in(text: str) -> Iterator[PrintedType]:
-    """Yield the types in the order of the text; a type in another's brackets is part of that."""
+def printed_types(text: str) -> tuple[PrintedType, ...]:
+    """Return the types in a text that contains only types; a type in another's brackets is part of that."""
+    types: list[PrintedType] = []
     place = 0
     while found := _BEGIN.search(text, place):
         place = found.end()
         if found["scalar"]:
-            yield PrintedType("", (), found["scalar"])
+            types.append(PrintedType("", (), found["scalar"]))
             continue
         end = closing_bracket(text, place)
         inside, place = text[place:end], end + 1
         if found["shaped"] == "!tt.ptr":
-            yield PrintedType("", (), f"!tt.ptr<{inside}>")
+            types.append(PrintedType("", (), f"!tt.ptr<{inside}>"))
             continue
         if inside.startswith("tensor<"):  # in a descriptor's type
             inside = inside[len("tensor<") : -1]
         if shaped := _SHAPED.match(inside):
             kind = found["shaped"].rpartition(".")[2] or ("memdesc" if "," in inside else "pointer")
             shape = tuple(int(size) for size in shaped[1].split("x") if size)
-            yield PrintedType(kind, shape, shaped[2], inside[shaped.end() :])
+            types.append(PrintedType(kind, shape, shaped[2], inside[shaped.end() :]))
+    return tuple(types)
 
 
 def closing_bracket(text: str, place: int) -> int:
