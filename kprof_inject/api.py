@@ -35,7 +35,7 @@ from kprof_inject.select.selectors import Selector, parse_selectors
 from kprof_inject.select.spans import Style
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 from kprof_inject.workspace import DumpedKernel, Workspace
-from kprof_inject.workspace_lock import held
+from kprof_inject.workspace_folder import held
 
 if TYPE_CHECKING:
     from kprof_inject.runtime.run_step import LiveCapture

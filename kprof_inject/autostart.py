@@ -88,7 +88,7 @@ def _entered(options: AutostartOptions) -> tuple[Profile, Path]:
     from pathlib import Path
 
     from kprof_inject.runtime import faults
-    from kprof_inject.workspace_lock import WorkspaceInUseError
+    from kprof_inject.workspace_folder import WorkspaceInUseError
 
     workspace = Path(_folder, options.workspace)
     try:
@@ -112,7 +112,7 @@ def _end(profile: Profile, folder: Path) -> None:
     """Print the results; nothing if no kernel was launched."""
     from kprof_inject.errors import KprofError
     from kprof_inject.runtime import faults
-    from kprof_inject.workspace_paths import workspace_argument
+    from kprof_inject.workspace_folder import workspace_argument
 
     try:
         profile.__exit__(None, None, None)

@@ -46,7 +46,7 @@ from kprof_inject.capture.schema import (
 )
 from kprof_inject.errors import KprofError
 from kprof_inject.files import decode_text, read_regular, write_bytes, write_json, write_text
-from kprof_inject.workspace_paths import (
+from kprof_inject.workspace_folder import (
     CACHE_FOLDER,
     MARK_FILE,
     how_to_make,
@@ -88,8 +88,7 @@ class DumpedKernel:
 
     def ttgir(self) -> str:
         """Read the kernel's TTGIR. Raises ``KprofError`` if that fails."""
-        workspace_folder = self.ttgir_path.parent.parent.parent
-        data = read_regular(self.ttgir_path, MAX_TEXT_BYTES, workspace_folder)
+        data = read_regular(self.ttgir_path, MAX_TEXT_BYTES, within=self.ttgir_path.parents[2])  # the workspace
         return decode_text(data, str(self.ttgir_path))
 
 
@@ -109,6 +108,15 @@ class Workspace:
     def __init__(self, folder: Path) -> None:
         """Refer to a folder without reading it."""
         self.folder = folder
+        self.kernels_folder = folder / KERNELS_FOLDER  # a folder for each dumped variant
+        self.plans_folder = folder / "plans"  # the scope tables, by variant
+        self.override_folder = folder / "override"  # the instrumented TTGIR, by variant
+        self.recorded_builds_folder = folder / "recorded"  # the builds with records, by variant of the capture
+        # Kernels with delays, and with edits, by a hash of their inputs, so that they can be reused.
+        self.delayed_builds_folder = folder / "delays" / "builds"
+        self.edited_builds_folder = folder / "edited_builds"
+        self._delays_folder = folder / "delays" / "kernels"
+        self._results_of_steps = self.kernels_folder, self.plans_folder, self.override_folder
 
     @classmethod
     def begin(cls, folder: Path) -> Workspace:
@@ -134,10 +142,6 @@ class Workspace:
         for made in workspace._results_of_steps:
             shutil.rmtree(made, ignore_errors=True)
         return workspace
-
-    @property
-    def _results_of_steps(self) -> tuple[Path, ...]:
-        return self.kernels_folder, self.plans_folder, self.override_folder
 
     @contextmanager
     def results_replaced(self) -> Iterator[None]:
@@ -173,29 +177,9 @@ class Workspace:
         require_no_links(folder)
         return cls(folder)
 
-    @property
-    def kernels_folder(self) -> Path:
-        """The folder with a folder for each dumped variant."""
-        return self.folder / KERNELS_FOLDER
-
-    @property
-    def recorded_builds_folder(self) -> Path:
-        """The folder with the builds with records, by variant of the capture."""
-        return self.folder / "recorded"
-
     def launches_folder(self, capture: Path) -> Path:
         """Return the folder with the launches that were saved in the run that made a capture."""
         return self.folder / "launches" / capture.name
-
-    @property
-    def plans_folder(self) -> Path:
-        """The folder with the scope tables, by variant."""
-        return self.folder / "plans"
-
-    @property
-    def override_folder(self) -> Path:
-        """The folder with the instrumented TTGIR, by variant."""
-        return self.folder / "override"
 
     def cache_folder(self, step: str) -> Path:
         """Return the folder where compilers may cache in ``step`` of this process."""
@@ -241,7 +225,8 @@ class Workspace:
         """
         return _claim_next(self.folder / "captures", self.folder / "launches")
 
-    def forget_if_empty(self, claimed: Path) -> None:
+    @staticmethod
+    def forget_if_empty(claimed: Path) -> None:
         """Remove the folder of a capture or an experiment if it is empty."""
         with suppress(OSError):
             claimed.rmdir()
@@ -255,10 +240,9 @@ class Workspace:
         """Return the latest capture's folder. Raises ``KprofError`` if there is no capture yet."""
         if folders := self.capture_folders():
             return folders[-1]
+        step = f"profile{workspace_option(self.folder)}"
         if self.plans_folder.exists():
             step = f"run{workspace_argument(self.folder)}"
-        else:
-            step = f"profile{workspace_option(self.folder)}"
         raise KprofError(f"{self.folder} has no capture yet", hint=f"make one: kprof-inject {step} -- PROG")
 
     def write_kernel(
@@ -354,13 +338,7 @@ class Workspace:
 
     def scope_table(self, variant: str) -> ScopeTableRecord | None:
         """Read the plan's scope table; None if this variant has no plan."""
-        path = self.plans_folder / variant / "scopes.json"
-        return self._read(path, ScopeTableRecord) if path.exists() else None
-
-    @property
-    def delayed_builds_folder(self) -> Path:
-        """The folder with compiled kernels with delays, by a hash of their inputs, so that they can be reused."""
-        return self.folder / "delays" / "builds"
+        return self._read_if_there(self.plans_folder / variant / "scopes.json", ScopeTableRecord)
 
     def write_delays(self, variant: str, delays: DelaysRecord) -> None:
         """Save the delays for a kernel."""
@@ -372,12 +350,7 @@ class Workspace:
 
     def delays(self, variant: str) -> DelaysRecord | None:
         """Read the delays for this variant; None if it has none."""
-        path = self._delays_folder / variant / DELAYS_FILE
-        return self._read(path, DelaysRecord) if path.exists() else None
-
-    @property
-    def _delays_folder(self) -> Path:
-        return self.folder / "delays" / "kernels"
+        return self._read_if_there(self._delays_folder / variant / DELAYS_FILE, DelaysRecord)
 
     def new_experiment_folder(self) -> Path:
         """Claim the folder of the next experiment, ``experiments/001`` and so on; no other process gets the same."""
@@ -393,11 +366,6 @@ class Workspace:
             return begun[-1]
         hint = f"make one: kprof-inject causal{workspace_argument(self.folder)} -- PROG"
         raise KprofError(f"{self.folder} has no experiment yet", hint=hint)
-
-    @property
-    def edited_builds_folder(self) -> Path:
-        """The folder with compiled kernels with edits, by a hash of their inputs, so that they can be reused."""
-        return self.folder / "edited_builds"
 
     def edits_folder(self, variant: str) -> Path:
         """Return the folder with the results of ``try`` for a kernel."""
@@ -423,8 +391,7 @@ class Workspace:
 
     def applied_edits(self, variant: str) -> AppliedEdits | None:
         """Read how to use a kernel's best edits; None if there are none."""
-        path = self.edits_folder(variant) / OPTIONS_FILE
-        return decode(read_json(path, self.folder), AppliedEdits, str(path), _TRY_AGAIN) if path.exists() else None
+        return self._read_if_there(self.edits_folder(variant) / OPTIONS_FILE, AppliedEdits, _TRY_AGAIN)
 
     def tried_variants(self) -> list[str]:
         """Return the kernels for which edits were tried."""
@@ -435,8 +402,11 @@ class Workspace:
         path = self.edits_folder(variant) / EDITS_FILE
         return read_sealed(path, EditsRecord, _TRY_AGAIN) if path.exists() else None
 
-    def _read(self, path: Path, kind: type[Record]) -> Record:
-        return decode(read_json(path, self.folder), kind, str(path), _DUMP_AGAIN)
+    def _read(self, path: Path, kind: type[Record], hint: str = _DUMP_AGAIN) -> Record:
+        return decode(read_json(path, self.folder), kind, str(path), hint)
+
+    def _read_if_there(self, path: Path, kind: type[Record], hint: str = _DUMP_AGAIN) -> Record | None:
+        return self._read(path, kind, hint) if path.exists() else None
 
 
 def _what_instead(folder: Path) -> str:
@@ -462,15 +432,13 @@ def _numbered(folder: Path) -> Iterator[Path]:
 
 def _claim_next(parent: Path, *others: Path) -> Path:
     """Make the folder in ``parent`` with the next number that no folder in ``others`` has either."""
-    number = 1 + max((int(path.name) for folder in (parent, *others) for path in _numbered(folder)), default=0)
+    last = max((int(path.name) for folder in (parent, *others) for path in _numbered(folder)), default=0)
     parent.mkdir(parents=True, exist_ok=True)
     while True:
-        folder = parent / f"{number:03d}"
-        try:
+        last += 1
+        folder = parent / f"{last:03d}"
+        with suppress(FileExistsError):
             folder.mkdir()
-        except FileExistsError:
-            number += 1
-        else:
             return folder
 
 

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from programs.child import GUARD_S, REPO, SMALL_TORCH, clean_environment, python_path
 
-from kprof_inject.workspace_paths import DEMO_WORKSPACE
+from kprof_inject.workspace_folder import DEMO_WORKSPACE
 
 PAGES = [REPO / "README.md", *sorted((REPO / "docs").glob("*.md"))]
 

@@ -9,7 +9,7 @@ import pytest
 
 import kprof_inject
 from kprof_inject.errors import KprofError
-from kprof_inject.workspace_lock import held
+from kprof_inject.workspace_folder import held
 
 
 def fail(message: str) -> None:

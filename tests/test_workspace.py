@@ -18,8 +18,7 @@ from snapshots import check
 from kprof_inject.capture.schema import DumpedKernelRecord, ScopeTableRecord
 from kprof_inject.errors import KprofError
 from kprof_inject.workspace import DumpedKernel, Workspace
-from kprof_inject.workspace_lock import held
-from kprof_inject.workspace_paths import where_to_look
+from kprof_inject.workspace_folder import held, where_to_look
 
 INFO = DumpedKernelRecord(name="gemm", override_key="KEY", file_name="gemm_file")
 
@@ -210,7 +209,7 @@ def test_what_the_holder_starts_does_not_hold_it(tmp_path: Path) -> None:
 
 def test_a_holder_that_was_killed_holds_nothing(tmp_path: Path) -> None:
     program = (
-        "import sys, time; from pathlib import Path; from kprof_inject.workspace_lock import held\n"
+        "import sys, time; from pathlib import Path; from kprof_inject.workspace_folder import held\n"
         "with held(Path(sys.argv[1]), print):\n print('holds it', flush=True); time.sleep(60)"
     )
     holder = subprocess.Popen([sys.executable, "-c", program, tmp_path], stdout=subprocess.PIPE)

@@ -22,7 +22,7 @@ from kprof_inject.timeline.axis import PlacedLaunch, place_launches
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.workspace import Workspace
-from kprof_inject.workspace_paths import is_workspace, workspace_argument, workspace_option
+from kprof_inject.workspace_folder import is_workspace, workspace_argument, workspace_option
 
 _MAX_LAUNCHES = 20
 _SECOND_NS = 1_000_000_000

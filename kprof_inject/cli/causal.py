@@ -46,8 +46,7 @@ from kprof_inject.runtime.launch.launch_choice import NO_REPLAYS, LaunchChoice, 
 from kprof_inject.runtime.program import STOPPED
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.workspace import Workspace
-from kprof_inject.workspace_lock import held
-from kprof_inject.workspace_paths import workspace_argument
+from kprof_inject.workspace_folder import held, workspace_argument
 
 _WITHOUT_RECORDS = "so execution counts come from the kernel's arguments alone"
 

@@ -24,7 +24,7 @@ from kprof_inject.runtime.packages import install_command, is_installed
 from kprof_inject.ttgir.nodes import Module
 from kprof_inject.ttgir.parser import parse
 from kprof_inject.workspace import Workspace
-from kprof_inject.workspace_paths import DEFAULT_WORKSPACE, may_be_workspace
+from kprof_inject.workspace_folder import DEFAULT_WORKSPACE, may_be_workspace
 
 _MAX_TIME_LIMIT_S = 86_400
 

@@ -17,7 +17,7 @@ import click
 
 from kprof_inject.errors import KprofError, printable_lines
 from kprof_inject.files import decode_text, read_text, write_text
-from kprof_inject.workspace_paths import where_to_find_modules
+from kprof_inject.workspace_folder import where_to_find_modules
 
 if TYPE_CHECKING:
     from rich.console import Console

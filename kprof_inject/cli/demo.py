@@ -29,8 +29,7 @@ from kprof_inject.runtime.devices.device import has_gpu
 from kprof_inject.runtime.packages import install_command, is_installed, missing_to_run
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.workspace import Workspace
-from kprof_inject.workspace_lock import held
-from kprof_inject.workspace_paths import DEMO_WORKSPACE
+from kprof_inject.workspace_folder import DEMO_WORKSPACE, held
 
 _PACKAGE = Path(__file__).parents[1]
 _CAPTURES = _PACKAGE / "demo" / "captures"

@@ -36,7 +36,7 @@ from kprof_inject.runtime.compiling.module_check import module_resources
 from kprof_inject.timeline.choice import Choice
 from kprof_inject.ttgir.parser import parse
 from kprof_inject.workspace import Workspace
-from kprof_inject.workspace_paths import DEFAULT_WORKSPACE, is_module, is_workspace, workspace_option
+from kprof_inject.workspace_folder import DEFAULT_WORKSPACE, is_module, is_workspace, workspace_option
 
 _SIDES = ("A", "B")
 # Of a saved launch: several are needed to tell a change from noise.

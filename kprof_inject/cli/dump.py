@@ -12,8 +12,7 @@ from kprof_inject.pipeline.programs import dump
 from kprof_inject.pipeline.saved_launches import adopt, saved_launch_at
 from kprof_inject.runtime.program import own_input, require_startable
 from kprof_inject.workspace import Workspace
-from kprof_inject.workspace_lock import held
-from kprof_inject.workspace_paths import workspace_argument
+from kprof_inject.workspace_folder import held, workspace_argument
 
 
 @click.command("dump", context_settings=PROGRAM_SETTINGS)

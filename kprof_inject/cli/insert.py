@@ -19,8 +19,7 @@ from kprof_inject.select.plan import table_json
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.select.spans import Style
 from kprof_inject.workspace import Workspace, saved_sources
-from kprof_inject.workspace_lock import held
-from kprof_inject.workspace_paths import may_be_workspace, workspace_argument
+from kprof_inject.workspace_folder import held, may_be_workspace, workspace_argument
 
 # The kinds of sites that markers in a source file define.
 _MARKER_KINDS = frozenset({ScopeKind.MARKER, ScopeKind.INSTANT})

@@ -23,7 +23,7 @@ from kprof_inject.report.machine_code import code_table, headline, to_json
 from kprof_inject.select.candidates import Candidate, outline
 from kprof_inject.ttgir.nodes import Module
 from kprof_inject.workspace import DumpedKernel, Workspace, saved_sources
-from kprof_inject.workspace_paths import may_be_workspace, workspace_argument
+from kprof_inject.workspace_folder import may_be_workspace, workspace_argument
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from kprof_inject.cli.grouped_help import GroupedCommand
 from kprof_inject.errors import KprofError
 from kprof_inject.files import read_text
 from kprof_inject.select.tags import OPTION
-from kprof_inject.workspace_paths import DEFAULT_WORKSPACE, is_workspace
+from kprof_inject.workspace_folder import DEFAULT_WORKSPACE, is_workspace
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

@@ -18,7 +18,7 @@ from kprof_inject.quantities import counted
 from kprof_inject.select.plan import Plan, Selection, table_json
 from kprof_inject.select.selectors import Selector
 from kprof_inject.ttgir.nodes import Module
-from kprof_inject.workspace_paths import workspace_argument
+from kprof_inject.workspace_folder import workspace_argument
 
 # A longer table would scroll the messages before it away.
 _MAX_SCOPES = 20

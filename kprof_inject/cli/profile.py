@@ -44,7 +44,7 @@ from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.select.spans import Style
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.workspace import Workspace
-from kprof_inject.workspace_lock import held
+from kprof_inject.workspace_folder import held
 
 
 @click.command(

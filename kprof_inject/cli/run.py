@@ -16,8 +16,7 @@ from kprof_inject.pipeline.saved_launches import capture_launch, require_adopted
 from kprof_inject.runtime.launch.launch_choice import LaunchChoice
 from kprof_inject.runtime.program import kept_input, own_input, require_startable
 from kprof_inject.workspace import Workspace
-from kprof_inject.workspace_lock import held
-from kprof_inject.workspace_paths import workspace_argument
+from kprof_inject.workspace_folder import held, workspace_argument
 
 
 @click.command("run", cls=WorkspaceOrDefault, context_settings=PROGRAM_SETTINGS)

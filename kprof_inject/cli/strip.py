@@ -11,7 +11,7 @@ from kprof_inject.cli.options import path_type, require_place_for
 from kprof_inject.errors import KprofError
 from kprof_inject.rewrite import strip
 from kprof_inject.ttgir.parser import parse
-from kprof_inject.workspace_paths import is_module, similar_places
+from kprof_inject.workspace_folder import is_module, similar_places
 
 
 @click.command("strip")

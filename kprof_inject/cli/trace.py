@@ -25,7 +25,7 @@ from kprof_inject.export.open_trace import MAX_MINUTES, TraceServer, last_launch
 from kprof_inject.pipeline.captures import decode_capture, open_capture
 from kprof_inject.timeline.choice import Choice
 from kprof_inject.timeline.timeline import Timeline
-from kprof_inject.workspace_paths import link_error
+from kprof_inject.workspace_folder import link_error
 
 
 @click.command("trace")

@@ -33,7 +33,7 @@ from kprof_inject.runtime.launch.launch_choice import LAST, LaunchChoice
 from kprof_inject.runtime.program import STOPPED
 from kprof_inject.timeline.choice import EVERYTHING, Choice
 from kprof_inject.workspace import Workspace
-from kprof_inject.workspace_lock import held
+from kprof_inject.workspace_folder import held
 
 _WITHOUT_RECORDS = "so there are no findings, and only options next to the present ones are tried"
 

@@ -31,7 +31,7 @@ from kprof_inject.timeline.captures import headers_of, timeline_of, timelines_of
 from kprof_inject.timeline.choice import EVERYTHING, Choice
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.workspace import Workspace, read_experiments
-from kprof_inject.workspace_paths import DEFAULT_WORKSPACE, is_module, is_workspace, may_be_workspace, where_to_look
+from kprof_inject.workspace_folder import DEFAULT_WORKSPACE, is_module, is_workspace, may_be_workspace, where_to_look
 
 T = TypeVar("T")
 

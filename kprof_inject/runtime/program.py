@@ -25,7 +25,7 @@ from kprof_inject.errors import KprofError
 from kprof_inject.quantities import size_text
 from kprof_inject.runtime.hook import ENVIRONMENT as INDUCTOR_ENVIRONMENT
 from kprof_inject.runtime.session import SESSION_VARIABLE, Session
-from kprof_inject.workspace_paths import is_workspace
+from kprof_inject.workspace_folder import is_workspace
 
 MAX_KEPT_BYTES = 1 << 30
 """Maximum size of piped input that is kept for the next run."""

@@ -16,7 +16,7 @@ from snapshots import check
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.cli.demo import _write_kernel
 from kprof_inject.workspace import Workspace
-from kprof_inject.workspace_paths import DEFAULT_WORKSPACE, DEMO_WORKSPACE
+from kprof_inject.workspace_folder import DEFAULT_WORKSPACE, DEMO_WORKSPACE
 
 MODULE = "kernel.ttgir"
 

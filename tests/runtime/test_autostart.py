@@ -14,7 +14,7 @@ import kprof_inject
 from kprof_inject.cli.recording_options import read_options
 from kprof_inject.errors import KprofError
 from kprof_inject.select.tags import Tag
-from kprof_inject.workspace_lock import held
+from kprof_inject.workspace_folder import held
 
 PROGRAM = """
 from fake_gpu.program import gpu  # isort: skip  (before Triton)

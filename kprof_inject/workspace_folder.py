@@ -1,14 +1,19 @@
-"""The folder of a workspace: how to recognize it, how commands name it, and where to look for a missing one."""
+"""The folder of a workspace: how to recognize, name and hold it, and where to look for a missing one."""
 
 from __future__ import annotations
 
+import fcntl
 import os
-from collections.abc import Callable
-from contextlib import suppress
+import shlex
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from shlex import quote
+from typing import IO
 
-from kprof_inject.errors import KprofError, did_you_mean
+from kprof_inject.errors import KprofError, did_you_mean, printable
+from kprof_inject.files import make_folder
 
 DEFAULT_WORKSPACE = Path("kprof_out")
 """The workspace that commands read and write by default."""
@@ -21,7 +26,7 @@ MARK_FILE = "workspace.json"
 CACHE_FOLDER = "cache"
 """The folder in which compilers cache, each process in a folder of its own."""
 LOCK_FILE = "workspace.lock"
-"""The file that a command locks (see ``workspace_lock``)."""
+"""The file that a command locks (see ``held``)."""
 
 
 def is_workspace(folder: Path) -> bool:
@@ -31,12 +36,12 @@ def is_workspace(folder: Path) -> bool:
 
 def workspace_argument(workspace: Path) -> str:
     """Return the argument for a command that reads this workspace: empty for the default one."""
-    return "" if workspace == DEFAULT_WORKSPACE else f" {quote(str(workspace))}"
+    return "" if workspace == DEFAULT_WORKSPACE else f" {shlex.quote(str(workspace))}"
 
 
 def workspace_option(workspace: Path) -> str:
     """Return the option for a command that makes this workspace: empty for the default one."""
-    return "" if workspace == DEFAULT_WORKSPACE else f" -o {quote(str(workspace))}"
+    return "" if workspace == DEFAULT_WORKSPACE else f" -o {shlex.quote(str(workspace))}"
 
 
 def may_be_workspace(place: Path) -> bool:
@@ -70,7 +75,7 @@ def where_to_find_modules(missing: Path) -> str:
     """Return the hint for a command that takes a workspace's kernels or a ``.ttgir`` file, but no capture."""
     around = next((parent for parent in missing.parents if is_workspace(parent)), None)
     if around is not None:
-        return f"{similar_places(missing, is_module)}name its workspace: {quote(str(around))}"
+        return f"{similar_places(missing, is_module)}name its workspace: {shlex.quote(str(around))}"
     if missing.suffix:
         return f"{similar_places(missing, is_module)}name a workspace or a .ttgir file, or - for stdin"
     return where_to_look(missing, lambda path: is_workspace(path) or (path.is_file() and is_module(path)))
@@ -86,7 +91,7 @@ def how_to_make(workspace: Path) -> str:
     """Return the commands that make a workspace."""
     return (
         f"make one: kprof-inject profile{workspace_option(workspace)} -- PROG; without a GPU: kprof-inject demo -o "
-        f"{quote(str(workspace))}"
+        f"{shlex.quote(str(workspace))}"
     )
 
 
@@ -119,3 +124,65 @@ def require_no_links(folder: Path) -> None:
 def link_error(path: str | Path) -> KprofError:
     """Return the error for a link where we choose the path ourselves: its target must not be overwritten."""
     return KprofError(f"{path} is a symbolic link", hint="remove it, or use another workspace")
+
+
+_MAX_HOLDER = 4096
+_held: set[IO[bytes]] = set()
+"""The lock files that this process holds."""
+
+
+class WorkspaceInUseError(KprofError):
+    """Another process holds the workspace."""
+
+
+@contextmanager
+def held(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
+    """Hold a workspace so that nothing else writes to it: other commands, and the program that this one runs.
+
+    The folder need not be a workspace yet. The lock ends with this process, however it ends; children do not have it.
+
+    Raises ``WorkspaceInUseError`` if another process holds it, and ``KprofError`` if the folder has other contents or
+    cannot be written to. If the file system cannot lock, the block runs nevertheless, after a message through ``say``.
+    """
+    try:
+        require_ours(folder)
+        make_folder(folder)
+        # Only now does a path such as new/../.. lead to a folder.
+        require_ours(folder)
+        lock_file = (folder / LOCK_FILE).open("a+b", buffering=0)
+        lock_file.seek(0)
+    except OSError as error:
+        what = f"cannot use {error.filename or folder}: {error.strerror}"
+        raise KprofError(what, hint="name a folder that can be written to, or a new one in such a folder") from None
+    with lock_file as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = printable(file.read(_MAX_HOLDER).decode(errors="replace").strip()) or "another command"
+            hint = "wait until it has ended, or name another folder with -o"
+            raise WorkspaceInUseError(f"{folder} is in use by {holder}", hint=hint) from None
+        except OSError as error:
+            say(f"{folder} cannot be locked ({error.strerror}): make sure that no other command uses it")
+            yield
+            return
+        with suppress(OSError):  # as on a full disk: the lock holds nevertheless
+            file.truncate(0)
+            holder = f"process {os.getpid()} on {os.uname().nodename} since {time.strftime('%Y-%m-%d %H:%M:%S')}"
+            file.write(f"{holder}: {shlex.join(sys.orig_argv)}".encode())
+        _held.add(file)
+        try:
+            yield
+        finally:
+            if file in _held:  # not in a fork
+                _held.discard(file)
+                fcntl.flock(file, fcntl.LOCK_UN)
+
+
+def _release_in_child() -> None:
+    for file in _held:
+        file.close()
+    _held.clear()
+
+
+# A fork shares the lock, and may outlive us.
+os.register_at_fork(after_in_child=_release_in_child)
