@@ -28,13 +28,8 @@ def inserted(module: Module, operations: Iterable[Record | Delay]) -> str:
 
     Each gets a line of its own, unless operations share a line there.
     """
-    pieces: list[str] = []
-    done = 0
-    for operation in operations:
-        pieces += [module.text[done : operation.point.offset], operation.line, operation.point.after]
-        done = operation.point.offset
-    pieces.append(module.text[done:])
-    return "".join(pieces)
+    points = ((one.point.offset, f"{one.line}{one.point.after}") for one in operations)
+    return spliced(module.text, [(offset, offset, line) for offset, line in points])
 
 
 def strip(module: Module) -> str:
@@ -48,10 +43,10 @@ def strip(module: Module) -> str:
 
 
 def spliced(text: str, replacements: Iterable[Replacement]) -> str:
-    """Return a text with each of these spans replaced; they do not overlap."""
+    """Return a text with each of these spans replaced; they do not overlap. Of one place, they stay in order."""
     pieces: list[str] = []
     done = 0
-    for start, end, replacement in sorted(replacements):
+    for start, end, replacement in sorted(replacements, key=lambda span: span[:2]):
         pieces += [text[done:start], replacement]
         done = end
     pieces.append(text[done:])
@@ -61,7 +56,7 @@ def spliced(text: str, replacements: Iterable[Replacement]) -> str:
 def _with_computed_values(module: Module, records: Sequence[Operation]) -> list[Operation]:
     """Return inserted operations with those right before them that compute values for these alone.
 
-    Only where Triton printed the module are names lost that tell them.
+    Their names give them away, unless Triton has reprinted the module.
     """
     found = dict.fromkeys(records)
     for record in reversed(records):

@@ -10,7 +10,7 @@ from msgspec import Struct
 from kprof_inject.errors import KprofError
 from kprof_inject.quantities import counted
 from kprof_inject.select.functions import is_anchor
-from kprof_inject.select.markers import InstantMarker, IterationMarker, LoopMarker, Marker, RangeMarker
+from kprof_inject.select.markers import Marker
 from kprof_inject.select.module_view import ModuleView
 from kprof_inject.select.parts import find_parts
 from kprof_inject.select.python_source import is_library
@@ -20,8 +20,6 @@ from kprof_inject.select.tags import is_inserted
 from kprof_inject.select.targets import find_spins, findings_of, is_asynchronous
 from kprof_inject.ttgir.locations import SourcePoint
 from kprof_inject.ttgir.loops import copy_pipelines
-
-_MARKED = {RangeMarker: "statements", LoopMarker: "loop", IterationMarker: "iteration", InstantMarker: "instant"}
 
 
 class Candidate(Struct, frozen=True):
@@ -108,7 +106,7 @@ def _markers(view: ModuleView) -> Iterator[Candidate]:
     for marker in markers:
         by_name.setdefault(marker.name, []).append(marker)
     for name, named in by_name.items():
-        kinds = dict.fromkeys(_MARKED[type(marker)] for marker in named)
+        kinds = dict.fromkeys(marker.kind for marker in named)
         points = tuple(SourcePoint(marker.file, marker.line, 0) for marker in named)
         sites = sum(len(findings_of(marker, view, in_one_piece).sites) for marker in named)
         if sites:

@@ -127,44 +127,27 @@ def _hint(comment: Comment) -> str:
     return _HINT_ALONE if comment.is_alone else _HINT_AFTER_CODE
 
 
-class Marker(Struct, frozen=True):
-    """A marker; ``line`` is its comment's, ``function`` the innermost function that holds the marked code."""
+STATEMENTS, LOOP, ITERATION, INSTANT = "statements", "loop", "iteration", "instant"
+"""Kinds of markers."""
 
+
+class Marker(Struct, frozen=True):
+    """A marker; ``line`` is its comment's, ``function`` the innermost function that holds the marked code.
+
+    ``statements`` has first and last lines. They are one pair for the statements from ``begin`` to ``end``, or for one
+    statement; for an instant, a pair for each statement below it in its suite (``is_before``) or above, the nearest
+    first: the compiler may leave nothing of the nearest. ``loop_line`` is the line of the marked loop's ``for`` or
+    ``while``; for an instant, that of the innermost loop around it in its function, 0 without any.
+    """
+
+    kind: str
     name: str
     file: str
     line: int
     function: SourceFunction
-
-
-class RangeMarker(Marker, frozen=True):
-    """A marker of the statements from ``begin`` to ``end``, or of one statement, on these lines."""
-
-    first_line: int
-    last_line: int
-
-
-class LoopMarker(Marker, frozen=True):
-    """A marker around the loop whose ``for`` or ``while`` is on this line; ``loop`` by default."""
-
-    loop_line: int
-
-
-class IterationMarker(Marker, frozen=True):
-    """A marker of each iteration of the loop whose ``for`` or ``while`` is on this line; ``iter`` by default."""
-
-    loop_line: int
-
-
-class InstantMarker(Marker, frozen=True):
-    """A marker of an instant: before the statements below it in its suite, or (not ``is_before``) after those above.
-
-    ``statements`` has the first and last line of each statement, the nearest first: the compiler may leave nothing of
-    the nearest. ``loop_line`` is the line of the innermost loop around it in its function, 0 without any.
-    """
-
-    statements: tuple[tuple[int, int], ...]
-    is_before: bool
-    loop_line: int
+    statements: tuple[tuple[int, int], ...] = ()
+    loop_line: int = 0
+    is_before: bool = False
 
 
 def markers_in(sources: Sources, file: str) -> tuple[Marker, ...]:
@@ -213,9 +196,9 @@ class _Reader:
             case "mark":
                 self._mark(instruction)
             case "loop":
-                self._loop(instruction, LoopMarker)
+                self._loop(instruction, LOOP)
             case "iter":
-                self._loop(instruction, IterationMarker)
+                self._loop(instruction, ITERATION)
             case _:
                 self._statement(instruction)
 
@@ -281,10 +264,22 @@ class _Reader:
         self._add_range(instruction, self._function_at(statements[0].lineno, instruction), statements)
 
     def _add_range(self, instruction: Instruction, function: SourceFunction, statements: Sequence[ast.stmt]) -> None:
-        line = instruction.where.line
-        last = max(map(last_line, statements))
-        marker = RangeMarker(instruction.name, self._file, line, function, first_line(statements[0]), last)
-        self._found.append((instruction.where, marker))
+        lines = first_line(statements[0]), max(map(last_line, statements))
+        self._add(STATEMENTS, instruction, function, (lines,))
+
+    def _add(
+        self,
+        kind: str,
+        instruction: Instruction,
+        function: SourceFunction,
+        statements: tuple[tuple[int, int], ...] = (),
+        loop_line: int = 0,
+        *,
+        is_before: bool = False,
+    ) -> None:
+        name, where = instruction.name or instruction.verb, instruction.where
+        marker = Marker(kind, name, self._file, where.line, function, statements, loop_line, is_before)
+        self._found.append((where, marker))
 
     def _mark(self, instruction: Instruction) -> None:
         place, function = self._place(instruction)
@@ -297,18 +292,14 @@ class _Reader:
             )
         lines = tuple((first_line(node), last_line(node)) for node in after or reversed(before))
         loop_line = place.loop.lineno if place.loop else 0
-        line = instruction.where.line
-        marker = InstantMarker(instruction.name, self._file, line, function, lines, bool(after), loop_line)
-        self._found.append((instruction.where, marker))
+        self._add(INSTANT, instruction, function, lines, loop_line, is_before=bool(after))
 
-    def _loop(self, instruction: Instruction, kind: type[LoopMarker] | type[IterationMarker]) -> None:
+    def _loop(self, instruction: Instruction, kind: str) -> None:
         statements = self._source.statements_on(instruction.comment.logical_line)
         if not statements or not isinstance(statements[0], LoopNode):
             raise _not_after_loop_header(instruction.verb, instruction.where)
         line = statements[0].lineno
-        function = self._function_at(line, instruction)
-        marker = kind(instruction.name or instruction.verb, self._file, instruction.where.line, function, line)
-        self._found.append((instruction.where, marker))
+        self._add(kind, instruction, self._function_at(line, instruction), loop_line=line)
 
     def _place(self, instruction: Instruction) -> tuple[SuitePlace, SourceFunction]:
         place = self._source.place_of(instruction.comment)

@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.select.functions import Function, Loop
-from kprof_inject.select.markers import InstantMarker, IterationMarker, LoopMarker, Marker, RangeMarker
+from kprof_inject.select.markers import INSTANT, ITERATION, LOOP, STATEMENTS, Marker
 from kprof_inject.select.module_view import ModuleView
 from kprof_inject.select.python_source import Sources, is_library
 from kprof_inject.select.sites import Dropped, Found, Missed, Site
@@ -112,27 +112,28 @@ def findings_of(marker: Marker, view: ModuleView, spread: Spread) -> Found:
     found = Found.merge(list(_find(marker, view, spread)))
     if found.sites or found.missed:
         return found
-    what = "loop" if isinstance(marker, LoopMarker | IterationMarker) else "operation"
+    what = "loop" if marker.kind in (LOOP, ITERATION) else "operation"
     return structs.replace(found, dropped=(Dropped(f"{marker.name} ({marker.file}:{marker.line})", what),))
 
 
 def _find(marker: Marker, view: ModuleView, spread: Spread) -> Iterator[Found]:
-    match marker:
-        case RangeMarker(first_line=first, last_line=last):
-            lines = SourceLines(marker.file, first, last)
-            for function in view.functions:
-                for group in lines.groups_in(function, view.sources, ScopeKind.MARKER, marker.name):
-                    yield span(group, spread)
-        case InstantMarker(is_before=is_before):
-            for group in _nearest_groups(marker, view):
-                yield instants(group, is_before=is_before)
-        case LoopMarker(loop_line=line):
-            yield from _marked_loops(marker, line, view, Function.loop_site)
-        case IterationMarker(loop_line=line):
-            yield from _marked_loops(marker, line, view, Function.iteration_site)
+    if marker.kind == STATEMENTS:
+        (lines,) = marker.statements
+        for function in view.functions:
+            groups = SourceLines(marker.file, *lines).groups_in(function, view.sources, ScopeKind.MARKER, marker.name)
+            yield from (span(group, spread) for group in groups)
+    elif marker.kind == INSTANT:
+        yield from (instants(group, is_before=marker.is_before) for group in _nearest_groups(marker, view))
+    else:
+        site_of = Function.loop_site if marker.kind == LOOP else Function.iteration_site
+        loop = SourceLines(marker.file, marker.loop_line, marker.loop_line)
+        for function in view.functions:
+            found = _loops_in(function, loop, view.sources, site_of)
+            sites = (dataclasses.replace(site, name=marker.name) for site in found.sites)
+            yield structs.replace(found, sites=tuple(sites))
 
 
-def _nearest_groups(marker: InstantMarker, view: ModuleView) -> Iterator[Group]:
+def _nearest_groups(marker: Marker, view: ModuleView) -> Iterator[Group]:
     loop = SourceLines(marker.file, marker.loop_line, marker.loop_line)
     for function in view.functions:
         loops = {found.operation.start for found in _accepted_loops(function, loop, view.sources)}
@@ -157,13 +158,6 @@ def _nearest(groups: Sequence[Group], loops: Set[int]) -> Group:
         return any(owner.start in loops for owner in owners), bool(segments)
 
     return max(groups, key=rank)
-
-
-def _marked_loops(marker: Marker, line: int, view: ModuleView, site_of: SiteOfLoop) -> Iterator[Found]:
-    lines = SourceLines(marker.file, line, line)
-    for function in view.functions:
-        found = _loops_in(function, lines, view.sources, site_of)
-        yield structs.replace(found, sites=tuple(dataclasses.replace(site, name=marker.name) for site in found.sites))
 
 
 class SitePattern(Struct, frozen=True):

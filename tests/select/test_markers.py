@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from snapshots import check
 
 from kprof_inject.errors import KprofError, printable_lines
-from kprof_inject.select.markers import InstantMarker, IterationMarker, LoopMarker, Marker, RangeMarker, markers_in
+from kprof_inject.select.markers import INSTANT, ITERATION, LOOP, STATEMENTS, Marker, markers_in
 from kprof_inject.select.python_source import Sources
 
 
@@ -20,16 +20,12 @@ def found(text: str) -> tuple[Marker, ...]:
 
 
 def brief(marker: Marker) -> str:
-    match marker:
-        case RangeMarker(name, _, line, function, first, last):
-            return f"{function.name}:{line} {name} {first}-{last}"
-        case LoopMarker(name, _, line, function, loop):
-            return f"{function.name}:{line} loop {name} {loop}"
-        case IterationMarker(name, _, line, function, loop):
-            return f"{function.name}:{line} iter {name} {loop}"
-        case InstantMarker(name, _, line, function, ((first, last), *_), is_before):
-            return f"{function.name}:{line} {name} {'before' if is_before else 'after'} {first}-{last}"
-    raise TypeError(marker)
+    where = f"{marker.function.name}:{marker.line}"
+    if marker.kind in (LOOP, ITERATION):
+        return f"{where} {'loop' if marker.kind == LOOP else 'iter'} {marker.name} {marker.loop_line}"
+    (first, last), *_ = marker.statements
+    side = {STATEMENTS: "", INSTANT: "before " if marker.is_before else "after "}[marker.kind]
+    return f"{where} {marker.name} {side}{first}-{last}"
 
 
 def marked(body: str) -> list[str]:
@@ -57,11 +53,11 @@ def kernel(p, n):
     assert function is not None
 
     assert markers_in(sources, "/a/k.py") == (
-        RangeMarker("load", "/a/k.py", 3, function, first_line=4, last_line=5),
-        RangeMarker("dot", "/a/k.py", 7, function, first_line=7, last_line=7),
-        LoopMarker("main", "/a/k.py", 8, function, loop_line=8),
-        IterationMarker("iter", "/a/k.py", 8, function, loop_line=8),
-        InstantMarker("before_store", "/a/k.py", 10, function, statements=((11, 11),), is_before=True, loop_line=0),
+        Marker(STATEMENTS, "load", "/a/k.py", 3, function, statements=((4, 5),)),
+        Marker(STATEMENTS, "dot", "/a/k.py", 7, function, statements=((7, 7),)),
+        Marker(LOOP, "main", "/a/k.py", 8, function, loop_line=8),
+        Marker(ITERATION, "iter", "/a/k.py", 8, function, loop_line=8),
+        Marker(INSTANT, "before_store", "/a/k.py", 10, function, statements=((11, 11),), is_before=True),
     )
 
 
@@ -293,7 +289,7 @@ def test_what_an_instant_knows_of_its_suite(
     lines = [f"    {line}" for line in body.replace("MARK", "# kprof: mark m").split("\n")]
     (marker,) = found("\n".join(["def k():", *lines]))
 
-    assert isinstance(marker, InstantMarker)
+    assert marker.kind == INSTANT
     assert (marker.statements, marker.is_before, marker.loop_line) == (statements, is_before, loop)
 
 
