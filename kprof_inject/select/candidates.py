@@ -17,7 +17,7 @@ from kprof_inject.select.python_source import is_library
 from kprof_inject.select.sites import Site
 from kprof_inject.select.spans import in_one_piece
 from kprof_inject.select.tags import is_inserted
-from kprof_inject.select.targets import find_spins, findings_of, is_asynchronous
+from kprof_inject.select.targets import find_asynchronous, find_spins, findings_of
 from kprof_inject.ttgir.locations import SourcePoint
 from kprof_inject.ttgir.loops import copy_pipelines
 
@@ -49,9 +49,7 @@ def outline(view: ModuleView) -> tuple[Candidate, ...]:
         *_partitions(view),
         *_markers(view),
         *_helpers(view),
-        *_spins(view),
-        *_asynchronous(view),
-        *_parts(view),
+        *_kinds(view),
         *_operations(view),
     )
 
@@ -128,24 +126,12 @@ def _helpers(view: ModuleView) -> Iterator[Candidate]:
         yield Candidate(f"func({name})", "helper that is called", _lines(sites), len(sites))
 
 
-def _spins(view: ModuleView) -> Iterator[Candidate]:
+def _kinds(view: ModuleView) -> Iterator[Candidate]:
     if sites := find_spins(view, in_one_piece).sites:
         yield Candidate("spin", "waits for memory to change", _lines(sites), len(sites))
-
-
-def _asynchronous(view: ModuleView) -> Iterator[Candidate]:
-    count = sum(
-        is_asynchronous(operation) and not function.refusal(operation)
-        for function in view.functions
-        for operation in function.operations
-    )
-    if count:
-        yield Candidate("async", "starts and waits", (), count)
-
-
-def _parts(view: ModuleView) -> Iterator[Candidate]:
-    sites = find_parts(view, in_one_piece).sites
-    if len(sites) > 1:
+    if sites := find_asynchronous(view, in_one_piece).sites:
+        yield Candidate("async", "starts and waits", (), len(sites))
+    if len(sites := find_parts(view, in_one_piece).sites) > 1:
         yield Candidate("parts", "parts of the loops", (), len(sites))
 
 

@@ -80,17 +80,16 @@ def integer_work(module: Module, function: Operation) -> frozenset[int]:
 
 def _data(graph: ValueGraph) -> Iterator[int]:
     for leaf in graph.leaves:
-        if _gives_data(leaf.operation):
+        one = leaf.operation
+        if one.traits.is_random:
+            gives_data = is_integer_arithmetic(one)
+        else:
+            gives_data = not one.traits.is_move and is_anchor(one) and _gives_tensor(without_strings(one.tail))
+        if gives_data:
             yield leaf.node
     for operation, results in graph.results:
         if operation.traits.combines_elements and _gives_tensor(operation.closing):
             yield from results
-
-
-def _gives_data(operation: Operation) -> bool:
-    if operation.traits.is_random:
-        return is_integer_arithmetic(operation)
-    return not operation.traits.is_move and is_anchor(operation) and _gives_tensor(without_strings(operation.tail))
 
 
 def _gives_tensor(types: str) -> bool:
@@ -189,12 +188,11 @@ class Function:
 
     def findings(self, sites: Sequence[Site], missed: Sequence[Missed] = ()) -> Found:
         """Return sites around structures, which cover all operations inside them."""
-        offsets = self._offsets
-        inside = (
-            offsets[bisect_left(offsets, site.start.offset) : bisect_left(offsets, site.last_end_offset)]
-            for site in sites
-        )
-        return Found(tuple(sites), tuple(missed), frozenset[int]().union(*inside))
+        offsets, covered = self._offsets, set[int]()
+        for site in sites:
+            begin, end = bisect_left(offsets, site.start.offset), bisect_left(offsets, site.last_end_offset)
+            covered.update(offsets[begin:end])
+        return Found(tuple(sites), tuple(missed), frozenset(covered))
 
     def before(self, operation: Operation) -> InsertPoint:
         """Return the point before an operation."""
@@ -248,11 +246,8 @@ class Function:
     def region_site(self, kind: str, label: str, operation: Operation, region: Region, block: str) -> Site:
         """Return the site of a region of ``operation``: from its entry to each operation that leaves it."""
         module = self._module
-        leaving = [
-            block.operations[-1]
-            for block in region.blocks
-            if block.operations and block.operations[-1].traits.leaves_region
-        ]
+        last_ones = (block.operations[-1] for block in region.blocks if block.operations)
+        leaving = [last for last in last_ones if last.traits.leaves_region]
         entry = region.blocks[0]
         if leaving:
             ends = tuple(self.before(last) for last in leaving)

@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import count
+from math import prod
 from typing import Any
 
 import msgspec
@@ -95,18 +96,13 @@ def make_plan(view: ModuleView, selectors: Sequence[Selector], style: Style = US
     ids = _scope_ids(view, found)
     scopes, brackets = _nest(found, view)
     body = _unselected_body(view, brackets, SCOPE_IDS - ids)
-    table = ScopeTableRecord(
-        kernel=view.kernel, partitions=view.partitions.all, scopes=scopes, body_record=body.record if body else ""
-    )
-    helpers = tuple(view.helper_names[function.symbol] for function in view.functions if not function.is_public)
+    body_record = body.record if body else ""
+    table = ScopeTableRecord(kernel=view.kernel, partitions=view.partitions.all, scopes=scopes, body_record=body_record)
+    helpers = (view.helper_names[function.symbol] for function in view.functions if not function.is_public)
     backend = backend_of(view) if any(bracket.tags for bracket in brackets) else ""
-    return Plan(
-        table,
-        tuple(bracket.site for bracket in brackets),
-        tuple(_records([*([body] if body else []), *brackets], backend)),
-        selections,
-        helpers if scopes else (),
-    )
+    records = _records([*([body] if body else []), *brackets], backend)
+    sites = tuple(bracket.site for bracket in brackets)
+    return Plan(table, sites, tuple(records), selections, tuple(helpers) if scopes else ())
 
 
 def _with_records(site: Site, style: Style, starts: Sequence[int]) -> Site:
@@ -120,11 +116,8 @@ def _with_records(site: Site, style: Style, starts: Sequence[int]) -> Site:
 
 
 def _select(view: ModuleView, selectors: Sequence[Selector], spread: Spread) -> tuple[Selection, ...]:
-    return tuple(
-        Selection(selector, selector.target.find(view, spread))
-        for selector in selectors
-        if selector.matches_kernel(view.kernel)
-    )
+    matching = (selector for selector in selectors if selector.matches_kernel(view.kernel))
+    return tuple(Selection(selector, selector.target.find(view, spread)) for selector in matching)
 
 
 def _default_selections(view: ModuleView, spread: Spread) -> tuple[Selection, ...]:
@@ -133,10 +126,9 @@ def _default_selections(view: ModuleView, spread: Spread) -> tuple[Selection, ..
     Waits for other CTAs are in both if there are any.
     """
     marked = _select(view, _MARKERS, spread) if view.markers else ()
-    spins = tuple(found for found in _select(view, _SPINS, spread) if found.findings != Found())
-    if any(selection.findings.sites for selection in marked):
-        return (*marked, *spins)
-    return (*marked, *spins, *_select(view, _STRUCTURE, spread))
+    spins = (found for found in _select(view, _SPINS, spread) if found.findings != Found())
+    is_marked = any(selection.findings.sites for selection in marked)
+    return (*marked, *spins, *(() if is_marked else _select(view, _STRUCTURE, spread)))
 
 
 class _Chosen(Struct, frozen=True):
@@ -162,14 +154,15 @@ def _check_no_records(module: Module) -> None:
     """Raise ``KprofError`` if the module has records: ours would pair with them, and share the IDs of its events."""
     names = (EVENT, *RECORDS)
     # Most modules have none: their text shows that in less time than their operations.
-    for operation in module.walk() if any(name in module.text for name in names) else ():
-        if operation.name in names:
-            is_scope = operation.name == RECORD
-            raise KprofError(
-                "this file already has records" + ("" if is_scope else f" ({operation.name})"),
-                where=module.position(operation.start),
-                hint="remove them first: kprof-inject strip FILE -o CLEAN" if is_scope else "remove it from the kernel",
-            )
+    operations = module.walk() if any(name in module.text for name in names) else ()
+    found = next((operation for operation in operations if operation.name in names), None)
+    if found is not None:
+        is_scope = found.name == RECORD
+        raise KprofError(
+            "this file already has records" + ("" if is_scope else f" ({found.name})"),
+            where=module.position(found.start),
+            hint="remove them first: kprof-inject strip FILE -o CLEAN" if is_scope else "remove it from the kernel",
+        )
 
 
 def _scope_ids(view: ModuleView, found: Sequence[_Chosen]) -> int:
@@ -341,19 +334,12 @@ def max_records(view: ModuleView, plan: Plan) -> int | None:
         return None
     times = [(loop.start, loop.end, iterations) for loop, iterations in iterations_of_loops(operations).items()]
     total = 0
-    ended: set[str] = set()
-    for record in plan.records:
-        if not record.is_start and record.name in ended:
-            continue
-        if not record.is_start:
-            ended.add(record.name)
-        repetitions = 1
-        for start, end, iterations in times:
-            if start < record.point.offset < end:
-                if iterations is None:
-                    return None
-                repetitions *= iterations
-        total += repetitions
+    # The first end of each scope counts.
+    for record in {(one.name, one.is_start): one for one in reversed(plan.records)}.values():
+        around = [iterations for start, end, iterations in times if start < record.point.offset < end]
+        if None in around:
+            return None
+        total += prod(iterations or 0 for iterations in around)
     return total
 
 

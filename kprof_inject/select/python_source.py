@@ -9,6 +9,7 @@ import warnings
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from operator import attrgetter
 
 from msgspec import Struct
 
@@ -70,9 +71,8 @@ class PythonSource:
         found = []
         rest = self._suite[::-1]
         while rest:
-            node = rest.pop()
-            found.append(node)
-            for suite in reversed(_suites(node)):
+            found.append(rest.pop())
+            for suite in reversed(_suites(found[-1])):
                 rest += reversed(suite)
         return tuple(found)
 
@@ -182,26 +182,18 @@ def code_in(suite: Sequence[ast.stmt]) -> list[ast.stmt]:
     ]
 
 
-def _line(node: ast.stmt) -> int:
-    return node.lineno
+_line = attrgetter("lineno")
 
 
 def _entry_line(node: ast.stmt) -> int:
     """Return the line after which code is inside the statement; code between ``match`` and ``case`` is before it."""
-    if isinstance(node, ast.Match):
-        return node.cases[0].pattern.lineno
-    return node.lineno
+    return node.cases[0].pattern.lineno if isinstance(node, ast.Match) else node.lineno
 
 
 def _suites(node: ast.stmt) -> list[list[ast.stmt]]:
-    clauses = [*getattr(node, "handlers", ()), *getattr(node, "cases", ())]
-    suites = [
-        getattr(node, "body", []),
-        *(clause.body for clause in clauses),
-        getattr(node, "orelse", []),
-        getattr(node, "finalbody", []),
-    ]
-    return [suite for suite in suites if suite]
+    clauses = [node, *getattr(node, "handlers", ()), *getattr(node, "cases", ())]
+    suites = [getattr(clause, "body", []) for clause in clauses]
+    return [suite for suite in (*suites, getattr(node, "orelse", []), getattr(node, "finalbody", [])) if suite]
 
 
 class SourceFunction(Struct, frozen=True):
@@ -256,10 +248,15 @@ class Sources:
         Empty, too, if the file cannot be read, or if the compiler may fuse the loop with one inside it: the induction
         variable is no variable of the source then.
         """
-        loops = (loop for loop in self._statements(file) if isinstance(loop, ast.For))
-        here = (loop for loop in loops if loop.lineno <= line <= (loop.iter.end_lineno or loop.lineno))
-        single = ((loop, loop.target.id) for loop in here if isinstance(loop.target, ast.Name))
-        return next((name for loop, name in single if not _may_be_fused(loop)), "")
+        for loop in self._statements(file):
+            if not isinstance(loop, ast.For) or not loop.lineno <= line <= (loop.iter.end_lineno or loop.lineno):
+                continue
+            arguments = {one.arg for one in loop.iter.keywords} if isinstance(loop.iter, ast.Call) else set()
+            inside = (node for body in loop.body for node in ast.walk(body))
+            may_be_fused = bool(arguments & _FUSING) or any(isinstance(node, ast.For | ast.While) for node in inside)
+            if isinstance(loop.target, ast.Name) and not may_be_fused:
+                return loop.target.id
+        return ""
 
     def _statements(self, file: str) -> tuple[ast.stmt, ...]:
         try:
@@ -270,11 +267,6 @@ class Sources:
 
 _FUSING = {"flatten", "warp_specialize"}
 """Arguments of ``tl.range`` that make Triton fuse nested loops."""
-
-
-def _may_be_fused(loop: ast.For) -> bool:
-    is_requested = isinstance(loop.iter, ast.Call) and any(keyword.arg in _FUSING for keyword in loop.iter.keywords)
-    return is_requested or any(isinstance(node, ast.For | ast.While) for body in loop.body for node in ast.walk(body))
 
 
 def is_library(file: str) -> bool:
