@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from kprof_inject.analysis.async_work.flight_metrics import copied_ahead
+from kprof_inject.analysis.async_work.flights import copied_ahead
 from kprof_inject.analysis.findings.loops import is_wait
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.summary import LaunchSummary

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from kprof_inject.capture.schema import Bytes, Count, Name, Text
-from kprof_inject.machine_code.between_records import Moved
+from kprof_inject.machine_code.lines import Moved
 
 L2Contents = Literal["left", "emptied", "inputs"]
 """What the L2 holds when a launch begins. ``left``: what the launch before it left there. ``emptied``: nothing of its

@@ -40,7 +40,7 @@ from kprof_inject.capture.schema import (
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.errors import KprofError
 from kprof_inject.files import decode_text, open_regular, read_regular
-from kprof_inject.machine_code.between_records import Moved
+from kprof_inject.machine_code.lines import Moved
 
 
 class Place(Struct, frozen=True):

@@ -14,7 +14,7 @@ from kprof_inject.analysis.structure.recorded_lines import moves_in
 from kprof_inject.cli.console import print_error, read_input, table_console
 from kprof_inject.cli.options import harmless_setting, json_option, path_type
 from kprof_inject.errors import KprofError
-from kprof_inject.machine_code.between_records import Moved
+from kprof_inject.machine_code.lines import Moved
 from kprof_inject.report.machine_code import moved_json, moved_sentence
 from kprof_inject.report.terminal.tables import Column, print_fitted
 from kprof_inject.runtime.compiling.compiler_process import CompilerProcess

@@ -22,7 +22,7 @@ import numpy as np
 from msgspec import Raw
 from numpy.typing import NDArray
 
-from kprof_inject.analysis.async_work.groups import IN_FLIGHT_COLUMNS
+from kprof_inject.analysis.async_work.flights import IN_FLIGHT_COLUMNS
 from kprof_inject.capture.encoding import json_values
 from kprof_inject.capture.model import place_names
 from kprof_inject.capture.scopes import ScopeKind, distinct_names

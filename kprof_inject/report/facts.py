@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct, structs
 
 from kprof_inject.analysis.advice import Advice, Trust, advice_on, trust_in
-from kprof_inject.analysis.async_work.flight_metrics import Flights, flights_of
+from kprof_inject.analysis.async_work.flights import Flights, flights_of
 from kprof_inject.analysis.async_work.in_flight import recorded_in_flight
 from kprof_inject.analysis.evidence.stalls import Stalls
 from kprof_inject.analysis.evidence.units import UnitEvidence, disagreements
@@ -29,7 +29,7 @@ from kprof_inject.capture.model import Kernel, Place, place_names
 from kprof_inject.capture.resources import KernelResources, limited_by
 from kprof_inject.capture.schema import Grid
 from kprof_inject.kernel_names import kernel_names
-from kprof_inject.machine_code.between_records import Moved
+from kprof_inject.machine_code.lines import Moved
 from kprof_inject.quantities import resolved_time, short_time
 from kprof_inject.report.notes import all_notes
 from kprof_inject.timeline.trust import Level

@@ -8,8 +8,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from kprof_inject.machine_code.between_records import Moved, Side
-from kprof_inject.machine_code.lines import CodeSummary, LineCode
+from kprof_inject.machine_code.lines import CodeSummary, LineCode, Moved, Side
 from kprof_inject.quantities import counted
 
 _MAX_OPERATION = 48

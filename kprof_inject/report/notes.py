@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from math import prod
 from pathlib import PurePath
 
-from kprof_inject.analysis.async_work.flight_metrics import Flights
+from kprof_inject.analysis.async_work.flights import Flights
 from kprof_inject.analysis.evidence.stalls import Share, Stalls
 from kprof_inject.analysis.evidence.units import disagreements
 from kprof_inject.analysis.launch import LaunchAnalysis

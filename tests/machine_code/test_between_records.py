@@ -7,7 +7,7 @@ from listing import amd_function, function
 from msgspec.structs import replace
 
 from kprof_inject.analysis.structure.recorded_lines import recorded_lines
-from kprof_inject.machine_code.between_records import Moved, RecordedLines, Side, moved_in
+from kprof_inject.machine_code.lines import Moved, RecordedLines, Side, moved_in
 from kprof_inject.report.machine_code import moved_sentence
 from kprof_inject.ttgir.parser import parse
 

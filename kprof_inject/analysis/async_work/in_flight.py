@@ -16,7 +16,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from kprof_inject.analysis.async_work.groups import (
+from kprof_inject.analysis.async_work.flights import (
     IN_FLIGHT_COLUMNS,
     MAX_ROWS,
     InFlight,

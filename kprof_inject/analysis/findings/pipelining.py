@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from kprof_inject.analysis.async_work.flight_metrics import CopiedAhead, copied_ahead
+from kprof_inject.analysis.async_work.flights import CopiedAhead, copied_ahead
 from kprof_inject.analysis.evidence.stalls import FOR_MEMORY
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import Finding

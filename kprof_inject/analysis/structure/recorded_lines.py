@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from kprof_inject.machine_code.between_records import Moved, RecordedLines, moved_in
 from kprof_inject.machine_code.instructions import MachineFunction
+from kprof_inject.machine_code.lines import Moved, RecordedLines, moved_in
 from kprof_inject.ttgir.dialect import RECORD, RECORD_TAIL
 from kprof_inject.ttgir.nodes import Module, Operation, Region
 from kprof_inject.ttgir.scalars import is_isolated

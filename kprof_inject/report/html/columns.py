@@ -26,7 +26,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from kprof_inject.analysis.async_work.groups import InFlight, flight_lanes
+from kprof_inject.analysis.async_work.flights import InFlight, flight_lanes
 from kprof_inject.errors import KprofError
 from kprof_inject.timeline.timeline import Timeline
 

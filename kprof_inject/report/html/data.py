@@ -17,7 +17,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from kprof_inject.analysis.async_work.groups import InFlight
+from kprof_inject.analysis.async_work.flights import InFlight
 from kprof_inject.analysis.causal.slopes import PlaceSlope
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.launch import LaunchAnalysis

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from async_launches import in_order
 
-from kprof_inject.analysis.async_work.groups import IN_FLIGHT_COLUMNS, InFlight, flight_lanes
+from kprof_inject.analysis.async_work.flights import IN_FLIGHT_COLUMNS, InFlight, flight_lanes
 from kprof_inject.analysis.async_work.in_flight import in_flight
 from kprof_inject.analysis.interpreter.executions import evaluated_kernel
 

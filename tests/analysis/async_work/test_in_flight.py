@@ -8,8 +8,7 @@ import numpy as np
 from async_launches import BARRIERS, COMMIT, COPIES, LAST, TMA_COPY, TMA_WAIT, WAIT, in_order, launched
 from replacing import replace
 
-from kprof_inject.analysis.async_work.flight_metrics import flights_of
-from kprof_inject.analysis.async_work.groups import InFlight
+from kprof_inject.analysis.async_work.flights import InFlight, flights_of
 from kprof_inject.analysis.async_work.in_flight import in_flight
 from kprof_inject.analysis.interpreter.executions import evaluated_kernel
 from kprof_inject.timeline.timeline import Timeline
