@@ -153,19 +153,14 @@ def read_text(path: Path) -> str:
         raise KprofError(f"cannot read {path}: {error.strerror}") from None
 
 
-def _position_of_byte(data: bytes, offset: int, name: str) -> Position:
-    before = data[:offset].decode()
-    line = before.rpartition("\n")[2] + data[offset:].partition(b"\n")[0].decode(errors="replace")
-    return Position(name, before.count("\n") + 1, len(before.rpartition("\n")[2]) + 1, line.rstrip("\r"))
-
-
 def decode_text(data: bytes, name: str) -> str:
     """Decode UTF-8. Raises ``KprofError`` if it is none, with ``name`` as the file's name."""
     try:
         return data.decode()
     except UnicodeDecodeError as error:
+        before = data[: error.start].decode()
         raise KprofError(
             f"this is not a text file: byte {error.start} is not UTF-8",
-            where=_position_of_byte(data, error.start, name),
+            where=Position.at_offset(name, data.decode(errors="replace"), len(before)),
             hint="give a .ttgir file as Triton writes it (see 'kprof-inject dump')",
         ) from None

@@ -28,7 +28,6 @@ class JobRunner(Protocol):
 
     def __call__(self, jobs: Sequence[Job[T]], /) -> Iterator[T]:
         """Run the jobs."""
-        ...
 
 
 def in_turn(jobs: Sequence[Job[T]]) -> Iterator[T]:
@@ -101,20 +100,18 @@ def _forked(count: int, max_at_once: int, jobs: Sequence[Job[T]]) -> Iterator[T]
 
 def _begin(jobs: Sequence[Job[Any]]) -> None:
     import threading
+    from multiprocessing import parent_process
+
+    def end_with_parent() -> None:
+        parent = parent_process()
+        if parent is not None:
+            parent.join()
+            os._exit(1)
 
     global _jobs
     _jobs = jobs
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which ends its forks
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    from multiprocessing import parent_process
-
-    parent = parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+    threading.Thread(target=end_with_parent, daemon=True).start()
 
 
 def _values(batch: slice) -> list[Any]:

@@ -44,8 +44,14 @@ def read_assembly(text: str, file: str) -> list[MachineFunction]:
 
     Raises ``KprofError`` if an instruction is not as expected, or if the processor is not known.
     """
+    target = _TARGET.search(text)
+    instruction_set = target and _INSTRUCTION_SETS.get(target["generation"])
+    if instruction_set is None:
+        raise KprofError(
+            f"the assembly is of {target['processor'] if target else 'no processor'}, whose waits are not known",
+            hint="those of gfx9 to gfx12 are",
+        )
     functions: list[tuple[str, list[Instruction], dict[str, int]]] = []
-    instruction_set = _instruction_set_of(text)
     is_inside = False
     line = 0
     names: dict[str, str] = {}
@@ -73,17 +79,6 @@ def read_assembly(text: str, file: str) -> list[MachineFunction]:
         for name, found, labels in functions
         if found
     ]
-
-
-def _instruction_set_of(text: str) -> InstructionSet:
-    found = _TARGET.search(text)
-    known = found and _INSTRUCTION_SETS.get(found["generation"])
-    if known is None:
-        raise KprofError(
-            f"the assembly is of {found['processor'] if found else 'no processor'}, whose waits are not known",
-            hint="those of gfx9 to gfx12 are",
-        )
-    return known
 
 
 def _instruction(code: str, line: int, number: int, address: int) -> Instruction:

@@ -9,7 +9,7 @@ the scheduler in bits 105 to 125 (Jia et al., "Dissecting the NVIDIA Volta GPU A
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from difflib import SequenceMatcher
 from enum import Enum
 from pathlib import PurePath
@@ -161,23 +161,7 @@ def read_nvdisasm(printed: str, file: str) -> list[MachineFunction]:
         elif text.lstrip().startswith("/*"):
             _, high = next(lines, (0, ""))
             sections[-1][1].append(_instruction(text, high, line, number, len(sections[-1][1]) * INSTRUCTION_BYTES))
-    return [
-        MachineFunction(name, tuple(_with_lines_of_dots(_with_targets(found, labels))))
-        for name, found, labels in sections
-        if found
-    ]
-
-
-def _with_lines_of_dots(instructions: Iterable[Instruction]) -> Iterator[Instruction]:
-    """Give each instruction of wgmma the line of the WARPGROUP.ARRIVE before it, with which its dot begins.
-
-    ptxas was seen to give half of them a line of other operations.
-    """
-    line = 0
-    for one in instructions:
-        if one.opcode == _DOT_BEGINS:
-            line = one.line
-        yield replace(one, line=line) if line and one.operation in _DOTS else one
+    return [MachineFunction(name, tuple(_completed(found, labels))) for name, found, labels in sections if found]
 
 
 def _instruction(text: str, next_text: str, line: int, number: int, address: int) -> Instruction:
@@ -202,14 +186,20 @@ def _instruction(text: str, next_text: str, line: int, number: int, address: int
     )
 
 
-def _with_targets(instructions: list[Instruction], labels: dict[str, int]) -> Iterator[Instruction]:
-    end = len(instructions) * INSTRUCTION_BYTES
+def _completed(instructions: list[Instruction], labels: dict[str, int]) -> Iterator[Instruction]:
+    """Give branches their targets, and each wgmma the line of the WARPGROUP.ARRIVE with which its dot begins.
+
+    ptxas was seen to give half of them a line of other operations.
+    """
+    end, dot_line = len(instructions) * INSTRUCTION_BYTES, 0
     for one in instructions:
+        if one.opcode == _DOT_BEGINS:
+            dot_line = one.line
         if one.is_branch:
             addresses = (labels.get(label, end) for label in _TARGET.findall(one.operands))
             yield replace(one, targets=tuple(address for address in addresses if address < end))
         else:
-            yield one
+            yield replace(one, line=dot_line) if dot_line and one.operation in _DOTS else one
 
 
 def with_lines_of(function: MachineFunction, other: MachineFunction) -> MachineFunction:

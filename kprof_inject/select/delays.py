@@ -86,7 +86,12 @@ def delay_operation(target: Target, cycles: int, warps: Sequence[int] = ()) -> s
         raise KprofError(f"a delay cannot take {cycles} cycles", hint=f"choose from 0 to {MAX_CYCLES}", exit_code=2)
     minimum = max(cycles, 1)
     if target.backend == "cuda":
-        assembly = _NVIDIA.format(choose=_nvidia_choice(warps), cycles=minimum)
+        beyond = next((warp for warp in warps if warp >= _NVIDIA_WARPS), None)
+        if beyond is not None:
+            hint = f"warps are numbered from 0 to {_NVIDIA_WARPS - 1}"
+            raise KprofError(f"no CTA has a warp {beyond}", hint=hint)
+        choice = _NVIDIA_CHOICE.format(mask=sum(1 << warp for warp in set(warps))) if warps else ""
+        assembly = _NVIDIA.format(choose=choice, cycles=minimum)
     else:
         if not str(target.arch).startswith("gfx9"):  # s_memtime counts cycles on these alone
             raise KprofError(
@@ -147,10 +152,3 @@ def spin_kernel(target: Target, delays: Sequence[int]) -> str:
         for number, cycles in enumerate(delays)
     )
     return _SPIN_KERNEL.format(name=SPIN_KERNEL, measured=measured)
-
-
-def _nvidia_choice(warps: Sequence[int]) -> str:
-    beyond = [warp for warp in warps if warp >= _NVIDIA_WARPS]
-    if beyond:
-        raise KprofError(f"no CTA has a warp {beyond[0]}", hint=f"warps are numbered from 0 to {_NVIDIA_WARPS - 1}")
-    return _NVIDIA_CHOICE.format(mask=sum(1 << warp for warp in set(warps))) if warps else ""

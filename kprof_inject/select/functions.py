@@ -351,15 +351,8 @@ class Function:
         )
 
 
-def functions_of(module: Module, locations: LocationTable) -> tuple[Function, ...]:
+def functions_of(module: Module) -> tuple[Function, ...]:
     """Return the module's functions that have a body, in the order of the text."""
-    return tuple(
-        Function(module, operation, locations)
-        for operation in module.walk()
-        if operation.name == FUNCTION and operation.regions
-    )
-
-
-def kernel_name(functions: Sequence[Function]) -> str:
-    """Return the name of the function that is launched."""
-    return next((f.symbol for f in functions if f.is_public), functions[0].symbol if functions else "")
+    locations = LocationTable(module)
+    found = (operation for operation in module.walk() if operation.name == FUNCTION and operation.regions)
+    return tuple(Function(module, operation, locations) for operation in found)

@@ -16,12 +16,12 @@ from msgspec import Struct
 
 from kprof_inject.capture.schema import Partition
 from kprof_inject.capture.scopes import ScopeKind
-from kprof_inject.select.functions import Function, functions_of, kernel_name
+from kprof_inject.select.functions import Function, functions_of
 from kprof_inject.select.markers import Marker, markers_in
 from kprof_inject.select.python_source import SourceFunction, Sources
 from kprof_inject.select.sites import Found, Missed
 from kprof_inject.ttgir.dialect import CALL, FUNCTION
-from kprof_inject.ttgir.locations import Chain, LocationTable, SourcePoint
+from kprof_inject.ttgir.locations import Chain, SourcePoint
 from kprof_inject.ttgir.nodes import Module, Operation, Region
 from kprof_inject.ttgir.strings import SYMBOL, symbol_name
 
@@ -281,8 +281,9 @@ class ModuleView:
         """Find the module's functions."""
         self.module = module
         self.sources = sources
-        self.functions: tuple[Function, ...] = with_callers(functions_of(module, LocationTable(module)))
-        self.kernel = kernel_name(self.functions)
+        self.functions: tuple[Function, ...] = with_callers(functions_of(module))
+        launched = [function for function in self.functions if function.is_public] or self.functions
+        self.kernel = launched[0].symbol if launched else ""
 
     @cached_property
     def kernel_file(self) -> str:

@@ -202,7 +202,7 @@ def _induction_variable(variable: str, visible: Sequence[Scalar], view: ModuleVi
 
 
 def _is_integer(scalar: Scalar) -> bool:
-    return scalar.type == WIDE or scalar.type in _TO_I32
+    return scalar.type in (WIDE, *_TO_I32)
 
 
 def _choices(wanted: str, visible: Sequence[Scalar], site: Site) -> str:

@@ -11,7 +11,6 @@ from planning import insertion_of
 from kprof_inject.select.functions import functions_of, integer_work
 from kprof_inject.select.plan import BODY_RECORD, Plan
 from kprof_inject.select.spans import USUAL_STYLE, Style
-from kprof_inject.ttgir.locations import LocationTable
 from kprof_inject.ttgir.parser import parse
 
 FILE = "/src/k.py"
@@ -81,6 +80,6 @@ def _point(text: str) -> str:
 def work_of(text: str) -> list[str]:
     """The results of those operations of a kernel that are integer work, in the order of the text."""
     module = parse(text)
-    (function,) = functions_of(module, LocationTable(module))
+    (function,) = functions_of(module)
     starts = integer_work(module, function.operation)
     return [op.results.partition("=")[0].strip() for op in function.operation.walk() if op.start in starts]

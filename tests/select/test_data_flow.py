@@ -11,7 +11,6 @@ from golden import fixture_id, fixtures, form_of, read
 from small_modules import kernel, work_of
 
 from kprof_inject.select.functions import functions_of, integer_work
-from kprof_inject.ttgir.locations import LocationTable
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.parser import parse
 
@@ -39,7 +38,7 @@ def test_time_grows_with_the_length_alone() -> None:
     def function_of(count: int) -> tuple[Module, Operation]:
         lines = [LOAD, *(add(f"%y{n + 1}", f"%y{n}" if n else "%x", "%x") for n in range(count))]
         module = parse(kernel(*lines, store(f"%y{count}")))
-        (function,) = functions_of(module, LocationTable(module))
+        (function,) = functions_of(module)
         assert len(integer_work(module, function.operation)) == count
         return module, function.operation
 
@@ -59,6 +58,6 @@ def test_every_printed_form_tells_the_same(path: Path) -> None:
 
 def names_of_work(text: str) -> list[str]:
     module = parse(text)
-    functions = functions_of(module, LocationTable(module))
+    functions = functions_of(module)
     starts = frozenset[int]().union(*(integer_work(module, function.operation) for function in functions))
     return sorted(operation.name for operation in module.walk() if operation.start in starts)

@@ -12,7 +12,6 @@ from kprof_inject.select.functions import functions_of
 from kprof_inject.select.module_view import called_only_by
 from kprof_inject.select.plan import make_plan
 from kprof_inject.select.selectors import parse_selectors
-from kprof_inject.ttgir.locations import LocationTable
 from kprof_inject.ttgir.parser import parse
 
 INLINED = [path for path in fixtures() if kernel_of(path) == "inlined_helpers"]
@@ -66,7 +65,7 @@ module {
 
 def test_functions_that_a_loop_alone_calls() -> None:
     module = parse(CALLS, "kernel.ttgir")
-    functions = functions_of(module, LocationTable(module))
+    functions = functions_of(module)
     (loop,) = (one for one in module.walk() if one.traits.is_loop)
     assert [one.symbol for one in called_only_by(functions, [loop])] == ["outer", "inner"]
     assert not called_only_by(functions, [])

@@ -153,7 +153,7 @@ class Evidence(Struct, frozen=True, eq=False):
             return set()
         module, all_of_them = self.executed.module, [*operations]
         if CALL in module.text:
-            functions = functions_of(module, LocationTable(module))
+            functions = functions_of(module)
             all_of_them += [one.operation for one in called_only_by(functions, all_of_them)]
         return module.lines_of(all_of_them)
 

@@ -375,16 +375,10 @@ class Steps:
         """Return the number of iterations."""
         return len(self._passed)
 
-    def checks(self, axis: GridAxis) -> LoopRounds:
-        """Return the rounds of the condition's block."""
-        return self._rounds(axis, self._given, 1)
-
-    def inside(self, axis: GridAxis) -> LoopRounds:
-        """Return the rounds of the body."""
-        return self._rounds(axis, self._passed, 0)
-
-    def _rounds(self, axis: GridAxis, values: Sequence[Sequence[Value]], more: int) -> LoopRounds:
-        trips = AxisArray((), np.array(more))
+    def rounds(self, axis: GridAxis, *, is_condition: bool) -> LoopRounds:
+        """Return the rounds of the condition's block, or of the body."""
+        values = self._given if is_condition else self._passed
+        trips = AxisArray((), np.array(int(is_condition)))
         for going in self._going[1:]:
             trips = joined(np.add, trips, going.joint())
         loop = CountedLoop(axis, IntegerExpr.integer(0), IntegerExpr.integer(1), trips, len(values))

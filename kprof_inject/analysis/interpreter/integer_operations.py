@@ -33,7 +33,7 @@ from kprof_inject.analysis.interpreter.axis_arrays import (
 )
 from kprof_inject.capture.loaded_integers import LoadedIntegersRecord
 from kprof_inject.ttgir.nodes import Module, Operation
-from kprof_inject.ttgir.ssa_values import ValueGraph, constant_of
+from kprof_inject.ttgir.ssa_values import ValueGraph, constant_of, reached
 from kprof_inject.ttgir.types import bytes_of, types_of
 
 Array = NDArray[Any]
@@ -344,22 +344,10 @@ def integers_at(data: NDArray[np.uint8], offsets: Integers, size_bytes: int) -> 
 def deciding_loads(module: Module, function: Operation) -> frozenset[Operation]:
     """Return the loads of integers on which control flow or the addresses of other accesses depend."""
     graph = ValueGraph(module, function)
-    pending = [*_deciding(graph)]
-    reached = set(pending)
-    while pending:
-        more = [node for node in graph.operands[pending.pop()] if node not in reached]
-        reached.update(more)
-        pending += more
-    return frozenset(
-        leaf.operation
-        for leaf in graph.leaves
-        if leaf.node in reached and leaf.operation.name == _LOAD and _loads_integers(leaf.operation)
-    )
-
-
-def _loads_integers(load: Operation) -> bool:
-    types = types_of(load)
-    return bool(types) and (types[0].pointee in _INTEGERS or types[0].pointee.startswith("!tt.ptr"))
+    deciding = reached(_deciding(graph), graph.operands)
+    loads = [leaf.operation for leaf in graph.leaves if leaf.node in deciding and leaf.operation.name == _LOAD]
+    pointees = ((load, types_of(load)[0].pointee) for load in loads if types_of(load))
+    return frozenset(load for load, one in pointees if one in _INTEGERS or one.startswith("!tt.ptr"))
 
 
 # How many operands of an operation with regions decide what it executes; the others are values that it passes on.
@@ -387,8 +375,8 @@ def loaded(load: Operation, operands: Sequence[Value], when: Mask | None, memory
         return None
     found = None if mask.is_lower_bound else _read(load, address, mask, other, memory)
     if found is None and when is not None and when.factors:
-        reached = mask & when
-        found = None if reached.is_lower_bound else _read(load, address, reached, other, memory)
+        inside = mask & when
+        found = None if inside.is_lower_bound else _read(load, address, inside, other, memory)
     return found
 
 

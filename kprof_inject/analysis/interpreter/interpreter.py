@@ -43,7 +43,6 @@ from kprof_inject.analysis.interpreter.control_flow import (
     Arrivals,
     Changes,
     CountedLoop,
-    LoopRounds,
     Steps,
     at_iteration,
     both_ways,
@@ -327,26 +326,19 @@ class _Interpreter:
         steps = self._steps(before, after, names, initial, given) if when is not None else None
         if steps is None:
             return self._unknown(operation, when, sizes)
-        self._goes_round(operation, before, names, steps.checks(loop_axis(before.end)), when, sizes)
-        self._goes_round(operation, after, given, steps.inside(loop_axis(operation.start)), when, sizes)
+        for region, bound_there, axis in (
+            (before, names, loop_axis(before.end)),
+            (after, given, loop_axis(operation.start)),
+        ):
+            loop, values = steps.rounds(axis, is_condition=region is before)
+            in_round = None
+            if not loop.most:
+                continue
+            with suppress(TooLarge):
+                in_round = when & loop.when() if when else None
+            with self._names({**self._rewritten(operation), **dict(zip(bound_there, values, strict=True))}):
+                self._region(region, in_round, {**sizes, loop.axis: loop.most})
         return steps.results
-
-    def _goes_round(
-        self,
-        operation: Operation,
-        region: Region,
-        names: Sequence[str],
-        rounds: LoopRounds,
-        when: Mask | None,
-        sizes: Mapping[GridAxis, int],
-    ) -> None:
-        (loop, values), in_round = rounds, None
-        if not loop.most:
-            return
-        with suppress(TooLarge):
-            in_round = when & loop.when() if when else None
-        with self._names({**self._rewritten(operation), **dict(zip(names, values, strict=True))}):
-            self._region(region, in_round, {**sizes, loop.axis: loop.most})
 
     def _steps(
         self, before: Region, after: Region, names: Sequence[str], values: Sequence[Value], given: Sequence[str]

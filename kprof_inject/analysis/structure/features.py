@@ -31,7 +31,7 @@ from kprof_inject.quantities import counted
 from kprof_inject.select.functions import Function, functions_of
 from kprof_inject.select.python_source import is_library
 from kprof_inject.ttgir.dialect import AXIS, DOT_WAIT, READ, TENSOR_MEMORY, WARP_GROUP_DOT
-from kprof_inject.ttgir.locations import Chain, LocationTable, SourcePoint
+from kprof_inject.ttgir.locations import Chain, SourcePoint
 from kprof_inject.ttgir.loops import GROUP_WAITS, awaited_dot, body_of, is_for_the_next, iterations_ahead
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.types import PrintedType, factors_of, if_misfit, types_of
@@ -108,7 +108,7 @@ def features_of(module: Module, code_of: CodeOf, *, by_line: bool = True) -> lis
     Without ``by_line``, operations are identified by their places among those like them, not by their source lines.
     """
     found: list[Feature] = []
-    for function in functions_of(module, LocationTable(module)):
+    for function in functions_of(module):
         found += _FunctionFeatures(module, function, code_of, by_line).features()
     return found
 
@@ -416,7 +416,7 @@ def has_source_lines(module: Module) -> bool:
     """Return True if any operation's location is a line of the program."""
     return any(
         _users_lines(function.source_of(operation))
-        for function in functions_of(module, LocationTable(module))
+        for function in functions_of(module)
         for operation in function.operations
     )
 

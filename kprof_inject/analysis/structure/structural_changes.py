@@ -43,7 +43,7 @@ from kprof_inject.analysis.structure.features import (
 )
 from kprof_inject.quantities import counted
 from kprof_inject.select.functions import functions_of
-from kprof_inject.ttgir.locations import LocationTable, SourcePoint
+from kprof_inject.ttgir.locations import SourcePoint
 from kprof_inject.ttgir.nodes import Module, Operation
 
 _T = TypeVar("_T")
@@ -322,5 +322,5 @@ def _number(text: str, name: str) -> int | None:
 
 
 def _partitions(module: Module) -> list[str]:
-    functions = functions_of(module, LocationTable(module))
+    functions = functions_of(module)
     return [label for function in functions for label, _, _ in function.partitions()]
