@@ -78,17 +78,14 @@ def _runs(function: Function, operations: Sequence[Operation]) -> Iterator[Site]
         for (kind, operation), next_kind in zip(found, following, strict=True):
             run.append(operation)
             if next_kind != kind or kind in (DOT, WAIT, ARRIVE) or operation.name in ENDS_OF_COPIES:
-                yield _site(function, kind, run)
+                chain = _users_lines(function, run[0])
+                name = f"{kind}@{chain[0].line}" if chain else kind
+                if len(run) == 1:
+                    site, source = function.operation_site(operation), next(iter(chain), None)
+                    yield replace(site, name=name, source=source, called_from=chain[1:])
+                else:
+                    yield _span(function, name, run[0], operation, chain, len(run))
                 run = []
-
-
-def _site(function: Function, kind: str, run: Sequence[Operation]) -> Site:
-    first, last = run[0], run[-1]
-    chain = _users_lines(function, first)
-    name = f"{kind}@{chain[0].line}" if chain else kind
-    if first is last:
-        return replace(function.operation_site(first), name=name, source=next(iter(chain), None), called_from=chain[1:])
-    return _span(function, name, first, last, chain, len(run))
 
 
 def _users_lines(function: Function, operation: Operation) -> Chain:

@@ -101,11 +101,14 @@ def response(delays: Column, longer: Column, errors: Column, delay_errors: Delay
     errors = np.sqrt(errors**2 + own**2 + (_NOT_LINEAR * (longer - longer[0])) ** 2)
     points = _Points(delays, longer, errors, offset_error)
     line = points.fitted(_NO_BEND)
-    bent = points.bent_at(points.bends())
+    # The delays at which the line may bend.
+    bent = points.bent_at(np.linspace(delays[1], delays[-1], _BENDS, endpoint=False) if len(delays) > 2 else ())
     if bent:
         bent += points.bent_at(_between_neighbours(min(bent, key=lambda one: one.squares), bent))
     least = min((one.squares for one in bent), default=line.squares)
-    scale = points.scatter(min(least, line.squares))
+    # By how much the points scatter more than their errors.
+    degrees = len(delays) - 3
+    scale = max(min(least, line.squares) / degrees, 1.0) if degrees > 0 else 1.0
     if line.squares - least < _CLEARLY * scale:
         return Response(slope, up_to)
     near = [one for one in bent if one.squares - least <= _NEAR * scale]
@@ -169,11 +172,6 @@ class _Points(Struct, frozen=True):
     errors: Column
     offset_error: float
 
-    def bends(self) -> Iterator[float]:
-        """Yield the delays at which the line may bend."""
-        if len(self.delays) > 2:
-            yield from np.linspace(self.delays[1], self.delays[-1], _BENDS, endpoint=False)
-
     def bent_at(self, places: Iterable[float]) -> list[_Fit]:
         """Return the fits with a bend at these delays that become steeper there."""
         return [one for place in places if (one := self.fitted(place)).bend > 0]
@@ -201,8 +199,3 @@ class _Points(Struct, frozen=True):
         slope_error = float(np.linalg.norm(np.linalg.pinv(matrix)[2]))
         bend = float(found[-1]) if slack != _NO_BEND else 0.0
         return _Fit(squares, float(found[2]), slope_error, bend, slack)
-
-    def scatter(self, squares: float) -> float:
-        """Return by how much the points scatter more than their errors, at least 1."""
-        degrees = len(self.delays) - 3
-        return max(squares / degrees, 1.0) if degrees > 0 else 1.0

@@ -188,21 +188,19 @@ class _Interpreter:
 
     @if_misfit(None)
     def _value(self, operation: Operation, operands: Sequence[Value], when: Mask | None) -> Value:
+        """Return the result of an operation, or None if that would be too large."""
         with suppress(TooLarge):
-            return self._known_value(operation, operands, when)
+            if operation in self._known_loads and self._memory is not None:
+                return loaded(operation, operands, when, self._memory) if all(map(is_settled, operands)) else OPEN
+            if operation.name in (PROGRAM_ID, "tt.get_num_programs"):
+                found = _WHICH.match(operation.tail)
+                return self._of_grid(operation.name, "xyz".index(found[1])) if found else None
+            if operation.name == "tt.make_tensor_descriptor":
+                return made_descriptor(operation, operands)
+            if operation.name == "ttng.reinterpret_tensor_descriptor":
+                return self._values.get(descriptor_at(operand_names(operation)[0]))
+            return value_of(operation, operands)
         return None
-
-    def _known_value(self, operation: Operation, operands: Sequence[Value], when: Mask | None) -> Value:
-        if operation in self._known_loads and self._memory is not None:
-            return loaded(operation, operands, when, self._memory) if all(map(is_settled, operands)) else OPEN
-        if operation.name in (PROGRAM_ID, "tt.get_num_programs"):
-            found = _WHICH.match(operation.tail)
-            return self._of_grid(operation.name, "xyz".index(found[1])) if found else None
-        if operation.name == "tt.make_tensor_descriptor":
-            return made_descriptor(operation, operands)
-        if operation.name == "ttng.reinterpret_tensor_descriptor":
-            return self._values.get(descriptor_at(operand_names(operation)[0]))
-        return value_of(operation, operands)
 
     def _of_grid(self, name: str, which: int) -> IntegerExpr:
         size = self._grid[which]

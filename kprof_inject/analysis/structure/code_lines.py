@@ -311,29 +311,24 @@ def aligned(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[Pair]:
             pairs.append((a_end, b_end))
         if a_begin == a_end or b_begin == b_end:
             continue
-        gap = range(a_begin, a_end), range(b_begin, b_end)
-        anchors = _longest_increasing(_unique(a, b, *gap)) if rounds < _MAX_ROUNDS else []
-        if not anchors:
-            pairs += _longest_increasing(_paired_in_order(a, b, *gap))
+        in_a, in_b = range(a_begin, a_end), range(b_begin, b_end)
+        anchors: list[Pair] = []
+        if rounds < _MAX_ROUNDS:
+            times_a, times_b = Counter(a[at] for at in in_a), Counter(b[at] for at in in_b)
+            place = {b[at]: at for at in in_b if times_b[b[at]] == 1}
+            unique = [(at, place[a[at]]) for at in in_a if times_a[a[at]] == 1 and a[at] in place]
+            anchors = _longest_increasing(unique)
+        if not anchors:  # equal elements, the first with the first and so on
+            places: dict[Hashable, list[int]] = {}
+            for at in reversed(in_b):
+                places.setdefault(b[at], []).append(at)
+            pairs += _longest_increasing([(at, places[a[at]].pop()) for at in in_a if places.get(a[at])])
             continue
         pairs += anchors
         edges = [(a_begin - 1, b_begin - 1), *anchors, (a_end, b_end)]
         for (a_before, b_before), (a_after, b_after) in pairwise(edges):
             waiting.append((a_before + 1, a_after, b_before + 1, b_after, rounds + 1))
     return sorted(pairs)
-
-
-def _unique(a: Sequence[Hashable], b: Sequence[Hashable], in_a: range, in_b: range) -> list[Pair]:
-    times_a, times_b = Counter(a[at] for at in in_a), Counter(b[at] for at in in_b)
-    places = {b[at]: at for at in in_b if times_b[b[at]] == 1}
-    return [(at, places[a[at]]) for at in in_a if times_a[a[at]] == 1 and a[at] in places]
-
-
-def _paired_in_order(a: Sequence[Hashable], b: Sequence[Hashable], in_a: range, in_b: range) -> list[Pair]:
-    places: dict[Hashable, list[int]] = {}
-    for at in reversed(in_b):
-        places.setdefault(b[at], []).append(at)
-    return [(at, places[a[at]].pop()) for at in in_a if places.get(a[at])]
 
 
 def _longest_increasing(pairs: Sequence[Pair]) -> list[Pair]:

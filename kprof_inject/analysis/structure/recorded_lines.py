@@ -52,18 +52,16 @@ def original_lines(with_records: str, original: str) -> list[int]:
 def _scopes_in(module: Module, body: Region) -> list[RecordedLines]:
     records: defaultdict[str, dict[str, set[int]]] = defaultdict(lambda: {"start": set(), "end": set()})
     lines: set[int] = set()
-    of_records: set[int] = set()
     copies: set[int] = set()
     for operation in _operations_in(body):
         line = module.position(operation.start).line
         if operation.name == RECORD and (found := RECORD_TAIL.match(operation.tail)):
             records[unquote(found["name"])][found["edge"]].add(line)
-            of_records.add(line)
         else:
             lines.add(line)
             if operation.name in _COPIES:
                 copies.add(line)
-    lines -= of_records
+    lines -= {line for edges in records.values() for of_edge in edges.values() for line in of_edge}
     return [
         RecordedLines(
             name=name,
