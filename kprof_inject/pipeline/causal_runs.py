@@ -177,7 +177,7 @@ def _planned_delays(
         counts = executions(table, _ran(launch), prod(launch.grid), slots, timeline)
     found = []
     for index in range(len(table.scopes)):
-        by_cta, by_chain = (counts.by_cta[index], counts.by_chain[index]) if counts else (None, None)
+        by_cta, by_chain = (counts[0][index], counts[1][index]) if counts else (None, None)
         found.append([(delay, whole_share(delay, cycles, by_chain)) for delay in delays_for(cycles, by_cta, by_chain)])
     return found
 

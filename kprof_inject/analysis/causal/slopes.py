@@ -190,7 +190,7 @@ def kernel_slopes(
     measured_hz, maximum_hz = experiment.sm_clock_hz, experiment.nominal_clock_hz
     clock_hz = min(measured_hz, maximum_hz) if measured_hz and maximum_hz else measured_hz or maximum_hz
     slots = experiment.sm_count * (experiment.clean.ctas_per_sm or 0)
-    counted = executions(table, ran, prod(experiment.grid), slots, timeline)
+    by_cta, by_chain = executions(table, ran, prod(experiment.grid), slots, timeline)
     cycles = clean_ns * 1e-9 * clock_hz
     names = distinct_names(table.scopes)
     spins = {one.delay_cycles: one.cycles for one in experiment.spins}
@@ -201,7 +201,7 @@ def kernel_slopes(
         if not delays:
             continue
         place = replace(
-            _place(scope, delays, spins, counted.by_cta[number], counted.by_chain[number], cycles),
+            _place(scope, delays, spins, by_cta[number], by_chain[number], cycles),
             distinct_name=names[number],
         )
         index = timeline.table.at_site_of(scope) if timeline is not None and summary is not None else None
@@ -284,20 +284,17 @@ def chain_length(ctas: int, slots: int) -> int:
     return max(ceil(ctas / slots), 1) if slots else 1
 
 
-class Executions(Struct, frozen=True):
-    """Executions of each scope of a table by the mean CTA and by the last chain of CTAs; None if unknown."""
-
-    by_cta: Sequence[float | None]
-    by_chain: Sequence[float | None]
+Counts = Sequence[float | None]
+"""How often each scope of a table is executed; None if unknown."""
 
 
 def executions(
     table: ScopeTable, ran: ExecutedKernel | None, ctas: int, slots: int, timeline: Timeline | None
-) -> Executions:
-    """Count executions by the records of ``timeline``, or by the kernel's arguments where records are missing.
+) -> tuple[Counts, Counts]:
+    """Count executions by the mean CTA, and by the last chain of CTAs.
 
-    ``timeline`` is a launch of the same kernel with the same grid. ``slots`` is the number of CTAs that the device
-    holds at once.
+    The records of ``timeline`` count, or the kernel's arguments where records are missing. ``timeline`` is a launch of
+    the same kernel with the same grid. ``slots`` is the number of CTAs that the device holds at once.
     """
     # How often a CTA executes the block in which each scope begins, by the kernel's arguments.
     evaluated: list[float | None] = [None] * len(table.scopes)
@@ -312,7 +309,7 @@ def executions(
                 evaluated[index] = next((count / ctas for count in times), None)
     if timeline is None or not timeline.ctas.size:
         length = chain_length(ctas, slots)
-        return Executions(evaluated, [None if one is None else one * length for one in evaluated])
+        return evaluated, [None if one is None else one * length for one in evaluated]
     chain = last_chain(timeline.all_ctas)
     recorded = _recorded(timeline, chain)
     by_chain: list[float | None] = []
@@ -322,7 +319,7 @@ def executions(
         counted = None if recorded is None or place is None else float(recorded[place])
         by_chain.append(counted if counted else None if one is None else one * len(chain))
         by_cta.append(one if one is not None else None if counted is None else counted / len(chain))
-    return Executions(by_cta, by_chain)
+    return by_cta, by_chain
 
 
 def _recorded(timeline: Timeline, chain: NDArray[np.int32]) -> NDArray[np.float64] | None:
