@@ -39,6 +39,11 @@ class CountedOperation(Struct, frozen=True):
     access: Access | None
     times: int | None
 
+    @classmethod
+    def of(cls, line: int, executed: Executed) -> CountedOperation:
+        """Count an operation by the launch's arguments."""
+        return cls(line, executed, access_of(executed), executed.times)
+
     @property
     def operation(self) -> Operation:
         """The operation in the module."""
@@ -149,10 +154,7 @@ def evaluated(
             else:
                 found += [Executed.unknown(one) for one in function.walk() if one is not function]
         lines = module.line_numbers([one.operation.start for one in found])
-        counted = (
-            CountedOperation(line, one, access_of(one), one.times) for line, one in zip(lines, found, strict=True)
-        )
-        return ExecutedKernel(ScopeMap(module, table), tuple(counted))
+        return ExecutedKernel(ScopeMap(module, table), tuple(map(CountedOperation.of, lines, found)))
 
 
 def entry_function(module: Module) -> Operation | None:
