@@ -10,7 +10,13 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from kprof_inject.analysis.async_work.flights import FlightLanes, InFlight, flight_lanes, group_numbers, numbers_in_group
+from kprof_inject.analysis.async_work.flights import (
+    FlightLanes,
+    InFlight,
+    flight_lanes,
+    group_numbers,
+    numbers_in_group,
+)
 from kprof_inject.capture.model import Launch
 from kprof_inject.capture.scopes import ScopeKind, ScopeTable
 from kprof_inject.export.events import (
