@@ -13,7 +13,7 @@ from shlex import quote
 from typing import TypeVar
 
 from kprof_inject.analysis.launch import Experiment, ReportLaunch
-from kprof_inject.analysis.program import MAX_JUDGED, Report
+from kprof_inject.analysis.program import Report
 from kprof_inject.capture.buffer_layouts import LaunchHeaders
 from kprof_inject.capture.edits import EditsRecord
 from kprof_inject.capture.encoding import CAPTURE_AGAIN
@@ -36,9 +36,6 @@ from kprof_inject.workspace_folder import DEFAULT_WORKSPACE, is_module, is_works
 T = TypeVar("T")
 
 _MAX_NUMBERS = 20
-
-# Decoding this many launches together takes as long as one alone.
-_TOGETHER = 6
 
 # With smaller buffers in all, forks cost more time than they save. The fixed cost of each launch is counted as the
 # bytes that take as long to decode.
@@ -216,9 +213,7 @@ def report_on(capture: Capture, experiments: Sequence[Experiment], say: Say, cho
     """
     captured = capture.launches
     launches = choice.wanted(captured)
-    shows_launches = len({launch.kernel.name for launch in launches}) == 1
-    # Only decoding shows which CTAs ran on an SM.
-    if choice.names_ctas or (shows_launches and len(launches) < _TOGETHER * MAX_JUDGED):
+    if choice.names_ctas:  # only decoding shows which CTAs ran on an SM
         return Report.of(decode_capture(capture, say, choice), experiments, captured)
 
     def opened(launch: Launch, headers: LaunchHeaders | KprofError | None) -> ReportLaunch | KprofError:
