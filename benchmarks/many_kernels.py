@@ -17,8 +17,9 @@ from many_launches import cpu_seconds
 from msgspec.structs import replace
 
 import kprof_inject
+from kprof_inject.capture.capture_files import KernelRecord
 from kprof_inject.capture.encoding import read_sealed, write_sealed
-from kprof_inject.capture.schema import KERNEL_FILE, KernelRecord
+from kprof_inject.capture.schema import KERNEL_FILE
 
 _DEMO = Path(kprof_inject.__file__).parent / "demo" / "captures" / "one-stage" / "process"
 

@@ -19,8 +19,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.capture.schema import KernelRecord, LaunchRecord, ProcessRecord
-from kprof_inject.capture.writer import CaptureWriter
+from kprof_inject.capture.capture_files import CaptureWriter, KernelRecord, LaunchRecord, ProcessRecord
 
 _CTAS, _WARPS, _ITERATIONS, _SLOTS = 16, 4, 6, 32
 _SMS = 132

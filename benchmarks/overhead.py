@@ -17,13 +17,14 @@ import statistics
 import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import overhead_kernels
 import torch
 import triton
+from msgspec.structs import replace
 from timed_example import load_example
 from triton.backends.nvidia.driver import CudaLauncher
 from triton.runtime import _allocation

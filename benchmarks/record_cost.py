@@ -1,6 +1,6 @@
 """Measures the cost of a record, by profiling a kernel with records next to each other and next to work.
 
-``scripts/record-costs`` prints what this measures as the rows of ``kprof_inject/capture/record_costs.py``. Outside of
+``scripts/record-costs`` prints what this measures as the rows of ``kprof_inject/capture/mode.py``. Outside of
 loops the compiler knows each record's place in the ring. In a loop it knows that of every second record, unless an odd
 number of records precedes the loop: hence the scope around the loops here.
 """
@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from triton.runtime.driver import driver
 
 from kprof_inject.api import profile
-from kprof_inject.capture.mode import Mode
-from kprof_inject.capture.record_costs import RecordCost
+from kprof_inject.capture.mode import Mode, RecordCost
 from kprof_inject.errors import KprofError
 from kprof_inject.timeline.timeline import Timeline
 

@@ -29,10 +29,10 @@ import numpy as np
 import kprof_inject
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.capture.buffer_layouts import END, rows_of
+from kprof_inject.capture.capture_files import FILES, LaunchRecord
 from kprof_inject.capture.cta_samples import SM_BITS, CtaChoice, CtaSample
 from kprof_inject.capture.model import Launch, Process
 from kprof_inject.capture.reader import is_capture, read_capture
-from kprof_inject.capture.schema import LAUNCHES_FILE
 from kprof_inject.errors import KprofError
 from kprof_inject.timeline.records import read_raw
 from kprof_inject.workspace import Workspace
@@ -67,7 +67,7 @@ def write_samples(capture: Path, folder: Path) -> Counter[str]:
     shutil.copytree(capture, folder)
     skipped: Counter[str] = Counter()
     for process in read_capture(capture).processes:
-        path = folder / process.origin.name / LAUNCHES_FILE
+        path = folder / process.name / FILES[LaunchRecord]
         if path.exists():
             # Readers ignore a last line that does not end, too.
             lines = path.read_bytes().split(b"\n")[:-1]

@@ -11,8 +11,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.capture.schema import KernelRecord, LaunchRecord, ProcessRecord
-from kprof_inject.capture.writer import CaptureWriter
+from kprof_inject.capture.capture_files import CaptureWriter, KernelRecord, LaunchRecord, ProcessRecord
 
 _SMS, _WARPS, _ITERATIONS, _SLOTS = 132, 4, 63, 256
 _CLOCK_GHZ = 1.755

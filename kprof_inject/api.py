@@ -9,26 +9,23 @@ import threading
 import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
-from msgspec import Meta, Struct
+import msgspec
+from msgspec import Struct
 
-from kprof_inject.capture.counters import parse_metrics
-from kprof_inject.capture.cta_samples import parse_ctas
 from kprof_inject.capture.encoding import converted
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.reader import is_capture, read_capture
-from kprof_inject.capture.schema import Count, ModeRecord, Name
+from kprof_inject.capture.recording import Recording
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.insertion import insert_kernel, require_sites, write_insertion
 from kprof_inject.pipeline.launch_measurements import measure_run, with_permitted_metrics
 from kprof_inject.pipeline.saved_launches import drop_launches, launches_to_save
 from kprof_inject.quantities import listed
 from kprof_inject.results import Results
-from kprof_inject.runtime.launch.launch_choice import LaunchChoice, ReplayChoice, parse_launches
 from kprof_inject.runtime.process_report import ProcessReport, read_reports
 from kprof_inject.runtime.session import SESSION_VARIABLE, Session
 from kprof_inject.select.selectors import Selector, parse_selectors
@@ -39,18 +36,6 @@ from kprof_inject.workspace_folder import held
 
 if TYPE_CHECKING:
     from kprof_inject.runtime.run_step import LiveCapture
-
-
-class _Arguments(Struct, frozen=True):
-    """Types and bounds of the arguments of ``profile`` that have no parser of their own."""
-
-    kernel: str
-    mode: ModeRecord
-    max_launches: Count
-    max_bytes: Annotated[int, Meta(ge=1)]
-    replay: Count | None
-    counters: Name
-    ctas: Name
 
 
 _MAX_NAMES = 12
@@ -98,13 +83,10 @@ class Profile(Results):
     block are not recorded.
     """
 
-    def __init__(
-        self, session: Session, choice: LaunchChoice, selectors: Sequence[Selector], style: Style, folder: Path
-    ) -> None:
+    def __init__(self, session: Session, selectors: Sequence[Selector], style: Style, folder: Path) -> None:
         """Prepare a profile; ``profile`` and ``profile_as`` do this."""
         super().__init__()
         self._session = session
-        self._choice = choice
         self._selectors = selectors
         self._style = style
         self._folder = folder
@@ -197,7 +179,7 @@ class Profile(Results):
             return
         self._time_again(folder)
         fresh = [decode_launch(launch) for launch in read_capture(folder).launches]
-        if self._choice.launches.replaces:
+        if self._session.recording.filter.replaces:
             variants = {timeline.launch.kernel.variant for timeline in fresh}
             self._timelines = [old for old in self._timelines if old.launch.kernel.variant not in variants]
         self._timelines += fresh
@@ -205,15 +187,16 @@ class Profile(Results):
     def _time_again(self, folder: Path) -> None:
         """Have a process of ours repeat the launches that were saved meanwhile."""
         workspace, reports = Workspace(self._folder), read_reports(Path(self._session.reports))
-        measure_run(workspace, folder, reports, with_permitted_metrics(self._choice, _nothing), _nothing)
-        if not self._choice.keep_launches:
+        measure_run(workspace, folder, reports, with_permitted_metrics(self._session.recording, _nothing), _nothing)
+        if not self._session.recording.keep_launches:
             drop_launches(workspace, folder)
 
     def _nothing_kept(self) -> KprofError:
         errors = read_reports(Path(self._session.reports)).errors
         reasons = "; ".join([*(f"{name}: {reason}" for name, reason in self.left_alone.items()), *errors])
         if not reasons and (others := self.passed_over):
-            reasons = f"no kernel matches {self._session.kernel!r}; the kernels are {listed(others, _MAX_NAMES)}"
+            kernel = self._session.recording.kernel
+            reasons = f"no kernel matches {kernel!r}; the kernels are {listed(others, _MAX_NAMES)}"
         return KprofError(
             f"no launch was recorded{f': {reasons}' if reasons else ''}",
             hint="launch a Triton kernel inside the context, one that at= and kernel= select",
@@ -247,39 +230,32 @@ def profile(
             kernel[grid](x, y)
         prof.export("trace.json")
     """
-    numbers = {"max_launches": max_launches, "max_bytes": max_bytes, "replay": replay}
     given = {
         "kernel": kernel,
-        "counters": counters,
+        "launches": str(launches),
+        "max_launches": max_launches,
+        "max_bytes": max_bytes,
         "ctas": ctas,
-        "mode": asdict(mode) if isinstance(mode, Mode) else mode,
-        **numbers,
+        "replay": replay,
+        "counters": counters,
+        "mode": msgspec.structs.asdict(mode) if isinstance(mode, Mode) else mode,
     }
-    converted(given, _Arguments, "profile", "help(kprof_inject.profile) says what it takes")
+    recording = converted(given, Recording, "profile", "help(kprof_inject.profile) says what it takes")
     return profile_as(
         parse_selectors((at,) if isinstance(at, str) else tuple(at)),
         Style(split, iter_records),
-        LaunchChoice(
-            parse_launches(str(launches)),
-            kernel,
-            max_launches,
-            max_bytes,
-            ReplayChoice.of(replay),
-            ctas=parse_ctas(ctas),
-            metrics=parse_metrics(counters),
-        ),
-        mode,
+        recording,
         # The program may change its own folder before it enters the block.
         Path(folder).absolute() if folder is not None else _temporary_folder(),
     )
 
 
-def profile_as(selectors: Sequence[Selector], style: Style, choice: LaunchChoice, mode: Mode, folder: Path) -> Profile:
+def profile_as(selectors: Sequence[Selector], style: Style, recording: Recording, folder: Path) -> Profile:
     """Profile with arguments that have been parsed.
 
     Raises ``KprofError`` for a folder that is in use, and for choices that exclude each other.
     """
-    mode.require_tags_kept(any(selector.tags for selector in selectors))
+    recording.mode.require_tags_kept(any(selector.tags for selector in selectors))
     with held(folder, warnings.warn):
         workspace = Workspace.create(folder)
         reports_folder = workspace.new_reports_folder("run")
@@ -287,20 +263,15 @@ def profile_as(selectors: Sequence[Selector], style: Style, choice: LaunchChoice
         "run",
         str(workspace.folder.resolve()),
         str(reports_folder.resolve()),
-        kernel=choice.kernel,
-        launches=choice.launches.text,
-        max_bytes=choice.max_bytes,
-        max_launches=choice.max_launches,
-        ctas=choice.ctas,
+        recording,
         saved=launches_to_save(
             workspace,
             workspace.folder,
-            None if choice.keep_launches else choice.replays.only,
-            is_asked_for=choice.keep_launches or choice.replays.times is not None,
+            None if recording.keep_launches else recording.variants_to_replay,
+            is_asked_for=recording.keep_launches or recording.replay is not None,
         ),
-        mode=mode,
     )
-    return Profile(session, choice, selectors, style.for_mode(mode), workspace.folder)
+    return Profile(session, selectors, style.for_mode(recording.mode), workspace.folder)
 
 
 def _nothing(message: str) -> None:

@@ -104,7 +104,7 @@ def _entered(options: AutostartOptions) -> tuple[Profile, Path]:
 def _entered_in(folder: Path, options: AutostartOptions) -> tuple[Profile, Path]:
     from kprof_inject.api import profile_as
 
-    profile = profile_as(options.selectors, options.style, options.choice, options.mode, folder)
+    profile = profile_as(options.selectors, options.style, options.recording, folder)
     return profile.entered_for(VARIABLE), folder
 
 

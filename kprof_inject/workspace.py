@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from kprof_inject.capture.capture_files import KERNELS_FOLDER
 from kprof_inject.capture.edits import EDITS_FILE, OPTIONS_FILE, AppliedEdits, EditsRecord
 from kprof_inject.capture.encoding import (
     Record,
@@ -33,17 +34,10 @@ from kprof_inject.capture.experiments import (
     DelaysRecord,
     ExperimentRecord,
 )
+from kprof_inject.capture.resources import KernelResources
 from kprof_inject.capture.saved_launch import BUILD_FOLDER, is_saved_launch
-from kprof_inject.capture.schema import (
-    KERNEL_FILE,
-    KERNELS_FOLDER,
-    MAX_TEXT_BYTES,
-    SOURCES_FILE,
-    TTGIR_FILE,
-    DumpedKernelRecord,
-    ScopeTableRecord,
-    TimedResources,
-)
+from kprof_inject.capture.schema import KERNEL_FILE, MAX_TEXT_BYTES, SOURCES_FILE, TTGIR_FILE, DumpedKernelRecord
+from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.errors import KprofError
 from kprof_inject.files import decode_text, read_regular, write_bytes, write_json, write_text
 from kprof_inject.workspace_folder import (
@@ -285,19 +279,19 @@ class Workspace:
         """Read the source texts of a dumped kernel."""
         return _texts(self.kernels_folder / variant / SOURCES_FILE, self.folder)
 
-    def write_clean_run(self, variant: str, process: str, run: TimedResources) -> None:
+    def write_clean_run(self, variant: str, process: str, run: KernelResources) -> None:
         """Save one process's data on a kernel without records: its resources, and ``times_ns`` of launches."""
         _write(self.kernels_folder / variant / f"clean-{process}.json", run)
 
-    def clean_run(self, variant: str) -> TimedResources:
+    def clean_run(self, variant: str) -> KernelResources:
         """Read the data on a kernel without records: the resources of one process, and the times of all.
 
         All fields are unknown if no process loaded the kernel.
         """
         paths = sorted((self.kernels_folder / variant).glob("clean-*.json"))
-        runs = [self._read(path, TimedResources) for path in paths]
+        runs = [self._read(path, KernelResources) for path in paths]
         if not runs:
-            return TimedResources()
+            return KernelResources()
         empty_ns = [run.empty_launch_ns for run in runs if run.empty_launch_ns is not None]
         return msgspec.structs.replace(
             runs[0],
@@ -326,7 +320,7 @@ class Workspace:
         """Return the path where Triton looks for the kernel's instrumented TTGIR."""
         return self.override_folder / kernel.variant / kernel.info.override_key / f"{kernel.info.file_name}.ttgir"
 
-    def planned_with(self, kernel: DumpedKernel, table: ScopeTableRecord) -> DumpedKernel:
+    def planned_with(self, kernel: DumpedKernel, table: ScopeTable) -> DumpedKernel:
         """Return the kernel under the name of its plan with this scope table, or under its own if there is none.
 
         A kernel that records slow down has further plans, whose names begin with the variant's.
@@ -336,9 +330,9 @@ class Workspace:
                 return replace(kernel, variant=folder.name)
         return kernel
 
-    def scope_table(self, variant: str) -> ScopeTableRecord | None:
+    def scope_table(self, variant: str) -> ScopeTable | None:
         """Read the plan's scope table; None if this variant has no plan."""
-        return self._read_if_there(self.plans_folder / variant / "scopes.json", ScopeTableRecord)
+        return self._read_if_there(self.plans_folder / variant / "scopes.json", ScopeTable)
 
     def write_delays(self, variant: str, delays: DelaysRecord) -> None:
         """Save the delays for a kernel."""

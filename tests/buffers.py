@@ -17,10 +17,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from kprof_inject.capture.capture_files import CaptureWriter, ClockRecord, KernelRecord, LaunchRecord, ProcessRecord
 from kprof_inject.capture.model import Launch
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.capture.schema import ClockRecord, KernelRecord, LaunchRecord, ProcessRecord, TimingRecord
-from kprof_inject.capture.writer import CaptureWriter
+from kprof_inject.capture.resources import TimingRecord
 
 PREAMBLE = 0xDEADBEEF
 CLOCK_PERIOD = 1 << 43

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kprof_inject.capture.edits import Edit, EditsRecord, MeasuredGain, TriedEdits
-from kprof_inject.capture.schema import Resources
+from kprof_inject.capture.resources import Resources
 
 
 def gain(won: float, error: float = 0.006, pairs: int = 100) -> MeasuredGain:

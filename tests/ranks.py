@@ -9,8 +9,8 @@ from typing import Any
 
 from buffers import Cta, JsonWriter, Scope, buffer_words, end, kernel_json, launch_json, start
 
+from kprof_inject.capture.capture_files import FILES, ClockRecord
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.capture.schema import CLOCK_FILE
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 BEGIN_NS = 1_764_000_000_000_000_000
@@ -55,7 +55,7 @@ def save_process(
 
 
 def clock_file(folder: Path, name: str) -> Path:
-    return folder / name / CLOCK_FILE
+    return folder / name / FILES[ClockRecord]
 
 
 def decode_all(folder: Path) -> list[Timeline]:

@@ -27,8 +27,8 @@ from kprof_inject.capture.encoding import json_values
 from kprof_inject.capture.experiments import ExperimentRecord, MeasuredDelayRecord
 from kprof_inject.capture.model import Launch
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.capture.schema import Resources, ScopeTableRecord
-from kprof_inject.capture.scopes import ScopeInfo, distinct_names
+from kprof_inject.capture.resources import Resources
+from kprof_inject.capture.scopes import Scope, ScopeTable, distinct_names
 from kprof_inject.export.tables import hatchet_tree
 from kprof_inject.export.tracks import LAYOUT_NAMES
 from kprof_inject.report.diff.gate import crossings
@@ -118,7 +118,7 @@ def _records(plan: Plan, partition: int | None, begin: int) -> list[Entry]:
 def made_experiment(launch: Launch, naming: Naming) -> ExperimentRecord:
     """One that delayed the first scopes of a launch's kernel, each with another effect."""
     saved = json.loads((launch.kernel.folder / "kernel.json").read_text())["scope_table"]
-    table = msgspec.convert(saved, ScopeTableRecord)
+    table = msgspec.convert(saved, ScopeTable)
     scopes = tuple(msgspec.structs.replace(scope, name=naming(at)) for at, scope in enumerate(table.scopes))
     chance = np.random.default_rng(0)
     delays = tuple(
@@ -144,7 +144,7 @@ def made_experiment(launch: Launch, naming: Naming) -> ExperimentRecord:
     )
 
 
-def _scopes(launch: Launch, naming: Naming) -> tuple[ScopeInfo, ...]:
+def _scopes(launch: Launch, naming: Naming) -> tuple[Scope, ...]:
     return tuple(replace(scope, name=naming(at)) for at, scope in enumerate(launch.kernel.scopes.scopes))
 
 
@@ -202,7 +202,7 @@ def differing(one: Counter[str], other: Counter[str]) -> list[str]:
     return sorted(max(one - other, other - one, key=Counter.total))
 
 
-def _values(said: Any, *tables: Iterable[ScopeInfo]) -> Iterator[str]:
+def _values(said: Any, *tables: Iterable[Scope]) -> Iterator[str]:
     """Each value with its place, and a dot for each scope, whether it is called by its name or told from others."""
     told = {
         name for table in tables for beside in (False, True) for name in distinct_names([*table], with_source=beside)

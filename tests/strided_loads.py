@@ -38,4 +38,4 @@ def strided(
 ) -> ExecutedKernel:
     """Return what eight CTAs execute whose rows are ``row`` elements apart. The mask has the first ``few`` elements."""
     text = KERNEL.replace("LAYOUT", layout).replace("SIZE", str(size)).replace("STEP", str(step))
-    return evaluated(text.replace("FEW", str(few)), "k.ttgir", (CTAS, 1, 1), (base, row), ScopeTable(()))
+    return evaluated(text.replace("FEW", str(few)), "k.ttgir", (CTAS, 1, 1), (base, row), ScopeTable())

@@ -44,7 +44,7 @@ AGAINST = {
         ("report.notes", "report.html.data"),
     ],
     "imports point down in the runtime": [
-        ("runtime.devices.torch_device", "runtime.launch.launch_choice"),
+        ("runtime.devices.torch_device", "runtime.launch.graph_runs"),
         ("runtime.launch.launcher", "runtime.run_step"),
         ("runtime.launch.launch_capture", "runtime.experiments.relaunch"),
         ("runtime.compiling.builds", "runtime.experiments.relaunch"),

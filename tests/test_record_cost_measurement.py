@@ -6,20 +6,19 @@ import inspect
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import accumulate, cycle, islice
 from pathlib import Path
 
 import pytest
 import triton
 from buffers import Cta, Entry, Scope, buffer_words, end, kernel_json, save_launches, start
+from msgspec.structs import replace
 from programs.child import REPO
 from triton import knobs
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from kprof_inject.capture.mode import Mode
-from kprof_inject.capture.record_costs import RecordCost
+from kprof_inject.capture.mode import Mode, RecordCost
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.insertion import insert_module, view_of
 from kprof_inject.runtime.compiling.instrumentation import lower

@@ -15,7 +15,8 @@ import pytest
 from msgspec.structs import replace
 from snapshots import check
 
-from kprof_inject.capture.schema import DumpedKernelRecord, ScopeTableRecord
+from kprof_inject.capture.schema import DumpedKernelRecord
+from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.errors import KprofError
 from kprof_inject.workspace import DumpedKernel, Workspace
 from kprof_inject.workspace_folder import held, where_to_look
@@ -104,7 +105,7 @@ def test_a_plan_stands_until_it_is_cleared(tmp_path: Path) -> None:
     workspace, kernel = with_kernel(tmp_path)
     assert workspace.scope_table("gemm-1") is None
     workspace.write_plan(kernel, {"scopes": []}, "module {}\n")
-    assert workspace.scope_table("gemm-1") == ScopeTableRecord(scopes=())
+    assert workspace.scope_table("gemm-1") == ScopeTable()
     workspace.clear_plans()
     assert workspace.scope_table("gemm-1") is None
     assert not workspace.override_path(kernel).exists()
@@ -115,8 +116,8 @@ def test_a_kernel_has_the_plan_with_its_scopes(tmp_path: Path) -> None:
     for number, name in enumerate(("gemm-1", "gemm-1-func-loop", "gemm-1-func")):
         planned = dataclasses.replace(kernel, variant=name)
         workspace.write_plan(planned, {"scopes": [], "most_records": number}, "module {}\n")
-        assert workspace.planned_with(kernel, ScopeTableRecord(scopes=(), most_records=number)) == planned
-    assert workspace.planned_with(kernel, ScopeTableRecord(scopes=(), most_records=9)) == kernel
+        assert workspace.planned_with(kernel, ScopeTable(scopes=(), most_records=number)) == planned
+    assert workspace.planned_with(kernel, ScopeTable(scopes=(), most_records=9)) == kernel
 
 
 def test_captures_are_numbered_past_a_thousand(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Iterator
-from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,8 @@ from msgspec import Struct
 
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.ring_sizes import mode_of_kernel
-from kprof_inject.capture.schema import LayoutName, ModeRecord, ScopeTableRecord
+from kprof_inject.capture.schema import LayoutName
+from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.files import source_text
 
 SELECTORS = ("func", "loop")
@@ -45,10 +45,10 @@ class KernelBuild(Struct, frozen=True):
     triton: str
     plain: Code
     records: Code
-    scope_table: ScopeTableRecord
+    scope_table: ScopeTable
     scope_ids: dict[int, str]
     layout: LayoutName
-    mode: ModeRecord
+    mode: Mode
 
 
 def write_build(name: str, folder: Path, ttgir: Path | None) -> KernelBuild:
@@ -102,7 +102,7 @@ def write_build(name: str, folder: Path, ttgir: Path | None) -> KernelBuild:
         scope_table=msgspec.structs.replace(done.plan.table, most_records=bound),
         scope_ids=scope_names(str(with_records), HOPPER),
         layout=installed_version().buffer_layout,
-        mode=ModeRecord(*astuple(mode)),
+        mode=mode,
     )
     (folder / "build.json").write_bytes(msgspec.json.format(msgspec.json.encode(build), indent=1))
     return build

@@ -39,14 +39,9 @@ from kernels import KERNELS, Call
 from loaded import LoadedCode
 
 from kprof_inject.analysis.comparison.code import WHOLE
-from kprof_inject.capture.schema import (
-    KernelRecord,
-    LaunchRecord,
-    ProcessRecord,
-    TimedResources,
-    plausible_sm_clock_hz,
-)
-from kprof_inject.capture.writer import CaptureWriter
+from kprof_inject.capture.capture_files import CaptureWriter, KernelRecord, LaunchRecord, ProcessRecord
+from kprof_inject.capture.resources import KernelResources
+from kprof_inject.capture.schema import plausible_sm_clock_hz
 from kprof_inject.runtime.devices.cuda_driver import Driver, l2_bytes, loaded_driver
 
 SIDES = ("A", "B", "between", "reverted")
@@ -134,12 +129,11 @@ def write_capture(folder: Path, sides: Sequence[tuple[Side, Call]], device: Mapp
             name=build.function,
             layout=build.layout,
             scope_ids=build.scope_ids,
-            scope_table=build.scope_table,
+            scopes=build.scope_table,
             mode=build.mode,
             metadata=build.records.metadata,
-            clean_metadata=build.plain.metadata,
-            clean=TimedResources(**side.plain.resources(), times_ns=tuple(side.times_ns)),
-            **side.records.resources(),
+            clean=KernelResources(**side.plain.resources(), times_ns=tuple(side.times_ns)),
+            with_records=KernelResources(**side.records.resources()),
             **device,
         )
         sources = msgspec.json.decode((side.folder / "sources.json").read_bytes(), type=dict[str, str])

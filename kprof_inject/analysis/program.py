@@ -21,7 +21,7 @@ from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.launch import Experiment, ReportLaunch
 from kprof_inject.capture.buffer_layouts import LaunchHeaders
 from kprof_inject.capture.capture_files import read_optional
-from kprof_inject.capture.gpu_work import GpuWork, GpuWorkRecord
+from kprof_inject.capture.measurements import GpuWork, GpuWorkRecord
 from kprof_inject.capture.model import Kernel, Launch, several_ranks
 from kprof_inject.capture.schema import Grid
 from kprof_inject.errors import KprofError
@@ -257,10 +257,8 @@ def _program_of(reports: Sequence[ReportLaunch], captured: Sequence[Launch]) -> 
 
 
 def _other_work(reports: Sequence[ReportLaunch], captured: Sequence[Launch]) -> tuple[GpuWork, ...]:
-    launch = reports[0].launch if reports else None
-    if launch is None or launch.capture_folder is None:
-        return ()
-    record = read_optional(launch.capture_folder, GpuWorkRecord)
+    folder = reports[0].launch.process.capture_folder if reports else None
+    record = read_optional(folder, GpuWorkRecord) if folder else None
     recorded = {one.kernel.name for one in (*(report.launch for report in reports), *captured)}
     return tuple(work for work in record.work if work.name not in recorded) if record else ()
 
@@ -273,8 +271,8 @@ def glob_of(kernel: KernelOverview, report: Report) -> str:
     """
     if len({one.kernel.name for one in (*(chosen.launch for chosen in report.launches), *report.captured)}) > 1:
         return kernel.name
-    process = kernel.middle.launch.process
-    return "" if process is None or process.kernel == _EVERY_KERNEL else process.kernel
+    recording = kernel.middle.launch.process.recording
+    return "" if recording is None or recording.kernel == _EVERY_KERNEL else recording.kernel
 
 
 class _Variant(Struct):

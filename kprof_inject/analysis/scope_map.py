@@ -1,6 +1,6 @@
 """Relation between the scopes of a scope table and the operations of a module: which scope owns which operation.
 
-A scope covers a range of lines of the TTGIR (``ScopeInfo.lines``), and an operation owns the lines that it is printed
+A scope covers a range of lines of the TTGIR (``Scope.lines``), and an operation owns the lines that it is printed
 on. All analyses use this map to relate the two.
 """
 
@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 
-from kprof_inject.capture.scopes import ScopeInfo, ScopeKind, ScopeTable
+from kprof_inject.capture.scopes import Scope, ScopeKind, ScopeTable
 from kprof_inject.ttgir.nodes import Module, Operation
 
 Lines = tuple[int, int]
@@ -124,7 +124,7 @@ class ScopeMap:
             operation = owner
         return operation
 
-    def _scopes_of_kind(self, *kinds: str) -> Iterator[tuple[int, ScopeInfo]]:
+    def _scopes_of_kind(self, *kinds: str) -> Iterator[tuple[int, Scope]]:
         return ((index, scope) for index, scope in enumerate(self._table.scopes) if scope.kind in kinds)
 
     def _length(self, index: int) -> int:

@@ -8,8 +8,8 @@ import numpy as np
 from msgspec import Struct, structs
 from numpy.typing import NDArray
 
+from kprof_inject.capture.mode import RecordCost
 from kprof_inject.capture.model import Place
-from kprof_inject.capture.record_costs import RecordCost
 from kprof_inject.capture.scopes import ScopeKind, distinct_names
 from kprof_inject.quantities import counted, numbered
 from kprof_inject.timeline.clock import ClockSource
@@ -254,7 +254,7 @@ def summarise(timeline: Timeline) -> LaunchSummary:
         clock_error=timeline.clock.rate_error,
         residual_ns=timeline.clock.residual_ns,
         clock_source=timeline.clock.source,
-        nominal_mhz=launch.kernel.sm_clock_hz / 1e6 or None,
+        nominal_mhz=launch.kernel.sm_clock_hz / 1e6 if launch.kernel.sm_clock_hz else None,
         record_cost=cost,
         resolution_ns=cost.resolution_ns(timeline.clock.clock_hz) if cost else 0.0,
         subtracted_ns=sum(scope.subtracted_ns for scope in scopes),

@@ -1,11 +1,15 @@
-"""Encoding of records as JSON, and decoding: their text, its checksum, and the errors of invalid ones."""
+"""Encoding of records as JSON, and decoding: their text, its checksum, and the errors of invalid ones.
+
+The memory of saved launches is compressed with Zstandard, if the package ``zstandard`` is installed.
+"""
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import zlib
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -174,3 +178,38 @@ def require_version(path: Path, version: int, hint: str) -> None:
 def read_json(path: Path, within: Path) -> bytes:
     """Return the bytes of a JSON file that we wrote; raises ``KprofError`` as ``read_regular`` does."""
     return read_regular(path, _MAX_JSON_BYTES, within)
+
+
+_COMPRESSION_LEVEL = 3
+
+
+def compressor() -> Callable[[bytes], bytes] | None:
+    """Return a function that compresses bytes to a frame; None if the package is not installed."""
+    try:
+        zstandard: Any = importlib.import_module("zstandard")
+    except ImportError:
+        return None
+    compress: Callable[[bytes], bytes] = zstandard.ZstdCompressor(level=_COMPRESSION_LEVEL).compress
+    return compress
+
+
+def decompressed(frame: bytes, size_bytes: int) -> bytes:
+    """Return the contents of a frame, at most ``size_bytes``; an empty frame is that many zeros.
+
+    The result is empty if the frame is damaged. Raises ``KprofError`` if the package is not installed.
+    """
+    if not frame:
+        return bytes(size_bytes)
+    try:
+        zstandard: Any = importlib.import_module("zstandard")
+    except ImportError:
+        raise KprofError(
+            "the memory of this launch is compressed", hint="install Zstandard: pip install zstandard"
+        ) from None
+    try:
+        # A stranger's frame may claim any size, so that in its header is not used.
+        reader = zstandard.ZstdDecompressor(max_window_size=2 * size_bytes + (1 << 20)).stream_reader(frame)
+        data: bytes = reader.read(size_bytes + 1)
+    except zstandard.ZstdError:
+        return b""
+    return data

@@ -10,22 +10,21 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from kprof_inject.capture.resources import Resources
 from kprof_inject.capture.schema import (
     SCOPE_IDS,
     Argument,
-    Bytes,
     Count,
     Cycles,
     FileName,
     Grid,
     Name,
-    Resources,
-    ScopeTableRecord,
+    SmClockHz,
     Target,
     Text,
     Warps,
-    require_measured,
 )
+from kprof_inject.capture.scopes import ScopeTable
 
 DELAYS_FILE = "delays.json"
 EXPERIMENT_ENDING = ".experiment.json"
@@ -60,7 +59,7 @@ class DelaysRecord(Struct, frozen=True, kw_only=True):
     ``spin_rounds`` of each of ``spin_cycles`` alone.
     """
 
-    scopes: ScopeTableRecord
+    scopes: ScopeTable
     builds: tuple[DelayedBuildRecord, ...]
     plain: FileName
     spin_kernel: Text = ""
@@ -112,19 +111,19 @@ class ExperimentRecord(Struct, frozen=True, kw_only=True):
     """Experiment with one variant in one process.
 
     A time is that of ``launches`` launches back to back, divided by their number. ``sm_clock_hz`` is the clock at which
-    its SMs ran meanwhile, 0 if unknown. ``ended`` is the reason why the experiment ended.
+    its SMs ran meanwhile. ``ended`` is the reason why the experiment ended.
     """
 
     name: Name
     variant: FileName
     pid: Annotated[int, Meta(ge=0, lt=1 << 32)]
-    scopes: ScopeTableRecord
+    scopes: ScopeTable
     target: Target | None = None
     device_name: Name = ""
-    sm_count: Annotated[int, Meta(ge=0, lt=1 << 16)] = 0
-    nominal_clock_hz: Annotated[float, Meta(ge=0, lt=1e11)] = 0
-    sm_clock_hz: Annotated[float, Meta(ge=0, lt=1e11)] = 0
-    l2_bytes: Bytes = 0
+    sm_count: Annotated[int, Meta(ge=1, lt=1 << 16)] | None = None
+    nominal_clock_hz: SmClockHz | None = None
+    sm_clock_hz: Annotated[float, Meta(ge=1, lt=1e11)] | None = None
+    l2_bytes: Annotated[int, Meta(ge=1, lt=1 << 48)] | None = None
     clean: Resources = Resources()
     grid: Grid
     arguments: Annotated[tuple[Argument | None, ...], Meta(max_length=1 << 12)] = ()
@@ -142,5 +141,3 @@ class ExperimentRecord(Struct, frozen=True, kw_only=True):
             if delay.scope >= len(self.scopes.scopes):
                 raise ValueError(f"expected a scope of the table, got {delay.scope}")
         _require_different(self.delays, "delays")
-        require_measured([self.nominal_clock_hz], "nominal_clock_hz")
-        require_measured([self.sm_clock_hz], "sm_clock_hz")

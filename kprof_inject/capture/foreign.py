@@ -22,9 +22,9 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from kprof_inject.capture.mode import Mode
+from kprof_inject.capture.mode import UNKNOWN_BUFFER, Mode
 from kprof_inject.capture.model import Capture, Kernel, Recorded, capture_of_buffer
-from kprof_inject.capture.scopes import ScopeInfo, ScopeKind, ScopeTable
+from kprof_inject.capture.scopes import Scope, ScopeKind, ScopeTable
 from kprof_inject.errors import KprofError, did_you_mean
 from kprof_inject.files import open_regular
 from kprof_inject.quantities import counted
@@ -161,15 +161,16 @@ def read_buffer_array(array: Any, description: BufferDescription, path: Path | N
     kernel = Kernel(
         variant=path.stem,
         name=path.stem,
-        num_warps=numbers[-1] + 1,
-        stride_bytes=8,
         # ``Launch.recorded`` takes precedence over this layout, which is for Proton's buffers.
         layout="timed",
         scope_ids={},
         scopes=table,
-        sm_clock_hz=0.0,
-        mode=Mode(buffer="unknown", warps=() if len(numbers) == numbers[-1] + 1 else tuple(numbers)),
-        metadata={"num_warps": numbers[-1] + 1, "target": {"backend": "unknown", "arch": "unknown"}},
+        mode=Mode(buffer=UNKNOWN_BUFFER, warps=() if len(numbers) == numbers[-1] + 1 else tuple(numbers)),
+        metadata={
+            "num_warps": numbers[-1] + 1,
+            "profile_scratch_size": 8,
+            "target": {"backend": "unknown", "arch": "unknown"},
+        },
         # The kernel has no files.
         folder=path,
         warp_name="group",
@@ -229,7 +230,7 @@ def _recorded(words: _Words, layout: Layout, names: Sequence[str]) -> tuple[Reco
         scope_kind = ScopeKind.INSTANT if is_instant else ScopeKind.UNKNOWN
         scope_of_kind[number] = scopes.setdefault((name, scope_kind), len(scopes))
     entries["scope"] = scope_of_kind[kind]
-    table = ScopeTable(tuple(ScopeInfo(name, name, kind, "", (), -1) for name, kind in scopes))
+    table = ScopeTable(scopes=tuple(Scope(record=f"{kind} {name}", name=name, kind=kind) for name, kind in scopes))
     return Recorded(units, entries, blocks - len(np.unique(units["cta"]))), blocks, table
 
 

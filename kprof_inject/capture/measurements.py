@@ -1,17 +1,21 @@
-"""File of what the hardware counted while a kernel ran without records, and what its warps waited for.
+"""Files with other measurements: a kernel's counters and stall samples, and all that the GPU did in the program.
 
-``docs/file-formats.md`` describes the file.
+What the compiler moved, and the integers in memory that decide what a kernel executes, are here, too.
+
+``docs/file-formats.md`` describes them.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from kprof_inject.capture.schema import Bytes, Count, Name, Text
+from kprof_inject.capture.saved_launch import MAX_RANGES, Address
+from kprof_inject.capture.schema import Argument, Bytes, Count, Grid, Name, Text
 from kprof_inject.machine_code.lines import Moved
 
 L2Contents = Literal["left", "emptied", "inputs"]
@@ -85,3 +89,79 @@ class MovesRecord(Struct, frozen=True, kw_only=True):
     """
 
     scopes: Mapping[Name, tuple[Moved, ...] | None]
+
+
+MAX_LOADED_BYTES = 16 << 20
+"""Maximum size of all ranges."""
+
+MAX_COMPRESSED_BYTES = 2 << 20
+"""Maximum size of ``data``: the file is JSON, with it in Base64."""
+
+_RangeBytes = Annotated[int, Meta(ge=1, le=MAX_LOADED_BYTES)]
+
+
+class LoadedIntegersRecord(Struct, frozen=True, kw_only=True):
+    """Content of ``loaded_integers.json``: memory of a launch with this grid and these arguments.
+
+    The ranges begin at ``starts``, in ascending order, and have ``sizes`` in bytes. ``data`` has the bytes of all of
+    them one after another, compressed by zlib.
+    """
+
+    grid: Grid
+    arguments: Annotated[tuple[Argument | None, ...], Meta(max_length=1 << 12)]
+    starts: Annotated[tuple[Address, ...], Meta(max_length=MAX_RANGES)]
+    sizes: Annotated[tuple[_RangeBytes, ...], Meta(max_length=MAX_RANGES)]
+    data: Annotated[bytes, Meta(max_length=MAX_COMPRESSED_BYTES)]
+
+    def __post_init__(self) -> None:
+        """Require ranges that do not overlap, and not too much memory."""
+        if len(self.starts) != len(self.sizes) or sum(self.sizes) > MAX_LOADED_BYTES:
+            raise ValueError(f"expected a size for each range, and at most {MAX_LOADED_BYTES} bytes")
+        end = 0
+        for start, size in zip(self.starts, self.sizes, strict=True):
+            if start < end:
+                raise ValueError(f"expected the range at {start:#x} after the one before")
+            end = start + size
+
+    def is_of(self, grid: tuple[int, int, int], arguments: tuple[int | None, ...]) -> bool:
+        """Return whether a launch has this grid and these arguments."""
+        return self.grid == grid and self.arguments == arguments
+
+    @property
+    def memory(self) -> bytes:
+        """The bytes of all ranges; fewer if the file is damaged."""
+        try:
+            return zlib.decompressobj().decompress(self.data, sum(self.sizes) + 1)
+        except zlib.error:
+            return b""
+
+
+OWN_PREFIX = "kprof_"
+"""The names of our own kernels begin with it (``runtime/devices/cuda_kernels.py``): they are no work of the program."""
+
+MAX_TRACE_BYTES = 2 << 30
+"""Maximum size of a trace of ``torch.profiler``, uncompressed; a larger one is not read."""
+
+BENCHMARK_SPAN = "kprof_benchmark"
+"""Name of the spans in which an autotuner compares configurations: what the GPU does then is no work of the program."""
+
+WorkKind = Literal["kernel", "copy", "fill"]
+
+
+class GpuWork(Struct, frozen=True, kw_only=True):
+    """Work of one name: how often the GPU did it, and the time that it took in total."""
+
+    name: Name
+    kind: WorkKind
+    count: Count
+    total_ns: Annotated[float, Meta(ge=0)]
+
+
+class GpuWorkRecord(Struct, frozen=True, kw_only=True):
+    """Content of ``gpu_work.json``: the work of ``processes`` processes, that with the largest time first.
+
+    It begins with the first kernel with records of each process.
+    """
+
+    processes: Count
+    work: tuple[GpuWork, ...]

@@ -31,10 +31,10 @@ from kprof_inject.capture.buffer_layouts import (
     WORDS_PER_ENTRY,
     RawCtas,
 )
-from kprof_inject.capture.mode import Mode
+from kprof_inject.capture.mode import UNKNOWN_BUFFER, Mode
 from kprof_inject.capture.model import Capture, Kernel, capture_of_buffer
 from kprof_inject.capture.schema import SCOPE_IDS, LayoutName
-from kprof_inject.capture.scopes import ScopeInfo, ScopeKind, ScopeTable
+from kprof_inject.capture.scopes import Scope, ScopeKind, ScopeTable
 from kprof_inject.errors import KprofError
 from kprof_inject.files import read_text
 from kprof_inject.quantities import counted
@@ -402,7 +402,7 @@ def read_proton_buffer(path: Path, scope_names: Mapping[int, str] | None = None)
 
     What the file lacks is inferred from its records, which are read once for that: the layout, the bits of the clock,
     whether stores were moved, the ids. The kernel has the file's name; its scopes have no source and no parents, the
-    grid is the number of CTAs, and the SM's clock is unknown (0). Raises ``KprofError`` if the file is damaged, or a
+    grid is the number of CTAs, and the SM's clock is unknown. Raises ``KprofError`` if the file is damaged, or a
     named id is out of range.
     """
     given = checked_names(scope_names or {}, "the table of names")
@@ -413,19 +413,16 @@ def read_proton_buffer(path: Path, scope_names: Mapping[int, str] | None = None)
     return capture_of_buffer(kernel, path, header.rows, header.rows * header.row_bytes, header.payload_offset)
 
 
-def _scopes(recording: Recording, names: Mapping[int, str]) -> Iterator[ScopeInfo]:
+def _scopes(recording: Recording, names: Mapping[int, str]) -> Iterator[Scope]:
     ids: dict[str, list[int]] = {}
     for scope_id, name in names.items():
         ids.setdefault(name, []).append(scope_id)
     for name, own_ids in ids.items():
         ended_by_next = recording.ended_by_next(own_ids)
-        yield ScopeInfo(
+        yield Scope(
             record=name,
             name=name,
             kind=ScopeKind.ITERATION if ended_by_next else ScopeKind.UNKNOWN,
-            source="",
-            called_from=(),
-            parent=-1,
             ended_by_next=ended_by_next,
         )
 
@@ -435,16 +432,13 @@ def _kernel(path: Path, header: ProtonHeader, recording: Recording, names: dict[
     return Kernel(
         variant=path.stem,
         name=path.stem,
-        num_warps=header.num_warps,
-        stride_bytes=header.row_bytes,
         layout=recording.layout,
         scope_ids=names,
-        scopes=ScopeTable(tuple(_scopes(recording, names))),
-        sm_clock_hz=0.0,
+        scopes=ScopeTable(scopes=tuple(_scopes(recording, names))),
         mode=Mode(
-            buffer=_UNKNOWN,
+            buffer=UNKNOWN_BUFFER,
             buffer_bytes=recording.ring_bytes * len(header.recorded),
-            clock_bits=recording.clock_bits,
+            clock_bits=32 if recording.clock_bits == 32 else 64,
             warps=() if all_warps else header.recorded,
             sched_stores=recording.stores_moved,
         ),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from typing import Annotated
+
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from kprof_inject.capture.schema import KernelRecord, TimingRecord
+from kprof_inject.capture.schema import Count, DurationNs, Grid, RingBytes, Text, require_measured
 
 # The number of CTAs that fit on an SM is computed from the vendors' tables, without querying a device. Sources: CUDA
 # C++ Programming Guide, "Technical Specifications per Compute Capability" and "Shared Memory" of each capability (what
@@ -91,27 +93,40 @@ def _up_to(value: int, unit: int) -> int:
     return -(-value // unit) * unit
 
 
-class KernelResources(Struct, frozen=True):
+class Resources(Struct, frozen=True):
     """Resources that one build of a kernel uses; None is unknown."""
 
-    registers: int | None = None
-    spills: int | None = None
-    """Spills as the driver counts them."""
-    shared_bytes: int | None = None
-    ctas_per_sm: int | None = None
-    """Number of its CTAs that fit on an SM at once."""
-    times_ns: tuple[float, ...] | None = None
-    """Times of single launches, in their order."""
-    not_timed: str = ""
-    """Reason why there are no times, in words that follow *for*; empty if unknown."""
-    replayed_ns: tuple[float, ...] | None = None
-    """Times of launches by replay, interleaved with the other build; None if it was not replayed."""
-    empty_launch_ns: float | None = None
-    """Part of ``times_ns`` that is not the kernel's: the time of an empty kernel. None if it was not measured."""
-    empty_replay_ns: float | None = None
-    """Part of ``replayed_ns`` that is not the kernel's."""
+    registers: Annotated[int, Meta(ge=0, lt=1 << 16)] | None = None
+    spills: Count | None = None
+    local_words: Count | None = None
+    shared_bytes: RingBytes | None = None
+    ctas_per_sm: Annotated[int, Meta(ge=0, lt=1 << 16)] | None = None
+
+
+class KernelResources(Resources, frozen=True, kw_only=True):
+    """Resources of a build, with the times of its launches; None is unknown.
+
+    ``ctas_per_sm`` is the number of its CTAs that fit on an SM at once. ``spills`` are counted as the driver does,
+    ``local_words`` are all 32-bit words of a thread's local memory.
+
+    ``times_ns`` are times of single launches, in their order; without them, ``not_timed`` is the reason, in words that
+    follow *because*. ``replayed_ns`` are times of launches by replay, interleaved with the other build.
+    ``empty_launch_ns`` and ``empty_replay_ns`` are the parts of both that are not the kernel's: the time of an empty
+    kernel, measured in the same way. With ``in_turn``, ``times_ns`` are of launches in turn with those of the other
+    build, each next to its own. ``launches`` is the number of launches that were made, as far as they were counted.
+    """
+
+    times_ns: tuple[DurationNs, ...] | None = None
+    not_timed: Text | None = None
+    empty_launch_ns: DurationNs | None = None
+    launches: Count | None = None
+    replayed_ns: tuple[DurationNs, ...] | None = None
+    empty_replay_ns: DurationNs | None = None
     in_turn: bool = False
-    """True if ``times_ns`` are of launches in turn with those of the other build, each next to its own."""
+
+    def __post_init__(self) -> None:
+        """Require times that can have been measured."""
+        require_measured(self.times_ns or (), "times_ns")
 
     @property
     def has_empty_times(self) -> bool:
@@ -139,52 +154,95 @@ def without_empty(times_ns: tuple[float, ...] | None, empty_ns: float | None) ->
     return tuple(max(time_ns - empty_ns, _MIN_TIME_NS) for time_ns in times_ns)
 
 
-UNKNOWN_RESOURCES = KernelResources()
+class PairedTimesRecord(Struct, frozen=True, kw_only=True):
+    """Times of launches of a kernel without records and with them, in turn.
 
-
-def resources_with_records(kernel: KernelRecord, timing: TimingRecord | None) -> KernelResources:
-    """Return the resources of the kernel as it was captured; a program that was killed saved no times."""
-    built = KernelResources(
-        registers=kernel.registers,
-        spills=kernel.spills,
-        shared_bytes=kernel.known_metadata.shared,
-        ctas_per_sm=kernel.ctas_per_sm,
-    )
-    if timing is None:
-        return built
-    replay, in_turn = timing.replay, timing.in_turn
-    return replace(
-        built,
-        times_ns=in_turn.with_records_ns if in_turn else timing.times_ns,
-        not_timed=timing.not_timed or "",
-        replayed_ns=replay.with_records_ns if replay else None,
-        empty_launch_ns=in_turn.with_records_empty_ns if in_turn else timing.empty_launch_ns,
-        empty_replay_ns=replay.with_records_empty_ns if replay else None,
-        in_turn=in_turn is not None,
-    )
-
-
-def clean_resources(kernel: KernelRecord, timing: TimingRecord | None) -> KernelResources:
-    """Return the resources of the kernel without records.
-
-    Captures made before its times were measured only have its shared memory.
+    The n-th times of both are a pair. Each is the time of ``launches`` launches back to back, divided by their number.
+    ``restored`` is true if the kernel's memory was restored before each launch, and not only at the end. ``*_empty_ns``
+    are the times of an empty kernel, measured in the same way.
     """
-    clean = kernel.clean
-    shared_bytes = kernel.known_clean_metadata.shared if clean.shared_bytes is None else clean.shared_bytes
-    replay = timing.replay if timing else None
-    in_turn = timing.in_turn if timing else None
-    return KernelResources(
-        registers=clean.registers,
-        spills=clean.spills,
-        shared_bytes=shared_bytes,
-        ctas_per_sm=clean.ctas_per_sm,
-        times_ns=in_turn.clean_ns if in_turn else clean.times_ns,
-        not_timed=(timing.not_timed if timing and in_turn else clean.not_timed) or "",
-        replayed_ns=replay.clean_ns if replay else None,
-        empty_launch_ns=in_turn.clean_empty_ns if in_turn else clean.empty_launch_ns,
-        empty_replay_ns=replay.clean_empty_ns if replay else None,
-        in_turn=in_turn is not None,
-    )
+
+    clean_ns: tuple[DurationNs, ...]
+    with_records_ns: tuple[DurationNs, ...]
+    launches: Annotated[int, Meta(ge=1, lt=1 << 16)] = 1
+    restored: bool = False
+    clean_empty_ns: DurationNs | None = None
+    with_records_empty_ns: DurationNs | None = None
+
+    def __post_init__(self) -> None:
+        """Require pairs of times that can have been measured."""
+        if len(self.clean_ns) != len(self.with_records_ns):
+            raise ValueError("expected as many times with records as without")
+        require_measured(self.clean_ns, "clean_ns")
+        require_measured(self.with_records_ns, "with_records_ns")
+
+
+MAX_GRIDS = 256
+"""Grids of a kernel whose launches a capture counts one by one."""
+
+
+class GridTimesRecord(Struct, frozen=True, kw_only=True):
+    """Launches of a kernel with one grid: their number in the process, and times of some without records.
+
+    The times include what launching takes, as those of ``TimingRecord.in_turn`` do.
+    """
+
+    grid: Grid
+    launches: Count
+    clean_ns: tuple[DurationNs, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Require times that can have been measured."""
+        require_measured(self.clean_ns, "clean_ns")
+
+
+class TimingRecord(Struct, frozen=True):
+    """Content of ``timing.json``: device times of single launches, in their order, and those of replays.
+
+    Without times, or without replays, there is a reason, in words that follow *because*. ``empty_launch_ns`` is the
+    time of an empty kernel, measured as single launches. ``in_turn`` has launches of the program itself, if it ran only
+    once; ``grids`` counts all launches of its variant by grid, if there are several.
+    """
+
+    times_ns: tuple[DurationNs, ...]
+    not_timed: Text | None = None
+    replay: PairedTimesRecord | None = None
+    not_replayed: Text | None = None
+    empty_launch_ns: DurationNs | None = None
+    in_turn: PairedTimesRecord | None = None
+    grids: Annotated[tuple[GridTimesRecord, ...], Meta(max_length=MAX_GRIDS)] = ()
+
+    def __post_init__(self) -> None:
+        """Require times that can have been measured."""
+        require_measured(self.times_ns, "times_ns")
+
+    def added_to(
+        self, clean: KernelResources, with_records: KernelResources
+    ) -> tuple[KernelResources, KernelResources]:
+        """Return the resources of the builds without and with records, with these times."""
+        with_records = replace(
+            with_records, times_ns=self.times_ns, not_timed=self.not_timed, empty_launch_ns=self.empty_launch_ns
+        )
+        if pairs := self.in_turn:
+            clean = replace(
+                clean,
+                times_ns=pairs.clean_ns,
+                not_timed=self.not_timed,
+                empty_launch_ns=pairs.clean_empty_ns,
+                in_turn=True,
+            )
+            with_records = replace(
+                with_records,
+                times_ns=pairs.with_records_ns,
+                empty_launch_ns=pairs.with_records_empty_ns,
+                in_turn=True,
+            )
+        if pairs := self.replay:
+            clean = replace(clean, replayed_ns=pairs.clean_ns, empty_replay_ns=pairs.clean_empty_ns)
+            with_records = replace(
+                with_records, replayed_ns=pairs.with_records_ns, empty_replay_ns=pairs.with_records_empty_ns
+            )
+        return clean, with_records
 
 
 # Stands for no limit, and does not overflow when it is multiplied.

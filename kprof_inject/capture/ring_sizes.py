@@ -6,7 +6,7 @@ regardless of how many CTAs then fit on an SM, and silently reduces a requested 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from kprof_inject.capture.buffer_layouts import ENTRY_BYTES, HEADER_WORDS, TIMES_WORDS
 from kprof_inject.capture.cta_samples import CtaSample

@@ -18,8 +18,16 @@ from typing import Annotated
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from kprof_inject.capture.compression import compressor, decompressed
-from kprof_inject.capture.encoding import decode, read_json, read_sealed, require_version, write_sealed
+from kprof_inject.capture.encoding import (
+    compressor,
+    decode,
+    decompressed,
+    read_json,
+    read_sealed,
+    require_version,
+    write_sealed,
+)
+from kprof_inject.capture.resources import KernelResources
 from kprof_inject.capture.schema import (
     KERNEL_FILE,
     SOURCES_FILE,
@@ -31,10 +39,9 @@ from kprof_inject.capture.schema import (
     Grid,
     LaunchIndex,
     Name,
-    RelaunchRecord,
     Text,
-    TimedResources,
 )
+from kprof_inject.capture.scopes import RelaunchRecord
 from kprof_inject.errors import KprofError
 from kprof_inject.files import open_regular, read_regular
 
@@ -216,7 +223,7 @@ class SavedLaunchRecord(Struct, frozen=True, kw_only=True):
     arguments: Annotated[tuple[SavedArgument, ...], Meta(max_length=1 << 12)]
     memory: Annotated[tuple[MemoryRecord, ...], Meta(max_length=MAX_RANGES)]
     relaunch: RelaunchRecord | None = None
-    clean: TimedResources = TimedResources()
+    clean: KernelResources = KernelResources()
     graph: bool = False
     device_name: Name = ""
     device_uuid: Name = ""

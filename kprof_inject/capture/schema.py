@@ -1,7 +1,7 @@
-"""Schema of a capture's JSON files: each record with its fields, their ranges, and the rules between them.
+"""Types of the fields of our JSON files, with their ranges, and the record of a dumped kernel.
 
-The writer encodes these records and the reader decodes them, so a field's name and its bounds are defined only here.
-Decoded records are sound: no other module checks them again. ``docs/file-formats.md`` is the description.
+Writers encode records of these types, and readers decode them, so decoded records are sound: no other module checks
+them again.
 """
 
 from __future__ import annotations
@@ -13,9 +13,6 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from kprof_inject.capture.encoding import Record
-
-FORMAT_VERSION = 3
-"""No other version is read."""
 
 SCOPE_IDS = 256
 """Number of scope ids: a record has 8 bits for one. The constant is not in ``buffer_layouts`` with the other bits,
@@ -34,15 +31,9 @@ HALF_BITS = 32
 MAX_CTA_SHIFT = 12
 """At least one of ``2 ** MAX_CTA_SHIFT`` clusters records (see ``cta_samples``)."""
 
-PROCESS_FILE = "process.json"
-LAUNCHES_FILE = "launches.jsonl"
-CLOCK_FILE = "clock.jsonl"
-END_FILE = "end.json"
-KERNELS_FOLDER = "kernels"
 KERNEL_FILE = "kernel.json"
 TTGIR_FILE = "kernel.ttgir"
 SOURCES_FILE = "sources.json"
-TIMING_FILE = "timing.json"
 
 MAX_TEXT_BYTES = 64 << 20
 """Limit of a module's text, and of all its sources together."""
@@ -85,6 +76,8 @@ Argument = Annotated[int, Meta(ge=-MAX_ARGUMENT, le=MAX_ARGUMENT)]
 
 # GPUs run at 0.6 GHz (Jetson) to 3 GHz; the limits leave room on either side.
 _MIN_SM_CLOCK_HZ, _MAX_SM_CLOCK_HZ = 3e8, 6e9
+SmClockHz = Annotated[float, Meta(ge=_MIN_SM_CLOCK_HZ, le=_MAX_SM_CLOCK_HZ)]
+"""Nominal clock of a GPU's SMs."""
 
 
 def require_measured(values: Iterable[float], name: str) -> None:
@@ -92,186 +85,6 @@ def require_measured(values: Iterable[float], name: str) -> None:
     for value in values:
         if 0 < value < MIN_MEASURED:
             raise ValueError(f"expected {name} of 0 or >= {MIN_MEASURED:g}, got {value:g}")
-
-
-class ModeRecord(Struct, frozen=True):
-    """Recording mode; ``Mode`` describes each field.
-
-    A capture must state how it was recorded, so these fields have no defaults, unlike those of ``Mode``.
-    """
-
-    buffer: BufferChoice
-    buffer_bytes: RingBytes
-    clock_bits: ClockBits
-    warps: Warps = ()
-    sched_stores: bool = False
-    sched_barriers: bool = False
-
-    def __post_init__(self) -> None:
-        """Require ascending warps."""
-        if any(warp >= following for warp, following in zip(self.warps, self.warps[1:], strict=False)):
-            raise ValueError("expected ascending warps")
-
-
-class ProcessRecord(Struct, frozen=True, kw_only=True):
-    """Content of ``process.json``.
-
-    ``made_by`` is the command that captured for its own use; it is empty if the capture was made for the user to read.
-    """
-
-    version: int = FORMAT_VERSION
-    made_by: Name = ""
-    pid: Annotated[int, Meta(ge=0, lt=1 << 32)]
-    rank: Annotated[int, Meta(ge=0, lt=1 << 31)] | None = None
-    argv: tuple[Text, ...] = ()
-    executable: Text = ""
-    host: Name = ""
-    boot_id: Name = ""
-    tool: Name = ""
-    python: Name = ""
-    torch: Name = ""
-    triton: Name = ""
-    device_names: tuple[Name, ...] = ()
-    device_uuids: tuple[Name, ...] = ()
-    mode: ModeRecord | None = None
-    kernel: Name = ""
-    launches: Name = ""
-    max_bytes: Count = 0
-    max_launches: Count = 0
-
-
-class LaunchRecord(Struct, frozen=True, kw_only=True):
-    """Line of ``launches.jsonl``: a launch whose buffer was saved.
-
-    ``arguments`` are those of the compiled function, in the order of its parameters: integers and addresses, None for
-    others; empty if they are unknown. Of ``2 ** cta_shift`` clusters one recorded (see ``cta_samples``).
-    """
-
-    variant: FileName
-    index: LaunchIndex
-    grid: Grid
-    device: DeviceIndex
-    stream: Annotated[int, Meta(ge=0)]
-    host_ns: TimeNs
-    host_end_ns: TimeNs | None = None
-    buffer_bytes: Bytes
-    file: FileName
-    buffer_crc32: Crc32 | None = None
-    graph: bool = False
-    arguments: Annotated[tuple[Argument | None, ...], Meta(max_length=1 << 12)] = ()
-    cta_shift: CtaShift = 0
-
-
-class DropRecord(Struct, frozen=True, kw_only=True):
-    """Line of ``launches.jsonl``: the launch with this file was removed, because a later one replaces it."""
-
-    drop: FileName
-
-
-class ClockRecord(Struct, frozen=True):
-    """Line of ``clock.jsonl``: a device's globaltimer read ``device_ns`` at host time ``host_ns`` ± ``error_ns``."""
-
-    device: DeviceIndex
-    host_ns: TimeNs
-    device_ns: TimeNs
-    error_ns: TimeNs
-
-
-class EndRecord(Struct, frozen=True):
-    """Content of ``end.json``."""
-
-    left_out: dict[Text, Count]
-    launches: dict[Name, Count] = field(default_factory=dict)
-
-
-class Resources(Struct, frozen=True):
-    """Resources that one build of a kernel uses; None is unknown."""
-
-    registers: Annotated[int, Meta(ge=0, lt=1 << 16)] | None = None
-    spills: Count | None = None
-    local_words: Count | None = None
-    shared_bytes: RingBytes | None = None
-    ctas_per_sm: Annotated[int, Meta(ge=0, lt=1 << 16)] | None = None
-
-
-class TimedResources(Resources, frozen=True):
-    """Resources, with times of single launches, or the reason why there are none.
-
-    ``empty_launch_ns`` is the time of an empty kernel, measured in the same way. ``launches`` is the number of
-    launches that were made, as far as they were counted; None if unknown.
-    """
-
-    times_ns: tuple[DurationNs, ...] | None = None
-    not_timed: Text | None = None
-    empty_launch_ns: DurationNs | None = None
-    launches: Count | None = None
-
-    def __post_init__(self) -> None:
-        """Require times that can have been measured."""
-        require_measured(self.times_ns or (), "times_ns")
-
-
-class PairedTimesRecord(Struct, frozen=True, kw_only=True):
-    """Times of launches of a kernel without records and with them, in turn.
-
-    The n-th times of both are a pair. Each is the time of ``launches`` launches back to back, divided by their number.
-    ``restored`` is true if the kernel's memory was restored before each launch, and not only at the end. ``*_empty_ns``
-    are the times of an empty kernel, measured in the same way.
-    """
-
-    clean_ns: tuple[DurationNs, ...]
-    with_records_ns: tuple[DurationNs, ...]
-    launches: Annotated[int, Meta(ge=1, lt=1 << 16)] = 1
-    restored: bool = False
-    clean_empty_ns: DurationNs | None = None
-    with_records_empty_ns: DurationNs | None = None
-
-    def __post_init__(self) -> None:
-        """Require pairs of times that can have been measured."""
-        if len(self.clean_ns) != len(self.with_records_ns):
-            raise ValueError("expected as many times with records as without")
-        require_measured(self.clean_ns, "clean_ns")
-        require_measured(self.with_records_ns, "with_records_ns")
-
-
-MAX_GRIDS = 256
-"""Grids of a kernel whose launches a capture counts one by one."""
-
-
-class GridTimesRecord(Struct, frozen=True, kw_only=True):
-    """Launches of a kernel with one grid: their number in the process, and times of some without records.
-
-    The times include what launching takes, as those of ``TimingRecord.in_turn`` do.
-    """
-
-    grid: Grid
-    launches: Count
-    clean_ns: tuple[DurationNs, ...] = ()
-
-    def __post_init__(self) -> None:
-        """Require times that can have been measured."""
-        require_measured(self.clean_ns, "clean_ns")
-
-
-class TimingRecord(Struct, frozen=True):
-    """Content of ``timing.json``: device times of single launches, in their order, and those of replays.
-
-    Without times, or without replays, there is a reason, in words that follow *because*. ``empty_launch_ns`` is the
-    time of an empty kernel, measured as single launches. ``in_turn`` has launches of the program itself, if it ran only
-    once; ``grids`` counts all launches of its variant by grid, if there are several.
-    """
-
-    times_ns: tuple[DurationNs, ...]
-    not_timed: Text | None = None
-    replay: PairedTimesRecord | None = None
-    not_replayed: Text | None = None
-    empty_launch_ns: DurationNs | None = None
-    in_turn: PairedTimesRecord | None = None
-    grids: Annotated[tuple[GridTimesRecord, ...], Meta(max_length=MAX_GRIDS)] = ()
-
-    def __post_init__(self) -> None:
-        """Require times that can have been measured."""
-        require_measured(self.times_ns, "times_ns")
 
 
 class Target(Struct, frozen=True):
@@ -333,165 +146,12 @@ class DumpedKernelRecord(Struct, frozen=True, kw_only=True):
     @property
     def known_metadata(self) -> CleanMetadata:
         """Known fields of Triton's metadata."""
-        return _known(self.metadata, CleanMetadata, "metadata")
+        return known_fields(self.metadata, CleanMetadata, "metadata")
 
 
-class PointRecord(Struct, frozen=True):
-    """Place in a source file."""
-
-    file: Name
-    line: Annotated[int, Meta(ge=0, lt=1 << 31)]
-    column: Annotated[int, Meta(ge=0, lt=1 << 31)] = 0
-
-
-class TagRecord(Struct, frozen=True):
-    """Value that is recorded where a scope begins.
-
-    It has a name, the name of its records, and its name in the module. A value ``is_wide`` if it has 64 bits, not 32.
-    """
-
-    name: Name
-    record: Name
-    value: Name = ""
-    is_wide: bool = False
-
-
-class ScopeRecord(Struct, frozen=True, kw_only=True):
-    """Scope of the scope table.
-
-    ``lines`` are its first and last line in the TTGIR without records, from 1.
-    ``ended_by_next`` is true for an iteration that the next one's start ends. ``tags`` are in the order of their
-    records.
-    """
-
-    record: Name
-    name: Name
-    kind: Name
-    label: Name = ""
-    selector: Name = ""
-    function: Name = ""
-    source: PointRecord | None
-    called_from: tuple[PointRecord | None, ...]
-    parent: Annotated[int, Meta(ge=-1, lt=SCOPE_IDS)]
-    partition: Annotated[int, Meta(ge=0, lt=SCOPE_IDS)] | None = None
-    crosses: tuple[Annotated[int, Meta(ge=0, lt=SCOPE_IDS)], ...] = ()
-    block: Name = ""
-    operations: Count = 0
-    other_operations: Count = 0
-    lines: tuple[LineNumber, LineNumber] | None = None
-    ended_by_next: bool = False
-    tags: Annotated[tuple[TagRecord, ...], Meta(max_length=MAX_TAGS)] = ()
-
-    def __post_init__(self) -> None:
-        """Require ascending lines."""
-        if self.lines and self.lines[0] > self.lines[1]:
-            raise ValueError("expected ascending lines")
-
-
-class Partition(Struct, frozen=True):
-    """Partition of a warp-specialized kernel.
-
-    ``warps`` is the number of warps that run it (None if unknown), ``function`` the function that its region was
-    written as (Gluon takes one for each; empty if unknown).
-    """
-
-    name: Name
-    warps: WarpCount | None
-    function: Name = ""
-
-
-class RelaunchRecord(Struct, frozen=True, kw_only=True):
-    """Facts that decide whether a kernel can be launched again from the memory that it began with.
-
-    ``refusal`` is the reason against it, in words that follow *it*; empty if its module shows none. ``waits`` is true
-    if it may loop until others change memory.
-    """
-
-    refusal: Text = ""
-    waits: bool = False
-
-
-class ScopeTableRecord(Struct, frozen=True, kw_only=True):
-    """Scope table: the meaning of each record name.
-
-    Outer scopes precede inner ones. ``body_record`` is the name of records around the kernel's whole body that belong
-    to no scope; empty if there are none.
-    """
-
-    kernel: Name = ""
-    partitions: Annotated[tuple[Partition, ...], Meta(max_length=SCOPE_IDS)] = ()
-    scopes: Annotated[tuple[ScopeRecord, ...], Meta(max_length=SCOPE_IDS)]
-    most_records: Count | None = None
-    body_record: Name = ""
-    relaunch: RelaunchRecord | None = None
-
-    def __post_init__(self) -> None:
-        """Require outer scopes before inner ones, and a separate record for each scope and tag."""
-        for index, scope in enumerate(self.scopes):
-            if scope.parent >= index:
-                raise ValueError(f"expected a parent of scope {index} before it, got {scope.parent}")
-            if scope.partition is not None and scope.partition >= len(self.partitions):
-                raise ValueError(
-                    f"expected a partition of scope {index} below {len(self.partitions)}, got {scope.partition}"
-                )
-        records = [scope.record for scope in self.scopes]
-        records += [tag.record for scope in self.scopes for tag in scope.tags]
-        if len({self.body_record, *records}) <= len(records):
-            raise ValueError("expected a separate record for each scope and each tag")
-
-
-class KernelRecord(Resources, frozen=True, kw_only=True):
-    """Content of a capture's ``kernel.json``.
-
-    ``metadata`` is Triton's, ``clean_metadata`` that of the kernel without records, and ``clean`` its resources. The
-    other resources are those of the kernel with records; the checksums are of the files in the same folder.
-    ``program_variant`` is the dumped variant that the build was made from. With a ``cta_shift``, each launch records 1
-    of ``2 ** cta_shift`` clusters, with None as many as suit its grid (see ``cta_samples``).
-    """
-
-    name: Name
-    program_variant: Name = ""
-    layout: LayoutName
-    cta_shift: CtaShift | None = 0
-    scope_ids: dict[ScopeId, Name]
-    scope_table: ScopeTableRecord
-    sm_clock_hz: float
-    sm_count: Annotated[int, Meta(ge=0, lt=1 << 16)] = 0
-    l2_bytes: Bytes = 0
-    dram_bytes_per_s: Annotated[float, Meta(ge=0, lt=1e15)] = 0
-    mode: ModeRecord
-    metadata: dict[str, Any]
-    clean_metadata: dict[str, Any] = field(default_factory=dict)
-    clean: TimedResources = TimedResources()
-    ttgir_crc32: Crc32 | None = None
-    sources_crc32: Crc32 | None = None
-
-    def __post_init__(self) -> None:
-        """Require a plausible clock, possible warps, and metadata with valid known fields."""
-        if self.sm_clock_hz != plausible_sm_clock_hz(self.sm_clock_hz):
-            raise ValueError(f"expected 0 or the clock of a GPU, got {self.sm_clock_hz:g} - at `$.sm_clock_hz`")
-        require_measured([self.dram_bytes_per_s], "dram_bytes_per_s")
-        num_warps = self.known_metadata.num_warps
-        if self.mode.buffer == "auto":
-            raise ValueError("expected a buffer of shared or global - at `$.mode.buffer`")
-        if any(warp >= num_warps for warp in self.mode.warps):
-            raise ValueError(f"expected warps below {num_warps}, the number of a CTA's warps - at `$.mode.warps`")
-        _ = self.known_clean_metadata
-
-    @property
-    def known_metadata(self) -> Metadata:
-        """Known fields of Triton's metadata."""
-        return _known(self.metadata, Metadata, "metadata")
-
-    @property
-    def known_clean_metadata(self) -> CleanMetadata:
-        """Known fields of Triton's metadata of the kernel without records."""
-        return _known(self.clean_metadata, CleanMetadata, "clean_metadata")
-
-
-def plausible_sm_clock_hz(hz: float) -> float:
-    """Return ``hz`` if it can be the nominal clock of a GPU's SMs, otherwise 0, which means unknown."""
-    return hz if _MIN_SM_CLOCK_HZ <= hz <= _MAX_SM_CLOCK_HZ else 0.0
+def plausible_sm_clock_hz(hz: float) -> float | None:
+    """Return ``hz`` if it can be the nominal clock of a GPU's SMs."""
+    return hz if _MIN_SM_CLOCK_HZ <= hz <= _MAX_SM_CLOCK_HZ else None
 
 
 # Maximum nesting of Triton's own values; the JSON encoder, which is recursive, can write more.
@@ -512,7 +172,8 @@ def _require_shallow(value: Any, name: str) -> None:
     raise ValueError(f"expected {name} of a depth <= {_MAX_DEPTH}")
 
 
-def _known(values: dict[str, Any], kind: type[Record], name: str) -> Record:
+def known_fields(values: dict[str, Any], kind: type[Record], name: str) -> Record:
+    """Return the fields of Triton's values that a record has; raises ``ValueError`` for invalid ones."""
     _require_shallow(values, name)
     try:
         return msgspec.convert(values, kind)

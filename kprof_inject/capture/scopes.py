@@ -1,4 +1,4 @@
-"""Scope table as the decoder and the reports read it: the meaning of each record name."""
+"""Scopes of a kernel, and the table that says which records are whose."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from pathlib import PurePath
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct, field
 
-from kprof_inject.capture.schema import Partition, PointRecord, ScopeTableRecord, TagRecord
+from kprof_inject.capture.schema import MAX_TAGS, SCOPE_IDS, Count, LineNumber, Name, Text, WarpCount
 
 
 class ScopeKind(StrEnum):
@@ -29,36 +30,76 @@ class ScopeKind(StrEnum):
     MARKER = "marker"
     """Operations that a marker comment brackets."""
     INSTANT = "mark"
-    """Point in time: nothing is between its start and its end."""
+    """PointRecord in time: nothing is between its start and its end."""
     UNKNOWN = "scope"
     """Scope that stock Proton recorded, whose buffer does not have the kind."""
 
 
-class ScopeInfo(Struct, frozen=True):
-    """Scope of a scope table.
+class PointRecord(Struct, frozen=True):
+    """Place in a source file."""
 
-    ``source`` is ``file:line`` (empty if unknown), ``called_from`` the call lines that inlined it. ``parent`` is the
-    index of the scope around it, or -1. ``label`` is its default name if the user gives none: for an operation, the
-    operation's name; empty if unknown. ``partition`` is the index in the table of the partition whose warps run it;
-    None if there are no partitions, or if several run it. ``lines`` are its first and last line of the TTGIR, from 1;
-    None if unknown. ``ended_by_next`` is true for an iteration of which only the start is recorded: the next one's
-    start, or the end record after the loop, also ends it. ``tags`` are the values that the user has
-    recorded where it begins, in the order of their records.
+    file: Name
+    line: Annotated[int, Meta(ge=0, lt=1 << 31)]
+    column: Annotated[int, Meta(ge=0, lt=1 << 31)] = 0
+
+
+class TagRecord(Struct, frozen=True):
+    """Value that is recorded where a scope begins.
+
+    It has a name, the name of its records, and its name in the module. A value ``is_wide`` if it has 64 bits, not 32.
     """
 
-    record: str
-    name: str
-    kind: str
-    source: str
-    called_from: tuple[str, ...]
-    parent: int
-    label: str = ""
-    partition: int | None = None
-    lines: tuple[int, int] | None = None
-    ended_by_next: bool = False
-    tags: tuple[TagRecord, ...] = ()
+    name: Name
+    record: Name
+    value: Name = ""
+    is_wide: bool = False
 
-    def is_at_site_of(self, other: ScopeInfo) -> bool:
+
+class Scope(Struct, frozen=True, kw_only=True):
+    """Scope of a scope table.
+
+    ``label`` is its default name if the user gives none: for an operation, the operation's name; empty if unknown.
+    ``calls`` are the calls that inlined it, innermost first. ``parent`` is the index of the scope around it, or -1.
+    ``partition`` is the index of the partition whose warps run it; None if there are no partitions, or if several run
+    it. ``lines`` are its first and last line in the TTGIR without records, from 1. ``ended_by_next`` is true for an
+    iteration of which only the start is recorded: the next one's start, or the end record after the loop, also ends it.
+    ``tags`` are in the order of their records.
+    """
+
+    record: Name
+    name: Name
+    kind: Name
+    label: Name = ""
+    selector: Name = ""
+    function: Name = ""
+    place: PointRecord | None = field(default=None, name="source")
+    calls: tuple[PointRecord | None, ...] = field(default=(), name="called_from")
+    parent: Annotated[int, Meta(ge=-1, lt=SCOPE_IDS)] = -1
+    partition: Annotated[int, Meta(ge=0, lt=SCOPE_IDS)] | None = None
+    crosses: tuple[Annotated[int, Meta(ge=0, lt=SCOPE_IDS)], ...] = ()
+    block: Name = ""
+    operations: Count = 0
+    other_operations: Count = 0
+    lines: tuple[LineNumber, LineNumber] | None = None
+    ended_by_next: bool = False
+    tags: Annotated[tuple[TagRecord, ...], Meta(max_length=MAX_TAGS)] = ()
+
+    def __post_init__(self) -> None:
+        """Require ascending lines."""
+        if self.lines and self.lines[0] > self.lines[1]:
+            raise ValueError("expected ascending lines")
+
+    @property
+    def source(self) -> str:
+        """Source line as ``file:line``; empty if unknown."""
+        return _line(self.place)
+
+    @property
+    def called_from(self) -> tuple[str, ...]:
+        """Lines of ``calls``."""
+        return tuple(map(_line, self.calls))
+
+    def is_at_site_of(self, other: Scope) -> bool:
         """Return whether a scope of another table of the same kernel records the same site.
 
         Each table has its own names and records, so these only decide if lines are unknown.
@@ -70,18 +111,62 @@ class ScopeInfo(Struct, frozen=True):
         return self.lines == other.lines
 
 
-class ScopeTable(Struct, frozen=True):
-    """Scopes of one kernel, outer before inner, in the order of the text.
+def _line(point: PointRecord | None) -> str:
+    return f"{point.file}:{point.line}" if point else ""
 
-    A scope's key is its index, because several may have one name. A scope and its parent are in the same partition.
-    ``partitions`` begin with the default one; there are none unless the kernel is warp specialized, or if an older
-    version made the table. ``body_record`` is the name of records around the kernel's whole body that belong to no
-    scope: they were not selected, but the clock is fitted to them. It is empty if there are none.
+
+class Partition(Struct, frozen=True):
+    """Partition of a warp-specialized kernel.
+
+    ``warps`` is the number of warps that run it (None if unknown), ``function`` the function that its region was
+    written as (Gluon takes one for each; empty if unknown).
     """
 
-    scopes: tuple[ScopeInfo, ...]
-    partitions: tuple[Partition, ...] = ()
-    body_record: str = ""
+    name: Name
+    warps: WarpCount | None
+    function: Name = ""
+
+
+class RelaunchRecord(Struct, frozen=True, kw_only=True):
+    """Facts that decide whether a kernel can be launched again from the memory that it began with.
+
+    ``refusal`` is the reason against it, in words that follow *it*; empty if its module shows none. ``waits`` is true
+    if it may loop until others change memory.
+    """
+
+    refusal: Text = ""
+    waits: bool = False
+
+
+class ScopeTable(Struct, frozen=True, kw_only=True):
+    """Scopes of one kernel, outer before inner, in the order of the text: the meaning of each record name.
+
+    A scope's key is its index, because several may have one name. A scope and its parent are in the same partition.
+    ``partitions`` begin with the default one; there are none unless the kernel is warp specialized. ``body_record`` is
+    the name of records around the kernel's whole body that belong to no scope: they were not selected, but the clock is
+    fitted to them. It is empty if there are none.
+    """
+
+    kernel: Name = ""
+    partitions: Annotated[tuple[Partition, ...], Meta(max_length=SCOPE_IDS)] = ()
+    scopes: Annotated[tuple[Scope, ...], Meta(max_length=SCOPE_IDS)] = ()
+    most_records: Count | None = None
+    body_record: Name = ""
+    relaunch: RelaunchRecord | None = None
+
+    def __post_init__(self) -> None:
+        """Require outer scopes before inner ones, and a separate record for each scope and tag."""
+        for index, scope in enumerate(self.scopes):
+            if scope.parent >= index:
+                raise ValueError(f"expected a parent of scope {index} before it, got {scope.parent}")
+            if scope.partition is not None and scope.partition >= len(self.partitions):
+                raise ValueError(
+                    f"expected a partition of scope {index} below {len(self.partitions)}, got {scope.partition}"
+                )
+        records = [scope.record for scope in self.scopes]
+        records += [tag.record for scope in self.scopes for tag in scope.tags]
+        if len({self.body_record, *records}) <= len(records):
+            raise ValueError("expected a separate record for each scope and each tag")
 
     def __repr__(self) -> str:
         """Return the names, in one line."""
@@ -105,7 +190,7 @@ class ScopeTable(Struct, frozen=True):
         while (index := self.scopes[index].parent) >= 0:
             yield index
 
-    def at_site_of(self, scope: ScopeInfo) -> int | None:
+    def at_site_of(self, scope: Scope) -> int | None:
         """Return the index of the scope at the site of ``scope``, which is from another table of the same kernel.
 
         None if there is not exactly one.
@@ -123,34 +208,10 @@ class ScopeTable(Struct, frozen=True):
         """True if records surround the kernel's whole body, of a scope or on their own."""
         return self.body is not None or bool(self.body_record)
 
-    @classmethod
-    def of(cls, record: ScopeTableRecord) -> ScopeTable:
-        """Convert the table of a capture or a plan."""
-        return cls(
-            tuple(
-                ScopeInfo(
-                    record=scope.record,
-                    name=scope.name,
-                    kind=scope.kind,
-                    source=_line(scope.source),
-                    called_from=tuple(map(_line, scope.called_from)),
-                    parent=scope.parent,
-                    label=scope.label,
-                    partition=scope.partition,
-                    lines=scope.lines,
-                    ended_by_next=scope.ended_by_next,
-                    tags=scope.tags,
-                )
-                for scope in record.scopes
-            ),
-            record.partitions,
-            record.body_record,
-        )
-
 
 # Properties by which readers distinguish scopes of one name, the best known first. Each scope shows the first that no
 # other of its name shares.
-_DISTINGUISHING: tuple[Callable[[ScopeInfo], str], ...] = (
+_DISTINGUISHING: tuple[Callable[[Scope], str], ...] = (
     lambda scope: scope.label,
     lambda scope: PurePath(scope.source).name,
     lambda scope: f"{scope.label}, {PurePath(scope.source).name}",
@@ -158,7 +219,7 @@ _DISTINGUISHING: tuple[Callable[[ScopeInfo], str], ...] = (
 )
 
 
-def distinct_names(scopes: Sequence[ScopeInfo], *, with_source: bool = False) -> list[str]:
+def distinct_names(scopes: Sequence[Scope], *, with_source: bool = False) -> list[str]:
     """Return a name for each scope of a table; equal names get a distinguishing property, as in ``work (loop[0])``.
 
     Scopes that one selector made have the numbers of their records, as in ``tt.load #1``. With ``with_source``, the
@@ -177,7 +238,7 @@ def distinct_names(scopes: Sequence[ScopeInfo], *, with_source: bool = False) ->
     return names
 
 
-def _numbered(scopes: Sequence[ScopeInfo]) -> dict[int, str]:
+def _numbered(scopes: Sequence[Scope]) -> dict[int, str]:
     """Return, by index, the scopes of one name whose records all have numbers, with these."""
     alike: dict[str, dict[int, str]] = {}
     for index, scope in enumerate(scopes):
@@ -191,7 +252,7 @@ def _numbered(scopes: Sequence[ScopeInfo]) -> dict[int, str]:
     }
 
 
-def _differences(alike: Sequence[ScopeInfo]) -> list[str]:
+def _differences(alike: Sequence[Scope]) -> list[str]:
     found = [""] * len(alike)
     for describe in _DISTINGUISHING:
         texts = [describe(scope) for scope in alike]
@@ -200,7 +261,3 @@ def _differences(alike: Sequence[ScopeInfo]) -> list[str]:
             if not found[index] and counts[text] == 1:
                 found[index] = text
     return [difference or f"{number} of {len(alike)}" for number, difference in enumerate(found, 1)]
-
-
-def _line(point: PointRecord | None) -> str:
-    return f"{point.file}:{point.line}" if point else ""

@@ -58,7 +58,7 @@ def origin_line(capture: Capture, now_ns: int) -> str:
 
     Empty if neither program nor age is known.
     """
-    argv = next((process.info.argv for process in capture.processes if process.info.argv), ())
+    argv = next((process.argv for process in capture.processes if process.argv), ())
     captured_ns = max((launch.host_ns for launch in capture.launches), default=0)
     facts = [shlex.join(argv)] if argv else []
     if captured_ns:

@@ -11,6 +11,7 @@ from kprof_inject.analysis.program import Report
 from kprof_inject.capture.mode import parse_warps
 from kprof_inject.capture.model import Capture
 from kprof_inject.capture.reader import read_capture
+from kprof_inject.capture.recording import Recording
 from kprof_inject.cli.console import say, table_console
 from kprof_inject.cli.kernel_sources import source_of
 from kprof_inject.cli.options import (
@@ -42,7 +43,6 @@ from kprof_inject.pipeline.insertion import insert_kernels, write_insertions
 from kprof_inject.pipeline.saved_launches import drop_launches, finish_launches
 from kprof_inject.report.slopes import slopes_csv, slopes_json
 from kprof_inject.report.terminal.slope_table import print_slopes
-from kprof_inject.runtime.launch.launch_choice import NO_REPLAYS, LaunchChoice, parse_launches
 from kprof_inject.runtime.program import STOPPED
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.workspace import Workspace
@@ -150,7 +150,7 @@ def command(
     """
     wanted = parse_selectors(selectors)
     printed = _Printed(as_json, csv_path, html_path)
-    filter_ = parse_launches(launches)
+    recording = Recording(launches=launches, kernel=kernel, replay=0, keep_launches=True)
     choice = CausalChoice(kernel, seconds, parse_warps(warps), partition)
     require_place_for(csv_path, html_path, workspace=workspace)
     is_dumped = bool(program) and names_a_workspace(program[0])
@@ -169,8 +169,7 @@ def command(
         kernels = insert_kernels(opened, with_structure(wanted))
         write_insertions(opened, kernels)
         say_kernels_briefly(workspace, kernels, wanted)
-        recorded = LaunchChoice(filter_, kernel, replays=NO_REPLAYS, keep_launches=True)
-        capture, exit_code = source.record(opened, recorded, instead=_WITHOUT_RECORDS, made_by="causal")
+        capture, exit_code = source.record(opened, recording, instead=_WITHOUT_RECORDS, made_by="causal")
         if exit_code in STOPPED:
             ctx.exit(exit_code)
         prepare(opened, kernels, wanted, capture, choice, say)

@@ -8,9 +8,8 @@ from typing import Any, cast
 
 import click
 
-from kprof_inject.capture.edits import EditsRecord
+from kprof_inject.capture.edits import MAX_COMBINATIONS, Constant, EditsRecord, max_combinations
 from kprof_inject.capture.encoding import json_text
-from kprof_inject.capture.other_values import MAX_COMBINATIONS, Constant, max_combinations
 from kprof_inject.cli.console import say, table_console
 from kprof_inject.cli.options import Function, harmless_setting
 from kprof_inject.errors import KprofError, Position

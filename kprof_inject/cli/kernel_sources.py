@@ -7,16 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
 
-from kprof_inject.capture.mode import Mode
+from kprof_inject.capture.edits import NO_VALUES, WantedValues
 from kprof_inject.capture.model import Capture
-from kprof_inject.capture.other_values import NO_VALUES, WantedValues
 from kprof_inject.capture.reader import read_capture
+from kprof_inject.capture.recording import Recording
 from kprof_inject.capture.saved_launch import SavedLaunch
 from kprof_inject.cli.console import say
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.programs import dump, run
 from kprof_inject.pipeline.saved_launches import adopt, capture_launch, saved_launch_at, saved_launches_of
-from kprof_inject.runtime.launch.launch_choice import LaunchChoice
 from kprof_inject.runtime.program import STOPPED, ProgramInput, kept_input, require_startable
 from kprof_inject.workspace import Workspace
 
@@ -60,7 +59,7 @@ class ProgramSource:
         return code
 
     def record(
-        self, workspace: Workspace, choice: LaunchChoice, *, instead: str, made_by: str = ""
+        self, workspace: Workspace, recording: Recording, *, instead: str, made_by: str = ""
     ) -> tuple[Capture | None, int]:
         """Run the program with the planned records; return the capture and the program's exit code.
 
@@ -68,7 +67,7 @@ class ProgramSource:
         ``made_by`` is as in ``run``.
         """
         try:
-            folder, exit_code = run(workspace, choice, Mode(), self.program, self.program_input, say, made_by=made_by)
+            folder, exit_code = run(workspace, recording, self.program, self.program_input, say, made_by=made_by)
         except KprofError as error:
             _say_no_records(error, instead)
             return None, 0
@@ -92,11 +91,11 @@ class LaunchSource:
         return 0
 
     def record(
-        self, workspace: Workspace, choice: LaunchChoice, *, instead: str, made_by: str = ""
+        self, workspace: Workspace, recording: Recording, *, instead: str, made_by: str = ""
     ) -> tuple[Capture | None, int]:
         """Launch it with the planned records; return as ``ProgramSource.record`` does."""
         try:
-            return read_capture(capture_launch(workspace, self.saved, choice, Mode(), say, made_by=made_by)), 0
+            return read_capture(capture_launch(workspace, self.saved, recording, say, made_by=made_by)), 0
         except KprofError as error:
             _say_no_records(error, instead)
             return None, 0

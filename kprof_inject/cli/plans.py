@@ -11,7 +11,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from kprof_inject.capture.schema import PointRecord, ScopeRecord
+from kprof_inject.capture.scopes import Scope
 from kprof_inject.cli.console import print_error, say, say_table
 from kprof_inject.pipeline.insertion import KernelInsertion, unmatched_selectors
 from kprof_inject.quantities import counted
@@ -34,7 +34,7 @@ def plan_table(plan: Plan) -> Table:
         "scope": ["  " * _depth(plan, scope) + scope.record for scope in scopes],
         "partition": [_partition(plan, scope) for scope in scopes] if plan.table.partitions else [],
         "selector": [scope.selector for scope in scopes],
-        "source": [_lines(scope.source, scope.called_from) for scope in scopes],
+        "source": [_lines(scope) for scope in scopes],
         "block": [scope.block for scope in scopes],
         "operations": [str(scope.operations or "") for scope in scopes],
         "foreign ops": [str(scope.other_operations or "") for scope in scopes],
@@ -53,7 +53,7 @@ def plan_table(plan: Plan) -> Table:
     return table
 
 
-def _partition(plan: Plan, scope: ScopeRecord) -> str:
+def _partition(plan: Plan, scope: Scope) -> str:
     if scope.partition is None:
         return "several"
     partition = plan.table.partitions[scope.partition]
@@ -118,7 +118,7 @@ def _found(selection: Selection) -> int:
     return _covered(selection) + len(selection.findings.missed)
 
 
-def _depth(plan: Plan, scope: ScopeRecord) -> int:
+def _depth(plan: Plan, scope: Scope) -> int:
     depth = 0
     while scope.parent >= 0:
         scope = plan.scopes[scope.parent]
@@ -126,10 +126,10 @@ def _depth(plan: Plan, scope: ScopeRecord) -> int:
     return depth
 
 
-def _lines(source: PointRecord | None, called_from: Sequence[PointRecord | None]) -> str:
-    if source is None:
+def _lines(scope: Scope) -> str:
+    if scope.place is None:
         return "no source line"
-    return f"{PurePath(source.file).name}:{source.line}" + "".join(f" < {call.line}" for call in called_from if call)
+    return PurePath(scope.source).name + "".join(f" < {call.line}" for call in scope.calls if call)
 
 
 def say_kernels_briefly(workspace: Path, kernels: Sequence[KernelInsertion], selectors: Sequence[Selector]) -> None:

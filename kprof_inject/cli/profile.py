@@ -6,15 +6,16 @@ import signal
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
 
 import click
+from msgspec.structs import replace
 
 from kprof_inject.analysis.program import Report
-from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.reader import read_capture
+from kprof_inject.capture.recording import Recording
 from kprof_inject.cli.capture_lines import origin_line, print_json, say_next, write_and_say
 from kprof_inject.cli.console import INTERRUPTED, say, table_console
 from kprof_inject.cli.grouped_help import GroupedCommand, examples
@@ -38,7 +39,6 @@ from kprof_inject.pipeline.merging import merge
 from kprof_inject.pipeline.programs import fit_and_run, measure_once, run_once, torch_traces
 from kprof_inject.pipeline.saved_launches import adopt, capture_launch, saved_launch_at, saved_launches_of
 from kprof_inject.report.terminal.screens import print_answers
-from kprof_inject.runtime.launch.launch_choice import LaunchChoice
 from kprof_inject.runtime.program import STOPPED, ProgramInput, kept_input, require_startable
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.select.spans import Style
@@ -84,8 +84,7 @@ def command(
     workspace: Path,
     selectors: tuple[str, ...],
     style: Style,
-    choice: LaunchChoice,
-    mode: Mode,
+    recording: Recording,
     fit: bool,
     trace_path: Path | None,
     layout: str | None,
@@ -103,11 +102,11 @@ def command(
     require_place_for(trace_path, workspace=workspace)
     trace = trace_file(ctx, trace_path or workspace / "trace.json", layout)
     wanted = parse_selectors(selectors)
-    mode.require_tags_kept(any(selector.tags for selector in wanted))
+    recording.mode.require_tags_kept(any(selector.tags for selector in wanted))
 
     if tries and as_json:
         raise click.UsageError("--try prints a table: for JSON, use --keep-launches, and then kprof-inject try --json")
-    saved = saved_launch_at(program, choice.kernel)
+    saved = saved_launch_at(program, recording.kernel)
     if saved is None:
         require_startable(program)
     elif fit or torch_profiler:
@@ -115,19 +114,19 @@ def command(
     program_input = kept_input(workspace)
     with held(workspace, say):
         opened = Workspace.begin(workspace)
-        recording = replace(choice, torch_trace=torch_profiler, keep_launches=choice.keep_launches or tries)
-        subject = _Subject(opened, selectors, style.for_mode(mode), recording, mode, program, program_input)
+        recording = replace(recording, torch_trace=torch_profiler, keep_launches=recording.keep_launches or tries)
+        subject = _Subject(opened, selectors, style.for_mode(recording.mode), recording, program, program_input)
         exit_code = 0
         try:
             if saved is not None:
                 adopt(opened, saved)
                 subject.insert()
-                capture_folder = capture_launch(opened, saved, choice, mode, say)
+                capture_folder = capture_launch(opened, saved, recording, say)
             else:
                 capture_folder, exit_code = subject.run_once()
             if fit:
                 ran = capture_folder, exit_code
-                capture_folder, exit_code = fit_and_run(opened, ran, recording, mode, program, program_input, say)
+                capture_folder, exit_code = fit_and_run(opened, ran, recording, program, program_input, say)
         except KprofError:
             _say_earlier_capture(opened)
             raise
@@ -151,7 +150,7 @@ def command(
             launches = (
                 saved_launches_of(opened, capture_folder) if saved is None else {saved.record.variant: saved.folder}
             )
-            _try(opened, launches, report, choice.kernel)
+            _try(opened, launches, report, recording.kernel)
         if torch_profiler:
             _merge(capture_folder, timelines, workspace, layout)
     ctx.exit(exit_code)
@@ -164,8 +163,7 @@ class _Subject:
     workspace: Workspace
     selectors: tuple[str, ...]
     style: Style
-    choice: LaunchChoice
-    mode: Mode
+    recording: Recording
     program: tuple[str, ...]
     input: ProgramInput
 
@@ -181,9 +179,7 @@ class _Subject:
 
     def run_once(self) -> tuple[Path, int]:
         """Run the program with records; return the capture's folder and the exit code."""
-        ran = run_once(
-            self.workspace, self.choice, self.mode, self.selectors, self.style, self.program, self.input, say
-        )
+        ran = run_once(self.workspace, self.recording, self.selectors, self.style, self.program, self.input, say)
         self._say_plans()  # the program has written them
         return measure_once(self.workspace, ran, self.program, say), ran.exit_code
 

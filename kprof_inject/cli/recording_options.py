@@ -14,9 +14,9 @@ from typing import Any, cast
 
 import click
 
-from kprof_inject.capture.counters import parse_metrics
-from kprof_inject.capture.cta_samples import parse_ctas
 from kprof_inject.capture.mode import Mode, parse_warps
+from kprof_inject.capture.recording import KERNEL_SECONDS, Recording
+from kprof_inject.capture.schema import BufferChoice
 from kprof_inject.cli.options import (
     Function,
     NumberOrWord,
@@ -27,12 +27,6 @@ from kprof_inject.cli.options import (
     workspace_option,
 )
 from kprof_inject.errors import KprofError
-from kprof_inject.runtime.launch.launch_choice import (
-    KERNEL_SECONDS,
-    LaunchChoice,
-    ReplayChoice,
-    parse_launches,
-)
 from kprof_inject.select.selectors import Selector, parse_selectors
 from kprof_inject.select.spans import ITERATION_RECORDS, SPREADS, Style
 
@@ -63,21 +57,17 @@ def style_options(function: Function) -> Function:
     return cast(Function, decorated)
 
 
+_CHOSEN = ("launches", "max_launches", "max_bytes", "kernel", "replay", "keep_launches", "counters", "ctas")
+"""Options that are fields of ``Recording``."""
+
+
 def capture_options(function: Function) -> Function:
-    """Add the options of how ``run`` records and what it keeps; the command gets ``mode``, ``choice`` and ``fit``."""
+    """Add the options of how ``run`` records and what it keeps; the command gets ``recording`` and ``fit``."""
 
     @functools.wraps(function)
-    def with_choice(
+    def with_recording(
         *args: Any,
-        launches: str,
-        max_launches: int,
-        max_bytes: int,
-        kernel: str,
-        replay: int | None,
-        keep_launches: bool,
-        counters: str,
-        ctas: str,
-        buffer_type: str,
+        buffer_type: BufferChoice,
         buffer_size: int,
         clock32: bool,
         warps: str,
@@ -85,20 +75,10 @@ def capture_options(function: Function) -> Function:
         sched_barriers: bool,
         **others: Any,
     ) -> Any:
-        choice = LaunchChoice(
-            parse_launches(launches),
-            kernel,
-            max_launches,
-            max_bytes,
-            ReplayChoice.of(replay),
-            keep_launches=keep_launches,
-            ctas=parse_ctas(ctas),
-            metrics=parse_metrics(counters),
-        )
         mode = Mode(buffer_type, buffer_size, 32 if clock32 else 64, parse_warps(warps), sched_stores, sched_barriers)
-        return function(*args, choice=choice, mode=mode, **others)
+        return function(*args, recording=Recording(**{name: others.pop(name) for name in _CHOSEN}, mode=mode), **others)
 
-    decorated: Any = with_choice
+    decorated: Any = with_recording
     for option in (
         harmless_setting(
             "--max-launches",
@@ -212,8 +192,7 @@ class AutostartOptions:
     workspace: Path
     selectors: Sequence[Selector]
     style: Style
-    choice: LaunchChoice
-    mode: Mode
+    recording: Recording
 
 
 @click.command(add_help_option=False)
@@ -223,11 +202,11 @@ class AutostartOptions:
 @style_options
 @capture_options
 def _command(
-    workspace: Path, selectors: tuple[str, ...], style: Style, choice: LaunchChoice, mode: Mode, fit: bool
+    workspace: Path, selectors: tuple[str, ...], style: Style, recording: Recording, fit: bool
 ) -> AutostartOptions:
     if fit:
         raise KprofError("--fit runs the program twice", hint="give --buffer-size instead")
-    return AutostartOptions(workspace, parse_selectors(selectors), style, choice, mode)
+    return AutostartOptions(workspace, parse_selectors(selectors), style, recording)
 
 
 def read_options(text: str, name: str) -> AutostartOptions:

@@ -6,14 +6,13 @@ from pathlib import Path
 
 import click
 
-from kprof_inject.capture.mode import Mode
+from kprof_inject.capture.recording import Recording
 from kprof_inject.cli.console import say, say_next_step
 from kprof_inject.cli.options import PROGRAM_SETTINGS, WorkspaceOrDefault, path_type, program_argument
 from kprof_inject.cli.recording_options import capture_options
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.programs import run, run_and_fit
 from kprof_inject.pipeline.saved_launches import capture_launch, require_adopted, saved_launch_at
-from kprof_inject.runtime.launch.launch_choice import LaunchChoice
 from kprof_inject.runtime.program import kept_input, own_input, require_startable
 from kprof_inject.workspace import Workspace
 from kprof_inject.workspace_folder import held, workspace_argument
@@ -24,9 +23,7 @@ from kprof_inject.workspace_folder import held, workspace_argument
 @capture_options
 @program_argument
 @click.pass_context
-def command(
-    ctx: click.Context, workspace: Path, choice: LaunchChoice, mode: Mode, fit: bool, program: tuple[str, ...]
-) -> None:
+def command(ctx: click.Context, workspace: Path, recording: Recording, fit: bool, program: tuple[str, ...]) -> None:
     """Rerun PROGRAM with the records that insert planned in WORKSPACE, save the raw buffers, and time some launches.
 
     With NAME.launch instead of PROGRAM, repeat that saved launch.
@@ -38,7 +35,7 @@ def command(
             f"{workspace} has no records to run with",
             hint=f"insert some: kprof-inject insert{workspace_argument(workspace)}",
         )
-    saved = saved_launch_at(program, choice.kernel)
+    saved = saved_launch_at(program, recording.kernel)
     if saved is None:
         require_startable(program)
     elif fit:
@@ -48,8 +45,8 @@ def command(
     with held(workspace, say):
         if saved is not None:
             require_adopted(opened, saved)
-            capture_launch(opened, saved, choice, mode, say)
+            capture_launch(opened, saved, recording, say)
         else:
-            _, exit_code = step(opened, choice, mode, program, program_input, say)
+            _, exit_code = step(opened, recording, program, program_input, say)
     say_next_step(f"kprof-inject report{workspace_argument(workspace)}")
     ctx.exit(exit_code)

@@ -8,10 +8,10 @@ from pathlib import Path
 import click
 
 from kprof_inject.analysis.program import Report
-from kprof_inject.capture.counters import parse_metrics
 from kprof_inject.capture.edits import EditsRecord
 from kprof_inject.capture.model import Capture
 from kprof_inject.capture.reader import read_capture
+from kprof_inject.capture.recording import Recording
 from kprof_inject.cli.console import say
 from kprof_inject.cli.edit_options import print_tried, try_options
 from kprof_inject.cli.kernel_sources import source_of
@@ -29,7 +29,6 @@ from kprof_inject.pipeline.captures import experiments_at, report_on
 from kprof_inject.pipeline.edit_trials import TryChoice, try_edits
 from kprof_inject.pipeline.insertion import insert_kernels, write_insertions
 from kprof_inject.pipeline.saved_launches import saved_launches_of
-from kprof_inject.runtime.launch.launch_choice import LAST, LaunchChoice
 from kprof_inject.runtime.program import STOPPED
 from kprof_inject.timeline.choice import EVERYTHING, Choice
 from kprof_inject.workspace import Workspace
@@ -74,12 +73,12 @@ def command(
         kernels = insert_kernels(opened, ())
         write_insertions(opened, kernels)
         say_kernels_briefly(workspace, kernels, ())
-        recorded = LaunchChoice(LAST, kernel, keep_launches=True, metrics=parse_metrics("default"))
-        recording, exit_code = source.record(opened, recorded, instead=_WITHOUT_RECORDS)
+        recording = Recording(kernel=kernel, keep_launches=True, counters="default")
+        captured, exit_code = source.record(opened, recording, instead=_WITHOUT_RECORDS)
         if exit_code in STOPPED:
             ctx.exit(exit_code)
-        launches = source.launches(opened, recording)
-        records = try_edits(opened, launches, _report(recording, opened, kernel), choice, say)
+        launches = source.launches(opened, captured)
+        records = try_edits(opened, launches, _report(captured, opened, kernel), choice, say)
         print_tried(opened, records, as_json=as_json)
     ctx.exit(exit_code or _exit_code(records))
 

@@ -126,9 +126,9 @@ def launch_facts(placed: PlacedLaunch) -> dict[str, Any]:
     }
     if placed.place_name:
         facts |= {
-            "host": launch.origin.host,
-            "rank": launch.origin.rank,
-            "pid": launch.origin.pid,
+            "host": launch.process.host,
+            "rank": launch.process.rank,
+            "pid": launch.process.pid,
             "device": launch.device,
             "axis": clock.axis.number,
             "aligned_by": clock.alignment,
@@ -144,11 +144,11 @@ def launch_facts(placed: PlacedLaunch) -> dict[str, Any]:
 
 def program_names(placed: Sequence[PlacedLaunch]) -> dict[Hashable, str]:
     """Return the names of the program's processes with known calls, by ``process_of`` their launches."""
-    several_hosts = len({launch.timeline.launch.origin.host for launch in placed}) > 1
+    several_hosts = len({launch.timeline.launch.process.host for launch in placed}) > 1
     names = {}
     for launch in placed:
         if launch.call:
-            origin = launch.timeline.launch.origin
+            origin = launch.timeline.launch.process
             rank = "" if origin.rank is None else f"rank {origin.rank}, "
             host = f" of {origin.host}" if several_hosts else ""
             names[process_of(launch)] = f"{rank}host process {origin.pid}{host}"
@@ -157,7 +157,7 @@ def program_names(placed: Sequence[PlacedLaunch]) -> dict[Hashable, str]:
 
 def process_of(placed: PlacedLaunch) -> Hashable:
     """Return the identity of the program's process that made a launch."""
-    origin = placed.timeline.launch.origin
+    origin = placed.timeline.launch.process
     return origin.host_clock, origin.name
 
 

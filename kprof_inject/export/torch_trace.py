@@ -21,8 +21,8 @@ import msgspec
 import numpy as np
 from msgspec import Raw, Struct
 
-from kprof_inject.capture.gpu_work import BENCHMARK_SPAN
-from kprof_inject.capture.schema import ClockRecord
+from kprof_inject.capture.capture_files import ClockRecord
+from kprof_inject.capture.measurements import BENCHMARK_SPAN
 from kprof_inject.errors import KprofError
 from kprof_inject.export.chrome import events_in, json_text
 from kprof_inject.export.drawing import DrawnLaunch, FindInFlight, launch_facts, launch_processes

@@ -7,8 +7,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from kprof_inject.capture.edits import AppliedEdits, EditsRecord
-from kprof_inject.capture.other_values import Values
+from kprof_inject.capture.edits import AppliedEdits, EditsRecord, Values
 from kprof_inject.capture.schema import DumpedKernelRecord
 from kprof_inject.runtime.experiments.edits.kinds import in_source
 from kprof_inject.workspace import Workspace

@@ -17,12 +17,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kprof_inject.analysis.structure.recorded_lines import moves_in, original_lines
-from kprof_inject.capture.capture_files import FILES, write
-from kprof_inject.capture.loaded_integers import LoadedIntegersRecord
-from kprof_inject.capture.measurements import MovesRecord
-from kprof_inject.capture.reader import launch_lines
+from kprof_inject.capture.capture_files import FILES, KernelRecord, LaunchRecord, launch_lines, write
+from kprof_inject.capture.measurements import LoadedIntegersRecord, MovesRecord
 from kprof_inject.capture.saved_launch import read_saved_launch
-from kprof_inject.capture.schema import TTGIR_FILE, KernelRecord, LaunchRecord
+from kprof_inject.capture.schema import TTGIR_FILE
 from kprof_inject.errors import KprofError
 from kprof_inject.machine_code.instructions import MachineFunction
 from kprof_inject.pipeline import Say
@@ -88,7 +86,7 @@ def kernels_examined(workspace: Workspace, kernels: Sequence[CapturedKernel], sa
 def _moves(workspace: Workspace, kernel: CapturedKernel) -> MovesRecord:
     """Return what the compiler moved across the kernel's records."""
     dumped = workspace.kernel(kernel.record.program_variant or kernel.variant)
-    path = workspace.override_path(workspace.planned_with(dumped, kernel.record.scope_table))
+    path = workspace.override_path(workspace.planned_with(dumped, kernel.record.scopes))
     text = path.read_text()
     module = parse(text, str(path))
     with CompilerProcess() as compiler:

@@ -250,16 +250,16 @@ def _valid(results: Iterable[T | KprofError], capture: Capture, launches: Sequen
 
 def _missing(capture: Capture) -> Iterator[str]:
     for process in capture.processes:
-        for reason, count in process.left_out.items():
-            yield f"left out {counted(count, 'launch')} of process {process.pid}: {reason}"
-        if not process.ended:
+        if process.end is None:
             yield f"process {process.pid} ended before its capture was complete; this is what it saved"
+        for reason, count in process.end.left_out.items() if process.end else ():
+            yield f"left out {counted(count, 'launch')} of process {process.pid}: {reason}"
 
 
 def _damaged_texts(launches: Sequence[Launch]) -> Iterator[str]:
     """Yield a line for each module or source that is damaged; reports leave out whatever needs it."""
     for kernel in {launch.kernel.folder: launch.kernel for launch in launches}.values():
-        for saved, read in zip(kernel.checksums, (kernel.ttgir, kernel.sources), strict=True):
+        for saved, read in ((kernel.ttgir_crc32, kernel.ttgir), (kernel.sources_crc32, kernel.sources)):
             if saved is not None:
                 try:
                     read()

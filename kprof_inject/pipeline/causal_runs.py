@@ -15,7 +15,7 @@ from kprof_inject.analysis.interpreter.executions import ExecutedKernel, evaluat
 from kprof_inject.analysis.summary import summarise
 from kprof_inject.capture.experiments import DelayedBuildRecord, DelaysRecord, ExperimentRecord
 from kprof_inject.capture.model import Capture, Launch
-from kprof_inject.capture.schema import SOURCES_FILE, TTGIR_FILE, ScopeTableRecord
+from kprof_inject.capture.schema import SOURCES_FILE, TTGIR_FILE
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.errors import KprofError
 from kprof_inject.files import read_text, write_json, write_text
@@ -118,7 +118,7 @@ def _prepare_kernel(
         raise KprofError(
             f"{len(places)} places are selected, and the limit is {MAX_PLACES}", hint="select fewer with --at"
         )
-    delays = _planned_delays(workspace, kernel.variant, ScopeTable.of(table), capture)
+    delays = _planned_delays(workspace, kernel.variant, table, capture)
     planned = [(index, cycles, share) for index in places for cycles, share in delays[index]]
     plain = Build(insertion.module.text, kernel.info)
     target = kernel.info.target
@@ -154,7 +154,7 @@ def _prepare_kernel(
     return len(places)
 
 
-def _is_in_partition(table: ScopeTableRecord, index: int, glob: str) -> bool:
+def _is_in_partition(table: ScopeTable, index: int, glob: str) -> bool:
     number = table.scopes[index].partition
     if glob == "*" or not table.partitions:
         return True
@@ -249,7 +249,7 @@ def slopes_in(folder: Path, capture: Capture | None, say: Say) -> Iterator[Kerne
 
 def _executed(folder: Path, found: ExperimentRecord, timeline: Timeline | None, say: Say) -> ExecutedKernel | None:
     path = folder / TTGIR_FILE
-    table = timeline.table if timeline else ScopeTable(())
+    table = timeline.table if timeline else ScopeTable()
     try:
         return evaluated(read_text(path), str(path), found.grid, found.arguments, table)
     except KprofError as error:

@@ -19,16 +19,19 @@ from kprof_inject.analysis.program import Report
 from kprof_inject.capture.edits import (
     MAX_EDITS_TOGETHER,
     MIN_PAIRS,
+    Constant,
     Edit,
     EditsRecord,
     MeasuredGain,
+    OtherValues,
     Outcome,
     TriedEdits,
     edits_text,
+    read_other_values,
 )
-from kprof_inject.capture.other_values import Constant, OtherValues, read_other_values
+from kprof_inject.capture.resources import Resources
 from kprof_inject.capture.saved_launch import SavedLaunch, read_saved_launch
-from kprof_inject.capture.schema import TTGIR_FILE, Resources
+from kprof_inject.capture.schema import TTGIR_FILE
 from kprof_inject.errors import KprofError
 from kprof_inject.files import read_text
 from kprof_inject.pipeline import Say

@@ -11,7 +11,14 @@ import msgspec
 from msgspec import Struct
 
 from kprof_inject.capture.capture_files import write
-from kprof_inject.capture.gpu_work import BENCHMARK_SPAN, MAX_TRACE_BYTES, OWN_PREFIX, GpuWork, GpuWorkRecord, WorkKind
+from kprof_inject.capture.measurements import (
+    BENCHMARK_SPAN,
+    MAX_TRACE_BYTES,
+    OWN_PREFIX,
+    GpuWork,
+    GpuWorkRecord,
+    WorkKind,
+)
 from kprof_inject.capture.schema import MAX_NAME_LENGTH
 from kprof_inject.errors import KprofError, printable
 from kprof_inject.files import read_gzip

@@ -5,7 +5,6 @@ Everything that goes wrong is reported: the capture is useful without these meas
 
 from __future__ import annotations
 
-import dataclasses
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,11 +14,20 @@ from typing import Any, ClassVar, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kprof_inject.capture.capture_files import read, read_optional, write
+from kprof_inject.capture.capture_files import (
+    FILES,
+    KERNELS_FOLDER,
+    KernelRecord,
+    ProcessRecord,
+    read,
+    read_optional,
+    write,
+)
 from kprof_inject.capture.measurements import MeasurementsRecord
 from kprof_inject.capture.reader import read_process
+from kprof_inject.capture.recording import KERNEL_SECONDS, Recording
+from kprof_inject.capture.resources import TimingRecord
 from kprof_inject.capture.saved_launch import SAVED_LAUNCH_ENDING, is_saved_launch
-from kprof_inject.capture.schema import KERNELS_FOLDER, PROCESS_FILE, KernelRecord, ProcessRecord, TimingRecord
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline import Say
 from kprof_inject.pipeline.captured_kernels import CapturedKernel, kernels_examined
@@ -27,7 +35,6 @@ from kprof_inject.pipeline.own_processes import do_tasks
 from kprof_inject.quantities import counted, listed
 from kprof_inject.runtime.counters.permission import has_nvidia_module, is_permitted
 from kprof_inject.runtime.experiments.tasks import CountLaunch, SampleLaunch, Task, TaskResult, TimeRecords
-from kprof_inject.runtime.launch.launch_choice import KERNEL_SECONDS, LaunchChoice
 from kprof_inject.runtime.process_report import Reports
 from kprof_inject.workspace import Workspace
 
@@ -138,29 +145,29 @@ def main_kernels(workspace: Workspace) -> tuple[str, ...]:
     return tuple(variant for variant, run in runs.items() if not run.times_ns or ns[variant] >= _MIN_SHARE * total_ns)
 
 
-def with_permitted_metrics(choice: LaunchChoice, say: Say) -> LaunchChoice:
-    """Return the choice without metrics if no launch can be measured, and say why if a GPU has counters."""
-    if not choice.metrics or not has_nvidia_module():
-        return dataclasses.replace(choice, metrics=())
+def with_permitted_metrics(recording: Recording, say: Say) -> Recording:
+    """Return the recording without metrics if no launch can be measured, and say why if a GPU has counters."""
+    if not recording.metrics or not has_nvidia_module():
+        return replace(recording, counters="none")
     if not is_permitted():
         say("without hardware counters, which this user may not read; doctor says how to get the permission")
-        return dataclasses.replace(choice, metrics=())
-    return choice
+        return replace(recording, counters="none")
+    return recording
 
 
-def measure_run(workspace: Workspace, capture: Path, reports: Reports, choice: LaunchChoice, say: Say) -> None:
+def measure_run(workspace: Workspace, capture: Path, reports: Reports, recording: Recording, say: Say) -> None:
     """Measure the kernels of which a run has saved a launch."""
     refusals = [note for note in reports.saved_launches if note.refusal]
     for kernel, refusal in dict.fromkeys((note.kernel, note.refusal) for note in refusals):
         say(f"no launch of {kernel} was saved, because {refusal}")
     try:
-        if choice.replays.only != ():
+        if recording.variants_to_replay != ():
             for note in refusals:
                 _note_refusal(capture, note.variant, f"no launch of it was saved: {note.refusal}")
         kernels = list(_captured_kernels(workspace, capture))
-        if choice.replays.times is None:
+        if recording.replay is None:
             kernels = _without_those_that_wait_for_others(capture, kernels, say)
-        _measure(workspace, kernels, choice, say)
+        _measure(workspace, kernels, recording, say)
     except OSError as error:
         say(f"cannot measure saved launches: {error.strerror}")
 
@@ -177,7 +184,7 @@ def _without_those_that_wait_for_others(
         processes[kernel.record.name].add(kernel.folder.parents[1].name)
 
     def waits_for_others(kernel: CapturedKernel) -> bool:
-        relaunch = kernel.record.scope_table.relaunch
+        relaunch = kernel.record.scopes.relaunch
         polls = relaunch is not None and relaunch.waits
         return kernel.launch is not None and polls and len(processes[kernel.record.name]) > 1
 
@@ -189,18 +196,18 @@ def _without_those_that_wait_for_others(
     return [replace(kernel, launch=None) if waits_for_others(kernel) else kernel for kernel in kernels]
 
 
-def measure_capture(workspace: Workspace, capture: Path, choice: LaunchChoice, say: Say, launch: Path) -> None:
+def measure_capture(workspace: Workspace, capture: Path, recording: Recording, say: Say, launch: Path) -> None:
     """Measure the kernels of a capture of a saved launch."""
     options = _options_in(workspace)
     kernels = [
         CapturedKernel(folder, record, launch, options.get(record.program_variant, {}))
         for _, folder, record in _kernels_in(capture)
     ]
-    _measure(workspace, kernels, choice, say)
+    _measure(workspace, kernels, recording, say)
 
 
-def _measure(workspace: Workspace, kernels: Sequence[CapturedKernel], choice: LaunchChoice, say: Say) -> None:
-    jobs: list[_Job] = [*_record_jobs(workspace, kernels, choice), *_measure_jobs(kernels, choice)]
+def _measure(workspace: Workspace, kernels: Sequence[CapturedKernel], recording: Recording, say: Say) -> None:
+    jobs: list[_Job] = [*_record_jobs(workspace, kernels, recording), *_measure_jobs(kernels, recording)]
     with kernels_examined(workspace, kernels, say):
         if not jobs:
             return
@@ -217,27 +224,27 @@ def _measure(workspace: Workspace, kernels: Sequence[CapturedKernel], choice: La
 
 
 def _record_jobs(
-    workspace: Workspace, kernels: Sequence[CapturedKernel], choice: LaunchChoice
+    workspace: Workspace, kernels: Sequence[CapturedKernel], recording: Recording
 ) -> Iterator[_TimeRecords]:
-    wanted = choice.replays.only
+    wanted = recording.variants_to_replay
     for kernel in kernels if wanted != () else ():
         build = workspace.recorded_builds_folder / kernel.variant
         is_wanted = wanted is None or kernel.record.program_variant in wanted
         if kernel.launch is not None and build.is_dir() and is_wanted:
-            yield _TimeRecords(kernel, kernel.launch, build, choice.replays.times)
+            yield _TimeRecords(kernel, kernel.launch, build, recording.replay)
 
 
-def _measure_jobs(kernels: Sequence[CapturedKernel], choice: LaunchChoice) -> Iterator[_Count | _Sample]:
+def _measure_jobs(kernels: Sequence[CapturedKernel], recording: Recording) -> Iterator[_Count | _Sample]:
     """Yield two jobs for each saved launch: builds of a kernel with different records share one.
 
     All launches are counted before the first is sampled, because changing between the two takes time.
     """
     of_launch: defaultdict[Path, list[CapturedKernel]] = defaultdict(list)
-    for kernel in kernels if choice.metrics else ():
+    for kernel in kernels if recording.metrics else ():
         if kernel.launch is not None:
             of_launch[kernel.launch].append(kernel)
     for launch, sharing in of_launch.items():
-        yield _Count(tuple(sharing), launch, choice.metrics)
+        yield _Count(tuple(sharing), launch, recording.metrics)
     for launch, sharing in of_launch.items():
         yield _Sample(tuple(sharing), launch)
 
@@ -260,7 +267,7 @@ def _captured_kernels(workspace: Workspace, capture: Path) -> Iterator[CapturedK
 
 
 def _kernels_in(capture: Path) -> Iterator[tuple[ProcessRecord, Path, KernelRecord]]:
-    for path in sorted(capture.glob(f"*/{PROCESS_FILE}")):
+    for path in sorted(capture.glob(f"*/{FILES[ProcessRecord]}")):
         try:
             process = read_process(path.parent)
             for folder in sorted((path.parent / KERNELS_FOLDER).glob("*")):

@@ -13,9 +13,9 @@ from kprof_inject.analysis.interpreter.footprints import NOTHING, Ranges, union
 from kprof_inject.analysis.interpreter.integer_operations import Integers, deciding_loads, integers_at
 from kprof_inject.analysis.interpreter.interpreter import executed
 from kprof_inject.analysis.unjudged import evaluating
-from kprof_inject.capture.loaded_integers import MAX_COMPRESSED_BYTES, MAX_LOADED_BYTES, LoadedIntegersRecord
+from kprof_inject.capture.capture_files import LaunchRecord
+from kprof_inject.capture.measurements import MAX_COMPRESSED_BYTES, MAX_LOADED_BYTES, LoadedIntegersRecord
 from kprof_inject.capture.saved_launch import MAX_RANGES, MemoryRecord, SavedLaunch
-from kprof_inject.capture.schema import LaunchRecord
 from kprof_inject.ttgir.parser import parse
 
 # Tables of indices are smaller; reading more would take longer than the report is worth.

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from kprof_inject.analysis.async_work.in_flight import recorded_in_flight
-from kprof_inject.capture.gpu_work import MAX_TRACE_BYTES
+from kprof_inject.capture.measurements import MAX_TRACE_BYTES
 from kprof_inject.errors import KprofError, printable
 from kprof_inject.export.formats import gzipped
 from kprof_inject.export.torch_trace import match, merged_trace, read_torch_trace
@@ -28,7 +28,7 @@ def merge(traces: Sequence[Path], timelines: Sequence[Timeline], folder: Path, l
     """
     for path in traces:
         pid = path.name.split(".")[1]
-        own = [timeline for timeline in timelines if str(timeline.launch.origin.pid) == pid]
+        own = [timeline for timeline in timelines if str(timeline.launch.process.pid) == pid]
         try:
             trace = read_torch_trace(read_gzip(path, MAX_TRACE_BYTES))
         except (ValueError, ArithmeticError, msgspec.MsgspecError) as error:

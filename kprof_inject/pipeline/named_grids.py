@@ -6,7 +6,7 @@ import ast
 import operator
 from collections.abc import Callable, Mapping
 
-from kprof_inject.capture.other_values import grid_of
+from kprof_inject.capture.edits import grid_of
 from kprof_inject.capture.saved_launch import IntegerArgument, SavedLaunch, parameters
 from kprof_inject.capture.schema import Grid
 from kprof_inject.errors import KprofError, Position

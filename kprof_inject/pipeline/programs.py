@@ -5,18 +5,21 @@ They start the program, and report what it saved or why it saved nothing. Only t
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from kprof_inject.capture.mode import Mode
-from kprof_inject.capture.other_values import NO_VALUES, WantedValues
+from msgspec.structs import replace
+
+from kprof_inject.capture.capture_files import FILES, LaunchRecord
+from kprof_inject.capture.edits import NO_VALUES, WantedValues
 from kprof_inject.capture.reader import left_out_launches, read_capture, seen_launches
+from kprof_inject.capture.recording import Recording
 from kprof_inject.capture.resources import without_empty
 from kprof_inject.capture.ring_sizes import MAX_LAUNCH_BYTES
-from kprof_inject.capture.schema import LAUNCHES_FILE
 from kprof_inject.errors import KprofError
 from kprof_inject.kernel_names import differing_facts, facts_in_words
 from kprof_inject.pipeline import Say
@@ -30,7 +33,6 @@ from kprof_inject.pipeline.saved_launches import (
     launches_to_save,
 )
 from kprof_inject.quantities import counted
-from kprof_inject.runtime.launch.launch_choice import LaunchChoice
 from kprof_inject.runtime.packages import install_command, missing_to_run
 from kprof_inject.runtime.process_report import Reports, read_reports
 from kprof_inject.runtime.program import STOPPED, ProgramInput, is_run_by_us, programs_triton_cache, run_program
@@ -65,7 +67,7 @@ def dump(
         "dump",
         str(workspace.folder.resolve()),
         str(reports_folder.resolve()),
-        kernel=kernel_glob,
+        Recording(kernel=kernel_glob),
         programs_cache=str(programs_triton_cache(os.environ)),
         values=dict(values),
     )
@@ -94,19 +96,18 @@ def _say_dumped(workspace: Workspace, kernels: Sequence[DumpedKernel], say: Say)
 class RanOnce:
     """A program that ran once, with records: its exit code, and what its processes reported.
 
-    Its kernels are in the workspace. ``choice`` is the user's, as far as it is permitted.
+    Its kernels are in the workspace. ``recording`` is the user's, as far as it is permitted.
     """
 
     capture: Path
     exit_code: int
     reports: Reports
-    choice: LaunchChoice
+    recording: Recording
 
 
 def run_once(
     workspace: Workspace,
-    choice: LaunchChoice,
-    mode: Mode,
+    recording: Recording,
     selectors: Sequence[str],
     style: Style,
     program: Sequence[str],
@@ -118,11 +119,11 @@ def run_once(
     Launches without records, in turn with those that have some, show what the records cost. Replaces the workspace's
     kernels. Raises ``KprofError`` if the program compiled no kernel; the earlier kernels are kept then.
     """
-    choice = with_permitted_metrics(choice, say)
+    recording = with_permitted_metrics(recording, say)
     reports_folder = workspace.new_reports_folder("dump")
     folder = workspace.new_capture_folder()
-    session = replace(
-        _recording(workspace, folder, reports_folder, choice, mode, None if _saves(choice) else ()),
+    session = dataclasses.replace(
+        _session(workspace, folder, reports_folder, recording, None if _saves(recording) else ()),
         step="profile",
         selectors=tuple(selectors),
         style=(style.split, style.iteration_records),
@@ -134,11 +135,11 @@ def run_once(
             reports = read_reports(reports_folder)
             kernels = workspace.kernels()
             if not kernels:
-                raise no_result_error("compiled no kernel", exit_code, reports, choice.kernel, program)
+                raise no_result_error("compiled no kernel", exit_code, reports, recording.kernel, program)
     finally:
         workspace.forget_if_empty(folder)
     _say_dumped(workspace, kernels, say)
-    return RanOnce(folder, exit_code, reports, choice)
+    return RanOnce(folder, exit_code, reports, recording)
 
 
 def measure_once(workspace: Workspace, ran: RanOnce, program: Sequence[str], say: Say) -> Path:
@@ -146,25 +147,24 @@ def measure_once(workspace: Workspace, ran: RanOnce, program: Sequence[str], say
 
     Raises ``KprofError`` if no launch was saved.
     """
-    choice = ran.choice
+    recording = ran.recording
     _take_traces(ran.capture, workspace.reports_folder("dump"))
     if not _is_captured(ran.capture):
-        if choice.keep_launches:
+        if recording.keep_launches:
             finish_launches(workspace, ran.capture, say)
-        raise _nothing_saved(ran.capture, ran.exit_code, ran.reports, choice, program)
+        raise _nothing_saved(ran.capture, ran.exit_code, ran.reports, recording, program)
     kernels = {launch.kernel.program_variant: launch.kernel for launch in read_capture(ran.capture).launches}
     hard = [variant for variant, kernel in kernels.items() if variant and needs_replay(kernel)]
-    choice = replace(choice, replays=choice.replays.among(hard))
-    if choice.replays.only is not None:
-        keep_launches_of(workspace, ran.capture, {*main_kernels(workspace), *choice.replays.only})
-    _finish(workspace, ran.capture, ran.exit_code, ran.reports, choice, "", say)
+    recording = recording.replaying(hard)
+    if recording.variants_to_replay is not None:
+        keep_launches_of(workspace, ran.capture, {*main_kernels(workspace), *recording.variants_to_replay})
+    _finish(workspace, ran.capture, ran.exit_code, ran.reports, recording, "", say)
     return ran.capture
 
 
 def run(
     workspace: Workspace,
-    choice: LaunchChoice,
-    mode: Mode,
+    recording: Recording,
     program: Sequence[str],
     program_input: ProgramInput,
     say: Say,
@@ -175,21 +175,21 @@ def run(
     ``made_by`` is the command that captures for its own use, empty for ``run`` and ``profile``. Returns the capture's
     folder and the program's exit code. Raises ``KprofError`` if no launch was saved.
     """
-    choice = replace(choice, replays=choice.replays.among(_hard_to_time(workspace)))
-    choice = replace(choice, metrics=()) if made_by else with_permitted_metrics(choice, say)
+    recording = recording.replaying(_hard_to_time(workspace))
+    recording = replace(recording, counters="none") if made_by else with_permitted_metrics(recording, say)
     folder = workspace.new_capture_folder()
     try:
-        exit_code, reports = capture(workspace, folder, choice, mode, program, program_input, say, made_by)
+        exit_code, reports = capture(workspace, folder, recording, program, program_input, say, made_by)
     except KprofError:
-        if choice.keep_launches:
+        if recording.keep_launches:
             finish_launches(workspace, folder, say)
         raise
-    _finish(workspace, folder, exit_code, reports, choice, made_by, say)
+    _finish(workspace, folder, exit_code, reports, recording, made_by, say)
     return folder, exit_code
 
 
 def _finish(
-    workspace: Workspace, folder: Path, exit_code: int, reports: Reports, choice: LaunchChoice, made_by: str, say: Say
+    workspace: Workspace, folder: Path, exit_code: int, reports: Reports, recording: Recording, made_by: str, say: Say
 ) -> None:
     """Report what a run with records did, and measure its launches."""
     _say_states(reports, say)
@@ -201,8 +201,8 @@ def _finish(
     save_gpu_work(folder, torch_traces(folder), say)
     say(f"captured to {folder}")
     if exit_code not in STOPPED:
-        measure_run(workspace, folder, reports, choice, say)
-    if not choice.keep_launches:
+        measure_run(workspace, folder, reports, recording, say)
+    if not recording.keep_launches:
         drop_launches(workspace, folder)
     elif not made_by:
         drop_builds(workspace)
@@ -211,8 +211,7 @@ def _finish(
 
 def run_and_fit(
     workspace: Workspace,
-    choice: LaunchChoice,
-    mode: Mode,
+    recording: Recording,
     program: Sequence[str],
     program_input: ProgramInput,
     say: Say,
@@ -221,15 +220,14 @@ def run_and_fit(
 
     Returns the result of the last run.
     """
-    ran = run(workspace, choice, mode, program, program_input, say)
-    return fit_and_run(workspace, ran, choice, mode, program, program_input, say)
+    ran = run(workspace, recording, program, program_input, say)
+    return fit_and_run(workspace, ran, recording, program, program_input, say)
 
 
 def fit_and_run(
     workspace: Workspace,
     ran: tuple[Path, int],
-    choice: LaunchChoice,
-    mode: Mode,
+    recording: Recording,
     program: Sequence[str],
     program_input: ProgramInput,
     say: Say,
@@ -241,13 +239,13 @@ def fit_and_run(
     folder, exit_code = ran
     if exit_code in STOPPED:
         return ran
-    fit = fitted_buffer(read_capture(folder).launches, mode)
+    fit = fitted_buffer(read_capture(folder).launches, recording.mode)
     if fit is None:
         say("no record was lost: --fit has nothing to do")
         return ran
     _say_losses(fit.losses, say)
     options = f"--buffer-type {fit.mode.buffer} --buffer-size {fit.mode.buffer_bytes}"
-    limit_bytes = min(choice.max_bytes, MAX_LAUNCH_BYTES)
+    limit_bytes = min(recording.max_bytes, MAX_LAUNCH_BYTES)
     if fit.launch_bytes > limit_bytes:
         say(
             f"not rerun: {options} would keep all records, but {fit.largest.kernel.name} with "
@@ -259,7 +257,7 @@ def fit_and_run(
         say(f"not rerun: {program_input.refusal}; {options} would keep all records")
         return ran
     say(f"rerunning with {options}, which have room for as many in every warp")
-    folder, exit_code = run(workspace, choice, fit.mode, program, program_input, say)
+    folder, exit_code = run(workspace, replace(recording, mode=fit.mode), program, program_input, say)
     second_fit = fitted_buffer(read_capture(folder).launches, fit.mode)
     if second_fit is not None:
         _say_losses(second_fit.losses, say)
@@ -270,8 +268,7 @@ def fit_and_run(
 def capture(
     workspace: Workspace,
     folder: Path,
-    choice: LaunchChoice,
-    mode: Mode,
+    recording: Recording,
     program: Sequence[str],
     program_input: ProgramInput,
     say: Say,
@@ -281,14 +278,16 @@ def capture(
 
     Returns the program's exit code and the reports of its processes. Raises ``KprofError`` if no launch was saved.
     """
-    mode.require_possible_on({kernel.info.target.backend for kernel in workspace.kernels() if kernel.info.target})
+    recording.mode.require_possible_on(
+        {kernel.info.target.backend for kernel in workspace.kernels() if kernel.info.target}
+    )
     reports_folder = workspace.new_reports_folder("run")
-    wanted = choice.replays.only
-    if choice.keep_launches and made_by:
+    wanted = recording.variants_to_replay
+    if recording.keep_launches and made_by:
         wanted = None  # the command chooses the kernels itself
-    elif (choice.keep_launches or choice.metrics) and wanted is not None:
+    elif (recording.keep_launches or recording.metrics) and wanted is not None:
         wanted = tuple(dict.fromkeys([*main_kernels(workspace), *wanted]))
-    session = replace(_recording(workspace, folder, reports_folder, choice, mode, wanted), made_by=made_by)
+    session = dataclasses.replace(_session(workspace, folder, reports_folder, recording, wanted), made_by=made_by)
     try:
         exit_code = run_program(program, session, workspace.cache_folder_of_rerun("run"), program_input)
     finally:
@@ -296,38 +295,27 @@ def capture(
     reports = read_reports(reports_folder)
     _take_traces(folder, reports_folder)
     if not _is_captured(folder):
-        raise _nothing_saved(folder, exit_code, reports, choice, program)
+        raise _nothing_saved(folder, exit_code, reports, recording, program)
     return exit_code, reports
 
 
-def _recording(
-    workspace: Workspace,
-    folder: Path,
-    reports_folder: Path,
-    choice: LaunchChoice,
-    mode: Mode,
-    wanted: tuple[str, ...] | None,
+def _session(
+    workspace: Workspace, folder: Path, reports_folder: Path, recording: Recording, wanted: tuple[str, ...] | None
 ) -> Session:
     """Return the session of a run with records that saves a launch of each ``wanted`` variant (None: of all)."""
-    is_asked_for = choice.keep_launches or choice.replays.times is not None
+    is_asked_for = recording.keep_launches or recording.replay is not None
     return Session(
         "run",
         str(workspace.folder.resolve()),
         str(reports_folder.resolve()),
-        kernel=choice.kernel,
+        recording,
         capture=str(folder.resolve()),
-        launches=choice.launches.text,
-        max_bytes=choice.max_bytes,
-        max_launches=choice.max_launches,
-        ctas=choice.ctas,
         saved=launches_to_save(workspace, folder, wanted, is_asked_for=is_asked_for),
-        mode=mode,
-        torch_trace=choice.torch_trace,
     )
 
 
-def _saves(choice: LaunchChoice) -> bool:
-    return bool(choice.keep_launches or choice.metrics or choice.replays.only != ())
+def _saves(recording: Recording) -> bool:
+    return bool(recording.keep_launches or recording.metrics or recording.variants_to_replay != ())
 
 
 def _take_traces(capture_folder: Path, reports_folder: Path) -> None:
@@ -336,7 +324,7 @@ def _take_traces(capture_folder: Path, reports_folder: Path) -> None:
 
 
 def _is_captured(folder: Path) -> bool:
-    return any(folder.glob(f"*/{LAUNCHES_FILE}"))
+    return any(folder.glob(f"*/{FILES[LaunchRecord]}"))
 
 
 def torch_traces(capture_folder: Path) -> list[Path]:
@@ -382,7 +370,7 @@ def _say_losses(losses: Iterable[Need], say: Say) -> None:
 
 
 def _nothing_saved(
-    folder: Path, exit_code: int, reports: Reports, choice: LaunchChoice, program: Sequence[str]
+    folder: Path, exit_code: int, reports: Reports, recording: Recording, program: Sequence[str]
 ) -> KprofError:
     seen, left_out = seen_launches(folder), left_out_launches(folder)
     reasons = [f"{reason} ({count})" for reason, count in left_out.items()] or list(map(str, reports.unfinished))
@@ -390,10 +378,10 @@ def _nothing_saved(
         return KprofError(f"no launch was saved: {'; '.join(reasons)}", exit_code=exit_code or 1)
     if seen and not exit_code:
         return KprofError(
-            f"--launches {choice.launches.text} keeps none of the launches with records ({seen})",
+            f"--launches {recording.launches} keeps none of the launches with records ({seen})",
             hint="launches are counted from 0 for each variant of a kernel, not counting those of autotuners",
         )
-    return no_result_error("launched no kernel with records", exit_code, reports, choice.kernel, program)
+    return no_result_error("launched no kernel with records", exit_code, reports, recording.kernel, program)
 
 
 def no_result_error(

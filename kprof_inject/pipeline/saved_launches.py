@@ -10,7 +10,9 @@ from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from kprof_inject.capture.mode import Mode
+from msgspec.structs import replace
+
+from kprof_inject.capture.recording import LaunchFilter, Recording
 from kprof_inject.capture.saved_launch import (
     SAVED_LAUNCH_ENDING,
     SAVED_LAUNCH_FILE,
@@ -29,10 +31,9 @@ from kprof_inject.quantities import counted
 from kprof_inject.report.notes import l2_in_words
 from kprof_inject.runtime.compiling.delayed_builds import require_own_files
 from kprof_inject.runtime.experiments.tasks import MAX_TIMES, CaptureLaunch
-from kprof_inject.runtime.launch.launch_choice import LaunchChoice, LaunchFilter, SavedLaunches, parse_launches
 from kprof_inject.runtime.packages import installed_version_of
 from kprof_inject.runtime.process_report import read_reports
-from kprof_inject.runtime.session import Session
+from kprof_inject.runtime.session import SavedLaunches, Session
 from kprof_inject.workspace import Workspace
 
 # The first of them fill caches and raise the clock.
@@ -122,7 +123,7 @@ def captured(saved: SavedLaunch, launches: str, say: Say) -> Path:
     workspace = Workspace.begin(folder)
     adopt(workspace, saved)
     write_insertions(workspace, insert_kernels(workspace, ()))
-    capture_launch(workspace, saved, LaunchChoice(parse_launches(launches)), Mode(), say)
+    capture_launch(workspace, saved, Recording(launches=launches), say)
     return folder
 
 
@@ -151,28 +152,22 @@ def require_adopted(workspace: Workspace, saved: SavedLaunch) -> None:
         raise KprofError(f"{workspace.folder} was not made from {saved.folder}", hint="dump the launch first")
 
 
-def capture_launch(
-    workspace: Workspace, saved: SavedLaunch, choice: LaunchChoice, mode: Mode, say: Say, made_by: str = ""
-) -> Path:
+def capture_launch(workspace: Workspace, saved: SavedLaunch, recording: Recording, say: Say, made_by: str = "") -> Path:
     """Launch a saved launch with the planned records, as ``run`` has a program do it; return the capture's folder.
 
     Raises ``KprofError`` if nothing was captured.
     """
-    times = _times_for(choice.launches)
+    times = _times_for(recording.filter)
     folder = workspace.new_capture_folder()
     reports_folder = workspace.new_reports_folder("run")
     session = Session(
         "run",
         str(workspace.folder.resolve()),
         str(reports_folder.resolve()),
+        replace(recording, kernel="*", torch_trace=False),
         capture=str(folder.resolve()),
         made_by=made_by,
-        launches=choice.launches.text,
-        max_bytes=choice.max_bytes,
-        max_launches=choice.max_launches,
-        ctas=choice.ctas,
         saved=SavedLaunches((saved.record.variant,)),
-        mode=mode,
     )
     session.write()
     task = CaptureLaunch(launch=str(saved.folder.resolve()), session=str(session.path), times=times)
@@ -185,7 +180,7 @@ def capture_launch(
     if reason := result.refusal or (left_alone[0] if left_alone else ""):
         raise KprofError(f"{saved.record.name} was not recorded: {reason}")
     say(f"captured to {folder}" + (f", {l2}" if (l2 := l2_in_words(result.l2)) else ""))
-    measure_capture(workspace, folder, with_permitted_metrics(choice, say), say, saved.folder)
+    measure_capture(workspace, folder, with_permitted_metrics(recording, say), say, saved.folder)
     drop_launches(workspace, folder)
     return folder
 

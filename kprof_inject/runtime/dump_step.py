@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 import triton
 
-from kprof_inject.capture.other_values import write_other_values
-from kprof_inject.capture.schema import TimedResources
+from kprof_inject.capture.edits import write_other_values
+from kprof_inject.capture.resources import KernelResources
 from kprof_inject.files import source_text
 from kprof_inject.runtime.compiling.builds import build_files
 from kprof_inject.runtime.compiling.compiler import (
@@ -67,7 +67,7 @@ class DumpStep:
 
     def __init__(self, session: Session, report: ProcessReport) -> None:
         """Save to the session's workspace."""
-        self._kernel_glob = session.kernel
+        self._kernel_glob = session.recording.kernel
         self._values = session.values
         self._report = report
         self._workspace = Workspace(Path(session.workspace))
@@ -109,7 +109,7 @@ class DumpStep:
 
     def _save_run(self, kernel: _TimedKernel) -> None:
         timer = kernel.timer
-        run = TimedResources(
+        run = KernelResources(
             **kernel.resources,
             times_ns=tuple(timer.times_ns()),
             not_timed=timer.not_timed or None,

@@ -47,7 +47,7 @@ class _ProfileStep(RunStep):
         self._dump = dump
 
     def takes_part(self, variant: DumpedKernel) -> bool:
-        return fnmatchcase(variant.name, self.session.kernel)
+        return fnmatchcase(variant.name, self.session.recording.kernel)
 
     def load_unplanned(self, variant: DumpedKernel, kernel: Any, load: Load) -> None:
         self._dump.load(variant.variant, kernel, load)

@@ -17,8 +17,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Protocol
 
-from kprof_inject.capture.gpu_work import BENCHMARK_SPAN
-from kprof_inject.capture.schema import MAX_TEXT_BYTES, ScopeTableRecord
+from kprof_inject.capture.measurements import BENCHMARK_SPAN
+from kprof_inject.capture.schema import MAX_TEXT_BYTES
+from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.errors import KprofError
 from kprof_inject.files import decode_text, read_regular
 from kprof_inject.rewrite import strip
@@ -57,9 +58,9 @@ def install_recording(
 ) -> None:
     """Install the step that ``make`` makes for a capture. Called once, right after the import of Triton."""
     device = devices_of_process()
-    saver = LaunchSaver(session.saved, session.launches, device, report)
+    saver = LaunchSaver(session.saved, session.recording.launches, device, report)
     capture = LaunchCapture(session, report, device, saver)
-    trace = TorchTracer(Path(session.reports), report) if session.torch_trace else None
+    trace = TorchTracer(Path(session.reports), report) if session.recording.torch_trace else None
     if trace is not None:
         at_end(trace.finish)
     step = make(device, capture, trace)
@@ -83,7 +84,7 @@ class WorkspacePlans:
         """Return the plan of a variant, if it can be used."""
         workspace = Workspace(Path(self.session.workspace))
         scope_table = workspace.scope_table(variant.variant)
-        if scope_table is None or not fnmatchcase(variant.name, self.session.kernel):
+        if scope_table is None or not fnmatchcase(variant.name, self.session.recording.kernel):
             return None
         dumped = workspace.kernel(variant.variant)
         if reason := why_left_alone(dumped) or _why_another(workspace, dumped, kernel.asm["ttgir"]):
@@ -137,7 +138,7 @@ class LiveCapture:
         self._session = session
         self._report = report
         self._device = device
-        self._saver = LaunchSaver(session.saved, session.launches, device, report)
+        self._saver = LaunchSaver(session.saved, session.recording.launches, device, report)
         self._folder, self._current = self._next()
 
     def current(self) -> LaunchCapture | None:
@@ -178,7 +179,7 @@ class PlansMadeNow:
     def plan_of(self, variant: DumpedKernel, kernel: Any) -> Plan | None:
         """Dump the kernel and plan its records, if its name matches."""
         workspace = Workspace(Path(self.session.workspace))
-        if not save_kernel(workspace, self.session.kernel, variant, kernel, self.report):
+        if not save_kernel(workspace, self.session.recording.kernel, variant, kernel, self.report):
             return None
         dumped = workspace.kernel(variant.variant)
         try:
@@ -193,7 +194,7 @@ class PlansMadeNow:
             self.trace.start()
         return dumped, scope_table
 
-    def fewer(self, dumped: DumpedKernel, plan: str) -> tuple[str, ScopeTableRecord] | None:
+    def fewer(self, dumped: DumpedKernel, plan: str) -> tuple[str, ScopeTable] | None:
         """Plan fewer records for a kernel that they slow down."""
         workspace = Workspace(Path(self.session.workspace))
         name = self.inserter.insert_less(workspace, dumped, plan)

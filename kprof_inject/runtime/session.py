@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
-from kprof_inject.capture.cta_samples import EVERY_CTA, CtaChoice
-from kprof_inject.capture.mode import Mode
-from kprof_inject.capture.other_values import Constant
+from kprof_inject.capture.edits import Constant
+from kprof_inject.capture.recording import Recording
+from kprof_inject.capture.saved_launch import MAX_LAUNCH_BYTES
 from kprof_inject.files import write_json
-from kprof_inject.runtime.launch.launch_choice import NO_SAVED_LAUNCHES, SavedLaunches
 
 SESSION_VARIABLE = "KPROF_INJECT_SESSION"
 
@@ -22,12 +21,35 @@ TORCH_TRACE = "torch_trace.{process}.json.gz"
 
 
 @dataclass(frozen=True, slots=True)
+class SavedLaunches:
+    """The kernels of which one launch is saved, and where.
+
+    ``variants`` are those of the kernels; None means all. ``folder`` gets the launches; ``kernels_folder`` is the
+    workspace's. Memory is limited per launch and for a process, and so is the time that a launch waits. With
+    ``is_asked_for``, launches are saved even if the program would see in its own times that they are.
+    """
+
+    variants: tuple[str, ...] | None = ()
+    folder: str = ""
+    kernels_folder: str = ""
+    max_launch_bytes: int = MAX_LAUNCH_BYTES
+    max_bytes: int = 8 << 30
+    max_seconds: float = 1.0
+    is_asked_for: bool = False
+
+    def has(self, variant: str) -> bool:
+        """Return whether a launch of this variant is to be saved."""
+        return self.variants is None or variant in self.variants
+
+
+NO_SAVED_LAUNCHES = SavedLaunches()
+
+
+@dataclass(frozen=True, slots=True)
 class Session:
     """Settings for the program's processes, in a JSON file that the environment names.
 
-    ``step`` is ``dump``, ``run`` or ``profile``; ``kernel`` a glob; ``launches`` a launch specification; paths are
-    absolute. ``made_by`` is that of ``ProcessRecord``. With ``torch_trace``, each process traces itself with
-    ``torch.profiler``.
+    ``step`` is ``dump``, ``run`` or ``profile``; paths are absolute. ``made_by`` is that of ``ProcessRecord``.
     ``programs_cache`` is where the program's Triton caches without us; empty not to read it. ``values`` are those of
     constants to make TTIR for. ``selectors`` and the words of a ``style`` say which records ``profile`` inserts.
     """
@@ -35,16 +57,10 @@ class Session:
     step: str
     workspace: str
     reports: str
-    kernel: str = "*"
+    recording: Recording = Recording()  # noqa: RUF009 (frozen)
     capture: str = ""
     made_by: str = ""
-    launches: str = "last"
-    max_bytes: int = 1 << 30
-    max_launches: int = 0
-    ctas: CtaChoice = EVERY_CTA
     saved: SavedLaunches = NO_SAVED_LAUNCHES
-    mode: Mode = field(default_factory=Mode)
-    torch_trace: bool = False
     programs_cache: str = ""
     values: dict[str, tuple[Constant, ...]] = field(default_factory=dict)
     selectors: tuple[str, ...] = ()
@@ -62,7 +78,7 @@ class Session:
 
     def write(self) -> None:
         """Write the file."""
-        write_json(self.path, asdict(self))
+        write_json(self.path, msgspec.to_builtins(self))
 
     @classmethod
     def from_environment(cls) -> Session | None:

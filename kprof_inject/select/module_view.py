@@ -14,8 +14,7 @@ from pathlib import PurePath
 
 from msgspec import Struct
 
-from kprof_inject.capture.schema import Partition
-from kprof_inject.capture.scopes import ScopeKind
+from kprof_inject.capture.scopes import Partition, ScopeKind
 from kprof_inject.select.functions import Function, functions_of
 from kprof_inject.select.markers import Marker, markers_in
 from kprof_inject.select.python_source import SourceFunction, Sources

@@ -15,8 +15,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kprof_inject.capture.encoding import encode
-from kprof_inject.capture.schema import SCOPE_IDS, PointRecord, ScopeRecord, ScopeTableRecord, TagRecord
-from kprof_inject.capture.scopes import ScopeKind
+from kprof_inject.capture.schema import SCOPE_IDS
+from kprof_inject.capture.scopes import PointRecord, Scope, ScopeKind, ScopeTable, TagRecord
 from kprof_inject.errors import KprofError
 from kprof_inject.select.module_view import ModuleView
 from kprof_inject.select.selectors import Selector, parse_selector
@@ -67,14 +67,14 @@ class Selection(Struct, frozen=True):
 class Plan(Struct, frozen=True):
     """The insertions into a module."""
 
-    table: ScopeTableRecord  # the scopes, outermost first, and in the order of the text
+    table: ScopeTable  # the scopes, outermost first, and in the order of the text
     sites: tuple[Site, ...]  # the site of each scope
     records: tuple[Record, ...]  # in the order of insertion
     selections: tuple[Selection, ...]  # in the order of the selectors
     inlined: tuple[str, ...] = ()  # the helpers that this module calls, inlined when it runs with records
 
     @property
-    def scopes(self) -> tuple[ScopeRecord, ...]:
+    def scopes(self) -> tuple[Scope, ...]:
         """The scopes of the table."""
         return self.table.scopes
 
@@ -97,7 +97,7 @@ def make_plan(view: ModuleView, selectors: Sequence[Selector], style: Style = US
     scopes, brackets = _nest(found, view)
     body = _unselected_body(view, brackets, SCOPE_IDS - ids)
     body_record = body.record if body else ""
-    table = ScopeTableRecord(kernel=view.kernel, partitions=view.partitions.all, scopes=scopes, body_record=body_record)
+    table = ScopeTable(kernel=view.kernel, partitions=view.partitions.all, scopes=scopes, body_record=body_record)
     helpers = (view.helper_names[function.symbol] for function in view.functions if not function.is_public)
     backend = backend_of(view) if any(bracket.tags for bracket in brackets) else ""
     records = _records([*([body] if body else []), *brackets], backend)
@@ -217,7 +217,7 @@ def _unselected_body(view: ModuleView, scopes: Sequence[_Bracket], free_ids: int
     return _Bracket(next(name for name in names if name not in taken), site)
 
 
-def _nest(found: Sequence[_Chosen], view: ModuleView) -> tuple[tuple[ScopeRecord, ...], list[_Bracket]]:
+def _nest(found: Sequence[_Chosen], view: ModuleView) -> tuple[tuple[Scope, ...], list[_Bracket]]:
     ordered = sorted(found, key=lambda choice: _order(choice.site))
     sites = [choice.site for choice in ordered]
     partitions = [view.partitions.at(site.function, site.start.offset) for site in sites]
@@ -227,7 +227,7 @@ def _nest(found: Sequence[_Chosen], view: ModuleView) -> tuple[tuple[ScopeRecord
     totals = Counter(_name(choice) for choice in ordered)
     numbers: Counter[str] = Counter()
     taken: set[str] = set()
-    scopes: list[ScopeRecord] = []
+    scopes: list[Scope] = []
     brackets: list[_Bracket] = []
     for index, choice in enumerate(ordered):
         site, name = choice.site, _name(choice)
@@ -242,15 +242,15 @@ def _nest(found: Sequence[_Chosen], view: ModuleView) -> tuple[tuple[ScopeRecord
             taken.add(named)
             tags.append(PlacedTag(tag.name, named, scalar_of(tag, view, site)))
         brackets.append(_Bracket(record, site, tuple(tags)))
-        scope = ScopeRecord(
+        scope = Scope(
             record=record,
             name=name,
             kind=site.kind,
             label=site.label,
             selector=choice.selector.text,
             function=site.function,
-            source=PointRecord(*site.source) if site.source else None,
-            called_from=tuple(PointRecord(*point) for point in site.called_from),
+            place=PointRecord(*site.source) if site.source else None,
+            calls=tuple(PointRecord(*point) for point in site.called_from),
             parent=parents[index],
             partition=partitions[index],
             crosses=tuple(crossed[index]),
@@ -343,7 +343,7 @@ def max_records(view: ModuleView, plan: Plan) -> int | None:
     return total
 
 
-def table_json(table: ScopeTableRecord) -> dict[str, Any]:
+def table_json(table: ScopeTable) -> dict[str, Any]:
     """Return a plan's scope table as JSON values; ``docs/file-formats.md`` describes every key.
 
     Keys that say something of few kernels or scopes are left out elsewhere.

@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Set
 
-from kprof_inject.capture.schema import RelaunchRecord
+from kprof_inject.capture.scopes import RelaunchRecord
 from kprof_inject.select.functions import symbol_of
 from kprof_inject.select.module_view import callee_symbol
 from kprof_inject.ttgir.dialect import CALL, FUNCTION

@@ -19,8 +19,8 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from kprof_inject.capture.capture_files import ClockRecord
 from kprof_inject.capture.model import Launch, place_names
-from kprof_inject.capture.schema import ClockRecord
 from kprof_inject.timeline.timeline import Timeline
 
 # Two quartz clocks, each within 100 ppm.
@@ -309,20 +309,20 @@ class _Device(Struct, frozen=True):
 
     def call_of(self, launch: Launch) -> HostCall | None:
         """Return the host's call that made the launch, by the device's globaltimer."""
-        return host_call(launch, self.relation) if self.relation and launch.origin.host_clock == self.host else None
+        return host_call(launch, self.relation) if self.relation and launch.process.host_clock == self.host else None
 
 
 def _globaltimer(timeline: Timeline) -> Hashable:
-    return timeline.launch.origin.globaltimer(timeline.launch.device)
+    return timeline.launch.process.globaltimer(timeline.launch.device)
 
 
 def _device(timelines: Sequence[Timeline]) -> _Device:
     """Combine the readings of all processes that share the device: each read the host's clock next to it."""
     readings: dict[Hashable, dict[ClockRecord, None]] = {}
     for timeline in timelines:
-        origin = timeline.launch.origin
-        of_device = [reading for reading in origin.host_readings if reading.device == timeline.launch.device]
-        readings.setdefault(origin.host_clock, {}).update(dict.fromkeys(of_device))
+        process = timeline.launch.process
+        of_device = [reading for reading in process.host_readings if reading.device == timeline.launch.device]
+        readings.setdefault(process.host_clock, {}).update(dict.fromkeys(of_device))
     host = next((host for host, found in readings.items() if found), next(iter(readings)))
     return _Device(timelines, host, fit_host_clock(list(readings[host])))
 

@@ -287,7 +287,7 @@ def _require_number(
 
 def _how_kept(launches: Sequence[Launch]) -> str:
     """Return which launches the capture kept, if it says so."""
-    kept = {launch.process.launches for launch in launches if launch.process and launch.process.launches}
+    kept = {launch.process.recording.launches for launch in launches if launch.process.recording}
     if not kept:
         return ""
     which = "only the last launch was" if kept == {"last"} else f"those of --launches {', '.join(sorted(kept))} were"

@@ -235,7 +235,7 @@ class ClockFit(Struct, frozen=True):
         return ns
 
 
-def fit_clocks(launches: Sequence[tuple[Readings, float]]) -> list[ClockFit]:
+def fit_clocks(launches: Sequence[tuple[Readings, float | None]]) -> list[ClockFit]:
     """Fit the clocks of many launches, given with their device's nominal clock in Hz (0 if unknown).
 
     The result is that of fitting each alone.
@@ -245,7 +245,7 @@ def fit_clocks(launches: Sequence[tuple[Readings, float]]) -> list[ClockFit]:
     return [next(fitted) if readings.sm.size else _assumed_clock(nominal_hz) for readings, nominal_hz in launches]
 
 
-def _lines(launches: Sequence[tuple[Readings, float]]) -> list[Lines]:
+def _lines(launches: Sequence[tuple[Readings, float | None]]) -> list[Lines]:
     agreed, samples = [], []
     for readings, nominal_hz in launches:
         rough_ns = rough_rate(readings, nominal_rate(nominal_hz))
@@ -263,7 +263,7 @@ def _lines(launches: Sequence[tuple[Readings, float]]) -> list[Lines]:
     ]
 
 
-def _assumed_clock(nominal_hz: float) -> ClockFit:
+def _assumed_clock(nominal_hz: float | None) -> ClockFit:
     """Return the clock of a launch that read the timer but made no record."""
     nothing = np.empty(0, dtype=np.int64)
     return replace(nominal_clock(nothing, nothing, nominal_hz, 0), source=ClockSource.ASSUMED)
@@ -289,7 +289,9 @@ def _clock(lines: Lines, curves: Curves, residual_ns: float, worst_ns: float) ->
     )
 
 
-def nominal_clock(sm: NDArray[np.int64], first_cycles: NDArray[np.int64], nominal_hz: float, begin_ns: int) -> ClockFit:
+def nominal_clock(
+    sm: NDArray[np.int64], first_cycles: NDArray[np.int64], nominal_hz: float | None, begin_ns: int
+) -> ClockFit:
     """Assume a clock for a launch that began at ``begin_ns``.
 
     Every SM runs at the device's nominal rate, and the smallest of its ``first_cycles``, its first record, is at the
@@ -362,7 +364,7 @@ def _called_ns(launch: Launch) -> int:
 
     The time is by the device's globaltimer if the host read it too, else by the host's clock.
     """
-    readings = [reading for reading in launch.origin.host_readings if reading.device == launch.device]
+    readings = [reading for reading in launch.process.host_readings if reading.device == launch.device]
     if not readings:
         return launch.host_ns
     nearest = min(readings, key=lambda reading: abs(reading.host_ns - launch.host_ns))

@@ -14,8 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from kprof_inject.capture.schema import Partition
-from kprof_inject.capture.scopes import ScopeTable
+from kprof_inject.capture.scopes import Partition, ScopeTable
 
 _SEVERAL = "several partitions"
 

@@ -8,7 +8,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from kprof_inject.capture.scopes import ScopeInfo, ScopeKind, ScopeTable
+from kprof_inject.capture.scopes import Scope, ScopeKind, ScopeTable
 from kprof_inject.timeline.columns import NO_LARGEST, NO_SMALLEST, outermost_rows
 from kprof_inject.timeline.timeline import Timeline
 
@@ -178,7 +178,7 @@ def outermost_loops(table: ScopeTable) -> NDArray[np.int64]:
     return outermost(table, lambda scope: scope.kind in LOOPS)
 
 
-def outermost(table: ScopeTable, is_such: Callable[[ScopeInfo], bool]) -> NDArray[np.int64]:
+def outermost(table: ScopeTable, is_such: Callable[[Scope], bool]) -> NDArray[np.int64]:
     """Return, for each scope of the table, the outermost matching scope that it is in, or is: its index, or -1."""
     found: list[int] = []
     for index, scope in enumerate(table.scopes):

@@ -86,8 +86,8 @@ class _Prior(Struct, frozen=True):
         return float(np.log(self.odds) - (rate_ns - self.rate_ns) ** 2 / total / 2 - np.log(total) / 2)
 
 
-def nominal_rate(nominal_hz: float) -> float:
-    """Return the nanoseconds per cycle of a device with that nominal clock, 0 if unknown."""
+def nominal_rate(nominal_hz: float | None) -> float:
+    """Return the nanoseconds per cycle of a device with that nominal clock, None if unknown."""
     return 1e9 / (nominal_hz or FALLBACK_CLOCK_HZ)
 
 
@@ -100,13 +100,13 @@ class RateSample(Struct, frozen=True):
     """Data to which the rate of a launch is fitted.
 
     These are readings, the ``counter`` of each, the approximate nanoseconds per cycle, and the device's nominal clock,
-    0 if unknown.
+    None if unknown.
     """
 
     readings: Readings
     counter: NDArray[np.int32]
     rough_ns: float
-    nominal_hz: float
+    nominal_hz: float | None
 
 
 def fit_rates(samples: Sequence[RateSample]) -> list[ClockRate]:

@@ -23,8 +23,8 @@ from kprof_inject.capture.buffer_layouts import (
     end_flags,
     scope_ids,
 )
+from kprof_inject.capture.mode import RecordCost
 from kprof_inject.capture.model import Launch
-from kprof_inject.capture.record_costs import RecordCost
 from kprof_inject.capture.schema import RECORDS_OF_TAG
 from kprof_inject.timeline.columns import NO_SMALLEST, group_begins, smallest
 from kprof_inject.timeline.tags import NO_TAGS, TagIds
@@ -274,14 +274,14 @@ def record_decoder(
     scope_of_id: NDArray[np.int16],
     *,
     clock_bits: int = 64,
-    clock_hz: float = 0.0,
+    clock_hz: float | None = None,
     stores_moved: bool = False,
     tags: TagIds = NO_TAGS,
 ) -> RecordDecoder:
     """Create the decoder of a launch's records.
 
     ``clock_bits`` and ``stores_moved`` describe how the records were made (see ``Mode``); ``clock_hz`` is the SM's
-    nominal clock, 0 if unknown.
+    nominal clock, None if unknown.
     """
     bits = CLOCK_LOW_BITS if clock_bits == CLOCK_LOW_BITS else CLOCK_BITS
     oldest, newest = _ring_ends(ctas, tags)

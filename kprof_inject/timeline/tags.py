@@ -9,8 +9,8 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from kprof_inject.capture.buffer_layouts import scope_ids, stored_values
-from kprof_inject.capture.schema import HALF_BITS, MAX_TAGS, RECORDS_OF_TAG, SCOPE_IDS, TagRecord
-from kprof_inject.capture.scopes import ScopeKind, ScopeTable
+from kprof_inject.capture.schema import HALF_BITS, MAX_TAGS, RECORDS_OF_TAG, SCOPE_IDS
+from kprof_inject.capture.scopes import ScopeKind, ScopeTable, TagRecord
 from kprof_inject.timeline.columns import NO_TAG
 
 _LOWER_HALF = (1 << HALF_BITS) - 1
@@ -102,7 +102,7 @@ def _number(scope: NDArray[np.int64] | int, place: int) -> NDArray[np.int64] | i
     return scope * MAX_TAGS + place
 
 
-NO_TAGS = TagIds.of({}, ScopeTable(()))
+NO_TAGS = TagIds.of({}, ScopeTable())
 
 
 def tag_columns(tables: Iterable[ScopeTable]) -> dict[str, str]:

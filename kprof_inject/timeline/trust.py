@@ -12,9 +12,8 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from kprof_inject.capture.encoding import json_values
+from kprof_inject.capture.mode import TRUSTED_PERCENT
 from kprof_inject.capture.model import KERNELS_CACHED, Kernel
-from kprof_inject.capture.record_costs import TRUSTED_PERCENT
 from kprof_inject.capture.resources import KernelResources
 from kprof_inject.quantities import counted
 from kprof_inject.timeline.comparison import (
@@ -332,7 +331,7 @@ def _why_careful(overhead: Overhead) -> str:
     return f"{_effect(overhead)}; the interval reaches {upper:.1f} %, {limit}"
 
 
-def _no_run_time(clean: KernelResources, with_records: KernelResources, not_replayed: str) -> _Finding:
+def _no_run_time(clean: KernelResources, with_records: KernelResources, not_replayed: str | None) -> _Finding:
     reason = f"; it was not replayed, because {not_replayed}" if not_replayed else ""
     return _Finding(Level.UNKNOWN, f"{_why_not_timed(clean, with_records)}{reason}")
 
@@ -356,13 +355,15 @@ def _registers(clean: KernelResources, with_records: KernelResources) -> str:
 
 
 def _cost_json(cost: KernelResources, time_ns: float | None) -> dict[str, Any]:
-    values = json_values(cost)
-    times: Sequence[float] = values.pop("times_ns") or ()
-    replayed: Sequence[float] = values.pop("replayed_ns") or ()
-    del values["in_turn"]
     return {
-        **values,
-        "launches_timed": len(usable_times(times)),
-        "replays_timed": len(usable_times(replayed)),
+        "registers": cost.registers,
+        "spills": cost.spills,
+        "shared_bytes": cost.shared_bytes,
+        "ctas_per_sm": cost.ctas_per_sm,
+        "not_timed": cost.not_timed or "",
+        "empty_launch_ns": cost.empty_launch_ns,
+        "empty_replay_ns": cost.empty_replay_ns,
+        "launches_timed": len(usable_times(cost.times_ns or ())),
+        "replays_timed": len(usable_times(cost.replayed_ns or ())),
         "median_time_ns": time_ns,
     }

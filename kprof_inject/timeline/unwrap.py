@@ -120,10 +120,10 @@ def _references(
     return references
 
 
-def often_overflowing(newest: NDArray[np.int64], ctas: RawCtas, bits: int, clock_hz: float) -> OverflowsOften:
+def often_overflowing(newest: NDArray[np.int64], ctas: RawCtas, bits: int, clock_hz: float | None) -> OverflowsOften:
     """Return the counters of a launch that may be longer than their period.
 
-    ``newest`` is as for ``counter_of``, ``clock_hz`` the device's nominal clock, 0 if unknown.
+    ``newest`` is as for ``counter_of``, ``clock_hz`` the device's nominal clock, None if unknown.
 
     The last records of two warps of a CTA are assumed to be less than half a period apart. The CTAs of one SM are
     placed by the device's timer at their ends: the nominal clock is exact enough for that. The first CTA of each SM
@@ -140,7 +140,7 @@ def often_overflowing(newest: NDArray[np.int64], ctas: RawCtas, bits: int, clock
 
 
 def _placed(
-    cycles: NDArray[np.int64], sm: NDArray[np.int64], ns: NDArray[np.int64], period: int, clock_hz: float
+    cycles: NDArray[np.int64], sm: NDArray[np.int64], ns: NDArray[np.int64], period: int, clock_hz: float | None
 ) -> NDArray[np.int64]:
     """Add to clock values as many periods as the times of the same SM's values imply."""
     if not cycles.size:

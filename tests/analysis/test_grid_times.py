@@ -9,24 +9,23 @@ import pytest
 from kprof_inject.analysis.program import time_of_grids_ns
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.model import Kernel
-from kprof_inject.capture.resources import UNKNOWN_RESOURCES, KernelResources
-from kprof_inject.capture.schema import Grid, GridTimesRecord
+from kprof_inject.capture.resources import GridTimesRecord, KernelResources
+from kprof_inject.capture.schema import Grid
 from kprof_inject.capture.scopes import ScopeTable
 
+UNKNOWN = KernelResources()
 
-def kernel(*grids: tuple[int, int, tuple[float, ...]], clean: KernelResources = UNKNOWN_RESOURCES) -> Kernel:
+
+def kernel(*grids: tuple[int, int, tuple[float, ...]], clean: KernelResources = UNKNOWN) -> Kernel:
     """Return a kernel; each grid has its CTAs, its launches, and the times of some of these."""
     return Kernel(
         variant="k-0",
         name="k",
-        num_warps=4,
-        stride_bytes=0,
         layout="timed",
         scope_ids={},
-        scopes=ScopeTable((), ()),
-        sm_clock_hz=0.0,
+        scopes=ScopeTable(),
         mode=Mode(),
-        metadata={},
+        metadata={"num_warps": 4, "profile_scratch_size": 128},
         folder=Path(),
         clean=clean,
         grids=tuple(

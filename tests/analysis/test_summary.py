@@ -10,7 +10,7 @@ from known_launch import FUNC, ITER, SCOPES, known_launch, known_rows
 from timelines import incomplete_rows
 
 from kprof_inject.analysis.summary import RecordFaults, summarise
-from kprof_inject.capture.record_costs import RecordCost
+from kprof_inject.capture.mode import RecordCost
 from kprof_inject.timeline.timeline import decode_launch
 
 

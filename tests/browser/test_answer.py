@@ -13,7 +13,7 @@ from snapshots import check
 
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.capture.capture_files import write
-from kprof_inject.capture.gpu_work import GpuWork, GpuWorkRecord
+from kprof_inject.capture.measurements import GpuWork, GpuWorkRecord
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 

@@ -27,7 +27,7 @@ from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.program import Report
 from kprof_inject.capture.experiments import ExperimentRecord
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.capture.schema import ScopeTableRecord
+from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.quantities import percent, short_time
 from kprof_inject.report.html.code import launch_machine_code, launch_stalls, ttgir_text
 from kprof_inject.report.html.document import write_html
@@ -273,9 +273,7 @@ def test_what_matters_stands_in_the_overview_and_beside_the_source(show: Show, t
         PlaceSlope(scopes[2], 16.0, 16.0, None, (), critical, time_share=0.7),
         PlaceSlope(replace(scopes[1], name="copies@56"), 1.0, 1.0, None, (), hidden, time_share=0.1),
     )
-    record = ExperimentRecord(
-        name="k", variant="k", pid=1, scopes=ScopeTableRecord(scopes=()), grid=(1, 1, 1), delays=()
-    )
+    record = ExperimentRecord(name="k", variant="k", pid=1, scopes=ScopeTable(), grid=(1, 1, 1), delays=())
     slopes = KernelSlopes(record, 14_000.0, 1.6e9, 1.0, places)
     write_html(tmp_path / "page.html", report_of(altered(report, slopes=slopes)))
     _, view = opened(show, tmp_path / "page.html", "overview")

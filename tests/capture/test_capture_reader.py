@@ -21,10 +21,10 @@ from buffers import (
     start,
 )
 
-from kprof_inject.capture.model import Kernel, Origin
+from kprof_inject.capture.capture_files import FORMAT_VERSION, ClockRecord
+from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.reader import is_capture, read_capture
 from kprof_inject.capture.resources import KernelResources
-from kprof_inject.capture.schema import FORMAT_VERSION, ClockRecord
 from kprof_inject.errors import KprofError
 
 SCOPES = [Scope("kernel", source=("a.py", 3)), Scope("loop[0]", "loop", 0, ("a.py", 5), (("b.py", 9), ("c.py", 11)))]
@@ -85,8 +85,8 @@ def test_launches_of_all_processes_stand_in_the_order_of_host_time(tmp_path: Pat
         (200, "v1"),
         (300, "v0"),
     ]
-    assert [(process.pid, len(process.launches)) for process in capture.processes] == [(1, 2), (2, 1)]
-    assert capture.processes[0].info.argv == ("train.py",)
+    assert [(process.pid, process.argv) for process in capture.processes] == [(1, ("train.py",)), (2, ("train.py",))]
+    assert [launch.process.pid for launch in capture.launches] == [1, 2, 1]
 
 
 def test_a_launch_knows_its_process(tmp_path: Path) -> None:
@@ -96,10 +96,11 @@ def test_a_launch_knows_its_process(tmp_path: Path) -> None:
     writer.add_clock_reading(reading)
     writer.add_kernel("v0", KERNEL, "module {}\n", {})
     add_launch(writer)
-    (process,) = read_capture(tmp_path).processes
-    (launch,) = process.launches
-    assert launch.origin is process.origin
-    assert launch.origin == Origin("7-99", 7, 1, "a", "b", ("H200",), ("",), (ClockRecord(**reading),))
+    capture = read_capture(tmp_path)
+    (launch,), (process,) = capture.launches, capture.processes
+    assert launch.process is process
+    assert (process.name, process.pid, process.rank, process.host, process.boot_id) == ("7-99", 7, 1, "a", "b")
+    assert (launch.device_name, process.host_readings) == ("H200", (ClockRecord(**reading),))
 
 
 @pytest.mark.parametrize(
@@ -118,7 +119,7 @@ def test_a_damaged_reading_is_refused(tmp_path: Path, line: bytes) -> None:
     sound = b'{"device": 0, "host_ns": 1, "device_ns": 2, "error_ns": 3}\n'
     (tmp_path / "p" / "clock.jsonl").write_bytes(sound + sound + b'{"device": 0, "host')
     (process,) = read_capture(tmp_path).processes
-    assert process.origin.host_readings == (ClockRecord(0, 1, 2, 3),) * 2
+    assert process.host_readings == (ClockRecord(0, 1, 2, 3),) * 2
     (tmp_path / "p" / "clock.jsonl").write_bytes(sound + line + b"\n" + sound)
     with pytest.raises(KprofError, match=r"clock\.jsonl:2: "):
         read_capture(tmp_path)
@@ -135,9 +136,8 @@ def test_two_processes_may_have_a_variant_of_the_same_name(tmp_path: Path) -> No
 def test_what_was_left_out_is_told_by_reason(tmp_path: Path) -> None:
     begin_process(tmp_path / "p").finish({"the disk was too slow": 4})
     (process,) = read_capture(tmp_path).processes
-    assert process.ended
-    assert process.left_out == {"the disk was too slow": 4}
-    assert process.launches == ()
+    assert process.end is not None and process.end.left_out == {"the disk was too slow": 4}
+    assert read_capture(tmp_path).launches == ()
 
 
 def test_a_dropped_launch_is_gone(tmp_path: Path) -> None:
@@ -156,11 +156,10 @@ def test_a_killed_program_leaves_all_whole_lines(tmp_path: Path) -> None:
     lines = tmp_path / "p" / "launches.jsonl"
     lines.write_bytes(lines.read_bytes()[:-20])
 
-    (process,) = read_capture(tmp_path).processes
-    assert not process.ended
-    assert process.left_out == {}
-    assert [launch.index for launch in process.launches] == [0]
-    assert np.array_equal(process.launches[0].words(), WORDS)
+    capture = read_capture(tmp_path)
+    assert capture.processes[0].end is None
+    assert [launch.index for launch in capture.launches] == [0]
+    assert np.array_equal(capture.launches[0].words(), WORDS)
 
 
 def test_a_line_without_its_newline_is_not_taken_for_whole(tmp_path: Path) -> None:
@@ -213,7 +212,7 @@ CLEAN = {"registers": 128, "spills": 0, "shared_bytes": 1024, "ctas_per_sm": 8, 
 
 def save_with_costs(folder: Path, kernel: dict[str, Any], timing: str | None) -> Kernel:
     """A launch of a kernel whose ``kernel.json`` has these keys too, and that has this ``timing.json``."""
-    save_launches(folder, KERNEL | {"metadata": KERNEL["metadata"] | {"shared": 2048}}, [WORDS])
+    save_launches(folder, KERNEL, [WORDS])
     make_editable(folder)
     edit(folder / "process-v0/kernels/v0/kernel.json", **kernel)
     if timing is not None:
@@ -222,17 +221,20 @@ def save_with_costs(folder: Path, kernel: dict[str, Any], timing: str | None) ->
 
 
 def test_what_a_kernel_costs_is_read_without_records_and_with_them(tmp_path: Path) -> None:
-    built = {"registers": 136, "spills": 2, "ctas_per_sm": 4, "clean": CLEAN}
+    built = {
+        "with_records": {"registers": 136, "spills": 2, "shared_bytes": 2048, "ctas_per_sm": 4},
+        "clean": CLEAN,
+    }
     kernel = save_with_costs(tmp_path, built, '{"times_ns": [12.25]}')
-    assert kernel.clean == KernelResources(128, 0, 1024, 8, (10.0, 11.5))
-    assert kernel.with_records == KernelResources(136, 2, 2048, 4, (12.25,))
+    assert kernel.clean == KernelResources(128, 0, shared_bytes=1024, ctas_per_sm=8, times_ns=(10.0, 11.5))
+    assert kernel.with_records == KernelResources(136, 2, shared_bytes=2048, ctas_per_sm=4, times_ns=(12.25,))
 
 
 def test_without_times_that_much_is_known(tmp_path: Path) -> None:
-    built = {"registers": 136, "spills": 2, "clean_metadata": {"shared": 1024}}
+    built = {"with_records": {"registers": 136, "spills": 2, "shared_bytes": 2048}, "clean": {"shared_bytes": 1024}}
     kernel = save_with_costs(tmp_path, built, None)
     assert kernel.clean == KernelResources(shared_bytes=1024)
-    assert kernel.with_records == KernelResources(136, 2, 2048)
+    assert kernel.with_records == KernelResources(136, 2, shared_bytes=2048)
 
 
 def test_a_folder_without_a_process_is_no_capture(tmp_path: Path) -> None:

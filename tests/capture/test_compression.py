@@ -11,9 +11,8 @@ import pytest
 import zstandard
 from launch_files import edit
 
-from kprof_inject.capture import compression
-from kprof_inject.capture.compression import decompressed
-from kprof_inject.capture.encoding import encode
+from kprof_inject.capture import encoding
+from kprof_inject.capture.encoding import decompressed, encode
 from kprof_inject.capture.saved_launch import (
     CHUNK_BYTES,
     MEMORY_FILE,
@@ -100,7 +99,7 @@ def test_without_the_package_nothing_is_compressed_and_what_is_cannot_be_read(
     def absent(name: str) -> None:
         raise ImportError(name)
 
-    monkeypatch.setattr(compression.importlib, "import_module", absent)
+    monkeypatch.setattr(encoding.importlib, "import_module", absent)
     compress(plain)
     assert contents_of(plain) == [REPETITIVE]
     with pytest.raises(KprofError, match="compressed") as error:

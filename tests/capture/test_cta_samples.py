@@ -9,14 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kprof_inject.capture.buffer_layouts import END, LAYOUTS, rows_of
-from kprof_inject.capture.cta_samples import (
-    ADDRESS_ALIGNMENT,
-    END_BYTES,
-    SM_BITS,
-    CtaChoice,
-    CtaSample,
-    parse_ctas,
-)
+from kprof_inject.capture.cta_samples import ADDRESS_ALIGNMENT, END_BYTES, SM_BITS, CtaChoice, CtaSample, parse_ctas
 from kprof_inject.capture.schema import MAX_CTA_SHIFT
 from kprof_inject.errors import KprofError
 

@@ -17,12 +17,7 @@ from hypothesis import strategies as st
 from snapshots import check_cases
 
 from kprof_inject.analysis.summary import summarise
-from kprof_inject.capture.foreign import (
-    LAYOUTS,
-    BufferDescription,
-    read_buffer_array,
-    read_saved_buffer,
-)
+from kprof_inject.capture.foreign import LAYOUTS, BufferDescription, read_buffer_array, read_saved_buffer
 from kprof_inject.errors import KprofError
 from kprof_inject.timeline.captures import timeline_of
 from kprof_inject.timeline.timeline import Timeline

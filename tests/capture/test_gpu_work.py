@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kprof_inject.capture.capture_files import FILES, read_optional, write
-from kprof_inject.capture.gpu_work import GpuWork, GpuWorkRecord
+from kprof_inject.capture.measurements import GpuWork, GpuWorkRecord
 from kprof_inject.errors import KprofError
 
 RECORD = GpuWorkRecord(

@@ -20,17 +20,17 @@ H200 = "cuda:90"
     ],
 )
 def test_the_scarcest_is_named(warps: int, registers: int | None, shared_bytes: int, ctas: int, what: str) -> None:
-    cost = KernelResources(registers, 0, shared_bytes, ctas)
+    cost = KernelResources(registers, 0, shared_bytes=shared_bytes, ctas_per_sm=ctas)
     assert limited_by(H200, warps, cost) == what
 
 
 def test_a_driver_that_says_otherwise_is_believed() -> None:
-    assert limited_by(H200, 4, KernelResources(32, 0, 98_304, 1)) == ""
+    assert limited_by(H200, 4, KernelResources(32, 0, shared_bytes=98_304, ctas_per_sm=1)) == ""
 
 
 def test_without_a_target_nothing_is_named() -> None:
-    assert limited_by("", 4, KernelResources(32, 0, 98_304, 2)) == ""
+    assert limited_by("", 4, KernelResources(32, 0, shared_bytes=98_304, ctas_per_sm=2)) == ""
 
 
 def test_without_the_driver_s_word_nothing_is_named() -> None:
-    assert limited_by(H200, 4, KernelResources(32, 0, 98_304, None)) == ""
+    assert limited_by(H200, 4, KernelResources(32, 0, shared_bytes=98_304, ctas_per_sm=None)) == ""

@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 from buffers import Cta, JsonWriter, Scope, buffer_words, end, kernel_json, launch_json, start
 
-from kprof_inject.capture import record_costs as module
-from kprof_inject.capture.mode import Mode
+from kprof_inject.capture import mode as module
+from kprof_inject.capture.mode import Mode, RecordCost, cost_of
 from kprof_inject.capture.model import Capture
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.capture.record_costs import RecordCost, cost_of
 
 WORDS = buffer_words([Cta([[start(0, 10), end(0, 20)]])], slots=2)
 

@@ -27,7 +27,7 @@ DEEP = "[" * 100_000
 def save(folder: Path, *, launches: int = 3, processes: int = 2, first_ns: int = 0) -> Path:
     """A capture of ``processes`` with so many launches each."""
     for number in range(processes):
-        info = {"pid": 7 + number, "triton": "3.6.0", "mode": MODE, "device_names": ["H200"]}
+        info = {"pid": 7 + number, "triton": "3.6.0", "recording": {"mode": MODE}, "device_names": ["H200"]}
         writer = JsonWriter(folder / f"p{number}", info)
         writer.add_clock_reading({"device": 0, "host_ns": 1, "device_ns": 2, "error_ns": 3})
         writer.add_kernel("v0", KERNEL, "module {}\n", {"a.py": "pass\n"})

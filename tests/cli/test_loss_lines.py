@@ -22,7 +22,7 @@ def whole(tmp_path: Path) -> Timeline:
 
 def in_process(timeline: Timeline, rank: int) -> Timeline:
     launch = timeline.launch
-    return replace(timeline, launch=replace(launch, origin=replace(launch.origin, rank=rank, pid=rank)))
+    return replace(timeline, launch=replace(launch, process=replace(launch.process, rank=rank, pid=rank)))
 
 
 def test_of_what_is_whole_nothing_is_said(whole: Timeline) -> None:

@@ -14,10 +14,10 @@ from buffers import Cta, Scope, buffer_words, kernel_json, save_launches, start
 from snapshots import check
 
 from kprof_inject.capture.mode import Mode
+from kprof_inject.capture.recording import Recording
 from kprof_inject.cli.console import say
 from kprof_inject.pipeline import programs
 from kprof_inject.pipeline.programs import run, run_and_fit
-from kprof_inject.runtime.launch.launch_choice import LaunchChoice
 from kprof_inject.runtime.process_report import Reports, read_reports
 from kprof_inject.runtime.program import ProgramInput, own_input
 from kprof_inject.workspace import Workspace
@@ -35,22 +35,20 @@ def fitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fitted:
     ) -> tuple[list[Mode], Path, int]:
         modes: list[Mode] = []
 
-        def capture(_: Workspace, folder: Path, *rest: object) -> tuple[int, Reports]:
-            mode = next(value for value in rest if isinstance(value, Mode))
+        def capture(_: Workspace, folder: Path, recording: Recording, *_rest: object) -> tuple[int, Reports]:
             written = [start(0, cycles) for cycles in range(records[len(modes)])]
-            words = buffer_words([Cta([written])] * 3, mode.buffer_bytes // 8 or 16)
+            words = buffer_words([Cta([written])] * 3, recording.mode.buffer_bytes // 8 or 16)
             kernel = kernel_json([Scope("s")], words, 1)
-            kernel["clean_metadata"] = {"shared": 0}
+            kernel["clean"] = {"shared_bytes": 0}
             kernel["metadata"]["target"] = {"backend": "cuda", "arch": 90}
             save_launches(folder, kernel, [words])
-            modes.append(mode)
+            modes.append(recording.mode)
             return exit_code or len(modes), no_reports()
 
         monkeypatch.setattr(programs, "capture", capture)
         folder, ended_with = run_and_fit(
             Workspace.create(tmp_path / "ws"),
-            LaunchChoice(max_bytes=max_bytes),
-            Mode(),
+            Recording(max_bytes=max_bytes),
             ("prog.py",),
             given or own_input(),
             say,
@@ -71,7 +69,7 @@ def test_after_an_interrupted_program_no_other_is_started(
 
     monkeypatch.setattr(programs, "capture", lambda *_: (exit_code, no_reports()))
     monkeypatch.setattr(programs, "measure_run", measure_run)
-    folder, ended_with = run(Workspace.create(tmp_path / "ws"), LaunchChoice(), Mode(), ("prog.py",), own_input(), say)
+    folder, ended_with = run(Workspace.create(tmp_path / "ws"), Recording(), ("prog.py",), own_input(), say)
     assert (measured, ended_with) == ([folder] if is_measured else [], exit_code)
 
 

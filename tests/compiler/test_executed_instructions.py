@@ -35,7 +35,7 @@ def code_of(name: str) -> MachineFunction:
 
 
 def executions(name: str, grid: tuple[int, int, int], arguments: Sequence[int | None], warps: int) -> list[int | None]:
-    ran = evaluated(text_of(name), name, grid, tuple(arguments), ScopeTable(()))
+    ran = evaluated(text_of(name), name, grid, tuple(arguments), ScopeTable())
     return block_executions(code_of(name), ran, warps).known
 
 
@@ -139,7 +139,7 @@ ALL = CTAS * WARPS
 def ran(iterations: int | None, text: str = BODY) -> ExecutedKernel:
     assert text.splitlines()[LOAD - 1].lstrip().startswith("%w = tt.load")
     assert text.splitlines()[IF - 1].lstrip().startswith("scf.if")
-    return evaluated(text, "k", (CTAS, 1, 1), (ADDRESS, iterations), ScopeTable(()))
+    return evaluated(text, "k", (CTAS, 1, 1), (ADDRESS, iterations), ScopeTable())
 
 
 def found_in(function: MachineFunction, iterations: int | None = 10, text: str = BODY) -> list[int | None]:
@@ -247,7 +247,7 @@ def test_a_counter_shows_how_many_iterations_a_machine_loop_executes(step: str, 
 
 
 def arithmetic(iterations: int) -> ExecutedKernel:
-    return evaluated(ARITHMETIC, "k", (CTAS, 1, 1), (ADDRESS, iterations), ScopeTable(()))
+    return evaluated(ARITHMETIC, "k", (CTAS, 1, 1), (ADDRESS, iterations), ScopeTable())
 
 
 def test_blocks_with_as_many_instructions_as_copies_are_the_rest() -> None:

@@ -159,7 +159,7 @@ def test_copies_pass_by_the_l1_where_they_have_16_bytes(tmp_path: Path, is_align
     path.write_text(text if is_aligned else text.replace(": i32 {tt.divisibility = 16 : i32}", ": i32"))
     made = triton.compile(str(path), target=HOPPER).asm["ptx"]
     assert ("cp.async.cg" in made, "cp.async.ca" in made) == (is_aligned, not is_aligned)
-    ran = evaluated(path.read_text(), str(path), (1, 1, 1), (None,) * 4, ScopeTable(()))
+    ran = evaluated(path.read_text(), str(path), (1, 1, 1), (None,) * 4, ScopeTable())
     copies = [one.access for one in ran.operations if one.access and "async_copy" in one.operation.name]
     assert {passes_by_l1(one, ran.module.aliases) for one in copies} == {is_aligned}
 

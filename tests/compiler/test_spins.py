@@ -48,7 +48,7 @@ def test_what_waits_has_a_scope_unasked_and_no_records_in_it(name: str, target: 
     view = view_of_text(ttgir_of(name, target))
     plan = make_plan(view, [])
     spins = [scope for scope in plan.scopes if scope.kind == ScopeKind.SPIN]
-    lines = [(scope.called_from[-1] if scope.called_from else scope.source).line for scope in spins if scope.source]
+    lines = [(scope.calls[-1] if scope.calls else scope.place).line for scope in spins if scope.place]
     assert lines == waiting_lines(name)
     assert not any(scope.kind == ScopeKind.ITERATION and plan.scopes[scope.parent] in spins for scope in plan.scopes)
     assert ("spin" in candidates(view)) == bool(spins)

@@ -18,7 +18,7 @@ import pytest
 from pages import PAGES, Command, Reader, blocks_of
 from programs.child import REPO, run_python
 
-from kprof_inject.capture.record_costs import SHIPPED
+from kprof_inject.capture.mode import SHIPPED
 
 MEASURED = tomllib.loads((REPO / "docs/measurements.toml").read_text())
 FACTS: dict[str, dict[str, Any]] = MEASURED.pop("fact")

@@ -19,8 +19,8 @@ from replacing import replace
 from tabled import decode_ranks, rows_of
 from traces import write_trace
 
+from kprof_inject.capture.mode import RecordCost
 from kprof_inject.capture.model import Launch
-from kprof_inject.capture.record_costs import RecordCost
 from kprof_inject.export.tables import hatchet_tree
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 

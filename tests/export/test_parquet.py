@@ -15,7 +15,7 @@ from replacing import replace
 from tabled import decode_ranks, rows_of
 from traces import parquet_table, write_trace
 
-from kprof_inject.capture.record_costs import RecordCost
+from kprof_inject.capture.mode import RecordCost
 from kprof_inject.errors import KprofError
 from kprof_inject.export import tables as module
 from kprof_inject.export.formats import TraceFile

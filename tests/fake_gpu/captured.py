@@ -12,7 +12,7 @@ from typing import Any
 from fake_gpu.kernels import n_of
 from kprof_inject.capture.model import Launch
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.capture.scopes import ScopeInfo
+from kprof_inject.capture.scopes import Scope
 from kprof_inject.timeline.pairs import ScopeRules
 from kprof_inject.timeline.pairs import scopes_of as scopes_of_records
 from kprof_inject.timeline.records import read_raw, record_decoder
@@ -41,7 +41,7 @@ def number_of(launch: Launch) -> int:
     return n_of(cycles.pop())
 
 
-def _depth(scopes: Sequence[ScopeInfo], scope: int) -> int:
+def _depth(scopes: Sequence[Scope], scope: int) -> int:
     return 0 if scope < 0 else 1 + _depth(scopes, scopes[scope].parent)
 
 

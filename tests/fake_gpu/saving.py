@@ -24,15 +24,15 @@ from fake_gpu.device import FakeDevice, MappedPages
 from fake_gpu.driver import install
 from fake_gpu.gpu import FakeGpu
 from fake_gpu.kernels import HOST_KERNELS, scale
+from kprof_inject.capture.recording import Recording
 from kprof_inject.capture.saved_launch import SavedLaunch, read_saved_launch
 from kprof_inject.pipeline.insertion import insert_kernel, write_insertion
 from kprof_inject.runtime.compiling.compiler import fresh_jit_caches, wrap_compiler
 from kprof_inject.runtime.compiling.planned_kernel import RunStep
 from kprof_inject.runtime.devices.device import MemoryRange
-from kprof_inject.runtime.launch.launch_choice import SavedLaunches
 from kprof_inject.runtime.process_report import ProcessReport, read_reports
 from kprof_inject.runtime.run_step import LiveCapture, PlansMadeNow, _install_once
-from kprof_inject.runtime.session import Session
+from kprof_inject.runtime.session import SavedLaunches, Session
 from kprof_inject.workspace import DumpedKernel, Workspace
 
 # Free in every process that a test starts: programs, heaps and libraries are above.
@@ -109,7 +109,7 @@ def saving(folder: Path, launches: str = "last", **limits: Any) -> Iterator[Savi
     workspace = Workspace.begin(folder / "workspace")
     chosen = SavedLaunches(None, "", str(workspace.kernels_folder), **limits)
     reports = workspace.new_reports_folder("run")
-    session = Session("run", str(workspace.folder), str(reports), launches=launches, saved=chosen)
+    session = Session("run", str(workspace.folder), str(reports), Recording(launches=launches), saved=chosen)
     report, device = ProcessReport(session.reports), FakeDevice(gpu)
     uninstall = install(gpu)
     capture = LiveCapture(session, report, device)

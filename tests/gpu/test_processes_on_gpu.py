@@ -61,7 +61,7 @@ def two_ranks(runs: ProgramRuns) -> list[tuple[dict[str, Any], float, float]]:
 
     for rank in (0, 1):
         runs.assert_same_results(f"plain.{rank}.npy", f"with.{rank}.npy", ended)
-    ranks = {process.info.rank: process for process in run.capture.processes}
+    ranks = {process.rank: process for process in run.capture.processes}
     assert set(ranks) == {0, 1}, ended
     for rank, process in ranks.items():
         warps = 4 * RANK_CTAS[rank]

@@ -23,7 +23,7 @@ tl = pytest.importorskip("triton.language")
 
 import kprof_inject  # noqa: E402
 from kprof_inject import Mode  # noqa: E402
-from kprof_inject.capture.record_costs import cost_of  # noqa: E402
+from kprof_inject.capture.mode import cost_of  # noqa: E402
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 

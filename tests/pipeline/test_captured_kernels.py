@@ -8,8 +8,7 @@ from shutil import copytree
 import pytest
 from programs.child import REPO
 
-from kprof_inject.capture.capture_files import read
-from kprof_inject.capture.schema import KERNELS_FOLDER, KernelRecord
+from kprof_inject.capture.capture_files import KERNELS_FOLDER, KernelRecord, read
 from kprof_inject.machine_code.instructions import Instruction, MachineFunction
 from kprof_inject.pipeline import captured_kernels
 from kprof_inject.pipeline.captured_kernels import CapturedKernel, kernels_examined

@@ -9,7 +9,8 @@ from msgspec.structs import replace
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.roofs.limits import Limit
 from kprof_inject.capture.edits import Edit
-from kprof_inject.capture.schema import DumpedKernelRecord, Resources, Target
+from kprof_inject.capture.resources import Resources
+from kprof_inject.capture.schema import DumpedKernelRecord, Target
 from kprof_inject.pipeline import edit_choice
 from kprof_inject.pipeline.edit_choice import MAX_BUILDS, edits_after, edits_for
 from kprof_inject.runtime.experiments.edits.edit import KernelToEdit

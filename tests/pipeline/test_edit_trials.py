@@ -12,8 +12,8 @@ from launch_files import edit, reseal
 
 from kprof_inject.analysis.program import Report
 from kprof_inject.capture.edits import EditsRecord, MeasuredGain
+from kprof_inject.capture.resources import Resources
 from kprof_inject.capture.saved_launch import read_saved_launch
-from kprof_inject.capture.schema import Resources
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline import edit_trials
 from kprof_inject.pipeline.edit_trials import TryChoice, try_edits

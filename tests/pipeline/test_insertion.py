@@ -12,7 +12,8 @@ from golden import FIXTURES, fixture_id, fixtures, read
 from planning import fixture_sources, insertion_of
 from snapshots import check
 
-from kprof_inject.capture.schema import DumpedKernelRecord, ScopeTableRecord
+from kprof_inject.capture.schema import DumpedKernelRecord
+from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.cli.console import diff_of
 from kprof_inject.cli.plans import plan_json
 from kprof_inject.errors import KprofError
@@ -124,7 +125,7 @@ def test_each_kernel_gets_its_own_records(tmp_path: Path) -> None:
     for insertion, most_records in zip(insertions, (2, 4), strict=True):
         assert insertion.insertion is not None
         plan = {**table_json(insertion.insertion.plan.table), "most_records": most_records, "relaunch": {}}
-        assert workspace.scope_table(insertion.kernel.variant) == msgspec.convert(plan, ScopeTableRecord)
+        assert workspace.scope_table(insertion.kernel.variant) == msgspec.convert(plan, ScopeTable)
 
 
 def test_a_kernel_in_which_nothing_matches_has_no_plan(tmp_path: Path) -> None:

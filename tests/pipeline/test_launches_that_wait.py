@@ -10,18 +10,14 @@ from programs.child import REPO
 from replacing import replace
 from snapshots import check
 
-from kprof_inject.capture.capture_files import read, read_optional, write
+from kprof_inject.capture.capture_files import KERNELS_FOLDER, KernelRecord, read, read_optional, write
+from kprof_inject.capture.recording import Recording
+from kprof_inject.capture.resources import TimingRecord
 from kprof_inject.capture.saved_launch import SAVED_LAUNCH_ENDING
-from kprof_inject.capture.schema import (
-    KERNELS_FOLDER,
-    KernelRecord,
-    RelaunchRecord,
-    TimingRecord,
-)
+from kprof_inject.capture.scopes import RelaunchRecord
 from kprof_inject.pipeline import launch_measurements
 from kprof_inject.pipeline.captured_kernels import CapturedKernel
 from kprof_inject.pipeline.launch_measurements import measure_run
-from kprof_inject.runtime.launch.launch_choice import LaunchChoice, ReplayChoice
 from kprof_inject.runtime.process_report import read_reports
 from kprof_inject.workspace import Workspace
 
@@ -35,8 +31,8 @@ def captured(folder: Path, processes: int, relaunch: RelaunchRecord) -> list[Cap
         (source,) = (one for one in (REPO / "tests/captures/matmul").iterdir() if one.is_dir())
         (kernel,) = (Path(copytree(source, folder / str(number))) / KERNELS_FOLDER).iterdir()
         record = read(kernel, KernelRecord)
-        table = replace(record.scope_table, relaunch=relaunch)
-        record = replace(record, scope_table=table, program_variant="v")
+        table = replace(record.scopes, relaunch=relaunch)
+        record = replace(record, scopes=table, program_variant="v")
         write(kernel, record)
         kernels.append(CapturedKernel(kernel, record, folder / f"v{SAVED_LAUNCH_ENDING}", {}))
     return kernels
@@ -59,7 +55,7 @@ def test_a_kernel_that_polls_is_not_repeated_where_several_processes_run_it(
     monkeypatch.setattr(launch_measurements, "_captured_kernels", lambda workspace, capture: kernels)
     monkeypatch.setattr(launch_measurements, "_measure", lambda workspace, found, choice, say: measured.extend(found))
     said: list[str] = []
-    choice = LaunchChoice(replays=ReplayChoice(times=times))
+    choice = Recording(replay=times)
     (tmp_path / "reports").mkdir()
     measure_run(
         Workspace.create(tmp_path / "ws"), tmp_path / "capture", read_reports(tmp_path / "reports"), choice, said.append

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import gzip
 import json
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ from snapshots import check
 from torch_traces import BASE_NS, Kernel, kineto_text
 from trace_processor.processor import query_many
 
-from kprof_inject.capture.gpu_work import BENCHMARK_SPAN
+from kprof_inject.capture.measurements import BENCHMARK_SPAN
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.merging import merge
@@ -193,7 +192,7 @@ def test_variants_of_one_kernel_are_matched_if_all_their_launches_are_captured(t
     for one in save_steps(tmp_path / "capture", range(3)):
         variant, count = ("other", 1) if one.launch.index == 1 else (one.launch.kernel.variant, 2)
         kernel = replace(one.launch.kernel, program_variant=variant, launches=count)
-        timelines.append(one.with_launch(dataclasses.replace(one.launch, kernel=kernel)))
+        timelines.append(one.with_launch(replace(one.launch, kernel=kernel)))
     path, _ = merged(tmp_path, timelines, kernels(range(3)))
     assert len(json.loads(path.read_text())["kprof_inject"]["launches"]) == 9
     with pytest.raises(KprofError) as raised:

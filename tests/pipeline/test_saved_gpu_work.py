@@ -10,7 +10,7 @@ from torch_traces import Kernel, kineto_text
 
 from kprof_inject.analysis.program import Report
 from kprof_inject.capture.capture_files import FILES, read_optional
-from kprof_inject.capture.gpu_work import GpuWork, GpuWorkRecord
+from kprof_inject.capture.measurements import GpuWork, GpuWorkRecord
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.pipeline.gpu_work import save_gpu_work
 from kprof_inject.timeline.timeline import decode_launch

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from kprof_inject.analysis.interpreter.executions import evaluated
-from kprof_inject.capture.loaded_integers import LoadedIntegersRecord
+from kprof_inject.capture.capture_files import LaunchRecord
+from kprof_inject.capture.measurements import LoadedIntegersRecord
 from kprof_inject.capture.saved_launch import MEMORY_FILE, MemoryRecord, SavedLaunch, SavedLaunchRecord
-from kprof_inject.capture.schema import DumpedKernelRecord, LaunchRecord
+from kprof_inject.capture.schema import DumpedKernelRecord
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline import loaded_integers as module_under_test
@@ -85,7 +86,7 @@ def launch(ctas: int = 4) -> LaunchRecord:
 
 def touched_bytes(record: LoadedIntegersRecord | None) -> list[int | None]:
     """Return the bytes that each access touches."""
-    ran = evaluated(GATHER, "gather.ttgir", (4, 1, 1), ARGUMENTS, ScopeTable(()), record)
+    ran = evaluated(GATHER, "gather.ttgir", (4, 1, 1), ARGUMENTS, ScopeTable(), record)
     ranges = [one.access.touched() for one in ran.operations if one.access]
     return [None if one is None else one.size_bytes for one in ranges]
 

@@ -41,10 +41,10 @@ def with_records(compiled):
     if type(planned).__name__ != "PlannedKernel":
         return compiled
     from kprof_inject.capture.cta_samples import EVERY_CTA
-    from kprof_inject.capture.schema import TimedResources
+    from kprof_inject.capture.resources import KernelResources
     from kprof_inject.errors import KprofError
 
-    instrumented = planned.instrumented(TimedResources(), None)
+    instrumented = planned.instrumented(KernelResources(), None)
     try:
         built = instrumented.compile_with_records(instrumented.mode(EVERY_CTA.sample((1, 1, 1), 1)), EVERY_CTA)
     except KprofError as error:

@@ -7,7 +7,7 @@ from pathlib import Path
 from known_launch import known_launch
 from replacing import replace
 
-from kprof_inject.capture.schema import GridTimesRecord
+from kprof_inject.capture.resources import GridTimesRecord
 from kprof_inject.report.notes import grid_notes
 
 

@@ -16,7 +16,7 @@ from snapshots import check
 from timelines import Ran, cta_rows, incomplete_rows
 
 from kprof_inject.analysis.summary import summarise
-from kprof_inject.capture.record_costs import RecordCost
+from kprof_inject.capture.mode import RecordCost
 from kprof_inject.report.notes import launch_notes
 from kprof_inject.timeline.columns import ScopeFlag
 from kprof_inject.timeline.timeline import Timeline, decode_launch

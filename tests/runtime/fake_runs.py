@@ -25,15 +25,15 @@ from triton import knobs
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.model import Launch
 from kprof_inject.capture.reader import read_capture
+from kprof_inject.capture.recording import Recording
 from kprof_inject.pipeline.insertion import insert_kernels, write_insertions
 from kprof_inject.runtime.compiling.compiler import fresh_jit_caches, wrap_compiler
 from kprof_inject.runtime.compiling.planned_kernel import RunStep
 from kprof_inject.runtime.launch.launch_capture import LaunchCapture
-from kprof_inject.runtime.launch.launch_choice import SavedLaunches
 from kprof_inject.runtime.launch.launch_saver import LaunchSaver
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.run_step import WorkspacePlans, _install_once
-from kprof_inject.runtime.session import Session
+from kprof_inject.runtime.session import SavedLaunches, Session
 from kprof_inject.workspace import Workspace
 
 EIGHT_KIB = Mode(buffer_bytes=8192)
@@ -101,11 +101,14 @@ class FakeRuns:
         gpu.host_kernels = HOST_KERNELS
         folder = self.folder / "here"
         settings = {"mode": EIGHT_KIB, "capture": str(folder / "capture"), **settings}
-        session = Session("run", str(self.workspace), str(folder / "reports"), **settings)
+        if "ctas" in settings:
+            settings["ctas"] = str(settings["ctas"])
+        chosen = {name: settings.pop(name) for name in Recording.__struct_fields__ if name in settings}
+        session = Session("run", str(self.workspace), str(folder / "reports"), Recording(**chosen), **settings)
         report = ProcessReport(session.reports)
         uninstall = install(gpu)
         device = FakeDevice(gpu)
-        saver = LaunchSaver(session.saved, session.launches, device, report)
+        saver = LaunchSaver(session.saved, session.recording.launches, device, report)
         capture = LaunchCapture(session, report, device, saver)
         step = RunStep(session, report, device, capture, WorkspacePlans(session, report))
         _install_once()

@@ -23,6 +23,7 @@ from fake_gpu.kernels import HOST_KERNELS, scale
 from fake_runs import EIGHT_KIB, FakeRuns
 from triton import knobs
 
+from kprof_inject.capture.recording import Recording
 from kprof_inject.runtime.compiling.compiler import fresh_jit_caches, wrap_compiler
 from kprof_inject.runtime.compiling.planned_kernel import RunStep
 from kprof_inject.runtime.launch.launcher import CapturingLauncher
@@ -79,7 +80,7 @@ def captures(runs: FakeRuns, path: str) -> Iterator[Captures]:
         gpu.largest_block_bytes = LAUNCH_BYTES - 1
     launches = "all" if path in ("all", "smaller") else "last"
     folder = runs.folder / path
-    session = Session("run", str(runs.workspace), str(folder), launches=launches, mode=EIGHT_KIB)
+    session = Session("run", str(runs.workspace), str(folder), Recording(launches=launches, mode=EIGHT_KIB))
     report, device = ProcessReport(session.reports), FakeDevice(gpu)
     uninstall = install(gpu)
     capture = LiveCapture(session, report, device)

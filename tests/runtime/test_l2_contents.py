@@ -13,8 +13,8 @@ from fake_gpu.repeating import OwnProcessHere, own_process_here
 from launch_files import edit
 
 from kprof_inject.capture.measurements import L2Contents
+from kprof_inject.capture.resources import KernelResources
 from kprof_inject.capture.saved_launch import read_saved_launch
-from kprof_inject.capture.schema import TimedResources
 from kprof_inject.runtime.devices.device import Buffer, NoDeviceMemory
 from kprof_inject.runtime.experiments import l2_contents
 from kprof_inject.runtime.experiments.l2_contents import as_in_program, contents_as_in_program, l2_fills
@@ -95,15 +95,15 @@ TIMES: dict[L2Contents, list[float]] = {"left": [10.0, 90.0, 10.0], "inputs": [8
 @pytest.mark.parametrize(
     ("empty_ns", "program", "expected"),
     [
-        (3.0, TimedResources(times_ns=(14.0,), empty_launch_ns=7.0), "left"),
-        (3.0, TimedResources(times_ns=(14.0,), empty_launch_ns=3.0), "emptied"),
-        (3.0, TimedResources(times_ns=(14.0,)), "emptied"),
-        (None, TimedResources(times_ns=(14.0,), empty_launch_ns=3.0), "emptied"),
-        (3.0, TimedResources(times_ns=(1.0,), empty_launch_ns=3.0), "inputs"),
-        (3.0, TimedResources(), "left"),
+        (3.0, KernelResources(times_ns=(14.0,), empty_launch_ns=7.0), "left"),
+        (3.0, KernelResources(times_ns=(14.0,), empty_launch_ns=3.0), "emptied"),
+        (3.0, KernelResources(times_ns=(14.0,)), "emptied"),
+        (None, KernelResources(times_ns=(14.0,), empty_launch_ns=3.0), "emptied"),
+        (3.0, KernelResources(times_ns=(1.0,), empty_launch_ns=3.0), "inputs"),
+        (3.0, KernelResources(), "left"),
     ],
 )
 def test_what_launching_takes_is_subtracted_if_both_are_known(
-    empty_ns: float | None, program: TimedResources, expected: str
+    empty_ns: float | None, program: KernelResources, expected: str
 ) -> None:
     assert as_in_program(TIMES, empty_ns, program) == expected

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from snapshots import check
 
+from kprof_inject.capture.recording import parse_launches
 from kprof_inject.errors import KprofError
-from kprof_inject.runtime.launch.launch_choice import parse_launches
 
 pytestmark = pytest.mark.triton
 

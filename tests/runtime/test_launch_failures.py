@@ -15,7 +15,7 @@ from fake_gpu.device import FakeDevice
 from fake_gpu.kernels import scale
 from fake_runs import FakeRuns
 
-from kprof_inject.capture.writer import CaptureWriter
+from kprof_inject.capture.capture_files import CaptureWriter
 from kprof_inject.runtime.compiling import planned_kernel
 from kprof_inject.runtime.compiling.instrumented_kernel import InstrumentedKernel
 from kprof_inject.runtime.compiling.planned_kernel import PlannedKernel

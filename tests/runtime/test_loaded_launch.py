@@ -22,14 +22,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from launch_files import edit, reseal, values_of
 
+from kprof_inject.capture.capture_files import KernelRecord
 from kprof_inject.capture.encoding import decode, encode
-from kprof_inject.capture.saved_launch import (
-    DescriptorArgument,
-    PointerArgument,
-    SavedLaunchRecord,
-    read_saved_launch,
-)
-from kprof_inject.capture.schema import KernelRecord, Metadata, ModeRecord, ScopeTableRecord
+from kprof_inject.capture.mode import Mode
+from kprof_inject.capture.saved_launch import DescriptorArgument, PointerArgument, SavedLaunchRecord, read_saved_launch
+from kprof_inject.capture.schema import Metadata
+from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.devices.device import MemoryRange, NoDeviceMemory
 from kprof_inject.runtime.devices.fixed_memory import AddressTaken
@@ -348,13 +346,12 @@ def test_records_are_timed_against_none(scale_launch_once: Path, process: OwnPro
     kernel = KernelRecord(
         name="scale",
         program_variant="scale-1",
-        scope_table=ScopeTableRecord(scopes=()),
+        scopes=ScopeTable(),
         scope_ids={},
         layout="timed",
-        mode=ModeRecord("shared", 0, 64),
+        mode=Mode("shared", 0, 64),
         metadata={"num_warps": 4, "profile_scratch_size": 64},
         sm_clock_hz=1.98e9,
-        clean_metadata={},
     )
     assert isinstance(kernel.known_metadata, Metadata)
     task = TimeRecords(

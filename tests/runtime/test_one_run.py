@@ -18,7 +18,7 @@ from programs.child import Ended
 from snapshots import check
 
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.capture.schema import PairedTimesRecord
+from kprof_inject.capture.resources import PairedTimesRecord
 from kprof_inject.runtime.launch.timing import EmptyKernel, TurnTimer
 from kprof_inject.runtime.versions import installed_version
 from kprof_inject.timeline.trust import needs_replay

@@ -10,7 +10,7 @@ import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from kprof_inject.capture.other_values import WantedValues, combinations
+from kprof_inject.capture.edits import WantedValues, combinations
 from kprof_inject.runtime.compiling.other_values import other_values
 
 pytestmark = pytest.mark.triton

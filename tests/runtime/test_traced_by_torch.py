@@ -18,7 +18,7 @@ from command_line import CommandLine
 from fake_runs import REAL_TORCH
 from snapshots import check
 
-from kprof_inject.capture.gpu_work import BENCHMARK_SPAN
+from kprof_inject.capture.measurements import BENCHMARK_SPAN
 from kprof_inject.runtime.launch import triton_wrapping
 from kprof_inject.runtime.launch.triton_wrapping import benchmarking
 from kprof_inject.runtime.process_report import ProcessReport, read_reports

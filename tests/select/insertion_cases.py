@@ -33,7 +33,7 @@ from small_modules import FILE, TWO_RECORDS, found, located, missed, work_of
 from snapshots import check
 from text_cases import cases_in
 
-from kprof_inject.capture.schema import PointRecord
+from kprof_inject.capture.scopes import PointRecord
 from kprof_inject.errors import KprofError
 from kprof_inject.select.candidates import candidates
 from kprof_inject.select.plan import BODY_RECORD, Plan
@@ -194,7 +194,7 @@ def _nests(plan: Plan) -> list[str]:
 
 
 def _sources(plan: Plan) -> list[str]:
-    return [" < ".join([f"{s.record}: {_point(s.source)}", *map(_point, s.called_from)]) for s in plan.scopes]
+    return [" < ".join([f"{s.record}: {_point(s.place)}", *map(_point, s.calls)]) for s in plan.scopes]
 
 
 def _point(point: PointRecord | None) -> str:

@@ -36,8 +36,8 @@ def test_names_have_the_users_lines() -> None:
         *("copies@28#0", "copies@37#0"),
     ]
     reduce = next(scope for scope in plan.scopes if scope.record == "reduce@33#0")
-    assert reduce.source is not None
-    assert Path(reduce.source.file).name == "attention.py"
+    assert reduce.place is not None
+    assert Path(reduce.place.file).name == "attention.py"
 
 
 @pytest.mark.parametrize("target", ["cuda-90", "cuda-100", "hip-gfx942"])

@@ -21,7 +21,7 @@ INLINED = [path for path in fixtures() if kernel_of(path) == "inlined_helpers"]
 def test_helpers_two_levels_deep(path: Path) -> None:
     plan = make_plan(fixture_view(read(path)), parse_selectors(["func(_quantize)", "func(_absmax)"]))
 
-    assert [(s.record, s.parent, [p.line for p in s.called_from]) for s in plan.scopes] == [
+    assert [(s.record, s.parent, [p.line for p in s.calls]) for s in plan.scopes] == [
         ("_quantize@35", -1, [35]),
         ("_absmax@17#0", 0, [17, 35]),
         ("_quantize@40", -1, [40]),
@@ -34,7 +34,7 @@ def test_two_calls_in_a_line_of_a_real_kernel() -> None:
     plan = make_plan(view, parse_selectors(["func(_tile)"]))
 
     assert [scope.record for scope in plan.scopes] == ["_tile@18#0", "_tile@18#1"]
-    assert len({scope.called_from[0].column for scope in plan.scopes}) == 2
+    assert len({scope.calls[0].column for scope in plan.scopes}) == 2
 
 
 CALLS = """\

@@ -10,7 +10,7 @@ from planning import view_of_text
 from small_modules import kernel
 from text_cases import facts_in
 
-from kprof_inject.capture.schema import RelaunchRecord
+from kprof_inject.capture.scopes import RelaunchRecord
 from kprof_inject.select.safety import relaunch
 from kprof_inject.ttgir.parser import parse
 

@@ -10,7 +10,8 @@ from golden import FIXTURES, fixture_id, fixtures, form_of, kernel_of, read
 from planning import insertion_of, plan_of, tagged_loops
 from snapshots import check
 
-from kprof_inject.capture.schema import MAX_TAGS, ScopeTableRecord
+from kprof_inject.capture.schema import MAX_TAGS
+from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.errors import KprofError
 from kprof_inject.rewrite import strip
 from kprof_inject.select.plan import max_records, table_json
@@ -266,8 +267,8 @@ def test_the_scope_table_is_read_back() -> None:
     import msgspec
 
     table = table_json(plan_of(kernel(), "op(tt.store) --tag n=n").table)
-    read_back = msgspec.convert(json.loads(json.dumps(table)), ScopeTableRecord)
+    read_back = msgspec.convert(json.loads(json.dumps(table)), ScopeTable)
     assert [(tag.name, tag.record) for tag in read_back.scopes[0].tags] == [("n", "tt.store --tag n")]
     double = {**table, "scopes": [{**table["scopes"][0], "tags": [{"name": "n", "record": "tt.store"}]}]}
     with pytest.raises(msgspec.ValidationError, match="a separate record"):
-        msgspec.convert(double, ScopeTableRecord)
+        msgspec.convert(double, ScopeTable)

@@ -15,7 +15,7 @@ from snapshots import check_cases
 
 from kprof_inject.capture.model import Launch
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.capture.schema import ProcessRecord
+from kprof_inject.capture.recording import Recording
 from kprof_inject.errors import KprofError
 from kprof_inject.timeline.choice import Choice, NumberSet
 from kprof_inject.timeline.columns import CTA_COLUMNS
@@ -157,12 +157,10 @@ def test_what_finds_nothing_is_told_what_there_is(launches: Sequence[Launch]) ->
 
 
 def test_why_a_launch_is_not_there_is_told(launches: Sequence[Launch]) -> None:
-    said = {
-        kept: complaint(
-            [replace(launches[0], process=ProcessRecord(pid=1, launches=kept))], Choice(launches=numbers("7"))
-        )
-        for kept in ("last", "0:2")
-    }
+    launch, said = launches[0], {}
+    for kept in ("last", "0:2"):
+        process = replace(launch.process, recording=Recording(launches=kept))
+        said[kept] = complaint([replace(launch, process=process)], Choice(launches=numbers("7")))
     check_cases("timeline/kept-launches", said)
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from kprof_inject.capture.record_costs import RecordCost
+from kprof_inject.capture.mode import RecordCost
 from kprof_inject.timeline.nesting import Nesting, nest, within_children
 from kprof_inject.timeline.pairs import Pairs, pair_records
 from kprof_inject.timeline.records import Records, without_records

@@ -35,7 +35,7 @@ def launches(
     kernel: dict[str, Any] = kernel_json([Scope("s")], buffers[0], 2, name=name, mode=mode)
     kernel["metadata"]["target"] = H200
     if shared_bytes is not None:
-        kernel["clean_metadata"] = {"shared": shared_bytes}
+        kernel["clean"] = {"shared_bytes": shared_bytes}
     return save_launches(folder, kernel, buffers, variant=name)
 
 

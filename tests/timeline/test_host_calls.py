@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from ranks import BEGIN_NS, Timer
 from replacing import replace
 
+from kprof_inject.capture.capture_files import ClockRecord
 from kprof_inject.capture.model import Launch
-from kprof_inject.capture.schema import ClockRecord
 from kprof_inject.timeline.axis import HostClock, fit_host_clock, host_call
 
 HOUR_NS = 3_600_000_000_000

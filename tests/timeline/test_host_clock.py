@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from kprof_inject.capture.schema import ClockRecord
+from kprof_inject.capture.capture_files import ClockRecord
 from kprof_inject.timeline.axis import HostClock, fit_host_clock
 
 DEVICE_NS = 1_800_000_000_000_000_000

@@ -20,7 +20,7 @@ from buffers import (
 )
 from replacing import replace
 
-from kprof_inject.capture.record_costs import RecordCost
+from kprof_inject.capture.mode import RecordCost
 from kprof_inject.errors import KprofError
 from kprof_inject.timeline.columns import SCOPE_COLUMNS, ScopeFlag
 from kprof_inject.timeline.timeline import Timeline, decode_launch

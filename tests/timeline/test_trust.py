@@ -17,7 +17,7 @@ from kprof_inject.timeline.trust import Level, Verdict, is_comparable, judge, ov
 
 # A median of 10 ms, between order statistics that are 14 µs apart: so long that two processes compare well.
 TIMES_NS = tuple(1e3 * us for us in (9_990, 9_993, 9_995, 9_998, 10_000, 10_002, 10_005, 10_007, 10_010))
-CLEAN = KernelResources(128, 0, 1024, 8, TIMES_NS)
+CLEAN = KernelResources(128, 0, shared_bytes=1024, ctas_per_sm=8, times_ns=TIMES_NS)
 
 
 def slower(percent: float) -> tuple[float, ...]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel
 from kprof_inject.analysis.roofs.speed_of_light import Roof
 from kprof_inject.capture.model import Kernel
-from kprof_inject.capture.scopes import ScopeInfo, ScopeKind
+from kprof_inject.capture.scopes import Scope, ScopeKind
 from kprof_inject.select.parts import COPIES
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.waves import waves_of
@@ -62,7 +62,7 @@ class InFlight(Struct, frozen=True):
         return tuple(sorted(set(self.works.values())))
 
 
-def starts_async(scope: ScopeInfo) -> bool:
+def starts_async(scope: Scope) -> bool:
     """Return whether a scope covers an operation that issues asynchronous work, or several of these in a row."""
     if scope.kind == ScopeKind.PART:
         return scope.label.partition("@")[0] == COPIES

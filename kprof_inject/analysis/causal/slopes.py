@@ -22,7 +22,7 @@ from kprof_inject.analysis.scope_map import ScopeMap
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture.encoding import json_values
 from kprof_inject.capture.experiments import ExperimentRecord, MeasuredDelayRecord
-from kprof_inject.capture.scopes import ScopeInfo, ScopeTable, distinct_names
+from kprof_inject.capture.scopes import Scope, ScopeTable, distinct_names
 from kprof_inject.timeline.comparison import MIN_LAUNCHES, trimmed_mean
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.waves import end_of_work_ns
@@ -55,7 +55,7 @@ class Point(Struct, frozen=True):
 class PlaceSlope(Struct, frozen=True):
     """The slope of one place of a kernel. ``response`` is None if it is unknown, for ``reason``."""
 
-    scope: ScopeInfo
+    scope: Scope
     by_cta: float | None
     by_chain: float | None
     disturbed: Interval | None
@@ -183,13 +183,13 @@ def kernel_slopes(
     ``ran`` is what the kernel executes, if known; ``timeline`` a recorded launch of it with the same grid, if there is
     one, and ``summary`` that launch's.
     """
-    table = ScopeTable.of(experiment.scopes)
+    table = experiment.scopes
     clean = [ns for one in experiment.delays for ns in one.clean_ns]
     clean_ns = float(np.median(clean)) if clean else 0.0
     # The nominal clock is the device's maximum.
     measured_hz, maximum_hz = experiment.sm_clock_hz, experiment.nominal_clock_hz
-    clock_hz = min(measured_hz, maximum_hz) if measured_hz and maximum_hz else measured_hz or maximum_hz
-    slots = experiment.sm_count * (experiment.clean.ctas_per_sm or 0)
+    clock_hz = min(measured_hz, maximum_hz) if measured_hz and maximum_hz else measured_hz or maximum_hz or 0.0
+    slots = (experiment.sm_count or 0) * (experiment.clean.ctas_per_sm or 0)
     by_cta, by_chain = executions(table, ran, prod(experiment.grid), slots, timeline)
     cycles = clean_ns * 1e-9 * clock_hz
     names = distinct_names(table.scopes)
@@ -214,7 +214,7 @@ def kernel_slopes(
 
 
 def _place(
-    scope: ScopeInfo,
+    scope: Scope,
     delays: Sequence[MeasuredDelayRecord],
     spins: Mapping[int, float],
     by_cta: float | None,

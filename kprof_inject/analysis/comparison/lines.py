@@ -20,7 +20,7 @@ from kprof_inject.analysis.comparison.code import Structure
 from kprof_inject.analysis.comparison.runs import KernelRuns, LaunchFigures, typical_value
 from kprof_inject.analysis.comparison.verdicts import KernelDiff
 from kprof_inject.analysis.evidence.stalls import Share, Stalls
-from kprof_inject.capture.scopes import ScopeInfo, ScopeKind
+from kprof_inject.capture.scopes import Scope, ScopeKind
 from kprof_inject.capture.source_text import (
     SourceLine,
     SourceText,
@@ -129,7 +129,7 @@ def _recorded(runs: KernelRuns, launches: tuple[LaunchFigures, ...]) -> dict[Sou
     return {line: LineTime(ns) for line, ns in found.items()}
 
 
-def _line_of(scope: ScopeInfo) -> SourceLine | None:
+def _line_of(scope: Scope) -> SourceLine | None:
     """Return the line of a scope of an operation or of one line; None for other scopes."""
     is_of_one_line = scope.kind == ScopeKind.LINES and not _SEVERAL_LINES.search(scope.label or scope.name)
     return file_and_line(scope.source) if scope.kind == ScopeKind.OPERATION or is_of_one_line else None

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from kprof_inject.analysis.comparison.runs import KernelRuns, config_of, distinct_runs
 from kprof_inject.capture.model import Kernel
-from kprof_inject.capture.scopes import ScopeInfo, distinct_names
+from kprof_inject.capture.scopes import Scope, distinct_names
 from kprof_inject.capture.source_text import SourceText, sources_of
 from kprof_inject.errors import KprofError, printable
 from kprof_inject.quantities import counted, listed
@@ -131,7 +131,7 @@ NOWHERE = -1
 class ScopeIdentity(Struct, frozen=True):
     """A scope, with the other properties that identify it."""
 
-    info: ScopeInfo
+    info: Scope
     lines: tuple[str, ...] = ()
     """Text of its source line and of the calls that inlined it; empty if any text is unknown."""
     partition: str = ""

@@ -56,7 +56,7 @@ def code_evidence(
     if rates is None:
         return None
     pipelines = _PIPELINES_OF_TARGET.get(kernel.target, _PIPELINES)
-    done = _code_work(code, ran, kernel.requested_warps, tuple(requests))
+    done = _code_work(code, ran, kernel.num_warps, tuple(requests))
     launch = _bounds(done.launch, sm_cycles, rates, pipelines)
     most = _by_unit(done.most.utilization(sm_cycles, rates), pipelines)
     scopes = {

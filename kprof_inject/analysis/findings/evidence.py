@@ -248,7 +248,7 @@ class Evidence(Struct, frozen=True, eq=False):
     def _issued_share(self, counted: Callable[[Instruction], bool]) -> float:
         if self.machine_code is None or self.executed is None:
             return 0.0
-        executions = block_executions(self.machine_code, self.executed, self.kernel.requested_warps)
+        executions = block_executions(self.machine_code, self.executed, self.kernel.num_warps)
         return issued_share(self.machine_code, executions.known, counted)
 
     def roof_around(self, operation: Operation) -> Roof | None:

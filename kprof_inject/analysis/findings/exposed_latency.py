@@ -64,7 +64,7 @@ def _more_ctas(evidence: Evidence) -> str:
     kernel = evidence.kernel
     if evidence.has_one_wave:
         return ", or by more CTAs with fewer iterations each"
-    by = limited_by(kernel.target, kernel.requested_warps, kernel.clean)
+    by = limited_by(kernel.target, kernel.num_warps, kernel.clean)
     is_full = any(what in ("warps", "CTAs") for what in by.split(" and "))
     return "" if is_full else ", or by more CTAs on an SM"
 

@@ -102,7 +102,7 @@ def few_warps(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     if ran is None or waves is None or not evidence.parts:
         return
     counted_warps = evidence.measured.metric(counters.WARPS_ACTIVE) if evidence.measured else 0.0
-    active = counted_warps or min(waves.ctas / waves.sms, evidence.room) * evidence.kernel.requested_warps
+    active = counted_warps or min(waves.ctas / waves.sms, evidence.room) * evidence.kernel.num_warps
     share = evidence.max_gain()
     if evidence.has_dots:
         has_one_each = active < _MAX_WARPS_OF_DOTS and evidence.busiest[1] < LIMITING and share >= _MIN_SHARE
@@ -128,7 +128,7 @@ def few_warps(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         text=f"too few warps in flight: an SM holds {active:.1f} of {limits_of(evidence.kernel.target).warps} on "
         f"average, and {_waits(evidence)}{by_law}",
         advice=advice,
-        figures={"active_warps": active, "num_warps": evidence.kernel.requested_warps, "more_num_warps": more},
+        figures={"active_warps": active, "num_warps": evidence.kernel.num_warps, "more_num_warps": more},
         # On an H100, twice the warps won less where loops load through registers: loading ahead won instead.
         likely=share / (3 if at_once or not _loads_in_loops(evidence, ran.module) else 5),
     )
@@ -145,7 +145,7 @@ def _one_warp_each(evidence: Evidence, waves: Waves, active: float, share: float
     Each of an SM's four parts has a scheduler (NVIDIA's H100 white paper).
     """
     kernel = evidence.kernel
-    warps = kernel.requested_warps
+    warps = kernel.num_warps
     by, room = limited_by(kernel.target, warps, kernel.clean), evidence.room
     if waves.ctas < 2 * waves.sms:
         more = "launch more CTAs: smaller tiles, or split-K"
@@ -166,7 +166,7 @@ def _one_warp_each(evidence: Evidence, waves: Waves, active: float, share: float
 
 def _without_wgmma(evidence: Evidence) -> Iterator[Finding]:
     """Yield dots with too few warps for wgmma, which a group of four issues (PTX ISA, "wgmma.mma_async")."""
-    warps, share = evidence.kernel.requested_warps, evidence.max_gain()
+    warps, share = evidence.kernel.num_warps, evidence.max_gain()
     if evidence.kernel.target != _WGMMA_TARGET or warps >= _WARPS_OF_GROUP or share < _MIN_SHARE:
         return
     yield Finding(
@@ -217,7 +217,7 @@ def _loaded_bytes(loop: Operation) -> int:
 
 def _more_warps(evidence: Evidence, waves: Waves, module: Module) -> tuple[str, int]:
     """Return what gets more warps onto an SM, and the best ``num_warps``."""
-    kernel, warps = evidence.kernel, evidence.kernel.requested_warps
+    kernel, warps = evidence.kernel, evidence.kernel.num_warps
     limits = limits_of(kernel.target)
     elements = _largest_tensor(module)
     room, on_sm = evidence.room, _max_resident(evidence, waves)
@@ -248,7 +248,7 @@ def _more_warps(evidence: Evidence, waves: Waves, module: Module) -> tuple[str, 
 
 def _more_room(kernel: Kernel, by: str, room: int) -> str:
     """Return what lets more CTAs share an SM, which has room for ``room`` of them by its resource ``by``."""
-    by_warps = ctas_per_sm(limits_of(kernel.target), 0, kernel.requested_warps, None)
+    by_warps = ctas_per_sm(limits_of(kernel.target), 0, kernel.num_warps, None)
     how = _LESS_OF.get(by, "smaller tiles")
     return f"make room for more CTAs on an SM ({by}: for {room}; warps: for {by_warps}): {how}"
 

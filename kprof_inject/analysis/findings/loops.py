@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from kprof_inject.analysis.summary import LaunchSummary, ScopeSummary
 from kprof_inject.analysis.unjudged import Unjudged, missing_records, unpaired_records
 from kprof_inject.capture.model import Kernel
-from kprof_inject.capture.scopes import ScopeInfo, ScopeKind, ScopeTable
+from kprof_inject.capture.scopes import Scope, ScopeKind, ScopeTable
 from kprof_inject.capture.source_text import ttgir_of
 from kprof_inject.timeline.phases import LOOPS, outermost
 from kprof_inject.timeline.timeline import Timeline
@@ -74,7 +74,7 @@ def unrecorded_before(table: ScopeTable, index: int) -> str | None:
     return None
 
 
-def _path(scope: ScopeInfo) -> tuple[int, ...]:
+def _path(scope: Scope) -> tuple[int, ...]:
     """Return the numbers of a loop and of those around it, the outermost first; empty if they are unknown."""
     numbers = _NUMBERED.fullmatch(scope.label or scope.name)
     return tuple(map(int, numbers[1].split("."))) if numbers else ()
@@ -89,7 +89,7 @@ _WORD = re.compile(r"[a-z]+")
 _OPERATION_NAME = re.compile(r"[a-z]+\.[a-z]")
 
 
-def is_wait(scope: ScopeInfo) -> bool:
+def is_wait(scope: Scope) -> bool:
     """Return True if a scope is a wait, by its operation or by the name that the user gave it."""
     if scope.kind not in _NAMED_KINDS:
         return scope.kind == ScopeKind.SPIN
@@ -126,12 +126,12 @@ def _no_loss(kernel: Kernel) -> frozenset[str]:
     return frozenset((dialect.DOT_WAIT, dialect.BARRIER_WAIT) if has_barriers_of_dots else (dialect.DOT_WAIT,))
 
 
-def is_of_dot(scope: ScopeInfo) -> bool:
+def is_of_dot(scope: Scope) -> bool:
     """Return True for a dot or a wait for one: the warps that run it do the kernel's work."""
     return traits_of(_operation(scope)).is_of_dot
 
 
-def _operation(scope: ScopeInfo) -> str:
+def _operation(scope: Scope) -> str:
     return (scope.label or scope.name) if scope.kind == ScopeKind.OPERATION else ""
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from kprof_inject.analysis.causal.slopes import PlaceSlope
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import Finding
-from kprof_inject.capture.scopes import ScopeInfo, ScopeKind
+from kprof_inject.capture.scopes import Scope, ScopeKind
 from kprof_inject.quantities import listed
 from kprof_inject.select.parts import COPIES, WAIT, part_of
 
@@ -62,7 +62,7 @@ def _advice(places: Sequence[PlaceSlope], critical: Sequence[PlaceSlope]) -> str
     return "; ".join(advice) or f"see what {critical[0].name} waits for"
 
 
-def _part(scope: ScopeInfo) -> str:
+def _part(scope: Scope) -> str:
     """Return the kind of part that a scope is, whatever name the user gave it; empty if it is none."""
     label = scope.label or scope.name
     return label.partition("@")[0] if scope.kind == ScopeKind.PART else part_of(label)

@@ -152,7 +152,7 @@ def _directions(evidence: Evidence, one: CountedOperation) -> tuple[str, str]:
             # of the same size, the launch took 1.35 to 1.8 times as long, as fewer loads were in flight.
             f"make the tile wider along dimension {contiguous[0]}, where it has only {row_bytes} contiguous bytes (a "
             f"sector has {SECTOR_BYTES}, a line {LINE_BYTES}), and raise num_warps as much (it is "
-            f"{evidence.kernel.requested_warps}), so that an SM keeps its warps",
+            f"{evidence.kernel.num_warps}), so that an SM keeps its warps",
         )
     if any((part == 0).any() for part in _differences(access, contiguous[0])):  # neighbours with one address
         # On an H100, keys of 3 and 4 bits won 36 and 75 % when stored transposed; those of 4 bits won 87 % by one load

@@ -17,7 +17,7 @@ from kprof_inject.analysis.interpreter.interpreter import Grid, executed
 from kprof_inject.analysis.scope_map import ScopeMap
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.analysis.unjudged import evaluating
-from kprof_inject.capture.loaded_integers import LoadedIntegersRecord
+from kprof_inject.capture.measurements import LoadedIntegersRecord
 from kprof_inject.capture.model import KERNELS_CACHED, Launch
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.capture.source_text import ttgir_of

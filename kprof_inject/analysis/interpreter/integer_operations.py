@@ -31,7 +31,7 @@ from kprof_inject.analysis.interpreter.axis_arrays import (
     joined,
     where,
 )
-from kprof_inject.capture.loaded_integers import LoadedIntegersRecord
+from kprof_inject.capture.measurements import LoadedIntegersRecord
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.ssa_values import ValueGraph, constant_of, reached
 from kprof_inject.ttgir.types import bytes_of, types_of

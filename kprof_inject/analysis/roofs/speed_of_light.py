@@ -26,7 +26,7 @@ from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.analysis.unjudged import Unjudged, missing_records, unpaired_records
 from kprof_inject.capture.encoding import json_values
 from kprof_inject.capture.model import KERNELS_CACHED, Kernel
-from kprof_inject.capture.scopes import ScopeInfo, ScopeKind
+from kprof_inject.capture.scopes import Scope, ScopeKind
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.waves import cycles_with_ctas
@@ -242,6 +242,6 @@ def _roofs(
             yield Roof.of(index, name, time.executions, time.sm_cycles, work, rates)
 
 
-def _is_whole(scope: ScopeInfo) -> bool:
+def _is_whole(scope: Scope) -> bool:
     """Return True if the scope has all the time of what is in it: operations may only issue what ends later."""
     return scope.kind in (ScopeKind.FUNCTION, ScopeKind.LOOP, ScopeKind.ITERATION)

@@ -265,7 +265,7 @@ def _cannot_tell(diff: KernelDiff) -> tuple[str, Sequence[str]]:
 def _more_launches(diff: KernelDiff) -> tuple[str, ...]:
     """Return ways to get more launches to compare, best first; none if more would not help."""
     sides = (diff.a.timelines, diff.b.timelines)
-    a, b = ({(timeline.launch.folder.resolve(), timeline.launch.file) for timeline in side} for side in sides)
+    a, b = ({timeline.launch.path.resolve() for timeline in side} for side in sides)
     if a == b:
         return ()
     many = min(map(len, sides)) >= _MANY_LAUNCHES

@@ -271,7 +271,7 @@ def _executions(report: LaunchAnalysis, function: MachineFunction) -> tuple[int 
         kernel = report.launch.kernel
         try:
             with evaluating():
-                return tuple(block_executions(function, report.executed, kernel.requested_warps).known)
+                return tuple(block_executions(function, report.executed, kernel.num_warps).known)
         except Unevaluated:
             pass
     return (None,) * len(blocks_of(function))

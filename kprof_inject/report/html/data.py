@@ -25,6 +25,7 @@ from kprof_inject.analysis.program import KernelOverview, Program, Report
 from kprof_inject.analysis.roofs.limits import LIMITING, Limit
 from kprof_inject.analysis.summary import LaunchSummary, PartitionSummary, ScopeSummary
 from kprof_inject.capture.encoding import rounded
+from kprof_inject.capture.scopes import Scope
 from kprof_inject.capture.source_text import sources_of
 from kprof_inject.errors import printable
 from kprof_inject.quantities import counted, percent, short_time
@@ -57,6 +58,8 @@ _LEFT_OUT: Mapping[type[Struct], frozenset[str]] = {
     IterationSeries: frozenset({"numbers", "counts", "mean_ns", "p50_ns"}),
     ScopeSummary: frozenset({"warps_self_ns", "warp_spread", "cta_spread", "sm_spread", "cta_balance", "sampling"}),
     PlaceSlope: frozenset({"points"}),
+    # Its places are text on the page, and nothing there needs the rest.
+    Scope: frozenset({"place", "calls", "selector", "function", "crosses", "block", "operations", "other_operations"}),
     KernelOverview: frozenset({"reports", "middles", "not_chosen"}),
 }
 _ADDED: Mapping[type[Struct], Mapping[str, Callable[[Any], Any]]] = {
@@ -64,6 +67,7 @@ _ADDED: Mapping[type[Struct], Mapping[str, Callable[[Any], Any]]] = {
     PartitionSummary: {"title": attrgetter("title")},
     Limit: {"answer": attrgetter("answer")},
     Finding: {"sentence": attrgetter("sentence")},
+    Scope: {"source": attrgetter("source"), "called_from": attrgetter("called_from")},
     PlaceSlope: {"name": attrgetter("name"), "slope_text": slope_text, "slack_text": slack_text},
     KernelOverview: {"known_launches": attrgetter("known_launches"), "to_win_ns": attrgetter("to_win_ns")},
 }
@@ -260,9 +264,9 @@ def _records(timeline: Timeline, summary: LaunchSummary) -> Iterator[Row]:
 
 
 def _program(timeline: Timeline) -> Iterator[Row]:
-    if process := timeline.launch.process:
-        yield "command", " ".join(process.argv)
-        yield from ((name, getattr(process, key)) for key, name in _VERSIONS.items())
+    process = timeline.launch.process
+    yield "command", " ".join(process.argv)
+    yield from ((name, getattr(process, key)) for key, name in _VERSIONS.items())
 
 
 def _thousands(count: int) -> str:

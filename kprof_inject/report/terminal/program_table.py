@@ -9,7 +9,7 @@ from rich.console import Console
 
 from kprof_inject.analysis.advice import trust_in
 from kprof_inject.analysis.program import KernelOverview, Program
-from kprof_inject.capture.gpu_work import GpuWork
+from kprof_inject.capture.measurements import GpuWork
 from kprof_inject.kernel_names import without_inner_types
 from kprof_inject.quantities import counted, percent, short_time
 from kprof_inject.report.terminal.tables import (

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
 from triton.backends.compiler import GPUTarget
 from triton.runtime.driver import driver
 
+from kprof_inject.capture.capture_files import KernelRecord
 from kprof_inject.capture.cta_samples import EVERY_CTA, CtaChoice, CtaSample
 from kprof_inject.capture.mode import AUTO_BUFFER, Mode
-from kprof_inject.capture.resources import limits_of, registers_for
+from kprof_inject.capture.resources import KernelResources, limits_of, registers_for
 from kprof_inject.capture.ring_sizes import auto_buffer, keeps_occupancy, mode_of_kernel, smaller_buffer_bytes
-from kprof_inject.capture.schema import (
-    KernelRecord,
-    ModeRecord,
-    ScopeTableRecord,
-    TimedResources,
-    plausible_sm_clock_hz,
-)
+from kprof_inject.capture.schema import plausible_sm_clock_hz
+from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.errors import KprofError
 from kprof_inject.files import write_bytes
 from kprof_inject.quantities import counted
@@ -64,8 +62,8 @@ class InstrumentedKernel:
     dumped: DumpedKernel
     plan: str
     """Name of the plan in the workspace."""
-    scope_table: ScopeTableRecord
-    clean: TimedResources
+    scope_table: ScopeTable
+    clean: KernelResources
     """Resources of the kernel without records."""
     clean_ptx: str | None
     """PTX of the kernel without records; None if it has none, or if all CTAs record in any case."""
@@ -113,7 +111,7 @@ class InstrumentedKernel:
 
         Raises ``KprofError`` if mode and kernel do not suit each other.
         """
-        mode = self.session.mode
+        mode = self.session.recording.mode
         if mode.sched_stores and any(scope.ended_by_next for scope in self.scope_table.scopes):
             raise KprofError(
                 "--sched-stores moves the store of a start to its end, and iterations have only one record",
@@ -132,7 +130,7 @@ class InstrumentedKernel:
             self.target_name,
             self.scope_table.most_records,
         )
-        if chosen.buffer == "global" and self.session.mode.buffer == AUTO_BUFFER and not mode.buffer_bytes:
+        if chosen.buffer == "global" and self.session.recording.mode.buffer == AUTO_BUFFER and not mode.buffer_bytes:
             limited = smaller_buffer_bytes(chosen, sample.rows, self.total_warps, _MAX_AUTO_BYTES)
             chosen = replace(chosen, buffer_bytes=limited or chosen.buffer_bytes)
         return chosen
@@ -142,11 +140,11 @@ class InstrumentedKernel:
 
         They could if that is left to us, and as many CTAs then fit on an SM.
         """
-        if self.session.mode.buffer != AUTO_BUFFER or sample.shift or self.mode(sample).buffer == "shared":
+        if self.session.recording.mode.buffer != AUTO_BUFFER or sample.shift or self.mode(sample).buffer == "shared":
             return False
         shared_bytes, target = self.dumped.info.metadata["shared"], self.target_name
         try:
-            ring_bytes = replace(self, prefers_shared=True).mode(sample).buffer_bytes
+            ring_bytes = dataclasses.replace(self, prefers_shared=True).mode(sample).buffer_bytes
         except KprofError:  # no room
             return False
         return keeps_occupancy(ring_bytes, shared_bytes, self.total_warps, self.clean.registers, target)
@@ -201,7 +199,7 @@ class InstrumentedKernel:
 
     def _require_same_residency(self, kernel: Any, record: KernelRecord) -> None:
         """Raise ``KprofError`` if records may prevent all CTAs of a cooperative launch from being resident at once."""
-        before, after = record.clean.ctas_per_sm, record.ctas_per_sm
+        before, after = record.clean.ctas_per_sm, record.with_records.ctas_per_sm
         if getattr(kernel.metadata, "launch_cooperative_grid", False) and before and after and after < before:
             raise KprofError(
                 f"with records, an SM holds {after} of its CTAs instead of {before}, and its launch is cooperative"
@@ -239,20 +237,21 @@ class InstrumentedKernel:
         record = KernelRecord(
             name=dumped.name,
             program_variant=dumped.variant,
-            scope_table=self.scope_table,
-            scope_ids=scope_names(str(workspace.override_path(replace(dumped, variant=self.plan))), self.target),
+            scopes=self.scope_table,
+            scope_ids=scope_names(
+                str(workspace.override_path(dataclasses.replace(dumped, variant=self.plan))), self.target
+            ),
             layout=installed_version().buffer_layout,
-            mode=ModeRecord(*astuple(mode)),
+            mode=mode,
             cta_shift=ctas.shift,
             sm_clock_hz=plausible_sm_clock_hz(1000 * device.get("sm_clock_rate", 0)),
-            sm_count=device.get("multiprocessor_count", 0),
-            l2_bytes=l2_bytes(),
+            sm_count=device.get("multiprocessor_count") or None,
+            l2_bytes=l2_bytes() or None,
             # Two bits per cycle and line; the clock is in kHz.
-            dram_bytes_per_s=2 * 1e3 * device.get("mem_clock_rate", 0) * device.get("mem_bus_width", 0) / 8,
+            dram_bytes_per_s=2 * 1e3 * device.get("mem_clock_rate", 0) * device.get("mem_bus_width", 0) / 8 or None,
             metadata={**clean_metadata, **{name: getattr(kernel.metadata, name) for name in _CHANGED_BY_RECORDS}},
-            clean_metadata=clean_metadata,
-            clean=self.clean,
-            **resources_of(kernel),
+            clean=replace(self.clean, shared_bytes=clean_metadata["shared"]),
+            with_records=KernelResources(**resources_of(kernel)),
         )
         if self.session.saved.has(dumped.variant):
             for name, data in build_files(kernel).items():

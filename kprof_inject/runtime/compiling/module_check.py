@@ -411,7 +411,7 @@ class MeasureResources:
         limits = limits_of(str(self.target))
         is_known = registers is not None and limits.registers
         ctas = ctas_per_sm(limits, shared_bytes, warps, registers) if is_known else None
-        return KernelResources(registers, spills, shared_bytes, ctas)
+        return KernelResources(registers, spills, shared_bytes=shared_bytes, ctas_per_sm=ctas)
 
 
 def lowered_in_child(text: str, target: Target, options: dict[str, Any], written: Path) -> Lowered:

@@ -12,7 +12,7 @@ from triton._C.libtriton import ir
 from triton.backends.compiler import GPUTarget
 from triton.compiler.compiler import ASTSource, make_backend
 
-from kprof_inject.capture.other_values import MAX_COMBINATIONS, OtherValues, Values, WantedValues, combinations
+from kprof_inject.capture.edits import MAX_COMBINATIONS, OtherValues, Values, WantedValues, combinations
 from kprof_inject.runtime.faults import first_line
 
 _FIRST_STAGE = "ttir"

@@ -13,8 +13,10 @@ import msgspec
 
 from kprof_inject.capture.cta_samples import AUTO_CTAS, EVERY_CTA, FEWER_CTAS, CtaChoice, CtaSample
 from kprof_inject.capture.mode import Mode
+from kprof_inject.capture.resources import KernelResources
 from kprof_inject.capture.ring_sizes import MAX_LAUNCH_BYTES, smaller_buffer_bytes
-from kprof_inject.capture.schema import Grid, ScopeTableRecord, TimedResources
+from kprof_inject.capture.schema import Grid
+from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.errors import KprofError
 from kprof_inject.quantities import counted, size_text
 from kprof_inject.runtime.compiling.compiler import (
@@ -45,7 +47,7 @@ _MAX_FOR_OTHER_MEMORY = 0.15
 """Excess of a kernel's time up to which its records may only be in the wrong memory. For 19 foreign kernels, the other
 one made at most 12 % of difference (H100)."""
 
-Plan = tuple[DumpedKernel, ScopeTableRecord]
+Plan = tuple[DumpedKernel, ScopeTable]
 """A dumped kernel, and the scopes of the records to insert."""
 
 
@@ -55,7 +57,7 @@ class Plans(Protocol):
     def plan_of(self, variant: DumpedKernel, kernel: Any) -> Plan | None:
         """Return the plan of a variant, which Triton has just compiled as ``kernel``, or None to leave it as it is."""
 
-    def fewer(self, dumped: DumpedKernel, plan: str) -> tuple[str, ScopeTableRecord] | None:
+    def fewer(self, dumped: DumpedKernel, plan: str) -> tuple[str, ScopeTable] | None:
         """Plan fewer records than ``plan`` has, for a kernel that they slow down; return None if that is not possible.
 
         The result is the name of the new plan, and its scopes.
@@ -169,7 +171,7 @@ class PlannedKernel:
         step: RunStep,
         variant: DumpedKernel,
         dumped: DumpedKernel,
-        scope_table: ScopeTableRecord,
+        scope_table: ScopeTable,
         overridden: Compile,
     ) -> None:
         """Prepare to launch ``dumped`` with the records of ``scope_table``; ``overridden`` is as in ``prepare``."""
@@ -189,7 +191,7 @@ class PlannedKernel:
         """Reason why all CTAs record although a sample should; empty if there is none."""
         self._builds: dict[str, tuple[RecordingBuild, Any]] = {}
         """Builds by how they are made, with their kernels: Triton 3.9 unloads a kernel without references."""
-        self._ctas = step.session.ctas
+        self._ctas = step.session.recording.cta_choice
         """Which CTAs record, as the user has it, or ``FEWER_CTAS``."""
         self._choice: CtaChoice | None = None
         """Which CTAs record, as the first large grid has it; None before that launch, and if each grid has its own."""
@@ -209,15 +211,15 @@ class PlannedKernel:
         clean = step.workspace.clean_run(self._variant)
         if clean.registers is None:
             clean = msgspec.structs.replace(clean, **resources_of(kernel))
-        may_sample = step.session.ctas != EVERY_CTA and installed_version().offset_bits is not None
+        may_sample = step.session.recording.cta_choice != EVERY_CTA and installed_version().offset_bits is not None
         clean_ptx = kernel.asm.get("ptx") if may_sample else None
         self._instrumented = self.instrumented(clean, clean_ptx)
         # It is one already if an exception ended an earlier attempt.
         if not isinstance(kernel._run, CapturingLauncher):
-            max_bytes = min(step.session.max_bytes, MAX_LAUNCH_BYTES)
+            max_bytes = min(step.session.recording.max_bytes, MAX_LAUNCH_BYTES)
             kernel._run = CapturingLauncher(kernel, self._variant, self, step.captures, max_bytes)
 
-    def instrumented(self, clean: TimedResources, clean_ptx: str | None) -> InstrumentedKernel:
+    def instrumented(self, clean: KernelResources, clean_ptx: str | None) -> InstrumentedKernel:
         """Return the kernel with its planned records; the arguments are its fields."""
         return InstrumentedKernel(
             self._step.session, self._dumped, self._plan, self._scope_table, clean, clean_ptx, self._compile_planned
@@ -296,7 +298,9 @@ class PlannedKernel:
                 f"for a grid of {counted(sample.ctas, 'CTA')}, each CTA keeps {buffer_bytes} bytes of records instead "
                 f"of {usual.buffer_bytes}"
             )
-            return self._build(instrumented, build.ctas, replace(usual, buffer_bytes=buffer_bytes), note)
+            return self._build(
+                instrumented, build.ctas, msgspec.structs.replace(usual, buffer_bytes=buffer_bytes), note
+            )
 
     def _compile_planned(self, effects: ExitStack) -> Any:
         """Compile the kernel with its instrumented TTGIR; ``effects`` are undone after that."""

@@ -20,7 +20,8 @@ from kprof_inject.capture.experiments import (
     MeasuredDelayRecord,
     SpinRecord,
 )
-from kprof_inject.capture.schema import Argument, Grid, Resources, plausible_sm_clock_hz
+from kprof_inject.capture.resources import Resources
+from kprof_inject.capture.schema import Argument, Grid, plausible_sm_clock_hz
 from kprof_inject.runtime.compiling.builds import assembly_in, load, objection_to
 from kprof_inject.runtime.devices.cuda_driver import l2_bytes, resources_of
 from kprof_inject.runtime.devices.device import Device
@@ -133,10 +134,10 @@ def experiment_record(
         scopes=plan.scopes,
         target=dumped.info.target,
         device_name=device.names()[device.current()],
-        sm_count=properties.get("multiprocessor_count", 0),
+        sm_count=properties.get("multiprocessor_count") or None,
         nominal_clock_hz=plausible_sm_clock_hz(1000 * properties.get("sm_clock_rate", 0)),
-        sm_clock_hz=statistics.median(timed.sm_clock_hz) if timed.sm_clock_hz else 0.0,
-        l2_bytes=l2_bytes(),
+        sm_clock_hz=statistics.median(timed.sm_clock_hz) if timed.sm_clock_hz else None,
+        l2_bytes=l2_bytes() or None,
         clean=target.clean,
         grid=target.grid,
         arguments=target.arguments,

@@ -14,7 +14,7 @@ from statistics import median
 from typing import Any, Protocol
 
 from kprof_inject.capture.measurements import L2Contents
-from kprof_inject.capture.schema import TimedResources
+from kprof_inject.capture.resources import KernelResources
 from kprof_inject.runtime.devices.cuda_driver import l2_bytes
 from kprof_inject.runtime.devices.device import Device, MemoryRange, NoDeviceMemory
 from kprof_inject.runtime.experiments.back_to_back import BackToBack, empty_ns
@@ -66,7 +66,7 @@ def _read(device: ReadingDevice, ranges: list[MemoryRange], stream: int) -> None
 
 
 def as_in_program(
-    times_ns: Mapping[L2Contents, list[float]], empty_ns: float | None, program: TimedResources
+    times_ns: Mapping[L2Contents, list[float]], empty_ns: float | None, program: KernelResources
 ) -> L2Contents:
     """Return the contents with which a launch takes as long as in the program, or nearly."""
     if not program.times_ns:

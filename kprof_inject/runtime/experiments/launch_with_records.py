@@ -13,7 +13,7 @@ from typing import Any
 from triton.compiler.compiler import CompiledKernel
 
 from kprof_inject.capture.measurements import L2Contents
-from kprof_inject.capture.schema import TimedResources
+from kprof_inject.capture.resources import KernelResources
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.compiling.builds import BuildSource
 from kprof_inject.runtime.compiling.delayed_builds import compile_text
@@ -24,12 +24,11 @@ from kprof_inject.runtime.experiments.l2_contents import ReadingDevice, contents
 from kprof_inject.runtime.experiments.loaded_launch import LoadedLaunch
 from kprof_inject.runtime.launch import triton_wrapping
 from kprof_inject.runtime.launch.launch_capture import LaunchCapture
-from kprof_inject.runtime.launch.launch_choice import NO_SAVED_LAUNCHES
 from kprof_inject.runtime.launch.launch_saver import LaunchSaver
 from kprof_inject.runtime.launch.launcher import own_scratch
 from kprof_inject.runtime.launch.timing import EmptyKernel, LaunchTimer
 from kprof_inject.runtime.process_report import ProcessReport
-from kprof_inject.runtime.session import Session
+from kprof_inject.runtime.session import NO_SAVED_LAUNCHES, Session
 from kprof_inject.workspace import DumpedKernel, Workspace
 
 _CLEAN_LAUNCHES = 30
@@ -79,7 +78,7 @@ def capture_launch(
         l2 = contents_as_in_program(launch, clean, device, fills, _CLEAN_LAUNCHES)
         clean_run = _clean_run(launch, clean, device, fills[l2])
         workspace.write_clean_run(dumped.variant, str(os.getpid()), clean_run)
-        saver = LaunchSaver(NO_SAVED_LAUNCHES, session.launches, device, report)
+        saver = LaunchSaver(NO_SAVED_LAUNCHES, session.recording.launches, device, report)
         capture = LaunchCapture(session, report, device, saver)
         step = RunStep(session, report, device, capture, _NoPlans())
         triton_wrapping.wrap_loading()
@@ -93,7 +92,7 @@ def capture_launch(
     return l2
 
 
-def _clean_run(launch: LoadedLaunch, clean: Any, device: Device, fill: Callable[[], None]) -> TimedResources:
+def _clean_run(launch: LoadedLaunch, clean: Any, device: Device, fill: Callable[[], None]) -> KernelResources:
     """Time the kernel without records, by the method of the dump step."""
     stream = launch.relaunch.stream
     timer = LaunchTimer(device, EmptyKernel.like(clean.metadata))
@@ -105,7 +104,7 @@ def _clean_run(launch: LoadedLaunch, clean: Any, device: Device, fill: Callable[
         if start is not None:
             timer.end(start, stream)
     device.synchronise(device.current())
-    return TimedResources(
+    return KernelResources(
         **resources_of(clean),
         times_ns=tuple(timer.times_ns()),
         not_timed=timer.not_timed or None,

@@ -19,8 +19,9 @@ from msgspec.structs import replace
 
 from kprof_inject.capture.cta_samples import CtaChoice
 from kprof_inject.capture.measurements import L2Contents, MeasurementsRecord
+from kprof_inject.capture.resources import PairedTimesRecord
 from kprof_inject.capture.saved_launch import SavedLaunch, read_saved_launch
-from kprof_inject.capture.schema import TTGIR_FILE, PairedTimesRecord
+from kprof_inject.capture.schema import TTGIR_FILE
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.compiling.builds import BuildSource, load
 from kprof_inject.runtime.counters.cupti import Cupti, find_cupti

@@ -7,20 +7,13 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from kprof_inject.capture.capture_files import KernelRecord
 from kprof_inject.capture.edits import MeasuredGain, Results
 from kprof_inject.capture.encoding import decode, encode, read_json
 from kprof_inject.capture.experiments import DelaysRecord
 from kprof_inject.capture.measurements import L2Contents, MeasurementsRecord
-from kprof_inject.capture.schema import (
-    MAX_TEXT_BYTES,
-    DurationNs,
-    Grid,
-    KernelRecord,
-    Name,
-    PairedTimesRecord,
-    Resources,
-    Text,
-)
+from kprof_inject.capture.resources import PairedTimesRecord, Resources
+from kprof_inject.capture.schema import MAX_TEXT_BYTES, DurationNs, Grid, Name, Text
 from kprof_inject.files import read_regular, write_bytes
 
 TASKS_FILE = "tasks.json"

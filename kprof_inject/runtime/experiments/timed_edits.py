@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from kprof_inject.capture.edits import MIN_PAIRS, MIN_WIN, MeasuredGain
+from kprof_inject.capture.resources import Resources
 from kprof_inject.capture.saved_launch import DescriptorArgument, SavedArgument, SavedLaunch, parameters, pointers_in
-from kprof_inject.capture.schema import TTGIR_FILE, Grid, Resources
+from kprof_inject.capture.schema import TTGIR_FILE, Grid
 from kprof_inject.errors import KprofError
 from kprof_inject.files import read_text
 from kprof_inject.runtime.compiling.builds import BuildSource, load

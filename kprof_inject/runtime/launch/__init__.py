@@ -3,7 +3,7 @@
 One object, ``RecordedLaunch``, passes through all parts::
 
     launcher ──number, begin──▶ launch_capture ──lend──▶ launch_buffers
-        └──launched──▶ the owner of its buffer ──put──▶ copier (a thread) ──LaunchRecord──▶ capture.writer
+        └──launched──▶ the owner of its buffer ──put──▶ copier (a thread) ──LaunchRecord──▶ capture.capture_files
 
 No part of the launch path takes a lock (see ``lock_free``).
 """

@@ -10,21 +10,21 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import triton
 
-from kprof_inject.capture.record_costs import TRUSTED_PERCENT
-from kprof_inject.capture.schema import MAX_GRIDS, Grid, GridTimesRecord, ModeRecord, ProcessRecord, TimingRecord
-from kprof_inject.capture.writer import CaptureWriter
+from kprof_inject.capture.capture_files import CaptureWriter, ProcessRecord
+from kprof_inject.capture.mode import TRUSTED_PERCENT
+from kprof_inject.capture.resources import MAX_GRIDS, GridTimesRecord, TimingRecord
+from kprof_inject.capture.schema import Grid
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.faults import first_line
 from kprof_inject.runtime.launch.copier import BufferCopier
 from kprof_inject.runtime.launch.launch_buffers import ChosenLaunches, LastLaunches, MadeLaunch, ScratchBuffers
-from kprof_inject.runtime.launch.launch_choice import parse_launches
 from kprof_inject.runtime.launch.launch_saver import LaunchSaver
 from kprof_inject.runtime.launch.lock_free import AtomicCounts, GridCounts, SetOnce
 from kprof_inject.runtime.launch.recorded_launch import RecordedLaunch, RecordingBuild
@@ -61,7 +61,7 @@ class LaunchCapture:
         self._session = session
         self._report = report
         self._device = device
-        self._filter = parse_launches(session.launches)
+        self._filter = session.recording.filter
         self.has_turns = session.runs_once
         """True if launches are timed without records and with them in turn."""
         self._reset()
@@ -93,10 +93,15 @@ class LaunchCapture:
         session = self._session
         self._buffers: ChosenLaunches | LastLaunches
         if self._filter.replaces:
-            self._buffers = LastLaunches(self._device, self._save, _MAX_ON_DEVICE * session.max_bytes)
+            self._buffers = LastLaunches(self._device, self._save, _MAX_ON_DEVICE * session.recording.max_bytes)
         else:
             self._buffers = ChosenLaunches(
-                self._device, self._scratch, session.max_launches, session.max_bytes, self._save, self._left_out
+                self._device,
+                self._scratch,
+                session.recording.max_launches,
+                session.recording.max_bytes,
+                self._save,
+                self._left_out,
             )
 
     def current(self) -> LaunchCapture | None:
@@ -374,7 +379,7 @@ class LaunchCapture:
             writer,
             self._report,
             self._left_out,
-            self._session.max_bytes,
+            self._session.recording.max_bytes,
             self._filter.replaces,
             self._note_progress,
         )
@@ -407,11 +412,7 @@ def _process_info(session: Session, device: Device) -> ProcessRecord:
         triton=triton.__version__,
         device_names=tuple(device.names()),
         device_uuids=tuple(device.uuids()),
-        mode=ModeRecord(*astuple(session.mode)),
-        kernel=session.kernel,
-        launches=session.launches,
-        max_bytes=session.max_bytes,
-        max_launches=session.max_launches,
+        recording=session.recording,
     )
 
 

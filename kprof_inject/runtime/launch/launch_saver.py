@@ -20,7 +20,9 @@ from typing import Any
 import triton
 from msgspec.structs import replace
 
-from kprof_inject.capture.other_values import OtherValues, has_other_values, read_other_values, write_other_values
+from kprof_inject.capture.edits import OtherValues, has_other_values, read_other_values, write_other_values
+from kprof_inject.capture.recording import parse_launches
+from kprof_inject.capture.resources import KernelResources
 from kprof_inject.capture.saved_launch import (
     MAX_RANGES,
     MEMORY_FILE,
@@ -31,12 +33,12 @@ from kprof_inject.capture.saved_launch import (
     checksums,
     write_saved_launch,
 )
-from kprof_inject.capture.schema import Grid, RelaunchRecord, TimedResources
+from kprof_inject.capture.schema import Grid
+from kprof_inject.capture.scopes import RelaunchRecord
 from kprof_inject.quantities import size_text
 from kprof_inject.runtime.devices.device import Device, Snapshot
 from kprof_inject.runtime.faults import first_line
 from kprof_inject.runtime.launch.graph_runs import before_first_run
-from kprof_inject.runtime.launch.launch_choice import SavedLaunches, parse_launches
 from kprof_inject.runtime.launch.memory_file import MAX_PAUSE_S, write_memory
 from kprof_inject.runtime.launch.program_grids import ProgramGrids
 from kprof_inject.runtime.launch.reachable_memory import (
@@ -53,6 +55,7 @@ from kprof_inject.runtime.launch.timing import TIMES_ITSELF, programs_events
 from kprof_inject.runtime.launch.triton_wrapping import wait_for_benchmarks
 from kprof_inject.runtime.process_events import MAX_SECONDS_AT_END, in_forked_child, is_of_signal_handler
 from kprof_inject.runtime.process_report import ProcessReport
+from kprof_inject.runtime.session import SavedLaunches
 from kprof_inject.version import __version__
 
 _LOOKS_PER_S = 10_000.0
@@ -70,13 +73,13 @@ class KernelToSave:
     name: str
     argument_kinds: ArgumentKinds
     relaunch: RelaunchRecord | None
-    clean: TimedResources
+    clean: KernelResources
 
     @classmethod
     def of(cls, build: RecordingBuild) -> KernelToSave:
         """Return the kernel of a build with records."""
         record = build.record
-        relaunch = record.scope_table.relaunch
+        relaunch = record.scopes.relaunch
         return cls(build.variant_of_program, record.name, build.argument_kinds, relaunch, record.clean)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 from triton.runtime.jit import JITFunction
 
-from kprof_inject.capture.other_values import OtherValues, grid_of
+from kprof_inject.capture.edits import OtherValues, grid_of
 from kprof_inject.capture.schema import Grid
 from kprof_inject.runtime.stack_room import ONE_FRAME
 

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from kprof_inject.capture.capture_files import KernelRecord, LaunchRecord
 from kprof_inject.capture.cta_samples import CtaChoice, CtaSample
-from kprof_inject.capture.schema import MAX_ARGUMENT, Grid, KernelRecord, LaunchRecord
+from kprof_inject.capture.schema import MAX_ARGUMENT, Grid
 from kprof_inject.runtime.devices.device import Buffer, Event
 
 HOOK_ARGUMENTS = 3

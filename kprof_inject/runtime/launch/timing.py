@@ -21,7 +21,8 @@ from statistics import median
 from types import ModuleType
 from typing import Any
 
-from kprof_inject.capture.schema import Grid, PairedTimesRecord
+from kprof_inject.capture.resources import PairedTimesRecord
+from kprof_inject.capture.schema import Grid
 from kprof_inject.runtime.devices.device import Device, Event
 from kprof_inject.runtime.imports import after_import
 from kprof_inject.runtime.launch.triton_wrapping import StandInLauncher, has_exit_hook, is_benchmarking

@@ -9,7 +9,7 @@ from timelines import cta_rows, incomplete_rows
 
 from kprof_inject.analysis.causal.critical_path import CriticalPath, critical_path
 from kprof_inject.analysis.interpreter.executions import evaluated_kernel
-from kprof_inject.capture.schema import Partition
+from kprof_inject.capture.scopes import Partition
 from kprof_inject.timeline.timeline import Timeline
 
 

@@ -9,7 +9,7 @@ from timelines import cta_rows, incomplete_rows
 
 from kprof_inject.analysis.causal.slopes import chain_length, executions, last_chain
 from kprof_inject.analysis.interpreter.executions import evaluated_kernel
-from kprof_inject.capture.scopes import ScopeInfo, ScopeTable
+from kprof_inject.capture.scopes import Scope, ScopeTable
 
 
 def test_the_chain_that_ends_last() -> None:
@@ -56,9 +56,9 @@ def test_without_a_capture_the_grid_tells_how_many_follow_each_other(tmp_path: P
 
 def test_a_loop_is_executed_as_often_as_what_stands_beside_it(tmp_path: Path) -> None:
     timeline = in_order(tmp_path)
-    loop = ScopeInfo("loop", "loop[0]", "loop", "", (), -1, "loop[0]", lines=(10, 14))
-    body = ScopeInfo("iter", "iter[0]", "iter", "", (), -1, "iter[0]", lines=(11, 13))
-    by_cta, _ = executions(ScopeTable((loop, body)), evaluated_kernel(timeline.launch), 1, 1, None)
+    loop = Scope(record="loop", name="loop[0]", kind="loop", label="loop[0]", lines=(10, 14))
+    body = Scope(record="iter", name="iter[0]", kind="iter", label="iter[0]", lines=(11, 13))
+    by_cta, _ = executions(ScopeTable(scopes=(loop, body)), evaluated_kernel(timeline.launch), 1, 1, None)
     assert by_cta == [1.0, 4.0]
 
 
@@ -80,6 +80,6 @@ def test_what_a_predicate_leaves_out_is_executed_all_the_same(tmp_path: Path) ->
     (timeline.launch.kernel.folder / "kernel.ttgir").write_text(
         COPIES.replace(before, f"    %never = arith.constant false\n{before}{dot}")
     )
-    op = ScopeInfo("dot", "dot", "op", "", (), -1, "dot", lines=(12, 12))
-    by_cta, _ = executions(ScopeTable((op,)), evaluated_kernel(timeline.launch), 1, 1, None)
+    op = Scope(record="dot", name="dot", kind="op", label="dot", lines=(12, 12))
+    by_cta, _ = executions(ScopeTable(scopes=(op,)), evaluated_kernel(timeline.launch), 1, 1, None)
     assert by_cta == [4.0]

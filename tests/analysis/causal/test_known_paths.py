@@ -86,7 +86,7 @@ def test_the_path_leads_through_the_slower_side(
     """``kept`` is how many of the latest records each warp of a side has left."""
     text = (Path(__file__).parent / "known_slack" / f"{kernel}.ttgir").read_text()
     plan = insertion_of(text, "parts").plan
-    table = ScopeTable.of(plan.table)
+    table = plan.table
     one, other = sides_of(table, spins_ns)
     KERNELS[kernel](one, other)
     end_ns = max(one.now_ns, other.now_ns)

@@ -14,8 +14,8 @@ from kprof_inject.analysis.causal.slopes import KernelSlopes, kernel_slopes
 from kprof_inject.analysis.interpreter.executions import evaluated
 from kprof_inject.capture.encoding import decode, encode
 from kprof_inject.capture.experiments import ExperimentRecord, MeasuredDelayRecord, SpinRecord
-from kprof_inject.capture.schema import Resources, ScopeRecord, ScopeTableRecord
-from kprof_inject.capture.scopes import ScopeTable
+from kprof_inject.capture.resources import Resources
+from kprof_inject.capture.scopes import Scope, ScopeTable
 from kprof_inject.errors import KprofError
 
 TEXT = """\
@@ -39,11 +39,11 @@ Answer = Callable[[float], float]
 """How many cycles longer an iteration is, for each number of cycles that a delay adds to it."""
 
 
-def scope(name: str, line: int) -> ScopeRecord:
-    return ScopeRecord(record=name, name=name, kind="op", source=None, called_from=(), parent=-1, lines=(line, line))
+def scope(name: str, line: int) -> Scope:
+    return Scope(record=name, name=name, kind="op", lines=(line, line))
 
 
-TABLE = ScopeTableRecord(scopes=(scope("load", 8), scope("exp2", 9)))
+TABLE = ScopeTable(scopes=(scope("load", 8), scope("exp2", 9)))
 
 
 def taken_cycles(delay_cycles: int) -> float:
@@ -86,7 +86,7 @@ def experiment(answers: dict[int, Answer], *, chain: int = 1, noise: float = 0.0
 
 
 def slopes_of(record: ExperimentRecord, text: str = TEXT) -> KernelSlopes:
-    return kernel_slopes(record, evaluated(text, "k.ttgir", record.grid, (), ScopeTable(())))
+    return kernel_slopes(record, evaluated(text, "k.ttgir", record.grid, (), ScopeTable()))
 
 
 @pytest.mark.parametrize("chain", [1, 3])

@@ -10,7 +10,7 @@ from kprof_inject.analysis.evidence.instruction_work import InstructionWork, lau
 from kprof_inject.analysis.interpreter.executions import evaluated
 from kprof_inject.analysis.roofs.pipeline_rates import pipeline_rates_of
 from kprof_inject.analysis.scope_map import ScopeMap
-from kprof_inject.capture.scopes import ScopeInfo, ScopeTable
+from kprof_inject.capture.scopes import Scope, ScopeTable
 from kprof_inject.machine_code.instructions import INSTRUCTION_BYTES, NEVER, Instruction, MachineFunction
 from kprof_inject.machine_code.units import Pipeline
 from kprof_inject.runtime.compiling.disassembly import machine_code_of
@@ -21,8 +21,8 @@ MATMUL = FIXTURES / VERSION / "cuda-90" / "matmul.ttgir"
 BODY, LOOP = (17, 184), (124, 160)
 
 
-def scope(name: str, kind: str, lines: tuple[int, int] | None) -> ScopeInfo:
-    return ScopeInfo(name, name, kind, "", (), -1, lines=lines)
+def scope(name: str, kind: str, lines: tuple[int, int] | None) -> Scope:
+    return Scope(record=name, name=name, kind=kind, lines=lines)
 
 
 def code(*instructions: tuple[int, str, str]) -> MachineFunction:
@@ -56,9 +56,8 @@ def test_executions_of_a_launch_by_pipeline() -> None:
 
 def test_executions_of_scopes_by_their_lines() -> None:
     """Instructions without a line are of no scope, and a scope without instructions has no work."""
-    table = ScopeTable(
-        (scope("func", "func", (2, 7)), scope("loop", "loop", (4, 5)), scope("x", "op", (9, 9)), scope("y", "op", None))
-    )
+    body, loop, unused = scope("func", "func", (2, 7)), scope("loop", "loop", (4, 5)), scope("x", "op", (9, 9))
+    table = ScopeTable(scopes=(body, loop, unused, scope("y", "op", None)))
     found = scope_work(MADE, EXECUTIONS, ScopeMap(parse(MATMUL.read_text()), table))
     assert sorted(found) == [0, 1]
     pipelines = {Pipeline.FMA: 8, Pipeline.XU: 8, Pipeline.LSU: 2, Pipeline.CONTROL: 8 + 2}
@@ -113,7 +112,7 @@ def test_the_loop_of_a_compiled_matmul() -> None:
     triton = pytest.importorskip("triton")
     if triton.__version__ != VERSION:
         pytest.skip(f"the instructions are those of Triton {VERSION}")
-    table = ScopeTable((scope("func", "func", BODY), scope("loop[0]", "loop", LOOP)))
+    table = ScopeTable(scopes=(scope("func", "func", BODY), scope("loop[0]", "loop", LOOP)))
     sizes = (2048, 1024, 16 * 64)
     ran = evaluated(MATMUL.read_text(), str(MATMUL), (128, 1, 1), (*[1 << 20] * 3, *sizes, 1024, 1024, 1024), table)
     (function,) = machine_code_of(ran.module, {})

@@ -137,7 +137,8 @@ def test_a_small_grid(measured: Measured) -> None:
 def test_ctas_that_start_too_slowly(measured: Measured) -> None:
     assert measured.summary.waves is not None
     waves = replace(measured.summary.waves, ctas=9000)
-    kernel = replace(measured.kernel, num_warps=1, clean=replace(measured.kernel.clean, ctas_per_sm=16))
+    metadata = {**measured.kernel.metadata, "num_warps": 1}
+    kernel = replace(measured.kernel, metadata=metadata, clean=replace(measured.kernel.clean, ctas_per_sm=16))
     many = replace(measured, summary=replace(measured.summary, waves=waves), kernel=kernel)
     limit = limit_of(many, WARPS_ACTIVE=5.0)
     assert limit.name == "CTAs start too slowly"

@@ -31,7 +31,7 @@ LOAD, CONVERSION, REDUCTION = 5, 6, 7
 
 
 def ran() -> ExecutedKernel:
-    return evaluated(TEXT, "k.ttgir", (CTAS, 1, 1), (None, None), ScopeTable(()))
+    return evaluated(TEXT, "k.ttgir", (CTAS, 1, 1), (None, None), ScopeTable())
 
 
 def code(*parts: tuple[int, str]) -> MachineFunction:

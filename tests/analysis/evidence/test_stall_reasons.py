@@ -7,17 +7,17 @@ from replacing import replace
 
 from kprof_inject.analysis.evidence.stalls import Share, share_of_instructions, stalls_of
 from kprof_inject.capture.measurements import SampledInstruction, SamplesRecord
-from kprof_inject.capture.scopes import ScopeInfo, ScopeTable
+from kprof_inject.capture.scopes import Scope, ScopeTable
 from kprof_inject.machine_code.instructions import INSTRUCTION_BYTES, Instruction, MachineFunction
 
 SOURCE = "/home/user/kernel.py"
 
 
-def scope(kind: str, lines: tuple[int, int], parent: int) -> ScopeInfo:
-    return ScopeInfo(kind, kind, kind, "", (), parent, lines=lines)
+def scope(kind: str, lines: tuple[int, int], parent: int) -> Scope:
+    return Scope(record=kind, name=kind, kind=kind, parent=parent, lines=lines)
 
 
-TABLE = ScopeTable((scope("func", (1, 9), -1), scope("loop", (4, 6), 0)))
+TABLE = ScopeTable(scopes=(scope("func", (1, 9), -1), scope("loop", (4, 6), 0)))
 TTGIR = [
     "tt.func @kernel() {",
     f'  %x_1 = tt.load %0 loc("{SOURCE}":10:0)',

@@ -57,7 +57,7 @@ def evidence_of(
     text = head + HEAD + body + TAIL
     timeline = launched(folder)
     summary = replace(summarise(timeline), duration_ns=duration_ns)
-    ran = evaluated(text, "kernel.ttgir", (8, 1, 1), (1 << 20, 1 << 24), ScopeTable(()))
+    ran = evaluated(text, "kernel.ttgir", (8, 1, 1), (1 << 20, 1 << 24), ScopeTable())
     light = SpeedOfLight((), missing=Unjudged("made by hand", ""), dram=dram)
     kernel = timeline.launch.kernel
     counted = CountersRecord(metrics={getattr(counters, name): value for name, value in metrics.items()}, passes=1)

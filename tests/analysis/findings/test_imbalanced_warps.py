@@ -10,7 +10,7 @@ from known_kernels import WORK, Known, launched, rules_of, sentences_of, the_fin
 from replacing import replace
 from snapshots import check
 
-from kprof_inject.capture.schema import Partition
+from kprof_inject.capture.scopes import Partition
 from kprof_inject.timeline.partitions import partitions_of
 from kprof_inject.timeline.timeline import Timeline
 

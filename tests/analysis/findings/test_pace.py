@@ -15,16 +15,13 @@ from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.rules import judge_by_rules
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.capture.experiments import ExperimentRecord
-from kprof_inject.capture.schema import ScopeTableRecord
-from kprof_inject.capture.scopes import ScopeInfo
+from kprof_inject.capture.scopes import PointRecord, Scope, ScopeTable
 
-EXPERIMENT = ExperimentRecord(
-    name="k", variant="k-0", pid=1, scopes=ScopeTableRecord(scopes=()), grid=(1, 1, 1), delays=()
-)
+EXPERIMENT = ExperimentRecord(name="k", variant="k-0", pid=1, scopes=ScopeTable(), grid=(1, 1, 1), delays=())
 
 
 def place(name: str, slope: float, error: float = 0.02, slack: float | None = None, share: float = 0.3) -> PlaceSlope:
-    info = ScopeInfo(name, name, "part", "k.py:3", (), -1, name)
+    info = Scope(record=name, name=name, kind="part", place=PointRecord("k.py", 3), label=name)
     found = Response(
         Interval(slope, slope - error, slope + error),
         400,

@@ -24,7 +24,9 @@ def waited(*wait_ns: int, wait: Scope | None = None) -> Known:
 def test_a_wait_by_name_around_one_for_the_tensor_cores_is_none(tmp_path: Path) -> None:
     timeline = launched(tmp_path, waited(50, 50, 50, 50, wait=Scope("wait", "marker", ITER)))
     assert rules_of(timeline) == ["waiting"]
-    inner = replace(timeline.table.scopes[-1], name="", kind="op", label="ttng.warp_group_dot_wait", parent=4)
+    inner = replace(
+        timeline.table.scopes[-1], record="inner", name="", kind="op", label="ttng.warp_group_dot_wait", parent=4
+    )
     table = replace(timeline.table, scopes=(*timeline.table.scopes, inner))
     assert lost_waits(table, timeline.launch.kernel) == ()
     other = replace(table, scopes=(*timeline.table.scopes, replace(inner, label="ttg.async_wait")))

@@ -247,7 +247,7 @@ def test_in_a_function_that_is_called_no_address_is_known(line: str) -> None:
     assert name is not None
     found = [
         one.access
-        for one in evaluated(text, "k", (4, 1, 1), (), ScopeTable(())).operations
+        for one in evaluated(text, "k", (4, 1, 1), (), ScopeTable()).operations
         if one.operation.name == name[0]
     ]
     assert found

@@ -11,7 +11,7 @@ from executable_kernels import executable, kernels_in
 
 from kprof_inject.analysis.interpreter.integer_operations import Integers, KnownRanges, deciding_loads
 from kprof_inject.analysis.interpreter.interpreter import executed
-from kprof_inject.capture.loaded_integers import LoadedIntegersRecord
+from kprof_inject.capture.measurements import LoadedIntegersRecord
 from kprof_inject.ttgir.dialect import FUNCTION
 from kprof_inject.ttgir.parser import parse
 from kprof_inject.ttgir.ssa_values import result_names

@@ -104,7 +104,7 @@ module attributes {"ttg.num-warps" = 4 : i32} {
 def matrix(layout: str, rows: int, columns: int, pitch: int) -> Requests:
     """Return the requests of a load whose rows are ``pitch`` elements apart."""
     text = MATRIX.replace("LAYOUT", layout).replace("ROWS", str(rows)).replace("COLUMNS", str(columns))
-    ran = evaluated(text.replace("PITCH", str(pitch)), "k.ttgir", (1, 1, 1), (BASE,), ScopeTable(()))
+    ran = evaluated(text.replace("PITCH", str(pitch)), "k.ttgir", (1, 1, 1), (BASE,), ScopeTable())
     (load,) = requests_of(ran, None)
     return load
 

@@ -169,7 +169,7 @@ module {
 )
 def test_copies_by_threads(timeline: Timeline, wrap: int, width: int, l2_bytes: int) -> None:
     text = COPY.replace("WRAP", str(wrap)).replace("WIDTH", str(width))
-    ran = evaluated(text, "kernel.ttgir", (1, 1, 1), (4096,), ScopeTable(()))
+    ran = evaluated(text, "kernel.ttgir", (1, 1, 1), (4096,), ScopeTable())
     launched = replace(timeline, launch=replace(timeline.launch, grid=(1, 1, 1)))
     traffic = Traffic(ran.operations, launched, ran.module.aliases)
     assert traffic.l2_bytes(in_lines(traffic, 1, text.count("\n"))) == l2_bytes

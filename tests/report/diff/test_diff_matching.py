@@ -12,11 +12,12 @@ from snapshots import check
 
 from kprof_inject.analysis.comparison.matching import ScopeIdentity, ScopeMatch, ScopeMatching, identities, match_scopes
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.capture.scopes import ScopeInfo
+from kprof_inject.capture.scopes import PointRecord
+from kprof_inject.capture.scopes import Scope as TableScope
 
 
 def scope(name: str, kind: str, parent: int = -1, line: str = "", number: int = 1) -> ScopeIdentity:
-    info = ScopeInfo(name, name, kind, f"/src/k.py:{number}", (), parent)
+    info = TableScope(record=name, name=name, kind=kind, place=PointRecord("/src/k.py", number), parent=parent)
     return ScopeIdentity(info, (line,) if line else (), distinct_name=name)
 
 
@@ -51,7 +52,7 @@ def test_the_same_scopes_match_without_a_note() -> None:
 
 
 def test_lines_that_moved_are_the_same() -> None:
-    moved = [changed(one, source=f"/elsewhere/k.py:{number + 40}") for number, one in enumerate(KERNEL)]
+    moved = [changed(one, place=PointRecord("/elsewhere/k.py", number + 40)) for number, one in enumerate(KERNEL)]
     moved[3] = changed(moved[3], name="line(43)")
     matching = match_scopes(KERNEL, moved)
     assert [(match.a, match.b) for match in matching.matches] == [(at, at) for at in range(4)]

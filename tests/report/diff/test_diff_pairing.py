@@ -99,7 +99,11 @@ def settings_that_differ(
 def test_options_are_compared_within_a_version_of_triton(one: Timeline) -> None:
     a = {"num_warps": 2, "enable_fp_fusion": True, "hash": "1", "only_a": 1}
     b = {"num_warps": 4, "enable_fp_fusion": False, "hash": "2", "only_b": 1}
-    changed = {"num_warps": ("2", "4"), "enable_fp_fusion": ("True", "False")}
+    changed = {
+        "num_warps": ("2", "4"),
+        "enable_fp_fusion": ("True", "False"),
+        "recorded warps": ("0,1", "0,1,2,3"),
+    }
     assert settings_that_differ(one, a, b) == changed
     versions = {"triton_version": "3.5.0"}, {"triton_version": "3.6.0"}
     assert settings_that_differ(one, {**a, **versions[0]}, {**b, **versions[0]}) == changed
@@ -107,9 +111,10 @@ def test_options_are_compared_within_a_version_of_triton(one: Timeline) -> None:
         **changed,
         "triton_version": ("3.5.0", "3.6.0"),
     }
-    warp_sizes = ({"target": {"warp_size": size}} for size in (32, 64))
-    assert settings_that_differ(one, *warp_sizes) == {"warp size": ("32", "64")}
-    assert settings_that_differ(one, {"target": {}}, {"target": {"warp_size": 64}}) == {}
+    target = {"backend": "hip", "arch": "gfx942"}
+    targets = [{"target": {**target, "warp_size": size}} for size in (32, 64)]
+    assert settings_that_differ(one, *targets) == {"warp size": ("32", "64")}
+    assert settings_that_differ(one, {"target": target}, targets[1]) == {}
 
 
 def test_modes_of_recording_are_compared(one: Timeline) -> None:

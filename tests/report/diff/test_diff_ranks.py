@@ -25,7 +25,7 @@ def side(rank: Callable[[int], int | None] = lambda rank: rank, *, launches: int
     """Launches of two ranks, of which rank 1 is late by one CTA; ``rank`` returns the new number of each."""
     captured = read_capture(REPO / "tests/captures/late-rank").launches
     return [
-        decode_launch(replace(one, origin=replace(one.origin, rank=rank(one.origin.rank or 0))))
+        decode_launch(replace(one, process=replace(one.process, rank=rank(one.process.rank or 0))))
         for one in captured
         if one.index <= launches
     ]

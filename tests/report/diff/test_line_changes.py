@@ -23,11 +23,7 @@ from timelines import Ran, cta_rows, made_timeline, scope_rows
 from kprof_inject.analysis.comparison.causes import net_cta_change_ns
 from kprof_inject.analysis.comparison.verdicts import CaptureDiff, diff_captures
 from kprof_inject.capture.capture_files import write
-from kprof_inject.capture.measurements import (
-    MeasurementsRecord,
-    SampledInstruction,
-    SamplesRecord,
-)
+from kprof_inject.capture.measurements import MeasurementsRecord, SampledInstruction, SamplesRecord
 from kprof_inject.capture.schema import SOURCES_FILE, TTGIR_FILE
 from kprof_inject.machine_code.instructions import INSTRUCTION_BYTES, Instruction, MachineFunction
 from kprof_inject.pipeline.captures import decode_capture, open_capture

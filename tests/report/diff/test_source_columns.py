@@ -14,6 +14,7 @@ from kprof_inject.analysis.comparison.verdicts import KernelDiff, diff_captures
 from kprof_inject.analysis.structure.features import Line
 from kprof_inject.analysis.structure.structural_changes import StructuralChange
 from kprof_inject.capture.schema import SOURCES_FILE
+from kprof_inject.capture.scopes import PointRecord
 from kprof_inject.ttgir.locations import SourcePoint
 
 PATH = "/src/k.py"
@@ -29,9 +30,10 @@ def compared(folder: Path, a: list[str] | None, b: list[str] | None) -> KernelDi
         kernel = launches[0].launch.kernel
         if lines is not None:
             (kernel.folder / SOURCES_FILE).write_text(json.dumps({path: "\n".join(lines) + "\n"}))
-        scopes = tuple(replace(scope, source=f"{PATH}:{12 + at}") for at, scope in enumerate(kernel.scopes.scopes))
+        scopes = [replace(scope, place=PointRecord(PATH, 12 + at)) for at, scope in enumerate(kernel.scopes.scopes)]
         kernel = replace(
-            kernel, scopes=replace(kernel.scopes, scopes=(*scopes[:-1], replace(scopes[-1], source=f"{PATH}:22")))
+            kernel,
+            scopes=replace(kernel.scopes, scopes=(*scopes[:-1], replace(scopes[-1], place=PointRecord(PATH, 22)))),
         )
         sides.append([replace(one, launch=replace(one.launch, kernel=kernel)) for one in launches])
     (diff,) = diff_captures(*sides).kernels

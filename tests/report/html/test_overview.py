@@ -18,18 +18,17 @@ from kprof_inject.analysis.advice import trust_in
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.rules import Judgement
 from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.capture.mode import RecordCost
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.capture.record_costs import RecordCost
 from kprof_inject.capture.resources import KernelResources
-from kprof_inject.capture.schema import ProcessRecord
 from kprof_inject.report.html.data import kernel_rows, launch_overview, page_values
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 SEVERAL = REPO / "kprof_inject/demo/captures/one-stage"
 SCOPES = [Scope("func"), Scope("loop[0]", "loop", 0)]
 METADATA = {"num_warps": 4, "num_stages": 3, "num_ctas": 2, "target": {"backend": "cuda", "arch": 90}}
-CLEAN = KernelResources(200, 0, 98_304, 2, (1000.0,) * 6)
-WITH_RECORDS = KernelResources(210, 0, 106_496, 2, (1010.0,) * 6)
+CLEAN = KernelResources(200, 0, shared_bytes=98_304, ctas_per_sm=2, times_ns=(1000.0,) * 6)
+WITH_RECORDS = KernelResources(210, 0, shared_bytes=106_496, ctas_per_sm=2, times_ns=(1010.0,) * 6)
 
 
 def launch_of(folder: Path, **kernel: Any) -> Timeline:
@@ -67,7 +66,7 @@ def test_what_is_unknown_is_not_told(tmp_path: Path) -> None:
 
 def test_versions_and_command_are_the_process_s_own(tmp_path: Path) -> None:
     timeline = launch_of(tmp_path)
-    process = ProcessRecord(pid=7, argv=("a.py", "--n", "5"), triton="3.6.0")
+    process = replace(timeline.launch.process, argv=("a.py", "--n", "5"), triton="3.6.0")
     facts = facts_of(replace(timeline, launch=replace(timeline.launch, process=process)))
     assert (facts["command"], facts["Triton"]) == ("a.py --n 5", "3.6.0")
     assert "PyTorch" not in facts

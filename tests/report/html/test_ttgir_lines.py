@@ -85,7 +85,7 @@ def demo() -> Timeline:
 def with_lines(timeline: Timeline, lines: tuple[int, int] | None) -> Timeline:
     """The same of a capture whose scopes have these lines."""
     scopes = tuple(replace(scope, lines=lines) for scope in timeline.table.scopes)
-    table = ScopeTable(scopes, timeline.table.partitions)
+    table = ScopeTable(scopes=scopes, partitions=timeline.table.partitions)
     return replace(timeline, table=table)
 
 
@@ -100,7 +100,7 @@ def test_the_scope_table_has_the_lines_that_the_plan_says() -> None:
     path = ROOT / "ttgir_fixtures" / "3.6.0" / "cuda-90" / "attention.ttgir"
     text = path.read_text()
     plan = make_plan(view_of(text, path.name, {}), parse_selectors(["func", "loop", "iter", "op(tt.load)"]))
-    scopes = ScopeTable.of(plan.table).scopes
+    scopes = plan.table.scopes
 
     for scope, site in zip(scopes, plan.sites, strict=True):
         start, end = site.start.offset, site.last_end_offset

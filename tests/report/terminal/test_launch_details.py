@@ -26,8 +26,8 @@ from kprof_inject.timeline.trust import Level
 
 TITLES = ["scope", "source", "count", "total", "self", "mean", "p50", "p99", "share", "█ self ░ in it"]
 TARGET = {"target": {"backend": "cuda", "arch": 90, "warp_size": 32}}
-CLEAN = KernelResources(128, 0, 49152, 4, (10_000.0,) * 9)
-RECORDED = KernelResources(136, 2, 57344, 3, (10_100.0,) * 9)
+CLEAN = KernelResources(128, 0, shared_bytes=49152, ctas_per_sm=4, times_ns=(10_000.0,) * 9)
+RECORDED = KernelResources(136, 2, shared_bytes=57344, ctas_per_sm=3, times_ns=(10_100.0,) * 9)
 FINDINGS = (
     Finding("tail", None, 0.47, "wave of [8] CTAs", "make it a full one", {}),
     Finding("prologue", "loop\x1b[0]", 0.2, "slow before loop\x1b[0]", "look at it", {}),

@@ -20,7 +20,7 @@ from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.program import Report
 from kprof_inject.analysis.roofs.limits import DRAM, Limit
 from kprof_inject.capture.capture_files import write
-from kprof_inject.capture.gpu_work import GpuWork, GpuWorkRecord
+from kprof_inject.capture.measurements import GpuWork, GpuWorkRecord
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.report.terminal.screens import print_answers
 from kprof_inject.timeline.timeline import decode_launch
@@ -193,10 +193,10 @@ def test_launches_of_several_variants_say_of_which_they_are(tmp_path: Path) -> N
 
 def test_launches_of_several_places_say_where(tmp_path: Path) -> None:
     timeline = known_launch(tmp_path)
-    origin = replace(timeline.launch.origin, rank=1)
+    process = replace(timeline.launch.process, rank=1)
     lines = screen(
-        LaunchAnalysis.of(replace(timeline, launch=replace(timeline.launch, origin=replace(origin, rank=0, pid=8)))),
-        LaunchAnalysis.of(replace(timeline, launch=replace(timeline.launch, origin=origin, device=3))),
+        LaunchAnalysis.of(replace(timeline, launch=replace(timeline.launch, process=replace(process, rank=0, pid=8)))),
+        LaunchAnalysis.of(replace(timeline, launch=replace(timeline.launch, process=process, device=3))),
     )
     assert lines[1].startswith("rank 0, device 0: ")
     rows = [line.split() for line in lines if line.strip().startswith("#")]

@@ -28,8 +28,8 @@ def reports(rank: Callable[[int], int | None] = lambda rank: rank, copy: Path | 
     for one in read_capture(copy or CAPTURE).launches:
         if one.index <= 4:
             kernel = replace(one.kernel, name=copy.name, variant=copy.name) if copy else one.kernel
-            origin = replace(one.origin, rank=rank(one.origin.rank or 0))
-            found.append(LaunchAnalysis.of(decode_launch(replace(one, origin=origin, kernel=kernel))))
+            process = replace(one.process, rank=rank(one.process.rank or 0))
+            found.append(LaunchAnalysis.of(decode_launch(replace(one, process=process, kernel=kernel))))
     return found
 
 

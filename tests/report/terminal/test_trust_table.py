@@ -20,7 +20,7 @@ from kprof_inject.report.terminal.tables import print_trust
 from kprof_inject.timeline.timeline import decode_launch
 
 TIMES_NS = tuple(1e3 * us for us in (9_990, 9_996, 9_998, 10_000, 10_002, 10_004, 10_010))
-CLEAN = KernelResources(128, 0, 98304, 2, TIMES_NS)
+CLEAN = KernelResources(128, 0, shared_bytes=98304, ctas_per_sm=2, times_ns=TIMES_NS)
 SLOWER_NS = tuple(1.12 * time for time in TIMES_NS)
 
 
@@ -37,7 +37,7 @@ def with_costs(launch: Launch, clean: KernelResources, with_records: KernelResou
 
 def of(launch: Launch, name: str, variant: str, pid: int = 7, rank: int | None = None) -> Launch:
     kernel = replace(launch.kernel, name=name, variant=variant, folder=Path(f"/capture/{pid}-1/kernels/{variant}"))
-    return replace(launch, kernel=kernel, origin=replace(launch.origin, pid=pid, rank=rank))
+    return replace(launch, kernel=kernel, process=replace(launch.process, pid=pid, rank=rank))
 
 
 def printed(*launches: Launch, width: int = 300) -> list[str]:
@@ -57,7 +57,7 @@ def names(lines: list[str]) -> list[str]:
 
 
 def test_the_table(launch: Launch) -> None:
-    worse = KernelResources(168, 12, 106496, 1, SLOWER_NS)
+    worse = KernelResources(168, 12, shared_bytes=106496, ctas_per_sm=1, times_ns=SLOWER_NS)
     lines = printed(
         of(launch, "matmul", "matmul-0"),
         with_costs(of(launch, "softmax", "softmax-0"), CLEAN, worse),

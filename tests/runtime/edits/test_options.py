@@ -13,7 +13,7 @@ from triton import knobs
 from triton.compiler import ASTSource
 
 from kprof_inject.capture.edits import Edit
-from kprof_inject.capture.schema import Resources
+from kprof_inject.capture.resources import Resources
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.compiling.builds import assembly_in, code_lines
 from kprof_inject.runtime.compiling.delayed_builds import Build, compile_text, compiled

@@ -11,8 +11,9 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kprof_inject.capture.other_values import OtherValues, Values
-from kprof_inject.capture.schema import DumpedKernelRecord, Grid, Resources
+from kprof_inject.capture.edits import OtherValues, Values
+from kprof_inject.capture.resources import Resources
+from kprof_inject.capture.schema import DumpedKernelRecord, Grid
 from kprof_inject.ttgir.nodes import Module
 from kprof_inject.ttgir.parser import parse
 
