@@ -31,7 +31,7 @@ from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.capture.buffer_layouts import END, rows_of
 from kprof_inject.capture.capture_files import FILES, LaunchRecord
 from kprof_inject.capture.cta_samples import SM_BITS, CtaChoice, CtaSample
-from kprof_inject.capture.model import Launch, Process
+from kprof_inject.capture.model import Launch
 from kprof_inject.capture.reader import is_capture, read_capture
 from kprof_inject.errors import KprofError
 from kprof_inject.timeline.records import read_raw
@@ -66,19 +66,21 @@ def write_samples(capture: Path, folder: Path) -> Counter[str]:
     """Copy a capture with samples of its launches; count the launches that are copied as they are."""
     shutil.copytree(capture, folder)
     skipped: Counter[str] = Counter()
-    for process in read_capture(capture).processes:
+    captured = read_capture(capture)
+    for process in captured.processes:
+        launches = [launch for launch in captured.launches if launch.process is process]
         path = folder / process.name / FILES[LaunchRecord]
         if path.exists():
             # Readers ignore a last line that does not end, too.
             lines = path.read_bytes().split(b"\n")[:-1]
-            path.write_bytes(b"".join(sampled_line(line, process, path.parent, skipped) + b"\n" for line in lines))
+            path.write_bytes(b"".join(sampled_line(line, launches, path.parent, skipped) + b"\n" for line in lines))
     return skipped
 
 
-def sampled_line(line: bytes, process: Process, folder: Path, skipped: Counter[str]) -> bytes:
+def sampled_line(line: bytes, launches: Sequence[Launch], folder: Path, skipped: Counter[str]) -> bytes:
     """Write the sample of a launch to ``folder`` and return its line; if it cannot, return the same line."""
     record = json.loads(line)
-    launch = next((one for one in process.launches if one.file == record.get("file")), None)
+    launch = next((one for one in launches if one.file == record.get("file")), None)
     if launch is None:
         return line
     sample = CtaChoice().sample(launch.grid, int(launch.kernel.metadata.get("num_ctas", 1)))

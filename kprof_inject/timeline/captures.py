@@ -5,7 +5,6 @@ The headers suffice for durations, and for the size of the buffer that would hav
 
 from __future__ import annotations
 
-import dataclasses
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -188,7 +187,7 @@ def fitted_buffer(launches: Iterable[Launch], mode: Mode) -> Fit | None:
     in_shared = mode.buffer != "global" and all(need.has_room_in_shared(buffer_bytes) for need in needs)
     largest = max(needs, key=lambda need: need.launch_bytes(buffer_bytes))
     return Fit(
-        dataclasses.replace(mode, buffer="shared" if in_shared else "global", buffer_bytes=buffer_bytes),
+        replace(mode, buffer="shared" if in_shared else "global", buffer_bytes=buffer_bytes),
         losses,
         largest,
         largest.launch_bytes(buffer_bytes),

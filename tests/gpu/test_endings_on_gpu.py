@@ -66,7 +66,7 @@ def test_a_program_ends_as_it_does_alone_and_its_launches_can_be_read(
     run = Run(workspace)
     assert [launch.index for launch in run.launches] == list(range(LAUNCHES)), process
     assert [counts(launch) for launch in run.launches] == [FUNC] * LAUNCHES
-    assert run.capture.processes[0].ended or ending in KILLED_BY_SIGNAL, process
+    assert run.capture.processes[0].end is not None or ending in KILLED_BY_SIGNAL, process
     # The program's own fault is told as often as without us, and none of ours with it.
     assert process.stderr.count("Traceback") == alone.stderr.count("Traceback"), f"{process}\n{alone}"
 

@@ -157,5 +157,5 @@ def test_a_killed_program_leaves_what_it_had_captured(kprof: Kprof, tmp_path: Pa
     assert ended.returncode == 137
     capture = read_capture(tmp_path / "kprof_out" / "captures" / "001")
     assert [launch.index for launch in capture.launches] == [0, 1, 2]
-    assert not capture.processes[0].ended
+    assert capture.processes[0].end is None
     assert slices(tmp_path / "kprof_out" / "trace.json") == {"func": 3 * 1024 * 4}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
+from replacing import replace
 
 from kprof_inject.capture.buffer_layouts import HEADER_WORDS, LAYOUTS, LaunchHeaders
 from kprof_inject.capture.model import Launch
@@ -72,7 +72,8 @@ def damaged(launch: Launch, folder: Path, random: np.random.Generator) -> Launch
         raw = raw[:-1]
     file = f"{launch.file}.{random.integers(1 << 60)}"
     raw.tofile(folder / file)
-    return dataclasses.replace(launch, folder=folder, file=file, crc32=None, capture_folder=None)
+    process = replace(launch.process, folder=folder, capture_folder=None)
+    return replace(launch, process=process, file=file, buffer_crc32=None)
 
 
 @pytest.mark.parametrize("capture", CAPTURES, ids=lambda path: path.name)
