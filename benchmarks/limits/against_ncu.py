@@ -24,8 +24,8 @@ from msgspec import structs
 
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.roofs.limits import DRAM
+from kprof_inject.analysis.roofs.rates import ALU, FP32, ISSUE, L2, SHARED, SPECIAL, TENSOR, rates_of
 from kprof_inject.analysis.roofs.speed_of_light import Roof
-from kprof_inject.analysis.roofs.unit_rates import ALU, FP32, ISSUE, L2, SHARED, SPECIAL, TENSOR, rates_of
 from kprof_inject.capture.model import Launch
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.timeline.timeline import decode_launch

@@ -12,7 +12,7 @@ from msgspec import Struct
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.roofs.limits import DRAM, LIMITING, UNIT_NAMES
-from kprof_inject.analysis.roofs.unit_rates import TENSOR
+from kprof_inject.analysis.roofs.rates import TENSOR
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.quantities import counted, listed, percent

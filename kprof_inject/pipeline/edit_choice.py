@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.roofs.limits import DRAM, Limit
-from kprof_inject.analysis.roofs.unit_rates import L2, L2_TO_SM
+from kprof_inject.analysis.roofs.rates import L2, L2_TO_SM
 from kprof_inject.capture.edits import COLUMNS, COLUMNS_REVERSED, REVERSED, Edit
 from kprof_inject.runtime.experiments.edits.edit import EditRefused, KernelToEdit
 from kprof_inject.runtime.experiments.edits.kinds import KINDS, with_options

@@ -24,8 +24,8 @@ from kprof_inject.analysis.comparison.causes import (
 from kprof_inject.analysis.comparison.matching import code_of
 from kprof_inject.analysis.comparison.runs import SETTINGS, KernelRuns, differences
 from kprof_inject.analysis.comparison.verdicts import KernelDiff, ScopeChange
+from kprof_inject.analysis.findings.loops import LoopFigures
 from kprof_inject.analysis.interpreter.executions import entry_function
-from kprof_inject.analysis.loop_metrics import LoopFigures
 from kprof_inject.analysis.scope_map import ScopeMap
 from kprof_inject.analysis.structure.code_lines import DifferingLines, differing_lines, records_differ
 from kprof_inject.analysis.structure.structural_changes import StructuralChange, structural_changes

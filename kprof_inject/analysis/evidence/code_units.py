@@ -15,8 +15,8 @@ from kprof_inject.analysis.interpreter.executions import ExecutedKernel, with_op
 from kprof_inject.analysis.roofs.coalescing import Requests, requests_of
 from kprof_inject.analysis.roofs.limits import CodeBounds
 from kprof_inject.analysis.roofs.pipeline_rates import PipelineRates, pipeline_rates_of
+from kprof_inject.analysis.roofs.rates import ALU, FP32, FP64, ISSUE, SHARED, SPECIAL
 from kprof_inject.analysis.roofs.speed_of_light import MAX_POSSIBLE
-from kprof_inject.analysis.roofs.unit_rates import ALU, FP32, FP64, ISSUE, SHARED, SPECIAL
 from kprof_inject.capture.model import KERNELS_CACHED, Kernel
 from kprof_inject.machine_code.instructions import MachineFunction
 from kprof_inject.machine_code.units import Pipeline

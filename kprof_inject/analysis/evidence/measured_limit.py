@@ -23,8 +23,8 @@ from kprof_inject.analysis.roofs.limits import (
     as_busy,
     memory_wait_limit,
 )
+from kprof_inject.analysis.roofs.rates import ALU, FP32, FP64, ISSUE, L2, SHARED, SPECIAL, TENSOR
 from kprof_inject.analysis.roofs.speed_of_light import SpeedOfLight
-from kprof_inject.analysis.roofs.unit_rates import ALU, FP32, FP64, ISSUE, L2, SHARED, SPECIAL, TENSOR
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture import counters
 from kprof_inject.capture.measurements import CountersRecord

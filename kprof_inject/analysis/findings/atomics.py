@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from contextlib import suppress
 
-from msgspec import Struct
-
 from kprof_inject.analysis.findings.evidence import Evidence
-from kprof_inject.analysis.findings.finding import MIN_SHARE, Finding
+from kprof_inject.analysis.findings.finding import MIN_SHARE, Results, found, rule
 from kprof_inject.analysis.interpreter.axis_arrays import TooLarge
 from kprof_inject.analysis.interpreter.executions import CountedOperation
 from kprof_inject.analysis.interpreter.footprints import max_repeats
-from kprof_inject.analysis.roofs.unit_rates import L2, SHARED
-from kprof_inject.analysis.unjudged import Unjudged
+from kprof_inject.analysis.roofs.rates import L2, SHARED
 from kprof_inject.capture import counters
 from kprof_inject.quantities import percent
 
@@ -32,46 +28,39 @@ _MANY_UPDATES = 32
 _MIN_UNEXPLAINED = 0.5
 
 
-class _Updates(Struct, frozen=True):
-    """The number of elements that update an address: the most of an execution, and the mean over all CTAs."""
-
-    repeats: int | None
-    """None if it is unknown."""
-    of_address: float
-    """Infinite if it is unknown."""
-
-    @classmethod
-    def of(cls, one: CountedOperation) -> _Updates:
-        """Count the updates of an operation."""
-        return cls(_repeats(one), _updates(one))
-
-    @property
-    def is_apart(self) -> bool:
-        """True if no element waits for another of its CTA, and few for those of others."""
-        return self.repeats == 1 and self.of_address < _MANY_UPDATES
-
-
-def atomics(evidence: Evidence) -> Iterator[Finding | Unjudged]:
+@rule()
+def atomics(evidence: Evidence) -> Results:
     """Yield atomic operations on each element of a tensor, which could be combined in the CTA first."""
-    if evidence.executed is None:
-        return
-    for one in evidence.executed.operations:
+    for one in evidence.operations:
         access = one.access
         if not one.operation.traits.is_atomic or access is None:
             continue
         elements = access.whole_bytes // max(access.element_bytes, 1)
         time_share = evidence.time_share_of([one.operation])
-        updates, removed = _Updates.of(one), {L2: 1.0, SHARED: 1.0}
+        repeats, updates, removed = _repeats(one), _updates(one), {L2: 1.0, SHARED: 1.0}
+        # No element waits for another of its CTA, and few for those of others.
+        is_apart = repeats == 1 and updates < _MANY_UPDATES
         share = evidence.max_gain(removed)
-        if updates.is_apart:
+        if is_apart:
             share = min(share, evidence.max_gain_of([one.operation], removed) + _queue_share(evidence))
         is_busy = time_share >= _MIN_TIME or _request_share(evidence) >= _MIN_REQUESTS
-        if updates.is_apart and evidence.stalls is not None:
+        if is_apart and evidence.stalls is not None:
             is_busy = time_share + _queue_share(evidence) >= _MIN_TIME_APART
         if evidence.measured is None:
             is_busy = share >= _MIN_UNEXPLAINED
-        if elements >= _MIN_ELEMENTS and is_busy and share >= MIN_SHARE:
-            yield _finding(evidence, one, elements, updates, time_share, share)
+        if elements < _MIN_ELEMENTS or not is_busy or share < MIN_SHARE:
+            continue
+        shared, combine = _how_to_combine(repeats, updates)
+        yield found(
+            evidence,
+            share,
+            text=f"{evidence.words_of(one.operation)} updates {elements} elements at a time{shared}; warps spend "
+            f"{percent(time_share)} of their time in it",
+            advice=combine,
+            figures={"elements": elements, "time_share": time_share, "repeats": repeats or 0},
+            likely=share if time_share >= MIN_SHARE and not is_apart else share / 2,
+            at=[one.operation],
+        )
 
 
 def _request_share(evidence: Evidence) -> float:
@@ -89,10 +78,8 @@ def _queue_share(evidence: Evidence) -> float:
     return sum(stalls.reasons.get(reason, 0) for reason in _QUEUES) / stalls.samples if stalls else 0.0
 
 
-def _finding(
-    evidence: Evidence, one: CountedOperation, elements: int, updates: _Updates, time_share: float, share: float
-) -> Finding:
-    repeats = updates.repeats
+def _how_to_combine(repeats: int | None, updates: float) -> tuple[str, str]:
+    """Return how many elements of an operation share an address, in words, and what to do about it."""
     if repeats is None:
         shared = ""
         combine = (
@@ -106,7 +93,7 @@ def _finding(
             "combine the elements of an address in the CTA (tl.sum, tl.max, tl.reduce), and issue one atomic operation "
             "for it"
         )
-    elif updates.of_address == 1:
+    elif updates == 1:
         shared = ", and each address once"
         combine = "store instead, as no two updates share an address"
     else:
@@ -115,19 +102,7 @@ def _finding(
             "let a CTA do the work of several that update the same addresses, in a loop (but leave enough CTAs for all "
             "SMs), or store what each CTA computes, and combine it in a second kernel"
         )
-    return evidence.at(
-        [one.operation],
-        Finding(
-            rule="atomics",
-            scope=None,
-            share=share,
-            text=f"{evidence.words_of(one.operation)} updates {elements} elements at a time{shared}; warps spend "
-            f"{percent(time_share)} of their time in it",
-            advice=combine,
-            figures={"elements": elements, "time_share": time_share, "repeats": repeats or 0},
-            likely=share if time_share >= MIN_SHARE and not updates.is_apart else share / 2,
-        ),
-    )
+    return shared, combine
 
 
 def _updates(one: CountedOperation) -> float:

@@ -8,19 +8,17 @@ from pathlib import PurePath
 from statistics import median
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from kprof_inject.analysis.causal.slopes import KernelSlopes
 from kprof_inject.analysis.evidence.executed_instructions import block_executions
 from kprof_inject.analysis.evidence.instruction_work import issued_share
 from kprof_inject.analysis.evidence.measured_limit import Measured
 from kprof_inject.analysis.evidence.stalls import BARRIER, Stalls, share_of_instructions
-from kprof_inject.analysis.findings.finding import Finding
-from kprof_inject.analysis.interpreter.executions import ExecutedKernel
+from kprof_inject.analysis.interpreter.executions import CountedOperation, ExecutedKernel
 from kprof_inject.analysis.roofs.coalescing import Requests
 from kprof_inject.analysis.roofs.limits import DRAM, LIMITING
+from kprof_inject.analysis.roofs.rates import ALU, FP32, ISSUE, L2, L2_TO_SM, SHARED, SPECIAL
 from kprof_inject.analysis.roofs.speed_of_light import Roof, SpeedOfLight
-from kprof_inject.analysis.roofs.unit_rates import ALU, FP32, ISSUE, L2, L2_TO_SM, SHARED, SPECIAL
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture import counters
 from kprof_inject.capture.model import Kernel
@@ -32,7 +30,7 @@ from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.ttgir.dialect import CALL, DIVISIONS, INTEGER_DIVISIONS
 from kprof_inject.ttgir.locations import LocationTable
 from kprof_inject.ttgir.loops import body_of
-from kprof_inject.ttgir.nodes import Module, Operation
+from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.ssa_values import result_names
 from kprof_inject.ttgir.strings import variable_in
 
@@ -45,6 +43,17 @@ _MAX_NAMES = 3
 _MIN_LAUNCH_NS = 2_000
 # A CTA takes as long to start, to load from the L2, and to end: an H100's L2 answers after 0.2 to 0.3 us.
 _MIN_CTA_NS = 500
+
+_WORDS = {
+    "tt.load": "the load",
+    "tt.store": "the store",
+    "tt.reduce": "the reduction",
+    "tt.atomic_rmw": "the atomic operation",
+    "ttg.async_copy_global_to_local": "the copy",
+    "ttg.convert_layout": "the change of layout",
+    **dict.fromkeys(DIVISIONS, "the division"),
+    **dict.fromkeys(INTEGER_DIVISIONS, "the integer division"),
+}
 
 
 class Evidence(Struct, frozen=True, eq=False):
@@ -71,6 +80,21 @@ class Evidence(Struct, frozen=True, eq=False):
     def kernel(self) -> Kernel:
         """The kernel of the launch."""
         return self.timeline.launch.kernel
+
+    @property
+    def operations(self) -> Sequence[CountedOperation]:
+        """The operations that the launch executed; empty if nothing is known about its work."""
+        return self.executed.operations if self.executed else ()
+
+    @property
+    def loops(self) -> list[Operation]:
+        """The loops of the module, an outer one before those in it; empty as ``operations``."""
+        return [one for one in self.executed.module.walk() if one.traits.is_loop] if self.executed else []
+
+    @property
+    def aliases(self) -> Mapping[str, str]:
+        """The aliases of the module."""
+        return self.executed.module.aliases if self.executed else {}
 
     def max_gain(self, removed: Mapping[str, float] = {}) -> float:
         """Return an upper bound of the gain, as part of the launch's time, if everything overlapped perfectly.
@@ -179,7 +203,7 @@ class Evidence(Struct, frozen=True, eq=False):
 
     def iterations_of(self, loop: Operation) -> float:
         """Return how many iterations a loop has on average; infinite if unknown."""
-        times = {one.operation: one.times for one in self.executed.operations} if self.executed else {}
+        times = {one.operation: one.times for one in self.operations}
         around = loop.block.operations if loop.block else ()
         loops, iterations = (
             next((count for one in operations if (count := times.get(one)) is not None), None)
@@ -259,19 +283,10 @@ class Evidence(Struct, frozen=True, eq=False):
         index = self.executed.scope_map.innermost_around(operation, roofs)
         return None if index is None else roofs[index]
 
-    def at(self, operations: Sequence[Operation], finding: Finding, around: Operation | None = None) -> Finding:
-        """Return a finding on operations: with their lines and the scope of ``around``, by default the first of them.
-
-        The scope is the innermost one that has a roof; unchanged if there is none.
-        """
-        finding = replace(finding, lines=self.first_lines_of(operations))
-        roof = self.roof_around(around or operations[0])
-        return replace(finding, scope=roof.scope, index=roof.index) if roof else finding
-
-    def name_around(self, operation: Operation, unknown: str) -> str:
-        """Return the name of that scope; ``unknown`` if there is none."""
+    def name_around(self, operation: Operation) -> str:
+        """Return the name of that scope; *a loop* if there is none."""
         roof = self.roof_around(operation)
-        return self.name_of(roof) if roof else unknown
+        return self.name_of(roof) if roof else "a loop"
 
     def name_of(self, roof: Roof) -> str:
         """Return the name of a roof's scope, with its site if other scopes have that name."""
@@ -281,7 +296,11 @@ class Evidence(Struct, frozen=True, eq=False):
         """Return an operation's source line, such as ``matmul.py:58``, or its TTGIR line if the source is unknown."""
         if self.executed is None:
             return ""
-        return place_of(self.executed.module, operation)
+        module = self.executed.module
+        chains = LocationTable(module).chains_of(operation)
+        if not chains:
+            return f"TTGIR line {module.line_numbers([operation.start])[0]}"
+        return f"{PurePath(chains[0][0].file).name}:{chains[0][0].line}"
 
     def names_of(self, operations: Iterable[Operation]) -> str:
         """Return operations in words, each once, and no more than three by name."""
@@ -289,7 +308,11 @@ class Evidence(Struct, frozen=True, eq=False):
 
     def words_of(self, operation: Operation) -> str:
         """Return an operation in words, such as *the load of 'x' at matmul.py:58*."""
-        return words_of(self.executed.module, operation) if self.executed is not None else ""
+        if operation.traits.is_loop:  # its location names one of the values that it carries
+            return f"the loop at {self.place_of(operation)}"
+        what = _WORDS.get(operation.name, operation.name.rpartition(".")[2])
+        variable = next(map(variable_in, result_names(operation)), "")
+        return f"{what}{f' of {variable!r}' if variable else ''} at {self.place_of(operation)}"
 
     @property
     def dram_part(self) -> float:
@@ -350,32 +373,3 @@ class Evidence(Struct, frozen=True, eq=False):
     def share_of(self, roof: Roof) -> float:
         """Return the part of the SMs' time that a scope takes."""
         return roof.sm_cycles / self.sm_cycles if self.sm_cycles else 0.0
-
-
-_WORDS = {
-    "tt.load": "the load",
-    "tt.store": "the store",
-    "tt.reduce": "the reduction",
-    "tt.atomic_rmw": "the atomic operation",
-    "ttg.async_copy_global_to_local": "the copy",
-    "ttg.convert_layout": "the change of layout",
-    **dict.fromkeys(DIVISIONS, "the division"),
-    **dict.fromkeys(INTEGER_DIVISIONS, "the integer division"),
-}
-
-
-def place_of(module: Module, operation: Operation) -> str:
-    """Return an operation's source line, such as ``matmul.py:58``, or its TTGIR line if the source is unknown."""
-    chains = LocationTable(module).chains_of(operation)
-    if not chains:
-        return f"TTGIR line {module.line_numbers([operation.start])[0]}"
-    return f"{PurePath(chains[0][0].file).name}:{chains[0][0].line}"
-
-
-def words_of(module: Module, operation: Operation) -> str:
-    """Return an operation in words, such as *the load of 'x' at matmul.py:58*."""
-    if operation.traits.is_loop:  # its location names one of the values that it carries
-        return f"the loop at {place_of(module, operation)}"
-    what = _WORDS.get(operation.name, operation.name.rpartition(".")[2])
-    variable = next(map(variable_in, result_names(operation)), "")
-    return f"{what}{f' of {variable!r}' if variable else ''} at {place_of(module, operation)}"

@@ -1,12 +1,18 @@
-"""A finding, which is one cause that limits a launch."""
+"""Findings, each one cause that limits a launch, and the rules that find them."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from kprof_inject.capture.encoding import json_values
+from kprof_inject.analysis.findings.evidence import Evidence
+from kprof_inject.analysis.roofs.limits import memory_wait_limit
+from kprof_inject.analysis.unjudged import Unjudged, missing_ctas, missing_records, too_short, unpaired_records
+from kprof_inject.quantities import percent
+from kprof_inject.ttgir.nodes import Operation
 
 MIN_SHARE = 0.10
 """Part of a launch's time from which most rules report a loss. Other causes, and noise, cost up to as much: with ten
@@ -56,6 +62,102 @@ class Finding(Struct, frozen=True):
         """``text``, with the reason for doubt if there is one."""
         return f"{self.text} (doubtful: {self.doubt})" if self.doubt else self.text
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the finding as JSON values."""
-        return json_values(self)
+
+def found(
+    evidence: Evidence,
+    share: float,
+    text: str,
+    advice: str,
+    figures: Figures,
+    *,
+    likely: float | None = None,
+    scope: int | None = None,
+    at: Sequence[Operation] = (),
+    around: Operation | None = None,
+    lines_of: Iterable[Operation] = (),
+) -> Finding:
+    """Return a finding, to which ``Rule`` adds its name.
+
+    It concerns the scope with this index, or the operations ``at``: then it has their lines, and the innermost scope
+    with a roof around the first of them, or around ``around``. Of ``lines_of``, it only has the lines.
+    """
+    if at and (roof := evidence.roof_around(around or at[0])):
+        scope = roof.index
+    name = None if scope is None else evidence.summary.scopes[scope].scope
+    return Finding(
+        "", name, share, text, advice, figures, scope, evidence.first_lines_of(at or lines_of), likely=likely
+    )
+
+
+Results = Iterator[Finding | Unjudged]
+"""Findings and, if missing data may hide some, the reason why a rule could not judge; nothing if there is nothing to
+find."""
+Need = Callable[[Evidence], Unjudged | None]
+"""Returns what a rule needs and is missing."""
+
+
+class Rule(Struct, frozen=True):
+    """A rule: a function of the evidence, with its name and properties."""
+
+    name: str
+    judge: Callable[[Evidence], Results]
+    needs: tuple[Need, ...]
+    uses_records: bool
+    idle: Literal["SMs", "warps"] | None
+
+    def __call__(self, evidence: Evidence) -> Results:
+        """Yield the findings on a launch, or the first reason why the rule cannot judge it."""
+        for need in self.needs:
+            if missing := need(evidence):
+                yield missing
+                return
+        for result in self.judge(evidence):
+            yield self._completed(result, evidence) if isinstance(result, Finding) else result
+
+    def _completed(self, finding: Finding, evidence: Evidence) -> Finding:
+        timeline = evidence.timeline
+        lost = (missing_records(timeline) or unpaired_records(timeline)) if self.uses_records else None
+        return replace(self._bounded(finding, evidence), rule=self.name, doubt=lost.reason if lost else "")
+
+    def _bounded(self, finding: Finding, evidence: Evidence) -> Finding:
+        """Limit the gain to the time in which the launch's busiest unit is idle."""
+        if self.idle is None:
+            return finding
+        unit, part = evidence.busiest_of_device if self.idle == "SMs" else evidence.busiest
+        rest = 1 - part
+        if finding.share <= rest:
+            return finding
+        limit = f"at most {percent(rest)} can be gained ({unit} at {percent(part)} of peak)"
+        return replace(finding, share=rest, text=f"{finding.text}; {limit}")
+
+
+def rule(
+    *needs: Need, uses_records: bool = True, idle: Literal["SMs", "warps"] | None = None
+) -> Callable[[Callable[[Evidence], Results]], Rule]:
+    """Make a rule of a function, whose name it has.
+
+    A rule that uses only the headers of CTAs and the clock does not use records: missing ones do not make its findings
+    doubtful. ``idle`` is what loses time while the kernel does its necessary work: SMs, to which other SMs' work may
+    move, or warps.
+    """
+    return lambda judge: Rule(judge.__name__.replace("_", "-"), judge, needs, uses_records, idle)
+
+
+def all_ctas(evidence: Evidence) -> Unjudged | None:
+    """Return why the times of some CTAs are unknown."""
+    return missing_ctas(evidence.timeline, evidence.summary)
+
+
+def cta_times(evidence: Evidence) -> Unjudged | None:
+    """Return why the begin and end of some CTAs are unknown, or that the launch is too short for them."""
+    return all_ctas(evidence) or too_short(evidence.summary)
+
+
+def no_memory_waits(evidence: Evidence) -> Unjudged | None:
+    """Return that warps wait for memory to change, so that idle SMs and warps do not lack work.
+
+    More CTAs or warps would wait, too, and CTAs that wait for each other may not all fit on the SMs.
+    """
+    if memory_wait_limit(evidence.summary) is None:
+        return None
+    return Unjudged("its warps wait for memory to change for most of their time", "")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from kprof_inject.analysis.findings.finding import MIN_SHARE, Figures, Finding
+from kprof_inject.analysis.findings.evidence import Evidence
+from kprof_inject.analysis.findings.finding import MIN_SHARE, Figures, Finding, Results, found, rule
 from kprof_inject.analysis.findings.loops import is_wait, time_of_a_warp_ns
 from kprof_inject.analysis.summary import LaunchSummary, ScopeSummary
 from kprof_inject.analysis.unjudged import Unjudged, missing_records, missing_warps, unpaired_records
@@ -35,7 +34,8 @@ class _Apart(Struct, frozen=True):
     furthest_from_mean_ns: float
 
 
-def imbalanced_warps(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | Unjudged]:
+@rule(idle="warps")
+def imbalanced_warps(evidence: Evidence) -> Results:
     """Yield at most one finding, for the scope with the largest loss: all scopes around it show the imbalance too.
 
     Slow warps take longer in a scope, and also in the part of it that no inner scope covers. If only the latter is
@@ -44,7 +44,8 @@ def imbalanced_warps(timeline: Timeline, summary: LaunchSummary) -> Iterator[Fin
 
     Warps are compared within a partition, as a producer is not a slow consumer.
     """
-    if max(timeline.launch.kernel.num_warps, len(timeline.warps)) < _MIN_WARPS:
+    timeline, summary = evidence.timeline, evidence.summary
+    if max(evidence.kernel.num_warps, len(timeline.warps)) < _MIN_WARPS:
         return
     if missing := _missing(timeline):
         yield missing
@@ -55,11 +56,10 @@ def imbalanced_warps(timeline: Timeline, summary: LaunchSummary) -> Iterator[Fin
         for index, (info, scope) in enumerate(zip(timeline.table.scopes, summary.scopes, strict=True))
         if info.kind != ScopeKind.INSTANT and index not in shared
     ]
-    busier = [_busier(timeline, summary, scope) for info, scope in scopes if not is_wait(info)]
-    waited_for = [_waited_for(timeline, summary, scope) for info, scope in scopes if is_wait(info)]
-    for found in (busier, waited_for):
-        findings = [finding for finding in found if finding is not None]
-        if findings:
+    busier = [_busier(evidence, scope) for info, scope in scopes if not is_wait(info)]
+    waited_for = [_waited_for(evidence, scope) for info, scope in scopes if is_wait(info)]
+    for some in (busier, waited_for):
+        if findings := [finding for finding in some if finding is not None]:
             yield max(findings, key=lambda finding: finding.share)
             return
     if missing := missing_warps(timeline) or unpaired_records(timeline):
@@ -74,29 +74,28 @@ def _missing(timeline: Timeline) -> Unjudged | None:
     return missing_records(timeline)
 
 
-def _busier(timeline: Timeline, summary: LaunchSummary, scope: ScopeSummary) -> Finding | None:
+def _busier(evidence: Evidence, scope: ScopeSummary) -> Finding | None:
     apart = _few_above(scope.warps.ids, scope.warps_self_ns)
     with_inner = _few_above(scope.warps.ids, scope.warps.totals_ns)
     if apart is None or with_inner is None or not np.array_equal(apart.few, with_inner.few):
         return None
     if apart.few_ns < _NOTABLE * apart.many_ns:
         return None
-    share = min(apart.furthest_from_mean_ns / time_of_a_warp_ns(timeline, summary), 1.0)
+    share = min(apart.furthest_from_mean_ns / time_of_a_warp_ns(evidence), 1.0)
     if share < MIN_SHARE:
         return None
-    ctas, in_each = _ctas_of(summary, scope)
+    ctas, in_each = _ctas_of(evidence.summary, scope)
     few_ns, many_ns = apart.few_ns / ctas, apart.many_ns / ctas
     few, others = numbered("warp", apart.few.tolist()), f"the other {len(apart.many)} warps{_team(scope, ' of a CTA')}"
-    return Finding(
-        rule="imbalanced-warps",
-        scope=scope.scope,
-        index=scope.index,
-        share=share,
+    return found(
+        evidence,
+        share,
         text=f"{few} {_verb('take', apart.few)} {_times(few_ns, many_ns)} in {scope.distinct_name} as {others} "
         f"({short_time(few_ns)} against {short_time(many_ns)} {in_each})",
         advice=f"look at what {few} {_verb('do', apart.few)} in {scope.distinct_name} that the others do not "
         f"({scope.source or 'its source line is unknown'}), and spread it over all warps{_team(scope)}",
         figures=_figures(apart, few_ns, many_ns),
+        scope=scope.index,
     )
 
 
@@ -112,28 +111,27 @@ def _times(few_ns: float, many_ns: float) -> str:
     return f"{ratio(few_ns / many_ns)} as long"
 
 
-def _waited_for(timeline: Timeline, summary: LaunchSummary, scope: ScopeSummary) -> Finding | None:
+def _waited_for(evidence: Evidence, scope: ScopeSummary) -> Finding | None:
     apart = _few_above(scope.warps.ids, -scope.warps.totals_ns)
     if apart is None:
         return None
-    whole_ns = time_of_a_warp_ns(timeline, summary)
+    whole_ns = time_of_a_warp_ns(evidence)
     share = min(apart.furthest_from_mean_ns / whole_ns, 1.0)
     if share < MIN_SHARE:
         return None
-    ctas, in_each = _ctas_of(summary, scope)
+    ctas, in_each = _ctas_of(evidence.summary, scope)
     few_ns, many_ns = -apart.few_ns / ctas, -apart.many_ns / ctas
     few, many = numbered("warp", apart.few.tolist()), numbered("warp", apart.many.tolist())
-    return Finding(
-        rule="imbalanced-warps",
-        scope=scope.scope,
-        index=scope.index,
-        share=share,
+    return found(
+        evidence,
+        share,
         text=f"{few} {_verb('arrive', apart.few)} last: {many} {_verb('wait', apart.many)} for "
         f"{percent(-apart.many_ns / whole_ns)} of their time in {scope.distinct_name}, {few} for "
         f"{percent(-apart.few_ns / whole_ns)} ({short_time(many_ns)} against {short_time(few_ns)} {in_each})",
         advice=f"record what comes before {scope.distinct_name} ({scope.source or 'its source line is unknown'}) to "
         f"see what {few} {_verb('do', apart.few)} that the others do not, and spread it over all warps{_team(scope)}",
         figures=_figures(apart, few_ns, many_ns),
+        scope=scope.index,
     )
 
 

@@ -6,18 +6,17 @@ from collections.abc import Iterator
 from math import prod
 
 from kprof_inject.analysis.findings.evidence import Evidence
-from kprof_inject.analysis.findings.exposed_latency import MIN_ITERATIONS, may_load_ahead
-from kprof_inject.analysis.findings.finding import Finding
+from kprof_inject.analysis.findings.finding import Finding, Results, all_ctas, found, no_memory_waits, rule
+from kprof_inject.analysis.findings.waits import MIN_ITERATIONS, may_load_ahead
 from kprof_inject.analysis.roofs.limits import LIMITING
-from kprof_inject.analysis.roofs.unit_rates import ALU, FP32, ISSUE, SHARED
-from kprof_inject.analysis.unjudged import Unjudged, missing_ctas
+from kprof_inject.analysis.roofs.rates import ALU, FP32, ISSUE, SHARED
 from kprof_inject.capture import counters
 from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.resources import THREADS_PER_WARP, ctas_per_sm, limited_by, limits_of
 from kprof_inject.quantities import counted, percent, short_time, size_text
 from kprof_inject.timeline.waves import Waves
 from kprof_inject.ttgir.loops import body_of
-from kprof_inject.ttgir.nodes import Module, Operation
+from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.types import bits_of, types_of
 
 # An SM with a quarter of its 64 warps hides the latency of memory only if each has several accesses in flight.
@@ -52,14 +51,11 @@ _LESS_OF = {
 _DRAM_LATENCY_S = 0.7e-6
 
 
-def small_ctas(evidence: Evidence) -> Iterator[Finding | Unjudged]:
+@rule(no_memory_waits, all_ctas)
+def small_ctas(evidence: Evidence) -> Results:
     """Yield launches of many short CTAs, which spend much of their time on starting and ending."""
-    summary = evidence.summary
-    if missing := missing_ctas(evidence.timeline, summary):
-        yield missing
-        return
-    waves = summary.waves
-    if not evidence.parts or waves is None or summary.ending is None:
+    waves = evidence.summary.waves
+    if not evidence.parts or waves is None or evidence.summary.ending is None:
         return
     times_ns = (evidence.timeline.ctas["pre_final_ns"] - evidence.timeline.ctas["init_ns"]).astype(float)
     # Each CTA is weighted by its time: those that return at once do not count.
@@ -75,9 +71,8 @@ def small_ctas(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         return
     size = f" and moves {size_text(round(moved))}" if moved else ""
     unit, part = evidence.busiest
-    yield Finding(
-        rule="small-ctas",
-        scope=None,
+    yield found(
+        evidence,
         share=share,
         text=f"CTAs do too little: each of {waves.ctas} takes {short_time(cta_ns)}{size}; most of that is its "
         f"start, the latency of its first loads, and its end ({unit} at {percent(part)} of peak)",
@@ -89,17 +84,14 @@ def small_ctas(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     )
 
 
-def few_warps(evidence: Evidence) -> Iterator[Finding | Unjudged]:
+@rule(no_memory_waits, all_ctas)
+def few_warps(evidence: Evidence) -> Results:
     """Yield launches whose SMs hold so few warps that these cannot hide the latency of what they wait for.
 
     Loops with dots hide it by stages, if each scheduler has more than one warp.
     """
-    summary, ran = evidence.summary, evidence.executed
-    if missing := missing_ctas(evidence.timeline, summary):
-        yield missing
-        return
-    waves = summary.waves
-    if ran is None or waves is None or not evidence.parts:
+    waves = evidence.summary.waves
+    if evidence.executed is None or waves is None or not evidence.parts:
         return
     counted_warps = evidence.measured.metric(counters.WARPS_ACTIVE) if evidence.measured else 0.0
     active = counted_warps or min(waves.ctas / waves.sms, evidence.room) * evidence.kernel.num_warps
@@ -115,28 +107,26 @@ def few_warps(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         return
     rate, sms = evidence.kernel.dram_bytes_per_s, evidence.kernel.sm_count
     needed = rate * _DRAM_LATENCY_S / sms if rate and sms else 0.0
-    at_once = _more_at_once(evidence, waves, ran.module, needed)
-    more_warps, more = _more_warps(evidence, waves, ran.module)
+    at_once = _more_at_once(evidence, waves, needed)
+    more_warps, more = _more_warps(evidence, waves)
     advice = "; or ".join(filter(None, (at_once, more_warps)))
     if not advice:
         return
     by_law = f"; by Little's law, DRAM's bandwidth needs {size_text(round(needed))} in flight per SM" if needed else ""
-    yield Finding(
-        rule="few-warps",
-        scope=None,
+    yield found(
+        evidence,
         share=share,
         text=f"too few warps in flight: an SM holds {active:.1f} of {limits_of(evidence.kernel.target).warps} on "
         f"average, and {_waits(evidence)}{by_law}",
         advice=advice,
         figures={"active_warps": active, "num_warps": evidence.kernel.num_warps, "more_num_warps": more},
         # On an H100, twice the warps won less where loops load through registers: loading ahead won instead.
-        likely=share / (3 if at_once or not _loads_in_loops(evidence, ran.module) else 5),
+        likely=share / (3 if at_once or not _loads_in_loops(evidence) else 5),
     )
 
 
-def _loads_in_loops(evidence: Evidence, module: Module) -> bool:
-    loops = (loop for loop in module.walk() if loop.traits.is_loop)
-    return any(_loaded_bytes(loop) and evidence.iterations_of(loop) >= MIN_ITERATIONS for loop in loops)
+def _loads_in_loops(evidence: Evidence) -> bool:
+    return any(_loaded_bytes(loop) and evidence.iterations_of(loop) >= MIN_ITERATIONS for loop in evidence.loops)
 
 
 def _one_warp_each(evidence: Evidence, waves: Waves, active: float, share: float) -> Finding:
@@ -153,9 +143,8 @@ def _one_warp_each(evidence: Evidence, waves: Waves, active: float, share: float
         more = _more_room(kernel, by, room)
     else:
         more = "use smaller tiles"
-    return Finding(
-        rule="few-warps",
-        scope=None,
+    return found(
+        evidence,
         share=share,
         text=f"too few warps in flight: an SM holds {active:.1f} for its 4 schedulers, and {_waits(evidence)}",
         advice=f"{more}; or raise num_warps from {warps} to {2 * warps}",
@@ -169,9 +158,8 @@ def _without_wgmma(evidence: Evidence) -> Iterator[Finding]:
     warps, share = evidence.kernel.num_warps, evidence.max_gain()
     if evidence.kernel.target != _WGMMA_TARGET or warps >= _WARPS_OF_GROUP or share < _MIN_SHARE:
         return
-    yield Finding(
-        rule="few-warps",
-        scope=None,
+    yield found(
+        evidence,
         share=share,
         text=f"too few warps for wgmma, which a group of {_WARPS_OF_GROUP} issues: the kernel has "
         f"{counted(warps, 'warp')}, and its dots use older, slower instructions",
@@ -193,13 +181,12 @@ def _waits(evidence: Evidence) -> str:
     return "no unit is busy"
 
 
-def _more_at_once(evidence: Evidence, waves: Waves, module: Module, needed: float) -> str:
+def _more_at_once(evidence: Evidence, waves: Waves, needed: float) -> str:
     """Return what requests more data at once; empty if a loop's iterations request enough.
 
     More warps only divide a CTA's loads among them.
     """
-    loops = [loop for loop in module.walk() if loop.traits.is_loop and _loaded_bytes(loop)]
-    loop = max(loops, key=_loaded_bytes, default=None)
+    loop = max(evidence.loops, key=_loaded_bytes, default=None)
     requested = _max_resident(evidence, waves) * _loaded_bytes(loop) if loop else 0
     if loop is None or not 0 < requested < needed:
         return ""
@@ -215,11 +202,11 @@ def _loaded_bytes(loop: Operation) -> int:
     return sum(printed.elements * bits_of(printed.pointee) // 8 for printed in types)
 
 
-def _more_warps(evidence: Evidence, waves: Waves, module: Module) -> tuple[str, int]:
+def _more_warps(evidence: Evidence, waves: Waves) -> tuple[str, int]:
     """Return what gets more warps onto an SM, and the best ``num_warps``."""
     kernel, warps = evidence.kernel, evidence.kernel.num_warps
     limits = limits_of(kernel.target)
-    elements = _largest_tensor(module)
+    elements = _largest_tensor(evidence)
     room, on_sm = evidence.room, _max_resident(evidence, waves)
     more = warps
     while (
@@ -234,7 +221,7 @@ def _more_warps(evidence: Evidence, waves: Waves, module: Module) -> tuple[str, 
     if waves.ctas < waves.sms * room:
         # With smaller blocks, loops would wait as often: on an H100, twice the CTAs of half the size took 2 and 11 %
         # longer, and 16 times the CTAs of a 16th of the rows won 10 %.
-        how = "fewer iterations each" if _loads_in_loops(evidence, module) else "smaller blocks"
+        how = "fewer iterations each" if _loads_in_loops(evidence) else "smaller blocks"
         return f"launch more CTAs with {how}: an SM has room for {room} and gets {waves.ctas / waves.sms:.1f}", warps
     if evidence.has_one_wave:
         return "", warps
@@ -253,10 +240,10 @@ def _more_room(kernel: Kernel, by: str, room: int) -> str:
     return f"make room for more CTAs on an SM ({by}: for {room}; warps: for {by_warps}): {how}"
 
 
-def _largest_tensor(module: Module) -> int:
+def _largest_tensor(evidence: Evidence) -> int:
     sizes = (
         prod(printed.shape)
-        for one in module.walk()
+        for one in (evidence.executed.module.walk() if evidence.executed else ())
         if one.traits.reads_global or one.traits.is_arithmetic
         for printed in types_of(one)
     )

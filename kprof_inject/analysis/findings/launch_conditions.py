@@ -1,15 +1,226 @@
-"""Launches that are too short, or run below the nominal clock."""
+"""Conditions of a launch: SMs without a CTA, a launch that is too short, and a clock below the nominal one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
+
+import numpy as np
 
 from kprof_inject.analysis.findings.evidence import Evidence
-from kprof_inject.analysis.findings.finding import Finding
-from kprof_inject.analysis.roofs.unit_rates import FP32, TENSOR
+from kprof_inject.analysis.findings.finding import (
+    MIN_SHARE,
+    Results,
+    all_ctas,
+    cta_times,
+    found,
+    no_memory_waits,
+    rule,
+)
+from kprof_inject.analysis.roofs.rates import FP32, TENSOR
 from kprof_inject.analysis.unjudged import Unjudged
-from kprof_inject.quantities import percent, short_time
+from kprof_inject.capture.edits import COLUMNS, COLUMNS_REVERSED, REVERSED
+from kprof_inject.quantities import counted, percent, ratio, short_time
 from kprof_inject.timeline.clock import ClockSource
+from kprof_inject.timeline.timeline import Timeline
+from kprof_inject.timeline.waves import Ending, launch_duration_ns, queued_ns
+
+
+@rule(no_memory_waits, all_ctas, uses_records=False, idle="SMs")
+def low_fill(evidence: Evidence) -> Results:
+    """Yield a grid that is too small for the device.
+
+    Needs the number of the device's SMs, which older captures and Proton's own buffers do not have.
+    """
+    waves, device_sms = evidence.summary.waves, evidence.kernel.sm_count
+    if device_sms is None:
+        yield Unjudged("the capture does not say how many SMs the device has", "capture again with this version")
+        return
+    if waves is None or waves.ctas >= device_sms:
+        return
+    idle_sms = device_sms - waves.sms
+    idle_share = idle_sms / device_sms
+    if idle_share < MIN_SHARE:
+        return
+    # With several CTAs, an SM also does more than it did with one.
+    _, busiest = evidence.busiest_of_device
+    most = max(idle_share, 1 - busiest) if busiest and waves.slots_per_sm > 1 else idle_share
+    split = (
+        "split-K" if evidence.has_dots else "several CTAs for what one does (a second kernel combines their results)"
+    )
+    yield found(
+        evidence,
+        share=min(most, 1 - evidence.launching),
+        likely=min(idle_share, 1 - evidence.launching),
+        text=f"the grid is too small for the device: {counted(waves.ctas, 'CTA')} on {waves.sms} of {device_sms} SMs; "
+        f"{counted(idle_sms, 'SM')} ({percent(idle_share)}) {'is' if idle_sms == 1 else 'are'} idle",
+        advice=f"launch more CTAs: smaller tiles, {split}, or several problems in one launch",
+        figures={"ctas": waves.ctas, "sms": waves.sms, "device_sms": device_sms, "slots_per_sm": waves.slots_per_sm},
+    )
+
+
+@rule(cta_times, uses_records=False, idle="SMs")
+def between_ctas(evidence: Evidence) -> Results:
+    """Yield the time between CTAs on the same SM.
+
+    An SM whose CTA is having its records copied does not count as idle: that time is our overhead.
+    """
+    idle, waves, kernel = evidence.summary.idle, evidence.summary.waves, evidence.kernel
+    if idle is None or waves is None or idle.gaps_won_share < MIN_SHARE:
+        return
+    if (kernel.with_records.ctas_per_sm or 0) < (kernel.clean.ctas_per_sm or 0):
+        # Without records, another CTA may run in the gap.
+        yield Unjudged("with records, fewer CTAs fit on an SM than without", "use a smaller --buffer-size")
+        return
+    advice = "launch fewer, larger CTAs, or a persistent kernel: "
+    advice += f"{waves.sms * waves.slots_per_sm} CTAs that each loop over tiles; "
+    if waves.slots_per_sm > 1:
+        advice += "check whether another kernel runs on the SMs in the gaps"
+    else:
+        advice += "or make room for a second CTA on an SM (fewer registers, less shared memory) to fill the gaps"
+    yield found(
+        evidence,
+        share=idle.gaps_won_share,
+        text=f"SMs are idle between CTAs for {percent(idle.between_share)} of their time: "
+        f"{counted(idle.gaps, 'gap')} of {short_time(idle.gap_ns)} on average; without gaps, the launch would take "
+        f"{percent(idle.gaps_won_share)} less time",
+        advice=advice,
+        figures={
+            "gaps": idle.gaps,
+            "gap_ns": idle.gap_ns,
+            "between_share": idle.between_share,
+            "ctas": waves.ctas,
+            "slots_per_sm": waves.slots_per_sm,
+        },
+    )
+
+
+@rule(cta_times, uses_records=False, idle="SMs")
+def tail(evidence: Evidence) -> Results:
+    """Yield a last wave that leaves SMs idle."""
+    waves, ending = evidence.summary.waves, evidence.summary.ending
+    if waves is None or ending is None or ending.count_share < MIN_SHARE:
+        return
+    if waves.waves > 1:
+        what = f"the last wave has only {counted(waves.last.ctas, 'CTA')}, on {waves.last.sms} of {waves.sms} SMs"
+        even = f"the {waves.sms * waves.slots_per_sm} CTAs that run at once"
+    else:
+        fullest = f"{counted(ending.fullest_sms, 'SM')} {'runs' if ending.fullest_sms == 1 else 'run'}"
+        what = f"{counted(waves.ctas, 'CTA')} do not divide evenly among {waves.sms} SMs: {fullest} "
+        what += f"{ending.most_ctas}, the others finish earlier"
+        even = f"the {waves.sms} SMs"
+    won = f"spread evenly, the same work would take {percent(ending.count_share)} less time"
+    yield found(
+        evidence,
+        share=ending.count_share,
+        text=f"{what}; {won}",
+        advice=f"make the grid a multiple of {even}: other tile sizes, a persistent kernel, or split-K",
+        figures={
+            "ctas": waves.ctas,
+            "sms": waves.sms,
+            "slots_per_sm": waves.slots_per_sm,
+            "waves": waves.waves,
+            "fill": waves.fill,
+            "last_wave_ctas": waves.last.ctas,
+            "last_wave_sms": waves.last.sms,
+            "most_ctas_per_sm": ending.most_ctas,
+            "fullest_sms": ending.fullest_sms,
+            "tail_ns": waves.tail.duration_ns,
+            "tail_share": waves.tail.share,
+            "idle_share": ending.idle_share,
+        },
+    )
+
+
+# The last CTA to end must take 25 % longer than the median: if it only began late, it need not have more work.
+_NOTABLE = 1.25
+
+
+@rule(cta_times, uses_records=False, idle="SMs")
+def uneven_ctas(evidence: Evidence) -> Results:
+    """Yield a long last CTA that leaves SMs idle."""
+    timeline, summary, ending = evidence.timeline, evidence.summary, evidence.summary.ending
+    # Times of CTAs and of their ends are accurate to one step of the timer.
+    step_ns = timeline.clock.timer_step_ns
+    if ending is None or ending.uneven_share - step_ns / max(summary.duration_ns, 1) < MIN_SHARE:
+        return
+    if ending.last_cta_ns - step_ns < _NOTABLE * ending.cta_ns:
+        return
+    last = f"CTA {ending.last_cta} on SM {ending.last_sm}, the last to finish, takes"
+    gains: dict[str, float] = {}
+    if ending.cta_ns <= step_ns:
+        what = f"most CTAs exit immediately, and {last} {short_time(ending.last_cta_ns)}"
+        advice, share = "do not launch CTAs without work; start the others first, or split them", ending.uneven_share
+    else:
+        what = (
+            f"{last} {ratio(ending.last_cta_ns / ending.cta_ns)} as long as the median CTA "
+            f"({short_time(ending.last_cta_ns)} against {short_time(ending.cta_ns)})"
+        )
+        gains = gains_of_orders(timeline, summary.waves.slots_per_sm) if summary.waves else {}
+        share, advice = _order_or_split(ending, gains)
+    yield found(
+        evidence,
+        share=share,
+        likely=min(share, ending.uneven_share),
+        text=f"CTAs are uneven: {what}, and SMs idle at the end for {percent(ending.uneven_share)} of the launch on "
+        "average",
+        advice=advice,
+        figures={
+            "sms": ending.sms,
+            "ctas": ending.ctas,
+            "last_cta": ending.last_cta,
+            "last_sm": ending.last_sm,
+            "last_cta_ns": ending.last_cta_ns,
+            "median_cta_ns": ending.cta_ns,
+            "idle_share": ending.idle_share,
+            **gains,
+        },
+    )
+
+
+def gains_of_orders(timeline: Timeline, slots_per_sm: int) -> dict[str, float]:
+    """Return the part by which a launch would be shorter if its CTAs began in other orders, by the orders' names.
+
+    Each CTA takes as long as it did. A gain is negative if the launch would be longer. Of grids without two dimensions,
+    it is known for the reversed order alone.
+    """
+    ctas, duration_ns = timeline.all_ctas, launch_duration_ns(timeline)
+    columns, rows, _ = timeline.launch.grid
+    ids = ctas["cta"].astype(np.int64)  # along x first, then y, then z
+    orders = {REVERSED: np.argsort(-ids)}
+    if columns > 1 and rows > 1:
+        x, y, z = ids % columns, ids // columns % rows, ids // (columns * rows)
+        orders |= {COLUMNS: np.lexsort((y, x, z)), COLUMNS_REVERSED: np.lexsort((-y, -x, z))}
+    return {name: 1 - queued_ns(ctas[order], slots_per_sm) / duration_ns for name, order in orders.items()}
+
+
+# What an order does, for those who launch the kernel.
+_WAYS = {
+    REVERSED: "those with the largest program ids (count down)",
+    COLUMNS: "those with the smallest program_id(0), for all of axis 1 (swap the axes of the grid)",
+    COLUMNS_REVERSED: "those with the largest program_id(0), for all of axis 1 (swap the axes of the grid, and count "
+    "down)",
+}
+# An order that wins a smaller part of what the longest first would win is not worth naming.
+_MIN_OF_LONGEST_FIRST = 0.7
+
+
+def _order_or_split(ending: Ending, gains: Mapping[str, float]) -> tuple[float, str]:
+    """Return the gain and the advice for CTAs of different length: another order, or shorter ones.
+
+    ``gains`` are those of simple orders.
+    """
+    look = f"see why CTA {ending.last_cta} has more work than others"
+    # It may win more than SMs idle, as those that work at the end are not full, but not what the number of CTAs loses.
+    without_tail = max(ending.longest_first_share - ending.count_share, ending.uneven_share)
+    by_order = min(ending.longest_first_share, without_tail)
+    if min(by_order, ending.uneven_share) < MIN_SHARE:
+        return ending.uneven_share, f"{look}, and split it: it takes most of the launch whenever it begins"
+    split = f" (and split them, for up to {percent(ending.uneven_share)})"
+    is_enough = by_order > ending.uneven_share - MIN_SHARE
+    best = max(gains, key=lambda name: gains[name], default="")
+    way = f": {_WAYS[best]}" if best and gains[best] >= _MIN_OF_LONGEST_FIRST * by_order else ""
+    return by_order, f"start the longest CTAs first{way}{'' if is_enough else split}; {look}"
+
 
 # The clock rate follows the load; any busy device runs up to 10 % below nominal.
 _MIN_THROTTLED = 0.10
@@ -17,7 +228,8 @@ _MIN_THROTTLED = 0.10
 _POWER_HUNGRY = {TENSOR: 0.3, FP32: 0.5}
 
 
-def throttled(evidence: Evidence) -> Iterator[Finding | Unjudged]:
+@rule(uses_records=False)
+def throttled(evidence: Evidence) -> Results:
     """Yield a clock well below nominal; needs a measured clock and the device's nominal one."""
     summary = evidence.summary
     if summary.clock_source != ClockSource.FITTED or summary.nominal_mhz is None:
@@ -28,9 +240,8 @@ def throttled(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     roofs = evidence.speed_of_light.roofs
     hungry = any(roof.parts.get(unit, 0) >= least for roof in roofs[:1] for unit, least in _POWER_HUNGRY.items())
     why = "likely limited by power" if hungry else "possibly limited by power, or still ramping up after a pause"
-    yield Finding(
-        rule="throttled",
-        scope=None,
+    yield found(
+        evidence,
         share=share,
         text=f"the SMs ran at {summary.clock_mhz:.0f} of {summary.nominal_mhz:.0f} MHz, {percent(share)} below "
         f"their nominal clock: {why}",
@@ -45,7 +256,8 @@ def throttled(evidence: Evidence) -> Iterator[Finding | Unjudged]:
 _MIN_LAUNCHING = 0.25
 
 
-def short_launch(evidence: Evidence) -> Iterator[Finding | Unjudged]:
+@rule(uses_records=False)
+def short_launch(evidence: Evidence) -> Results:
     """Yield a launch of which an empty one takes a notable part, whatever the kernel does."""
     if evidence.launch_times is None:
         return
@@ -53,9 +265,8 @@ def short_launch(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     share = empty_ns / launch_ns
     if not _MIN_LAUNCHING <= share < 1:
         return
-    yield Finding(
-        rule="short-launch",
-        scope=None,
+    yield found(
+        evidence,
         share=share,
         text=f"the launch is short: an empty one takes {short_time(empty_ns)} of its {short_time(launch_ns)} "
         f"({percent(share)})",

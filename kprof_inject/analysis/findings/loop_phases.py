@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
-from msgspec import Struct
 
-from kprof_inject.analysis.findings.finding import MIN_SHARE, Figures, Finding
+from kprof_inject.analysis.findings.evidence import Evidence
+from kprof_inject.analysis.findings.finding import MIN_SHARE, Figures, Results, found, rule
 from kprof_inject.analysis.findings.loops import (
     loops_around,
     missing_in_loops,
@@ -15,13 +15,10 @@ from kprof_inject.analysis.findings.loops import (
     unrecorded_iterations,
     warps_share,
 )
-from kprof_inject.analysis.summary import LaunchSummary, ScopeSummary
+from kprof_inject.analysis.summary import ScopeSummary
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.quantities import numbered, percent, ratio, short_time
-from kprof_inject.timeline.phases import Phases
-from kprof_inject.timeline.spread import IterationSeries
-from kprof_inject.timeline.timeline import Timeline
 
 # Every CTA computes addresses and waits for its first data, and at the end converts and stores its tile: in a matmul
 # with only 16 iterations, these take 8 % and 7 % of its time (H200, the capture of the demo).
@@ -32,111 +29,84 @@ _MIN_ITERATIONS = 3
 _MAJORITY = 0.5
 
 
-class _Phase(Struct, frozen=True, kw_only=True):
-    """The time before or after a loop, of all warps that ran one, with the scope that takes most of it."""
-
-    rule: str
-    loop: ScopeSummary
-    side: str
-    time_ns: int
-    longest: int | None
-    longest_ns: int
-    advice: str
-
-    @property
-    def where(self) -> str:
-        return f"{self.side} {self.loop.distinct_name}"
-
-
-def prologue(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | Unjudged]:
+@rule(idle="warps")
+def prologue(evidence: Evidence) -> Results:
     """Yield a long phase before the first loop."""
-    phases = summary.phases
+    phases = evidence.summary.phases
     if phases is None:
-        yield from _unjudged(timeline)
-        return
-    if before := unrecorded_before(timeline.table, phases.first_loop):
+        yield from _unjudged(evidence)
+    elif before := unrecorded_before(evidence.timeline.table, phases.first_loop):
         yield Unjudged(f"{before} was not recorded", "add --at loop")
-        return
-    phase = _Phase(
-        rule="prologue",
-        loop=summary.scopes[phases.first_loop],
-        side="before",
-        time_ns=phases.before_ns,
-        longest=phases.before_scope,
-        longest_ns=phases.before_scope_ns,
-        advice="move work out of the kernel, or give each CTA more iterations or several tiles",
-    )
-    yield from _judged(timeline, summary, phases, phase)
+    else:
+        advice = "move work out of the kernel, or give each CTA more iterations or several tiles"
+        longest = phases.before_scope, phases.before_scope_ns
+        yield from _phase(evidence, "prologue", "before", phases.first_loop, phases.before_ns, longest, advice)
 
 
-def epilogue(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | Unjudged]:
+@rule(idle="warps")
+def epilogue(evidence: Evidence) -> Results:
     """Yield a long phase after the last loop."""
-    phases = summary.phases
+    phases = evidence.summary.phases
     if phases is None:
-        yield from _unjudged(timeline)
-        return
-    phase = _Phase(
-        rule="epilogue",
-        loop=summary.scopes[phases.last_loop],
-        side="after",
-        time_ns=phases.after_ns,
-        longest=phases.after_scope,
-        longest_ns=phases.after_scope_ns,
-        advice="convert and store less, or overlap this with the next tile (a persistent kernel)",
-    )
-    yield from _judged(timeline, summary, phases, phase)
+        yield from _unjudged(evidence)
+    else:
+        advice = "convert and store less, or overlap this with the next tile (a persistent kernel)"
+        longest = phases.after_scope, phases.after_scope_ns
+        yield from _phase(evidence, "epilogue", "after", phases.last_loop, phases.after_ns, longest, advice)
 
 
-def _judged(timeline: Timeline, summary: LaunchSummary, phases: Phases, phase: _Phase) -> Iterator[Finding | Unjudged]:
-    share = min(phase.time_ns / max(timeline.warp_time_ns, 1), 1.0)
-    if share < _MIN_SHARE or not _has_iterations(summary):
-        yield from _unjudged(timeline)
+def _phase(
+    evidence: Evidence, name: str, side: str, loop: int, time_ns: int, longest: tuple[int | None, int], advice: str
+) -> Results:
+    """Yield a phase of all warps that ran a loop, if it is long; ``longest`` is the scope that takes most of it."""
+    timeline, scopes, phases = evidence.timeline, evidence.summary.scopes, evidence.summary.phases
+    share = min(time_ns / max(timeline.warp_time_ns, 1), 1.0)
+    if phases is None or share < _MIN_SHARE or not _has_iterations(scopes):
+        yield from _unjudged(evidence)
         return
-    cta_ns, whole_cta_ns = phase.time_ns / phases.warps, phases.whole_ns / phases.warps
+    where = f"{side} {scopes[loop].distinct_name}"
+    cta_ns, whole_cta_ns = time_ns / phases.warps, phases.whole_ns / phases.warps
     times = f"{short_time(cta_ns)} of {short_time(whole_cta_ns)}"
     warps = len(timeline.ctas) * len(timeline.warps)
     if phases.warps < warps:
         times += f", in {percent(phases.warps / warps)} of the warps"
-    cta_share = phase.time_ns / phases.whole_ns
+    cta_share = time_ns / phases.whole_ns
     figures: Figures = {
         "mean_ns": cta_ns,
         "cta_ns": whole_cta_ns,
         "cta_share": cta_share,
         "warps_with_loops": phases.warps,
     }
-    if phase.longest is not None:
-        figures["longest_scope"] = summary.scopes[phase.longest].distinct_name
-        figures["longest_scope_ns"] = phase.longest_ns / phases.warps
-    yield Finding(
-        rule=phase.rule,
-        scope=phase.loop.scope,
-        index=phase.loop.index,
-        share=share,
-        text=f"slow {phase.rule}: CTAs spend {percent(cta_share)} of their time {phase.where} ({times})",
-        advice=f"{phase.advice}; {_look(summary, phase)}",
+    index, longest_ns = longest
+    if index is None:
+        look = f"record what runs {where} (markers, --at line(...), other loops)"
+    else:
+        scope, part = scopes[index], longest_ns / time_ns
+        figures |= {"longest_scope": scope.distinct_name, "longest_scope_ns": longest_ns / phases.warps}
+        look = f"look at {scope.distinct_name} ({scope.source or 'its source line is unknown'}), which takes "
+        look += f"{percent(part)} of it"
+        if part < _MAJORITY:
+            look += f", and record what else runs {where}"
+    yield found(
+        evidence,
+        share,
+        text=f"slow {name}: CTAs spend {percent(cta_share)} of their time {where} ({times})",
+        advice=f"{advice}; {look}",
         figures=figures,
+        scope=loop,
     )
 
 
-def _unjudged(timeline: Timeline) -> Iterator[Unjudged]:
+def _unjudged(evidence: Evidence) -> Iterator[Unjudged]:
     unrecorded = Unjudged("the kernel's whole body was not recorded", "add --at func")
-    return missing_in_loops(timeline, None if timeline.table.spans_body else unrecorded)
+    return missing_in_loops(evidence.timeline, None if evidence.timeline.table.spans_body else unrecorded)
 
 
-def _has_iterations(summary: LaunchSummary) -> bool:
+def _has_iterations(scopes: Sequence[ScopeSummary]) -> bool:
     """Return False if the loops run too few iterations to distinguish phases."""
-    iterations = [scope.iterations.median for scope in summary.scopes if scope.iterations is not None]
-    iterations += [0 for scope in summary.scopes if scope.kind == ScopeKind.ITERATION and not scope.count]
+    iterations = [scope.iterations.median for scope in scopes if scope.iterations is not None]
+    iterations += [0 for scope in scopes if scope.kind == ScopeKind.ITERATION and not scope.count]
     return not iterations or max(iterations) >= _MIN_ITERATIONS
-
-
-def _look(summary: LaunchSummary, phase: _Phase) -> str:
-    if phase.longest is None:
-        return f"record what runs {phase.where} (markers, --at line(...), other loops)"
-    scope, part = summary.scopes[phase.longest], phase.longest_ns / phase.time_ns
-    where = scope.source or "its source line is unknown"
-    look = f"look at {scope.distinct_name} ({where}), which takes {percent(part)} of it"
-    return look if part >= _MAJORITY else f"{look}, and record what else runs {phase.where}"
 
 
 # Filling a pipeline takes the time of several iterations. Iterations that differ by less than a factor of 2 are normal:
@@ -148,43 +118,41 @@ _MAX_FILL_ITERATIONS = 16
 _MIN_STEADY_ITERATIONS = 4
 
 
-def first_iterations(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | Unjudged]:
-    """Yield loops whose first iterations are slow: the pipeline fill."""
-    for scope, series, steady_ns in _steady_loops(timeline, summary):
+@rule(idle="warps")
+def first_iterations(evidence: Evidence) -> Results:
+    """Yield innermost loops whose first iterations are slow: the pipeline fill.
+
+    Iterations of an outer loop (tiles, heads) may differ anyway, and fill no pipeline.
+    """
+    outer = loops_around(evidence.timeline.table)
+    for index, scope in enumerate(evidence.summary.scopes):
+        series = scope.iterations if index not in outer else None
+        if series is None or not series.steady_ns or series.median < _MIN_STEADY_ITERATIONS:
+            continue
+        steady_ns = series.steady_ns
         is_slow = (series.p50_ns >= _NOTABLE * steady_ns) & (series.numbers == np.arange(len(series.numbers)))
         slow = int(np.append(is_slow, False).argmin())
         slow_ns = series.p50_ns[:slow]
-        share = warps_share(timeline, summary, scope, float(series.counts[:slow] @ (slow_ns - steady_ns)))
+        share = warps_share(evidence, scope, float(series.counts[:slow] @ (slow_ns - steady_ns)))
         if share < MIN_SHARE or slow > _MAX_FILL_ITERATIONS:
             continue
         mean_ns = float(slow_ns.mean())
-        yield Finding(
-            rule="first-iterations",
-            scope=scope.scope,
-            index=scope.index,
-            share=share,
+        yield found(
+            evidence,
+            share,
             text=f"pipeline fill: {numbered('iteration', range(slow))} of {scope.distinct_name} "
             f"{'takes' if slow == 1 else 'each take'} {ratio(mean_ns / steady_ns)} as long as a steady one "
             f"({short_time(mean_ns)} against {short_time(steady_ns)}); the excess is {percent(share)} of the CTA's "
             "time",
             advice="fill the pipeline less often, with more iterations per CTA or a persistent kernel with several "
             "tiles per CTA; see what the first loads wait for",
-            figures=_figures(series, steady_ns) | {"slow_iterations": slow, "slow_ns": mean_ns},
+            figures={
+                "steady_ns": steady_ns,
+                "runs": series.runs,
+                "iterations": series.median,
+                "slow_iterations": slow,
+                "slow_ns": mean_ns,
+            },
+            scope=index,
         )
-    yield from missing_in_loops(timeline, unrecorded_iterations(timeline.table))
-
-
-def _steady_loops(timeline: Timeline, summary: LaunchSummary) -> Iterator[tuple[ScopeSummary, IterationSeries, float]]:
-    """Yield innermost loops with the duration of a steady iteration in nanoseconds.
-
-    Iterations of an outer loop (tiles, heads) may differ anyway, and fill no pipeline.
-    """
-    outer = loops_around(timeline.table)
-    for index, scope in enumerate(summary.scopes):
-        series = scope.iterations if index not in outer else None
-        if series is not None and series.steady_ns and series.median >= _MIN_STEADY_ITERATIONS:
-            yield scope, series, series.steady_ns
-
-
-def _figures(series: IterationSeries, steady_ns: float) -> Figures:
-    return {"steady_ns": steady_ns, "runs": series.runs, "iterations": series.median}
+    yield from missing_in_loops(evidence.timeline, unrecorded_iterations(evidence.timeline.table))

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from kprof_inject.analysis.findings.evidence import Evidence
-from kprof_inject.analysis.findings.finding import Finding
+from kprof_inject.analysis.findings.finding import Finding, Results, found, rule
 from kprof_inject.analysis.structure.dependence import (
     accumulation_of,
     invariant_operations,
     varying_names,
 )
-from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.quantities import listed, percent
 from kprof_inject.ttgir.dialect import DIVISIONS, INTEGER_DIVISIONS
 from kprof_inject.ttgir.loops import body_of
-from kprof_inject.ttgir.nodes import Operation
+from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.ssa_values import operand_names
 from kprof_inject.ttgir.types import types_of
 
@@ -31,7 +30,8 @@ _REDUCTION = "tt.reduce"
 _MIN_ITERATIONS = 4
 
 
-def loop_invariant(evidence: Evidence) -> Iterator[Finding | Unjudged]:
+@rule()
+def loop_invariant(evidence: Evidence) -> Results:
     """Yield loads and costly arithmetic that a loop repeats, and divisions by a value that is always the same.
 
     The compiler moves pure operations out of a loop, but no load if the loop may write to memory.
@@ -39,9 +39,9 @@ def loop_invariant(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     if evidence.executed is None:
         return
     module, seen = evidence.executed.module, set[Operation]()
-    for loop in (one for one in module.walk() if one.traits.is_loop):
+    for loop in evidence.loops:
         repeated = [one for one in invariant_operations(module, loop) if one not in seen and _is_costly(one)]
-        divided = [one for one in _divisions_by_invariants(evidence, loop) if one not in seen]
+        divided = [one for one in _divisions_by_invariants(module, loop) if one not in seen]
         seen.update(repeated, divided)
         if not (repeated or divided):
             continue
@@ -57,24 +57,22 @@ def _is_costly(one: Operation) -> bool:
     return is_slow and any(printed.shape for printed in types_of(one))
 
 
-def _divisions_by_invariants(evidence: Evidence, loop: Operation) -> list[Operation]:
-    assert evidence.executed is not None
-    varying = varying_names(evidence.executed.module, loop)
-    found = []
+def _divisions_by_invariants(module: Module, loop: Operation) -> list[Operation]:
+    varying = varying_names(module, loop)
+    divisions = []
     for one in body_of(loop):
         names = operand_names(one)
         is_division = one.name in DIVISIONS and len(names) == 2 and any(printed.shape for printed in types_of(one))
         if is_division and names[0] in varying and names[1] not in varying:
-            found.append(one)
-    return found
+            divisions.append(one)
+    return divisions
 
 
 def _invariant_finding(
     evidence: Evidence, loop: Operation, repeated: Sequence[Operation], divided: Sequence[Operation], share: float
 ) -> Finding:
-    where = evidence.name_around((repeated or divided)[0], "a loop")
-    what = evidence.names_of([*repeated, *divided])
-    gain = evidence.max_gain_without([*repeated, *divided], share)
+    removed = [*repeated, *divided]
+    gain = evidence.max_gain_without(removed, share)
     if any(one.name == _REDUCTION for one in repeated):
         gain = _with_overlap(evidence, loop, gain)
     advice = []
@@ -86,18 +84,15 @@ def _invariant_finding(
     if divided:
         names = listed([evidence.place_of(one) for one in divided], _MAX_NAMES)
         advice.append(f"compute the reciprocal of the divisor before the loop, and multiply by it at {names}")
-    return evidence.at(
-        [*repeated, *divided],
-        Finding(
-            rule="loop-invariant",
-            scope=None,
-            share=gain,
-            text=f"{where} does in each iteration what does not depend on it: {what} "
-            f"take{'s' if len(repeated) + len(divided) == 1 else ''} {percent(share)} of the warps' time",
-            advice="; ".join(advice),
-            figures={"operations": len(repeated), "divisions": len(divided), "time_share": share},
-            likely=min(_LIKELY * share, gain),
-        ),
+    return found(
+        evidence,
+        gain,
+        text=f"{evidence.name_around(removed[0])} does in each iteration what does not depend on it: "
+        f"{evidence.names_of(removed)} take{'s' if len(removed) == 1 else ''} {percent(share)} of the warps' time",
+        advice="; ".join(advice),
+        figures={"operations": len(repeated), "divisions": len(divided), "time_share": share},
+        likely=min(_LIKELY * share, gain),
+        at=removed,
     )
 
 
@@ -111,35 +106,29 @@ def _with_overlap(evidence: Evidence, loop: Operation, gain: float) -> float:
     return max(min(gain + _MAX_OVERLAP * waits, evidence.max_gain()), gain)
 
 
-def reduction_in_loop(evidence: Evidence) -> Iterator[Finding | Unjudged]:
+@rule()
+def reduction_in_loop(evidence: Evidence) -> Results:
     """Yield loops that reduce over threads in each iteration, though only the sum of all results is needed."""
     if evidence.executed is None:
         return
     module = evidence.executed.module
-    for loop in (one for one in module.walk() if one.traits.is_loop):
-        found = [
+    for loop in evidence.loops:
+        sums = [
             one for one in body_of(loop) if one.name == _REDUCTION and accumulation_of(module, loop, one) is not None
         ]
-        share = evidence.time_share_of(found) if found else 0.0
-        if share >= _MIN_SHARE and (iterations := evidence.iterations_of(loop)) >= _MIN_ITERATIONS:
-            yield _reduction_finding(evidence, found, share, iterations)
-
-
-def _reduction_finding(evidence: Evidence, reductions: Sequence[Operation], share: float, iterations: float) -> Finding:
-    where = evidence.name_around(reductions[0], "a loop")
-    what = evidence.names_of(reductions)
-    gain = evidence.max_gain_without(reductions, share) * (1 - 1 / iterations)  # one is left, after the loop
-    return evidence.at(
-        reductions,
-        Finding(
-            rule="reduction-in-loop",
-            scope=None,
-            share=gain,
-            text=f"{where} reduces over threads in each iteration, only to accumulate the results: {what} "
-            f"take{'s' if len(reductions) == 1 else ''} {percent(share)} of the warps' time",
+        share = evidence.time_share_of(sums) if sums else 0.0
+        if share < _MIN_SHARE or (iterations := evidence.iterations_of(loop)) < _MIN_ITERATIONS:
+            continue
+        gain = evidence.max_gain_without(sums, share) * (1 - 1 / iterations)  # one is left, after the loop
+        yield found(
+            evidence,
+            gain,
+            text=f"{evidence.name_around(sums[0])} reduces over threads in each iteration, only to accumulate the "
+            f"results: {evidence.names_of(sums)} take{'s' if len(sums) == 1 else ''} {percent(share)} of the warps' "
+            "time",
             advice="accumulate the tensor element by element in the loop, and reduce it once after the loop (the order "
             "of additions changes)",
-            figures={"reductions": len(reductions), "time_share": share},
+            figures={"reductions": len(sums), "time_share": share},
             likely=min(_LIKELY * share, gain),
-        ),
-    )
+            at=sums,
+        )

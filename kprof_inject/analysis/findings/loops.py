@@ -1,4 +1,4 @@
-"""Loops and waits among a kernel's scopes, and the time of a warp: what several rules need.
+"""Loops and waits among a kernel's scopes, the time of a warp, and metrics of loops.
 
 During a wait, a warp does nothing else. Whether a wait is lost time depends on what runs meanwhile.
 """
@@ -6,10 +6,16 @@ During a wait, a warp does nothing else. Whether a wait is lost time depends on 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from kprof_inject.analysis.summary import LaunchSummary, ScopeSummary
+from msgspec import Struct
+
+from kprof_inject.analysis.async_work.flights import copied_ahead
+from kprof_inject.analysis.findings.evidence import Evidence
+from kprof_inject.analysis.summary import ScopeSummary
 from kprof_inject.analysis.unjudged import Unjudged, missing_records, unpaired_records
+from kprof_inject.capture.encoding import json_values
 from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.scopes import Scope, ScopeKind, ScopeTable
 from kprof_inject.capture.source_text import ttgir_of
@@ -17,6 +23,7 @@ from kprof_inject.timeline.phases import LOOPS, outermost
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.ttgir import dialect
 from kprof_inject.ttgir.dialect import traits_of
+from kprof_inject.ttgir.loops import pipeline_of
 
 _NUMBERED = re.compile(r"(?:loop|iter)\[(\d+(?:\.\d+)*)\]")
 
@@ -135,12 +142,66 @@ def _operation(scope: Scope) -> str:
     return (scope.label or scope.name) if scope.kind == ScopeKind.OPERATION else ""
 
 
-def time_of_a_warp_ns(timeline: Timeline, summary: LaunchSummary) -> float:
+def time_of_a_warp_ns(evidence: Evidence) -> float:
     """Return the time of all warps with the same number, from begin to end of their CTAs, summed; at least 1."""
-    return max(summary.warp_time_ns / max(len(timeline.warps), 1), 1.0)
+    return max(evidence.summary.warp_time_ns / max(len(evidence.timeline.warps), 1), 1.0)
 
 
-def warps_share(timeline: Timeline, summary: LaunchSummary, scope: ScopeSummary, time_ns: float) -> float:
+def warps_share(evidence: Evidence, scope: ScopeSummary, time_ns: float) -> float:
     """Return ``time_ns`` as a part of the time of those warps that ran the scope."""
-    warps = max(len(scope.warps.ids), 1)
-    return min(time_ns / (warps * time_of_a_warp_ns(timeline, summary)), 1.0)
+    return min(time_ns / (max(len(scope.warps.ids), 1) * time_of_a_warp_ns(evidence)), 1.0)
+
+
+class LoopFigures(Struct, frozen=True):
+    """Metrics of one loop."""
+
+    parts: Mapping[str, float]
+    """Lower bound of the part of the loop's time that each unit needs, from 0 to 1; empty if unknown."""
+    ahead_bytes_per_sm: int | None
+    """Bytes in flight by copies issued ahead. 0 in a loop that only loads into registers; None if unknown: copies by
+    TMA, or by another partition."""
+    wait_ns: float | None
+    """Mean wait of a warp in an iteration; None if no wait was recorded."""
+
+    @property
+    def unit(self) -> str | None:
+        """The busiest unit."""
+        return max(self.parts, key=lambda unit: self.parts[unit]) if self.parts else None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the metrics as JSON values."""
+        return {**json_values(self), "unit": self.unit}
+
+
+def loop_figures(evidence: Evidence, index: int) -> LoopFigures:
+    """Return the metrics of a loop, by its index in the launch's scope table."""
+    roof = next((roof for roof in evidence.speed_of_light.roofs if roof.index == index), None)
+    return LoopFigures(roof.parts if roof else {}, _ahead(evidence, index), _wait_ns(evidence, index))
+
+
+def _ahead(evidence: Evidence, index: int) -> int | None:
+    ran = evidence.executed
+    loop = ran.scope_map.loop_of(index) if ran else None
+    if ran is None or loop is None:
+        return None
+    if (pipeline := pipeline_of(ran.module, loop)) is not None:
+        return copied_ahead(ran, evidence.kernel, pipeline).bytes_per_sm()
+    forms = [one.access.form for one in ran.of_loop(loop) if one.access is not None]
+    only_loads = any(form.reads for form in forms) and all(form.by_registers for form in forms)
+    return 0 if only_loads else None
+
+
+def _wait_ns(evidence: Evidence, loop: int) -> float | None:
+    table, scopes = evidence.timeline.table, evidence.summary.scopes
+    inside = [index for index in range(len(scopes)) if loop in table.around(index)]
+    waits = [index for index in inside if is_wait(table.scopes[index]) and scopes[index].count]
+    if not waits:
+        return None
+    iterations = [
+        index
+        for index in (loop, *inside)
+        if table.scopes[index].kind == ScopeKind.ITERATION and loop in (index, table.scopes[index].parent)
+    ]
+    # Without records of iterations, the wait that is reached most often counts them.
+    count = max(scopes[index].count for index in iterations or waits)
+    return sum(scopes[index].total_ns or 0 for index in waits) / count if count else None

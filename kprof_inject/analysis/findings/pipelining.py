@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from msgspec import Struct
-
-from kprof_inject.analysis.async_work.flights import CopiedAhead, copied_ahead
+from kprof_inject.analysis.async_work.flights import copied_ahead
 from kprof_inject.analysis.evidence.stalls import FOR_MEMORY
 from kprof_inject.analysis.findings.evidence import Evidence
-from kprof_inject.analysis.findings.finding import Finding
-from kprof_inject.analysis.interpreter.accesses import Access
-from kprof_inject.analysis.interpreter.executions import CountedOperation
-from kprof_inject.analysis.roofs.speed_of_light import Roof
-from kprof_inject.analysis.roofs.unit_rates import SHARED
+from kprof_inject.analysis.findings.finding import Figures, Results, found, rule
+from kprof_inject.analysis.roofs.rates import SHARED
 from kprof_inject.analysis.scope_map import ScopeMap
 from kprof_inject.analysis.structure.banks import conflict_cycles
-from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.capture.resources import limits_of
 from kprof_inject.quantities import counted, numbered, percent, size_text
 from kprof_inject.ttgir.dialect import DOT_WAIT
@@ -39,22 +33,22 @@ _MAX_LOADS = 8
 _MIN_LOAD_BYTES = 1024
 
 
-def not_pipelined(evidence: Evidence) -> Iterator[Finding | Unjudged]:
+@rule()
+def not_pipelined(evidence: Evidence) -> Results:
     """Yield loops with dots whose operands are loaded in the iteration that needs them."""
     if evidence.executed is None or evidence.dram_part > _AT_ROOF:
         return
     narrow = {one.line for one in evidence.requests if one.access_bytes < MIN_COPIED_BYTES}
     pipelines = {pipeline.loop: pipeline for pipeline in copy_pipelines(evidence.executed.module)}
-    for loop in evidence.executed.module.walk():
-        if not loop.traits.is_loop:
-            continue
+    for loop in evidence.loops:
         inside = evidence.executed.of_loop(loop)
         if not any(one.operation.traits.is_dot for one in inside):
             continue
         loads = [
             (one, one.access)
             for one in inside
-            if one.access and _is_large_load(one.access) and is_used_at_once(loop, one.operation)
+            if one.access and one.access.form.reads and one.access.form.by_registers
+            if one.access.whole_bytes >= _MIN_LOAD_BYTES and is_used_at_once(loop, one.operation)
             if one.line not in narrow
         ]
         waits_for_its_own = loop in pipelines and pipelines[loop].depth == 0
@@ -68,36 +62,27 @@ def not_pipelined(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         if roof.part > _AT_ROOF:
             continue
         share = min((1 - roof.part) * evidence.share_of(roof), evidence.max_gain({SHARED: 1.0}))
+        operations = [one.operation for one, _ in loads]
         if loads:
-            share = min(share, evidence.max_gain_of_waits([one.operation for one, _ in loads], loop))
-        if share >= _MIN_SHARE:
-            if loads:
-                finding = _loads_finding(evidence, loop, roof, share, loads)
-            else:
-                finding = _copies_finding(evidence, roof, share)
-            yield evidence.at([one.operation for one, _ in loads] or [loop], finding, around=loop)
-
-
-def _is_large_load(access: Access) -> bool:
-    return access.form.reads and access.form.by_registers and access.whole_bytes >= _MIN_LOAD_BYTES
-
-
-def _loads_finding(
-    evidence: Evidence, loop: Operation, roof: Roof, share: float, loads: Sequence[tuple[CountedOperation, Access]]
-) -> Finding:
-    way = _how_to_pipeline(evidence, loop, [one.operation for one, _ in loads])
-    moved = sum(access.whole_bytes for _, access in loads)
-    lines = numbered("line", [one.line for one, _ in loads])
-    return Finding(
-        rule="not-pipelined",
-        scope=None,
-        share=share,
-        text=f"{evidence.name_of(roof)} is not pipelined: it loads {size_text(moved)} in the iteration that uses them "
-        f"(TTGIR {lines}), so loads and dots do not overlap; copies would relieve shared memory, and the next unit "
-        f"({roof.unit}) is at {percent(roof.part)} of peak",
-        advice=f"let Triton pipeline the loop: {way}, so that loads can become asynchronous copies",
-        figures={"bytes": moved, "loads": len(loads), "part": roof.part},
-    )
+            share = min(share, evidence.max_gain_of_waits(operations, loop))
+        if share < _MIN_SHARE:
+            continue
+        name, part = evidence.name_of(roof), percent(roof.part)
+        figures: Figures = {"part": roof.part}
+        if loads:
+            moved = sum(access.whole_bytes for _, access in loads)
+            text = f"{name} is not pipelined: it loads {size_text(moved)} in the iteration that uses them (TTGIR "
+            text += f"{numbered('line', [one.line for one, _ in loads])}), so loads and dots do not overlap; copies "
+            text += f"would relieve shared memory, and the next unit ({roof.unit}) is at {part} of peak"
+            way = _how_to_pipeline(evidence, loop, operations)
+            advice = f"let Triton pipeline the loop: {way}, so that loads can become asynchronous copies"
+            figures = {"bytes": moved, "loads": len(loads), **figures}
+        else:
+            text = f"{name} waits in each iteration for the copies that it just issued: its busiest unit ({roof.unit}) "
+            text += f"is at {part} of peak"
+            advice = "issue the next iteration's loads before the wait, and keep one group in flight: set num_stages "
+            advice += "to 3"
+        yield found(evidence, share, text, advice, figures, at=operations or [loop], around=loop)
 
 
 def _how_to_pipeline(evidence: Evidence, loop: Operation, loads: Sequence[Operation]) -> str:
@@ -116,51 +101,8 @@ def _how_to_pipeline(evidence: Evidence, loop: Operation, loads: Sequence[Operat
     return f"set num_stages to 3 or more; if that does not suffice, {_POINTERS}"
 
 
-def _copies_finding(evidence: Evidence, roof: Roof, share: float) -> Finding:
-    return Finding(
-        rule="not-pipelined",
-        scope=None,
-        share=share,
-        text=f"{evidence.name_of(roof)} waits in each iteration for the copies that it just issued: its busiest unit "
-        f"({roof.unit}) is at {percent(roof.part)} of peak",
-        advice="issue the next iteration's loads before the wait, and keep one group in flight: set num_stages to 3",
-        figures={"part": roof.part},
-    )
-
-
-class _MissingStages(Struct, frozen=True):
-    """The stages that a loop lacks.
-
-    A copy takes as long as ``iterations_of_copy`` iterations that do not wait; ``room_bytes`` of a CTA's shared memory
-    are free.
-    """
-
-    copies: CopiedAhead
-    iterations_of_copy: float
-    room_bytes: int
-
-    @property
-    def more(self) -> int:
-        """Number of stages to add until no iteration waits, limited by shared memory."""
-        missing = math.ceil(self.iterations_of_copy) - self.copies.depth
-        return min(missing, self.room_bytes // max(self.copies.stage_bytes, 1))
-
-    @property
-    def advice(self) -> str:
-        stage_bytes = self.copies.stage_bytes
-        if not self.more:
-            return (
-                "use smaller tiles, or a smaller step along the loop, and then more stages (num_stages): a CTA's "
-                f"shared memory has no room for another stage of {size_text(stage_bytes)}"
-            )
-        return (
-            f"raise num_stages by {self.more}: a copy takes as long as {self.iterations_of_copy:.1f} iterations that "
-            f"do not wait; this keeps {size_text(self.copies.bytes_per_sm(self.more))} in flight per SM, and takes "
-            f"{size_text(self.more * stage_bytes)} more shared memory per CTA"
-        )
-
-
-def too_few_stages(evidence: Evidence) -> Iterator[Finding | Unjudged]:
+@rule()
+def too_few_stages(evidence: Evidence) -> Results:
     """Yield pipelined loops that still wait for their copies; needs records of these waits, or samples of the warps."""
     if evidence.executed is None or evidence.dram_part > _AT_ROOF:
         return
@@ -171,35 +113,42 @@ def too_few_stages(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         waited = _waited(evidence, evidence.executed.scope_map, pipeline)
         if waited is None or waited < _MIN_WAITING:
             continue
-        kernel = evidence.kernel
-        room_bytes = max(limits_of(kernel.target).cta_shared_bytes - (kernel.clean.shared_bytes or 0), 0)
+        share = min(waited * evidence.share_of(roof), evidence.max_gain())
+        if share < _MIN_SHARE:
+            continue
+        kernel, copies = evidence.kernel, copied_ahead(evidence.executed, evidence.kernel, pipeline)
         # A copy is issued ``depth`` iterations ahead, and has arrived when the wait for it ends. The loop does not wait
         # while its busiest unit works.
-        iterations = pipeline.depth / max(1 - waited, roof.part)
-        wanted = _MissingStages(copied_ahead(evidence.executed, kernel, pipeline), iterations, room_bytes)
-        share = min(waited * evidence.share_of(roof), evidence.max_gain())
-        if share >= _MIN_SHARE:
-            stalls, inside = evidence.stalls, evidence.lines_of([pipeline.loop])
-            # Other warps wait at the barrier that follows.
-            at_barriers = stalls.share_of_barriers(inside).value if stalls else 0.0
-            yield Finding(
-                rule="too-few-stages",
-                scope=roof.scope,
-                index=roof.index,
-                share=min(share + at_barriers, evidence.max_gain()),
-                likely=share,
-                text=f"{evidence.name_of(roof)} spends {percent(waited)} of its time waiting for copies issued "
-                f"{counted(pipeline.depth, 'iteration')} ahead: "
-                f"{size_text(wanted.copies.bytes_per_sm())} in flight per SM is too little",
-                advice=wanted.advice,
-                figures={
-                    "waiting": waited,
-                    "depth": pipeline.depth,
-                    "more_stages": wanted.more,
-                    "bytes_in_flight_per_sm": wanted.copies.bytes_per_sm(),
-                    "stage_bytes": wanted.copies.stage_bytes,
-                },
-            )
+        iterations_of_copy = pipeline.depth / max(1 - waited, roof.part)
+        room_bytes = max(limits_of(kernel.target).cta_shared_bytes - (kernel.clean.shared_bytes or 0), 0)
+        more = min(math.ceil(iterations_of_copy) - copies.depth, room_bytes // max(copies.stage_bytes, 1))
+        if more:
+            advice = f"raise num_stages by {more}: a copy takes as long as {iterations_of_copy:.1f} iterations that do "
+            advice += f"not wait; this keeps {size_text(copies.bytes_per_sm(more))} in flight per SM, and takes "
+            advice += f"{size_text(more * copies.stage_bytes)} more shared memory per CTA"
+        else:
+            advice = "use smaller tiles, or a smaller step along the loop, and then more stages (num_stages): a CTA's "
+            advice += f"shared memory has no room for another stage of {size_text(copies.stage_bytes)}"
+        # Other warps wait at the barrier that follows.
+        stalls = evidence.stalls
+        at_barriers = stalls.share_of_barriers(evidence.lines_of([pipeline.loop])).value if stalls else 0.0
+        yield found(
+            evidence,
+            share=min(share + at_barriers, evidence.max_gain()),
+            text=f"{evidence.name_of(roof)} spends {percent(waited)} of its time waiting for copies issued "
+            f"{counted(pipeline.depth, 'iteration')} ahead: {size_text(copies.bytes_per_sm())} in flight per SM is too "
+            "little",
+            advice=advice,
+            figures={
+                "waiting": waited,
+                "depth": pipeline.depth,
+                "more_stages": more,
+                "bytes_in_flight_per_sm": copies.bytes_per_sm(),
+                "stage_bytes": copies.stage_bytes,
+            },
+            likely=share,
+            scope=roof.index,
+        )
 
 
 def has_sampled_waits(evidence: Evidence) -> bool:
@@ -210,8 +159,7 @@ def has_sampled_waits(evidence: Evidence) -> bool:
     if evidence.executed is None or evidence.stalls is None:
         return False
     awaited = {group.wait for pipeline in copy_pipelines(evidence.executed.module) for group in pipeline.awaited}
-    loops = (one for one in evidence.executed.module.walk() if one.traits.is_loop)
-    inside = {one for loop in loops for one in loop.walk() if one.traits.is_wait and one.name != DOT_WAIT}
+    inside = {one for loop in evidence.loops for one in loop.walk() if one.traits.is_wait and one.name != DOT_WAIT}
     return inside <= awaited
 
 
@@ -220,25 +168,17 @@ def _waited(evidence: Evidence, scope_map: ScopeMap, pipeline: CopyPipeline) -> 
 
     None if the waits were neither recorded nor sampled.
     """
-    waits = scope_map.exact_scopes(group.wait for group in pipeline.awaited)
-    waits_ns = _total_ns(evidence, waits)
-    loops_ns = _total_ns(evidence, scope_map.scopes_of_loop(pipeline.loop))
-    return waits_ns / loops_ns if waits_ns and loops_ns else _sampled_waits(evidence, pipeline)
-
-
-def _sampled_waits(evidence: Evidence, pipeline: CopyPipeline) -> float | None:
-    """Return the part of a loop's samples in which warps wait for its copies; None without samples.
-
-    What other warps wait at the barrier that follows is not in it.
-    """
-    stalls = evidence.stalls
-    if stalls is None:
+    waits = [group.wait for group in pipeline.awaited]
+    waits_ns, loops_ns = (
+        sum(int(evidence.summary.scopes[index].warps.totals_ns.sum()) for index in indices)
+        for indices in (scope_map.exact_scopes(waits), scope_map.scopes_of_loop(pipeline.loop))
+    )
+    if waits_ns and loops_ns:
+        return waits_ns / loops_ns
+    if evidence.stalls is None:
         return None
-    waits, inside = (evidence.lines_of(one) for one in ([group.wait for group in pipeline.awaited], [pipeline.loop]))
-    waited = sum(line.reasons.get(FOR_MEMORY, 0) for line in stalls.lines if line.line in waits)
-    whole = sum(line.samples for line in stalls.lines if line.line in inside)
+    # What other warps wait at the barrier that follows is not in it.
+    at_waits, inside = evidence.lines_of(waits), evidence.lines_of([pipeline.loop])
+    waited = sum(line.reasons.get(FOR_MEMORY, 0) for line in evidence.stalls.lines if line.line in at_waits)
+    whole = sum(line.samples for line in evidence.stalls.lines if line.line in inside)
     return waited / whole if whole else None
-
-
-def _total_ns(evidence: Evidence, indices: Sequence[int]) -> int:
-    return sum(int(evidence.summary.scopes[index].warps.totals_ns.sum()) for index in indices)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
 
 from kprof_inject.analysis.findings.evidence import Evidence
-from kprof_inject.analysis.findings.finding import MIN_SHARE, Finding
+from kprof_inject.analysis.findings.finding import MIN_SHARE, Results, found, rule
 from kprof_inject.analysis.interpreter.executions import entry_function
 from kprof_inject.analysis.interpreter.footprints import Ranges, union
 from kprof_inject.analysis.roofs.limits import DRAM, LIMITING
-from kprof_inject.analysis.roofs.unit_rates import L2, L2_TO_SM
+from kprof_inject.analysis.roofs.rates import L2, L2_TO_SM
 from kprof_inject.analysis.structure.dependence import operations_of_any_cta
-from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.capture import counters
 from kprof_inject.quantities import percent, ratio, size_text
 from kprof_inject.ttgir.dialect import DIVISIONS
@@ -28,14 +26,15 @@ _MIN_ABOVE_DRAM = 1.2
 _MIN_LOADS = 2
 
 
-def small_tiles(evidence: Evidence) -> Iterator[Finding | Unjudged]:
+@rule()
+def small_tiles(evidence: Evidence) -> Results:
     """Yield dots of a launch that the L2 limits, if their tiles could be larger: these share what they load."""
     busy = max(evidence.parts.get(L2, 0.0), evidence.parts.get(L2_TO_SM, 0.0))
-    if evidence.executed is None or busy < max(LIMITING, _MIN_ABOVE_DRAM * evidence.parts.get(DRAM, 0.0)):
+    if busy < max(LIMITING, _MIN_ABOVE_DRAM * evidence.parts.get(DRAM, 0.0)):
         return
     tiles = [
         (types[-1].shape, types[0].shape[-1], one.operation)
-        for one in evidence.executed.operations
+        for one in evidence.operations
         if one.operation.traits.is_dot and (types := types_of(one.operation)) and len(types[-1].shape) == 2
     ]
     if not tiles:
@@ -54,25 +53,22 @@ def small_tiles(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     likely = evidence.max_gain_of_units(removed)
     if likely < MIN_SHARE:
         return
-    yield evidence.at(
-        [dot],
-        Finding(
-            rule="small-tiles",
-            scope=None,
-            share=evidence.max_gain(removed),
-            text=f"small tiles: the L2 ({percent(busy)} of peak) delivers the operands of tiles of {rows} x {columns}",
-            advice=f"use larger tiles: {longer} x {2 * shorter} takes {percent(saved)} fewer bytes from the L2 for the "
-            "same result (with more warps, or fewer stages if shared memory does not suffice)",
-            figures={"rows": rows, "columns": columns, "saved": saved},
-            likely=likely,
-        ),
+    yield found(
+        evidence,
+        share=evidence.max_gain(removed),
+        text=f"small tiles: the L2 ({percent(busy)} of peak) delivers the operands of tiles of {rows} x {columns}",
+        advice=f"use larger tiles: {longer} x {2 * shorter} takes {percent(saved)} fewer bytes from the L2 for the "
+        "same result (with more warps, or fewer stages if shared memory does not suffice)",
+        figures={"rows": rows, "columns": columns, "saved": saved},
+        likely=likely,
+        at=[dot],
     )
 
 
 def _is_shared(evidence: Evidence, shape: set[int]) -> bool:
     """Return False if each part of an operand is known to be loaded once, in tiles with these sizes."""
     loads = list[float]()
-    for one in evidence.executed.operations if evidence.executed else ():
+    for one in evidence.operations:
         access = one.access
         if access is None or not access.form.reads or len(access.shape) != 2 or set(access.shape) != shape:
             continue
@@ -99,7 +95,8 @@ _MIN_REREAD = 2.0
 _MIN_DRAM, _MIN_DRAM_IF_MISSED, _MANY_HITS = 0.4, 0.25, 0.6
 
 
-def l2_reuse(evidence: Evidence) -> Iterator[Finding | Unjudged]:
+@rule()
+def l2_reuse(evidence: Evidence) -> Results:
     """Yield launches that read several times as many bytes from DRAM as there are to read; needs counters."""
     dram, measured = evidence.speed_of_light.dram, evidence.measured
     if dram is None or dram.unknown or measured is None or dram.fits_l2 or not dram.read_bytes:
@@ -121,9 +118,8 @@ def l2_reuse(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         share = evidence.max_gain(dict.fromkeys((DRAM, L2), extra / moved))
     if share < MIN_SHARE:
         return
-    yield Finding(
-        rule="l2-reuse",
-        scope=None,
+    yield found(
+        evidence,
         share=share,
         text=f"no reuse in the L2: DRAM reads {size_text(round(read))}, {ratio(again)} the "
         f"{size_text(dram.read_bytes)} that the launch needs (L2 hit rate {percent(hits)})",
@@ -139,7 +135,7 @@ def _reads_its_own_again(evidence: Evidence, needed_bytes: int) -> bool:
     Loads of one loop that overlap, such as a stencil's, do so at nearly the same time.
     """
     by_loop: defaultdict[Operation, list[Ranges]] = defaultdict(list)
-    for one in evidence.executed.operations if evidence.executed else ():
+    for one in evidence.operations:
         access = one.access
         if access is None or not access.form.reads or not one.times:
             continue
@@ -155,7 +151,8 @@ def _reads_its_own_again(evidence: Evidence, needed_bytes: int) -> bool:
 _MIN_CTAS = 2
 
 
-def same_in_all_ctas(evidence: Evidence) -> Iterator[Finding | Unjudged]:
+@rule()
+def same_in_all_ctas(evidence: Evidence) -> Results:
     """Yield costly arithmetic that depends neither on the program id nor on what a CTA loads for itself."""
     if evidence.executed is None or evidence.summary.ctas < _MIN_CTAS:
         return
@@ -172,18 +169,15 @@ def same_in_all_ctas(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     if share < MIN_SHARE:
         return
     what = evidence.names_of(costly)
-    yield evidence.at(
-        costly,
-        Finding(
-            rule="same-in-all-ctas",
-            scope=None,
-            share=evidence.max_gain_without(same, share),
-            text=f"each of {evidence.summary.ctas} CTAs computes the same: {what}, with what these need, take "
-            f"{percent(share)} of the warps' time",
-            advice="compute it once, before the launch or in a small kernel of its own, and load the result: a table",
-            figures={"operations": len(same), "time_share": share},
-            likely=share,
-        ),
+    yield found(
+        evidence,
+        share=evidence.max_gain_without(same, share),
+        text=f"each of {evidence.summary.ctas} CTAs computes the same: {what}, with what these need, take "
+        f"{percent(share)} of the warps' time",
+        advice="compute it once, before the launch or in a small kernel of its own, and load the result: a table",
+        figures={"operations": len(same), "time_share": share},
+        likely=share,
+        at=costly,
     )
 
 

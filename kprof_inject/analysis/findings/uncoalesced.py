@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
 from kprof_inject.analysis.evidence.measured_limit import uncoalesced_text
 from kprof_inject.analysis.findings.evidence import Evidence
-from kprof_inject.analysis.findings.finding import MIN_SHARE, Finding
+from kprof_inject.analysis.findings.finding import MIN_SHARE, Results, found, rule
 from kprof_inject.analysis.interpreter.accesses import Access
 from kprof_inject.analysis.interpreter.axis_arrays import dimension
 from kprof_inject.analysis.interpreter.executions import CountedOperation
 from kprof_inject.analysis.roofs.coalescing import LINE_BYTES, SECTOR_BYTES, Requests
 from kprof_inject.analysis.roofs.limits import DRAM
-from kprof_inject.analysis.roofs.unit_rates import L2, SHARED
+from kprof_inject.analysis.roofs.rates import L2, SHARED
 from kprof_inject.analysis.structure.tensor_layouts import MAX_ACCESS_BITS, lanes_dimension
-from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.capture import counters
-from kprof_inject.ttgir.nodes import Module, Operation
+from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.types import types_of
 
 # A smaller part of the sectors, or of the cycles of the L1, is not worth an edit.
@@ -29,101 +27,81 @@ _MIN_EXTRA = 0.25
 _MAX_FEW = 0.1
 
 
-class _Waste(Struct, frozen=True):
-    """Parts of their work that units would not have if all addresses were adjacent."""
-
-    sectors: float
-    wavefronts: float
-
-    @classmethod
-    def of(cls, evidence: Evidence, found: Sequence[Requests]) -> _Waste:
-        """Sum up the waste of the requests that were found.
-
-        If their extra sectors are few, accesses at unknown addresses count, too. Otherwise the L1 may have what these
-        load, and the L2 less to do for them.
-        """
-        whole = sum(one.sectors * one.requests for one in evidence.requests)
-        cycles = sum(one.wavefronts * one.requests for one in evidence.requests)
-        extra = sum(one.extra_sectors for one in found)
-        extra_cycles = sum(one.extra_wavefronts for one in found)
-        if evidence.measured is not None:
-            counted = sum(map(evidence.measured.metric, (counters.LOAD_SECTORS, counters.STORE_SECTORS)))
-            whole = counted if extra < _MAX_FEW * counted else whole
-            cycles = max(cycles, evidence.measured.metric(counters.WAVEFRONTS))
-        return cls(extra / whole if whole else 0.0, extra_cycles / cycles if cycles else 0.0)
-
-
-def uncoalesced(evidence: Evidence) -> Iterator[Finding | Unjudged]:
+@rule()
+def uncoalesced(evidence: Evidence) -> Results:
     """Yield accesses that touch many more sectors or lines than adjacent addresses would."""
     known = [one for one in evidence.requests if one.is_uncoalesced]
-    found = [one for one in known if not _is_vector(evidence, one)]
-    waste = _Waste.of(evidence, found)
-    if found and max(waste.sectors, waste.wavefronts) >= _MIN_EXTRA:
-        removed = {SHARED: waste.wavefronts, L2: waste.sectors, DRAM: evidence.dram_waste or 0.0}
-        counted = {one.line: one for one in evidence.executed.operations} if evidence.executed else {}
-        operations = [counted[one.line].operation for one in found if one.line in counted]
+    counted = {one.line: one for one in evidence.operations}
+    apart = [one for one in known if one.line not in counted or not _is_vector(evidence, counted[one.line])]
+    sectors, wavefronts = _wasted(evidence, apart)
+    if apart and max(sectors, wavefronts) >= _MIN_EXTRA:
+        operations = [counted[one.line].operation for one in apart if one.line in counted]
+        removed = {SHARED: wavefronts, L2: sectors, DRAM: evidence.dram_waste or 0.0}
         share = evidence.max_gain_of(operations, removed)
-        if share >= MIN_SHARE:
-            worst = max(found, key=lambda one: (one.extra_sectors, one.extra_wavefronts))
-            access = counted.get(worst.line)
-            finding = _of_worst(evidence, worst, access, waste, share)
-            yield evidence.at(operations, finding, around=access.operation) if access else finding
-        return
-    if known:
-        return
-    text = uncoalesced_text(evidence.measured) if evidence.measured else ""
-    share = evidence.max_gain({SHARED: 0.5, L2: 0.5, DRAM: 0.5})
-    if text and share >= MIN_SHARE:
-        yield Finding(
-            rule="uncoalesced",
-            scope=None,
-            share=share,
-            text=f"uncoalesced access: {text}",
-            advice="let neighbouring threads access neighbouring addresses: an array for each field instead of one of "
-            "structures, sorted indices, or a whole contiguous row for each index",
-            figures={},
-            likely=share / 6,  # few programs can choose their indices
+        if share < MIN_SHARE:
+            return
+        worst = max(apart, key=lambda one: (one.extra_sectors, one.extra_wavefronts))
+        access = counted.get(worst.line)
+        distance, advice = _directions(evidence, access) if access else ("", _OTHER_SHAPE)
+        yield found(
+            evidence,
+            share,
+            text=f"uncoalesced access: {worst.text}{distance}",
+            advice=advice,
+            figures={
+                "sectors_per_request": worst.sectors,
+                "needed_sectors": worst.adjacent_sectors,
+                "extra_sector_share": sectors,
+                "extra_wavefront_share": wavefronts,
+            },
+            at=operations if access else (),
+            around=access.operation if access else None,
         )
+    elif not known and evidence.measured:
+        text, share = uncoalesced_text(evidence.measured), evidence.max_gain({SHARED: 0.5, L2: 0.5, DRAM: 0.5})
+        if text and share >= MIN_SHARE:
+            yield found(
+                evidence,
+                share,
+                text=f"uncoalesced access: {text}",
+                advice="let neighbouring threads access neighbouring addresses: an array for each field instead of one "
+                "of structures, sorted indices, or a whole contiguous row for each index",
+                figures={},
+                likely=share / 6,  # few programs can choose their indices
+            )
 
 
-def _is_vector(evidence: Evidence, request: Requests) -> bool:
+def _wasted(evidence: Evidence, apart: Sequence[Requests]) -> tuple[float, float]:
+    """Return the parts of all sectors and of the L1's cycles that some requests would not have at adjacent addresses.
+
+    If their extra sectors are few, accesses at unknown addresses count, too. Otherwise the L1 may have what these
+    load, and the L2 less to do for them.
+    """
+    whole = sum(one.sectors * one.requests for one in evidence.requests)
+    cycles = sum(one.wavefronts * one.requests for one in evidence.requests)
+    extra = sum(one.extra_sectors for one in apart)
+    extra_cycles = sum(one.extra_wavefronts for one in apart)
+    if evidence.measured is not None:
+        counted = sum(map(evidence.measured.metric, (counters.LOAD_SECTORS, counters.STORE_SECTORS)))
+        whole = counted if extra < _MAX_FEW * counted else whole
+        cycles = max(cycles, evidence.measured.metric(counters.WAVEFRONTS))
+    return extra / whole if whole else 0.0, extra_cycles / cycles if cycles else 0.0
+
+
+def _is_vector(evidence: Evidence, one: CountedOperation) -> bool:
     """Return True if each thread accesses more adjacent bytes than an instruction can, so that all sectors are used."""
-    one = (
-        next((one for one in evidence.executed.operations if one.line == request.line), None)
-        if evidence.executed
-        else None
-    )
-    if one is None or one.access is None or evidence.executed is None:
+    if one.access is None:
         return False
-    along = _lanes_run_along(one.operation, one.access, evidence.executed.module)
+    along = _lanes_run_along(one.operation, one.access, evidence.aliases)
     return along is not None and step_along(one.access, along) == one.access.element_bytes
 
 
-def _lanes_run_along(operation: Operation, access: Access, module: Module) -> int | None:
+def _lanes_run_along(operation: Operation, access: Access, aliases: Mapping[str, str]) -> int | None:
     """Return the dimension of the tile along which neighbouring threads access it; None if it is unknown."""
     tensor = next((printed for printed in types_of(operation) if printed.shape == access.shape), None)
-    along = lanes_dimension(tensor, module.aliases) if tensor else None
+    along = lanes_dimension(tensor, aliases) if tensor else None
     long = [dim for dim, size in enumerate(access.shape) if size > 1]
     return long[0] if along is None and len(long) == 1 else along
-
-
-def _of_worst(
-    evidence: Evidence, worst: Requests, access: CountedOperation | None, waste: _Waste, share: float
-) -> Finding:
-    apart, advice = _directions(evidence, access) if access else ("", _OTHER_SHAPE)
-    return Finding(
-        rule="uncoalesced",
-        scope=None,
-        share=share,
-        text=f"uncoalesced access: {worst.text}{apart}",
-        advice=advice,
-        figures={
-            "sectors_per_request": worst.sectors,
-            "needed_sectors": worst.adjacent_sectors,
-            "extra_sector_share": waste.sectors,
-            "extra_wavefront_share": waste.wavefronts,
-        },
-    )
 
 
 _OTHER_SHAPE = (
@@ -135,9 +113,9 @@ _OTHER_SHAPE = (
 def _directions(evidence: Evidence, one: CountedOperation) -> tuple[str, str]:
     """Return how far apart neighbouring threads access memory, and what to change."""
     access = one.access
-    if access is None or evidence.executed is None:
+    if access is None:
         return "", _OTHER_SHAPE
-    along = _lanes_run_along(one.operation, access, evidence.executed.module)
+    along = _lanes_run_along(one.operation, access, evidence.aliases)
     step = step_along(access, along) if along is not None else None
     apart = f"; neighbouring threads access places {step} bytes apart" if step else ""
     contiguous = [dim for dim, size in enumerate(access.shape) if size > 1 and _is_contiguous(access, dim)]

@@ -36,8 +36,8 @@ from kprof_inject.analysis.roofs.memory_limits import (
     unknown_accesses,
 )
 from kprof_inject.analysis.roofs.operation_work import Work
+from kprof_inject.analysis.roofs.rates import FP32, ISSUE, L2, L2_TO_SM, SHARED, SPECIAL, TENSOR
 from kprof_inject.analysis.roofs.speed_of_light import MAX_POSSIBLE, Roof, SpeedOfLight
-from kprof_inject.analysis.roofs.unit_rates import FP32, ISSUE, L2, L2_TO_SM, SHARED, SPECIAL, TENSOR
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.quantities import counted, percent, short_time, size_text

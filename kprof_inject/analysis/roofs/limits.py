@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from kprof_inject.analysis.roofs.coalescing import Requests
 from kprof_inject.analysis.roofs.memory import DramBound
+from kprof_inject.analysis.roofs.rates import ALU, FP32, FP64, ISSUE, L2, L2_TO_SM, SHARED, SPECIAL, TENSOR
 from kprof_inject.analysis.roofs.speed_of_light import Roof, SpeedOfLight
-from kprof_inject.analysis.roofs.unit_rates import ALU, FP32, FP64, ISSUE, L2, L2_TO_SM, SHARED, SPECIAL, TENSOR
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture.encoding import json_values
 from kprof_inject.capture.scopes import ScopeKind

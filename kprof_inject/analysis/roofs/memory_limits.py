@@ -18,8 +18,8 @@ from kprof_inject.analysis.roofs.limits import (
     as_busy,
 )
 from kprof_inject.analysis.roofs.memory import DramBound
+from kprof_inject.analysis.roofs.rates import L2, L2_TO_SM, SHARED
 from kprof_inject.analysis.roofs.speed_of_light import MAX_POSSIBLE
-from kprof_inject.analysis.roofs.unit_rates import L2, L2_TO_SM, SHARED
 from kprof_inject.quantities import percent
 
 # The L2's part counts what SMs read. On an H100, it was 1.0 to 1.9 times as busy, with writes and what DRAM delivers:

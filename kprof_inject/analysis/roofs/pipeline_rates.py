@@ -21,7 +21,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from kprof_inject.analysis.roofs.unit_rates import rates_of
+from kprof_inject.analysis.roofs.rates import rates_of
 from kprof_inject.machine_code.units import Pipeline
 
 _LANES = 32  # threads of a warp

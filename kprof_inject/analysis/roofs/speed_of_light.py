@@ -20,7 +20,7 @@ from kprof_inject.analysis.roofs.computed_elements import computed_shares
 from kprof_inject.analysis.roofs.integer_work import work_with_integers
 from kprof_inject.analysis.roofs.memory import DramBound, Traffic
 from kprof_inject.analysis.roofs.operation_work import NO_WORK, Work, exchanged_bytes, work_of, work_of_histograms
-from kprof_inject.analysis.roofs.unit_rates import UnitRates, rates_of
+from kprof_inject.analysis.roofs.rates import UnitRates, rates_of
 from kprof_inject.analysis.scope_map import ScopeMap
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.analysis.unjudged import Unjudged, missing_records, unpaired_records

@@ -22,7 +22,7 @@ from kprof_inject.analysis.comparison.matching import Unmatched
 from kprof_inject.analysis.comparison.runs import Both, KernelRuns
 from kprof_inject.analysis.comparison.verdicts import CaptureDiff, ChangeVerdict, Judged, KernelDiff, ScopeChange
 from kprof_inject.analysis.evidence.stalls import place_text
-from kprof_inject.analysis.loop_metrics import LoopFigures
+from kprof_inject.analysis.findings.loops import LoopFigures
 from kprof_inject.analysis.structure.structural_changes import StructuralChange
 from kprof_inject.capture.encoding import json_values
 from kprof_inject.capture.scopes import ScopeKind

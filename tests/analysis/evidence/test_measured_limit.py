@@ -15,8 +15,8 @@ from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.roofs.coalescing import Requests
 from kprof_inject.analysis.roofs.limits import DRAM
 from kprof_inject.analysis.roofs.memory import DramBound
+from kprof_inject.analysis.roofs.rates import ALU, L2, SHARED
 from kprof_inject.analysis.roofs.speed_of_light import SpeedOfLight
-from kprof_inject.analysis.roofs.unit_rates import ALU, L2, SHARED
 from kprof_inject.capture import counters
 from kprof_inject.capture.measurements import CountersRecord
 from kprof_inject.capture.reader import read_capture

@@ -9,7 +9,7 @@ import pytest
 from kprof_inject.analysis.evidence.measured_limit import accesses, measured_shares
 from kprof_inject.analysis.evidence.units import disagreements, unit_evidence
 from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.analysis.roofs.unit_rates import ALU, FP32, ISSUE, SHARED, TENSOR
+from kprof_inject.analysis.roofs.rates import ALU, FP32, ISSUE, SHARED, TENSOR
 from kprof_inject.capture import counters
 from kprof_inject.capture.measurements import CountersRecord
 from kprof_inject.capture.reader import read_capture

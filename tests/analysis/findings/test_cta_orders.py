@@ -9,7 +9,7 @@ from buffers import Scope
 from replacing import replace
 from timelines import cta_rows, made_timeline
 
-from kprof_inject.analysis.findings.idle_sms import gains_of_orders
+from kprof_inject.analysis.findings.launch_conditions import gains_of_orders
 from kprof_inject.capture.edits import COLUMNS, COLUMNS_REVERSED, REVERSED
 
 

@@ -11,7 +11,7 @@ from text_cases import facts_in
 from work_facts import work_named
 
 from kprof_inject.analysis.roofs.operation_work import NO_WORK, Work, exchanged_bytes, work_of
-from kprof_inject.analysis.roofs.unit_rates import rates_of
+from kprof_inject.analysis.roofs.rates import rates_of
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.parser import parse
 

@@ -15,8 +15,8 @@ from timelines import Ran, cta_rows, made_timeline, scope_rows
 from kprof_inject.analysis.interpreter.executions import evaluated
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.roofs.operation_work import Work
+from kprof_inject.analysis.roofs.rates import rates_of
 from kprof_inject.analysis.roofs.speed_of_light import Roof, SpeedOfLight
-from kprof_inject.analysis.roofs.unit_rates import rates_of
 from kprof_inject.capture.encoding import json_values
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.timeline.clock import ClockSource

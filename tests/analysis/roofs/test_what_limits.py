@@ -16,8 +16,8 @@ from kprof_inject.analysis.roofs.computed_limit import limit_of
 from kprof_inject.analysis.roofs.limits import CodeBounds
 from kprof_inject.analysis.roofs.memory import DramBound
 from kprof_inject.analysis.roofs.operation_work import NO_WORK, Work
+from kprof_inject.analysis.roofs.rates import ALU, ISSUE, SHARED
 from kprof_inject.analysis.roofs.speed_of_light import Roof, SpeedOfLight
-from kprof_inject.analysis.roofs.unit_rates import ALU, ISSUE, SHARED
 from kprof_inject.analysis.summary import LaunchSummary, summarise
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.timeline.trust import Overhead
