@@ -8,10 +8,9 @@ from functools import cached_property, lru_cache
 from msgspec import structs
 
 from kprof_inject.analysis.causal.slopes import KernelSlopes, kernel_slopes
-from kprof_inject.analysis.evidence.code_units import CodeEvidence, code_evidence
 from kprof_inject.analysis.evidence.measured_limit import Measured, measured_limit
 from kprof_inject.analysis.evidence.stalls import Stalls, stalls_of
-from kprof_inject.analysis.evidence.units import UnitEvidence, unit_evidence
+from kprof_inject.analysis.evidence.units import CodeEvidence, UnitEvidence, code_evidence, unit_evidence
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.rules import Judgement, judge_by_rules

@@ -11,7 +11,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import PurePath
-from typing import Any
 
 from msgspec import Struct
 
@@ -277,29 +276,6 @@ class Stalls(Struct, frozen=True):
         if found is None or not found.place or not operation:
             return ""
         return f"{operation} {'of' if found.value else 'at'} {found.place}"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the samples as JSON values."""
-        return {
-            "samples": self.samples,
-            "unknown": self.unknown,
-            "reasons": dict(self.reasons),
-            "scopes": [{"index": index, "reasons": dict(reasons)} for index, reasons in self.scopes.items()],
-            "lines": [
-                {
-                    "line": line.line,
-                    "source": place_text(line.source),
-                    "value": line.value,
-                    "reasons": dict(line.reasons),
-                    "awaited": [
-                        {"reason": reason, "line": other, "operation": self.operations.get(other, ""), "samples": count}
-                        for reason, found in line.awaited.items()
-                        for other, count in found.items()
-                    ],
-                }
-                for line in self.lines
-            ],
-        }
 
 
 def place_text(source: SourceLine | None) -> str:

@@ -1,13 +1,40 @@
-"""Utilization of each unit by each kind of evidence, and where these contradict each other."""
+"""Utilization of each unit by each kind of evidence, and bounds of it by instructions and their executions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from kprof_inject.analysis.roofs.limits import DRAM, UNIT_NAMES
-from kprof_inject.analysis.roofs.rates import ALU, FP32, FP64, ISSUE, L2, L2_TO_SM, SHARED, SPECIAL, TENSOR
+from kprof_inject.analysis.evidence.executed_instructions import block_executions
+from kprof_inject.analysis.evidence.instruction_work import (
+    InstructionWork,
+    launch_work,
+    scope_work,
+    shared_wavefronts,
+    unclear_wavefronts,
+)
+from kprof_inject.analysis.interpreter.executions import ExecutedKernel, with_open_masks
+from kprof_inject.analysis.roofs.coalescing import Requests, requests_of
+from kprof_inject.analysis.roofs.limits import DRAM, UNIT_NAMES, CodeBounds
+from kprof_inject.analysis.roofs.rates import (
+    ALU,
+    FP32,
+    FP64,
+    ISSUE,
+    L2,
+    L2_TO_SM,
+    SHARED,
+    SPECIAL,
+    TENSOR,
+    UnitRates,
+    rates_of,
+)
+from kprof_inject.analysis.roofs.speed_of_light import MAX_POSSIBLE
+from kprof_inject.capture.model import KERNELS_CACHED, Kernel
+from kprof_inject.machine_code.instructions import MachineFunction
 from kprof_inject.quantities import percent
 
 _SHOWN_UNITS = (TENSOR, ISSUE, ALU, FP32, FP64, SPECIAL, SHARED, L2_TO_SM, L2, DRAM)
@@ -63,3 +90,70 @@ def disagreements(units: Sequence[UnitEvidence]) -> list[str]:
         for one in units
         if one.measured is not None and one.lower_bound > _MAX_RATIO * one.measured + _MAX_EXCESS
     ]
+
+
+class CodeEvidence(Struct, frozen=True):
+    """Bounds of a launch, and of each scope by its index in the scope table."""
+
+    launch: CodeBounds
+    scopes: Mapping[int, CodeBounds]
+
+
+def code_evidence(
+    kernel: Kernel,
+    code: MachineFunction,
+    ran: ExecutedKernel,
+    requests: Sequence[Requests],
+    sm_cycles: int,
+    scope_cycles: Mapping[int, int],
+) -> CodeEvidence | None:
+    """Return the utilization of the units by the machine code; None if the rates of the target are not known.
+
+    ``requests`` are those of the loads and stores, in the order of the text. ``sm_cycles`` are the cycles in which any
+    warp ran the kernel, summed over the SMs, and ``scope_cycles`` those of each scope.
+    """
+    rates = rates_of(kernel.target)
+    if rates is None or not rates.pipelines:
+        return None
+    work, most, scope_works = _code_work(code, ran, kernel.requested_warps, tuple(requests))
+    scopes = {
+        index: _bounds(scope_work, scope_cycles[index], rates)
+        for index, scope_work in scope_works.items()
+        if index in scope_cycles
+    }
+    launch = replace(
+        _bounds(work, sm_cycles, rates), most=most.parts(sm_cycles, rates), unknown_share=most.unknown_share
+    )
+    return CodeEvidence(launch, scopes)
+
+
+@lru_cache(maxsize=KERNELS_CACHED)
+def _code_work(
+    code: MachineFunction, ran: ExecutedKernel, warps: int, requests: tuple[Requests, ...]
+) -> tuple[InstructionWork, InstructionWork, Mapping[int, InstructionWork]]:
+    """Return the lower and the upper bound of a launch's work, and the lower ones of its scopes by index."""
+    executions = block_executions(code, ran, warps)
+    shared = shared_wavefronts(code, executions.known, ran, warps)
+    unclear = unclear_wavefronts(code, executions.most, shared, requests, requests_of(with_open_masks(ran), code))
+    work = launch_work(code, executions.known, executions.alternatives)
+    scopes: dict[int, InstructionWork] = {}
+    lines, lines_of_shared = [one.line for one in requests], sorted(shared.uncounted)
+    for index, work_of_scope in scope_work(code, executions.known, ran.scope_map).items():
+        own = [requests[row] for row in ran.scope_map.rows_in(index, lines)]
+        uncounted = [shared.uncounted[lines_of_shared[row]] for row in ran.scope_map.rows_in(index, lines_of_shared)]
+        scopes[index] = work_of_scope.with_wavefronts(own, uncounted)
+    return (
+        work.with_wavefronts(requests, shared.uncounted.values()),
+        launch_work(code, executions.most).with_wavefronts(requests, [*shared.uncounted.values(), unclear]),
+        scopes,
+    )
+
+
+def _bounds(work: InstructionWork, sm_cycles: int, rates: UnitRates) -> CodeBounds:
+    """Return the bounds in these cycles.
+
+    Units that would need more than all cycles are left out, as the work or the cycles are not the scope's.
+    """
+    found = work.parts(sm_cycles, rates)
+    parts = {unit: min(share, 1.0) for unit, share in found.items() if 0 < share <= MAX_POSSIBLE}
+    return CodeBounds(parts, work.unknown_share)

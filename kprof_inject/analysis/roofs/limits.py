@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,7 +13,6 @@ from kprof_inject.analysis.roofs.memory import DramBound
 from kprof_inject.analysis.roofs.rates import ALU, FP32, FP64, ISSUE, L2, L2_TO_SM, SHARED, SPECIAL, TENSOR
 from kprof_inject.analysis.roofs.speed_of_light import Roof, SpeedOfLight
 from kprof_inject.analysis.summary import LaunchSummary
-from kprof_inject.capture.encoding import json_values
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.quantities import percent
 
@@ -89,10 +88,6 @@ class Limit(Struct, frozen=True):
     def sentence(self) -> str:
         """``text`` as a sentence of its own."""
         return f"limited by {self.text}" if self.is_known else f"limit not known: {self.text}"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the limit as JSON values."""
-        return {**json_values(self), "sentence": self.sentence}
 
 
 class JudgedLaunch(Struct, frozen=True):

@@ -11,6 +11,7 @@ from functools import lru_cache, reduce
 from operator import add
 
 from msgspec import Struct, field
+from msgspec.structs import astuple
 
 from kprof_inject.analysis.structure.banks import SIDES, conflict_cycles
 from kprof_inject.analysis.structure.tensor_layouts import lanes_and_warps_along
@@ -50,36 +51,14 @@ class Work(Struct, frozen=True):
 
     def __add__(self, other: Work) -> Work:
         """Return the sum of both."""
-        elements = dict.fromkeys((*self.tensor_flops, *other.tensor_flops))
-        return Work(
-            {one: self.tensor_flops.get(one, 0) + other.tensor_flops.get(one, 0) for one in elements},
-            self.special + other.special,
-            self.multiplications + other.multiplications,
-            self.additions + other.additions,
-            self.logic + other.logic,
-            self.integer_multiplications + other.integer_multiplications,
-            self.upper_halves + other.upper_halves,
-            self.conversions + other.conversions,
-            self.shared_bytes + other.shared_bytes,
-            self.conflict_cycles + other.conflict_cycles,
-            self.l2_bytes + other.l2_bytes,
-        )
+        (mine, *amounts), (others, *other_amounts) = astuple(self), astuple(other)
+        flops = {element: mine.get(element, 0) + others.get(element, 0) for element in {**mine, **others}}
+        return Work(flops, *map(add, amounts, other_amounts))
 
     def __mul__(self, times: float) -> Work:
         """Return the work of ``times`` executions."""
-        return Work(
-            {element: times * flops for element, flops in self.tensor_flops.items()},
-            times * self.special,
-            times * self.multiplications,
-            times * self.additions,
-            times * self.logic,
-            times * self.integer_multiplications,
-            times * self.upper_halves,
-            times * self.conversions,
-            times * self.shared_bytes,
-            times * self.conflict_cycles,
-            times * self.l2_bytes,
-        )
+        flops, *amounts = astuple(self)
+        return Work({element: times * each for element, each in flops.items()}, *(times * each for each in amounts))
 
 
 NO_WORK = Work()
@@ -324,13 +303,9 @@ def work_of_histograms(module: Module, target: str, triton_version: str) -> Mapp
     votes = version is not None and (int(version[1]), int(version[2])) < _FIRST_WITHOUT_VOTES
     if not votes or not target.startswith("cuda:"):
         return {}
-    histograms = [one for one in module.walk() if one.name == _HISTOGRAM]
-    return {one: work for one in histograms if (work := _by_votes(one)) != NO_WORK}
-
-
-def _by_votes(histogram: Operation) -> Work:
-    types = types_of(histogram)
-    if len(types) < 2:
-        return NO_WORK
-    counts = types[0].elements * max(types[-1].elements // _WARP_LANES, 1)
-    return Work(special=counts, logic=counts)
+    found = {}
+    for one in module.walk():
+        if one.name == _HISTOGRAM and len(types := types_of(one)) >= 2:
+            counts = types[0].elements * max(types[-1].elements // _WARP_LANES, 1)
+            found[one] = Work(special=counts, logic=counts)
+    return found

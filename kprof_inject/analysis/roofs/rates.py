@@ -10,6 +10,19 @@ rate of others. Four schedulers issue an instruction for 32 threads each in a cy
 bytes a cycle: CUDA C++ Programming Guide, "Shared Memory", 32 banks of 4 bytes. An SM takes in 64 bytes a cycle from
 the L2: NVIDIA's A100 white paper has 5120 for 108 SMs, which is less; on an H200, Nsight Compute counted up to 43.
 Sizes of the L1 and shared memory together are those of the programming guide.
+
+Rates of pipelines are those of units where both are one. The others are from the programming guide, which has results
+per cycle and SM:
+
+* FP64, "64-bit floating-point add, multiply, multiply-add": 32 on 8.0, 2 on 8.6, 8.9 and 12.0, 64 on 9.0 and 10.0.
+* FP16, "16-bit floating-point add, multiply, multiply-add": 256 on 8.0, 8.6 and 9.0, 128 on 8.9. A packed instruction
+  has two results per thread. For 10.0 and 12.0, version 12.9 has 256, and the Best Practices Guide of CUDA 13 half of
+  that: the table below has the larger rate, so that a utilization is a lower bound.
+* LSU, "warp shuffle": 32. The LSU executes shuffles, and a load or store takes it no less time.
+
+A pipeline's other instructions may be slower: integer multiplication on 8.6 to 9.0 has half of the FMA pipeline. The
+programming guide has no rate of an instruction of the tensor cores, whose work depends on its shape, of TMA, of the
+uniform datapath, or of branches and barriers, so these pipelines are left out.
 """
 
 from __future__ import annotations
@@ -19,6 +32,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from kprof_inject.analysis.roofs.operation_work import Work
+from kprof_inject.machine_code.units import Pipeline
 
 TENSOR = "tensor cores"
 SPECIAL = "special functions"
@@ -30,6 +44,9 @@ SHARED = "shared memory and L1"
 L2 = "L2"
 L2_TO_SM = "L2 to SM"
 """The names of the units: ``Roof.parts`` and ``Limit.parts`` have them."""
+
+_LANES = 32  # threads of a warp
+_PACKED = 2  # results of a packed fp16 instruction in each thread
 
 
 class UnitRates(Struct, frozen=True):
@@ -57,6 +74,38 @@ class UnitRates(Struct, frozen=True):
     on."""
     l1_bytes: int = 0
     """Size of an SM's L1 and shared memory together."""
+    fp64: int = 0
+    """Instructions of the fp64 units, each for one element; 0 if the rates of pipelines are unknown."""
+    fp16: int = 0
+    """Elements of 16 bits that are added or multiplied."""
+    has_fp16_pipeline: bool = False
+    """True for GA100 and older GPUs: their fp16 is not a part of the fp32 units (Nsight Compute, Kernel Profiling
+    Guide, "Pipelines")."""
+
+    @property
+    def pipelines(self) -> Mapping[Pipeline, float]:
+        """Warp instructions of each pipeline; empty if unknown."""
+        if not self.fp64:
+            return {}
+        return {
+            Pipeline.FMA: self.fp32 / _LANES,
+            Pipeline.ALU: self.integers / _LANES,
+            Pipeline.XU: self.special / _LANES,
+            Pipeline.FP64: self.fp64 / _LANES,
+            Pipeline.FP16: self.fp16 / _LANES / _PACKED,
+            Pipeline.LSU: 1.0,
+        }
+
+    @property
+    def unit_pipelines(self) -> Mapping[str, tuple[Pipeline, ...]]:
+        """The pipelines of each unit."""
+        fp32 = (Pipeline.FMA,) if self.has_fp16_pipeline else (Pipeline.FMA, Pipeline.FP16)
+        return {ALU: (Pipeline.ALU,), FP32: fp32, FP64: (Pipeline.FP64,), SPECIAL: (Pipeline.XU,)}
+
+    @property
+    def warp_issue(self) -> float:
+        """Warp instructions of all pipelines."""
+        return self.issue / _LANES
 
     def cycles(self, work: Work) -> dict[str, float]:
         """Return a lower bound of the cycles of one SM that each unit needs for some work, by the unit's name.
@@ -89,14 +138,26 @@ def _tensor(f16: int, **others: int) -> dict[str, int]:
 
 
 _RATES = {
-    "cuda:80": UnitRates(_tensor(2048, tf32=1024, f64=128), 16, 64, l1_bytes=192 << 10),
-    "cuda:86": UnitRates(_tensor(1024, tf32=512), 16, 128, l1_bytes=128 << 10),
-    "cuda:89": UnitRates(_tensor(1024, tf32=512, f8=2048), 16, 128, l1_bytes=128 << 10),
-    "cuda:90": UnitRates(_tensor(4096, tf32=2048, f64=256, f8=8192), 16, 128, l1_bytes=256 << 10),
-    "cuda:100": UnitRates(
-        _tensor(8192, tf32=4096, f64=128, f8=16384, f4=32768), 16, 128, 128, packed_floats=2, l1_bytes=256 << 10
+    "cuda:80": UnitRates(
+        _tensor(2048, tf32=1024, f64=128), 16, 64, l1_bytes=192 << 10, fp64=32, fp16=256, has_fp16_pipeline=True
     ),
-    "cuda:120": UnitRates(_tensor(1024, tf32=512, f8=2048, f4=4096), 16, 128, 128, packed_floats=2, l1_bytes=128 << 10),
+    "cuda:86": UnitRates(_tensor(1024, tf32=512), 16, 128, l1_bytes=128 << 10, fp64=2, fp16=256),
+    "cuda:89": UnitRates(_tensor(1024, tf32=512, f8=2048), 16, 128, l1_bytes=128 << 10, fp64=2, fp16=128),
+    "cuda:90": UnitRates(_tensor(4096, tf32=2048, f64=256, f8=8192), 16, 128, l1_bytes=256 << 10, fp64=64, fp16=256),
+    "cuda:100": UnitRates(
+        *(_tensor(8192, tf32=4096, f64=128, f8=16384, f4=32768), 16, 128, 128),
+        packed_floats=2,
+        l1_bytes=256 << 10,
+        fp64=64,
+        fp16=256,
+    ),
+    "cuda:120": UnitRates(
+        *(_tensor(1024, tf32=512, f8=2048, f4=4096), 16, 128, 128),
+        packed_floats=2,
+        l1_bytes=128 << 10,
+        fp64=2,
+        fp16=256,
+    ),
     "hip:gfx942": UnitRates(_tensor(2048, tf32=1024, f32=256, f64=256, f8=4096), 16, 128),
     "hip:gfx950": UnitRates(_tensor(4096, f32=256, f64=128, f8=8192, f4=16384), 16, 128),
 }

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from math import prod
-from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -24,9 +23,8 @@ from kprof_inject.analysis.roofs.rates import UnitRates, rates_of
 from kprof_inject.analysis.scope_map import ScopeMap
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.analysis.unjudged import Unjudged, missing_records, unpaired_records
-from kprof_inject.capture.encoding import json_values
 from kprof_inject.capture.model import KERNELS_CACHED, Kernel
-from kprof_inject.capture.scopes import Scope, ScopeKind
+from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.waves import cycles_with_ctas
@@ -80,10 +78,6 @@ class Roof(Struct, frozen=True):
         """Return the roof as if the unit had nothing to do."""
         return replace(self, parts={**self.parts, unit: 0.0})
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the roof as JSON values."""
-        return {**json_values(self), "unit": self.unit}
-
 
 class SpeedOfLight(Struct, frozen=True):
     """The roofs of a launch's scopes."""
@@ -108,16 +102,6 @@ class SpeedOfLight(Struct, frozen=True):
         """True if an unknown amount of work is not included."""
         return bool(self.unknown or (self.dram and self.dram.streamed_bytes is None))
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the roofs as JSON values."""
-        return {
-            "scopes": [roof.to_json() for roof in self.roofs],
-            "unknown_operations": self.unknown,
-            "dram": {**json_values(self.dram), "least_ns": self.dram.least_ns} if self.dram else None,
-            "exchanges": self.exchanges,
-            "missing": str(self.missing) if self.missing else None,
-        }
-
 
 def speed_of_light(
     timeline: Timeline, summary: LaunchSummary, ran: ExecutedKernel | Unjudged, requests: Sequence[Requests] = ()
@@ -140,7 +124,7 @@ def speed_of_light(
     if isinstance(ran, Unjudged):
         return SpeedOfLight((), missing=ran)
     traffic = Traffic(ran.operations, timeline, ran.module.aliases)
-    sm_cycles = max((one.sm_cycles for one in times.values()), default=0)
+    sm_cycles = max(cycles for _, cycles in times.values())
     resident_cycles = 0
     if timeline.clock.source == ClockSource.FITTED:
         resident_cycles = cycles_with_ctas(timeline.all_ctas, timeline.clock.clock_hz, end="post_final_ns")
@@ -156,24 +140,22 @@ def speed_of_light(
     )
 
 
-class _Time(Struct, frozen=True):
-    """Executions and cycles of a scope, as in ``Roof``."""
-
-    executions: int
-    sm_cycles: int
+_Times = Mapping[int, tuple[int, int]]
+"""Executions and cycles of scopes, as in ``Roof``, by index."""
 
 
-def _by_records(timeline: Timeline, summary: LaunchSummary) -> dict[int, _Time]:
+def _by_records(timeline: Timeline, summary: LaunchSummary) -> _Times:
     """Return the executions and cycles of the recorded scopes by index."""
     ctas = summary.ctas_per_recorded
     return {
-        index: _Time(round(summary.scopes[index].executions * ctas), summary.scopes[index].sm_cycles)
+        index: (round(summary.scopes[index].executions * ctas), summary.scopes[index].sm_cycles)
         for index, scope in enumerate(timeline.table.scopes)
-        if _is_whole(scope)
+        # These have all the time of what is in them: operations may only issue what ends later.
+        if scope.kind in (ScopeKind.FUNCTION, ScopeKind.LOOP, ScopeKind.ITERATION)
     }
 
 
-def _by_timer(timeline: Timeline) -> dict[int, _Time]:
+def _by_timer(timeline: Timeline) -> _Times:
     """Return the time of the whole kernel by the CTAs' timers, for launches that lost records.
 
     Empty if the timers do not show it, or if something else is missing.
@@ -184,7 +166,7 @@ def _by_timer(timeline: Timeline) -> dict[int, _Time]:
     if not is_timed or timeline.clock.source != ClockSource.FITTED:
         return {}
     ctas = timeline.all_ctas
-    found = _Time(len(ctas), cycles_with_ctas(ctas, timeline.clock.clock_hz))
+    found = len(ctas), cycles_with_ctas(ctas, timeline.clock.clock_hz)
     scopes = enumerate(timeline.table.scopes)
     return {index: found for index, scope in scopes if scope.kind == ScopeKind.FUNCTION and scope.parent < 0}
 
@@ -218,7 +200,7 @@ def _missing(timeline: Timeline) -> Unjudged | None:
 def _roofs(
     timeline: Timeline,
     scope_map: ScopeMap,
-    times: Mapping[int, _Time],
+    times: _Times,
     rates: UnitRates,
     working: Sequence[tuple[CountedOperation, Work]],
     traffic: Traffic,
@@ -226,8 +208,8 @@ def _roofs(
 ) -> Iterator[Roof]:
     lines = [one.line for one, _ in working]
     request_lines = [one.line for one in requests]
-    for index, time in times.items():
-        if not time.sm_cycles:
+    for index, (executions, sm_cycles) in times.items():
+        if not sm_cycles:
             continue
         accesses = scope_map.rows_in(index, traffic.lines)
         extra = sum(requests[row].extra_wavefronts for row in scope_map.rows_in(index, request_lines))
@@ -239,9 +221,4 @@ def _roofs(
                 work += each * one.whole_times
         if work != NO_WORK:
             name = timeline.table.scopes[index].name
-            yield Roof.of(index, name, time.executions, time.sm_cycles, work, rates)
-
-
-def _is_whole(scope: Scope) -> bool:
-    """Return True if the scope has all the time of what is in it: operations may only issue what ends later."""
-    return scope.kind in (ScopeKind.FUNCTION, ScopeKind.LOOP, ScopeKind.ITERATION)
+            yield Roof.of(index, name, executions, sm_cycles, work, rates)

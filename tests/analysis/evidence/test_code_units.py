@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from strided_loads import CTAS, THIN, strided
 
-from kprof_inject.analysis.evidence.code_units import CodeEvidence, code_evidence
+from kprof_inject.analysis.evidence.units import CodeEvidence, code_evidence
 from kprof_inject.analysis.roofs.coalescing import requests_of
 from kprof_inject.analysis.roofs.rates import SHARED
 from kprof_inject.capture.reader import read_capture

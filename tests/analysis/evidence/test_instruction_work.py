@@ -8,7 +8,7 @@ from golden import FIXTURES
 from kprof_inject.analysis.evidence.executed_instructions import block_executions
 from kprof_inject.analysis.evidence.instruction_work import InstructionWork, launch_work, scope_work
 from kprof_inject.analysis.interpreter.executions import evaluated
-from kprof_inject.analysis.roofs.pipeline_rates import pipeline_rates_of
+from kprof_inject.analysis.roofs.rates import ALU, FP32, FP64, ISSUE, SHARED, SPECIAL, rates_of
 from kprof_inject.analysis.scope_map import ScopeMap
 from kprof_inject.capture.scopes import Scope, ScopeTable
 from kprof_inject.machine_code.instructions import INSTRUCTION_BYTES, NEVER, Instruction, MachineFunction
@@ -66,14 +66,19 @@ def test_executions_of_scopes_by_their_lines() -> None:
 
 
 def test_utilization_is_by_the_rate_of_each_pipeline() -> None:
-    rates = pipeline_rates_of("cuda:90")
-    assert rates is not None
-    work = InstructionWork(400, {Pipeline.FMA: 80, Pipeline.XU: 30, Pipeline.TENSOR: 7}, 50, 9, 0)
-    found = work.utilization(200, rates)
-    assert found.issue == 400 / 4 / 200
-    assert found.l1 == 50 / 200
-    assert found.pipelines == {Pipeline.FMA: 80 / 4 / 200, Pipeline.XU: 30 / 0.5 / 200}
-    assert work.utilization(0, rates).issue == 0
+    """Older GPUs execute fp16 in a pipeline of its own, newer ones in the fp32 units."""
+    work = InstructionWork(400, {Pipeline.FMA: 80, Pipeline.FP16: 40, Pipeline.XU: 30, Pipeline.TENSOR: 7}, 50, 9, 0)
+    hopper, ampere = rates_of("cuda:90"), rates_of("cuda:80")
+    assert hopper is not None and ampere is not None
+    assert work.parts(200, hopper) == {
+        ALU: 0,
+        FP32: 80 / 4 / 200 + 40 / 4 / 200,
+        FP64: 0,
+        SPECIAL: 30 / 0.5 / 200,
+        ISSUE: 400 / 4 / 200,
+        SHARED: 50 / 200,
+    }
+    assert work.parts(200, ampere)[FP32] == 80 / 2 / 200
 
 
 @pytest.mark.parametrize(
@@ -88,9 +93,9 @@ def test_utilization_is_by_the_rate_of_each_pipeline() -> None:
     ],
 )
 def test_rates_of_architectures(target: str, fma: float, alu: float, fp16: float, fp64: float) -> None:
-    rates = pipeline_rates_of(target)
+    rates = rates_of(target)
     assert rates is not None
-    assert rates.issue == 4
+    assert rates.warp_issue == 4
     assert rates.pipelines == {
         Pipeline.FMA: fma,
         Pipeline.ALU: alu,
@@ -103,7 +108,8 @@ def test_rates_of_architectures(target: str, fma: float, alu: float, fp16: float
 
 @pytest.mark.parametrize("target", ["cuda:70", "hip:gfx942", "an unknown device"])
 def test_other_targets_have_no_rates(target: str) -> None:
-    assert pipeline_rates_of(target) is None
+    rates = rates_of(target)
+    assert rates is None or rates.pipelines == {}
 
 
 @pytest.mark.triton

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from bank_layouts import BLOCKED, SWIZZLED
 
-from kprof_inject.analysis.evidence.shared_wavefronts import shared_wavefronts, unclear_wavefronts
+from kprof_inject.analysis.evidence.instruction_work import shared_wavefronts, unclear_wavefronts
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel, evaluated
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.machine_code.instructions import INSTRUCTION_BYTES, Instruction, MachineFunction
