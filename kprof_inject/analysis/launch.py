@@ -16,8 +16,8 @@ from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.rules import Judgement, judge_by_rules
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel, evaluated_kernel, with_recorded_iterations
 from kprof_inject.analysis.roofs.coalescing import requests_of
-from kprof_inject.analysis.roofs.computed_limit import dram_part, limit_of, whole_roof
-from kprof_inject.analysis.roofs.limits import Limit
+from kprof_inject.analysis.roofs.computed_limit import dram_part, limit_of
+from kprof_inject.analysis.roofs.limits import Limit, whole_roof
 from kprof_inject.analysis.roofs.speed_of_light import speed_of_light
 from kprof_inject.analysis.summary import LaunchSummary, summarise
 from kprof_inject.analysis.unjudged import CHECK_MODULE, Unevaluated, Unjudged, evaluating

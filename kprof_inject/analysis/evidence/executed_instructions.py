@@ -77,9 +77,9 @@ def block_executions(function: MachineFunction, ran: ExecutedKernel, warps: int)
     try:
         for anchor in _anchors(function, blocks, flow, ran, warps):
             anchor.add_to(equations, flow, all_warps)
-        for loop in loop_counts(function, blocks, ran):
-            if flow.unclear.isdisjoint(loop.copies):
-                _Anchor(loop.counted, loop.counted.times or 0, loop.copies).add_if_possible(equations, flow, all_warps)
+        for counted, copies in loop_counts(function, blocks, ran):
+            if flow.unclear.isdisjoint(copies):
+                _Anchor(counted, counted.times or 0, copies).add_if_possible(equations, flow, all_warps)
         known = flow.executions(equations)
     except Contradiction:
         return BlockExecutions.unknown(len(blocks))

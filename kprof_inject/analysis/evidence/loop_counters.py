@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from msgspec import Struct
-
 from kprof_inject.analysis.interpreter.executions import CountedOperation, ExecutedKernel
 from kprof_inject.machine_code.control_flow import Block, loops_of
 from kprof_inject.machine_code.instructions import Instruction, MachineFunction
@@ -28,15 +26,10 @@ _WORD = 1 << 32
 _MAX_DEVIATION = 0.3
 
 
-class LoopCount(Struct, frozen=True):
-    """An operation of a TTGIR loop, with the number of times that each block of the machine code executes it."""
-
-    counted: CountedOperation
-    copies: Mapping[int, int]
-
-
-def loop_counts(function: MachineFunction, blocks: Sequence[Block], ran: ExecutedKernel) -> Iterator[LoopCount]:
-    """Yield the TTGIR loops of which a machine loop counts the iterations.
+def loop_counts(
+    function: MachineFunction, blocks: Sequence[Block], ran: ExecutedKernel
+) -> Iterator[tuple[CountedOperation, dict[int, int]]]:
+    """Yield an operation of each TTGIR loop whose iterations a machine loop counts, and its copies in each block.
 
     A loop with loops in it must not be unrolled.
     """
@@ -54,7 +47,7 @@ def loop_counts(function: MachineFunction, blocks: Sequence[Block], ran: Execute
             is_innermost = sum(one.traits.is_loop for one in loop.walk()) == 1
             copies = _copies(function, blocks, number, lines, unrolled) if is_innermost else {number: 1}
             if copies and (is_innermost or unrolled == 1):
-                yield LoopCount(inside[loop][0], copies)
+                yield inside[loop][0], copies
 
 
 def _operations_of_loops(ran: ExecutedKernel) -> Mapping[Operation, list[CountedOperation]]:

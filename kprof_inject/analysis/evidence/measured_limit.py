@@ -10,18 +10,21 @@ from msgspec import Struct
 
 from kprof_inject.analysis.evidence.stalls import Stalls, TopStall
 from kprof_inject.analysis.roofs.coalescing import MIN_UNCOALESCED, SECTOR_BYTES, Requests, sectors_text, worst_of
-from kprof_inject.analysis.roofs.computed_limit import busy_loop, sms_without_work
 from kprof_inject.analysis.roofs.limits import (
     DRAM,
     IDLE,
     LIMITING,
     MIN_NOTABLE,
-    MIN_TOGETHER,
     UNCOALESCED,
     UNIT_NAMES,
     Limit,
     as_busy,
+    busy_loop,
+    few_sms,
     memory_wait_limit,
+    named,
+    sms_without_work,
+    units_in_turn,
 )
 from kprof_inject.analysis.roofs.rates import ALU, FP32, FP64, ISSUE, L2, SHARED, SPECIAL, TENSOR
 from kprof_inject.analysis.roofs.speed_of_light import SpeedOfLight
@@ -31,7 +34,7 @@ from kprof_inject.capture.measurements import CountersRecord
 from kprof_inject.capture.model import KERNELS_CACHED, Kernel
 from kprof_inject.machine_code.instructions import MachineFunction
 from kprof_inject.machine_code.units import global_access
-from kprof_inject.quantities import counted, percent, size_text
+from kprof_inject.quantities import percent, size_text
 
 # With fewer warps, a scheduler of the four has at most two to choose from.
 _FEW_WARPS = 8
@@ -77,31 +80,11 @@ def measured_shares(record: CountersRecord) -> dict[str, float]:
     return {unit: max(values) / _PERCENT for unit, values in found.items() if values}
 
 
-class Access(Struct, frozen=True):
-    """Accesses of one kind to global memory: how many sectors of 32 bytes a warp's request touches on average."""
-
-    kind: str
-    """``load`` or ``store``."""
-    requests: float
-    sectors: float
-
-    @property
-    def sectors_per_request(self) -> float:
-        """Sectors of a request; 0 without requests."""
-        return self.sectors / self.requests if self.requests else 0.0
-
-
-def accesses(record: CountersRecord) -> list[Access]:
-    """Return the loads and stores of global memory that were counted."""
-    names = {
-        "load": (counters.LOAD_REQUESTS, counters.LOAD_SECTORS),
-        "store": (counters.STORE_REQUESTS, counters.STORE_SECTORS),
-    }
-    return [
-        Access(kind, record.metrics[requests], record.metrics[sectors])
-        for kind, (requests, sectors) in names.items()
-        if requests in record.metrics and sectors in record.metrics
-    ]
+_KINDS = {
+    "load": (counters.LOAD_REQUESTS, counters.LOAD_SECTORS),
+    "store": (counters.STORE_REQUESTS, counters.STORE_SECTORS),
+}
+"""The counters of the accesses of each kind to global memory."""
 
 
 class Measured(Struct, frozen=True):
@@ -179,7 +162,7 @@ def _at_roof(measured: Measured) -> Limit | None:
     if uncoalesced and not reads_once:
         text = f"{busy}, by uncoalesced access: {uncoalesced}"
         return measured.limit(UNCOALESCED, f"{text}; {conflicts}" if conflicts else text, *units)
-    name = f"{' and '.join(units)} {100 * shares[units[0]]:.0f} %"
+    name = named(units, shares)
     if conflicts:
         busy += f": {conflicts}"
     if units[0] == DRAM:
@@ -194,11 +177,8 @@ def _memory_waits(measured: Measured) -> Limit | None:
 
 
 def _few_sms(measured: Measured) -> Limit | None:
-    waves, device_sms = measured.summary.waves, measured.kernel.sm_count
-    if waves is None or not device_sms or waves.ctas >= device_sms or waves.sms >= LIMITING * device_sms:
-        return None
-    text = f"the grid: {counted(waves.ctas, 'CTA')} on {waves.sms} of {device_sms} SMs; on these, {_waiting(measured)}"
-    return measured.limit("grid", text)
+    grid = few_sms(measured.summary, measured.kernel.sm_count)
+    return measured.limit("grid", f"{grid}; on these, {_waiting(measured)}") if grid else None
 
 
 def _slow_starts(measured: Measured) -> Limit | None:
@@ -236,7 +216,7 @@ def _at_roof_in_a_loop(measured: Measured) -> Limit | None:
         f"{UNIT_NAMES[loop.unit]} ({percent(measured_share)} of peak; by its work at least {percent(loop.part)} in "
         f"{measured.summary.scopes[loop.index].distinct_name}, {percent(share)} of the kernel's time)"
     )
-    return measured.limit(f"{loop.unit} {100 * measured_share:.0f} %", text, loop.unit)
+    return measured.limit(named([loop.unit], measured.shares), text, loop.unit)
 
 
 def _at_roof_while_active(measured: Measured) -> Limit | None:
@@ -253,18 +233,14 @@ def _at_roof_while_active(measured: Measured) -> Limit | None:
         return None
     text = f"{UNIT_NAMES[unit]} ({percent(shares[unit])} of peak; {percent(min(shares[unit] / active, 1.0))} while SMs "
     text += "have work)"
-    return measured.limit(f"{unit} {100 * shares[unit]:.0f} %", text, unit)
+    return measured.limit(named([unit], shares), text, unit)
 
 
 def _two_units(measured: Measured) -> Limit | None:
-    shares = measured.shares
-    found = sorted((unit for unit in (TENSOR, SPECIAL, FP32) if unit in shares), key=lambda unit: -shares[unit])[:2]
-    if len(found) < 2 or sum(shares[unit] for unit in found) < MIN_TOGETHER or shares[found[1]] < MIN_NOTABLE:
+    if (found := units_in_turn(measured.shares)) is None:
         return None
-    first, second = found
-    text = f"{UNIT_NAMES[first]} and {UNIT_NAMES[second]} in turn ({percent(shares[first])} and "
-    text += f"{percent(shares[second])} of peak); {_waiting(measured)}"
-    return measured.limit(f"{first} and {second} in turn", text, first, second)
+    first, second, text = found
+    return measured.limit(f"{first} and {second} in turn", f"{text}; {_waiting(measured)}", first, second)
 
 
 def _atomics(measured: Measured) -> Limit | None:
@@ -305,15 +281,15 @@ def _nearest(measured: Measured) -> str:
     return f"the busiest unit is {UNIT_NAMES[unit]} ({percent(measured.shares[unit])} of peak)"
 
 
-def _uncoalesced(measured: Measured) -> Access | None:
-    """Return the accesses that touch many more sectors than adjacent ones would; None if none do."""
+def _uncoalesced(measured: Measured) -> tuple[str, float, float] | None:
+    """Return the kind of accesses with most sectors if adjacent addresses had many fewer, with those of a request."""
     widest = _widest_access(measured.code)
-    found = [
-        access
-        for access in accesses(measured.counted)
-        if access.sectors_per_request >= MIN_UNCOALESCED * _adjacent_sectors(widest, access.kind)
-    ]
-    return max(found, key=lambda access: access.sectors, default=None)
+    found = []
+    for kind, names in _KINDS.items():
+        requests, sectors = map(measured.metric, names)
+        if requests and sectors / requests >= MIN_UNCOALESCED * _adjacent_sectors(widest, kind):
+            found.append((kind, sectors, sectors / requests))
+    return max(found, key=lambda access: access[1], default=None)
 
 
 def _adjacent_sectors(widest: Mapping[str, int], kind: str) -> float:
@@ -337,20 +313,20 @@ def uncoalesced_text(measured: Measured, unit: str | None = None) -> str:
 
     If the L1 is the busiest unit, they may touch few sectors, but take a notable part of its cycles.
     """
-    access = _uncoalesced(measured)
-    if access is None:
+    if (found := _uncoalesced(measured)) is None:
         extra = sum(one.extra_wavefronts for one in measured.requests)
         conflicts, wavefronts = measured.metric(counters.SHARED_CONFLICTS), measured.metric(counters.WAVEFRONTS)
         is_notable = unit == SHARED and extra >= max(MIN_NOTABLE * wavefronts, conflicts)
         worst = worst_of(measured.requests) if is_notable else None
         return worst.text if worst else ""
-    known = [one for one in measured.requests if one.kind == access.kind and one.is_uncoalesced]
+    kind, sectors, each = found
+    known = [one for one in measured.requests if one.kind == kind and one.is_uncoalesced]
     worst, known_sectors = worst_of(known), sum(one.sectors * one.requests for one in known)
-    if worst is not None and worst.place and known_sectors >= _MIN_KNOWN * access.sectors:
-        return f"{worst.text}; all {access.kind}s touch {access.sectors_per_request:.1f} on average"
-    needed = _adjacent_sectors(_widest_access(measured.code), access.kind)
-    text = f"each {access.kind} of a warp touches {sectors_text(access.sectors_per_request, needed)}"
-    place = _slowest_load(measured.stalls) if access.kind == "load" else ""
+    if worst is not None and worst.place and known_sectors >= _MIN_KNOWN * sectors:
+        return f"{worst.text}; all {kind}s touch {each:.1f} on average"
+    needed = _adjacent_sectors(_widest_access(measured.code), kind)
+    text = f"each {kind} of a warp touches {sectors_text(each, needed)}"
+    place = _slowest_load(measured.stalls) if kind == "load" else ""
     return f"{text}; warps wait longest for the load of {place}" if place else text
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -12,7 +12,6 @@ from kprof_inject.analysis.roofs.limits import (
     IDLE,
     LIMITING,
     MIN_NOTABLE,
-    MIN_TOGETHER,
     NOT_KNOWN,
     NOTABLE_COST_PERCENT,
     POSSIBLE,
@@ -22,7 +21,13 @@ from kprof_inject.analysis.roofs.limits import (
     JudgedLaunch,
     Limit,
     as_busy,
+    busy_loop,
+    few_sms,
     memory_wait_limit,
+    named,
+    sms_without_work,
+    units_in_turn,
+    whole_roof,
 )
 from kprof_inject.analysis.roofs.memory_limits import (
     busy_l2,
@@ -36,15 +41,12 @@ from kprof_inject.analysis.roofs.memory_limits import (
     unknown_accesses,
 )
 from kprof_inject.analysis.roofs.operation_work import Work
-from kprof_inject.analysis.roofs.rates import FP32, ISSUE, L2, L2_TO_SM, SHARED, SPECIAL, TENSOR
+from kprof_inject.analysis.roofs.rates import FP32, ISSUE, L2, L2_TO_SM, SHARED
 from kprof_inject.analysis.roofs.speed_of_light import MAX_POSSIBLE, Roof, SpeedOfLight
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture.scopes import ScopeKind
-from kprof_inject.quantities import counted, percent, short_time, size_text
+from kprof_inject.quantities import percent, short_time, size_text
 from kprof_inject.timeline.trust import Overhead
-
-# A grid that uses a smaller part of the SMs, or has work for fewer on average, is the first thing to change.
-_MIN_SMS = 0.6
 
 
 def limit_of(
@@ -75,7 +77,10 @@ def limit_of(
         if idle := sms_without_work(summary, device_sms):
             return Limit(IDLE, (), f"{idle}; what limits those that have one is not known: {why}", {})
         return Limit(NOT_KNOWN, (), why, {}, is_known=False)
-    slowdown = _slowdown(overhead)
+    slowdown = 1.0
+    if overhead and (overhead.low_percent > NOTABLE_COST_PERCENT or (overhead.is_measurable and overhead.percent < 0)):
+        # The lower end of the interval, as parts are lower bounds.
+        slowdown = max(1 + overhead.low_percent / 100, 0.0)
     # The share of the launch's time in which the device's SMs have a CTA, on average.
     shared = 1.0
     if summary.idle is not None:
@@ -109,11 +114,6 @@ def _of_the_launch(roof: Roof, share: float) -> Roof:
     return replace(roof, parts={**roof.parts, L2_TO_SM: share * roof.parts.get(L2_TO_SM, 0.0)})
 
 
-def whole_roof(summary: LaunchSummary, light: SpeedOfLight) -> Roof | None:
-    """Return the roof of the kernel's function; None if it was not recorded."""
-    return next((roof for roof in light.roofs if summary.scopes[roof.index].kind == ScopeKind.FUNCTION), None)
-
-
 def _limit(judged: JudgedLaunch) -> Limit:
     found = _first(judged, _memory_waits, _few_sms, _idle, _at_roof, busy_memory, _at_roof_in_a_loop, _two_units)
     if judged.whole.impossible:
@@ -139,15 +139,6 @@ def _first(judged: JudgedLaunch, *judges: Callable[[JudgedLaunch], Limit | None]
     return next((limit for judge in judges if (limit := judge(judged))), None)
 
 
-def _slowdown(overhead: Overhead | None) -> float:
-    """Return the slowdown by the records: the lower end of its interval, as parts are lower bounds."""
-    if overhead is None:
-        return 1.0
-    is_faster = overhead.is_measurable and overhead.percent < 0
-    is_slower = overhead.low_percent > NOTABLE_COST_PERCENT
-    return max(1 + overhead.low_percent / 100, 0.0) if is_faster or is_slower else 1.0
-
-
 def dram_part(summary: LaunchSummary, light: SpeedOfLight) -> dict[str, float]:
     """Return DRAM's part; empty if it exceeds all of the time, as then an unknown part of the bytes hit the L2."""
     part = light.dram.min_part(summary.duration_ns) if light.dram else 0.0
@@ -164,14 +155,15 @@ def _at_roof(judged: JudgedLaunch) -> Limit | None:
     if scattered := scattered_accesses(judged):
         return scattered
     units = as_busy(judged.parts) or [first]
-    loops = (roof for roof in _loops(judged) if roof.unit == units[0])
+    scopes = judged.summary.scopes
+    loops = (one for one in judged.light.roofs if scopes[one.index].kind == ScopeKind.LOOP and one.unit == units[0])
     loop = max(loops, key=lambda roof: roof.sm_cycles, default=None)
     more = f", {percent(loop.part)} in {judged.name_of(loop)}" if loop and loop.part > judged.parts[units[0]] else ""
     text = _with_parts(units, judged.parts, judged.whole.work, more)
     uncoalesced = next((one for unit in units if (one := uncoalesced_access(judged, unit))), None)
     if uncoalesced and DRAM not in units:
         return judged.limit(UNCOALESCED, f"{text}, by uncoalesced access: {uncoalesced.text}", *units)
-    name = _named(units, judged.parts)
+    name = named(units, judged.parts)
     if DRAM in units and L2_TO_SM not in units:
         # The L2 passes on what DRAM delivers: on an H100, it was from 8 points less busy than DRAM to 16 points more.
         name, text, units = f"{name}, and L2", f"{text}, and the L2, which is about as busy", [*units, L2]
@@ -180,11 +172,6 @@ def _at_roof(judged: JudgedLaunch) -> Limit | None:
     if busier := may_be_busier(judged, judged.parts[first]):
         return judged.limit(f"{name}, or DRAM or L2", f"{text}{busier}", *units, DRAM, L2)
     return judged.limit(name, text, *units)
-
-
-def _named(units: Sequence[str], parts: Mapping[str, float]) -> str:
-    """Return units with the part of the first, such as ``tensor cores 75 %``."""
-    return f"{' and '.join(units)} {100 * parts[units[0]]:.0f} %"
 
 
 def _with_parts(units: Sequence[str], parts: Mapping[str, float], work: Work, more: str = "") -> str:
@@ -204,43 +191,16 @@ def _name(unit: str, work: Work) -> str:
 
 
 def _few_sms(judged: JudgedLaunch) -> Limit | None:
-    waves = judged.summary.waves
-    if waves is None or not judged.device_sms or waves.sms >= _MIN_SMS * judged.device_sms:
-        return None
-    if waves.ctas >= judged.device_sms:
-        # The grid has a CTA for each SM, so it is not the reason.
-        return None
-    text = f"the grid: {counted(waves.ctas, 'CTA')} on {waves.sms} of {judged.device_sms} SMs; on these, "
-    text += judged.nearest
-    return judged.limit("grid", text)
+    grid = few_sms(judged.summary, judged.device_sms)
+    return judged.limit("grid", f"{grid}; on these, {judged.nearest}") if grid else None
 
 
 def _idle(judged: JudgedLaunch) -> Limit | None:
     """Judge SMs without work, unless the others keep DRAM busy, which serves all of them."""
     idle = sms_without_work(judged.summary, judged.device_sms)
-    if idle is None or judged.parts.get(DRAM, 0.0) >= LIMITING:
+    if not idle or judged.parts.get(DRAM, 0.0) >= LIMITING:
         return None
     return judged.limit(IDLE, f"{idle}; on those that have one, {judged.nearest}")
-
-
-def sms_without_work(summary: LaunchSummary, device_sms: int | None) -> str | None:
-    """Return how many SMs have a CTA on average, and what the others do; None if enough have one."""
-    idle = summary.idle
-    if idle is None:
-        return None
-    sms = max(device_sms or 0, idle.sms)
-    used = idle.sms / sms
-    if idle.work_share * used >= _MIN_SMS:
-        return None
-    others = {
-        "never get one": 1 - used,
-        "wait for their first": used * idle.before_share,
-        "have none between two": used * idle.between_share,
-        "are done": used * idle.after_share,
-    }
-    reasons = [f"{what} ({percent(share)})" for what, share in others.items() if share >= MIN_NOTABLE]
-    average = idle.work_share * idle.sms
-    return f"SMs without work: on average, {average:.1f} of {sms} SMs have a CTA; the others {' or '.join(reasons)}"
 
 
 def _at_roof_in_a_loop(judged: JudgedLaunch) -> Limit | None:
@@ -251,35 +211,14 @@ def _at_roof_in_a_loop(judged: JudgedLaunch) -> Limit | None:
     units = as_busy(loop.parts)
     text = f"{_with_parts(units, loop.parts, loop.work)} in {judged.name_of(loop)}, {percent(share)} of the kernel's "
     text += f"time; {percent(judged.parts[loop.unit])} over the whole kernel"
-    return judged.limit(_named(units, loop.parts), text, *units)
-
-
-def busy_loop(summary: LaunchSummary, light: SpeedOfLight) -> tuple[Roof, float] | None:
-    """Return the longest loop that keeps a unit of the SM busy, with its share of the kernel's time.
-
-    None if there is no such loop, or if it takes less than half of the time.
-    """
-    whole = whole_roof(summary, light)
-    loops = [
-        roof
-        for roof in light.roofs
-        if summary.scopes[roof.index].kind == ScopeKind.LOOP and roof.part >= LIMITING and roof.unit != DRAM
-    ]
-    if whole is None or not loops:
-        return None
-    loop = max(loops, key=lambda roof: roof.sm_cycles)
-    share = loop.sm_cycles / whole.sm_cycles
-    return (loop, share) if share >= POSSIBLE else None
+    return judged.limit(named(units, loop.parts), text, *units)
 
 
 def _two_units(judged: JudgedLaunch) -> Limit | None:
-    """Judge two units that alternate, as the instructions of one warp use them one after the other."""
-    first, second = [unit for unit in judged.busiest if unit in (TENSOR, SPECIAL, FP32)][:2]
-    together = judged.parts[first] + judged.parts[second]
-    if together < MIN_TOGETHER or judged.parts[second] < MIN_NOTABLE:
+    if (found := units_in_turn(judged.parts)) is None:
         return None
-    text = f"{UNIT_NAMES[first]} and {UNIT_NAMES[second]} in turn ({percent(judged.parts[first])} and "
-    text += f"{percent(judged.parts[second])} of peak): without overlap they take {percent(together)} of the time"
+    first, second, text = found
+    text += f": without overlap they take {percent(judged.parts[first] + judged.parts[second])} of the time"
     return judged.limit(f"{first} and {second} in turn", text, first, second)
 
 
@@ -298,7 +237,7 @@ def _waits(judged: JudgedLaunch) -> Limit:
     units = as_busy(judged.parts) if judged.parts[judged.busiest[0]] >= POSSIBLE else []
     if units:
         # Lower bounds: the launch may be at a roof.
-        name = f"latency, or {_named(units, judged.parts)}"
+        name = f"latency, or {named(units, judged.parts)}"
     if uncoalesced := uncoalesced_access(judged, SHARED):
         text += f"; {uncoalesced.text}"
     dram = judged.light.dram
@@ -319,7 +258,3 @@ def _branches(judged: JudgedLaunch) -> Limit | None:
         f"{UNIT_NAMES[unit]} would be busy for {percent(judged.parts.get(unit, 0.0))} to {percent(most[unit])} of the "
         f"time, depending on which branches warps take; of what is known, {judged.nearest}"
     )
-
-
-def _loops(judged: JudgedLaunch) -> Iterator[Roof]:
-    return (roof for roof in judged.light.roofs if judged.summary.scopes[roof.index].kind == ScopeKind.LOOP)

@@ -14,7 +14,7 @@ from kprof_inject.analysis.roofs.rates import ALU, FP32, FP64, ISSUE, L2, L2_TO_
 from kprof_inject.analysis.roofs.speed_of_light import Roof, SpeedOfLight
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture.scopes import ScopeKind
-from kprof_inject.quantities import percent
+from kprof_inject.quantities import counted, percent
 
 DRAM = "DRAM"
 IDLE = "SMs without work"
@@ -32,6 +32,8 @@ POSSIBLE = 0.5
 NOTABLE_COST_PERCENT = 5.0
 # Combined utilization from which two alternating units limit a launch.
 MIN_TOGETHER = 0.75
+# A grid that uses a smaller part of the SMs, or has work for fewer on average, is the first thing to change.
+MIN_SMS = 0.6
 # Smaller parts are not reported.
 MIN_NOTABLE = 0.1
 # A smaller part would be rounded to 0 %.
@@ -167,6 +169,75 @@ def as_busy(parts: Mapping[str, float]) -> list[str]:
     most = max(parts.values())
     found = [unit for unit, part in parts.items() if part >= max(most - NEAR, POSSIBLE)]
     return sorted(found, key=lambda unit: -parts[unit])
+
+
+def whole_roof(summary: LaunchSummary, light: SpeedOfLight) -> Roof | None:
+    """Return the roof of the kernel's function; None if it was not recorded."""
+    return next((roof for roof in light.roofs if summary.scopes[roof.index].kind == ScopeKind.FUNCTION), None)
+
+
+def busy_loop(summary: LaunchSummary, light: SpeedOfLight) -> tuple[Roof, float] | None:
+    """Return the longest loop that keeps a unit of the SM busy, with its share of the kernel's time.
+
+    None if there is no such loop, or if it takes less than half of the time.
+    """
+    whole = whole_roof(summary, light)
+    loops = [
+        roof
+        for roof in light.roofs
+        if summary.scopes[roof.index].kind == ScopeKind.LOOP and roof.part >= LIMITING and roof.unit != DRAM
+    ]
+    if whole is None or not loops:
+        return None
+    loop = max(loops, key=lambda roof: roof.sm_cycles)
+    share = loop.sm_cycles / whole.sm_cycles
+    return (loop, share) if share >= POSSIBLE else None
+
+
+def named(units: Sequence[str], parts: Mapping[str, float]) -> str:
+    """Return units with the part of the first, such as ``tensor cores 75 %``."""
+    return f"{' and '.join(units)} {100 * parts[units[0]]:.0f} %"
+
+
+def units_in_turn(parts: Mapping[str, float]) -> tuple[str, str, str] | None:
+    """Return two units that alternate, and that in words; None if none do.
+
+    The instructions of one warp use them one after the other.
+    """
+    units = sorted((unit for unit in (TENSOR, SPECIAL, FP32) if unit in parts), key=lambda unit: -parts[unit])[:2]
+    if len(units) < 2 or sum(parts[unit] for unit in units) < MIN_TOGETHER or parts[units[1]] < MIN_NOTABLE:
+        return None
+    first, second = units
+    text = f"{UNIT_NAMES[first]} and {UNIT_NAMES[second]} in turn ({percent(parts[first])} and "
+    return first, second, f"{text}{percent(parts[second])} of peak)"
+
+
+def few_sms(summary: LaunchSummary, device_sms: int | None) -> str:
+    """Return that the grid uses few of the device's SMs; empty if it has a CTA for each, or uses enough of them."""
+    waves = summary.waves
+    if waves is None or not device_sms or waves.ctas >= device_sms or waves.sms >= MIN_SMS * device_sms:
+        return ""
+    return f"the grid: {counted(waves.ctas, 'CTA')} on {waves.sms} of {device_sms} SMs"
+
+
+def sms_without_work(summary: LaunchSummary, device_sms: int | None) -> str:
+    """Return how many SMs have a CTA on average, and what the others do; empty if enough have one."""
+    idle = summary.idle
+    if idle is None:
+        return ""
+    sms = max(device_sms or 0, idle.sms)
+    used = idle.sms / sms
+    if idle.work_share * used >= MIN_SMS:
+        return ""
+    others = {
+        "never get one": 1 - used,
+        "wait for their first": used * idle.before_share,
+        "have none between two": used * idle.between_share,
+        "are done": used * idle.after_share,
+    }
+    reasons = [f"{what} ({percent(share)})" for what, share in others.items() if share >= MIN_NOTABLE]
+    average = idle.work_share * idle.sms
+    return f"SMs without work: on average, {average:.1f} of {sms} SMs have a CTA; the others {' or '.join(reasons)}"
 
 
 def memory_wait_limit(summary: LaunchSummary) -> Limit | None:

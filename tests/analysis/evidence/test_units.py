@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kprof_inject.analysis.evidence.measured_limit import accesses, measured_shares
+from kprof_inject.analysis.evidence.measured_limit import measured_shares
 from kprof_inject.analysis.evidence.units import disagreements, unit_evidence
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.roofs.rates import ALU, FP32, ISSUE, SHARED, TENSOR
@@ -25,12 +25,6 @@ def counted(**metrics: float) -> CountersRecord:
 def test_the_busier_part_of_a_unit_counts() -> None:
     shares = measured_shares(counted(FMA=20.0, FMA_HEAVY=35.0, ALU=10.0))
     assert shares == {ALU: 0.1, FP32: 0.35}
-
-
-def test_sectors_of_a_request() -> None:
-    load, store = accesses(counted(LOAD_REQUESTS=10, LOAD_SECTORS=320, STORE_REQUESTS=0, STORE_SECTORS=0))
-    assert (load.kind, load.sectors_per_request) == ("load", 32)
-    assert store.sectors_per_request == 0
 
 
 def test_lower_bounds_refer_to_the_cycles_of_the_measurement() -> None:
