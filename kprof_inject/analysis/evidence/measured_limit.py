@@ -273,7 +273,7 @@ def stall_text(stalls: Stalls, top: TopStall) -> str:
     place, needed = stalls.places_of(top.reason)
     where = f", most for {needed}" if needed else f", most at {place}" if place else ""
     what = stalls.words(top.reason)
-    return f"warps wait {percent(top.share.value)} of their time for {what} ({top.reason}){where}"
+    return f"warps wait {percent(top.share)} of their time for {what} ({top.reason}){where}"
 
 
 def _nearest(measured: Measured) -> str:

@@ -122,14 +122,11 @@ class LineStalls(Struct, frozen=True):
 class TopStall(Struct, frozen=True):
     """The reason for which warps wait longest, other than for other warps to be issued.
 
-    ``line`` is the line of the TTGIR where most of these warps wait, ``awaited`` that whose result they need; 0 if
-    unknown. ``operation`` is the machine operation that is awaited, such as ``LDG``; empty if unknown.
+    ``operation`` is the machine operation that is awaited, such as ``LDG``; empty if unknown.
     """
 
     reason: str
-    share: Share
-    line: int
-    awaited: int
+    share: float
     operation: str
 
 
@@ -171,18 +168,13 @@ class Stalls(Struct, frozen=True):
         found = sum(line.for_tensor_cores for line in lines)
         return reason == BARRIER and 2 * found > sum(line.reasons.get(reason, 0) for line in lines)
 
-    def sources_of(self, reason: str, index: int) -> tuple[str, str]:
-        """Return ``file:line`` where most warps of a scope wait for a reason, and of the result that they need."""
-        sources = {line.line: place_text(line.source) for line in self.lines}
-        return sources.get(self._line_of(reason, index), ""), sources.get(self._awaited_for(reason, index), "")
-
-    def share_of(self, lines: Collection[int]) -> Share:
+    def share_of(self, lines: Collection[int]) -> float:
         """Return the share of the warps' time at instructions of some lines, or in waits for results of these."""
         own = sum(line.samples for line in self.lines if line.line in lines)
         waits = sum(self._awaiting(line, lines) for line in self.lines if line.line not in lines)
-        return Share.of(min(own + waits, self.samples), self.samples)
+        return self._share(min(own + waits, self.samples))
 
-    def share_of_execution(self, lines: Collection[int]) -> Share:
+    def share_of_execution(self, lines: Collection[int]) -> float:
         """Return ``share_of`` without the waits at these lines for results of others.
 
         It is an upper bound if an instruction waits for results of both.
@@ -193,22 +185,19 @@ class Stalls(Struct, frozen=True):
             for line in self.lines
             if line.line in lines
         )
-        share = self.share_of(lines)
-        return Share.of(max(round(share.value * self.samples) - waits, 0), self.samples)
+        return self._share(max(round(self.share_of(lines) * self.samples) - waits, 0))
 
-    def share_of_waits(self, lines: Collection[int]) -> Share:
+    def share_of_waits(self, lines: Collection[int]) -> float:
         """Return the share of the warps' time in waits for results of some lines, wherever the warps wait."""
-        waits = sum(self._awaiting(line, lines) for line in self.lines)
-        return Share.of(min(waits, self.samples), self.samples)
+        return self._share(min(sum(self._awaiting(line, lines) for line in self.lines), self.samples))
 
-    def share_of_barriers(self, lines: Collection[int]) -> Share:
-        """Return the share of the warps' time at barriers of the CTA in some lines."""
-        return Share.of(sum(line.at_barriers for line in self.lines if line.line in lines), self.samples)
+    def share_of_barriers(self, lines: Collection[int], with_wgmma: bool = False) -> float:
+        """Return the share of the warps' time at barriers in some lines: of the CTA, and for wgmma if wanted."""
+        inside = [line for line in self.lines if line.line in lines]
+        return self._share(sum(line.reasons.get(BARRIER, 0) if with_wgmma else line.at_barriers for line in inside))
 
-    def share_of_reason(self, reason: str, lines: Collection[int]) -> Share:
-        """Return the share of the warps' time in waits for a reason in some lines."""
-        waits = sum(line.reasons.get(reason, 0) for line in self.lines if line.line in lines)
-        return Share.of(waits, self.samples)
+    def _share(self, samples: int) -> float:
+        return samples / self.samples if self.samples else 0.0
 
     @staticmethod
     def _awaiting(waiting_line: LineStalls, lines: Collection[int]) -> int:
@@ -239,9 +228,7 @@ class Stalls(Struct, frozen=True):
         if not ranked:
             return None
         reason, count = ranked[0]
-        awaited = self._awaited_for(reason)
-        operation = self.operations.get(awaited, "")
-        return TopStall(reason, Share.of(count, self.samples), self._line_of(reason), awaited, operation)
+        return TopStall(reason, self._share(count), self.operations.get(self._awaited_for(reason), ""))
 
     def places_of(self, reason: str, index: int | None = None) -> tuple[str, str]:
         """Return where most warps wait for a reason, and for which line's result; empty if unknown.

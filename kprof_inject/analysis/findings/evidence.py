@@ -13,7 +13,7 @@ from kprof_inject.analysis.causal.slopes import KernelSlopes
 from kprof_inject.analysis.evidence.executed_instructions import block_executions
 from kprof_inject.analysis.evidence.instruction_work import issued_share
 from kprof_inject.analysis.evidence.measured_limit import Measured
-from kprof_inject.analysis.evidence.stalls import BARRIER, Stalls, share_of_instructions
+from kprof_inject.analysis.evidence.stalls import Stalls, share_of_instructions
 from kprof_inject.analysis.interpreter.executions import CountedOperation, ExecutedKernel
 from kprof_inject.analysis.roofs.coalescing import Requests
 from kprof_inject.analysis.roofs.limits import DRAM, LIMITING
@@ -154,10 +154,10 @@ class Evidence(Struct, frozen=True, eq=False):
         """
         if self.stalls is None:
             return 1.0
-        waits = self.stalls.share_of_waits(self.lines_of(operations)).value
+        waits = self.stalls.share_of_waits(self.lines_of(operations))
         # With those for the tensor cores: once loads are asynchronous, dots are, too. Without them, the bound of an
         # attention kernel was 11 % on an H100, and it won 17 %.
-        at_barriers = self.stalls.share_of_reason(BARRIER, self.lines_of([loop])).value
+        at_barriers = self.stalls.share_of_barriers(self.lines_of([loop]), with_wgmma=True)
         return self.bound_of(min(waits + at_barriers, 1.0))
 
     @staticmethod
@@ -187,10 +187,9 @@ class Evidence(Struct, frozen=True, eq=False):
         Without samples of the warps, it is the operations' share of all instructions that are issued; 0 if that is
         unknown, too.
         """
-        lines = self.lines_of(operations)
         if self.stalls is None:
-            return self._issued_share(lambda one: one.line in lines)
-        return self.stalls.share_of(lines).value
+            return self.issued_share_of(operations)
+        return self.stalls.share_of(self.lines_of(operations))
 
     def execution_share_of(self, operations: Iterable[Operation]) -> float:
         """Return the share of the warps' time in operations and in waits for their results, without other waits.
@@ -199,7 +198,7 @@ class Evidence(Struct, frozen=True, eq=False):
         """
         if self.stalls is None:
             return self.time_share_of(operations)
-        return self.stalls.share_of_execution(self.lines_of(operations)).value
+        return self.stalls.share_of_execution(self.lines_of(operations))
 
     def iterations_of(self, loop: Operation) -> float:
         """Return how many iterations a loop has on average; infinite if unknown."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from math import prod
 
 from kprof_inject.analysis.findings.evidence import Evidence
-from kprof_inject.analysis.findings.finding import Finding, Results, all_ctas, found, no_memory_waits, rule
+from kprof_inject.analysis.findings.finding import Results, all_ctas, found, no_memory_waits, rule
 from kprof_inject.analysis.findings.waits import MIN_ITERATIONS, may_load_ahead
 from kprof_inject.analysis.roofs.limits import LIMITING
 from kprof_inject.analysis.roofs.rates import ALU, FP32, ISSUE, SHARED
@@ -94,12 +93,11 @@ def few_warps(evidence: Evidence) -> Results:
     if evidence.executed is None or waves is None or not evidence.parts:
         return
     counted_warps = evidence.measured.metric(counters.WARPS_ACTIVE) if evidence.measured else 0.0
-    active = counted_warps or min(waves.ctas / waves.sms, evidence.room) * evidence.kernel.num_warps
+    active = counted_warps or min(waves.ctas / waves.sms, evidence.room) * evidence.kernel.requested_warps
     share = evidence.max_gain()
     if evidence.has_dots:
-        has_one_each = active < _MAX_WARPS_OF_DOTS and evidence.busiest[1] < LIMITING and share >= _MIN_SHARE
-        without_wgmma = [*_without_wgmma(evidence)]
-        yield from without_wgmma or ([_one_warp_each(evidence, waves, active, share)] if has_one_each else [])
+        if share >= _MIN_SHARE:
+            yield from _few_warps_of_dots(evidence, waves, active, share)
         return
     top = evidence.stalls.top if evidence.stalls else None
     is_busy = evidence.busiest[1] >= _MAX_BUSY or (top is not None and top.reason in _SHARED_REASONS)
@@ -119,7 +117,7 @@ def few_warps(evidence: Evidence) -> Results:
         text=f"too few warps in flight: an SM holds {active:.1f} of {limits_of(evidence.kernel.target).warps} on "
         f"average, and {_waits(evidence)}{by_law}",
         advice=advice,
-        figures={"active_warps": active, "num_warps": evidence.kernel.num_warps, "more_num_warps": more},
+        figures={"active_warps": active, "num_warps": evidence.kernel.requested_warps, "more_num_warps": more},
         # On an H100, twice the warps won less where loops load through registers: loading ahead won instead.
         likely=share / (3 if at_once or not _loads_in_loops(evidence) else 5),
     )
@@ -129,44 +127,37 @@ def _loads_in_loops(evidence: Evidence) -> bool:
     return any(_loaded_bytes(loop) and evidence.iterations_of(loop) >= MIN_ITERATIONS for loop in evidence.loops)
 
 
-def _one_warp_each(evidence: Evidence, waves: Waves, active: float, share: float) -> Finding:
-    """Return a finding on dots of so few warps that a scheduler of an SM has one, and nothing to issue while it waits.
+def _few_warps_of_dots(evidence: Evidence, waves: Waves, active: float, share: float) -> Results:
+    """Yield dots with too few warps for wgmma, or so few that a scheduler has nothing to issue while its warp waits.
 
-    Each of an SM's four parts has a scheduler (NVIDIA's H100 white paper).
+    A group of four warps issues wgmma (PTX ISA, "wgmma.mma_async"), and each of an SM's four parts has a scheduler
+    (NVIDIA's H100 white paper).
     """
-    kernel = evidence.kernel
-    warps = kernel.num_warps
-    by, room = limited_by(kernel.target, warps, kernel.clean), evidence.room
-    if waves.ctas < 2 * waves.sms:
-        more = "launch more CTAs: smaller tiles, or split-K"
-    elif by in _LESS_OF:
-        more = _more_room(kernel, by, room)
-    else:
-        more = "use smaller tiles"
-    return found(
-        evidence,
-        share=share,
-        text=f"too few warps in flight: an SM holds {active:.1f} for its 4 schedulers, and {_waits(evidence)}",
-        advice=f"{more}; or raise num_warps from {warps} to {2 * warps}",
-        figures={"active_warps": active, "num_warps": warps, "more_num_warps": 2 * warps},
-        likely=share / 3,
-    )
-
-
-def _without_wgmma(evidence: Evidence) -> Iterator[Finding]:
-    """Yield dots with too few warps for wgmma, which a group of four issues (PTX ISA, "wgmma.mma_async")."""
-    warps, share = evidence.kernel.num_warps, evidence.max_gain()
-    if evidence.kernel.target != _WGMMA_TARGET or warps >= _WARPS_OF_GROUP or share < _MIN_SHARE:
-        return
-    yield found(
-        evidence,
-        share=share,
-        text=f"too few warps for wgmma, which a group of {_WARPS_OF_GROUP} issues: the kernel has "
-        f"{counted(warps, 'warp')}, and its dots use older, slower instructions",
-        advice=f"raise num_warps from {warps} to {_WARPS_OF_GROUP} or more",
-        figures={"num_warps": warps, "more_num_warps": _WARPS_OF_GROUP},
-        likely=share / 2,
-    )
+    kernel, warps = evidence.kernel, evidence.kernel.requested_warps
+    if kernel.target == _WGMMA_TARGET and warps < _WARPS_OF_GROUP:
+        yield found(
+            evidence,
+            share,
+            text=f"too few warps for wgmma, which a group of {_WARPS_OF_GROUP} issues: the kernel has "
+            f"{counted(warps, 'warp')}, and its dots use older, slower instructions",
+            advice=f"raise num_warps from {warps} to {_WARPS_OF_GROUP} or more",
+            figures={"num_warps": warps, "more_num_warps": _WARPS_OF_GROUP},
+            likely=share / 2,
+        )
+    elif active < _MAX_WARPS_OF_DOTS and evidence.busiest[1] < LIMITING:
+        by = limited_by(kernel.target, warps, kernel.clean)
+        if waves.ctas < 2 * waves.sms:
+            more = "launch more CTAs: smaller tiles, or split-K"
+        else:
+            more = _more_room(kernel, by, evidence.room) if by in _LESS_OF else "use smaller tiles"
+        yield found(
+            evidence,
+            share,
+            text=f"too few warps in flight: an SM holds {active:.1f} for its 4 schedulers, and {_waits(evidence)}",
+            advice=f"{more}; or raise num_warps from {warps} to {2 * warps}",
+            figures={"active_warps": active, "num_warps": warps, "more_num_warps": 2 * warps},
+            likely=share / 3,
+        )
 
 
 def _max_resident(evidence: Evidence, waves: Waves) -> int:
@@ -177,7 +168,7 @@ def _max_resident(evidence: Evidence, waves: Waves) -> int:
 def _waits(evidence: Evidence) -> str:
     stalls = evidence.stalls
     if stalls is not None and (top := stalls.top):
-        return f"each waits {percent(top.share.value)} of its time for {stalls.words(top.reason)} ({top.reason})"
+        return f"each waits {percent(top.share)} of its time for {stalls.words(top.reason)} ({top.reason})"
     return "no unit is busy"
 
 
@@ -204,7 +195,7 @@ def _loaded_bytes(loop: Operation) -> int:
 
 def _more_warps(evidence: Evidence, waves: Waves) -> tuple[str, int]:
     """Return what gets more warps onto an SM, and the best ``num_warps``."""
-    kernel, warps = evidence.kernel, evidence.kernel.num_warps
+    kernel, warps = evidence.kernel, evidence.kernel.requested_warps
     limits = limits_of(kernel.target)
     elements = _largest_tensor(evidence)
     room, on_sm = evidence.room, _max_resident(evidence, waves)
@@ -235,7 +226,7 @@ def _more_warps(evidence: Evidence, waves: Waves) -> tuple[str, int]:
 
 def _more_room(kernel: Kernel, by: str, room: int) -> str:
     """Return what lets more CTAs share an SM, which has room for ``room`` of them by its resource ``by``."""
-    by_warps = ctas_per_sm(limits_of(kernel.target), 0, kernel.num_warps, None)
+    by_warps = ctas_per_sm(limits_of(kernel.target), 0, kernel.requested_warps, None)
     how = _LESS_OF.get(by, "smaller tiles")
     return f"make room for more CTAs on an SM ({by}: for {room}; warps: for {by_warps}): {how}"
 

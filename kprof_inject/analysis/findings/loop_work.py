@@ -102,7 +102,7 @@ def _with_overlap(evidence: Evidence, loop: Operation, gain: float) -> float:
     if stalls is None:
         return gain
     loads = [one for one in body_of(loop) if one.traits.reads_global]
-    waits = stalls.share_of_waits(evidence.lines_of(loads)).value
+    waits = stalls.share_of_waits(evidence.lines_of(loads))
     return max(min(gain + _MAX_OVERLAP * waits, evidence.max_gain()), gain)
 
 

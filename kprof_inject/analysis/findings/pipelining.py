@@ -131,7 +131,7 @@ def too_few_stages(evidence: Evidence) -> Results:
             advice += f"shared memory has no room for another stage of {size_text(copies.stage_bytes)}"
         # Other warps wait at the barrier that follows.
         stalls = evidence.stalls
-        at_barriers = stalls.share_of_barriers(evidence.lines_of([pipeline.loop])).value if stalls else 0.0
+        at_barriers = stalls.share_of_barriers(evidence.lines_of([pipeline.loop])) if stalls else 0.0
         yield found(
             evidence,
             share=min(share + at_barriers, evidence.max_gain()),

@@ -156,13 +156,13 @@ def exposed_loads(evidence: Evidence) -> Results:
     for loop in evidence.loops:
         varying = varying_names(evidence.executed.module, loop)
         loads = [one for one in body_of(loop) if one.name == "tt.load" and not varying.isdisjoint(operand_names(one))]
-        share = stalls.share_of_waits(evidence.lines_of(loads)).value
+        share = stalls.share_of_waits(evidence.lines_of(loads))
         is_pipelined = pipeline_of(evidence.executed.module, loop) is not None
         if share < _MIN_SHARE or (not is_pipelined and any(one.traits.is_dot for one in loop.walk())):
             continue
         if is_pipelined:
             loads = [one for one in loads if is_for_a_copy(loop, one)]
-            share = stalls.share_of_waits(evidence.lines_of(loads)).value
+            share = stalls.share_of_waits(evidence.lines_of(loads))
         gain = min(share, evidence.max_gain())
         if share < _MIN_SHARE or gain < _MIN_GAIN or evidence.iterations_of(loop) < MIN_ITERATIONS:
             continue
@@ -215,7 +215,7 @@ def barriers(evidence: Evidence) -> Results:
     stalls = evidence.stalls
     if stalls is None or evidence.busiest[1] >= LIMITING:
         return
-    share = stalls.share_of_barriers({line.line for line in stalls.lines}).value
+    share = stalls.share_of_barriers({line.line for line in stalls.lines})
     if share < _MIN_SHARE:
         return
     place = max(stalls.lines, key=lambda line: line.at_barriers).place
