@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
+from typing import TypeVar
 
 from msgspec import structs
 
-from kprof_inject.analysis.causal.slopes import KernelSlopes, kernel_slopes
+from kprof_inject.analysis.causal.slopes import kernel_slopes
 from kprof_inject.analysis.evidence.measured_limit import Measured, measured_limit
 from kprof_inject.analysis.evidence.stalls import Stalls, stalls_of
 from kprof_inject.analysis.evidence.units import CodeEvidence, UnitEvidence, code_evidence, unit_evidence
@@ -34,6 +35,7 @@ from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import Level, Verdict, judge, median_time_ns
 from kprof_inject.timeline.waves import launch_duration_ns
 
+_Record = TypeVar("_Record", ExperimentRecord, EditsRecord)
 Experiment = ExperimentRecord | EditsRecord
 """Result of ``causal``, or of ``try``, with one kernel."""
 
@@ -92,13 +94,14 @@ class LaunchAnalysis(LaunchEvidence, frozen=True, eq=False, kw_only=True):
         except Unevaluated:
             judgements = judge_by_rules(structs.replace(evidence, executed=None))
         found = [finding for judgement in judgements for finding in judgement.findings]
+        tried = _with_kernel_of(timeline.launch, experiments, EditsRecord)
         return cls(
             **structs.asdict(evidence),
             units=_units(evidence),
             # The sort is stable: findings with equal gains stay in the order of the rules.
             findings=tuple(sorted(found, key=lambda finding: -finding.expected)),
             judgements=judgements,
-            edits=_edits(timeline.launch, experiments),
+            edits=next((one for one in tried if one.host_ns >= timeline.launch.host_ns), None),
         )
 
 
@@ -139,12 +142,13 @@ def _gathered(
         clean_ns = median_time_ns(kernel.clean.without_launching())
         of_launch = bounds.launch if bounds else None
         limit = limit_of(summary, light, kernel.sm_count, verdict.overhead, of_launch, requests, clean_ns)
+    delayed = _with_kernel_of(timeline.launch, experiments, ExperimentRecord)
     return LaunchEvidence(
         timeline=timeline,
         summary=summary,
         speed_of_light=light,
         executed=executed,
-        slopes=_slopes(timeline, summary, executed, experiments),
+        slopes=kernel_slopes(delayed[0], executed, timeline, summary) if delayed else None,
         parts=limit.parts,
         measured=measured,
         stalls=stalls,
@@ -190,20 +194,10 @@ def _stalls_of(kernel: Kernel) -> Stalls | None:
     return found if found.samples else None
 
 
-def _slopes(
-    timeline: Timeline, summary: LaunchSummary, executed: ExecutedKernel | None, experiments: Sequence[Experiment]
-) -> KernelSlopes | None:
-    """Return the result of the causal experiment with a launch's kernel and grid."""
-    key = timeline.launch.kernel.program_variant, timeline.launch.grid
-    delayed = (one for one in experiments if isinstance(one, ExperimentRecord) and (one.variant, one.grid) == key)
-    own = next(delayed, None)
-    return None if own is None else kernel_slopes(own, executed, timeline, summary)
-
-
-def _edits(launch: Launch, experiments: Sequence[Experiment]) -> EditsRecord | None:
+def _with_kernel_of(launch: Launch, experiments: Sequence[Experiment], kind: type[_Record]) -> list[_Record]:
+    """Return the experiments of a kind with a launch's kernel and grid."""
     key = launch.kernel.program_variant, launch.grid
-    tried = (one for one in experiments if isinstance(one, EditsRecord) and (one.variant, one.grid) == key)
-    return next((one for one in tried if one.host_ns >= launch.host_ns), None)
+    return [one for one in experiments if isinstance(one, kind) and (one.variant, one.grid) == key]
 
 
 class ReportLaunch:

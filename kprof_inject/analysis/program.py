@@ -6,7 +6,7 @@ of a kernel, and usually their duration, is known without decoding them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from math import prod
@@ -123,7 +123,11 @@ class KernelOverview(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def _judged(self) -> dict[str, list[ReportLaunch]]:
         by_variant: dict[str, list[ReportLaunch]] = {}
-        for report in (*self.reports, *_unchosen(self.not_chosen)):
+        headers = zip(self.not_chosen, headers_of(self.not_chosen), strict=True)
+        others = [
+            ReportLaunch(one, found) for one, found in headers if isinstance(found, LaunchHeaders) and found.duration_ns
+        ]
+        for report in (*self.reports, *others):
             by_variant.setdefault(report.launch.kernel.variant, []).append(report)
         return {variant: _median_and_slowest(found) for variant, found in by_variant.items()}
 
@@ -153,13 +157,6 @@ class KernelOverview(Struct, frozen=True, eq=False, dict=True):
             judged=len(judged),
             share_of_program=None if self.share is None else self.share * finding.share,
         )
-
-
-def _unchosen(launches: Sequence[Launch]) -> Iterator[ReportLaunch]:
-    """Yield those of the launches that can be read, which were captured, but not chosen."""
-    for launch, headers in zip(launches, headers_of(launches), strict=True):
-        if isinstance(headers, LaunchHeaders) and headers.duration_ns:
-            yield ReportLaunch(launch, headers)
 
 
 def _median_and_slowest(reports: Sequence[ReportLaunch]) -> list[ReportLaunch]:

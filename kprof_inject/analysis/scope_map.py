@@ -77,7 +77,8 @@ class ScopeMap:
     def innermost_around(self, operation: Operation, among: Collection[int]) -> int | None:
         """Return the smallest of some scopes that cover an operation, or None."""
         around = [index for index in self.covering(self.lines_of(operation)) if index in among]
-        return min(around, key=self._length, default=None)
+        lines = {index: self._table.scopes[index].lines or (0, 0) for index in around}
+        return min(around, key=lambda index: lines[index][1] - lines[index][0], default=None)
 
     def innermost_at(self, line: int, is_wanted: Callable[[int], bool]) -> int | None:
         """Return the innermost scope that covers a line and is wanted, or None."""
@@ -126,7 +127,3 @@ class ScopeMap:
 
     def _scopes_of_kind(self, *kinds: str) -> Iterator[tuple[int, Scope]]:
         return ((index, scope) for index, scope in enumerate(self._table.scopes) if scope.kind in kinds)
-
-    def _length(self, index: int) -> int:
-        first, last = self._table.scopes[index].lines or (0, 0)
-        return last - first

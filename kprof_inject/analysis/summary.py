@@ -18,7 +18,6 @@ from kprof_inject.timeline.phases import Phases, PhaseSums
 from kprof_inject.timeline.scope_statistics import (
     MemoryWait,
     MemoryWaitSums,
-    PartitionTime,
     ScopeStatistics,
     ScopeSums,
     SmCycles,
@@ -230,7 +229,11 @@ def summarise(timeline: Timeline) -> LaunchSummary:
         memory_waits.add(block)
     lossy = {*incomplete["warp"][incomplete["records_lost"] > 0].tolist()}
     partitions = tuple(
-        _partition_summary(partition, time, lossy)
+        PartitionSummary(
+            **structs.asdict(partition),
+            whole_ns=time.whole_ns,
+            outside_ns=time.outside_ns if lossy.isdisjoint(partition.warps) else None,
+        )
         for partition, time in zip(timeline.partitions, scope_sums.partition_times(), strict=True)
     )
     cycles = cycles_of_all_ctas(sm_cycles.cycles(), timeline) if is_sample else sm_cycles.cycles()
@@ -277,12 +280,6 @@ def summarise(timeline: Timeline) -> LaunchSummary:
         partitions=partitions,
         scopes=scopes,
     )
-
-
-def _partition_summary(partition: PartitionScopes, time: PartitionTime, lossy: set[int]) -> PartitionSummary:
-    known = structs.asdict(partition)
-    outside_ns = time.outside_ns if lossy.isdisjoint(partition.warps) else None
-    return PartitionSummary(**known, whole_ns=time.whole_ns, outside_ns=outside_ns)
 
 
 def _scope_summaries(

@@ -136,7 +136,12 @@ class BlockFlow:
         self._blocks = blocks
         # Inner loops come first.
         self._loops = loops_of(blocks)[::-1]
-        self._targets = [self._targets_of(block) for block in blocks]
+        self._targets = [
+            (*block.successors, _OUTSIDE)
+            if not block.successors or function.instructions[block.end - 1].operation in _LEAVES
+            else block.successors
+            for block in blocks
+        ]
         self._later = _postdominators(self._targets)
         self._reached = _reached(self._targets, 0, _OUTSIDE)
         self._branches = {
@@ -165,11 +170,6 @@ class BlockFlow:
 
     def _last(self, number: int) -> Instruction:
         return self._function.instructions[self._blocks[number].end - 1]
-
-    def _targets_of(self, block: Block) -> tuple[int, ...]:
-        last = self._function.instructions[block.end - 1]
-        leaves = last.operation in _LEAVES or not block.successors
-        return (*block.successors, _OUTSIDE) if leaves else block.successors
 
     def _skips_a_barrier(self, branch: int) -> bool:
         """Return whether one way from a branch has a barrier, which all warps of the CTA must reach or none.

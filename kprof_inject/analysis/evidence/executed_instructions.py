@@ -69,7 +69,13 @@ def block_executions(function: MachineFunction, ran: ExecutedKernel, warps: int)
     ctas = next((one.executed.sizes[CTA] for one in ran.operations if CTA in one.executed.sizes), None)
     if ctas is None or any(one.name == WARP_SPECIALIZE for one in ran.module.walk()):
         return BlockExecutions.unknown(len(blocks))
-    flow = BlockFlow(function, blocks, _uniform_lines(ran.module))
+    # The condition of these is a scalar.
+    uniform = [
+        one.start
+        for one in ran.module.walk()
+        if one.traits.is_loop or one.traits.regions == "branch" or one.traits.is_branch or one.traits.is_terminator
+    ]
+    flow = BlockFlow(function, blocks, set(ran.module.line_numbers(uniform)))
     if not flow.is_complete:
         return BlockExecutions.unknown(len(blocks))
     all_warps = warps * int(ran.module.attribute("ttg.num-ctas") or 1)
@@ -84,16 +90,6 @@ def block_executions(function: MachineFunction, ran: ExecutedKernel, warps: int)
     except Contradiction:
         return BlockExecutions.unknown(len(blocks))
     return BlockExecutions(known, flow.max_executions(known, ctas * all_warps), flow.alternatives(known))
-
-
-def _uniform_lines(module: Module) -> set[int]:
-    """Return the lines of operations whose condition is a scalar."""
-    found = [
-        one.start
-        for one in module.walk()
-        if one.traits.is_loop or one.traits.regions == "branch" or one.traits.is_branch or one.traits.is_terminator
-    ]
-    return set(module.line_numbers(found))
 
 
 class _Anchor(Struct, frozen=True):
@@ -133,7 +129,13 @@ class _Anchor(Struct, frozen=True):
         loop, trips = _UnrolledLoop.of(self.copies, flow.depth), _trips(self.counted, self.times)
         if loop is None or not trips:
             return None
-        return [executed.equations(flow, loop.main, warps) for executed in loop.solutions(trips)]
+        return [
+            [
+                *((flow.entering(block), warps * executions) for block, executions in blocks.items()),
+                (flow.entering_loop_of(loop.main), warps * entries),
+            ]
+            for blocks, entries in loop.solutions(trips)
+        ]
 
 
 def _trips(counted: CountedOperation, times: int) -> dict[int, int] | None:
@@ -162,24 +164,6 @@ def _trips(counted: CountedOperation, times: int) -> dict[int, int] | None:
     return found if sum(trip * count for trip, count in found.items()) == times else None
 
 
-class _LoopExecutions(Struct, frozen=True):
-    """Executions of an unrolled loop's blocks, and the number of times that its machine loop is entered."""
-
-    blocks: Mapping[int, int]
-    entries: int
-
-    def plus(self, blocks: Mapping[int, int], entries: int) -> _LoopExecutions:
-        """Add other executions of the same loop."""
-        names = dict.fromkeys([*self.blocks, *blocks])
-        total = {block: self.blocks.get(block, 0) + blocks.get(block, 0) for block in names}
-        return _LoopExecutions(total, self.entries + entries)
-
-    def equations(self, flow: BlockFlow, main: int, warps: int) -> list[tuple[Terms, int]]:
-        """Return the equations that give the blocks these executions."""
-        found: list[tuple[Terms, int]] = [(flow.entering(block), warps * times) for block, times in self.blocks.items()]
-        return [*found, (flow.entering_loop_of(main), warps * self.entries)]
-
-
 class _UnrolledLoop(Struct, frozen=True):
     """The copies of a TTGIR loop's body: ``unrolled`` of them in the block ``main`` of a machine loop.
 
@@ -206,31 +190,33 @@ class _UnrolledLoop(Struct, frozen=True):
             return None
         return cls(main, copies[main], once, again)
 
-    def solutions(self, trips: Mapping[int, int]) -> list[_LoopExecutions]:
-        """Return how often the blocks may be executed, the most likely one first.
+    def solutions(self, trips: Mapping[int, int]) -> list[tuple[Counter[int], int]]:
+        """Return how often the blocks may be executed, and the machine loop be entered, the most likely one first.
 
         ``trips`` has the executions of the TTGIR loop by their number of iterations. What remains of them is executed
         by the largest blocks that fit. In each solution but the first, a block is executed before all others.
         """
-        found = (self._with_first(first, trips) for first in (None, *self.once))
-        return [one for one in found if one is not None]
+        return [one for first in (None, *self.once) if (one := self._with_first(first, trips)) is not None]
 
-    def _with_first(self, first: int | None, trips: Mapping[int, int]) -> _LoopExecutions | None:
+    def _with_first(self, first: int | None, trips: Mapping[int, int]) -> tuple[Counter[int], int] | None:
         before = self.once[first] if first is not None else 0
-        total = _LoopExecutions({}, 0)
+        total, entries = Counter[int](), 0
         for iterations, times in trips.items():
-            if iterations < before:
-                return None
             rounds, rest = divmod(iterations - before, self.unrolled)
-            blocks = {self.main: rounds, **({first: 1} if first is not None else {})}
+            if rounds < 0:
+                return None
+            total[self.main] += times * rounds
+            entries += times if rounds else 0
+            if first is not None:
+                total[first] += times
             for block, count in sorted({**self.once, **self.again}.items(), key=lambda item: -item[1]):
                 if block != first:
-                    blocks[block] = rest // count if block in self.again else min(rest // count, 1)
-                    rest -= blocks[block] * count
+                    executed = rest // count if block in self.again else min(rest // count, 1)
+                    total[block] += times * executed
+                    rest -= executed * count
             if rest:
                 return None
-            total = total.plus({block: times * each for block, each in blocks.items()}, times if rounds else 0)
-        return total
+        return total, entries
 
 
 # Instructions that mark an execution of an operation. Each table has the operations that an instruction may be of, as

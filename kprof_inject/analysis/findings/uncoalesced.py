@@ -118,7 +118,13 @@ def _directions(evidence: Evidence, one: CountedOperation) -> tuple[str, str]:
     along = _lanes_run_along(one.operation, access, evidence.aliases)
     step = step_along(access, along) if along is not None else None
     apart = f"; neighbouring threads access places {step} bytes apart" if step else ""
-    contiguous = [dim for dim, size in enumerate(access.shape) if size > 1 and _is_contiguous(access, dim)]
+    # Neighbours there are adjacent, or some of them share an address.
+    steps = {
+        dim: sum(int(np.abs(part).max(initial=0)) for part in _differences(access, dim))
+        for dim, size in enumerate(access.shape)
+        if size > 1
+    }
+    contiguous = [dim for dim, step_bytes in steps.items() if 0 < step_bytes <= access.element_bytes]
     if along is None or not contiguous or contiguous == [along]:
         return apart, _OTHER_SHAPE
     apart = f"{apart}, along dimension {along} of the tile; dimension {contiguous[0]} is contiguous in memory"
@@ -148,11 +154,6 @@ def _directions(evidence: Evidence, one: CountedOperation) -> tuple[str, str]:
         "tile's dimensions (and use tl.trans for the result), or let the compiler know that its stride is 1: make it a "
         "tl.constexpr, or remove an annotation ': int', with which Triton does not specialize it",
     )
-
-
-def _is_contiguous(access: Access, dim: int) -> bool:
-    """Return True if neighbours along a dimension of the tile are adjacent, or some of them share an address."""
-    return 0 < sum(int(np.abs(part).max(initial=0)) for part in _differences(access, dim)) <= access.element_bytes
 
 
 def step_along(access: Access, dim: int) -> int | None:
