@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import MIN_SHARE, Figures, Finding, Results, found, rule
 from kprof_inject.analysis.findings.loops import is_wait, time_of_a_warp_ns
-from kprof_inject.analysis.summary import LaunchSummary, ScopeSummary
+from kprof_inject.analysis.summary import ScopeSummary
 from kprof_inject.analysis.unjudged import Unjudged, missing_records, missing_warps, unpaired_records
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.quantities import counted, numbered, percent, ratio, short_time
@@ -52,13 +52,12 @@ def imbalanced_warps(evidence: Evidence) -> Results:
         return
     shared = shared_scopes(timeline.partitions)
     scopes = [
-        (info, scope)
+        (is_wait(info), scope)
         for index, (info, scope) in enumerate(zip(timeline.table.scopes, summary.scopes, strict=True))
         if info.kind != ScopeKind.INSTANT and index not in shared
     ]
-    busier = [_busier(evidence, scope) for info, scope in scopes if not is_wait(info)]
-    waited_for = [_waited_for(evidence, scope) for info, scope in scopes if is_wait(info)]
-    for some in (busier, waited_for):
+    for waits in (False, True):
+        some = (_finding(evidence, scope, waits) for is_waiting, scope in scopes if is_waiting is waits)
         if findings := [finding for finding in some if finding is not None]:
             yield max(findings, key=lambda finding: finding.share)
             return
@@ -74,81 +73,60 @@ def _missing(timeline: Timeline) -> Unjudged | None:
     return missing_records(timeline)
 
 
-def _busier(evidence: Evidence, scope: ScopeSummary) -> Finding | None:
-    apart = _few_above(scope.warps.ids, scope.warps_self_ns)
-    with_inner = _few_above(scope.warps.ids, scope.warps.totals_ns)
-    if apart is None or with_inner is None or not np.array_equal(apart.few, with_inner.few):
-        return None
-    if apart.few_ns < _NOTABLE * apart.many_ns:
-        return None
-    share = min(apart.furthest_from_mean_ns / time_of_a_warp_ns(evidence), 1.0)
-    if share < MIN_SHARE:
-        return None
-    ctas, in_each = _ctas_of(evidence.summary, scope)
-    few_ns, many_ns = apart.few_ns / ctas, apart.many_ns / ctas
-    few, others = numbered("warp", apart.few.tolist()), f"the other {len(apart.many)} warps{_team(scope, ' of a CTA')}"
-    return found(
-        evidence,
-        share,
-        text=f"{few} {_verb('take', apart.few)} {_times(few_ns, many_ns)} in {scope.distinct_name} as {others} "
-        f"({short_time(few_ns)} against {short_time(many_ns)} {in_each})",
-        advice=f"look at what {few} {_verb('do', apart.few)} in {scope.distinct_name} that the others do not "
-        f"({scope.source or 'its source line is unknown'}), and spread it over all warps{_team(scope)}",
-        figures=_figures(apart, few_ns, many_ns),
-        scope=scope.index,
-    )
-
-
-def _team(scope: ScopeSummary, otherwise: str = "") -> str:
-    if scope.partition is None:
-        return otherwise
-    return f" of {'the ' if scope.partition.endswith('partition') else ''}{scope.partition}"
-
-
-def _times(few_ns: float, many_ns: float) -> str:
-    if many_ns <= few_ns / _MAX_RATIO:
-        return f"more than {_MAX_RATIO} x as long"
-    return f"{ratio(few_ns / many_ns)} as long"
-
-
-def _waited_for(evidence: Evidence, scope: ScopeSummary) -> Finding | None:
-    apart = _few_above(scope.warps.ids, -scope.warps.totals_ns)
+def _finding(evidence: Evidence, scope: ScopeSummary, waits: bool) -> Finding | None:
+    """Return the imbalance in a scope: some warps take longer; if it is a wait, they arrive last and take shorter."""
+    apart = _few_above(scope.warps.ids, -scope.warps.totals_ns if waits else scope.warps_self_ns)
     if apart is None:
         return None
+    if not waits:
+        with_inner = _few_above(scope.warps.ids, scope.warps.totals_ns)
+        if with_inner is None or not np.array_equal(apart.few, with_inner.few):
+            return None
+        if apart.few_ns < _NOTABLE * apart.many_ns:
+            return None
     whole_ns = time_of_a_warp_ns(evidence)
     share = min(apart.furthest_from_mean_ns / whole_ns, 1.0)
     if share < MIN_SHARE:
         return None
-    ctas, in_each = _ctas_of(evidence.summary, scope)
-    few_ns, many_ns = -apart.few_ns / ctas, -apart.many_ns / ctas
-    few, many = numbered("warp", apart.few.tolist()), numbered("warp", apart.many.tolist())
-    return found(
-        evidence,
-        share,
-        text=f"{few} {_verb('arrive', apart.few)} last: {many} {_verb('wait', apart.many)} for "
-        f"{percent(-apart.many_ns / whole_ns)} of their time in {scope.distinct_name}, {few} for "
-        f"{percent(-apart.few_ns / whole_ns)} ({short_time(many_ns)} against {short_time(few_ns)} {in_each})",
-        advice=f"record what comes before {scope.distinct_name} ({scope.source or 'its source line is unknown'}) to "
-        f"see what {few} {_verb('do', apart.few)} that the others do not, and spread it over all warps{_team(scope)}",
-        figures=_figures(apart, few_ns, many_ns),
-        scope=scope.index,
-    )
-
-
-def _ctas_of(summary: LaunchSummary, scope: ScopeSummary) -> tuple[int, str]:
-    """Return the number of CTAs that ran the scope, at least 1, and the words for a time per such CTA."""
     ctas = scope.cta_spread.groups if scope.cta_spread is not None else 1
-    return ctas, "in each CTA" if ctas == summary.recorded_ctas else f"in each of {counted(ctas, 'CTA')} that ran it"
-
-
-def _figures(apart: _Apart, few_ns: float, many_ns: float) -> Figures:
-    return {
+    in_each = (
+        "in each CTA" if ctas == evidence.summary.recorded_ctas else f"in each of {counted(ctas, 'CTA')} that ran it"
+    )
+    sign = -1 if waits else 1
+    few_ns, many_ns = sign * apart.few_ns / ctas, sign * apart.many_ns / ctas
+    few, many = numbered("warp", apart.few.tolist()), numbered("warp", apart.many.tolist())
+    name, source = scope.distinct_name, scope.source or "its source line is unknown"
+    do = f"{few} {_verb('do', apart.few)}"
+    if waits:
+        text = (
+            f"{few} {_verb('arrive', apart.few)} last: {many} {_verb('wait', apart.many)} for "
+            f"{percent(-apart.many_ns / whole_ns)} of their time in {name}, {few} for "
+            f"{percent(-apart.few_ns / whole_ns)} ({short_time(many_ns)} against {short_time(few_ns)} {in_each})"
+        )
+        look = f"record what comes before {name} ({source}) to see what {do} that the others do not"
+    else:
+        is_far = many_ns <= few_ns / _MAX_RATIO
+        times = f"more than {_MAX_RATIO} x as long" if is_far else f"{ratio(few_ns / many_ns)} as long"
+        text = (
+            f"{few} {_verb('take', apart.few)} {times} in {name} as the other {len(apart.many)} warps"
+            f"{_team(scope, ' of a CTA')} ({short_time(few_ns)} against {short_time(many_ns)} {in_each})"
+        )
+        look = f"look at what {do} in {name} that the others do not ({source})"
+    figures: Figures = {
         "slow_warp_ids": ", ".join(map(str, apart.few.tolist())),
         "slow_warps": len(apart.few),
         "other_warps": len(apart.many),
         "mean_ns": few_ns,
         "other_mean_ns": many_ns,
     }
+    advice = f"{look}, and spread it over all warps{_team(scope)}"
+    return found(evidence, share, text, advice, figures, scope=scope.index)
+
+
+def _team(scope: ScopeSummary, otherwise: str = "") -> str:
+    if scope.partition is None:
+        return otherwise
+    return f" of {'the ' if scope.partition.endswith('partition') else ''}{scope.partition}"
 
 
 def _few_above(warps: NDArray[np.int64], values: NDArray[np.int64]) -> _Apart | None:

@@ -225,9 +225,8 @@ def _two_units(judged: JudgedLaunch) -> Limit | None:
 def _waits(judged: JudgedLaunch) -> Limit:
     """Return latency as the limit, or what the evidence does not show."""
     if judged.code is not None and judged.code.unknown_share > MIN_NOTABLE:
-        return judged.not_known(
-            f"how often {percent(judged.code.unknown_share)} of its instructions are executed is unknown; of what is "
-            f"known, {judged.nearest}"
+        return judged.unclear(
+            f"how often {percent(judged.code.unknown_share)} of its instructions are executed is unknown"
         )
     if branches := _branches(judged):
         return branches
@@ -254,7 +253,7 @@ def _branches(judged: JudgedLaunch) -> Limit | None:
     unit = max(most, key=lambda one: most[one], default=ISSUE)
     if most.get(unit, 0.0) < LIMITING or judged.parts.get(unit, 0.0) >= most[unit]:
         return None
-    return judged.not_known(
+    return judged.unclear(
         f"{UNIT_NAMES[unit]} would be busy for {percent(judged.parts.get(unit, 0.0))} to {percent(most[unit])} of the "
-        f"time, depending on which branches warps take; of what is known, {judged.nearest}"
+        "time, depending on which branches warps take"
     )

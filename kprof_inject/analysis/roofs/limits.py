@@ -140,6 +140,10 @@ class JudgedLaunch(Struct, frozen=True):
         """Return that the limit is not known, and why."""
         return Limit(NOT_KNOWN, (), text, self.parts, is_known=False)
 
+    def unclear(self, text: str) -> Limit:
+        """Return why the limit is not known, and what is."""
+        return self.not_known(f"{text}; of what is known, {self.nearest}")
+
     def without_records(self, limit: Limit) -> Limit:
         """Return the limit with a note if the parts refer to the time without records."""
         if self.slowdown == 1:

@@ -68,13 +68,15 @@ class Traffic:
 
     def __init__(self, operations: Sequence[CountedOperation], timeline: Timeline, aliases: Mapping[str, str]) -> None:
         """Take all operations of the launch's kernel, in the order of the text, and the module's aliases."""
-        self._accesses = [(one.times, one.access) for one in operations if one.access is not None]
-        self.lines = [one.line for one in operations if one.access is not None]
+        accessing = [one for one in operations if one.access is not None]
+        self._accesses = [one.access for one in accessing if one.access is not None]
+        self._times = [one.times for one in accessing]
+        self.lines = [one.line for one in accessing]
         """The first line of each operation that accesses memory, ascending."""
         self._timeline = timeline
         self._touched: dict[tuple[int, bool], Ranges | None] = {}
         self._aliases = aliases
-        self._passing = {number for number, (_, one) in enumerate(self._accesses) if passes_by_l1(one, aliases)}
+        self._passing = {number for number, one in enumerate(self._accesses) if passes_by_l1(one, aliases)}
 
     @cached_property
     def _sm_of_cta(self) -> AxisArray | None:
@@ -92,7 +94,7 @@ class Traffic:
     def _ranges(self, number: int, by_sm: bool) -> Ranges | None:
         key = (number, by_sm)
         if key not in self._touched:
-            self._touched[key] = self._accesses[number][1].touched(self._sm_of_cta if by_sm else None)
+            self._touched[key] = self._accesses[number].touched(self._sm_of_cta if by_sm else None)
         return self._touched[key]
 
     def l2_bytes(self, accesses: range) -> int:
@@ -104,7 +106,7 @@ class Traffic:
         passing = sum(
             self._distinct_bytes[number]
             for number in accesses
-            if number in self._passing and self._accesses[number][1].form.reads
+            if number in self._passing and self._accesses[number].form.reads
         )
         return passing + self._kept_bytes[accesses.stop] - self._kept_bytes[accesses.start]
 
@@ -113,7 +115,7 @@ class Traffic:
 
         ``accesses`` are places in ``lines``.
         """
-        return sum(self._distinct_bytes[number] for number in accesses if self._accesses[number][1].form.by_registers)
+        return sum(self._distinct_bytes[number] for number in accesses if self._accesses[number].form.by_registers)
 
     @cached_property
     def _distinct_bytes(self) -> list[int]:
@@ -121,7 +123,7 @@ class Traffic:
             _copied_bytes(one, times, self._aliases)
             if number in self._passing and one.operation.name == _COPY
             else one.distinct_bytes(times)
-            for number, (times, one) in enumerate(self._accesses)
+            for number, (times, one) in enumerate(zip(self._times, self._accesses, strict=True))
         ]
 
     @cached_property
@@ -141,9 +143,8 @@ class Traffic:
 
     def _is_kept(self, number: int) -> bool:
         """Return True if an SM's L1 may keep what is read."""
-        form = self._accesses[number][1].form
-        is_copy = self._accesses[number][1].operation.name == _COPY
-        return form.reads and (form.by_registers or is_copy) and not form.writes and number not in self._passing
+        form, name = self._accesses[number].form, self._accesses[number].operation.name
+        return form.reads and (form.by_registers or name == _COPY) and not form.writes and number not in self._passing
 
     def dram_bound(self, l1_bytes: int) -> DramBound | None:
         """Return the bounds for DRAM; None if the device's memory is unknown.
@@ -154,8 +155,8 @@ class Traffic:
         if kernel.dram_bytes_per_s is None or kernel.l2_bytes is None:
             return None
         # The L2 reads what an atomic operation changes.
-        read = self._union(one.form.reads for _, one in self._accesses)
-        written = self._union(one.form.writes for _, one in self._accesses)
+        read = self._union(one.form.reads for one in self._accesses)
+        written = self._union(one.form.writes for one in self._accesses)
         return DramBound(
             read_bytes=read.size_bytes,
             written_bytes=written.size_bytes,
@@ -169,7 +170,7 @@ class Traffic:
         )
 
     def _scattered(self, number: int) -> int:
-        one = self._accesses[number][1]
+        one = self._accesses[number]
         is_scattered = one.form.by_registers and one.address is None
         return (self._streamed(number) or 0) // one.element_bytes if is_scattered else 0
 
@@ -192,7 +193,7 @@ class Traffic:
         return total
 
     def _streamed(self, number: int) -> int | None:
-        times, one = self._accesses[number]
+        times, one = self._times[number], self._accesses[number]
         if one.mask is not None and one.mask.is_lower_bound:
             return one.max_bytes(times)
         ranges = self._ranges(number, by_sm=False)

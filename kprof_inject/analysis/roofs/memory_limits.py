@@ -50,14 +50,14 @@ def busy_memory(judged: JudgedLaunch) -> Limit | None:
     if most < _needed(others):
         return None
     if dram.unknown and most > 1:
-        return judged.not_known(
+        return judged.unclear(
             f"DRAM would take {percent(most)} of the time for all that was requested, so some of it hit the L2; how "
-            f"much is unknown, as addresses depend on loaded data; of what is known, {judged.nearest}"
+            "much is unknown, as addresses depend on loaded data"
         )
     if dram.unknown and (elsewhere < LIMITING or dram.fits_l2):
-        return judged.not_known(
+        return judged.unclear(
             f"DRAM may be at {percent(least)} to {percent(most)} of peak: addresses depend on loaded data, so it is "
-            f"unknown how much hit the L2; of what is known, {judged.nearest}"
+            "unknown how much hit the L2"
         )
     text = f"DRAM or the L2, most likely (DRAM at {percent(least)} to {percent(min(most, 1.0))} of peak: data that is "
     text += "read again, or at unknown addresses, may hit the L2)"
@@ -111,9 +111,8 @@ def looked_up_lines(judged: JudgedLaunch) -> Limit | None:
         return None
     lines = f"it looks up lines for {percent(min(each * least, 1.0))} to {percent(min(most, 1.0))} of the time"
     if each * least < LIMITING / 2:
-        return judged.not_known(
-            f"the L2 may be the limit, by uncoalesced access, unless loads hit the L1: {lines}; {worst.text}; "
-            f"of what is known, {judged.nearest}"
+        return judged.unclear(
+            f"the L2 may be the limit, by uncoalesced access, unless loads hit the L1: {lines}; {worst.text}"
         )
     text = f"the L2, most likely, by uncoalesced access: {lines}; {worst.text}"
     return judged.limit(f"{UNCOALESCED}, most likely", text, L2)
@@ -140,10 +139,7 @@ def empty_l2(judged: JudgedLaunch) -> Limit | None:
     dram = judged.light.dram
     if dram is None or (most := judged.dram_part(dram, dram.once_bytes)) < LIMITING:
         return None
-    return judged.not_known(
-        f"DRAM would take {percent(most)} of the time if the L2 had nothing of what is accessed; of what is known, "
-        f"{judged.nearest}"
-    )
+    return judged.unclear(f"DRAM would take {percent(most)} of the time if the L2 had nothing of what is accessed")
 
 
 def uncoalesced_access(judged: JudgedLaunch, unit: str) -> Requests | None:
@@ -174,9 +170,9 @@ def scattered_accesses(judged: JudgedLaunch) -> Limit | None:
     most = part + judged.slowdown_of_sms * dram.scattered / judged.whole.sm_cycles
     if most <= max(*judged.parts.values(), LIMITING):
         return None
-    return judged.not_known(
+    return judged.unclear(
         f"shared memory and L1 are busy for {percent(part)} to {percent(min(most, 1.0))} of the time, as addresses "
-        f"depend on loaded data; of what is known, {judged.nearest}"
+        "depend on loaded data"
     )
 
 
@@ -190,10 +186,9 @@ def exchanges(judged: JudgedLaunch) -> Limit | None:
     possible = judged.light.exchanges
     if possible < _NOTABLE_EXCHANGES or possible < max(judged.parts.values()):
         return None
-    return judged.not_known(
+    return judged.unclear(
         "threads exchange elements (reductions, scans, layout conversions, dots without tensor cores), which may keep "
-        f"shared memory busy for {percent(min(possible, 1.0))} of the time, or longer where its banks conflict; "
-        f"of what is known, {judged.nearest}"
+        f"shared memory busy for {percent(min(possible, 1.0))} of the time, or longer where its banks conflict"
     )
 
 
@@ -216,7 +211,7 @@ def unknown_accesses(judged: JudgedLaunch) -> Limit | None:
     dram = judged.light.dram
     if dram is None or dram.streamed_bytes is not None:
         return None
-    return judged.not_known(
+    return judged.unclear(
         "the number of some memory accesses is unknown, as it depends on loaded data or a called function (--at iter "
-        f"counts the iterations of loops); of what is known, {judged.nearest}"
+        "counts the iterations of loops)"
     )
