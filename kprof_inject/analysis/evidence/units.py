@@ -115,7 +115,7 @@ def code_evidence(
     rates = rates_of(kernel.target)
     if rates is None or not rates.pipelines:
         return None
-    work, most, scope_works = _code_work(code, ran, kernel.requested_warps, tuple(requests))
+    work, most, scope_works = _code_work(code, ran, kernel.num_warps, tuple(requests))
     scopes = {
         index: _bounds(scope_work, scope_cycles[index], rates)
         for index, scope_work in scope_works.items()

@@ -93,7 +93,7 @@ def few_warps(evidence: Evidence) -> Results:
     if evidence.executed is None or waves is None or not evidence.parts:
         return
     counted_warps = evidence.measured.metric(counters.WARPS_ACTIVE) if evidence.measured else 0.0
-    active = counted_warps or min(waves.ctas / waves.sms, evidence.room) * evidence.kernel.requested_warps
+    active = counted_warps or min(waves.ctas / waves.sms, evidence.room) * evidence.kernel.num_warps
     share = evidence.max_gain()
     if evidence.has_dots:
         if share >= _MIN_SHARE:
@@ -117,7 +117,7 @@ def few_warps(evidence: Evidence) -> Results:
         text=f"too few warps in flight: an SM holds {active:.1f} of {limits_of(evidence.kernel.target).warps} on "
         f"average, and {_waits(evidence)}{by_law}",
         advice=advice,
-        figures={"active_warps": active, "num_warps": evidence.kernel.requested_warps, "more_num_warps": more},
+        figures={"active_warps": active, "num_warps": evidence.kernel.num_warps, "more_num_warps": more},
         # On an H100, twice the warps won less where loops load through registers: loading ahead won instead.
         likely=share / (3 if at_once or not _loads_in_loops(evidence) else 5),
     )
@@ -133,7 +133,7 @@ def _few_warps_of_dots(evidence: Evidence, waves: Waves, active: float, share: f
     A group of four warps issues wgmma (PTX ISA, "wgmma.mma_async"), and each of an SM's four parts has a scheduler
     (NVIDIA's H100 white paper).
     """
-    kernel, warps = evidence.kernel, evidence.kernel.requested_warps
+    kernel, warps = evidence.kernel, evidence.kernel.num_warps
     if kernel.target == _WGMMA_TARGET and warps < _WARPS_OF_GROUP:
         yield found(
             evidence,
@@ -195,7 +195,7 @@ def _loaded_bytes(loop: Operation) -> int:
 
 def _more_warps(evidence: Evidence, waves: Waves) -> tuple[str, int]:
     """Return what gets more warps onto an SM, and the best ``num_warps``."""
-    kernel, warps = evidence.kernel, evidence.kernel.requested_warps
+    kernel, warps = evidence.kernel, evidence.kernel.num_warps
     limits = limits_of(kernel.target)
     elements = _largest_tensor(evidence)
     room, on_sm = evidence.room, _max_resident(evidence, waves)
@@ -226,7 +226,7 @@ def _more_warps(evidence: Evidence, waves: Waves) -> tuple[str, int]:
 
 def _more_room(kernel: Kernel, by: str, room: int) -> str:
     """Return what lets more CTAs share an SM, which has room for ``room`` of them by its resource ``by``."""
-    by_warps = ctas_per_sm(limits_of(kernel.target), 0, kernel.requested_warps, None)
+    by_warps = ctas_per_sm(limits_of(kernel.target), 0, kernel.num_warps, None)
     how = _LESS_OF.get(by, "smaller tiles")
     return f"make room for more CTAs on an SM ({by}: for {room}; warps: for {by_warps}): {how}"
 

@@ -25,7 +25,7 @@ from kprof_inject.analysis.roofs.limits import LIMITING
 from kprof_inject.analysis.structure.dependence import varying_names
 from kprof_inject.analysis.unjudged import Unjudged, missing_records, missing_warps, unpaired_records
 from kprof_inject.capture.resources import limited_by
-from kprof_inject.capture.scopes import ScopeInfo, ScopeKind
+from kprof_inject.capture.scopes import Scope, ScopeKind
 from kprof_inject.quantities import listed, numbered, percent
 from kprof_inject.select.parts import COPIES, WAIT, part_of
 from kprof_inject.timeline.phases import outermost_loops
@@ -197,7 +197,7 @@ def _more_ctas(evidence: Evidence) -> str:
     kernel = evidence.kernel
     if evidence.has_one_wave:
         return ", or by more CTAs with fewer iterations each"
-    by = limited_by(kernel.target, kernel.requested_warps, kernel.clean)
+    by = limited_by(kernel.target, kernel.num_warps, kernel.clean)
     is_full = any(what in ("warps", "CTAs") for what in by.split(" and "))
     return "" if is_full else ", or by more CTAs on an SM"
 
@@ -286,7 +286,7 @@ def _advice(places: Sequence[PlaceSlope], critical: Sequence[PlaceSlope]) -> str
     return "; ".join(advice) or f"see what {critical[0].name} waits for"
 
 
-def _part(scope: ScopeInfo) -> str:
+def _part(scope: Scope) -> str:
     """Return the kind of part that a scope is, whatever name the user gave it; empty if it is none."""
     label = scope.label or scope.name
     return label.partition("@")[0] if scope.kind == ScopeKind.PART else part_of(label)
