@@ -157,21 +157,17 @@ def trust_in(report: LaunchAnalysis) -> Trust:
     verdict = report.verdict
     doubts = list(_doubts(report.summary))
     level = Level.CAREFUL if doubts and verdict.level is Level.TRUSTWORTHY else verdict.level
-    text = "; ".join((*doubts, verdict.text, *_to_disturb_less(report)))
-    return Trust(level, text, verdict.overhead, verdict.figure)
+    texts = [*doubts, verdict.text]
+    if level is Level.UNRELIABLE:
+        why = "as records may cause findings, and hide others"
+        if fewer := _fewer_records(report):
+            texts.append(f"record less, {why}: {fewer}")
+        elif report.slopes is None:
+            texts.append(f"use causal, which needs no records, {why}")
+    return Trust(level, "; ".join(texts), verdict.overhead, verdict.figure)
 
 
-def _to_disturb_less(report: LaunchAnalysis) -> Iterator[str]:
-    if report.verdict.level is not Level.UNRELIABLE:
-        return
-    why = "as records may cause findings, and hide others"
-    if fewer := fewer_records(report):
-        yield f"record less, {why}: {fewer}"
-    elif report.slopes is None:
-        yield f"use causal, which needs no records, {why}"
-
-
-def fewer_records(report: LaunchAnalysis) -> str:
+def _fewer_records(report: LaunchAnalysis) -> str:
     """Return options of ``profile`` that record less of the same kernel; empty if nothing would be left."""
     kinds = {scope.kind for scope in report.timeline.table.scopes}
     if not kinds <= {ScopeKind.FUNCTION, ScopeKind.LOOP}:

@@ -40,10 +40,7 @@ class ScopeMap:
         return self._lines_of[operation]
 
     def loop_of(self, index: int) -> Operation | None:
-        """Return the loop that a scope records, or whose iterations it records.
-
-        None if the scope records neither, or if its lines are unknown.
-        """
+        """Return the loop that a scope records, or whose iterations it records."""
         scope = self._table.scopes[index]
         if scope.lines is None:
             return None

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from math import prod
 
 from msgspec import Struct
 
-from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.errors import KprofError
 from kprof_inject.quantities import counted, numbered, percent
 from kprof_inject.timeline.timeline import Timeline
@@ -57,29 +55,6 @@ def evaluating() -> Iterator[None]:
 
 # A smaller share would be rounded to 0 %.
 _MIN_SHARE_SHOWN = 0.001
-
-
-def missing_ctas(timeline: Timeline, summary: LaunchSummary) -> Unjudged | None:
-    """Return why the times of some CTAs are unknown; None if all are known."""
-    if summary.is_foreign:
-        return Unjudged("another profiler's buffer does not say when CTAs began and ended", "")
-    if summary.waves is None:
-        return Unjudged("the capture has no times of CTAs", "record with Triton 3.6 or newer")
-    if timeline.ctas_never_ran:
-        return Unjudged(f"{counted(timeline.ctas_never_ran, 'CTA')} of the grid never ran", "capture again")
-    if timeline.ctas_damaged:
-        return Unjudged(f"{counted(timeline.ctas_damaged, 'CTA')} had a damaged header", "capture again")
-    ctas, grid = len(timeline.all_ctas), prod(timeline.launch.grid)
-    if ctas < grid:
-        return Unjudged(f"only {ctas} of {grid} CTAs were chosen", "choose them all")
-    return None
-
-
-def too_short(summary: LaunchSummary) -> Unjudged | None:
-    """Return that nothing is known about a launch's end if it fits into one step of the timer; None otherwise."""
-    if summary.ending is not None:
-        return None
-    return Unjudged("the launch is too short for the timer", "give it more work")
 
 
 def missing_records(timeline: Timeline) -> Unjudged | None:

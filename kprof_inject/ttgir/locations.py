@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Generator, Iterable
+from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from msgspec import Struct
@@ -88,6 +89,11 @@ class LocationTable:
         if text not in self._of_text:
             self._of_text[text] = self.chains(parse_location(text))
         return self._of_text[text]
+
+    def source_line(self, operation: Operation) -> str:
+        """Return an operation's first source line, such as ``matmul.py:58``; empty if its location is unknown."""
+        chains = self.chains_of(operation)
+        return f"{PurePath(chains[0][0].file).name}:{chains[0][0].line}" if chains else ""
 
     def chains(self, location: Location) -> tuple[Chain, ...]:
         """Return the chains of a location. Not recursive: locations may be nested deeper than Python's calls."""

@@ -122,10 +122,7 @@ class _Anchor(Struct, frozen=True):
         return total, self.times * warps
 
     def _solutions(self, flow: BlockFlow, warps: int) -> list[list[tuple[Terms, int]]] | None:
-        """Return the equations of each way to execute an unrolled loop, the most likely one first.
-
-        None if it is no such loop.
-        """
+        """Return the equations of each way to execute an unrolled loop, the most likely one first."""
         loop, trips = _UnrolledLoop.of(self.copies, flow.depth), _trips(self.counted, self.times)
         if loop is None or not trips:
             return None
@@ -139,10 +136,7 @@ class _Anchor(Struct, frozen=True):
 
 
 def _trips(counted: CountedOperation, times: int) -> dict[int, int] | None:
-    """Return how often all CTAs enter the loop around an operation, by the number of its iterations.
-
-    None if the operation is not directly in a loop, or if the iterations are unknown.
-    """
+    """Return how often all CTAs enter the loop around an operation, by the number of its iterations."""
     loop = next(counted.operation.owners(), None)
     executed = counted.executed
     if loop is None or not loop.traits.is_loop or executed.when is None or executed.when.is_lower_bound:

@@ -83,10 +83,7 @@ def _unrolled(block: Sequence[Instruction], loop: Operation) -> int:
 def _copies(
     function: MachineFunction, blocks: Sequence[Block], main: int, lines: Collection[int], unrolled: int
 ) -> dict[int, int]:
-    """Return the copies of a loop with these lines in each block that has any, of which ``main`` has ``unrolled``.
-
-    Empty if they are not clear.
-    """
+    """Return the copies of a loop with these lines in each block that has any, of which ``main`` has ``unrolled``."""
     counts = [sum(one.line in lines for one in function.instructions[block.first : block.end]) for block in blocks]
     if not counts[main] or not unrolled:
         return {}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from pathlib import PurePath
 from statistics import median
 
 from msgspec import Struct
@@ -212,10 +211,7 @@ class Evidence(Struct, frozen=True, eq=False):
 
     @property
     def dram_waste(self) -> float | None:
-        """The part of DRAM's bytes that the launch does not need: lost before they are used, or not even its data.
-
-        None if it is unknown.
-        """
+        """The part of DRAM's bytes that the launch does not need: lost before they are used, or not even its data."""
         dram, measured = self.speed_of_light.dram, self.measured
         if dram is None or dram.unknown or measured is None:
             return None
@@ -296,10 +292,8 @@ class Evidence(Struct, frozen=True, eq=False):
         if self.executed is None:
             return ""
         module = self.executed.module
-        chains = LocationTable(module).chains_of(operation)
-        if not chains:
-            return f"TTGIR line {module.line_numbers([operation.start])[0]}"
-        return f"{PurePath(chains[0][0].file).name}:{chains[0][0].line}"
+        source = LocationTable(module).source_line(operation)
+        return source or f"TTGIR line {module.line_numbers([operation.start])[0]}"
 
     def names_of(self, operations: Iterable[Operation]) -> str:
         """Return operations in words, each once, and no more than three by name."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from math import prod
 from typing import Literal
 
 from msgspec import Struct
@@ -10,8 +11,8 @@ from msgspec.structs import replace
 
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.roofs.limits import memory_wait_limit
-from kprof_inject.analysis.unjudged import Unjudged, missing_ctas, missing_records, too_short, unpaired_records
-from kprof_inject.quantities import percent
+from kprof_inject.analysis.unjudged import Unjudged, missing_records, unpaired_records
+from kprof_inject.quantities import counted, percent
 from kprof_inject.ttgir.nodes import Operation
 
 MIN_SHARE = 0.10
@@ -145,12 +146,24 @@ def rule(
 
 def all_ctas(evidence: Evidence) -> Unjudged | None:
     """Return why the times of some CTAs are unknown."""
-    return missing_ctas(evidence.timeline, evidence.summary)
+    timeline, summary = evidence.timeline, evidence.summary
+    if summary.is_foreign:
+        return Unjudged("another profiler's buffer does not say when CTAs began and ended", "")
+    if summary.waves is None:
+        return Unjudged("the capture has no times of CTAs", "record with Triton 3.6 or newer")
+    if timeline.ctas_never_ran:
+        return Unjudged(f"{counted(timeline.ctas_never_ran, 'CTA')} of the grid never ran", "capture again")
+    if timeline.ctas_damaged:
+        return Unjudged(f"{counted(timeline.ctas_damaged, 'CTA')} had a damaged header", "capture again")
+    ctas, grid = len(timeline.all_ctas), prod(timeline.launch.grid)
+    return Unjudged(f"only {ctas} of {grid} CTAs were chosen", "choose them all") if ctas < grid else None
 
 
 def cta_times(evidence: Evidence) -> Unjudged | None:
-    """Return why the begin and end of some CTAs are unknown, or that the launch is too short for them."""
-    return all_ctas(evidence) or too_short(evidence.summary)
+    """Return why the begin and end of some CTAs are unknown, or that all of the launch is in one step of the timer."""
+    if (missing := all_ctas(evidence)) or evidence.summary.ending is not None:
+        return missing
+    return Unjudged("the launch is too short for the timer", "give it more work")
 
 
 def no_memory_waits(evidence: Evidence) -> Unjudged | None:

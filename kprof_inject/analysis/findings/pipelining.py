@@ -164,10 +164,7 @@ def has_sampled_waits(evidence: Evidence) -> bool:
 
 
 def _waited(evidence: Evidence, scope_map: ScopeMap, pipeline: CopyPipeline) -> float | None:
-    """Return the part of a loop's time that its warps wait for copies.
-
-    None if the waits were neither recorded nor sampled.
-    """
+    """Return the part of a loop's time that its warps wait for copies."""
     waits = [group.wait for group in pipeline.awaited]
     waits_ns, loops_ns = (
         sum(int(evidence.summary.scopes[index].warps.totals_ns.sum()) for index in indices)

@@ -10,7 +10,6 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from math import prod
-from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -201,7 +200,10 @@ def _requests(
         adjacent_lines=float(np.ceil(used_bytes / LINE_BYTES).mean()),
         wavefronts=0.0 if is_bypassing else _wavefronts(starts, access_bytes),
     )
-    return replace(found, place=_place(one.operation, module)) if found.is_uncoalesced else found
+    source = LocationTable(module).source_line(one.operation) if found.is_uncoalesced else ""
+    variable = next(map(variable_in, result_names(one.operation)), "")
+    place = f"of {variable!r} at {source}" if variable else f"at {source}"
+    return replace(found, place=place) if source else found
 
 
 def _layout(operation: Operation, access: Access, aliases: Mapping[str, str], warps: int) -> LinearLayout | None:
@@ -210,15 +212,6 @@ def _layout(operation: Operation, access: Access, aliases: Mapping[str, str], wa
         return LinearLayout((), ((),) * _LANE_BITS, ((),) * warps)
     pointers = next((one for one in types_of(operation) if one.shape == access.shape), None)
     return linear_layout(pointers, aliases) if pointers else None
-
-
-def _place(operation: Operation, module: Module) -> str:
-    chains = LocationTable(module).chains_of(operation)
-    if not chains:
-        return ""
-    source = f"{PurePath(chains[0][0].file).name}:{chains[0][0].line}"
-    variable = next(map(variable_in, result_names(operation)), "")
-    return f"of {variable!r} at {source}" if variable else f"at {source}"
 
 
 def _widest_bytes(one: CountedOperation, access: Access, layout: LinearLayout) -> int:
