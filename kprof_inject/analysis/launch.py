@@ -112,8 +112,10 @@ def evidence_on(timeline: Timeline, experiments: Sequence[Experiment] = ()) -> L
     """
     summary = summarise(timeline)
     try:
-        ran = _executed(timeline, summary)
+        ran = evaluated_kernel(timeline.launch)
         with evaluating():
+            if not timeline.records_lost:  # the remaining records do not show how many iterations there were
+                ran = with_recorded_iterations(ran, summary)
             return _gathered(timeline, summary, ran, experiments)
     except Unevaluated as error:
         unknown = Unjudged(error.what, CHECK_MODULE)
@@ -158,19 +160,6 @@ def _gathered(
         code_evidence=bounds,
         limit=limit,
     )
-
-
-def _executed(timeline: Timeline, summary: LaunchSummary) -> ExecutedKernel:
-    """Return the operations that a launch executed; raises ``KprofError`` if its module cannot be read or evaluated.
-
-    Recorded iterations are counted only if no record is missing: the remaining records do not show how many there
-    were.
-    """
-    ran = evaluated_kernel(timeline.launch)
-    if timeline.records_lost:
-        return ran
-    with evaluating():
-        return with_recorded_iterations(ran, summary)
 
 
 def _units(evidence: LaunchEvidence) -> tuple[UnitEvidence, ...]:

@@ -143,10 +143,10 @@ class BlockFlow:
             for block in blocks
         ]
         self._later = _postdominators(self._targets)
-        self._reached = _reached(self._targets, 0, _OUTSIDE)
+        self.reached = _reached(self._targets, 0, _OUTSIDE)  # without a call
         self._branches = {
             number
-            for number in self._reached
+            for number in self.reached
             if len(self._targets[number]) > 1
             and self._last(number).line not in uniform
             and not self._skips_a_barrier(number)
@@ -157,7 +157,7 @@ class BlockFlow:
         nodes = self._nodes()
         self._edges = [
             (source, target)
-            for source in (_OUTSIDE, *sorted(self._reached))
+            for source in (_OUTSIDE, *sorted(self.reached))
             for target in ((0,) if source == _OUTSIDE else self._targets[source])
             if source not in self.unclear or nodes[source] != nodes.get(target)
         ]
@@ -195,7 +195,7 @@ class BlockFlow:
 
     def _nodes(self) -> dict[int, int]:
         """Return the node of each reached block: the smallest number of the blocks that share it."""
-        nodes = {number: number for number in self._reached}
+        nodes = {number: number for number in self.reached}
         for number in sorted(self.unclear):
             for target in self._targets[number]:
                 if target in self.unclear and nodes[number] != nodes[target]:
@@ -212,7 +212,7 @@ class BlockFlow:
         code = self._function.instructions
         has_jumps = any(one.operation == "CALL" and ".L_" in one.operands and not one.is_branch for one in code)
         everything = (1 << len(self._targets)) - 1
-        return not has_jumps and all(self._later[number] != everything for number in self._reached)
+        return not has_jumps and all(self._later[number] != everything for number in self.reached)
 
     def conservation(self, entries: int) -> Equations:
         """Return the equations of a launch in which warps enter the function ``entries`` times."""
@@ -227,7 +227,7 @@ class BlockFlow:
         calls = any(one.operation == "CALL" for one in self._function.instructions)
         found: list[int | None] = []
         for number, block in enumerate(self._blocks):
-            if number not in self._reached:
+            if number not in self.reached:
                 found.append(None if calls and not self._is_padding(block) else 0)
             elif number in self.unclear:
                 found.append(None)
@@ -263,16 +263,16 @@ class BlockFlow:
         is_straight = not any(
             target <= number
             for number, block in enumerate(self._blocks)
-            if number not in self._reached and not self._is_padding(block)
+            if number not in self.reached and not self._is_padding(block)
             for target in block.successors
         )
         return [
-            of_calls if one is None and is_straight and number not in self._reached else one
+            of_calls if one is None and is_straight and number not in self.reached else one
             for number, one in enumerate(found)
         ]
 
     def _max_of(self, number: int, known: Sequence[int | None], entries: int) -> int | None:
-        if number not in self._reached:
+        if number not in self.reached:
             return None
         depth = self.depth(number)
         bounds = [entries] if depth == 0 else []
@@ -288,10 +288,6 @@ class BlockFlow:
 
     def _code(self, block: Block) -> Sequence[Instruction]:
         return self._function.instructions[block.first : block.end]
-
-    def is_reached(self, block: int) -> bool:
-        """Return whether warps may execute a block without a call."""
-        return block in self._reached
 
     def entering(self, block: int) -> Terms:
         """Return the executions of a block that is clear."""
@@ -318,7 +314,7 @@ class BlockFlow:
         """
         if block not in self.unclear:
             return block
-        sources = [number for number in self._reached if block in self._targets[number]]
+        sources = [number for number in self.reached if block in self._targets[number]]
         if len(sources) == 1 and sources[0] in self._branches - self.unclear and self._last(sources[0]).line == line:
             return sources[0]
         return None

@@ -239,7 +239,7 @@ def _anchors(
         counted = counted_at.get(line)
         if counted is None or counted.times is None or counted.executed.is_predicated:
             continue
-        if not _marks(name, where, counted.operation.traits) or not all(map(flow.is_reached, where)):
+        if not _marks(name, where, counted.operation.traits) or not flow.reached.issuperset(where):
             continue
         placed = _placed(where, flow, line)
         copies = placed and _copies(placed, _bytes_of_thread(counted.operation, name, ran.module, warps), flow)

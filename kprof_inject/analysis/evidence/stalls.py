@@ -235,17 +235,15 @@ class Stalls(Struct, frozen=True):
 
         ``index`` is the scope to look in; None for the whole launch.
         """
-        return self.place_of(self._line_of(reason, index)), self.result_of(self._awaited_for(reason, index))
+        line = max(self._lines_in(index), key=lambda line: line.reasons.get(reason, 0), default=None)
+        place = line.place if line and line.reasons.get(reason) else ""
+        return place, self.result_of(self._awaited_for(reason, index))
 
     def _lines_in(self, index: int | None) -> list[LineStalls]:
         if index is None:
             return list(self.lines)
         first, last = self.ranges.get(index, (0, -1))
         return [line for line in self.lines if first <= line.line <= last]
-
-    def _line_of(self, reason: str, index: int | None = None) -> int:
-        line = max(self._lines_in(index), key=lambda line: line.reasons.get(reason, 0), default=None)
-        return line.line if line and line.reasons.get(reason) else 0
 
     def _awaited_for(self, reason: str, index: int | None = None) -> int:
         found: Counter[int] = Counter()

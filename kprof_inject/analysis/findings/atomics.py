@@ -7,8 +7,8 @@ from contextlib import suppress
 
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import MIN_SHARE, Results, found, rule
+from kprof_inject.analysis.interpreter.accesses import Access
 from kprof_inject.analysis.interpreter.axis_arrays import TooLarge
-from kprof_inject.analysis.interpreter.executions import CountedOperation
 from kprof_inject.analysis.interpreter.footprints import max_repeats
 from kprof_inject.analysis.roofs.rates import L2, SHARED
 from kprof_inject.capture import counters
@@ -37,7 +37,7 @@ def atomics(evidence: Evidence) -> Results:
             continue
         elements = access.whole_bytes // max(access.element_bytes, 1)
         time_share = evidence.time_share_of([one.operation])
-        repeats, updates, removed = _repeats(one), _updates(one), {L2: 1.0, SHARED: 1.0}
+        repeats, updates, removed = _repeats(access), _updates(access, one.times), {L2: 1.0, SHARED: 1.0}
         # No element waits for another of its CTA, and few for those of others.
         is_apart = repeats == 1 and updates < _MANY_UPDATES
         share = evidence.max_gain(removed)
@@ -105,19 +105,16 @@ def _how_to_combine(repeats: int | None, updates: float) -> tuple[str, str]:
     return shared, combine
 
 
-def _updates(one: CountedOperation) -> float:
+def _updates(access: Access, times: int | None) -> float:
     """Return how many elements of all CTAs update an address, on average; infinite if that is unknown."""
-    touched = one.access.touched() if one.access else None
-    requested_bytes = one.access.requested_bytes(one.times) if one.access else None
+    touched, requested_bytes = access.touched(), access.requested_bytes(times)
     if touched is None or not touched.size_bytes or requested_bytes is None:
         return math.inf
     return requested_bytes / touched.size_bytes
 
 
-def _repeats(one: CountedOperation) -> int | None:
-    """Return how many elements of an execution share an address at most; None if that is unknown."""
-    if one.access is None or one.access.address is None:
-        return None
+def _repeats(access: Access) -> int | None:
+    """Return how many elements of an execution share an address at most."""
     with suppress(TooLarge):
-        return max_repeats(one.access.address, one.access.shape)
+        return max_repeats(access.address, access.shape) if access.address is not None else None
     return None

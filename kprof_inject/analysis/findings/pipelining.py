@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from kprof_inject.analysis.async_work.flights import copied_ahead
 from kprof_inject.analysis.evidence.stalls import FOR_MEMORY
 from kprof_inject.analysis.findings.evidence import Evidence
@@ -58,7 +60,7 @@ def not_pipelined(evidence: Evidence) -> Results:
         if loads and not any(conflict_cycles(one.operation, evidence.executed.module.aliases) for one in inside):
             # Copies relieve shared memory and the L1 of most of their work, as threads neither load the data nor store
             # it. Bank conflicts, however, would remain.
-            roof = roof.without(SHARED)
+            roof = replace(roof, parts={**roof.parts, SHARED: 0.0})
         if roof.part > _AT_ROOF:
             continue
         share = min((1 - roof.part) * evidence.share_of(roof), evidence.max_gain({SHARED: 1.0}))

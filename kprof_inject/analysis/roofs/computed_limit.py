@@ -66,7 +66,8 @@ def limit_of(
     stores.
     """
     whole = whole_roof(summary, light)
-    if whole is None or (light.missing and light.has_unknown):
+    has_unknown = light.unknown or (light.dram and light.dram.streamed_bytes is None)
+    if whole is None or (light.missing and has_unknown):
         if waits := memory_wait_limit(summary):
             return waits
         why = "the kernel's function was not recorded; add --at func"

@@ -74,10 +74,6 @@ class Roof(Struct, frozen=True):
         """Return the roof in a launch that took the time of this one divided by ``slowdown``."""
         return replace(self, parts={unit: slowdown * part for unit, part in self.parts.items()})
 
-    def without(self, unit: str) -> Roof:
-        """Return the roof as if the unit had nothing to do."""
-        return replace(self, parts={**self.parts, unit: 0.0})
-
 
 class SpeedOfLight(Struct, frozen=True):
     """The roofs of a launch's scopes."""
@@ -96,11 +92,6 @@ class SpeedOfLight(Struct, frozen=True):
     """Cycles in which CTAs were on the SMs, including those in which they write out records; 0 without a timer."""
     exchanges: float = 0
     """Part of the launch's time that shared memory would be busy if all exchanges between threads used it."""
-
-    @property
-    def has_unknown(self) -> bool:
-        """True if an unknown amount of work is not included."""
-        return bool(self.unknown or (self.dram and self.dram.streamed_bytes is None))
 
 
 def speed_of_light(
