@@ -197,7 +197,12 @@ def _more_warps(evidence: Evidence, waves: Waves) -> tuple[str, int]:
     """Return what gets more warps onto an SM, and the best ``num_warps``."""
     kernel, warps = evidence.kernel, evidence.kernel.num_warps
     limits = limits_of(kernel.target)
-    elements = _largest_tensor(evidence)
+    accessed = (
+        one
+        for one in (evidence.executed.module.walk() if evidence.executed else ())
+        if one.traits.reads_global or one.traits.is_arithmetic
+    )
+    elements = max((prod(printed.shape) for one in accessed for printed in types_of(one)), default=1)
     room, on_sm = evidence.room, _max_resident(evidence, waves)
     more = warps
     while (
@@ -229,13 +234,3 @@ def _more_room(kernel: Kernel, by: str, room: int) -> str:
     by_warps = ctas_per_sm(limits_of(kernel.target), 0, kernel.num_warps, None)
     how = _LESS_OF.get(by, "smaller tiles")
     return f"make room for more CTAs on an SM ({by}: for {room}; warps: for {by_warps}): {how}"
-
-
-def _largest_tensor(evidence: Evidence) -> int:
-    sizes = (
-        prod(printed.shape)
-        for one in (evidence.executed.module.walk() if evidence.executed else ())
-        if one.traits.reads_global or one.traits.is_arithmetic
-        for printed in types_of(one)
-    )
-    return max(sizes, default=1)

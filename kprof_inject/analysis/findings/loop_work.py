@@ -73,8 +73,11 @@ def _invariant_finding(
 ) -> Finding:
     removed = [*repeated, *divided]
     gain = evidence.max_gain_without(removed, share)
-    if any(one.name == _REDUCTION for one in repeated):
-        gain = _with_overlap(evidence, loop, gain)
+    if evidence.stalls and any(one.name == _REDUCTION for one in repeated):
+        # Iterations also overlap without the barriers of reductions: no warp then waits for each load alone.
+        loads = [one for one in body_of(loop) if one.traits.reads_global]
+        waits = evidence.stalls.share_of_waits(evidence.lines_of(loads))
+        gain = max(min(gain + _MAX_OVERLAP * waits, evidence.max_gain()), gain)
     advice = []
     if repeated:
         names = evidence.names_of(repeated)
@@ -94,16 +97,6 @@ def _invariant_finding(
         likely=min(_LIKELY * share, gain),
         at=removed,
     )
-
-
-def _with_overlap(evidence: Evidence, loop: Operation, gain: float) -> float:
-    """Return the gain if iterations also overlapped, which barriers prevent: no warp then waits for each load alone."""
-    stalls = evidence.stalls
-    if stalls is None:
-        return gain
-    loads = [one for one in body_of(loop) if one.traits.reads_global]
-    waits = stalls.share_of_waits(evidence.lines_of(loads))
-    return max(min(gain + _MAX_OVERLAP * waits, evidence.max_gain()), gain)
 
 
 @rule()

@@ -164,7 +164,12 @@ def same_in_all_ctas(evidence: Evidence) -> Results:
         for one in operations_of_any_cta(evidence.executed.module, function)
         if not one.traits.is_constant and not one.traits.reads_global
     ]
-    costly = [one for one in same if _is_costly(one)]
+    costly = [
+        one
+        for one in same
+        if one.traits.is_transcendental or one.name in DIVISIONS or one.traits.is_dot
+        if any(printed.shape for printed in types_of(one))
+    ]
     share = evidence.time_share_of(same) if costly else 0.0
     if share < MIN_SHARE:
         return
@@ -179,8 +184,3 @@ def same_in_all_ctas(evidence: Evidence) -> Results:
         likely=share,
         at=costly,
     )
-
-
-def _is_costly(one: Operation) -> bool:
-    is_slow = one.traits.is_transcendental or one.name in DIVISIONS or one.traits.is_dot
-    return is_slow and any(printed.shape for printed in types_of(one))

@@ -114,14 +114,10 @@ class Requests(Struct, frozen=True):
     @property
     def text(self) -> str:
         """Description of a request, such as *each load of 'x' at f.py:3 touches 16.0 sectors of 32 bytes, where …*."""
-        return f"each {self.kind} {self.place or 'of a warp'} touches {self.touched}"
-
-    @property
-    def touched(self) -> str:
-        """Number of sectors or lines that a request touches, and how many would do."""
+        touched = f"{self.lines:.1f} lines of {LINE_BYTES} bytes, where {self.adjacent_lines:.0f} would do"
         if self._has_many_sectors:
-            return sectors_text(self.sectors, self.adjacent_sectors)
-        return f"{self.lines:.1f} lines of {LINE_BYTES} bytes, where {self.adjacent_lines:.0f} would do"
+            touched = sectors_text(self.sectors, self.adjacent_sectors)
+        return f"each {self.kind} {self.place or 'of a warp'} touches {touched}"
 
 
 def sectors_text(sectors: float, adjacent_sectors: float) -> str:
