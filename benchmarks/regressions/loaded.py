@@ -78,9 +78,9 @@ class LoadedCode:
         own time is none of it."""
         stream = torch.cuda.current_stream().cuda_stream
         torch.cuda._sleep(_SLEEP_CYCLES)
-        begin = CudaEvent.to_time(self._driver, stream)
+        begin = CudaEvent(self._driver, stream, is_timed=True)
         self.launch(grid, values)
-        end = CudaEvent.to_time(self._driver, stream)
+        end = CudaEvent(self._driver, stream, is_timed=True)
         end.synchronize()
         return 1e6 * begin.elapsed_time(end)
 

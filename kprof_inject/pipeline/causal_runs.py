@@ -24,7 +24,7 @@ from kprof_inject.pipeline.insertion import KernelInsertion, views_in
 from kprof_inject.pipeline.own_processes import do_tasks
 from kprof_inject.quantities import counted
 from kprof_inject.rewrite import inserted
-from kprof_inject.runtime.compiling.delayed_builds import Build, compiled
+from kprof_inject.runtime.compiling.builds import Build, compiled
 from kprof_inject.runtime.experiments.tasks import TimeDelays
 from kprof_inject.select.delays import SPIN_ROUNDS, Delay, spin_kernel
 from kprof_inject.select.module_view import ModuleView

@@ -11,8 +11,7 @@ from kprof_inject.analysis.roofs.limits import DRAM, Limit
 from kprof_inject.analysis.roofs.rates import L2, L2_TO_SM
 from kprof_inject.capture.edits import COLUMNS, COLUMNS_REVERSED, REVERSED, Edit
 from kprof_inject.runtime.experiments.edits.edit import EditRefused, KernelToEdit
-from kprof_inject.runtime.experiments.edits.kinds import KINDS, with_options
-from kprof_inject.runtime.experiments.edits.options import OtherConstants
+from kprof_inject.runtime.experiments.edits.kinds import KINDS, OTHER_CONSTANTS, with_options
 
 MAX_BUILDS = 12
 """Maximum number of builds in each round."""
@@ -122,7 +121,7 @@ def edits_for(
         all_edits = tuple(edit for edits in asked_for for edit in edits)
         can_be_together = len(asked_for) > 1 and len({edit.kind for edit in all_edits}) == len(all_edits)
         return [*each, Proposal(all_edits, ASKED_FOR)] if can_be_together else each
-    named = [Proposal((Edit(OtherConstants.name, one.text),), ASKED_FOR) for one in kernel.others]
+    named = [Proposal((Edit(OTHER_CONSTANTS, one.text),), ASKED_FOR) for one in kernel.others]
     proposals: dict[Edit, Proposal] = {}
     for proposal in (
         *_by_findings(findings, kernel, _BY_RULE),

@@ -40,8 +40,7 @@ from kprof_inject.pipeline.edit_choice import Proposal, edits_after, edits_for
 from kprof_inject.pipeline.named_grids import named_grid, numbers_of
 from kprof_inject.pipeline.own_processes import do_tasks
 from kprof_inject.quantities import counted
-from kprof_inject.runtime.compiling.builds import assembly_in, code_lines
-from kprof_inject.runtime.compiling.delayed_builds import Build, refusals_of
+from kprof_inject.runtime.compiling.builds import Build, assembly_in, code_lines, refusals_of
 from kprof_inject.runtime.experiments.edits.edit import EditRefused, KernelToEdit, Stage
 from kprof_inject.runtime.experiments.edits.kinds import changes_ttgir, with_options, with_ttgir_edited
 from kprof_inject.runtime.experiments.tasks import TimedBuild, TimedEdits, TimeEdits

@@ -29,7 +29,7 @@ from kprof_inject.pipeline.launch_measurements import measure_capture, with_perm
 from kprof_inject.pipeline.own_processes import do_tasks
 from kprof_inject.quantities import counted
 from kprof_inject.report.notes import l2_in_words
-from kprof_inject.runtime.compiling.delayed_builds import require_own_files
+from kprof_inject.runtime.compiling.builds import require_own_files
 from kprof_inject.runtime.experiments.tasks import MAX_TIMES, CaptureLaunch
 from kprof_inject.runtime.packages import installed_version_of
 from kprof_inject.runtime.process_report import read_reports

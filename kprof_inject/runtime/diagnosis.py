@@ -15,7 +15,7 @@ from pathlib import Path
 from kprof_inject.capture.schema import Target
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime import packages
-from kprof_inject.runtime.counters import cupti, permission
+from kprof_inject.runtime.counters import cupti
 from kprof_inject.runtime.own_python import own_python
 from kprof_inject.runtime.packages import CheckResult, Status
 from kprof_inject.runtime.process_report import read_reports
@@ -87,11 +87,11 @@ def driver() -> Iterator[CheckResult]:
 
 def counters() -> Iterator[CheckResult]:
     """Check whether the hardware's counters can be read, where there is a GPU that has some."""
-    if not permission.has_nvidia_module():
+    if not cupti.has_nvidia_module():
         return
-    if not permission.is_permitted():
+    if not cupti.is_permitted():
         fact = "this user may not read them; profile works without, from TTGIR and machine code"
-        yield CheckResult("counters", Status.WARNING, fact, permission.HOW_TO_GET_IT)
+        yield CheckResult("counters", Status.WARNING, fact, cupti.HOW_TO_GET_PERMISSION)
         return
     try:
         library = cupti.find_cupti()
@@ -108,13 +108,14 @@ def compiler() -> Iterator[CheckResult]:
     except ImportError:
         return  # the check of Triton reports it
     from kprof_inject.runtime.compiling.compiler_process import CompilerProcess
-    from kprof_inject.runtime.compiling.module_check import Lower
+    from kprof_inject.runtime.compiling.module_check import machine_code_facts
 
     target = _present_target() or Target("cuda", 90)
     text = _KERNEL.format(target=target, warp_size=target.warp_size)
     with CompilerProcess() as process:
         try:
-            facts = process.ask(Lower(text, "doctor.ttgir", target, has_records=True), _COMPILE_LIMIT_S)
+            arguments = (text, "doctor.ttgir", target, True)
+            facts = process.ask(machine_code_facts, *arguments, time_limit_s=_COMPILE_LIMIT_S)
         except KprofError as error:
             yield CheckResult("compiler", Status.PROBLEM, error.what, "reinstall Triton, or use another version")
             return

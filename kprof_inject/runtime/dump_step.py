@@ -23,15 +23,15 @@ from kprof_inject.runtime.compiling.compiler import (
     Compile,
     as_json,
     call_of,
+    other_values,
     put_in_place,
     variant_of,
     with_room,
     wrap_compiler,
 )
-from kprof_inject.runtime.compiling.other_values import other_values
-from kprof_inject.runtime.compiling.programs_cache import take_from
+from kprof_inject.runtime.compiling.triton_caches import take_from
 from kprof_inject.runtime.devices.cuda_driver import resources_of
-from kprof_inject.runtime.devices.process_device import devices_of_process
+from kprof_inject.runtime.devices.device import devices_of_process
 from kprof_inject.runtime.hook import is_compile_worker
 from kprof_inject.runtime.launch import triton_wrapping
 from kprof_inject.runtime.launch.timing import EmptyKernel, LaunchTimer, TimingLauncher, watch_programs_events

@@ -23,11 +23,11 @@ from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.errors import KprofError
 from kprof_inject.files import decode_text, read_regular
 from kprof_inject.rewrite import strip
-from kprof_inject.runtime.compiling.compiler import ANOTHER_TTGIR, fresh_jit_caches, same_code, wrap_compiler
+from kprof_inject.runtime.compiling.compiler import ANOTHER_TTGIR, same_code, wrap_compiler
 from kprof_inject.runtime.compiling.instrumented_kernel import remove_binaries
 from kprof_inject.runtime.compiling.planned_kernel import Plan, RunStep
-from kprof_inject.runtime.devices.device import Device
-from kprof_inject.runtime.devices.process_device import devices_of_process
+from kprof_inject.runtime.compiling.triton_caches import fresh_jit_caches
+from kprof_inject.runtime.devices.device import Device, devices_of_process
 from kprof_inject.runtime.dump_step import install_step, save_kernel, why_left_alone
 from kprof_inject.runtime.faults import say
 from kprof_inject.runtime.hook import INDUCTOR_AUTOTUNER

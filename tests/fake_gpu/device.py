@@ -12,14 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fake_gpu.gpu import SM_CLOCK_HZ, Block, FakeGpu
-from kprof_inject.runtime.devices.device import (
-    Buffer,
-    ClockReading,
-    FindAllocation,
-    MemoryRange,
-    NoDeviceMemory,
-)
-from kprof_inject.runtime.devices.fixed_memory import AddressTaken, areas_of
+from kprof_inject.runtime.devices.cuda_driver import MemoryRange, NoDeviceMemory
+from kprof_inject.runtime.devices.device import Buffer, ClockReading, FindAllocation
+from kprof_inject.runtime.devices.worker_device import AddressTaken, areas_of
 
 
 @dataclass

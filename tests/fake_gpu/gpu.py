@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from kprof_inject.capture.buffer_layouts import END, rows_of
 from kprof_inject.capture.cta_samples import ADDRESS_ALIGNMENT, SM_BITS, CtaSample
-from kprof_inject.runtime.devices.device import MemoryRange
+from kprof_inject.runtime.devices.cuda_driver import MemoryRange
 
 HostKernel = Callable[..., int]
 """Computes what a kernel computes: ``host_kernel(grid, *args)``. Returns the cycles between two of its records."""
@@ -95,7 +95,7 @@ class Launch:
 
 def with_elements(argument: Any) -> Any:
     """The tensor at an address, for host kernels. Nobody says where it ends: copies of memory have room behind them."""
-    from kprof_inject.runtime.experiments.relaunch import Address  # imports Triton
+    from kprof_inject.runtime.experiments.loaded_launch import Address  # imports Triton
 
     if not isinstance(argument, Address):
         return argument

@@ -6,7 +6,8 @@ import sys
 
 from fake_gpu.device import FakeDevice
 from fake_gpu.gpu import FakeGpu
-from kprof_inject.runtime.devices import process_device
+from kprof_inject.runtime.devices import device as devices
+from kprof_inject.runtime.devices import worker_device
 
 if "triton" in sys.modules:
     raise ImportError("Triton is imported already: the capture has a real device by now")
@@ -16,13 +17,12 @@ gpu = FakeGpu()
 
 device = FakeDevice(gpu)
 
-process_device.devices_of_process = lambda: device  # type: ignore[assignment]
+devices.devices_of_process = lambda: device  # type: ignore[assignment]
 
 from fake_gpu.driver import install  # noqa: E402 (imports Triton)
 from fake_gpu.kernels import HOST_KERNELS  # noqa: E402
-from kprof_inject.runtime.devices import own_process  # noqa: E402 (imports Triton)
 
-own_process.device_of_own_process = lambda name, uuid: FakeDevice(gpu)  # type: ignore[assignment,misc,return-value]
+worker_device.worker_device = lambda name, uuid: FakeDevice(gpu)  # type: ignore[assignment,misc,return-value]
 
 gpu.host_kernels = HOST_KERNELS
 install(gpu)

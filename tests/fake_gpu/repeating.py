@@ -16,8 +16,8 @@ from fake_gpu.kernels import HOST_KERNELS
 from kprof_inject.capture.saved_launch import read_saved_launch
 from kprof_inject.runtime.experiments import own_process
 from kprof_inject.runtime.experiments.loaded_launch import loaded_launch
+from kprof_inject.runtime.experiments.paired_launches import Watchdog
 from kprof_inject.runtime.experiments.tasks import Task, TaskResult, TimeEdits, read_result, write_tasks
-from kprof_inject.runtime.experiments.watchdog import Watchdog
 
 
 class Unwatched(Watchdog):
@@ -51,8 +51,8 @@ class OwnProcessHere:
         """Repeat a saved launch; return the addresses of memory whose contents then differ from the program's."""
         device, saved = FakeDevice(self.gpu), read_saved_launch(launch)
         with loaded_launch(device, saved) as loaded:
-            loaded.relaunch.launch(own_process._clean_kernel(saved))
-            digests = loaded.memory.digest(loaded.relaunch.stream)
+            loaded.launch(own_process.clean_kernel(saved))
+            digests = loaded.digest()
         assert digests is not None
         return [
             memory.address
@@ -74,7 +74,7 @@ def own_process_here(folder: Path) -> Iterator[OwnProcessHere]:
     uninstall = install(gpu)
     try:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(own_process, "device_of_own_process", lambda name, uuid: FakeDevice(gpu))
+            patch.setattr(own_process, "worker_device", lambda name, uuid: FakeDevice(gpu))
             patch.setattr(own_process, "Watchdog", Unwatched)
             yield OwnProcessHere(gpu, folder)
     finally:

@@ -27,9 +27,10 @@ from fake_gpu.kernels import HOST_KERNELS, scale
 from kprof_inject.capture.recording import Recording
 from kprof_inject.capture.saved_launch import SavedLaunch, read_saved_launch
 from kprof_inject.pipeline.insertion import insert_kernel, write_insertion
-from kprof_inject.runtime.compiling.compiler import fresh_jit_caches, wrap_compiler
+from kprof_inject.runtime.compiling.compiler import wrap_compiler
 from kprof_inject.runtime.compiling.planned_kernel import RunStep
-from kprof_inject.runtime.devices.device import MemoryRange
+from kprof_inject.runtime.compiling.triton_caches import fresh_jit_caches
+from kprof_inject.runtime.devices.cuda_driver import MemoryRange
 from kprof_inject.runtime.process_report import ProcessReport, read_reports
 from kprof_inject.runtime.run_step import LiveCapture, PlansMadeNow, _install_once
 from kprof_inject.runtime.session import SavedLaunches, Session

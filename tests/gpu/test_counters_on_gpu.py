@@ -17,7 +17,7 @@ from kprof_inject.analysis.interpreter.executions import ExecutedKernel
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.capture import counters
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.runtime.counters.permission import is_permitted
+from kprof_inject.runtime.counters.cupti import is_permitted
 from kprof_inject.timeline.timeline import decode_launch
 
 pytestmark = [

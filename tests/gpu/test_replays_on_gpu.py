@@ -9,7 +9,7 @@ import torch
 from program_runs import ProgramRuns, Run
 
 from kprof_inject.capture.model import Kernel
-from kprof_inject.runtime.devices.process_device import devices_of_process
+from kprof_inject.runtime.devices.device import devices_of_process
 from kprof_inject.runtime.devices.torch_device import _TorchDevice
 from kprof_inject.timeline.trust import Level, judge
 

@@ -19,9 +19,8 @@ from kprof_inject.pipeline import edit_trials
 from kprof_inject.pipeline.edit_trials import TryChoice, try_edits
 from kprof_inject.pipeline.saved_launches import adopt
 from kprof_inject.report.tried_edits import headline
-from kprof_inject.runtime.compiling import delayed_builds
-from kprof_inject.runtime.compiling.builds import assembly_in
-from kprof_inject.runtime.compiling.delayed_builds import Build, compiled
+from kprof_inject.runtime.compiling import builds
+from kprof_inject.runtime.compiling.builds import Build, assembly_in, compiled
 from kprof_inject.runtime.experiments.edits.kinds import parse_edits
 from kprof_inject.runtime.experiments.tasks import TaskResult, TimedBuild, TimedEdits, TimeEdits
 from kprof_inject.workspace import Workspace
@@ -208,7 +207,7 @@ def test_an_edit_that_ends_the_compiler_is_refused(
         made = list(compiled(builds[:1], folder))
         return [*made, *(KprofError(what) for _ in builds[1:])]
 
-    monkeypatch.setattr(delayed_builds, "compiled", failing)
+    monkeypatch.setattr(builds, "compiled", failing)
     processes = Processes(monkeypatch, lambda warps: answer_of(WON, warps))
     record = attempt("num_warps=8")
     assert processes.asked == []

@@ -27,8 +27,9 @@ from kprof_inject.capture.model import Launch
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.recording import Recording
 from kprof_inject.pipeline.insertion import insert_kernels, write_insertions
-from kprof_inject.runtime.compiling.compiler import fresh_jit_caches, wrap_compiler
+from kprof_inject.runtime.compiling.compiler import wrap_compiler
 from kprof_inject.runtime.compiling.planned_kernel import RunStep
+from kprof_inject.runtime.compiling.triton_caches import fresh_jit_caches
 from kprof_inject.runtime.launch.launch_capture import LaunchCapture
 from kprof_inject.runtime.launch.launch_saver import LaunchSaver
 from kprof_inject.runtime.process_report import ProcessReport

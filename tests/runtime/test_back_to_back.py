@@ -7,13 +7,13 @@ import time
 from fake_gpu.device import FakeDevice
 from fake_gpu.gpu import FakeGpu
 
-from kprof_inject.runtime.experiments import back_to_back
+from kprof_inject.runtime.experiments import paired_launches
 
 
 def test_launches_are_queued_again_where_the_device_had_begun_before_all_were() -> None:
     gpu = FakeGpu()
-    gpu.host_ns = back_to_back.MIN_HOLD_NS + 1
-    timed = back_to_back.BackToBack(FakeDevice(gpu), 0, None, restores=False)  # type: ignore[arg-type]
+    gpu.host_ns = paired_launches.MIN_HOLD_NS + 1
+    timed = paired_launches.BackToBack(FakeDevice(gpu), 0, None, restores=False)  # type: ignore[arg-type]
     launched = []
 
     def launch() -> None:

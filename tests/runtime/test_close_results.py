@@ -11,13 +11,13 @@ from fake_gpu.device import FakeDevice
 from fake_gpu.gpu import FakeGpu
 
 from kprof_inject.capture.saved_launch import MemoryRecord
-from kprof_inject.runtime.experiments.close_results import (
+from kprof_inject.runtime.experiments.loaded_launch import LoadedLaunch
+from kprof_inject.runtime.experiments.timed_edits import (
     DEFAULT_TOLERANCES,
     CloseResults,
     relative_difference,
     values_of,
 )
-from kprof_inject.runtime.experiments.loaded_launch import LoadedMemory
 
 DTYPES = {
     "fp64": torch.float64,
@@ -113,15 +113,15 @@ class Kernel:
             for block, kind in zip(self._blocks[:2], (element, "i32"), strict=True)
         ]
         copies = tuple((record, copy.address) for record, copy in zip(records, self._blocks[2:], strict=True))
-        self.memory = LoadedMemory(self.device, copies)
-        self.results = CloseResults(self.device, 0, self.memory, tolerance)
+        self.launch = LoadedLaunch(None, self.device, 0, (), copies)  # type: ignore[arg-type]
+        self.results = CloseResults(self.launch, tolerance)
 
     def leave(self, numbers: float, integer: int = 0) -> tuple[int, ...] | None:
-        self.memory.refresh(0)
-        dtype: Any = {"fp32": np.float32, "fp16": np.float16}.get(self.memory.copies[0][0].element, np.int32)
+        self.launch.refresh()
+        dtype: Any = {"fp32": np.float32, "fp16": np.float16}.get(self.launch.copies[0][0].element, np.int32)
         self._blocks[0].bytes.view(dtype)[:] = numbers
         self._blocks[1].bytes.view(np.int32)[0] = integer
-        return self.memory.digest(0)
+        return self.launch.digest()
 
     def clean(self, *numbers: float) -> None:
         for number in numbers:

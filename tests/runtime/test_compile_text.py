@@ -22,10 +22,9 @@ from triton.compiler.compiler import make_backend
 
 from kprof_inject.capture.schema import DumpedKernelRecord, Target
 from kprof_inject.errors import KprofError
-from kprof_inject.runtime.compiling.builds import assembly_in
+from kprof_inject.runtime.compiling.builds import Build, assembly_in, compile_text, compiled
 from kprof_inject.runtime.compiling.compiler import as_json, environment, is_harmless_setting
-from kprof_inject.runtime.compiling.delayed_builds import Build, compile_text, compiled
-from kprof_inject.runtime.compiling.disassembly import Disassemble
+from kprof_inject.runtime.compiling.disassembly import disassembled
 
 pytestmark = pytest.mark.triton
 
@@ -171,7 +170,7 @@ def test_a_record_names_no_file_to_the_compiler(tmp_path: Path, name: str, value
     )
     for compiles in (
         lambda: compile_text("module {}", record, tmp_path),
-        lambda: Disassemble("module {}", Target("cuda", 90), record.options).run(tmp_path),
+        lambda: disassembled("module {}", Target("cuda", 90), record.options, tmp_path),
     ):
         with pytest.raises(KprofError, match=f"it sets {name}, which may name any file"):
             compiles()

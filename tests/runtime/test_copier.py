@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from kprof_inject.capture.cta_samples import CtaSample
-from kprof_inject.runtime.devices.device import NoDeviceMemory
+from kprof_inject.runtime.devices.cuda_driver import NoDeviceMemory
 from kprof_inject.runtime.launch.copier import BufferCopier
 from kprof_inject.runtime.launch.lock_free import AtomicCounts
 from kprof_inject.runtime.launch.recorded_launch import RecordedLaunch

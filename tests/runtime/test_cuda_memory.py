@@ -6,9 +6,8 @@ import ctypes
 from itertools import count
 from typing import Any
 
-from kprof_inject.runtime.devices.cuda_device import CudaDevice
-from kprof_inject.runtime.devices.cuda_driver import CudaMemory, Driver
-from kprof_inject.runtime.devices.device import MemoryRange
+from kprof_inject.runtime.devices.cuda_driver import Driver, MemoryRange
+from kprof_inject.runtime.devices.device import Device
 
 PROGRAMS_STREAM = 77
 
@@ -55,12 +54,12 @@ def zeroed_by_program(functions: _Functions) -> list[int]:
 
 def test_what_was_fetched_goes_to_the_next_launch_without_a_word_on_its_stream() -> None:
     functions = _Functions()
-    memory = CudaMemory(Driver(functions))
+    device = Device(Driver(functions))
     addresses = set()
     for _ in range(5):
-        buffer = memory.zeros(1000, 0, PROGRAMS_STREAM)
+        buffer = device.zeros(1000, PROGRAMS_STREAM)
         addresses.add(buffer.data_ptr())
-        assert len(memory.fetch(buffer, 1000, 0)) == 1000
+        assert len(device.fetch(buffer, 1000, 0, device.mark(PROGRAMS_STREAM))) == 1000
         del buffer
     assert len(addresses) == 1
     assert len(zeroed_by_program(functions)) == 1  # of memory that nobody had had before
@@ -68,13 +67,13 @@ def test_what_was_fetched_goes_to_the_next_launch_without_a_word_on_its_stream()
 
 def test_what_was_not_fetched_or_in_part_alone_is_zeroed_before_it_is_used_again() -> None:
     functions = _Functions()
-    memory = CudaMemory(Driver(functions))
-    buffer = memory.zeros(1000, 0, PROGRAMS_STREAM)
+    device = Device(Driver(functions))
+    buffer = device.zeros(1000, PROGRAMS_STREAM)
     del buffer
-    buffer = memory.zeros(600, 0, PROGRAMS_STREAM)
-    memory.fetch(buffer, 500, 0)
+    buffer = device.zeros(600, PROGRAMS_STREAM)
+    device.fetch(buffer, 500, 0, device.mark(PROGRAMS_STREAM))
     del buffer
-    memory.zeros(900, 0, PROGRAMS_STREAM)
+    device.zeros(900, PROGRAMS_STREAM)
     assert zeroed_by_program(functions) == [1 << 16, 1000, 600]
 
 
@@ -84,7 +83,7 @@ WAITING = ("cuModuleLoadData", "cuModuleUnload", "cuMemFree_v2", "cuMemFreeHost"
 
 def test_nothing_waits_for_a_running_kernel_once_the_device_is_prepared() -> None:
     functions = _Functions()
-    device = CudaDevice(Driver(functions))
+    device = Device(Driver(functions))
     device.prepare()
     assert functions.called[0] == "cuModuleLoadData"
     functions.called.clear()
@@ -105,3 +104,12 @@ def test_nothing_waits_for_a_running_kernel_once_the_device_is_prepared() -> Non
     assert len(device.contents(1 << 30, 100, PROGRAMS_STREAM)) == 100
     assert {"cuLaunchKernel", "cuMemcpyDtoHAsync_v2", "cuMemFreeAsync"} <= set(functions.called)
     assert not set(WAITING).intersection(functions.called)
+
+
+def test_torchs_devices_call_no_driver() -> None:
+    """They override all but what snapshots alone call, which these devices do not have."""
+    from kprof_inject.runtime.devices.torch_device import _TorchDevice
+
+    public = {name for name in vars(Device) if not name.startswith("_")}
+    inherited = {name for name in public if getattr(_TorchDevice, name) is vars(Device)[name]}
+    assert inherited == {"unaffected_by_graphs", "taken", "settled", "queue_digest"}

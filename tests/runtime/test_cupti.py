@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kprof_inject.errors import KprofError
-from kprof_inject.runtime.counters import cupti, permission
+from kprof_inject.runtime.counters import cupti
 
 triton = pytest.importorskip("triton")
 HEADERS = Path(triton.__file__).parent / "backends/nvidia/include"
@@ -91,7 +91,7 @@ def test_who_may_read_the_counters(
     if parameters is not None:
         file.write_text(f"Mobile: 4294967295\n{parameters}\n")
     status.write_text(f"CapPrm:\t0000000000000000\nCapEff:\t{capabilities}\n")
-    monkeypatch.setattr(permission, "_PARAMETERS", file)
-    monkeypatch.setattr(permission, "_STATUS", status)
-    assert permission.is_permitted() is expected
-    assert permission.has_nvidia_module() is (parameters is not None)
+    monkeypatch.setattr(cupti, "_DRIVER_PARAMETERS", file)
+    monkeypatch.setattr(cupti, "_STATUS", status)
+    assert cupti.is_permitted() is expected
+    assert cupti.has_nvidia_module() is (parameters is not None)

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kprof_inject.runtime.devices.cuda_driver import Driver
-from kprof_inject.runtime.devices.device import MemoryRange, NoDeviceMemory
-from kprof_inject.runtime.devices.fixed_memory import AddressTaken, FixedMemory, _gaps, areas_of
+from kprof_inject.runtime.devices.cuda_driver import Driver, MemoryRange, NoDeviceMemory
+from kprof_inject.runtime.devices.worker_device import AddressTaken, FixedMemory, _gaps, areas_of
 
 PAGE, UNIT = 2 << 20, 32 << 20
 BASE = 0x7F00_0000_0000

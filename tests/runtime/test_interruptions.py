@@ -24,8 +24,9 @@ from fake_runs import EIGHT_KIB, FakeRuns
 from triton import knobs
 
 from kprof_inject.capture.recording import Recording
-from kprof_inject.runtime.compiling.compiler import fresh_jit_caches, wrap_compiler
+from kprof_inject.runtime.compiling.compiler import wrap_compiler
 from kprof_inject.runtime.compiling.planned_kernel import RunStep
+from kprof_inject.runtime.compiling.triton_caches import fresh_jit_caches
 from kprof_inject.runtime.launch.launcher import CapturingLauncher
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.run_step import LiveCapture, WorkspacePlans, _install_once

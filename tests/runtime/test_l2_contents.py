@@ -15,11 +15,12 @@ from launch_files import edit
 from kprof_inject.capture.measurements import L2Contents
 from kprof_inject.capture.resources import KernelResources
 from kprof_inject.capture.saved_launch import read_saved_launch
-from kprof_inject.runtime.devices.device import Buffer, NoDeviceMemory
-from kprof_inject.runtime.experiments import l2_contents
-from kprof_inject.runtime.experiments.l2_contents import as_in_program, contents_as_in_program, l2_fills
+from kprof_inject.runtime.devices.cuda_driver import NoDeviceMemory
+from kprof_inject.runtime.devices.device import Buffer
+from kprof_inject.runtime.experiments import measured_launch
 from kprof_inject.runtime.experiments.loaded_launch import loaded_launch
-from kprof_inject.runtime.experiments.own_process import _clean_kernel
+from kprof_inject.runtime.experiments.measured_launch import as_in_program, contents_as_in_program, l2_fills
+from kprof_inject.runtime.experiments.own_process import clean_kernel
 
 pytestmark = pytest.mark.triton
 
@@ -30,7 +31,7 @@ LEFT_NS, LONGER_NS, SHORTER_NS = 19_570, 10_000, -5_000
 @pytest.fixture
 def process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OwnProcessHere]:
     """Its launches take longer if the L2 was emptied before them, and less if their input was read."""
-    monkeypatch.setattr(l2_contents, "l2_bytes", lambda: L2_BYTES)
+    monkeypatch.setattr(measured_launch, "l2_bytes", lambda: L2_BYTES)
     (tmp_path / "tasks").mkdir()
     with own_process_here(tmp_path / "tasks") as made:
         gpu = made.gpu
@@ -50,8 +51,8 @@ def l2_of(process: OwnProcessHere, launch: Path, *program_ns: float) -> L2Conten
     """What the L2 held in the program, where the launch took so long."""
     edit(launch, lambda values: values["clean"].update(times_ns=program_ns, empty_launch_ns=0.0))
     device, saved = FakeDevice(process.gpu), read_saved_launch(launch)
-    with loaded_launch(device, saved) as loaded, l2_fills(device, loaded) as fills:
-        return contents_as_in_program(loaded, _clean_kernel(saved), device, fills, times=5)
+    with loaded_launch(device, saved) as loaded, l2_fills(loaded) as fills:
+        return contents_as_in_program(loaded, clean_kernel(saved), fills, times=5)
 
 
 @pytest.mark.parametrize(

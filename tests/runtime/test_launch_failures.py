@@ -25,9 +25,12 @@ from kprof_inject.runtime.launch.launch_capture import LaunchCapture
 LAUNCH_BYTES = 16 * (8192 + 128)
 NO_SPACE = f"the disk failed: {os.strerror(errno.ENOSPC)}"
 # Without ``unaffected_by_graphs`` there would be no clean build to fall back on. ``clear`` is for samples (see
-# ``test_sampled_launches.py``), and only experiments call the others.
+# ``test_sampled_launches.py``), snapshots alone call ``taken``, ``settled`` and ``queue_digest``, experiments the rest.
 NOT_HERE = {
     "clear",
+    "taken",
+    "settled",
+    "queue_digest",
     "unaffected_by_graphs",
     "borrowed",
     "copy",

@@ -25,7 +25,7 @@ from fake_gpu.saving import Saving, memory_at, saving, tensors
 from programs.child import GUARD_S
 
 from kprof_inject.capture.saved_launch import CHUNK_BYTES, IntegerArgument, PointerArgument, SavedLaunch
-from kprof_inject.runtime.devices.device import MemoryRange
+from kprof_inject.runtime.devices.cuda_driver import MemoryRange
 from kprof_inject.runtime.launch import launch_saver, memory_file
 from kprof_inject.runtime.launch.launch_saver import LaunchSaver
 from kprof_inject.runtime.launch.triton_wrapping import benchmarking

@@ -29,10 +29,9 @@ from kprof_inject.capture.saved_launch import DescriptorArgument, PointerArgumen
 from kprof_inject.capture.schema import Metadata
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.errors import KprofError
-from kprof_inject.runtime.devices.device import MemoryRange, NoDeviceMemory
-from kprof_inject.runtime.devices.fixed_memory import AddressTaken
-from kprof_inject.runtime.experiments.loaded_launch import _restored, loaded_launch
-from kprof_inject.runtime.experiments.relaunch import Address, NotReplayable, Relaunch
+from kprof_inject.runtime.devices.cuda_driver import MemoryRange, NoDeviceMemory
+from kprof_inject.runtime.devices.worker_device import AddressTaken
+from kprof_inject.runtime.experiments.loaded_launch import Address, NotReplayable, _restored, loaded_launch
 from kprof_inject.runtime.experiments.tasks import ADDRESS_TAKEN, TaskResult, TimeRecords
 from kprof_inject.runtime.launch.reachable_memory import saved_arguments
 from kprof_inject.runtime.launch.recorded_launch import ArgumentKinds
@@ -153,7 +152,7 @@ def test_memory_is_where_it_was_and_what_it_was(scale_launch_once: Path, device:
     with loaded_launch(device, saved) as launch:
         assert floats_at(X) == [float(number) for number in range(1, 17)]
         assert floats_at(OUT) == [0.0] * 16
-        assert launch.relaunch == Relaunch((16, 1, 1), 0, (Address(X), Address(OUT), 3))
+        assert (launch.stream, launch.arguments) == (0, (Address(X), Address(OUT), 3))
         assert device.gpu.free_bytes < free_bytes
     assert is_free(X)
     assert is_free(OUT)
@@ -162,13 +161,13 @@ def test_memory_is_where_it_was_and_what_it_was(scale_launch_once: Path, device:
 
 def test_memory_is_restored_as_often_as_wanted(scale_launch_once: Path, device: FakeDevice) -> None:
     with loaded_launch(device, read_saved_launch(scale_launch_once)) as launch:
-        first = launch.memory.digest(0)
+        first = launch.digest()
         for value in (0, 255):
             ctypes.memset(X, value, 64)
             ctypes.memset(OUT, 7, 64)
-            assert launch.memory.digest(0) != first
-            launch.memory.refresh(0)
-            assert launch.memory.digest(0) == first
+            assert launch.digest() != first
+            launch.refresh()
+            assert launch.digest() == first
             assert floats_at(X)[:3] == [1.0, 2.0, 3.0]
 
 
@@ -240,8 +239,8 @@ def test_a_device_without_room_is_a_reason(
 def test_a_launch_without_memory_is_loaded(scale_launch: Path, device: FakeDevice) -> None:
     edit(scale_launch, lambda values: values.update(memory=[], arguments=[{"type": "omitted"}] * 3))
     with loaded_launch(device, read_saved_launch(scale_launch)) as launch:
-        assert launch.relaunch.arguments == (None, None, None)
-        assert launch.memory.digest(0) == ()
+        assert launch.arguments == (None, None, None)
+        assert launch.digest() == ()
 
 
 # Tasks

@@ -13,7 +13,7 @@ from fake_gpu.repeating import OwnProcessHere, own_process_here
 from kprof_inject.capture.measurements import SamplesRecord
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.counters.cupti import CuptiError
-from kprof_inject.runtime.counters.pc_sampler import PcSamples, SampledFunction
+from kprof_inject.runtime.counters.pc_sampler import PcSamples
 from kprof_inject.runtime.experiments import own_process
 from kprof_inject.runtime.experiments.tasks import CountLaunch, SampleLaunch, TaskResult
 
@@ -63,8 +63,8 @@ class Cupti:
         self.batches += 1
         samples.total += self.samples_of_launch
         if self.samples_of_launch:
-            samples.by_function[SampledFunction("scale", 1)][16]["wait"] += self.samples_of_launch
-        samples.by_function[SampledFunction("memset", 2)][16]["wait"] += 7
+            samples.by_function["scale", 1][16]["wait"] += self.samples_of_launch
+        samples.by_function["memset", 2][16]["wait"] += 7
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,12 @@ from triton_oracle import installed_fixtures
 from kprof_inject.capture.schema import Target
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.compiling.compiler_process import CompilerProcess, Message, errors_in
-from kprof_inject.runtime.compiling.module_check import Verify, check_module, disagreement, module_target
+from kprof_inject.runtime.compiling.module_check import (
+    check_module,
+    disagreement,
+    module_target,
+    operations_by_triton,
+)
 from kprof_inject.ttgir.parser import parse
 
 KERNELS = ("ws_matmul", "noinline_helper", "while_if")
@@ -76,7 +80,7 @@ def test_a_fixture_is_good(path: Path, compiler: CompilerProcess) -> None:
 def test_the_first_operation_that_is_read_differently_is_named(
     old: str, new: str, line: int, what: str, compiler: CompilerProcess
 ) -> None:
-    triton = compiler.ask(Verify(TEXT, "k.ttgir", HOPPER), 60)
+    triton = compiler.ask(operations_by_triton, TEXT, "k.ttgir", HOPPER, time_limit_s=60, target=HOPPER)
     assert disagreement(parse(TEXT), triton) is None
 
     error = disagreement(parse(TEXT.replace(old, new), "k.ttgir"), triton)
@@ -128,58 +132,42 @@ def test_the_compilers_messages_are_read_back(written: str, messages: list[Messa
     assert errors_in(written.encode()) == messages
 
 
-@dataclass(frozen=True)
-class Exit:
+def die(code: int, written: Path) -> int:
     """Dies as a failed assertion of LLVM's does, with words on stderr."""
-
-    code: int
-
-    def run(self, written: Path) -> int:
-        for number in range(9):
-            os.write(2, f"line {number}\n".encode())
-        if self.code < 0:
-            os.kill(os.getpid(), -self.code)
-        os._exit(self.code)
+    for number in range(9):
+        os.write(2, f"line {number}\n".encode())
+    if code < 0:
+        os.kill(os.getpid(), -code)
+    os._exit(code)
 
 
-@dataclass(frozen=True)
-class Sleep:
+def sleep(pid_path: Path, written: Path) -> None:
     """Does not come back, nor does what it has started."""
-
-    pid_path: Path
-
-    def run(self, written: Path) -> None:
-        child = os.fork()
-        if child:
-            self.pid_path.write_text(f"{child}")
-        time.sleep(600)
+    child = os.fork()
+    if child:
+        pid_path.write_text(f"{child}")
+    time.sleep(600)
 
 
-@dataclass(frozen=True)
-class Raise:
-    def run(self, written: Path) -> None:
-        sys.stderr.write("words")
-        raise ValueError("of ours")
+def fail(written: Path) -> None:
+    sys.stderr.write("words")
+    raise ValueError("of ours")
 
 
-@dataclass(frozen=True)
-class Written:
-    def run(self, written: Path) -> bytes:
-        os.write(1, b"to stdout")
-        return written.read_bytes()
+def what_is_written(written: Path) -> bytes:
+    os.write(1, b"to stdout")
+    return written.read_bytes()
 
 
-@dataclass(frozen=True)
-class ProcessId:
-    target: Target
-
-    def run(self, written: Path) -> int:
-        return os.getpid()
+def process_id(written: Path) -> int:
+    return os.getpid()
 
 
 def test_each_target_has_a_process_of_its_own(compiler: CompilerProcess) -> None:
     mi300 = Target("hip", "gfx942", 64)
-    first, again, other = (compiler.ask(ProcessId(target), 60) for target in (HOPPER, HOPPER, mi300))
+    first, again, other = (
+        compiler.ask(process_id, time_limit_s=60, target=target) for target in (HOPPER, HOPPER, mi300)
+    )
 
     assert first == again != other
     assert not is_running(first)
@@ -188,11 +176,11 @@ def test_each_target_has_a_process_of_its_own(compiler: CompilerProcess) -> None
 @pytest.mark.parametrize(("code", "how"), [(-6, "signal SIGABRT"), (-11, "signal SIGSEGV"), (3, "exit code 3")])
 def test_a_process_that_dies_is_replaced(code: int, how: str, compiler: CompilerProcess) -> None:
     with pytest.raises(KprofError) as caught:
-        compiler.ask(Exit(code), 60)
+        compiler.ask(die, code, time_limit_s=60)
     assert caught.value.what.splitlines() == [f"the compiler died ({how})", *(f"  line {n}" for n in range(4, 9))]
 
     # What the dead one wrote is not the new one's.
-    assert compiler.ask(Written(), 60) == b"to stdout"
+    assert compiler.ask(what_is_written, time_limit_s=60) == b"to stdout"
 
 
 def test_a_process_that_does_not_come_back_is_ended_with_all_it_started(
@@ -200,14 +188,14 @@ def test_a_process_that_does_not_come_back_is_ended_with_all_it_started(
 ) -> None:
     pid_path = tmp_path / "pid"
     with pytest.raises(KprofError, match="did not finish in time"):
-        compiler.ask(Sleep(pid_path), 3)
+        compiler.ask(sleep, pid_path, time_limit_s=3)
     assert not is_running(int(pid_path.read_text()))
-    assert compiler.ask(Written(), 60) == b"to stdout"
+    assert compiler.ask(what_is_written, time_limit_s=60) == b"to stdout"
 
 
 def test_a_fault_of_ours_in_the_process_is_told(compiler: CompilerProcess) -> None:
     with pytest.raises(KprofError) as caught:
-        compiler.ask(Raise(), 60)
+        compiler.ask(fail, time_limit_s=60)
     assert caught.value.what == "ValueError: of ours"
 
 

@@ -11,7 +11,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from kprof_inject.capture.edits import WantedValues, combinations
-from kprof_inject.runtime.compiling.other_values import other_values
+from kprof_inject.runtime.compiling.compiler import other_values
 
 pytestmark = pytest.mark.triton
 

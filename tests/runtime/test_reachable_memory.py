@@ -28,7 +28,7 @@ from kprof_inject.capture.saved_launch import (
     TensorMapArgument,
     TupleArgument,
 )
-from kprof_inject.runtime.devices.device import MemoryRange
+from kprof_inject.runtime.devices.cuda_driver import MemoryRange
 from kprof_inject.runtime.launch.reachable_memory import (
     NotSaved,
     ReachedRange,

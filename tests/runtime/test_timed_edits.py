@@ -14,7 +14,7 @@ from launch_files import edit, read_all, reseal
 
 from kprof_inject.capture.edits import Edit
 from kprof_inject.capture.saved_launch import read_saved_launch
-from kprof_inject.runtime.compiling.delayed_builds import Build, compiled
+from kprof_inject.runtime.compiling.builds import Build, compiled
 from kprof_inject.runtime.experiments import timed_edits
 from kprof_inject.runtime.experiments.edits.edit import KernelToEdit
 from kprof_inject.runtime.experiments.edits.kinds import with_options

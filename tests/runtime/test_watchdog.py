@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from programs.child import GUARD_S
 from snapshots import check
 
-from kprof_inject.runtime.experiments.watchdog import Watchdog
+from kprof_inject.runtime.experiments.paired_launches import Watchdog
 
 _HANGING = """
 import sys, time
-from kprof_inject.runtime.experiments.watchdog import Watchdog
+from kprof_inject.runtime.experiments.paired_launches import Watchdog
 
 class Never:
     def query(self): return False
 class Done:
     def query(self): return True
 
-watchdog = Watchdog(lambda reason: print("reported:", reason, flush=True))
+watchdog = Watchdog()
 watchdog.watch(Done(), 0.1, "the first")
 watchdog.watch(Never(), 0.3, "the second")
 time.sleep(3600)
@@ -32,8 +32,7 @@ time.sleep(3600)
 def test_a_kernel_that_hangs_ends_its_process() -> None:
     ended = subprocess.run([sys.executable, "-c", _HANGING], capture_output=True, text=True, timeout=GUARD_S)
     assert ended.returncode == -signal.SIGKILL
-    check("runtime/watchdog", ended.stdout)
-    assert "the second did not return" in ended.stderr
+    check("runtime/watchdog", ended.stderr)
 
 
 @dataclass
@@ -51,8 +50,7 @@ class Event:
 
 
 def test_one_that_comes_back_in_time_does_not() -> None:
-    reasons: list[str] = []
-    watchdog = Watchdog(reasons.append)
+    watchdog = Watchdog()
     events = [Event() for _ in range(3)]
     for event in events:
         watchdog.watch(event, 10 * GUARD_S, "a kernel")
@@ -60,4 +58,3 @@ def test_one_that_comes_back_in_time_does_not() -> None:
     while not all(event.asked > 2 for event in events) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert all(event.asked > 2 for event in events)
-    assert not reasons

@@ -1,21 +1,34 @@
 """Folders of compiled kernels: machine code, the texts that it was compiled from, and Triton's metadata.
 
-A kernel loaded from such a folder is launched as the one that was compiled from source, with the same arguments.
+A kernel loaded from such a folder is launched as the one that was compiled from source, with the same arguments. Builds
+of changed texts are compiled ahead of time, in several child processes, as the program compiled the source that they
+came from.
+
+Only the child processes and the program import Triton, and only what compiles imports multiprocessing: programs may
+notice it.
 """
 
 from __future__ import annotations
 
 import ast
+import hashlib
 import json
-from collections.abc import Mapping
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from kprof_inject.capture.schema import DumpedKernelRecord
+from kprof_inject.errors import KprofError
+from kprof_inject.runtime.faults import first_line
+from kprof_inject.runtime.packages import is_installed_file
 
 _KEPT = ("source", "ttir", "ttgir", "ptx", "cubin", "amdgcn", "hsaco")
+_COMPILED = (".json", ".ttgir", ".ptx", ".cubin", ".amdgcn", ".hsaco")
 _ASSEMBLY = (".ptx", ".amdgcn")
 _NOT_CODE = (".version", ".file", ".loc")
 _DEBUG_SECTIONS = ".section\t.debug"
@@ -85,3 +98,187 @@ def code_lines(assembly: str) -> list[str]:
     """
     code, _, _ = assembly.partition(_DEBUG_SECTIONS)
     return [line for line in code.splitlines() if not line.lstrip().startswith(_NOT_CODE)]
+
+
+def compile_text(text: str, kernel: DumpedKernelRecord, folder: Path, stage: str = "ttgir") -> None:
+    """Compile ``text`` for the kernel's target with its options, and write the results to ``folder``.
+
+    ``stage`` is what the text is: ``ttir`` or ``ttgir``. Raises ``KprofError`` if another version of Triton dumped the
+    kernel, and any exception of the compiler.
+    """
+    import triton
+
+    from kprof_inject.runtime.compiling.compiler import as_json
+    from kprof_inject.runtime.compiling.instrumentation import target_of
+    from kprof_inject.runtime.compiling.triton_caches import own_cache
+
+    if kernel.triton_version != triton.__version__:
+        raise KprofError(
+            f"Triton {kernel.triton_version} dumped it, and kprof-inject's own Python has {triton.__version__}",
+            hint="install kprof-inject where the program runs, and call it there",
+        )
+    if kernel.target is None:
+        raise KprofError("its target is unknown", hint="dump it again")
+    options = compiler_options(kernel.options)
+    with _environment_of(kernel), own_cache() as cache:
+        # The compiler names its files after the source's, which become those of the build.
+        path = cache / f"{kernel.file_name}.{stage}"
+        path.write_bytes(text.encode())
+        made = triton.compile(str(path), target=target_of(kernel.target), options=options)
+        for name, source in made.metadata_group.items():
+            if Path(name).suffix in _COMPILED and not name.endswith(".json"):
+                shutil.copyfile(source, folder / name)
+    # The dumped metadata has more, such as the layouts of descriptors, which stages before TTGIR set.
+    metadata = {**kernel.metadata, **as_json(made.metadata._asdict())}
+    (folder / f"{kernel.file_name}.json").write_text(json.dumps(metadata))
+
+
+@contextmanager
+def _environment_of(kernel: DumpedKernelRecord) -> Iterator[None]:
+    """Set the environment variables that the compiler depends on to the program's values, and unset all others.
+
+    The record may be a stranger's. So other variables are ignored, and an assembler is used only where it is here.
+    """
+    from kprof_inject.runtime.compiling.compiler import environment_names, is_harmless_setting
+
+    wanted = {
+        name: value
+        for name, value in kernel.environment.items()
+        if name in environment_names() and is_harmless_setting(name, value)
+    }
+    before = {name: os.environ.get(name) for name in environment_names()}
+    for name in before:
+        os.environ.pop(name, None)
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+
+
+def compiler_options(saved: Mapping[str, Any]) -> dict[str, Any]:
+    """Return saved options as Triton needs them: with tuples, which JSON turned into lists.
+
+    Raises as ``require_own_files`` does.
+    """
+    require_own_files(saved)
+    return {name: _with_tuples(value) for name, value in saved.items()}
+
+
+def require_own_files(saved: Mapping[str, Any]) -> None:
+    """Raise ``KprofError`` for options by which a stranger's record could have the compiler use files of its choice."""
+    foreign = [name for name in ("ptx_options", "ir_override") if saved.get(name)]
+    for named in saved.get("extern_libs") or ():
+        match named:
+            case [str(), str(path)] if is_installed_file(path, "triton"):
+                continue
+        foreign.append("extern_libs")
+        break
+    if foreign:
+        raise KprofError(
+            f"it is not compiled again: it sets {', '.join(foreign)}, which may name any file",
+            hint="profile the program instead",
+        )
+
+
+def _with_tuples(value: Any) -> Any:
+    return tuple(map(_with_tuples, value)) if isinstance(value, list) else value
+
+
+_TIME_LIMIT_S = 600.0
+_MAX_PROCESSES = 16
+# Part of each build's name: change it when the content of a build's folder changes.
+_FORM = "2"
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """A module's text, to be compiled with the options of the kernel that it came from.
+
+    ``stage`` is what the text is: ``ttir`` or ``ttgir``.
+    """
+
+    text: str
+    kernel: DumpedKernelRecord
+    stage: str = "ttgir"
+
+    @property
+    def name(self) -> str:
+        """Name of the build; builds with the same binary have the same name."""
+        kernel = self.kernel
+        made_by = (kernel.triton_version, str(kernel.target), json.dumps([kernel.options, kernel.environment]))
+        parts = (_FORM, self.stage, *made_by, self.text)
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
+
+
+def _compile_build(build: Build, folder: Path, written: Path) -> None:
+    from kprof_inject.runtime.compiling.compiler_process import errors_in
+
+    try:
+        compile_text(build.text, build.kernel, folder, build.stage)
+    except KprofError:
+        raise
+    except Exception as error:  # noqa: BLE001 (the compiler's errors have no common base)
+        errors = errors_in(written.read_bytes())
+        raise KprofError(errors[0].text if errors else f"{type(error).__name__}: {error}") from None
+
+
+def compiled(builds: Sequence[Build], folder: Path) -> Iterator[KprofError | None]:
+    """Compile each build into the subfolder of ``folder`` with its name, unless that exists.
+
+    Yields an error for each build that failed, and None for the others. One process runs for each core.
+    """
+    from concurrent.futures import ThreadPoolExecutor
+    from queue import SimpleQueue
+
+    from kprof_inject.forks import usable_cores
+    from kprof_inject.runtime.compiling.compiler_process import CompilerProcess
+
+    wanted = {build.name: build for build in builds if not (folder / build.name).exists()}
+    processes = [CompilerProcess() for _ in range(min(usable_cores(), len(wanted), _MAX_PROCESSES))]
+    free: SimpleQueue[CompilerProcess] = SimpleQueue()
+    for process in processes:
+        free.put(process)
+
+    def compile_one(build: Build) -> KprofError | None:
+        process = free.get()
+        unfinished = folder / f"{build.name}.unfinished"
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir(parents=True)
+        try:
+            # LLVM keeps some variables of the environment until the process ends.
+            target = json.dumps([str(build.kernel.target), build.kernel.environment], sort_keys=True)
+            process.ask(_compile_build, build, unfinished, time_limit_s=_TIME_LIMIT_S, target=target)
+        except KprofError as error:
+            shutil.rmtree(unfinished, ignore_errors=True)
+            return error
+        finally:
+            free.put(process)
+        unfinished.rename(folder / build.name)
+        return None
+
+    try:
+        with ThreadPoolExecutor(max(len(processes), 1)) as pool:
+            failures: Mapping[str, KprofError | None] = dict(
+                zip(wanted, pool.map(compile_one, wanted.values()), strict=True)
+            )
+    finally:
+        for process in processes:
+            process.__exit__()
+    yield from (failures.get(build.name) for build in builds)
+
+
+def refusals_of(plain: Build, builds: Sequence[Build], own_build: Path, folder: Path) -> list[str]:
+    """Compile builds as ``compiled`` does; return why each of them is refused, empty if it is not.
+
+    All are refused if ``plain``, the build of the unchanged text, has other code than ``own_build``, the program's.
+    """
+    failure, *failures = compiled([plain, *builds], folder)
+    if failure is not None:
+        objection = f"the unchanged kernel does not compile: {first_line(failure)}"
+    else:
+        objection = objection_to(plain.stage, assembly_in(own_build), assembly_in(folder / plain.name))
+    return [objection or (f"it does not compile: {first_line(error)}" if error else "") for error in failures]

@@ -1,4 +1,4 @@
-"""Wrap Triton's compiler, name the variants that it makes of a kernel, and control its caches."""
+"""Wrap Triton's compiler, name the variants that it makes of a kernel, and make others of its constants' values."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ import json
 import os
 import re
 import tempfile
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +20,13 @@ import triton.compiler.compiler
 from triton import knobs
 from triton._C.libtriton import get_cache_invalidating_env_vars, ir
 from triton.backends.compiler import GPUTarget
-from triton.compiler.compiler import IRSource, make_backend
+from triton.compiler.compiler import ASTSource, IRSource, make_backend
 from triton.runtime.cache import get_override_manager
 from triton.runtime.driver import driver
-from triton.runtime.jit import JITFunction
 
+from kprof_inject.capture.edits import MAX_COMBINATIONS, OtherValues, Values, WantedValues, combinations
 from kprof_inject.capture.schema import DumpedKernelRecord, Target
+from kprof_inject.runtime.faults import first_line
 from kprof_inject.runtime.packages import is_installed_file
 from kprof_inject.runtime.stack_room import COMPILING
 from kprof_inject.ttgir.strings import without_locations
@@ -234,71 +233,46 @@ def as_json(values: dict[str, Any]) -> dict[str, Any]:
     return dict(json.loads(text))
 
 
-@contextmanager
-def own_cache() -> Iterator[Path]:
-    """Have Triton compile to a new folder, which is removed at the end of the context.
+_FIRST_STAGE = "ttir"
 
-    For its keys, Triton hashes its library of 400 MB in each process. These do without, because no other build of
-    Triton sees the folder.
+
+def other_values(source: Any, target: GPUTarget, given: Mapping[str, Any], wanted: WantedValues) -> list[OtherValues]:
+    """Return the TTIR of a kernel with each combination of the wanted values of its constants, by Triton's front end.
+
+    Only the program's process has the kernel's source and what it refers to. Nothing is compiled further, and nothing
+    is launched.
+
+    ``given`` are the compile options as the program gives them. There are none for kernels without these constants, and
+    without TTIR.
     """
-    cache: Any = triton.runtime.cache
-    triton_key = cache.triton_key
-    with tempfile.TemporaryDirectory(prefix="kprof-cache-") as folder, knobs.cache.scope():
-        knobs.cache.dir = folder
-        cache.triton_key = lambda: triton.__version__
-        try:
-            yield Path(folder)
-        finally:
-            cache.triton_key = triton_key
+    if type(source) is not ASTSource:
+        return []
+    plain = {path[0]: getattr(value, "value", value) for path, value in source.constants.items() if len(path) == 1}
+    present = {source.fn.arg_names[index]: value for index, value in plain.items() if type(value) in (int, bool)}
+    return [_made(source, target, given, values) for values in combinations(wanted, present)[:MAX_COMBINATIONS]]
 
 
-@contextmanager
-def overriding(override_folder: Path, cache_folder: Path) -> Iterator[None]:
-    """Have Triton replace the TTGIR of the next compilation with the one in ``override_folder``.
-
-    The cache's key ignores the override, so the binary goes to ``cache_folder``, which no other compilation may use.
-    """
-    compiler: Any = triton.compiler.compiler
-    with knobs_of_this_process(), knobs.compilation.scope(), knobs.cache.scope():
-        knobs.compilation.override = True
-        knobs.compilation.always_compile = True
-        knobs.compilation.store_binary_only = False
-        knobs.cache.override_dir = str(override_folder)
-        knobs.cache.dir = str(cache_folder)
-        # Triton prints on stdout that it overrides. We must not add to the program's output, and our report says it.
-        compiler.print = lambda *_, **__: None
-        try:
-            yield
-        finally:
-            del compiler.print
-
-
-@contextmanager
-def knobs_of_this_process() -> Iterator[None]:
-    """Keep changes of Triton's knobs out of the environment, which children of other threads inherit."""
-    propagates, knobs.propagate_env = knobs.propagate_env, False
+def _made(source: Any, target: GPUTarget, given: Mapping[str, Any], values: Values) -> OtherValues:
+    if any("tensordesc" in str(kind) for kind in source.signature.values()):
+        return OtherValues(values=values, refusal="the program's tensor descriptors have the shape of its blocks")
     try:
-        yield
-    finally:
-        knobs.propagate_env = propagates
+        return OtherValues(values=values, ttir=_ttir_of(source, target, given, values))
+    except Exception as error:  # noqa: BLE001 (the front end's errors have no common base)
+        return OtherValues(values=values, refusal=f"Triton refuses them: {first_line(error)}")
 
 
-@contextmanager
-def fresh_jit_caches() -> Iterator[None]:
-    """Launch functions in this context without their compiled kernels, which they get back at its end."""
-    run: Any = JITFunction.run
-    set_aside: dict[int, tuple[Any, Any]] = {}
-
-    def run_with_fresh_cache(function: Any, *args: Any, **kwargs: Any) -> Any:
-        if id(function) not in set_aside:
-            set_aside[id(function)] = (function, function.device_caches)
-            function.device_caches = defaultdict(function.create_binder)
-        return run(function, *args, **kwargs)
-
-    JITFunction.run = run_with_fresh_cache
-    try:
-        yield
-    finally:
-        JITFunction.run = run
-        for function, caches in set_aside.values():
-            function.device_caches = caches
+def _ttir_of(source: Any, target: GPUTarget, given: Mapping[str, Any], values: Values) -> str:
+    """Return the TTIR, as ``triton.compile`` makes it: by the front end, and the first stage's passes."""
+    indices = {(source.fn.arg_names.index(name),): value for name, value in values.items()}
+    other = ASTSource(source.fn, source.signature, {**source.constants, **indices}, source.attrs)
+    backend = make_backend(target)
+    options = backend.parse_options({**given, **other.parse_options()})
+    context = ir.context()
+    ir.load_dialects(context)
+    backend.load_dialects(context)
+    module = other.make_ir(
+        target, options, backend.get_codegen_implementation(options), backend.get_module_map(), context
+    )
+    stages: dict[str, Any] = {}
+    backend.add_stages(stages, options, other.language)
+    return str(stages[_FIRST_STAGE](module, {"target": target, **vars(options)}))

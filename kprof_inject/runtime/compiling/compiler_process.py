@@ -11,12 +11,12 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.faults import flush_stderr, write_stderr
@@ -104,6 +104,7 @@ _NAMED_PLACE = re.compile(POINT)
 # Lines that do not continue a message: of the module that MLIR prints after some messages, and of excerpts.
 _NO_MESSAGE = re.compile(r"\s|$|[#!{}]|module\b|\"")
 _MAX_MESSAGE_LINES = 4
+_MAX_LAST_LINES = 5
 
 # Says only that there was an earlier message.
 _FOLLOW_UP = "Failures have been detected while processing an MLIR pass pipeline"
@@ -130,19 +131,17 @@ def errors_in(written: bytes) -> list[Message]:
     ]
 
 
-def last_lines(written: bytes, lines: int = 5) -> list[str]:
-    """Return the last distinct lines of an output."""
-    text = written.decode(errors="replace")
-    return list(dict.fromkeys(line.rstrip() for line in text.splitlines() if line.strip()))[-lines:]
-
-
 def _messages(text: str) -> Iterator[Message]:
     message: Message | None = None
     for line in text.splitlines():
         if found := _MESSAGE.fullmatch(line):
             if message is not None:
                 yield message
-            message = _message_of(found)
+            place = _NAMED_PLACE.search(found["location"]) if found["location"] else found
+            message = Message(found["severity"], found["text"].rstrip())
+            if place is not None and place["file"] is not None:
+                file = place["file"] if place is found else unquote(place["file"])
+                message = replace(message, file=file, line=int(place["line"]), column=int(place["column"]))
         elif message is not None:
             if _NO_MESSAGE.match(line) or message.text.count("\n") + 1 == _MAX_MESSAGE_LINES:
                 yield message
@@ -151,25 +150,6 @@ def _messages(text: str) -> Iterator[Message]:
                 message = replace(message, text=f"{message.text}\n{line}")
     if message is not None:
         yield message
-
-
-def _message_of(found: re.Match[str]) -> Message:
-    place = _NAMED_PLACE.search(found["location"]) if found["location"] else found
-    text = found["text"].rstrip()
-    if place is None or place["file"] is None:
-        return Message(found["severity"], text)
-    file = place["file"] if place is found else unquote(place["file"])
-    return Message(found["severity"], text, file, int(place["line"]), int(place["column"]))
-
-
-class CompilerTask(Protocol):
-    """Task for the child. It may have a ``target``."""
-
-    def run(self, written: Path) -> Any:
-        """Do the task. Raises ``KprofError`` if the compiler refuses.
-
-        ``written`` is the file that all output goes to, empty at first, in a folder for temporary files.
-        """
 
 
 class CompilerProcess:
@@ -200,19 +180,19 @@ class CompilerProcess:
         self._stop()
         self._folder.cleanup()
 
-    def ask(self, task: CompilerTask, time_limit_s: float) -> Any:
-        """Run a task in the child, and return its result.
+    def ask(self, task: Callable[..., Any], *arguments: Any, time_limit_s: float, target: object = None) -> Any:
+        """Run ``task(*arguments, written)`` in the child, and return its result. ``target`` is what it compiles for.
 
-        Raises the task's ``KprofError``, or another one if the child dies or exceeds the limit.
+        ``written`` is the file that all output goes to, empty at first, in a folder for temporary files. Raises the
+        task's ``KprofError``, or another one if the child dies or exceeds the limit.
         """
-        target = getattr(task, "target", self._target)
-        if target != self._target:
+        if target is not None and target != self._target:
             self._stop()
             self._target = target
         process, connection = self._child or self._start()
         self._written.write_bytes(b"")
         try:
-            connection.send(task)
+            connection.send((task, arguments))
             if not connection.poll(max(time_limit_s, 0)):
                 self._stop()
                 raise KprofError("the compiler did not finish in time", hint="raise --time-limit SECONDS")
@@ -262,33 +242,31 @@ def _serve(written: Path) -> None:
     tempfile.tempdir = os.environ["TMPDIR"] = str(written.parent)
     while True:
         try:
-            task = connection.recv()
+            task, arguments = connection.recv()
         except EOFError:
             return
-        connection.send(_answer(task, written))
-
-
-def _answer(task: CompilerTask, written: Path) -> Any:
-    try:
-        return task.run(written)
-    except KprofError as error:
-        return error
-    except Exception as error:  # noqa: BLE001 (after any failure, the caller must get to the other files)
-        return KprofError(
-            f"{type(error).__name__}: {error}",
-            hint="this is a bug in kprof-inject or in this version of Triton; please report it",
-        )
-    finally:
+        try:
+            answer = task(*arguments, written)
+        except KprofError as error:
+            answer = error
+        except Exception as error:  # noqa: BLE001 (after any failure, the caller must get to the other files)
+            answer = KprofError(
+                f"{type(error).__name__}: {error}",
+                hint="this is a bug in kprof-inject or in this version of Triton; please report it",
+            )
         sys.stdout.flush()
         sys.stderr.flush()
+        connection.send(answer)
 
 
 def _death_message(exit_code: int | None, written: bytes) -> str:
+    """Return how the compiler died, with the last distinct lines that it wrote."""
     how = f"exit code {exit_code}"
     if exit_code is not None and exit_code < 0:
         with suppress(ValueError):
             how = f"signal {signal.Signals(-exit_code).name}"
-    return "\n".join([f"the compiler died ({how})", *(f"  {line}" for line in last_lines(written))])
+    lines = dict.fromkeys(line.rstrip() for line in written.decode(errors="replace").splitlines() if line.strip())
+    return "\n".join([f"the compiler died ({how})", *(f"  {line}" for line in [*lines][-_MAX_LAST_LINES:])])
 
 
 if __name__ == "__main__":

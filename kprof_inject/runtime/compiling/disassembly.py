@@ -11,8 +11,7 @@ This module does not import Triton, which may not be installed; the child proces
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +23,8 @@ from kprof_inject.capture.schema import TTGIR_FILE, Target
 from kprof_inject.errors import KprofError
 from kprof_inject.machine_code.amd_assembly import read_assembly
 from kprof_inject.machine_code.instructions import MachineFunction, read_nvdisasm, with_lines_of
+from kprof_inject.runtime.compiling.builds import compiler_options
 from kprof_inject.runtime.compiling.compiler_process import CompilerProcess
-from kprof_inject.runtime.compiling.delayed_builds import compiler_options
 from kprof_inject.runtime.compiling.module_check import (
     TIME_LIMIT_S,
     lowered_in_child,
@@ -55,9 +54,9 @@ def machine_code_of(module: Module, options: Mapping[str, Any]) -> list[MachineF
     if not is_installed("triton"):
         raise KprofError("machine code needs Triton, which is not installed", hint=install_command("triton"))
     target = module_target(module)
-    task = Disassemble(_spaced(text_without_locations(module)), target, dict(options))
+    text = _spaced(text_without_locations(module))
     with CompilerProcess() as compiler:
-        printed: str = compiler.ask(task, TIME_LIMIT_S)
+        printed: str = compiler.ask(disassembled, text, target, dict(options), time_limit_s=TIME_LIMIT_S)
     return _read(printed, target)
 
 
@@ -67,7 +66,9 @@ def recorded_machine_code_of(module: Module, compiler: CompilerProcess, time_lim
     Raises ``KprofError`` if Triton refuses it.
     """
     text, target = text_without_locations(parse(lowerable(module), module.file)), module_target(module)
-    printed: str = compiler.ask(DisassembleRecords(_spaced(text), target), time_limit_s)
+    printed: str = compiler.ask(
+        _disassembled_with_records, _spaced(text), target, time_limit_s=time_limit_s, target=target
+    )
     return _read(printed, target)
 
 
@@ -108,63 +109,34 @@ def programs_machine_code(saved: SavedLaunch, ttgir: str) -> MachineFunction:
     target = module_target(module)
     if target.backend != "cuda":
         raise KprofError(f"the machine code of a launch for {target} is not read", hint="only that for NVIDIA is")
-    compiled = Disassemble(_spaced(text_without_locations(module)), target, saved.kernel.options)
+    arguments = (binary.read_bytes(), _spaced(text_without_locations(module)), target, saved.kernel.options)
     with CompilerProcess() as compiler:
-        printed, printed_with_lines = compiler.ask(DisassembleBoth(binary.read_bytes(), compiled), TIME_LIMIT_S)
-    own, other = (_kernel_in(_read(text, target), saved.record.name) for text in (printed, printed_with_lines))
-    return with_lines_of(own, other)
-
-
-def _kernel_in(functions: Sequence[MachineFunction], name: str) -> MachineFunction:
-    found = next((function for function in functions if function.name == name), None)
-    if found is None:
+        both: tuple[str, str] = compiler.ask(_both_disassembled, *arguments, time_limit_s=TIME_LIMIT_S)
+    name = saved.record.name
+    found = [function for text in both for function in _read(text, target) if function.name == name]
+    if len(found) < len(both):
         raise KprofError(f"the machine code has no {name}", hint="please report it")
-    return found
+    return with_lines_of(found[0], found[-1])
 
 
-@dataclass(frozen=True, slots=True)
-class Disassemble:
-    """Task that compiles a text, and returns its machine code as text."""
+def disassembled(text: str, target: Target, options: Mapping[str, Any], written: Path) -> str:
+    """Compile a text in the child, and print its machine code.
 
-    text: str
-    target: Target
-    options: dict[str, Any]
-
-    def run(self, written: Path) -> str:
-        """Compile the text. Raises ``KprofError`` if the compiler refuses, or if there is no nvdisasm."""
-        options = compiler_options(self.options)
-        return _code_of(lowered_in_child(self.text, self.target, options, written), self.target)
+    Raises ``KprofError`` if the compiler refuses, or if there is no nvdisasm.
+    """
+    return _code_of(lowered_in_child(text, target, compiler_options(options), written), target)
 
 
-@dataclass(frozen=True, slots=True)
-class DisassembleBoth:
-    """Task that returns what nvdisasm prints of machine code, and of a text that it compiles."""
-
-    binary: bytes
-    compiled: Disassemble
-
-    @property
-    def target(self) -> Target:
-        """Target of the text."""
-        return self.compiled.target
-
-    def run(self, written: Path) -> tuple[str, str]:
-        """Compile the text. Raises ``KprofError`` if the compiler refuses, or if there is no nvdisasm."""
-        return _printed(self.binary), self.compiled.run(written)
+def _both_disassembled(
+    binary: bytes, text: str, target: Target, options: Mapping[str, Any], written: Path
+) -> tuple[str, str]:
+    return _printed(binary), disassembled(text, target, options, written)
 
 
-@dataclass(frozen=True, slots=True)
-class DisassembleRecords:
-    """Task that compiles a text with records, and returns its machine code as text."""
+def _disassembled_with_records(text: str, target: Target, written: Path) -> str:
+    from kprof_inject.runtime.compiling.instrumentation import lower, target_of
 
-    text: str
-    target: Target
-
-    def run(self, written: Path) -> str:
-        """Compile the text. Raises ``KprofError`` if the compiler refuses, or if there is no nvdisasm."""
-        from kprof_inject.runtime.compiling.instrumentation import lower, target_of
-
-        return _code_of(lower(self.text, target_of(self.target), {}, Mode()), self.target)
+    return _code_of(lower(text, target_of(target), {}, Mode()), target)
 
 
 _READERS = {"cuda": read_nvdisasm, "hip": read_assembly}

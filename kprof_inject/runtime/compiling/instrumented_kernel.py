@@ -161,7 +161,12 @@ class InstrumentedKernel:
                 kernel = self._with_fewer_registers(mode, ctas) or kernel
             self._require_few_spills(kernel, mode)
         build = self._build_of(kernel, variant, mode, ctas)
-        self._require_same_residency(kernel, build.record)
+        before, after = build.record.clean.ctas_per_sm, build.record.with_records.ctas_per_sm
+        # All CTAs of a cooperative launch must be resident at once.
+        if getattr(kernel.metadata, "launch_cooperative_grid", False) and before and after and after < before:
+            raise KprofError(
+                f"with records, an SM holds {after} of its CTAs instead of {before}, and its launch is cooperative"
+            )
         return build, kernel
 
     def _holds_fewer_ctas(self, kernel: Any) -> bool:
@@ -196,14 +201,6 @@ class InstrumentedKernel:
         with_records = resources_of(alone)["spills"]
         if with_records is not None and with_records + _MAX_MORE_SPILLS < after and not self._holds_fewer_ctas(alone):
             raise KprofError(f"with a second body, its threads spill {counted(after, 'word')} instead of {before}")
-
-    def _require_same_residency(self, kernel: Any, record: KernelRecord) -> None:
-        """Raise ``KprofError`` if records may prevent all CTAs of a cooperative launch from being resident at once."""
-        before, after = record.clean.ctas_per_sm, record.with_records.ctas_per_sm
-        if getattr(kernel.metadata, "launch_cooperative_grid", False) and before and after and after < before:
-            raise KprofError(
-                f"with records, an SM holds {after} of its CTAs instead of {before}, and its launch is cooperative"
-            )
 
     def compile_with_records(self, mode: Mode, ctas: CtaChoice, max_registers: int | None = None) -> Any:
         """Have Triton compile the kernel's TTGIR with records in place of its own.

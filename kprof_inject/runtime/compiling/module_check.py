@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -212,15 +212,8 @@ class ModuleCheck:
     def to_json(self) -> dict[str, Any]:
         """Return the result for ``--json``."""
         return {
-            "file": self.file,
+            **{field.name: getattr(self, field.name) for field in fields(self)},
             "target": self.target and str(self.target),
-            "functions": self.functions,
-            "operations": self.operations,
-            "records": self.records,
-            "clock_reads": self.clock_reads,
-            "binary_bytes": self.binary_bytes,
-            "registers": self.registers,
-            "spills": self.spills,
             "error": self.error and self.error.what,
             "where": self.error and self.error.where and str(self.error.where),
         }
@@ -239,44 +232,49 @@ def check_module(module: Module, compiler: CompilerProcess, time_limit_s: float)
     try:
         target = module_target(module)
         check = replace(check, target=target)
-        verify = Verify(text_without_locations(module), module.file, target)
-        different = disagreement(module, compiler.ask(verify, deadline - time.monotonic()))
+        operations = compiler.ask(
+            operations_by_triton,
+            text_without_locations(module),
+            module.file,
+            target,
+            time_limit_s=deadline - time.monotonic(),
+            target=target,
+        )
+        different = disagreement(module, operations)
         if different is not None:
             raise different
         _require_partners(module)
         has_records = bool(check.records) or EVENT in names
         text = lowerable(module) if has_records else module.text
-        lower = Lower(text, module.file, target, has_records)
-        facts: MachineCodeFacts = compiler.ask(lower, deadline - time.monotonic())
+        facts: MachineCodeFacts = compiler.ask(
+            machine_code_facts,
+            text,
+            module.file,
+            target,
+            has_records,
+            time_limit_s=deadline - time.monotonic(),
+            target=target,
+        )
         return replace(check, **facts._asdict())
     except KprofError as error:
         return replace(check, error=_placed(error, module))
 
 
-@dataclass(frozen=True, slots=True)
-class Verify:
-    """Task that returns the operations that Triton's parser finds in a text."""
+def operations_by_triton(text: str, file: str, target: Target, written: Path) -> Sequence[NestedName]:
+    """Return the operations that Triton's parser finds in a text. Raises ``KprofError`` if it rejects the text."""
+    import triton
 
-    text: str
-    file: str
-    target: Target
+    from kprof_inject.runtime.compiling.instrumentation import read_module, target_of
 
-    def run(self, written: Path) -> Sequence[NestedName]:
-        """Parse the text with Triton. Raises ``KprofError`` if Triton rejects it."""
-        import triton
-
-        from kprof_inject.runtime.compiling.instrumentation import read_module, target_of
-
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder, "kernel.ttgir")
-            path.write_bytes(self.text.encode())
-            try:
-                module = read_module(str(path), target_of(self.target))
-            except RuntimeError as error:
-                raise _refusal(
-                    f"Triton {triton.__version__} rejects this file", error, _INVALID_HINT, self.file, written
-                ) from None
-            return triton_operations(module)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "kernel.ttgir")
+        path.write_bytes(text.encode())
+        try:
+            module = read_module(str(path), target_of(target))
+        except RuntimeError as error:
+            what = f"Triton {triton.__version__} rejects this file"
+            raise _refusal(what, error, _INVALID_HINT, file, written) from None
+        return triton_operations(module)
 
 
 class MachineCodeFacts(NamedTuple):
@@ -288,38 +286,24 @@ class MachineCodeFacts(NamedTuple):
     spills: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Lower:
-    """Task that compiles a text."""
+def machine_code_facts(text: str, file: str, target: Target, has_records: bool, written: Path) -> MachineCodeFacts:
+    """Compile a text. Raises ``KprofError`` if the compiler refuses."""
+    import triton
 
-    text: str
-    file: str
-    target: Target
-    has_records: bool
+    from kprof_inject.runtime.compiling.instrumentation import lower, lower_without_records, target_of
 
-    def run(self, written: Path) -> MachineCodeFacts:
-        """Compile the text. Raises ``KprofError`` if the compiler refuses."""
-        import triton
-
-        from kprof_inject.runtime.compiling.instrumentation import lower, lower_without_records, target_of
-
-        target = target_of(self.target)
-        try:
-            if self.has_records:
-                lowered = lower(self.text, target, {}, Mode())
-            else:
-                lowered = lower_without_records(self.text, target, {})
-        except KprofError as error:
-            if error.__cause__ is None:  # not an error of the compiler
-                raise
-            raise _refusal(
-                f"Triton {triton.__version__} does not lower this module for {self.target}",
-                error.__cause__,
-                _REFUSED_HINT,
-                self.file,
-                written,
-            ) from None
-        return MachineCodeFacts(len(lowered.binary), lowered.clock_reads, *_used(lowered, self.target))
+    compiled_for = target_of(target)
+    try:
+        if has_records:
+            lowered = lower(text, compiled_for, {}, Mode())
+        else:
+            lowered = lower_without_records(text, compiled_for, {})
+    except KprofError as error:
+        if error.__cause__ is None:  # not an error of the compiler
+            raise
+        what = f"Triton {triton.__version__} does not lower this module for {target}"
+        raise _refusal(what, error.__cause__, _REFUSED_HINT, file, written) from None
+    return MachineCodeFacts(len(lowered.binary), lowered.clock_reads, *_used(lowered, target))
 
 
 def _require_partners(module: Module) -> None:
@@ -390,28 +374,21 @@ def module_resources(module: Module, text: str, triton: Path | None = None) -> K
     """
     if triton is None and not is_installed("triton"):
         return None
+    target = module_target(module)
     # A process for each module: some versions of Triton keep settings of an earlier target.
     with CompilerProcess(triton) as compiler:
-        found: KernelResources = compiler.ask(MeasureResources(text, module_target(module)), TIME_LIMIT_S)
+        found: KernelResources = compiler.ask(_resources_in_child, text, target, time_limit_s=TIME_LIMIT_S)
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class MeasureResources:
-    """Task that returns the resources of a text without records."""
-
-    text: str
-    target: Target
-
-    def run(self, written: Path) -> KernelResources:
-        """Compile the text. Raises ``KprofError`` if the compiler refuses."""
-        lowered = lowered_in_child(self.text, self.target, {}, written)
-        registers, spills = _used(lowered, self.target)
-        shared_bytes, warps = lowered.metadata["shared"], lowered.metadata["num_warps"]
-        limits = limits_of(str(self.target))
-        is_known = registers is not None and limits.registers
-        ctas = ctas_per_sm(limits, shared_bytes, warps, registers) if is_known else None
-        return KernelResources(registers, spills, shared_bytes=shared_bytes, ctas_per_sm=ctas)
+def _resources_in_child(text: str, target: Target, written: Path) -> KernelResources:
+    lowered = lowered_in_child(text, target, {}, written)
+    registers, spills = _used(lowered, target)
+    shared_bytes, warps = lowered.metadata["shared"], lowered.metadata["num_warps"]
+    limits = limits_of(str(target))
+    is_known = registers is not None and limits.registers
+    ctas = ctas_per_sm(limits, shared_bytes, warps, registers) if is_known else None
+    return KernelResources(registers, spills, shared_bytes=shared_bytes, ctas_per_sm=ctas)
 
 
 def lowered_in_child(text: str, target: Target, options: dict[str, Any], written: Path) -> Lowered:

@@ -13,7 +13,6 @@ import msgspec
 
 from kprof_inject.capture.cta_samples import AUTO_CTAS, EVERY_CTA, FEWER_CTAS, CtaChoice, CtaSample
 from kprof_inject.capture.mode import Mode
-from kprof_inject.capture.resources import KernelResources
 from kprof_inject.capture.ring_sizes import MAX_LAUNCH_BYTES, smaller_buffer_bytes
 from kprof_inject.capture.schema import Grid
 from kprof_inject.capture.scopes import ScopeTable
@@ -23,13 +22,13 @@ from kprof_inject.runtime.compiling.compiler import (
     ANOTHER_TTGIR,
     Compile,
     call_of,
-    overriding,
     put_in_place,
     same_code,
     variant_of,
     with_room,
 )
 from kprof_inject.runtime.compiling.instrumented_kernel import InstrumentedKernel, binaries_folder
+from kprof_inject.runtime.compiling.triton_caches import overriding
 from kprof_inject.runtime.devices.cuda_driver import resources_of
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.hook import packages_binaries
@@ -213,17 +212,13 @@ class PlannedKernel:
             clean = msgspec.structs.replace(clean, **resources_of(kernel))
         may_sample = step.session.recording.cta_choice != EVERY_CTA and installed_version().offset_bits is not None
         clean_ptx = kernel.asm.get("ptx") if may_sample else None
-        self._instrumented = self.instrumented(clean, clean_ptx)
+        self._instrumented = InstrumentedKernel(
+            step.session, self._dumped, self._plan, self._scope_table, clean, clean_ptx, self._compile_planned
+        )
         # It is one already if an exception ended an earlier attempt.
         if not isinstance(kernel._run, CapturingLauncher):
             max_bytes = min(step.session.recording.max_bytes, MAX_LAUNCH_BYTES)
             kernel._run = CapturingLauncher(kernel, self._variant, self, step.captures, max_bytes)
-
-    def instrumented(self, clean: KernelResources, clean_ptx: str | None) -> InstrumentedKernel:
-        """Return the kernel with its planned records; the arguments are its fields."""
-        return InstrumentedKernel(
-            self._step.session, self._dumped, self._plan, self._scope_table, clean, clean_ptx, self._compile_planned
-        )
 
     def record_less(self, excess: float, grid: Grid) -> bool:
         """Have records made that cost less, because the kernel takes longer with them by this part of its time.
@@ -253,8 +248,9 @@ class PlannedKernel:
             else:
                 return False
             self._why_fewer += f", it took {100 * excess:.0f} % longer"
-            remade = self.instrumented(before.clean, before.clean_ptx)
-            self._instrumented = replace(remade, prefers_shared=prefers_shared)
+            self._instrumented = replace(
+                before, plan=self._plan, scope_table=self._scope_table, prefers_shared=prefers_shared
+            )
         return True
 
     def _fewer_ctas(self, instrumented: InstrumentedKernel, grid: Grid, now: CtaSample) -> CtaSample | None:

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import sys
-from collections.abc import Sequence
 from ctypes import c_char_p, c_int, c_size_t, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p
 from functools import cache
 from pathlib import Path
@@ -249,6 +249,37 @@ class Cupti:
             raise CuptiError(reason, status, hint)
 
 
-def names_for(names: Sequence[str]) -> Any:
-    """Return names as an array of C strings."""
-    return (c_char_p * len(names))(*[name.encode() for name in names])
+_DRIVER_PARAMETERS = Path("/proc/driver/nvidia/params")
+_STATUS = Path("/proc/self/status")
+_ONLY_ADMINISTRATORS = re.compile(r"^RmProfilingAdminOnly: 1$", re.MULTILINE)
+_CAPABILITIES = re.compile(r"^CapEff:\s+([0-9a-f]+)$", re.MULTILINE)
+_CAP_SYS_ADMIN = 21  # linux/capability.h
+
+HOW_TO_GET_PERMISSION = (
+    "an administrator sets NVreg_RestrictProfilingToAdminUsers=0 for the kernel module nvidia, or runs the program "
+    "with CAP_SYS_ADMIN (docker run --cap-add=SYS_ADMIN)"
+)
+
+
+def has_nvidia_module() -> bool:
+    """Return whether NVIDIA's kernel module is loaded."""
+    return _DRIVER_PARAMETERS.exists()
+
+
+def is_permitted() -> bool:
+    """Return whether this user may read the hardware's counters, by the parameters of NVIDIA's kernel module.
+
+    It does not touch the device. Source: NVIDIA, "ERR_NVGPUCTRPERM: Permission issue with Performance Counters".
+    Containers have the host's setting.
+    """
+    try:
+        parameters = _DRIVER_PARAMETERS.read_text()
+    except OSError:
+        return False
+    if not _ONLY_ADMINISTRATORS.search(parameters):
+        return True
+    try:
+        found = _CAPABILITIES.search(_STATUS.read_text())
+    except OSError:
+        return False
+    return found is not None and bool(int(found[1], 16) >> _CAP_SYS_ADMIN & 1)

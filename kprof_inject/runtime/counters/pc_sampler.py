@@ -25,14 +25,6 @@ _MAX_BATCHES = 1000
 _PREFIX = "smsp__pcsamp_warps_issue_stalled_"
 
 
-@dataclass(frozen=True, slots=True)
-class SampledFunction:
-    """Function that was sampled: its name, and CUPTI's checksum of the binary that it is from."""
-
-    name: str
-    cubin_crc: int
-
-
 ByAddress = defaultdict[int, Counter[str]]
 """Samples by reason, for each address, counted from the function's begin."""
 
@@ -43,13 +35,14 @@ class PcSamples:
 
     total: int = 0
     dropped: int = 0
-    by_function: defaultdict[SampledFunction, ByAddress] = field(
+    by_function: defaultdict[tuple[str, int], ByAddress] = field(
         default_factory=lambda: defaultdict(lambda: defaultdict(Counter))
     )
+    """By the function's name, and CUPTI's checksum of the binary that it is from."""
 
     def of(self, name: str) -> Mapping[int, Mapping[str, int]]:
         """Return the samples of the only function with a name, by address; empty if there are none."""
-        return next((found for function, found in self.by_function.items() if function.name == name), {})
+        return next((found for (function, _), found in self.by_function.items() if function == name), {})
 
 
 class PcSampler:
@@ -162,8 +155,8 @@ class PcSampler:
         samples.total += self._data.totalSamples
         samples.dropped += self._data.droppedSamples
         for pc, found in zip(self._pcs[: self._data.totalNumPcs], self._found, strict=False):
-            function = SampledFunction((pc.functionName or b"").decode(errors="replace"), pc.cubinCrc)
-            counts = samples.by_function[function][pc.pcOffset]
+            name = (pc.functionName or b"").decode(errors="replace")
+            counts = samples.by_function[name, pc.cubinCrc][pc.pcOffset]
             for one in found[: pc.stallReasonCount]:
                 counts[self._reasons[one.pcSamplingStallReasonIndex]] += one.samples
         self._data.totalNumPcs = 0

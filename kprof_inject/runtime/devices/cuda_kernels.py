@@ -1,5 +1,8 @@
 """Our own kernels for NVIDIA GPUs, which read timers and clocks, keep a stream busy, and digest memory.
 
+The digest is the sum over all words of a hash of each word and its position: the generator splitmix64 (Steele, Lea,
+Flood: "Fast splittable pseudorandom number generators", 2014).
+
 Source: CUDA Driver API reference, "Module Management" and "Execution Control".
 """
 
@@ -7,12 +10,9 @@ from __future__ import annotations
 
 import ctypes
 import re
-import time
-from collections.abc import Iterator
 from typing import Any
 
-from kprof_inject.runtime.devices.cuda_driver import CudaBuffer, CudaMemory, Driver, relaxed_capture
-from kprof_inject.runtime.devices.device import ClockReading
+from kprof_inject.runtime.devices.cuda_driver import Driver, relaxed_capture
 
 # PTX ISA, "Special Registers": %globaltimer counts nanoseconds.
 _PTX = b"""
@@ -126,139 +126,42 @@ DONE:
     ret;
 }
 """
-_WARP_THREADS = 32
-# A kernel needs the attribute for more shared memory than this (CUDA C++ Programming Guide, "Dynamic shared memory").
-_MAX_DEFAULT_SHARED_BYTES = 48 << 10
-_MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+ENTRY = re.compile(r"\.visible \.entry (\w+)\(")
+"""The directive that begins a kernel, with its name."""
+
 _REGISTERS = 4  # CU_FUNC_ATTRIBUTE_NUM_REGS
-_PREFER_SHARED = 1  # CU_FUNC_CACHE_PREFER_SHARED
-_ENTRY = re.compile(r"\.visible \.entry (\w+)\(")
-_DIGEST_CTAS, _DIGEST_THREADS = 1024, 256
-_TRIES = 50
-# Time limit of all tries together, because on a busy device each one waits.
-_MAX_NS = 20_000_000
-_WORD_BYTES = 8
-# So long that the timer's step at both ends, 32 ns or 1 us each, is at most 2 % of it.
-_COUNTED_NS = 100_000
 
 
 class CudaKernels:
     """Our own kernels, loaded on each device once. Every method works on the current device."""
 
-    def __init__(self, driver: Driver, memory: CudaMemory) -> None:
-        """Begin without any loaded kernel; results go through ``memory``."""
+    def __init__(self, driver: Driver) -> None:
+        """Begin without any loaded kernel."""
         self._driver = driver
-        self._memory = memory
-        self._words: dict[int, CudaBuffer] = {}
-        self._counts: dict[int, CudaBuffer] = {}
-        self._empty_shared_bytes: dict[int, int] = {}
         self._modules: dict[int, ctypes.c_void_p] = {}
         self._functions: dict[tuple[int, bytes], ctypes.c_void_p] = {}
 
     def load(self, device: int) -> None:
         """Load all kernels that are not loaded yet, for which the driver and the device wait for running kernels."""
-        for name in _ENTRY.findall(_PTX.decode()):
-            self._function(device, name.encode())
+        for name in ENTRY.findall(_PTX.decode()):
+            self.function(device, name.encode())
 
-    def hold(self, device: int, stream: int, for_ns: int) -> None:
-        """Keep ``stream`` busy for at least ``for_ns``."""
-        self._launch(self._function(device, b"kprof_hold"), ctypes.c_void_p(stream), ctypes.c_uint64(for_ns))
-
-    def launch_empty(self, device: int, stream: int, threads: int, shared_bytes: int) -> None:
-        """Launch a CTA of a kernel that does nothing.
-
-        For more shared memory than the default limit, the kernel gets the same attributes as Triton sets.
-        """
-        function = self._function(device, b"kprof_empty")
-        if shared_bytes > self._empty_shared_bytes.get(device, _MAX_DEFAULT_SHARED_BYTES):
-            self._driver.call("cuFuncSetCacheConfig", function, _PREFER_SHARED)
-            self._driver.call("cuFuncSetAttribute", function, _MAX_DYNAMIC_SHARED, shared_bytes)
-            self._empty_shared_bytes[device] = shared_bytes
-        self._launch(function, ctypes.c_void_p(stream), threads=threads, shared_bytes=shared_bytes)
-
-    def digest(self, device: int, address: int, size_bytes: int, stream: int) -> int:
-        """Wait for ``stream``, and return what ``queue_digest`` adds."""
-        with self._memory.borrowed(_WORD_BYTES, device, stream) as word:
-            self.queue_digest(device, address, size_bytes, word.data_ptr(), stream)
-            return self._words_at(word.data_ptr(), 1, device, stream)[0]
-
-    def queue_digest(self, device: int, address: int, size_bytes: int, word: int, stream: int) -> None:
-        """Queue a digest of memory, which is added to the 64-bit word at ``word``.
-
-        ``address`` is a multiple of 8. The digest is the sum over all words of a hash of each word and its position:
-        the generator splitmix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014).
-        """
-        arguments = (ctypes.c_uint64(address), ctypes.c_uint64(size_bytes), ctypes.c_uint64(word))
-        function = self._function(device, b"kprof_digest")
-        self._launch(function, ctypes.c_void_p(stream), *arguments, ctas=_DIGEST_CTAS, threads=_DIGEST_THREADS)
-
-    def sm_clock_hz(self, device: int, stream: int) -> float:
-        """Measure the frequency of an SM's clock after all present work of ``stream``, and wait for it."""
-        if device not in self._counts:
-            self._counts[device] = self._memory.zeros_now(2 * _WORD_BYTES, device)
-        address = self._counts[device].data_ptr()
-        function = self._function(device, b"kprof_count_cycles")
-        self._launch(function, ctypes.c_void_p(stream), ctypes.c_uint64(address), ctypes.c_uint64(_COUNTED_NS))
-        cycles, elapsed_ns = self._words_at(address, 2, device, stream)
-        return 1e9 * cycles / elapsed_ns
-
-    def counted(self, device: int, ptx: str, words: int, stream: int) -> list[int]:
-        """Run the only kernel of a PTX text with one warp, and return the 64-bit words that it writes."""
-        module, function, kernel = ctypes.c_void_p(), ctypes.c_void_p(), _ENTRY.search(ptx)
-        self._driver.call("cuModuleLoadData", ctypes.byref(module), ptx.encode())
-        try:
-            self._driver.call(
-                "cuModuleGetFunction", ctypes.byref(function), module, kernel[1].encode() if kernel else b""
-            )
-            with self._memory.borrowed(words * _WORD_BYTES, device, stream) as buffer:
-                address = ctypes.c_uint64(buffer.data_ptr())
-                self._launch(function, ctypes.c_void_p(stream), address, threads=_WARP_THREADS)
-                return self._words_at(buffer.data_ptr(), words, device, stream)
-        finally:
-            self._driver.call("cuModuleUnload", module)
-
-    def _words_at(self, address: int, words: int, device: int, stream: int) -> list[int]:
-        return self._memory.contents(address, words * _WORD_BYTES, device, stream).cast("Q").tolist()
-
-    def read_clock(self, device: int) -> ClockReading | None:
-        """Read the timer several times, and return the reading with the smallest error."""
-        return min(self._readings(device), key=lambda reading: reading.error_ns, default=None)
-
-    def _readings(self, device: int) -> Iterator[ClockReading]:
-        function = self._function(device, b"kprof_read_timer")
-        stream = self._memory.urgent_stream(device)
-        if device not in self._words:
-            self._words[device] = self._memory.zeros_now(_WORD_BYTES, device)
-        word = self._words[device]
-        begun = time.time_ns()
-        for _ in range(_TRIES):
-            before = time.time_ns()
-            self._launch(function, stream, ctypes.c_uint64(word.data_ptr()))
-            self._driver.call("cuStreamSynchronize", stream)
-            after = time.time_ns()
-            read = int.from_bytes(self._memory.fetch(word, _WORD_BYTES, device), "little")
-            yield ClockReading((before + after) // 2, read, (after - before + 1) // 2)
-            if after - begun > _MAX_NS:
-                return
-
-    def _function(self, device: int, name: bytes) -> ctypes.c_void_p:
+    def function(self, device: int, name: bytes) -> ctypes.c_void_p:
+        """Return a kernel, which is loaded if it was not."""
         if (device, name) not in self._functions:
             function = ctypes.c_void_p()
             with relaxed_capture():  # another thread may be capturing
-                self._driver.call("cuModuleGetFunction", ctypes.byref(function), self._module(device), name)
+                if device not in self._modules:
+                    module = ctypes.c_void_p()
+                    self._driver.call("cuModuleLoadData", ctypes.byref(module), _PTX)
+                    self._modules[device] = module
+                self._driver.call("cuModuleGetFunction", ctypes.byref(function), self._modules[device], name)
                 # Else its code is loaded at its first launch ("Lazy Loading" in the CUDA C++ Programming Guide).
                 self._driver.call("cuFuncGetAttribute", ctypes.byref(ctypes.c_int()), _REGISTERS, function)
             self._functions[device, name] = function
         return self._functions[device, name]
 
-    def _module(self, device: int) -> ctypes.c_void_p:
-        if device not in self._modules:
-            module = ctypes.c_void_p()
-            self._driver.call("cuModuleLoadData", ctypes.byref(module), _PTX)
-            self._modules[device] = module
-        return self._modules[device]
-
-    def _launch(
+    def launch(
         self,
         function: ctypes.c_void_p,
         stream: ctypes.c_void_p,
@@ -267,5 +170,6 @@ class CudaKernels:
         threads: int = 1,
         shared_bytes: int = 0,
     ) -> None:
+        """Launch a loaded kernel, one of ours or another one."""
         pointers = (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(argument) for argument in arguments))
         self._driver.call("cuLaunchKernel", function, ctas, 1, 1, threads, 1, 1, shared_bytes, stream, pointers, None)

@@ -7,22 +7,18 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
-from kprof_inject.runtime.devices.cuda_device import CudaDevice
-from kprof_inject.runtime.devices.cuda_driver import Driver, loaded_driver, relaxed_capture
-from kprof_inject.runtime.devices.device import (
-    Buffer,
-    ClockReading,
-    Device,
-    Event,
-    FindAllocation,
+from kprof_inject.runtime.devices.cuda_driver import (
+    Driver,
     MemoryRange,
     NoDeviceMemory,
-    Snapshot,
+    loaded_driver,
+    relaxed_capture,
 )
+from kprof_inject.runtime.devices.device import Buffer, ClockReading, Device, Event, FindAllocation
 
 # Above the clocks of present GPUs.
 _MAX_CYCLES_PER_NS = 2
@@ -48,12 +44,12 @@ class _TorchsChoice:
         return int(torch.cuda.current_stream().cuda_stream)
 
 
-class _TorchDevice(_TorchsChoice):
-    """The devices with torch's own memory and events. See ``Device``."""
+class _TorchDevice(_TorchsChoice, Device):
+    """The devices with torch's own memory and events, without any driver. See ``Device``."""
 
     def __init__(self) -> None:
         self._staging = torch.empty(0, dtype=torch.uint8)
-        self._streams: dict[int, torch.cuda.Stream] = {}
+        self._copy_streams: dict[int, torch.cuda.Stream] = {}
 
     def prepare(self) -> None:
         pass  # torch loads its own kernels
@@ -122,10 +118,10 @@ class _TorchDevice(_TorchsChoice):
         with _on(stream):
             return memoryview(_memory_at(address, size_bytes).cpu().numpy())
 
-    def staging(self, size_bytes: int) -> AbstractContextManager[Any]:
+    def staging(self, size_bytes: int) -> NoReturn:
         raise NotImplementedError("launches are saved on NVIDIA's GPUs alone")
 
-    def snapshot(self, ranges: Sequence[MemoryRange], stream: int) -> Snapshot:
+    def snapshot(self, ranges: Sequence[MemoryRange], stream: int) -> NoReturn:
         raise NotImplementedError("launches are saved on NVIDIA's GPUs alone")
 
     def fetch(self, buffer: Any, size_bytes: int, device: int, done: Any) -> memoryview:
@@ -133,9 +129,9 @@ class _TorchDevice(_TorchsChoice):
         with relaxed_capture(), torch.cuda.device(device):
             if self._staging.numel() < size_bytes:
                 self._staging = _pinned(size_bytes, instead_of=self._staging)
-            if device not in self._streams:
-                self._streams[device] = torch.cuda.Stream()
-            stream = self._streams[device]
+            if device not in self._copy_streams:
+                self._copy_streams[device] = torch.cuda.Stream()
+            stream = self._copy_streams[device]
             with torch.cuda.stream(stream):
                 done.synchronize()
                 host = self._staging[:size_bytes]
@@ -157,9 +153,6 @@ class _TorchDevice(_TorchsChoice):
 
     def counted(self, ptx: str, words: int, stream: int) -> list[int]:
         return []  # torch does not run PTX
-
-    def unaffected_by_graphs(self) -> AbstractContextManager[None]:
-        return relaxed_capture()
 
 
 def _pinned(size_bytes: int, instead_of: torch.Tensor) -> torch.Tensor:
@@ -204,7 +197,7 @@ def _raising_no_memory() -> Iterator[None]:
         raise NoDeviceMemory(str(error)) from None
 
 
-class _TorchCudaDevice(_TorchsChoice, CudaDevice):
+class _TorchCudaDevice(_TorchsChoice, Device):
     """NVIDIA's devices, with torch's choice of the present device and stream. See ``Device``."""
 
     def allocations(self) -> FindAllocation:

@@ -21,13 +21,14 @@ from kprof_inject.capture.experiments import (
     SpinRecord,
 )
 from kprof_inject.capture.resources import Resources
-from kprof_inject.capture.schema import Argument, Grid, plausible_sm_clock_hz
+from kprof_inject.capture.schema import Grid, plausible_sm_clock_hz
 from kprof_inject.runtime.compiling.builds import assembly_in, load, objection_to
 from kprof_inject.runtime.devices.cuda_driver import l2_bytes, resources_of
 from kprof_inject.runtime.devices.device import Device
+from kprof_inject.runtime.experiments.loaded_launch import NotReplayable
 from kprof_inject.runtime.experiments.paired_launches import LaunchPairs, PairedLaunches, PairedTimes
 from kprof_inject.runtime.faults import first_line
-from kprof_inject.workspace import DumpedKernel
+from kprof_inject.runtime.launch.recorded_launch import ArgumentKinds
 
 SLOPE_ERROR = 0.03
 """An experiment ends early when half the interval of every slope is below this."""
@@ -36,56 +37,39 @@ MAX_ROUNDS = 2000
 """More rounds do not help: a slope that is imprecise after these is so for other reasons."""
 
 
-class NoExperiment(Exception):
-    """Error that an experiment with a kernel is impossible; its text is the reason."""
+Builds = Sequence[tuple[Any, str]]
+"""Loaded builds of a plan, in its order; None with the reason for one that is left out."""
 
 
-class DelayedKernel:
-    """A launch, and the builds to launch instead of its kernel.
+def load_delays(clean: Any, grid: Grid, folder: Path, plan: DelaysRecord) -> Builds:
+    """Load all builds of a plan, which are launched instead of a loaded kernel ``clean``.
 
-    ``builds`` are in the order of the plan; None is a build that is left out for the reason in ``refusals``.
-    ``arguments`` are the numbers among the launch's.
+    Raises ``NotReplayable`` if the module's text compiles to another kernel than the source, or if nothing loads.
     """
+    own_assembly = str(clean.asm.get("ptx") or clean.asm.get("amdgcn") or "")
+    if objection := objection_to("ttgir", own_assembly, assembly_in(folder / plan.plain)):
+        raise NotReplayable(objection)
+    clean_room = Resources(**resources_of(clean)).ctas_per_sm
+    builds = [_loaded(clean, clean_room, grid, folder, build) for build in plan.builds]
+    if not any(kernel for kernel, _ in builds):
+        raise NotReplayable(next((refusal for _, refusal in builds if refusal), "no delay was compiled"))
+    return builds
 
-    def __init__(self, kernel: Any, grid: Grid, arguments: tuple[Argument | None, ...]) -> None:
-        """Describe a launch of ``kernel``."""
-        self.kernel = kernel
-        self.grid = grid
-        self.arguments = arguments
-        self.clean = Resources(**resources_of(kernel))
-        self.builds: list[Any] = []
-        self.refusals: dict[int, str] = {}
-        self.registers: list[int | None] = []
 
-    def load(self, folder: Path, plan: DelaysRecord) -> None:
-        """Load all builds of a plan.
-
-        Raises ``NoExperiment`` if the module's text compiles to another kernel than the source.
-        """
-        own_assembly = str(self.kernel.asm.get("ptx") or self.kernel.asm.get("amdgcn") or "")
-        if objection := objection_to("ttgir", own_assembly, assembly_in(folder / plan.plain)):
-            raise NoExperiment(objection)
-        for place, build in enumerate(plan.builds):
-            loaded, refusal = self._loaded(folder, build)
-            self.builds.append(loaded)
-            self.registers.append(None if loaded is None else loaded.n_regs)
-            if refusal:
-                self.refusals[place] = refusal
-
-    def _loaded(self, folder: Path, build: DelayedBuildRecord) -> tuple[Any, str]:
-        if build.binary is None:
-            return None, build.refusal
-        try:
-            loaded = load(folder / build.binary, self.kernel.src, self.kernel.hash)
-        except Exception as error:  # noqa: BLE001 (the driver's errors have no common base)
-            return None, f"it does not load: {first_line(error)}"
-        room, clean_room = Resources(**resources_of(loaded)).ctas_per_sm, self.clean.ctas_per_sm
-        if room != clean_room:
-            # If all CTAs run at once, more room on an SM changes nothing.
-            slots = _properties().get("multiprocessor_count", 0) * min(room or 0, clean_room or 0)
-            if prod(self.grid) > slots:
-                return None, f"with the delay, an SM holds {room} of its CTAs instead of {clean_room}"
-        return loaded, ""
+def _loaded(clean: Any, clean_room: int | None, grid: Grid, folder: Path, build: DelayedBuildRecord) -> tuple[Any, str]:
+    if build.binary is None:
+        return None, build.refusal
+    try:
+        loaded = load(folder / build.binary, clean.src, clean.hash)
+    except Exception as error:  # noqa: BLE001 (the driver's errors have no common base)
+        return None, f"it does not load: {first_line(error)}"
+    room = Resources(**resources_of(loaded)).ctas_per_sm
+    if room != clean_room:
+        # If all CTAs run at once, more room on an SM changes nothing.
+        slots = _properties().get("multiprocessor_count", 0) * min(room or 0, clean_room or 0)
+        if prod(grid) > slots:
+            return None, f"with the delay, an SM holds {room} of its CTAs instead of {clean_room}"
+    return loaded, ""
 
 
 def are_precise(pairs: Sequence[LaunchPairs], delays: Sequence[tuple[int, int, float]], slope_error: float) -> bool:
@@ -118,30 +102,28 @@ def time_delays(launches: PairedLaunches, plan: DelaysRecord, seconds: float) ->
 
 
 def experiment_record(
-    dumped: DumpedKernel,
-    plan: DelaysRecord,
-    target: DelayedKernel,
-    timed: PairedTimes,
-    device: Device,
-    spins: tuple[SpinRecord, ...],
+    launches: PairedLaunches, plan: DelaysRecord, builds: Builds, timed: PairedTimes
 ) -> ExperimentRecord:
     """Return the record of an experiment."""
+    launch = launches.launch
+    device, saved = launch.device, launch.saved
+    spins = _spins_of(plan, device, launch.stream)
     properties = _properties()
     return ExperimentRecord(
-        name=dumped.name,
-        variant=dumped.variant,
+        name=saved.kernel.name,
+        variant=saved.record.variant,
         pid=os.getpid(),
         scopes=plan.scopes,
-        target=dumped.info.target,
+        target=saved.kernel.target,
         device_name=device.names()[device.current()],
         sm_count=properties.get("multiprocessor_count") or None,
         nominal_clock_hz=plausible_sm_clock_hz(1000 * properties.get("sm_clock_rate", 0)),
         sm_clock_hz=statistics.median(timed.sm_clock_hz) if timed.sm_clock_hz else None,
         l2_bytes=l2_bytes() or None,
-        clean=target.clean,
-        grid=target.grid,
-        arguments=target.arguments,
-        delays=tuple(_measured(plan.builds, timed, target)),
+        clean=Resources(**resources_of(launches.clean)),
+        grid=saved.record.grid,
+        arguments=ArgumentKinds.of(saved.kernel.signature).numbers(launch.arguments),
+        delays=tuple(_measured(plan.builds, builds, timed)),
         spins=spins,
         warps=plan.warps,
         launches=timed.launches,
@@ -151,7 +133,7 @@ def experiment_record(
     )
 
 
-def spins_of(plan: DelaysRecord, device: Device, stream: int) -> tuple[SpinRecord, ...]:
+def _spins_of(plan: DelaysRecord, device: Device, stream: int) -> tuple[SpinRecord, ...]:
     """Measure how long the delays of a plan take by themselves; return nothing if that is not possible."""
     counted = device.counted(plan.spin_kernel, len(plan.spin_cycles), stream) if plan.spin_kernel else []
     spins = zip(plan.spin_cycles, counted, strict=False)
@@ -164,22 +146,19 @@ def _properties() -> dict[str, int]:
     return found
 
 
-def _rounded(times_ns: Sequence[float]) -> tuple[float, ...]:
-    """Round times to 0.1 ns; the timer's steps are many times longer."""
-    return tuple(round(ns, 1) for ns in times_ns)
-
-
-def _measured(
-    builds: Sequence[DelayedBuildRecord], timed: PairedTimes, target: DelayedKernel
-) -> Iterator[MeasuredDelayRecord]:
-    refusals = {**timed.refusals, **target.refusals}
-    for place, build in enumerate(builds):
-        pairs, refusal = timed.pairs[place], refusals.get(place, "")
+def _measured(plan: Sequence[DelayedBuildRecord], builds: Builds, timed: PairedTimes) -> Iterator[MeasuredDelayRecord]:
+    for place, (build, (kernel, refusal), pairs) in enumerate(zip(plan, builds, timed.pairs, strict=True)):
+        refusal = refusal or timed.refusals.get(place, "")
         yield MeasuredDelayRecord(
             scope=build.scope,
             delay_cycles=build.delay_cycles,
             ns=() if refusal else _rounded(pairs.ns),
             clean_ns=() if refusal else _rounded(pairs.clean_ns),
-            registers=target.registers[place],
+            registers=None if kernel is None else kernel.n_regs,
             refusal=refusal,
         )
+
+
+def _rounded(times_ns: Sequence[float]) -> tuple[float, ...]:
+    """Round times to 0.1 ns; the timer's steps are many times longer."""
+    return tuple(round(ns, 1) for ns in times_ns)

@@ -1,13 +1,16 @@
-"""A saved launch in a process of ours: its memory at the addresses that it had in the program, and its arguments."""
+"""A saved launch in a worker: its memory at the addresses that it had in the program, and its arguments.
+
+It can be repeated with any build of its kernel.
+"""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any, Protocol
+from typing import Any
 
 from kprof_inject.capture.saved_launch import (
     DescriptorArgument,
@@ -22,21 +25,43 @@ from kprof_inject.capture.saved_launch import (
 )
 from kprof_inject.errors import KprofError
 from kprof_inject.quantities import size_text
-from kprof_inject.runtime.devices.device import Device, MemoryRange, NoDeviceMemory, packed
-from kprof_inject.runtime.experiments.relaunch import Address, Digests, NotReplayable, Relaunch, digests_of
+from kprof_inject.runtime.devices.cuda_driver import MemoryRange, NoDeviceMemory, packed
+from kprof_inject.runtime.devices.device import Device
+from kprof_inject.runtime.devices.worker_device import WorkerDevice
+from kprof_inject.runtime.launch.recorded_launch import HOOK_ARGUMENTS
 
 # CUDA Driver API reference, cuTensorMapEncodeTiled: "must be aligned to 64B".
 _TENSOR_MAP_ALIGNMENT = 64
 
 
-class MappingDevice(Device, Protocol):
-    """A device of a process of ours."""
+class NotReplayable(Exception):
+    """Error that a kernel cannot be launched again; its text is the reason, in words that follow *because*."""
 
-    def mapped(self, ranges: list[MemoryRange]) -> Any:
-        """Map memory at ranges, until the result's ``close``. Raises ``AddressTaken`` and ``NoDeviceMemory``."""
 
-    def write(self, address: int, data: bytes) -> None:
-        """Copy bytes to device memory, now."""
+Digests = tuple[int, ...] | None
+"""Digest of each range of a launch's memory; None if the device cannot compute it."""
+
+
+def digests_of(device: Device, ranges: Iterable[MemoryRange], stream: int) -> Digests:
+    """Return the digests of the ranges' contents."""
+    digests: list[int] = []
+    for memory in ranges:
+        value = device.digest(memory.address, memory.size_bytes, stream)
+        if value is None:
+            return None
+        digests.append(value)
+    return tuple(digests)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Replacement for a tensor in a launcher's arguments, since a launcher reads only the address of a tensor."""
+
+    value: int
+
+    def data_ptr(self) -> int:
+        """Return the address, as a tensor does."""
+        return self.value
 
 
 class TensorMap:
@@ -55,35 +80,38 @@ class TensorMap:
 
 
 @dataclass(frozen=True, slots=True)
-class LoadedMemory:
-    """Memory of a saved launch, and a copy of its first contents. See ``LaunchMemory``."""
-
-    device: Device
-    copies: tuple[tuple[MemoryRecord, int], ...]
-    """Each range with the address of its copy."""
-
-    def refresh(self, stream: int) -> None:
-        """Restore the first contents."""
-        for memory, copy in self.copies:
-            self.device.copy(memory.address, copy, memory.size_bytes, stream)
-
-    def digest(self, stream: int) -> Digests:
-        """Return the digests of the ranges."""
-        ranges = (MemoryRange(memory.address, memory.size_bytes) for memory, _ in self.copies)
-        return digests_of(self.device, ranges, stream)
-
-
-@dataclass(frozen=True, slots=True)
 class LoadedLaunch:
-    """A saved launch that can be repeated."""
+    """A saved launch that can be repeated on a device.
+
+    ``arguments`` are the kernel's own, with addresses instead of tensors. ``copies`` has each range of its memory, with
+    the address of a copy of its first contents.
+    """
 
     saved: SavedLaunch
-    relaunch: Relaunch
-    memory: LoadedMemory
+    device: WorkerDevice
+    stream: int
+    arguments: tuple[Any, ...]
+    copies: tuple[tuple[MemoryRecord, int], ...]
+
+    def refresh(self) -> None:
+        """Restore what the launch begins with, in the order of its stream."""
+        for memory, copy in self.copies:
+            self.device.copy(memory.address, copy, memory.size_bytes, self.stream)
+
+    def digest(self) -> Digests:
+        """Return the digests of its memory after all present work of its stream."""
+        ranges = (MemoryRange(memory.address, memory.size_bytes) for memory, _ in self.copies)
+        return digests_of(self.device, ranges, self.stream)
+
+    def launch(self, kernel: Any) -> None:
+        """Launch a loaded Triton kernel. Call this within ``own_scratch``."""
+        no_hooks = (None,) * HOOK_ARGUMENTS  # no profiler must see these launches
+        grid = self.saved.record.grid
+        kernel.run(*grid, self.stream, kernel.function, kernel.packed_metadata, *no_hooks, *self.arguments)
 
 
 @contextmanager
-def loaded_launch(device: MappingDevice, saved: SavedLaunch) -> Iterator[LoadedLaunch]:
+def loaded_launch(device: WorkerDevice, saved: SavedLaunch) -> Iterator[LoadedLaunch]:
     """Load a saved launch onto the device, for as long as the context lasts.
 
     Raises ``NotReplayable``, ``AddressTaken`` if another process may succeed, and ``KprofError`` for damaged files.
@@ -101,24 +129,20 @@ def loaded_launch(device: MappingDevice, saved: SavedLaunch) -> Iterator[LoadedL
             size = size_text(record.memory_bytes)
             raise NotReplayable(f"the device has no room for its {size} and a copy of it") from None
         copies = (buffer.data_ptr() + offset for offset in offsets)
-        memory = LoadedMemory(device, tuple(zip(record.memory, copies, strict=True)))
-        for one, copy in memory.copies:
-            for offset, data in saved.chunks(one):
-                device.write(copy + offset, data)
-        memory.refresh(stream)
-        _require_same(record.memory, memory.digest(stream))
         arguments = tuple(_restored(argument) for argument in record.arguments)
-        yield LoadedLaunch(saved, Relaunch(record.grid, stream, arguments), memory)
+        launch = LoadedLaunch(saved, device, stream, arguments, tuple(zip(record.memory, copies, strict=True)))
+        for memory, copy in launch.copies:
+            for offset, data in saved.chunks(memory):
+                device.write(copy + offset, data)
+        launch.refresh()
+        for memory, digest in zip(record.memory, launch.digest() or (), strict=False):
+            if memory.before is not None and int(memory.before, 16) != digest:
+                raise KprofError(
+                    f"the memory at {memory.address:#x} is not what the launch began with",
+                    hint="the program changed it from another stream while it was copied; save the launch again",
+                )
+        yield launch
         device.synchronise(device.current())
-
-
-def _require_same(memory: Sequence[MemoryRecord], digests: Digests) -> None:
-    for one, digest in zip(memory, digests or (), strict=False):
-        if one.before is not None and int(one.before, 16) != digest:
-            raise KprofError(
-                f"the memory at {one.address:#x} is not what the launch began with",
-                hint="the program changed it from another stream while it was copied; save the launch again",
-            )
 
 
 def _restored(argument: SavedArgument) -> Any:

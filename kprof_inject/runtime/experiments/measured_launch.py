@@ -1,38 +1,120 @@
-"""Measure a saved launch without records: the hardware's counters, and samples of what its warps wait for."""
+"""Measure one saved launch in a worker: with records, with the hardware's counters, or by samples of its warps.
+
+It begins with what the L2 held in the program. The kernels before the launch decide that, and without its inputs in the
+L2 a launch takes longer. A saved launch does not have these kernels, but it has its times in the program. So we try
+several contents, and use those with which it takes as long as there.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from statistics import median
 from typing import Any
 
-from kprof_inject.capture.measurements import CountersRecord, SampledInstruction, SamplesRecord
+from triton.compiler.compiler import CompiledKernel
+
+from kprof_inject.capture.measurements import CountersRecord, L2Contents, SampledInstruction, SamplesRecord
+from kprof_inject.capture.resources import KernelResources
 from kprof_inject.errors import KprofError
+from kprof_inject.runtime.compiling.builds import BuildSource, compile_text
+from kprof_inject.runtime.compiling.planned_kernel import Plan, PlannedKernel, RunStep
 from kprof_inject.runtime.counters.cupti import CuptiError
 from kprof_inject.runtime.counters.pc_sampler import PcSampler, PcSamples
 from kprof_inject.runtime.counters.range_profiler import RangeProfiler
+from kprof_inject.runtime.devices.cuda_driver import MemoryRange, NoDeviceMemory, l2_bytes, resources_of
 from kprof_inject.runtime.experiments.loaded_launch import LoadedLaunch
-from kprof_inject.runtime.experiments.paired_launches import PairedLaunches
+from kprof_inject.runtime.experiments.paired_launches import BackToBack, PairedLaunches, empty_ns
+from kprof_inject.runtime.launch import triton_wrapping
+from kprof_inject.runtime.launch.launch_capture import LaunchCapture
+from kprof_inject.runtime.launch.launch_saver import LaunchSaver
+from kprof_inject.runtime.launch.launcher import own_scratch
+from kprof_inject.runtime.launch.timing import EmptyKernel, LaunchTimer
+from kprof_inject.runtime.process_report import ProcessReport
+from kprof_inject.runtime.session import NO_SAVED_LAUNCHES, Session
+from kprof_inject.workspace import DumpedKernel, Workspace
 
+# Reading twice as much as fits leaves nothing else.
+_TIMES_L2 = 2
 # A share of 10 % then has an error of 0.3 points (95 %), and of 3.4 points in a scope with 1 % of the samples.
 _WANTED_SAMPLES = 30_000
 # CUPTI has one buffer for them all, with the samples of the kernels that restore the memory.
 _MAX_SAMPLED_LAUNCHES = 60
 # Longer launches are sampled less often.
 _MAX_SAMPLED_NS = 300e6
+_CLEAN_LAUNCHES = 30
+
+Fills = Mapping[L2Contents, Callable[[], None]]
+"""Functions that queue what leaves these contents in the L2."""
+
+
+@contextmanager
+def l2_fills(launch: LoadedLaunch) -> Iterator[Fills]:
+    """Lend what can be done with the L2 before a launch: only ``left`` if its times in the program are unknown."""
+    memory = launch.saved.record.memory
+    fills: dict[L2Contents, Callable[[], None]] = {"left": partial(_read, launch)}
+    with ExitStack() as lent:
+        if launch.saved.record.clean.times_ns:
+            inputs = [MemoryRange(one.address, one.size_bytes) for one in memory if one.before == one.after]
+            if inputs:
+                fills["inputs"] = partial(_read, launch, *inputs)
+            size_bytes = _TIMES_L2 * l2_bytes()
+            if size_bytes:
+                try:
+                    buffer = lent.enter_context(launch.device.borrowed(size_bytes, launch.stream))
+                    fills["emptied"] = partial(_read, launch, MemoryRange(buffer.data_ptr(), size_bytes))
+                except NoDeviceMemory:
+                    pass  # as much as the launch itself left
+        yield fills
+
+
+def _read(launch: LoadedLaunch, *ranges: MemoryRange) -> None:
+    for one in ranges:
+        launch.device.read(one, launch.stream)
+
+
+def as_in_program(
+    times_ns: Mapping[L2Contents, list[float]], empty_ns: float | None, program: KernelResources
+) -> L2Contents:
+    """Return the contents with which a launch takes as long as in the program, or nearly."""
+    if not program.times_ns:
+        return "left"
+    expected_ns = median(program.times_ns)
+    if empty_ns is not None and program.empty_launch_ns is not None:
+        expected_ns += empty_ns - program.empty_launch_ns
+    return min(times_ns, key=lambda contents: abs(median(times_ns[contents]) - expected_ns))
+
+
+def contents_as_in_program(launch: LoadedLaunch, kernel: Any, fills: Fills, times: int) -> L2Contents:
+    """Time a launch with each contents, and return those with which it takes as long as in the program."""
+    if len(fills) == 1:
+        return "left"
+    timed = BackToBack(launch.device, launch.stream, launch.refresh)
+    times_ns: dict[L2Contents, list[float]] = {contents: [] for contents in fills}
+    for _ in range(times):
+        for contents, fill in fills.items():
+            timed.before = fill
+            times_ns[contents] += timed.times_ns(timed.queued([partial(launch.launch, kernel)]))
+    timed.before = fills["left"]
+    return as_in_program(times_ns, empty_ns(timed, EmptyKernel.like(kernel.metadata)), launch.saved.record.clean)
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredLaunch:
     """A launch to be measured on a device whose context is current.
 
-    ``launches`` have warmed up. ``fill`` queues what the L2 is to hold when the launch begins.
+    ``launches`` have warmed up; their unchanged kernel is measured. ``fill`` queues what the L2 is to hold when the
+    launch begins.
     """
 
     launches: PairedLaunches
-    launch: LoadedLaunch
-    kernel: Any
     fill: Callable[[], None]
 
     def count(self, profiler: RangeProfiler, metrics: Sequence[str]) -> CountersRecord:
@@ -52,16 +134,18 @@ class MeasuredLaunch:
 
         Raises ``KprofError`` where that is not possible.
         """
-        samples = PcSamples()
+        samples, name = PcSamples(), self.launches.launch.saved.record.name
         self._sample(sampler, samples, 1)
         launches = 1
-        more = self._more_launches(samples)
+        of_one = max(sum(sum(counts.values()) for counts in samples.of(name).values()), 1)
+        by_time = int(_MAX_SAMPLED_NS / max(self.launches.clean_ns, 1.0))
+        more = max(min(math.ceil(_WANTED_SAMPLES / of_one), _MAX_SAMPLED_LAUNCHES, by_time), 1)
         try:
             self._sample(sampler, samples, more)
             launches += more
         except CuptiError:
             pass  # the buffer was too small for all of these launches: keep the samples of the first
-        by_address = samples.of(self._name)
+        by_address = samples.of(name)
         if not by_address:
             raise KprofError("CUPTI took no sample of it")
         instructions = (SampledInstruction(address, counts) for address, counts in sorted(by_address.items()))
@@ -73,21 +157,17 @@ class MeasuredLaunch:
             instructions=tuple(instructions),
         )
 
-    @property
-    def _name(self) -> str:
-        return self.launch.saved.record.name
-
     def _begin(self) -> None:
-        self.launch.memory.refresh(self.launch.relaunch.stream)
+        self.launches.launch.refresh()
         self.fill()
         self._wait()
 
     def _launch(self) -> None:
-        self.launch.relaunch.launch(self.kernel)
+        self.launches.launch.launch(self.launches.clean)
         self.launches.watch_stream()
 
     def _wait(self) -> None:
-        device = self.launches.device
+        device = self.launches.launch.device
         device.synchronise(device.current())
 
     def _sample(self, sampler: PcSampler, samples: PcSamples, launches: int) -> None:
@@ -97,8 +177,78 @@ class MeasuredLaunch:
                 self._launch()
             self._wait()
 
-    def _more_launches(self, samples: PcSamples) -> int:
-        """Return how many more launches it takes for as many samples as wanted, after the first launch."""
-        of_one = max(sum(sum(counts.values()) for counts in samples.of(self._name).values()), 1)
-        by_time = int(_MAX_SAMPLED_NS / max(self.launches.clean_ns, 1.0))
-        return max(min(math.ceil(_WANTED_SAMPLES / of_one), _MAX_SAMPLED_LAUNCHES, by_time), 1)
+
+class _NoPlans:
+    """Plans of the kernels that this process compiles from source: there are none."""
+
+    def plan_of(self, variant: DumpedKernel, kernel: Any) -> Plan | None:
+        """Return None."""
+        return None
+
+    def fewer(self, dumped: DumpedKernel, plan: str) -> None:
+        """Return None."""
+        return None
+
+
+class _SavedKernel(PlannedKernel):
+    """Planned kernel that is compiled from the text of its instrumented TTGIR, because its source is not here."""
+
+    def _compile_planned(self, effects: ExitStack) -> Any:
+        workspace, kernel = self._step.workspace, self._dumped
+        folder = workspace.recorded_builds_folder / f"{kernel.variant}.compiled"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        compile_text(workspace.override_path(kernel).read_text(), kernel.info, folder)
+        group = {made.name: str(made) for made in sorted(folder.iterdir())}
+        return CompiledKernel(BuildSource.of(kernel.info), group, "")
+
+
+def capture_launch(launch: LoadedLaunch, clean: Any, session_path: Path, times: int) -> L2Contents:
+    """Launch a saved launch with the records that are planned in the session's workspace, and save their buffers.
+
+    ``clean`` is the kernel without records, which is timed before. Returns what the L2 held when each launch began.
+    Raises ``KprofError`` if the kernel cannot be recorded.
+    """
+    device, session = launch.device, Session.read(session_path)
+    workspace, report = Workspace(Path(session.workspace)), ProcessReport(session.reports)
+    dumped = workspace.kernel(launch.saved.record.variant)
+    scope_table = workspace.scope_table(dumped.variant)
+    if scope_table is None:
+        raise KprofError(f"{dumped.name} has no planned records", hint="insert some")
+    sys.argv = [str(launch.saved.folder)]  # the capture says what was run
+    with own_scratch(device), l2_fills(launch) as fills:
+        l2 = contents_as_in_program(launch, clean, fills, _CLEAN_LAUNCHES)
+        clean_run = _clean_run(launch, clean, fills[l2])
+        workspace.write_clean_run(dumped.variant, str(os.getpid()), clean_run)
+        saver = LaunchSaver(NO_SAVED_LAUNCHES, session.recording.launches, device, report)
+        capture = LaunchCapture(session, report, device, saver)
+        step = RunStep(session, report, device, capture, _NoPlans())
+        triton_wrapping.wrap_loading()
+        _SavedKernel(step, dumped, dumped, scope_table, lambda _: clean).attach(clean)
+        for _ in range(times):
+            launch.refresh()
+            fills[l2]()
+            launch.launch(clean)
+        capture.finish()
+        report.note_end()
+    return l2
+
+
+def _clean_run(launch: LoadedLaunch, clean: Any, fill: Callable[[], None]) -> KernelResources:
+    """Time the kernel without records, by the method of the dump step."""
+    device, stream = launch.device, launch.stream
+    timer = LaunchTimer(device, EmptyKernel.like(clean.metadata))
+    for _ in range(_CLEAN_LAUNCHES):
+        launch.refresh()
+        fill()
+        start = timer.begin(stream)
+        launch.launch(clean)
+        if start is not None:
+            timer.end(start, stream)
+    device.synchronise(device.current())
+    return KernelResources(
+        **resources_of(clean),
+        times_ns=tuple(timer.times_ns()),
+        not_timed=timer.not_timed or None,
+        empty_launch_ns=timer.empty_ns(),
+    )

@@ -1,7 +1,7 @@
-"""Experiments with saved launches, in a process of ours: ``python -m ...own_process FOLDER FIRST``.
+"""Experiments with saved launches, in a worker: ``python -m ...own_process FOLDER FIRST``.
 
 It does the tasks of ``FOLDER`` from number ``FIRST`` on, and writes each result when it is known. A kernel that fails
-ends this process; the process that started it then goes on with the next task.
+ends this process; the process that started it then starts another one for the next task.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from functools import singledispatch
+from contextlib import contextmanager
+from functools import cached_property, singledispatch
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,29 +21,28 @@ from kprof_inject.capture.cta_samples import CtaChoice
 from kprof_inject.capture.measurements import L2Contents, MeasurementsRecord
 from kprof_inject.capture.resources import PairedTimesRecord
 from kprof_inject.capture.saved_launch import SavedLaunch, read_saved_launch
-from kprof_inject.capture.schema import TTGIR_FILE
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.compiling.builds import BuildSource, load
 from kprof_inject.runtime.counters.cupti import Cupti, find_cupti
 from kprof_inject.runtime.counters.pc_sampler import PcSampler
 from kprof_inject.runtime.counters.range_profiler import RangeProfiler
 from kprof_inject.runtime.devices.cuda_driver import current_context
-from kprof_inject.runtime.devices.fixed_memory import AddressTaken
-from kprof_inject.runtime.devices.own_process import OwnDevice, device_of_own_process
-from kprof_inject.runtime.experiments.back_to_back import BackToBack, empty_ns
-from kprof_inject.runtime.experiments.delayed_kernel import (
-    DelayedKernel,
-    NoExperiment,
-    experiment_record,
-    spins_of,
-    time_delays,
+from kprof_inject.runtime.devices.worker_device import AddressTaken, WorkerDevice, worker_device
+from kprof_inject.runtime.experiments.delayed_kernel import experiment_record, load_delays, time_delays
+from kprof_inject.runtime.experiments.loaded_launch import LoadedLaunch, NotReplayable, loaded_launch
+from kprof_inject.runtime.experiments.measured_launch import (
+    MeasuredLaunch,
+    capture_launch,
+    contents_as_in_program,
+    l2_fills,
 )
-from kprof_inject.runtime.experiments.l2_contents import contents_as_in_program, l2_fills
-from kprof_inject.runtime.experiments.launch_with_records import capture_launch
-from kprof_inject.runtime.experiments.loaded_launch import LoadedLaunch, loaded_launch
-from kprof_inject.runtime.experiments.measured_launch import MeasuredLaunch
-from kprof_inject.runtime.experiments.paired_launches import HOST_IS_SLOW, PairedLaunches
-from kprof_inject.runtime.experiments.relaunch import NotReplayable
+from kprof_inject.runtime.experiments.paired_launches import (
+    HOST_IS_SLOW,
+    BackToBack,
+    PairedLaunches,
+    Watchdog,
+    empty_ns,
+)
 from kprof_inject.runtime.experiments.tasks import (
     ADDRESS_TAKEN,
     CaptureLaunch,
@@ -58,12 +57,10 @@ from kprof_inject.runtime.experiments.tasks import (
     write_result,
 )
 from kprof_inject.runtime.experiments.timed_edits import load_builds, overwrite_outputs, time_edits
-from kprof_inject.runtime.experiments.watchdog import Watchdog
 from kprof_inject.runtime.faults import first_line
 from kprof_inject.runtime.launch.launcher import own_scratch, writing_to
-from kprof_inject.runtime.launch.recorded_launch import ArgumentKinds
 from kprof_inject.runtime.launch.timing import EmptyKernel
-from kprof_inject.workspace import DumpedKernel, write_experiment
+from kprof_inject.workspace import write_experiment
 
 T = TypeVar("T")
 
@@ -73,64 +70,62 @@ _SAMPLING_PERIOD_LOG2 = 8
 _SAMPLING_BUFFER_BYTES = 256 << 20
 
 
-class OwnProcess:
+class Worker:
     """This process: its device, once a task has named it, and its watchdog."""
 
     def __init__(self) -> None:
         """Begin without a device."""
-        self._device: OwnDevice | None = None
-        self.watchdog = Watchdog(lambda reason: None)
-        self._cupti: Cupti | None = None
+        self._device: WorkerDevice | None = None
+        self.watchdog = Watchdog()
         self._profiler: RangeProfiler | None = None
         self._sampler: PcSampler | None = None
         self._is_sampling = False
         self.l2: dict[str, L2Contents] = {}
         """What the L2 held when each launch that was counted began."""
 
-    def device_for(self, saved: SavedLaunch) -> OwnDevice:
+    def device_for(self, saved: SavedLaunch) -> WorkerDevice:
         """Return the device for a launch, that of the first launch. Raises ``KprofError``."""
         if self._device is None:
-            self._device = device_of_own_process(saved.record.device_name, saved.record.device_uuid)
+            self._device = worker_device(saved.record.device_name, saved.record.device_uuid)
         return self._device
 
-    def profiler(self, device: OwnDevice) -> RangeProfiler:
+    def profiler(self, device: WorkerDevice) -> RangeProfiler:
         """Return what counts metrics of the device's launches. Raises ``KprofError`` where that is not possible."""
         if self._sampler is not None and self._is_sampling:
             self._sampler.disable()  # CUPTI does not count while sampling is enabled
             self._is_sampling = False
         if self._profiler is None:
-            self._profiler = RangeProfiler(self._loaded_cupti(), device.current(), current_context())
+            self._profiler = RangeProfiler(self._cupti, device.current(), current_context())
         return self._profiler
 
-    def sampler(self, device: OwnDevice) -> PcSampler:
+    def sampler(self, device: WorkerDevice) -> PcSampler:
         """Return what samples the device's kernels that are loaded from now on. Raises ``KprofError``."""
         if self._sampler is None:
-            self._sampler = PcSampler(
-                self._loaded_cupti(), current_context(), _SAMPLING_PERIOD_LOG2, _SAMPLING_BUFFER_BYTES
-            )
+            self._sampler = PcSampler(self._cupti, current_context(), _SAMPLING_PERIOD_LOG2, _SAMPLING_BUFFER_BYTES)
         if not self._is_sampling:
             self._sampler.enable()
             self._is_sampling = True
         return self._sampler
 
-    def _loaded_cupti(self) -> Cupti:
-        if self._cupti is None:
-            self._cupti = Cupti(find_cupti())
-        return self._cupti
+    @cached_property
+    def _cupti(self) -> Cupti:
+        return Cupti(find_cupti())
 
 
 def main(folder: Path, first: int) -> int:
     """Do the tasks, and return the exit code."""
-    process = OwnProcess()
+    worker = Worker()
     for number, task in enumerate(read_tasks(folder)):
         if number < first:
             continue
         begun = time.monotonic()
         try:
-            result = _done(task, process)
+            saved = read_saved_launch(Path(task.launch))
+            with loaded_launch(worker.device_for(saved), saved) as launch:
+                result = _done(task, launch, worker)
         except AddressTaken:
             return ADDRESS_TAKEN
-        except (NotReplayable, NoExperiment, KprofError) as error:
+        except (NotReplayable, KprofError) as error:
             result = TaskResult(refusal=error.what if isinstance(error, KprofError) else str(error))
         except Exception as error:  # noqa: BLE001 (Triton's and the driver's errors have no common base)
             result = TaskResult(refusal=f"it failed: {first_line(error)}")
@@ -142,13 +137,13 @@ def main(folder: Path, first: int) -> int:
 
 
 @singledispatch
-def _done(task: Task, process: OwnProcess) -> TaskResult:
+def _done(task: Task, launch: LoadedLaunch, worker: Worker) -> TaskResult:
     """Do a task. Raises ``NotReplayable``, ``KprofError``, ``AddressTaken``, and any error of Triton and the driver."""
     raise NotImplementedError(type(task).__name__)
 
 
-def _clean_kernel(saved: SavedLaunch) -> Any:
-    """Load the machine code of a saved launch."""
+def clean_kernel(saved: SavedLaunch) -> Any:
+    """Load the machine code of a saved launch. Raises ``NotReplayable``."""
     if not saved.build_folder.is_dir():
         raise NotReplayable("its machine code was not saved")
     if saved.record.triton != triton.__version__:
@@ -159,19 +154,14 @@ def _clean_kernel(saved: SavedLaunch) -> Any:
 
 
 @_done.register
-def _time_records(task: TimeRecords, process: OwnProcess) -> TaskResult:
-    saved = read_saved_launch(Path(task.launch))
-    device = process.device_for(saved)
-    with ExitStack() as lent:
-        launch = lent.enter_context(loaded_launch(device, saved))
-        clean = _clean_kernel(saved)
-        recorded = load(Path(task.build), BuildSource.of(saved.kernel))
-        known = task.kernel.known_metadata
-        sample = CtaChoice(task.kernel.cta_shift).sample(saved.record.grid, known.num_ctas)
-        buffer_bytes = sample.buffer_bytes(known.profile_scratch_size)
-        buffer = lent.enter_context(device.borrowed(buffer_bytes, launch.relaunch.stream))
-        lent.enter_context(writing_to(buffer, sample))
-        launches = _paired(launch, clean, [recorded], device, process)
+def _time_records(task: TimeRecords, launch: LoadedLaunch, worker: Worker) -> TaskResult:
+    saved, clean = launch.saved, clean_kernel(launch.saved)
+    recorded = load(Path(task.build), BuildSource.of(saved.kernel))
+    known = task.kernel.known_metadata
+    sample = CtaChoice(task.kernel.cta_shift).sample(saved.record.grid, known.num_ctas)
+    buffer_bytes = sample.buffer_bytes(known.profile_scratch_size)
+    with launch.device.borrowed(buffer_bytes, launch.stream) as buffer, writing_to(buffer, sample):
+        launches = PairedLaunches(launch, clean, [recorded], worker.watchdog)
         return TaskResult(replay=time_records(launches, task.seconds, task.times, (clean.metadata, known)))
 
 
@@ -189,15 +179,15 @@ def time_records(
     It takes ``times`` pairs, or if that is None as many as ``seconds`` allow. ``metadata`` is that of both builds,
     whose empty kernels are timed as well. Raises ``NotReplayable``, and any error of a launch.
     """
-    until_s = time.monotonic() + seconds
+    launch, until_s = launches.launch, time.monotonic() + seconds
     timed = launches.run(until_s, times or _MAX_TIMES, lambda pairs: range(len(pairs)), times or _MIN_TIMES)
     if timed.refusals:
         raise NotReplayable(next(iter(timed.refusals.values())))
     (pairs,) = timed.pairs
     if not pairs.ns:
         raise NotReplayable(HOST_IS_SLOW)
-    batch = BackToBack(launches.device, launches.relaunch.stream, launches.memory, timed.launches, restores=False)
-    with launches.device.unaffected_by_graphs():
+    batch = BackToBack(launch.device, launch.stream, launch.refresh, timed.launches, restores=False)
+    with launch.device.unaffected_by_graphs():
         clean_empty_ns, with_records_empty_ns = (empty_ns(batch, EmptyKernel.like(known)) for known in metadata)
     return PairedTimesRecord(
         clean_ns=tuple(max(ns, _MIN_NS) for ns in pairs.clean_ns),
@@ -210,93 +200,58 @@ def time_records(
 
 
 @_done.register
-def _time_delays(task: TimeDelays, process: OwnProcess) -> TaskResult:
-    saved = read_saved_launch(Path(task.launch))
-    device = process.device_for(saved)
-    with loaded_launch(device, saved) as launch:
-        relaunch, clean = launch.relaunch, _clean_kernel(saved)
-        numbers = ArgumentKinds.of(saved.kernel.signature).numbers(relaunch.arguments)
-        target = DelayedKernel(clean, relaunch.grid, numbers)
-        target.load(Path(task.builds), task.plan)
-        if not any(target.builds):
-            raise NotReplayable(next(iter(target.refusals.values()), "no delay was compiled"))
-        timed = time_delays(_paired(launch, clean, target.builds, device, process), task.plan, task.seconds)
-        dumped = DumpedKernel(saved.record.variant, saved.kernel, saved.folder / TTGIR_FILE)
-        spins = spins_of(task.plan, device, relaunch.stream)
-        record = experiment_record(dumped, task.plan, target, timed, device, spins)
-        write_experiment(Path(task.folder), record)
+def _time_delays(task: TimeDelays, launch: LoadedLaunch, worker: Worker) -> TaskResult:
+    clean = clean_kernel(launch.saved)
+    builds = load_delays(clean, launch.saved.record.grid, Path(task.builds), task.plan)
+    launches = PairedLaunches(launch, clean, [kernel for kernel, _ in builds], worker.watchdog)
+    timed = time_delays(launches, task.plan, task.seconds)
+    write_experiment(Path(task.folder), experiment_record(launches, task.plan, builds, timed))
     return TaskResult()
 
 
 @_done.register
-def _time_edits(task: TimeEdits, process: OwnProcess) -> TaskResult:
-    saved = read_saved_launch(Path(task.launch))
-    device = process.device_for(saved)
-    with loaded_launch(device, saved) as launch:
-        clean = _clean_kernel(saved)
-        builds = list(load_builds(task.builds, task.grids, saved))
-        launches = _paired(launch, clean, [kernel for kernel, _ in builds], device, process)
-        overwrite_outputs(device, launch)
-        return TaskResult(edits=time_edits(task, launch, launches, [refusal for _, refusal in builds]))
+def _time_edits(task: TimeEdits, launch: LoadedLaunch, worker: Worker) -> TaskResult:
+    clean = clean_kernel(launch.saved)
+    builds = list(load_builds(task.builds, task.grids, launch.saved))
+    launches = PairedLaunches(launch, clean, [kernel for kernel, _ in builds], worker.watchdog)
+    overwrite_outputs(launch)
+    return TaskResult(edits=time_edits(task, launches, [refusal for _, refusal in builds]))
 
 
 @_done.register
-def _capture_launch(task: CaptureLaunch, process: OwnProcess) -> TaskResult:
-    saved = read_saved_launch(Path(task.launch))
-    device = process.device_for(saved)
-    with loaded_launch(device, saved) as launch:
-        l2 = capture_launch(launch, _clean_kernel(saved), device, Path(task.session), task.times)
-    return TaskResult(l2=l2)
+def _capture_launch(task: CaptureLaunch, launch: LoadedLaunch, worker: Worker) -> TaskResult:
+    return TaskResult(l2=capture_launch(launch, clean_kernel(launch.saved), Path(task.session), task.times))
 
 
 @_done.register
-def _count_launch(task: CountLaunch, process: OwnProcess) -> TaskResult:
-    saved = read_saved_launch(Path(task.launch))
-    with _measured(saved, process, process.profiler) as (launch, profiler, l2):
-        process.l2[task.launch] = l2
-        return TaskResult(measurements=MeasurementsRecord(counters=launch.count(profiler, task.metrics), l2=l2))
+def _count_launch(task: CountLaunch, launch: LoadedLaunch, worker: Worker) -> TaskResult:
+    with _measured(launch, worker, worker.profiler) as (measured, profiler, l2):
+        worker.l2[task.launch] = l2
+        return TaskResult(measurements=MeasurementsRecord(counters=measured.count(profiler, task.metrics), l2=l2))
 
 
 @_done.register
-def _sample_launch(task: SampleLaunch, process: OwnProcess) -> TaskResult:
-    saved = read_saved_launch(Path(task.launch))
-    with _measured(saved, process, process.sampler, process.l2.get(task.launch)) as (launch, sampler, l2):
-        return TaskResult(measurements=MeasurementsRecord(samples=launch.sample(sampler), l2=l2))
+def _sample_launch(task: SampleLaunch, launch: LoadedLaunch, worker: Worker) -> TaskResult:
+    with _measured(launch, worker, worker.sampler, worker.l2.get(task.launch)) as (measured, sampler, l2):
+        return TaskResult(measurements=MeasurementsRecord(samples=measured.sample(sampler), l2=l2))
 
 
 @contextmanager
 def _measured(
-    saved: SavedLaunch, process: OwnProcess, instrument: Callable[[OwnDevice], T], l2: L2Contents | None = None
+    launch: LoadedLaunch, worker: Worker, instrument: Callable[[WorkerDevice], T], l2: L2Contents | None = None
 ) -> Iterator[tuple[MeasuredLaunch, T, L2Contents]]:
-    """Lend a loaded launch that has warmed up, what measures it, and what the L2 is to hold when it begins.
+    """Lend a launch that has warmed up, what measures it, and what the L2 is to hold when it begins.
 
     ``l2`` is that if it is known.
     """
-    device = process.device_for(saved)
-    with loaded_launch(device, saved) as launch, own_scratch(device), l2_fills(device, launch) as fills:
-        ready = instrument(device)  # its memory must not be at the launch's addresses, nor the kernel be loaded before
-        kernel = _clean_kernel(saved)
-        launches = _paired(launch, kernel, [], device, process)
-        launches.warm_up(BackToBack(device, launch.relaunch.stream, launch.memory))
-        l2 = l2 or contents_as_in_program(launch, kernel, device, fills, _MEASURED_ROUNDS)
-        yield MeasuredLaunch(launches, launch, kernel, fills[l2]), ready, l2
-
-
-def _paired(
-    launch: LoadedLaunch, clean: Any, variants: Sequence[Any], device: OwnDevice, process: OwnProcess
-) -> PairedLaunches:
-    record = launch.saved.record
-    return PairedLaunches(
-        device=device,
-        relaunch=launch.relaunch,
-        memory=launch.memory,
-        clean=clean,
-        variants=variants,
-        watchdog=process.watchdog,
-        name=record.name,
-        seed=record.variant,
-        waits=record.relaunch is None or record.relaunch.waits,
-    )
+    with own_scratch(launch.device), l2_fills(launch) as fills:
+        # Its memory must not be at the launch's addresses, nor the kernel be loaded before.
+        ready = instrument(launch.device)
+        kernel = clean_kernel(launch.saved)
+        launches = PairedLaunches(launch, kernel, [], worker.watchdog)
+        launches.warm_up(launches.timer())
+        l2 = l2 or contents_as_in_program(launch, kernel, fills, _MEASURED_ROUNDS)
+        yield MeasuredLaunch(launches, fills[l2]), ready, l2
 
 
 if __name__ == "__main__":

@@ -3,34 +3,184 @@
 This is the loop of all experiments: the cost of records, causal delays, and whatever else a variant may be. Each
 launch of a variant is compared with the launches before and after it, because drift (of the clock, above all) affects
 all three.
+
+A kernel that waits for others may wait forever when a delay slows it down, and only the end of its process stops it:
+the watchdog ends a process whose kernel does not return.
 """
 
 from __future__ import annotations
 
 import math
+import os
 import random
+import signal
 import statistics
+import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from typing import Any, Literal
 
 from kprof_inject.capture.edits import MIN_PAIRS
-from kprof_inject.runtime.devices.device import Device
-from kprof_inject.runtime.experiments.back_to_back import BackToBack, is_same_work
-from kprof_inject.runtime.experiments.relaunch import (
-    Digests,
-    LaunchMemory,
-    NotReplayable,
-    Relaunch,
-    Results,
-    SameResults,
-)
-from kprof_inject.runtime.experiments.watchdog import MIN_WATCH_S, WATCH_MARGIN, Watchdog
+from kprof_inject.runtime.devices.device import Device, Event
+from kprof_inject.runtime.experiments.loaded_launch import Digests, LoadedLaunch, NotReplayable
+from kprof_inject.runtime.faults import say
 from kprof_inject.runtime.launch.launcher import own_scratch
+from kprof_inject.runtime.launch.timing import SAMPLES, EmptyKernel
+
+_LOOKS_PER_S = 4.0
+
+
+class Watchdog:
+    """Thread that waits for events, and kills the process if one does not happen in time."""
+
+    def __init__(self) -> None:
+        """Begin without a thread."""
+        self._watched: list[tuple[Event, float, str]] = []
+        self._thread: threading.Thread | None = None
+
+    def watch(self, event: Event, seconds: float, what: str) -> None:
+        """Expect ``event`` to happen within ``seconds``; ``what`` is the kernel that it follows."""
+        self._watched.append((event, time.monotonic() + seconds, what))
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._look, name="kprof-watchdog", daemon=True)
+            self._thread.start()
+
+    def _look(self) -> None:
+        while True:
+            if self._watched:
+                # Looking at the first is enough: most events are of one stream, where they happen in order.
+                event, until_s, what = self._watched[0]
+                try:
+                    has_happened = event.query()
+                except Exception:  # noqa: BLE001 (the error of a failed device, on which the kernel has ended)
+                    has_happened = True
+                if has_happened:
+                    self._watched.pop(0)
+                    continue
+                if time.monotonic() > until_s:
+                    say(f"{what} did not return, so kprof-inject killed its process")
+                    os.kill(os.getpid(), signal.SIGKILL)
+            time.sleep(1 / _LOOKS_PER_S)
+
+
+MIN_WATCH_S = 30.0
+WATCH_MARGIN = 100.0
+"""A kernel has this many times as long as it is expected to take, and at least ``MIN_WATCH_S``."""
+
+
+# The time of a single launch includes some microseconds of work that the device does between two events. Launches timed
+# together share this overhead.
+_MIN_BATCH_NS = 200_000
+_MAX_IN_BATCH = 20
+
+# The host may take this much longer to queue the same number of launches than it took before.
+_HOST_MARGIN = 2.0
+MIN_HOLD_NS = 50_000
+_MAX_HOLD_NS = 20_000_000
+_TRIES = 4
+
+# Maximum ratio of two times for the same work: a launch that finds its work done takes less time than one that does it.
+_SAME_WORK = 1.5
+
+Marks = tuple[Event, Event]
+"""Events before and after the timed launches."""
+
+
+@dataclass(slots=True)
+class BackToBack:
+    """Timer of launches on a stream, in which ``launches`` of each kind follow each other without a pause.
+
+    With ``restores``, ``refresh`` restores the kernel's memory before each kind. ``before`` is called after that; what
+    it queues is not timed.
+    """
+
+    device: Device
+    stream: int
+    refresh: Callable[[], None]
+    launches: int = 1
+    restores: bool = True
+    before: Callable[[], None] = lambda: None
+    was_held: bool = True
+    """False if the device began with the last batch before all of it was queued: its times may then be the host's."""
+    _queue_ns: int = 0
+
+    def marked(self, launch: Callable[[], None]) -> Marks:
+        """Queue launches of one kind between two events."""
+        if self.restores:
+            self.refresh()
+        self.before()
+        start = self.device.timing_mark(self.stream)
+        for _ in range(self.launches):
+            launch()
+        return start, self.device.timing_mark(self.stream)
+
+    def queued(self, launches: Sequence[Callable[[], None]]) -> list[Marks]:
+        """Queue launches of each kind, one kind after another.
+
+        The stream is held until the host has queued them all. If that takes too long, they are queued again, at most
+        ``_TRIES`` times in total.
+        """
+        for _ in range(_TRIES):
+            begun_ns = time.monotonic_ns()
+            hold_ns = min(max(int(_HOST_MARGIN * self._queue_ns), MIN_HOLD_NS), _MAX_HOLD_NS)
+            self.device.hold(self.stream, hold_ns)
+            marks = [self.marked(launch) for launch in launches]
+            self.was_held = not marks[0][0].query()
+            self._queue_ns = time.monotonic_ns() - begun_ns
+            if self.was_held:
+                break
+        return marks
+
+    def times_ns(self, marks: Sequence[Marks]) -> list[float]:
+        """Wait for the launches to end, and return the time of one launch of each kind."""
+        for _, end in marks:
+            end.synchronize()
+        return [1e6 * start.elapsed_time(end) / self.launches for start, end in marks]
+
+    def follow_each_other(self, launch_ns: float) -> None:
+        """Time launches of this duration in batches from now on, without refreshed copies."""
+        self.restores = False
+        self.launches = min(max(math.ceil(_MIN_BATCH_NS / max(launch_ns, 1.0)), 1), _MAX_IN_BATCH)
+
+
+def empty_ns(timed: BackToBack, kernel: EmptyKernel) -> float | None:
+    """Return the time of an empty kernel's launch, timed as other launches are, after waiting for it.
+
+    Returns None if the host was too slow to measure it.
+    """
+    launches: Sequence[Callable[[], None]] = [lambda: kernel.launch(timed.device, timed.stream)] * SAMPLES
+    alike = replace(timed, restores=False)
+    times_ns = alike.times_ns(alike.queued(launches))
+    return statistics.median(times_ns) if alike.was_held else None
+
+
+OTHER_RESULTS = "its results differ from those of the unchanged kernel"
+
+
+class Results:
+    """Judge of the results of variants, which are in memory when it is called.
+
+    It accepts the same bytes alone, and everything if the unchanged kernel's results differ from launch to launch.
+    """
+
+    def __init__(self) -> None:
+        """Begin without any results."""
+        self._digests: list[Digests] = []
+
+    def note(self, digest: Digests) -> None:
+        """Note what the unchanged kernel has left in memory. It is called after each of its first launches."""
+        self._digests.append(digest)
+
+    def refusal_of(self, place: int, digest: Digests) -> str:
+        """Return why the results of a variant are refused; empty if they are accepted."""
+        first = self._digests[0]
+        is_repeatable = first is not None and len(set(self._digests)) == 1
+        return OTHER_RESULTS if is_repeatable and digest != first else ""
+
 
 _QUANTILE = 1.96
 
@@ -113,23 +263,13 @@ class PairedTimes:
 
 @dataclass(slots=True)
 class PairedLaunches:
-    """An experiment with one launch.
+    """An experiment with one launch; ``clean`` and ``variants`` are loaded kernels. A variant of None is left out."""
 
-    ``clean`` and ``variants`` are loaded kernels; a variant of None is left out. ``waits`` is true for a kernel that
-    polls memory, which is not launched without its memory restored. ``name`` is the kernel's, for messages; ``seed``
-    determines the order of the variants.
-    """
-
-    device: Device
-    relaunch: Relaunch
-    memory: LaunchMemory
+    launch: LoadedLaunch
     clean: Any
     variants: Sequence[Any]
     watchdog: Watchdog
-    name: str
-    seed: str
-    waits: bool = False
-    results: Results = field(default_factory=SameResults)
+    results: Results = field(default_factory=Results)
     clean_ns: float = 0.0
     """Time of the unchanged kernel, known after the first launches."""
     _not_held: int = 0
@@ -142,9 +282,9 @@ class PairedLaunches:
         """
         begun = time.monotonic()
         with ExitStack() as effects:
-            effects.enter_context(self.device.unaffected_by_graphs())
-            effects.enter_context(own_scratch(self.device))
-            timed = BackToBack(self.device, self.relaunch.stream, self.memory)
+            effects.enter_context(self.launch.device.unaffected_by_graphs())
+            effects.enter_context(own_scratch(self.launch.device))
+            timed = self.timer()
             refusals, is_repeatable = self.warm_up(timed)
             included = [
                 place for place, kernel in enumerate(self.variants) if kernel is not None and place not in refusals
@@ -163,6 +303,10 @@ class PairedLaunches:
             is_repeatable=is_repeatable,
         )
 
+    def timer(self) -> BackToBack:
+        """Return a timer of the launch."""
+        return BackToBack(self.launch.device, self.launch.stream, self.launch.refresh)
+
     def _run_rounds(
         self,
         timed: BackToBack,
@@ -175,7 +319,7 @@ class PairedLaunches:
         min_rounds: int,
     ) -> Ended:
         going_on, judged_at = set(included), max(min_rounds, MIN_PAIRS)
-        wanted = islice(rounds(len(included), self.seed), max_rounds if included else 0)
+        wanted = islice(rounds(len(included), self.launch.saved.record.variant), max_rounds if included else 0)
         for number, order in enumerate(wanted):
             for chunk in self._chunks(timed, [included[index] for index in order if included[index] in going_on]):
                 if number >= min_rounds and time.monotonic() > until_s:
@@ -189,7 +333,7 @@ class PairedLaunches:
                 for index, place in enumerate(chunk):
                     before, ns, after = times[2 * index : 2 * index + 3]
                     pairs[place].add(ns, before, after)
-                if (hz := self.device.sm_clock_hz(self.relaunch.stream)) is not None:
+                if (hz := self.launch.device.sm_clock_hz(self.launch.stream)) is not None:
                     clocks.append(hz)
             if number + 1 >= judged_at:
                 judged_at = math.ceil(_MORE_ROUNDS * judged_at)
@@ -210,9 +354,9 @@ class PairedLaunches:
         kernels = [self.clean]
         for place in chunk:
             kernels += [self.variants[place], self.clean]
-        marks = timed.queued([partial(self.relaunch.launch, kernel) for kernel in kernels])
+        marks = timed.queued([partial(self.launch.launch, kernel) for kernel in kernels])
         expected_s = 1e-9 * len(marks) * timed.launches * self.clean_ns
-        self.watchdog.watch(marks[-1][1], max(MIN_WATCH_S, WATCH_MARGIN * expected_s), self.name)
+        self._watch(marks[-1][1], max(MIN_WATCH_S, WATCH_MARGIN * expected_s))
         return timed.times_ns(marks)
 
     def warm_up(self, timed: BackToBack) -> tuple[dict[int, str], bool]:
@@ -233,32 +377,31 @@ class PairedLaunches:
                 _, digest = self._alone(timed, kernel)
                 if refusal := self.results.refusal_of(place, digest):
                     refusals[place] = refusal
-        if is_repeatable and self._may_follow(timed, alone[0][1]):
-            timed.follow_each_other(self.clean_ns)
+        relaunch = self.launch.saved.record.relaunch
+        if is_repeatable and relaunch is not None and not relaunch.waits:  # one that polls is not tried
+            timed.restores = False
+            try:
+                ns, digest = self._alone(timed, self.clean)
+            finally:
+                timed.restores = True
+            if digest == alone[0][1] and self.clean_ns / _SAME_WORK < ns < _SAME_WORK * self.clean_ns:
+                timed.follow_each_other(self.clean_ns)
         return refusals, is_repeatable
 
     def watch_stream(self) -> None:
         """Have the watchdog expect a launch, or several, that were queued just now, to end."""
-        mark = self.device.mark(self.relaunch.stream)
-        self.watchdog.watch(mark, MIN_WATCH_S + WATCH_MARGIN * 1e-9 * self.clean_ns, self.name)
+        mark = self.launch.device.mark(self.launch.stream)
+        self._watch(mark, MIN_WATCH_S + WATCH_MARGIN * 1e-9 * self.clean_ns)
+
+    def _watch(self, event: Event, seconds: float) -> None:
+        self.watchdog.watch(event, seconds, self.launch.saved.record.name)
 
     def _alone(self, timed: BackToBack, kernel: Any) -> tuple[float, Digests]:
         """Return the time of a launch with its memory restored, and a digest of its results.
 
         The stream is held meanwhile, or the time would include the host's for a launch.
         """
-        marks = timed.queued([partial(self.relaunch.launch, kernel)])
-        self.watchdog.watch(marks[-1][1], MIN_WATCH_S + WATCH_MARGIN * 1e-9 * self.clean_ns, self.name)
+        marks = timed.queued([partial(self.launch.launch, kernel)])
+        self._watch(marks[-1][1], MIN_WATCH_S + WATCH_MARGIN * 1e-9 * self.clean_ns)
         (ns,) = timed.times_ns(marks)
-        return ns, self.memory.digest(self.relaunch.stream)
-
-    def _may_follow(self, timed: BackToBack, expected: Digests) -> bool:
-        """Return whether launches do the same work without restored memory. A kernel that polls is not tried."""
-        if self.waits:
-            return False
-        timed.restores = False
-        try:
-            ns, digest = self._alone(timed, self.clean)
-        finally:
-            timed.restores = True
-        return digest == expected and is_same_work(ns, self.clean_ns)
+        return ns, self.launch.digest()

@@ -1,26 +1,40 @@
-"""Time the builds of an edited kernel, each between launches of the unchanged one, and compare their results."""
+"""Time the builds of an edited kernel, each between launches of the unchanged one, and compare their results.
+
+Results that differ from the unchanged kernel's by rounding alone are accepted: numbers within a tolerance.
+"""
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kprof_inject.capture.edits import MIN_PAIRS, MIN_WIN, MeasuredGain
 from kprof_inject.capture.resources import Resources
-from kprof_inject.capture.saved_launch import DescriptorArgument, SavedArgument, SavedLaunch, parameters, pointers_in
+from kprof_inject.capture.saved_launch import (
+    CHUNK_BYTES,
+    DescriptorArgument,
+    MemoryRecord,
+    SavedArgument,
+    SavedLaunch,
+    parameters,
+    pointers_in,
+)
 from kprof_inject.capture.schema import TTGIR_FILE, Grid
 from kprof_inject.errors import KprofError
 from kprof_inject.files import read_text
 from kprof_inject.runtime.compiling.builds import BuildSource, load
-from kprof_inject.runtime.devices.cuda_driver import resources_of
-from kprof_inject.runtime.experiments.close_results import DEFAULT_TOLERANCES, CloseResults
-from kprof_inject.runtime.experiments.loaded_launch import LoadedLaunch, MappingDevice
-from kprof_inject.runtime.experiments.paired_launches import LaunchPairs, PairedLaunches
+from kprof_inject.runtime.devices.cuda_driver import MemoryRange, resources_of
+from kprof_inject.runtime.experiments.loaded_launch import Digests, LoadedLaunch, digests_of
+from kprof_inject.runtime.experiments.paired_launches import OTHER_RESULTS, LaunchPairs, PairedLaunches, Results
 from kprof_inject.runtime.experiments.tasks import TimedBuild, TimedEdits, TimeEdits
 from kprof_inject.runtime.faults import first_line
 from kprof_inject.select.safety import relaunch, written_arguments
@@ -55,9 +69,9 @@ def _launch_with(launcher: Any, grid: Grid, *arguments: Any) -> None:
     launcher(*grid, *arguments[len(grid) :])
 
 
-def time_edits(task: TimeEdits, launch: LoadedLaunch, launches: PairedLaunches, refusals: Sequence[str]) -> TimedEdits:
+def time_edits(task: TimeEdits, launches: PairedLaunches, refusals: Sequence[str]) -> TimedEdits:
     """Time the variants of ``launches``, whose builds are the task's; ``refusals`` has the reasons against some."""
-    results = CloseResults(launches.device, launch.relaunch.stream, launch.memory, task.tolerance)
+    results = CloseResults(launches.launch, task.tolerance)
     launches.results = results
     timed = launches.run(time.monotonic() + task.seconds, _MAX_ROUNDS, _unsettled, MIN_PAIRS)
     builds = []
@@ -110,18 +124,18 @@ def _unsettled(pairs: Sequence[LaunchPairs]) -> list[int]:
     ]
 
 
-def overwrite_outputs(device: MappingDevice, launch: LoadedLaunch) -> None:
+def overwrite_outputs(launch: LoadedLaunch) -> None:
     """Overwrite the memory that the kernel only writes to, before anything is launched.
 
     A program that launches a kernel repeatedly has the right results there already, so a variant that leaves some of
     them out would not be noticed.
     """
     for number in outputs_of(launch.saved):
-        record, copy = launch.memory.copies[number]
+        record, copy = launch.copies[number]
         unwritten = _UNWRITTEN_FLOAT if record.element in DEFAULT_TOLERANCES else _UNWRITTEN
         for offset in range(0, record.size_bytes, _WRITTEN_BYTES):
             size_bytes = min(_WRITTEN_BYTES, record.size_bytes - offset)
-            device.write(copy + offset, bytes([unwritten]) * size_bytes)
+            launch.device.write(copy + offset, bytes([unwritten]) * size_bytes)
 
 
 def outputs_of(saved: SavedLaunch) -> list[int]:
@@ -155,3 +169,187 @@ def _compiled_arguments(argument: SavedArgument) -> int:
         return 1
     shape = argument.fields.get("shape")
     return 1 + 2 * len(shape) if isinstance(shape, tuple) else 1
+
+
+DEFAULT_TOLERANCES = {
+    "fp64": 1e-8,
+    "fp32": 1e-4,
+    "fp16": 1e-2,
+    "bf16": 1e-2,
+    "fp8e4nv": 1e-1,
+    "fp8e5": 2e-1,
+}
+"""Largest difference by default, relative to the largest magnitude: some roundings of each type (an fp8 number has 3
+or 2 bits after its first one)."""
+
+_BITS = {"fp64": 52, "fp32": 23, "fp16": 10, "bf16": 7, "fp8e4nv": 3, "fp8e5": 2}
+# Roundings of the largest magnitude within which results that are updated may always differ.
+_ROUNDINGS = 2
+
+_Read = Callable[[int], NDArray[np.uint8]]
+"""Returns the bytes of a range by its number."""
+
+
+@dataclass(slots=True)
+class CloseResults(Results):
+    """Accept the same bytes, and floating-point numbers within a tolerance.
+
+    The tolerance is relative as in ``relative_difference``; None is that of ``DEFAULT_TOLERANCES`` for the type. If the
+    unchanged kernel's results differ from launch to launch, those of a variant must be close to both of the last two,
+    and these to each other.
+    """
+
+    launch: LoadedLaunch
+    tolerance: float | None = None
+    differences: dict[int, float] = field(default_factory=dict)
+    """Largest relative difference of each variant whose results are not the same bytes."""
+    _noted: list[tuple[Digests, dict[int, NDArray[np.uint8]]]] = field(default_factory=list)
+    _before: Digests = None
+    _own_refusal: str | None = None
+
+    @property
+    def changes_memory(self) -> bool:
+        """False if the unchanged kernel leaves memory as it was: results that a variant leaves out are not noticed."""
+        return self._before is None or any(noted != self._before for noted, _ in self._noted)
+
+    def note(self, digest: Digests) -> None:
+        """Copy the ranges that the launch changed to the host, unless they are the same as before."""
+        if self._before is None:
+            copies = (MemoryRange(copy, one.size_bytes) for one, copy in self.launch.copies)
+            self._before = digests_of(self.launch.device, copies, self.launch.stream)
+        contents = next((known for noted, known in self._noted if noted == digest and digest is not None), None)
+        if contents is None:
+            changed = _changed(self._before, digest, len(self.launch.copies))
+            contents = {number: self._now(number) for number in changed}
+        self._noted.append((digest, contents))
+        del self._noted[:-2]
+
+    def refusal_of(self, place: int, digest: Digests) -> str:
+        """Compare the bytes, and what differs by value."""
+        if digest is not None and digest in [noted for noted, _ in self._noted]:
+            return ""
+        if self._own_refusal is None:
+            self._own_refusal = self._compared_own()
+        if self._own_refusal:
+            return self._own_refusal
+        found = 0.0
+        for noted, contents in self._noted:
+            difference, refusal = self._compared(noted, contents, digest, self._now)
+            if refusal:
+                return refusal
+            found = max(found, difference)
+        self.differences[place] = found
+        return ""
+
+    def _compared_own(self) -> str:
+        """Return why the unchanged kernel's own results vary too much to compare others with them; empty if not."""
+        (a_digest, a), (b_digest, b) = self._noted[0], self._noted[-1]
+        if a_digest == b_digest and a_digest is not None:
+            return ""
+        _, refusal = self._compared(a_digest, a, b_digest, b.__getitem__)
+        return "the unchanged kernel's own results differ from launch to launch by more" if refusal else ""
+
+    def _now(self, number: int) -> NDArray[np.uint8]:
+        record, _ = self.launch.copies[number]
+        return self._at(record.address, record.size_bytes)
+
+    def _at(self, address: int, size_bytes: int) -> NDArray[np.uint8]:
+        return np.array(self.launch.device.contents(address, size_bytes, self.launch.stream), dtype=np.uint8)
+
+    def _compared(
+        self, noted: Digests, contents: dict[int, NDArray[np.uint8]], digest: Digests, other: _Read
+    ) -> tuple[float, str]:
+        """Return the largest relative difference, and the refusal, of contents that differ from those noted."""
+        found = 0.0
+        for number in _changed(noted, digest, len(self.launch.copies)):
+            record, copy = self.launch.copies[number]
+            tolerance = DEFAULT_TOLERANCES.get(record.element)  # none for types that must have the same bytes
+            if tolerance is not None and self.tolerance is not None:
+                tolerance = self.tolerance
+            if number not in contents or tolerance is None:
+                return found, f"{OTHER_RESULTS} ({_named(record)})"
+            difference = relative_difference(
+                record.element, contents[number], other(number), self._at(copy, record.size_bytes)
+            )
+            found = max(found, difference)
+            if not difference <= tolerance:
+                return found, f"{OTHER_RESULTS} by {difference:.2g} of the largest ({_named(record)})"
+        return found, ""
+
+
+def _changed(before: Digests, after: Digests, count: int) -> Sequence[int]:
+    if before is None or after is None:
+        return range(count)
+    return [number for number, (a, b) in enumerate(zip(before, after, strict=True)) if a != b]
+
+
+def _named(record: MemoryRecord) -> str:
+    return f"{record.element or 'unknown type'} at {record.address:#x}"
+
+
+def relative_difference(
+    element: str, reference: NDArray[np.uint8], other: NDArray[np.uint8], initial: NDArray[np.uint8]
+) -> float:
+    """Return the largest difference of two results, relative to the largest magnitude of the reference.
+
+    Only numbers that differ from each other, or from the ``initial`` ones, have a magnitude: memory that no launch
+    wrote may hold anything. If the launch changes numbers by less than their magnitude, as an optimizer does, the
+    difference is relative to the largest change, or an update that is left out would not be noticed; but a difference
+    by rounding alone is never large. NaN and infinities must be at the same places; otherwise the difference is
+    infinite.
+    """
+    max_difference = max_magnitude = max_change = 0.0
+    for begin in range(0, reference.size, CHUNK_BYTES):
+        chunk = slice(begin, begin + CHUNK_BYTES)
+        a, b, c = (values_of(element, data[chunk]) for data in (reference, other, initial))
+        is_finite = np.isfinite(a)
+        if not np.array_equal(a[~is_finite], b[~is_finite], equal_nan=True) or not np.isfinite(b[is_finite]).all():
+            return float("inf")
+        differs, is_written = is_finite & (a != b), is_finite & (a != c)
+        magnitude = np.abs(a)
+        with np.errstate(invalid="ignore"):  # infinities, which are not chosen
+            difference = np.abs(a - b)
+            change = np.minimum(magnitude, np.abs(a - np.where(np.isfinite(c), c, 0.0)))
+        max_difference = max(max_difference, _largest(difference, differs))
+        max_magnitude = max(max_magnitude, _largest(magnitude, differs | is_written))
+        max_change = max(max_change, _largest(change, is_written))
+    if not max_difference:
+        return 0.0
+    least = min(_ROUNDINGS * 2.0 ** -_BITS[element] / DEFAULT_TOLERANCES[element], 1.0)
+    scale = max(max_change, least * max_magnitude) if max_change else max_magnitude
+    return max_difference / scale if scale else float("inf")
+
+
+def _largest(values: NDArray[np.float64], chosen: NDArray[np.bool_]) -> float:
+    return float(np.max(values, where=chosen, initial=0.0))
+
+
+def values_of(element: str, data: NDArray[np.uint8]) -> NDArray[np.float64]:
+    """Return the numbers in bytes, of a type in ``DEFAULT_TOLERANCES``; bytes after the last whole number are ignored.
+
+    Sources of the fp8 formats: "FP8 Formats for Deep Learning", Micikevicius et al.
+    """
+    with np.errstate(invalid="ignore"):  # a signalling NaN
+        if element in ("fp64", "fp32", "fp16"):
+            size_bytes = int(element[2:]) // 8
+            return data[: data.size // size_bytes * size_bytes].view(f"<f{size_bytes}").astype(np.float64)
+        if element == "bf16":
+            high = data[: data.size // 2 * 2].view("<u2").astype(np.uint32) << 16
+            return high.view(np.float32).astype(np.float64)
+    return np.fromiter(_fp8(element), dtype=np.float64, count=256)[data]
+
+
+def _fp8(element: str) -> Iterator[float]:
+    exponent_bits, mantissa_bits = (5, 2) if element == "fp8e5" else (4, 3)
+    bias = (1 << exponent_bits - 1) - 1
+    for code in range(256):
+        exponent, mantissa = (code & 0x7F) >> mantissa_bits, code & (1 << mantissa_bits) - 1
+        if exponent_bits == 5 and exponent == 31:
+            value = float("nan") if mantissa else float("inf")
+        elif exponent_bits == 4 and code & 0x7F == 0x7F:
+            value = float("nan")
+        elif exponent == 0:
+            value = mantissa * 2.0 ** (1 - bias - mantissa_bits)
+        else:
+            value = (1 + mantissa / (1 << mantissa_bits)) * 2.0 ** (exponent - bias)
+        yield -value if code & 0x80 else value

@@ -12,7 +12,8 @@ from queue import Empty, SimpleQueue
 import msgspec
 
 from kprof_inject.capture.capture_files import CaptureWriter, ClockRecord, LaunchRecord
-from kprof_inject.runtime.devices.device import Buffer, Device, NoDeviceMemory
+from kprof_inject.runtime.devices.cuda_driver import NoDeviceMemory
+from kprof_inject.runtime.devices.device import Buffer, Device
 from kprof_inject.runtime.faults import fault_of, first_line
 from kprof_inject.runtime.launch.lock_free import AtomicCounts
 from kprof_inject.runtime.launch.recorded_launch import RecordedLaunch

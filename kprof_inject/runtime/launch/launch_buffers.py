@@ -22,7 +22,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kprof_inject.capture.schema import Grid
-from kprof_inject.runtime.devices.device import Buffer, Device, NoDeviceMemory
+from kprof_inject.runtime.devices.cuda_driver import NoDeviceMemory
+from kprof_inject.runtime.devices.device import Buffer, Device
 from kprof_inject.runtime.launch.lock_free import AtomicCounts
 from kprof_inject.runtime.launch.recorded_launch import BufferOwner, RecordedLaunch, RecordingBuild, Save
 

@@ -36,7 +36,8 @@ from kprof_inject.capture.saved_launch import (
 from kprof_inject.capture.schema import Grid
 from kprof_inject.capture.scopes import RelaunchRecord
 from kprof_inject.quantities import size_text
-from kprof_inject.runtime.devices.device import Device, Snapshot
+from kprof_inject.runtime.devices.device import Device
+from kprof_inject.runtime.devices.snapshot import Snapshot
 from kprof_inject.runtime.faults import first_line
 from kprof_inject.runtime.launch.graph_runs import before_first_run
 from kprof_inject.runtime.launch.memory_file import MAX_PAUSE_S, write_memory

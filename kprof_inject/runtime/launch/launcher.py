@@ -16,7 +16,8 @@ from triton.runtime import _allocation
 from kprof_inject.capture.cta_samples import CtaSample
 from kprof_inject.capture.schema import Grid
 from kprof_inject.errors import KprofError
-from kprof_inject.runtime.devices.device import Buffer, Device, NoDeviceMemory
+from kprof_inject.runtime.devices.cuda_driver import NoDeviceMemory
+from kprof_inject.runtime.devices.device import Buffer, Device
 from kprof_inject.runtime.faults import fault_of, first_line
 from kprof_inject.runtime.launch.launch_capture import LaunchCapture
 from kprof_inject.runtime.launch.launch_saver import KernelToSave

@@ -13,7 +13,9 @@ from pathlib import Path
 
 from kprof_inject.capture.saved_launch import CHUNK_BYTES, chunks_in
 from kprof_inject.forks import usable_cores
-from kprof_inject.runtime.devices.device import Device, MemoryRange, Snapshot
+from kprof_inject.runtime.devices.cuda_driver import MemoryRange
+from kprof_inject.runtime.devices.device import Device
+from kprof_inject.runtime.devices.snapshot import Snapshot
 from kprof_inject.runtime.launch.reachable_memory import NotSaved
 from kprof_inject.runtime.launch.triton_wrapping import wait_for_benchmarks
 

@@ -27,7 +27,8 @@ from kprof_inject.capture.saved_launch import (
     TupleArgument,
 )
 from kprof_inject.quantities import counted
-from kprof_inject.runtime.devices.device import FindAllocation, MemoryRange
+from kprof_inject.runtime.devices.cuda_driver import MemoryRange
+from kprof_inject.runtime.devices.device import FindAllocation
 from kprof_inject.runtime.launch.recorded_launch import CONSTANT, ArgumentKinds
 
 _TENSOR_MAP_BYTES = 128

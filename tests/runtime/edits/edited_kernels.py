@@ -14,8 +14,8 @@ from triton.compiler.compiler import make_backend
 from kprof_inject.capture.edits import Edit
 from kprof_inject.capture.resources import Resources
 from kprof_inject.capture.schema import DumpedKernelRecord, Target
+from kprof_inject.runtime.compiling.builds import compile_text
 from kprof_inject.runtime.compiling.compiler import as_json
-from kprof_inject.runtime.compiling.delayed_builds import compile_text
 from kprof_inject.runtime.experiments.edits.edit import KernelToEdit
 from kprof_inject.runtime.experiments.edits.kinds import with_options, with_ttgir_edited
 

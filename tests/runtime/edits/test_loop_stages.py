@@ -10,8 +10,7 @@ from edited_kernels import built, edited, kernel_to_edit
 from loops_in_ttir import LINE_10, LINE_20, SUM, dots
 
 from kprof_inject.capture.edits import Edit
-from kprof_inject.runtime.compiling.builds import assembly_in
-from kprof_inject.runtime.compiling.delayed_builds import Build, compiled
+from kprof_inject.runtime.compiling.builds import Build, assembly_in, compiled
 from kprof_inject.runtime.experiments.edits.edit import EditRefused
 from kprof_inject.runtime.experiments.edits.kinds import KINDS, in_source, with_options
 

@@ -15,8 +15,7 @@ from triton.compiler import ASTSource
 from kprof_inject.capture.edits import Edit
 from kprof_inject.capture.resources import Resources
 from kprof_inject.errors import KprofError
-from kprof_inject.runtime.compiling.builds import assembly_in, code_lines
-from kprof_inject.runtime.compiling.delayed_builds import Build, compile_text, compiled
+from kprof_inject.runtime.compiling.builds import Build, assembly_in, code_lines, compile_text, compiled
 from kprof_inject.runtime.experiments.edits.edit import EditRefused, KernelToEdit
 from kprof_inject.runtime.experiments.edits.kinds import KINDS, parse_edits, with_options
 

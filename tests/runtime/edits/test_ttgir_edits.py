@@ -10,7 +10,7 @@ from edited_kernels import PATHS, fixture_to_edit, kernel_to_edit
 from golden import fixture_id, kernel_of, read
 
 from kprof_inject.capture.edits import Edit
-from kprof_inject.runtime.compiling.delayed_builds import compile_text
+from kprof_inject.runtime.compiling.builds import compile_text
 from kprof_inject.runtime.experiments.edits.edit import EditRefused
 from kprof_inject.runtime.experiments.edits.kinds import KINDS, with_ttgir_edited
 

@@ -1,1 +1,1 @@
-"""Kinds of edits that ``try`` makes, one module each, and their list."""
+"""Kinds of edits that ``try`` makes."""

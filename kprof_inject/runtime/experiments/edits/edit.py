@@ -5,7 +5,8 @@ This imports no Triton: edits change texts and options, which the compiler's pro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -79,33 +80,24 @@ class KernelToEdit(Struct, frozen=True):
         return replace(self, stage="ttir")
 
 
+@dataclass(frozen=True, slots=True)
 class EditKind:
-    """A kind of edit: base class, with what most kinds have in common."""
+    """A kind of edit.
+
+    ``name`` is as in ``--edit NAME=VALUE``; ``values`` describes the values, for messages. ``applied`` returns the
+    kernel with a value, and raises ``EditRefused`` if that is impossible or not legal. ``more`` and ``fewer`` return
+    the values to try above the present one and below it, nearest first; of a kind without order, ``more`` returns all.
+    ``source`` returns what to write in the kernel's source; it is empty if an option, a variable or an override file
+    does it. ``edits_ttgir`` is true if it changes the text of the TTGIR; others change options, or the TTIR.
+    """
 
     name: str
-    """Name of the kind, as in ``--edit NAME=VALUE``."""
-
     values: str
-    """Description of the values, for messages."""
-
+    applied: Callable[[KernelToEdit, str], KernelToEdit]
+    more: Callable[[KernelToEdit], Sequence[str]]
+    fewer: Callable[[KernelToEdit], Sequence[str]] = lambda kernel: ()
+    source: Callable[[str], str] = lambda value: ""
     edits_ttgir: bool = False
-    """True if it changes the text of the TTGIR; false if it changes options, or the TTIR."""
-
-    def source(self, value: str) -> str:
-        """Return what to write in the kernel's source; empty if an option, a variable or an override file does it."""
-        return ""
-
-    def more(self, kernel: KernelToEdit) -> Sequence[str]:
-        """Return the values to try above the present one, nearest first; of a kind without order, all values."""
-        raise NotImplementedError
-
-    def fewer(self, kernel: KernelToEdit) -> Sequence[str]:
-        """Return the values to try below the present one, nearest first; none of a kind without order."""
-        return []
-
-    def applied(self, kernel: KernelToEdit, value: str) -> KernelToEdit:
-        """Return the kernel with this value. Raises ``EditRefused`` if that is impossible or not legal."""
-        raise NotImplementedError
 
 
 def number_in(value: str, minimum: int, maximum: int) -> int:

@@ -1,18 +1,146 @@
-"""The kinds of edits: one line for each, and how edits are combined."""
+"""The kinds of edits: those of options, of the compiler's environment and of constants; and how edits are combined."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 
-from kprof_inject.capture.edits import Edit
-from kprof_inject.errors import KprofError, did_you_mean
-from kprof_inject.runtime.experiments.edits.edit import EditKind, EditRefused, KernelToEdit
-from kprof_inject.runtime.experiments.edits.loop_stages import LoopStages
-from kprof_inject.runtime.experiments.edits.options import MaxRegisters, NumStages, NumWarps, OtherConstants, Switches
-from kprof_inject.runtime.experiments.edits.program_order import ProgramOrder
+from msgspec.structs import replace
 
-_ALL = (OtherConstants(), NumStages(), LoopStages(), NumWarps(), MaxRegisters(), Switches(), ProgramOrder())
+from kprof_inject.capture.edits import Edit
+from kprof_inject.capture.resources import ctas_per_sm, limits_of
+from kprof_inject.errors import KprofError, did_you_mean
+from kprof_inject.runtime.experiments.edits.edit import EditKind, EditRefused, KernelToEdit, number_in
+from kprof_inject.runtime.experiments.edits.loop_stages import LOOP_STAGES
+from kprof_inject.runtime.experiments.edits.program_order import PROGRAM_ORDER
+
+# LLVM's loop strength reduction is off, which "is known to cause up to 10% performance changes for certain kernels with
+# register pressure" (Triton's README).
+_SWITCH = "DISABLE_LLVM_OPT=disable-lsr"
+
+_MAX_STAGES = 8
+_MAX_PROPOSED_STAGES = 6
+_STEPS_OF_STAGES = 2
+_LOOP = re.compile(r"\bscf\.for\b")
+
+# A CTA has at most 1024 threads (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
+_MAX_WARPS = 32
+_MAX_PROPOSED_WARPS = 16
+_STEPS_UP, _STEPS_DOWN = 4, 2
+_WARP_SPECIALIZED = ("ttg.warp_specialize", "tt.warp_specialize", "nvws.")
+
+# CUDA C++ Programming Guide, "Technical Specifications per Compute Capability": registers per thread.
+_MAX_REGISTERS = 255
+_MIN_REGISTERS = 24
+# The hardware allocates 256 registers for a warp at a time, so a thread gets a multiple of 8.
+_UNIT = 8
+
+
+def _more_stages(kernel: KernelToEdit) -> list[str]:
+    """Return up to two more stages; none if there is no loop to pipeline."""
+    present = kernel.number("num_stages")
+    wanted = range(present + 1, min(present + _STEPS_OF_STAGES, _MAX_PROPOSED_STAGES) + 1)
+    return [str(stages) for stages in wanted] if present and _LOOP.search(kernel.ttir) else []
+
+
+def _fewer_stages(kernel: KernelToEdit) -> list[str]:
+    """Return up to two stages less; none if there is no loop to pipeline."""
+    present = kernel.number("num_stages")
+    wanted = range(present - 1, max(present - _STEPS_OF_STAGES, 1) - 1, -1)
+    return [str(stages) for stages in wanted] if _LOOP.search(kernel.ttir) else []
+
+
+def _more_warps(kernel: KernelToEdit) -> list[str]:
+    """Return twice as many warps, four times as many, and so on."""
+    wanted = [kernel.number("num_warps") << step for step in range(1, _STEPS_UP + 1)]
+    return [str(warps) for warps in wanted if 0 < warps <= _MAX_PROPOSED_WARPS]
+
+
+def _fewer_warps(kernel: KernelToEdit) -> list[str]:
+    """Return half and a quarter of the warps."""
+    wanted = [kernel.number("num_warps") >> step for step in range(1, _STEPS_DOWN + 1)]
+    return [str(warps) for warps in wanted if warps]
+
+
+def _with_warps(kernel: KernelToEdit, value: str) -> KernelToEdit:
+    warps = number_in(value, 1, _MAX_WARPS)
+    if warps & (warps - 1):
+        raise EditRefused(f"{value} is not a power of two")
+    if any(word in text for word in _WARP_SPECIALIZED for text in (kernel.ttir, kernel.ttgir)):
+        raise EditRefused("its partitions have their own numbers of warps (warp specialization)")
+    return kernel.with_option("num_warps", warps)
+
+
+def _more_registers(kernel: KernelToEdit) -> list[str]:
+    """Return the largest number if the option is set; without it, the compiler takes as many as it needs."""
+    return [str(_MAX_REGISTERS)] if kernel.option("maxnreg") else []
+
+
+def _fewer_registers(kernel: KernelToEdit) -> list[str]:
+    """Return the most registers with which an SM holds one CTA more; none if something else limits their number."""
+    clean, warps = kernel.clean, kernel.number("num_warps")
+    if not clean.registers or not warps or kernel.record.target is None or kernel.record.target.backend != "cuda":
+        return []
+    limits, shared_bytes = limits_of(str(kernel.record.target)), clean.shared_bytes or 0
+    present = ctas_per_sm(limits, shared_bytes, warps, clean.registers)
+    for registers in range(clean.registers // _UNIT * _UNIT, _MIN_REGISTERS - 1, -_UNIT):
+        if registers < clean.registers and ctas_per_sm(limits, shared_bytes, warps, registers) > present:
+            return [str(registers)]
+    return []
+
+
+def _with_registers(kernel: KernelToEdit, value: str) -> KernelToEdit:
+    if kernel.record.target is None or kernel.record.target.backend != "cuda":
+        raise EditRefused("only NVIDIA's backend has this option")
+    return kernel.with_option("maxnreg", number_in(value, _MIN_REGISTERS, _MAX_REGISTERS))
+
+
+def _with_switch(kernel: KernelToEdit, value: str) -> KernelToEdit:
+    if value != _SWITCH:
+        raise EditRefused(f"{value} is not {_SWITCH}")
+    return kernel.with_variable(*value.split("="))
+
+
+def _with_constants(kernel: KernelToEdit, value: str) -> KernelToEdit:
+    """Take the TTIR with these values of constants, which the dump step made, and the grid for them."""
+    found = next((one for one in kernel.others if one.text == value), None)
+    if found is None:
+        raise EditRefused("the program was not run with --values for these")
+    if found.refusal:
+        raise EditRefused(found.refusal)
+    if found.grid is None:
+        raise EditRefused("the program gives no function for its grid: name the grid with --grid")
+    return replace(kernel.to_recompile(), ttir=found.ttir, grid=found.grid, constants=found.values)
+
+
+OTHER_CONSTANTS = "values"
+"""Name of the kind that takes other values of constants."""
+
+_ALL = (
+    EditKind(
+        OTHER_CONSTANTS,
+        "constants that --values has named, such as BLOCK_M=64,BLOCK_N=128",
+        _with_constants,
+        lambda kernel: [one.text for one in kernel.others],
+    ),
+    EditKind(
+        "num_stages",
+        f"1 to {_MAX_STAGES}",
+        lambda kernel, value: kernel.with_option("num_stages", number_in(value, 1, _MAX_STAGES)),
+        _more_stages,
+        _fewer_stages,
+    ),
+    LOOP_STAGES,
+    EditKind("num_warps", f"a power of two from 1 to {_MAX_WARPS}", _with_warps, _more_warps, _fewer_warps),
+    EditKind("maxnreg", f"{_MIN_REGISTERS} to {_MAX_REGISTERS}", _with_registers, _more_registers, _fewer_registers),
+    EditKind(
+        "env",
+        _SWITCH,
+        _with_switch,
+        lambda kernel: [] if _SWITCH.partition("=")[0] in kernel.record.environment else [_SWITCH],
+    ),
+    PROGRAM_ORDER,
+)
 KINDS: dict[str, EditKind] = {kind.name: kind for kind in _ALL}
 """The kinds by name, in the order in which edits are made: each may change the text that the next one edits."""
 

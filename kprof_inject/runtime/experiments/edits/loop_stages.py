@@ -30,51 +30,56 @@ _LOADS = ("tt.load", "tt.descriptor_load", "tt.descriptor_gather")
 _DICTIONARY = re.compile(r"\}\s*\{(?P<attributes>[^{}]*)\}")
 
 
-class LoopStages(EditKind):
-    """The attribute of innermost loops that load: of those without dots, or of the loop at a line of the source.
+def _in_source(value: str) -> str:
+    """Return the range to write."""
+    line, _, stages = value.rpartition(":")
+    loops = f"the loop at line {line}" if line else "loops that load without dots"
+    return f"tl.range(..., num_stages={stages}) in {loops}"
 
-    The line may also be that of the call of a helper with the loop.
-    """
 
-    name = "loop_stages"
-    values = f"2 to {_MAX_STAGES} for loops without dots, or LINE:N, with N from 1, for the loop at a line"
+def _more(kernel: KernelToEdit) -> list[str]:
+    """Return the usual numbers of stages for loops without dots, then one stage more of each of several loops."""
+    proposed = _PROPOSED if _without_stages(kernel) else ()
+    lines = [f"{line}:{stages + 1}" for line, stages in _stages_by_line(kernel) if stages < _MAX_PROPOSED]
+    return [*proposed, *lines]
 
-    def source(self, value: str) -> str:
-        """Return the range to write."""
-        line, _, stages = value.rpartition(":")
-        loops = f"the loop at line {line}" if line else "loops that load without dots"
-        return f"tl.range(..., num_stages={stages}) in {loops}"
 
-    def more(self, kernel: KernelToEdit) -> Sequence[str]:
-        """Return the usual numbers of stages for loops without dots, then one stage more of each of several loops."""
-        proposed = _PROPOSED if _without_stages(kernel) else ()
-        lines = [f"{line}:{stages + 1}" for line, stages in _stages_by_line(kernel) if stages < _MAX_PROPOSED]
-        return [*proposed, *lines]
+def _fewer(kernel: KernelToEdit) -> list[str]:
+    """Return one stage less of each of several loops; without the attribute, loops without dots have no stages."""
+    return [f"{line}:{stages - 1}" for line, stages in _stages_by_line(kernel) if stages > 1]
 
-    def fewer(self, kernel: KernelToEdit) -> Sequence[str]:
-        """Return one stage less of each of several loops; without the attribute, loops without dots have no stages."""
-        return [f"{line}:{stages - 1}" for line, stages in _stages_by_line(kernel) if stages > 1]
 
-    def applied(self, kernel: KernelToEdit, value: str) -> KernelToEdit:
-        """Set the attribute in the TTIR."""
-        line, is_at_line, number = value.rpartition(":")
-        stages = number_in(number, 1 if is_at_line else 2, _MAX_STAGES)
-        kernel.to_recompile()
-        try:
-            kernel.parsed("ttir")
-        except KprofError as error:
-            raise EditRefused(error.what) from None
-        if not is_at_line:
-            loops = _without_stages(kernel)
-            if not loops:
-                raise EditRefused("it has no loop that loads without dots, or the source has chosen their stages")
-            return _with_stages(kernel, loops, stages)
-        loops = _loops_that_load(kernel)
-        lines = _source_lines(kernel, loops)
-        wanted = [loop for loop, of_loop in zip(loops, lines, strict=True) if line in map(str, of_loop)]
-        if not wanted:
+def _applied(kernel: KernelToEdit, value: str) -> KernelToEdit:
+    """Set the attribute in the TTIR: of loops without dots, or of the loop at a line, which may call its helper."""
+    line, is_at_line, number = value.rpartition(":")
+    stages = number_in(number, 1 if is_at_line else 2, _MAX_STAGES)
+    kernel.to_recompile()
+    try:
+        kernel.parsed("ttir")
+    except KprofError as error:
+        raise EditRefused(error.what) from None
+    if not is_at_line:
+        loops = _without_stages(kernel)
+        if not loops:
+            raise EditRefused("it has no loop that loads without dots, or the source has chosen their stages")
+    else:
+        all_loops = _loops_that_load(kernel)
+        lines = _source_lines(kernel, all_loops)
+        loops = [loop for loop, of_loop in zip(all_loops, lines, strict=True) if line in map(str, of_loop)]
+        if not loops:
             raise EditRefused(f"it has no innermost loop that loads at line {line}, nor in a helper called there")
-        return _with_stages(kernel, wanted, stages)
+    attribute = f"{_ATTRIBUTE} = {stages} : i32"
+    return replace(kernel.to_recompile(), ttir=spliced(kernel.ttir, [_edit_of(loop, attribute) for loop in loops]))
+
+
+LOOP_STAGES = EditKind(
+    "loop_stages",
+    f"2 to {_MAX_STAGES} for loops without dots, or LINE:N, with N from 1, for the loop at a line",
+    _applied,
+    _more,
+    _fewer,
+    _in_source,
+)
 
 
 def _loops_that_load(kernel: KernelToEdit) -> list[Operation]:
@@ -127,22 +132,14 @@ def _source_lines(kernel: KernelToEdit, loops: Sequence[Operation]) -> list[list
     """Return the lines of the source of each loop: its own, then that of the call which inlined it, and so on."""
     if not loops:
         return []
-    table = LocationTable(kernel.parsed("ttir"))
-    return [_lines_of(loop, table) for loop in loops]
-
-
-def _lines_of(loop: Operation, table: LocationTable) -> list[int]:
-    try:
-        chains = table.chains_of(loop)
-    except KprofError:  # an alias that refers to itself
-        return []
-    return [point.line for point in chains[0]] if chains else []
-
-
-def _with_stages(kernel: KernelToEdit, loops: Sequence[Operation], stages: int) -> KernelToEdit:
-    """Return the kernel with the attribute of ``loops``, to be compiled from its TTIR. Raises ``EditRefused``."""
-    attribute = f"{_ATTRIBUTE} = {stages} : i32"
-    return replace(kernel.to_recompile(), ttir=spliced(kernel.ttir, [_edit_of(loop, attribute) for loop in loops]))
+    table, lines = LocationTable(kernel.parsed("ttir")), []
+    for loop in loops:
+        try:
+            chains = table.chains_of(loop)
+        except KprofError:  # an alias that refers to itself
+            chains = ()
+        lines.append([point.line for point in chains[0]] if chains else [])
+    return lines
 
 
 def _edit_of(loop: Operation, attribute: str) -> Replacement:

@@ -39,35 +39,34 @@ _CTA_ID_OPERATIONS = ("gpu.block_id", "ttng.clc_", "nvvm.read.ptx.sreg.ctaid")
 _CTA_ID_REGISTERS = re.compile(r"%(?:n?ctaid|n?clusterid|cluster_n?cta|smid)")
 
 
-class ProgramOrder(EditKind):
-    """The order of program ids."""
+_VALUES = f"{REVERSED}, {COLUMNS}, {COLUMNS_REVERSED}, or {_GROUPED}:N for groups of N rows"
 
-    name = "program_order"
-    values = f"{REVERSED}, {COLUMNS}, {COLUMNS_REVERSED}, or {_GROUPED}:N for groups of N rows"
-    edits_ttgir = True
 
-    def more(self, kernel: KernelToEdit) -> Sequence[str]:
-        """Return the orders that are possible."""
-        module = kernel.parsed("ttgir")
-        of_tiles = [*(f"{_GROUPED}:{rows}" for rows in _GROUPS), COLUMNS, COLUMNS_REVERSED]
-        return [*(of_tiles if _tiles_of(module) else []), REVERSED] if not _objection(module) else []
+def _possible(kernel: KernelToEdit) -> list[str]:
+    module = kernel.parsed("ttgir")
+    of_tiles = [*(f"{_GROUPED}:{rows}" for rows in _GROUPS), COLUMNS, COLUMNS_REVERSED]
+    return [*(of_tiles if _tiles_of(module) else []), REVERSED] if not _objection(module) else []
 
-    def applied(self, kernel: KernelToEdit, value: str) -> KernelToEdit:
-        """Permute the program ids."""
-        module = kernel.parsed("ttgir")
-        if objection := _objection(module):
-            raise EditRefused(objection)
-        if value == REVERSED:
-            edits = [_replaced(module, one, _reverse) for one in _program_ids(module)]
-        else:
-            tile_at = _order(value)
-            if tile_at is None:
-                raise EditRefused(f"{value} is none of {self.values}")
-            tiles = _tiles_of(module)
-            if tiles is None:
-                raise EditRefused("its tiles have no second coordinate")
-            edits = tiles(tile_at)
-        return replace(kernel, ttgir=spliced(kernel.ttgir, edits))
+
+def _applied(kernel: KernelToEdit, value: str) -> KernelToEdit:
+    """Permute the program ids."""
+    module = kernel.parsed("ttgir")
+    if objection := _objection(module):
+        raise EditRefused(objection)
+    if value == REVERSED:
+        edits = [_replaced(module, one, _reverse) for one in _program_ids(module)]
+    else:
+        tile_at = _order(value)
+        if tile_at is None:
+            raise EditRefused(f"{value} is none of {_VALUES}")
+        tiles = _tiles_of(module)
+        if tiles is None:
+            raise EditRefused("its tiles have no second coordinate")
+        edits = tiles(tile_at)
+    return replace(kernel, ttgir=spliced(kernel.ttgir, edits))
+
+
+PROGRAM_ORDER = EditKind("program_order", _VALUES, _applied, _possible, edits_ttgir=True)
 
 
 def _program_ids(module: Module) -> list[Operation]:
@@ -90,18 +89,13 @@ def _objection(module: Module) -> str:
     if relaunch(module).waits:
         return "its CTAs may wait for each other"
     for operation in operations:
-        if _reads_cta_id(operation):
+        if operation.name.startswith(_CTA_ID_OPERATIONS) or (
+            operation.traits.is_foreign and _CTA_ID_REGISTERS.search(operation.tail)
+        ):
             return f"it numbers its CTAs in another way, too ({operation.name})"
         if operation.traits.is_atomic and _depends_on_order(operation, operations):
             return f"its CTAs communicate ({operation.name})"
     return ""
-
-
-def _reads_cta_id(operation: Operation) -> bool:
-    """Return whether an operation reads the number of its CTA, or of its cluster or SM."""
-    return operation.name.startswith(_CTA_ID_OPERATIONS) or (
-        operation.traits.is_foreign and _CTA_ID_REGISTERS.search(operation.tail) is not None
-    )
 
 
 def _depends_on_order(operation: Operation, operations: Sequence[Operation]) -> bool:

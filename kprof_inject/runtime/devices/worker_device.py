@@ -1,4 +1,6 @@
-"""Device memory at given addresses, so that pointers in saved memory stay valid.
+"""The device of a worker, which needs neither torch nor a framework's choice of device and stream.
+
+It has memory at given addresses, so that pointers in saved memory stay valid.
 
 Source: CUDA Driver API reference, "Virtual Memory Management". An address can be reserved only if nothing in this
 process is there, neither on the device nor on the host, whose address spaces are one.
@@ -9,15 +11,20 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from kprof_inject.runtime.devices.cuda_driver import Driver
-from kprof_inject.runtime.devices.device import MemoryRange
+from kprof_inject.errors import KprofError
+from kprof_inject.runtime.devices.cuda_driver import CudaBuffer, Driver, MemoryRange, loaded_driver
+from kprof_inject.runtime.devices.device import Device
 
 # The driver places reservations at multiples of this (seen with driver 580: an address in between is moved up).
 _RESERVED_UNIT_BYTES = 32 << 20
 # CU_MEM_ALLOC_GRANULARITY_MINIMUM of NVIDIA's GPUs, on which sizes and offsets of mappings depend.
 _PAGE_BYTES = 2 << 20
 _PINNED, _ON_DEVICE, _READ_WRITE = 1, 1, 3  # CU_MEM_ALLOCATION_TYPE_*, CU_MEM_LOCATION_TYPE_*, CU_MEM_ACCESS_FLAGS_*
+# CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR
+_MAJOR, _MINOR = 75, 76
+_WORD_BYTES = 8
 
 
 class AddressTaken(Exception):
@@ -156,3 +163,77 @@ def _gaps(area: MemoryRange, pages: Sequence[MemoryRange]) -> Iterator[MemoryRan
             yield MemoryRange(start, size_bytes)
             start += size_bytes
         start = max(start, page.end)
+
+
+class WorkerDevice(Device):
+    """The only device of this process, with memory at fixed addresses."""
+
+    def __init__(self, functions: Driver, index: int) -> None:
+        """Work on the device with this index from now on, in this thread."""
+        super().__init__(functions)
+        self._index = index
+        self._sum: CudaBuffer | None = None
+        self._context = functions.context(index)
+        self._context.__enter__()
+
+    def mapped(self, ranges: list[MemoryRange]) -> FixedMemory:
+        """Map memory at ranges, until the result's ``close``. Raises ``AddressTaken`` and ``NoDeviceMemory``."""
+        memory = FixedMemory(self._driver, self._index)
+        try:
+            memory.map(ranges)
+        except BaseException:
+            memory.close()
+            raise
+        return memory
+
+    def read(self, memory: MemoryRange, stream: int) -> None:
+        """Queue a kernel that reads all of a range, for its effect on the L2."""
+        if self._sum is None:
+            self._sum = self._zeros_now(_WORD_BYTES, self._index)
+        self.queue_digest(self._index, memory.address, memory.size_bytes, self._sum.data_ptr(), stream)
+
+    def write(self, address: int, data: bytes) -> None:
+        """Copy bytes to device memory, now."""
+        self._driver.call("cuMemcpyHtoD_v2", ctypes.c_uint64(address), data, ctypes.c_size_t(len(data)))
+
+
+def worker_device(name: str, uuid: str) -> WorkerDevice:
+    """Begin to use the device with this UUID, or another one with this name, or else the first one.
+
+    Triton then launches on it, without torch. Raises ``KprofError`` if this machine has no NVIDIA GPU.
+    """
+    from triton.runtime.driver import driver
+
+    functions, count = loaded_driver(), ctypes.c_int()
+    if functions is None or functions.cuInit(0) or functions.cuDeviceGetCount(ctypes.byref(count)) or not count.value:
+        raise KprofError("this machine has no NVIDIA GPU", hint="run it where there is one")
+    cuda = Driver(functions)
+    devices = Device(cuda)
+    names, uuids = devices.names(), devices.uuids()
+    same = [index for index, found in enumerate(uuids) if found == uuid]
+    alike = [index for index, found in enumerate(names) if found == name]
+    index = (*same, *alike, 0)[0]
+    device = WorkerDevice(cuda, index)
+    driver.set_active(_triton_driver(cuda, index))
+    return device
+
+
+def _triton_driver(cuda: Driver, index: int) -> Any:
+    """Return Triton's driver for a device. Triton up to 3.8 makes its own only with torch."""
+    from triton.backends.nvidia.driver import CudaDriver, CudaLauncher, CudaUtils
+
+    handle, major, minor = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
+    cuda.call("cuDeviceGet", ctypes.byref(handle), index)
+    cuda.call("cuDeviceGetAttribute", ctypes.byref(major), _MAJOR, handle)
+    cuda.call("cuDeviceGetAttribute", ctypes.byref(minor), _MINOR, handle)
+
+    class WorkerDriver(CudaDriver):  # type: ignore[misc]
+        def __init__(self) -> None:
+            self.utils = CudaUtils()
+            self.launcher_cls = CudaLauncher
+            self.get_device_capability = lambda device: (major.value, minor.value)
+            self.get_current_stream = lambda device: 0
+            self.get_current_device = lambda: index
+            self.set_current_device = lambda device: None
+
+    return WorkerDriver()
