@@ -89,9 +89,9 @@ class Comparison:
 
     def __repr__(self) -> str:
         """Return the answer in a sentence."""
-        from kprof_inject.report.diff.wording import first_answer, in_one_line
+        from kprof_inject.report.diff.wording import first_answer
 
-        return f"<{type(self).__name__}: {in_one_line(first_answer(self._compared))}>"
+        return f"<{type(self).__name__}: {'; '.join(first_answer(self._compared))}>"
 
     def _repr_html_(self) -> str:
         """Return the HTML that a notebook shows: the comparison in colours."""

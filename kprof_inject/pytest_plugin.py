@@ -70,7 +70,7 @@ def kprof_baseline(
 
     @contextmanager
     def baseline(path: str | Path, *, fail_above: str | float = "5%", **choices: Any) -> Iterator[Profile]:
-        from kprof_inject.report.diff.gate import parse_limit
+        from kprof_inject.report.diff.terminal import parse_limit
 
         limit = parse_limit(str(fail_above))
         folder = request.config.rootpath / path
@@ -97,12 +97,12 @@ def _stored(folder: Path) -> Results:
 
 def _require_as_fast(stored: Results, prof: Profile, limit: float, folder: Path) -> None:
     from kprof_inject.analysis.comparison.verdicts import diff_captures
-    from kprof_inject.report.diff.gate import crossings
-    from kprof_inject.report.diff.wording import first_answer, in_one_line
+    from kprof_inject.report.diff.terminal import crossings
+    from kprof_inject.report.diff.wording import first_answer
 
     diff = diff_captures(stored.timelines, prof.timelines)
     if crossed := list(crossings(diff, limit, ())):
-        answer = in_one_line(first_answer(diff))
+        answer = "; ".join(first_answer(diff))
         pytest.fail("\n".join([*crossed, f"A is {folder}, B is this test: {answer}"]), pytrace=False)
 
 

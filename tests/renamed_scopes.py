@@ -31,8 +31,8 @@ from kprof_inject.capture.resources import Resources
 from kprof_inject.capture.scopes import Scope, ScopeTable, distinct_names
 from kprof_inject.export.tables import hatchet_tree
 from kprof_inject.export.tracks import LAYOUT_NAMES
-from kprof_inject.report.diff.gate import crossings
 from kprof_inject.report.diff.rows import diff_json
+from kprof_inject.report.diff.terminal import crossings
 from kprof_inject.report.html.columns import shown_of
 from kprof_inject.report.html.data import kernel_rows, launch_facts, launch_sections, page_values
 from kprof_inject.report.html.pictures import ScopePictures

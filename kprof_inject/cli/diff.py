@@ -28,9 +28,8 @@ from kprof_inject.errors import KprofError, Position, printable_lines
 from kprof_inject.files import read_text
 from kprof_inject.pipeline.captures import decode_capture, open_capture, with_launch_captured
 from kprof_inject.quantities import before_and_after, counted
-from kprof_inject.report.diff.gate import crossings, parse_limit
 from kprof_inject.report.diff.rows import change_json, changes_by_text, diff_json, unrecognized_text
-from kprof_inject.report.diff.terminal import print_diff_tables, print_sources
+from kprof_inject.report.diff.terminal import crossings, parse_limit, print_diff_tables, print_sources
 from kprof_inject.rewrite import strip
 from kprof_inject.runtime.compiling.module_check import module_resources
 from kprof_inject.timeline.choice import Choice

@@ -32,7 +32,6 @@ from kprof_inject.timeline.spread import (
     take_quantiles,
     turns_of,
 )
-from kprof_inject.timeline.tags import TagStatistics, TagSums
 from kprof_inject.timeline.timeline import Timeline
 
 
@@ -285,14 +284,6 @@ class SmCycles:
         found = np.zeros(self._scopes, np.int64)
         np.add.at(found, spans[:, 0] % _SCOPES, spans[:, 2] - spans[:, 1])
         return found
-
-
-def tag_statistics(timeline: Timeline) -> tuple[tuple[TagStatistics, ...], ...]:
-    """Return the tag statistics of each scope of the table, in its order; without tags the scopes are not read."""
-    sums, scopes = TagSums(timeline.table), range(len(timeline.table.scopes))
-    for block in timeline.blocks() if timeline.table.max_tags else ():
-        sums.add(block)
-    return tuple(sums.of(scope) for scope in scopes)
 
 
 class MemoryWait(Struct, frozen=True):

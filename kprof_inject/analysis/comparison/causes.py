@@ -254,6 +254,30 @@ def took_no_time(diff: KernelDiff) -> bool:
     return any(not launch.duration_ns for launch in diff.sides.launches)
 
 
+class Remedy(Enum):
+    """What may allow a verdict on a launch."""
+
+    MORE_WORK = "more work in a launch"
+    MORE_LAUNCHES = "more launches in a capture"
+    MORE_CAPTURES = "more captures"
+
+
+_MANY_LAUNCHES = 20  # with this many launches, ``MORE_LAUNCHES`` has been followed already
+
+
+def remedies(diff: KernelDiff) -> tuple[Remedy, ...]:
+    """Return what may allow a verdict on the launch and its scopes, best first; nothing if both sides are the same."""
+    sides = (diff.a.timelines, diff.b.timelines)
+    a, b = ({timeline.launch.path.resolve() for timeline in side} for side in sides)
+    if took_no_time(diff):
+        return (Remedy.MORE_WORK,)
+    if a == b:
+        return ()
+    if min(map(len, sides)) >= _MANY_LAUNCHES or diff.a.is_of_buffer or diff.b.is_of_buffer:
+        return (Remedy.MORE_CAPTURES,)
+    return (Remedy.MORE_LAUNCHES,) if diff.launch.change is None else (Remedy.MORE_LAUNCHES, Remedy.MORE_CAPTURES)
+
+
 def hidden_by_clock(diff: KernelDiff) -> Change | None:
     """Return a change in cycles that a different clock rate hides from the time; None if there is none."""
     cycles = diff.recorded.cycles

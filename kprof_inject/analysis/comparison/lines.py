@@ -217,11 +217,12 @@ _AROUND = 2
 
 
 class SourceRow(Struct, frozen=True):
-    """Line as it is in A and in B; None where a side lacks it.
+    """Line of a ``file``, without folders, as it is in A and in B; None where a side lacks it.
 
     ``changes`` are the texts of the compiler's changes at this line.
     """
 
+    file: str
     a: NumberedLine | None
     b: NumberedLine | None
     changes: tuple[str, ...]
@@ -232,17 +233,10 @@ class SourceRow(Struct, frozen=True):
         return self.a is None or self.b is None or self.a.text != self.b.text
 
 
-class SourcePart(Struct, frozen=True):
-    """Consecutive rows of the file ``name``, without folders."""
+def source_parts(diff: KernelDiff, structure: Structure | None) -> Iterator[list[SourceRow]]:
+    """Yield the parts of the source in which the compiler's output, or the text within the kernel, changed.
 
-    name: str
-    rows: tuple[SourceRow, ...]
-
-
-def source_parts(diff: KernelDiff, structure: Structure | None) -> list[SourcePart]:
-    """Return the parts of the source in which the compiler's output, or the text within the kernel, changed.
-
-    A file whose text is unknown has no parts.
+    A part has consecutive lines. A file whose text is unknown has no parts.
     """
     texts_a, texts_b = sources_of(diff.a.kernel), sources_of(diff.b.kernel)
     changes: dict[tuple[str, str, int], dict[str, None]] = {}
@@ -252,7 +246,6 @@ def source_parts(diff: KernelDiff, structure: Structure | None) -> list[SourcePa
             changes.setdefault(at_line, {})[change.text] = None
     sources = [scope.source for side in (diff.a, diff.b) for scope in side.kernel.scopes.scopes]
     places = [place for place in map(file_and_line, sources) if place] + [place[1:] for place in changes]
-    parts: list[SourcePart] = []
     for path in dict.fromkeys(path for path, _ in places):
         path_a, path_b = partner_of(path, texts_a), partner_of(path, texts_b)
         if path_a is None or path_b is None:
@@ -263,11 +256,11 @@ def source_parts(diff: KernelDiff, structure: Structure | None) -> list[SourcePa
         shown: set[int] = set()
         for at, (a, b) in enumerate(aligned(texts_a[path_a], texts_b[path_b])):
             here = (changes.get((side, path, line.number), {}) for side, line in (("a", a), ("b", b)) if line)
-            row = SourceRow(a, b, tuple(dict.fromkeys(text for texts in here for text in texts)))
+            here_texts = tuple(dict.fromkeys(text for texts in here for text in texts))
+            row = SourceRow(without_folders(path), a, b, here_texts)
             rows.append(row)
             if row.changes or (row.is_edited and any(line and line.number in kernel for line in (a, b))):
                 shown.update(range(at - _AROUND, at + _AROUND + 1))
         for is_shown, run in groupby(range(len(rows)), lambda at: at in shown):  # noqa: B023 (used at once)
             if is_shown:
-                parts.append(SourcePart(without_folders(path), tuple(rows[at] for at in run)))
-    return parts
+                yield [rows[at] for at in run]

@@ -24,8 +24,8 @@ from kprof_inject.kernel_names import CONFIG, distinct_names
 from kprof_inject.timeline.choice import EVERYTHING, Choice, NumberSet
 from kprof_inject.timeline.comparison import MIN_LAUNCHES, typical
 from kprof_inject.timeline.records import recorded_warps
-from kprof_inject.timeline.scope_statistics import ScopeStatistics, scope_statistics, tag_statistics
-from kprof_inject.timeline.tags import TagStatistics
+from kprof_inject.timeline.scope_statistics import ScopeStatistics, ScopeSums
+from kprof_inject.timeline.tags import TagStatistics, TagSums
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import usable_times
 from kprof_inject.timeline.waves import IdleSms, Waves, idle_sms_of, launch_duration_ns, waves_of
@@ -301,9 +301,13 @@ class LaunchFigures(Struct, frozen=True, eq=False):
     @classmethod
     def of(cls, whole: Timeline, choice: Choice) -> LaunchFigures:
         """Return the figures of a launch in the chosen warps."""
-        timeline = whole if choice == EVERYTHING else whole.chosen(choice)
-        ctas: NDArray[np.void] = timeline.all_ctas
-        waves, ran = waves_of(timeline), scope_statistics(timeline)
+        timeline = whole.chosen(choice)
+        ctas, waves = timeline.all_ctas, waves_of(timeline)
+        scopes, tags = ScopeSums(timeline), TagSums(timeline.table)
+        for block in timeline.blocks():
+            scopes.add(block)
+            tags.add(block)
+        ran = scopes.statistics()
         net_ns = timeline.warp_time_ns - sum(statistics.subtracted_ns for statistics in ran)
         is_whole = not (timeline.records_lost or timeline.records_damaged or timeline.ctas_damaged)
         without_partner = (timeline.open_starts + timeline.stray_ends).tolist()
@@ -312,11 +316,11 @@ class LaunchFigures(Struct, frozen=True, eq=False):
         return cls(
             timeline,
             tuple(
-                ScopeFigures.of(statistics, tags, timeline, is_whole=is_whole and not alone)
-                for statistics, tags, alone in zip(ran, tag_statistics(timeline), without_partner, strict=True)
+                ScopeFigures.of(statistics, tags.of(index), timeline, is_whole=is_whole and not alone)
+                for index, (statistics, alone) in enumerate(zip(ran, without_partner, strict=True))
             ),
             waves,
-            idle_sms_of(timeline.all_ctas, waves.slots_per_sm) if waves else None,
+            idle_sms_of(ctas, waves.slots_per_sm) if waves else None,
             duration_ns,
             duration_cycles=None if clock_hz is None else duration_ns * clock_hz / 1e9,
             resolution_ns=cost.resolution_ns(timeline.clock.clock_hz) if cost else 0.0,

@@ -10,13 +10,12 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from kprof_inject.analysis.comparison.code import structure_of
-from kprof_inject.analysis.comparison.lines import NumberedLine, SourcePart, source_parts
 from kprof_inject.analysis.comparison.verdicts import CaptureDiff, KernelDiff
+from kprof_inject.analysis.evidence.units import UnitEvidence
 from kprof_inject.capture.scopes import ScopeKind, ScopeTable, distinct_names
 from kprof_inject.errors import printable
 from kprof_inject.files import write_text
-from kprof_inject.quantities import short_time
+from kprof_inject.quantities import percent, short_time
 from kprof_inject.report.diff import rows, wording
 from kprof_inject.report.diff.rows import Row
 from kprof_inject.report.html.document import content_policy
@@ -28,6 +27,8 @@ _WIDTH, _HEIGHT, _MARGIN = 140.0, 20.0, 4.0
 _CAP = 4.0
 _ENDS_PERCENT = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 _UNIT_WIDTH, _UNIT_HEIGHT = 160.0, 12.0
+_MAX_UNITS = 8
+_MIN_UNIT = 0.02  # of a unit's peak
 
 _CTA_WIDTH = 1000.0
 _LANE, _GAP, _AXIS = 16.0, 34.0, 30.0
@@ -105,7 +106,7 @@ def _page(diff: CaptureDiff, places: tuple[str, str]) -> Iterator[str]:
     for number, kernel in enumerate(diff.kernels):
         yield f"<h2>{_escaped(wording.kernel_title(kernel))}</h2>"
         if len(diff.kernels) > 1:
-            yield f"<p>{_escaped(wording.in_one_line(wording.kernel_answer(kernel)))}</p>"
+            yield f"<p>{_escaped('; '.join(wording.kernel_answer(kernel)))}</p>"
         if number < _MAX_PICTURED:
             yield from sides_html(kernel)
         yield from _table("scopes", [*rows.launch_rows(kernel), *rows.scope_rows(kernel)])
@@ -113,9 +114,9 @@ def _page(diff: CaptureDiff, places: tuple[str, str]) -> Iterator[str]:
         if sentence:
             yield f'<p class="basis">{_escaped(sentence)}</p>'
         yield from _table("lines", lines)
-        if code := [_escaped(f"{'  ' * row.depth}{row.name}") for row in rows.code_rows(kernel)]:
+        if code := list(map(_escaped, rows.code_lines(kernel))):
             yield '<pre class="code">' + "\n".join(code) + "</pre>"
-        yield from _sources(source_parts(kernel, structure_of(kernel)))
+        yield from _sources(kernel)
         yield from _list(wording.kernel_notes(kernel))
     if unpaired := wording.unpaired_lines(diff):
         yield from _list(unpaired)
@@ -200,24 +201,20 @@ def _x(value: float, axis: float) -> float:
     return _MARGIN + (part + 1) / 2 * (_WIDTH - 2 * _MARGIN)
 
 
-def _sources(parts: Sequence[SourcePart]) -> Iterator[str]:
+def _sources(kernel: KernelDiff) -> Iterator[str]:
     """Show both sides' lines at which something changed, with the changes."""
-    for part in parts:
-        indent = rows.indent_of(part)
-        yield f'<div class="scroll"><table class="sources"><caption>{_escaped(part.name)}</caption><thead><tr>'
+    for part in rows.source_rows(kernel):
+        yield f'<div class="scroll"><table class="sources"><caption>{_escaped(part[0].name)}</caption><thead><tr>'
         yield '<th></th><th class="name">A</th><th></th><th class="name">B</th>'
         yield "</tr></thead><tbody>"
-        for row in part.rows:
-            kind = ' class="edited"' if row.is_edited else ""
-            yield f"<tr{kind}>{_line(row.a, indent)}{_line(row.b, indent)}</tr>"
-            for change in row.changes:
+        for row in part:
+            kind = ' class="edited"' if row.kind == "edited" else ""
+            numbers = [f'<td class="number">{row.cells[f"line in {side}"]}</td>' for side in "AB"]
+            texts = [f'<td class="name"><code>{_escaped(row.cells[side])}</code></td>' for side in "AB"]
+            yield f"<tr{kind}>{numbers[0]}{texts[0]}{numbers[1]}{texts[1]}</tr>"
+            for change in row.values["changes"]:
                 yield f'<tr><td></td><td></td><td></td><td class="name changed">↑ {_escaped(change)}</td></tr>'
         yield "</tbody></table></div>"
-
-
-def _line(line: NumberedLine | None, indent: int) -> str:
-    number, text = (str(line.number), _escaped(line.text[indent:])) if line else ("", "")
-    return f'<td class="number">{number}</td><td class="name"><code>{text}</code></td>'
 
 
 def _escaped(text: str) -> str:
@@ -235,20 +232,23 @@ def sides_html(kernel: KernelDiff) -> Iterator[str]:
     for name, launch in zip("AB", launches, strict=True):
         yield f"<p><b>{name}: LIMIT</b> {_escaped(launch.limit.answer)}</p>"
     yield "</div>"
-    yield from _units([{one.unit: (one.best, one.measured is not None) for one in launch.units} for launch in launches])
+    yield from _units([{unit.unit: unit for unit in launch.units} for launch in launches])
     yield from _median_ctas(kernel, [launch.timeline for launch in launches])
 
 
-def _units(units: Sequence[Mapping[str, tuple[float, bool]]]) -> Iterator[str]:
-    shown = rows.unit_rows(units)
+def _units(sides: Sequence[Mapping[str, UnitEvidence]]) -> Iterator[str]:
+    """Yield the busiest units, each with the part of its peak in A and in B: measured, or a lower bound."""
+    best = {unit: max(side[unit].best for side in sides if unit in side) for side in sides for unit in side}
+    shown = sorted((unit for unit, part in best.items() if part >= _MIN_UNIT), key=lambda unit: -best[unit])
     if not shown:
         return
     yield '<table class="units"><thead><tr><th class="name">unit, of its peak</th>'
     yield '<th class="name">A</th><th></th><th class="name">B</th><th></th></tr></thead><tbody>'
-    for row in shown:
-        yield f'<tr><td class="name">{_escaped(row.name)}</td>'
-        for part, text in zip((row.figures.a, row.figures.b), row.cells.values(), strict=True):
-            width = _UNIT_WIDTH * min(part or 0.0, 1.0)
+    for unit in shown[:_MAX_UNITS]:
+        yield f'<tr><td class="name">{_escaped(unit)}</td>'
+        for use in (side.get(unit) for side in sides):
+            text = f"{'>= ' if use.measured is None else ''}{percent(use.best)}" if use else "-"
+            width = _UNIT_WIDTH * min(use.best if use else 0.0, 1.0)
             track, bar = (
                 f'<rect class="{kind}" width="{length:.1f}" height="{_UNIT_HEIGHT:g}" rx="2"/>'
                 for kind, length in (("track", _UNIT_WIDTH), ("bar", width))

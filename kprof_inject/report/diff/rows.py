@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from kprof_inject.analysis.comparison import causes, lines, runs
 from kprof_inject.analysis.comparison.code import (
@@ -38,32 +38,21 @@ from kprof_inject.quantities import (
     signed_time,
     size_text,
 )
-from kprof_inject.report.diff.wording import (
-    both_text,
-    change_text,
-    first_answer,
-    in_one_line,
-    kernel_answer,
-    kernel_notes,
-)
+from kprof_inject.report.diff.wording import both_text, change_text, first_answer, kernel_answer, kernel_notes
 from kprof_inject.timeline.comparison import CONFIDENCE, Change
 
 MAX_LINES = 10
 """Longer lists of source lines are not read to the end; JSON has all lines."""
-_MAX_UNITS = 8
-_MIN_UNIT = 0.02  # of a unit's peak
 _MAX_PLACES = 6
 
 
 class Row(Struct, frozen=True):
-    """A launch, scope, source line, unit, rank or change of the code (``kind``) on both sides."""
+    """A launch, scope, source line or rank (``kind``) on both sides."""
 
     kind: str
     name: str
     cells: Mapping[str, str] = {}
     """Texts by the column's title."""
-    figures: Both = Both(None, None)
-    judged: Judged | None = None
     interval: tuple[float, ...] = ()
     """Change in per cent, or in nanoseconds of a source line, and the ends of its interval; empty if unknown."""
     tone: str = "same"
@@ -78,30 +67,28 @@ _TONES |= {ChangeVerdict.NEW: "slower", ChangeVerdict.GONE: "faster"}
 
 
 def _judged_row(
-    kind: str,
-    name: str,
-    judged: Judged | None,
-    figures: Both,
-    before: Mapping[str, str],
-    after: Mapping[str, str],
-    depth: int = 0,
-    values: Mapping[str, Any] | None = None,
+    row: Row, judged: Judged | None, figures: Both, after: Mapping[str, str], values: Mapping[str, Any] | None = None
 ) -> Row:
-    """Return a row with its verdict and change between other columns."""
+    """Return the row with the verdict on its ``figures``, in cells that come before those ``after``."""
     change = judged.change if judged else None
-    verdict = judged.verdict if judged else None
-    words = {"verdict": verdict.value if verdict else "-", "change": change_text(judged, figures)}
-    interval = (change.percent, change.low_percent, change.high_percent) if change else ()
-    tone = _TONES[verdict] if verdict else "same"
-    return Row(kind, name, {**before, **words, **after}, figures, judged, interval, tone, depth, values or {})
+    words = {"verdict": judged.verdict.value if judged else "-", "change": change_text(judged, figures)}
+    judged_values = {
+        "verdict": judged.verdict.value if judged else None,
+        "change": _change_values(change),
+        "change_in_cycles": _change_values(judged.cycles if judged else None),
+    }
+    return replace(
+        row,
+        cells={**row.cells, **words, **after},
+        interval=(change.percent, change.low_percent, change.high_percent) if change else (),
+        tone=_TONES[judged.verdict] if judged else "same",
+        values={**row.values, **judged_values, **(values or {})},
+    )
 
 
-def kernel_row(kernel: KernelDiff) -> Row:
-    """Return the row of a kernel's launch by the times that decide, as in the table of ranks."""
-    rank = kernel.b.rank
-    before = {"kernel": kernel.b.kernel.name, "rank": "-" if rank is None else str(rank)}
-    after = {"launch": both_text(kernel.compared_ns, short_time)}
-    return _judged_row("rank", kernel.b.title, kernel.launch, kernel.compared_ns, before, after)
+def _change_values(change: Change | None) -> dict[str, float] | None:
+    names = ("percent", "low_percent", "high_percent", "detectable_percent")
+    return {name: round(getattr(change, name), 4) for name in names} if change else None
 
 
 def rank_rows(diff: CaptureDiff) -> list[Row]:
@@ -109,8 +96,13 @@ def rank_rows(diff: CaptureDiff) -> list[Row]:
     if not diff.is_by_rank:
         return []
     names = list(dict.fromkeys(kernel.b.kernel.name for kernel in diff.kernels))
-    ordered = sorted(diff.kernels, key=lambda kernel: (names.index(kernel.b.kernel.name), kernel.b.rank or 0))
-    return list(map(kernel_row, ordered))
+    rows = []
+    for kernel in sorted(diff.kernels, key=lambda kernel: (names.index(kernel.b.kernel.name), kernel.b.rank or 0)):
+        rank = kernel.b.rank
+        cells = {"kernel": kernel.b.kernel.name, "rank": "-" if rank is None else str(rank)}
+        after = {"launch": both_text(kernel.compared_ns, short_time)}
+        rows.append(_judged_row(Row("rank", kernel.b.title, cells), kernel.launch, kernel.compared_ns, after))
+    return rows
 
 
 def launch_rows(diff: KernelDiff) -> list[Row]:
@@ -119,13 +111,11 @@ def launch_rows(diff: KernelDiff) -> list[Row]:
     cycles = {"median_cycles": json_values(diff.sides.duration_cycles)}
     return [
         _judged_row(
-            "launch",
-            name,
+            Row("launch", name, {"scope": name, "source": ""}),
             judged,
             figures,
-            {"scope": name, "source": ""},
             {"count": "", "total": both_text(figures, short_time), "mean": "", "p50": "", "share": ""},
-            values={**_judged_values(judged), "median_ns": json_values(figures), **more},
+            {"median_ns": json_values(figures), **more},
         )
         for name, judged, figures, more in (
             ("run time, without records", diff.clean, diff.clean_ns, launching),
@@ -137,12 +127,12 @@ def launch_rows(diff: KernelDiff) -> list[Row]:
 
 def scope_rows(diff: KernelDiff) -> list[Row]:
     """Return the rows of the chosen scopes."""
-    resolution_ns = diff.sides.both(lambda launch: launch.resolution_ns)
-    return [_scope_row(diff, scope, resolution_ns) for scope in diff.scopes]
+    return [_scope_row(diff, scope) for scope in diff.scopes]
 
 
-def _scope_row(diff: KernelDiff, scope: ScopeChange, resolution_ns: Both) -> Row:
+def _scope_row(diff: KernelDiff, scope: ScopeChange) -> Row:
     a, b, compared_ns = scope.a.info, scope.b.info, scope.compared_ns
+    resolution_ns = diff.sides.both(lambda launch: launch.resolution_ns)
     title = scope.b.title if scope.depth or not scope.b.partition else f"{scope.b.title} ({scope.b.partition})"
     figures = {
         "count": scope.both(lambda figures: figures.count),
@@ -183,23 +173,14 @@ def _scope_row(diff: KernelDiff, scope: ScopeChange, resolution_ns: Both) -> Row
             for name, medians in scope.tags().items()
             for value, both in medians.items()
         ],
-        **_judged_values(scope.judged),
     }
-    before = {"scope": title, "source": source}
-    return _judged_row(
-        "scope", scope.b.distinct_name, scope.judged, compared_ns, before, cells, depth=scope.depth, values=values
-    )
+    row = Row("scope", scope.b.distinct_name, {"scope": title, "source": source}, depth=scope.depth, values=values)
+    return _judged_row(row, scope.judged, compared_ns, cells)
 
 
 def _resolved(figures: Both, resolution_ns: Both) -> str:
     pairs = ((figures.a, resolution_ns.a), (figures.b, resolution_ns.b))
     return before_and_after(*(resolved_time(ns, shortest_ns or 0.0) for ns, shortest_ns in pairs))
-
-
-def line_rows(diff: KernelDiff) -> list[Row]:
-    """Return a row for each source line, largest change first."""
-    changes = lines.line_changes(diff)
-    return [_line_row(line, changes.source) for line in changes.lines] if changes else []
 
 
 def _line_row(line: lines.LineChange, source: str) -> Row:
@@ -225,13 +206,12 @@ def _line_row(line: lines.LineChange, source: str) -> Row:
         **{name: getattr(line, name) for name in ("text", "a_ns", "b_ns", "change_ns", "error_ns", "is_noise")},
         "source": source,
     }
-    figures = Both(line.a_ns, line.b_ns)
-    return Row("line", line.text, cells, figures, None, (line.change_ns, *ends), tone, values=values)
+    return Row("line", line.text, cells, (line.change_ns, *ends), tone, values=values)
 
 
 def shown_lines(diff: KernelDiff) -> tuple[str, list[Row]]:
     """Return the sentence on the source lines and the largest changes; none if all are noise."""
-    changes, rows = lines.line_changes(diff), line_rows(diff)
+    changes = lines.line_changes(diff)
     if changes is None:
         return "", []
     a, b = changes.samples
@@ -241,45 +221,51 @@ def shown_lines(diff: KernelDiff) -> tuple[str, list[Row]]:
         basis = f"estimated from {a} samples in A and {b} in B, ± at {100 * CONFIDENCE:.0f} % confidence"
     if all(line.is_noise for line in changes.lines):
         return f"source lines: no change of a warp's time beyond noise, {basis}", []
-    hidden = len(rows) - MAX_LINES
+    hidden = len(changes.lines) - MAX_LINES
     more = f"; {counted(hidden, 'smaller change')} in --json" if hidden > 0 else ""
-    return f"source lines: a warp's time in a CTA, {basis}{more}", rows[:MAX_LINES]
+    rows = [_line_row(line, changes.source) for line in changes.lines[:MAX_LINES]]
+    return f"source lines: a warp's time in a CTA, {basis}{more}", rows
 
 
-def unit_rows(units: Sequence[Mapping[str, tuple[float, bool]]]) -> list[Row]:
-    """Return the busiest units, each with the part of its peak in A and in B.
+def source_rows(diff: KernelDiff) -> Iterator[list[Row]]:
+    """Yield the rows of each part of the source in which something changed; an edited line is of kind ``edited``.
 
-    ``units`` has the part by name on each side, and whether it was measured or is a lower bound.
+    Cells are indented as little as the part allows.
     """
-    best = {unit: max(side[unit][0] for side in units if unit in side) for side in units for unit in side}
-    rows = []
-    for unit in sorted((unit for unit, part in best.items() if part >= _MIN_UNIT), key=lambda unit: -best[unit]):
-        sides = [side.get(unit) for side in units]
-        texts = [f"{'' if side[1] else '>= '}{percent(side[0])}" if side else "-" for side in sides]
-        figures = Both(*(side[0] if side else None for side in sides))
-        rows.append(Row("unit", unit, {"A": texts[0], "B": texts[1]}, figures))
-    return rows[:_MAX_UNITS]
+    for part in lines.source_parts(diff, structure_of(diff)):
+        texts = [line.text for row in part for line in (row.a, row.b) if line and line.text.strip()]
+        indent = min((len(text) - len(text.lstrip()) for text in texts), default=0)
+        rows = []
+        for row in part:
+            cells: dict[str, str] = {}
+            values: dict[str, Any] = {}
+            for side, line in (("A", row.a), ("B", row.b)):
+                cells |= {f"line in {side}": str(line.number) if line else "", side: line.text[indent:] if line else ""}
+                values[side.lower()] = line and {"line": line.number, "text": line.text}
+            values |= {"edited": row.is_edited, "changes": list(row.changes)}
+            rows.append(Row("edited" if row.is_edited else "source", row.file, cells, values=values))
+        yield rows
 
 
-def code_rows(diff: KernelDiff) -> Iterator[Row]:
-    """Yield the changes of the code, by part; none if the code is unknown."""
+def code_lines(diff: KernelDiff) -> Iterator[str]:
+    """Yield the changes of the code, indented by part; none if the code is unknown."""
     structure = structure_of(diff)
     if structure is None:
         return
     if not structure.parts:
         differing = structure.differing_lines
         same = "the TTGIR is the same on both sides"
-        yield Row("code", f"code: {unrecognized_text(differing, structure.only_part) if differing else same}")
+        yield f"code: {unrecognized_text(differing, structure.only_part) if differing else same}"
         return
-    yield Row("code", "code:" if diff.launch.changed else "code, with no difference in time:")
+    yield "code:" if diff.launch.changed else "code, with no difference in time:"
     for part in structure.parts:
         reasons = _reasons(part, structure, diff.launch.changed)
-        yield Row("code", f"{part.part.name}{': ' if reasons else ''}{'; '.join(reasons)}", depth=1)
+        yield f"  {part.part.name}{': ' if reasons else ''}{'; '.join(reasons)}"
         inside = [*(_loop_lines(*part.loops) if part.loops else ()), *changes_by_text(part.changes)]
-        yield from (Row("code", line, depth=2) for line in inside)
+        yield from (f"    {line}" for line in inside)
     elsewhere_ns, net_ns = elsewhere_cta_ns(structure, diff), causes.net_cta_change_ns(diff)
     if elsewhere_ns is not None and net_ns is not None:
-        yield Row("code", f"elsewhere: {signed_time(elsewhere_ns)}; net: {signed_time(net_ns)} per CTA", depth=1)
+        yield f"  elsewhere: {signed_time(elsewhere_ns)}; net: {signed_time(net_ns)} per CTA"
 
 
 def _reasons(part: ChangedPart, structure: Structure, has_changed: bool) -> list[str]:
@@ -349,7 +335,7 @@ def change_json(change: StructuralChange) -> dict[str, Any]:
 def diff_json(diff: CaptureDiff) -> dict[str, Any]:
     """Return the comparison as JSON values."""
     return {
-        "sentence": in_one_line(first_answer(diff)),
+        "sentence": "; ".join(first_answer(diff)),
         "confidence": CONFIDENCE,
         "kernels": list(map(_kernel_values, diff.kernels)),
         "only_a": list(map(_runs_values, diff.only_a)),
@@ -359,14 +345,14 @@ def diff_json(diff: CaptureDiff) -> dict[str, Any]:
 
 def _kernel_values(diff: KernelDiff) -> dict[str, Any]:
     *clean, recorded = launch_rows(diff)
-    explanation, structure = causes.explanation_of(diff), structure_of(diff)
+    explanation, structure, changes = causes.explanation_of(diff), structure_of(diff), lines.line_changes(diff)
     differences = runs.differences(diff.a, diff.b)
     return {
         "kernel": diff.b.kernel.name,
         **({} if diff.b.rank is None else {"rank": diff.b.rank}),
         "a": _runs_values(diff.a),
         "b": _runs_values(diff.b),
-        "sentence": in_one_line(kernel_answer(diff)),
+        "sentence": "; ".join(kernel_answer(diff)),
         "verdict": diff.launch.verdict.value,
         "differences": {difference.what: [difference.a, difference.b] for difference in differences},
         "clock_hz": [diff.clocks.a, diff.clocks.b],
@@ -376,29 +362,32 @@ def _kernel_values(diff: KernelDiff) -> dict[str, Any]:
         "first_launches_left_out": len(diff.all_launches.launches) - len(diff.sides.launches),
         "by_scopes_percent": explanation.percent if explanation else None,
         "scopes": [row.values for row in scope_rows(diff)],
-        "lines": [row.values for row in line_rows(diff)],
+        "lines": [_line_row(line, changes.source).values for line in changes.lines] if changes else [],
         "only_a": list(map(_unmatched_values, diff.matching.only_a)),
         "only_b": list(map(_unmatched_values, diff.matching.only_b)),
-        "structure": _structure_values(structure, diff) if structure else None,
-        "source": [
-            {"file": part.name, "rows": list(map(_source_values, part.rows))}
-            for part in lines.source_parts(diff, structure)
-        ],
+        "structure": structure
+        and {
+            "parts": [
+                {
+                    "part": part.part.name,
+                    "index": part.part.index,
+                    "explained": part.explained,
+                    "cta_change_ns": part.cta_change_ns,
+                    "loops": part.loops and {"a": part.loops[0].to_json(), "b": part.loops[1].to_json()},
+                    "changes": list(map(change_json, part.changes)),
+                }
+                for part in structure.parts
+            ],
+            "unexplained": structure.unexplained,
+            "elsewhere_cta_ns": elsewhere_cta_ns(structure, diff),
+            "net_cta_ns": causes.net_cta_change_ns(diff),
+            "everywhere": list(map(change_json, structure.everywhere)),
+            "differing_lines": structure.differing_lines,
+            "only_part": structure.only_part and structure.only_part.name,
+        },
+        "source": [{"file": part[0].name, "rows": [row.values for row in part]} for part in source_rows(diff)],
         "notes": list(kernel_notes(diff)),
     }
-
-
-def _judged_values(judged: Judged | None) -> dict[str, Any]:
-    return {
-        "verdict": judged.verdict.value if judged else None,
-        "change": _change_values(judged.change if judged else None),
-        "change_in_cycles": _change_values(judged.cycles if judged else None),
-    }
-
-
-def _change_values(change: Change | None) -> dict[str, float] | None:
-    names = ("percent", "low_percent", "high_percent", "detectable_percent")
-    return {name: round(getattr(change, name), 4) for name in names} if change else None
 
 
 def _runs_values(side: KernelRuns) -> dict[str, Any]:
@@ -414,37 +403,3 @@ def _runs_values(side: KernelRuns) -> dict[str, Any]:
 def _unmatched_values(item: Unmatched) -> dict[str, Any]:
     info = item.scope.info
     return {"index": item.index, "scope": info.name, "kind": info.kind, "source": info.source, "why": item.why}
-
-
-def _structure_values(structure: Structure, diff: KernelDiff) -> dict[str, Any]:
-    return {
-        "parts": [
-            {
-                "part": part.part.name,
-                "index": part.part.index,
-                "explained": part.explained,
-                "cta_change_ns": part.cta_change_ns,
-                "loops": part.loops and {"a": part.loops[0].to_json(), "b": part.loops[1].to_json()},
-                "changes": list(map(change_json, part.changes)),
-            }
-            for part in structure.parts
-        ],
-        "unexplained": structure.unexplained,
-        "elsewhere_cta_ns": elsewhere_cta_ns(structure, diff),
-        "net_cta_ns": causes.net_cta_change_ns(diff),
-        "everywhere": list(map(change_json, structure.everywhere)),
-        "differing_lines": structure.differing_lines,
-        "only_part": structure.only_part and structure.only_part.name,
-    }
-
-
-def _source_values(row: lines.SourceRow) -> dict[str, Any]:
-    sides = {"a": row.a, "b": row.b}
-    texts = {side: line and {"line": line.number, "text": line.text} for side, line in sides.items()}
-    return {**texts, "edited": row.is_edited, "changes": list(row.changes)}
-
-
-def indent_of(part: lines.SourcePart) -> int:
-    """Return the indentation that all lines of a part of the source share."""
-    texts = [line.text for row in part.rows for line in (row.a, row.b) if line and line.text.strip()]
-    return min((len(text) - len(re.sub(r"^\s+", "", text)) for text in texts), default=0)

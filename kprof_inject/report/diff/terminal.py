@@ -1,21 +1,23 @@
-"""A comparison as tables for the terminal, a file or a notebook."""
+"""A comparison as tables for the terminal, a file or a notebook, and as a gate for CI."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from textwrap import shorten
 
 from rich.console import Console
 
-from kprof_inject.analysis.comparison.code import structure_of
-from kprof_inject.analysis.comparison.lines import NumberedLine, source_parts
-from kprof_inject.analysis.comparison.verdicts import CaptureDiff, KernelDiff
+from kprof_inject.analysis.comparison.runs import grid_text
+from kprof_inject.analysis.comparison.verdicts import CaptureDiff, ChangeVerdict, Judged, KernelDiff
+from kprof_inject.errors import KprofError, Position, printable
 from kprof_inject.quantities import counted
 from kprof_inject.report.diff import rows, wording
 from kprof_inject.report.diff.rows import Row
 from kprof_inject.report.terminal.in_html import html_of
 from kprof_inject.report.terminal.tables import Column, Room, print_fitted, print_plain, say
+from kprof_inject.timeline.choice import matches_scope
 
 _FILE_WIDTH = 160
 _COLOURS = {"slower": "red", "faster": "green", "clock": "yellow"}
@@ -66,7 +68,7 @@ def print_diff_tables(diff: CaptureDiff, console: Console) -> None:
 def _print_kernel(kernel: KernelDiff, console: Console, *, is_alone: bool) -> None:
     console.print()
     if not is_alone:
-        say(f"{kernel.b.title}: {wording.in_one_line(wording.kernel_answer(kernel))}", console)
+        say(f"{kernel.b.title}: {'; '.join(wording.kernel_answer(kernel))}", console)
     say(wording.kernel_title(kernel), console)
     if columns := _columns(rows.scope_rows(kernel), coloured="verdict"):
         dropped = [_DROPPED_FIRST[:count] for count in range(len(_DROPPED_FIRST) + 1)]
@@ -78,7 +80,8 @@ def _print_kernel(kernel: KernelDiff, console: Console, *, is_alone: bool) -> No
         say(sentence, console)
     if lines:
         print_plain(_line_layouts(lines), console)
-    _print_code(kernel, console)
+    for line in rows.code_lines(kernel):
+        say(line, console)
     for note in wording.kernel_notes(kernel):
         say(note, console)
 
@@ -104,17 +107,10 @@ def _line_layouts(shown: Sequence[Row]) -> list[list[Column]]:
     return [*layouts, [column for column in columns if column.title not in ("line", "time")]]
 
 
-def _print_code(kernel: KernelDiff, console: Console) -> None:
-    for row in rows.code_rows(kernel):
-        say(f"{'  ' * row.depth}{row.name}", console)
-
-
 def print_diff_answer(diff: CaptureDiff, console: Console) -> None:
     """Print the answer alone, and what the compiler changed."""
-    for line in wording.first_answer(diff):
+    for line in (*wording.first_answer(diff), *(line for kernel in diff.kernels for line in rows.code_lines(kernel))):
         say(line, console)
-    for kernel in diff.kernels:
-        _print_code(kernel, console)
 
 
 def print_sources(diff: CaptureDiff, console: Console) -> None:
@@ -124,20 +120,20 @@ def print_sources(diff: CaptureDiff, console: Console) -> None:
     """
     most = console.width // 2 - 2 if console.file.isatty() else None
     for kernel in diff.kernels:
-        for part in source_parts(kernel, structure_of(kernel)):
+        for part in rows.source_rows(kernel):
             console.print()
-            say(f"{kernel.b.title}: {part.name}, A | B", console)
-            indent = rows.indent_of(part)
-            sides = [[_source_text(line, indent, most) for line in (row.a, row.b)] for row in part.rows]
-            width = max(len(a) for a, _ in sides)
-            for row, (a, b) in zip(part.rows, sides, strict=True):
-                say(f"{a:{width}} {'*' if row.is_edited else '|'} {b}".rstrip(), console)
-                for text in row.changes:
+            say(f"{kernel.b.title}: {part[0].name}, A | B", console)
+            sides = [[_source_text(row, side, most) for row in part] for side in "AB"]
+            width = max(map(len, sides[0]))
+            for row, a, b in zip(part, *sides, strict=True):
+                say(f"{a:{width}} {'*' if row.kind == 'edited' else '|'} {b}".rstrip(), console)
+                for text in row.values["changes"]:
                     say(f"{'':{_NUMBER_WIDTH}} ^ {text}", console)
 
 
-def _source_text(line: NumberedLine | None, indent: int, most: int | None) -> str:
-    text = f"{line.number:{_NUMBER_WIDTH}} {line.text[indent:]}" if line else ""
+def _source_text(row: Row, side: str, most: int | None) -> str:
+    number = row.cells[f"line in {side}"]
+    text = f"{number:>{_NUMBER_WIDTH}} {row.cells[side]}" if number else ""
     return text if most is None or len(text) <= most else f"{text[: most - 1]}…"
 
 
@@ -151,3 +147,59 @@ def diff_text(diff: CaptureDiff) -> str:
 def diff_html(diff: CaptureDiff) -> str:
     """Return the same with its colours, for a notebook."""
     return html_of(lambda console: print_diff_tables(diff, console))
+
+
+_NUMBER = re.compile(r"\s*(\d{1,6}(?:\.\d{0,9})?|\.\d{1,9})\s*(%?)\s*")
+
+
+def parse_limit(text: str) -> float:
+    """Return the limit that ``5%`` or ``0.05`` means, as a fraction of A's time.
+
+    Raises a usage error for anything else.
+    """
+    read = _NUMBER.fullmatch(text)
+    value = float(read[1]) if read else 0.0
+    if read is None:
+        hint = "write a percentage, 5%, or a fraction, 0.05"
+    elif read[2]:
+        return value / 100
+    elif value < 1:
+        return value
+    else:
+        hint = f"write {read[1]}% or {value / 100:g}"
+    where = Position("--fail-above", 1, 1, text)
+    raise KprofError(f"cannot read the limit {text!r}", where=where, hint=hint, exit_code=2)
+
+
+def crossings(diff: CaptureDiff, limit: float, globs: Sequence[str]) -> Iterator[str]:
+    """Yield a line for each launch, and each scope matched by one of ``globs``, that fails CI.
+
+    It fails if it is certainly slower by more than ``limit``, if it is new in B, so that A has nothing to compare, if
+    it is in A alone, or if the verdict is unknown.
+    """
+    for kernel in diff.kernels:
+        name = printable(kernel.b.title)
+        yield from _crossing(name, kernel.launch, limit)
+        for scope in kernel.scopes if globs else ():
+            yield from _crossing(f"{printable(scope.b.distinct_name)} of {name}", scope.judged, limit)
+        for side, unmatched in (("A", kernel.matching.only_a), ("B", kernel.matching.only_b)):
+            for item in unmatched:
+                if any(matches_scope(item.scope.info.name, glob) for glob in globs):
+                    yield _unknown(f"{printable(item.scope.distinct_name)} of {name}", limit, f": only {side} has it")
+    for runs in diff.only_a:
+        yield _unknown(printable(runs.title), limit, f": only A ran it with grid {grid_text(runs.grid)}")
+
+
+def _crossing(what: str, judged: Judged | None, limit: float) -> Iterator[str]:
+    if judged is None:
+        return
+    if judged.verdict is ChangeVerdict.UNKNOWN:
+        yield _unknown(what, limit)
+    elif judged.verdict is ChangeVerdict.NEW:
+        yield f"{what} is new: only B ran it"
+    elif judged.verdict is ChangeVerdict.SLOWER and judged.change and judged.sure_percent > 100 * limit:
+        yield f"{what} is slower by more than {100 * limit:g} %: {wording.change_words(judged.change)}"
+
+
+def _unknown(what: str, limit: float, why: str = "") -> str:
+    return f"cannot tell whether {what} is slower by more than {100 * limit:g} %{why}"

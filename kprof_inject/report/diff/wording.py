@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 
 from kprof_inject.analysis.comparison import causes, runs
-from kprof_inject.analysis.comparison.causes import Place
+from kprof_inject.analysis.comparison.causes import Place, Remedy
 from kprof_inject.analysis.comparison.code import WHOLE, largest_cause, structure_of
 from kprof_inject.analysis.comparison.runs import Both, grid_text
 from kprof_inject.analysis.comparison.verdicts import (
@@ -25,11 +25,12 @@ from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.comparison import CONFIDENCE, MIN_LAUNCHES, Change, rounded_error
 from kprof_inject.timeline.trust import Level, judge
 
-MORE_LAUNCHES = "capture more launches (--launches all or 0:20, from a program that launches the kernel that often)"
-_MORE_CAPTURES = "give more captures of each side (--more-a, --more-b)"
-_MORE_WORK = "give each launch more work"
-_MANY_LAUNCHES = 20
-"""With this many launches, ``MORE_LAUNCHES`` has been followed already."""
+REMEDIES = {
+    Remedy.MORE_WORK: "give each launch more work",
+    Remedy.MORE_LAUNCHES: "capture more launches (--launches all or 0:20, from a program that launches the kernel that "
+    "often)",
+    Remedy.MORE_CAPTURES: "give more captures of each side (--more-a, --more-b)",
+}
 
 _NO_BOUND_PERCENT = 100.0
 """An interval with a larger error is printed as unknown."""
@@ -103,7 +104,7 @@ def first_answer(diff: CaptureDiff) -> list[str]:
     noun = "kernel" if not has_ranks else "rank" if is_one_each else "rank's kernel"
     judged = [kernel for kernel in kernels if kernel.launch.verdict is not ChangeVerdict.UNKNOWN]
     if not judged:
-        remedies = dict.fromkeys(remedy for kernel in kernels for remedy in _cannot_tell(kernel)[1])
+        remedies = dict.fromkeys(REMEDIES[remedy] for kernel in kernels for remedy in causes.remedies(kernel))
         return _lines([f"cannot tell for any of {len(kernels)} {noun}s"], [", or ".join(remedies)])
     changed = [kernel for kernel in judged if kernel.launch.changed]
     by_clock = [kernel for kernel in judged if kernel.launch.verdict is ChangeVerdict.CLOCK]
@@ -144,8 +145,8 @@ def kernel_answer(diff: KernelDiff) -> list[str]:
     more: list[str] = []
     other_clock = f"but the clock rate differs ({clocks_text(diff)}): in cycles the change is"
     if change is None or verdict is ChangeVerdict.UNKNOWN:
-        reason, remedies = _cannot_tell(diff)
-        news, more = f"cannot tell: {reason}; {times}", [", or ".join(remedies)]
+        news = f"cannot tell: {_why_unknown(diff)}; {times}"
+        more.append(", or ".join(REMEDIES[remedy] for remedy in causes.remedies(diff)))
     elif verdict is ChangeVerdict.SAME:
         detectable = f"a change of {rounded_error(change.detectable_percent)} % would be detected"
         news = f"no difference: {times}, {change_words(change)}; {detectable}"
@@ -170,11 +171,6 @@ def kernel_answer(diff: KernelDiff) -> list[str]:
 
 def _lines(news: Sequence[str], more: Sequence[str]) -> list[str]:
     return [line for line in ("; ".join(filter(None, parts)) for parts in (news, more)) if line]
-
-
-def in_one_line(answer: Sequence[str]) -> str:
-    """Return the lines of an answer as one sentence."""
-    return "; ".join(answer)
 
 
 def _cause(diff: KernelDiff) -> str:
@@ -248,28 +244,17 @@ def _scope_name(scope: ScopeChange) -> str:
     return printable(scope.b.distinct_name)
 
 
-def _cannot_tell(diff: KernelDiff) -> tuple[str, Sequence[str]]:
-    """Return the reason for an unknown verdict, and the remedies, best first."""
+def _why_unknown(diff: KernelDiff) -> str:
     if causes.took_no_time(diff):
         launches = diff.sides.launches
         step_ns = max(launch.timeline.clock.timer_step_ns for launch in launches)
         by_timer = f" by the timer, whose step is {short_time(step_ns)}" if step_ns else ""
         short = sum(not launch.duration_ns for launch in launches)
-        return f"{short} of {counted(len(launches), 'launch')} took 0 ns{by_timer}", [_MORE_WORK]
+        return f"{short} of {counted(len(launches), 'launch')} took 0 ns{by_timer}"
     if diff.launch.change is None:
         counts = launch_counts(len(diff.sides.a), len(diff.sides.b))
-        return f"{counts}, but at least {MIN_LAUNCHES} on each side are needed", _more_launches(diff)[:1]
-    return f"launches or processes vary too much: {change_words(diff.launch.change)}", _more_launches(diff)
-
-
-def _more_launches(diff: KernelDiff) -> tuple[str, ...]:
-    """Return ways to get more launches to compare, best first; none if more would not help."""
-    sides = (diff.a.timelines, diff.b.timelines)
-    a, b = ({timeline.launch.path.resolve() for timeline in side} for side in sides)
-    if a == b:
-        return ()
-    many = min(map(len, sides)) >= _MANY_LAUNCHES
-    return (_MORE_CAPTURES,) if many or diff.a.is_of_buffer or diff.b.is_of_buffer else (MORE_LAUNCHES, _MORE_CAPTURES)
+        return f"{counts}, but at least {MIN_LAUNCHES} on each side are needed"
+    return f"launches or processes vary too much: {change_words(diff.launch.change)}"
 
 
 def clocks_text(diff: KernelDiff) -> str:
@@ -373,7 +358,7 @@ def _scope_notes(diff: KernelDiff) -> Iterator[str]:
         yield f"[low, high]: intervals of {100 * CONFIDENCE:.0f} % confidence, for all scopes together"
     elif compared and diff.recorded.change is None and not causes.took_no_time(diff):
         few = "scopes: too few launches to separate a change from noise"
-        yield "; ".join([few, *_more_launches(diff)[:1]])
+        yield "; ".join([few, *(REMEDIES[remedy] for remedy in causes.remedies(diff)[:1])])
     elif compared:
         yield "scopes: no change is known, because a launch or the scope in it took 0 ns"
     for scope in diff.scopes:

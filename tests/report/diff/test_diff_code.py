@@ -18,7 +18,7 @@ from kprof_inject.analysis.comparison.code import WHOLE, CodePart, Structure, st
 from kprof_inject.analysis.comparison.verdicts import KernelDiff, diff_captures
 from kprof_inject.capture.resources import KernelResources
 from kprof_inject.capture.schema import TTGIR_FILE
-from kprof_inject.report.diff.rows import code_rows
+from kprof_inject.report.diff.rows import code_lines
 from kprof_inject.report.diff.wording import kernel_answer
 from kprof_inject.timeline.timeline import Timeline
 
@@ -79,7 +79,7 @@ def compared(
 
 
 def lines_of(kernel: KernelDiff) -> list[str]:
-    return [f"{'  ' * row.depth}{row.name}" for row in code_rows(kernel)]
+    return list(code_lines(kernel))
 
 
 def check_lines(kernel: KernelDiff, case: str) -> list[str]:

@@ -13,7 +13,7 @@ from snapshots import check
 
 from kprof_inject.analysis.comparison.verdicts import diff_captures
 from kprof_inject.errors import KprofError
-from kprof_inject.report.diff.gate import crossings, parse_limit
+from kprof_inject.report.diff.terminal import crossings, parse_limit
 from kprof_inject.timeline.timeline import Timeline
 
 

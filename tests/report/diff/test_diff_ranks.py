@@ -14,10 +14,9 @@ from snapshots import check
 
 from kprof_inject.analysis.comparison.verdicts import CaptureDiff, diff_captures
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.report.diff.gate import crossings
 from kprof_inject.report.diff.page import write_diff_page
 from kprof_inject.report.diff.rows import diff_json
-from kprof_inject.report.diff.terminal import print_diff_tables
+from kprof_inject.report.diff.terminal import crossings, print_diff_tables
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 

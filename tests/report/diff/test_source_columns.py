@@ -61,9 +61,9 @@ def test_lines_stand_beside_those_that_say_the_same(tmp_path: Path) -> None:
         None,
         0,
     )
-    parts = source_parts(compared(tmp_path, A, B), structure)
-    assert [part.name for part in parts] == ["k.py"] * 3
-    assert [shown(row) for row in parts[0].rows] == [
+    parts = list(source_parts(compared(tmp_path, A, B), structure))
+    assert [part[0].file for part in parts] == ["k.py"] * 3
+    assert [shown(row) for row in parts[0]] == [
         ("6:line 6", "7:line 6", ()),
         ("7:line 7", "8:line 7", ()),
         ("8:line 8", "9:line 8", ("wider",)),
@@ -71,16 +71,16 @@ def test_lines_stand_beside_those_that_say_the_same(tmp_path: Path) -> None:
         ("10:line 10", "11:line 10", ()),
     ]
     # The import stands before the kernel, and the later line behind it.
-    assert [shown(row) for row in parts[1].rows if row.is_edited] == [
+    assert [shown(row) for row in parts[1] if row.is_edited] == [
         ("", "19:added", ()),
         ("20:line 20", "22:edited", ()),
     ]
-    assert [shown(row) for row in parts[2].rows if row.changes] == [("26:line 26", "28:line 26", ("gone",))]
+    assert [shown(row) for row in parts[2] if row.changes] == [("26:line 26", "28:line 26", ("gone",))]
 
 
 def test_where_a_side_has_no_text_there_is_nothing_to_show(tmp_path: Path) -> None:
-    assert source_parts(compared(tmp_path, A, None), None) == []
+    assert list(source_parts(compared(tmp_path, A, None), None)) == []
 
 
 def test_where_nothing_changed_there_is_nothing_to_show(tmp_path: Path) -> None:
-    assert source_parts(compared(tmp_path, A, A), None) == []
+    assert list(source_parts(compared(tmp_path, A, A), None)) == []
