@@ -23,16 +23,15 @@ from kprof_inject.export.events import (
     Counters,
     EventKind,
     Events,
-    Numbers,
     Part,
     Picked,
     Process,
-    Reals,
     Scene,
     Section,
     Tracks,
 )
 from kprof_inject.forks import JobRunner, in_turn
+from kprof_inject.timeline.columns import Numbers, Reals
 
 # It precedes each event; it is removed from the first event of a file.
 _SEPARATOR = b",\n"
@@ -118,7 +117,6 @@ def _microseconds(ns: Numbers) -> list[float]:
 
 
 def _named(what: str, name: str, position: int, pid: int, tid: int | UnsetType = UNSET) -> tuple[_Event, _Event]:
-    """Return the events with the name and the position of a process or a thread."""
     return (
         _Event(ph="M", name=f"{what}_name", pid=pid, tid=tid, args={"name": _readable(name)}),
         _Event(ph="M", name=f"{what}_sort_index", pid=pid, tid=tid, args={"sort_index": position}),
@@ -168,7 +166,6 @@ def _slices_and_instants(events: Events) -> Iterator[bytes]:
 
 
 def _event_type(kind: EventKind, pid: int) -> Any:
-    """Return the type of a kind's events, which have their values in common."""
     common = {"ph": "X", "cat": _readable(kind.category), "name": _readable(kind.name), "pid": pid}
     if kind.is_instant:
         common |= {"ph": "i", "s": "t"}

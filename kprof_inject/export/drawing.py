@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
 from kprof_inject.analysis.async_work.flights import (
     FlightLanes,
@@ -26,8 +25,6 @@ from kprof_inject.export.events import (
     EventKind,
     Events,
     KindArgs,
-    Mask,
-    Numbers,
     Part,
     Picked,
     Process,
@@ -40,7 +37,7 @@ from kprof_inject.export.tracks import LaunchTracks, numbers_in, runs_of_warps
 from kprof_inject.scope_colours import scope_colours
 from kprof_inject.timeline.axis import HostCall, PlacedLaunch, place_launches
 from kprof_inject.timeline.clock import ClockSource
-from kprof_inject.timeline.columns import NO_TAG, ScopeFlag
+from kprof_inject.timeline.columns import NO_TAG, Mask, Numbers, Rows, ScopeFlag
 from kprof_inject.timeline.nesting import free_lanes
 from kprof_inject.timeline.partitions import partition_names
 from kprof_inject.timeline.tags import tag_column, tag_columns
@@ -326,7 +323,7 @@ def _launch_args(timeline: Timeline, facts: dict[str, Any]) -> Iterator[tuple[st
         yield "record_cost_error_cycles", round(cost.error_cycles, 2)
 
 
-def _incomplete(placed: PlacedLaunch, warps: NDArray[np.void], pid: int, tids: Numbers) -> Events:
+def _incomplete(placed: PlacedLaunch, warps: Rows, pid: int, tids: Numbers) -> Events:
     """Return an event for each warp: a window where records were lost, else an instant with what is missing."""
     has_window = warps["records_lost"] > 0
     counts = ("open_starts", "stray_ends", "records_damaged")
@@ -364,7 +361,7 @@ def _scope_kinds(timeline: Timeline, shared_args: KindArgs) -> list[EventKind]:
 
 def _scopes(
     placed: PlacedLaunch,
-    block: NDArray[np.void],
+    block: Rows,
     pid: int,
     tids: Numbers,
     kinds: Sequence[EventKind],
@@ -397,7 +394,7 @@ def _scopes(
     )
 
 
-def _scope_args(block: NDArray[np.void], is_slice: Mask | None, has_cycles: bool) -> Iterator[Arg]:
+def _scope_args(block: Rows, is_slice: Mask | None, has_cycles: bool) -> Iterator[Arg]:
     """Yield the arguments of scopes.
 
     A slice is as long as recorded: ``recorded_ns``. ``duration_ns`` and ``self_ns`` are those of tables, without the
@@ -421,7 +418,7 @@ def _scope_args(block: NDArray[np.void], is_slice: Mask | None, has_cycles: bool
             yield Arg(name, has_flag.astype(np.int64), has_flag)
 
 
-def _tag_args(block: NDArray[np.void], table: ScopeTable) -> Iterator[Arg]:
+def _tag_args(block: Rows, table: ScopeTable) -> Iterator[Arg]:
     for column, name in tag_columns([table]).items():
         values = tag_column(block, table, name)
         is_known = values != NO_TAG
@@ -434,7 +431,6 @@ def _tag_args(block: NDArray[np.void], table: ScopeTable) -> Iterator[Arg]:
 def _counters_of_spans(
     pid: int, names: Sequence[str], unit: str, counter: Numbers, start_ns: Numbers, end_ns: Numbers, amount: Numbers
 ) -> Counters:
-    """Return counters to which each span contributes its ``amount`` from its start to its end."""
     at_ns, counter = np.concatenate((start_ns, end_ns)), np.tile(counter, 2)
     order = np.lexsort((at_ns, counter))
     at_ns, counter, values = at_ns[order], counter[order], np.cumsum(np.concatenate((amount, -amount))[order])
@@ -451,7 +447,7 @@ def active_ctas(placed: PlacedLaunch, process: Process) -> Iterator[Counters]:
     A CTA is active from its start until its records are copied. Yields nothing without CTAs.
     """
 
-    def active(ctas: NDArray[np.void], names: Sequence[str], counter: Numbers) -> Counters:
+    def active(ctas: Rows, names: Sequence[str], counter: Numbers) -> Counters:
         start_ns = placed.clock.on_axis(ctas["init_ns"])
         # A CTA that was stopped wrote no end.
         end_ns = placed.clock.on_axis(np.maximum(ctas["post_final_ns"], ctas["init_ns"]))
@@ -472,7 +468,6 @@ def active_ctas(placed: PlacedLaunch, process: Process) -> Iterator[Counters]:
 
 
 def _bytes_in_flight(placed: PlacedLaunch, found: InFlight, process: Process) -> Iterator[Counters]:
-    """Yield the counter of bytes in flight of each SM that copied asynchronously."""
     groups, clock = found.groups[found.groups["bytes"] > 0], placed.clock
     sms, counter = np.unique(groups["sm"], return_inverse=True)
     start_ns, end_ns = clock.on_axis(groups["start_ns"]), clock.on_axis(groups["end_ns"])

@@ -11,16 +11,11 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
-from numpy.typing import NDArray
 
 from kprof_inject.scope_colours import ScopeColour
-
-Numbers = NDArray[np.int64]
-Reals = NDArray[np.float64]
-Mask = NDArray[np.bool_]
+from kprof_inject.timeline.columns import Mask, Numbers, Reals
 
 
 class Picked(Struct, frozen=True):

@@ -19,7 +19,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kprof_inject.errors import KprofError, Position
-from kprof_inject.export.events import Arg, Arrows, Counters, Numbers, Picked, Process, Reals
+from kprof_inject.export.events import Arg, Arrows, Counters, Picked, Process
+from kprof_inject.timeline.columns import Numbers, Reals, Rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -151,7 +152,7 @@ def _line_of(file: str, number: int) -> Position:
     return Position(file, number, 1 + len(text) - len(text.lstrip()), text)
 
 
-def args_of(hooks: Iterable[Hook], launch: Timeline, scopes: NDArray[np.void], taken: Collection[str]) -> Iterator[Arg]:
+def args_of(hooks: Iterable[Hook], launch: Timeline, scopes: Rows, taken: Collection[str]) -> Iterator[Arg]:
     """Yield the further arguments of these scopes.
 
     Raises ``KprofError`` if a hook fails, if its result is not a column with a value for each scope, or if a name is
@@ -284,7 +285,6 @@ def _column(hook: Hook, what: str, answer: Any) -> Any:
 
 
 def _two_columns(hook: Hook, what: str, content: str, answer: Any) -> tuple[Any, Any]:
-    """Return two columns of equal length; ``content`` describes them for the error."""
     try:
         left, right = answer
     except (TypeError, ValueError):

@@ -18,20 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from kprof_inject.export.events import (
-    Arg,
-    Counters,
-    EventKind,
-    Events,
-    Numbers,
-    Part,
-    Picked,
-    Process,
-    Reals,
-    Scene,
-    Section,
-    Tracks,
-)
+from kprof_inject.export.events import Arg, Counters, EventKind, Events, Part, Picked, Process, Scene, Section, Tracks
 from kprof_inject.export.protobuf import (
     ByteColumn,
     concatenated,
@@ -49,6 +36,7 @@ from kprof_inject.export.protobuf import (
     varints,
 )
 from kprof_inject.forks import JobRunner, in_turn
+from kprof_inject.timeline.columns import Numbers, Reals
 
 # Few enough that a chunk's rows stay in the processor's cache.
 _CHUNK_SAMPLES = _CHUNK_ORDERS = 1 << 15
@@ -201,7 +189,6 @@ class _SectionWriter:
         return merged([(_event_packets(events.start_ns, starts), place[order]), (ends, place[end_order])])
 
     def _common_start(self, kind: EventKind) -> bytes:
-        """Return the fields before the track in all starts of a kind, and the track's key."""
         fields = [
             field(_TYPE, _INSTANT if kind.is_instant else _SLICE_BEGIN),
             field(_CATEGORY, self._iid(_CATEGORIES, kind.category)),
@@ -219,7 +206,6 @@ class _SectionWriter:
         return b"".join(fields) + varint_key(_TRACK)
 
     def _arg(self, arg: Arg) -> list[ByteColumn]:
-        """Return the columns of an argument's field."""
         name = field(_ARG_NAME, self._iid(_ARG_NAMES, arg.name))
         if isinstance(arg.values, Picked):
             iids = np.array([self._iid(_ARG_TEXTS, text) for text in arg.values.texts], dtype=np.int64)

@@ -16,6 +16,8 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from kprof_inject.timeline.columns import Mask, Numbers, Reals, Rows
+
 _VARINT, _FIXED64, _BYTES = 0, 1, 2
 _LENGTHS_STEP = 64
 _DECIMAL_DIGITS = 20
@@ -24,14 +26,14 @@ _DECIMAL_DIGITS = 20
 class ByteColumn(Struct, frozen=True):
     """A byte string for each row: the first ``lengths`` bytes of its item. A single row applies to all rows."""
 
-    items: NDArray[np.void]
-    lengths: NDArray[np.int64]
+    items: Rows
+    lengths: Numbers
 
-    def only(self, rows: NDArray[np.bool_]) -> ByteColumn:
+    def only(self, rows: Mask) -> ByteColumn:
         """Return the column with empty strings in all other rows."""
         return ByteColumn(self.items, np.where(rows, self.lengths, 0))
 
-    def at(self, rows: NDArray[np.int64]) -> ByteColumn:
+    def at(self, rows: Numbers) -> ByteColumn:
         """Return the strings of these rows."""
         return ByteColumn(self.items.take(rows), self.lengths.take(rows))
 
@@ -49,23 +51,23 @@ def constant(value: bytes) -> ByteColumn:
     return strings([value])
 
 
-def decimals(values: NDArray[np.int64]) -> ByteColumn:
+def decimals(values: Numbers) -> ByteColumn:
     """Return integers as decimal text."""
     text = values.astype(f"S{_DECIMAL_DIGITS}")
     return ByteColumn(text.view(f"V{_DECIMAL_DIGITS}"), np.char.str_len(text).astype(np.int64))
 
 
-def fixed64(values: NDArray[np.int64]) -> ByteColumn:
+def fixed64(values: Numbers) -> ByteColumn:
     """Return integers as eight bytes, little-endian."""
     return ByteColumn(values.astype("<u8").view("V8"), np.full(len(values), 8, dtype=np.int64))
 
 
-def doubles(values: NDArray[np.float64]) -> ByteColumn:
+def doubles(values: Reals) -> ByteColumn:
     """Return floating-point numbers as eight bytes."""
     return fixed64(values.astype("<f8").view("<i8"))
 
 
-def varints(values: NDArray[np.int64]) -> ByteColumn:
+def varints(values: Numbers) -> ByteColumn:
     """Return integers as varints of the minimum length; a negative one takes ten bytes, as protobuf's ``int64``."""
     words = values.astype(np.uint64)
     count = max(-(-int(words.max(initial=0)).bit_length() // 7), 1)
@@ -110,14 +112,14 @@ def fixed64_key(number: int) -> bytes:
     return varint(number << 3 | _FIXED64)
 
 
-def varint_fields(number: int, values: NDArray[np.int64]) -> list[ByteColumn]:
+def varint_fields(number: int, values: Numbers) -> list[ByteColumn]:
     """Return the columns of a field with a varint in each row."""
     return [constant(varint_key(number)), varints(values)]
 
 
 def message_fields(number: int, columns: Sequence[ByteColumn], first: bytes = b"") -> list[ByteColumn]:
     """Return the columns of a field with a message, or a text: ``first`` in each row, then these columns."""
-    lengths: NDArray[np.int64] = sum((column.lengths for column in columns), start=np.zeros(1, dtype=np.int64))
+    lengths: Numbers = sum((column.lengths for column in columns), start=np.zeros(1, dtype=np.int64))
     longest = int(lengths.max(initial=0)) | _LENGTHS_STEP - 1
     return [_message_heads(number, first, longest).at(lengths), *columns]
 
@@ -134,7 +136,7 @@ def concatenated(columns: Sequence[ByteColumn], count: int) -> bytes:
     return merged([(columns, np.arange(count, dtype=np.int64))])
 
 
-def merged(parts: Sequence[tuple[Sequence[ByteColumn], NDArray[np.int64]]]) -> bytes:
+def merged(parts: Sequence[tuple[Sequence[ByteColumn], Numbers]]) -> bytes:
     """Return the rows of all parts, each with the strings of all its columns, by their positions: 0, 1, 2..."""
     lengths = np.zeros(sum(len(places) for _, places in parts), dtype=np.int64)
     for columns, places in parts:

@@ -31,7 +31,7 @@ from kprof_inject.export.drawing import FindInFlight, launch_facts
 from kprof_inject.files import csv_cell
 from kprof_inject.forks import JobRunner, in_turn
 from kprof_inject.timeline.axis import PlacedLaunch, place_launches
-from kprof_inject.timeline.columns import NO_TAG, SCOPE_COLUMNS
+from kprof_inject.timeline.columns import NO_TAG, SCOPE_COLUMNS, Numbers, Rows
 from kprof_inject.timeline.nesting import innermost_around
 from kprof_inject.timeline.partitions import partition_names
 from kprof_inject.timeline.tags import tag_column, tag_columns
@@ -76,7 +76,6 @@ def _texts_of(timeline: Timeline) -> list[tuple[str, ...]]:
 
 
 def _places_of(timeline: Timeline) -> tuple[int, ...]:
-    """Return the ``_PLACES`` of a launch."""
     place = timeline.launch.place
     return place.pid, _NONE if place.rank is None else place.rank, place.device
 
@@ -99,9 +98,8 @@ def _number_columns(timeline: Timeline, in_flight: FindInFlight, tags: Mapping[s
         yield columns | {column: tag_column(block, timeline.table, name) for column, name in tags.items()}
 
 
-def _keys(rows: NDArray[np.void], record: str) -> NDArray[np.int64]:
-    """Return a number for each row that identifies the record of a launch."""
-    keys: NDArray[np.int64] = (rows["cta"].astype(np.int64) * _WARPS + rows["warp"]) * _RECORDS + rows[record]
+def _keys(rows: Rows, record: str) -> Numbers:
+    keys: Numbers = (rows["cta"].astype(np.int64) * _WARPS + rows["warp"]) * _RECORDS + rows[record]
     return keys
 
 
@@ -336,7 +334,6 @@ def _frame(name: str, **metrics: float) -> dict[str, Any]:
 
 
 def _child(frame: dict[str, Any], name: str, key: object = None) -> dict[str, Any]:
-    """Return the child with a key, by default its name; add it if there is none."""
     child: dict[str, Any] = frame["children"].setdefault(key or name, _frame(name))
     return child
 
@@ -372,7 +369,7 @@ def _ran(timeline: Timeline) -> dict[_Path, tuple[int, int]]:
         else:
             node = _observed(ran, within, nodes)
             paths = list(nodes)
-        lasted: NDArray[np.int64] = np.where(is_instant[ran], 0, block["duration_cycles"])
+        lasted: Numbers = np.where(is_instant[ran], 0, block["duration_cycles"])
         inside = within >= 0
         # Doubles hold these sums exactly: they are far below 2 ** 53 cycles.
         own = np.bincount(node, lasted - np.bincount(within[inside], lasted[inside], len(block)), len(paths))
@@ -381,14 +378,14 @@ def _ran(timeline: Timeline) -> dict[_Path, tuple[int, int]]:
     return {path: (count, totals[path]) for path, count in counts.items() if count}
 
 
-def _around(block: NDArray[np.void]) -> NDArray[np.int64]:
+def _around(block: Rows) -> Numbers:
     """Return the row of the innermost scope around each scope, or -1; the block may lack some of those that ran."""
     is_new = np.diff(block["cta"], prepend=block["cta"][:1]) | np.diff(block["warp"], prepend=block["warp"][:1])
     warp = np.cumsum(is_new != 0) << _WARP_SHIFT
     return innermost_around(warp + block["start_record"], warp + block["end_record"])
 
 
-def _observed(scope: NDArray[np.int16], around: NDArray[np.int64], nodes: dict[_Path, int]) -> NDArray[np.int64]:
+def _observed(scope: NDArray[np.int16], around: Numbers, nodes: dict[_Path, int]) -> Numbers:
     """Return the number in ``nodes`` of each scope's path at run time; add those that are new."""
     node = np.full(len(scope), -1)
     here = np.flatnonzero(around < 0)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kprof_inject.capture.scopes import distinct_names
-from kprof_inject.export.events import Mask, Numbers, Picked, Process, TextColumn, Tracks
+from kprof_inject.export.events import Picked, Process, TextColumn, Tracks
+from kprof_inject.timeline.columns import Mask, Numbers, Rows
 from kprof_inject.timeline.nesting import lanes_of_rows
 from kprof_inject.timeline.partitions import by_warp, partition_names
 from kprof_inject.timeline.records import recorded_warps
@@ -22,7 +22,7 @@ LAYOUT_NAMES = ("sm", "cta", "scope")
 """The users' names of the layouts, the default one first; ``tracks_of`` has their meanings."""
 
 
-def runs_of_warps(scopes: NDArray[np.void]) -> tuple[Numbers, Numbers]:
+def runs_of_warps(scopes: Rows) -> tuple[Numbers, Numbers]:
     """Return the first row of each warp of a CTA in a block (``SCOPE_COLUMNS``), and its number of scopes."""
     cta, warp = scopes["cta"], scopes["warp"]
     begins = np.flatnonzero((cta[1:] != cta[:-1]) | (warp[1:] != warp[:-1])) + 1
@@ -30,7 +30,7 @@ def runs_of_warps(scopes: NDArray[np.void]) -> tuple[Numbers, Numbers]:
     return first, np.diff(first, append=len(scopes))
 
 
-def numbers_in(columns: NDArray[np.void], name: str) -> Numbers:
+def numbers_in(columns: Rows, name: str) -> Numbers:
     """Return a column as ``int64``."""
     column: Numbers = columns[name].astype(np.int64)
     return column
@@ -81,12 +81,11 @@ class LaunchTracks:
         self.groups_from = self._warps * self._lanes
         self.count = self.groups_from + (self._lanes if self._by_scope else len(keys) + self._by_sm * len(self._sms))
 
-    def _keys_of(self, columns: NDArray[np.void]) -> Numbers:
-        """Return a number for each row that sorts by CTA, or by SM and CTA."""
+    def _keys_of(self, columns: Rows) -> Numbers:
         cta = numbers_in(columns, "cta")
         return numbers_in(columns, "sm") << _CTA_BITS | cta if self._by_sm or self._by_scope else cta
 
-    def _warps_of(self, columns: NDArray[np.void]) -> Numbers:
+    def _warps_of(self, columns: Rows) -> Numbers:
         return np.searchsorted(self._keys, self._keys_of(columns)) * self._per_cta + numbers_in(columns, "warp")
 
     def _threads_of(self, lane: Numbers | int, warp: Numbers) -> Numbers:
@@ -98,7 +97,7 @@ class LaunchTracks:
         warps, lanes = np.divmod(threads, self._lanes)
         return lanes, warps
 
-    def of_scopes(self, scopes: NDArray[np.void]) -> Numbers:
+    def of_scopes(self, scopes: Rows) -> Numbers:
         """Return the thread of each of a block's scopes (``SCOPE_COLUMNS``). Scopes on a thread never cross."""
         lane: Numbers = self._first_lane[numbers_in(scopes, "scope")]
         if self._timeline.overlaps is not None:
@@ -107,7 +106,7 @@ class LaunchTracks:
         first, lengths = runs_of_warps(scopes)
         return self._threads_of(lane, np.repeat(self._warps_of(scopes[first]), lengths))
 
-    def of_incomplete(self, incomplete: NDArray[np.void]) -> Numbers:
+    def of_incomplete(self, incomplete: Rows) -> Numbers:
         """Return the thread of each warp's event for lost records (``INCOMPLETE_COLUMNS``)."""
         return self._threads_of(self._lanes - 1 if self._by_scope else 0, self._warps_of(incomplete))
 
@@ -169,7 +168,6 @@ class LaunchTracks:
 
 
 def _lane_names(timeline: Timeline) -> list[str]:
-    """Return the name of each lane of each scope, and a last one for lost records."""
     partitions, overlaps = partition_names(timeline.table), timeline.overlaps
     names = []
     for index, name in enumerate(distinct_names(timeline.table.scopes)):

@@ -17,10 +17,10 @@ from itertools import pairwise
 
 import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
 from kprof_inject.capture.capture_files import ClockRecord
 from kprof_inject.capture.model import Launch, place_names
+from kprof_inject.timeline.columns import Numbers
 from kprof_inject.timeline.timeline import Timeline
 
 # Two quartz clocks, each within 100 ppm.
@@ -64,7 +64,7 @@ class HostClock(Struct, frozen=True):
     _corners: tuple[_Line, ...]
     _furthest_reading_ns: float
 
-    def to_host_ns(self, device_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+    def to_host_ns(self, device_ns: Numbers) -> Numbers:
         """Convert device times to host times.
 
         All launches of a device use the same function, so that their order stays.
@@ -209,7 +209,7 @@ class DeviceClock(Struct, frozen=True):
     error_ns: int
     alignment: str
 
-    def on_axis(self, device_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+    def on_axis(self, device_ns: Numbers) -> Numbers:
         """Convert times of the device's globaltimer to nanoseconds from the axis's zero."""
         return _to_ns(self.relation, device_ns) - self.axis.zero_ns
 
@@ -344,7 +344,6 @@ def _clocks_of(devices: dict[Hashable, _Device]) -> dict[Hashable, DeviceClock]:
 
 
 def _host_clocks(devices: dict[Hashable, _Device], number: int) -> dict[Hashable, DeviceClock]:
-    """Return the clocks of several devices that share the axis of their host's clock."""
     begins_ns = [_to_ns(device.relation, np.array([*device.begins_ns()], np.int64)) for device in devices.values()]
     zero_ns = min(np.concatenate(begins_ns).tolist(), default=0)
     axis = Axis(number, len(devices), zero_ns, sum(sorted(device.error_ns for device in devices.values())[-2:]))
@@ -359,5 +358,5 @@ def _host_clocks(devices: dict[Hashable, _Device], number: int) -> dict[Hashable
     }
 
 
-def _to_ns(relation: HostClock | None, device_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+def _to_ns(relation: HostClock | None, device_ns: Numbers) -> Numbers:
     return relation.to_host_ns(device_ns) if relation else device_ns

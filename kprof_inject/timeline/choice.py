@@ -16,6 +16,7 @@ from kprof_inject.capture.model import Launch
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.errors import KprofError, Position, did_you_mean
 from kprof_inject.quantities import listed
+from kprof_inject.timeline.columns import Mask, Rows
 from kprof_inject.timeline.records import recorded_warps
 
 _RANGE = re.compile(r"\s*(?P<first>[0-9]{1,9})\s*(?P<to>-\s*(?P<last>[0-9]{1,9})?)?\s*")
@@ -82,9 +83,9 @@ class NumberSet(Struct, frozen=True):
         """Return whether any number is in both sets."""
         return any(first in other for first in self.bounds[::2]) or any(first in self for first in other.bounds[::2])
 
-    def among(self, numbers: NDArray[np.signedinteger]) -> NDArray[np.bool_]:
+    def among(self, numbers: NDArray[np.signedinteger]) -> Mask:
         """Return which of these numbers are in the set."""
-        found: NDArray[np.bool_] = np.searchsorted(np.array(self.bounds), numbers, side="right") % 2 == 1
+        found: Mask = np.searchsorted(np.array(self.bounds), numbers, side="right") % 2 == 1
         return found
 
     def __str__(self) -> str:
@@ -152,17 +153,17 @@ class Choice(Struct, frozen=True):
             and (not self.scopes or bool(self._keeps_scopes(launch.kernel.scopes).any()))
         )
 
-    def keep(self, block: NDArray[np.void], table: ScopeTable) -> NDArray[np.bool_]:
+    def keep(self, block: Rows, table: ScopeTable) -> Mask:
         """Return which rows of a block (``SCOPE_COLUMNS``) are wanted; ``table`` is that of its launch."""
         kept = self.keep_warps(block)
         return kept & self._keeps_scopes(table)[block["scope"]] if self.scopes else kept
 
-    def keep_warps(self, rows: NDArray[np.void]) -> NDArray[np.bool_]:
+    def keep_warps(self, rows: Rows) -> Mask:
         """Return which rows are wanted of columns with ``cta``, ``sm`` and ``warp``, such as ``INCOMPLETE_COLUMNS``."""
         kept = self.keep_ctas(rows)
         return kept if self.warps is None else kept & self.warps.among(rows["warp"])
 
-    def keep_ctas(self, rows: NDArray[np.void]) -> NDArray[np.bool_]:
+    def keep_ctas(self, rows: Rows) -> Mask:
         """Return which rows are wanted of columns with ``cta`` and ``sm``, such as ``CTA_COLUMNS``."""
         kept = np.ones(len(rows), dtype=bool)
         if self.sms is not None:
@@ -203,7 +204,7 @@ class Choice(Struct, frozen=True):
         """True if the choice may exclude every CTA of a launch."""
         return self.sms is not None or self.ctas is not None
 
-    def require_ctas(self, ran: Sequence[NDArray[np.void]], unrecorded: Sequence[NDArray[np.void]] = ()) -> None:
+    def require_ctas(self, ran: Sequence[Rows], unrecorded: Sequence[Rows] = ()) -> None:
         """Raise ``KprofError`` if the choice excludes every CTA that ran and recorded (``CTA_COLUMNS`` of each launch).
 
         ``unrecorded`` are those that only ran. The hint lists what exists. The SMs of CTAs are only known once their
@@ -230,7 +231,7 @@ class Choice(Struct, frozen=True):
     def _keeps_kernel(self, launch: Launch) -> bool:
         return not self.kernels or any(fnmatchcase(launch.kernel.name, glob) for glob in self.kernels)
 
-    def _keeps_scopes(self, table: ScopeTable) -> NDArray[np.bool_]:
+    def _keeps_scopes(self, table: ScopeTable) -> Mask:
         return np.array(
             [any(matches_scope(scope.name, glob) for glob in self.scopes) for scope in table.scopes], dtype=bool
         )
@@ -248,7 +249,6 @@ def matches_scope(name: str, glob: str) -> bool:
 
 
 def _ctas(launch: Launch) -> NumberSet:
-    """Return the numbers of a launch's CTAs, including those that never ran."""
     if launch.sample is not None:
         return NumberSet.below(launch.sample.ctas)
     # The buffer has a row for each.
@@ -259,7 +259,7 @@ def _warps(launch: Launch) -> NumberSet:
     return NumberSet.of(recorded_warps(launch))
 
 
-def _sms(ctas: Sequence[NDArray[np.void]]) -> NumberSet:
+def _sms(ctas: Sequence[Rows]) -> NumberSet:
     return NumberSet.union(NumberSet.of(np.unique(rows["sm"]).tolist()) for rows in ctas)
 
 
@@ -286,7 +286,6 @@ def _require_number(
 
 
 def _how_kept(launches: Sequence[Launch]) -> str:
-    """Return which launches the capture kept, if it says so."""
     kept = {launch.process.recording.launches for launch in launches if launch.process.recording}
     if not kept:
         return ""
@@ -295,7 +294,6 @@ def _how_kept(launches: Sequence[Launch]) -> str:
 
 
 def _require_name(option: str, what: str, glob: str, matches: Callable[[str, str], bool], names: Sequence[str]) -> None:
-    """Raise if no name matches; the hint has similar names, or those that exist."""
     if any(matches(name, glob) for name in names):
         return
     known = list(dict.fromkeys(names))

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from kprof_inject.capture.buffer_layouts import RawCtas
 from kprof_inject.capture.model import Launch
-from kprof_inject.timeline.columns import smallest
+from kprof_inject.timeline.columns import Mask, Numbers, smallest
 from kprof_inject.timeline.curves import COUNTER_SHIFT, USUAL_WALK_NS2_PER_NS, Curves, fit_curves, flat_curves
 from kprof_inject.timeline.rate import (
     MAX_RATE_NS,
@@ -75,7 +75,7 @@ def rough_rate(readings: Readings, nominal_ns: float) -> float:
     return rate_ns if MIN_RATE_NS <= rate_ns <= MAX_RATE_NS else nominal_ns
 
 
-def _pairs(readings: Readings) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _pairs(readings: Readings) -> tuple[Numbers, Numbers]:
     """Return the distances of pairs of readings, in cycles and in nanoseconds.
 
     Both readings of a pair are on one SM, and as close as the timer's steps allow, so that a jump of the counter is
@@ -96,7 +96,7 @@ def _pairs(readings: Readings) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return cycles, ns
 
 
-def agreement(readings: Readings, rate_ns: float) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
+def agreement(readings: Readings, rate_ns: float) -> tuple[NDArray[np.int32], Mask]:
     """Return the counter of each reading, numbered from 0 in the readings' order, and whether the reading is plausible.
 
     One corrupted word can put a time minutes away, and a least squares fit with it. So a reading is plausible only if
@@ -128,14 +128,14 @@ def agreement(readings: Readings, rate_ns: float) -> tuple[NDArray[np.int32], ND
     return counter, 2 * agreeing >= neighbours
 
 
-def _agree(readings: Readings, lag: int, rate_ns: float) -> NDArray[np.bool_]:
+def _agree(readings: Readings, lag: int, rate_ns: float) -> Mask:
     """Determine whether each reading and the one ``lag`` rows later may be of one counter."""
     clock_ns = (readings.cycles[lag:] - readings.cycles[:-lag]) * rate_ns
     apart_ns = readings.ns[lag:] - readings.ns[:-lag] - clock_ns
     reading_error_ns = readings.error_ns + rate_ns * readings.estimated_error_cycles
     tolerance_ns = _ERRORS * (reading_error_ns[lag:] + reading_error_ns[:-lag]) + _MAX_RATE_DEVIATION * clock_ns
     tolerance_ns += _MEMORY_DELAY_NS + _MAX_STEPS * readings.step_ns
-    agreed: NDArray[np.bool_] = (np.abs(apart_ns) <= tolerance_ns) & (readings.sm[lag:] == readings.sm[:-lag])
+    agreed: Mask = (np.abs(apart_ns) <= tolerance_ns) & (readings.sm[lag:] == readings.sm[:-lag])
     return agreed
 
 
@@ -167,12 +167,12 @@ class ClockFit(Struct, frozen=True):
     """Mean nanoseconds per cycle."""
     rate_error: float
     """Relative standard error of ``rate_ns``."""
-    sms: NDArray[np.int64]
+    sms: Numbers
     """SM of each counter, ascending. An SM has several counters if its own jumped, or if several SMs have its number.
     """
-    base_cycles: NDArray[np.int64]
+    base_cycles: Numbers
     """First value of each counter's line; ascending within an SM."""
-    base_ns: NDArray[np.int64]
+    base_ns: Numbers
     """Time of each counter at its ``base_cycles``."""
     curves: Curves
     """Curve that is added to each counter's line."""
@@ -213,7 +213,7 @@ class ClockFit(Struct, frozen=True):
         """Mean rate of all curves from their first knots to their last, as a part of ``rate_ns``."""
         return 1 + self.curves.mean_slope / self.rate_ns
 
-    def to_ns(self, cycles: NDArray[np.int64], sm: NDArray[np.int64]) -> NDArray[np.int64]:
+    def to_ns(self, cycles: Numbers, sm: Numbers) -> Numbers:
         """Convert clock values of the given SMs to the device's globaltimer, rounded to whole nanoseconds.
 
         An SM without readings uses the clock of the next SM.
@@ -289,9 +289,7 @@ def _clock(lines: Lines, curves: Curves, residual_ns: float, worst_ns: float) ->
     )
 
 
-def nominal_clock(
-    sm: NDArray[np.int64], first_cycles: NDArray[np.int64], nominal_hz: float | None, begin_ns: int
-) -> ClockFit:
+def nominal_clock(sm: Numbers, first_cycles: Numbers, nominal_hz: float | None, begin_ns: int) -> ClockFit:
     """Assume a clock for a launch that began at ``begin_ns``.
 
     Every SM runs at the device's nominal rate, and the smallest of its ``first_cycles``, its first record, is at the
@@ -311,7 +309,7 @@ def nominal_clock(
     )
 
 
-def timer_clock(sms: NDArray[np.int64]) -> ClockFit:
+def timer_clock(sms: Numbers) -> ClockFit:
     """Return the clock of a launch whose records are readings of the timer: one cycle is one nanosecond.
 
     ``sms`` are its SMs, ascending.
@@ -320,7 +318,7 @@ def timer_clock(sms: NDArray[np.int64]) -> ClockFit:
     return ClockFit(1.0, 0.0, sms, zeros, zeros, flat_curves(len(sms)), ClockSource.TIMER)
 
 
-def _place(sm: NDArray[np.int64], cycles: NDArray[np.int64]) -> NDArray[np.int64]:
+def _place(sm: Numbers, cycles: Numbers) -> Numbers:
     return (sm.astype(np.int64) << COUNTER_SHIFT) + cycles
 
 

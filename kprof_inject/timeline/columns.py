@@ -7,6 +7,12 @@ from enum import IntFlag
 import numpy as np
 from numpy.typing import NDArray
 
+Numbers = NDArray[np.int64]
+Reals = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+Rows = NDArray[np.void]
+"""Array of one of the columns below, such as ``SCOPE_COLUMNS``."""
+
 SCOPE_COLUMNS = np.dtype(
     [
         ("launch", "i4"),
@@ -90,26 +96,26 @@ NO_SMALLEST = np.iinfo(np.int64).max
 NO_LARGEST = np.iinfo(np.int64).min
 
 
-def smallest(group: NDArray[np.int64], values: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+def smallest(group: Numbers, values: Numbers, count: int) -> Numbers:
     """Return the smallest value of each of ``count`` groups; ``NO_SMALLEST`` for an empty group."""
     found = np.full(count, NO_SMALLEST)
     np.minimum.at(found, group, values)
     return found
 
 
-def largest(group: NDArray[np.int64], values: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+def largest(group: Numbers, values: Numbers, count: int) -> Numbers:
     """Return the largest value of each of ``count`` groups; ``NO_LARGEST`` for an empty group."""
     found = np.full(count, NO_LARGEST)
     np.maximum.at(found, group, values)
     return found
 
 
-def group_begins(begins: NDArray[np.bool_]) -> NDArray[np.int64]:
+def group_begins(begins: Mask) -> Numbers:
     """Return the index of the first row of each row's group; ``begins`` is true for these first rows."""
     return np.maximum.accumulate(np.where(begins, np.arange(len(begins)), 0))
 
 
-def never_falling(values: NDArray[np.int64], group: NDArray[np.int64]) -> NDArray[np.int64]:
+def never_falling(values: Numbers, group: Numbers) -> Numbers:
     """Raise each value to the largest before it in its group; the values are in order of ``group``.
 
     The array is changed in place where needed.
@@ -121,7 +127,7 @@ def never_falling(values: NDArray[np.int64], group: NDArray[np.int64]) -> NDArra
     return values
 
 
-def outermost_rows(block: NDArray[np.void]) -> NDArray[np.bool_]:
+def outermost_rows(block: Rows) -> Mask:
     """Return which scopes begin outside of all others in the block.
 
     ``depth`` does not show it, because the scopes around may not be in the block.
@@ -131,11 +137,11 @@ def outermost_rows(block: NDArray[np.void]) -> NDArray[np.bool_]:
     # Offsets make record numbers ascend from one warp to the next.
     before = np.cumsum(begins_warp) << 32
     latest_end = np.maximum.accumulate(before + block["end_record"])
-    outermost: NDArray[np.bool_] = np.append(True, (before + block["start_record"])[1:] > latest_end[:-1])
+    outermost: Mask = np.append(True, (before + block["start_record"])[1:] > latest_end[:-1])
     return outermost
 
 
-def distinct(values: NDArray[np.int64]) -> NDArray[np.int64]:
+def distinct(values: Numbers) -> Numbers:
     """Return the different values of an array, ascending.
 
     NumPy's ``unique`` does the same by hashing since 2.3, which takes a hundred times as long for a million values.
@@ -144,7 +150,7 @@ def distinct(values: NDArray[np.int64]) -> NDArray[np.int64]:
     return ordered[np.append(True, ordered[1:] != ordered[:-1])] if ordered.size else ordered
 
 
-def merged_ranges(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def merged_ranges(starts: Numbers, ends: Numbers) -> tuple[Numbers, Numbers]:
     """Merge ranges, given in any order, into ascending ones with gaps between them."""
     if not starts.size:
         return starts, ends
@@ -154,7 +160,7 @@ def merged_ranges(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> tuple[N
     return starts[first], reached[np.append(first[1:], starts.size) - 1]
 
 
-def merged_spans(spans: NDArray[np.int64]) -> NDArray[np.int64]:
+def merged_spans(spans: Numbers) -> Numbers:
     """Merge spans of a place that touch each other; rows are place, begin and end, and the result is in order."""
     if not len(spans):
         return spans

@@ -21,7 +21,8 @@ from statistics import NormalDist
 
 import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
+
+from kprof_inject.timeline.columns import Reals
 
 CONFIDENCE = 0.95
 
@@ -96,7 +97,7 @@ _MAX_CORRELATION = 0.95
 _MAX_SIGN_CORRELATION = 0.9
 
 
-def trimmed_mean(times: NDArray[np.float64]) -> Location:
+def trimmed_mean(times: Reals) -> Location:
     """Estimate the location as a 20 % trimmed mean of at least one time, in the order of the launches.
 
     A slow first launch hardly affects it. The variance is from the Winsorised logarithms: Yuen, "The two-sample trimmed
@@ -118,7 +119,7 @@ def trimmed_mean(times: NDArray[np.float64]) -> Location:
     return Location(location, inflation * squares / (kept * (kept - 1)), max(kept / inflation - 1, 1.0))
 
 
-def median(times: NDArray[np.float64]) -> Location:
+def median(times: Reals) -> Location:
     """Estimate the location as the median of at least one time, in the order of the launches.
 
     The variance is from two order statistics of the logarithms: Price and Bonett, "Distribution-free confidence
@@ -127,7 +128,7 @@ def median(times: NDArray[np.float64]) -> Location:
     return _median(times, is_doubted=False)
 
 
-def doubted_median(times: NDArray[np.float64]) -> Location:
+def doubted_median(times: Reals) -> Location:
     """Estimate the median as ``median`` does, with an interval that holds for few, autocorrelated launches.
 
     The correlation is corrected as ``trimmed_mean`` does, and the variance has the degrees of freedom of as many
@@ -136,7 +137,7 @@ def doubted_median(times: NDArray[np.float64]) -> Location:
     return _median(times, is_doubted=True)
 
 
-def _median(times: NDArray[np.float64], *, is_doubted: bool) -> Location:
+def _median(times: Reals, *, is_doubted: bool) -> Location:
     middle, count = float(np.median(times)), len(times)
     if count < MIN_LAUNCHES:
         return Location(math.log(middle), 0.0, 0.0)
@@ -162,19 +163,18 @@ def _without_bias(correlation: float, count: int) -> float:
     return (count * correlation + 1) / (count - 3)
 
 
-def _first_autocorrelation(centred: NDArray[np.float64]) -> float:
+def _first_autocorrelation(centred: Reals) -> float:
     """Return the correlation of launches with the launches before them (for example because a clock falls)."""
     squares = float(centred @ centred)
     return float(centred[1:] @ centred[:-1]) / squares if squares else 0.0
 
 
 def _inflation(correlation: float, max_correlation: float) -> float:
-    """Return the factor by which correlated neighbours increase a variance."""
     correlation = min(max(correlation, 0.0), max_correlation)
     return (1 + correlation) / (1 - correlation)
 
 
-def typical(processes: Iterable[NDArray[np.float64]]) -> float | None:
+def typical(processes: Iterable[Reals]) -> float | None:
     """Return the value that ``SIDES_METHOD`` compares: the median of a process's launches.
 
     For several processes it is the geometric mean of theirs, or the arithmetic mean if one is 0 or less. None without
@@ -189,7 +189,7 @@ def typical(processes: Iterable[NDArray[np.float64]]) -> float | None:
 class Method(Struct, frozen=True):
     """Choices in which two comparisons differ, for the reasons that ``SIDES_METHOD`` and ``RECORDS_METHOD`` give."""
 
-    locate: Callable[[NDArray[np.float64]], Location]
+    locate: Callable[[Reals], Location]
     floor_degrees: float
     """Degrees of freedom of the noise floor; infinite if repeats do not correct it."""
 
@@ -283,7 +283,7 @@ def mean_share(a_ns: float, b_ns: float) -> float:
     return math.hypot(1 / a_ns, 1 / b_ns) / math.sqrt(2)
 
 
-def timer_step_ns(samples: Iterable[NDArray[np.float64]]) -> float:
+def timer_step_ns(samples: Iterable[Reals]) -> float:
     """Return the smallest distance between two times: the timer's step, or nearly nothing if it has none."""
     # The cost of launching may have been subtracted, and differ between samples.
     aligned = [sample - sample.min(initial=np.inf) for sample in samples]
@@ -292,8 +292,8 @@ def timer_step_ns(samples: Iterable[NDArray[np.float64]]) -> float:
 
 
 def change_between(
-    a: Sequence[NDArray[np.float64]],
-    b: Sequence[NDArray[np.float64]],
+    a: Sequence[Reals],
+    b: Sequence[Reals],
     *,
     floor: float,
     comparisons: int = 1,
@@ -328,7 +328,7 @@ def change_between(
     )
 
 
-def change_in_pairs(a: NDArray[np.float64], b: NDArray[np.float64], *, step: float) -> Change | None:
+def change_in_pairs(a: Reals, b: Reals, *, step: float) -> Change | None:
     """Compare interleaved times of one process: the n-th of both are a pair, measured under the same conditions.
 
     ``step`` is the timer's step as a share of the values. None for fewer pairs than ``MIN_LAUNCHES``.
@@ -378,7 +378,7 @@ class _Side(Struct, frozen=True):
         return float(np.sum([(process.log_ns - self.location) ** 2 for process in self.processes]))
 
 
-def _side(processes: Sequence[NDArray[np.float64]], method: Method) -> _Side | None:
+def _side(processes: Sequence[Reals], method: Method) -> _Side | None:
     samples = [values for values in processes if values.size]
     if not samples or any(not np.isfinite(values).all() or values.min() <= 0 for values in samples):
         return None

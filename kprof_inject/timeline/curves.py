@@ -18,6 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from kprof_inject.timeline.columns import Mask, Numbers, Reals
 from kprof_inject.timeline.rate import Lines, Residuals, means, of_one_length, parts, spaced, stacked
 from kprof_inject.timeline.readings import reading_weights
 
@@ -28,9 +29,7 @@ _MIN_STEP_NS2 = 1e-3
 _CAUTION = (30.0, 10.0, 6.0, 4.0, 3.0, 2.0, 1.5, 1.0, 1.0)
 
 
-def likeliest_walks(
-    residuals: Residuals, linked: NDArray[np.bool_], walk_ns2_per_ns: float | NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def likeliest_walks(residuals: Residuals, linked: Mask, walk_ns2_per_ns: float | Reals) -> tuple[Reals, Reals]:
     """Return the likeliest walks through readings with errors: height and weight of each reading.
 
     Weights are those of the last round, 0 to 1.
@@ -53,9 +52,7 @@ def likeliest_walks(
     return heights_ns, weights
 
 
-def _balance(
-    weight: NDArray[np.float64], target: NDArray[np.float64], stiffness: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _balance(weight: Reals, target: Reals, stiffness: Reals) -> Reals:
     """Return the rest positions of chains of springs, along the last axis.
 
     Each node is tied by ``weight`` to its ``target`` and by ``stiffness`` to the node before it. A chain without any
@@ -86,7 +83,7 @@ def _balance(
         nodes[..., 1:] += (to_after * gone)[..., :-1]
         springs = np.zeros((*launches, size + 1))
         np.multiply(to_before, after, out=springs[..., 1:])
-    rest: NDArray[np.float64] = nodes[1] / np.where(nodes[0] == 0, 1, nodes[0])
+    rest: Reals = nodes[1] / np.where(nodes[0] == 0, 1, nodes[0])
     for to_before, to_after, pulled in reversed(levels):
         both = np.empty((*launches, 2 * rest.shape[-1]))
         both[..., ::2] = rest
@@ -188,11 +185,11 @@ class Curves(Struct, frozen=True):
     the index of each counter's first knot (and one more).
     """
 
-    keys: NDArray[np.int64]
-    heights_ns: NDArray[np.float64]
-    first: NDArray[np.int64]
+    keys: Numbers
+    heights_ns: Reals
+    first: Numbers
 
-    def length_cycles(self, counter: NDArray[np.int64]) -> NDArray[np.int64]:
+    def length_cycles(self, counter: Numbers) -> Numbers:
         """Return the cycles from the base of each of these counters to its last knot."""
         return self.keys[self.first[counter + 1] - 1] - (counter << COUNTER_SHIFT)
 
@@ -207,7 +204,7 @@ class Curves(Struct, frozen=True):
         rises_ns = self.heights_ns[self.first[1:] - 1] - self.heights_ns[self.first[:-1]]
         return float(rises_ns.mean()) / max(self.mean_cycles, 1.0)
 
-    def at(self, counter: NDArray[np.int64], cycles: NDArray[np.int64]) -> NDArray[np.float64]:
+    def at(self, counter: Numbers, cycles: Numbers) -> Reals:
         """Return the heights at the given cycles since the counter's base; outside of its knots, the nearest one's."""
         begin, end = self.first[counter], self.first[counter + 1] - 1
         key = np.clip((counter << COUNTER_SHIFT) + cycles, self.keys[begin], self.keys[end])
@@ -216,7 +213,7 @@ class Curves(Struct, frozen=True):
         width = self.keys[after] - self.keys[before]
         part = (key - self.keys[before]) / np.where(width == 0, 1, width)
         rise = self.heights_ns[after] - self.heights_ns[before]
-        heights: NDArray[np.float64] = self.heights_ns[before] + rise * np.where(width == 0, 1.0, part)
+        heights: Reals = self.heights_ns[before] + rise * np.where(width == 0, 1.0, part)
         return heights
 
 
@@ -252,8 +249,8 @@ class _Fitting(Struct, frozen=True):
     lines: Lines
     common: _CommonCurve
     own_walk: float
-    keys: NDArray[np.int64]
-    heights_ns: NDArray[np.float64]
+    keys: Numbers
+    heights_ns: Reals
     weights: NDArray[np.float32]
 
     @classmethod
@@ -294,7 +291,6 @@ def _with_common_curves(launches: Sequence[Lines]) -> list[_Fitting]:
 
 
 def _fit_own_walks(pieces: Sequence[tuple[_Fitting, slice]]) -> None:
-    """Fit a walk of each counter to the rest of these readings, less the common curve, and fill in the knots."""
     residuals = [fitting.lines.residuals(part) for fitting, part in pieces]
     common_ns = [fitting.common.at(piece) for (fitting, _), piece in zip(pieces, residuals, strict=True)]
     rest = stacked([piece.lowered_by(ns) for piece, ns in zip(residuals, common_ns, strict=True)])
@@ -311,10 +307,10 @@ def _fit_own_walks(pieces: Sequence[tuple[_Fitting, slice]]) -> None:
 class _CommonCurve(Struct, frozen=True):
     """Curve that all counters have in common: heights at times, which ascend."""
 
-    times_ns: NDArray[np.float64]
-    heights_ns: NDArray[np.float64]
+    times_ns: Reals
+    heights_ns: Reals
 
-    def at(self, residuals: Residuals) -> NDArray[np.float64]:
+    def at(self, residuals: Residuals) -> Reals:
         return np.interp(residuals.line_ns, self.times_ns, self.heights_ns)
 
 
@@ -350,9 +346,7 @@ def _common_curves(launches: Sequence[Residuals]) -> list[_CommonCurve]:
     return curves
 
 
-def _walks_in_common(
-    in_time: Residuals, walk_ns2_per_ns: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _walks_in_common(in_time: Residuals, walk_ns2_per_ns: Reals) -> tuple[Reals, Reals]:
     """Return the times and the heights of the walks; each has the shape (launch, reading)."""
     linked = np.arange(in_time.counter.shape[-1]) > 0
     row = np.arange(len(in_time.counter))[:, None]
@@ -403,7 +397,7 @@ def _wandering(residuals: Residuals) -> float:
     return max(found, default=USUAL_WALK_NS2_PER_NS)
 
 
-def _limited_slopes(keys: NDArray[np.int64], heights_ns: NDArray[np.float64], rate_ns: float) -> NDArray[np.float64]:
+def _limited_slopes(keys: Numbers, heights_ns: Reals, rate_ns: float) -> Reals:
     """Limit the steepness of the heights to what a clock can do: time must not run backwards."""
     limited = heights_ns.copy()
     for part in parts(len(keys)):
@@ -421,7 +415,7 @@ def _limited_slopes(keys: NDArray[np.int64], heights_ns: NDArray[np.float64], ra
     return limited
 
 
-def _lowest_reached(heights: NDArray[np.float64], along: NDArray[np.float64]) -> NDArray[np.float64]:
+def _lowest_reached(heights: Reals, along: Reals) -> Reals:
     """Return the lowest height reachable at each index, starting from any of ``heights``.
 
     The climb between two indices is at most their distance ``along``.
@@ -431,7 +425,7 @@ def _lowest_reached(heights: NDArray[np.float64], along: NDArray[np.float64]) ->
     return np.minimum(forward, backward)
 
 
-def _distances(lines: Lines, heights_ns: NDArray[np.float64], weights: NDArray[np.float32]) -> tuple[float, float]:
+def _distances(lines: Lines, heights_ns: Reals, weights: NDArray[np.float32]) -> tuple[float, float]:
     """Return the root mean square and the largest distance.
 
     A reading further off than the launch is long does not count as the largest.

@@ -7,7 +7,6 @@ Begin and end of a CTA are unknown: it is assumed to last from its first entry t
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kprof_inject.capture.foreign import Side
 from kprof_inject.capture.model import Launch, Recorded
@@ -18,6 +17,8 @@ from kprof_inject.timeline.columns import (
     NO_LARGEST,
     NO_SMALLEST,
     SCOPE_COLUMNS,
+    Numbers,
+    Rows,
     ScopeFlag,
     largest,
     smallest,
@@ -33,7 +34,7 @@ _BLOCK_SCOPES = 1 << 16  # approximate number of scopes in a block
 _SPAN_COLUMNS = np.dtype([("unit", "i8"), ("scope", "i2"), ("start_ns", "i8"), ("end_ns", "i8")])
 
 
-def _spans(entries: NDArray[np.void]) -> tuple[NDArray[np.void], NDArray[np.void]]:
+def _spans(entries: Rows) -> tuple[Rows, Rows]:
     """Return whole scopes and instants by unit and start, and the starts and ends without a partner.
 
     An end belongs to the last open start of its event in its unit.
@@ -58,7 +59,7 @@ def _spans(entries: NDArray[np.void]) -> tuple[NDArray[np.void], NDArray[np.void
     return spans, entries[is_alone]
 
 
-def _in_time(scopes: NDArray[np.void]) -> tuple[Pairs, NDArray[np.int64], NDArray[np.int64]]:
+def _in_time(scopes: Rows) -> tuple[Pairs, Numbers, Numbers]:
     """Return the scopes' starts and ends as pairs in the order of time, with the unit and time of each.
 
     Within one step of the timer, the scopes that began before it end first, the last-begun of them at once. Then the
@@ -130,7 +131,7 @@ def timeline_of_recorded(launch: Launch, recorded: Recorded) -> Timeline:
     )
 
 
-def _ctas(units: NDArray[np.void], rows: NDArray[np.void]) -> NDArray[np.void]:
+def _ctas(units: Rows, rows: Rows) -> Rows:
     """Return the CTAs; one without a complete scope is at the launch's begin, and takes no time."""
     numbers, first = np.unique(units["cta"], return_index=True)
     ctas = np.zeros(len(numbers), dtype=CTA_COLUMNS)
@@ -146,7 +147,7 @@ def _ctas(units: NDArray[np.void], rows: NDArray[np.void]) -> NDArray[np.void]:
 _LACKED = ("open_starts", "stray_ends", "records_damaged")
 
 
-def _incomplete(units: NDArray[np.void], damaged: NDArray[np.int64], alone: NDArray[np.void]) -> NDArray[np.void]:
+def _incomplete(units: Rows, damaged: Numbers, alone: Rows) -> Rows:
     """Return for each unit how many records it lacks (``INCOMPLETE_COLUMNS`` without times)."""
     is_end = alone["side"] == Side.END
     lacking = np.zeros(len(units), dtype=INCOMPLETE_COLUMNS)

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from kprof_inject.timeline.columns import group_begins
+from kprof_inject.timeline.columns import Mask, Numbers, Rows, group_begins
 from kprof_inject.timeline.pairs import Pairs
 from kprof_inject.timeline.records import Records
 
@@ -18,7 +18,7 @@ from kprof_inject.timeline.records import Records
 # scopes' records, ``start_at`` ascending. Records are sorted by warp, so scopes of different warps never touch.
 
 
-def innermost_around(start_at: NDArray[np.int64], end_at: NDArray[np.int64]) -> NDArray[np.int64]:
+def innermost_around(start_at: Numbers, end_at: Numbers) -> Numbers:
     """Return, for each scope, the last one that starts before it and ends after it, or -1."""
     maxima = _range_maxima(end_at)
     place = np.arange(len(end_at))
@@ -31,7 +31,7 @@ def innermost_around(start_at: NDArray[np.int64], end_at: NDArray[np.int64]) -> 
     return place - 1
 
 
-def crossing(start_at: NDArray[np.int64], end_at: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def crossing(start_at: Numbers, end_at: Numbers) -> tuple[Numbers, Numbers]:
     """Return pairs of crossing scopes: the one that begins first, and the one that ends last.
 
     Each scope that crosses others is in at least one pair.
@@ -51,9 +51,7 @@ def crossing(start_at: NDArray[np.int64], end_at: NDArray[np.int64]) -> tuple[ND
     return np.concatenate((firsts, earlier)), np.concatenate((seconds, later))
 
 
-def crossing_kinds(
-    scope: NDArray[np.int16], start_at: NDArray[np.int64], end_at: NDArray[np.int64], count: int
-) -> NDArray[np.bool_]:
+def crossing_kinds(scope: NDArray[np.int16], start_at: Numbers, end_at: Numbers, count: int) -> Mask:
     """Return which of the table's ``count`` scopes cross which: shape (scope, scope).
 
     Runs of the same scope never cross, but one may be inside another.
@@ -70,7 +68,7 @@ def crossing_kinds(
     return crosses | crosses.T
 
 
-def _innermost_at(at: NDArray[np.int64], start_at: NDArray[np.int64], end_at: NDArray[np.int64]) -> NDArray[np.int64]:
+def _innermost_at(at: Numbers, start_at: Numbers, end_at: Numbers) -> Numbers:
     """Return the innermost scope that is open before each position ``at``, or -1; the scopes must not cross."""
     after = np.concatenate((np.arange(len(start_at)), innermost_around(start_at, end_at)))
     changes = np.concatenate((start_at, end_at))
@@ -79,7 +77,7 @@ def _innermost_at(at: NDArray[np.int64], start_at: NDArray[np.int64], end_at: ND
     return np.where(last < 0, -1, after[order[last]])
 
 
-def lanes_of(crosses: NDArray[np.bool_]) -> NDArray[np.int64]:
+def lanes_of(crosses: Mask) -> Numbers:
     """Assign each scope of the table the lowest lane without an earlier scope that it ``crosses``.
 
     The table has outer scopes first, so these stay on lane 0.
@@ -95,7 +93,7 @@ def lanes_of(crosses: NDArray[np.bool_]) -> NDArray[np.int64]:
 _NOTHING = -np.iinfo(np.int64).max
 
 
-def _range_maxima(values: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+def _range_maxima(values: Numbers) -> list[Numbers]:
     """Return, for each level, the maxima of all runs of ``2 ** level`` values, by their first index."""
     levels = [values]
     while 2 * (reach := 1 << (len(levels) - 1)) <= len(values):
@@ -103,8 +101,7 @@ def _range_maxima(values: NDArray[np.int64]) -> list[NDArray[np.int64]]:
     return levels
 
 
-def _range_maximum(values: NDArray[np.int64], begin: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the largest of ``values[begin:end]`` for each pair; ``_NOTHING`` for an empty range."""
+def _range_maximum(values: Numbers, begin: Numbers, end: Numbers) -> Numbers:
     maxima = _range_maxima(values)
     length = end - begin
     found = np.full(len(begin), _NOTHING)
@@ -122,8 +119,8 @@ class Nesting(Struct, frozen=True):
     these, or -1. ``is_proper`` is true if no two scopes cross.
     """
 
-    depth: NDArray[np.int64]
-    parent: NDArray[np.int64]
+    depth: Numbers
+    parent: Numbers
     is_proper: bool
 
 
@@ -143,8 +140,7 @@ def nest(pairs: Pairs, record_count: int) -> Nesting:
     return Nesting(_count_around(pairs.end_at), innermost_around(pairs.start_at, pairs.end_at), False)
 
 
-def _count_around(end_at: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Count the scopes that start before each scope and end after it."""
+def _count_around(end_at: Numbers) -> Numbers:
     count = len(end_at)
     here = np.arange(count)
     rank = np.empty(count, dtype=np.int64)
@@ -167,7 +163,7 @@ def _count_around(end_at: NDArray[np.int64]) -> NDArray[np.int64]:
     return found
 
 
-def _last_one_level_up(depth: NDArray[np.int64]) -> NDArray[np.int64]:
+def _last_one_level_up(depth: Numbers) -> Numbers:
     """Return, for each index, the last one before it whose depth is one less, or -1."""
     parent = np.full(len(depth), -1)
     above = np.flatnonzero(depth == 0)
@@ -178,7 +174,7 @@ def _last_one_level_up(depth: NDArray[np.int64]) -> NDArray[np.int64]:
     return parent
 
 
-def within_children(elapsed: NDArray[np.int64], pairs: Pairs, nesting: Nesting) -> NDArray[np.int64]:
+def within_children(elapsed: Numbers, pairs: Pairs, nesting: Nesting) -> Numbers:
     """Return the time of each scope that scopes directly inside it take; where these cross, shared time counts once.
 
     ``elapsed`` has the time of each record.
@@ -198,9 +194,7 @@ def within_children(elapsed: NDArray[np.int64], pairs: Pairs, nesting: Nesting) 
     return taken.astype(np.int64)
 
 
-def iterations(
-    records: Records, pairs: Pairs, parent: NDArray[np.int64], iteration_scopes: Iterable[int]
-) -> NDArray[np.int64]:
+def iterations(records: Records, pairs: Pairs, parent: Numbers, iteration_scopes: Iterable[int]) -> Numbers:
     """Return the number of each iteration within its loop, from 0; -1 for other scopes, and where it cannot be known.
 
     ``iteration_scopes`` are the scopes of the table that are iterations. Where the ring lost records, only loops that
@@ -221,9 +215,7 @@ def iterations(
     return number
 
 
-def _is_complete(
-    records: Records, pairs: Pairs, scopes: NDArray[np.int64], around: NDArray[np.int64]
-) -> NDArray[np.bool_]:
+def _is_complete(records: Records, pairs: Pairs, scopes: Numbers, around: Numbers) -> Mask:
     """Determine whether no record is missing before each of ``scopes``, since its parent ``around`` began.
 
     For a scope without a parent, it is since the warp's first record.
@@ -235,7 +227,7 @@ def _is_complete(
     alone = np.flatnonzero(around < 0)
     since[alone] = np.searchsorted(records.group, group[alone])
     is_after_loss = (around >= 0) & (records.cycles[since] >= records.oldest[1, warp])
-    whole: NDArray[np.bool_] = (records.lost[warp] == 0) | is_after_loss
+    whole: Mask = (records.lost[warp] == 0) | is_after_loss
     if pairs.stray_ends.size:
         # A warp that lost nothing has no stray ends: either its count is damaged, or a start is.
         whole &= (around >= 0) | ~np.isin(group, records.group[pairs.stray_ends])
@@ -247,7 +239,7 @@ def _is_complete(
     return whole
 
 
-def free_lanes(key: NDArray[np.int64], start_at: NDArray[np.int64], end_at: NDArray[np.int64]) -> NDArray[np.int64]:
+def free_lanes(key: Numbers, start_at: Numbers, end_at: Numbers) -> Numbers:
     """Assign each scope the lowest free lane, from 0; scopes of the same ``key`` and lane never overlap."""
     lanes = np.zeros(len(key), dtype=np.int64)
     free: list[int] = []
@@ -267,7 +259,7 @@ def free_lanes(key: NDArray[np.int64], start_at: NDArray[np.int64], end_at: NDAr
     return lanes
 
 
-def lanes_of_rows(scopes: NDArray[np.void], overlaps: NDArray[np.int64]) -> NDArray[np.int64]:
+def lanes_of_rows(scopes: Rows, overlaps: Numbers) -> Numbers:
     """Return the offset to each scope's lane due to others of its kind, for a block (``SCOPE_COLUMNS``).
 
     ``overlaps`` are ``Timeline.overlaps``.
@@ -283,9 +275,7 @@ def lanes_of_rows(scopes: NDArray[np.void], overlaps: NDArray[np.int64]) -> NDAr
     return lanes
 
 
-def crossing_own_kind(
-    scope: NDArray[np.int16], start_at: NDArray[np.int64], end_at: NDArray[np.int64], count: int
-) -> NDArray[np.bool_]:
+def crossing_own_kind(scope: NDArray[np.int16], start_at: Numbers, end_at: Numbers, count: int) -> Mask:
     """Return which of the table's ``count`` scopes cross others of their kind; takes the arguments of ``crossing``."""
     found = np.zeros(count, dtype=bool)
     for kind in np.flatnonzero(np.bincount(scope, minlength=count)).tolist():
@@ -301,10 +291,10 @@ class Lanes(Struct, frozen=True):
     crosses others of its kind, from 0 among these; ``places`` is its index among the pairs.
     """
 
-    first: NDArray[np.int64]
-    overlaps: NDArray[np.int64] | None
-    places: NDArray[np.int64]
-    own: NDArray[np.int64]
+    first: Numbers
+    overlaps: Numbers | None
+    places: Numbers
+    own: Numbers
 
 
 def single_lane(count: int) -> Lanes:
@@ -313,7 +303,7 @@ def single_lane(count: int) -> Lanes:
     return Lanes(np.zeros(count, dtype=np.int64), None, none, none)
 
 
-def lanes_of_pairs(pairs: Pairs, unit: NDArray[np.int64], count: int) -> Lanes:
+def lanes_of_pairs(pairs: Pairs, unit: Numbers, count: int) -> Lanes:
     """Assign lanes to pairs that cross; ``unit`` is the unit of each record, ``count`` the table's number of scopes.
 
     A kind that crosses itself has lanes of its own, after those that the others share.

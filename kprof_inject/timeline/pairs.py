@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from kprof_inject.capture.schema import RECORDS_OF_TAG
 from kprof_inject.capture.scopes import ScopeTable
-from kprof_inject.timeline.columns import group_begins
+from kprof_inject.timeline.columns import Mask, Numbers, group_begins
 from kprof_inject.timeline.records import Records
 
 
@@ -84,7 +84,7 @@ def with_implied_ends(records: Records, rules: ScopeRules) -> Records:
     return replace(records.at(at), number=number, is_end=is_end)
 
 
-def _ends_nothing(records: Records, lone_ends: NDArray[np.int64], rules: ScopeRules) -> NDArray[np.bool_]:
+def _ends_nothing(records: Records, lone_ends: Numbers, rules: ScopeRules) -> Mask:
     """Determine which ends without an open start follow a loop without iterations.
 
     Where the ring lost records or one is damaged, the start may be among those, unless the enclosing loop begins
@@ -95,9 +95,7 @@ def _ends_nothing(records: Records, lone_ends: NDArray[np.int64], rules: ScopeRu
     before = np.maximum(lone_ends - 1, 0)
     parents = np.array((*rules.parents, -1))[records.scope[lone_ends]]
     is_same_warp = (before < lone_ends) & (records.group[before] == records.group[lone_ends])
-    ends_nothing: NDArray[np.bool_] = is_sound | (
-        is_same_warp & ~records.is_end[before] & (records.scope[before] == parents)
-    )
+    ends_nothing: Mask = is_sound | (is_same_warp & ~records.is_end[before] & (records.scope[before] == parents))
     return ends_nothing
 
 
@@ -159,13 +157,13 @@ def inner_scopes(parents: Sequence[int]) -> list[list[int]]:
 
 
 def begun_amid_inner(
-    starts: NDArray[np.int64],
-    order: NDArray[np.int64],
+    starts: Numbers,
+    order: Numbers,
     scope: NDArray[np.int16],
-    group: NDArray[np.int64],
-    is_end: NDArray[np.bool_],
+    group: Numbers,
+    is_end: Mask,
     parents: Sequence[int],
-) -> NDArray[np.bool_]:
+) -> Mask:
     """Determine which ``starts``, each the first record of its scope in its ring, are not the true start of the scope.
 
     A scope runs only while the scope around it in the program text is open. If a scope inside was open at the start, or
@@ -189,9 +187,7 @@ def begun_amid_inner(
     return wrong
 
 
-def _entries_of_tags(
-    records: Records, start_at: NDArray[np.int64], end_at: NDArray[np.int64], rules: ScopeRules
-) -> NDArray[np.int64] | int:
+def _entries_of_tags(records: Records, start_at: Numbers, end_at: Numbers, rules: ScopeRules) -> Numbers | int:
     """Count the tag entries that were written between the records of each pair.
 
     The tags of a start that implies an end precede both.
@@ -204,7 +200,7 @@ def _entries_of_tags(
     entries[implying_starts - 1] = entries[implying_starts]
     entries[implying_starts] = 0
     before = np.cumsum(entries)
-    between: NDArray[np.int64] = before[end_at] - before[start_at]
+    between: Numbers = before[end_at] - before[start_at]
     return between
 
 
@@ -215,15 +211,15 @@ _MIN_DAMAGED_TO_DOUBT = 2
 class Pairs(Struct, frozen=True):
     """The scopes that ran: each start with its end, ordered by start, outer scopes before inner ones."""
 
-    start_at: NDArray[np.int64]
+    start_at: Numbers
     """Index of the start among the records."""
-    end_at: NDArray[np.int64]
+    end_at: Numbers
     """Index of the end among the records."""
     scope: NDArray[np.int16]
     """Index in the scope table."""
-    open_starts: NDArray[np.int64]
+    open_starts: Numbers
     """Indices of the starts without an end."""
-    stray_ends: NDArray[np.int64]
+    stray_ends: Numbers
     """Indices of the ends without a start."""
 
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from kprof_inject.capture.scopes import Scope, ScopeKind, ScopeTable
-from kprof_inject.timeline.columns import NO_LARGEST, NO_SMALLEST, outermost_rows
+from kprof_inject.timeline.columns import NO_LARGEST, NO_SMALLEST, Numbers, Rows, outermost_rows
 from kprof_inject.timeline.timeline import Timeline
 
 # Iterations show where their loop begins and ends if only they were recorded.
@@ -81,7 +81,7 @@ class PhaseSums:
         # By scope: how often it was the first loop, how often the last, and its time before and after all loops.
         self._first, self._last, self._before_ns, self._after_ns = np.zeros((4, len(loops)), dtype=np.int64)
 
-    def add(self, block: NDArray[np.void]) -> None:
+    def add(self, block: Rows) -> None:
         """Add a block that has all scopes of its CTAs."""
         if not self._is_known:
             return
@@ -109,7 +109,7 @@ class PhaseSums:
         self._before_ns += self._by_scope_ns(rows[rows["end_ns"] <= until_ns[warp]])
         self._after_ns += self._by_scope_ns(rows[rows["start_ns"] >= since_ns[warp]])
 
-    def _add_times(self, cta: NDArray[np.int32], first_ns: NDArray[np.int64], last_ns: NDArray[np.int64]) -> None:
+    def _add_times(self, cta: NDArray[np.int32], first_ns: Numbers, last_ns: Numbers) -> None:
         """Add the times of warps of these CTAs.
 
         ``first_ns`` is when their first loop began, ``last_ns`` when the last loop of their CTA ended.
@@ -123,10 +123,10 @@ class PhaseSums:
 
     def _add_net(
         self,
-        rows: NDArray[np.void],
-        warp: NDArray[np.int64],
-        loops: NDArray[np.int64],
-        begins: NDArray[np.int64],
+        rows: Rows,
+        warp: Numbers,
+        loops: Numbers,
+        begins: Numbers,
     ) -> None:
         """Add times without records.
 
@@ -148,7 +148,7 @@ class PhaseSums:
         loops_ns = rows["duration_ns"][loops].sum()
         self._net += (loops_ns, in_loops_ns, all_ns - in_loops_ns, before.sum(), after.sum(), outside)
 
-    def _by_scope_ns(self, rows: NDArray[np.void]) -> NDArray[np.int64]:
+    def _by_scope_ns(self, rows: Rows) -> Numbers:
         times_ns = np.bincount(rows["scope"], rows["duration_ns"], len(self._first))
         return times_ns.astype(np.int64)
 
@@ -173,12 +173,12 @@ class PhaseSums:
         )
 
 
-def outermost_loops(table: ScopeTable) -> NDArray[np.int64]:
+def outermost_loops(table: ScopeTable) -> Numbers:
     """Return, for each scope of the table, the outermost loop that it is in, or is: its index, or -1."""
     return outermost(table, lambda scope: scope.kind in LOOPS)
 
 
-def outermost(table: ScopeTable, is_such: Callable[[Scope], bool]) -> NDArray[np.int64]:
+def outermost(table: ScopeTable, is_such: Callable[[Scope], bool]) -> Numbers:
     """Return, for each scope of the table, the outermost matching scope that it is in, or is: its index, or -1."""
     found: list[int] = []
     for index, scope in enumerate(table.scopes):
@@ -187,12 +187,12 @@ def outermost(table: ScopeTable, is_such: Callable[[Scope], bool]) -> NDArray[np
     return np.array(found, dtype=np.int64)
 
 
-def _longest(times_ns: NDArray[np.int64]) -> tuple[int | None, int]:
+def _longest(times_ns: Numbers) -> tuple[int | None, int]:
     """Return the scope with the longest time, or None and 0; of equal ones the outermost, which comes first."""
     index = int(times_ns.argmax())
     return (index, int(times_ns[index])) if times_ns[index] else (None, 0)
 
 
-def _warp_keys(rows: NDArray[np.void]) -> NDArray[np.int64]:
-    keys: NDArray[np.int64] = rows["cta"].astype(np.int64) << _WARP_BITS | rows["warp"]
+def _warp_keys(rows: Rows) -> Numbers:
+    keys: Numbers = rows["cta"].astype(np.int64) << _WARP_BITS | rows["warp"]
     return keys

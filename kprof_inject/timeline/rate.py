@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from kprof_inject.timeline.columns import Mask, Numbers, Reals
 from kprof_inject.timeline.readings import MIN_SHIFT_WITHIN_FUNCTION_NS, Readings, reading_weights
 from kprof_inject.timeline.unwrap import FALLBACK_CLOCK_HZ
 
@@ -23,7 +24,7 @@ def parts(count: int) -> Iterator[slice]:
         yield slice(begin, min(begin + PART, count))
 
 
-def spaced(count: int) -> NDArray[np.int64]:
+def spaced(count: int) -> Numbers:
     """Return rows of a launch's readings: all, or evenly spaced ones of more than ``PART``."""
     # An odd stride: with an even one, all readings of consecutive CTAs could be of one side.
     return np.arange(0, count, 1 + 2 * (count // PART))
@@ -197,12 +198,12 @@ def _columns(sample: RateSample) -> tuple[NDArray[Any], ...]:
 
 def _settled(
     sample: RateSample,
-    covariance: NDArray[np.float64],
-    weighted: NDArray[np.float64],
-    solution: NDArray[np.float64],
+    covariance: Reals,
+    weighted: Reals,
+    solution: Reals,
     scale: float,
-    prior: NDArray[np.float64],
-    error_ns: NDArray[np.float64],
+    prior: Reals,
+    error_ns: Reals,
 ) -> ClockRate:
     readings, nominal_hz = sample.readings, sample.nominal_hz
     gain = covariance @ weighted
@@ -222,9 +223,7 @@ def _settled(
     return replace(found, more_shift_ns=float(more_shift_ns))
 
 
-def _covariances(
-    columns: NDArray[np.float64], weight: NDArray[np.float64], prior: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _covariances(columns: Reals, weight: Reals, prior: Reals) -> Reals:
     """Return the inverse of each launch's two columns' weighted products plus the ``prior``.
 
     Two readings of a CTA that lasts many seconds put so much weight on one direction that the prior of the other is
@@ -243,19 +242,19 @@ def _covariances(
     return found
 
 
-def reading_errors(readings: Readings, rate_ns: float) -> NDArray[np.float64]:
+def reading_errors(readings: Readings, rate_ns: float) -> Reals:
     """Return the standard errors of the readings in nanoseconds, including those of their clock values."""
     estimated_ns = rate_ns * readings.estimated_error_cycles.astype(np.float64)
     return np.sqrt(readings.error_ns.astype(np.float64) ** 2 + estimated_ns**2 + rate_ns**2 / 12)
 
 
-def means(group: NDArray[Any], values: NDArray[np.float64], weight: NDArray[np.float64]) -> NDArray[np.float64]:
+def means(group: NDArray[Any], values: Reals, weight: Reals) -> Reals:
     """Return the weighted mean of each group, 0 for a group without weight."""
     total = np.bincount(group, weight)
     return np.bincount(group, weight * values) / np.where(total == 0, 1, total)
 
 
-def _reading_variance(readings: Readings, gain: NDArray[np.float64], error_ns: NDArray[np.float64]) -> float:
+def _reading_variance(readings: Readings, gain: Reals, error_ns: Reals) -> float:
     """Return the variance of the rate due to the readings' own errors; ``gain`` is its derivative by each reading.
 
     Readings of the same step of the timer may all be late by the same amount.
@@ -266,7 +265,7 @@ def _reading_variance(readings: Readings, gain: NDArray[np.float64], error_ns: N
     return float(step_variance * alike @ alike + gain**2 @ (error_ns**2 - step_variance))
 
 
-def _outside_variance(readings: Readings, gain: NDArray[np.float64], rate_ns: float) -> float:
+def _outside_variance(readings: Readings, gain: Reals, rate_ns: float) -> float:
     """Return the variance of the rate due to the unknown time of a CTA before its first and after its last record.
 
     If that time is longer in CTAs whose recorded part is longer, it looks like slower cycles.
@@ -309,24 +308,24 @@ class Residuals(Struct, frozen=True):
     """Distances of some readings from their counters' lines, in order of ``counter`` and time."""
 
     counter: NDArray[np.int32]
-    cycles: NDArray[np.int64]
+    cycles: Numbers
     """Cycles since the counter's base."""
-    line_ns: NDArray[np.float64]
+    line_ns: Reals
     """Time of the line at these cycles, since the first base of all counters."""
-    height_ns: NDArray[np.float64]
+    height_ns: Reals
     """Distance of the reading above the line."""
-    error_ns: NDArray[np.float64]
+    error_ns: Reals
     """Standard error of the reading."""
     side: NDArray[np.int8]
     """Side of the reading, as in ``Readings``."""
-    plausible: NDArray[np.bool_]
+    plausible: Mask
     """Plausibility of the reading, as ``agreement`` returns it."""
 
-    def at(self, rows: NDArray[np.int64]) -> Residuals:
+    def at(self, rows: Numbers) -> Residuals:
         """Return these readings, or some of them, in the order of ``rows``."""
         return Residuals(*(getattr(self, name)[rows] for name in self.__struct_fields__))
 
-    def lowered_by(self, ns: NDArray[np.float64]) -> Residuals:
+    def lowered_by(self, ns: Reals) -> Residuals:
         """Return the readings, each lowered by its part of ``ns``."""
         return replace(self, height_ns=self.height_ns - ns)
 
@@ -344,15 +343,15 @@ class Lines(Struct, frozen=True):
     readings: Readings
     counter: NDArray[np.int32]
     """Counter of each reading, as ``agreement`` numbers them."""
-    plausible: NDArray[np.bool_]
+    plausible: Mask
     """Plausibility of each reading, as ``agreement`` returns it."""
     rate: ClockRate
-    base_cycles: NDArray[np.int64]
+    base_cycles: Numbers
     """Smallest value of each counter."""
-    base_ns: NDArray[np.int64]
+    base_ns: Numbers
     """Time of each counter's line at ``base_cycles``."""
 
-    def residuals(self, rows: slice | NDArray[np.int64]) -> Residuals:
+    def residuals(self, rows: slice | Numbers) -> Residuals:
         """Return the distances of some readings from their lines."""
         readings, counter = self.readings.at(rows), self.counter[rows]
         cycles = readings.cycles - self.base_cycles[counter]
@@ -371,9 +370,7 @@ class Lines(Struct, frozen=True):
         )
 
 
-def straight_lines(
-    readings: Readings, counter: NDArray[np.int32], plausible: NDArray[np.bool_], rate: ClockRate
-) -> Lines:
+def straight_lines(readings: Readings, counter: NDArray[np.int32], plausible: Mask, rate: ClockRate) -> Lines:
     """Fit the lines to the plausible readings.
 
     A counter without plausible readings is placed by the median of those that it has, within the time of the others.
@@ -395,7 +392,7 @@ def straight_lines(
     return replace(lines, base_ns=base_ns)
 
 
-def _guessed(lines: Lines, counters: NDArray[np.int64]) -> NDArray[np.int64]:
+def _guessed(lines: Lines, counters: Numbers) -> Numbers:
     """Estimate the lines of ``counters`` at their bases, if none of their readings is plausible.
 
     Each is placed by the median of its readings within the launch, or of all if none is within it, and then limited to

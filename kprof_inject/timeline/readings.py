@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from kprof_inject.capture.buffer_layouts import CLOCK_BITS, RawCtas
-from kprof_inject.timeline.columns import NO_LARGEST, NO_SMALLEST
+from kprof_inject.timeline.columns import NO_LARGEST, NO_SMALLEST, Mask, Numbers, Reals
 from kprof_inject.timeline.nesting import crossing_kinds, lanes_of, nest
 from kprof_inject.timeline.pairs import NO_RULES, ScopeRules, scopes_of
 from kprof_inject.timeline.records import RecordDecoder, Records
@@ -29,11 +29,11 @@ class WarpTally(Struct, frozen=True):
     """
 
     kept: NDArray[np.int32]
-    lost: NDArray[np.int64]
-    first_cycles: NDArray[np.int64]
-    last_cycles: NDArray[np.int64]
-    oldest_cycles: NDArray[np.int64]
-    lost_cycles: NDArray[np.float64]
+    lost: Numbers
+    first_cycles: Numbers
+    last_cycles: Numbers
+    oldest_cycles: Numbers
+    lost_cycles: Reals
     damaged: NDArray[np.int32]
     open_starts: NDArray[np.int32]
     stray_ends: NDArray[np.int32]
@@ -49,17 +49,17 @@ class Tally(Struct, frozen=True):
 
     warps: WarpTally
     scopes: int
-    open_starts: NDArray[np.int64]
-    stray_ends: NDArray[np.int64]
-    lanes: NDArray[np.int64]
-    groups: NDArray[np.int64]
+    open_starts: Numbers
+    stray_ends: Numbers
+    lanes: Numbers
+    groups: Numbers
 
 
 def tally_launch(
     decoder: RecordDecoder,
     scope_count: int,
     rules: ScopeRules = NO_RULES,
-    group_of_scope: NDArray[np.int64] | None = None,
+    group_of_scope: Numbers | None = None,
 ) -> Tally:
     """Count all records of a launch whose table has ``scope_count`` scopes and implies ``rules``.
 
@@ -99,8 +99,7 @@ def tally_launch(
     return Tally(warps, scopes, open_starts, stray_ends, lanes_of(crosses), groups)
 
 
-def _by_warp(records: Records, group: NDArray[np.int64], shape: tuple[int, ...]) -> NDArray[np.int64]:
-    """Count how often each group of the block occurs."""
+def _by_warp(records: Records, group: Numbers, shape: tuple[int, ...]) -> Numbers:
     return np.bincount(group - records.first_group, minlength=len(records.lost)).reshape(shape)
 
 
@@ -123,7 +122,7 @@ def _count_warps(warps: WarpTally, records: Records, rows: slice) -> None:
         warps.lost_cycles[rows].reshape(-1)[lossy] = lost_cycles
 
 
-def _usual_distance(records: Records, groups: NDArray[np.int64]) -> NDArray[np.float64]:
+def _usual_distance(records: Records, groups: Numbers) -> Reals:
     """Return the mean distance of the entries of each of ``groups``, which ascend; tags have entries between records.
 
     The widest distances count for less: after a loop, few records take long, and the lost ones were in the loop.
@@ -169,9 +168,7 @@ _ENOUGH_CTAS = 3
 _HARDLY = 1 / 200
 
 
-def timer_step(
-    ctas: RawCtas, rows: NDArray[np.int64], first_cycles: NDArray[np.int64], last_cycles: NDArray[np.int64]
-) -> int:
+def timer_step(ctas: RawCtas, rows: Numbers, first_cycles: Numbers, last_cycles: Numbers) -> int:
     """Estimate the step of the device's globaltimer in nanoseconds from the times of the CTAs ``rows``.
 
     It is 32 ns on an H200; about 1 µs on other NVIDIA GPUs, though perhaps in units of 32 ns; 10 ns on AMD, where
@@ -196,17 +193,17 @@ def timer_step(
     return next(likely, 1)
 
 
-def _divides(step: int, gaps: NDArray[np.int64]) -> bool:
+def _divides(step: int, gaps: Numbers) -> bool:
     return bool(np.mean(gaps % step == 0) >= _SOUND_SHARE)
 
 
-def _common_divisor(gaps: NDArray[np.int64]) -> int:
+def _common_divisor(gaps: Numbers) -> int:
     batches = gaps[: gaps.size // _GAPS_PER_DIVISOR * _GAPS_PER_DIVISOR].reshape(-1, _GAPS_PER_DIVISOR)
     divisors = np.unique(np.gcd.reduce(batches, axis=1))[::-1].tolist()
     return next((divisor for divisor in divisors if _divides(divisor, gaps)), 1)
 
 
-def _pause_ns(gaps: NDArray[np.int64]) -> int:
+def _pause_ns(gaps: Numbers) -> int:
     """Return the length of the timer's pauses; 0 if it has none, or if the times are too sparse to show them."""
     single = float(np.median(gaps))
     multiples = gaps[gaps < (_MAX_MULTIPLE + 0.5) * single] / single
@@ -217,7 +214,7 @@ def _pause_ns(gaps: NDArray[np.int64]) -> int:
     return round(float(gaps[is_single].mean()))
 
 
-def _unusual_difference(durations_ns: NDArray[np.int64], cycles: NDArray[np.int64]) -> float:
+def _unusual_difference(durations_ns: Numbers, cycles: Numbers) -> float:
     """Return by how much the durations of CTAs differ from their cycles, in nanoseconds.
 
     Too few CTAs show no difference: for them it is what makes steps that hardly matter acceptable.
@@ -270,8 +267,8 @@ class Readings(Struct, frozen=True):
     """
 
     sm: NDArray[np.int32]
-    cycles: NDArray[np.int64]
-    ns: NDArray[np.int64]
+    cycles: Numbers
+    ns: Numbers
     side: NDArray[np.int8]
     error_ns: NDArray[np.float32]
     estimated_error_cycles: NDArray[np.float32]
@@ -286,7 +283,7 @@ class Readings(Struct, frozen=True):
         """Minimum time from each reading to its record, with sign."""
         return np.where(self.side > 0, np.float32(_AFTER_INIT_NS), np.float32(-_BEFORE_FINAL_NS))
 
-    def at(self, rows: slice | NDArray[np.int64]) -> Readings:
+    def at(self, rows: slice | Numbers) -> Readings:
         """Return the readings in ``rows``."""
         columns = ("sm", "cycles", "ns", "side", "error_ns", "estimated_error_cycles", "cta_ns")
         return replace(self, **{name: getattr(self, name)[rows] for name in columns})
@@ -332,16 +329,15 @@ def readings_of(ctas: RawCtas, warps: WarpTally, *, spans_function: bool, all_wa
 
 
 def _in_order(
-    sm: NDArray[np.int64], first: NDArray[np.int64], last: NDArray[np.int64], rows: NDArray[np.int64]
-) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
-    """Return the SM, the clock value, the row, and whether it is init, for each reading of the CTAs ``rows``."""
+    sm: Numbers, first: Numbers, last: Numbers, rows: Numbers
+) -> tuple[NDArray[np.int32], Numbers, Numbers, Mask]:
     cycles = np.concatenate((first[rows], last[rows]))
     sms = np.tile(sm[rows].astype(np.int32), 2)
     order = np.lexsort((cycles, sms))
     return sms[order], cycles[order], rows[order % max(len(rows), 1)], order < len(rows)
 
 
-def first_cycles(ctas: RawCtas, warps: WarpTally) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+def first_cycles(ctas: RawCtas, warps: WarpTally) -> tuple[Numbers, NDArray[np.float32]]:
     """Return the clock value of each CTA's first record, estimated if that was lost, and its error.
 
     It is the first record of warp 0, whose first thread reads the timer; if warp 0 recorded nothing, the first of all
@@ -361,7 +357,7 @@ def first_cycles(ctas: RawCtas, warps: WarpTally) -> tuple[NDArray[np.int64], ND
     return begin[rows, chosen], error.astype(np.float32)
 
 
-def reading_weights(errors: NDArray[np.float64], side: NDArray[np.int8]) -> NDArray[np.float64]:
+def reading_weights(errors: Reals, side: NDArray[np.int8]) -> Reals:
     """Return the weight of each reading, 0 to 1, by its distance from a fit in standard errors.
 
     A reading can only be too far from its record: where the memory is busy, the store of the timer's value delays the

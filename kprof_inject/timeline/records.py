@@ -26,7 +26,7 @@ from kprof_inject.capture.buffer_layouts import (
 from kprof_inject.capture.mode import RecordCost
 from kprof_inject.capture.model import Launch
 from kprof_inject.capture.schema import RECORDS_OF_TAG
-from kprof_inject.timeline.columns import NO_SMALLEST, group_begins, smallest
+from kprof_inject.timeline.columns import NO_SMALLEST, Mask, Numbers, group_begins, smallest
 from kprof_inject.timeline.tags import NO_TAGS, TagIds
 from kprof_inject.timeline.unwrap import (
     Counter,
@@ -55,12 +55,12 @@ def read_raw(launch: Launch) -> RawCtas:
 
 
 def parted_starts(
-    group: NDArray[np.int64],
+    group: Numbers,
     scope: NDArray[np.int16],
-    is_end: NDArray[np.bool_],
-    cycles: NDArray[np.int64],
-    usable: NDArray[np.bool_],
-) -> NDArray[np.bool_]:
+    is_end: Mask,
+    cycles: Numbers,
+    usable: Mask,
+) -> Mask:
     """Determine which ``usable`` entries are starts that their end does not follow, in a ring whose stores were moved.
 
     The entries are in the order of writing.
@@ -81,9 +81,7 @@ def parted_starts(
 _MAX_ROUNDS = 8
 
 
-def contradicted_records(
-    group: NDArray[np.int64], cycles: NDArray[np.int64], usable: NDArray[np.bool_]
-) -> NDArray[np.bool_]:
+def contradicted_records(group: Numbers, cycles: Numbers, usable: Mask) -> Mask:
     """Determine which ``usable`` records are out of order with a neighbour.
 
     A warp writes its records in the order of its clock. Where two neighbours contradict that, either may be wrong: both
@@ -110,28 +108,28 @@ _BLOCK_RECORDS = 1 << 16
 class Records(Struct, frozen=True):
     """The sound records of some CTAs, ordered by ``group`` and time."""
 
-    group: NDArray[np.int64]
-    number: NDArray[np.int64]
+    group: Numbers
+    number: Numbers
     """Position of the record among all that its warp wrote, including lost and damaged ones."""
     scope: NDArray[np.int16]
     """Index in the scope table."""
-    is_end: NDArray[np.bool_]
-    cycles: NDArray[np.int64]
+    is_end: Mask
+    cycles: Numbers
     """Counter of the CTA's SM."""
-    damaged: NDArray[np.int64]
+    damaged: Numbers
     """Group of each entry that was left out because it cannot be a record of this kernel."""
     first_group: int
     """Group of the first warp of these CTAs."""
-    lost: NDArray[np.int64]
+    lost: Numbers
     """Number of records that the ring lost, for each warp of the CTAs."""
-    oldest: NDArray[np.int64]
+    oldest: Numbers
     """Begin and end, in cycles, of the oldest record that the ring kept of each warp: shape (2, warp). All lost records
     were written before it.
     """
-    tags: NDArray[np.int64]
+    tags: Numbers
     """Values of the tags of the scope that begins here: shape (record, maximum number of tags of a scope)."""
 
-    def at(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> Records:
+    def at(self, rows: Numbers | Mask) -> Records:
         """Return these records alone, in the order of ``rows``."""
         columns = ("group", "number", "scope", "is_end", "cycles", "tags")
         return replace(self, **{name: getattr(self, name)[rows] for name in columns})
@@ -144,7 +142,7 @@ class RecordDecoder(Struct, frozen=True):
     scope_of_id: NDArray[np.int16]
     """Scope of each id, or -1; several ids may map to one scope."""
     counter: Counter
-    max_record_cycles: NDArray[np.int64]
+    max_record_cycles: Numbers
     """Maximum distance of two records of each CTA."""
     stores_moved: bool
     """Rings are written as ``parted_starts`` describes."""
@@ -191,13 +189,12 @@ class RecordDecoder(Struct, frozen=True):
         records = replace(records, oldest=_oldest(records, ~records.is_end & self.stores_moved))
         return _by_clock(records) if self.stores_moved else records
 
-    def _kept(self, rows: slice) -> NDArray[np.int64]:
-        """Return the number of records in the ring of each CTA's warp."""
+    def _kept(self, rows: slice) -> Numbers:
         slots = self.ctas.entries.shape[2]
-        kept: NDArray[np.int64] = np.minimum(self.ctas.written_words[rows] // WORDS_PER_ENTRY, slots)
+        kept: Numbers = np.minimum(self.ctas.written_words[rows] // WORDS_PER_ENTRY, slots)
         return kept
 
-    def _entries(self, rows: slice, kept: NDArray[np.int64]) -> NDArray[np.uint64]:
+    def _entries(self, rows: slice, kept: Numbers) -> NDArray[np.uint64]:
         """Return all written entries, from each warp's oldest to its newest; the first word is the lower half."""
         used = int(kept.max(initial=0))
         rings = np.ascontiguousarray(self.ctas.entries[rows, :, :used]).view(np.uint64).reshape(-1)
@@ -213,7 +210,7 @@ class RecordDecoder(Struct, frozen=True):
         in_order: NDArray[np.uint64] = rings[slot + np.repeat(np.arange(len(kept)) * used, kept)]
         return in_order
 
-    def _mended(self, records: Records, rows: slice) -> tuple[Records, NDArray[np.bool_]]:
+    def _mended(self, records: Records, rows: slice) -> tuple[Records, Mask]:
         """Return the records with torn clock values corrected, and which records are too far from their CTA's time."""
         row = records.group // self.ctas.entries.shape[1] - rows.start
         max_distance = self.max_record_cycles[rows]
@@ -224,7 +221,7 @@ class RecordDecoder(Struct, frozen=True):
         torn = torn_by_cycles(records.cycles, distance, max_distance[row])
         return replace(records, cycles=records.cycles - torn), far & (torn == 0)
 
-    def _damaged(self, records: Records, far: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def _damaged(self, records: Records, far: Mask) -> Mask:
         """Determine which entries are not records of this kernel.
 
         These are the ``far`` ones, and those that contradict others. The entries are in the order of writing.
@@ -255,7 +252,7 @@ def _by_clock(records: Records) -> Records:
     return replace(records.at(order), number=first[warp] + rank)
 
 
-def _oldest(records: Records, is_moved: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _oldest(records: Records, is_moved: Mask) -> Numbers:
     """Return begin and end of each warp's oldest record, given records in the order of writing.
 
     A scope whose start ``is_moved`` was stored as a whole, and its end counts. Warps without records have
@@ -293,7 +290,7 @@ def record_decoder(
     return replace(decoder, counter=often.lifted(_lowest_of_sm(decoder)))
 
 
-def _lowest_of_sm(decoder: RecordDecoder) -> NDArray[np.int64]:
+def _lowest_of_sm(decoder: RecordDecoder) -> Numbers:
     """Return, for each group, the lowest value of its SM; 0 for an SM without records."""
     ctas = decoder.ctas
     size = int(ctas.sm.max(initial=0)) + 1
@@ -306,7 +303,7 @@ def _lowest_of_sm(decoder: RecordDecoder) -> NDArray[np.int64]:
     return np.repeat(lowest[ctas.sm], ctas.entries.shape[1])
 
 
-def _ring_ends(ctas: RawCtas, tags: TagIds) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _ring_ends(ctas: RawCtas, tags: TagIds) -> tuple[Numbers, Numbers]:
     """Return the clock values of each warp's oldest and newest entry: shape (CTA, warp), -1 where there is none.
 
     A tag's entry has no clock; the next entry towards the other end of the ring then counts.
@@ -325,9 +322,7 @@ def _ring_ends(ctas: RawCtas, tags: TagIds) -> tuple[NDArray[np.int64], NDArray[
     return ends[0], ends[1]
 
 
-def _entries_at(
-    ctas: RawCtas, row: NDArray[np.int64], warp: NDArray[np.int64], slot: NDArray[np.int64]
-) -> NDArray[np.uint64]:
+def _entries_at(ctas: RawCtas, row: Numbers, warp: Numbers, slot: Numbers) -> NDArray[np.uint64]:
     slots = max(ctas.entries.shape[2], 1)
     entries: NDArray[np.uint64] = np.ascontiguousarray(ctas.entries[row, warp, slot % slots]).view("<u8").reshape(-1)
     return entries
@@ -339,11 +334,11 @@ class Elapsed(Struct, frozen=True):
     ``cycles`` and ``ns`` are whole numbers that never decrease.
     """
 
-    cycles: NDArray[np.int64]
-    ns: NDArray[np.int64]
+    cycles: Numbers
+    ns: Numbers
 
 
-def without_records(records: Records, ns: NDArray[np.int64], record_cost: RecordCost) -> Elapsed:
+def without_records(records: Records, ns: Numbers, record_cost: RecordCost) -> Elapsed:
     """Subtract ``record_cost`` for each record.
 
     Making a record takes a warp longer, by an amount that depends on the neighbouring instructions. So each distance

@@ -12,7 +12,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from kprof_inject.capture.scopes import ScopeKind
-from kprof_inject.timeline.columns import ScopeFlag, merged_spans, outermost_rows
+from kprof_inject.timeline.columns import Numbers, Reals, Rows, ScopeFlag, merged_spans, outermost_rows
 from kprof_inject.timeline.partitions import shared_scopes
 from kprof_inject.timeline.records import recorded_warps
 from kprof_inject.timeline.spread import (
@@ -68,7 +68,7 @@ class ScopeStatistics(Struct, frozen=True, eq=False, kw_only=True):
     cut: int
     crossing: int
     warps: SpreadGroups
-    warps_self_ns: NDArray[np.int64]
+    warps_self_ns: Numbers
     sms: SpreadGroups
     warp_spread: GroupSpread | None
     cta_spread: GroupSpread | None
@@ -122,7 +122,7 @@ class ScopeSums:
         self._ctas = CtaSums(self._count)
         self._bend = ClockBend(timeline.clock) if timeline.unrecorded.size else None
 
-    def add(self, block: NDArray[np.void]) -> None:
+    def add(self, block: Rows) -> None:
         """Add a block that has all scopes of its CTAs."""
         if not block.size:
             return
@@ -135,7 +135,7 @@ class ScopeSums:
         elif not is_instant.all():
             self._add_lasting(block[~is_instant])
 
-    def _add_lasting(self, block: NDArray[np.void]) -> None:
+    def _add_lasting(self, block: Rows) -> None:
         # A stable sort keeps the scopes of one kind in the order of CTA, warp and start.
         order = np.argsort(block["scope"], kind="stable")
         scope, cta, warp, sm, iteration, duration_ns, duration_cycles, self_ns = (
@@ -146,7 +146,7 @@ class ScopeSums:
         self._durations_cycles.add(scope, narrow(duration_cycles))
         rows = np.flatnonzero(self._is_iteration[scope])
         self._turns.add(scope[rows], turns_of(scope[rows], cta[rows], warp[rows], iteration[rows]))
-        starts_ns: NDArray[np.int64] = block["start_ns"]
+        starts_ns: Numbers = block["start_ns"]
         raw_ns = block["end_ns"] - starts_ns
         values = {
             "self_ns": block["self_ns"],
@@ -244,7 +244,6 @@ class ScopeSums:
 
 
 def _durations(values: NDArray[np.signedinteger]) -> dict[str, Any]:
-    """Return the figures of a scope's durations, which are reordered."""
     if not values.size:
         return dict.fromkeys(("mean_ns", "min_ns", "p50_ns", "p90_ns", "p99_ns", "max_ns"))
     p50, p90, p99 = take_quantiles(values, (0.5, 0.9, 0.99))
@@ -273,12 +272,12 @@ class SmCycles:
         self._place = place
         self._spans = [np.empty((0, 3), np.int64)]
 
-    def add(self, block: NDArray[np.void]) -> None:
+    def add(self, block: Rows) -> None:
         """Add a block of scopes."""
         place = block[self._place].astype(np.int64) * _SCOPES + block["scope"]
         self._spans.append(merged_spans(np.stack([place, block["start_cycles"], block["end_cycles"]], axis=1)))
 
-    def cycles(self) -> NDArray[np.int64]:
+    def cycles(self) -> Numbers:
         """Return the cycles of each scope of the table, summed over the SMs."""
         spans = merged_spans(np.concatenate(self._spans))
         found = np.zeros(self._scopes, np.int64)
@@ -306,9 +305,9 @@ class MemoryWaitSums:
     def __init__(self, timeline: Timeline) -> None:
         """Prepare for the scopes of ``timeline``."""
         spins = (index for index, scope in enumerate(timeline.table.scopes) if scope.kind == ScopeKind.SPIN)
-        self._totals_ns: dict[int, list[NDArray[np.float64]]] = {index: [] for index in spins}
+        self._totals_ns: dict[int, list[Reals]] = {index: [] for index in spins}
 
-    def add(self, block: NDArray[np.void]) -> None:
+    def add(self, block: Rows) -> None:
         """Add a block that has all scopes of its CTAs, by CTA and warp, and by start."""
         for index, totals_ns in self._totals_ns.items():
             rows = block[block["scope"] == index]

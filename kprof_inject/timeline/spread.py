@@ -15,6 +15,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from kprof_inject.timeline.clock import ClockFit
+from kprof_inject.timeline.columns import Numbers, Reals, Rows
 from kprof_inject.timeline.timeline import Timeline
 
 _NARROW = np.iinfo(np.int32)
@@ -28,7 +29,7 @@ class ScopeColumn:
     def __init__(self, scope_count: int) -> None:
         """Create an empty column for a table of ``scope_count`` scopes."""
         self._numbers = np.arange(scope_count + 1)
-        self._blocks: list[tuple[NDArray[Any], NDArray[np.int64]]] = []
+        self._blocks: list[tuple[NDArray[Any], Numbers]] = []
         self._room: dict[np.dtype[Any], NDArray[Any]] = {}
         self._size = 0
 
@@ -53,7 +54,7 @@ class ScopeColumn:
         return np.concatenate(self.parts(scope))
 
 
-def narrow(values: NDArray[np.int64]) -> NDArray[np.signedinteger]:
+def narrow(values: Numbers) -> NDArray[np.signedinteger]:
     """Return the values in 4 bytes each, if they fit."""
     fits = not values.size or (values.min() >= _NARROW.min and values.max() <= _NARROW.max)
     return values.astype(np.int32) if fits else values
@@ -75,9 +76,9 @@ def take_quantiles(values: NDArray[np.signedinteger], points: Sequence[float]) -
 class SpreadGroups(Struct, frozen=True, eq=False):
     """Counts and total times of a scope's runs, by the ``ids`` of the warps, CTAs or SMs in which it ran."""
 
-    ids: NDArray[np.int64]
-    counts: NDArray[np.int64]
-    totals_ns: NDArray[np.int64]
+    ids: Numbers
+    counts: Numbers
+    totals_ns: Numbers
 
 
 class GroupSpread(Struct, frozen=True):
@@ -130,13 +131,13 @@ def spread_of(groups: SpreadGroups) -> GroupSpread | None:
 class GroupSums:
     """Accumulator of each scope's time in each of a known set of warps or SMs."""
 
-    def __init__(self, scope_count: int, ids: NDArray[np.int64]) -> None:
+    def __init__(self, scope_count: int, ids: Numbers) -> None:
         """Prepare sums for ``ids``, which are ascending."""
         self._ids = ids
         self._counts = np.zeros((scope_count, len(ids)), dtype=np.int64)
         self._totals_ns = np.zeros((scope_count, len(ids)), dtype=np.int64)
 
-    def add(self, scope: NDArray[np.int16], group: NDArray[np.integer], duration_ns: NDArray[np.int64]) -> None:
+    def add(self, scope: NDArray[np.int16], group: NDArray[np.integer], duration_ns: Numbers) -> None:
         """Add runs of scopes in warps or SMs of the set."""
         scopes, groups = self._counts.shape
         cell = scope.astype(np.int64) * groups + np.searchsorted(self._ids, group)
@@ -168,7 +169,7 @@ class CtaSums:
         self._imbalances = ScopeColumn(scope_count)
 
     def add(
-        self, scope: NDArray[np.int16], cta: NDArray[np.int32], warp: NDArray[np.int16], duration_ns: NDArray[np.int64]
+        self, scope: NDArray[np.int16], cta: NDArray[np.int32], warp: NDArray[np.int16], duration_ns: Numbers
     ) -> None:
         """Add the scopes of whole CTAs, at least one, ordered by scope, CTA and warp."""
         begins_cta = np.append(True, (scope[1:] != scope[:-1]) | (cta[1:] != cta[:-1]))
@@ -217,10 +218,10 @@ class IterationSeries(Struct, frozen=True, eq=False):
     iterations are None.
     """
 
-    numbers: NDArray[np.int64]
-    counts: NDArray[np.int64]
-    mean_ns: NDArray[np.float64]
-    p50_ns: NDArray[np.float64]
+    numbers: Numbers
+    counts: Numbers
+    mean_ns: Reals
+    p50_ns: Reals
     runs: int
     fewest: int
     median: float
@@ -282,8 +283,7 @@ def series_of(
 
 def _by_number(
     parts: Sequence[tuple[NDArray[np.int32], NDArray[np.signedinteger]]], longest_run: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
-    """Return the numbers that occur, and the count, mean and median of their durations."""
+) -> tuple[Numbers, Numbers, Reals, Reals]:
     # Number and duration in one key, which sorts in place and fast. Durations that do not fit below 2^63 are of
     # minutes, from damaged records: they are clamped.
     shift = _KEY_BITS - longest_run.bit_length()
@@ -339,7 +339,7 @@ class ClockBend:
         self._clock = clock
         self._cycles = self._ns = self._scopes = 0
 
-    def add(self, block: NDArray[np.void]) -> None:
+    def add(self, block: Rows) -> None:
         """Add scopes that ran."""
         outermost = block[block["depth"] == 0]
         self._scopes += len(outermost)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from kprof_inject.capture.buffer_layouts import scope_ids, stored_values
 from kprof_inject.capture.schema import HALF_BITS, MAX_TAGS, RECORDS_OF_TAG, SCOPE_IDS
 from kprof_inject.capture.scopes import ScopeKind, ScopeTable, TagRecord
-from kprof_inject.timeline.columns import NO_TAG
+from kprof_inject.timeline.columns import NO_TAG, Mask, Numbers, Rows
 
 _LOWER_HALF = (1 << HALF_BITS) - 1
 
@@ -19,11 +19,11 @@ _LOWER_HALF = (1 << HALF_BITS) - 1
 class TagIds(Struct, frozen=True):
     """Ids of tags; several may map to one tag."""
 
-    of_id: NDArray[np.int64]
+    of_id: Numbers
     """Number of the tag of each id, as by ``_number``, or -1."""
-    is_wide: NDArray[np.bool_]
+    is_wide: Mask
     """True for tags of 64 bits: shape (scope of the table and two more, tag)."""
-    counts: NDArray[np.int64]
+    counts: Numbers
     """Number of tags of each scope of the table; the last entries are 0, for records of no scope."""
 
     @classmethod
@@ -49,18 +49,18 @@ class TagIds(Struct, frozen=True):
         """Maximum number of tags of a scope."""
         return int(self.counts.max())
 
-    def entries_of(self, entries: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    def entries_of(self, entries: NDArray[np.uint64]) -> Mask:
         """Return which entries belong to a tag."""
-        of_tags: NDArray[np.bool_] = self.of_id[scope_ids(entries)] >= 0
+        of_tags: Mask = self.of_id[scope_ids(entries)] >= 0
         return of_tags
 
     def values(
         self,
         entries: NDArray[np.uint64],
-        group: NDArray[np.int64],
+        group: Numbers,
         scope: NDArray[np.int16],
-        is_end: NDArray[np.bool_],
-    ) -> NDArray[np.int64]:
+        is_end: Mask,
+    ) -> Numbers:
         """Return the tag values of each entry: shape (entry, ``max_tags``), ``NO_TAG`` where there is none.
 
         The entries are all that the rings have, in the order of writing.
@@ -86,19 +86,17 @@ class TagIds(Struct, frozen=True):
         return found
 
 
-def _same(one: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the values that either has, and that do not differ."""
+def _same(one: Numbers, other: Numbers) -> Numbers:
     known = np.where(one == NO_TAG, other, one)
     return np.where((one == NO_TAG) | (other == NO_TAG) | (one == other), known, NO_TAG)
 
 
-def _joined(lower: NDArray[np.int64], upper: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the values of which both halves are known."""
+def _joined(lower: Numbers, upper: Numbers) -> Numbers:
     whole = (upper << HALF_BITS) | (lower & _LOWER_HALF)
     return np.where((lower == NO_TAG) | (upper == NO_TAG), NO_TAG, whole)
 
 
-def _number(scope: NDArray[np.int64] | int, place: int) -> NDArray[np.int64] | int:
+def _number(scope: Numbers | int, place: int) -> Numbers | int:
     return scope * MAX_TAGS + place
 
 
@@ -110,7 +108,7 @@ def tag_columns(tables: Iterable[ScopeTable]) -> dict[str, str]:
     return {f"tag_{tag.name}": tag.name for table in tables for scope in table.scopes for tag in scope.tags}
 
 
-def tag_column(block: NDArray[np.void], table: ScopeTable, name: str) -> NDArray[np.int64]:
+def tag_column(block: Rows, table: ScopeTable, name: str) -> Numbers:
     """Return the values of the tags with this name for a block of scopes; ``NO_TAG`` where there is none."""
     column = np.full(len(block), NO_TAG)
     for index, scope in enumerate(table.scopes):
@@ -165,7 +163,7 @@ class TagSums:
         }
         self._durations = {index: [np.empty(0, np.int64)] for index, scope in enumerate(table.scopes) if scope.tags}
 
-    def add(self, block: NDArray[np.void]) -> None:
+    def add(self, block: Rows) -> None:
         """Add a block of scopes."""
         for index, durations in self._durations.items():
             rows = block["scope"] == index
@@ -185,9 +183,7 @@ class TagSums:
         )
 
 
-def _statistics(
-    tag: TagRecord, values: NDArray[np.int64], durations: NDArray[np.int64], *, is_mark: bool
-) -> TagStatistics:
+def _statistics(tag: TagRecord, values: Numbers, durations: Numbers, *, is_mark: bool) -> TagStatistics:
     is_known = values != NO_TAG
     values, durations = values[is_known], durations[is_known]
     distinct, which, counts = np.unique(values, return_inverse=True, return_counts=True)

@@ -22,6 +22,8 @@ from kprof_inject.timeline.columns import (
     INCOMPLETE_COLUMNS,
     NO_LARGEST,
     NO_SMALLEST,
+    Numbers,
+    Rows,
     ScopeFlag,
     never_falling,
     scope_columns,
@@ -70,7 +72,7 @@ class ScopeBlocks(Struct, frozen=True):
     clock: ClockFit
     tags: TagIds
 
-    def __iter__(self) -> Iterator[NDArray[np.void]]:
+    def __iter__(self) -> Iterator[Rows]:
         """Decode the launch's buffer and yield its blocks that have scopes."""
         ctas, mode = read_raw(self.launch), self.launch.kernel.mode
         max_cycles = max_record_cycles(ctas)
@@ -82,7 +84,7 @@ class ScopeBlocks(Struct, frozen=True):
             if block.size:
                 yield block
 
-    def _block(self, records: Records, ctas: RawCtas) -> NDArray[np.void]:
+    def _block(self, records: Records, ctas: RawCtas) -> Rows:
         kernel = self.launch.kernel
         records, pairs = scopes_of(records, ScopeRules.of(kernel.scopes))
         nesting = nest(pairs, len(records.scope))
@@ -131,19 +133,19 @@ class Timeline(Struct, frozen=True):
     launch: Launch
     table: ScopeTable
     clock: ClockFit
-    ctas: NDArray[np.void]
+    ctas: Rows
     """The CTAs that ran and recorded (``CTA_COLUMNS``)."""
-    incomplete: NDArray[np.void]
+    incomplete: Rows
     """The warps that lack records (``INCOMPLETE_COLUMNS``)."""
-    lanes: NDArray[np.int64]
+    lanes: Numbers
     """Lane of each scope of ``table``: scopes on the same lane never cross."""
     records_written: int
     """Number of records according to the buffer's count words."""
     records_lost: int
     """Number of written records that the rings overwrote."""
-    open_starts: NDArray[np.int64]
+    open_starts: Numbers
     """Number of starts without an end among the kept records, for each scope of ``table``."""
-    stray_ends: NDArray[np.int64]
+    stray_ends: Numbers
     """Number of ends without a start among the kept records, for each scope of ``table``."""
     records_damaged: int
     """Number of entries that cannot be records of this kernel."""
@@ -154,17 +156,17 @@ class Timeline(Struct, frozen=True):
     """Begin of the launch: of its first CTA or record."""
     last_ns: int
     """End of the launch."""
-    _blocks: ScopeBlocks | Iterable[NDArray[np.void]]
+    _blocks: ScopeBlocks | Iterable[Rows]
     partitions: tuple[PartitionScopes, ...] = ()
     """Partitions of a warp-specialized kernel; empty for others."""
-    overlaps: NDArray[np.int64] | None = None
+    overlaps: Numbers | None = None
     """Number of lanes that each scope of ``table`` occupies, from its lane in ``lanes`` on, because it crosses others
     of its kind in a warp. None if no scope does: a warp of a Proton kernel is never in one scope twice.
     """
-    unrecorded: NDArray[np.void] = np.empty(0, CTA_COLUMNS)
+    unrecorded: Rows = np.empty(0, CTA_COLUMNS)
     """The other CTAs that ran, if only a sample of them recorded. Their begins are estimated."""
     _choice: Choice = EVERYTHING
-    _ctas_that_ran: NDArray[np.void] | None = None
+    _ctas_that_ran: Rows | None = None
     """All CTAs of the launch that record, if this is a part of it."""
 
     def __repr__(self) -> str:
@@ -173,12 +175,12 @@ class Timeline(Struct, frozen=True):
         return f"<Timeline of {kernel} #{self.launch.index}: {counted(self.scope_count, 'scope')}, {ctas}>"
 
     @property
-    def ctas_that_ran(self) -> NDArray[np.void]:
+    def ctas_that_ran(self) -> Rows:
         """CTAs that ran and record, chosen or not."""
         return self.ctas if self._ctas_that_ran is None else self._ctas_that_ran
 
     @property
-    def all_ctas(self) -> NDArray[np.void]:
+    def all_ctas(self) -> Rows:
         """``ctas`` and ``unrecorded``: when and where all chosen CTAs ran."""
         return np.concatenate([self.ctas, self.unrecorded]) if self.unrecorded.size else self.ctas
 
@@ -192,7 +194,7 @@ class Timeline(Struct, frozen=True):
         """Columns of the blocks: ``SCOPE_COLUMNS``, or those of ``scope_columns`` if there are tags."""
         return scope_columns(self.table.max_tags)
 
-    def blocks(self) -> Iterator[NDArray[np.void]]:
+    def blocks(self) -> Iterator[Rows]:
         """Yield the scopes in blocks (``columns``), ordered by CTA row, warp and start, outer scopes before inner ones.
 
         All scopes of a CTA are in one block. The buffer is read again at each iteration, and not held in between.
@@ -227,7 +229,7 @@ class Timeline(Struct, frozen=True):
         return replace(self, launch=launch, table=launch.kernel.scopes, _blocks=blocks)
 
     @property
-    def scopes(self) -> NDArray[np.void]:
+    def scopes(self) -> Rows:
         """Scopes of every block, in one array."""
         return np.concatenate([np.empty(0, dtype=self.columns), *self.blocks()])
 
@@ -238,7 +240,7 @@ class Timeline(Struct, frozen=True):
 
     def time_of_warps_ns(self, warps: Collection[int]) -> int:
         """Return the time of these warps from begin to end of their CTAs, summed over all CTAs."""
-        begins_ns: NDArray[np.int64] = self.ctas["init_ns"]
+        begins_ns: Numbers = self.ctas["init_ns"]
         durations = self.ctas["pre_final_ns"] - begins_ns
         return int(durations.sum()) * len(warps)
 
@@ -315,7 +317,6 @@ def _tallied(launch: Launch) -> _Tallied:
 
 
 def _timeline(tallied: _Tallied, clock: ClockFit | None) -> Timeline:
-    """Build the timeline; ``clock`` is None if it must be assumed."""
     launch, decoder, tally = tallied.launch, tallied.decoder, tallied.tally
     table, raw = launch.kernel.scopes, decoder.ctas
     if clock is None:
@@ -373,15 +374,14 @@ def _extent(raw: RawCtas, warps: WarpTally, clock: ClockFit) -> tuple[int, int]:
     return first_ns, last_ns
 
 
-def _cta_rows(*columns: NDArray[np.int64]) -> NDArray[np.void]:
-    """Return CTAs (``CTA_COLUMNS``) with these columns."""
+def _cta_rows(*columns: Numbers) -> Rows:
     rows = np.empty(len(columns[0]), dtype=CTA_COLUMNS)
     for name, values in zip(CTA_COLUMNS.names or (), columns, strict=True):
         rows[name] = values
     return rows
 
 
-def _incomplete(raw: RawCtas, warps: WarpTally, clock: ClockFit) -> NDArray[np.void]:
+def _incomplete(raw: RawCtas, warps: WarpTally, clock: ClockFit) -> Rows:
     """Return the incomplete warps with the window of their lost records.
 
     A ring loses its oldest records: the window extends from the CTA's begin to the oldest record that is left.

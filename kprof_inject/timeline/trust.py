@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
 from kprof_inject.capture.mode import TRUSTED_PERCENT
 from kprof_inject.capture.model import KERNELS_CACHED, Kernel
 from kprof_inject.capture.resources import KernelResources
 from kprof_inject.quantities import counted
+from kprof_inject.timeline.columns import Mask, Reals
 from kprof_inject.timeline.comparison import (
     CONFIDENCE,
     RECORDS_METHOD,
@@ -65,18 +65,18 @@ class Overhead(Struct, frozen=True):
         return f"{round(self.percent, 1) + 0.0:+.1f} % ± {error}"
 
 
-def usable_times(times_ns: Sequence[float]) -> NDArray[np.float64]:
+def usable_times(times_ns: Sequence[float]) -> Reals:
     """Return the times that a launch can have taken: finite and positive."""
     times = np.asarray(times_ns, dtype=np.float64)
     return times[_is_usable(times)]
 
 
-def _is_usable(times_ns: NDArray[np.float64]) -> NDArray[np.bool_]:
-    usable: NDArray[np.bool_] = np.isfinite(times_ns) & (times_ns > 0)
+def _is_usable(times_ns: Reals) -> Mask:
+    usable: Mask = np.isfinite(times_ns) & (times_ns > 0)
     return usable
 
 
-def overhead_of(clean_ns: NDArray[np.float64], with_records_ns: NDArray[np.float64]) -> Overhead | None:
+def overhead_of(clean_ns: Reals, with_records_ns: Reals) -> Overhead | None:
     """Compare the launches of two processes, in their order; None if one has fewer than ``MIN_LAUNCHES``."""
     if not (clean_ns.size and with_records_ns.size):
         return None
@@ -101,7 +101,7 @@ def overhead_in_pairs(clean_ns: Sequence[float], with_records_ns: Sequence[float
     return None if change is None else Overhead(change.percent, change.error_percent, change.min_error_percent)
 
 
-def is_comparable(clean_ns: NDArray[np.float64]) -> bool:
+def is_comparable(clean_ns: Reals) -> bool:
     """Determine whether such launches are many and long enough to be compared with those of another process."""
     repeated = overhead_of(clean_ns, clean_ns)
     return repeated is not None and repeated.min_error_percent <= TRUSTED_PERCENT
@@ -236,7 +236,6 @@ def needs_replay(kernel: Kernel) -> bool:
 
 
 def _overhead(clean: KernelResources, with_records: KernelResources) -> Overhead | None:
-    """Estimate the overhead from replays if there are some, or from launches in turn."""
     if clean.replayed_ns and with_records.replayed_ns:
         return overhead_in_pairs(clean.replayed_ns, with_records.replayed_ns)
     if clean.in_turn and with_records.in_turn:

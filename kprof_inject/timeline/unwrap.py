@@ -9,10 +9,9 @@ from __future__ import annotations
 import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
-from numpy.typing import NDArray
 
 from kprof_inject.capture.buffer_layouts import CLOCK_LOW_BITS, RawCtas
-from kprof_inject.timeline.columns import group_begins, largest, smallest
+from kprof_inject.timeline.columns import Mask, Numbers, group_begins, largest, smallest
 
 FALLBACK_CLOCK_HZ = 1.5e9
 """Assumed clock of a device whose clock the capture does not have."""
@@ -21,7 +20,7 @@ FALLBACK_CLOCK_HZ = 1.5e9
 class NeverOverflowed(Struct, frozen=True):
     """Counters of a launch in which no SM's counter overflowed."""
 
-    def unwrap(self, cycles: NDArray[np.int64], group: NDArray[np.int64]) -> NDArray[np.int64]:
+    def unwrap(self, cycles: Numbers, group: Numbers) -> Numbers:
         """Return the clock values as they are."""
         return cycles
 
@@ -32,10 +31,10 @@ class OverflowedOnce(Struct, frozen=True):
     That holds for a launch shorter than half the period, which is 37 minutes for 43 bits.
     """
 
-    reference: NDArray[np.int64]
+    reference: Numbers
     period: int
 
-    def unwrap(self, cycles: NDArray[np.int64], group: NDArray[np.int64]) -> NDArray[np.int64]:
+    def unwrap(self, cycles: Numbers, group: Numbers) -> Numbers:
         """Return the clock values nearest to the reference."""
         reference = self.reference[group]
         return reference + _nearest(cycles - reference, self.period)
@@ -48,10 +47,10 @@ class OverflowsOften(Struct, frozen=True):
     ``newest`` (group) is the unwrapped value of each warp's last record.
     """
 
-    newest: NDArray[np.int64]
+    newest: Numbers
     period: int
 
-    def unwrap(self, cycles: NDArray[np.int64], group: NDArray[np.int64]) -> NDArray[np.int64]:
+    def unwrap(self, cycles: Numbers, group: Numbers) -> Numbers:
         """Return the clock values, counted backwards from each warp's last record."""
         if not cycles.size:
             return cycles
@@ -61,10 +60,10 @@ class OverflowsOften(Struct, frozen=True):
         since = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(steps)))
         last = np.flatnonzero(np.append(fresh, True))
         counts = np.diff(last, prepend=-1)
-        counted: NDArray[np.int64] = since + np.repeat(self.newest[group[last]] - since[last], counts)
+        counted: Numbers = since + np.repeat(self.newest[group[last]] - since[last], counts)
         return counted
 
-    def lifted(self, lowest: NDArray[np.int64]) -> OverflowsOften:
+    def lifted(self, lowest: Numbers) -> OverflowsOften:
         """Return the counters with each group raised by whole periods.
 
         They are the fewest that make its ``lowest`` value 0 or more.
@@ -76,9 +75,7 @@ Counter = NeverOverflowed | OverflowedOnce | OverflowsOften
 """Cycle counters of a launch's SMs."""
 
 
-def counter_of(
-    oldest: NDArray[np.int64], newest: NDArray[np.int64], sm_of_row: NDArray[np.int64], bits: int, *, stores_moved: bool
-) -> Counter:
+def counter_of(oldest: Numbers, newest: Numbers, sm_of_row: Numbers, bits: int, *, stores_moved: bool) -> Counter:
     """Return the counters of a launch that is shorter than half their period.
 
     ``oldest`` and ``newest`` (CTA, warp) are the values of the first and the last entry of each ring, -1 where it has
@@ -97,9 +94,7 @@ def counter_of(
     return OverflowedOnce(np.repeat(references[sm_of_row], newest.shape[1]), 1 << bits)
 
 
-def _references(
-    sm: NDArray[np.int64], first: NDArray[np.int64], last: NDArray[np.int64], size: int, period: int
-) -> NDArray[np.int64]:
+def _references(sm: Numbers, first: Numbers, last: Numbers, size: int, period: int) -> Numbers:
     """Return a reference for each of ``size`` SMs: the ``last`` value that most other warps' values closely precede.
 
     Distances are taken the short way round. The reference is a period higher where values are below 0. It is 0 for an
@@ -120,7 +115,7 @@ def _references(
     return references
 
 
-def often_overflowing(newest: NDArray[np.int64], ctas: RawCtas, bits: int, clock_hz: float | None) -> OverflowsOften:
+def often_overflowing(newest: Numbers, ctas: RawCtas, bits: int, clock_hz: float | None) -> OverflowsOften:
     """Return the counters of a launch that may be longer than their period.
 
     ``newest`` is as for ``counter_of``, ``clock_hz`` the device's nominal clock, None if unknown.
@@ -139,9 +134,7 @@ def often_overflowing(newest: NDArray[np.int64], ctas: RawCtas, bits: int, clock
     return OverflowsOften(counted.reshape(-1), period)
 
 
-def _placed(
-    cycles: NDArray[np.int64], sm: NDArray[np.int64], ns: NDArray[np.int64], period: int, clock_hz: float | None
-) -> NDArray[np.int64]:
+def _placed(cycles: Numbers, sm: Numbers, ns: Numbers, period: int, clock_hz: float | None) -> Numbers:
     """Add to clock values as many periods as the times of the same SM's values imply."""
     if not cycles.size:
         return cycles
@@ -157,9 +150,9 @@ def _placed(
     return placed
 
 
-def _nearest(cycles: NDArray[np.int64], period: int) -> NDArray[np.int64]:
+def _nearest(cycles: Numbers, period: int) -> Numbers:
     """Return differences of a counter's values the short way round: from minus to plus half a period."""
-    shortest: NDArray[np.int64] = (cycles + period // 2) % period - period // 2
+    shortest: Numbers = (cycles + period // 2) % period - period // 2
     return shortest
 
 
@@ -168,9 +161,7 @@ _HALF = 1 << CLOCK_LOW_BITS
 _MAX_BETWEEN_CYCLES = 1 << 12
 
 
-def torn_by_cycles(
-    cycles: NDArray[np.int64], distance: NDArray[np.int64], max_distance: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def torn_by_cycles(cycles: Numbers, distance: Numbers, max_distance: Numbers) -> Numbers:
     """Return by how much each clock value is too large because it was torn: 2^32, or 0.
 
     A record reads the lower half of the counter, then the upper one: PTX ``%clock`` and ``%clock_hi`` (Proton's
@@ -196,12 +187,12 @@ _MAX_CTA_NS = 1 << 51
 _UNTIMED_LAUNCH_NS = 60_000_000_000
 
 
-def max_record_cycles(ctas: RawCtas) -> NDArray[np.int64]:
+def max_record_cycles(ctas: RawCtas) -> Numbers:
     """Return the maximum distance of two records of each CTA: what its SM may have counted in the CTA's time."""
     if not ctas.timed:
         return np.full(len(ctas.sm), np.iinfo(np.int64).max)
     duration_ns = np.clip(ctas.pre_final_ns - ctas.init_ns, 0, _MAX_CTA_NS)
-    cycles: NDArray[np.int64] = (duration_ns + 2 * _TIMER_SLACK_NS) * _MAX_CYCLES_PER_NS
+    cycles: Numbers = (duration_ns + 2 * _TIMER_SLACK_NS) * _MAX_CYCLES_PER_NS
 
     return cycles
 
@@ -216,9 +207,7 @@ def max_launch_cycles(ctas: RawCtas) -> int:
     return (duration_ns + 2 * _TIMER_SLACK_NS) * _MAX_CYCLES_PER_NS
 
 
-def far_records(
-    row: NDArray[np.int64], cycles: NDArray[np.int64], usable: NDArray[np.bool_], max_distance: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def far_records(row: Numbers, cycles: Numbers, usable: Mask, max_distance: Numbers) -> Numbers:
     """Return the distance of each record from the middle record of its CTA, in cycles; 0 within the maximum.
 
     ``max_distance`` (row) is that maximum: no warp of the CTA can have written a record further away. Records that are

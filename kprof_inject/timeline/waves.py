@@ -19,7 +19,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from kprof_inject.timeline.clock import ClockSource
-from kprof_inject.timeline.columns import largest, merged_spans, smallest
+from kprof_inject.timeline.columns import Numbers, Rows, largest, merged_spans, smallest
 from kprof_inject.timeline.timeline import Timeline
 
 
@@ -29,13 +29,13 @@ class SmWork(Struct, frozen=True, eq=False):
     ``row_of`` has the row of each CTA's SM.
     """
 
-    ids: NDArray[np.int64]
-    row_of: NDArray[np.int64]
-    ctas: NDArray[np.int64]
-    done_ns: NDArray[np.int64]
+    ids: Numbers
+    row_of: Numbers
+    ctas: Numbers
+    done_ns: Numbers
 
     @classmethod
-    def of(cls, ctas: NDArray[np.void]) -> SmWork:
+    def of(cls, ctas: Rows) -> SmWork:
         """Sum up the work of ``ctas`` (``CTA_COLUMNS``) by SM."""
         ids, row_of = np.unique(ctas["sm"], return_inverse=True)
         return cls(
@@ -43,22 +43,22 @@ class SmWork(Struct, frozen=True, eq=False):
         )
 
 
-def end_of_work_ns(ctas: NDArray[np.void]) -> NDArray[np.int64]:
+def end_of_work_ns(ctas: Rows) -> Numbers:
     """Return when each CTA finished its work.
 
     Even with timers that contradict each other, no CTA ends before it begins.
     """
-    ends_ns: NDArray[np.int64] = np.maximum(ctas["pre_final_ns"], ctas["init_ns"])
+    ends_ns: Numbers = np.maximum(ctas["pre_final_ns"], ctas["init_ns"])
     return ends_ns
 
 
-def _left_ns(ctas: NDArray[np.void]) -> NDArray[np.int64]:
+def _left_ns(ctas: Rows) -> Numbers:
     """Return when each CTA had copied its records, and its slot was free again."""
-    left_ns: NDArray[np.int64] = np.maximum(ctas["post_final_ns"], end_of_work_ns(ctas))
+    left_ns: Numbers = np.maximum(ctas["post_final_ns"], end_of_work_ns(ctas))
     return left_ns
 
 
-def cycles_with_ctas(ctas: NDArray[np.void], clock_hz: float, end: str = "pre_final_ns") -> int:
+def cycles_with_ctas(ctas: Rows, clock_hz: float, end: str = "pre_final_ns") -> int:
     """Return the cycles in which SMs had a CTA at work, summed over the SMs.
 
     They are computed from the timers of the CTAs (``CTA_COLUMNS``), without records. With ``post_final_ns`` as the end,
@@ -68,7 +68,7 @@ def cycles_with_ctas(ctas: NDArray[np.void], clock_hz: float, end: str = "pre_fi
     return round(busy_ns * clock_hz / 1e9)
 
 
-def cycles_of_all_ctas(cycles: NDArray[np.int64], timeline: Timeline) -> NDArray[np.int64]:
+def cycles_of_all_ctas(cycles: Numbers, timeline: Timeline) -> Numbers:
     """Estimate the cycles of the SMs in which scopes ran, from those of the CTAs that recorded (scope), summed.
 
     The other CTAs on an SM are taken to be in a scope as often, and independently.
@@ -84,8 +84,7 @@ def cycles_of_all_ctas(cycles: NDArray[np.int64], timeline: Timeline) -> NDArray
     return np.rint(busy_cycles * (1 - (1 - share) ** (all_cycles / busy_cycles))).astype(np.int64)
 
 
-def _covered_ns(sm: NDArray[np.integer], begin_ns: NDArray[np.int64], until_ns: NDArray[np.int64]) -> int:
-    """Return the time in which each SM had at least one CTA, summed."""
+def _covered_ns(sm: NDArray[np.integer], begin_ns: Numbers, until_ns: Numbers) -> int:
     spans = merged_spans(np.stack([sm.astype(np.int64), begin_ns, until_ns], axis=1))
     return int((spans[:, 2] - spans[:, 1]).sum())
 
@@ -282,12 +281,12 @@ def waves_of(timeline: Timeline) -> Waves | None:
     )
 
 
-def _by_begin(ctas: NDArray[np.void]) -> NDArray[np.void]:
+def _by_begin(ctas: Rows) -> Rows:
     """Sort CTAs by begin; those that begin in one step of the timer are started in the order of their numbers."""
     return ctas[np.lexsort((ctas["cta"], ctas["init_ns"]))]
 
 
-def _max_at_once(sm: NDArray[np.int64], begin_ns: NDArray[np.int64], left_ns: NDArray[np.int64]) -> int:
+def _max_at_once(sm: Numbers, begin_ns: Numbers, left_ns: Numbers) -> int:
     """Return the largest number of these CTAs that were on one SM at once, at least 1.
 
     Within one step of the timer, CTAs may leave before others come, but none leaves before it came itself.
@@ -327,7 +326,7 @@ class IdleSms(Struct, frozen=True):
         return 1 - self.before_share - self.between_share - self.after_share
 
 
-def idle_sms_of(ctas: NDArray[np.void], slots_per_sm: int) -> IdleSms | None:
+def idle_sms_of(ctas: Rows, slots_per_sm: int) -> IdleSms | None:
     """Compute the idle time of CTAs that all have times.
 
     None if there are none, or if all fall into one step of the timer.
@@ -357,7 +356,7 @@ def idle_sms_of(ctas: NDArray[np.void], slots_per_sm: int) -> IdleSms | None:
     )
 
 
-def _gaps(ctas: NDArray[np.void], work: SmWork) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _gaps(ctas: Rows, work: SmWork) -> tuple[Numbers, Numbers]:
     """Return how long SMs had no CTA between two, and the sum for each SM."""
     left_ns = np.minimum(_left_ns(ctas), work.done_ns[work.row_of])
     row, begins_ns, ends_ns = merged_spans(np.stack([work.row_of, ctas["init_ns"], left_ns], axis=1)).T
@@ -366,7 +365,7 @@ def _gaps(ctas: NDArray[np.void], work: SmWork) -> tuple[NDArray[np.int64], NDAr
     return gaps_ns, np.bincount(row[1:][same_sm], gaps_ns, len(work.ids)).astype(np.int64)
 
 
-def queued_ns(ctas: NDArray[np.void], slots_per_sm: int, free_from_ns: NDArray[np.int64] | None = None) -> int:
+def queued_ns(ctas: Rows, slots_per_sm: int, free_from_ns: Numbers | None = None) -> int:
     """Return how long CTAs take if they begin in this order without gaps, and each takes as long as it did.
 
     The slots of each of their SMs are free from ``free_from_ns`` (SM) on; None: from the begin.

@@ -15,7 +15,8 @@ import numpy as np
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from kprof_inject.export.events import Arg, EventKind, Events, Numbers, Part, Process, Scene, TextColumn, Tracks
+from kprof_inject.export.events import Arg, EventKind, Events, Part, Process, Scene, TextColumn, Tracks
+from kprof_inject.timeline.columns import Numbers
 
 PID = 1
 KINDS = [

@@ -23,7 +23,8 @@ from traces import chrome_trace
 
 from kprof_inject.export import chrome
 from kprof_inject.export.chrome import encode
-from kprof_inject.export.events import Arg, EventKind, Events, Numbers, Part, Scene
+from kprof_inject.export.events import Arg, EventKind, Events, Part, Scene
+from kprof_inject.timeline.columns import Numbers
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 SLICES = slices_sql("args")

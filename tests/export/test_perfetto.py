@@ -22,8 +22,9 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import (  # type: ignore[
 )
 
 from kprof_inject.export import perfetto
-from kprof_inject.export.events import Arg, Counters, EventKind, Events, Numbers, Part, Picked, Scene, Tracks
+from kprof_inject.export.events import Arg, Counters, EventKind, Events, Part, Picked, Scene, Tracks
 from kprof_inject.export.perfetto import encode
+from kprof_inject.timeline.columns import Numbers
 
 SHOWN = (
     "SELECT track.name AS track, ts, dur, slice.name AS name, depth, around,"

@@ -143,7 +143,6 @@ def _without_inner(grown_ns: Sequence[float], around: Sequence[int]) -> list[flo
 
 
 def _grown(scope: ScopeChange) -> ScopeGrowth | None:
-    """Return the time by which a match grew; None if records are missing."""
     totals = scope.both(TOTAL.time_ns)
     if scope.basis is not TOTAL or totals.a is None or totals.b is None:
         return None

@@ -298,12 +298,10 @@ def _whole_changes(diff: KernelDiff, a: Module, b: Module) -> Iterator[Structura
 
 
 def _is_cause(change: StructuralChange) -> bool:
-    """Return True if a change is a cause of its own, not a consequence of changed code."""
     return change.id not in _RESOURCES
 
 
 def _arguments(runs: KernelRuns, module: Module) -> dict[str, tuple[int, ...]]:
-    """Return the integers that a side's launches passed for each argument, where known."""
     function = entry_function(module)
     if function is None:
         return {}

@@ -116,7 +116,6 @@ def _sampled(stalls: Stalls, cta_ns: float) -> dict[SourceLine, LineTime]:
 
 
 def _recorded(runs: KernelRuns, launches: tuple[LaunchFigures, ...]) -> dict[SourceLine, LineTime]:
-    """Return the times of the lines that have scopes of their own, without a missing record."""
     table = runs.kernel.scopes
     found: defaultdict[SourceLine, float] = defaultdict(float)
     for index, scope in enumerate(table.scopes):

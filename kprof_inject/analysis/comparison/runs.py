@@ -206,7 +206,6 @@ def _metadata(name: str) -> Callable[[KernelRuns], str]:
 
 
 def _cost(name: str) -> Callable[[KernelRuns], str]:
-    """Return a function for a resource without records, where known on its side."""
     return lambda runs: _text(getattr(runs.kernel.clean, name))
 
 
@@ -386,7 +385,6 @@ def _without_first(launches: _Launches) -> _Launches:
 
 
 def _process(launch: LaunchFigures) -> Hashable:
-    """Return a key that launches of one process and capture on one device share."""
     return launch.timeline.launch.kernel.folder, launch.timeline.launch.device
 
 

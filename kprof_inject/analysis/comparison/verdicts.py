@@ -391,7 +391,6 @@ def diff_captures(
 
 
 def _require_scope(glob: str, pairs: Sequence[KernelDiff]) -> None:
-    """Raise an error that lists the scopes on both sides if the glob names none of them."""
     scopes = [scope for pair in pairs for scope in pair.unjudged]
     if any(_is_named(scope, glob) for scope in scopes):
         return

@@ -202,7 +202,6 @@ def _x(value: float, axis: float) -> float:
 
 
 def _sources(kernel: KernelDiff) -> Iterator[str]:
-    """Show both sides' lines at which something changed, with the changes."""
     for part in rows.source_rows(kernel):
         yield f'<div class="scroll"><table class="sources"><caption>{_escaped(part[0].name)}</caption><thead><tr>'
         yield '<th></th><th class="name">A</th><th></th><th class="name">B</th>'
@@ -218,7 +217,6 @@ def _sources(kernel: KernelDiff) -> Iterator[str]:
 
 
 def _escaped(text: str) -> str:
-    """Escape a text for HTML; the name of a kernel may have any characters."""
     return escape(printable(text))
 
 
@@ -349,7 +347,6 @@ def _rectangles(cta: _Cta, colours: Mapping[str, str], scale: float, top: float)
 
 
 def _guides(kernel: KernelDiff, a: _Cta, b: _Cta, scale: float, tops: tuple[float, float]) -> Iterator[str]:
-    """Yield lines from the begin and the end of each outer loop of A to those of B."""
     bottom = tops[0] + a.height
     for scope in kernel.unjudged:
         if scope.b.info.kind != ScopeKind.LOOP or scope.depth > 1:

@@ -287,7 +287,6 @@ def _reasons(part: ChangedPart, structure: Structure, has_changed: bool) -> list
 
 
 def _loop_lines(a: LoopFigures, b: LoopFigures) -> Iterator[str]:
-    """Yield the figures that explain the change of a loop's time."""
     if a.unit is not None and b.unit is not None:
         before, after = percent(a.parts[a.unit]), percent(b.parts[b.unit])
         if a.unit == b.unit:

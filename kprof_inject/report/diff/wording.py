@@ -83,7 +83,6 @@ def both_text(figures: Both, text: Callable[[float], str]) -> str:
 
 
 def _from_to(times_ns: Both) -> str:
-    """Return both times as ``21.9 → 13.9 µs``."""
     text = both_text(times_ns, short_time)
     before, _, after = text.partition(" → ")
     number, _, unit = before.partition(" ")
@@ -174,7 +173,6 @@ def _lines(news: Sequence[str], more: Sequence[str]) -> list[str]:
 
 
 def _cause(diff: KernelDiff) -> str:
-    """Return the largest cause of the launch's change; empty if it is unknown."""
     place, explanation = causes.place_of_cause(diff), causes.explanation_of(diff)
     if place is None or explanation is None:
         return ""
@@ -228,7 +226,6 @@ _AT_ONCE_WORDS = {
 
 
 def _at_once(diff: KernelDiff) -> str:
-    """Describe the change of the number of CTAs at once; empty if it is small."""
     found = causes.ctas_at_once(diff)
     if found is None:
         return ""
@@ -272,7 +269,6 @@ def change_in_cycles(diff: KernelDiff) -> str:
 
 
 def _times(diff: KernelDiff) -> str:
-    """Return the times that decide, and which they are."""
     events = " (CUDA events)" if runs.has_launching(diff.a, diff.b) else ""
     what, how = ("run time", f"without records{events}") if diff.by_clean_times else ("span", "with records")
     return f"{what} {_from_to(diff.compared_ns)} {how}"
