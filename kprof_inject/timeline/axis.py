@@ -39,14 +39,6 @@ class _Line(Struct, frozen=True):
         return self.offset_ns + self.drift * x_ns
 
 
-class _Interval(Struct, frozen=True):
-    """Constraint by one reading, in a common origin: at ``x_ns``, the offset is ``offset_ns`` ± ``error_ns``."""
-
-    x_ns: int
-    offset_ns: int
-    error_ns: int
-
-
 class HostClock(Struct, frozen=True):
     """Relation of one device to its host.
 
@@ -89,21 +81,22 @@ def fit_host_clock(readings: Sequence[ClockRecord]) -> HostClock | None:
     # Epoch nanoseconds do not fit a float: everything below is relative to the first reading.
     first = readings[0]
     common_ns = first.host_ns - first.device_ns
-    intervals = [
-        _Interval(r.device_ns - first.device_ns, r.host_ns - r.device_ns - common_ns, r.error_ns + _TIMER_STEP_NS)
-        for r in readings
+    # At ``x_ns``, the offset is ``offset_ns`` ± ``error_ns``.
+    known_ns = [
+        (one.device_ns - first.device_ns, one.host_ns - one.device_ns - common_ns, one.error_ns + _TIMER_STEP_NS)
+        for one in readings
     ]
     widening = 1
-    while not (corners := _lines_through(intervals, widening)):
+    while not (corners := _lines_through(bounds := _bounds(known_ns, widening))):
         widening *= 2
     lowest = min(line.drift for line in corners)
     highest = max(line.drift for line in corners)
     drift = 0.0 if lowest <= 0 <= highest else (lowest + highest) / 2
     # The middle offset of the lines with this drift through all intervals.
-    lowest_ns = max(_bounds(i, widening)[0] - drift * i.x_ns for i in intervals)
-    highest_ns = min(_bounds(i, widening)[1] - drift * i.x_ns for i in intervals)
+    lowest_ns = max(low_ns - drift * x_ns for x_ns, low_ns, _ in bounds)
+    highest_ns = min(high_ns - drift * x_ns for x_ns, _, high_ns in bounds)
     offset_ns = round((lowest_ns + highest_ns) / 2)
-    distances_ns = (abs(i.offset_ns - offset_ns - drift * i.x_ns) + i.error_ns for i in intervals)
+    distances_ns = (abs(at_ns - offset_ns - drift * x_ns) + error_ns for x_ns, at_ns, error_ns in known_ns)
     return HostClock(
         first.device_ns,
         common_ns + offset_ns,
@@ -114,19 +107,21 @@ def fit_host_clock(readings: Sequence[ClockRecord]) -> HostClock | None:
     )
 
 
-def _lines_through(intervals: Sequence[_Interval], widening: int) -> list[_Line]:
-    """Return the corners of the polygon of all lines through the widened intervals; empty if there is no such line."""
-    first, *rest = intervals
-    low, high = _bounds(first, widening)
+_Bounds = list[tuple[int, int, int]]
+"""Time, and lower and upper bound of the offset there, for each reading."""
+
+
+def _bounds(known_ns: Sequence[tuple[int, int, int]], widening: int) -> _Bounds:
+    return [(x_ns, at_ns - widening * error_ns, at_ns + widening * error_ns) for x_ns, at_ns, error_ns in known_ns]
+
+
+def _lines_through(bounds: _Bounds) -> list[_Line]:
+    """Return the corners of the polygon of all lines within the bounds; empty if there is no such line."""
+    (_, low, high), *rest = bounds
     lines = [_Line(low, -_MAX_DRIFT), _Line(high, -_MAX_DRIFT), _Line(high, _MAX_DRIFT), _Line(low, _MAX_DRIFT)]
-    for interval in rest:
-        low, high = _bounds(interval, widening)
-        lines = _cut(_cut(lines, interval.x_ns, high, 1), interval.x_ns, low, -1)
+    for x_ns, low, high in rest:
+        lines = _cut(_cut(lines, x_ns, high, 1), x_ns, low, -1)
     return lines
-
-
-def _bounds(interval: _Interval, widening: int) -> tuple[int, int]:
-    return interval.offset_ns - widening * interval.error_ns, interval.offset_ns + widening * interval.error_ns
 
 
 def _cut(lines: list[_Line], x_ns: int, bound_ns: int, side: int) -> list[_Line]:

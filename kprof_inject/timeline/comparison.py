@@ -15,7 +15,7 @@ logarithms, so that a comparison is a ratio:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from statistics import NormalDist
 
@@ -119,25 +119,14 @@ def trimmed_mean(times: Reals) -> Location:
     return Location(location, inflation * squares / (kept * (kept - 1)), max(kept / inflation - 1, 1.0))
 
 
-def median(times: Reals) -> Location:
+def median(times: Reals, *, is_doubted: bool) -> Location:
     """Estimate the location as the median of at least one time, in the order of the launches.
 
     The variance is from two order statistics of the logarithms: Price and Bonett, "Distribution-free confidence
-    intervals for difference and ratio of medians" (2002), who assume that it is known.
+    intervals for difference and ratio of medians" (2002), who assume that it is known. If it ``is_doubted``, the
+    interval holds for few, autocorrelated launches too: the correlation is corrected as by ``trimmed_mean``, and the
+    variance has the degrees of freedom of as many independent launches.
     """
-    return _median(times, is_doubted=False)
-
-
-def doubted_median(times: Reals) -> Location:
-    """Estimate the median as ``median`` does, with an interval that holds for few, autocorrelated launches.
-
-    The correlation is corrected as ``trimmed_mean`` does, and the variance has the degrees of freedom of as many
-    independent launches.
-    """
-    return _median(times, is_doubted=True)
-
-
-def _median(times: Reals, *, is_doubted: bool) -> Location:
     middle, count = float(np.median(times)), len(times)
     if count < MIN_LAUNCHES:
         return Location(math.log(middle), 0.0, 0.0)
@@ -189,17 +178,18 @@ def typical(processes: Iterable[Reals]) -> float | None:
 class Method(Struct, frozen=True):
     """Choices in which two comparisons differ, for the reasons that ``SIDES_METHOD`` and ``RECORDS_METHOD`` give."""
 
-    locate: Callable[[Reals], Location]
+    doubts_variance: bool
+    """Medians are estimated as ``is_doubted``."""
     floor_degrees: float
     """Degrees of freedom of the noise floor; infinite if repeats do not correct it."""
 
 
-SIDES_METHOD = Method(doubted_median, _FLOOR_DEGREES)
+SIDES_METHOD = Method(True, _FLOOR_DEGREES)
 """Method of ``diff``, which compares any two captures, perhaps from several devices and processes, many times at once.
 Reports print it next to ``typical`` times, which readers will divide. It does not trust the floor.
 """
 
-RECORDS_METHOD = Method(median, math.inf)
+RECORDS_METHOD = Method(False, math.inf)
 """Method of the verdict, which compares one kernel without records and with them, in one process each. Reports print it
 next to the two medians, which readers will divide. The floor was measured between such runs, and there is a single
 pair: it is assumed to be known, and has no part proportional to the launch's time (``run_noise``).
@@ -315,11 +305,11 @@ def change_between(
         if side.few_launches:
             of_processes.append((side.scatter / side.repeats / len(side.processes), side.repeats))
     full_sides = [side for side in (first, second) if not side.few_launches]
-    between = _between(floor, full_sides, method.floor_degrees)
+    (variance, degrees), is_measured = _between(floor, full_sides, method.floor_degrees)
     # Both sides share one estimate, so it counts as one part.
-    of_processes.append((between.variance * sum(1 / len(side.processes) for side in full_sides), between.degrees))
+    of_processes.append((variance * sum(1 / len(side.processes) for side in full_sides), degrees))
     for side in full_sides:
-        if not (between.measured and side.repeats):
+        if not (is_measured and side.repeats):
             count = len(side.processes)
             of_launches += [(process.variance / count**2, process.degrees) for process in side.processes]
     tail = (1 - CONFIDENCE) / 2 / comparisons
@@ -335,7 +325,7 @@ def change_in_pairs(a: Reals, b: Reals, *, step: float) -> Change | None:
     """
     if len(a) < MIN_LAUNCHES:
         return None
-    ratio = median(b / a)
+    ratio = median(b / a, is_doubted=False)
     # Times that scatter by less than a step are all equal, however many there are; and so is their median.
     timer: _Part = (step**2 / 6, math.inf)
     tail = (1 - CONFIDENCE) / 2
@@ -382,30 +372,23 @@ def _side(processes: Sequence[Reals], method: Method) -> _Side | None:
     samples = [values for values in processes if values.size]
     if not samples or any(not np.isfinite(values).all() or values.min() <= 0 for values in samples):
         return None
-    locations = tuple(map(method.locate, samples))
+    locations = tuple(median(values, is_doubted=method.doubts_variance) for values in samples)
     side = _Side(locations, any(not process.degrees for process in locations))
     return None if side.few_launches and not side.repeats else side
 
 
-class _Between(Struct, frozen=True):
-    """Variance between processes and its degrees of freedom.
+def _between(floor: float, sides: Sequence[_Side], floor_degrees: float) -> tuple[_Part, bool]:
+    """Return the variance between processes.
 
-    ``measured`` is true if it is the scatter of the processes themselves, which includes that of their launches.
+    Return also whether it is the scatter of the processes themselves, which includes that of their launches.
     """
-
-    variance: float
-    degrees: float
-    measured: bool
-
-
-def _between(floor: float, sides: Sequence[_Side], floor_degrees: float) -> _Between:
     repeats = sum(side.repeats for side in sides)
     if not repeats or math.isinf(floor_degrees):
-        return _Between(floor**2, floor_degrees, measured=False)
+        return (floor**2, floor_degrees), False
     shown = sum(side.scatter for side in sides) / repeats
     if repeats >= _ENOUGH_REPEATS:
-        return _Between(shown, repeats, measured=True)
+        return (shown, repeats), True
     explained = float(np.mean([process.variance for side in sides for process in side.processes]))
     shown = max(shown - explained, 0.0)
     degrees = floor_degrees + repeats
-    return _Between(max((floor_degrees * floor**2 + repeats * shown) / degrees, shown), degrees, measured=False)
+    return (max((floor_degrees * floor**2 + repeats * shown) / degrees, shown), degrees), False

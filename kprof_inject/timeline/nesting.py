@@ -7,7 +7,6 @@ from collections.abc import Iterable
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from kprof_inject.timeline.columns import Mask, Numbers, Rows, group_begins
@@ -275,48 +274,25 @@ def lanes_of_rows(scopes: Rows, overlaps: Numbers) -> Numbers:
     return lanes
 
 
-def crossing_own_kind(scope: NDArray[np.int16], start_at: Numbers, end_at: Numbers, count: int) -> Mask:
-    """Return which of the table's ``count`` scopes cross others of their kind; takes the arguments of ``crossing``."""
-    found = np.zeros(count, dtype=bool)
-    for kind in np.flatnonzero(np.bincount(scope, minlength=count)).tolist():
-        of_kind = np.flatnonzero(scope == kind)
-        found[kind] = crossing(start_at[of_kind], end_at[of_kind])[0].size > 0
-    return found
-
-
-class Lanes(Struct, frozen=True):
-    """Lanes of a launch's scopes.
-
-    ``first`` and ``overlaps`` are ``Timeline.lanes`` and ``Timeline.overlaps``. ``own`` is the lane of each scope that
-    crosses others of its kind, from 0 among these; ``places`` is its index among the pairs.
-    """
-
-    first: Numbers
-    overlaps: Numbers | None
-    places: Numbers
-    own: Numbers
-
-
-def single_lane(count: int) -> Lanes:
-    """Return the lanes of a launch in which no scope crosses another; ``count`` is the table's number of scopes."""
-    none = np.zeros(0, dtype=np.int64)
-    return Lanes(np.zeros(count, dtype=np.int64), None, none, none)
-
-
-def lanes_of_pairs(pairs: Pairs, unit: Numbers, count: int) -> Lanes:
+def lanes_of_pairs(pairs: Pairs, unit: Numbers, count: int) -> tuple[Numbers, Numbers | None, Numbers]:
     """Assign lanes to pairs that cross; ``unit`` is the unit of each record, ``count`` the table's number of scopes.
 
-    A kind that crosses itself has lanes of its own, after those that the others share.
+    A kind that crosses itself has lanes of its own, after those that the others share. Return ``Timeline.lanes``,
+    ``Timeline.overlaps``, and the lane of each pair among its kind, -1 if the kind does not cross itself.
     """
     scope, start_at, end_at = pairs.scope, pairs.start_at, pairs.end_at
-    crosses_own = crossing_own_kind(scope, start_at, end_at, count)
+    crosses_own = np.zeros(count, dtype=bool)
+    for kind in np.flatnonzero(np.bincount(scope, minlength=count)).tolist():
+        of_kind = np.flatnonzero(scope == kind)
+        crosses_own[kind] = crossing(start_at[of_kind], end_at[of_kind])[0].size > 0
     shared, places = np.flatnonzero(~crosses_own[scope]), np.flatnonzero(crosses_own[scope])
     first = lanes_of(crossing_kinds(scope[shared], start_at[shared], end_at[shared], count))
+    own = np.full(len(scope), -1)
     if not places.size:
-        return replace(single_lane(count), first=first)
-    own = free_lanes(unit[start_at[places]] * count + scope[places], start_at[places], end_at[places])
+        return first, None, own
+    own[places] = free_lanes(unit[start_at[places]] * count + scope[places], start_at[places], end_at[places])
     overlaps = np.ones(count, dtype=np.int64)
-    np.maximum.at(overlaps, scope[places], own + 1)
+    np.maximum.at(overlaps, scope, own + 1)
     widths = overlaps[crosses_own]
     first[crosses_own] = int(first[~crosses_own].max(initial=-1)) + 1 + np.cumsum(widths) - widths
-    return Lanes(first, overlaps, places, own)
+    return first, overlaps, own

@@ -141,7 +141,7 @@ class RecordDecoder(Struct, frozen=True):
     ctas: RawCtas
     scope_of_id: NDArray[np.int16]
     """Scope of each id, or -1; several ids may map to one scope."""
-    counter: Counter
+    counter: Counter | None
     max_record_cycles: Numbers
     """Maximum distance of two records of each CTA."""
     stores_moved: bool
@@ -181,7 +181,8 @@ class RecordDecoder(Struct, frozen=True):
         )
         if self.tags.max_tags:
             records = records.at(~self.tags.entries_of(entries))
-        records = replace(records, cycles=self.counter.unwrap(records.cycles, records.group))
+        if self.counter is not None:
+            records = replace(records, cycles=self.counter.unwrap(records.cycles, records.group))
         records, far = self._mended(records, rows)
         damaged = self._damaged(records, far)
         if damaged.any():
@@ -328,18 +329,8 @@ def _entries_at(ctas: RawCtas, row: Numbers, warp: Numbers, slot: Numbers) -> ND
     return entries
 
 
-class Elapsed(Struct, frozen=True):
-    """Distance of each record from the first one of its block, less the cost of the records in between.
-
-    ``cycles`` and ``ns`` are whole numbers that never decrease.
-    """
-
-    cycles: Numbers
-    ns: Numbers
-
-
-def without_records(records: Records, ns: Numbers, record_cost: RecordCost) -> Elapsed:
-    """Subtract ``record_cost`` for each record.
+def without_records(records: Records, ns: Numbers, record_cost: RecordCost) -> tuple[Numbers, Numbers]:
+    """Return the cycles and nanoseconds from the first record to each, less ``record_cost`` for each in between.
 
     Making a record takes a warp longer, by an amount that depends on the neighbouring instructions. So each distance
     between two records of a warp is shortened by the middle of what one record may cost (of several, where entries were
@@ -356,5 +347,7 @@ def without_records(records: Records, ns: Numbers, record_cost: RecordCost) -> E
     cost = cost + record_cost.cycles * (np.diff(records.number) - 1)
     left = np.where(within, np.maximum(cycles - cost, 0.0), 0.0)
     share = left / np.maximum(cycles, 1)
-    running = (np.cumsum(distances) for distances in (left, np.diff(ns) * share))
-    return Elapsed(*(np.rint(np.append(0.0, since)).astype(np.int64) for since in running))
+    net_cycles, net_ns = (
+        np.rint(np.append(0.0, np.cumsum(distances))).astype(np.int64) for distances in (left, np.diff(ns) * share)
+    )
+    return net_cycles, net_ns

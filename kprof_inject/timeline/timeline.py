@@ -33,7 +33,6 @@ from kprof_inject.timeline.pairs import ScopeRules, scopes_of
 from kprof_inject.timeline.partitions import PartitionScopes, partition_of_scope, partitions_of
 from kprof_inject.timeline.readings import Readings, Tally, WarpTally, readings_of, tally_launch
 from kprof_inject.timeline.records import (
-    Elapsed,
     RecordDecoder,
     Records,
     read_raw,
@@ -68,7 +67,7 @@ class ScopeBlocks(Struct, frozen=True):
 
     launch: Launch
     scope_of_id: NDArray[np.int16]
-    counter: Counter
+    counter: Counter | None
     clock: ClockFit
     tags: TagIds
 
@@ -92,9 +91,9 @@ class ScopeBlocks(Struct, frozen=True):
         ns = self.clock.to_ns(records.cycles, ctas.sm[records.group // len(ctas.warps)])
         # With damaged readings an SM may seem to have two counters, the later of which maps to earlier times.
         ns = never_falling(ns, records.group)
-        elapsed = Elapsed(records.cycles, ns)
+        net_cycles, net_ns = records.cycles, ns
         if kernel.record_cost:
-            elapsed = without_records(records, ns, kernel.record_cost)
+            net_cycles, net_ns = without_records(records, ns, kernel.record_cost)
 
         scopes = np.empty(len(pairs.scope), dtype=scope_columns(self.tags.max_tags))
         scopes["launch"] = self.launch.index
@@ -110,10 +109,10 @@ class ScopeBlocks(Struct, frozen=True):
             scopes[f"{side}_record"] = records.number[at]
             scopes[f"{side}_cycles"] = records.cycles[at]
             scopes[f"{side}_ns"] = ns[at]
-        scopes["duration_cycles"] = elapsed.cycles[pairs.end_at] - elapsed.cycles[pairs.start_at]
-        duration_ns = elapsed.ns[pairs.end_at] - elapsed.ns[pairs.start_at]
+        scopes["duration_cycles"] = net_cycles[pairs.end_at] - net_cycles[pairs.start_at]
+        duration_ns = net_ns[pairs.end_at] - net_ns[pairs.start_at]
         scopes["duration_ns"] = duration_ns
-        scopes["self_ns"] = duration_ns - within_children(elapsed.ns, pairs, nesting)
+        scopes["self_ns"] = duration_ns - within_children(net_ns, pairs, nesting)
         cut = (scopes["duration_cycles"] == 0) & (scopes["end_cycles"] > scopes["start_cycles"])
         scopes["flags"] = np.where(cut, ScopeFlag.CUT, 0)
         if not nesting.is_proper:

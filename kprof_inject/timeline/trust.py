@@ -19,6 +19,7 @@ from kprof_inject.timeline.columns import Mask, Reals
 from kprof_inject.timeline.comparison import (
     CONFIDENCE,
     RECORDS_METHOD,
+    Change,
     change_between,
     change_in_pairs,
     mean_share,
@@ -88,7 +89,7 @@ def overhead_of(clean_ns: Reals, with_records_ns: Reals) -> Overhead | None:
         step=timer_step_ns((clean_ns, with_records_ns)) * mean_share(*medians_ns),
         method=RECORDS_METHOD,
     )
-    return None if change is None else Overhead(change.percent, change.error_percent, change.min_error_percent)
+    return _overhead_by(change)
 
 
 def overhead_in_pairs(clean_ns: Sequence[float], with_records_ns: Sequence[float]) -> Overhead | None:
@@ -97,7 +98,10 @@ def overhead_in_pairs(clean_ns: Sequence[float], with_records_ns: Sequence[float
     pairs = pairs[:, _is_usable(pairs).all(axis=0)]
     if not pairs.size:
         return None
-    change = change_in_pairs(*pairs, step=timer_step_ns(pairs) * mean_share(*np.median(pairs, axis=1)))
+    return _overhead_by(change_in_pairs(*pairs, step=timer_step_ns(pairs) * mean_share(*np.median(pairs, axis=1))))
+
+
+def _overhead_by(change: Change | None) -> Overhead | None:
     return None if change is None else Overhead(change.percent, change.error_percent, change.min_error_percent)
 
 
@@ -199,9 +203,7 @@ class Verdict(Struct, frozen=True):
         }
 
 
-class _Finding(Struct, frozen=True):
-    level: Level
-    text: str
+_Finding = tuple[Level, str]
 
 
 @lru_cache(maxsize=KERNELS_CACHED)
@@ -220,13 +222,13 @@ def judge(kernel: Kernel) -> Verdict:
         *_occupancy(clean, with_records),
         _run_time(overhead, clean, with_records)
         if overhead
-        else _no_run_time(clean, with_records, kernel.not_replayed),
+        else (Level.UNKNOWN, _why_not_timed(clean, with_records, kernel.not_replayed)),
     ]
     # The sort is stable: findings of equal weight keep their order.
-    findings.sort(key=lambda finding: -_WEIGHTS[finding.level])
-    reasons = [finding for finding in findings if finding.level is not Level.TRUSTWORTHY] or findings
-    text = "; ".join(finding.text for finding in reasons)
-    return Verdict(reasons[0].level, text, overhead, clean, with_records, has_launching)
+    findings.sort(key=lambda finding: -_WEIGHTS[finding[0]])
+    reasons = [finding for finding in findings if finding[0] is not Level.TRUSTWORTHY] or findings
+    text = "; ".join(text for _, text in reasons)
+    return Verdict(reasons[0][0], text, overhead, clean, with_records, has_launching)
 
 
 def needs_replay(kernel: Kernel) -> bool:
@@ -255,7 +257,7 @@ def _spills(clean: KernelResources, with_records: KernelResources, overhead: Ove
         return
     is_bounded = overhead is not None and overhead.high_percent <= _UNRELIABLE_PERCENT
     level = Level.CAREFUL if is_bounded else Level.UNRELIABLE
-    yield _Finding(level, f"records increase spills from {clean.spills} to {with_records.spills}")
+    yield (level, f"records increase spills from {clean.spills} to {with_records.spills}")
 
 
 def _occupancy(clean: KernelResources, with_records: KernelResources) -> Iterator[_Finding]:
@@ -264,20 +266,20 @@ def _occupancy(clean: KernelResources, with_records: KernelResources) -> Iterato
         return
     moved, overlaps = ("fell", "less") if after < before else ("rose", "more")
     what = f"occupancy {moved} from {counted(before, 'CTA')} per SM to {after}"
-    yield _Finding(Level.CAREFUL, f"{what}: CTAs overlap {overlaps} than without records")
+    yield (Level.CAREFUL, f"{what}: CTAs overlap {overlaps} than without records")
 
 
 def _run_time(overhead: Overhead, clean: KernelResources, with_records: KernelResources) -> _Finding:
     """Judge the whole interval, not its middle: what may be bad is not called good."""
     if reason := _why_no_verdict(overhead, clean, with_records):
-        return _Finding(Level.CANNOT_TELL, f"{reason} (measured: {overhead})")
+        return (Level.CANNOT_TELL, f"{reason} (measured: {overhead})")
     if overhead.low_percent > _UNRELIABLE_PERCENT:
         limit = f"the limit is {_UNRELIABLE_PERCENT:g} %"
-        return _Finding(Level.UNRELIABLE, f"{_effect(overhead)}; {limit}")
+        return (Level.UNRELIABLE, f"{_effect(overhead)}; {limit}")
     if max(abs(overhead.low_percent), abs(overhead.high_percent)) > TRUSTED_PERCENT:
-        return _Finding(Level.CAREFUL, _why_careful(overhead))
+        return (Level.CAREFUL, _why_careful(overhead))
     cost = _effect(overhead) if overhead.is_measurable else f"recording has no measurable cost ({overhead})"
-    return _Finding(Level.TRUSTWORTHY, f"{cost}; {_registers(clean, with_records)}")
+    return (Level.TRUSTWORTHY, f"{cost}; {_registers(clean, with_records)}")
 
 
 def _effect(overhead: Overhead) -> str:
@@ -330,19 +332,15 @@ def _why_careful(overhead: Overhead) -> str:
     return f"{_effect(overhead)}; the interval reaches {upper:.1f} %, {limit}"
 
 
-def _no_run_time(clean: KernelResources, with_records: KernelResources, not_replayed: str | None) -> _Finding:
+def _why_not_timed(clean: KernelResources, with_records: KernelResources, not_replayed: str | None) -> str:
     reason = f"; it was not replayed, because {not_replayed}" if not_replayed else ""
-    return _Finding(Level.UNKNOWN, f"{_why_not_timed(clean, with_records)}{reason}")
-
-
-def _why_not_timed(clean: KernelResources, with_records: KernelResources) -> str:
     for cost, which in ((clean, "without"), (with_records, "with")):
         if cost.not_timed:
-            return f"no launch was timed {which} records, because {cost.not_timed}"
+            return f"no launch was timed {which} records, because {cost.not_timed}{reason}"
         if cost.times_ns is None:
-            return f"the capture has no times {which} records"
+            return f"the capture has no times {which} records{reason}"
     fewest = min(len(usable_times(cost.times_ns or ())) for cost in (clean, with_records))
-    return f"too few launches to time ({fewest}); run the kernel more often, or with --replay 50"
+    return f"too few launches to time ({fewest}); run the kernel more often, or with --replay 50{reason}"
 
 
 def _registers(clean: KernelResources, with_records: KernelResources) -> str:

@@ -17,14 +17,6 @@ FALLBACK_CLOCK_HZ = 1.5e9
 """Assumed clock of a device whose clock the capture does not have."""
 
 
-class NeverOverflowed(Struct, frozen=True):
-    """Counters of a launch in which no SM's counter overflowed."""
-
-    def unwrap(self, cycles: Numbers, group: Numbers) -> Numbers:
-        """Return the clock values as they are."""
-        return cycles
-
-
 class OverflowedOnce(Struct, frozen=True):
     """Counters whose values are all within half a ``period`` of their SM's ``reference`` (group).
 
@@ -71,12 +63,14 @@ class OverflowsOften(Struct, frozen=True):
         return replace(self, newest=self.newest - lowest // self.period * self.period)
 
 
-Counter = NeverOverflowed | OverflowedOnce | OverflowsOften
-"""Cycle counters of a launch's SMs."""
+Counter = OverflowedOnce | OverflowsOften
+"""Cycle counters of a launch's SMs, of which one overflowed at least."""
 
 
-def counter_of(oldest: Numbers, newest: Numbers, sm_of_row: Numbers, bits: int, *, stores_moved: bool) -> Counter:
-    """Return the counters of a launch that is shorter than half their period.
+def counter_of(
+    oldest: Numbers, newest: Numbers, sm_of_row: Numbers, bits: int, *, stores_moved: bool
+) -> Counter | None:
+    """Return the counters of a launch that is shorter than half their period; None if none overflowed.
 
     ``oldest`` and ``newest`` (CTA, warp) are the values of the first and the last entry of each ring, -1 where it has
     none: the others are between them, unless stores were moved.
@@ -89,7 +83,7 @@ def counter_of(oldest: Numbers, newest: Numbers, sm_of_row: Numbers, bits: int, 
     # A single damaged value looks the same.
     has_overflowed = (highest >= lowest) & (stores_moved | (highest - np.minimum(lowest, highest) > 1 << (bits - 1)))
     if not has_overflowed.any():
-        return NeverOverflowed()
+        return None
     references = _references(sm, first, last, size, 1 << bits)
     return OverflowedOnce(np.repeat(references[sm_of_row], newest.shape[1]), 1 << bits)
 

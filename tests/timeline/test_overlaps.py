@@ -90,13 +90,12 @@ def test_kinds_that_cross_themselves_have_lanes_of_their_own_after_the_others() 
     ran = [(0, 0, 19), (1, 1, 5), (1, 2, 6), (1, 7, 8), (2, 9, 12), (2, 10, 13), (3, 14, 15)]
     other_unit = [(1, 20, 23), (1, 21, 24), (1, 22, 25)]
     unit = np.repeat([0, 1], [20, 6])
-    lanes = lanes_of_pairs(pairs_of(*ran, *other_unit), unit, 4)
+    lanes, overlaps, own = lanes_of_pairs(pairs_of(*ran, *other_unit), unit, 4)
 
-    assert lanes.overlaps is not None
-    assert lanes.overlaps.tolist() == [1, 3, 2, 1]
-    assert lanes.first.tolist() == [0, 1, 4, 0]
-    assert lanes.places.tolist() == [1, 2, 3, 4, 5, 7, 8, 9]
-    assert lanes.own.tolist() == [0, 1, 0, 0, 1, 0, 1, 2]
+    assert overlaps is not None
+    assert overlaps.tolist() == [1, 3, 2, 1]
+    assert lanes.tolist() == [0, 1, 4, 0]
+    assert own.tolist() == [-1, 0, 1, 0, 0, 1, -1, 0, 1, 2]
 
 
 def test_rows_of_a_block_have_the_lanes_of_their_warp_and_kind() -> None:
