@@ -111,7 +111,7 @@ def missed(seed: Seed, changes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def of_structure(seed: Seed, plain: Built, seeded: Built) -> Outcome:
-    changes = [change_json(change) for change in changes_between(plain.path, seeded.path).changes]
+    changes = [change_json(change) for change in changes_between(plain.path, seeded.path)[0]]
     failures = [*missed(seed, changes)]
     if plain.ptx == seeded.ptx:
         failures.append("the machine code is the same")

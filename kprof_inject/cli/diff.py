@@ -14,8 +14,9 @@ import click
 from click.core import ParameterSource
 from msgspec.structs import replace
 
-from kprof_inject.analysis.comparison.code import ModuleChanges, changes_between
+from kprof_inject.analysis.comparison.code import changes_between
 from kprof_inject.analysis.comparison.verdicts import diff_captures
+from kprof_inject.analysis.structure.structural_changes import StructuralChange
 from kprof_inject.capture.encoding import json_text
 from kprof_inject.capture.foreign import BufferDescription
 from kprof_inject.capture.model import Capture
@@ -168,20 +169,20 @@ def _require_only(ctx: click.Context, allowed: Collection[str]) -> None:
 
 def _print_changes(a: Path, b: Path, tritons: tuple[Path, Path] | None, as_json: bool) -> None:
     versions = " → ".join(map(_version_in, tritons or ()))
-    found = changes_between(a, b)
+    changes, differing, has_other_records = changes_between(a, b)
     builds: list[KernelResources | None] = []
-    if tritons or found.changes or found.differing_lines:
+    if tritons or changes or differing:
         builds = [_build_of(path, triton) for path, triton in zip((a, b), tritons or (None, None), strict=True)]
     if as_json:
         values = {
-            "changes": list(map(change_json, found.changes)),
-            "differing_lines": found.differing_lines,
-            "records_differ": found.records_differ,
+            "changes": list(map(change_json, changes)),
+            "differing_lines": differing,
+            "records_differ": has_other_records,
             "builds": _builds_json(builds),
         }
         click.echo(json.dumps(values, indent=1))
         return
-    for line in change_lines(found):
+    for line in change_lines(changes, differing, has_other_records):
         click.echo(printable_lines(line))
     if any(builds):
         parts = []
@@ -208,12 +209,12 @@ def _builds_json(builds: Sequence[KernelResources | None]) -> dict[str, Any] | N
     return {side: build and {field: getattr(build, field) for field in _BUILD_FIELDS.values()} for side, build in sides}
 
 
-def change_lines(found: ModuleChanges) -> Iterator[str]:
-    """Yield the changes of two modules that have no times."""
-    if not found.changes:
-        same = "the TTGIR is the same, apart from records" if found.records_differ else "the TTGIR is the same"
-        yield unrecognized_text(found.differing_lines) if found.differing_lines else same
-    yield from changes_by_text(found.changes)
+def change_lines(changes: Sequence[StructuralChange], differing: int, has_other_records: bool) -> Iterator[str]:
+    """Yield the changes of two modules that have no times, as ``changes_between`` returns them."""
+    if not changes:
+        same = "the TTGIR is the same, apart from records" if has_other_records else "the TTGIR is the same"
+        yield unrecognized_text(differing) if differing else same
+    yield from changes_by_text(changes)
 
 
 def _version_in(folder: Path) -> str:

@@ -152,7 +152,13 @@ def _slices_and_instants(events: Events) -> Iterator[bytes]:
     is_instant = [kind.is_instant for kind in events.kinds]
     for part in _chunks(len(events)):
         kinds = events.kind[part].tolist()
-        own = [_shown(arg, part) for arg in events.args]
+        own = []
+        for arg in events.args:
+            values = _values(arg.values, part)
+            if arg.shown is not None:
+                shown = arg.shown[part].tolist()
+                values = [value if is_shown else UNSET for value, is_shown in zip(values, shown, strict=True)]
+            own.append(values)
         rows = zip(*own, strict=True) if own else repeat(())
         made = [args[kind] and args[kind](*row) for kind, row in zip(kinds, rows, strict=False)]
         dur: list[Any] = _microseconds(events.end_ns[part] - events.start_ns[part])
@@ -187,13 +193,6 @@ def _args_type(own: Sequence[Arg], kind: EventKind) -> Any:
         return UNSET
     renamed = dict(zip(fields, names, strict=True))
     return msgspec.defstruct("Args", [*fields[: len(own)], *values], rename=renamed, gc=False)
-
-
-def _shown(arg: Arg, part: slice) -> list[Any]:
-    values = _values(arg.values, part)
-    if arg.shown is None:
-        return values
-    return [value if shown else UNSET for value, shown in zip(values, arg.shown[part].tolist(), strict=True)]
 
 
 def _arrow_ends(events: Events, arrows: Arrows) -> Iterator[bytes]:

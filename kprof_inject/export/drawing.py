@@ -17,7 +17,7 @@ from kprof_inject.analysis.async_work.flights import (
     numbers_in_group,
 )
 from kprof_inject.capture.model import Launch
-from kprof_inject.capture.scopes import ScopeKind, ScopeTable
+from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.export.events import (
     Arg,
     Arrows,
@@ -375,8 +375,10 @@ def _scopes(
     has_cycles = timeline.clock.source != ClockSource.TIMER
     args = [
         *_scope_args(block, ~is_instant[kind] if is_instant.any() else None, has_cycles),
-        *_tag_args(block, timeline.table),
     ]
+    for column, name in tag_columns([timeline.table]).items():
+        values = tag_column(block, timeline.table, name)
+        args.append(Arg(column, np.where(values != NO_TAG, values, 0), values != NO_TAG))
     taken = {name for each in kinds for name, _ in each.args} | {arg.name for arg in args}
     args += args_of(hooks, timeline, block, taken)
     return Events(
@@ -416,13 +418,6 @@ def _scope_args(block: Rows, is_slice: Mask | None, has_cycles: bool) -> Iterato
         has_flag = (block["flags"] & flag) != 0
         if has_flag.any():
             yield Arg(name, has_flag.astype(np.int64), has_flag)
-
-
-def _tag_args(block: Rows, table: ScopeTable) -> Iterator[Arg]:
-    for column, name in tag_columns([table]).items():
-        values = tag_column(block, table, name)
-        is_known = values != NO_TAG
-        yield Arg(column, np.where(is_known, values, 0), is_known)
 
 
 # Counters of spans, and asynchronous work.

@@ -47,9 +47,7 @@ FORMATS = {
     ".csv": _CSV,
     ".csv.gz": _CSV,
     ".parquet": Format(lambda timelines, in_flight, _: parquet_table(timelines, in_flight), _ROWS, needs="pyarrow"),
-    ".hatchet": Format(
-        lambda timelines, *_: hatchet_tree(timelines), "see it: proton-viewer -m normalized_cycles {file}"
-    ),
+    ".hatchet": Format(lambda timelines, *_: hatchet_tree(timelines), _VIEW_TREE),
 }
 
 ENDINGS = (

@@ -150,7 +150,10 @@ def match(trace: TorchTrace, timelines: Sequence[Timeline]) -> tuple[list[Matche
         clock = fit_host_clock(sorted(map(_reading, on_device), key=lambda reading: reading.device_ns))
         assert clock is not None
         spans = [_span_ns(timeline) for timeline, _ in on_device]
-        outside = [_outside_ns(span, bar, clock) for span, (_, bar) in zip(spans, on_device, strict=True)]
+        outside = [0]
+        for span, (_, bar) in zip(spans, on_device, strict=True):
+            start_ns, end_ns = clock.to_host_ns(np.array(span, dtype=np.int64)).tolist()
+            outside.append(max(bar.start_ns - start_ns, end_ns - bar.end_ns))
         if max(outside) > _MAX_OUTSIDE_NS:
             reason = f"by one clock for device {device}, a launch ran {time_text(max(outside))} outside its kernel"
             refused |= {timeline.launch.kernel.name: reason for timeline, _ in on_device}
@@ -202,11 +205,6 @@ def _reading(pair: tuple[Timeline, Bar]) -> ClockRecord:
     offset_ns = (bar.start_ns - begin_ns + bar.end_ns - end_ns) // 2
     room_ns = (bar.end_ns - bar.start_ns) - (end_ns - begin_ns)
     return ClockRecord(0, middle_ns + offset_ns, middle_ns, max(room_ns // 2, 0))
-
-
-def _outside_ns(span_ns: tuple[int, int], bar: Bar, clock: HostClock) -> int:
-    start_ns, end_ns = clock.to_host_ns(np.array(span_ns, dtype=np.int64)).tolist()
-    return max(bar.start_ns - int(start_ns), int(end_ns) - bar.end_ns, 0)
 
 
 def merged_trace(

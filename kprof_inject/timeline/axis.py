@@ -278,29 +278,20 @@ class _Device(Struct, frozen=True):
     host: Hashable
     relation: HostClock | None
 
-    def first_ns(self) -> int | None:
-        """Return when the first launch begins; None if no CTA ran."""
-        return min((timeline.first_ns for timeline in self.timelines if timeline.ctas.size), default=None)
-
-    def last_ns(self) -> int | None:
-        return max((timeline.last_ns for timeline in self.timelines if timeline.ctas.size), default=None)
-
     def begins_ns(self) -> Iterator[int]:
-        """Yield when the first launch begins, and when the host called each launch, if that is known."""
-        first_ns = self.first_ns()
-        if first_ns is not None:
-            yield first_ns
+        """Yield when each launch begins, and when the host called it, if that is known."""
         for timeline in self.timelines:
+            if timeline.ctas.size:
+                yield timeline.first_ns
             if call := self.call_of(timeline.launch):
                 yield call.start_ns
 
-    @property
     def error_ns(self) -> int:
-        """Maximum error of the host's clock at the launches."""
-        first_ns, last_ns = self.first_ns(), self.last_ns()
-        if self.relation is None or first_ns is None or last_ns is None:
+        """Return the maximum error of the host's clock at the launches."""
+        ran = [timeline for timeline in self.timelines if timeline.ctas.size]
+        if self.relation is None or not ran:
             return 0
-        return self.relation.error_ns(first_ns, last_ns)
+        return self.relation.error_ns(min(one.first_ns for one in ran), max(one.last_ns for one in ran))
 
     def call_of(self, launch: Launch) -> HostCall | None:
         """Return the host's call that made the launch, by the device's globaltimer."""
@@ -333,24 +324,15 @@ def _clocks_of(devices: dict[Hashable, _Device]) -> dict[Hashable, DeviceClock]:
             why_not = _ALONE_ON_HOST if device.relation else _NOT_READ
             axis = Axis(number, 1, min(device.begins_ns(), default=0), 0)
             clocks[members[0]] = DeviceClock(axis, None, 0, _GLOBALTIMER if len(devices) == 1 else why_not)
-        else:
-            clocks |= _host_clocks({globaltimer: devices[globaltimer] for globaltimer in members}, number)
+            continue
+        own = [devices[globaltimer] for globaltimer in members]
+        errors_ns = [device.error_ns() for device in own]
+        begins_ns = [_to_ns(device.relation, np.array([*device.begins_ns()], np.int64)) for device in own]
+        axis = Axis(number, len(own), min(np.concatenate(begins_ns).tolist(), default=0), sum(sorted(errors_ns)[-2:]))
+        for globaltimer, device, error_ns in zip(members, own, errors_ns, strict=True):
+            alignment = _CONTRADICTED if device.relation and device.relation.contradicted else _HOST_CLOCK
+            clocks[globaltimer] = DeviceClock(axis, device.relation, error_ns, alignment)
     return clocks
-
-
-def _host_clocks(devices: dict[Hashable, _Device], number: int) -> dict[Hashable, DeviceClock]:
-    begins_ns = [_to_ns(device.relation, np.array([*device.begins_ns()], np.int64)) for device in devices.values()]
-    zero_ns = min(np.concatenate(begins_ns).tolist(), default=0)
-    axis = Axis(number, len(devices), zero_ns, sum(sorted(device.error_ns for device in devices.values())[-2:]))
-    return {
-        globaltimer: DeviceClock(
-            axis,
-            device.relation,
-            device.error_ns,
-            _CONTRADICTED if device.relation and device.relation.contradicted else _HOST_CLOCK,
-        )
-        for globaltimer, device in devices.items()
-    }
 
 
 def _to_ns(relation: HostClock | None, device_ns: Numbers) -> Numbers:

@@ -242,7 +242,14 @@ def fit_clocks(launches: Sequence[tuple[Readings, float | None]]) -> list[ClockF
     """
     lines = _lines([launch for launch in launches if launch[0].sm.size])
     fitted = (_clock(line, *fit) for line, fit in zip(lines, fit_curves(lines), strict=True))
-    return [next(fitted) if readings.sm.size else _assumed_clock(nominal_hz) for readings, nominal_hz in launches]
+    nothing = np.empty(0, dtype=np.int64)
+    # A launch without readings made no record.
+    return [
+        next(fitted)
+        if readings.sm.size
+        else replace(nominal_clock(nothing, nothing, nominal_hz, 0), source=ClockSource.ASSUMED)
+        for readings, nominal_hz in launches
+    ]
 
 
 def _lines(launches: Sequence[tuple[Readings, float | None]]) -> list[Lines]:
@@ -261,12 +268,6 @@ def _lines(launches: Sequence[tuple[Readings, float | None]]) -> list[Lines]:
         )
         for (readings, nominal_hz), found, sample in zip(launches, agreed, samples, strict=True)
     ]
-
-
-def _assumed_clock(nominal_hz: float | None) -> ClockFit:
-    """Return the clock of a launch that read the timer but made no record."""
-    nothing = np.empty(0, dtype=np.int64)
-    return replace(nominal_clock(nothing, nothing, nominal_hz, 0), source=ClockSource.ASSUMED)
 
 
 def _clock(lines: Lines, curves: Curves, residual_ns: float, worst_ns: float) -> ClockFit:

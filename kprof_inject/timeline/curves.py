@@ -150,22 +150,18 @@ def reading_delay_ns(rest: Residuals) -> float:
     begins_first, ends_first = _apart(rest, 1), _apart(rest, -1)
     if begins_first is None or ends_first is None:
         return 0.0
-    part = ends_first.gap_ns / max(begins_first.gap_ns + ends_first.gap_ns, 1.0)
-    delay_ns = (part * begins_first.apart_ns + (1 - part) * ends_first.apart_ns) / 2
-    error_ns = np.hypot(part * begins_first.error_ns, (1 - part) * ends_first.error_ns) / 2
+    (begin_ns, begin_error_ns, begin_gap_ns), (end_ns, end_error_ns, end_gap_ns) = begins_first, ends_first
+    part = end_gap_ns / max(begin_gap_ns + end_gap_ns, 1.0)
+    delay_ns = (part * begin_ns + (1 - part) * end_ns) / 2
+    error_ns = np.hypot(part * begin_error_ns, (1 - part) * end_error_ns) / 2
     return min(delay_ns, _MAX_DELAY_NS) if delay_ns > _CERTAIN * error_ns else 0.0
 
 
-class _Apart(Struct, frozen=True):
-    """Median distance of readings of different sides, the end's above the begin's, and the median time between them."""
+def _apart(rest: Residuals, first: int) -> tuple[float, float, float] | None:
+    """Compare successive readings of a counter, of which the earlier is of the side ``first``; None if they are few.
 
-    apart_ns: float
-    error_ns: float
-    gap_ns: float
-
-
-def _apart(rest: Residuals, first: int) -> _Apart | None:
-    """Compare successive readings of a counter, of which the earlier is of the side ``first``; None if they are few."""
+    Return the median distance of the end's readings above the begin's, its error, and the median time between them.
+    """
     is_pair = (rest.counter[1:] == rest.counter[:-1]) & (rest.side[:-1] == first) & (rest.side[1:] == -first)
     pairs = np.flatnonzero(is_pair & rest.plausible[1:] & rest.plausible[:-1])
     if pairs.size < _MIN_SIDE_PAIRS:
@@ -175,7 +171,7 @@ def _apart(rest: Residuals, first: int) -> _Apart | None:
     apart_ns = first * (rest.height_ns[pairs + 1] - rest.height_ns[pairs])[close]
     middle_ns = float(np.median(apart_ns))
     deviation_ns = float(np.median(np.abs(apart_ns - middle_ns)))
-    return _Apart(middle_ns, _MEDIAN_ERROR * deviation_ns / np.sqrt(apart_ns.size), float(np.median(gap_ns[close])))
+    return middle_ns, _MEDIAN_ERROR * deviation_ns / np.sqrt(apart_ns.size), float(np.median(gap_ns[close]))
 
 
 class Curves(Struct, frozen=True):

@@ -182,7 +182,11 @@ def timer_step(ctas: RawCtas, rows: Numbers, first_cycles: Numbers, last_cycles:
     if not gaps.size:
         return _COARSE_STEP_NS
     difference_ns = _unusual_difference(final_ns - init_ns, last_cycles[sample] - first_cycles[sample])
-    found = [max(_common_divisor(gaps), _pause_ns(gaps))] if gaps.size >= _ENOUGH_GAPS else []
+    found = []
+    if gaps.size >= _ENOUGH_GAPS:
+        batches = gaps[: gaps.size // _GAPS_PER_DIVISOR * _GAPS_PER_DIVISOR].reshape(-1, _GAPS_PER_DIVISOR)
+        divisors = np.unique(np.gcd.reduce(batches, axis=1))[::-1].tolist()
+        found.append(max(next((divisor for divisor in divisors if _divides(divisor, gaps)), 1), _pause_ns(gaps)))
     known = [step for step in _KNOWN_STEPS_NS if _divides(step, gaps)]
     # Invented times are round numbers too, but agree with their cycles.
     likely = (
@@ -195,12 +199,6 @@ def timer_step(ctas: RawCtas, rows: Numbers, first_cycles: Numbers, last_cycles:
 
 def _divides(step: int, gaps: Numbers) -> bool:
     return bool(np.mean(gaps % step == 0) >= _SOUND_SHARE)
-
-
-def _common_divisor(gaps: Numbers) -> int:
-    batches = gaps[: gaps.size // _GAPS_PER_DIVISOR * _GAPS_PER_DIVISOR].reshape(-1, _GAPS_PER_DIVISOR)
-    divisors = np.unique(np.gcd.reduce(batches, axis=1))[::-1].tolist()
-    return next((divisor for divisor in divisors if _divides(divisor, gaps)), 1)
 
 
 def _pause_ns(gaps: Numbers) -> int:

@@ -82,18 +82,13 @@ class TagIds(Struct, frozen=True):
                 is_of_tag = (before > 0) & (before <= starts) & (group[at] == group[starts])
                 is_of_tag &= tags[at] == _number(scope[starts].astype(np.int64), place)
                 halves[record] = np.where(is_of_tag, stored_values(entries[at]), NO_TAG)
-            found[starts, place] = np.where(self.is_wide[scope[starts], place], _joined(*halves), _same(*halves))
+            one, other = halves
+            lacks_one, lacks_other = one == NO_TAG, other == NO_TAG
+            either = np.where(lacks_one, other, one)
+            same = np.where(lacks_one | lacks_other | (one == other), either, NO_TAG)
+            joined = np.where(lacks_one | lacks_other, NO_TAG, (other << HALF_BITS) | (one & _LOWER_HALF))
+            found[starts, place] = np.where(self.is_wide[scope[starts], place], joined, same)
         return found
-
-
-def _same(one: Numbers, other: Numbers) -> Numbers:
-    known = np.where(one == NO_TAG, other, one)
-    return np.where((one == NO_TAG) | (other == NO_TAG) | (one == other), known, NO_TAG)
-
-
-def _joined(lower: Numbers, upper: Numbers) -> Numbers:
-    whole = (upper << HALF_BITS) | (lower & _LOWER_HALF)
-    return np.where((lower == NO_TAG) | (upper == NO_TAG), NO_TAG, whole)
 
 
 def _number(scope: Numbers | int, place: int) -> Numbers | int:

@@ -198,7 +198,7 @@ def test_two_modules_are_compared_by_what_the_compiler_made_of_each_line(kprof: 
         assert ended.exit_code == 1
         check("cli/diff", ended.stderr, "a module and a capture")
     (kprof.folder / "c.ttgir").write_text(a.read_text().replace("arith.constant 63 : i32", "arith.constant 31 : i32"))
-    check("cli/diff", "\n".join(change_lines(changes_between(a, kprof.folder / "c.ttgir"))), "another constant")
+    check("cli/diff", "\n".join(change_lines(*changes_between(a, kprof.folder / "c.ttgir"))), "another constant")
     recorded = a.with_name("matmul.expected.ttgir")
     check("cli/diff", kprof("diff", a, recorded).stdout, "records alone")
     (kprof.folder / "broken.ttgir").write_text("module {")

@@ -101,14 +101,6 @@ class Structure(Struct, frozen=True):
     only_part: CodePart | None = None
 
 
-class ModuleChanges(Struct, frozen=True):
-    """Changes from one ``.ttgir`` file to another, and whether anything else differs."""
-
-    changes: tuple[StructuralChange, ...]
-    differing_lines: int
-    records_differ: bool
-
-
 @lru_cache(maxsize=16)  # each view of a comparison needs it
 def structure_of(diff: KernelDiff) -> Structure | None:
     """Return the changes of the code, largest part of the change first.
@@ -172,15 +164,16 @@ def _code_at(text: SourceText, point: SourcePoint) -> str:
     return code_of(text, f"{point.file}:{point.line}")
 
 
-def changes_between(a: Path, b: Path) -> ModuleChanges:
-    """Compare two ``.ttgir`` files; raise ``KprofError`` if a file cannot be read or evaluated."""
+def changes_between(a: Path, b: Path) -> tuple[list[StructuralChange], int, bool]:
+    """Return the changes from one ``.ttgir`` file to another, the number of differing lines, and if records differ.
+
+    Raises ``KprofError`` if a file cannot be read or evaluated.
+    """
     modules = [parse(read_text(path), str(path)) for path in (a, b)]
     texts = [SourceText(saved_sources(path)) for path in (a, b)]
     with evaluating():
         changes = structural_changes(modules[0], modules[1], *(partial(_code_at, text) for text in texts))
-        return ModuleChanges(
-            tuple(changes), differing_lines(modules[0], modules[1]).count, records_differ(modules[0], modules[1])
-        )
+        return list(changes), differing_lines(*modules).count, records_differ(*modules)
 
 
 class _Places:
