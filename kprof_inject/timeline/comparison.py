@@ -1,7 +1,7 @@
 """Compare two samples of launch times: whether something takes longer on one side than on the other.
 
 Launch times are skewed, few, autocorrelated and have outliers, and their processes are never quite alike. The verdict
-on the records (``trust.py``) and ``diff`` both use this module, each with its ``Method``. Everything is computed on
+on the records (``trust.py``) and ``diff`` both use this module. Everything is computed on
 logarithms, so that a comparison is a ratio:
 
 * A process has a location and the variance of that location.
@@ -164,7 +164,7 @@ def _inflation(correlation: float, max_correlation: float) -> float:
 
 
 def typical(processes: Iterable[Reals]) -> float | None:
-    """Return the value that ``SIDES_METHOD`` compares: the median of a process's launches.
+    """Return the value that ``change_between`` compares: the median of a process's launches.
 
     For several processes it is the geometric mean of theirs, or the arithmetic mean if one is 0 or less. None without
     values.
@@ -173,27 +173,6 @@ def typical(processes: Iterable[Reals]) -> float | None:
     if len(medians) < 2:
         return medians[0] if medians else None
     return math.exp(float(np.mean(np.log(medians)))) if min(medians) > 0 else float(np.mean(medians))
-
-
-class Method(Struct, frozen=True):
-    """Choices in which two comparisons differ, for the reasons that ``SIDES_METHOD`` and ``RECORDS_METHOD`` give."""
-
-    doubts_variance: bool
-    """Medians are estimated as ``is_doubted``."""
-    floor_degrees: float
-    """Degrees of freedom of the noise floor; infinite if repeats do not correct it."""
-
-
-SIDES_METHOD = Method(True, _FLOOR_DEGREES)
-"""Method of ``diff``, which compares any two captures, perhaps from several devices and processes, many times at once.
-Reports print it next to ``typical`` times, which readers will divide. It does not trust the floor.
-"""
-
-RECORDS_METHOD = Method(False, math.inf)
-"""Method of the verdict, which compares one kernel without records and with them, in one process each. Reports print it
-next to the two medians, which readers will divide. The floor was measured between such runs, and there is a single
-pair: it is assumed to be known, and has no part proportional to the launch's time (``run_noise``).
-"""
 
 
 class Change(Struct, frozen=True):
@@ -288,14 +267,19 @@ def change_between(
     floor: float,
     comparisons: int = 1,
     step: float = 0.0,
-    method: Method = SIDES_METHOD,
+    is_one_kernel: bool = False,
 ) -> Change | None:
     """Compare two sides, each given as one array per process with the values of its launches in their order.
 
     ``floor`` is the ``noise_floor``, ``step`` the timer's step as a share of the values. None if a side has neither
     ``MIN_LAUNCHES`` in each process nor several processes, or has a value that is not positive.
+
+    The verdict on records compares ``is_one_kernel``, without records and with them, in one process each. The floor was
+    measured between such runs, and there is a single pair: it is assumed to be known, and has no part proportional to
+    the launch's time (``run_noise``). ``diff`` compares any two captures, perhaps from several devices and processes,
+    many times at once, and does not trust the floor. Reports print both next to medians, which readers will divide.
     """
-    first, second = _side(a, method), _side(b, method)
+    first, second = (_side(processes, is_doubted=not is_one_kernel) for processes in (a, b))
     if first is None or second is None:
         return None
     # The error of each side is uniform within a step.
@@ -305,7 +289,7 @@ def change_between(
         if side.few_launches:
             of_processes.append((side.scatter / side.repeats / len(side.processes), side.repeats))
     full_sides = [side for side in (first, second) if not side.few_launches]
-    (variance, degrees), is_measured = _between(floor, full_sides, method.floor_degrees)
+    (variance, degrees), is_measured = _between(floor, full_sides, math.inf if is_one_kernel else _FLOOR_DEGREES)
     # Both sides share one estimate, so it counts as one part.
     of_processes.append((variance * sum(1 / len(side.processes) for side in full_sides), degrees))
     for side in full_sides:
@@ -368,11 +352,11 @@ class _Side(Struct, frozen=True):
         return float(np.sum([(process.log_ns - self.location) ** 2 for process in self.processes]))
 
 
-def _side(processes: Sequence[Reals], method: Method) -> _Side | None:
+def _side(processes: Sequence[Reals], *, is_doubted: bool) -> _Side | None:
     samples = [values for values in processes if values.size]
     if not samples or any(not np.isfinite(values).all() or values.min() <= 0 for values in samples):
         return None
-    locations = tuple(median(values, is_doubted=method.doubts_variance) for values in samples)
+    locations = tuple(median(values, is_doubted=is_doubted) for values in samples)
     side = _Side(locations, any(not process.degrees for process in locations))
     return None if side.few_launches and not side.repeats else side
 

@@ -18,7 +18,6 @@ from kprof_inject.quantities import counted
 from kprof_inject.timeline.columns import Mask, Reals
 from kprof_inject.timeline.comparison import (
     CONFIDENCE,
-    RECORDS_METHOD,
     Change,
     change_between,
     change_in_pairs,
@@ -87,7 +86,7 @@ def overhead_of(clean_ns: Reals, with_records_ns: Reals) -> Overhead | None:
         [with_records_ns],
         floor=run_noise(*medians_ns),
         step=timer_step_ns((clean_ns, with_records_ns)) * mean_share(*medians_ns),
-        method=RECORDS_METHOD,
+        is_one_kernel=True,
     )
     return _overhead_by(change)
 
@@ -216,10 +215,14 @@ def judge(kernel: Kernel) -> Verdict:
     has_launching = not (clean.has_empty_times and with_records.has_empty_times)
     if not has_launching:
         clean, with_records = clean.without_launching(), with_records.without_launching()
-    overhead = _overhead(clean, with_records)
+    if clean.replayed_ns and with_records.replayed_ns:
+        overhead = overhead_in_pairs(clean.replayed_ns, with_records.replayed_ns)
+    elif clean.in_turn and with_records.in_turn:
+        overhead = overhead_in_pairs(clean.times_ns or (), with_records.times_ns or ())
+    else:
+        overhead = overhead_of(usable_times(clean.times_ns or ()), usable_times(with_records.times_ns or ()))
     findings = [
-        *_spills(clean, with_records, overhead),
-        *_occupancy(clean, with_records),
+        *_builds(clean, with_records, overhead),
         _run_time(overhead, clean, with_records)
         if overhead
         else (Level.UNKNOWN, _why_not_timed(clean, with_records, kernel.not_replayed)),
@@ -237,36 +240,23 @@ def needs_replay(kernel: Kernel) -> bool:
     return overhead is None or overhead.error_percent > TRUSTED_PERCENT
 
 
-def _overhead(clean: KernelResources, with_records: KernelResources) -> Overhead | None:
-    if clean.replayed_ns and with_records.replayed_ns:
-        return overhead_in_pairs(clean.replayed_ns, with_records.replayed_ns)
-    if clean.in_turn and with_records.in_turn:
-        return overhead_in_pairs(clean.times_ns or (), with_records.times_ns or ())
-    return overhead_of(usable_times(clean.times_ns or ()), usable_times(with_records.times_ns or ()))
-
-
 def median_time_ns(cost: KernelResources) -> float | None:
     """Return the median time of a launch: by replays if there are some, otherwise by the program's own launches."""
     times_ns = usable_times(cost.replayed_ns or cost.times_ns or ())
     return float(np.median(times_ns)) if times_ns.size else None
 
 
-def _spills(clean: KernelResources, with_records: KernelResources, overhead: Overhead | None) -> Iterator[_Finding]:
-    """Report more spills. They are harmless as far as the kernel is known to take little longer."""
-    if clean.spills is None or with_records.spills is None or with_records.spills <= clean.spills:
-        return
-    is_bounded = overhead is not None and overhead.high_percent <= _UNRELIABLE_PERCENT
-    level = Level.CAREFUL if is_bounded else Level.UNRELIABLE
-    yield (level, f"records increase spills from {clean.spills} to {with_records.spills}")
-
-
-def _occupancy(clean: KernelResources, with_records: KernelResources) -> Iterator[_Finding]:
+def _builds(clean: KernelResources, with_records: KernelResources, overhead: Overhead | None) -> Iterator[_Finding]:
+    """Report more spills, which are harmless as far as the kernel is known to take little longer, and CTAs per SM."""
+    if clean.spills is not None and with_records.spills is not None and with_records.spills > clean.spills:
+        is_bounded = overhead is not None and overhead.high_percent <= _UNRELIABLE_PERCENT
+        level = Level.CAREFUL if is_bounded else Level.UNRELIABLE
+        yield level, f"records increase spills from {clean.spills} to {with_records.spills}"
     before, after = clean.ctas_per_sm, with_records.ctas_per_sm
-    if before is None or after is None or before == after:
-        return
-    moved, overlaps = ("fell", "less") if after < before else ("rose", "more")
-    what = f"occupancy {moved} from {counted(before, 'CTA')} per SM to {after}"
-    yield (Level.CAREFUL, f"{what}: CTAs overlap {overlaps} than without records")
+    if before is not None and after is not None and before != after:
+        moved, overlaps = ("fell", "less") if after < before else ("rose", "more")
+        what = f"occupancy {moved} from {counted(before, 'CTA')} per SM to {after}"
+        yield Level.CAREFUL, f"{what}: CTAs overlap {overlaps} than without records"
 
 
 def _run_time(overhead: Overhead, clean: KernelResources, with_records: KernelResources) -> _Finding:
@@ -279,7 +269,11 @@ def _run_time(overhead: Overhead, clean: KernelResources, with_records: KernelRe
     if max(abs(overhead.low_percent), abs(overhead.high_percent)) > TRUSTED_PERCENT:
         return (Level.CAREFUL, _why_careful(overhead))
     cost = _effect(overhead) if overhead.is_measurable else f"recording has no measurable cost ({overhead})"
-    return (Level.TRUSTWORTHY, f"{cost}; {_registers(clean, with_records)}")
+    if clean.registers is None or with_records.registers is None:
+        return Level.TRUSTWORTHY, f"{cost}; registers are unknown"
+    if clean.registers == with_records.registers:
+        return Level.TRUSTWORTHY, f"{cost}; same registers"
+    return Level.TRUSTWORTHY, f"{cost}; registers {clean.registers} → {with_records.registers}"
 
 
 def _effect(overhead: Overhead) -> str:
@@ -341,14 +335,6 @@ def _why_not_timed(clean: KernelResources, with_records: KernelResources, not_re
             return f"the capture has no times {which} records{reason}"
     fewest = min(len(usable_times(cost.times_ns or ())) for cost in (clean, with_records))
     return f"too few launches to time ({fewest}); run the kernel more often, or with --replay 50{reason}"
-
-
-def _registers(clean: KernelResources, with_records: KernelResources) -> str:
-    if clean.registers is None or with_records.registers is None:
-        return "registers are unknown"
-    if clean.registers == with_records.registers:
-        return "same registers"
-    return f"registers {clean.registers} → {with_records.registers}"
 
 
 def _cost_json(cost: KernelResources, time_ns: float | None) -> dict[str, Any]:
