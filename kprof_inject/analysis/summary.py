@@ -231,10 +231,10 @@ def summarise(timeline: Timeline) -> LaunchSummary:
     partitions = tuple(
         PartitionSummary(
             **structs.asdict(partition),
-            whole_ns=time.whole_ns,
-            outside_ns=time.outside_ns if lossy.isdisjoint(partition.warps) else None,
+            whole_ns=whole_ns,
+            outside_ns=outside_ns if lossy.isdisjoint(partition.warps) else None,
         )
-        for partition, time in zip(timeline.partitions, scope_sums.partition_times(), strict=True)
+        for partition, (whole_ns, outside_ns) in zip(timeline.partitions, scope_sums.partition_times_ns(), strict=True)
     )
     cycles = cycles_of_all_ctas(sm_cycles.cycles(), timeline) if is_sample else sm_cycles.cycles()
     scopes = tuple(_scope_summaries(timeline, scope_sums.statistics(), cycles.tolist(), tags))

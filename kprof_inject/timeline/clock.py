@@ -187,7 +187,6 @@ class ClockFit(Struct, frozen=True):
     timer_step_ns: int = 0
     """Step of the timer; 0 without readings."""
     readings: int = 0
-    """Number of readings."""
     readings_left_out: int = 0
     """Number of readings that contradict the others too much to be true."""
     counters_guessed: int = 0

@@ -216,11 +216,8 @@ class Pairs(Struct, frozen=True):
     end_at: Numbers
     """Index of the end among the records."""
     scope: NDArray[np.int16]
-    """Index in the scope table."""
     open_starts: Numbers
-    """Indices of the starts without an end."""
     stray_ends: Numbers
-    """Indices of the ends without a start."""
 
 
 def pair_records(records: Records, rules: ScopeRules = NO_RULES) -> Pairs:

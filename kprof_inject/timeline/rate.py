@@ -73,20 +73,6 @@ class ClockRate(Struct, frozen=True):
     """The clock is not an SM's, and does not wander."""
 
 
-class _Prior(Struct, frozen=True):
-    """Expected rate before any reading: ``rate_ns`` with a standard deviation of ``spread_ns``."""
-
-    rate_ns: float
-    spread_ns: float
-    odds: float
-    constant: bool = False
-
-    def log_evidence(self, rate_ns: float, variance: float) -> float:
-        """Return the log likelihood of finding ``rate_ns`` with that variance, plus the log odds."""
-        total = variance + self.spread_ns**2
-        return float(np.log(self.odds) - (rate_ns - self.rate_ns) ** 2 / total / 2 - np.log(total) / 2)
-
-
 def nominal_rate(nominal_hz: float | None) -> float:
     """Return the nanoseconds per cycle of a device with that nominal clock, None if unknown."""
     return 1e9 / (nominal_hz or FALLBACK_CLOCK_HZ)
@@ -278,17 +264,25 @@ def _outside_variance(readings: Readings, gain: Reals, rate_ns: float) -> float:
 
 def _with_prior(rate_ns: float, variance: float, nominal_ns: float) -> ClockRate:
     """Combine the measured rate with the most plausible prior, each weighted by its precision."""
-    priors = [_Prior(nominal_ns, NOMINAL_SPREAD * nominal_ns, 1.0)]
-    priors.append(_Prior(_CONSTANT_RATE_NS, _CONSTANT_SPREAD * _CONSTANT_RATE_NS, 1 / _RARE, constant=True))
+    # Expected rates before any reading, with their standard deviations and odds.
+    constant = (_CONSTANT_RATE_NS, _CONSTANT_SPREAD * _CONSTANT_RATE_NS, 1 / _RARE)
+    priors = [(nominal_ns, NOMINAL_SPREAD * nominal_ns, 1.0), constant]
     if MIN_RATE_NS <= rate_ns <= MAX_RATE_NS:
-        priors.append(_Prior(rate_ns, MAX_RATE_NS, 1 / _RARE))
-    prior = max(priors, key=lambda prior: prior.log_evidence(rate_ns, variance))
-    measured_weight, prior_weight = 1 / variance, 1 / prior.spread_ns**2
-    settled_ns = (measured_weight * rate_ns + prior_weight * prior.rate_ns) / (measured_weight + prior_weight)
-    if (variance > prior.spread_ns**2 and not prior.constant) or settled_ns < nominal_ns / _FASTER:
+        priors.append((rate_ns, MAX_RATE_NS, 1 / _RARE))
+
+    def log_evidence(prior: tuple[float, float, float]) -> float:
+        expected_ns, spread_ns, odds = prior
+        total = variance + spread_ns**2
+        return float(np.log(odds) - (rate_ns - expected_ns) ** 2 / total / 2 - np.log(total) / 2)
+
+    expected_ns, spread_ns, _ = likeliest = max(priors, key=log_evidence)
+    is_constant = likeliest is constant
+    measured_weight, prior_weight = 1 / variance, 1 / spread_ns**2
+    settled_ns = (measured_weight * rate_ns + prior_weight * expected_ns) / (measured_weight + prior_weight)
+    if (variance > spread_ns**2 and not is_constant) or settled_ns < nominal_ns / _FASTER:
         return assumed_rate(nominal_ns)
     error = (measured_weight + prior_weight) ** -0.5 / settled_ns
-    return ClockRate(settled_ns, error, 0.0, fitted=True, constant=prior.constant)
+    return ClockRate(settled_ns, error, 0.0, fitted=True, constant=is_constant)
 
 
 def _not_above_maximum(rate: ClockRate, nominal_ns: float) -> ClockRate:
@@ -315,11 +309,8 @@ class Residuals(Struct, frozen=True):
     height_ns: Reals
     """Distance of the reading above the line."""
     error_ns: Reals
-    """Standard error of the reading."""
     side: NDArray[np.int8]
-    """Side of the reading, as in ``Readings``."""
     plausible: Mask
-    """Plausibility of the reading, as ``agreement`` returns it."""
 
     def at(self, rows: Numbers) -> Residuals:
         """Return these readings, or some of them, in the order of ``rows``."""
@@ -347,7 +338,6 @@ class Lines(Struct, frozen=True):
     """Plausibility of each reading, as ``agreement`` returns it."""
     rate: ClockRate
     base_cycles: Numbers
-    """Smallest value of each counter."""
     base_ns: Numbers
     """Time of each counter's line at ``base_cycles``."""
 

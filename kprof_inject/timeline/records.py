@@ -112,7 +112,6 @@ class Records(Struct, frozen=True):
     number: Numbers
     """Position of the record among all that its warp wrote, including lost and damaged ones."""
     scope: NDArray[np.int16]
-    """Index in the scope table."""
     is_end: Mask
     cycles: Numbers
     """Counter of the CTA's SM."""

@@ -42,7 +42,7 @@ class ScopeStatistics(Struct, frozen=True, eq=False, kw_only=True):
     are sums where no start has its end, because 0 would be a time.
 
     ``self_ns`` is the part of ``total_ns`` outside the scopes inside. ``share`` is the total's share of
-    ``Timeline.warp_time_ns``, or of its partition's time (``PartitionTime``), 0 to 1; None if that is 0 because the
+    ``Timeline.warp_time_ns``, or of its partition's time, 0 to 1; None if that is 0 because the
     launch was shorter than a step of the timer. ``subtracted_ns`` is the cost of records subtracted from runs outside
     of all other scopes: its sum over all scopes is what was subtracted from the warps' time. ``cut`` and ``crossing``
     count runs with the flag (``ScopeFlag``). ``warps`` and ``sms`` are where it ran, ``warps_self_ns`` is the self time
@@ -77,16 +77,6 @@ class ScopeStatistics(Struct, frozen=True, eq=False, kw_only=True):
     iterations: IterationSeries | None
     sampling: SamplingError | None = None
     """Error of the figures; None if all CTAs recorded."""
-
-
-class PartitionTime(Struct, frozen=True):
-    """Time of a partition's warps from begin to end of their CTAs, summed (``whole_ns``).
-
-    ``outside_ns`` is the part outside of its scopes. Together with their self times it makes the whole.
-    """
-
-    whole_ns: int
-    outside_ns: int
 
 
 def scope_statistics(timeline: Timeline) -> tuple[ScopeStatistics, ...]:
@@ -165,17 +155,18 @@ class ScopeSums:
         self._sms.add(scope[known], sm[known], duration_ns[known])
         self._ctas.add(scope, cta, warp, duration_ns)
 
-    def partition_times(self) -> tuple[PartitionTime, ...]:
-        """Return the times of ``Timeline.partitions``, in their order.
+    def partition_times_ns(self) -> list[tuple[int, int]]:
+        """Return the times of the warps of ``Timeline.partitions``, summed, and the parts outside of their scopes.
 
-        The clock's fit may place a record outside of its CTA, so a partition's time is at least that of its scopes.
+        A part and the scopes' self times make the whole. The clock's fit may place a record outside of its CTA, so a
+        partition's time is at least that of its scopes.
         """
         times = []
         for partition in self._timeline.partitions:
             time_ns = self._timeline.time_of_warps_ns(partition.warps)
             inside_ns = self._warps_self.total_ns(sorted({*partition.scopes, *self._shared}), partition.warps)
-            times.append(PartitionTime(max(time_ns, inside_ns), max(time_ns - inside_ns, 0)))
-        return tuple(times)
+            times.append((max(time_ns, inside_ns), max(time_ns - inside_ns, 0)))
+        return times
 
     def statistics(self) -> tuple[ScopeStatistics, ...]:
         """Return the statistics; can be called once, because it frees memory that is no longer needed."""
@@ -185,9 +176,9 @@ class ScopeSums:
         inside_ns = self._warps_self.total_ns(scopes, recorded_warps(self._timeline.launch))
         warp_time_ns = self._timeline.warp_time_ns
         wholes_ns = [max(warp_time_ns, inside_ns) if warp_time_ns else 0] * self._count
-        for partition, time in zip(self._timeline.partitions, self.partition_times(), strict=True):
+        for partition, (whole_ns, _) in zip(self._timeline.partitions, self.partition_times_ns(), strict=True):
             for scope in partition.scopes:
-                wholes_ns[scope] = time.whole_ns
+                wholes_ns[scope] = whole_ns
         ctas = [self._ctas.of(scope) for scope in scopes]
         if self._bend is not None:
             self._groups = [self._ctas.groups(scope) for scope in scopes]

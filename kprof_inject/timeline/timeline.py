@@ -154,10 +154,8 @@ class Timeline(Struct, frozen=True):
     first_ns: int
     """Begin of the launch: of its first CTA or record."""
     last_ns: int
-    """End of the launch."""
     _blocks: ScopeBlocks | Iterable[Rows]
     partitions: tuple[PartitionScopes, ...] = ()
-    """Partitions of a warp-specialized kernel; empty for others."""
     overlaps: Numbers | None = None
     """Number of lanes that each scope of ``table`` occupies, from its lane in ``lanes`` on, because it crosses others
     of its kind in a warp. None if no scope does: a warp of a Proton kernel is never in one scope twice.

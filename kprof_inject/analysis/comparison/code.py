@@ -322,16 +322,11 @@ def elsewhere_cta_ns(structure: Structure, diff: KernelDiff) -> float | None:
     return net_ns - sum(known_ns)
 
 
-class Cause(Struct, frozen=True):
-    """Largest cause of a launch's change: a scope, the changed part of the code that it is in, or both."""
+def largest_cause(diff: KernelDiff) -> tuple[ScopeChange | None, ChangedPart | None, float]:
+    """Return the largest cause of the launch's change, and how much it explains.
 
-    scope: ScopeChange | None
-    part: ChangedPart | None
-    explained: float
-
-
-def largest_cause(diff: KernelDiff) -> Cause | None:
-    """Return the largest cause, if it explains much of the change."""
+    It is a scope, the changed part of the code that it is in, or both; neither if nothing explains much of the change.
+    """
     structure, scope = structure_of(diff), largest_scope(diff)
     parts = structure.parts if structure else ()
     by_scope = (explained_by(diff, scope) or 0.0) if scope else 0.0
@@ -340,5 +335,5 @@ def largest_cause(diff: KernelDiff) -> Cause | None:
     if largest is not None and largest is not part and (largest.explained or 0.0) >= max(by_scope, MIN_EXPLAINED):
         part, scope = largest, None
     if part is not None and (scope is None or part.loop is not None):
-        return Cause(part.loop, part, part.explained or 0.0)
-    return Cause(scope, part, by_scope) if scope else None
+        return part.loop, part, part.explained or 0.0
+    return scope, part, by_scope

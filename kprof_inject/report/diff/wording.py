@@ -191,19 +191,17 @@ def _cause(diff: KernelDiff) -> str:
 
 def _in_scopes(diff: KernelDiff, *, is_all: bool) -> str:
     """Name what explains most of the change; ``is_all`` if the scopes changed by as much as the launch."""
-    cause, structure = largest_cause(diff), structure_of(diff)
-    if cause is None:
-        return ""
-    scope, part = cause.scope, cause.part
+    (scope, part, explained), structure = largest_cause(diff), structure_of(diff)
     if scope is not None:
         only_in = f" ({scope.judged.verdict.value})" if scope.judged and scope.judged.verdict in ONE_SIDED else ""
         text = f"{_scope_name(scope)}{only_in}, {_from_to(causes.cta_ns_of(scope))} per CTA"
+    elif part is not None:
+        text = part.part.name
     else:
-        text = part.part.name if part else ""
+        return ""
     if is_all:
-        share = percent(cause.explained)
-        is_most = cause.explained >= _MIN_MAJORITY
-        amount = "all" if cause.explained >= _MIN_ALL else f"most ({share})" if is_most else share
+        share = percent(explained)
+        amount = "all" if explained >= _MIN_ALL else f"most ({share})" if explained >= _MIN_MAJORITY else share
         text += f", {amount} of the change"
     if part is None:
         return f"largest cause: {text}"
