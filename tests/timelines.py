@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from replacing import replace
 
 from kprof_inject.timeline.columns import CTA_COLUMNS, INCOMPLETE_COLUMNS, SCOPE_COLUMNS
+from kprof_inject.timeline.scope_statistics import ScopeStatistics, ScopeSums
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 
@@ -73,3 +74,11 @@ def made_timeline(
     launch = replace(plain.launch, kernel=replace(plain.launch.kernel, **(kernel or {})))
     clock = replace(plain.clock, rate_ns=0.5, rate_error=0.0125, residual_ns=9.6, source="fitted")
     return replace(plain, **{"launch": launch, "clock": clock, "ctas": ctas, "_blocks": blocks, **changes})
+
+
+def scope_statistics(timeline: Timeline) -> tuple[ScopeStatistics, ...]:
+    """The statistics of each scope of the table."""
+    sums = ScopeSums(timeline)
+    for block in timeline.blocks():
+        sums.add(block)
+    return sums.statistics()

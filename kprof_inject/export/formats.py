@@ -72,13 +72,12 @@ class TraceFile(Struct, frozen=True):
         Raises ``KprofError`` if no format has this ending, if it does not support this layout or hooks, or if it needs
         a package that is not installed.
         """
-        ending = _ending(path)
-        format = FORMATS[ending]
+        format = format_of(path)
         option = "--layout" if layout is not None else "--hooks" if hooks else ""
         if option and not format.is_drawing:
             drawings = [known for known, format in FORMATS.items() if format.is_drawing]
             raise KprofError(
-                f"{option} only applies to timelines, and a {ending} file is a table",
+                f"{option} only applies to timelines, and a {ending_of(path)} file is a table",
                 hint=f"leave it out, or write {' or '.join(drawings)}",
                 exit_code=2,
             )
@@ -113,24 +112,16 @@ def gzipped(chunks: Iterable[bytes]) -> Iterator[bytes]:
     yield compressor.flush()
 
 
-def format_of(path: Path) -> Format:
-    """Return the format of a file. Raises ``KprofError`` if no format has this ending."""
-    return FORMATS[_ending(path)]
-
-
-def is_format(path: Path) -> bool:
-    """Return whether a format has this ending."""
-    return _known_ending(path) is not None
-
-
-def _known_ending(path: Path) -> str | None:
+def ending_of(path: Path) -> str | None:
+    """Return which ending of ``FORMATS`` a file has."""
     name = path.name.lower()
     return next((ending for ending in FORMATS if name.endswith(ending) and name != ending), None)
 
 
-def _ending(path: Path) -> str:
-    if ending := _known_ending(path):
-        return ending
+def format_of(path: Path) -> Format:
+    """Return the format of a file. Raises ``KprofError`` if no format has this ending."""
+    if ending := ending_of(path):
+        return FORMATS[ending]
     raise KprofError(
         f"{path.name} has no extension of a known format",
         hint=f"use one of the extensions {', '.join(FORMATS)}",

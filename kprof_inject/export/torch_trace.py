@@ -29,7 +29,7 @@ from kprof_inject.export.drawing import DrawnLaunch, FindInFlight, launch_facts,
 from kprof_inject.export.events import sections
 from kprof_inject.forks import JobRunner, in_turn
 from kprof_inject.quantities import time_text
-from kprof_inject.timeline.axis import Axis, DeviceClock, HostClock, PlacedLaunch, fit_host_clock
+from kprof_inject.timeline.axis import Axis, DeviceClock, HostClock, PlacedLaunch, fit_host_clock, span_of
 from kprof_inject.timeline.timeline import Timeline
 
 SUMMARY_KEY = "kprof_inject"
@@ -149,7 +149,7 @@ def match(trace: TorchTrace, timelines: Sequence[Timeline]) -> tuple[list[Matche
         on_device = [pair for pair in pairs if pair[0].launch.device == device]
         clock = fit_host_clock(sorted(map(_reading, on_device), key=lambda reading: reading.device_ns))
         assert clock is not None
-        spans = [_span_ns(timeline) for timeline, _ in on_device]
+        spans = [span_of(timeline.ctas_that_ran) for timeline, _ in on_device]
         outside = [0]
         for span, (_, bar) in zip(spans, on_device, strict=True):
             start_ns, end_ns = clock.to_host_ns(np.array(span, dtype=np.int64)).tolist()
@@ -191,16 +191,9 @@ def _pairs(trace: TorchTrace, name: str, launched: Sequence[Timeline]) -> Iterat
             yield timeline, bar
 
 
-def _span_ns(timeline: Timeline) -> tuple[int, int]:
-    """Return when the whole launch ran, by the device's clock; a CTA that was stopped has no end time."""
-    ctas = timeline.ctas_that_ran
-    begin_ns = int(ctas["init_ns"].min())
-    return begin_ns, max(int(ctas["post_final_ns"].max()), begin_ns)
-
-
 def _reading(pair: tuple[Timeline, Bar]) -> ClockRecord:
     """Return the relation of the clocks that a pair implies: the CTAs ran somewhere within the bar."""
-    (begin_ns, end_ns), bar = _span_ns(pair[0]), pair[1]
+    (begin_ns, end_ns), bar = span_of(pair[0].ctas_that_ran), pair[1]
     middle_ns = (begin_ns + end_ns) // 2
     offset_ns = (bar.start_ns - begin_ns + bar.end_ns - end_ns) // 2
     room_ns = (bar.end_ns - bar.start_ns) - (end_ns - begin_ns)

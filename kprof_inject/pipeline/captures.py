@@ -23,7 +23,7 @@ from kprof_inject.capture.proton_buffer import is_proton_buffer, read_proton_buf
 from kprof_inject.capture.reader import is_capture, read_capture
 from kprof_inject.capture.saved_launch import names_saved_launch, read_saved_launch
 from kprof_inject.errors import KprofError
-from kprof_inject.export.formats import is_format
+from kprof_inject.export.formats import ending_of
 from kprof_inject.forks import JobRunner, forked, in_turn, usable_cores
 from kprof_inject.pipeline import Say
 from kprof_inject.quantities import counted, listed
@@ -145,7 +145,7 @@ def numbered_capture(place: Path) -> Path:
 def _instead_of(place: Path) -> str:
     if place.suffix == ".py":
         return f"to profile a program: kprof-inject profile -- python {quote(str(place))}"
-    if is_format(place):
+    if ending_of(place):
         return "this file is part of a capture; give the capture or its workspace"
     return "save one: host_buffer.numpy().tofile(PATH); another profiler's goes to a .npy file"
 

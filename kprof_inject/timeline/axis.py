@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from kprof_inject.capture.capture_files import ClockRecord
 from kprof_inject.capture.model import Launch, place_names
-from kprof_inject.timeline.columns import Numbers
+from kprof_inject.timeline.columns import Numbers, Rows
 from kprof_inject.timeline.timeline import Timeline
 
 # Two quartz clocks, each within 100 ppm.
@@ -235,13 +235,17 @@ class PlacedLaunch(Struct, frozen=True):
 
     def span_ns(self) -> tuple[int, int] | None:
         """Return when the first CTA began and the last one ended, from the axis's zero; None if no CTA ran."""
-        ctas = self.timeline.ctas
-        if not ctas.size:
+        if not self.timeline.ctas.size:
             return None
-        begin_ns = int(ctas["init_ns"].min())
-        # A CTA that was stopped wrote no end.
-        end_ns = max(int(ctas["post_final_ns"].max()), begin_ns)
+        begin_ns, end_ns = span_of(self.timeline.ctas)
         return self.clock.ns_on_axis(begin_ns), self.clock.ns_on_axis(end_ns)
+
+
+def span_of(ctas: Rows) -> tuple[int, int]:
+    """Return when the first of these CTAs began and the last one ended, by the device's clock."""
+    begin_ns = int(ctas["init_ns"].min())
+    # A CTA that was stopped wrote no end.
+    return begin_ns, max(int(ctas["post_final_ns"].max()), begin_ns)
 
 
 def place_launches(timelines: Sequence[Timeline]) -> list[PlacedLaunch]:

@@ -143,16 +143,6 @@ class Choice(Struct, frozen=True):
     warps: NumberSet | None = None
     scopes: tuple[str, ...] = ()
 
-    def keeps_launch(self, launch: Launch) -> bool:
-        """Return whether some of the launch may be wanted, judged by its metadata without decoding it."""
-        return (
-            self._keeps_kernel(launch)
-            and (self.launches is None or launch.index in self.launches)
-            and (self.ctas is None or self.ctas.meets(_ctas(launch)))
-            and (self.warps is None or self.warps.meets(_warps(launch)))
-            and (not self.scopes or bool(self._keeps_scopes(launch.kernel.scopes).any()))
-        )
-
     def keep(self, block: Rows, table: ScopeTable) -> Mask:
         """Return which rows of a block (``SCOPE_COLUMNS``) are wanted; ``table`` is that of its launch."""
         kept = self.keep_warps(block)
@@ -191,7 +181,13 @@ class Choice(Struct, frozen=True):
             _require_name("--scope", "scopes", glob, matches_scope, names)
         _require_number("--cta", "CTAs", self.ctas, left, _ctas)
         _require_number("--warp", "recorded warps", self.warps, left, _warps)
-        wanted = tuple(launch for launch in left if self.keeps_launch(launch))
+        wanted = tuple(
+            launch
+            for launch in left
+            if (self.ctas is None or self.ctas.meets(_ctas(launch)))
+            and (self.warps is None or self.warps.meets(_warps(launch)))
+            and (not self.scopes or self._keeps_scopes(launch.kernel.scopes).any())
+        )
         if not wanted:
             raise KprofError(
                 "no launch has all of these CTAs, warps and scopes; each is in some launch",

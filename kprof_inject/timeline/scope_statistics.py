@@ -79,14 +79,6 @@ class ScopeStatistics(Struct, frozen=True, eq=False, kw_only=True):
     """Error of the figures; None if all CTAs recorded."""
 
 
-def scope_statistics(timeline: Timeline) -> tuple[ScopeStatistics, ...]:
-    """Return the statistics of each scope of the table, in its order."""
-    sums = ScopeSums(timeline)
-    for block in timeline.blocks():
-        sums.add(block)
-    return sums.statistics()
-
-
 class ScopeSums:
     """Accumulator of a launch's scope statistics, block by block."""
 

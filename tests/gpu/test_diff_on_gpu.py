@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 from gpu_support import EXAMPLES, Kprof
+from timelines import scope_statistics
 
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.timeline.scope_statistics import scope_statistics
 from kprof_inject.timeline.timeline import decode_launch
 
 SELECTORS = ("--at", "func", "--at", "loop", "--at", "iter")

@@ -13,11 +13,11 @@ from buffers import Cta, Scope, end, save_launch, start
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from timelines import Ran, cta_rows, made_timeline, scope_rows
+from timelines import Ran, cta_rows, made_timeline, scope_rows, scope_statistics
 
 from kprof_inject.timeline.choice import Choice
 from kprof_inject.timeline.columns import ScopeFlag
-from kprof_inject.timeline.scope_statistics import ScopeStatistics, scope_statistics
+from kprof_inject.timeline.scope_statistics import ScopeStatistics
 from kprof_inject.timeline.timeline import decode_launch
 
 SCOPES = [Scope("kernel"), Scope("loop[0]", "loop", 0), Scope("iter[0]", "iter", 1)]

@@ -104,11 +104,6 @@ def own_cta_change_ns(diff: KernelDiff, scope: ScopeChange) -> float | None:
     return found[diff.matching.matches.index(scope.match)] if found else None
 
 
-def mean_cta_ns(diff: KernelDiff) -> Both:
-    """Return the average time of a CTA."""
-    return diff.sides.both(lambda launch: launch.cta_ns / max(len(launch.timeline.all_ctas), 1))
-
-
 def cta_ns_of(scope: ScopeChange) -> Both:
     """Return the time of a scope in a CTA, of a warp that runs it."""
     return scope.both(lambda figures: figures.cta_ns)

@@ -195,13 +195,6 @@ class KernelDiff:
     comparisons: tuple[int, int, int] = (1, 1, 1)
     """Numbers of launches, chosen scopes and all scopes compared in all kernels, whose intervals hold together."""
 
-    @classmethod
-    def of(cls, a: KernelRuns, b: KernelRuns, globs: Sequence[str]) -> KernelDiff:
-        """Measure and match both sides."""
-        sides, warps = runs.sides_of(a, b)
-        both = matching.identities(a.kernel), matching.identities(b.kernel)
-        return cls(a, b, sides, sides.without_first(), warps, both, matching.match_scopes(*both), globs)
-
     @cached_property
     def clocks(self) -> Both:
         """Typical SM clock rates; None for a side with a launch whose rate was not measured."""
@@ -379,7 +372,12 @@ def diff_captures(
     all_b = runs.runs_of(b, {name: name for name in names.values()}, by_rank=by_rank)
     matching.require_names(names, all_a, all_b)
     pairing = matching.pair_runs(all_a, all_b)
-    pairs = [KernelDiff.of(runs_a, runs_b, scopes) for runs_a, runs_b in pairing.pairs]
+    pairs = []
+    for of_a, of_b in pairing.pairs:
+        sides, warps = runs.sides_of(of_a, of_b)
+        both = matching.identities(of_a.kernel), matching.identities(of_b.kernel)
+        matched = matching.match_scopes(*both)
+        pairs.append(KernelDiff(of_a, of_b, sides, sides.without_first(), warps, both, matched, scopes))
     for glob in scopes:
         _require_scope(glob, pairs)
     compared = [(pair, scope) for pair in pairs for scope in pair.scopes_of(pair.all_launches) if all(scope.ran())]

@@ -20,6 +20,7 @@ from kprof_inject.report.diff import rows, wording
 from kprof_inject.report.diff.rows import Row
 from kprof_inject.report.html.document import content_policy
 from kprof_inject.scope_colours import scope_colours
+from kprof_inject.timeline.columns import largest, smallest
 from kprof_inject.timeline.timeline import Timeline
 
 _MAX_PICTURED = 8  # an analysis of both sides takes up to some seconds
@@ -277,9 +278,7 @@ class _Cta(Struct, frozen=True):
         if timeline.scope_count > _MAX_SCOPES or not (scopes := timeline.scopes).size:
             return None
         ids, place = np.unique(scopes["cta"], return_inverse=True)
-        begin_ns, end_ns = np.full(len(ids), np.iinfo(np.int64).max), np.full(len(ids), np.iinfo(np.int64).min)
-        np.minimum.at(begin_ns, place, scopes["start_ns"])
-        np.maximum.at(end_ns, place, scopes["end_ns"])
+        begin_ns, end_ns = smallest(place, scopes["start_ns"], len(ids)), largest(place, scopes["end_ns"], len(ids))
         middle = int(np.argsort(end_ns - begin_ns, kind="stable")[(len(ids) - 1) // 2])
         ran = scopes[place == middle]
         partitions = [-1 if scope.partition is None else scope.partition for scope in timeline.table.scopes]

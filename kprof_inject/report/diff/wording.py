@@ -183,7 +183,8 @@ def _cause(diff: KernelDiff) -> str:
         alone = round(explanation.percent, 1) + 0.0
         return f"largest cause: outside of the scopes, which alone change the time by {alone:+.1f} %"
     if place is Place.AT_ONCE:
-        return f"largest cause: {_at_once(diff)}; a CTA takes {_from_to(causes.mean_cta_ns(diff))}"
+        mean_ns = diff.sides.both(lambda launch: launch.cta_ns / max(len(launch.timeline.all_ctas), 1))
+        return f"largest cause: {_at_once(diff)}; a CTA takes {_from_to(mean_ns)}"
     inside = _in_scopes(diff, is_all=place is Place.SCOPES)
     at_once = _at_once(diff) if place is Place.SCOPES_BEYOND else ""
     return f"{inside}; but {at_once}" if inside and at_once else inside

@@ -18,7 +18,7 @@ from programs.child import REPO
 from replacing import replace
 from rich.console import Console
 from snapshots import check
-from timelines import Ran, cta_rows, made_timeline, scope_rows
+from timelines import Ran, cta_rows, made_timeline, scope_rows, scope_statistics
 
 from kprof_inject.analysis.comparison.causes import net_cta_change_ns
 from kprof_inject.analysis.comparison.verdicts import CaptureDiff, diff_captures
@@ -30,7 +30,6 @@ from kprof_inject.pipeline.captures import decode_capture, open_capture
 from kprof_inject.report.diff.page import write_diff_page
 from kprof_inject.report.diff.rows import MAX_LINES, diff_json
 from kprof_inject.report.diff.terminal import print_diff_tables
-from kprof_inject.timeline.scope_statistics import scope_statistics
 from kprof_inject.timeline.timeline import Timeline
 
 Place = tuple[str, int]
