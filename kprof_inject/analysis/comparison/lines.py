@@ -31,7 +31,6 @@ from kprof_inject.capture.source_text import (
     without_folders,
 )
 
-SAMPLES, SCOPES = "samples", "scopes"
 _SEVERAL_LINES = re.compile(r"\d-\d+\)$")
 
 
@@ -68,11 +67,12 @@ class LineChange(Struct, frozen=True):
 
 
 class LineChanges(Struct, frozen=True):
-    """Changes of all lines with a time on either side, largest first; ``source`` is ``SAMPLES`` or ``SCOPES``."""
+    """Changes of all lines with a time on either side, largest first.
 
-    source: str
+    ``samples`` are the numbers in A and in B; the times are from samples if both sides have some, else from scopes.
+    """
+
     samples: tuple[int, int]
-    """Number of samples in A and in B."""
     lines: tuple[LineChange, ...]
 
 
@@ -100,14 +100,14 @@ def line_changes(diff: KernelDiff) -> LineChanges | None:
     if stalls[0] and stalls[1]:
         cta_ns = diff.sides.both(lambda launch: launch.net_cta_ns)
         times = _sampled(stalls[0], cta_ns.a or 0.0), _sampled(stalls[1], cta_ns.b or 0.0)
-        source, absent = SAMPLES, LineTime(0.0, 0.0)
+        absent: LineTime | None = LineTime(0.0, 0.0)
     else:
         times = _recorded(diff.a, diff.sides.a), _recorded(diff.b, diff.sides.b)
-        source, absent = SCOPES, None
+        absent = None
     sides = [_Side(found, sources_of(runs.kernel)) for found, runs in zip(times, (diff.a, diff.b), strict=True)]
     lines = sorted(_changes(sides[0], sides[1], absent), key=lambda line: -abs(line.change_ns))
     samples = [found.samples if found else 0 for found in stalls]
-    return LineChanges(source, (samples[0], samples[1]), tuple(lines)) if lines else None
+    return LineChanges((samples[0], samples[1]), tuple(lines)) if lines else None
 
 
 def _sampled(stalls: Stalls, cta_ns: float) -> dict[SourceLine, LineTime]:

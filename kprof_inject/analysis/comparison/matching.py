@@ -19,6 +19,7 @@ from kprof_inject.capture.scopes import Scope, distinct_names
 from kprof_inject.capture.source_text import SourceText, sources_of
 from kprof_inject.errors import KprofError, printable
 from kprof_inject.quantities import counted, listed
+from kprof_inject.timeline.choice import matches_scope
 from kprof_inject.timeline.partitions import partition_names
 
 _MAX_NAMES = 12
@@ -311,6 +312,33 @@ def _matched(
         matched_a, matched_b = {at for at, _ in alike}, {at for _, at in alike}
         left_a = [at for at in left_a if at not in matched_a]
         left_b = [at for at in left_b if at not in matched_b]
+
+
+def is_named(a: ScopeIdentity, b: ScopeIdentity, glob: str) -> bool:
+    """Return True if the glob matches the name of a matched scope on either side."""
+    return any(matches_scope(side.info.name, glob) for side in (a, b))
+
+
+def require_scope(
+    glob: str, compared: Sequence[tuple[tuple[Sequence[ScopeIdentity], Sequence[ScopeIdentity]], ScopeMatching]]
+) -> None:
+    """Raise ``KprofError``, with the scopes on both sides, if the glob matches no match of any kernel."""
+    matched = [(a[match.a], b[match.b]) for (a, b), matching in compared for match in matching.matches]
+    if any(is_named(a, b, glob) for a, b in matched):
+        return
+    both = dict.fromkeys(b.info.name for _, b in matched)
+    alone = [
+        f"only {side} has {item.scope.distinct_name}"
+        for _, matching in compared
+        for side, unmatched in (("A", matching.only_a), ("B", matching.only_b))
+        for item in unmatched
+        if matches_scope(item.scope.info.name, glob)
+    ]
+    there = f"both have {', '.join(both)}" if both else "A and B have no scope in common"
+    raise KprofError(
+        f"--scope {glob} matches no scope that is in both A and B",
+        hint=printable("; ".join([*dict.fromkeys(alone), there])),
+    )
 
 
 def _note(a: Sequence[ScopeIdentity], b: Sequence[ScopeIdentity], at_a: int, at_b: int, found: dict[int, int]) -> str:

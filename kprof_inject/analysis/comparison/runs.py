@@ -330,7 +330,6 @@ class LaunchFigures(Struct, frozen=True, eq=False):
 
 _Launches = tuple[LaunchFigures, ...]
 _Value = Callable[[LaunchFigures], float | None]
-_MIN_WITHOUT_FIRST = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -381,7 +380,7 @@ def sides_of(a: KernelRuns, b: KernelRuns) -> tuple[Sides, tuple[int, ...] | Non
 
 def _without_first(launches: _Launches) -> _Launches:
     later = Counter(_process(launch) for launch in launches if launch.timeline.launch.index)
-    return tuple(one for one in launches if one.timeline.launch.index or later[_process(one)] < _MIN_WITHOUT_FIRST)
+    return tuple(one for one in launches if one.timeline.launch.index or later[_process(one)] < 2)
 
 
 def _process(launch: LaunchFigures) -> Hashable:

@@ -17,8 +17,6 @@ from kprof_inject.analysis.comparison.matching import NOWHERE, ScopeIdentity, Sc
 from kprof_inject.analysis.comparison.runs import Both, KernelRuns, LaunchFigures, ScopeFigures, Sides, by_process
 from kprof_inject.capture.model import several_ranks
 from kprof_inject.capture.scopes import ScopeKind
-from kprof_inject.errors import KprofError, printable
-from kprof_inject.timeline.choice import matches_scope
 from kprof_inject.timeline.comparison import Change, change_between, noise_floor, timer_step_ns, typical
 from kprof_inject.timeline.timeline import Timeline
 
@@ -303,7 +301,7 @@ class KernelDiff:
 
     def is_chosen(self, scope: ScopeChange) -> bool:
         """Return True if a scope is to be shown."""
-        return not self.globs or any(_is_named(scope, glob) for glob in self.globs)
+        return not self.globs or any(matching.is_named(scope.a, scope.b, glob) for glob in self.globs)
 
     def _judged(self, is_wanted: Callable[[ScopeChange], bool], comparisons: int) -> tuple[ScopeChange, ...]:
         found = []
@@ -338,10 +336,6 @@ class CaptureDiff(Struct, frozen=True, eq=False):
     def is_by_rank(self) -> bool:
         """True if each comparison is of one rank."""
         return any(kernel.b.rank is not None for kernel in self.kernels)
-
-
-def _is_named(scope: ScopeChange, glob: str) -> bool:
-    return any(matches_scope(side.info.name, glob) for side in (scope.a, scope.b))
 
 
 def _depth(scopes: Sequence[ScopeIdentity], index: int) -> int:
@@ -379,29 +373,10 @@ def diff_captures(
         matched = matching.match_scopes(*both)
         pairs.append(KernelDiff(of_a, of_b, sides, sides.without_first(), warps, both, matched, scopes))
     for glob in scopes:
-        _require_scope(glob, pairs)
+        matching.require_scope(glob, [(pair.identities, pair.matching) for pair in pairs])
     compared = [(pair, scope) for pair in pairs for scope in pair.scopes_of(pair.all_launches) if all(scope.ran())]
     chosen = [pair.is_chosen(scope) for pair, scope in compared]
     comparisons = (len(pairs), max(sum(chosen), 1), max(len(chosen), 1))
     kernels = [replace(pair, comparisons=comparisons) for pair in pairs]
     kernels.sort(key=lambda kernel: (not kernel.launch.changed, -kernel.worth_ns))
     return CaptureDiff(tuple(kernels), pairing.only_a, pairing.only_b)
-
-
-def _require_scope(glob: str, pairs: Sequence[KernelDiff]) -> None:
-    scopes = [scope for pair in pairs for scope in pair.unjudged]
-    if any(_is_named(scope, glob) for scope in scopes):
-        return
-    both = dict.fromkeys(scope.b.info.name for scope in scopes)
-    alone = [
-        f"only {side} has {item.scope.distinct_name}"
-        for pair in pairs
-        for side, unmatched in (("A", pair.matching.only_a), ("B", pair.matching.only_b))
-        for item in unmatched
-        if matches_scope(item.scope.info.name, glob)
-    ]
-    there = f"both have {', '.join(both)}" if both else "A and B have no scope in common"
-    raise KprofError(
-        f"--scope {glob} matches no scope that is in both A and B",
-        hint=printable("; ".join([*dict.fromkeys(alone), there])),
-    )

@@ -8,19 +8,10 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kprof_inject.analysis.comparison import causes, lines, runs
-from kprof_inject.analysis.comparison.code import (
-    OUTSIDE,
-    WHOLE,
-    ChangedPart,
-    CodePart,
-    Structure,
-    elsewhere_cta_ns,
-    structure_of,
-)
+from kprof_inject.analysis.comparison import causes, code, lines, runs
 from kprof_inject.analysis.comparison.matching import Unmatched
 from kprof_inject.analysis.comparison.runs import Both, KernelRuns
-from kprof_inject.analysis.comparison.verdicts import CaptureDiff, ChangeVerdict, Judged, KernelDiff, ScopeChange
+from kprof_inject.analysis.comparison.verdicts import CaptureDiff, ChangeVerdict, Judged, KernelDiff
 from kprof_inject.analysis.evidence.stalls import place_text
 from kprof_inject.analysis.findings.loops import LoopFigures
 from kprof_inject.analysis.structure.structural_changes import StructuralChange
@@ -47,19 +38,20 @@ _MAX_PLACES = 6
 
 
 class Row(Struct, frozen=True):
-    """A launch, scope, source line or rank (``kind``) on both sides."""
+    """A launch, scope, source line or rank (``kind``) on both sides.
+
+    ``cells`` are texts by the column's title, ``values`` the record for JSON. ``interval`` is the change and the ends
+    of its interval, in per cent or, of a source line, in nanoseconds; empty if unknown. ``tone`` is ``slower``,
+    ``faster``, ``clock``, ``same`` or ``unknown``.
+    """
 
     kind: str
     name: str
-    cells: Mapping[str, str] = {}
-    """Texts by the column's title."""
+    cells: Mapping[str, str]
     interval: tuple[float, ...] = ()
-    """Change in per cent, or in nanoseconds of a source line, and the ends of its interval; empty if unknown."""
     tone: str = "same"
-    """``slower``, ``faster``, ``clock``, ``same`` or ``unknown``."""
     depth: int = 0
     values: Mapping[str, Any] = {}
-    """Record for JSON."""
 
 
 _TONES = {verdict: verdict.name.lower() for verdict in ChangeVerdict}
@@ -127,63 +119,61 @@ def launch_rows(diff: KernelDiff) -> list[Row]:
 
 def scope_rows(diff: KernelDiff) -> list[Row]:
     """Return the rows of the chosen scopes."""
-    return [_scope_row(diff, scope) for scope in diff.scopes]
-
-
-def _scope_row(diff: KernelDiff, scope: ScopeChange) -> Row:
-    a, b, compared_ns = scope.a.info, scope.b.info, scope.compared_ns
     resolution_ns = diff.sides.both(lambda launch: launch.resolution_ns)
-    title = scope.b.title if scope.depth or not scope.b.partition else f"{scope.b.title} ({scope.b.partition})"
-    figures = {
-        "count": scope.both(lambda figures: figures.count),
-        "total_ns": scope.both(lambda figures: figures.total_ns),
-        "mean_ns": scope.both(lambda figures: figures.statistics.mean_ns),
-        "p50_ns": scope.both(lambda figures: figures.statistics.p50_ns),
-        "share": scope.both(lambda figures: figures.statistics.share),
-    }
-    cells = {
-        "count": both_text(figures["count"], "{:.0f}".format),
-        "total": both_text(figures["total_ns"], short_time),
-        "mean": _resolved(figures["mean_ns"], resolution_ns),
-        "p50": _resolved(figures["p50_ns"], resolution_ns),
-        "share": both_text(figures["share"], percent),
-    }
-    if b.kind == ScopeKind.INSTANT:
-        cells = {**dict.fromkeys(cells, "-"), "count": cells["count"]}
-    source = before_and_after(*(place.rpartition("/")[2] or "-" for place in (a.source, b.source)))
-    values = {
-        "index_a": scope.match.a,
-        "index_b": scope.match.b,
-        "name": b.name,
-        "distinct_name": scope.b.distinct_name,
-        "title": title,
-        "kind": b.kind,
-        "partition": scope.b.partition,
-        "depth": scope.depth,
-        "source_a": a.source,
-        "source_b": b.source,
-        "note": scope.match.note,
-        "basis": scope.basis.name,
-        "compared_ns": json_values(compared_ns),
-        **{name: json_values(both) for name, both in figures.items()},
-        "explained": causes.explained_by(diff, scope),
-        "own_cta_change_ns": causes.own_cta_change_ns(diff, scope),
-        "tags": [
-            {"name": name, "value": value, "p50_ns": json_values(both)}
-            for name, medians in scope.tags().items()
-            for value, both in medians.items()
-        ],
-    }
-    row = Row("scope", scope.b.distinct_name, {"scope": title, "source": source}, depth=scope.depth, values=values)
-    return _judged_row(row, scope.judged, compared_ns, cells)
+    rows = []
+    for scope in diff.scopes:
+        a, b, compared_ns = scope.a.info, scope.b.info, scope.compared_ns
+        title = scope.b.title if scope.depth or not scope.b.partition else f"{scope.b.title} ({scope.b.partition})"
+        figures = {
+            "count": scope.both(lambda figures: figures.count),
+            "total_ns": scope.both(lambda figures: figures.total_ns),
+            "mean_ns": scope.both(lambda figures: figures.statistics.mean_ns),
+            "p50_ns": scope.both(lambda figures: figures.statistics.p50_ns),
+            "share": scope.both(lambda figures: figures.statistics.share),
+        }
+        cells = {
+            "count": both_text(figures["count"], "{:.0f}".format),
+            "total": both_text(figures["total_ns"], short_time),
+            "mean": _resolved(figures["mean_ns"], resolution_ns),
+            "p50": _resolved(figures["p50_ns"], resolution_ns),
+            "share": both_text(figures["share"], percent),
+        }
+        if b.kind == ScopeKind.INSTANT:
+            cells = {**dict.fromkeys(cells, "-"), "count": cells["count"]}
+        source = before_and_after(*(place.rpartition("/")[2] or "-" for place in (a.source, b.source)))
+        values = {
+            "index_a": scope.match.a,
+            "index_b": scope.match.b,
+            "name": b.name,
+            "distinct_name": scope.b.distinct_name,
+            "title": title,
+            "kind": b.kind,
+            "partition": scope.b.partition,
+            "depth": scope.depth,
+            "source_a": a.source,
+            "source_b": b.source,
+            "note": scope.match.note,
+            "basis": scope.basis.name,
+            "compared_ns": json_values(compared_ns),
+            **{name: json_values(both) for name, both in figures.items()},
+            "explained": causes.explained_by(diff, scope),
+            "own_cta_change_ns": causes.own_cta_change_ns(diff, scope),
+            "tags": [
+                {"name": name, "value": value, "p50_ns": json_values(both)}
+                for name, medians in scope.tags().items()
+                for value, both in medians.items()
+            ],
+        }
+        row = Row("scope", scope.b.distinct_name, {"scope": title, "source": source}, depth=scope.depth, values=values)
+        rows.append(_judged_row(row, scope.judged, compared_ns, cells))
+    return rows
 
 
-def _resolved(figures: Both, resolution_ns: Both) -> str:
-    pairs = ((figures.a, resolution_ns.a), (figures.b, resolution_ns.b))
-    return before_and_after(*(resolved_time(ns, shortest_ns or 0.0) for ns, shortest_ns in pairs))
+def _resolved(ns: Both, shortest_ns: Both) -> str:
+    return before_and_after(resolved_time(ns.a, shortest_ns.a or 0.0), resolved_time(ns.b, shortest_ns.b or 0.0))
 
 
-def _line_row(line: lines.LineChange, source: str) -> Row:
+def _line_row(line: lines.LineChange, changes: lines.LineChanges) -> Row:
     before, after = (place_text(place) or "-" for place in (line.a, line.b))
     file, _, number = after.rpartition(":")
     is_moved = before != after and before.startswith(f"{file}:")
@@ -204,7 +194,7 @@ def _line_row(line: lines.LineChange, source: str) -> Row:
         "line_a": line.a and line.a[1],
         "line_b": line.b and line.b[1],
         **{name: getattr(line, name) for name in ("text", "a_ns", "b_ns", "change_ns", "error_ns", "is_noise")},
-        "source": source,
+        "source": "samples" if all(changes.samples) else "scopes",
     }
     return Row("line", line.text, cells, (line.change_ns, *ends), tone, values=values)
 
@@ -217,13 +207,13 @@ def shown_lines(diff: KernelDiff) -> tuple[str, list[Row]]:
     a, b = changes.samples
     sampled = "neither side has" if not (a or b) else f"only {'A' if a else 'B'} has"
     basis = f"from the recorded scopes of operations and lines, because {sampled} samples"
-    if changes.source == lines.SAMPLES:
+    if a and b:
         basis = f"estimated from {a} samples in A and {b} in B, ± at {100 * CONFIDENCE:.0f} % confidence"
     if all(line.is_noise for line in changes.lines):
         return f"source lines: no change of a warp's time beyond noise, {basis}", []
     hidden = len(changes.lines) - MAX_LINES
     more = f"; {counted(hidden, 'smaller change')} in --json" if hidden > 0 else ""
-    rows = [_line_row(line, changes.source) for line in changes.lines[:MAX_LINES]]
+    rows = [_line_row(line, changes) for line in changes.lines[:MAX_LINES]]
     return f"source lines: a warp's time in a CTA, {basis}{more}", rows
 
 
@@ -232,7 +222,7 @@ def source_rows(diff: KernelDiff) -> Iterator[list[Row]]:
 
     Cells are indented as little as the part allows.
     """
-    for part in lines.source_parts(diff, structure_of(diff)):
+    for part in lines.source_parts(diff, code.structure_of(diff)):
         texts = [line.text for row in part for line in (row.a, row.b) if line and line.text.strip()]
         indent = min((len(text) - len(text.lstrip()) for text in texts), default=0)
         rows = []
@@ -249,13 +239,11 @@ def source_rows(diff: KernelDiff) -> Iterator[list[Row]]:
 
 def code_lines(diff: KernelDiff) -> Iterator[str]:
     """Yield the changes of the code, indented by part; none if the code is unknown."""
-    structure = structure_of(diff)
+    structure = code.structure_of(diff)
     if structure is None:
         return
     if not structure.parts:
-        differing = structure.differing_lines
-        same = "the TTGIR is the same on both sides"
-        yield f"code: {unrecognized_text(differing, structure.only_part) if differing else same}"
+        yield f"code: {unrecognized_text(structure.differing_lines, structure.only_part)}"
         return
     yield "code:" if diff.launch.changed else "code, with no difference in time:"
     for part in structure.parts:
@@ -263,12 +251,12 @@ def code_lines(diff: KernelDiff) -> Iterator[str]:
         yield f"  {part.part.name}{': ' if reasons else ''}{'; '.join(reasons)}"
         inside = [*(_loop_lines(*part.loops) if part.loops else ()), *changes_by_text(part.changes)]
         yield from (f"    {line}" for line in inside)
-    elsewhere_ns, net_ns = elsewhere_cta_ns(structure, diff), causes.net_cta_change_ns(diff)
+    elsewhere_ns, net_ns = code.elsewhere_cta_ns(structure, diff), causes.net_cta_change_ns(diff)
     if elsewhere_ns is not None and net_ns is not None:
         yield f"  elsewhere: {signed_time(elsewhere_ns)}; net: {signed_time(net_ns)} per CTA"
 
 
-def _reasons(part: ChangedPart, structure: Structure, has_changed: bool) -> list[str]:
+def _reasons(part: code.ChangedPart, structure: code.Structure, has_changed: bool) -> list[str]:
     means = [(scope, scope.both(lambda figures: figures.statistics.mean_ns)) for scope in part.scopes]
     changed = [
         f"{scope.b.distinct_name} {short_time(mean_ns.a)} → {short_time(mean_ns.b)}"
@@ -277,10 +265,10 @@ def _reasons(part: ChangedPart, structure: Structure, has_changed: bool) -> list
     ]
     explained = [] if part.cta_change_ns is None else [f"{signed_time(part.cta_change_ns)} per CTA"]
     is_all = has_changed and part.part == structure.only_part
-    if is_all and part.part == WHOLE:
+    if is_all and part.part == code.WHOLE:
         explained = ["all of the change, because the code is the same"]
-    elif explained and structure.everywhere and part.part != WHOLE:
-        explained = [f"{explained[0]}, caused here or by the changes of {WHOLE.name}"]
+    elif explained and structure.everywhere and part.part != code.WHOLE:
+        explained = [f"{explained[0]}, caused here or by the changes of {code.WHOLE.name}"]
     elif is_all:
         explained = ["all of the change, because the code differs nowhere else", *explained]
     return [*explained, *changed[:1]]
@@ -300,11 +288,13 @@ def _loop_lines(a: LoopFigures, b: LoopFigures) -> Iterator[str]:
         yield f"recorded waits: {short_time(a.wait_ns)} → {short_time(b.wait_ns)} per iteration"
 
 
-def unrecognized_text(differing: int, part: CodePart | None = None) -> str:
-    """Return the note on lines that differ, all in ``part`` if it is known, although no change was found."""
+def unrecognized_text(differing: int, part: code.CodePart | None = None) -> str:
+    """Return the note on code without a recognized change: how many lines differ, all in ``part`` if it is known."""
+    if not differing:
+        return "the TTGIR is the same on both sides"
     text = f"the TTGIR differs in {counted(differing, 'line')}"
-    if part is not None and part != WHOLE:
-        text += f", only {part.name}" if part == OUTSIDE else f", only in {part.name}"
+    if part is not None and part != code.WHOLE:
+        text += f", only {part.name}" if part == code.OUTSIDE else f", only in {part.name}"
     return f"{text}; diff recognizes no change there"
 
 
@@ -344,7 +334,7 @@ def diff_json(diff: CaptureDiff) -> dict[str, Any]:
 
 def _kernel_values(diff: KernelDiff) -> dict[str, Any]:
     *clean, recorded = launch_rows(diff)
-    explanation, structure, changes = causes.explanation_of(diff), structure_of(diff), lines.line_changes(diff)
+    explanation, structure, changes = causes.explanation_of(diff), code.structure_of(diff), lines.line_changes(diff)
     differences = runs.differences(diff.a, diff.b)
     return {
         "kernel": diff.b.kernel.name,
@@ -361,7 +351,7 @@ def _kernel_values(diff: KernelDiff) -> dict[str, Any]:
         "first_launches_left_out": len(diff.all_launches.launches) - len(diff.sides.launches),
         "by_scopes_percent": explanation.percent if explanation else None,
         "scopes": [row.values for row in scope_rows(diff)],
-        "lines": [_line_row(line, changes.source).values for line in changes.lines] if changes else [],
+        "lines": [_line_row(line, changes).values for line in changes.lines] if changes else [],
         "only_a": list(map(_unmatched_values, diff.matching.only_a)),
         "only_b": list(map(_unmatched_values, diff.matching.only_b)),
         "structure": structure
@@ -378,7 +368,7 @@ def _kernel_values(diff: KernelDiff) -> dict[str, Any]:
                 for part in structure.parts
             ],
             "unexplained": structure.unexplained,
-            "elsewhere_cta_ns": elsewhere_cta_ns(structure, diff),
+            "elsewhere_cta_ns": code.elsewhere_cta_ns(structure, diff),
             "net_cta_ns": causes.net_cta_change_ns(diff),
             "everywhere": list(map(change_json, structure.everywhere)),
             "differing_lines": structure.differing_lines,
