@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import prod
 
 import numpy as np
@@ -13,9 +13,11 @@ from msgspec import Struct
 
 from kprof_inject.analysis.interpreter.accesses import Access
 from kprof_inject.analysis.interpreter.axis_arrays import CTA, AxisArray, TooLarge
-from kprof_inject.analysis.interpreter.executions import CountedOperation
+from kprof_inject.analysis.interpreter.executions import CountedOperation, ExecutedKernel
 from kprof_inject.analysis.interpreter.footprints import NOTHING, Ranges, max_repeats, union
 from kprof_inject.analysis.structure.tensor_layouts import access_bits, lanes_and_warps_along, lanes_dimension
+from kprof_inject.capture.model import KERNELS_CACHED, Kernel
+from kprof_inject.capture.schema import Grid
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.ttgir.dialect import FUNCTION
 from kprof_inject.ttgir.types import types_of
@@ -64,51 +66,45 @@ _SECTOR_BYTES = 32
 
 
 class Traffic:
-    """Memory traffic of a launch; the bytes that an operation touches are computed once."""
+    """Memory traffic of a kernel's launches with the same grid and arguments; each figure is computed once."""
 
-    def __init__(self, operations: Sequence[CountedOperation], timeline: Timeline, aliases: Mapping[str, str]) -> None:
-        """Take all operations of the launch's kernel, in the order of the text, and the module's aliases."""
+    def __init__(
+        self, operations: Sequence[CountedOperation], aliases: Mapping[str, str], kernel: Kernel, ctas: int
+    ) -> None:
+        """Take all operations of the kernel, in the order of the text, and the module's aliases."""
         accessing = [one for one in operations if one.access is not None]
         self._accesses = [one.access for one in accessing if one.access is not None]
         self._times = [one.times for one in accessing]
         self.lines = [one.line for one in accessing]
         """The first line of each operation that accesses memory, ascending."""
-        self._timeline = timeline
-        self._touched: dict[tuple[int, bool], Ranges | None] = {}
-        self._aliases = aliases
+        self._kernel, self._ctas, self._aliases = kernel, ctas, aliases
         self._passing = {number for number, one in enumerate(self._accesses) if passes_by_l1(one, aliases)}
-
-    @cached_property
-    def _sm_of_cta(self) -> AxisArray | None:
-        """SM of each CTA; None unless all are known."""
-        ctas = self._timeline.all_ctas
-        if len(ctas) != prod(self._timeline.launch.grid):
-            return None
-        return AxisArray((CTA,), ctas["sm"][np.argsort(ctas["cta"])].astype(np.int64))
 
     @cached_property
     def _unknown(self) -> list[int]:
         """Accesses at unknown addresses, or under an unknown mask."""
-        return [number for number in range(len(self._accesses)) if self._ranges(number, by_sm=False) is None]
+        return [number for number, ranges in enumerate(self._ranges) if ranges is None]
 
-    def _ranges(self, number: int, by_sm: bool) -> Ranges | None:
-        key = (number, by_sm)
-        if key not in self._touched:
-            self._touched[key] = self._accesses[number].touched(self._sm_of_cta if by_sm else None)
-        return self._touched[key]
+    @cached_property
+    def _streamed(self) -> list[int | None]:
+        return [self._streamed_by(number) for number in range(len(self._accesses))]
 
-    def l2_bytes(self, accesses: range) -> int:
+    @cached_property
+    def _ranges(self) -> list[Ranges | None]:
+        return [one.touched(None) for one in self._accesses]
+
+    def l2_bytes(self, accesses: range, kept_bytes: Sequence[int]) -> int:
         """Return a lower bound of the bytes that some accesses move from the L2 to the SMs.
 
-        ``accesses`` are places in ``lines``. What bypasses an SM's L1 counts in each execution; what is kept there,
-        once for each SM that reads it.
+        ``accesses`` are places in ``lines``. What bypasses an SM's L1 counts in each execution; what is kept there
+        (``Traffic.kept_bytes``), once for each SM that reads it.
         """
         passing = sum(
             self._distinct_bytes[number]
             for number in accesses
             if number in self._passing and self._accesses[number].form.reads
         )
-        return passing + self._kept_bytes[accesses.stop] - self._kept_bytes[accesses.start]
+        return passing + kept_bytes[accesses.stop] - kept_bytes[accesses.start]
 
     def l1_bytes(self, accesses: range) -> int:
         """Return the bytes that some accesses move between the L1 and registers.
@@ -126,15 +122,14 @@ class Traffic:
             for number, (times, one) in enumerate(zip(self._times, self._accesses, strict=True))
         ]
 
-    @cached_property
-    def _kept_bytes(self) -> list[int]:
-        """Bytes that the L1s of all SMs have read before the first access, after it, and after each of the others.
+    def kept_bytes(self, sm_of_cta: AxisArray | None) -> list[int]:
+        """Return the bytes that the L1s of all SMs have read before the first access, and after each.
 
-        They read whole sectors.
+        They read whole sectors. ``sm_of_cta`` has the SM of each CTA; None unless all are known.
         """
         sizes, sectors = [0], NOTHING
         for number in range(len(self._accesses)):
-            ranges = self._ranges(number, by_sm=True) if self._is_kept(number) else None
+            ranges = self._accesses[number].touched(sm_of_cta) if self._is_kept(number) else None
             if ranges is not None:
                 starts, ends = ranges.starts // _SECTOR_BYTES, -(-ranges.ends // _SECTOR_BYTES)
                 sectors = union((sectors, Ranges(starts * _SECTOR_BYTES, ends * _SECTOR_BYTES)))
@@ -146,57 +141,58 @@ class Traffic:
         form, name = self._accesses[number].form, self._accesses[number].operation.name
         return form.reads and (form.by_registers or name == _COPY) and not form.writes and number not in self._passing
 
-    def dram_bound(self, l1_bytes: int) -> DramBound | None:
+    def dram_bound(self, l1_bytes: int, kept_bytes: int) -> DramBound | None:
         """Return the bounds for DRAM; None if the device's memory is unknown.
 
-        ``l1_bytes`` is the size of an SM's L1 and shared memory.
+        ``l1_bytes`` is the size of an SM's L1 and shared memory, ``kept_bytes`` what the L1s of all SMs read.
         """
-        kernel = self._timeline.launch.kernel
+        kernel = self._kernel
         if kernel.dram_bytes_per_s is None or kernel.l2_bytes is None:
             return None
-        # The L2 reads what an atomic operation changes.
-        read = self._union(one.form.reads for one in self._accesses)
-        written = self._union(one.form.writes for one in self._accesses)
+        read, written, either_bytes = self._read_and_written
         return DramBound(
-            read_bytes=read.size_bytes,
-            written_bytes=written.size_bytes,
-            least_bytes=read.size_bytes + max(written.size_bytes - kernel.l2_bytes, 0),
-            streamed_bytes=self._streamed_bytes(l1_bytes),
-            fits_l2=union((read, written)).size_bytes <= kernel.l2_bytes,
+            read_bytes=read,
+            written_bytes=written,
+            least_bytes=read + max(written - kernel.l2_bytes, 0),
+            streamed_bytes=self._streamed_bytes(l1_bytes, kept_bytes),
+            fits_l2=either_bytes <= kernel.l2_bytes,
             unknown=len(self._unknown),
-            unknown_bytes=sum(self._streamed(number) or 0 for number in self._unknown),
+            unknown_bytes=sum(self._streamed[number] or 0 for number in self._unknown),
             bytes_per_s=kernel.dram_bytes_per_s,
             scattered=sum(self._scattered(number) for number in self._unknown),
         )
 
+    @cached_property
+    def _read_and_written(self) -> tuple[int, int, int]:
+        """Distinct bytes that are read, are written, and are either; the L2 reads what an atomic operation changes."""
+        known = [(one.form, each) for one, each in zip(self._accesses, self._ranges, strict=True) if each is not None]
+        read = union(each for form, each in known if form.reads)
+        written = union(each for form, each in known if form.writes)
+        return read.size_bytes, written.size_bytes, union((read, written)).size_bytes
+
     def _scattered(self, number: int) -> int:
         one = self._accesses[number]
         is_scattered = one.form.by_registers and one.address is None
-        return (self._streamed(number) or 0) // one.element_bytes if is_scattered else 0
+        return (self._streamed[number] or 0) // one.element_bytes if is_scattered else 0
 
-    def _streamed_bytes(self, l1_bytes: int) -> int | None:
-        found = [self._streamed(number) for number in range(len(self._accesses))]
-        kept = [
-            number
-            for number in range(len(self._accesses))
-            if self._is_kept(number) and self._ranges(number, by_sm=False) is not None
-        ]
+    def _streamed_bytes(self, l1_bytes: int, kept_bytes: int) -> int | None:
+        found = self._streamed
         if None in found:
             return None
         total = sum(one for one in found if one is not None)
-        resources = self._timeline.launch.kernel.with_records
-        read_bytes = self._kept_bytes[-1] / prod(self._timeline.launch.grid)
+        resources = self._kernel.with_records
+        read_bytes = kept_bytes / self._ctas
         # If an SM's L1 has room for what its CTAs read through it, they hit it again.
         if (resources.ctas_per_sm or 1) * (read_bytes + (resources.shared_bytes or 0)) <= l1_bytes:
-            total -= sum(found[number] or 0 for number in kept)
-            total += union(ranges for number in kept if (ranges := self._ranges(number, by_sm=False))).size_bytes
+            kept = {number: one for number, one in enumerate(self._ranges) if one is not None and self._is_kept(number)}
+            total += union(kept.values()).size_bytes - sum(found[number] or 0 for number in kept)
         return total
 
-    def _streamed(self, number: int) -> int | None:
+    def _streamed_by(self, number: int) -> int | None:
         times, one = self._times[number], self._accesses[number]
         if one.mask is not None and one.mask.is_lower_bound:
             return one.max_bytes(times)
-        ranges = self._ranges(number, by_sm=False)
+        ranges = self._ranges[number]
         if ranges is not None:
             return ranges.size_bytes
         if times is None and one.whole_bytes <= _SECTOR_BYTES:
@@ -204,9 +200,19 @@ class Traffic:
         requested_bytes = one.requested_bytes(times)
         return one.max_bytes(times) if requested_bytes is None else requested_bytes
 
-    def _union(self, chosen: Iterator[bool]) -> Ranges:
-        ranges = (self._ranges(number, by_sm=False) for number, is_chosen in enumerate(chosen) if is_chosen)
-        return union(one for one in ranges if one is not None)
+
+@lru_cache(maxsize=KERNELS_CACHED)  # mostly, all launches have the same
+def traffic_of(ran: ExecutedKernel, kernel: Kernel, grid: Grid) -> Traffic:
+    """Return the memory traffic of launches that executed ``ran``."""
+    return Traffic(ran.operations, ran.module.aliases, kernel, prod(grid))
+
+
+def sms_of_ctas(timeline: Timeline) -> AxisArray | None:
+    """Return the SM of each CTA; None unless all are known."""
+    ctas = timeline.all_ctas
+    if len(ctas) != prod(timeline.launch.grid):
+        return None
+    return AxisArray((CTA,), ctas["sm"][np.argsort(ctas["cta"])].astype(np.int64))
 
 
 _COPY = "ttg.async_copy_global_to_local"

@@ -17,7 +17,7 @@ from kprof_inject.analysis.interpreter.executions import CountedOperation, Execu
 from kprof_inject.analysis.roofs.coalescing import Requests
 from kprof_inject.analysis.roofs.computed_elements import computed_shares
 from kprof_inject.analysis.roofs.integer_work import work_with_integers
-from kprof_inject.analysis.roofs.memory import DramBound, Traffic
+from kprof_inject.analysis.roofs.memory import DramBound, Traffic, sms_of_ctas, traffic_of
 from kprof_inject.analysis.roofs.operation_work import NO_WORK, Work, exchanged_bytes, work_of, work_of_histograms
 from kprof_inject.analysis.roofs.rates import UnitRates, rates_of
 from kprof_inject.analysis.scope_map import ScopeMap
@@ -114,17 +114,19 @@ def speed_of_light(
         return SpeedOfLight((), missing=missing)
     if isinstance(ran, Unjudged):
         return SpeedOfLight((), missing=ran)
-    traffic = Traffic(ran.operations, timeline, ran.module.aliases)
+    launch = timeline.launch
+    traffic = traffic_of(ran, launch.kernel, launch.grid)
+    kept_bytes = traffic.kept_bytes(sms_of_ctas(timeline))
     sm_cycles = max(cycles for _, cycles in times.values())
     resident_cycles = 0
     if timeline.clock.source == ClockSource.FITTED:
         resident_cycles = cycles_with_ctas(timeline.all_ctas, timeline.clock.clock_hz, end="post_final_ns")
-    working = _working(ran, timeline.launch.kernel)
+    working = _working(ran, launch.kernel)
     return SpeedOfLight(
-        tuple(_roofs(timeline, ran.scope_map, times, rates, working, traffic, requests)),
+        tuple(_roofs(timeline, ran.scope_map, times, rates, working, traffic, kept_bytes, requests)),
         unknown=sum(one.whole_times is None for one, _ in working),
         missing=missing,
-        dram=traffic.dram_bound(rates.l1_bytes),
+        dram=traffic.dram_bound(rates.l1_bytes, kept_bytes[-1]),
         atomics=sum(one.operation.traits.is_atomic for one in ran.operations),
         resident_cycles=resident_cycles,
         exchanges=_exchanged_bytes(ran) / rates.shared_bytes / sm_cycles if sm_cycles else 0.0,
@@ -195,6 +197,7 @@ def _roofs(
     rates: UnitRates,
     working: Sequence[tuple[CountedOperation, Work]],
     traffic: Traffic,
+    kept_bytes: Sequence[int],
     requests: Sequence[Requests],
 ) -> Iterator[Roof]:
     lines = [one.line for one, _ in working]
@@ -204,7 +207,7 @@ def _roofs(
             continue
         accesses = scope_map.rows_in(index, traffic.lines)
         extra = sum(requests[row].extra_wavefronts for row in scope_map.rows_in(index, request_lines))
-        l1_bytes, l2_bytes = traffic.l1_bytes(accesses), traffic.l2_bytes(accesses)
+        l1_bytes, l2_bytes = traffic.l1_bytes(accesses), traffic.l2_bytes(accesses, kept_bytes)
         work = Work(shared_bytes=l1_bytes, conflict_cycles=extra, l2_bytes=l2_bytes)
         for row in scope_map.rows_in(index, lines):
             one, each = working[row]

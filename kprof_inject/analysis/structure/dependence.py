@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from functools import lru_cache
 
 from kprof_inject.capture.model import KERNELS_CACHED
@@ -18,7 +18,8 @@ _ACCUMULATIONS = frozenset(
 )
 
 
-def varying_names(module: Module, loop: Operation) -> set[str]:
+@lru_cache(maxsize=KERNELS_CACHED)
+def varying_names(module: Module, loop: Operation) -> Set[str]:
     """Return the names of the values in a loop that may differ from iteration to iteration.
 
     A load varies with its address, as if nothing wrote to memory meanwhile.

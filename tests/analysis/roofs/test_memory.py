@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from timelines import cta_rows, made_timeline
 
 from kprof_inject.analysis.interpreter.accesses import Access
 from kprof_inject.analysis.interpreter.executions import CountedOperation, evaluated
-from kprof_inject.analysis.roofs.memory import DramBound, Traffic
+from kprof_inject.analysis.roofs.memory import DramBound, Traffic, sms_of_ctas
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.timeline.timeline import Timeline
 
@@ -34,21 +35,45 @@ def timeline(tmp_path_factory: pytest.TempPathFactory) -> Timeline:
     return made_timeline(folder, [Scope("func")], [], cta_rows((0, 0, 0, 1, 1)), kernel=kernel)
 
 
-def traffic_of(timeline: Timeline, ran: Ran, grid: tuple[int, int, int], sms: Sequence[int]) -> Traffic:
+@dataclass
+class LaunchTraffic:
+    """The traffic of a launch whose CTAs ran on known SMs."""
+
+    traffic: Traffic
+    kept_bytes: Sequence[int]
+
+    @classmethod
+    def of(
+        cls, operations: Sequence[CountedOperation], aliases: Mapping[str, str], launched: Timeline
+    ) -> LaunchTraffic:
+        launch = launched.launch
+        traffic = Traffic(operations, aliases, launch.kernel, prod(launch.grid))
+        return cls(traffic, traffic.kept_bytes(sms_of_ctas(launched)))
+
+    def l2_bytes(self, first: int, last: int) -> int:
+        return self.traffic.l2_bytes(self._in_lines(first, last), self.kept_bytes)
+
+    def l1_bytes(self, first: int, last: int) -> int:
+        return self.traffic.l1_bytes(self._in_lines(first, last))
+
+    def dram_bound(self) -> DramBound | None:
+        return self.traffic.dram_bound(L1_BYTES, self.kept_bytes[-1])
+
+    def _in_lines(self, first: int, last: int) -> range:
+        """The accesses that begin in these lines."""
+        return range(bisect_left(self.traffic.lines, first), bisect_right(self.traffic.lines, last))
+
+
+def traffic_of(timeline: Timeline, ran: Ran, grid: tuple[int, int, int], sms: Sequence[int]) -> LaunchTraffic:
     """The CTAs are told from the last to the first. Each operation stands in a line of its own, from 1 on."""
     ctas = cta_rows(*((cta, sm, 0, 1, 1) for cta, sm in reversed(list(enumerate(sms)))))
     launched = replace(timeline, ctas=ctas, launch=replace(timeline.launch, grid=grid))
-    return Traffic([CountedOperation.of(line, one) for line, one in enumerate(ran.found, 1)], launched, {})
+    return LaunchTraffic.of([CountedOperation.of(line, one) for line, one in enumerate(ran.found, 1)], {}, launched)
 
 
 def passes_by(access: Access) -> bool:
     """Copies by threads do not, as nothing says that one copies 16 bytes."""
     return access.form.passes_by_l1 and "async_copy" not in access.operation.name
-
-
-def in_lines(traffic: Traffic, first: int, last: int) -> range:
-    """The accesses that begin in these lines."""
-    return range(bisect_left(traffic.lines, first), bisect_right(traffic.lines, last))
 
 
 def counted_l2_bytes(ran: Ran, sms: Sequence[int]) -> int:
@@ -118,14 +143,14 @@ def test_no_more_is_moved_than_loops_count(timeline: Timeline, kernel: Kernel) -
     sms = [3 * cta % 4 for cta in range(prod(kernel.grid))]
     traffic = traffic_of(timeline, ran, kernel.grid, sms)
     lines = len(ran.found)
-    found = traffic.l2_bytes(in_lines(traffic, 1, lines))
+    found = traffic.l2_bytes(1, lines)
     assert found <= counted_l2_bytes(ran, sms)
     if is_known(ran) and not any(passes_by(access) for access, _ in ran.accesses()):
         assert found == counted_l2_bytes(ran, sms)
-    assert traffic.l1_bytes(in_lines(traffic, 1, lines)) <= counted_l1_bytes(ran)
+    assert traffic.l1_bytes(1, lines) <= counted_l1_bytes(ran)
     # Each byte belongs to one line.
-    assert sum(traffic.l2_bytes(in_lines(traffic, line, line)) for line in range(1, lines + 1)) == found
-    assert_least(traffic.dram_bound(L1_BYTES), ran)
+    assert sum(traffic.l2_bytes(line, line) for line in range(1, lines + 1)) == found
+    assert_least(traffic.dram_bound(), ran)
 
 
 COPY = """
@@ -171,8 +196,8 @@ def test_copies_by_threads(timeline: Timeline, wrap: int, width: int, l2_bytes: 
     text = COPY.replace("WRAP", str(wrap)).replace("WIDTH", str(width))
     ran = evaluated(text, "kernel.ttgir", (1, 1, 1), (4096,), ScopeTable())
     launched = replace(timeline, launch=replace(timeline.launch, grid=(1, 1, 1)))
-    traffic = Traffic(ran.operations, launched, ran.module.aliases)
-    assert traffic.l2_bytes(in_lines(traffic, 1, text.count("\n"))) == l2_bytes
+    traffic = LaunchTraffic.of(ran.operations, ran.module.aliases, launched)
+    assert traffic.l2_bytes(1, text.count("\n")) == l2_bytes
 
 
 LINES = """
@@ -199,20 +224,18 @@ def test_what_an_sm_has_got_does_not_come_again(timeline: Timeline) -> None:
     traffic = traffic_of(timeline, ran, GRID, (0, 1, 1, 1))
     # A sector of 8 elements, for elements 0 to 3, to both SMs; elements 4 to 6 are in it, too; what passes by the L1 to
     # each CTA.
-    assert [traffic.l2_bytes(in_lines(traffic, line, line)) // 4 for line in range(7, 11)] == [8 + 8, 0, 0, 4 * 4]
-    assert traffic.l2_bytes(in_lines(traffic, 7, 10)) == 4 * (16 + 16)
-    assert traffic.l2_bytes(in_lines(traffic, 1, 13)) == 4 * (16 + 16)
+    assert [traffic.l2_bytes(line, line) // 4 for line in range(7, 11)] == [8 + 8, 0, 0, 4 * 4]
+    assert traffic.l2_bytes(7, 10) == 4 * (16 + 16)
+    assert traffic.l2_bytes(1, 13) == 4 * (16 + 16)
 
 
 def test_bytes_of_dram_are_counted_once(timeline: Timeline) -> None:
     """And of those written only what the L2 has no room for."""
     ran = run(Kernel(LINES))
-    bound = traffic_of(timeline, ran, GRID, (0, 0, 1, 1)).dram_bound(L1_BYTES)
+    bound = traffic_of(timeline, ran, GRID, (0, 0, 1, 1)).dram_bound()
     assert bound == DramBound(4 * 7, 4 * 7, 4 * 7, 4 * (7 + 4 + 4 + 7), True, 1, 4 * 4, 1e9, scattered=4)
     apart = "%e = arith.constant 8 : i32\n    %f = arith.muli %x, %e : i32\n    %s = tt.splat %f"
-    bound = traffic_of(timeline, run(Kernel(LINES.replace("%s = tt.splat %x", apart))), GRID, (0, 0, 1, 1)).dram_bound(
-        L1_BYTES
-    )
+    bound = traffic_of(timeline, run(Kernel(LINES.replace("%s = tt.splat %x", apart))), GRID, (0, 0, 1, 1)).dram_bound()
     assert bound is not None and (bound.written_bytes, bound.least_bytes) == (4 * 16, 4 * 16 + 4 * 16 - L2_BYTES)
     assert not bound.fits_l2
 
@@ -221,11 +244,11 @@ def test_where_ctas_are_missing_each_byte_comes_once(timeline: Timeline) -> None
     """Nobody knows on how many SMs it was asked for."""
     ran = run(Kernel(LINES))
     traffic = traffic_of(timeline, ran, GRID, (0, 0, 1))
-    assert [traffic.l2_bytes(in_lines(traffic, line, line)) // 4 for line in range(7, 11)] == [8, 0, 0, 4 * 4]
+    assert [traffic.l2_bytes(line, line) // 4 for line in range(7, 11)] == [8, 0, 0, 4 * 4]
 
 
 @pytest.mark.parametrize("lacking", ["l2_bytes", "dram_bytes_per_s"])
 def test_of_unknown_memory_there_is_no_bound(timeline: Timeline, lacking: str) -> None:
     kernel = replace(timeline.launch.kernel, **{lacking: None})  # type: ignore[arg-type]
     other = replace(timeline, launch=replace(timeline.launch, kernel=kernel))
-    assert traffic_of(other, run(Kernel(LINES)), GRID, (0, 0, 1, 1)).dram_bound(L1_BYTES) is None
+    assert traffic_of(other, run(Kernel(LINES)), GRID, (0, 0, 1, 1)).dram_bound() is None
