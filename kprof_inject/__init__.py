@@ -23,8 +23,8 @@ from kprof_inject.version import __version__ as __version__
 if TYPE_CHECKING:
     from kprof_inject.api import profile as profile
     from kprof_inject.capture.mode import Mode as Mode
-    from kprof_inject.comparison import diff as diff
     from kprof_inject.errors import KprofError as KprofError
+    from kprof_inject.results import diff as diff
     from kprof_inject.results import load as load
     from kprof_inject.results import read_buffer as read_buffer
     from kprof_inject.results import to_arrow as to_arrow
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _PLACES = {
     "profile": "kprof_inject.api",
     "load": "kprof_inject.results",
-    "diff": "kprof_inject.comparison",
+    "diff": "kprof_inject.results",
     "read_buffer": "kprof_inject.results",
     "KprofError": "kprof_inject.errors",
     "Mode": "kprof_inject.capture.mode",

@@ -33,10 +33,10 @@ from kprof_inject.export.tables import hatchet_tree
 from kprof_inject.export.tracks import LAYOUT_NAMES
 from kprof_inject.report.diff.rows import diff_json
 from kprof_inject.report.diff.terminal import crossings
+from kprof_inject.report.experiments import slopes_csv
 from kprof_inject.report.html.columns import shown_of
 from kprof_inject.report.html.data import kernel_rows, launch_facts, launch_sections, page_values
 from kprof_inject.report.html.pictures import ScopePictures
-from kprof_inject.report.slopes import slopes_csv
 from kprof_inject.report.terminal.screens import answers_text
 from kprof_inject.select.plan import Plan, make_plan, table_json
 from kprof_inject.select.selectors import parse_selectors

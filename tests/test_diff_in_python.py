@@ -11,9 +11,8 @@ from known_launch import known_launch
 from replacing import replace
 
 import kprof_inject
-from kprof_inject.comparison import Comparison
 from kprof_inject.errors import KprofError
-from kprof_inject.results import Results
+from kprof_inject.results import Comparison, Results
 
 SLOW = (20_000.0, 20_100.0, 20_050.0, 19_950.0, 20_020.0) * 4
 FAST = (10_000.0, 10_050.0, 9_950.0, 10_020.0, 9_990.0) * 4

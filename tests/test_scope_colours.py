@@ -17,7 +17,7 @@ from kprof_inject.capture.reader import read_capture
 from kprof_inject.report.html.columns import shown_of
 from kprof_inject.report.html.data import launch_facts
 from kprof_inject.report.terminal.first_screen import print_first_screen
-from kprof_inject.report.terminal.in_html import html_of
+from kprof_inject.report.terminal.screens import html_of
 from kprof_inject.scope_colours import scope_colours
 from kprof_inject.timeline.timeline import decode_launch
 

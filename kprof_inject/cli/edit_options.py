@@ -14,8 +14,8 @@ from kprof_inject.cli.console import say, table_console
 from kprof_inject.cli.options import Function, harmless_setting
 from kprof_inject.errors import KprofError, Position
 from kprof_inject.pipeline.edit_trials import TryChoice
-from kprof_inject.report.terminal.edits_table import print_edits
-from kprof_inject.report.tried_edits import tried_values
+from kprof_inject.report.experiments import tried_values
+from kprof_inject.report.terminal.experiment_tables import print_edits
 from kprof_inject.runtime.experiments.edits.kinds import KINDS, parse_edits
 from kprof_inject.workspace import Workspace
 

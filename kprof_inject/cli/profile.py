@@ -35,9 +35,9 @@ from kprof_inject.cli.recording_options import capture_options, style_options
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.captures import decode_capture
 from kprof_inject.pipeline.insertion import KernelInsertion, insert_kernels, write_insertions
-from kprof_inject.pipeline.merging import merge
 from kprof_inject.pipeline.programs import fit_and_run, measure_once, run_once, torch_traces
 from kprof_inject.pipeline.saved_launches import adopt, capture_launch, saved_launch_at, saved_launches_of
+from kprof_inject.pipeline.torch_traces import merge
 from kprof_inject.report.terminal.screens import print_answers
 from kprof_inject.runtime.program import STOPPED, ProgramInput, kept_input, require_startable
 from kprof_inject.select.selectors import parse_selectors

@@ -1,30 +1,37 @@
 """Save what is known of a capture's kernels without running them again.
 
-That is their machine code, what the compiler moved across records, and the integers in memory that decide what a kernel
-executes.
+That is their machine code, what the compiler moved across records, and the integers in a saved launch's memory that
+decide what a kernel executes.
 """
 
 from __future__ import annotations
 
 import os
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
+from numpy.typing import NDArray
 
+from kprof_inject.analysis.interpreter.executions import entry_function
+from kprof_inject.analysis.interpreter.footprints import NOTHING, Ranges, union
+from kprof_inject.analysis.interpreter.integer_operations import Integers, deciding_loads, integers_at
+from kprof_inject.analysis.interpreter.interpreter import executed
 from kprof_inject.analysis.structure.recorded_lines import moves_in, original_lines
+from kprof_inject.analysis.unjudged import evaluating
 from kprof_inject.capture.capture_files import FILES, KernelRecord, LaunchRecord, launch_lines, write
-from kprof_inject.capture.measurements import LoadedIntegersRecord, MovesRecord
-from kprof_inject.capture.saved_launch import read_saved_launch
+from kprof_inject.capture.measurements import MAX_COMPRESSED_BYTES, MAX_LOADED_BYTES, LoadedIntegersRecord, MovesRecord
+from kprof_inject.capture.saved_launch import MAX_RANGES, MemoryRecord, SavedLaunch, read_saved_launch
 from kprof_inject.capture.schema import TTGIR_FILE
 from kprof_inject.errors import KprofError
 from kprof_inject.machine_code.instructions import MachineFunction
 from kprof_inject.pipeline import Say
-from kprof_inject.pipeline.loaded_integers import loaded_integers
 from kprof_inject.runtime.compiling.compiler_process import CompilerProcess
 from kprof_inject.runtime.compiling.disassembly import machine_code_of, programs_machine_code, recorded_machine_code_of
 from kprof_inject.runtime.compiling.module_check import TIME_LIMIT_S
@@ -119,3 +126,69 @@ def _machine_code(kernel: CapturedKernel) -> MachineFunction:
     if found is None:
         raise KprofError(f"the machine code has no {kernel.record.name}")
     return found
+
+
+# Tables of indices are smaller; reading more would take longer than the report is worth.
+_MAX_TABLE_BYTES = 64 << 20
+# Two ranges that are closer are saved as one.
+_MIN_GAP_BYTES = 256
+
+
+class SavedMemory:
+    """Memory of a saved launch that the launch does not change. It notes what is read."""
+
+    def __init__(self, saved: SavedLaunch) -> None:
+        """Read nothing yet."""
+        self._saved = saved
+        self._tables: dict[MemoryRecord, NDArray[np.uint8]] = {}
+        self._touched: dict[MemoryRecord, Ranges] = {}
+
+    def read(self, addresses: Integers, size_bytes: int) -> Integers | None:
+        """Implement ``Memory.read``. Raises ``KprofError`` if the file is damaged."""
+        if not addresses.size:
+            return addresses
+        one = self._saved.record.memory_at(int(addresses.min()))
+        if one is None or int(addresses.max()) + size_bytes > one.end or one.size_bytes > _MAX_TABLE_BYTES:
+            return None
+        if one.after is None or one.before != one.after:  # only memory that the launch leaves as it is has tables
+            return None
+        touched = Ranges.of(addresses.ravel(), addresses.ravel() + size_bytes)
+        self._touched[one] = union((self._touched.get(one, NOTHING), touched))
+        return integers_at(self._table(one), addresses - one.address, size_bytes)
+
+    def touched(self) -> Iterator[tuple[int, bytes]]:
+        """Yield the addresses and the bytes that were read, in ascending order."""
+        for one in sorted(self._touched, key=lambda memory: memory.address):
+            found, table = self._touched[one], self._table(one)
+            wide = Ranges.of(found.starts, found.ends + _MIN_GAP_BYTES)
+            for start, end in zip(wide.starts.tolist(), (wide.ends - _MIN_GAP_BYTES).tolist(), strict=True):
+                yield start, table[start - one.address : end - one.address].tobytes()
+
+    def _table(self, memory: MemoryRecord) -> NDArray[np.uint8]:
+        if memory not in self._tables:
+            data = b"".join(data for _, data in self._saved.chunks(memory))
+            self._tables[memory] = np.frombuffer(data, np.uint8)
+        return self._tables[memory]
+
+
+def loaded_integers(ttgir: str, saved: SavedLaunch, launch: LaunchRecord) -> LoadedIntegersRecord | None:
+    """Return the integers of a saved launch's memory that decide what a launch of the same kernel executes.
+
+    ``ttgir`` is the kernel's module. None if it loads no such integers, or too many. Raises ``KprofError`` if the saved
+    launch is damaged, or the module cannot be evaluated.
+    """
+    module = parse(ttgir)
+    function = entry_function(module)
+    if function is None or not deciding_loads(module, function):
+        return None
+    memory = SavedMemory(saved)
+    with evaluating():
+        executed(module, function, launch.grid, launch.arguments, memory)
+    found = dict(memory.touched())
+    data = zlib.compress(b"".join(found.values()))
+    sizes = tuple(map(len, found.values()))
+    if not found or len(found) > MAX_RANGES or sum(sizes) > MAX_LOADED_BYTES or len(data) > MAX_COMPRESSED_BYTES:
+        return None
+    return LoadedIntegersRecord(
+        grid=launch.grid, arguments=launch.arguments, starts=tuple(found), sizes=sizes, data=data
+    )

@@ -1,17 +1,38 @@
-"""Choose which edits of a kernel to try, from the findings on its launch and from what has won so far."""
+"""Choose which edits of a kernel to try, with which grid, and say how to use those that won.
+
+The choice follows from the findings on the kernel's launch, and from what has won so far.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import ast
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from shlex import quote
+from typing import Any
 
 from msgspec import Struct
 
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.roofs.limits import DRAM, Limit
 from kprof_inject.analysis.roofs.rates import L2, L2_TO_SM
-from kprof_inject.capture.edits import COLUMNS, COLUMNS_REVERSED, REVERSED, Edit
+from kprof_inject.capture.edits import (
+    COLUMNS,
+    COLUMNS_REVERSED,
+    REVERSED,
+    AppliedEdits,
+    Edit,
+    EditsRecord,
+    Values,
+    grid_of,
+)
+from kprof_inject.capture.saved_launch import IntegerArgument, SavedLaunch, parameters
+from kprof_inject.capture.schema import DumpedKernelRecord, Grid
+from kprof_inject.errors import KprofError, Position
 from kprof_inject.runtime.experiments.edits.edit import EditRefused, KernelToEdit
-from kprof_inject.runtime.experiments.edits.kinds import KINDS, OTHER_CONSTANTS, with_options
+from kprof_inject.runtime.experiments.edits.kinds import KINDS, OTHER_CONSTANTS, in_source, with_options
+from kprof_inject.workspace import Workspace
 
 MAX_BUILDS = 12
 """Maximum number of builds in each round."""
@@ -212,3 +233,112 @@ def _moved(best: tuple[Edit, ...], kernel: KernelToEdit) -> Iterator[tuple[Edit,
             rest = tuple(one for one in best if one is not edit)
             values = KINDS[edit.kind].more(kernel)
             yield from ((*rest, Edit(edit.kind, value)) for value in values if value != edit.value)
+
+
+_OF_CONFIG = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+"""Options that ``triton.Config`` has parameters for; it passes others on with the kernel's arguments."""
+_IR_OVERRIDE = "ir_override"
+_ONE_CTA = ("num_ctas", 1)
+
+
+def how_to_apply(workspace: Workspace, record: EditsRecord, kernel: DumpedKernelRecord) -> AppliedEdits | None:
+    """Return how to use a kernel's best edits; None if none won."""
+    winner = record.winner
+    if winner is None or winner.confirmed is None:
+        return None
+    options = {name: value for name, value in winner.options.items() if name in kernel.options}
+    environment = {name: str(value) for name, value in winner.options.items() if name not in kernel.options}
+    path = None
+    if winner.changes_ttgir:
+        path = workspace.edited_ttgir_path(workspace.kernel(record.variant)).absolute()
+        environment |= override_variables(path)
+    of_config = {**options, _IR_OVERRIDE: str(path)} if path and _IR_OVERRIDE in kernel.options else options
+    source = in_source(winner.edits)
+    variables = " ".join(f"{name}={quote(value)}" for name, value in environment.items())
+    return AppliedEdits(
+        kernel=record.name,
+        variant=record.variant,
+        edits=winner.edits,
+        gain=winner.confirmed,
+        options=options,
+        triton_config=_config(winner.constants, of_config, kernel.options) if of_config or winner.constants else None,
+        ttgir=str(path) if path else None,
+        environment=environment,
+        command=f"{variables} PROG" if environment and not (options or source or winner.constants) else None,
+        source=source,
+        constants=winner.constants,
+    )
+
+
+def override_variables(ttgir: Path) -> dict[str, str]:
+    """Return the variables with which Triton replaces a kernel's TTGIR by a file in the layout that it looks up."""
+    return {
+        "TRITON_KERNEL_OVERRIDE": "1",
+        "TRITON_OVERRIDE_DIR": str(ttgir.parents[1]),
+        "TRITON_ALWAYS_COMPILE": "1",
+    }
+
+
+def _config(constants: Values, options: Mapping[str, Any], present: Mapping[str, Any]) -> str:
+    """Return a ``triton.Config`` with all options of the kernel that it names, and what changed."""
+    named = {name: options.get(name, present.get(name)) for name in (*_OF_CONFIG, _IR_OVERRIDE)}
+    words = [f"{name}={value!r}" for name, value in named.items() if value is not None and (name, value) != _ONE_CTA]
+    others = {**constants, **{name: value for name, value in options.items() if name not in named}}
+    return f"triton.Config({others!r}, {', '.join(words)})"
+
+
+_FORMS = "an expression such as cdiv(M, BLOCK_M) * cdiv(N, BLOCK_N), or up to three with commas between them"
+_MAX_LENGTH = 1 << 10
+
+_OPERATORS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+
+
+_FUNCTIONS: Mapping[str, Callable[..., int]] = {"cdiv": lambda a, b: -(-a // b), "min": min, "max": max}
+
+
+def numbers_of(saved: SavedLaunch) -> dict[str, int]:
+    """Return the integer arguments and constants of a saved launch, by name."""
+    named = zip(parameters(saved), saved.record.arguments, strict=True)
+    found = {name: int(one.value) for (name, _), one in named if isinstance(one, IntegerArgument)}
+    constants = saved.kernel.constants.items()
+    return {**{name: int(text) for name, text in constants if text.lstrip("-").isdecimal()}, **found}
+
+
+def named_grid(expression: str, numbers: Mapping[str, int]) -> Grid:
+    """Return the grid that an expression gives. Raises ``KprofError``."""
+    try:
+        tree = ast.parse(expression[:_MAX_LENGTH].strip(), mode="eval").body
+        parts = tree.elts if isinstance(tree, ast.Tuple) else [tree]
+        sizes = [_value(part, numbers, expression) for part in parts]
+    except (SyntaxError, ValueError, ArithmeticError, RecursionError, MemoryError, TypeError) as error:
+        raise _error(expression, 0, f"cannot compute the grid {expression!r}: {error}", _FORMS) from None
+    if (grid := grid_of(sizes)) is None:
+        raise _error(expression, 0, f"the grid {sizes} is none of one to three sizes from 1", _FORMS)
+    return grid
+
+
+def _value(node: ast.expr, numbers: Mapping[str, int], text: str) -> int:
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        return node.value
+    if isinstance(node, ast.Name):
+        if node.id not in numbers:
+            known = ", ".join(sorted(numbers)) or "none"
+            raise _error(text, node.col_offset, f"{node.id} is no number of the launch", f"these are: {known}")
+        return numbers[node.id]
+    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+        return _OPERATORS[type(node.op)](_value(node.left, numbers, text), _value(node.right, numbers, text))
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute) and not node.keywords:
+        name = node.func.id if isinstance(node.func, ast.Name) else node.func.attr  # triton.cdiv is cdiv
+        if name in _FUNCTIONS:
+            return _FUNCTIONS[name](*(_value(argument, numbers, text) for argument in node.args))
+    raise _error(text, node.col_offset, "a grid cannot have this", f"it has +, -, *, //, %, {', '.join(_FUNCTIONS)}")
+
+
+def _error(text: str, offset: int, what: str, hint: str) -> KprofError:
+    return KprofError(what, where=Position("--grid", 1, offset + 1, text), hint=hint, exit_code=2)

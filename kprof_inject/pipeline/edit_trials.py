@@ -35,9 +35,7 @@ from kprof_inject.capture.schema import TTGIR_FILE
 from kprof_inject.errors import KprofError
 from kprof_inject.files import read_text
 from kprof_inject.pipeline import Say
-from kprof_inject.pipeline.applied_edits import how_to_apply
-from kprof_inject.pipeline.edit_choice import Proposal, edits_after, edits_for
-from kprof_inject.pipeline.named_grids import named_grid, numbers_of
+from kprof_inject.pipeline.edit_choice import Proposal, edits_after, edits_for, how_to_apply, named_grid, numbers_of
 from kprof_inject.pipeline.own_processes import do_tasks
 from kprof_inject.quantities import counted
 from kprof_inject.runtime.compiling.builds import Build, assembly_in, code_lines, refusals_of

@@ -23,7 +23,6 @@ from kprof_inject.capture.ring_sizes import MAX_LAUNCH_BYTES
 from kprof_inject.errors import KprofError
 from kprof_inject.kernel_names import differing_facts, facts_in_words
 from kprof_inject.pipeline import Say
-from kprof_inject.pipeline.gpu_work import save_gpu_work
 from kprof_inject.pipeline.launch_measurements import main_kernels, measure_run, with_permitted_metrics
 from kprof_inject.pipeline.saved_launches import (
     drop_builds,
@@ -32,6 +31,7 @@ from kprof_inject.pipeline.saved_launches import (
     keep_launches_of,
     launches_to_save,
 )
+from kprof_inject.pipeline.torch_traces import save_gpu_work
 from kprof_inject.quantities import counted
 from kprof_inject.runtime.packages import install_command, missing_to_run
 from kprof_inject.runtime.process_report import Reports, read_reports

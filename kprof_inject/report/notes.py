@@ -16,8 +16,8 @@ from kprof_inject.capture.model import Launch
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.errors import printable
 from kprof_inject.quantities import counted, percent, ratio, short_time, size_text
+from kprof_inject.report.experiments import slope_notes
 from kprof_inject.report.machine_code import moved_sentence
-from kprof_inject.report.slopes import slope_notes
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.spread import GroupSpread, IterationSeries
 from kprof_inject.timeline.waves import Ending, Waves

@@ -16,7 +16,7 @@ from fake_gpu.gpu import CTA_NS, REORDERED_NS
 from launch_files import edit
 from programs.child import PROGRAMS, REPO, Ended, clean_environment, fake_gpu_path, run_child
 
-from kprof_inject.report.tried_edits import tried_schema
+from kprof_inject.report.experiments import tried_schema
 from kprof_inject.workspace import Workspace
 
 STARTUP = PROGRAMS.parent / "fake_gpu" / "startup"

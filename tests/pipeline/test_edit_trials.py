@@ -18,7 +18,7 @@ from kprof_inject.errors import KprofError
 from kprof_inject.pipeline import edit_trials
 from kprof_inject.pipeline.edit_trials import TryChoice, try_edits
 from kprof_inject.pipeline.saved_launches import adopt
-from kprof_inject.report.tried_edits import headline
+from kprof_inject.report.experiments import headline
 from kprof_inject.runtime.compiling import builds
 from kprof_inject.runtime.compiling.builds import Build, assembly_in, compiled
 from kprof_inject.runtime.experiments.edits.kinds import parse_edits

@@ -18,7 +18,7 @@ from trace_processor.processor import query_many
 from kprof_inject.capture.measurements import BENCHMARK_SPAN
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.errors import KprofError
-from kprof_inject.pipeline.merging import merge
+from kprof_inject.pipeline.torch_traces import merge
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 UNIX_NS = 1_764_000_000_000_000_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kprof_inject.errors import KprofError
-from kprof_inject.pipeline.named_grids import named_grid
+from kprof_inject.pipeline.edit_choice import named_grid
 
 NUMBERS = {"M": 1000, "BLOCK_M": 64, "GROUP": 8}
 

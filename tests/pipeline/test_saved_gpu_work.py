@@ -12,7 +12,7 @@ from kprof_inject.analysis.program import Report
 from kprof_inject.capture.capture_files import FILES, read_optional
 from kprof_inject.capture.measurements import GpuWork, GpuWorkRecord
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.pipeline.gpu_work import save_gpu_work
+from kprof_inject.pipeline.torch_traces import save_gpu_work
 from kprof_inject.timeline.timeline import decode_launch
 
 

@@ -17,8 +17,8 @@ from kprof_inject.capture.saved_launch import MEMORY_FILE, MemoryRecord, SavedLa
 from kprof_inject.capture.schema import DumpedKernelRecord
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.errors import KprofError
-from kprof_inject.pipeline import loaded_integers as module_under_test
-from kprof_inject.pipeline.loaded_integers import loaded_integers
+from kprof_inject.pipeline import captured_kernels as module_under_test
+from kprof_inject.pipeline.captured_kernels import loaded_integers
 
 INDICES, VALUES, OUT = 1 << 20, 1 << 21, 1 << 22
 # Each CTA copies the 32 floats of the row that its index names.

@@ -15,8 +15,7 @@ from kprof_inject.errors import KprofError, Position, printable
 from kprof_inject.quantities import counted
 from kprof_inject.report.diff import rows, wording
 from kprof_inject.report.diff.rows import Row
-from kprof_inject.report.terminal.in_html import html_of
-from kprof_inject.report.terminal.tables import Column, Room, print_fitted, print_plain, say
+from kprof_inject.report.terminal.tables import Column, Room, html_of, print_fitted, print_plain, say
 from kprof_inject.timeline.choice import matches_scope
 
 _FILE_WIDTH = 160

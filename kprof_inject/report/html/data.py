@@ -29,13 +29,12 @@ from kprof_inject.capture.scopes import Scope
 from kprof_inject.capture.source_text import sources_of
 from kprof_inject.errors import printable
 from kprof_inject.quantities import counted, percent, short_time
+from kprof_inject.report.experiments import SLOPE_MEANING, headline, slack_text, slope_text
 from kprof_inject.report.facts import Answer, LaunchRow
 from kprof_inject.report.html.code import launch_machine_code, launch_stalls, source_files, ttgir_text
 from kprof_inject.report.html.columns import Shown, differences, picked_ctas
 from kprof_inject.report.html.pictures import ScopePicture, sm_heat_map
 from kprof_inject.report.notes import MIN_ROOF_SHARE
-from kprof_inject.report.slopes import SLOPE_MEANING, slack_text, slope_text
-from kprof_inject.report.tried_edits import headline
 from kprof_inject.scope_colours import scope_colours
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.spread import IterationSeries

@@ -19,6 +19,7 @@ from rich.text import Text
 from kprof_inject.analysis.advice import Advice
 from kprof_inject.analysis.summary import LaunchSummary, ScopeSummary
 from kprof_inject.quantities import counted, percent, ratio, resolved_time, short_time
+from kprof_inject.report.experiments import short_headline
 from kprof_inject.report.facts import Answer, per_cta_text
 from kprof_inject.report.terminal.evidence_tables import stalled_on, units_text
 from kprof_inject.report.terminal.tables import (
@@ -33,7 +34,6 @@ from kprof_inject.report.terminal.tables import (
     say,
     shown,
 )
-from kprof_inject.report.tried_edits import short_headline
 from kprof_inject.scope_colours import scope_colours
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.phases import Phases

@@ -17,9 +17,10 @@ from kprof_inject.analysis.summary import LaunchSummary, PartitionSummary, Scope
 from kprof_inject.capture.edits import OPTIONS_FILE
 from kprof_inject.capture.model import several_ranks
 from kprof_inject.quantities import counted, percent, resolved_time, short_time
+from kprof_inject.report.experiments import best_for, won_text
 from kprof_inject.report.facts import Answer, Answers, Build, launch_row
-from kprof_inject.report.terminal.edits_table import print_edits
 from kprof_inject.report.terminal.evidence_tables import print_stalls, print_units
+from kprof_inject.report.terminal.experiment_tables import print_edits
 from kprof_inject.report.terminal.first_screen import (
     answer_lines,
     print_all_tags,
@@ -32,6 +33,7 @@ from kprof_inject.report.terminal.tables import (
     Column,
     Room,
     bars_for,
+    html_of,
     limit_colour,
     lines_of_plain,
     print_fitted,
@@ -40,7 +42,6 @@ from kprof_inject.report.terminal.tables import (
     say,
     shown,
 )
-from kprof_inject.report.tried_edits import best_for, won_text
 from kprof_inject.scope_colours import scope_colours
 
 
@@ -83,6 +84,19 @@ def answers_text(report: Report, width: int) -> str:
     out = io.StringIO()
     print_answers(report, Console(file=out, width=width, color_system=None, markup=False, emoji=False))
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+
+
+def answers_html(report: Report) -> str:
+    """Return the output of ``report``, and for the launch that it answers for a bar for each unit."""
+
+    def show(console: Console) -> None:
+        print_answers(report, console)
+        units = report.program.kernels[0].middle.analysis.units
+        if units:
+            say("", console)
+            print_units(units, console)
+
+    return html_of(show)
 
 
 def print_all(report: Report, console: Console) -> None:

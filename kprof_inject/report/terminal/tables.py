@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import io
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -342,3 +343,23 @@ class Room(Struct, frozen=True):
         while count > least and (excess := lines_of(count) - self.lines) > 0:
             count = max(count - excess, least)
         return count
+
+
+_HTML_WIDTH = 130
+_HTML_FORMAT = '<pre style="line-height: 1.25; white-space: pre; overflow-x: auto; font-family: monospace">{code}</pre>'
+
+
+def html_of(show: Callable[[Console], None]) -> str:
+    """Return the output of a function as HTML for notebooks, which looks as a terminal does, with its colours."""
+    console = Console(
+        file=io.StringIO(),
+        record=True,
+        width=_HTML_WIDTH,
+        color_system="truecolor",
+        force_terminal=True,
+        markup=False,
+        emoji=False,
+        highlight=False,
+    )
+    show(console)
+    return console.export_html(code_format=_HTML_FORMAT, inline_styles=True)

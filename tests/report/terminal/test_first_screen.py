@@ -20,9 +20,9 @@ from kprof_inject.analysis.findings.rules import Judgement
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.capture.edits import EditsRecord
+from kprof_inject.report.experiments import won_text
 from kprof_inject.report.terminal.first_screen import print_first_screen
 from kprof_inject.report.terminal.tables import Room
-from kprof_inject.report.tried_edits import won_text
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import Level
