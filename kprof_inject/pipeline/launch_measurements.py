@@ -9,9 +9,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any, ClassVar, Protocol
+from typing import Any, NamedTuple
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from kprof_inject.capture.capture_files import (
@@ -44,97 +43,45 @@ _WAITS_FOR_OTHERS = "it polls memory, and several processes run it: alone, it mi
 _MIN_SHARE = 0.01
 
 
-class _Job(Protocol):
-    """Something to measure of a kernel, by one task; ``purpose`` follows *repeating a launch to*."""
+class _Job(NamedTuple):
+    """Task with a saved launch; ``purpose`` follows *repeating a launch to*.
 
-    purpose: ClassVar[str]
+    ``kernels`` are the builds of one kernel with different records, which get the result.
+    """
 
-    @property
-    def kernel(self) -> CapturedKernel:
-        """The kernel."""
-
-    @property
-    def launch(self) -> Path:
-        """The saved launch to repeat."""
-
-    def task(self) -> Task:
-        """Return the task."""
-
-    def save(self, result: TaskResult) -> str:
-        """Add the result to the capture; return what went wrong, empty if nothing did."""
-
-
-class _TimeRecords(Struct, frozen=True):
-    """Time the kernel without records and with them."""
-
-    purpose: ClassVar[str] = "time the records"
-    kernel: CapturedKernel
-    launch: Path
-    build: Path
-    times: int | None
-
-    def task(self) -> TimeRecords:
-        return TimeRecords(
-            launch=str(self.launch.resolve()),
-            build=str(self.build.resolve()),
-            kernel=self.kernel.record,
-            seconds=KERNEL_SECONDS,
-            times=self.times,
-        )
-
-    def save(self, result: TaskResult) -> str:
-        timing = _timing_of(self.kernel.folder)
-        changed = replace(timing, replay=result.replay, not_replayed=result.refusal or None)
-        write(self.kernel.folder, changed)
-        return result.refusal and f"{self.kernel.record.name} could not be timed again: {result.refusal}"
-
-
-class _Count(Struct, frozen=True):
-    """Count metrics of a kernel: ``kernels`` are its builds with different records."""
-
-    purpose: ClassVar[str] = "read the counters"
+    purpose: str
     kernels: tuple[CapturedKernel, ...]
-    launch: Path
-    metrics: tuple[str, ...]
+    task: TimeRecords | CountLaunch | SampleLaunch
 
     @property
-    def kernel(self) -> CapturedKernel:
-        """The first of them."""
-        return self.kernels[0]
-
-    def task(self) -> CountLaunch:
-        return CountLaunch(launch=str(self.launch.resolve()), metrics=self.metrics)
-
-    def save(self, result: TaskResult) -> str:
-        counted = result.measurements or MeasurementsRecord(not_counted=result.refusal)
-        for kernel in self.kernels:
-            write(kernel.folder, replace(counted, seconds=result.seconds))
-        return result.refusal and f"the counters of {self.kernel.record.name} could not be read: {result.refusal}"
+    def name(self) -> str:
+        """Name of the kernel."""
+        return self.kernels[0].record.name
 
 
-class _Sample(Struct, frozen=True):
-    """Sample the warps of a kernel whose metrics were counted, ``kernels`` as in ``_Count``."""
+def _save(job: _Job, result: TaskResult) -> str:
+    """Add a job's result to the capture; return what went wrong, empty if nothing did."""
+    for kernel in job.kernels:
+        write(kernel.folder, _record_with(kernel.folder, job.task, result))
+    return result.refusal and _REFUSALS[type(job.task)].format(name=job.name, reason=result.refusal)
 
-    purpose: ClassVar[str] = "sample the warps"
-    kernels: tuple[CapturedKernel, ...]
-    launch: Path
 
-    @property
-    def kernel(self) -> CapturedKernel:
-        """The first of them."""
-        return self.kernels[0]
+def _record_with(folder: Path, task: Task, result: TaskResult) -> TimingRecord | MeasurementsRecord:
+    """Return the record of a kernel's folder with the result of a task."""
+    if isinstance(task, TimeRecords):
+        return replace(_timing_of(folder), replay=result.replay, not_replayed=result.refusal or None)
+    if isinstance(task, CountLaunch):
+        return replace(result.measurements or MeasurementsRecord(not_counted=result.refusal), seconds=result.seconds)
+    counted = read(folder, MeasurementsRecord)
+    samples = result.measurements.samples if result.measurements else None
+    return replace(counted, samples=samples, not_sampled=result.refusal, seconds=counted.seconds + result.seconds)
 
-    def task(self) -> SampleLaunch:
-        return SampleLaunch(launch=str(self.launch.resolve()))
 
-    def save(self, result: TaskResult) -> str:
-        samples = result.measurements.samples if result.measurements else None
-        for kernel in self.kernels:
-            counted = read(kernel.folder, MeasurementsRecord)
-            seconds = counted.seconds + result.seconds
-            measured = replace(counted, samples=samples, not_sampled=result.refusal, seconds=seconds)
-            write(kernel.folder, measured)
-        return result.refusal and f"the warps of {self.kernel.record.name} could not be sampled: {result.refusal}"
+_REFUSALS: Mapping[type[Task], str] = {
+    TimeRecords: "{name} could not be timed again: {reason}",
+    CountLaunch: "the counters of {name} could not be read: {reason}",
+    SampleLaunch: "the warps of {name} could not be sampled: {reason}",
+}
 
 
 def main_kernels(workspace: Workspace) -> tuple[str, ...]:
@@ -207,46 +154,50 @@ def measure_capture(workspace: Workspace, capture: Path, recording: Recording, s
 
 
 def _measure(workspace: Workspace, kernels: Sequence[CapturedKernel], recording: Recording, say: Say) -> None:
-    jobs: list[_Job] = [*_record_jobs(workspace, kernels, recording), *_measure_jobs(kernels, recording)]
+    jobs = [*_record_jobs(workspace, kernels, recording), *_measure_jobs(kernels, recording)]
     with kernels_examined(workspace, kernels, say):
         if not jobs:
             return
         purposes = ", to ".join(dict.fromkeys(job.purpose for job in jobs))
-        launches = counted(len({job.launch for job in jobs}), "saved launch")
-        names = listed(list(dict.fromkeys(job.kernel.record.name for job in jobs)), _MAX_NAMES)
+        launches = counted(len({job.task.launch for job in jobs}), "saved launch")
+        names = listed(list(dict.fromkeys(job.name for job in jobs)), _MAX_NAMES)
         say(f"repeating {launches} to {purposes}: {names}")
-        executable = read_process(jobs[0].kernel.folder.parents[1]).executable
-        tasks = [job.task() for job in jobs]
-        results = do_tasks(tasks, executable, workspace.cache_folder_of_rerun("launches"))
-        troubles = [job.save(result) for job, result in zip(jobs, results, strict=True)]
+        executable = read_process(jobs[0].kernels[0].folder.parents[1]).executable
+        results = do_tasks([job.task for job in jobs], executable, workspace.cache_folder_of_rerun("launches"))
+        troubles = [_save(job, result) for job, result in zip(jobs, results, strict=True)]
     for trouble in dict.fromkeys(filter(None, troubles)):
         say(trouble)
 
 
-def _record_jobs(
-    workspace: Workspace, kernels: Sequence[CapturedKernel], recording: Recording
-) -> Iterator[_TimeRecords]:
+def _record_jobs(workspace: Workspace, kernels: Sequence[CapturedKernel], recording: Recording) -> Iterator[_Job]:
     wanted = recording.variants_to_replay
     for kernel in kernels if wanted != () else ():
         build = workspace.recorded_builds_folder / kernel.variant
         is_wanted = wanted is None or kernel.record.program_variant in wanted
         if kernel.launch is not None and build.is_dir() and is_wanted:
-            yield _TimeRecords(kernel, kernel.launch, build, recording.replay)
+            task = TimeRecords(
+                launch=str(kernel.launch.resolve()),
+                build=str(build.resolve()),
+                kernel=kernel.record,
+                seconds=KERNEL_SECONDS,
+                times=recording.replay,
+            )
+            yield _Job("time the records", (kernel,), task)
 
 
-def _measure_jobs(kernels: Sequence[CapturedKernel], recording: Recording) -> Iterator[_Count | _Sample]:
+def _measure_jobs(kernels: Sequence[CapturedKernel], recording: Recording) -> Iterator[_Job]:
     """Yield two jobs for each saved launch: builds of a kernel with different records share one.
 
     All launches are counted before the first is sampled, because changing between the two takes time.
     """
-    of_launch: defaultdict[Path, list[CapturedKernel]] = defaultdict(list)
+    sharing: defaultdict[str, list[CapturedKernel]] = defaultdict(list)
     for kernel in kernels if recording.metrics else ():
         if kernel.launch is not None:
-            of_launch[kernel.launch].append(kernel)
-    for launch, sharing in of_launch.items():
-        yield _Count(tuple(sharing), launch, recording.metrics)
-    for launch, sharing in of_launch.items():
-        yield _Sample(tuple(sharing), launch)
+            sharing[str(kernel.launch.resolve())].append(kernel)
+    for launch, builds in sharing.items():
+        yield _Job("read the counters", tuple(builds), CountLaunch(launch=launch, metrics=recording.metrics))
+    for launch, builds in sharing.items():
+        yield _Job("sample the warps", tuple(builds), SampleLaunch(launch=launch))
 
 
 def _options_in(workspace: Workspace) -> dict[str, Mapping[str, Any]]:
