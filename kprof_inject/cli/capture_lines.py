@@ -11,13 +11,17 @@ import click
 from kprof_inject.analysis.async_work.in_flight import recorded_in_flight
 from kprof_inject.analysis.launch import ReportLaunch
 from kprof_inject.analysis.program import Report, glob_of
+from kprof_inject.capture.edits import EditsRecord
+from kprof_inject.capture.encoding import json_text
 from kprof_inject.capture.model import Capture, place_names
 from kprof_inject.capture.scopes import ScopeKind
-from kprof_inject.cli.console import is_a_step, say
+from kprof_inject.cli.console import is_a_step, say, table_console
 from kprof_inject.export.formats import TraceFile
 from kprof_inject.pipeline.captures import run_to_write
 from kprof_inject.quantities import age_text, counted, listed, size_text, time_text
+from kprof_inject.report.experiments import tried_values
 from kprof_inject.report.json_text import whole_text
+from kprof_inject.report.terminal.experiment_tables import print_edits
 from kprof_inject.timeline.axis import PlacedLaunch, place_launches
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.timeline import Timeline
@@ -159,6 +163,18 @@ def print_json(report: Report, shown: Sequence[ReportLaunch] = ()) -> None:
     """Print the ``shown`` launches as JSON, by default each kernel's median launch, with rows of the others."""
     for part in whole_text(report, shown):
         click.echo(part, nl=False)
+
+
+def print_tried(workspace: Workspace, records: Sequence[EditsRecord], *, as_json: bool) -> None:
+    """Print the results of ``try``."""
+    tried = [(record, workspace.applied_edits(record.variant)) for record in records]
+    if as_json:
+        click.echo(json_text(tried_values(tried)))
+        return
+    print_edits(tried, table_console())
+    folders = [str(workspace.edits_folder(record.variant)) for record, applied in tried if applied]
+    if folders:
+        say(f"wrote {', '.join(folders)}")
 
 
 def say_next(place: Path, report: Report, program: str = "-- PROG") -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -13,7 +13,7 @@ from kprof_inject.capture.model import Capture
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.recording import Recording
 from kprof_inject.cli.console import say, table_console
-from kprof_inject.cli.kernel_sources import source_of
+from kprof_inject.cli.kernel_sources import KernelSource
 from kprof_inject.cli.options import (
     PROGRAM_SETTINGS,
     WorkspaceOrProgram,
@@ -49,36 +49,6 @@ from kprof_inject.workspace import Workspace
 from kprof_inject.workspace_folder import held, workspace_argument
 
 _WITHOUT_RECORDS = "so execution counts come from the kernel's arguments alone"
-
-
-@dataclass(frozen=True, slots=True)
-class _Printed:
-    as_json: bool
-    csv_path: Path | None
-    html_path: Path | None
-
-    def write(self, workspace: Workspace, folder: Path, capture: Capture | None) -> None:
-        """Write the results in ``folder``; ``capture`` has launches of the same kernels with records."""
-        slopes = list(slopes_in(folder, capture, say))
-        if self.html_path is not None:
-            self._write_page(self.html_path, workspace, capture)
-        if self.csv_path is not None:
-            write_text(self.csv_path, slopes_csv(slopes))
-            say(f"wrote {self.csv_path}")
-        if self.as_json:
-            click.echo(slopes_json(slopes))
-        else:
-            print_slopes(slopes, table_console())
-            say(f"next: kprof-inject report{workspace_argument(workspace.folder)}, whose findings use these slopes")
-
-    def _write_page(self, path: Path, workspace: Workspace, capture: Capture | None) -> None:
-        from kprof_inject.report.html.document import write_html
-
-        if capture is None:
-            raise KprofError("a page needs a capture of the kernels, but there is none", hint="see why above")
-        experiments = experiments_at(workspace.folder, say)
-        write_html(path, Report.of(decode_capture(capture, say), experiments))
-        say(f"wrote {path}: open it in a browser: {path.resolve().as_uri()}")
 
 
 @click.command("causal", cls=WorkspaceOrProgram, context_settings=PROGRAM_SETTINGS)
@@ -149,7 +119,6 @@ def command(
     results.
     """
     wanted = parse_selectors(selectors)
-    printed = _Printed(as_json, csv_path, html_path)
     recording = Recording(launches=launches, kernel=kernel, replay=0, keep_launches=True)
     choice = CausalChoice(kernel, seconds, parse_warps(warps), partition)
     require_place_for(csv_path, html_path, workspace=workspace)
@@ -158,9 +127,12 @@ def command(
         workspace, program = Path(program[0]), program[1:]
     if not program:
         opened = Workspace.open(workspace)
-        printed.write(opened, opened.last_experiment_folder(), _last_capture(opened))
+        folder, capture = opened.last_experiment_folder(), None
+        with suppress(KprofError):
+            capture = read_capture(opened.last_capture_folder())
+        _write(opened, folder, capture, as_json, csv_path, html_path)
         return
-    source = source_of(program, workspace, kernel, "causal")
+    source = KernelSource.of(program, workspace, kernel, "causal")
     with held(workspace, say):
         opened = Workspace.open(workspace) if is_dumped else Workspace.begin(workspace)
         if not is_dumped and (code := source.dump(opened, kernel)) in STOPPED:
@@ -178,12 +150,33 @@ def command(
             finish_launches(opened, capture.folder, say)
         elif capture is not None:
             drop_launches(opened, capture.folder)
-        printed.write(opened, folder, capture)
+        _write(opened, folder, capture, as_json, csv_path, html_path)
     ctx.exit(exit_code)
 
 
-def _last_capture(workspace: Workspace) -> Capture | None:
-    try:
-        return read_capture(workspace.last_capture_folder())
-    except KprofError:
-        return None
+def _write(
+    workspace: Workspace,
+    folder: Path,
+    capture: Capture | None,
+    as_json: bool,
+    csv_path: Path | None,
+    html_path: Path | None,
+) -> None:
+    """Write the results in ``folder``; ``capture`` has launches of the same kernels with records."""
+    slopes = list(slopes_in(folder, capture, say))
+    if html_path is not None:
+        from kprof_inject.report.html.document import write_html
+
+        if capture is None:
+            raise KprofError("a page needs a capture of the kernels, but there is none", hint="see why above")
+        experiments = experiments_at(workspace.folder, say)
+        write_html(html_path, Report.of(decode_capture(capture, say), experiments))
+        say(f"wrote {html_path}: open it in a browser: {html_path.resolve().as_uri()}")
+    if csv_path is not None:
+        write_text(csv_path, slopes_csv(slopes))
+        say(f"wrote {csv_path}")
+    if as_json:
+        click.echo(slopes_json(slopes))
+    else:
+        print_slopes(slopes, table_console())
+        say(f"next: kprof-inject report{workspace_argument(workspace.folder)}, whose findings use these slopes")

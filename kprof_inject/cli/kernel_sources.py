@@ -20,35 +20,34 @@ from kprof_inject.runtime.program import STOPPED, ProgramInput, kept_input, requ
 from kprof_inject.workspace import Workspace
 
 
-def source_of(words: Sequence[str], workspace: Path, kernel: str, command: str) -> ProgramSource | LaunchSource:
-    """Return what a command line names after the options of ``command``.
-
-    Raises ``KprofError`` if it is neither a program nor a saved launch.
-    """
-    saved = saved_launch_at(words, kernel)
-    if saved is not None:
-        return LaunchSource(saved, command)
-    require_startable(words)
-    return ProgramSource(words, kept_input(workspace), command)
-
-
-def _say_no_records(error: KprofError, instead: str) -> None:
-    say(f"no records, {instead}: {error.what}")
-
-
 @dataclass(frozen=True, slots=True)
-class ProgramSource:
-    """A program that launches the kernels, for ``command``."""
+class KernelSource:
+    """A program that launches the kernels of a command's experiment, or a saved launch of one."""
 
     program: Sequence[str]
     program_input: ProgramInput
+    saved: SavedLaunch | None
     command: str
+
+    @classmethod
+    def of(cls, words: Sequence[str], workspace: Path, kernel: str, command: str) -> KernelSource:
+        """Return what a command line names after the options of ``command``.
+
+        Raises ``KprofError`` if it is neither a program nor a saved launch.
+        """
+        saved = saved_launch_at(words, kernel)
+        if saved is None:
+            require_startable(words)
+        return cls(words, kept_input(workspace), saved, command)
 
     def dump(self, workspace: Workspace, kernel: str, values: WantedValues = NO_VALUES) -> int:
         """Dump the kernels, and return the program's exit code. Raises ``KprofError`` if it cannot be run again.
 
-        ``values`` are as in ``pipeline.programs.dump``.
+        ``values`` are as in ``pipeline.programs.dump``; a saved launch has those that were saved with it.
         """
+        if self.saved is not None:
+            adopt(workspace, self.saved)
+            return 0
         code = dump(workspace, kernel, self.program, self.program_input, say, values=values)
         if code not in STOPPED and self.program_input.refusal:
             again = f"kprof-inject {self.command} {quote(str(workspace.folder))} -- PROG"
@@ -61,45 +60,22 @@ class ProgramSource:
     def record(
         self, workspace: Workspace, recording: Recording, *, instead: str, made_by: str = ""
     ) -> tuple[Capture | None, int]:
-        """Run the program with the planned records; return the capture and the program's exit code.
+        """Launch the kernels with the planned records; return the capture and the program's exit code.
 
         The capture is None if nothing was recorded; ``instead`` says what that means, in words that follow *so*.
         ``made_by`` is as in ``run``.
         """
         try:
+            if self.saved is not None:
+                return read_capture(capture_launch(workspace, self.saved, recording, say, made_by=made_by)), 0
             folder, exit_code = run(workspace, recording, self.program, self.program_input, say, made_by=made_by)
         except KprofError as error:
-            _say_no_records(error, instead)
+            say(f"no records, {instead}: {error.what}")
             return None, 0
         return read_capture(folder), exit_code
 
     def launches(self, workspace: Workspace, capture: Capture | None) -> dict[str, Path]:
         """Return the saved launch of each variant."""
+        if self.saved is not None:
+            return {self.saved.record.variant: self.saved.folder}
         return {} if capture is None else saved_launches_of(workspace, capture.folder)
-
-
-@dataclass(slots=True)
-class LaunchSource:
-    """A saved launch for ``command``."""
-
-    saved: SavedLaunch
-    command: str
-
-    def dump(self, workspace: Workspace, kernel: str, values: WantedValues = NO_VALUES) -> int:
-        """Make the launch's kernel that of the workspace; return 0. It has the ``values`` that were saved with it."""
-        adopt(workspace, self.saved)
-        return 0
-
-    def record(
-        self, workspace: Workspace, recording: Recording, *, instead: str, made_by: str = ""
-    ) -> tuple[Capture | None, int]:
-        """Launch it with the planned records; return as ``ProgramSource.record`` does."""
-        try:
-            return read_capture(capture_launch(workspace, self.saved, recording, say, made_by=made_by)), 0
-        except KprofError as error:
-            _say_no_records(error, instead)
-            return None, 0
-
-    def launches(self, workspace: Workspace, capture: Capture | None) -> dict[str, Path]:
-        """Return the launch by its variant."""
-        return {self.saved.record.variant: self.saved.folder}

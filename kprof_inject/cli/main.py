@@ -12,8 +12,7 @@ import sys
 import click
 
 from kprof_inject.cli.console import INTERRUPTED, print_error, print_usage_error, say
-from kprof_inject.cli.grouped_help import hide_rare_options
-from kprof_inject.cli.removed import COMMANDS, OPTIONS
+from kprof_inject.cli.grouped_help import GONE_COMMANDS, GONE_OPTIONS, hide_rare_options
 from kprof_inject.errors import KprofError, did_you_mean, printable
 from kprof_inject.version import __version__
 
@@ -93,8 +92,8 @@ class LazyGroup(click.Group):
         Raises a usage error with a suggestion if there is none.
         """
         if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
-            if args[0] in COMMANDS:
-                raise click.UsageError(f"The command {args[0]} is gone: {COMMANDS[args[0]]}.", ctx)
+            if instead := GONE_COMMANDS.get(args[0]):
+                raise click.UsageError(f"The command {args[0]} is gone: {instead}.", ctx)
             question = did_you_mean(args[0], _COMMANDS)
             raise click.UsageError(f"No such command {args[0]!r}. {question[:1].upper()}{question[1:]}".strip(), ctx)
         name, command, rest = super().resolve_command(ctx, args)
@@ -132,7 +131,7 @@ def main() -> None:
     except click.UsageError as error:
         shown = error
         if isinstance(error, click.NoSuchOption) and error.ctx is not None:
-            instead = OPTIONS.get((str(error.ctx.info_name), error.option_name))
+            instead = GONE_OPTIONS.get((str(error.ctx.info_name), error.option_name))
             if instead is not None:
                 shown = click.UsageError(f"The option {error.option_name} is gone: {instead}.", error.ctx)
         print_usage_error(shown)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
@@ -91,6 +91,27 @@ def _selectors_of(place: Path) -> list[str]:
     else:
         views = [view_of(read_text(place), str(place), saved_sources(place))]
     return list(dict.fromkeys(text for view in views for text in candidates(view)))
+
+
+def gathered(
+    name: str, made: Callable[..., Any], *added: Callable[[Any], Any]
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add options in this order; the command gets their values as one argument: what ``made`` returns for them."""
+
+    def add(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def with_one(*args: Any, **values: Any) -> Any:
+            own = {option: values.pop(option) for option in names}
+            return function(*args, **values, **{name: made(**own)})
+
+        decorated: Any = with_one
+        others = len(getattr(function, "__click_params__", ()))
+        for option in reversed(added):
+            decorated = option(decorated)
+        names = [option.name for option in decorated.__click_params__[others:]]
+        return cast(Callable[..., Any], decorated)
+
+    return add
 
 
 def path_type() -> click.Path:
@@ -192,7 +213,7 @@ class _TagOption(click.Option):
     def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
         super().add_to_parser(parser, ctx)
         for word in self.opts:
-            parser._long_opt[word].process = partial(_add_to_last_selector, ctx)
+            parser._long_opt[word].process = functools.partial(_add_to_last_selector, ctx)
 
 
 def _add_to_last_selector(ctx: click.Context, tag: str, state: Any) -> None:

@@ -6,7 +6,6 @@ import signal
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
 
@@ -16,7 +15,7 @@ from msgspec.structs import replace
 from kprof_inject.analysis.program import Report
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.recording import Recording
-from kprof_inject.cli.capture_lines import origin_line, print_json, say_next, write_and_say
+from kprof_inject.cli.capture_lines import origin_line, print_json, print_tried, say_next, write_and_say
 from kprof_inject.cli.console import INTERRUPTED, say, table_console
 from kprof_inject.cli.grouped_help import GroupedCommand, examples
 from kprof_inject.cli.options import (
@@ -31,15 +30,15 @@ from kprof_inject.cli.options import (
 )
 from kprof_inject.cli.plans import say_kernels_briefly
 from kprof_inject.cli.reading_options import layout_option, trace_file, trace_option
-from kprof_inject.cli.recording_options import capture_options, style_options
+from kprof_inject.cli.recording_options import capture_options, fit_option, style_options
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.captures import decode_capture
 from kprof_inject.pipeline.insertion import KernelInsertion, insert_kernels, write_insertions
-from kprof_inject.pipeline.programs import fit_and_run, measure_once, run_once, torch_traces
+from kprof_inject.pipeline.programs import fit_and_run, profile_program, torch_traces
 from kprof_inject.pipeline.saved_launches import adopt, capture_launch, saved_launch_at, saved_launches_of
 from kprof_inject.pipeline.torch_traces import merge
 from kprof_inject.report.terminal.screens import print_answers
-from kprof_inject.runtime.program import STOPPED, ProgramInput, kept_input, require_startable
+from kprof_inject.runtime.program import STOPPED, kept_input, require_startable
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.select.spans import Style
 from kprof_inject.timeline.timeline import Timeline
@@ -61,6 +60,7 @@ from kprof_inject.workspace_folder import held
 @tag_option
 @style_options
 @capture_options
+@fit_option
 @trace_option
 @layout_option
 @harmless_setting(
@@ -115,15 +115,24 @@ def command(
     with held(workspace, say):
         opened = Workspace.begin(workspace)
         recording = replace(recording, torch_trace=torch_profiler, keep_launches=recording.keep_launches or tries)
-        subject = _Subject(opened, selectors, style.for_mode(recording.mode), recording, program, program_input)
+        style = style.for_mode(recording.mode)
         exit_code = 0
+
+        def say_plans() -> list[KernelInsertion]:
+            kernels = insert_kernels(opened, wanted, style)
+            say_kernels_briefly(workspace, kernels, wanted)
+            return kernels
+
         try:
             if saved is not None:
                 adopt(opened, saved)
-                subject.insert()
+                write_insertions(opened, say_plans())
                 capture_folder = capture_launch(opened, saved, recording, say)
             else:
-                capture_folder, exit_code = subject.run_once()
+                profiled = profile_program(
+                    opened, recording, selectors, style, program, program_input, say, dumped=say_plans
+                )
+                capture_folder, exit_code = profiled
             if fit:
                 ran = capture_folder, exit_code
                 capture_folder, exit_code = fit_and_run(opened, ran, recording, program, program_input, say)
@@ -156,36 +165,7 @@ def command(
     ctx.exit(exit_code)
 
 
-@dataclass(frozen=True, slots=True)
-class _Subject:
-    """The program to profile, and how."""
-
-    workspace: Workspace
-    selectors: tuple[str, ...]
-    style: Style
-    recording: Recording
-    program: tuple[str, ...]
-    input: ProgramInput
-
-    def insert(self) -> None:
-        """Plan the records of the kernels in the workspace, and print the plans."""
-        write_insertions(self.workspace, self._say_plans())
-
-    def _say_plans(self) -> list[KernelInsertion]:
-        wanted = parse_selectors(self.selectors)
-        kernels = insert_kernels(self.workspace, wanted, self.style)
-        say_kernels_briefly(self.workspace.folder, kernels, wanted)
-        return kernels
-
-    def run_once(self) -> tuple[Path, int]:
-        """Run the program with records; return the capture's folder and the exit code."""
-        ran = run_once(self.workspace, self.recording, self.selectors, self.style, self.program, self.input, say)
-        self._say_plans()  # the program has written them
-        return measure_once(self.workspace, ran, self.program, say), ran.exit_code
-
-
 def _try(workspace: Workspace, launches: dict[str, Path], report: Report, kernel: str) -> None:
-    from kprof_inject.cli.edit_options import print_tried
     from kprof_inject.pipeline.edit_trials import TryChoice, try_edits
 
     try:

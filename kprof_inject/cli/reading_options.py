@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
 from kprof_inject.capture.foreign import LAYOUTS, BufferDescription
 from kprof_inject.capture.model import LEFT_OUT, STAYS
-from kprof_inject.cli.options import Function, completions, harmless_setting, kernel_option, path_type, program_setting
+from kprof_inject.cli.options import completions, gathered, harmless_setting, kernel_option, path_type, program_setting
 from kprof_inject.export.formats import ENDINGS, TraceFile, format_of
 from kprof_inject.export.hooks import Hook
 from kprof_inject.export.tracks import LAYOUT_NAMES
@@ -69,43 +68,33 @@ _NUMBERS = {
 """The option for each set of numbers in ``Choice``, and what the numbers are."""
 
 
-def choice_options(function: Function) -> Function:
-    """Add the options that choose a part of a capture; the command gets them as one ``choice``."""
+def _number_option(name: str) -> Callable[[Any], Any]:
+    option, what = _NUMBERS[name]
+    return harmless_setting(option, name, type=Numbers(), metavar="SPEC", help=f"Only these {what}. [default: all]")
 
-    @functools.wraps(function)
-    def with_choice(*args: Any, kernel: str, scopes: tuple[str, ...], **others: Any) -> Any:
-        numbers = {name: others.pop(name) for name in _NUMBERS}
-        kernels = () if kernel == "*" else (kernel,)
-        return function(*args, choice=Choice(kernels=kernels, scopes=scopes, **numbers), **others)
 
-    decorated: Any = harmless_setting(
+def _choice(kernel: str, **chosen: Any) -> Choice:
+    return Choice(kernels=() if kernel == "*" else (kernel,), **chosen)
+
+
+choice_options = gathered(
+    "choice",
+    _choice,
+    kernel_option,
+    *map(_number_option, _NUMBERS),
+    harmless_setting(
         "--scope",
         "scopes",
         multiple=True,
         metavar="GLOB",
         shell_complete=complete_scopes,
         help="Only scopes with this name, as in the table; * and ? are wildcards. Repeatable. [default: all]",
-    )(with_choice)
-    for name in reversed(_NUMBERS):
-        decorated = _number_option(name)(decorated)
-    return cast(Function, kernel_option(decorated))
+    ),
+)
+"""Which part of a capture to show; the command gets ``choice``."""
 
-
-def launch_options(function: Function) -> Function:
-    """Add the options that choose kernels and launches; the command gets them as one ``choice``."""
-
-    @functools.wraps(function)
-    def with_choice(*args: Any, kernel: str, launches: NumberSet | None, **others: Any) -> Any:
-        choice = Choice(launches=launches, kernels=() if kernel == "*" else (kernel,))
-        return function(*args, choice=choice, **others)
-
-    return cast(Function, kernel_option(_number_option("launches")(with_choice)))
-
-
-def _number_option(name: str) -> Callable[[Any], Any]:
-    option, what = _NUMBERS[name]
-    return harmless_setting(option, name, type=Numbers(), metavar="SPEC", help=f"Only these {what}. [default: all]")
-
+launch_options = gathered("choice", _choice, kernel_option, _number_option("launches"))
+"""Which kernels and launches to show; the command gets ``choice``."""
 
 scope_names_option = click.option(
     "--scope-names",
@@ -116,28 +105,22 @@ scope_names_option = click.option(
 )
 
 
-def buffer_options(function: Function) -> Function:
-    """Add the options that describe another profiler's buffer; the command gets them as one ``description``."""
-
-    @functools.wraps(function)
-    def with_description(*args: Any, buffer_format: str | None, names: str, **others: Any) -> Any:
-        return function(*args, description=BufferDescription.of(buffer_format, names), **others)
-
-    decorated: Any = harmless_setting(
+buffer_options = gathered(
+    "description",
+    lambda buffer_format, names: BufferDescription.of(buffer_format, names),
+    harmless_setting(
+        "--buffer-format",
+        type=click.Choice(list(LAYOUTS)),
+        help="For a BUFFER that numpy.save wrote: the profiler that it is from.",
+    ),
+    harmless_setting(
         "--names",
         metavar="NAME,...",
         default="",
         help="For a BUFFER of another profiler: the names of its events, starting at event 0.",
-    )(with_description)
-    return cast(
-        Function,
-        harmless_setting(
-            "--buffer-format",
-            type=click.Choice(list(LAYOUTS)),
-            help="For a BUFFER that numpy.save wrote: the profiler that it is from.",
-        )(decorated),
-    )
-
+    ),
+)
+"""What another profiler's buffer lacks; the command gets ``description``."""
 
 redact_option = harmless_setting("--redact", is_flag=True, help=f"Omit from all output: {LEFT_OUT}. Kept: {STAYS}.")
 

@@ -5,12 +5,11 @@ The variable ``KPROF_INJECT`` contains those of ``profile`` that apply to a sing
 
 from __future__ import annotations
 
-import functools
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import click
 
@@ -18,9 +17,9 @@ from kprof_inject.capture.mode import Mode, parse_warps
 from kprof_inject.capture.recording import KERNEL_SECONDS, Recording
 from kprof_inject.capture.schema import BufferChoice
 from kprof_inject.cli.options import (
-    Function,
     NumberOrWord,
     at_option,
+    gathered,
     harmless_setting,
     kernel_option,
     tag_option,
@@ -30,159 +29,149 @@ from kprof_inject.errors import KprofError
 from kprof_inject.select.selectors import Selector, parse_selectors
 from kprof_inject.select.spans import ITERATION_RECORDS, SPREADS, Style
 
-
-def style_options(function: Function) -> Function:
-    """Add the options of how records are inserted; the command gets them as one ``style``."""
-
-    @functools.wraps(function)
-    def with_style(*args: Any, split: str, iter_records: str, **others: Any) -> Any:
-        return function(*args, style=Style(split, iter_records), **others)
-
-    decorated: Any = harmless_setting(
-        "--iter-records",
-        type=click.Choice(list(ITERATION_RECORDS)),
-        default="one",
-        show_default=True,
-        help="Records per iteration. one: each start also ends the previous iteration; two: a start and an end, which "
-        "take twice the space and show the time between iterations.",
-    )(with_style)
-    decorated = harmless_setting(
+style_options = gathered(
+    "style",
+    lambda split, iter_records: Style(split, iter_records),
+    harmless_setting(
         "--split",
         type=click.Choice(list(SPREADS)),
         default="never",
         show_default=True,
         help="Foreign ops between the ops of a line, marker or helper. never: time them too; runs: time only the runs "
         "between them.",
-    )(decorated)
-    return cast(Function, decorated)
+    ),
+    harmless_setting(
+        "--iter-records",
+        type=click.Choice(list(ITERATION_RECORDS)),
+        default="one",
+        show_default=True,
+        help="Records per iteration. one: each start also ends the previous iteration; two: a start and an end, which "
+        "take twice the space and show the time between iterations.",
+    ),
+)
+"""How records are inserted; the command gets ``style``."""
 
 
-_CHOSEN = ("launches", "max_launches", "max_bytes", "kernel", "replay", "keep_launches", "counters", "ctas")
-"""Options that are fields of ``Recording``."""
+def _recording(
+    *,
+    buffer_type: BufferChoice,
+    buffer_size: int,
+    clock32: bool,
+    warps: str,
+    sched_stores: bool,
+    sched_barriers: bool,
+    **chosen: Any,
+) -> Recording:
+    mode = Mode(buffer_type, buffer_size, 32 if clock32 else 64, parse_warps(warps), sched_stores, sched_barriers)
+    return Recording(**chosen, mode=mode)
 
 
-def capture_options(function: Function) -> Function:
-    """Add the options of how ``run`` records and what it keeps; the command gets ``recording`` and ``fit``."""
+capture_options = gathered(
+    "recording",
+    _recording,
+    harmless_setting(
+        "--buffer-type",
+        type=click.Choice(["auto", "shared", "global"]),
+        default="auto",
+        show_default=True,
+        help="Where a CTA keeps its records: shared memory, or global memory, which is larger. auto: global on "
+        "NVIDIA, unless all CTAs of a large grid record.",
+    ),
+    harmless_setting(
+        "--buffer-size",
+        type=NumberOrWord({"auto": 0}, min=16, max=1 << 30),
+        default="auto",
+        show_default=True,
+        metavar="N|auto",
+        help="Record buffer of a CTA, in bytes: each warp's ring is the largest power of two that fits into its "
+        "share. auto: Proton's default, or less if a warp cannot fill it or occupancy would drop.",
+    ),
+    harmless_setting(
+        "--warps",
+        default="",
+        metavar="N,N,...",
+        help="Record only these warps of each CTA, such as 0,4; they share the whole buffer. [default: all]",
+    ),
+    harmless_setting(
+        "--clock32",
+        is_flag=True,
+        help="Read only 32 bits of the cycle counter: cheaper, but consecutive records of a warp must be at most a "
+        "second apart.",
+    ),
+    harmless_setting(
+        "--sched-stores",
+        is_flag=True,
+        help="Let Proton reorder the stores of the records, to disturb the kernel less.",
+    ),
+    click.option(
+        "--sched-barriers",
+        is_flag=True,
+        help="Put scheduling barriers around scopes, so that no instruction moves across. AMD only.",
+    ),
+    kernel_option,
+    harmless_setting(
+        "--launches",
+        default="last",
+        show_default=True,
+        metavar="SPEC",
+        help="Which launches of each kernel variant to keep: last, first, all, N, or A:B:STEP as in a Python "
+        "slice. Counted from 0, without an autotuner's benchmark launches.",
+    ),
+    harmless_setting(
+        "--ctas",
+        default="auto",
+        show_default=True,
+        metavar="auto|all|per-sm:N|1/N",
+        help="Which CTAs of a launch record: all, N to 2 N of each SM, or one of N, a power of two. The others "
+        "run at full speed, and leave only when they ended. auto: at least 256 of a large grid, spread evenly. "
+        "NVIDIA, Triton 3.6 or later.",
+    ),
+    harmless_setting(
+        "--replay",
+        type=NumberOrWord({"auto": None, "none": 0}, min=1, max=10_000),
+        default="auto",
+        show_default=True,
+        metavar="N|auto|none",
+        help="Measure what recording costs: save the first kept launch of each kernel, and when the program "
+        "has ended, replay it N times without and N times with records, restoring its memory. auto: only kernels "
+        f"that are very short or launched too rarely to tell, for about {KERNEL_SECONDS:g} s each.",
+    ),
+    harmless_setting(
+        "--counters",
+        default="default",
+        show_default=True,
+        metavar="none|default|METRIC,...",
+        help="Hardware counters to read, and whether to sample why warps wait, when the program has ended: a saved "
+        "launch of each kernel that takes at least 1 % of the time is repeated without records. METRICs are "
+        "NVIDIA's names, as Nsight Compute has them, and are read in addition to the default ones.",
+    ),
+    harmless_setting(
+        "--keep-launches",
+        is_flag=True,
+        help="Keep one launch of each kernel that takes at least 1 % of the time in WORKSPACE/launches, with its "
+        "memory, to be run again and shared.",
+    ),
+    harmless_setting(
+        "--max-bytes",
+        type=click.IntRange(min=1),
+        default=1 << 30,
+        show_default=True,
+        help="Keep at most this many buffer bytes on disk per process. A single launch that needs more gets "
+        "smaller rings.",
+    ),
+    harmless_setting(
+        "--max-launches",
+        type=click.IntRange(min=0),
+        default=0,
+        help="Keep at most this many launches per process, and count the others. Not with --launches last. "
+        "[default: no limit]",
+    ),
+)
+"""How ``run`` records and what it keeps; the command gets ``recording``."""
 
-    @functools.wraps(function)
-    def with_recording(
-        *args: Any,
-        buffer_type: BufferChoice,
-        buffer_size: int,
-        clock32: bool,
-        warps: str,
-        sched_stores: bool,
-        sched_barriers: bool,
-        **others: Any,
-    ) -> Any:
-        mode = Mode(buffer_type, buffer_size, 32 if clock32 else 64, parse_warps(warps), sched_stores, sched_barriers)
-        return function(*args, recording=Recording(**{name: others.pop(name) for name in _CHOSEN}, mode=mode), **others)
-
-    decorated: Any = with_recording
-    for option in (
-        harmless_setting(
-            "--max-launches",
-            type=click.IntRange(min=0),
-            default=0,
-            help="Keep at most this many launches per process, and count the others. Not with --launches last. "
-            "[default: no limit]",
-        ),
-        harmless_setting(
-            "--max-bytes",
-            type=click.IntRange(min=1),
-            default=1 << 30,
-            show_default=True,
-            help="Keep at most this many buffer bytes on disk per process. A single launch that needs more gets "
-            "smaller rings.",
-        ),
-        harmless_setting(
-            "--keep-launches",
-            is_flag=True,
-            help="Keep one launch of each kernel that takes at least 1 % of the time in WORKSPACE/launches, with its "
-            "memory, to be run again and shared.",
-        ),
-        harmless_setting(
-            "--counters",
-            default="default",
-            show_default=True,
-            metavar="none|default|METRIC,...",
-            help="Hardware counters to read, and whether to sample why warps wait, when the program has ended: a saved "
-            "launch of each kernel that takes at least 1 % of the time is repeated without records. METRICs are "
-            "NVIDIA's names, as Nsight Compute has them, and are read in addition to the default ones.",
-        ),
-        harmless_setting(
-            "--replay",
-            type=NumberOrWord({"auto": None, "none": 0}, min=1, max=10_000),
-            default="auto",
-            show_default=True,
-            metavar="N|auto|none",
-            help="Measure what recording costs: save the first kept launch of each kernel, and when the program "
-            "has ended, replay it N times without and N times with records, restoring its memory. auto: only kernels "
-            f"that are very short or launched too rarely to tell, for about {KERNEL_SECONDS:g} s each.",
-        ),
-        harmless_setting(
-            "--ctas",
-            default="auto",
-            show_default=True,
-            metavar="auto|all|per-sm:N|1/N",
-            help="Which CTAs of a launch record: all, N to 2 N of each SM, or one of N, a power of two. The others "
-            "run at full speed, and leave only when they ended. auto: at least 256 of a large grid, spread evenly. "
-            "NVIDIA, Triton 3.6 or later.",
-        ),
-        harmless_setting(
-            "--fit", is_flag=True, help="If records were lost, rerun the program with a buffer that keeps them all."
-        ),
-        harmless_setting(
-            "--launches",
-            default="last",
-            show_default=True,
-            metavar="SPEC",
-            help="Which launches of each kernel variant to keep: last, first, all, N, or A:B:STEP as in a Python "
-            "slice. Counted from 0, without an autotuner's benchmark launches.",
-        ),
-        kernel_option,
-        click.option(
-            "--sched-barriers",
-            is_flag=True,
-            help="Put scheduling barriers around scopes, so that no instruction moves across. AMD only.",
-        ),
-        harmless_setting(
-            "--sched-stores",
-            is_flag=True,
-            help="Let Proton reorder the stores of the records, to disturb the kernel less.",
-        ),
-        harmless_setting(
-            "--clock32",
-            is_flag=True,
-            help="Read only 32 bits of the cycle counter: cheaper, but consecutive records of a warp must be at most a "
-            "second apart.",
-        ),
-        harmless_setting(
-            "--warps",
-            default="",
-            metavar="N,N,...",
-            help="Record only these warps of each CTA, such as 0,4; they share the whole buffer. [default: all]",
-        ),
-        harmless_setting(
-            "--buffer-size",
-            type=NumberOrWord({"auto": 0}, min=16, max=1 << 30),
-            default="auto",
-            show_default=True,
-            metavar="N|auto",
-            help="Record buffer of a CTA, in bytes: each warp's ring is the largest power of two that fits into its "
-            "share. auto: Proton's default, or less if a warp cannot fill it or occupancy would drop.",
-        ),
-        harmless_setting(
-            "--buffer-type",
-            type=click.Choice(["auto", "shared", "global"]),
-            default="auto",
-            show_default=True,
-            help="Where a CTA keeps its records: shared memory, or global memory, which is larger. auto: global on "
-            "NVIDIA, unless all CTAs of a large grid record.",
-        ),
-    ):
-        decorated = option(decorated)
-    return cast(Function, decorated)
+fit_option = harmless_setting(
+    "--fit", is_flag=True, help="If records were lost, rerun the program with a buffer that keeps them all."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +190,7 @@ class AutostartOptions:
 @tag_option
 @style_options
 @capture_options
+@fit_option
 def _command(
     workspace: Path, selectors: tuple[str, ...], style: Style, recording: Recording, fit: bool
 ) -> AutostartOptions:

@@ -9,7 +9,7 @@ import click
 from kprof_inject.capture.recording import Recording
 from kprof_inject.cli.console import say, say_next_step
 from kprof_inject.cli.options import PROGRAM_SETTINGS, WorkspaceOrDefault, path_type, program_argument
-from kprof_inject.cli.recording_options import capture_options
+from kprof_inject.cli.recording_options import capture_options, fit_option
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.programs import run, run_and_fit
 from kprof_inject.pipeline.saved_launches import capture_launch, require_adopted, saved_launch_at
@@ -21,6 +21,7 @@ from kprof_inject.workspace_folder import held, workspace_argument
 @click.command("run", cls=WorkspaceOrDefault, context_settings=PROGRAM_SETTINGS)
 @click.argument("workspace", metavar="[WORKSPACE]", type=path_type())
 @capture_options
+@fit_option
 @program_argument
 @click.pass_context
 def command(ctx: click.Context, workspace: Path, recording: Recording, fit: bool, program: tuple[str, ...]) -> None:

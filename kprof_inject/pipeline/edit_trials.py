@@ -71,10 +71,6 @@ class TryChoice(Struct, frozen=True):
     values: dict[str, tuple[Constant, ...]] = {}
     grid: str = ""
 
-    def of_kernels(self, glob: str) -> TryChoice:
-        """Return the same choice for the kernels whose names match."""
-        return replace(self, kernel=glob)
-
 
 def try_edits(
     workspace: Workspace,

@@ -8,8 +8,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -92,20 +91,7 @@ def _say_dumped(workspace: Workspace, kernels: Sequence[DumpedKernel], say: Say)
         say(f"  {dumped.name} ({facts_in_words(facts)}) {dumped.ttgir_path}")
 
 
-@dataclass(frozen=True, slots=True)
-class RanOnce:
-    """A program that ran once, with records: its exit code, and what its processes reported.
-
-    Its kernels are in the workspace. ``recording`` is the user's, as far as it is permitted.
-    """
-
-    capture: Path
-    exit_code: int
-    reports: Reports
-    recording: Recording
-
-
-def run_once(
+def profile_program(
     workspace: Workspace,
     recording: Recording,
     selectors: Sequence[str],
@@ -113,11 +99,13 @@ def run_once(
     program: Sequence[str],
     program_input: ProgramInput,
     say: Say,
-) -> RanOnce:
+    dumped: Callable[[], object],
+) -> tuple[Path, int]:
     """Run the program, and record the launches of its kernels, into which records are inserted when they are compiled.
 
     Launches without records, in turn with those that have some, show what the records cost. Replaces the workspace's
-    kernels. Raises ``KprofError`` if the program compiled no kernel; the earlier kernels are kept then.
+    kernels, and calls ``dumped`` then. Returns the capture's folder and the program's exit code. Raises ``KprofError``
+    if the program compiled no kernel, for which the earlier kernels are kept, or if no launch was saved.
     """
     recording = with_permitted_metrics(recording, say)
     reports_folder = workspace.new_reports_folder("dump")
@@ -139,27 +127,18 @@ def run_once(
     finally:
         workspace.forget_if_empty(folder)
     _say_dumped(workspace, kernels, say)
-    return RanOnce(folder, exit_code, reports, recording)
-
-
-def measure_once(workspace: Workspace, ran: RanOnce, program: Sequence[str], say: Say) -> Path:
-    """Report and measure what a program did that ran once, and return the capture's folder.
-
-    Raises ``KprofError`` if no launch was saved.
-    """
-    recording = ran.recording
-    _take_traces(ran.capture, workspace.reports_folder("dump"))
-    if not _is_captured(ran.capture):
+    dumped()
+    _take_traces(folder, reports_folder)
+    if not _is_captured(folder):
         if recording.keep_launches:
-            finish_launches(workspace, ran.capture, say)
-        raise _nothing_saved(ran.capture, ran.exit_code, ran.reports, recording, program)
-    kernels = {launch.kernel.program_variant: launch.kernel for launch in read_capture(ran.capture).launches}
-    hard = [variant for variant, kernel in kernels.items() if variant and needs_replay(kernel)]
-    recording = recording.replaying(hard)
+            finish_launches(workspace, folder, say)
+        raise _nothing_saved(folder, exit_code, reports, recording, program)
+    built = {launch.kernel.program_variant: launch.kernel for launch in read_capture(folder).launches}
+    recording = recording.replaying(variant for variant, kernel in built.items() if variant and needs_replay(kernel))
     if recording.variants_to_replay is not None:
-        keep_launches_of(workspace, ran.capture, {*main_kernels(workspace), *recording.variants_to_replay})
-    _finish(workspace, ran.capture, ran.exit_code, ran.reports, recording, "", say)
-    return ran.capture
+        keep_launches_of(workspace, folder, {*main_kernels(workspace), *recording.variants_to_replay})
+    _finish(workspace, folder, exit_code, reports, recording, "", say)
+    return folder, exit_code
 
 
 def run(

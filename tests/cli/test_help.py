@@ -12,7 +12,7 @@ from programs.child import REPO, run_python
 from snapshots import check
 
 import kprof_inject
-from kprof_inject.cli import removed
+from kprof_inject.cli import grouped_help
 
 COMMANDS = [
     "causal",
@@ -77,17 +77,19 @@ def test_help_has_groups_and_examples(kprof: CommandLine) -> None:
     assert text.count("kprof-inject profile ") == 2
 
 
-@pytest.mark.parametrize("name", removed.COMMANDS)
+@pytest.mark.parametrize("name", grouped_help.GONE_COMMANDS)
 def test_a_command_that_is_gone_says_what_to_use(kprof: CommandLine, name: str) -> None:
     ended = kprof(name)
-    assert ended.exit_code == 2 and ended.errors() == [f"error: The command {name} is gone: {removed.COMMANDS[name]}."]
+    assert ended.exit_code == 2 and ended.errors() == [
+        f"error: The command {name} is gone: {grouped_help.GONE_COMMANDS[name]}."
+    ]
 
 
-@pytest.mark.parametrize(("name", "option"), removed.OPTIONS)
+@pytest.mark.parametrize(("name", "option"), grouped_help.GONE_OPTIONS)
 def test_an_option_that_is_gone_says_what_to_use(kprof: CommandLine, name: str, option: str) -> None:
     ended = kprof(name, option)
     assert ended.exit_code == 2
-    assert ended.errors() == [f"error: The option {option} is gone: {removed.OPTIONS[name, option]}."]
+    assert ended.errors() == [f"error: The option {option} is gone: {grouped_help.GONE_OPTIONS[name, option]}."]
 
 
 @pytest.mark.parametrize("command", ["profile", "run"])
