@@ -11,7 +11,7 @@ from kprof_inject.cli.console import say, say_next_step
 from kprof_inject.cli.options import PROGRAM_SETTINGS, WorkspaceOrDefault, path_type, program_argument
 from kprof_inject.cli.recording_options import capture_options, fit_option
 from kprof_inject.errors import KprofError
-from kprof_inject.pipeline.programs import run, run_and_fit
+from kprof_inject.pipeline.programs import fit_and_run, run
 from kprof_inject.pipeline.saved_launches import capture_launch, require_adopted, saved_launch_at
 from kprof_inject.runtime.program import kept_input, own_input, require_startable
 from kprof_inject.workspace import Workspace
@@ -41,13 +41,14 @@ def command(ctx: click.Context, workspace: Path, recording: Recording, fit: bool
         require_startable(program)
     elif fit:
         raise click.UsageError("--fit is for programs, not for a saved launch")
-    step, program_input = (run_and_fit, kept_input(workspace)) if fit else (run, own_input())
+    program_input = kept_input(workspace) if fit else own_input()
     exit_code = 0
     with held(workspace, say):
         if saved is not None:
             require_adopted(opened, saved)
             capture_launch(opened, saved, recording, say)
         else:
-            _, exit_code = step(opened, recording, program, program_input, say)
+            ran = run(opened, recording, program, program_input, say)
+            _, exit_code = fit_and_run(opened, ran, recording, program, program_input, say) if fit else ran
     say_next_step(f"kprof-inject report{workspace_argument(workspace)}")
     ctx.exit(exit_code)

@@ -188,21 +188,6 @@ def _finish(
         finish_launches(workspace, folder, say)
 
 
-def run_and_fit(
-    workspace: Workspace,
-    recording: Recording,
-    program: Sequence[str],
-    program_input: ProgramInput,
-    say: Say,
-) -> tuple[Path, int]:
-    """Do the same as ``run``, and repeat it with a larger buffer if records were lost.
-
-    Returns the result of the last run.
-    """
-    ran = run(workspace, recording, program, program_input, say)
-    return fit_and_run(workspace, ran, recording, program, program_input, say)
-
-
 def fit_and_run(
     workspace: Workspace,
     ran: tuple[Path, int],

@@ -17,7 +17,7 @@ from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.recording import Recording
 from kprof_inject.cli.console import say
 from kprof_inject.pipeline import programs
-from kprof_inject.pipeline.programs import run, run_and_fit
+from kprof_inject.pipeline.programs import fit_and_run, run
 from kprof_inject.runtime.process_report import Reports, read_reports
 from kprof_inject.runtime.program import ProgramInput, own_input
 from kprof_inject.workspace import Workspace
@@ -27,8 +27,9 @@ Fitted = Callable[..., tuple[list[Mode], Path, int]]
 
 @pytest.fixture
 def fitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fitted:
-    """Calls ``run_and_fit`` of a program that writes so many records a warp in one run after the other; gives the modes
-    of the runs, the resulting capture's folder and the exit code."""
+    """Calls ``run`` and ``fit_and_run`` of a program that writes so many records a warp in one run after the other.
+
+    Gives the modes of the runs, the resulting capture's folder and the exit code."""
 
     def call(
         *records: int, max_bytes: int = 1 << 30, exit_code: int | None = None, given: ProgramInput | None = None
@@ -46,13 +47,10 @@ def fitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fitted:
             return exit_code or len(modes), no_reports()
 
         monkeypatch.setattr(programs, "capture", capture)
-        folder, ended_with = run_and_fit(
-            Workspace.create(tmp_path / "ws"),
-            Recording(max_bytes=max_bytes),
-            ("prog.py",),
-            given or own_input(),
-            say,
-        )
+        workspace, recording = Workspace.create(tmp_path / "ws"), Recording(max_bytes=max_bytes)
+        program, program_input = ("prog.py",), given or own_input()
+        ran = run(workspace, recording, program, program_input, say)
+        folder, ended_with = fit_and_run(workspace, ran, recording, program, program_input, say)
         return modes, folder, ended_with
 
     return call
