@@ -49,8 +49,7 @@ def load_ipython_extension(shell: Any) -> None:
         from kprof_inject.api import profile
 
         try:
-            given = _parser().parse_args(shlex.split(line))
-            prof = profile(given.at, kernel=given.kernel, launches=given.launches, ctas=given.ctas)
+            prof = profile(**vars(_parser().parse_args(shlex.split(line))))
         except (KprofError, ValueError) as error:  # shlex raises the latter for a quotation without an end
             raise _usage_error(error) from None
         with prof:

@@ -220,9 +220,7 @@ class TimingRecord(Struct, frozen=True):
         self, clean: KernelResources, with_records: KernelResources
     ) -> tuple[KernelResources, KernelResources]:
         """Return the resources of the builds without and with records, with these times."""
-        with_records = replace(
-            with_records, times_ns=self.times_ns, not_timed=self.not_timed, empty_launch_ns=self.empty_launch_ns
-        )
+        with_records = replace(with_records, not_timed=self.not_timed)
         if pairs := self.in_turn:
             clean = replace(
                 clean,
@@ -237,6 +235,8 @@ class TimingRecord(Struct, frozen=True):
                 empty_launch_ns=pairs.with_records_empty_ns,
                 in_turn=True,
             )
+        else:
+            with_records = replace(with_records, times_ns=self.times_ns, empty_launch_ns=self.empty_launch_ns)
         if pairs := self.replay:
             clean = replace(clean, replayed_ns=pairs.clean_ns, empty_replay_ns=pairs.clean_empty_ns)
             with_records = replace(

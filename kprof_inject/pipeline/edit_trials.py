@@ -11,8 +11,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
-from msgspec.structs import replace
+from msgspec import Struct, convert
+from msgspec.structs import asdict, replace
 
 from kprof_inject.analysis.launch import ReportLaunch
 from kprof_inject.analysis.program import Report
@@ -105,20 +105,15 @@ def _tried(
     workspace: Workspace, saved: SavedLaunch, recorded: ReportLaunch | None, choice: TryChoice, say: Say
 ) -> tuple[EditsRecord, str]:
     """Return the record of a kernel's edits, and the TTGIR of the best if that was edited."""
-    record = EditsRecord(
-        name=saved.record.name,
-        variant=saved.record.variant,
-        device_name=saved.record.device_name,
-        target=saved.kernel.target,
-        grid=saved.record.grid,
-        triton=saved.kernel.triton_version,
-        tolerance=choice.tolerance,
-        clean=_resources_of(saved),
-    )
+    record = convert(saved.record, EditsRecord, from_attributes=True)  # the kernel, its grid, resources and device
+    record = replace(record, target=saved.kernel.target, tolerance=choice.tolerance)
     try:
         if refusal := _refusal_of(saved):
             return replace(record, refusal=refusal), ""
-        trials = _Trials(workspace, saved, choice, say, _launch_ns(saved, recorded))
+        launch_ns = float(recorded.duration_ns) if recorded is not None else 0.0
+        if times_ns := saved.record.clean.times_ns:
+            launch_ns = statistics.median(times_ns)
+        trials = _Trials(workspace, saved, choice, say, launch_ns)
         findings, limit = (recorded.analysis.findings, recorded.analysis.limit) if recorded else ((), None)
         trials.run(edits_for(findings, limit, trials.kernel, choice.edits))
     except KprofError as error:
@@ -126,19 +121,6 @@ def _tried(
     best = trials.best
     is_edited = best is not None and changes_ttgir(best.proposal.edits)
     return trials.record(record), best.kernel.ttgir if best is not None and is_edited else ""
-
-
-def _resources_of(saved: SavedLaunch) -> Resources:
-    """Return the resources of the unchanged kernel, without its times."""
-    clean = saved.record.clean
-    return Resources(clean.registers, clean.spills, clean.local_words, clean.shared_bytes, clean.ctas_per_sm)
-
-
-def _launch_ns(saved: SavedLaunch, recorded: ReportLaunch | None) -> float:
-    """Return the time of a launch, in the program or with records; 0 if it is not known."""
-    if times_ns := saved.record.clean.times_ns:
-        return statistics.median(times_ns)
-    return float(recorded.duration_ns) if recorded is not None else 0.0
 
 
 def _refusal_of(saved: SavedLaunch) -> str:
@@ -168,29 +150,23 @@ class _Trial:
 
     def tried(self, unchanged: KernelToEdit) -> TriedEdits:
         """Return the record of the trial."""
-        result, gain = self.result or TimedBuild(), self.confirmed or self.gain
-        refusal = self.refusal or result.refusal
+        tried = TriedEdits(**asdict(self.proposal), **asdict(self.result or TimedBuild()))
+        refusal, gain = self.refusal or tried.refusal, self.confirmed or tried.gain
         if self.same_code_as is not None:
             outcome: Outcome = "same code"
         elif refusal:
             outcome = "refused"
         else:
             outcome = gain.outcome if gain else "not measured"
-        return TriedEdits(
-            edits=self.proposal.edits,
-            reason=self.proposal.reason,
-            predicted=self.proposal.predicted,
+        return replace(
+            tried,
             options=_changed(unchanged, self.kernel),
             constants=self.kernel.constants,
             changes_ttgir=changes_ttgir(self.proposal.edits),
             outcome=outcome,
-            gain=self.gain,
             confirmed=self.confirmed,
-            results=result.results,
-            difference=result.difference,
             same_code_as=self.same_code_as or "",
             refusal=refusal,
-            resources=result.resources,
         )
 
 
@@ -247,7 +223,8 @@ class _Trials:
         ttir = next((read_text(path) for path in sorted(self.saved.build_folder.glob("*.ttir"))), "")
         ttgir = read_text(self.saved.folder / TTGIR_FILE)
         others = _other_values(self.saved, self.choice)
-        self.kernel = KernelToEdit(self.saved.kernel, ttgir, ttir, _resources_of(self.saved), others=others)
+        clean = convert(self.saved.record.clean, Resources, from_attributes=True)  # without its times
+        self.kernel = KernelToEdit(self.saved.kernel, ttgir, ttir, clean, others=others)
         self._same_code[_code_of(self.saved.build_folder, self.kernel)] = ""
 
     def run(self, proposals: Sequence[Proposal]) -> None:
@@ -273,18 +250,11 @@ class _Trials:
 
     def record(self, record: EditsRecord) -> EditsRecord:
         """Return the record with the results."""
-        if self.timed is not None:
-            record = replace(
-                record,
-                clean=self.timed.clean,
-                clean_ns=self.timed.clean_ns,
-                launches=self.timed.launches,
-                restored=self.timed.is_restored,
-                is_repeatable=self.timed.is_repeatable,
-                changes_memory=self.timed.changes_memory,
-            )
+        timed = asdict(self.timed) if self.timed is not None else {}
+        timed.pop("builds", None)  # all other fields are the record's
         return replace(
             record,
+            **timed,
             tried=tuple(trial.tried(self.kernel) for trial in self.trials),
             best=None if self.best is None else self.trials.index(self.best),
             gpu_seconds=self.gpu_seconds,

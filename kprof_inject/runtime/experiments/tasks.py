@@ -105,7 +105,7 @@ class TimedEdits(Struct, frozen=True, kw_only=True):
     clean_ns: DurationNs
     clean: Resources
     launches: int = 1
-    is_restored: bool = False
+    restored: bool = False
     is_repeatable: bool = True
     changes_memory: bool = True
 

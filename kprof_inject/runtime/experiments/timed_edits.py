@@ -95,7 +95,7 @@ def time_edits(task: TimeEdits, launches: PairedLaunches, refusals: Sequence[str
         clean_ns=statistics.median(all_clean_ns) if all_clean_ns else launches.clean_ns,
         clean=Resources(**resources_of(launches.clean)),
         launches=timed.launches,
-        is_restored=timed.restored,
+        restored=timed.restored,
         is_repeatable=timed.is_repeatable,
         changes_memory=results.changes_memory,
     )
