@@ -7,14 +7,13 @@ import time
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
-from math import prod
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from kprof_inject.capture.cta_samples import CtaSample
+from kprof_inject.capture.capture_files import LaunchRecord
 from kprof_inject.runtime.devices.cuda_driver import NoDeviceMemory
 from kprof_inject.runtime.launch.copier import BufferCopier
 from kprof_inject.runtime.launch.lock_free import AtomicCounts
@@ -24,12 +23,24 @@ from kprof_inject.runtime.process_report import ProcessReport
 BUILD: Any = SimpleNamespace(
     variant="v",
     variant_of_program="v",
-    buffer_bytes=lambda grid: 128 * prod(grid),
-    sample=lambda grid: CtaSample(prod(grid), 1, 0),
     record=SimpleNamespace(layout="timed"),
     ttgir="",
     sources={},
 )
+
+
+def recorded_launch(index: int) -> RecordedLaunch:
+    record = LaunchRecord(
+        variant="v",
+        index=index,
+        grid=(1, 1, 1),
+        device=0,
+        stream=0,
+        host_ns=time.time_ns(),
+        buffer_bytes=128,
+        file="",
+    )
+    return RecordedLaunch(BUILD, index, record)
 
 
 class Memory:
@@ -67,7 +78,7 @@ class Setup:
         return f"launch-{launch.index}.bin"
 
     def put(self, index: int) -> weakref.ref[Memory]:
-        launch = RecordedLaunch(BUILD, index, index, (1, 1, 1), 0, 0, time.time_ns(), False)
+        launch = recorded_launch(index)
         launch.memory = Memory()
         self.copier.put(launch)
         return weakref.ref(launch.memory)
@@ -109,7 +120,7 @@ def test_a_launch_that_could_not_be_copied_may_be_put_again(setup: Setup) -> Non
     """As the last launch of a process is, at its end."""
     setup.errors.append(NoDeviceMemory("none"))
     setup.fetched.set()
-    launch = RecordedLaunch(BUILD, 0, 0, (1, 1, 1), 0, 0, time.time_ns(), False)
+    launch = recorded_launch(0)
     launch.memory = Memory()
     setup.copier.put(launch)
     wait_for(lambda: setup.left_out.counts() != {})

@@ -142,7 +142,7 @@ class RunStep:
             if not isinstance(kernel._run, SavingLauncher):
                 kinds = ArgumentKinds.of(variant.info.signature)
                 clean = self.workspace.clean_run(variant.variant)
-                to_save = KernelToSave(variant.variant, variant.name, kinds, None, clean)
+                to_save = KernelToSave.of(kinds, name=variant.name, variant=variant.variant, clean=clean)
                 kernel._run = SavingLauncher(kernel, to_save, self.captures)
 
 

@@ -90,13 +90,17 @@ class BufferCopier:
         if threading.get_ident() == self._thread.ident:
             self._save_or_stop(launch)
             return
-        size_bytes = launch.size_bytes
+        size_bytes = launch.record.buffer_bytes
         if size_bytes > self._largest_bytes:
             self._largest_bytes = size_bytes
         # Only the buffer shows whether a graph ran, so a launch in a graph replaces nothing before it is copied.
-        replaces = self._replaces and not launch.graph
+        replaces = self._replaces and not launch.record.graph
         newest = self._newest.get(launch.build.variant_of_program) if replaces else None
-        replaced = newest if newest is not None and newest.index < launch.index and newest in self._waiting else None
+        replaced = (
+            newest
+            if newest is not None and newest.record.index < launch.record.index and newest in self._waiting
+            else None
+        )
         if not self._has_room(size_bytes, replaced):
             launch.is_taken = True
             self._left_out.add("the disk was too slow")
@@ -200,30 +204,38 @@ class BufferCopier:
 
     def _save(self, launch: RecordedLaunch, memory: Buffer) -> None:
         replaced = self._written.get(launch.build.variant_of_program) if self._replaces else None
-        if replaced is not None and not launch.graph and not replaced.graph and launch.index <= replaced.index:
+        if (
+            replaced is not None
+            and not launch.record.graph
+            and not replaced.graph
+            and launch.record.index <= replaced.index
+        ):
             return  # this launch or a newer one is saved
-        if self._written_bytes + launch.size_bytes - (replaced.buffer_bytes if replaced else 0) > self._max_bytes:
+        if (
+            self._written_bytes + launch.record.buffer_bytes - (replaced.buffer_bytes if replaced else 0)
+            > self._max_bytes
+        ):
             self._left_out.add("the capture reached its size limit")
             return
         with self._report.guard("reading a device's clock"):
-            if time.time_ns() - self._clock_read_ns.get(launch.device, 0) >= _READ_CLOCK_EVERY_NS:
-                self.read_clock(launch.device)
+            if time.time_ns() - self._clock_read_ns.get(launch.record.device, 0) >= _READ_CLOCK_EVERY_NS:
+                self.read_clock(launch.record.device)
         with self.waiting_for_device():
-            data = self._device.fetch(memory, launch.size_bytes, launch.device, launch.done)
-        if launch.graph and data[: len(_NEVER_RAN)] == _NEVER_RAN:
+            data = self._device.fetch(memory, launch.record.buffer_bytes, launch.record.device, launch.done)
+        if launch.record.graph and data[: len(_NEVER_RAN)] == _NEVER_RAN:
             self._left_out.add("captured into a CUDA graph that never ran")
             return
         build = launch.build
         begun_ns = int.from_bytes(data[_BEGUN_AT], "little") if build.record.layout == "timed" else 0
-        if launch.graph and replaced is not None and begun_ns < self._begun_ns[build.variant_of_program]:
+        if launch.record.graph and replaced is not None and begun_ns < self._begun_ns[build.variant_of_program]:
             return  # the saved launch began later
         self._writer.add_kernel(build.variant, build.record, build.ttgir, build.sources)
-        record = launch.record()
+        record = msgspec.structs.replace(launch.record, host_end_ns=launch.host_end_ns)
         name = self._writer.add_launch(record, data)
         self._written[build.variant_of_program] = msgspec.structs.replace(record, file=name)
         self._begun_ns[build.variant_of_program] = begun_ns
         self.saved += 1
-        self._written_bytes += launch.size_bytes
+        self._written_bytes += launch.record.buffer_bytes
         if replaced is not None:
             self._writer.drop_launch(replaced.file)
             self._written_bytes -= replaced.buffer_bytes

@@ -38,7 +38,7 @@ class MadeLaunch(NamedTuple):
     @classmethod
     def of(cls, launch: RecordedLaunch) -> MadeLaunch:
         """Return what is known of a launch that may be kept: it may become another one."""
-        return cls(launch.index, launch.grid, launch.place or 0)
+        return cls(launch.record.index, launch.record.grid, launch.place or 0)
 
     def newer(self, other: MadeLaunch | None) -> MadeLaunch:
         """Return the newer one: by the places in the same grid, as another launch may be numbered in between."""
@@ -58,9 +58,9 @@ class ScratchBuffers:
     def lend(self, launch: RecordedLaunch) -> None:
         """Give a launch its buffer. Raises ``NoDeviceMemory``."""
         # Smaller buffers are kept: a kernel in flight, or in a graph, may still write to them.
-        buffers = self._buffers.setdefault(launch.device, [])
-        if not buffers or buffers[-1][0] < launch.size_bytes:
-            size = max(launch.size_bytes, 2 * buffers[-1][0] if buffers else 0)
+        buffers = self._buffers.setdefault(launch.record.device, [])
+        if not buffers or buffers[-1][0] < launch.record.buffer_bytes:
+            size = max(launch.record.buffer_bytes, 2 * buffers[-1][0] if buffers else 0)
             made = (size, self.device.zeros_outside_graphs(size))
             buffers.append(made)
             launch.memory_bytes, launch.memory = made  # another thread may have made a smaller one meanwhile
@@ -81,8 +81,8 @@ class _OwnBuffers(BufferOwner):
     _open: dict[RecordedLaunch, None] = field(default_factory=dict)
 
     def lend(self, launch: RecordedLaunch) -> None:
-        launch.memory = self.device.zeros(launch.size_bytes, launch.stream)
-        launch.memory_bytes = launch.size_bytes
+        launch.memory = self.device.zeros(launch.record.buffer_bytes, launch.record.stream)
+        launch.memory_bytes = launch.record.buffer_bytes
         launch.owner = self
         self._open[launch] = None
 
@@ -112,7 +112,7 @@ class _OwnBuffers(BufferOwner):
 def _hand_over(launch: RecordedLaunch, device: Device, save: Save) -> None:
     """Have a launch saved when the work queued on its stream so far has ended."""
     launch.is_handed_over = True
-    launch.done = device.mark(launch.stream)
+    launch.done = device.mark(launch.record.stream)
     save(launch)
 
 
@@ -133,8 +133,8 @@ class _GraphLaunches(BufferOwner):
         return size_bytes <= self.max_bytes - sum(launch.memory_bytes for launch in self._launches)
 
     def lend(self, launch: RecordedLaunch) -> None:
-        launch.memory = self.device.zeros_outside_graphs(launch.size_bytes)
-        launch.memory_bytes = launch.size_bytes
+        launch.memory = self.device.zeros_outside_graphs(launch.record.buffer_bytes)
+        launch.memory_bytes = launch.record.buffer_bytes
         launch.owner = self
         # Even if the launch fails from here on, a graph may have the buffer's address.
         self._launches.append(launch)
@@ -148,7 +148,7 @@ class _GraphLaunches(BufferOwner):
     def save_rest(self) -> None:
         for launch in self._launches:
             if launch not in self._failed:
-                with self.device.selected(launch.device):
+                with self.device.selected(launch.record.device):
                     _hand_over(launch, self.device, self.save)
 
     def unsaved(self) -> int:
@@ -183,12 +183,12 @@ class ChosenLaunches:
         """Give a launch its buffer and owner. Raises ``NoDeviceMemory``."""
         if self._max_launches and len(self._kept) >= self._max_launches:
             self._leave_out(launch, f"more than --max-launches {self._max_launches}")
-        elif launch.graph and not self._in_graphs.has_room(launch.size_bytes):
+        elif launch.record.graph and not self._in_graphs.has_room(launch.record.buffer_bytes):
             self._leave_out(launch, "the buffers of CUDA graphs reached the size limit")
         else:
-            (self._in_graphs if launch.graph else self._own).lend(launch)
+            (self._in_graphs if launch.record.graph else self._own).lend(launch)
             if self._max_launches:
-                self._kept.add((launch.build.variant_of_program, launch.index))
+                self._kept.add((launch.build.variant_of_program, launch.record.index))
 
     def _leave_out(self, launch: RecordedLaunch, reason: str) -> None:
         self._left_out.add(reason)
@@ -236,12 +236,12 @@ class LastLaunches:
     def lend(self, launch: RecordedLaunch) -> None:
         """Give a launch its buffer and owner. Raises ``NoDeviceMemory``."""
         build = launch.build
-        if launch.graph:
+        if launch.record.graph:
             self._graph_buffer(launch).lend(launch)
         elif build.overlaps:
             self._own.lend(launch)
         else:
-            key = (build.variant, launch.device, launch.stream)
+            key = (build.variant, launch.record.device, launch.record.stream)
             rotation = self._rotations.get(key)
             if rotation is None:
                 new = _Rotation(variant=build.variant_of_program, device=self._device, save=self._save, make=self._make)
@@ -249,10 +249,10 @@ class LastLaunches:
             rotation.lend(launch)
 
     def _graph_buffer(self, launch: RecordedLaunch) -> _GraphBuffer:
-        key = (launch.build.variant, launch.device, launch.stream, launch.grid)
+        key = (launch.build.variant, launch.record.device, launch.record.stream, launch.record.grid)
         shared = self._graph_buffers.get(key)
         if shared is None:
-            size_bytes = launch.size_bytes
+            size_bytes = launch.record.buffer_bytes
             memory = self._make(size_bytes, lambda: self._device.zeros_outside_graphs(size_bytes))
             shared = self._graph_buffers.setdefault(key, _GraphBuffer(memory, size_bytes))
         return shared
@@ -274,7 +274,7 @@ class LastLaunches:
             rotation.save_rest()
         # Graphs come last: the writer compares their start times with those of the launches it has.
         for launch in self._last_in_graphs():
-            with self._device.selected(launch.device):
+            with self._device.selected(launch.record.device):
                 _hand_over(launch, self._device, self._save)
 
     def newest(self) -> dict[str, MadeLaunch]:
@@ -327,7 +327,7 @@ class _Rotation(BufferOwner):
             former = self._free.pop()
         except IndexError:
             return None
-        if former.build is build and former.grid == grid and not former.is_handed_over:
+        if former.build is build and former.record.grid == grid and not former.is_handed_over:
             return former
         self._free.append(former)
         return None
@@ -355,7 +355,7 @@ class _Rotation(BufferOwner):
         # the newest.
         for launch in list(self._last):
             launch.is_handed_over = True
-            with self.device.selected(launch.device):
+            with self.device.selected(launch.record.device):
                 _hand_over(launch, self.device, self.save)
 
     def made(self) -> list[MadeLaunch]:
@@ -378,7 +378,7 @@ class _Rotation(BufferOwner):
                 other = self._last.popleft()
             except IndexError:  # other threads without room took them meanwhile
                 return
-            if other is not launch and other.index < launch.index:
+            if other is not launch and other.record.index < launch.record.index:
                 if not other.is_handed_over:
                     self._free.append(other)
                 return
@@ -397,8 +397,8 @@ class _Rotation(BufferOwner):
         return self._new(launch)  # dropping a buffer that was too small may have made room
 
     def _new(self, launch: RecordedLaunch) -> _SizedBuffer:
-        size_bytes = launch.size_bytes
-        return self.make(size_bytes, lambda: self.device.zeros(size_bytes, launch.stream)), size_bytes
+        size_bytes = launch.record.buffer_bytes
+        return self.make(size_bytes, lambda: self.device.zeros(size_bytes, launch.record.stream)), size_bytes
 
     def _save_early(self, launch: RecordedLaunch) -> None:
         if not launch.is_handed_over:
@@ -415,9 +415,15 @@ class _Rotation(BufferOwner):
             former = take()
         except IndexError:
             return None
-        if former.memory is not None and former.memory_bytes >= launch.size_bytes and not former.is_handed_over:
-            if former.grid != launch.grid and (ends_bytes := launch.build.sample(launch.grid).ends_bytes):
-                self.device.clear(former.memory, ends_bytes, launch.stream)
+        if (
+            former.memory is not None
+            and former.memory_bytes >= launch.record.buffer_bytes
+            and not former.is_handed_over
+        ):
+            if former.record.grid != launch.record.grid and (
+                ends_bytes := launch.build.sample(launch.record.grid).ends_bytes
+            ):
+                self.device.clear(former.memory, ends_bytes, launch.record.stream)
             return former.memory, former.memory_bytes
         if if_refused is not None:
             if_refused(former)

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import triton
 
-from kprof_inject.capture.capture_files import CaptureWriter, ProcessRecord
+from kprof_inject.capture.capture_files import CaptureWriter, LaunchRecord, ProcessRecord
 from kprof_inject.capture.mode import TRUSTED_PERCENT
 from kprof_inject.capture.resources import MAX_GRIDS, GridTimesRecord, TimingRecord
 from kprof_inject.capture.schema import Grid
@@ -182,17 +182,20 @@ class LaunchCapture:
             if former is not None:
                 former.begin_again(number, place, numbers)
                 return former
-        launch = RecordedLaunch(
-            build=build,
+        record = LaunchRecord(
+            variant=build.variant,
             index=number,
-            place=place,
             grid=grid,
             device=device,
             stream=stream,
             host_ns=time.time_ns(),
+            buffer_bytes=build.buffer_bytes(grid),
+            file="",
             graph=is_graph,
             arguments=numbers,
+            cta_shift=build.sample(grid).shift,
         )
+        launch = RecordedLaunch(build, place, record)
         if place is None:
             self._scratch.lend(launch)
         else:

@@ -22,7 +22,6 @@ from msgspec.structs import replace
 
 from kprof_inject.capture.edits import OtherValues, has_other_values, read_other_values, write_other_values
 from kprof_inject.capture.recording import parse_launches
-from kprof_inject.capture.resources import KernelResources
 from kprof_inject.capture.saved_launch import (
     MAX_RANGES,
     MEMORY_FILE,
@@ -34,7 +33,6 @@ from kprof_inject.capture.saved_launch import (
     write_saved_launch,
 )
 from kprof_inject.capture.schema import Grid
-from kprof_inject.capture.scopes import RelaunchRecord
 from kprof_inject.quantities import size_text
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.devices.snapshot import Snapshot
@@ -51,7 +49,7 @@ from kprof_inject.runtime.launch.reachable_memory import (
     reached_by,
     saved_arguments,
 )
-from kprof_inject.runtime.launch.recorded_launch import HOOK_ARGUMENTS, ArgumentKinds, RecordingBuild
+from kprof_inject.runtime.launch.recorded_launch import HOOK_ARGUMENTS, ArgumentKinds
 from kprof_inject.runtime.launch.timing import TIMES_ITSELF, programs_events
 from kprof_inject.runtime.launch.triton_wrapping import wait_for_benchmarks
 from kprof_inject.runtime.process_events import MAX_SECONDS_AT_END, in_forked_child, is_of_signal_handler
@@ -70,18 +68,20 @@ _MAX_REPLACED = 3
 class KernelToSave:
     """A kernel as a saved launch needs it, with records or without."""
 
-    variant: str
-    name: str
     argument_kinds: ArgumentKinds
-    relaunch: RelaunchRecord | None
-    clean: KernelResources
+    record: SavedLaunchRecord
+    """Record of its launches, without what differs among them."""
 
     @classmethod
-    def of(cls, build: RecordingBuild) -> KernelToSave:
-        """Return the kernel of a build with records."""
-        record = build.record
-        relaunch = record.scopes.relaunch
-        return cls(build.variant_of_program, record.name, build.argument_kinds, relaunch, record.clean)
+    def of(cls, argument_kinds: ArgumentKinds, **known: Any) -> KernelToSave:
+        """Return a kernel; all its launches have the ``known`` fields of the record."""
+        record = SavedLaunchRecord(**known, index=0, grid=(1, 1, 1), arguments=(), memory=(), files={})
+        return cls(argument_kinds, record)
+
+    @property
+    def variant(self) -> str:
+        """Name of the kernel's variant."""
+        return self.record.variant
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +231,7 @@ class LaunchSaver:
         if (chosen := self._chosen.get(kernel.variant)) is not None and chosen.former is not None:
             return  # the launch that was to be replaced is there
         reason = str(error) if isinstance(error, NotSaved) else f"saving it failed: {first_line(error)}"
-        self._report.add_saved_launch(kernel.variant, kernel.name, reason)
+        self._report.add_saved_launch(kernel.variant, kernel.record.name, reason)
 
     def _described(self, kernel: KernelToSave, number: int, grid: Grid, arguments: Sequence[Any]) -> _DescribedLaunch:
         with self._device.unaffected_by_graphs():
@@ -392,15 +392,11 @@ class LaunchSaver:
     ) -> SavedLaunchRecord:
         device = self._device.current()
         torch = sys.modules.get("torch")
-        return SavedLaunchRecord(
-            name=kernel.name,
-            variant=kernel.variant,
+        return replace(
+            kernel.record,
             index=number,
             grid=grid,
             arguments=arguments,
-            memory=(),
-            relaunch=kernel.relaunch,
-            clean=kernel.clean,
             graph=self._device.is_capturing(),
             device_name=self._device.names()[device],
             device_uuid=self._device.uuids()[device],
@@ -409,7 +405,6 @@ class LaunchSaver:
             python=sys.version.split()[0],
             tool=__version__,
             argv=tuple(sys.argv),
-            files={},
         )
 
     def _finish(self, begun: LaunchBeingSaved) -> None:
@@ -436,7 +431,7 @@ class LaunchSaver:
                 shutil.rmtree(replaced, ignore_errors=True)
                 begun.folder.rename(replaced)
             else:
-                self._report.add_saved_launch(begun.kernel.variant, begun.kernel.name)
+                self._report.add_saved_launch(begun.kernel.variant, begun.kernel.record.name)
             begun.choice.is_saved = True
         except Exception as error:  # noqa: BLE001 (whatever it is, the program must go on)
             shutil.rmtree(begun.folder, ignore_errors=True)

@@ -160,9 +160,17 @@ class CapturingLauncher(StandInLauncher):
         build = launch.build
         saver, saved = capture.saver, None
         if launch.place is not None and (
-            saver.is_due(self._variant, launch.index) or (not launch.graph and saver.is_due_again(self._variant, grid))
+            saver.is_due(self._variant, launch.record.index)
+            or (not launch.record.graph and saver.is_due_again(self._variant, grid))
         ):
-            saved = saver.begin(KernelToSave.of(build), launch.index, grid, stream, args)
+            kernel = KernelToSave.of(
+                build.argument_kinds,
+                name=build.record.name,
+                variant=build.variant_of_program,
+                relaunch=build.record.scopes.relaunch,
+                clean=build.record.clean,
+            )
+            saved = saver.begin(kernel, launch.record.index, grid, stream, args)
         # A signal handler of the program may launch in the middle of this.
         outer = _present_launch.buffer
         try:

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec.structs import replace
+
 from kprof_inject.capture.capture_files import KernelRecord, LaunchRecord
 from kprof_inject.capture.cta_samples import CtaChoice, CtaSample
 from kprof_inject.capture.schema import MAX_ARGUMENT, Grid
@@ -175,23 +177,14 @@ class RecordedLaunch:
     """Launch with records, and the buffer that it writes to.
 
     The launcher sets the first group of fields, and the owner of the buffer sets the second. The copier's thread saves
-    the launch as a ``LaunchRecord``, which outlives the buffer.
+    the ``record``, which outlives the buffer.
     """
 
     build: RecordingBuild
-    index: int
-    """Number of the launch among the variant's in this process."""
     place: int | None
     """Its place among the launches that may be kept (``LaunchCapture.count``); None for a launch that is not read."""
-    grid: Grid
-    device: int
-    stream: int
-    host_ns: int
-    """Time at which the launch began."""
-    graph: bool
-    """True if the launch was captured into a CUDA graph."""
-    arguments: Numbers = ()
-    """Arguments as ``ArgumentKinds.numbers`` returns them; empty for a launch that is not read."""
+    record: LaunchRecord
+    """The capture's record, without the file that the writer adds; without arguments for a launch that is not read."""
     host_end_ns: int = 0
     """Time at which the launch was made; 0 before."""
 
@@ -199,7 +192,7 @@ class RecordedLaunch:
     memory: Buffer | None = None
     """The buffer; None before it is lent, and after a newer launch has replaced this one."""
     memory_bytes: int = 0
-    """Size of the buffer, at least ``size_bytes``."""
+    """Size of the buffer, at least that of the record."""
     done: Event | None = None
     """Event after the launch in its stream; once it has happened, the records are in the buffer."""
     is_handed_over: bool = False
@@ -209,33 +202,9 @@ class RecordedLaunch:
 
     def begin_again(self, index: int, place: int, arguments: Numbers) -> None:
         """Become a later launch with the same buffer; this one's records are not wanted."""
-        self.index = index
+        self.record = replace(self.record, index=index, host_ns=time.time_ns(), arguments=arguments)
         self.place = place
-        self.host_ns = time.time_ns()
         self.host_end_ns = 0
-        self.arguments = arguments
-
-    @property
-    def size_bytes(self) -> int:
-        """Size of the launch's records."""
-        return self.build.buffer_bytes(self.grid)
-
-    def record(self) -> LaunchRecord:
-        """Return the capture's record of the launch, to which the writer adds the buffer's file and checksum."""
-        return LaunchRecord(
-            variant=self.build.variant,
-            index=self.index,
-            grid=self.grid,
-            device=self.device,
-            stream=self.stream,
-            host_ns=self.host_ns,
-            host_end_ns=self.host_end_ns,
-            buffer_bytes=self.size_bytes,
-            file="",
-            graph=self.graph,
-            arguments=self.arguments,
-            cta_shift=self.build.sample(self.grid).shift,
-        )
 
 
 class SampleBuffer:
