@@ -185,7 +185,6 @@ class Profile(Results):
         self._timelines += fresh
 
     def _time_again(self, folder: Path) -> None:
-        """Have a process of ours repeat the launches that were saved meanwhile."""
         workspace, reports = Workspace(self._folder), read_reports(Path(self._session.reports))
         measure_run(workspace, folder, reports, with_permitted_metrics(self._session.recording, _nothing), _nothing)
         if not self._session.recording.keep_launches:

@@ -109,7 +109,6 @@ def _entered_in(folder: Path, options: AutostartOptions) -> tuple[Profile, Path]
 
 
 def _end(profile: Profile, folder: Path) -> None:
-    """Print the results; nothing if no kernel was launched."""
     from kprof_inject.errors import KprofError
     from kprof_inject.runtime import faults
     from kprof_inject.workspace_folder import workspace_argument

@@ -120,7 +120,6 @@ def _other_options(info: DumpedKernelRecord) -> Facts:
 
 
 def _differing(facts: Sequence[Facts]) -> list[dict[str, str]]:
-    """Return the facts without those that all have in common."""
     names = dict.fromkeys(name for kernel in facts for name in kernel)
     differ = [name for name in names if len({kernel.get(name) for kernel in facts}) > 1]
     return [{name: kernel[name] for name in differ if name in kernel} for kernel in facts]

@@ -29,7 +29,6 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _usage_error(error: Exception) -> Exception:
-    """Return the error that IPython shows without a traceback; the same one if IPython is not there."""
     try:
         kind: Any = importlib.import_module("IPython.core.error").UsageError
     except ImportError:

@@ -125,7 +125,6 @@ def pytest_runtest_makereport(
 
 
 def _write_page(started_in: Path, path: Path, prof: Profile) -> str:
-    """Write the page to ``path``, which may be relative to ``started_in``; return the line for the test's report."""
     try:
         (started_in / path).parent.mkdir(parents=True, exist_ok=True)
         prof.html(started_in / path)

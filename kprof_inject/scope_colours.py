@@ -61,7 +61,6 @@ def scope_colours(kinds: Iterable[str]) -> list[ScopeColour]:
 
 
 def _endless(palette: tuple[ScopeColour, ...]) -> Iterator[ScopeColour]:
-    """Yield the palette again and again, each time paler."""
     part = 1.0
     while True:
         for colour in palette:

@@ -335,5 +335,4 @@ def redacted(capture: Capture) -> Capture:
 
 
 def _distinct(texts: Iterable[str]) -> list[str]:
-    """Return the distinct texts, without the empty one, which means unknown."""
     return list(filter(None, dict.fromkeys(texts)))

@@ -142,7 +142,6 @@ def parse_launches(text: str) -> LaunchFilter:
 
 
 def _number(text: str, offset: int, part: str) -> int | None:
-    """Parse one part of a range; return None if it is empty."""
     if not part:
         return None
     if re.fullmatch(r"-[0-9]+", part):

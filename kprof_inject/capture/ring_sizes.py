@@ -171,7 +171,6 @@ def _shared_bytes_with_records(clean_shared_bytes: int, buffer_bytes: int) -> in
 
 
 def _power_of_two_within(value: int) -> int:
-    """Return the largest power of two up to ``value``; 0 if there is none."""
     return 1 << (value.bit_length() - 1) if value > 0 else 0
 
 

@@ -162,7 +162,6 @@ def _write(
     csv_path: Path | None,
     html_path: Path | None,
 ) -> None:
-    """Write the results in ``folder``; ``capture`` has launches of the same kernels with records."""
     slopes = list(slopes_in(folder, capture, say))
     if html_path is not None:
         from kprof_inject.report.html.document import write_html

@@ -121,7 +121,6 @@ def _sentences(found: _Moves) -> Iterator[str]:
 
 
 def _layouts(checks: Sequence[ModuleCheck]) -> list[list[Column]]:
-    """Return the columns for a wide terminal, then fewer columns for narrower ones."""
     file = Column("file", [check.file for check in checks], name=True)
     target = Column("target", [str(check.target or "-") for check in checks], left=True)
     functions, operations, records, clock_reads, binary_bytes, registers, spills = (

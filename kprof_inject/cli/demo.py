@@ -180,7 +180,6 @@ def _write_kernel(workspace: Workspace, kernel: Kernel) -> None:
 
 
 def _compile_with_records(kernel: Kernel) -> None:
-    """Insert records into the capture's module, compile it for the GPU that it ran on, and print the result."""
     from kprof_inject.runtime.compiling.instrumentation import lower, target_of
 
     target = Target(**kernel.metadata["target"])

@@ -154,7 +154,6 @@ def command(
 
 
 def _require_only(ctx: click.Context, allowed: Collection[str]) -> None:
-    """Raise a usage error that names the given options that are not ``allowed``."""
     others = [
         option.opts[0]
         for option in ctx.command.params
@@ -218,7 +217,6 @@ def change_lines(changes: Sequence[StructuralChange], differing: int, has_other_
 
 
 def _version_in(folder: Path) -> str:
-    """Return the version of the Triton in a folder; raise a usage error if there is none."""
     if not (folder / "triton" / "__init__.py").is_file():
         raise click.BadParameter(
             f"no Triton in {folder}: unpack one with pip install --no-deps --target {quote(str(folder))} triton",
@@ -228,7 +226,6 @@ def _version_in(folder: Path) -> str:
 
 
 def _build_of(path: Path, triton: Path | None) -> KernelResources | None:
-    """Compile a file without its records, and return its resources; None if it cannot be compiled here."""
     module = parse(read_text(path), str(path))
     try:
         return module_resources(module, strip(module), triton)

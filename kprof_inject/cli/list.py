@@ -60,7 +60,6 @@ def _table(candidates: Sequence[Candidate]) -> Table:
 
 
 def _to_json(outline: Outline) -> dict[str, Any]:
-    """Return a kernel as JSON values; ``options`` are all options that it was compiled with."""
     info = outline.dumped.info if outline.dumped else None
     return {
         "kernel": outline.kernel,

@@ -151,7 +151,6 @@ def main() -> None:
 
 
 def _report_internal_error(error: Exception) -> None:
-    """Report an internal error in one line; write its details to a file, or to stderr if that fails."""
     import tempfile
     import traceback
 

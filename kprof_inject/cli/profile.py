@@ -188,7 +188,6 @@ def _merge(capture_folder: Path, timelines: Sequence[Timeline], workspace: Path,
 
 
 def _say_earlier_capture(workspace: Workspace) -> None:
-    """Report which earlier capture ``report`` shows, since nothing was captured."""
     with suppress(KprofError):
         earlier = read_capture(workspace.last_capture_folder())
         origin = origin_line(earlier, time.time_ns()) or earlier.folder

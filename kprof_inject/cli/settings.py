@@ -109,7 +109,6 @@ def _program_of(words: click.Context) -> Sequence[str]:
 
 
 def _script_of(program: Sequence[str]) -> str:
-    """Return the first Python file on a program's command line, or an empty string."""
     for word in program:
         if word in ("-m", "-c"):  # what follows is data
             break
@@ -204,7 +203,6 @@ def _require_known(settings: Settings, own_keys: Iterable[str], ctx: click.Conte
 
 
 def _checked(settings: Settings, key: str, option: click.Option, ctx: click.Context) -> Any:
-    """Return the key's value; raise a usage error at its position if the option does not accept it."""
     value = settings.values[key]
     items = value if option.multiple and isinstance(value, list) else [value]
     kinds, words = next((kinds, words) for kind, kinds, words in _KINDS if isinstance(option.type, kind))

@@ -51,7 +51,6 @@ def _choice(edits: tuple[str, ...], values: tuple[str, ...], **chosen: Any) -> T
 
 
 def _parsed_values(texts: Iterable[str]) -> dict[str, tuple[Constant, ...]]:
-    """Return the values of each compile-time constant. Raises ``KprofError``."""
     found: dict[str, tuple[Constant, ...]] = {}
     for text in texts:
         name, equals, values = text.partition("=")
@@ -163,12 +162,10 @@ def command(ctx: click.Context, workspace: Path, choice: TryChoice, as_json: boo
 
 
 def _exit_code(records: Sequence[EditsRecord]) -> int:
-    """Return 1 if no edit of any kernel could be measured."""
     return 0 if any(record.is_answered for record in records) else 1
 
 
 def _report(capture: Capture | None, workspace: Workspace, kernel: str) -> Report:
-    """Return the report on the kernels whose names match; on no launch if the capture cannot be read."""
     try:
         experiments = experiments_at(workspace.folder, say)
         choice = EVERYTHING if kernel == "*" else Choice(kernels=(kernel,))

@@ -91,7 +91,6 @@ def kernels_examined(workspace: Workspace, kernels: Sequence[CapturedKernel], sa
 
 
 def _moves(workspace: Workspace, kernel: CapturedKernel) -> MovesRecord:
-    """Return what the compiler moved across the kernel's records."""
     dumped = workspace.kernel(kernel.record.program_variant or kernel.variant)
     path = workspace.override_path(workspace.planned_with(dumped, kernel.record.scopes))
     text = path.read_text()

@@ -151,7 +151,6 @@ def _instead_of(place: Path) -> str:
 
 
 def _refuse(given: object, place: Path, what: str, hint: str) -> None:
-    """Raise ``KprofError`` if an option for other kinds of places was ``given``."""
     if given is not None:
         raise KprofError(f"{what}, but {place} is not one", hint=hint, exit_code=2)
 

@@ -102,7 +102,6 @@ def _prepare_kernel(
     choice: CausalChoice,
     say: Say,
 ) -> int:
-    """Plan and compile the delays of one kernel, and return the number of its places."""
     kernel, insertion = done.kernel, done.insertion
     table = workspace.scope_table(kernel.variant)
     if insertion is None or table is None or kernel.info.target is None:

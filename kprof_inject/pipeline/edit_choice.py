@@ -182,7 +182,6 @@ def _neighbours(kernel: KernelToEdit) -> Iterator[Proposal]:
 
 
 def _edits_of(step: _Step, kernel: KernelToEdit, max_count: int = 1) -> list[Edit]:
-    """Return the edits of a step that the kernel allows, at most ``max_count``."""
     name, what = step
     kind = KINDS[name]
     if what == _FEWER:
@@ -212,7 +211,6 @@ def edits_after(
 
 
 def _combined(best: tuple[Edit, ...], others: Sequence[tuple[Edit, ...]]) -> Iterator[tuple[Edit, ...]]:
-    """Yield the best edits together with each of the others that change something else."""
     kinds = {edit.kind for edit in best}
     for other in others:
         if kinds.isdisjoint(edit.kind for edit in other):
@@ -220,7 +218,6 @@ def _combined(best: tuple[Edit, ...], others: Sequence[tuple[Edit, ...]]) -> Ite
 
 
 def _moved(best: tuple[Edit, ...], kernel: KernelToEdit) -> Iterator[tuple[Edit, ...]]:
-    """Yield the best edits with one option moved further, or with another one changed."""
     try:
         edited = with_options(kernel, best)
     except EditRefused:
@@ -280,7 +277,6 @@ def override_variables(ttgir: Path) -> dict[str, str]:
 
 
 def _config(constants: Values, options: Mapping[str, Any], present: Mapping[str, Any]) -> str:
-    """Return a ``triton.Config`` with all options of the kernel that it names, and what changed."""
     named = {name: options.get(name, present.get(name)) for name in (*_OF_CONFIG, _IR_OVERRIDE)}
     words = [f"{name}={value!r}" for name, value in named.items() if value is not None and (name, value) != _ONE_CTA]
     others = {**constants, **{name: value for name, value in options.items() if name not in named}}

@@ -171,7 +171,6 @@ class _Trial:
 
 
 def _other_values(saved: SavedLaunch, choice: TryChoice) -> tuple[OtherValues, ...]:
-    """Return the values of constants that were asked for, with their grids. Raises ``KprofError``."""
     if not choice.values:
         return ()
     others = [one for one in read_other_values(saved.folder) if _is_wanted(one, saved, choice)]
@@ -189,12 +188,10 @@ def _is_wanted(one: OtherValues, saved: SavedLaunch, choice: TryChoice) -> bool:
 
 
 def _code_of(build: Path, kernel: KernelToEdit) -> str:
-    """Return the code of a build, with its grid."""
     return "\n".join([f"grid {kernel.grid or 'of the launch'}", *code_lines(assembly_in(build))])
 
 
 def _changed(unchanged: KernelToEdit, edited: KernelToEdit) -> dict[str, Any]:
-    """Return the options and variables that edits set, with their values."""
     before = {**unchanged.record.options, **unchanged.record.environment}
     after = {**edited.record.options, **edited.record.environment}
     return {name: value for name, value in after.items() if before.get(name) != value}
@@ -298,7 +295,6 @@ class _Trials:
             return _Trial(proposal, self.kernel, refusal=str(error))
 
     def _compile(self, trials: Sequence[_Trial]) -> None:
-        """Compile the trials: first the TTIR with their options, then the TTGIR that they edit."""
         of_options = [trial for trial in trials if not trial.refusal and trial.kernel.stage == "ttir"]
         self._compile_from("ttir", of_options)
         of_ttgir = [trial for trial in trials if not trial.refusal and changes_ttgir(trial.proposal.edits)]
@@ -321,7 +317,6 @@ class _Trials:
             trial.build, trial.refusal = build, refusal
 
     def _recompiled(self, trial: _Trial) -> KernelToEdit:
-        """Return the kernel of a trial with the TTGIR that its options give."""
         if trial.build is None:
             return trial.kernel
         folder = self.workspace.edited_builds_folder / trial.build.name
@@ -360,7 +355,6 @@ class _Trials:
                 trial.refusal = self._time_together([trial], max(seconds / len(trials), _MIN_SECONDS))
 
     def _time_together(self, trials: Sequence[_Trial], seconds: float) -> str:
-        """Time trials in one process; return why that failed, empty if it did not."""
         folder = self.workspace.edited_builds_folder.resolve()
         task = TimeEdits(
             launch=str(self.saved.folder.resolve()),

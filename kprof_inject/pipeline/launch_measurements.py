@@ -60,14 +60,12 @@ class _Job(NamedTuple):
 
 
 def _save(job: _Job, result: TaskResult) -> str:
-    """Add a job's result to the capture; return what went wrong, empty if nothing did."""
     for kernel in job.kernels:
         write(kernel.folder, _record_with(kernel.folder, job.task, result))
     return result.refusal and _REFUSALS[type(job.task)].format(name=job.name, reason=result.refusal)
 
 
 def _record_with(folder: Path, task: Task, result: TaskResult) -> TimingRecord | MeasurementsRecord:
-    """Return the record of a kernel's folder with the result of a task."""
     if isinstance(task, TimeRecords):
         return replace(_timing_of(folder), replay=result.replay, not_replayed=result.refusal or None)
     if isinstance(task, CountLaunch):
@@ -201,7 +199,6 @@ def _measure_jobs(kernels: Sequence[CapturedKernel], recording: Recording) -> It
 
 
 def _options_in(workspace: Workspace) -> dict[str, Mapping[str, Any]]:
-    """Return the options of each variant that was dumped."""
     return {kernel.variant: kernel.info.options for kernel in workspace.kernels()}
 
 

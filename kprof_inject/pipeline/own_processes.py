@@ -82,7 +82,6 @@ def _leaving_by_exception() -> Iterator[None]:
 
 
 def _results(folder: Path, first: int, end: int) -> Iterator[TaskResult]:
-    """Yield the results from number ``first`` on, up to the first one that is missing."""
     for number in range(first, end):
         result = read_result(folder, number)
         if result is None:

@@ -170,7 +170,6 @@ def run(
 def _finish(
     workspace: Workspace, folder: Path, exit_code: int, reports: Reports, recording: Recording, made_by: str, say: Say
 ) -> None:
-    """Report what a run with records did, and measure its launches."""
     _say_states(reports, say)
     for autotuned in reports.choices:
         say(f"the autotuner of {autotuned.kernel} chose {autotuned.config} for {autotuned.key}")
@@ -307,7 +306,6 @@ def _hard_to_time(workspace: Workspace) -> list[str]:
 
 
 def _say_states(reports: Reports, say: Say) -> None:
-    """Report the kernels that ran unchanged, and what is special about the others."""
     for state in reports.kernels:
         if state.state == "left alone":
             say(f"{state.name} ran unchanged: {state.reason}")

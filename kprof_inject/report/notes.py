@@ -110,7 +110,6 @@ def _comparable(scope: ScopeSummary, warp: str, cta: str) -> dict[str, GroupSpre
 
 
 def _factor(spread: GroupSpread) -> float:
-    """Return the factor between the median and the group furthest from it."""
     slower = spread.greatest_ns / spread.median_ns
     return max(slower, spread.median_ns / spread.least_ns) if spread.least_ns else float("inf")
 
@@ -265,7 +264,6 @@ def _sample(summary: LaunchSummary) -> Iterator[str]:
 
 
 def _half(interval: tuple[float, float | None] | None) -> float:
-    """Return half of an interval's width; 0 if it has no end."""
     low, high = interval or (0.0, 0.0)
     return 0.0 if high is None else (high - low) / 2
 
@@ -367,7 +365,6 @@ def _waves(waves: Waves, ending: Ending | None) -> Iterator[str]:
 
 
 def _why_idle(ending: Ending) -> str:
-    """Return how much of the tail each of two reasons explains; empty if there is only one."""
     by_count, uneven = percent(ending.count_share), percent(ending.uneven_share)
     if percent(0) in (by_count, uneven):
         return ""

@@ -120,7 +120,6 @@ def print_lines(lines: Sequence[Text], console: Console) -> None:
 
 
 def _labelled(label: str, texts: Sequence[Text], console: Console) -> Iterator[Text]:
-    """Yield the texts to the right of the label, each beginning on its own line."""
     width = max(console.width - _LABEL_WIDTH - 1, 1)
     lines = [line for text in texts for line in text.wrap(console, width)]
     for number, line in enumerate(lines):
@@ -171,7 +170,6 @@ def _device(answer: Answer) -> str:
 
 
 def _joined_lines(parts: Sequence[str], width: int) -> Iterator[str]:
-    """Join the parts into as few lines as possible."""
     line = parts[0]
     for part in parts[1:]:
         if len(line) + len(_GAP) + len(part) > width:
@@ -284,7 +282,6 @@ _Layouts = Callable[[Sequence[_Row]], list[list[Column]]]
 
 
 def _largest(rows: Sequence[_Row], count: int) -> list[_Row]:
-    """Return the rows with the largest shares, in their original order."""
     ranked = sorted(range(len(rows)), key=lambda number: -(rows[number].share or 0.0))
     return [rows[number] for number in sorted(ranked[:count])]
 

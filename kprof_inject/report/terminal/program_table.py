@@ -49,7 +49,6 @@ def print_kernels(program: Program, console: Console, room: Room | None = None) 
 
 
 def _below(program: Program, count: int, console: Console) -> Iterator[str]:
-    """Yield the lines below a table of the first ``count`` kernels."""
     kernels = program.kernels
     if hidden := kernels[count:]:
         shares = [kernel.share for kernel in hidden if kernel.share is not None]
@@ -120,7 +119,6 @@ class _Row(Struct, frozen=True):
 
 
 def _longest_rank(times_ns: Mapping[int, float]) -> str:
-    """Return the rank with the longest of these times, and that time; empty if there are none."""
     if not times_ns:
         return ""
     rank = max(times_ns, key=times_ns.__getitem__)
@@ -150,7 +148,6 @@ def middle_omitted(name: str, width: int) -> str:
 
 
 def _kernel_layouts(rows: Sequence[_Row], program: Program) -> list[list[Column]]:
-    """Return layouts for less and less room."""
     name = Column("kernel", [row.name for row in rows], name=True)
     has_variants = any(kernel.variants > 1 for kernel in program.kernels)
     variants = [Column("variants", [row.variants for row in rows])] if has_variants else []

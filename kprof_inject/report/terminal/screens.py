@@ -69,7 +69,6 @@ def print_answers(report: Report, console: Console) -> None:
 
 
 def _print_kernels_and_answer(program: Program, answer: Answer, console: Console, room: Room) -> None:
-    """Print the table above the answer on the first kernel, in the room that the answer leaves."""
     table_lines = lines_of_kernels(program, len(program.kernels), console) if room.lines is not None else 0
     lines = answer_lines(answer, console)
     if not room.holds(table_lines + 1 + len(lines)):
@@ -128,7 +127,6 @@ _MAX_LAUNCHES, _MIN_LAUNCHES = 10, 3
 
 
 def _launches_text(kernel: KernelOverview) -> str:
-    """Return how much the launches of a kernel differ."""
     ordered = kernel.slowest_first
     variants = f" in {kernel.variants} variants" if kernel.variants > 1 else ""
     times = f"{short_time(ordered[-1].duration_ns)} to {short_time(ordered[0].duration_ns)}"
@@ -210,7 +208,6 @@ def findings_shown(answer: Answer, console: Console) -> RenderableType:
 
 
 def _variation(answer: Answer) -> Iterator[str]:
-    """Yield the findings that only other launches have, each as the launch that it costs most."""
     for one in answer.variation:
         yield f"  {one.held_in}, such as #{one.launch}: {one.sentence}"
 
@@ -231,7 +228,6 @@ def _table(answer: Answer, console: Console) -> Table:
 
 
 def _build_lines(answer: Answer) -> Iterator[str]:
-    """Yield a line on the build without records, or with them if only that is known."""
     which, build = "without records", answer.clean
     if build.registers is None:
         which, build = "with records", answer.with_records
@@ -296,7 +292,6 @@ def _layouts(summary: LaunchSummary, console: Console) -> list[list[Column]]:
 
 
 def _with_partitions(column: Column, partitions: Sequence[PartitionSummary]) -> Column:
-    """Add a row for each partition above those of its scopes."""
     if not partitions:
         return column
     cells: list[str] = []

@@ -111,7 +111,6 @@ def _readable_width(layout: Sequence[Column], space: int) -> int:
 
 
 def _tight(table: Table, columns: Sequence[Column], space: int, console: Console) -> Table:
-    """Fill the table, with names folded if necessary; its figures are never cut."""
     too_wide = sum(column.width + space for column in columns) - space - console.width
     if too_wide <= 0:
         return _filled(table, columns)
@@ -121,7 +120,6 @@ def _tight(table: Table, columns: Sequence[Column], space: int, console: Console
 
 
 def _folded(columns: Sequence[Column], too_wide: int) -> list[Column]:
-    """Fold names so that the columns take less room by ``too_wide``, as far as possible; the widest first."""
     widths = {number: column.width for number, column in enumerate(columns) if column.name}
     while too_wide > 0 and widths:
         widest = max(widths, key=lambda number: widths[number] - columns[number].min_width)
