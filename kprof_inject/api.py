@@ -14,14 +14,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
-from msgspec import Struct
 
 from kprof_inject.capture.encoding import converted
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.reader import is_capture, read_capture
 from kprof_inject.capture.recording import Recording
 from kprof_inject.errors import KprofError
-from kprof_inject.pipeline.insertion import insert_kernel, require_sites, write_insertion
+from kprof_inject.pipeline.insertion import Inserter
 from kprof_inject.pipeline.launch_measurements import measure_run, with_permitted_metrics
 from kprof_inject.pipeline.saved_launches import drop_launches, launches_to_save
 from kprof_inject.quantities import listed
@@ -31,7 +30,7 @@ from kprof_inject.runtime.session import SESSION_VARIABLE, Session
 from kprof_inject.select.selectors import Selector, parse_selectors
 from kprof_inject.select.spans import Style
 from kprof_inject.timeline.timeline import Timeline, decode_launch
-from kprof_inject.workspace import DumpedKernel, Workspace
+from kprof_inject.workspace import Workspace
 from kprof_inject.workspace_folder import held
 
 if TYPE_CHECKING:
@@ -56,26 +55,6 @@ def _in_use_error() -> KprofError:
     return KprofError("another profile is already running", hint="profile one block at a time")
 
 
-class _Inserter(Struct, frozen=True):
-    """Inserter of records where the user's program selects them."""
-
-    selectors: Sequence[Selector]
-    style: Style
-
-    def insert(self, workspace: Workspace, kernel: DumpedKernel) -> None:
-        """Plan a kernel. Raises ``KprofError`` if it cannot take records, or if a selector matches nothing."""
-        done = insert_kernel(workspace, kernel, self.selectors, self.style)
-        if done.insertion is None:
-            raise done.refusal or KprofError("it cannot take records")
-        if not done.insertion.plan.scopes:
-            require_sites(self.selectors, done.insertion)
-        write_insertion(workspace, done)
-
-    def insert_less(self, workspace: Workspace, kernel: DumpedKernel, plan: str) -> str:
-        """Return nothing: what a program selects is recorded."""
-        return ""
-
-
 class Profile(Results):
     """A profile of the kernels that are launched in a ``with`` block, each recorded from its first compilation there.
 
@@ -83,12 +62,11 @@ class Profile(Results):
     block are not recorded.
     """
 
-    def __init__(self, session: Session, selectors: Sequence[Selector], style: Style, folder: Path) -> None:
+    def __init__(self, session: Session, inserter: Inserter, folder: Path) -> None:
         """Prepare a profile; ``profile`` and ``profile_as`` do this."""
         super().__init__()
         self._session = session
-        self._selectors = selectors
-        self._style = style
+        self._inserter = inserter
         self._folder = folder
         self._running = ExitStack()
         self._capture: LiveCapture | None = None
@@ -109,9 +87,7 @@ class Profile(Results):
             with ExitStack() as entered:
                 entered.enter_context(held(self._folder, warnings.warn))
                 report = ProcessReport(self._session.reports)
-                self._capture = entered.enter_context(
-                    live(self._session, report, _Inserter(self._selectors, self._style))
-                )
+                self._capture = entered.enter_context(live(self._session, report, self._inserter))
                 self._running = entered.pop_all()
         except BaseException:
             _in_use.release()
@@ -270,7 +246,10 @@ def profile_as(selectors: Sequence[Selector], style: Style, recording: Recording
             is_asked_for=recording.keep_launches or recording.replay is not None,
         ),
     )
-    return Profile(session, selectors, style.for_mode(recording.mode), workspace.folder)
+    style = style.for_mode(recording.mode)
+    words = style.split, style.iteration_records
+    inserter = Inserter([selector.text for selector in selectors], words, is_by_program=True)
+    return Profile(session, inserter, workspace.folder)
 
 
 def _nothing(message: str) -> None:

@@ -51,23 +51,12 @@ _BACKENDS = {1: "cuda", 2: "hip"}
 _SAVE_AGAIN = "save it again, whole: host_buffer.numpy().tofile(PATH)"
 
 
-class ProtonHeader(Struct, frozen=True):
-    """Header of a buffer: ``rows`` of ``row_bytes``, one for each CTA, begin at ``payload_offset``.
+class _Header(NamedTuple):
+    """Words of the header, in the order of the file, and what follows them.
 
-    Of a CTA's ``num_warps`` warps those in ``recorded``, ascending, have a ring. ``backend`` is ``cuda``, ``hip``, or
-    empty if unknown.
+    The payload has ``block_num`` rows of ``scratch_mem_size`` bytes, one for each CTA. Of a CTA's ``total_unit`` warps
+    those in ``recorded``, ascending, have a ring.
     """
-
-    payload_offset: int
-    rows: int
-    row_bytes: int
-    num_warps: int
-    recorded: tuple[int, ...]
-    backend: str
-
-
-class _Words(NamedTuple):
-    """Words of the header, in the order of the file."""
 
     version: int
     header_offset: int
@@ -79,9 +68,10 @@ class _Words(NamedTuple):
     total_unit: int
     scratch_mem_size: int
     uid_num: int
+    recorded: tuple[int, ...] = ()
 
 
-_FIXED = struct.Struct(f"<{len(_Words._fields)}I")
+_FIXED = struct.Struct("<10I")
 
 
 def is_proton_buffer(path: Path) -> bool:
@@ -100,7 +90,7 @@ def is_proton_buffer(path: Path) -> bool:
     return 1 <= int(version) <= _LATEST_VERSION and header_offset == _HEADER_OFFSET
 
 
-def read_header(path: Path) -> ProtonHeader:
+def _read_header(path: Path) -> _Header:
     """Read the header, and check it against the file.
 
     Raises ``KprofError`` with the byte at which they disagree.
@@ -113,36 +103,33 @@ def read_header(path: Path) -> ProtonHeader:
         raise KprofError(f"cannot read {path}: {error.strerror}") from None
     if len(begin) < _FIXED.size:
         raise _cut_off(path, f"its header takes at least {_FIXED.size} bytes", file_bytes)
-    words = _Words(*_FIXED.unpack_from(begin))
-    if words.version != _VERSION:
+    header = _Header(*_FIXED.unpack_from(begin))
+    if header.version != _VERSION:
         raise KprofError(
-            f"{path} has version {words.version} of Proton's buffer (byte 0), this program reads {_VERSION}",
+            f"{path} has version {header.version} of Proton's buffer (byte 0), this program reads {_VERSION}",
             hint="update kprof-inject, or give a file that Proton wrote",
         )
-    recorded = _recorded(path, words, begin, file_bytes)
-    _check_payload(path, words, file_bytes)
-    _check_rows(path, words, recorded)
-    return ProtonHeader(
-        words.payload_offset,
-        words.block_num,
-        words.scratch_mem_size,
-        words.total_unit,
-        recorded,
-        _BACKENDS.get(words.device_type, ""),
-    )
+    header = header._replace(recorded=_recorded(path, header, begin, file_bytes))
+    _check_payload(path, header, file_bytes)
+    _check_rows(path, header)
+    return header
 
 
-def _recorded(path: Path, words: _Words, begin: bytes, file_bytes: int) -> tuple[int, ...]:
+def _recorded(path: Path, header: _Header, begin: bytes, file_bytes: int) -> tuple[int, ...]:
     """Return the recorded warps.
 
     Proton's compiler gives each warp one ring, in ascending order, however the user named them.
     """
-    warps, uids = words.total_unit, words.uid_num
-    _check(path, words.header_offset == _HEADER_OFFSET, "header_offset", f"its header begins at {words.header_offset}")
+    warps, uids = header.total_unit, header.uid_num
+    _check(
+        path, header.header_offset == _HEADER_OFFSET, "header_offset", f"its header begins at {header.header_offset}"
+    )
     _check(path, 0 < warps <= _MAX_WARPS, "total_unit", f"a CTA has {counted(warps, 'warp')}")
     _check(path, 0 < uids <= warps, "uid_num", f"{uids} of {counted(warps, 'warp')} were recorded")
     size = _FIXED.size + uids * _WORD_BYTES
-    _check(path, words.header_size == size, "header_size", f"{words.header_size} bytes of header, but it takes {size}")
+    _check(
+        path, header.header_size == size, "header_size", f"{header.header_size} bytes of header, but it takes {size}"
+    )
     if len(begin) < size:
         raise _cut_off(path, f"its header takes {size} bytes", file_bytes)
     recorded = struct.unpack_from(f"<{uids}I", begin, _FIXED.size)
@@ -151,10 +138,10 @@ def _recorded(path: Path, words: _Words, begin: bytes, file_bytes: int) -> tuple
     return tuple(sorted(set(recorded)))
 
 
-def _check_payload(path: Path, words: _Words, file_bytes: int) -> None:
-    offset = words.payload_offset
-    end = offset + words.payload_size
-    _check(path, offset >= words.header_size, "payload_offset", f"its payload begins at {offset}, within the header")
+def _check_payload(path: Path, header: _Header, file_bytes: int) -> None:
+    offset = header.payload_offset
+    end = offset + header.payload_size
+    _check(path, offset >= header.header_size, "payload_offset", f"its payload begins at {offset}, within the header")
     if end > file_bytes:
         raise _cut_off(path, f"its payload goes from byte {offset} to {end}", file_bytes)
     if end < file_bytes:
@@ -164,15 +151,15 @@ def _check_payload(path: Path, words: _Words, file_bytes: int) -> None:
         )
 
 
-def _check_rows(path: Path, words: _Words, recorded: tuple[int, ...]) -> None:
-    row_bytes = words.scratch_mem_size
-    if row_bytes == 0 or words.payload_size == 0:
+def _check_rows(path: Path, header: _Header) -> None:
+    row_bytes = header.scratch_mem_size
+    if row_bytes == 0 or header.payload_size == 0:
         raise KprofError(
             f"{path} has no records: the kernel that was launched last has none",
             hint="take the buffer right after the launch of a kernel with scopes",
         )
     # Size with the smallest header of all layouts, and one entry in each ring.
-    min_bytes = _WORD_BYTES * (HEADER_WORDS + words.total_unit + WORDS_PER_ENTRY * len(recorded))
+    min_bytes = _WORD_BYTES * (HEADER_WORDS + header.total_unit + WORDS_PER_ENTRY * len(header.recorded))
     whole = row_bytes % _WORD_BYTES == 0 and row_bytes >= min_bytes
     _check(
         path,
@@ -180,13 +167,13 @@ def _check_rows(path: Path, words: _Words, recorded: tuple[int, ...]) -> None:
         "scratch_mem_size",
         f"{row_bytes} bytes for a CTA, which must be whole words and at least {min_bytes} bytes",
     )
-    rows = words.payload_size // row_bytes
-    fits = words.block_num == rows and rows > 0
-    _check(path, fits, "block_num", f"{words.block_num} CTAs, but its payload has room for {rows}")
+    rows = header.payload_size // row_bytes
+    fits = header.block_num == rows and rows > 0
+    _check(path, fits, "block_num", f"{header.block_num} CTAs, but its payload has room for {rows}")
 
 
 def _check(path: Path, holds: bool, field: str, what: str) -> None:
-    _check_at(path, holds, _Words._fields.index(field) * _WORD_BYTES, what)
+    _check_at(path, holds, _Header._fields.index(field) * _WORD_BYTES, what)
 
 
 def _check_at(path: Path, holds: bool, at: int, what: str) -> None:
@@ -204,8 +191,6 @@ _HALF_PERIOD = 1 << (CLOCK_LOW_BITS - 1)
 # (Proton's ``ScheduleBufferStorePass``). Exceptions in less than one of this many cases are damage.
 _ONE_OF = 16
 _BLOCK_ENTRIES = 1 << 20
-
-_UNTIMED = "untimed"
 
 # Ratio of starts to ends that damaged entries cannot cause.
 _SURPLUS = 1.1
@@ -257,7 +242,7 @@ def _credibility(reading: tuple[LayoutName, RawCtas]) -> tuple[int, bool]:
     A payload that is read with the wrong layout gives implausible counts or times: each is taken for the other.
     """
     layout, ctas = reading
-    return ctas.written_words.size - ctas.miscounted, ctas.timed or layout == _UNTIMED
+    return ctas.written_words.size - ctas.miscounted, ctas.timed or layout == "untimed"
 
 
 def _recording(layout: LayoutName, ctas: RawCtas) -> Recording:
@@ -391,9 +376,6 @@ def checked_names(names: Mapping[int, str], file: str) -> dict[int, str]:
     return dict(names)
 
 
-_UNKNOWN = "unknown"
-
-
 def read_proton_buffer(path: Path, scope_names: Mapping[int, str] | None = None) -> Capture:
     """Open a ``host_buffer`` that was saved as it is.
 
@@ -406,11 +388,13 @@ def read_proton_buffer(path: Path, scope_names: Mapping[int, str] | None = None)
     named id is out of range.
     """
     given = checked_names(scope_names or {}, "the table of names")
-    header = read_header(path)
-    recording = recording_of(_payload(path, header), header.num_warps, header.recorded)
+    header = _read_header(path)
+    recording = recording_of(_payload(path, header), header.total_unit, header.recorded)
     names = {scope_id: f"scope {scope_id}" for scope_id in recording.scope_ids} | given
     kernel = _kernel(path, header, recording, dict(sorted(names.items())))
-    return capture_of_buffer(kernel, path, header.rows, header.rows * header.row_bytes, header.payload_offset)
+    return capture_of_buffer(
+        kernel, path, header.block_num, header.block_num * header.scratch_mem_size, header.payload_offset
+    )
 
 
 def _scopes(recording: Recording, names: Mapping[int, str]) -> Iterator[Scope]:
@@ -427,8 +411,8 @@ def _scopes(recording: Recording, names: Mapping[int, str]) -> Iterator[Scope]:
         )
 
 
-def _kernel(path: Path, header: ProtonHeader, recording: Recording, names: dict[int, str]) -> Kernel:
-    all_warps = len(header.recorded) == header.num_warps
+def _kernel(path: Path, header: _Header, recording: Recording, names: dict[int, str]) -> Kernel:
+    all_warps = len(header.recorded) == header.total_unit
     return Kernel(
         variant=path.stem,
         name=path.stem,
@@ -443,20 +427,20 @@ def _kernel(path: Path, header: ProtonHeader, recording: Recording, names: dict[
             sched_stores=recording.stores_moved,
         ),
         metadata={
-            "num_warps": header.num_warps,
-            "profile_scratch_size": header.row_bytes,
-            "target": {"backend": header.backend or _UNKNOWN, "arch": _UNKNOWN},
+            "num_warps": header.total_unit,
+            "profile_scratch_size": header.scratch_mem_size,
+            "target": {"backend": _BACKENDS.get(header.device_type, "unknown"), "arch": "unknown"},
         },
         # The kernel has no files.
         folder=path,
     )
 
 
-def _payload(path: Path, header: ProtonHeader) -> NDArray[np.uint32]:
+def _payload(path: Path, header: _Header) -> NDArray[np.uint32]:
     try:
-        words = np.fromfile(path, "<u4", header.rows * header.row_bytes // 4, offset=header.payload_offset)
+        words = np.fromfile(path, "<u4", header.block_num * header.scratch_mem_size // 4, offset=header.payload_offset)
     except OSError as error:
         raise KprofError(f"cannot read {path}: {error.strerror}") from None
-    if words.nbytes != header.rows * header.row_bytes:
+    if words.nbytes != header.block_num * header.scratch_mem_size:
         raise KprofError(f"{path} was truncated while it was read", hint="give a file that nothing is writing to")
-    return words.reshape(header.rows, -1)
+    return words.reshape(header.block_num, -1)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePath
 from typing import Any
@@ -21,30 +20,12 @@ from kprof_inject.machine_code.lines import summary_of
 from kprof_inject.pipeline.insertion import view_of, views_in
 from kprof_inject.report.machine_code import code_table, headline, to_json
 from kprof_inject.select.candidates import Candidate, outline
-from kprof_inject.ttgir.nodes import Module
+from kprof_inject.select.module_view import ModuleView
 from kprof_inject.workspace import DumpedKernel, Workspace, saved_sources
 from kprof_inject.workspace_folder import may_be_workspace, workspace_argument
 
-
-@dataclass(frozen=True, slots=True)
-class Outline:
-    """A kernel and what can be selected in it.
-
-    ``dumped`` is None for a file that is not in a workspace. ``differing`` are the facts in which the kernel differs
-    from others of its name.
-    """
-
-    kernel: str
-    module: Module
-    candidates: Sequence[Candidate]
-    dumped: DumpedKernel | None = None
-    differing: Mapping[str, str] = field(default_factory=dict)
-
-
-def _heading(outline: Outline) -> str:
-    if outline.differing:
-        return f"{outline.kernel} ({facts_in_words(outline.differing)}) {outline.module.file}"
-    return f"{outline.kernel} ({outline.module.file})"
+_Kernel = tuple[str, ModuleView, DumpedKernel | None]
+"""Heading of a kernel, its view, and the kernel itself if it is in a workspace."""
 
 
 def _table(candidates: Sequence[Candidate]) -> Table:
@@ -59,14 +40,13 @@ def _table(candidates: Sequence[Candidate]) -> Table:
     return table
 
 
-def _to_json(outline: Outline) -> dict[str, Any]:
-    info = outline.dumped.info if outline.dumped else None
+def _to_json(view: ModuleView, dumped: DumpedKernel | None) -> dict[str, Any]:
     return {
-        "kernel": outline.kernel,
-        "file": outline.module.file,
-        "variant": outline.dumped and outline.dumped.variant,
-        "options": info.options if info else {},
-        "constants": info.constants if info else {},
+        "kernel": view.kernel,
+        "file": view.module.file,
+        "variant": dumped and dumped.variant,
+        "options": dumped.info.options if dumped else {},
+        "constants": dumped.info.constants if dumped else {},
         "candidates": [
             {
                 "selector": candidate.selector,
@@ -75,7 +55,7 @@ def _to_json(outline: Outline) -> dict[str, Any]:
                 "sites": candidate.count,
                 "depth": candidate.depth,
             }
-            for candidate in outline.candidates
+            for candidate in outline(view)
         ],
     }
 
@@ -91,64 +71,66 @@ def _to_json(outline: Outline) -> dict[str, Any]:
 @click.pass_context
 def command(ctx: click.Context, place: Path, machine_code: str | None, as_json: bool) -> None:
     """List what can be selected in each kernel of a WORKSPACE, or in one .ttgir FILE (- is stdin)."""
-    outlines, errors = _outlines(place)
+    kernels, errors = _kernels_at(place)
     for error in errors:
         print_error(error)
     if machine_code is not None:
-        chosen = [kernel for kernel in outlines if fnmatchcase(kernel.kernel, machine_code)]
+        chosen = [kernel for kernel in kernels if fnmatchcase(kernel[1].kernel, machine_code)]
         if not chosen:
-            names = ", ".join(dict.fromkeys(kernel.kernel for kernel in outlines))
+            names = ", ".join(dict.fromkeys(view.kernel for _, view, _ in kernels))
             raise KprofError(f"no kernel matches {machine_code}", hint=f"there are: {names}")
         _show_machine_code(chosen, as_json)
     elif as_json:
-        click.echo(json.dumps([_to_json(outline) for outline in outlines], indent=1))
+        click.echo(json.dumps([_to_json(view, dumped) for _, view, dumped in kernels], indent=1))
     else:
         console = table_console()
-        for kernel in outlines:
-            console.print(Text(_heading(kernel), "bold"), soft_wrap=True)
-            console.print(_table(kernel.candidates))
-        if may_be_workspace(place) and outlines:
+        for heading, view, _ in kernels:
+            console.print(Text(heading, "bold"), soft_wrap=True)
+            console.print(_table(outline(view)))
+        if may_be_workspace(place) and kernels:
             say(f"next: kprof-inject insert{workspace_argument(place)} --at SELECTOR")
     ctx.exit(1 if errors else 0)
 
 
-def _show_machine_code(outlines: Sequence[Outline], as_json: bool) -> None:
+def _show_machine_code(kernels: Sequence[_Kernel], as_json: bool) -> None:
     # Imported here, because the other uses of this command need none of it.
     from kprof_inject.runtime.compiling.disassembly import machine_code_of
 
     found = []
-    for kernel in outlines:
-        options = kernel.dumped.info.options if kernel.dumped else {}
-        found.append((kernel, [summary_of(one) for one in machine_code_of(kernel.module, options)]))
+    for heading, view, dumped in kernels:
+        options = dumped.info.options if dumped else {}
+        found.append((heading, view, [summary_of(one) for one in machine_code_of(view.module, options)]))
     if as_json:
-        kernels = [
-            {"kernel": kernel.kernel, "file": kernel.module.file, "functions": [to_json(one) for one in functions]}
-            for kernel, functions in found
+        values = [
+            {"kernel": view.kernel, "file": view.module.file, "functions": [to_json(one) for one in functions]}
+            for _, view, functions in found
         ]
-        click.echo(json.dumps(kernels, indent=1))
+        click.echo(json.dumps(values, indent=1))
         return
     console = table_console()
-    for kernel, functions in found:
-        console.print(Text(_heading(kernel), "bold"), soft_wrap=True)
+    for heading, view, functions in found:
+        console.print(Text(heading, "bold"), soft_wrap=True)
         for function in functions:
             for line in headline(function):
                 console.print(Text(line), soft_wrap=True)
-            console.print(code_table(function, kernel.module.text.splitlines()))
+            console.print(code_table(function, view.module.text.splitlines()))
 
 
-def _outlines(place: Path) -> tuple[list[Outline], list[KprofError]]:
+def _kernels_at(place: Path) -> tuple[list[_Kernel], list[KprofError]]:
     if not may_be_workspace(place):
         text, name = read_input(place)
-        single = view_of(text, name, saved_sources(place))
-        return [Outline(single.kernel, single.module, outline(single))], []
+        view = view_of(text, name, saved_sources(place))
+        return [(f"{view.kernel} ({view.module.file})", view, None)], []
     workspace = Workspace.open(place)
-    kernels = workspace.require_kernels()
-    differing = differing_facts(kernels)
-    outlines: list[Outline] = []
+    dumped_kernels = workspace.require_kernels()
+    differing = differing_facts(dumped_kernels)
+    kernels: list[_Kernel] = []
     errors: list[KprofError] = []
-    for kernel, view in zip(kernels, views_in(workspace), strict=True):
-        if isinstance(view, KprofError):
-            errors.append(view)
-        else:
-            outlines.append(Outline(view.kernel, view.module, outline(view), kernel, differing[kernel.variant]))
-    return outlines, errors
+    for dumped, found in zip(dumped_kernels, views_in(workspace), strict=True):
+        if isinstance(found, KprofError):
+            errors.append(found)
+            continue
+        facts, file = differing[dumped.variant], found.module.file
+        heading = f"{found.kernel} ({facts_in_words(facts)}) {file}" if facts else f"{found.kernel} ({file})"
+        kernels.append((heading, found, dumped))
+    return kernels, errors

@@ -155,10 +155,14 @@ def write_insertion(workspace: Workspace, done: KernelInsertion) -> None:
 class Inserter:
     """Inserter of records into the kernels of a program, each when it is compiled."""
 
-    def __init__(self, selectors: Sequence[str], style: tuple[str, str]) -> None:
-        """Insert what ``selectors`` choose, in the style with these words."""
+    def __init__(self, selectors: Sequence[str], style: tuple[str, str], *, is_by_program: bool = False) -> None:
+        """Insert what ``selectors`` choose, in the style with these words.
+
+        If the program chose them itself, one that matches nothing is an error, and there is no cheaper plan.
+        """
         self._selectors = parse_selectors(selectors)
         self._style = Style(*style)
+        self._is_by_program = is_by_program
 
     def insert(self, workspace: Workspace, kernel: DumpedKernel) -> None:
         """Plan a dumped kernel; write no plan if nothing matches. Raises ``KprofError`` if it cannot take records."""
@@ -171,7 +175,8 @@ class Inserter:
         Raises as ``insert`` does.
         """
         table = workspace.scope_table(plan)
-        present = {scope.selector for scope in table.scopes} if table and not self._selectors else set()
+        is_default = not (self._selectors or self._is_by_program)
+        present = {scope.selector for scope in table.scopes} if table and is_default else set()
         fewer = _FEWER.get(frozenset(present))
         if fewer is None:
             return ""
@@ -183,6 +188,8 @@ class Inserter:
         done = insert_kernel(workspace, kernel, selectors, self._style)
         if done.refusal is not None:
             raise done.refusal
+        if done.insertion is not None and self._is_by_program and not done.insertion.plan.scopes:
+            require_sites(selectors, done.insertion)
         if done.insertion is not None and done.insertion.plan.scopes:
             write_insertion(workspace, msgspec.structs.replace(done, kernel=replace(kernel, variant=plan)))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from msgspec import Struct, structs
+from msgspec import structs
 from rich.console import Console
 
 from kprof_inject.analysis.advice import trust_in
@@ -69,66 +69,47 @@ def _shown_others(program: Program, console: Console) -> Sequence[GpuWork]:
     return [work for work in shown if work.total_ns >= _MIN_OTHER_SHARE * listed_ns]
 
 
-class _Row(Struct, frozen=True):
-    """Row of the table; an empty cell has no figure."""
-
-    name: str
-    launches: str
-    time: str
-    share: str
-    limit: str
-    limit_style: str
-    variants: str = ""
-    to_win: str = ""
-    by: str = ""
-    longest_on: str = ""
-    trust: str = ""
-    trust_style: str = ""
-
-    @classmethod
-    def of_kernel(cls, kernel: KernelOverview) -> _Row:
-        """Return the row of a kernel that was recorded."""
-        analysis = kernel.middle.analysis
-        level = trust_in(analysis).level
-        return cls(
-            name=kernel.name,
-            launches=str(kernel.known_launches),
-            time=short_time(kernel.time_ns),
-            share="" if kernel.share is None else percent(kernel.share),
-            limit=analysis.limit.name,
-            limit_style=limit_colour(analysis.limit),
-            variants=str(kernel.variants),
-            to_win="?" if kernel.to_win_ns is None else short_time(kernel.to_win_ns),
-            by=kernel.gain.by,
-            longest_on=_longest_rank(kernel.time_by_rank_ns),
-            trust=level.value,
-            trust_style=LEVEL_COLOURS.get(level, "yellow"),
-        )
-
-    @classmethod
-    def of_work(cls, work: GpuWork, whole_ns: float | None) -> _Row:
-        """Return the row of other work; all of the program's takes ``whole_ns``."""
-        return cls(
-            name=without_inner_types(work.name),
-            launches=str(work.count),
-            time=short_time(work.total_ns / max(work.count, 1)),
-            share=percent(work.total_ns / whole_ns) if whole_ns else "",
-            limit="not recorded" if work.kind == "kernel" else work.kind,
-            limit_style="dim",
-        )
+def _kernel_row(kernel: KernelOverview) -> dict[str, str]:
+    """Return the cells of a kernel that was recorded, by heading; and the styles of two of them."""
+    analysis = kernel.middle.analysis
+    level = trust_in(analysis).level
+    by_rank_ns = kernel.time_by_rank_ns
+    rank = max(by_rank_ns, key=by_rank_ns.__getitem__) if by_rank_ns else None
+    return {
+        "kernel": kernel.name,
+        "variants": str(kernel.variants),
+        "launches": str(kernel.known_launches),
+        "span": short_time(kernel.time_ns),
+        "longest on rank": "" if rank is None else f"{rank}: {short_time(by_rank_ns[rank])}",
+        "share": "" if kernel.share is None else percent(kernel.share),
+        "to win": "?" if kernel.to_win_ns is None else short_time(kernel.to_win_ns),
+        "by": kernel.gain.by,
+        "limit": analysis.limit.name,
+        "trust": level.value,
+        _LIMIT_STYLE: limit_colour(analysis.limit),
+        _TRUST_STYLE: LEVEL_COLOURS.get(level, "yellow"),
+    }
 
 
-def _longest_rank(times_ns: Mapping[int, float]) -> str:
-    if not times_ns:
-        return ""
-    rank = max(times_ns, key=times_ns.__getitem__)
-    return f"{rank}: {short_time(times_ns[rank])}"
+def _work_row(work: GpuWork, whole_ns: float | None) -> dict[str, str]:
+    """Return the cells of other work; all of the program's takes ``whole_ns``."""
+    return {
+        "kernel": without_inner_types(work.name),
+        "launches": str(work.count),
+        "span": short_time(work.total_ns / max(work.count, 1)),
+        "share": percent(work.total_ns / whole_ns) if whole_ns else "",
+        "limit": "not recorded" if work.kind == "kernel" else work.kind,
+        _LIMIT_STYLE: "dim",
+    }
+
+
+_LIMIT_STYLE, _TRUST_STYLE = "limit style", "trust style"
 
 
 def _layouts_for(program: Program, count: int, console: Console) -> list[list[Column]]:
     """Return layouts for less and less room; on a screen, the widest with readable names, which take one line each."""
-    others = [_Row.of_work(work, program.whole_ns) for work in _shown_others(program, console)]
-    layouts = _kernel_layouts([*map(_Row.of_kernel, program.kernels[:count]), *others], program)
+    others = [_work_row(work, program.whole_ns) for work in _shown_others(program, console)]
+    layouts = _kernel_layouts([*map(_kernel_row, program.kernels[:count]), *others], program)
     if not console.file.isatty():
         return layouts
     for name, *figures in layouts:
@@ -147,21 +128,20 @@ def middle_omitted(name: str, width: int) -> str:
     return f"{name[: width - 1 - end]}…{name[len(name) - end :]}"
 
 
-def _kernel_layouts(rows: Sequence[_Row], program: Program) -> list[list[Column]]:
-    name = Column("kernel", [row.name for row in rows], name=True)
-    has_variants = any(kernel.variants > 1 for kernel in program.kernels)
-    variants = [Column("variants", [row.variants for row in rows])] if has_variants else []
-    launches = Column("launches", [row.launches for row in rows])
-    time = Column("span", [row.time for row in rows])
-    is_of_ranks = any(row.longest_on for row in rows)
-    longest_on = [Column("longest on rank", [row.longest_on for row in rows])] if is_of_ranks else []
-    share = [Column("share", [row.share for row in rows])] if any(row.share for row in rows) else []
-    to_win = Column("to win", [row.to_win for row in rows])
-    how = Column("by", [row.by for row in rows], left=True)
-    limit = Column("limit", [row.limit for row in rows], [row.limit_style for row in rows], left=True)
-    trust = Column("trust", [row.trust for row in rows], [row.trust_style for row in rows], left=True)
+def _kernel_layouts(rows: Sequence[Mapping[str, str]], program: Program) -> list[list[Column]]:
+    def column(heading: str, style: str = "", **kinds: bool) -> Column:
+        styles = [row.get(style, "") for row in rows] if style else ()
+        return Column(heading, [row.get(heading, "") for row in rows], styles, **kinds)
+
+    def if_any(heading: str) -> list[Column]:
+        return [column(heading)] if any(row.get(heading) for row in rows) else []
+
+    name, launches, time, to_win = column("kernel", name=True), column("launches"), column("span"), column("to win")
+    variants = [column("variants")] if any(kernel.variants > 1 for kernel in program.kernels) else []
+    share, how, limit = if_any("share"), column("by", left=True), column("limit", _LIMIT_STYLE, left=True)
+    trust = column("trust", _TRUST_STYLE, left=True)
     return [
-        [name, *variants, launches, time, *longest_on, *share, to_win, how, limit, trust],
+        [name, *variants, launches, time, *if_any("longest on rank"), *share, to_win, how, limit, trust],
         [name, time, *share, to_win, how, limit, trust],
         [name, *share, to_win, how, limit, trust],
         [name, *share, to_win, how, limit],
