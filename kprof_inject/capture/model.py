@@ -271,12 +271,7 @@ class Capture(Struct, frozen=True):
 
 
 def capture_of_buffer(
-    kernel: Kernel,
-    path: Path,
-    ctas: int,
-    buffer_bytes: int,
-    offset_bytes: int = 0,
-    recorded: Recorded | None = None,
+    kernel: Kernel, path: Path, ctas: int, buffer_bytes: int, offset_bytes: int = 0, recorded: Recorded | None = None
 ) -> Capture:
     """Return a capture of one launch about which only its kernel and its buffer in the file ``path`` are known."""
     process = Process(pid=0, name=path.stem, folder=path.parent)
@@ -322,11 +317,7 @@ def redacted(capture: Capture) -> Capture:
     boots = {boot: str(number) for number, boot in enumerate(_distinct(one.boot_id for one in capture.processes), 1)}
     changed = {
         process: replace(
-            process,
-            argv=(),
-            executable="",
-            host=hosts.get(process.host, ""),
-            boot_id=boots.get(process.boot_id, ""),
+            process, argv=(), executable="", host=hosts.get(process.host, ""), boot_id=boots.get(process.boot_id, "")
         )
         for process in capture.processes
     }

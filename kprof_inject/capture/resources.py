@@ -230,10 +230,7 @@ class TimingRecord(Struct, frozen=True):
                 in_turn=True,
             )
             with_records = replace(
-                with_records,
-                times_ns=pairs.with_records_ns,
-                empty_launch_ns=pairs.with_records_empty_ns,
-                in_turn=True,
+                with_records, times_ns=pairs.with_records_ns, empty_launch_ns=pairs.with_records_empty_ns, in_turn=True
             )
         else:
             with_records = replace(with_records, times_ns=self.times_ns, empty_launch_ns=self.empty_launch_ns)

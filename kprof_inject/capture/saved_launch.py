@@ -382,8 +382,7 @@ def _require_memory(folder: Path, record: SavedLaunchRecord) -> None:
     last = record.memory[-1]
     if size_bytes < last.offset + last.file_bytes:
         raise KprofError(
-            f"{folder / MEMORY_FILE} has {size_bytes:,} of {last.offset + last.file_bytes:,} bytes",
-            hint=SAVE_AGAIN,
+            f"{folder / MEMORY_FILE} has {size_bytes:,} of {last.offset + last.file_bytes:,} bytes", hint=SAVE_AGAIN
         )
 
 

@@ -196,13 +196,10 @@ def say_next(place: Path, report: Report, program: str = "-- PROG") -> None:
         glob = glob_of(kernels[0], report)
         kernel = f" --kernel {shlex.quote(glob)}" if glob else ""
         option = workspace_option(place) if in_workspace else ""
-        causal = "" if _wait_for_each_other(report) else f"what matters: kprof-inject causal{option}{kernel} {program}"
+        scopes = (scope for one in report.launches for scope in one.launch.kernel.scopes.scopes)
+        polls = any(scope.kind == ScopeKind.SPIN for scope in scopes)
+        # Ranks that wait for each other cannot be repeated alone.
+        waits = polls and len({one.launch.place for one in report.launches}) > 1
+        causal = "" if waits else f"what matters: kprof-inject causal{option}{kernel} {program}"
         if causal or diff:
             say(f"{causal}{diff}" if causal else diff.removeprefix("; "))
-
-
-def _wait_for_each_other(report: Report) -> bool:
-    """Return whether ranks poll memory in a kernel, which can then not be repeated alone."""
-    ranks = {one.launch.place for one in report.launches}
-    scopes = (scope for one in report.launches for scope in one.launch.kernel.scopes.scopes)
-    return len(ranks) > 1 and any(scope.kind == ScopeKind.SPIN for scope in scopes)

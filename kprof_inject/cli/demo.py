@@ -54,7 +54,12 @@ class DemoRun:
     @property
     def program(self) -> tuple[str, ...]:
         """The command line that runs the example."""
-        return (str(_example(self.example)), "--repeat", "30", *self.arguments)
+        path = next((path for folder in _EXAMPLES if (path := folder / self.example).exists()), None)
+        if path is None:
+            raise KprofError(
+                "the demo's examples are missing from this installation", hint="install kprof-inject again"
+            )
+        return (str(path), "--repeat", "30", *self.arguments)
 
 
 ATTENTION = DemoRun(
@@ -128,13 +133,6 @@ def _profile(ctx: click.Context, workspace: Path, run: DemoRun) -> None:
     except click.exceptions.Exit as ended:
         if ended.exit_code:
             raise
-
-
-def _example(name: str) -> Path:
-    for folder in _EXAMPLES:
-        if (path := folder / name).exists():
-            return path
-    raise KprofError("the demo's examples are missing from this installation", hint="install kprof-inject again")
 
 
 def _replay(workspace: Path, reason: str) -> None:

@@ -6,15 +6,7 @@ import click
 
 _GROUPS: dict[str, tuple[str, ...]] = {
     "What to record": ("selectors", "tag", "split", "iter_records", "kernel", "launches", "ctas", "warps"),
-    "Where results go": (
-        "workspace",
-        "trace_path",
-        "layout",
-        "as_json",
-        "keep_launches",
-        "max_bytes",
-        "max_launches",
-    ),
+    "Where results go": ("workspace", "trace_path", "layout", "as_json", "keep_launches", "max_bytes", "max_launches"),
     "What else to measure": ("counters", "torch_profiler", "tries", "replay"),
 }
 """The parameters of each group by name, in the order of the help; all others are below ``_OTHERS``."""

@@ -37,9 +37,7 @@ _GROUPS = {
         "strip": "Remove all records from a .ttgir file.",
         "check": "Have Triton verify and lower .ttgir files, without a GPU.",
     },
-    "Get help": {
-        "doctor": "Check what is installed and what works, and say how to fix the rest.",
-    },
+    "Get help": {"doctor": "Check what is installed and what works, and say how to fix the rest."},
 }
 _BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 _COMMANDS = [name for group in _GROUPS.values() for name in group]

@@ -99,9 +99,7 @@ capture_options = gathered(
         "second apart.",
     ),
     harmless_setting(
-        "--sched-stores",
-        is_flag=True,
-        help="Let Proton reorder the stores of the records, to disturb the kernel less.",
+        "--sched-stores", is_flag=True, help="Let Proton reorder the stores of the records, to disturb the kernel less."
     ),
     click.option(
         "--sched-barriers",

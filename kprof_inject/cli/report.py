@@ -38,10 +38,7 @@ def _print_schema(ctx: click.Context, parameter: click.Parameter, is_given: bool
 @click.command("report")
 @place_argument("WORKSPACE|CAPTURE|BUFFER")
 @harmless_setting(
-    "-v",
-    "--verbose",
-    is_flag=True,
-    help="Show all details, of each kernel's median launch if several were captured.",
+    "-v", "--verbose", is_flag=True, help="Show all details, of each kernel's median launch if several were captured."
 )
 @launch_options
 @scope_names_option

@@ -82,10 +82,7 @@ def _opened(place: Path, names_path: Path | None, description: BufferDescription
         return read_saved_buffer(place, description)
     if description != NO_DESCRIPTION:
         _refuse(
-            place,
-            place,
-            "--buffer-format and --names are for NumPy's files",
-            "give the .npy file, or leave them out",
+            place, place, "--buffer-format and --names are for NumPy's files", "give the .npy file, or leave them out"
         )
     if is_proton_buffer(place):
         return read_proton_buffer(place, read_scope_names(names_path) if names_path else None)

@@ -269,11 +269,7 @@ def how_to_apply(workspace: Workspace, record: EditsRecord, kernel: DumpedKernel
 
 def override_variables(ttgir: Path) -> dict[str, str]:
     """Return the variables with which Triton replaces a kernel's TTGIR by a file in the layout that it looks up."""
-    return {
-        "TRITON_KERNEL_OVERRIDE": "1",
-        "TRITON_OVERRIDE_DIR": str(ttgir.parents[1]),
-        "TRITON_ALWAYS_COMPILE": "1",
-    }
+    return {"TRITON_KERNEL_OVERRIDE": "1", "TRITON_OVERRIDE_DIR": str(ttgir.parents[1]), "TRITON_ALWAYS_COMPILE": "1"}
 
 
 def _config(constants: Values, options: Mapping[str, Any], present: Mapping[str, Any]) -> str:

@@ -73,11 +73,7 @@ class TryChoice(Struct, frozen=True):
 
 
 def try_edits(
-    workspace: Workspace,
-    launches: Mapping[str, Path],
-    report: Report,
-    choice: TryChoice,
-    say: Say,
+    workspace: Workspace, launches: Mapping[str, Path], report: Report, choice: TryChoice, say: Say
 ) -> list[EditsRecord]:
     """Try edits of each kernel of which a launch was saved, and save the results in the workspace.
 
@@ -173,18 +169,19 @@ class _Trial:
 def _other_values(saved: SavedLaunch, choice: TryChoice) -> tuple[OtherValues, ...]:
     if not choice.values:
         return ()
-    others = [one for one in read_other_values(saved.folder) if _is_wanted(one, saved, choice)]
+    present = saved.kernel.constants
+    others = [
+        one
+        for one in read_other_values(saved.folder)
+        if all(
+            value in choice.values.get(name, ()) or str(value) == present.get(name)
+            for name, value in one.values.items()
+        )
+    ]
     if not choice.grid:
         return tuple(others)
     numbers = numbers_of(saved)
     return tuple(replace(one, grid=named_grid(choice.grid, {**numbers, **one.values})) for one in others)
-
-
-def _is_wanted(one: OtherValues, saved: SavedLaunch, choice: TryChoice) -> bool:
-    present = saved.kernel.constants
-    return all(
-        value in choice.values.get(name, ()) or str(value) == present.get(name) for name, value in one.values.items()
-    )
 
 
 def _code_of(build: Path, kernel: KernelToEdit) -> str:

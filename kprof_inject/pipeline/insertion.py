@@ -195,10 +195,7 @@ class Inserter:
 
 
 # The default selectors, and what to select instead if their records slow a kernel down.
-_FEWER = {
-    frozenset({"func", "loop", "iter"}): ("func", "loop"),
-    frozenset({"func", "loop"}): ("func",),
-}
+_FEWER = {frozenset({"func", "loop", "iter"}): ("func", "loop"), frozenset({"func", "loop"}): ("func",)}
 
 
 def _planned(view: ModuleView, selectors: Sequence[Selector], style: Style) -> Insertion:

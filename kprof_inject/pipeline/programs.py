@@ -108,10 +108,11 @@ def profile_program(
     if the program compiled no kernel, for which the earlier kernels are kept, or if no launch was saved.
     """
     recording = with_permitted_metrics(recording, say)
+    saves = recording.keep_launches or recording.metrics or recording.variants_to_replay != ()
     reports_folder = workspace.new_reports_folder("dump")
     folder = workspace.new_capture_folder()
     session = dataclasses.replace(
-        _session(workspace, folder, reports_folder, recording, None if _saves(recording) else ()),
+        _session(workspace, folder, reports_folder, recording, None if saves else ()),
         step="profile",
         selectors=tuple(selectors),
         style=(style.split, style.iteration_records),
@@ -275,10 +276,6 @@ def _session(
         capture=str(folder.resolve()),
         saved=launches_to_save(workspace, folder, wanted, is_asked_for=is_asked_for),
     )
-
-
-def _saves(recording: Recording) -> bool:
-    return bool(recording.keep_launches or recording.metrics or recording.variants_to_replay != ())
 
 
 def _take_traces(capture_folder: Path, reports_folder: Path) -> None:

@@ -7,7 +7,7 @@ from math import prod
 from pathlib import PurePath
 
 from kprof_inject.analysis.async_work.flights import Flights
-from kprof_inject.analysis.evidence.stalls import Share, Stalls
+from kprof_inject.analysis.evidence.stalls import Stalls
 from kprof_inject.analysis.evidence.units import disagreements
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.roofs.speed_of_light import SpeedOfLight
@@ -35,7 +35,12 @@ def roof_notes(speed_of_light: SpeedOfLight, scopes: Sequence[ScopeSummary]) -> 
     for roof in speed_of_light.roofs:
         if roof.part >= MIN_ROOF_SHARE:
             by_unit.setdefault(roof.unit, []).append(f"{scopes[roof.index].distinct_name} {percent(roof.part)}")
-    yield from _impossible_roofs(speed_of_light, scopes)
+        if roof.impossible:
+            needs = " and ".join(f"{percent(part)} of the {unit}" for unit, part in roof.impossible.items())
+            yield (
+                f"impossible roof: {scopes[roof.index].distinct_name} would need {needs}; left out, because its work "
+                "is miscounted, or done outside of the scope"
+            )
     if not by_unit:
         return
     parts = [f"at the full rate of the {unit}: {', '.join(scopes)}" for unit, scopes in by_unit.items()]
@@ -44,16 +49,6 @@ def roof_notes(speed_of_light: SpeedOfLight, scopes: Sequence[ScopeSummary]) -> 
         operations = counted(count, "operation")
         left_out = f"; without {operations} under conditions or in loops with an unknown trip count"
     yield f"speed of light: minimum share of each scope's cycles {'; '.join(parts)}{left_out}"
-
-
-def _impossible_roofs(speed_of_light: SpeedOfLight, scopes: Sequence[ScopeSummary]) -> Iterator[str]:
-    for roof in speed_of_light.roofs:
-        if roof.impossible:
-            needs = " and ".join(f"{percent(part)} of the {unit}" for unit, part in roof.impossible.items())
-            yield (
-                f"impossible roof: {scopes[roof.index].distinct_name} would need {needs}; left out, because its work "
-                "is miscounted, or done outside of the scope"
-            )
 
 
 def flight_notes(flights: Flights, scopes: Sequence[ScopeSummary]) -> Iterator[str]:
@@ -90,7 +85,11 @@ def spread_notes(scopes: Sequence[ScopeSummary], warp: str = "warp", cta: str = 
         spreads = _comparable(scope, warp, cta)
         notable = {noun: spread for noun, spread in spreads.items() if _factor(spread) >= _NOTABLE}
         even += [spread for noun, spread in spreads.items() if noun not in notable]
-        parts = [f"{noun}s {_range(spread, noun)}" for noun, spread in notable.items()]
+        parts = [
+            f"{noun}s {ratio(spread.least_ns / spread.median_ns)} ({noun} {spread.least_id}) to "
+            f"{ratio(spread.greatest_ns / spread.median_ns)} ({noun} {spread.greatest_id}) the median"
+            for noun, spread in notable.items()
+        ]
         balance = scope.cta_balance
         if balance and balance.median_imbalance >= _NOTABLE:
             parts.append(f"the slowest {warp} of a {cta} {ratio(balance.median_imbalance)} the mean of its {warp}s")
@@ -112,11 +111,6 @@ def _comparable(scope: ScopeSummary, warp: str, cta: str) -> dict[str, GroupSpre
 def _factor(spread: GroupSpread) -> float:
     slower = spread.greatest_ns / spread.median_ns
     return max(slower, spread.median_ns / spread.least_ns) if spread.least_ns else float("inf")
-
-
-def _range(spread: GroupSpread, noun: str) -> str:
-    fastest, slowest = (value / spread.median_ns for value in (spread.least_ns, spread.greatest_ns))
-    return f"{ratio(fastest)} ({noun} {spread.least_id}) to {ratio(slowest)} ({noun} {spread.greatest_id}) the median"
 
 
 # Notes by the clock's source.
@@ -197,14 +191,12 @@ def stall_notes(stalls: Stalls, scopes: Sequence[ScopeSummary]) -> Iterator[str]
         if not found or samples < _MIN_SAMPLED * stalls.samples:
             continue
         whole = sum(share.value for _, share in found)
-        reasons = ", ".join(_one_reason(stalls, reason, share, scope.index) for reason, share in found[:_MAX_REASONS])
-        yield f"{scope.distinct_name}: warps wait {percent(whole)} of their time: {reasons}"
-
-
-def _one_reason(stalls: Stalls, reason: str, share: Share, index: int) -> str:
-    place, awaited = stalls.places_of(reason, index)
-    where = f" for {awaited}" if awaited else f" at {place}" if place else ""
-    return f"{percent(share.value)} {stalls.label(reason, index)}{where}"
+        reasons = []
+        for reason, share in found[:_MAX_REASONS]:
+            place, awaited = stalls.places_of(reason, scope.index)
+            where = f" for {awaited}" if awaited else f" at {place}" if place else ""
+            reasons.append(f"{percent(share.value)} {stalls.label(reason, scope.index)}{where}")
+        yield f"{scope.distinct_name}: warps wait {percent(whole)} of their time: {', '.join(reasons)}"
 
 
 _MAX_MOVED = 12
@@ -233,21 +225,12 @@ def launch_notes(summary: LaunchSummary) -> Iterator[str]:
     yield _record_cost(summary)
     yield from _sample(summary)
     yield from _iterations(summary)
-    yield from _between_iterations(summary)
-    yield from _memory_waits(summary)
     yield from spread_notes(summary.scopes, summary.warp_name, summary.cta_name)
     if summary.waves:
         yield from _waves(summary.waves, summary.ending)
     elif summary.ctas:
         yield f"waves: unknown, like tail and idle SMs, because no timer was read when each {summary.cta_name} began"
     yield from _missing(summary)
-
-
-def _memory_waits(summary: LaunchSummary) -> Iterator[str]:
-    for wait in summary.memory_waits:
-        name = summary.scopes[wait.index].distinct_name
-        times = f"{short_time(wait.median_ns)} ({short_time(wait.min_ns)} to {short_time(wait.max_ns)})"
-        yield f"{name}: a {summary.cta_name} waits {times} for memory to change"
 
 
 def _sample(summary: LaunchSummary) -> Iterator[str]:
@@ -307,15 +290,16 @@ def _iterations(summary: LaunchSummary) -> Iterator[str]:
             yield f"iterations of {scope.distinct_name}: {_series(scope.iterations)}"
         elif scope.kind == ScopeKind.ITERATION and scope.count:
             yield f"iterations of {scope.distinct_name}: not numbered, because records of their loops are missing"
-
-
-def _between_iterations(summary: LaunchSummary) -> Iterator[str]:
     for scope in summary.scopes:
         if scope.between_iterations_ns is not None and scope.total_ns:
             yield (
                 f"between iterations of {scope.distinct_name}: {short_time(scope.between_iterations_ns)}, "
                 f"{percent(scope.between_iterations_ns / scope.total_ns)} of the loop (its self time)"
             )
+    for wait in summary.memory_waits:
+        name = summary.scopes[wait.index].distinct_name
+        times = f"{short_time(wait.median_ns)} ({short_time(wait.min_ns)} to {short_time(wait.max_ns)})"
+        yield f"{name}: a {summary.cta_name} waits {times} for memory to change"
 
 
 def _series(series: IterationSeries) -> str:
@@ -352,9 +336,11 @@ def _waves(waves: Waves, ending: Ending | None) -> Iterator[str]:
         )
     yield text
     if ending and waves.tail.duration_ns:
+        by_count, uneven = percent(ending.count_share), percent(ending.uneven_share)
+        why = f": {by_count} because other SMs run more CTAs, {uneven} because CTAs take longer"
         yield (
             f"tail: SMs run out of work in the last {short_time(waves.tail.duration_ns)} and idle for "
-            f"{percent(ending.idle_share)} of the launch on average{_why_idle(ending)}"
+            f"{percent(ending.idle_share)} of the launch on average{'' if percent(0) in (by_count, uneven) else why}"
         )
     if waves.idle_sm_share is None or waves.idle_slot_share is None:
         return
@@ -364,16 +350,14 @@ def _waves(waves: Waves, ending: Ending | None) -> Iterator[str]:
     )
 
 
-def _why_idle(ending: Ending) -> str:
-    by_count, uneven = percent(ending.count_share), percent(ending.uneven_share)
-    if percent(0) in (by_count, uneven):
-        return ""
-    return f": {by_count} because other SMs run more CTAs, {uneven} because CTAs take longer"
-
-
 def _missing(summary: LaunchSummary) -> Iterator[str]:
     if summary.records_lost:
-        yield _lost(summary)
+        lost, written = summary.records_lost, summary.records_written
+        yield (
+            f"lost: {lost} of {written} records ({100 * lost / written:.0f} %){_whose(summary.lost, summary)}: the "
+            "ring keeps the newest, and totals and shares cover only these. --fit runs again with rings that keep them "
+            "all"
+        )
     if unpaired := sum(scope.without_partner for scope in summary.scopes):
         yield f"unpaired: {counted(unpaired, 'record')} whose start or end is missing, left out of the table above"
         if summary.open_starts:
@@ -394,15 +378,6 @@ def _missing(summary: LaunchSummary) -> Iterator[str]:
             f"SM: unknown for {summary.ctas_without_sm} of {counted(summary.ctas, summary.cta_name)}, because the "
             "buffer does not contain it"
         )
-
-
-def _lost(summary: LaunchSummary) -> str:
-    lost, written = summary.records_lost, summary.records_written
-    of_all, whose = f"{100 * lost / written:.0f} %", _whose(summary.lost, summary)
-    return (
-        f"lost: {lost} of {written} records ({of_all}){whose}: the ring keeps the newest, and totals and shares cover "
-        "only these. --fit runs again with rings that keep them all"
-    )
 
 
 def _whose(faults: RecordFaults | None, summary: LaunchSummary) -> str:

@@ -310,11 +310,7 @@ def _partition_cell(title: str, partition: PartitionSummary) -> str:
         return partition.title
     if not partition.whole_ns:
         return "-" if title in _FIGURES else ""
-    figures = {
-        "total": short_time(partition.whole_ns),
-        "self": short_time(partition.outside_ns),
-        "share": percent(1.0),
-    }
+    figures = {"total": short_time(partition.whole_ns), "self": short_time(partition.outside_ns), "share": percent(1.0)}
     return figures.get(title, "")
 
 

@@ -155,11 +155,7 @@ def folded_name(name: str, width: int) -> str:
 
 def _filled(table: Table, columns: Sequence[Column]) -> Table:
     for column in columns:
-        table.add_column(
-            Text(column.title),
-            justify="left" if column.left or column.name else "right",
-            no_wrap=True,
-        )
+        table.add_column(Text(column.title), justify="left" if column.left or column.name else "right", no_wrap=True)
     for number in range(len(columns[0].cells)):
         table.add_row(
             *(Text(column.cells[number], column.styles[number] if column.styles else "") for column in columns)
