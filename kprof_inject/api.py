@@ -46,15 +46,6 @@ _entered_for = ""
 """The environment variable that started a profile of this process; that profile ends with the process."""
 
 
-def _in_use_error() -> KprofError:
-    if _entered_for:
-        return KprofError(
-            f"{_entered_for} already profiles this process",
-            hint=f"unset {_entered_for}, or take kprof_inject.profile out of the program",
-        )
-    return KprofError("another profile is already running", hint="profile one block at a time")
-
-
 class Profile(Results):
     """A profile of the kernels that are launched in a ``with`` block, each recorded from its first compilation there.
 
@@ -80,7 +71,12 @@ class Profile(Results):
                 hint="start the program without kprof-inject, or take kprof_inject.profile out of it",
             )
         if not _in_use.acquire(blocking=False):
-            raise _in_use_error()
+            if _entered_for:
+                raise KprofError(
+                    f"{_entered_for} already profiles this process",
+                    hint=f"unset {_entered_for}, or take kprof_inject.profile out of the program",
+                )
+            raise KprofError("another profile is already running", hint="profile one block at a time")
         try:
             from kprof_inject.runtime.run_step import live
 
@@ -153,18 +149,16 @@ class Profile(Results):
         folder = self._capture.take()
         if not is_capture(folder):
             return
-        self._time_again(folder)
+        # A worker repeats the launches that were saved meanwhile.
+        workspace, reports = Workspace(self._folder), read_reports(Path(self._session.reports))
+        measure_run(workspace, folder, reports, with_permitted_metrics(self._session.recording, _nothing), _nothing)
+        if not self._session.recording.keep_launches:
+            drop_launches(workspace, folder)
         fresh = [decode_launch(launch) for launch in read_capture(folder).launches]
         if self._session.recording.filter.replaces:
             variants = {timeline.launch.kernel.variant for timeline in fresh}
             self._timelines = [old for old in self._timelines if old.launch.kernel.variant not in variants]
         self._timelines += fresh
-
-    def _time_again(self, folder: Path) -> None:
-        workspace, reports = Workspace(self._folder), read_reports(Path(self._session.reports))
-        measure_run(workspace, folder, reports, with_permitted_metrics(self._session.recording, _nothing), _nothing)
-        if not self._session.recording.keep_launches:
-            drop_launches(workspace, folder)
 
     def _nothing_kept(self) -> KprofError:
         errors = read_reports(Path(self._session.reports)).errors

@@ -87,25 +87,23 @@ def _entered(options: AutostartOptions) -> tuple[Profile, Path]:
     """
     from pathlib import Path
 
+    from kprof_inject.api import profile_as
     from kprof_inject.runtime import faults
     from kprof_inject.workspace_folder import WorkspaceInUseError
 
+    def entered_in(folder: Path) -> tuple[Profile, Path]:
+        profile = profile_as(options.selectors, options.style, options.recording, folder)
+        return profile.entered_for(VARIABLE), folder
+
     workspace = Path(_folder, options.workspace)
     try:
-        return _entered_in(workspace, options)
+        return entered_in(workspace)
     except WorkspaceInUseError as error:
         rank = os.environ.get("RANK", "")
         number = rank if rank.isdecimal() else os.getpid()
         folder = workspace.resolve().with_name(f"{workspace.resolve().name}-{number}")
         faults.say(f"{error.what}; this process writes to {folder}")
-        return _entered_in(folder, options)
-
-
-def _entered_in(folder: Path, options: AutostartOptions) -> tuple[Profile, Path]:
-    from kprof_inject.api import profile_as
-
-    profile = profile_as(options.selectors, options.style, options.recording, folder)
-    return profile.entered_for(VARIABLE), folder
+        return entered_in(folder)
 
 
 def _end(profile: Profile, folder: Path) -> None:

@@ -70,13 +70,19 @@ def kprof_baseline(
 
     @contextmanager
     def baseline(path: str | Path, *, fail_above: str | float = "5%", **choices: Any) -> Iterator[Profile]:
+        import kprof_inject
         from kprof_inject.report.diff.terminal import parse_limit
 
         limit = parse_limit(str(fail_above))
         folder = request.config.rootpath / path
         if "folder" in choices:
             raise KprofError("a baseline has its own folder", hint="leave folder= out, or use kprof_profile")
-        stored = None if stores else _stored(folder)
+        stored = None
+        if not stores:
+            try:
+                stored = kprof_inject.load(folder)
+            except KprofError as error:
+                pytest.fail(f"there is no baseline: {error.what}; store one: pytest --kprof-store", pytrace=False)
         with kprof_profile(**choices, **({"folder": folder} if stores else {})) as prof:
             yield prof
         _ = prof.timeline  # raises, with the reason, if there is none
@@ -84,15 +90,6 @@ def kprof_baseline(
             _require_as_fast(stored, prof, limit, folder)
 
     return baseline
-
-
-def _stored(folder: Path) -> Results:
-    import kprof_inject
-
-    try:
-        return kprof_inject.load(folder)
-    except KprofError as error:
-        pytest.fail(f"there is no baseline: {error.what}; store one: pytest --kprof-store", pytrace=False)
 
 
 def _require_as_fast(stored: Results, prof: Profile, limit: float, folder: Path) -> None:

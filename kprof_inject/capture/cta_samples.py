@@ -89,14 +89,6 @@ class CtaChoice:
             shift = _shift_for(clusters, self.min_recorded) if has_sample else 0
         return CtaSample(clusters * cluster_ctas, cluster_ctas, shift)
 
-    def __str__(self) -> str:
-        """Return the value that is parsed as this choice."""
-        if self.per_sm is not None:
-            return f"per-sm:{self.per_sm}"
-        if self.shift is None:
-            return "auto"
-        return f"1/{1 << self.shift}" if self.shift else "all"
-
 
 def _shift_for(count: int, min_recorded: int) -> int:
     """Return the largest shift with which at least this many of ``count`` record; 0 if they are fewer."""

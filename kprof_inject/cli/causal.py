@@ -15,6 +15,7 @@ from kprof_inject.capture.recording import Recording
 from kprof_inject.cli.console import say, table_console
 from kprof_inject.cli.kernel_sources import KernelSource
 from kprof_inject.cli.options import (
+    PATH,
     PROGRAM_SETTINGS,
     WorkspaceOrProgram,
     complete_selectors,
@@ -22,7 +23,6 @@ from kprof_inject.cli.options import (
     json_option,
     kernel_option,
     names_a_workspace,
-    path_type,
     program_setting,
     require_place_for,
     workspace_option,
@@ -87,11 +87,11 @@ _WITHOUT_RECORDS = "so execution counts come from the kernel's arguments alone"
     help="Only places in matching partitions, such as 'partition 0' or 'default*'. [default: all]",
 )
 @json_option
-@program_setting("--csv", "csv_path", type=path_type(), metavar="FILE", help="Also write the slopes as a CSV table.")
+@program_setting("--csv", "csv_path", type=PATH, metavar="FILE", help="Also write the slopes as a CSV table.")
 @click.option(
     "--html",
     "html_path",
-    type=path_type(),
+    type=PATH,
     metavar="FILE",
     help="Also write an HTML page: the report of the kernels, with slopes next to times and source.",
 )

@@ -12,7 +12,7 @@ import click
 
 from kprof_inject.analysis.structure.recorded_lines import moves_in
 from kprof_inject.cli.console import print_error, read_input, table_console
-from kprof_inject.cli.options import harmless_setting, json_option, path_type
+from kprof_inject.cli.options import PATH, harmless_setting, json_option
 from kprof_inject.errors import KprofError
 from kprof_inject.machine_code.lines import Moved
 from kprof_inject.report.machine_code import moved_json, moved_sentence
@@ -30,7 +30,7 @@ _MAX_TIME_LIMIT_S = 86_400
 
 
 @click.command("check")
-@click.argument("places", metavar="[WORKSPACE|FILE]...", nargs=-1, type=path_type())
+@click.argument("places", metavar="[WORKSPACE|FILE]...", nargs=-1, type=PATH)
 @harmless_setting(
     "--time-limit",
     "time_limit_s",

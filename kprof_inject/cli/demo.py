@@ -18,7 +18,7 @@ from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.schema import DumpedKernelRecord, Target
 from kprof_inject.cli.capture_lines import say_next, write_and_say
 from kprof_inject.cli.console import as_a_step, say, table_console
-from kprof_inject.cli.options import path_type
+from kprof_inject.cli.options import PATH
 from kprof_inject.errors import KprofError
 from kprof_inject.export.formats import TraceFile
 from kprof_inject.pipeline.captures import decode_capture
@@ -82,7 +82,7 @@ RUNS = (ATTENTION, BEFORE, AFTER)
     "-o",
     "--output",
     "workspace",
-    type=path_type(),
+    type=PATH,
     default=DEMO_WORKSPACE,
     show_default=True,
     help="The workspace to write.",

@@ -23,7 +23,7 @@ from kprof_inject.capture.model import Capture
 from kprof_inject.capture.resources import KernelResources
 from kprof_inject.cli.capture_lines import origin_line
 from kprof_inject.cli.console import say, table_console
-from kprof_inject.cli.options import CapturePath, harmless_setting, json_option, path_type, require_place_for
+from kprof_inject.cli.options import PATH, CapturePath, harmless_setting, json_option, require_place_for
 from kprof_inject.cli.reading_options import buffer_options, choice_options, redact_option, scope_names_option
 from kprof_inject.errors import KprofError, Position, printable_lines
 from kprof_inject.files import read_text
@@ -59,9 +59,7 @@ _MORE = "Another capture of {side}, such as one of another process, to show the 
     help="Exit with code 1 if a launch, or a scope that --scope names, is certainly slower by more than LIMIT (5% or "
     "0.05). Also if this cannot be determined: too few launches, or something that only one side has.",
 )
-@click.option(
-    "--html", "html_path", type=path_type(), metavar="FILE", help="Also write the comparison as one HTML page."
-)
+@click.option("--html", "html_path", type=PATH, metavar="FILE", help="Also write the comparison as one HTML page.")
 @harmless_setting(
     "--source",
     "with_source",

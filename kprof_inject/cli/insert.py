@@ -10,7 +10,7 @@ import click
 
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.cli.console import print_diff, read_input, say, say_next_step, write_result
-from kprof_inject.cli.options import at_option, json_option, path_type, place_argument, require_place_for, tag_option
+from kprof_inject.cli.options import PATH, at_option, json_option, place_argument, require_place_for, tag_option
 from kprof_inject.cli.plans import plan_json, say_changes, say_kernels, say_plan
 from kprof_inject.cli.recording_options import style_options
 from kprof_inject.files import write_json
@@ -30,8 +30,8 @@ _MARKER_KINDS = frozenset({ScopeKind.MARKER, ScopeKind.INSTANT})
 @at_option
 @tag_option
 @style_options
-@click.option("-o", "--output", type=path_type(), help="Where to write FILE's result. [default: stdout]")
-@click.option("--plan", "plan_path", type=path_type(), help="Write FILE's scope table to this .json file.")
+@click.option("-o", "--output", type=PATH, help="Where to write FILE's result. [default: stdout]")
+@click.option("--plan", "plan_path", type=PATH, help="Write FILE's scope table to this .json file.")
 @click.option("--dry-run", is_flag=True, help="Write nothing; list what would be inserted.")
 @click.option("--diff", "as_diff", is_flag=True, help="Write nothing; print a unified diff of the changes.")
 @json_option

@@ -114,9 +114,8 @@ def gathered(
     return add
 
 
-def path_type() -> click.Path:
-    """Return the parameter type of a path."""
-    return click.Path(path_type=Path)
+PATH = click.Path(path_type=Path)
+"""Parameter type of a path."""
 
 
 class CapturePath(click.Path):
@@ -136,7 +135,7 @@ class CapturePath(click.Path):
 
 def place_argument(metavar: str) -> Callable[[Function], Function]:
     """Add the argument ``place``, which is the default workspace if it is left out."""
-    kind = CapturePath() if "CAPTURE" in metavar else path_type()
+    kind = CapturePath() if "CAPTURE" in metavar else PATH
     return click.argument("place", metavar=f"[{metavar}]", type=kind, default=DEFAULT_WORKSPACE, required=False)
 
 
@@ -182,7 +181,7 @@ workspace_option = program_setting(
     "-o",
     "--output",
     "workspace",
-    type=path_type(),
+    type=PATH,
     default=DEFAULT_WORKSPACE,
     show_default=True,
     help="The workspace: the folder that all steps share.",

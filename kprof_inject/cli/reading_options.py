@@ -11,7 +11,7 @@ from click.core import ParameterSource
 
 from kprof_inject.capture.foreign import LAYOUTS, BufferDescription
 from kprof_inject.capture.model import LEFT_OUT, STAYS
-from kprof_inject.cli.options import completions, gathered, harmless_setting, kernel_option, path_type, program_setting
+from kprof_inject.cli.options import PATH, completions, gathered, harmless_setting, kernel_option, program_setting
 from kprof_inject.export.formats import ENDINGS, TraceFile, format_of
 from kprof_inject.export.hooks import Hook
 from kprof_inject.export.tracks import LAYOUT_NAMES
@@ -53,7 +53,7 @@ def _scopes_of(place: Path) -> list[str]:
 trace_option = program_setting(
     "--trace",
     "trace_path",
-    type=path_type(),
+    type=PATH,
     default=None,
     help=f"The trace file; {ENDINGS}. [default: trace.json in the workspace]",
 )
@@ -99,7 +99,7 @@ launch_options = gathered("choice", _choice, kernel_option, _number_option("laun
 scope_names_option = click.option(
     "--scope-names",
     "names_path",
-    type=path_type(),
+    type=PATH,
     metavar="FILE",
     help="For a Proton BUFFER: the file with its scope names, which is the kernel's .ttgir with records, or JSON.",
 )

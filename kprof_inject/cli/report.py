@@ -13,7 +13,7 @@ from kprof_inject.capture.encoding import json_text
 from kprof_inject.capture.foreign import BufferDescription
 from kprof_inject.cli.capture_lines import origin_line, print_json, say_next
 from kprof_inject.cli.console import say, table_console
-from kprof_inject.cli.options import harmless_setting, json_option, path_type, place_argument, require_place_for
+from kprof_inject.cli.options import PATH, harmless_setting, json_option, place_argument, require_place_for
 from kprof_inject.cli.reading_options import buffer_options, launch_options, redact_option, scope_names_option
 from kprof_inject.pipeline.captures import (
     decode_capture,
@@ -54,7 +54,7 @@ def _print_schema(ctx: click.Context, parameter: click.Parameter, is_given: bool
     "--html",
     "html_path",
     metavar="FILE",
-    type=path_type(),
+    type=PATH,
     help="Also write the report as one HTML file, which any browser opens offline.",
 )
 @redact_option

@@ -8,7 +8,7 @@ import click
 
 from kprof_inject.capture.recording import Recording
 from kprof_inject.cli.console import say, say_next_step
-from kprof_inject.cli.options import PROGRAM_SETTINGS, WorkspaceOrDefault, path_type, program_argument
+from kprof_inject.cli.options import PATH, PROGRAM_SETTINGS, WorkspaceOrDefault, program_argument
 from kprof_inject.cli.recording_options import capture_options, fit_option
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.programs import fit_and_run, run
@@ -19,7 +19,7 @@ from kprof_inject.workspace_folder import held, workspace_argument
 
 
 @click.command("run", cls=WorkspaceOrDefault, context_settings=PROGRAM_SETTINGS)
-@click.argument("workspace", metavar="[WORKSPACE]", type=path_type())
+@click.argument("workspace", metavar="[WORKSPACE]", type=PATH)
 @capture_options
 @fit_option
 @program_argument

@@ -155,7 +155,12 @@ def _read(folder: Path) -> Settings | None:
     except RecursionError:
         raise KprofError(f"{name} is nested too deep to be read") from None
     except tomllib.TOMLDecodeError as error:
-        raise _broken(name, text, str(error)) from None
+        message = str(error)
+        place, where = _TOML_PLACE.search(message), Position.at_offset(name, text, len(text))
+        if place is not None and place["line"]:
+            line = int(place["line"])
+            where = Position(name, line, int(place["column"]), text.split("\n")[line - 1].rstrip("\r"))
+        raise KprofError(f"this is not TOML: {_TOML_PLACE.sub('', message)}", where=where) from None
     except UnicodeDecodeError as error:
         raise KprofError(f"{name} is not TOML: byte {error.start} is not UTF-8") from None
     values = tools.get("kprof-inject", {}) if isinstance(tools, dict) else {}
@@ -163,15 +168,6 @@ def _read(folder: Path) -> Settings | None:
     if not isinstance(values, dict):
         raise settings.error("kprof-inject", "the settings are not a table", "write [tool.kprof-inject]")
     return settings
-
-
-def _broken(name: str, text: str, message: str) -> KprofError:
-    place = _TOML_PLACE.search(message)
-    where = Position.at_offset(name, text, len(text))
-    if place is not None and place["line"]:
-        line = int(place["line"])
-        where = Position(name, line, int(place["column"]), text.split("\n")[line - 1].rstrip("\r"))
-    return KprofError(f"this is not TOML: {_TOML_PLACE.sub('', message)}", where=where)
 
 
 def _options(command: click.Command) -> dict[str, click.Option]:

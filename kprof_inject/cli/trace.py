@@ -10,7 +10,7 @@ import click
 from kprof_inject.capture.foreign import BufferDescription
 from kprof_inject.cli.capture_lines import loss_lines, write_and_say
 from kprof_inject.cli.console import INTERRUPTED, say
-from kprof_inject.cli.options import path_type, place_argument, program_setting, require_place_for
+from kprof_inject.cli.options import PATH, place_argument, program_setting, require_place_for
 from kprof_inject.cli.reading_options import (
     buffer_options,
     choice_options,
@@ -33,7 +33,7 @@ from kprof_inject.workspace_folder import link_error
 @click.option(
     "-o",
     "--output",
-    type=path_type(),
+    type=PATH,
     help=f"The file; {ENDINGS}. [default: trace.json in WORKSPACE or CAPTURE, or next to BUFFER]",
 )
 @choice_options
@@ -41,7 +41,7 @@ from kprof_inject.workspace_folder import link_error
 @program_setting(
     "--hooks",
     "hook_files",
-    type=path_type(),
+    type=PATH,
     multiple=True,
     metavar="FILE",
     help="A Python file with functions that add arguments, counters and arrows to the timeline. Repeatable.",

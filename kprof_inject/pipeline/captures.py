@@ -235,7 +235,7 @@ def _valid(results: Iterable[T | KprofError], capture: Capture, launches: Sequen
             say(f"skipped a launch: {result.what}")
         else:
             valid.append(result)
-    for line in (*_missing(capture), *_damaged_texts(launches)):
+    for line in _lacking(capture, launches):
         say(line)
     if failures and not valid:
         raise failures[0]
@@ -244,16 +244,13 @@ def _valid(results: Iterable[T | KprofError], capture: Capture, launches: Sequen
     return valid
 
 
-def _missing(capture: Capture) -> Iterator[str]:
+def _lacking(capture: Capture, launches: Sequence[Launch]) -> Iterator[str]:
+    """Yield what a capture lacks, and each text that is damaged; reports leave out whatever needs it."""
     for process in capture.processes:
         if process.end is None:
             yield f"process {process.pid} ended before its capture was complete; this is what it saved"
         for reason, count in process.end.left_out.items() if process.end else ():
             yield f"left out {counted(count, 'launch')} of process {process.pid}: {reason}"
-
-
-def _damaged_texts(launches: Sequence[Launch]) -> Iterator[str]:
-    """Yield a line for each module or source that is damaged; reports leave out whatever needs it."""
     for kernel in {launch.kernel.folder: launch.kernel for launch in launches}.values():
         for saved, read in ((kernel.ttgir_crc32, kernel.ttgir), (kernel.sources_crc32, kernel.sources)):
             if saved is not None:

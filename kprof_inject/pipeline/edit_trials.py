@@ -276,20 +276,27 @@ class _Trials:
         more = f"; {left_out} more do not fit in the time: raise --seconds" if left_out > 0 else ""
         proposals = proposals[:count]
         self.say(f"{self.saved.record.name}: {counted(len(proposals), 'edit')} to compile and time{more}")
-        trials = [self._with_options(proposal) for proposal in proposals]
+        trials = []
+        for proposal in proposals:
+            try:
+                trials.append(_Trial(proposal, with_options(self.kernel, proposal.edits)))
+            except EditRefused as error:
+                trials.append(_Trial(proposal, self.kernel, refusal=str(error)))
         self.trials += trials
         begun = time.monotonic()
         self._compile(trials)
         self.compile_seconds += time.monotonic() - begun
-        self._drop_same_code(trials)
-        compiled = [trial for trial in trials if trial.build is not None and not trial.refusal]
-        self._time([trial for trial in compiled if trial.same_code_as is None], seconds)
-
-    def _with_options(self, proposal: Proposal) -> _Trial:
-        try:
-            return _Trial(proposal, with_options(self.kernel, proposal.edits))
-        except EditRefused as error:
-            return _Trial(proposal, self.kernel, refusal=str(error))
+        timed = []
+        for trial in trials:
+            if trial.build is None or trial.refusal:
+                continue
+            code = _code_of(self.workspace.edited_builds_folder / trial.build.name, trial.kernel)
+            if code in self._same_code:
+                trial.same_code_as = self._same_code[code]
+            else:
+                self._same_code[code] = edits_text(trial.proposal.edits)
+                timed.append(trial)
+        self._time(timed, seconds)
 
     def _compile(self, trials: Sequence[_Trial]) -> None:
         of_options = [trial for trial in trials if not trial.refusal and trial.kernel.stage == "ttir"]
@@ -321,15 +328,6 @@ class _Trials:
         (path,) = folder.glob("*.ttgir")
         record = replace(trial.kernel.record, metadata=metadata)
         return replace(trial.kernel, record=record, ttgir=read_text(path), stage="ttgir")
-
-    def _drop_same_code(self, trials: Sequence[_Trial]) -> None:
-        for trial in trials:
-            if trial.build is not None and not trial.refusal:
-                code = _code_of(self.workspace.edited_builds_folder / trial.build.name, trial.kernel)
-                if code in self._same_code:
-                    trial.same_code_as = self._same_code[code]
-                else:
-                    self._same_code[code] = edits_text(trial.proposal.edits)
 
     def _time(self, trials: Sequence[_Trial], seconds: float) -> None:
         """Time trials in turn; each in a process of its own if one of them ends the process that times them all.

@@ -246,16 +246,12 @@ def _no_match_error(
     dropped = [str(dropped) for _, findings in found for dropped in findings.dropped]
     why = f": {', '.join(dropped)}" if dropped else ""
     known = list(dict.fromkeys(text for view, _ in found for text in candidates(view)))
+    elsewhere = " (see 'kprof-inject list')" if len(known) > _MAX_CANDIDATES else ""
+    suggestion = _wildcard_suggestion(selector.site, [view for view, _ in found]) or did_you_mean(selector.site, known)
     return KprofError(
         f"the selector {selector.text!r} matches nothing in {', '.join(sorted({v.kernel for v, _ in found}))}{why}",
-        hint=_suggestions(selector.site, known, [view for view, _ in found]),
+        hint=f"{suggestion}you can select: {listed(known, _MAX_CANDIDATES)}{elsewhere}",
     )
-
-
-def _suggestions(site: str, known: Sequence[str], views: Sequence[ModuleView]) -> str:
-    elsewhere = " (see 'kprof-inject list')" if len(known) > _MAX_CANDIDATES else ""
-    suggestion = _wildcard_suggestion(site, views) or did_you_mean(site, known)
-    return f"{suggestion}you can select: {listed(known, _MAX_CANDIDATES)}{elsewhere}"
 
 
 def _wildcard_suggestion(site: str, views: Sequence[ModuleView]) -> str:
