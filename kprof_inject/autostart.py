@@ -91,19 +91,16 @@ def _entered(options: AutostartOptions) -> tuple[Profile, Path]:
     from kprof_inject.runtime import faults
     from kprof_inject.workspace_folder import WorkspaceInUseError
 
-    def entered_in(folder: Path) -> tuple[Profile, Path]:
-        profile = profile_as(options.selectors, options.style, options.recording, folder)
-        return profile.entered_for(VARIABLE), folder
-
-    workspace = Path(_folder, options.workspace)
+    named, selectors, style, recording = options
+    workspace = Path(_folder, named)
     try:
-        return entered_in(workspace)
+        return profile_as(selectors, style, recording, workspace).entered_for(VARIABLE), workspace
     except WorkspaceInUseError as error:
         rank = os.environ.get("RANK", "")
         number = rank if rank.isdecimal() else os.getpid()
         folder = workspace.resolve().with_name(f"{workspace.resolve().name}-{number}")
         faults.say(f"{error.what}; this process writes to {folder}")
-        return entered_in(folder)
+        return profile_as(selectors, style, recording, folder).entered_for(VARIABLE), folder
 
 
 def _end(profile: Profile, folder: Path) -> None:

@@ -98,7 +98,9 @@ def _in_group(group: Sequence[DumpedKernel]) -> dict[str, dict[str, str]]:
         return {group[0].variant: {}}
     apart = _differing([dict(_usual_facts(kernel.info)) for kernel in group])
     if _repeated(apart):
-        options = _differing([_other_options(kernel.info) for kernel in group])
+        all_options = [kernel.info.options for kernel in group]
+        others = [{name: _text(one[name]) for name in sorted(one) if name not in CONFIG} for one in all_options]
+        options = _differing(others)
         apart = [usual | other for usual, other in zip(apart, options, strict=True)]
     repeated = _repeated(apart)
     return {
@@ -113,10 +115,6 @@ def _usual_facts(info: DumpedKernelRecord) -> Iterator[tuple[str, str]]:
     # Each argument's type, or its value if it is a constant.
     yield from {**info.signature, **info.constants}.items()
     yield from ((name, _text(info.options[name])) for name in CONFIG if name in info.options)
-
-
-def _other_options(info: DumpedKernelRecord) -> Facts:
-    return {name: _text(info.options[name]) for name in sorted(info.options) if name not in CONFIG}
 
 
 def _differing(facts: Sequence[Facts]) -> list[dict[str, str]]:

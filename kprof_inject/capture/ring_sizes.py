@@ -57,24 +57,7 @@ def mode_of_kernel(
     target: str,
     max_records: int | None = None,
 ) -> Mode:
-    """Adapt the user's mode to one kernel: the warps that it has, and its bytes as Proton takes them.
-
-    The arguments, and what is raised, are those of ``chosen_buffer_bytes``.
-    """
-    chosen = chosen_buffer_bytes(mode, clean_shared_bytes, total_warps, registers, target, max_records)
-    warps = mode.recorded_warps(total_warps) if mode.warps else ()
-    return replace(mode, buffer_bytes=chosen, warps=warps)
-
-
-def chosen_buffer_bytes(
-    mode: Mode,
-    clean_shared_bytes: int,
-    total_warps: int,
-    registers: int | None,
-    target: str,
-    max_records: int | None = None,
-) -> int:
-    """Return the bytes that Proton is to take for the rings of a kernel's CTA.
+    """Adapt the user's mode to one kernel: the warps that it has, and the bytes of its rings as Proton takes them.
 
     Without records the kernel uses ``clean_shared_bytes`` and ``registers`` a thread (None: unknown), and has
     ``total_warps`` warps; ``target`` is such as ``cuda:90``. Of a size that the user named, each ring gets the largest
@@ -92,7 +75,7 @@ def chosen_buffer_bytes(
     else:
         chosen = _auto_shared_bytes(clean_shared_bytes, total_warps, rings, registers, target)
     if max_records is not None and not mode.buffer_bytes:
-        chosen = min(chosen, rings * _power_of_two_above(max_records * ENTRY_BYTES))
+        chosen = min(chosen, rings * max(_MIN_RING_BYTES, 1 << (max_records * ENTRY_BYTES - 1).bit_length()))
     limit_bytes = limits_of(target).cta_shared_bytes
     if mode.buffer == "shared" and _shared_bytes_with_records(clean_shared_bytes, chosen) > limit_bytes:
         raise KprofError(
@@ -100,7 +83,7 @@ def chosen_buffer_bytes(
             f"{limit_bytes} bytes that a CTA can have",
             hint="choose --buffer-type global, a smaller --buffer-size, or fewer --warps",
         )
-    return chosen
+    return replace(mode, buffer_bytes=chosen, warps=mode.recorded_warps(total_warps) if mode.warps else ())
 
 
 def smaller_buffer_bytes(mode: Mode, ctas: int, total_warps: int, budget_bytes: int) -> int | None:
@@ -172,8 +155,3 @@ def _shared_bytes_with_records(clean_shared_bytes: int, buffer_bytes: int) -> in
 
 def _power_of_two_within(value: int) -> int:
     return 1 << (value.bit_length() - 1) if value > 0 else 0
-
-
-def _power_of_two_above(value: int) -> int:
-    """Return the smallest power of two that is at least ``value`` and has room for one scope."""
-    return max(_MIN_RING_BYTES, 1 << (value - 1).bit_length())

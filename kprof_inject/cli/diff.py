@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from importlib.metadata import distributions
 from pathlib import Path
 from shlex import quote
@@ -119,7 +119,12 @@ def command(
     sides = dict(zip(_SIDES, ((place, *more_a), (other, *more_b)), strict=True))
     captures = {side: _captures(side, places, names_path, description, redact) for side, places in sides.items()}
     if named == (place, other):
-        _say_origins(captures)
+        for side, found in captures.items():
+            for capture in found:
+                say(f"{side}: {origin_line(capture, time.time_ns()) or capture.folder}")
+        a, b = ({capture.folder.resolve() for capture in found} for found in captures.values())
+        if a & b:
+            say("A and B are the same capture: no difference can be found")
     # diff_captures filters the scopes: it needs both sides, because B's scopes may have other names in A.
     wanted = replace(choice, scopes=())
     decoded = ([one for capture in side for one in decode_capture(capture, say, wanted)] for side in captures.values())
@@ -175,7 +180,7 @@ def _print_changes(a: Path, b: Path, tritons: tuple[Path, Path] | None, as_json:
             "changes": list(map(change_json, changes)),
             "differing_lines": differing,
             "records_differ": has_other_records,
-            "builds": _builds_json(builds),
+            "builds": dict(zip("ab", map(_build_json, builds), strict=True)) if any(builds) else None,
         }
         click.echo(json.dumps(values, indent=1))
         return
@@ -199,11 +204,8 @@ _BUILD_FIELDS = {
 """Fields of a build by their names in the comparison of captures."""
 
 
-def _builds_json(builds: Sequence[KernelResources | None]) -> dict[str, Any] | None:
-    if not any(builds):
-        return None
-    sides = zip("ab", builds, strict=True)
-    return {side: build and {field: getattr(build, field) for field in _BUILD_FIELDS.values()} for side, build in sides}
+def _build_json(build: KernelResources | None) -> dict[str, Any] | None:
+    return None if build is None else {field: getattr(build, field) for field in _BUILD_FIELDS.values()}
 
 
 def change_lines(changes: Sequence[StructuralChange], differing: int, has_other_records: bool) -> Iterator[str]:
@@ -257,15 +259,6 @@ def _captures(
         if found.setdefault(capture.folder.resolve(), capture) is not capture:
             say(f"skipped {place}: {side} already has this capture")
     return list(found.values())
-
-
-def _say_origins(captures: dict[str, list[Capture]]) -> None:
-    for side, found in captures.items():
-        for capture in found:
-            say(f"{side}: {origin_line(capture, time.time_ns()) or capture.folder}")
-    a, b = ({capture.folder.resolve() for capture in found} for found in captures.values())
-    if a & b:
-        say("A and B are the same capture: no difference can be found")
 
 
 def _names(text: str) -> tuple[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict
 
 import click
@@ -13,7 +12,7 @@ from rich.text import Text
 from kprof_inject.cli.console import say, table_console
 from kprof_inject.cli.options import json_option
 from kprof_inject.runtime.diagnosis import examine
-from kprof_inject.runtime.packages import CheckResult, Status
+from kprof_inject.runtime.packages import Status
 
 _STYLES = {Status.OK: "green", Status.WARNING: "yellow", Status.MISSING: "bold red", Status.PROBLEM: "bold red"}
 
@@ -30,7 +29,13 @@ def command(ctx: click.Context, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([asdict(finding) for finding in findings], indent=1))
     else:
-        table_console().print(_table(findings))
+        table = Table(box=None, pad_edge=False)
+        for heading in ("", "status", "fact", "what to do"):
+            table.add_column(heading, overflow="fold")
+        for one in findings:
+            status = Text(one.status, _STYLES[one.status])
+            table.add_row(Text(one.what), status, Text(one.fact), Text(one.advice))
+        table_console().print(table)
         if not any(finding.status.is_fatal for finding in findings):
             # A GPU that exists has a number in its name; only the line without a GPU is called "GPU".
             if any(finding.what == "GPU" for finding in findings):
@@ -38,14 +43,3 @@ def command(ctx: click.Context, as_json: bool) -> None:
             else:
                 say("next: kprof-inject profile -- PROG; an example first: kprof-inject demo")
     ctx.exit(1 if any(finding.status.is_fatal for finding in findings) else 0)
-
-
-def _table(findings: Sequence[CheckResult]) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for heading in ("", "status", "fact", "what to do"):
-        table.add_column(heading, overflow="fold")
-    for finding in findings:
-        table.add_row(
-            Text(finding.what), Text(finding.status, _STYLES[finding.status]), Text(finding.fact), Text(finding.advice)
-        )
-    return table

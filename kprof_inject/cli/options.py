@@ -38,14 +38,8 @@ class ProgramSetting(click.Option):
     """
 
 
-def harmless_setting(*names: str, **attributes: Any) -> Callable[[Function], Function]:
-    """Add an option as ``click.option`` does, as a ``HarmlessSetting``."""
-    return click.option(*names, cls=HarmlessSetting, **attributes)
-
-
-def program_setting(*names: str, **attributes: Any) -> Callable[[Function], Function]:
-    """Add an option as ``click.option`` does, as a ``ProgramSetting``."""
-    return click.option(*names, cls=ProgramSetting, **attributes)
+harmless_setting = functools.partial(click.option, cls=HarmlessSetting)
+program_setting = functools.partial(click.option, cls=ProgramSetting)
 
 
 class NumberOrWord(click.IntRange):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from shlex import quote
@@ -41,7 +40,6 @@ from kprof_inject.report.terminal.screens import print_answers
 from kprof_inject.runtime.program import STOPPED, kept_input, require_startable
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.select.spans import Style
-from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.workspace import Workspace
 from kprof_inject.workspace_folder import held
 
@@ -161,7 +159,14 @@ def command(
             )
             _try(opened, launches, report, recording.kernel)
         if torch_profiler:
-            _merge(capture_folder, timelines, workspace, layout)
+            traces = torch_traces(capture_folder)
+            if not traces:
+                raise KprofError(
+                    "torch.profiler left no trace: the program was killed, or it does not use torch",
+                    hint="profile a program that imports torch, to its end",
+                )
+            for line in merge(traces, timelines, workspace, layout):
+                say(line)
     ctx.exit(exit_code)
 
 
@@ -174,17 +179,6 @@ def _try(workspace: Workspace, launches: dict[str, Path], report: Report, kernel
         say(f"no edits were tried: {error.what}")
         return
     print_tried(workspace, records, as_json=False)
-
-
-def _merge(capture_folder: Path, timelines: Sequence[Timeline], workspace: Path, layout: str | None) -> None:
-    traces = torch_traces(capture_folder)
-    if not traces:
-        raise KprofError(
-            "torch.profiler left no trace: the program was killed, or it does not use torch",
-            hint="profile a program that imports torch, to its end",
-        )
-    for line in merge(traces, timelines, workspace, layout):
-        say(line)
 
 
 def _say_earlier_capture(workspace: Workspace) -> None:

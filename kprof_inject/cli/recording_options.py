@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -172,14 +171,8 @@ fit_option = harmless_setting(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class AutostartOptions:
-    """Choice of what to record in a process, and the workspace to save it in, which may be a relative path."""
-
-    workspace: Path
-    selectors: Sequence[Selector]
-    style: Style
-    recording: Recording
+AutostartOptions = tuple[Path, Sequence[Selector], Style, Recording]
+"""Workspace of a process, which may be a relative path, and what to record there."""
 
 
 @click.command(add_help_option=False)
@@ -194,7 +187,7 @@ def _command(
 ) -> AutostartOptions:
     if fit:
         raise KprofError("--fit runs the program twice", hint="give --buffer-size instead")
-    return AutostartOptions(workspace, parse_selectors(selectors), style, recording)
+    return workspace, parse_selectors(selectors), style, recording
 
 
 def read_options(text: str, name: str) -> AutostartOptions:

@@ -12,7 +12,7 @@ from kprof_inject.cli.options import PATH, PROGRAM_SETTINGS, WorkspaceOrDefault,
 from kprof_inject.cli.recording_options import capture_options, fit_option
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.programs import fit_and_run, run
-from kprof_inject.pipeline.saved_launches import capture_launch, require_adopted, saved_launch_at
+from kprof_inject.pipeline.saved_launches import capture_launch, saved_launch_at
 from kprof_inject.runtime.program import kept_input, own_input, require_startable
 from kprof_inject.workspace import Workspace
 from kprof_inject.workspace_folder import held, workspace_argument
@@ -45,7 +45,8 @@ def command(ctx: click.Context, workspace: Path, recording: Recording, fit: bool
     exit_code = 0
     with held(workspace, say):
         if saved is not None:
-            require_adopted(opened, saved)
+            if saved.record.variant not in [kernel.variant for kernel in opened.kernels()]:
+                raise KprofError(f"{workspace} was not made from {saved.folder}", hint="dump the launch first")
             capture_launch(opened, saved, recording, say)
         else:
             ran = run(opened, recording, program, program_input, say)

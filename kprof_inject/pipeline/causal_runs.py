@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from math import prod
 from pathlib import Path
@@ -14,7 +15,7 @@ from kprof_inject.analysis.causal.slopes import KernelSlopes, delays_for, execut
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel, evaluated, evaluated_kernel
 from kprof_inject.analysis.summary import summarise
 from kprof_inject.capture.experiments import DelayedBuildRecord, DelaysRecord, ExperimentRecord
-from kprof_inject.capture.model import Capture, Launch
+from kprof_inject.capture.model import Capture
 from kprof_inject.capture.schema import SOURCES_FILE, TTGIR_FILE
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.errors import KprofError
@@ -173,19 +174,15 @@ def _planned_delays(
         ns = statistics.median(times) if times else float(timeline.last_ns - timeline.first_ns)
         cycles = ns * 1e-9 * timeline.clock.clock_hz
         slots = (launch.kernel.sm_count or 0) * (launch.kernel.clean.ctas_per_sm or 0)
-        counts = executions(table, _ran(launch), prod(launch.grid), slots, timeline)
+        ran = None
+        with suppress(KprofError):
+            ran = evaluated_kernel(launch)
+        counts = executions(table, ran, prod(launch.grid), slots, timeline)
     found = []
     for index in range(len(table.scopes)):
         by_cta, by_chain = (counts[0][index], counts[1][index]) if counts else (None, None)
         found.append([(delay, whole_share(delay, cycles, by_chain)) for delay in delays_for(cycles, by_cta, by_chain)])
     return found
-
-
-def _ran(launch: Launch) -> ExecutedKernel | None:
-    try:
-        return evaluated_kernel(launch)
-    except KprofError:
-        return None
 
 
 def recorded_launch(capture: Capture | None, variant: str, grid: tuple[int, int, int] | None = None) -> Timeline | None:

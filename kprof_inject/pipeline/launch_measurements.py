@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -143,7 +143,7 @@ def _without_those_that_wait_for_others(
 
 def measure_capture(workspace: Workspace, capture: Path, recording: Recording, say: Say, launch: Path) -> None:
     """Measure the kernels of a capture of a saved launch."""
-    options = _options_in(workspace)
+    options = {kernel.variant: kernel.info.options for kernel in workspace.kernels()}
     kernels = [
         CapturedKernel(folder, record, launch, options.get(record.program_variant, {}))
         for _, folder, record in _kernels_in(capture)
@@ -198,13 +198,10 @@ def _measure_jobs(kernels: Sequence[CapturedKernel], recording: Recording) -> It
         yield _Job("sample the warps", tuple(builds), SampleLaunch(launch=launch))
 
 
-def _options_in(workspace: Workspace) -> dict[str, Mapping[str, Any]]:
-    return {kernel.variant: kernel.info.options for kernel in workspace.kernels()}
-
-
 def _captured_kernels(workspace: Workspace, capture: Path) -> Iterator[CapturedKernel]:
     """Yield the kernels of a capture that take at least 1 % of the time, or of which a launch was saved."""
-    main, options = main_kernels(workspace), _options_in(workspace)
+    main = main_kernels(workspace)
+    options = {kernel.variant: kernel.info.options for kernel in workspace.kernels()}
     for process, folder, kernel in _kernels_in(capture):
         name = f"{kernel.program_variant}-{process.pid}{SAVED_LAUNCH_ENDING}"
         launch = workspace.launches_folder(capture) / name

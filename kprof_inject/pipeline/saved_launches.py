@@ -146,12 +146,6 @@ def adopt(workspace: Workspace, saved: SavedLaunch) -> None:
             shutil.copyfile(saved.folder / name, folder / name)
 
 
-def require_adopted(workspace: Workspace, saved: SavedLaunch) -> None:
-    """Raise ``KprofError`` if a workspace's kernel is not that of a saved launch."""
-    if saved.record.variant not in [kernel.variant for kernel in workspace.kernels()]:
-        raise KprofError(f"{workspace.folder} was not made from {saved.folder}", hint="dump the launch first")
-
-
 def capture_launch(workspace: Workspace, saved: SavedLaunch, recording: Recording, say: Say, made_by: str = "") -> Path:
     """Launch a saved launch with the planned records, as ``run`` has a program do it; return the capture's folder.
 

@@ -8,7 +8,6 @@ from snapshots import check
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.ring_sizes import (
     MAX_LAUNCH_BYTES,
-    chosen_buffer_bytes,
     keeps_occupancy,
     mode_of_kernel,
     row_bytes,
@@ -21,7 +20,7 @@ AUTO = Mode()
 
 
 def auto(shared_bytes: int, warps: int = 4, registers: int | None = None, target: str = H200) -> int:
-    return chosen_buffer_bytes(AUTO, shared_bytes, warps, registers, target)
+    return mode_of_kernel(AUTO, shared_bytes, warps, registers, target).buffer_bytes
 
 
 def test_auto_takes_what_proton_takes_where_that_costs_no_cta() -> None:
@@ -38,7 +37,7 @@ def test_auto_takes_less_where_proton_would_cost_a_cta() -> None:
 
 @pytest.mark.parametrize(("records", "ring_bytes"), [(2, 16), (6, 64), (16, 128), (10_000, 2048)])
 def test_auto_takes_no_more_than_a_known_number_of_records_needs(records: int, ring_bytes: int) -> None:
-    assert chosen_buffer_bytes(AUTO, 0, 4, None, H200, records) == 4 * ring_bytes
+    assert mode_of_kernel(AUTO, 0, 4, None, H200, records).buffer_bytes == 4 * ring_bytes
 
 
 def test_auto_reckons_with_registers() -> None:
@@ -72,18 +71,18 @@ def test_no_room_for_16_records_is_refused_with_the_figures() -> None:
     ],
 )
 def test_each_recorded_warp_gets_a_ring_that_is_a_power_of_two(mode: Mode, bytes_: int) -> None:
-    assert chosen_buffer_bytes(mode, 98304, 4, None, H200) == bytes_
+    assert mode_of_kernel(mode, 98304, 4, None, H200).buffer_bytes == bytes_
 
 
 def test_named_bytes_that_do_not_fit_are_refused() -> None:
     with pytest.raises(KprofError, match=r" 65536 .* 200000 .* 232448 ") as caught:
-        chosen_buffer_bytes(Mode("shared", 65536), 200000, 4, None, H200)
+        mode_of_kernel(Mode("shared", 65536), 200000, 4, None, H200)
     check("capture/errors", caught.value.render(), "no room for named bytes")
 
 
 def test_a_ring_that_cannot_hold_one_scope_is_refused() -> None:
     with pytest.raises(KprofError) as caught:
-        chosen_buffer_bytes(Mode("global", 32), 0, 8, None, H200)
+        mode_of_kernel(Mode("global", 32), 0, 8, None, H200)
     check("capture/errors", caught.value.render(), "a ring that is too small")
 
 

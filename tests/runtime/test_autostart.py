@@ -81,9 +81,9 @@ def test_options_that_cannot_be_read_leave_the_program_alone(tmp_path: Path) -> 
 
 def test_options_are_read_as_a_shell_and_profile_do() -> None:
     words = ["--at 'iter[0]'", "--tag tile=n", "-o 'a b'", "--launches all"]
-    options = read_options(" ".join(words), "KPROF_INJECT")
-    assert (options.workspace.name, options.recording.launches) == ("a b", "all")
-    assert [selector.tags for selector in options.selectors] == [(Tag("tile", "n"),)]
+    workspace, selectors, _, recording = read_options(" ".join(words), "KPROF_INJECT")
+    assert (workspace.name, recording.launches) == ("a b", "all")
+    assert [selector.tags for selector in selectors] == [(Tag("tile", "n"),)]
     with pytest.raises(KprofError) as refused:
         read_options("--at 'loop", "KPROF_INJECT")
     check("runtime/autostart", str(refused.value), "--at 'loop")

@@ -14,7 +14,7 @@ from test_lower import ON_HIP, ON_HOPPER, described, lowered, shared_bytes
 from triton_oracle import installed_fixtures
 
 from kprof_inject.capture.mode import Mode
-from kprof_inject.capture.ring_sizes import chosen_buffer_bytes, keeps_occupancy, mode_of_kernel, row_bytes
+from kprof_inject.capture.ring_sizes import keeps_occupancy, mode_of_kernel, row_bytes
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.compiling.instrumentation import Lowered, lower
 from kprof_inject.select.plan import make_plan
@@ -118,7 +118,7 @@ def test_auto_is_never_more_than_proton_takes_by_itself(path: Path) -> None:
     taken = metadata["shared"] - -(-clean_bytes // 8) * 8
     warps = int(metadata["num_warps"])
 
-    chosen = chosen_buffer_bytes(Mode(), clean_bytes, warps, None, HOPPER)
+    chosen = mode_of_kernel(Mode(), clean_bytes, warps, None, HOPPER).buffer_bytes
 
     if keeps_occupancy(taken, clean_bytes, warps, None, HOPPER):
         assert chosen == taken

@@ -9,7 +9,7 @@ from rich.console import Console
 from kprof_inject.analysis.evidence.stalls import LineStalls, Share, Stalls, place_text, waiting
 from kprof_inject.analysis.evidence.units import UnitEvidence
 from kprof_inject.quantities import percent
-from kprof_inject.report.terminal.tables import Column, bars_for, print_plain
+from kprof_inject.report.terminal.tables import Column, bars_for, print_plain, share_text
 
 _MAX_UNITS = 6
 _MAX_LINES = 12
@@ -41,17 +41,13 @@ def print_units(known: Sequence[UnitEvidence], console: Console) -> None:
     bars = bars_for(console)
     columns = [
         Column("unit", [one.unit for one in units], name=True),
-        Column("computed", [_figure(one.computed) for one in units]),
-        Column("machine code", [_figure(one.code) for one in units]),
-        Column("measured", [_figure(one.measured) for one in units]),
+        Column("computed", [share_text(one.computed) for one in units]),
+        Column("machine code", [share_text(one.code) for one in units]),
+        Column("measured", [share_text(one.measured) for one in units]),
     ]
     drawn = [bars.drawn(max(one.best, one.lower_bound), min(one.lower_bound, one.best)) for one in units]
     title = f"{bars.inner} lower bound {bars.outer} measured"
     print_plain([[*columns, Column(title, drawn, left=True)], columns], console)
-
-
-def _figure(share: float | None) -> str:
-    return "-" if share is None else percent(share)
 
 
 def stalled_on(stalls: Stalls, index: int) -> str:

@@ -20,7 +20,7 @@ from kprof_inject.report.experiments import (
     slack_text,
     slope_text,
 )
-from kprof_inject.report.terminal.tables import Column, print_fitted, say
+from kprof_inject.report.terminal.tables import Column, print_fitted, say, share_text
 
 _STYLES = {"faster": "green", "slower": "dim", "no difference": "dim", "same code": "dim", "refused": "yellow"}
 _MAX_SAME = 6
@@ -157,18 +157,14 @@ def _slope_layouts(places: Sequence[PlaceSlope]) -> list[list[Column]]:
     slack = Column("slack", [slack_text(place) for place in places], left=True)
     lines = Column("TTGIR", [_lines(place) for place in places], left=True)
     times = Column("per CTA", ["-" if place.by_cta is None else f"{place.by_cta:.0f} x" for place in places])
-    shares = Column("time", [_share(place.time_share) for place in places])
-    paths = Column("path", [_share(place.blame.share if place.blame else None) for place in places])
+    shares = Column("time", [share_text(place.time_share) for place in places])
+    paths = Column("path", [share_text(place.blame.share if place.blame else None) for place in places])
     return [
         [names, sources, lines, times, slopes, bars, slack, shares, paths],
         [names, sources, slopes, bars, slack, shares, paths],
         [names, slopes, bars, slack],
         [names, slopes],
     ]
-
-
-def _share(part: float | None) -> str:
-    return "-" if part is None else percent(part)
 
 
 def _bar(place: PlaceSlope) -> str:

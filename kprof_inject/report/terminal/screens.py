@@ -12,7 +12,7 @@ from rich.table import Table
 
 from kprof_inject.analysis.findings.rules import Outcome
 from kprof_inject.analysis.launch import ReportLaunch
-from kprof_inject.analysis.program import KernelOverview, Program, Report
+from kprof_inject.analysis.program import KernelOverview, Report
 from kprof_inject.analysis.summary import LaunchSummary, PartitionSummary, ScopeSummary
 from kprof_inject.capture.edits import OPTIONS_FILE
 from kprof_inject.capture.model import several_ranks
@@ -40,6 +40,7 @@ from kprof_inject.report.terminal.tables import (
     print_plain,
     print_trust,
     say,
+    share_text,
     shown,
 )
 from kprof_inject.scope_colours import scope_colours
@@ -53,7 +54,14 @@ def print_answers(report: Report, console: Console) -> None:
     answers, program, room = Answers(report), report.program, Room.on(console)
     first = program.kernels[0]
     if len(program.kernels) > 1:
-        _print_kernels_and_answer(program, answers.first, console, room)
+        # The table has the room that the answer on the first kernel leaves.
+        table_lines = lines_of_kernels(program, len(program.kernels), console) if room.lines is not None else 0
+        lines = answer_lines(answers.first, console)
+        if not room.holds(table_lines + 1 + len(lines)):
+            lines = answer_lines(answers.first, console, with_reasons=False)
+        print_kernels(program, console, room.below(1 + len(lines)))
+        say("", console)
+        print_lines(lines, console)
         return
     if program.others:
         print_kernels(program, console)
@@ -66,16 +74,6 @@ def print_answers(report: Report, console: Console) -> None:
     room = print_first_screen(answers.first, console, room)
     if len(report.launches) > 1:
         _print_launches(first, answers, console, room.below(-1))
-
-
-def _print_kernels_and_answer(program: Program, answer: Answer, console: Console, room: Room) -> None:
-    table_lines = lines_of_kernels(program, len(program.kernels), console) if room.lines is not None else 0
-    lines = answer_lines(answer, console)
-    if not room.holds(table_lines + 1 + len(lines)):
-        lines = answer_lines(answer, console, with_reasons=False)
-    print_kernels(program, console, room.below(1 + len(lines)))
-    say("", console)
-    print_lines(lines, console)
 
 
 def answers_text(report: Report, width: int) -> str:
@@ -152,20 +150,16 @@ def _print_launches(kernel: KernelOverview, answers: Answers, console: Console, 
     if room is not None:
         count = room.rows(min(count, _MAX_LAUNCHES), min(count, _MIN_LAUNCHES), lines_of)
         if not room.holds(lines_of(count)):
-            say(f"{_slowest(ordered)}for all launches, see report -v", console)
+            number = ordered[0].launch.index
+            # The number names no launch if another variant or process has it, too.
+            is_distinct = [one.launch.index for one in ordered].count(number) == 1
+            slowest = f"#{number} is the slowest: report --launch {number}; " if is_distinct else ""
+            say(f"{slowest}for all launches, see report -v", console)
             return
     say("", console)
     print_plain([_launch_columns(ordered[:count], answers)], console)
     if count < len(ordered):
         say(f"{counted(len(ordered) - count, 'shorter launch')} hidden; see report -v", console)
-
-
-def _slowest(ordered: Sequence[ReportLaunch]) -> str:
-    """Return how to see the slowest launch; empty if another variant's or process's launch has its number."""
-    number = ordered[0].launch.index
-    if [one.launch.index for one in ordered].count(number) > 1:
-        return ""
-    return f"#{number} is the slowest: report --launch {number}; "
 
 
 def _launch_columns(chosen: Sequence[ReportLaunch], answers: Answers) -> list[Column]:
@@ -197,7 +191,9 @@ def findings_shown(answer: Answer, console: Console) -> RenderableType:
     The absence of findings is shown as good news only if every rule could judge.
     """
     doubts = [shown(f"  {doubt}", console, _DOUBTFUL) for doubt in answer.doubts]
-    others = [shown(line, console, "dim") for line in _variation(answer)]
+    # Findings that only other launches have, each as the launch that it costs most.
+    variation = (f"  {one.held_in}, such as #{one.launch}: {one.sentence}" for one in answer.variation)
+    others = [shown(line, console, "dim") for line in variation]
     if answer.findings:
         return Group(shown("findings:", console), _table(answer, console), *doubts, *others)
     if not doubts:
@@ -205,11 +201,6 @@ def findings_shown(answer: Answer, console: Console) -> RenderableType:
     is_unjudged = any(one.outcome is Outcome.UNJUDGED for one in answer.rules)
     what = "findings: none, but some rules could not judge" if is_unjudged else "findings: none"
     return Group(shown(what, console, _DOUBTFUL), *doubts, *others)
-
-
-def _variation(answer: Answer) -> Iterator[str]:
-    for one in answer.variation:
-        yield f"  {one.held_in}, such as #{one.launch}: {one.sentence}"
 
 
 def _table(answer: Answer, console: Console) -> Table:
@@ -254,7 +245,7 @@ _FIGURES: dict[str, Callable[[ScopeSummary, float], str]] = {
     "mean": lambda scope, resolution_ns: resolved_time(scope.mean_ns, resolution_ns),
     "p50": lambda scope, resolution_ns: resolved_time(scope.p50_ns, resolution_ns),
     "p99": lambda scope, resolution_ns: resolved_time(scope.p99_ns, resolution_ns),
-    "share": lambda scope, _: "-" if scope.share is None else percent(scope.share),
+    "share": lambda scope, _: share_text(scope.share),
 }
 
 

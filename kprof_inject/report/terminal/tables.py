@@ -19,7 +19,7 @@ from rich.text import Text
 from kprof_inject.analysis.roofs.limits import Limit
 from kprof_inject.capture.model import Place
 from kprof_inject.errors import printable
-from kprof_inject.quantities import before_and_after, short_time
+from kprof_inject.quantities import before_and_after, percent, short_time
 from kprof_inject.report.facts import Answer, Build
 from kprof_inject.timeline.comparison import CONFIDENCE
 from kprof_inject.timeline.trust import Level
@@ -180,6 +180,11 @@ def _written(text: str, encoding: str) -> str:
 def _replaced(encoding: str) -> dict[int, str]:
     missing = {letter: plain for letter, plain in _INSTEAD.items() if not letter.encode(encoding, "ignore")}
     return str.maketrans(missing)
+
+
+def share_text(part: float | None) -> str:
+    """Return a share in per cent; "-" if it is unknown."""
+    return "-" if part is None else percent(part)
 
 
 LEVEL_COLOURS = {Level.TRUSTWORTHY: "green", Level.CAREFUL: "yellow", Level.UNRELIABLE: "red"}
