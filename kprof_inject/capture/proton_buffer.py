@@ -233,19 +233,11 @@ def recording_of(words: NDArray[np.uint32], num_warps: int, recorded: Sequence[i
             readings[name] = layout.read(words, num_warps, recorded)
     if not readings:
         raise KprofError(f"rows of {words.shape[1] * 4} bytes have no room for {counted(num_warps, 'warp')}")
-    return _recording(*max(readings.items(), key=_credibility))
-
-
-def _credibility(reading: tuple[LayoutName, RawCtas]) -> tuple[int, bool]:
-    """Return how plausible a reading is.
-
-    A payload that is read with the wrong layout gives implausible counts or times: each is taken for the other.
-    """
-    layout, ctas = reading
-    return ctas.written_words.size - ctas.miscounted, ctas.timed or layout == "untimed"
-
-
-def _recording(layout: LayoutName, ctas: RawCtas) -> Recording:
+    # A payload that is read with the wrong layout gives implausible counts or times: each is taken for the other.
+    layout_name, ctas = max(
+        readings.items(),
+        key=lambda one: (one[1].written_words.size - one[1].miscounted, one[1].timed or one[0] == "untimed"),
+    )
     sides, of_events = np.zeros(2 * SCOPE_IDS, dtype=np.int64), np.zeros(2 * SCOPE_IDS, dtype=np.int64)
     long_clocks = rings = turned = starts = parted = 0
     for first, cycles, followed in _blocks(ctas):
@@ -268,7 +260,7 @@ def _recording(layout: LayoutName, ctas: RawCtas) -> Recording:
             hint="record the kernel with scopes alone",
         )
     return Recording(
-        layout,
+        layout_name,
         ctas.entries.shape[2] * ENTRY_BYTES,
         # Hardly any reading of a counter of 43 bits fits in 32.
         CLOCK_LOW_BITS if 2 * long_clocks < sides.sum() else 64,
@@ -349,15 +341,12 @@ def _names_of_json(text: str, path: Path) -> dict[int, str]:
     if isinstance(values, dict):
         values = values.get("scope_ids", values)
     try:
-        return checked_names(dict(_pair(*pair) for pair in _pairs(values)), str(path))
+        pairs: Iterable[Any] = values.items() if isinstance(values, dict) else values
+        if all(isinstance(value, str) for value in pairs):
+            pairs = enumerate(pairs)
+        return checked_names(dict(_pair(*pair) for pair in pairs), str(path))
     except (TypeError, ValueError):
         raise KprofError(f"{path} names no scope ids", hint=_GIVE_NAMES) from None
-
-
-def _pairs(values: Any) -> Iterable[Any]:
-    if isinstance(values, dict):
-        return values.items()
-    return enumerate(values) if all(isinstance(value, str) for value in values) else values
 
 
 def _pair(scope_id: Any, name: Any) -> tuple[int, str]:

@@ -128,24 +128,16 @@ def in_whole_rings(buffer_bytes: int, rings: int) -> int:
 def _auto_shared_bytes(
     clean_shared_bytes: int, total_warps: int, rings: int, registers: int | None, target: str
 ) -> int:
-    ring = _proton_shared_bytes(clean_shared_bytes, rings, limits_of(target).cta_shared_bytes) // rings
+    # By default, Proton would give each ring a power of two of all that is left, a small share if several CTAs fit.
+    limit_bytes = limits_of(target).cta_shared_bytes
+    ring = _power_of_two_within((limit_bytes - _shared_bytes_with_records(clean_shared_bytes, 0)) // rings)
+    if limit_bytes // max(1, clean_shared_bytes) > 1:
+        ring = min(ring, _power_of_two_within(int(limit_bytes * _PROTON_SHARED_SHARE) // rings))
     while ring > _USEFUL_RING_BYTES and not keeps_occupancy(
         ring * rings, clean_shared_bytes, total_warps, registers, target
     ):
         ring //= 2
     return max(ring, _USEFUL_RING_BYTES) * rings
-
-
-def _proton_shared_bytes(clean_shared_bytes: int, rings: int, limit_bytes: int) -> int:
-    """Return the bytes that Proton would take by default.
-
-    Each ring gets a power of two of all that is left; if several CTAs fit on an SM, it is halved until it is a small
-    share.
-    """
-    ring = _power_of_two_within((limit_bytes - _shared_bytes_with_records(clean_shared_bytes, 0)) // rings)
-    if limit_bytes // max(1, clean_shared_bytes) > 1:
-        ring = min(ring, _power_of_two_within(int(limit_bytes * _PROTON_SHARED_SHARE) // rings))
-    return ring * rings
 
 
 def _shared_bytes_with_records(clean_shared_bytes: int, buffer_bytes: int) -> int:

@@ -317,20 +317,15 @@ def read_saved_launch(folder: Path) -> SavedLaunch:
     for name in (KERNEL_FILE, TTGIR_FILE, SOURCES_FILE):
         if name not in record.files:
             raise KprofError(f"{path}: {name} is missing", hint=SAVE_AGAIN)
-    _require_checked_build(folder, record)
+    build = folder / BUILD_FOLDER
+    for path_of_build in sorted(build.iterdir()) if build.is_dir() else ():
+        if f"{BUILD_FOLDER}/{path_of_build.name}" not in record.files:  # all its files are loaded
+            raise KprofError(f"{path_of_build}: the checksum is missing", hint=SAVE_AGAIN)
     kernel = decode(read_json(folder / KERNEL_FILE, folder), DumpedKernelRecord, str(folder / KERNEL_FILE), SAVE_AGAIN)
     _require_memory(folder, record)
     saved = SavedLaunch(folder, record, kernel)
     _require_arguments(saved)
     return saved
-
-
-def _require_checked_build(folder: Path, record: SavedLaunchRecord) -> None:
-    """Raise ``KprofError`` for a file of the build without a checksum, since all its files are loaded."""
-    build = folder / BUILD_FOLDER
-    for path in sorted(build.iterdir()) if build.is_dir() else ():
-        if f"{BUILD_FOLDER}/{path.name}" not in record.files:
-            raise KprofError(f"{path}: the checksum is missing", hint=SAVE_AGAIN)
 
 
 def _require_arguments(saved: SavedLaunch) -> None:

@@ -39,7 +39,7 @@ from kprof_inject.runtime.session import TORCH_TRACE, Session
 from kprof_inject.select.spans import Style
 from kprof_inject.timeline.captures import Need, fitted_buffer
 from kprof_inject.timeline.trust import is_comparable, needs_replay, usable_times
-from kprof_inject.workspace import DumpedKernel, Workspace
+from kprof_inject.workspace import Workspace
 
 _TORCH_TRACES = TORCH_TRACE.format(process="*")
 _EXCEPTION = 1
@@ -70,25 +70,29 @@ def dump(
         programs_cache=str(programs_triton_cache(os.environ)),
         values=dict(values),
     )
-    with workspace.results_replaced():
-        exit_code = run_program(program, session, workspace.new_cache_folder("dump"), program_input)
-        reports = read_reports(reports_folder)
-        kernels = workspace.kernels()
-        if not kernels:
-            raise no_result_error("compiled no kernel", exit_code, reports, kernel_glob, program)
-    _say_dumped(workspace, kernels, say)
+    exit_code, reports = _dumped(workspace, session, program, program_input, say)
     _say_states(reports, say)
     say_what_went_wrong(reports, say)
     return exit_code
 
 
-def _say_dumped(workspace: Workspace, kernels: Sequence[DumpedKernel], say: Say) -> None:
+def _dumped(
+    workspace: Workspace, session: Session, program: Sequence[str], program_input: ProgramInput, say: Say
+) -> tuple[int, Reports]:
+    """Run the program of a session that replaces the workspace's kernels, and report these."""
+    with workspace.results_replaced():
+        exit_code = run_program(program, session, workspace.new_cache_folder("dump"), program_input)
+        reports = read_reports(Path(session.reports))
+        kernels = workspace.kernels()
+        if not kernels:
+            raise no_result_error("compiled no kernel", exit_code, reports, session.recording.kernel, program)
     say(f"dumped {counted(len(kernels), 'kernel')} to {workspace.folder}")
     differing = differing_facts(kernels)
     for dumped in kernels:
         target = dumped.info.target
         facts = ({"target": str(target)} if target else {}) | differing[dumped.variant]
         say(f"  {dumped.name} ({facts_in_words(facts)}) {dumped.ttgir_path}")
+    return exit_code, reports
 
 
 def profile_program(
@@ -119,15 +123,9 @@ def profile_program(
         programs_cache=str(programs_triton_cache(os.environ)),
     )
     try:
-        with workspace.results_replaced():
-            exit_code = run_program(program, session, workspace.new_cache_folder("dump"), program_input)
-            reports = read_reports(reports_folder)
-            kernels = workspace.kernels()
-            if not kernels:
-                raise no_result_error("compiled no kernel", exit_code, reports, recording.kernel, program)
+        exit_code, reports = _dumped(workspace, session, program, program_input, say)
     finally:
         workspace.forget_if_empty(folder)
-    _say_dumped(workspace, kernels, say)
     dumped()
     _take_traces(folder, reports_folder)
     if not _is_captured(folder):
@@ -347,38 +345,37 @@ def no_result_error(
     what: str, exit_code: int, reports: Reports, kernel_glob: str, program: Sequence[str]
 ) -> KprofError:
     """Explain why a step has no result, by the most specific reason; ``what`` says what the program did not do."""
-    error, hint = _why_no_result(what, exit_code, reports, kernel_glob, program)
-    return KprofError(error, hint=hint, exit_code=exit_code or 1)
 
+    def error(what: str, hint: str) -> KprofError:
+        return KprofError(what, hint=hint, exit_code=exit_code or 1)
 
-def _why_no_result(
-    what: str, exit_code: int, reports: Reports, kernel_glob: str, program: Sequence[str]
-) -> tuple[str, str]:
     crashed = f" (it ended with exit code {exit_code})" if exit_code else ""
     if reports.errors:
         hint = "this is a bug in kprof-inject or in this version of Triton; please report it"
-        return f"the program {what}: {reports.errors[0]}{crashed}", hint
+        return error(f"the program {what}: {reports.errors[0]}{crashed}", hint)
     if not reports.joined:
         hint = "the program must run Python and keep PYTHONPATH: no -I, no -E, no cleaned environment"
-        return f"kprof-inject reached no Python process of the program{crashed}", hint
+        return error(f"kprof-inject reached no Python process of the program{crashed}", hint)
     if left_alone := [state for state in reports.kernels if state.state == "left alone"]:
         reasons = "; ".join(f"{state.name}: {state.reason}" for state in left_alone)
         hint = "the kernels ran unchanged; fix that, select less, or choose another --buffer-type"
-        return f"the program {what}{crashed}: {reasons}", hint
+        return error(f"the program {what}{crashed}: {reasons}", hint)
     if others := sorted({state.name for state in reports.kernels if state.state == "passed over"}):
         kernels = f"the {'kernel is' if len(others) == 1 else 'kernels are'} {', '.join(others)}"
-        return f"the program {what} matching {kernel_glob}{crashed}", f"check --kernel: {kernels}"
+        return error(f"the program {what} matching {kernel_glob}{crashed}", f"check --kernel: {kernels}")
     # A program that chooses another exit code got as far as it meant to, so nothing is missing.
     if reports.gpu is False and exit_code in (0, _EXCEPTION):
         hint = "run it on a machine with a GPU; 'kprof-inject demo' works without one"
-        return f"the program {what}{crashed}: torch sees no GPU on this machine", hint
+        return error(f"the program {what}{crashed}: torch sees no GPU on this machine", hint)
     lacks_packages = exit_code == _EXCEPTION and not reports.triton_versions and is_run_by_us(program)
     if lacks_packages and (missing := missing_to_run()):
         hint = f"{install_command(*missing)}; or name the Python that has them: -- PYTHON {program[0]}"
-        return f"the program {what}{crashed}: {sys.executable}, which ran it, lacks {' and '.join(missing)}", hint
+        return error(
+            f"the program {what}{crashed}: {sys.executable}, which ran it, lacks {' and '.join(missing)}", hint
+        )
     if exit_code:
         hint = "its messages are above; check that it runs on its own first"
-        return f"the program {what}: it ended with exit code {exit_code}", hint
+        return error(f"the program {what}: it ended with exit code {exit_code}", hint)
     if not reports.triton_versions:
-        return "the program never imported Triton", "name the program that launches the kernels"
-    return f"the program {what}", "check that it launches its kernels when you run it on its own"
+        return error("the program never imported Triton", "name the program that launches the kernels")
+    return error(f"the program {what}", "check that it launches its kernels when you run it on its own")

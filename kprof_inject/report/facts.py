@@ -18,7 +18,7 @@ from kprof_inject.analysis.evidence.stalls import Stalls
 from kprof_inject.analysis.evidence.units import UnitEvidence, disagreements
 from kprof_inject.analysis.findings.rules import RuleOutcome
 from kprof_inject.analysis.launch import LaunchAnalysis, ReportLaunch
-from kprof_inject.analysis.program import KernelFinding, KernelOverview, Report
+from kprof_inject.analysis.program import KernelFinding, Report
 from kprof_inject.analysis.roofs.coalescing import Requests
 from kprof_inject.analysis.roofs.limits import CodeBounds, Limit
 from kprof_inject.analysis.roofs.speed_of_light import SpeedOfLight
@@ -167,13 +167,13 @@ class Answers:
         launch, summary, verdict = analysis.launch, analysis.summary, analysis.verdict
         in_flight = recorded_in_flight(analysis.timeline)
         flights = flights_of(analysis.timeline, in_flight, analysis.speed_of_light.roofs) if in_flight else None
-        findings = kernel.findings_of(shown)
+        findings, gain = kernel.findings_of(shown), kernel.gain
         return Answer(
             **structs.asdict(summary),
             title=self.titles[summary.variant],
             place_name=self.places[summary.place],
             device_name=launch.device_name,
-            program=_in_program(kernel),
+            program=InProgram(kernel.share, kernel.launches, kernel.captured, gain.share, kernel.to_win_ns, gain.by),
             run_times=RunTimes(verdict.clean_ns, verdict.with_records_ns, verdict.has_launching),
             clean=_build(launch.kernel, launch.kernel.clean),
             with_records=_build(launch.kernel, launch.kernel.with_records),
@@ -224,11 +224,6 @@ def launch_row(one: ReportLaunch, analysis: LaunchAnalysis | None) -> LaunchRow:
         level=trust_in(analysis).level,
         findings=tuple(finding.rule for finding in analysis.findings),
     )
-
-
-def _in_program(kernel: KernelOverview) -> InProgram:
-    gain = kernel.gain
-    return InProgram(kernel.share, kernel.launches, kernel.captured, gain.share, kernel.to_win_ns, gain.by)
 
 
 def _build(kernel: Kernel, cost: KernelResources) -> Build:
