@@ -14,7 +14,6 @@ from kprof_inject.errors import KprofError
 
 if TYPE_CHECKING:
     from kprof_inject.api import Profile
-    from kprof_inject.results import Results
 
 _PROFILES = pytest.StashKey[list["Profile"]]()
 
@@ -71,7 +70,9 @@ def kprof_baseline(
     @contextmanager
     def baseline(path: str | Path, *, fail_above: str | float = "5%", **choices: Any) -> Iterator[Profile]:
         import kprof_inject
-        from kprof_inject.report.diff.terminal import parse_limit
+        from kprof_inject.analysis.comparison.verdicts import diff_captures
+        from kprof_inject.report.diff.terminal import crossings, parse_limit
+        from kprof_inject.report.diff.wording import first_answer
 
         limit = parse_limit(str(fail_above))
         folder = request.config.rootpath / path
@@ -87,20 +88,12 @@ def kprof_baseline(
             yield prof
         _ = prof.timeline  # raises, with the reason, if there is none
         if stored is not None:
-            _require_as_fast(stored, prof, limit, folder)
+            diff = diff_captures(stored.timelines, prof.timelines)
+            if crossed := list(crossings(diff, limit, ())):
+                answer = "; ".join(first_answer(diff))
+                pytest.fail("\n".join([*crossed, f"A is {folder}, B is this test: {answer}"]), pytrace=False)
 
     return baseline
-
-
-def _require_as_fast(stored: Results, prof: Profile, limit: float, folder: Path) -> None:
-    from kprof_inject.analysis.comparison.verdicts import diff_captures
-    from kprof_inject.report.diff.terminal import crossings
-    from kprof_inject.report.diff.wording import first_answer
-
-    diff = diff_captures(stored.timelines, prof.timelines)
-    if crossed := list(crossings(diff, limit, ())):
-        answer = "; ".join(first_answer(diff))
-        pytest.fail("\n".join([*crossed, f"A is {folder}, B is this test: {answer}"]), pytrace=False)
 
 
 @pytest.hookimpl(wrapper=True)

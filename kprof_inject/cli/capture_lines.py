@@ -21,7 +21,7 @@ from kprof_inject.pipeline.captures import run_to_write
 from kprof_inject.quantities import age_text, counted, listed, size_text, time_text
 from kprof_inject.report.experiments import tried_values
 from kprof_inject.report.json_text import whole_text
-from kprof_inject.report.terminal.experiment_tables import print_edits
+from kprof_inject.report.terminal.evidence_tables import print_edits
 from kprof_inject.timeline.axis import PlacedLaunch, place_launches
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.timeline import Timeline

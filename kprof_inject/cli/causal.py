@@ -42,7 +42,7 @@ from kprof_inject.pipeline.causal_runs import (
 from kprof_inject.pipeline.insertion import insert_kernels, write_insertions
 from kprof_inject.pipeline.saved_launches import drop_launches, finish_launches
 from kprof_inject.report.experiments import slopes_csv, slopes_json
-from kprof_inject.report.terminal.experiment_tables import print_slopes
+from kprof_inject.report.terminal.evidence_tables import print_slopes
 from kprof_inject.runtime.program import STOPPED
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.workspace import Workspace

@@ -144,19 +144,13 @@ def _title(answer: Answer) -> Iterator[str]:
     place = f"{answer.place_name}: " if answer.place_name else ""
     yield f"{place}{answer.title} #{answer.launch}{' (last replay of a CUDA graph)' if answer.graph else ''}"
     if answer.ctas:
-        yield _times(answer)
+        # This launch's own time by its CTAs if the kernel was not timed.
+        span = f"span {short_time(answer.duration_ns)}{'' if answer.is_foreign else ' with records'}"
+        yield answer.run_times_text or span
     slots = f" in {counted(answer.waves.slots_per_sm * answer.waves.sms, 'slot')}" if answer.waves else ""
     recorded = f" ({answer.recorded_ctas} recorded)" if answer.recorded_ctas < answer.ctas else ""
     yield f"{counted(answer.ctas, answer.cta_name)}{recorded}{slots}, {counted(answer.warps, answer.warp_name)}"
     yield _device(answer)
-
-
-def _times(answer: Answer) -> str:
-    """Return the run times without records and with them, or this launch's own by its CTAs if it was not timed."""
-    if times := answer.run_times_text:
-        return times
-    span = f"span {short_time(answer.duration_ns)}"
-    return span if answer.is_foreign else f"{span} with records"
 
 
 def _device(answer: Answer) -> str:

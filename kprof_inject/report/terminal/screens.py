@@ -19,8 +19,7 @@ from kprof_inject.capture.model import several_ranks
 from kprof_inject.quantities import counted, percent, resolved_time, short_time
 from kprof_inject.report.experiments import best_for, won_text
 from kprof_inject.report.facts import Answer, Answers, Build, launch_row
-from kprof_inject.report.terminal.evidence_tables import print_stalls, print_units
-from kprof_inject.report.terminal.experiment_tables import print_edits
+from kprof_inject.report.terminal.evidence_tables import print_edits, print_stalls, print_units
 from kprof_inject.report.terminal.first_screen import (
     answer_lines,
     print_all_tags,

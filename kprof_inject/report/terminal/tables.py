@@ -20,7 +20,7 @@ from kprof_inject.analysis.roofs.limits import Limit
 from kprof_inject.capture.model import Place
 from kprof_inject.errors import printable
 from kprof_inject.quantities import before_and_after, percent, short_time
-from kprof_inject.report.facts import Answer, Build
+from kprof_inject.report.facts import Answer
 from kprof_inject.timeline.comparison import CONFIDENCE
 from kprof_inject.timeline.trust import Level
 
@@ -196,12 +196,13 @@ def limit_colour(limit: Limit, known: str = "") -> str:
     return known if limit.is_known else "yellow"
 
 
-_BUILD_COLUMNS: dict[str, Callable[[Build], int | None]] = {
-    "registers": lambda build: build.registers,
-    "spills": lambda build: build.spills,
-    "shared bytes": lambda build: build.shared_bytes,
-    "CTAs per SM": lambda build: build.ctas_per_sm,
+_BUILD_FIELDS = {
+    "registers": "registers",
+    "spills": "spills",
+    "shared bytes": "shared_bytes",
+    "CTAs per SM": "ctas_per_sm",
 }
+"""Fields of a build by their names in tables."""
 
 
 def print_trust(answers: Sequence[Answer], console: Console) -> None:
@@ -242,8 +243,8 @@ def _layouts(answers: Mapping[str, Answer]) -> list[list[Column]]:
         Column("overhead", [one.figure or "-" for one in trust]),
     ]
     builds = {
-        title: [(figure(one.clean), figure(one.with_records)) for one in answers.values()]
-        for title, figure in _BUILD_COLUMNS.items()
+        title: [(getattr(one.clean, field), getattr(one.with_records, field)) for one in answers.values()]
+        for title, field in _BUILD_FIELDS.items()
     }
     columns = {
         title: Column(title, [before_and_after(*("-" if one is None else str(one) for one in pair)) for pair in pairs])
