@@ -123,17 +123,11 @@ def _sentences(found: _Moves) -> Iterator[str]:
 def _layouts(checks: Sequence[ModuleCheck]) -> list[list[Column]]:
     file = Column("file", [check.file for check in checks], name=True)
     target = Column("target", [str(check.target or "-") for check in checks], left=True)
+    titles = ("functions", "operations", "records", "clock reads", "binary bytes", "registers", "spills")
+    figures = {title: [getattr(check, title.replace(" ", "_")) for check in checks] for title in titles}
     functions, operations, records, clock_reads, binary_bytes, registers, spills = (
         Column(title, ["-" if number is None else str(number) for number in numbers])
-        for title, numbers in {
-            "functions": [check.functions for check in checks],
-            "operations": [check.operations for check in checks],
-            "records": [check.records for check in checks],
-            "clock reads": [check.clock_reads for check in checks],
-            "binary bytes": [check.binary_bytes for check in checks],
-            "registers": [check.registers for check in checks],
-            "spills": [check.spills for check in checks],
-        }.items()
+        for title, numbers in figures.items()
     )
     result = Column("result", ["failed" if check.error else "ok" for check in checks], left=True)
     return [

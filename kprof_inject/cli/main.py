@@ -149,28 +149,24 @@ def main() -> None:
 
 
 def _report_internal_error(error: Exception) -> None:
+    import platform
     import tempfile
     import traceback
+    from importlib.metadata import distributions
 
     what = printable(type(error).__name__ + ": ".join(["", *str(error).splitlines()[:1]]))
     details = "".join(traceback.format_exception(error))
+    installed = {found.name: found.version for found in distributions() if found.name}
+    versions = "".join(f"{name} {installed[name]}\n" for name in _REPORTED_PACKAGES if name in installed)
+    system = f"kprof-inject {__version__}\nPython {sys.version}\n{platform.platform()}\n{versions}"
     try:
         # Not in the workspace, which may be the cause. Other users cannot read the file.
         with tempfile.NamedTemporaryFile(
             "w", encoding="utf-8", errors="backslashreplace", prefix="kprof-inject-", suffix=".txt", delete=False
         ) as file:
-            file.write(f"{shlex.join(sys.argv)}\n\n{details}\n{_versions()}")
+            file.write(f"{shlex.join(sys.argv)}\n\n{details}\n{system}")
     except OSError:
         click.echo(details, err=True)
         say(f"an internal error in kprof-inject: {what}; please report it with the lines above")
     else:
         say(f"an internal error in kprof-inject: {what}; please report it with {file.name}, which has the details")
-
-
-def _versions() -> str:
-    import platform
-    from importlib.metadata import distributions
-
-    installed = {found.name: found.version for found in distributions() if found.name}
-    versions = "".join(f"{name} {installed[name]}\n" for name in _REPORTED_PACKAGES if name in installed)
-    return f"kprof-inject {__version__}\nPython {sys.version}\n{platform.platform()}\n{versions}"

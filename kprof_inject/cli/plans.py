@@ -77,45 +77,38 @@ def plan_json(module: Module, plan: Plan) -> dict[str, Any]:
 
     ``line`` is the line in the TTGIR.
     """
+    selectors = []
+    for selection in plan.selections:
+        found = selection.findings
+        lines = module.line_numbers([missed.operation.start for missed in found.missed])
+        selectors.append(
+            {
+                "selector": selection.selector.text,
+                "sites": len(found.sites),
+                "operations_found": len(found.covered) + len(found.missed),
+                "operations_covered": len(found.covered),
+                "not_covered": [
+                    {"operation": missed.operation.name, "line": line, "reason": missed.reason}
+                    for missed, line in zip(found.missed, lines, strict=True)
+                ],
+                "dropped": [dropped.marker for dropped in found.dropped],
+            }
+        )
     return {
         **table_json(plan.table),
         "file": module.file,
         "records": len(plan.records),
-        "selectors": [
-            {
-                "selector": selection.selector.text,
-                "sites": len(selection.findings.sites),
-                "operations_found": _found(selection),
-                "operations_covered": _covered(selection),
-                "not_covered": [
-                    {"operation": missed.operation.name, "line": line, "reason": missed.reason}
-                    for missed, line in zip(selection.findings.missed, _lines_of(module, selection), strict=True)
-                ],
-                "dropped": [dropped.marker for dropped in selection.findings.dropped],
-            }
-            for selection in plan.selections
-        ],
+        "selectors": selectors,
     }
 
 
-def _lines_of(module: Module, selection: Selection) -> list[int]:
-    return module.line_numbers([missed.operation.start for missed in selection.findings.missed])
-
-
 def _coverage(selection: Selection) -> str:
-    sites = len(selection.findings.sites)
-    covered = f"{_covered(selection)} of {counted(_found(selection), 'operation')} covered"
-    coverage = f"{selection.selector.text}: {counted(sites, 'site')}, {covered}"
-    reasons = Counter(missed.reason for missed in selection.findings.missed)
-    return coverage + "".join(f"; not covered: {count} ({reason})" for reason, count in reasons.most_common())
-
-
-def _covered(selection: Selection) -> int:
-    return len(selection.findings.covered)
-
-
-def _found(selection: Selection) -> int:
-    return _covered(selection) + len(selection.findings.missed)
+    found = selection.findings
+    operations = counted(len(found.covered) + len(found.missed), "operation")
+    coverage = f"{selection.selector.text}: {counted(len(found.sites), 'site')}, {len(found.covered)} of {operations}"
+    reasons = Counter(missed.reason for missed in found.missed)
+    not_covered = "".join(f"; not covered: {count} ({reason})" for reason, count in reasons.most_common())
+    return f"{coverage} covered{not_covered}"
 
 
 def _depth(plan: Plan, scope: Scope) -> int:

@@ -45,9 +45,10 @@ def do_tasks(tasks: Sequence[Task], executable: str = "", cache: Path | None = N
         tries = 0
         while len(results) < len(tasks):
             code, messages = _run(python, folder, tasks, len(results), cache or folder / "cache")
-            done = list(_results(folder, len(results), len(tasks)))
-            results += done
-            if done:
+            before = len(results)
+            while len(results) < len(tasks) and (result := read_result(folder, len(results))) is not None:
+                results.append(result)
+            if done := len(results) > before:
                 tries = 0
             if len(results) == len(tasks):
                 break
@@ -79,14 +80,6 @@ def _leaving_by_exception() -> Iterator[None]:
     finally:
         for number in numbers:
             signal.signal(number, signal.SIG_DFL)
-
-
-def _results(folder: Path, first: int, end: int) -> Iterator[TaskResult]:
-    for number in range(first, end):
-        result = read_result(folder, number)
-        if result is None:
-            return
-        yield result
 
 
 def _run(python: str, folder: Path, tasks: Sequence[Task], first: int, cache: Path) -> tuple[int | None, list[str]]:

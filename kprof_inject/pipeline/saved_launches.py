@@ -12,7 +12,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from kprof_inject.capture.recording import LaunchFilter, Recording
+from kprof_inject.capture.recording import Recording
 from kprof_inject.capture.saved_launch import (
     SAVED_LAUNCH_ENDING,
     SAVED_LAUNCH_FILE,
@@ -149,9 +149,16 @@ def adopt(workspace: Workspace, saved: SavedLaunch) -> None:
 def capture_launch(workspace: Workspace, saved: SavedLaunch, recording: Recording, say: Say, made_by: str = "") -> Path:
     """Launch a saved launch with the planned records, as ``run`` has a program do it; return the capture's folder.
 
-    Raises ``KprofError`` if nothing was captured.
+    It is repeated so often that the filter keeps some. Raises ``KprofError`` if nothing was captured.
     """
-    times = _times_for(recording.filter)
+    launches = recording.filter
+    times = launches.stop if launches.stop is not None else launches.first + _LAUNCHES
+    if times > MAX_TIMES:
+        raise KprofError(
+            f"--launches {launches.text} needs {times} launches, and a saved one is repeated at most {MAX_TIMES} times",
+            hint="leave it out: all of them do the same",
+            exit_code=2,
+        )
     folder = workspace.new_capture_folder()
     reports_folder = workspace.new_reports_folder("run")
     session = Session(
@@ -177,18 +184,3 @@ def capture_launch(workspace: Workspace, saved: SavedLaunch, recording: Recordin
     measure_capture(workspace, folder, with_permitted_metrics(recording, say), say, saved.folder)
     drop_launches(workspace, folder)
     return folder
-
-
-def _times_for(launches: LaunchFilter) -> int:
-    """Return how often to repeat a launch so that the filter keeps some.
-
-    Raises ``KprofError`` if that is too often.
-    """
-    times = launches.stop if launches.stop is not None else launches.first + _LAUNCHES
-    if times > MAX_TIMES:
-        raise KprofError(
-            f"--launches {launches.text} needs {times} launches, and a saved one is repeated at most {MAX_TIMES} times",
-            hint="leave it out: all of them do the same",
-            exit_code=2,
-        )
-    return times
