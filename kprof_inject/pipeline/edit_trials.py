@@ -224,23 +224,19 @@ class _Trials:
     def run(self, proposals: Sequence[Proposal]) -> None:
         """Try the proposals, then what is next to those that won, and confirm the best."""
         self._try(proposals, _FIRST)
-        if not self.choice.edits:
-            self._go_on()
+        # What is next to the best edits, and these together with others, as long as the best changes.
+        before: tuple[Edit, ...] = ()
+        for part in () if self.choice.edits else _LATER:
+            winners = [trial.proposal.edits for trial in self._winners()]
+            if not winners or winners[0] == before:
+                break
+            before = winners[0]
+            self._try(edits_after(winners, self.kernel, [trial.proposal.edits for trial in self.trials]), part)
         for trial in self._winners()[:_MAX_CONFIRMED]:
             self._confirm(trial)
             if trial.confirmed is not None and trial.confirmed.is_win:
                 self.best = trial
                 return
-
-    def _go_on(self) -> None:
-        """Try what is next to the best edits, and these together with others, as long as the best changes."""
-        before: tuple[Edit, ...] = ()
-        for part in _LATER:
-            winners = [trial.proposal.edits for trial in self._winners()]
-            if not winners or winners[0] == before:
-                return
-            before = winners[0]
-            self._try(edits_after(winners, self.kernel, [trial.proposal.edits for trial in self.trials]), part)
 
     def record(self, record: EditsRecord) -> EditsRecord:
         """Return the record with the results."""
@@ -303,8 +299,16 @@ class _Trials:
         self._compile_from("ttir", of_options)
         of_ttgir = [trial for trial in trials if not trial.refusal and changes_ttgir(trial.proposal.edits)]
         for trial in of_ttgir:
+            kernel = trial.kernel
+            if trial.build is not None:
+                # The TTGIR that its options give.
+                folder = self.workspace.edited_builds_folder / trial.build.name
+                metadata = json.loads(read_text(folder / f"{kernel.record.file_name}.json"))
+                (path,) = folder.glob("*.ttgir")
+                record = replace(kernel.record, metadata=metadata)
+                kernel = replace(kernel, record=record, ttgir=read_text(path), stage="ttgir")
             try:
-                trial.kernel = with_ttgir_edited(self._recompiled(trial), trial.proposal.edits)
+                trial.kernel = with_ttgir_edited(kernel, trial.proposal.edits)
             except EditRefused as error:
                 trial.refusal = str(error)
         self._compile_from("ttgir", [trial for trial in of_ttgir if not trial.refusal])
@@ -319,15 +323,6 @@ class _Trials:
         refusals = refusals_of(plain, builds, self.saved.build_folder, self.workspace.edited_builds_folder)
         for trial, build, refusal in zip(trials, builds, refusals, strict=True):
             trial.build, trial.refusal = build, refusal
-
-    def _recompiled(self, trial: _Trial) -> KernelToEdit:
-        if trial.build is None:
-            return trial.kernel
-        folder = self.workspace.edited_builds_folder / trial.build.name
-        metadata = json.loads(read_text(folder / f"{trial.kernel.record.file_name}.json"))
-        (path,) = folder.glob("*.ttgir")
-        record = replace(trial.kernel.record, metadata=metadata)
-        return replace(trial.kernel, record=record, ttgir=read_text(path), stage="ttgir")
 
     def _time(self, trials: Sequence[_Trial], seconds: float) -> None:
         """Time trials in turn; each in a process of its own if one of them ends the process that times them all.

@@ -354,7 +354,15 @@ def _tagged(summary: LaunchSummary) -> list[tuple[str, TagStatistics]]:
 def _print_tag(scope: str, tag: TagStatistics, console: Console, room: Room) -> Room:
     count = room.rows(min(len(tag.values), _MAX_TAG_ROWS), min(len(tag.values), _MIN_TAG_ROWS), lambda rows: rows + 2)
     if count:
-        print_plain([_tag_columns(scope, tag, count)], console)
+        rows = tag.values[:count]
+        columns = [
+            Column(f"{scope} by {tag.name}", [str(row.value) for row in rows], name=True),
+            Column("count", [str(row.count) for row in rows]),
+            Column("total", [short_time(row.total_ns) for row in rows]),
+            Column("p50", [short_time(row.p50_ns) for row in rows]),
+            Column("vs. others", ["-" if row.times_others is None else ratio(row.times_others) for row in rows]),
+        ]
+        print_plain([columns], console)
         room = room.below(1 + count)
     left_out = [f"{counted(tag.distinct - count, 'shorter value')} hidden"] if tag.distinct > count else []
     left_out += [f"{counted(tag.unknown, 'value')} unknown"] if tag.unknown else []
@@ -362,14 +370,3 @@ def _print_tag(scope: str, tag: TagStatistics, console: Console, room: Room) -> 
         say(f"{scope} by {tag.name}: {', '.join(left_out)}", console)
         room = room.below(1)
     return room
-
-
-def _tag_columns(scope: str, tag: TagStatistics, count: int) -> list[Column]:
-    rows = tag.values[:count]
-    return [
-        Column(f"{scope} by {tag.name}", [str(row.value) for row in rows], name=True),
-        Column("count", [str(row.count) for row in rows]),
-        Column("total", [short_time(row.total_ns) for row in rows]),
-        Column("p50", [short_time(row.p50_ns) for row in rows]),
-        Column("vs. others", ["-" if row.times_others is None else ratio(row.times_others) for row in rows]),
-    ]

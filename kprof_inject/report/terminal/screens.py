@@ -217,14 +217,6 @@ def _table(answer: Answer, console: Console) -> Table:
     return table
 
 
-def _build_lines(answer: Answer) -> Iterator[str]:
-    which, build = "without records", answer.clean
-    if build.registers is None:
-        which, build = "with records", answer.with_records
-    if facts := list(_facts(build)):
-        yield f"  build {which}: {', '.join(facts)}"
-
-
 def _facts(build: Build) -> Iterator[str]:
     if build.registers is not None:
         yield f"{counted(build.registers, 'register')} per thread"
@@ -250,8 +242,11 @@ _FIGURES: dict[str, Callable[[ScopeSummary, float], str]] = {
 
 def print_details(answer: Answer, console: Console) -> None:
     """Print all that is known of a launch beyond its first screen."""
-    for line in _build_lines(answer):
-        say(line, console)
+    which, build = "without records", answer.clean
+    if build.registers is None:  # then only that with records is known
+        which, build = "with records", answer.with_records
+    if facts := list(_facts(build)):
+        say(f"  build {which}: {', '.join(facts)}", console)
     console.print(findings_shown(answer, console))
     print_units(answer.units, console)
     if answer.stalls:
@@ -270,7 +265,12 @@ def print_details(answer: Answer, console: Console) -> None:
 def _layouts(summary: LaunchSummary, console: Console) -> list[list[Column]]:
     """Return layouts with narrower bars, and at last without bars, as the shares show the same."""
     scopes = [summary.scopes[index] for _, indices in summary.trees() for index in indices]
-    figures = _columns(scopes, summary.resolution_ns)
+    figures = [
+        Column(_SCOPE, ["  " * scope.depth + scope.title for scope in scopes], name=True),
+        Column("source", [PurePath(scope.source).name if scope.source else "-" for scope in scopes], name=True),
+        Column("count", [f"{scope.count}" for scope in scopes]),
+        *(Column(title, [figure(one, summary.resolution_ns) for one in scopes]) for title, figure in _FIGURES.items()),
+    ]
     bars, colours = bars_for(console), scope_colours(scope.kind for scope in summary.scopes)
     styles = [colours[scope.index].rgb for scope in scopes]
     drawn = [
@@ -302,12 +302,3 @@ def _partition_cell(title: str, partition: PartitionSummary) -> str:
         return "-" if title in _FIGURES else ""
     figures = {"total": short_time(partition.whole_ns), "self": short_time(partition.outside_ns), "share": percent(1.0)}
     return figures.get(title, "")
-
-
-def _columns(scopes: Sequence[ScopeSummary], resolution_ns: float) -> list[Column]:
-    return [
-        Column(_SCOPE, ["  " * scope.depth + scope.title for scope in scopes], name=True),
-        Column("source", [PurePath(scope.source).name if scope.source else "-" for scope in scopes], name=True),
-        Column("count", [f"{scope.count}" for scope in scopes]),
-        *(Column(title, [figure(scope, resolution_ns) for scope in scopes]) for title, figure in _FIGURES.items()),
-    ]
