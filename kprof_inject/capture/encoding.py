@@ -37,15 +37,17 @@ def encode(record: Any) -> bytes:
     try:
         return msgspec.json.encode(record)
     except UnicodeEncodeError:
-        return msgspec.json.encode(_in_utf8(msgspec.to_builtins(record, str_keys=True)))
+        values = msgspec.to_builtins(record, str_keys=True)
+        return msgspec.json.encode(_with_texts(values, lambda text: text.encode(errors="replace").decode()))
 
 
-def _in_utf8(value: Any) -> Any:
+def _with_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """Return JSON values with each text changed."""
     if isinstance(value, str):
-        return value.encode(errors="replace").decode()
+        return change(value)
     if isinstance(value, dict):
-        return {_in_utf8(key): _in_utf8(part) for key, part in value.items()}
-    return [_in_utf8(part) for part in value] if isinstance(value, list | tuple) else value
+        return {_with_texts(key, change): _with_texts(part, change) for key, part in value.items()}
+    return [_with_texts(part, change) for part in value] if isinstance(value, list | tuple) else value
 
 
 def indented(record: Any) -> bytes:
@@ -107,17 +109,10 @@ def rounded(values: Any) -> Any:
 def schema_of(kind: type[Record], title: str) -> dict[str, Any]:
     """Return the JSON Schema 2020-12 of a record; numpy's columns are lists of numbers."""
     columns = {"type": "array", "items": {"type": "number"}}
-    made: dict[str, Any] = _on_one_line(msgspec.json.schema(kind, schema_hook=lambda _: columns))
+    # The indentation of docstrings depends on Python's version.
+    schema = msgspec.json.schema(kind, schema_hook=lambda _: columns)
+    made: dict[str, Any] = _with_texts(schema, lambda text: " ".join(text.split()))
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title, **made}
-
-
-def _on_one_line(value: Any) -> Any:
-    """Join the lines of each text: the indentation of docstrings depends on Python's version."""
-    if isinstance(value, str):
-        return " ".join(value.split())
-    if isinstance(value, dict):
-        return {key: _on_one_line(part) for key, part in value.items()}
-    return [_on_one_line(part) for part in value] if isinstance(value, list) else value
 
 
 @cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -89,7 +89,10 @@ def _events(path: Path) -> Iterator[_Event]:
         if event.name == BENCHMARK_SPAN and event.cat == _ANNOTATION
     )
     for event in trace.events:
-        if event.cat in _KINDS and event.dur >= 0 and _is_programs(event, calls):
+        # Ours goes through the driver, as kernels of Triton do, but no copy or fill of torch.
+        is_kernel = _KINDS.get(event.cat) == "kernel"
+        is_ours = event.name.startswith(OWN_PREFIX) if is_kernel else calls and event.args.correlation not in calls
+        if event.cat in _KINDS and event.dur >= 0 and not is_ours:
             before = bisect.bisect_right(benchmarks, event.ts, key=lambda span: span[0])
             # A benchmark waits for its launches.
             if not before or event.ts >= benchmarks[before - 1][1]:
@@ -103,16 +106,6 @@ def _joined(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
         if not joined or begin >= joined[-1][1]:
             joined.append((begin, end))
     return joined
-
-
-def _is_programs(event: _Event, calls: Container[int]) -> bool:
-    """Return whether work of the GPU is the program's, given the ``calls`` of the runtime.
-
-    Ours goes through the driver, as kernels of Triton do, but no copy or fill of torch.
-    """
-    if _KINDS[event.cat] == "kernel":
-        return not event.name.startswith(OWN_PREFIX)
-    return not calls or event.args.correlation in calls
 
 
 def merge(traces: Sequence[Path], timelines: Sequence[Timeline], folder: Path, layout: str | None) -> Iterator[str]:
