@@ -114,7 +114,6 @@ def command(
         opened = Workspace.begin(workspace)
         recording = replace(recording, torch_trace=torch_profiler, keep_launches=recording.keep_launches or tries)
         style = style.for_mode(recording.mode)
-        exit_code = 0
 
         def say_plans() -> list[KernelInsertion]:
             kernels = insert_kernels(opened, wanted, style)
@@ -125,18 +124,15 @@ def command(
             if saved is not None:
                 adopt(opened, saved)
                 write_insertions(opened, say_plans())
-                capture_folder = capture_launch(opened, saved, recording, say)
+                ran = capture_launch(opened, saved, recording, say), 0
             else:
-                profiled = profile_program(
-                    opened, recording, selectors, style, program, program_input, say, dumped=say_plans
-                )
-                capture_folder, exit_code = profiled
+                ran = profile_program(opened, recording, selectors, style, program, program_input, say, say_plans)
             if fit:
-                ran = capture_folder, exit_code
-                capture_folder, exit_code = fit_and_run(opened, ran, recording, program, program_input, say)
+                ran = fit_and_run(opened, ran, recording, program, program_input, say)
         except KprofError:
             _say_earlier_capture(opened)
             raise
+        capture_folder, exit_code = ran
         if exit_code in STOPPED and exit_code != INTERRUPTED:  # a scheduler that stopped it does not wait for long
             stopped = f"stopped by {signal.Signals(exit_code - 128).name}"
             say(f"{stopped}: not reading the capture; continue with trace and report")
