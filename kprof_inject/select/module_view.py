@@ -152,24 +152,6 @@ def with_callers(functions: Sequence[Function]) -> tuple[Function, ...]:
     return tuple(f.called_in(owners[f.symbol]) if f.symbol in owners else f for f in functions)
 
 
-def copies_when_inlined(functions: Sequence[Function]) -> dict[str, int]:
-    """Return the number of copies of each function's body in the kernel once every call is inlined, by symbol."""
-    if len(functions) == 1:
-        return {functions[0].symbol: 1}
-    callees = {function.symbol: Counter(map(callee_symbol, calls_in(function))) for function in functions}
-    copies = {function.symbol: int(function.is_public) for function in functions}
-    reached = dict(copies)
-    for _ in functions:  # a chain of calls is at most as long as the number of functions
-        calls: Counter[str] = Counter()
-        for symbol, count in reached.items():
-            for callee, number in callees[symbol].items():
-                if callee in copies:
-                    calls[callee] += count * number
-        copies = {symbol: count + calls[symbol] for symbol, count in copies.items()}
-        reached = dict(calls)
-    return copies
-
-
 def called_only_by(functions: Sequence[Function], operations: Iterable[Operation]) -> list[Function]:
     """Return the functions that nothing but these operations calls, directly or not."""
     inside = {one for top in operations for one in top.walk()}
@@ -335,7 +317,20 @@ class ModuleView:
     @cached_property
     def copies_of_functions(self) -> dict[str, int]:
         """The number of copies of each function's body in the kernel once every call is inlined, by symbol."""
-        return copies_when_inlined(self.functions)
+        if len(self.functions) == 1:
+            return {self.functions[0].symbol: 1}
+        callees = {function.symbol: Counter(map(callee_symbol, calls_in(function))) for function in self.functions}
+        copies = {function.symbol: int(function.is_public) for function in self.functions}
+        reached = dict(copies)
+        for _ in self.functions:  # a chain of calls is at most as long as the number of functions
+            calls: Counter[str] = Counter()
+            for symbol, count in reached.items():
+                for callee, number in callees[symbol].items():
+                    if callee in copies:
+                        calls[callee] += count * number
+            copies = {symbol: count + calls[symbol] for symbol, count in copies.items()}
+            reached = dict(calls)
+        return copies
 
 
 def _source_name(function: Function, sources: Sources) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable, Iterator, Sequence, Set
 from fnmatch import fnmatchcase
 from typing import Any
@@ -19,6 +18,7 @@ from kprof_inject.select.sites import Dropped, Found, Missed, Site
 from kprof_inject.select.spans import Group, Spread, instants, segments_of, span
 from kprof_inject.ttgir.dialect import WARP_GROUP_DOT
 from kprof_inject.ttgir.locations import Chain, SourcePoint
+from kprof_inject.ttgir.loops import is_asynchronous_dot
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.polling import polls
 
@@ -237,16 +237,11 @@ def find_asynchronous(view: ModuleView, _: Spread) -> Found:
     return _operations_that(view, is_asynchronous)
 
 
-# Of all operations, only ``ttng.warp_group_dot`` may be either.
-_IS_ASYNC = re.compile(r"\bisAsync = true\b")
-
-
 def is_asynchronous(operation: Operation) -> bool:
     """Return whether the operation starts or awaits asynchronous work."""
-    traits = operation.traits
-    if operation.name == WARP_GROUP_DOT:
-        return bool(_IS_ASYNC.search(operation.tail))
-    return traits.starts_async or traits.waits_for_async
+    if operation.name == WARP_GROUP_DOT:  # the only operation that may be either
+        return is_asynchronous_dot(operation)
+    return operation.traits.starts_async or operation.traits.waits_for_async
 
 
 def _operations_that(view: ModuleView, matches: Callable[[Operation], bool]) -> Found:

@@ -141,11 +141,14 @@ def pipeline_of(module: Module, loop: Operation) -> CopyPipeline | None:
     )
 
 
+def is_asynchronous_dot(operation: Operation) -> bool:
+    """Return True if an operation is a dot of a warp group that is not awaited at once."""
+    return operation.name == WARP_GROUP_DOT and "isAsync = true" in operation.tail
+
+
 def awaited_dot(module: Module, loop: Operation, dot: Operation) -> AwaitedGroup | None:
     """Return the wait for an asynchronous dot of a loop's body, each of which is a group; None if it is unknown."""
-    found = _pipeline_of(
-        module, loop, lambda one: one.name == WARP_GROUP_DOT and "isAsync = true" in one.tail, (DOT_WAIT,)
-    )
+    found = _pipeline_of(module, loop, is_asynchronous_dot, (DOT_WAIT,))
     if found is None or dot not in found.commits:
         return None
     ago = ((group.wait, group.iterations_ago + (dot.start > group.commit.start)) for group in found.awaited)

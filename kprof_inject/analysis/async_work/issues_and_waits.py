@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from kprof_inject.analysis.interpreter.axis_arrays import Mask, SharedMemorySlice, Value
 from kprof_inject.analysis.interpreter.executions import CountedOperation
 from kprof_inject.ttgir.dialect import BARRIER_ARRIVE, BARRIER_INIT, BARRIER_WAIT, COMMIT_GROUP, DOT_COMMIT
+from kprof_inject.ttgir.loops import is_asynchronous_dot
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.ssa_values import names_in, operand_names
 
@@ -68,7 +69,6 @@ class AsyncWork(Struct, frozen=True):
 
 _NUMBER = re.compile(r"\b(?:num|pendings) = (\d{1,10})\b")
 _COUNT = re.compile(r"^\s*%[\w$.-]+, (\d{1,10})\b")
-_IS_ASYNC = re.compile(r"\bisAsync = true\b")
 _TMA_COPIES = ("ttng.async_tma_copy_global_to_local", "ttng.async_tma_gather")
 _TMA_STORES = ("ttng.async_tma_copy_local_to_global", "ttng.async_tma_scatter", "ttng.async_tma_reduce")
 _WAITS = {
@@ -130,7 +130,7 @@ def _in_order(operations: Sequence[CountedOperation]) -> Iterator[Issue]:
         elif operation.name == COMMIT_GROUP:
             yield Issue(one, COPIES, copied_bytes, None, None)
             copied_bytes = 0
-        elif operation.name == "ttng.warp_group_dot" and _IS_ASYNC.search(operation.tail):
+        elif is_asynchronous_dot(operation):
             yield Issue(one, DOTS, 0, None, None)
         elif operation.name in _TMA_STORES:
             yield Issue(one, STORES, _whole_bytes(one), None, None)

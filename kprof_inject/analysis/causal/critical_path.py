@@ -51,8 +51,6 @@ class CriticalPath(Struct, frozen=True):
     """
 
     ctas: int
-    walked_ns: float
-    """Mean time of a CTA that the path covers: all of it, or from its oldest record on if older ones were lost."""
     blames: tuple[Blame, ...]
     """One for each scope that has a part, in the table's order."""
     outside: float
@@ -97,7 +95,7 @@ def critical_path(timeline: Timeline, ran: ExecutedKernel | None) -> CriticalPat
     scopes = sorted({scope for scope, _ in times if scope != NOT_RECORDED})
     blames = (Blame(one, times[one, False] / whole_ns, times[one, True] / whole_ns) for one in scopes)
     outside = times[NOT_RECORDED, False] / whole_ns
-    return CriticalPath(len(ctas), whole_ns / len(ctas), tuple(one for one in blames if one.share), outside)
+    return CriticalPath(len(ctas), tuple(one for one in blames if one.share), outside)
 
 
 class _Edge(Struct, frozen=True):

@@ -43,12 +43,6 @@ class Ranges(Struct, frozen=True):
         """The total size."""
         return int((self.ends - self.starts).sum())
 
-    def from_each(self, offsets: Addresses) -> Ranges:
-        """Return the union of these ranges shifted by each offset. Raises ``TooLarge``."""
-        if offsets.size * self.starts.size > MAX_ELEMENTS:
-            raise TooLarge
-        return Ranges.of(np.add.outer(offsets, self.starts).ravel(), np.add.outer(offsets, self.ends).ravel())
-
 
 NOTHING = Ranges(np.empty(0, np.int64), np.empty(0, np.int64))
 
@@ -71,7 +65,9 @@ def touched(address: IntegerExpr, mask: Mask, element_bytes: int) -> Ranges:
     ranges = Ranges(np.zeros(1, np.int64), np.full(1, element_bytes, np.int64))
     # The smallest step first: adjacent elements merge into one range.
     for found in sorted(offsets, key=lambda one: int(np.diff(one).min()) if one.size > 1 else 0):
-        ranges = ranges.from_each(found)
+        if found.size * ranges.starts.size > MAX_ELEMENTS:
+            raise TooLarge
+        ranges = Ranges.of(np.add.outer(found, ranges.starts).ravel(), np.add.outer(found, ranges.ends).ravel())
     return ranges
 
 

@@ -32,7 +32,14 @@ from kprof_inject.select.functions import Function, functions_of
 from kprof_inject.select.python_source import is_library
 from kprof_inject.ttgir.dialect import AXIS, DOT_WAIT, READ, TENSOR_MEMORY, WARP_GROUP_DOT
 from kprof_inject.ttgir.locations import Chain, SourcePoint
-from kprof_inject.ttgir.loops import GROUP_WAITS, awaited_dot, body_of, is_for_the_next, iterations_ahead
+from kprof_inject.ttgir.loops import (
+    GROUP_WAITS,
+    awaited_dot,
+    body_of,
+    is_asynchronous_dot,
+    is_for_the_next,
+    iterations_ahead,
+)
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.types import PrintedType, factors_of, if_misfit, types_of
 
@@ -322,7 +329,7 @@ def _dot(module: Module, operation: Operation) -> _MutableFacts:
     if results and (warps := _WARPS.search(layout_of(results[-1], module.aliases))):
         facts[WARPS] = warps[1] or warps[2]
     if operation.name == WARP_GROUP_DOT:
-        facts[WAY] = "asynchronous" if "isAsync = true" in operation.tail else "synchronous"
+        facts[WAY] = "asynchronous" if is_asynchronous_dot(operation) else "synchronous"
     return facts
 
 
