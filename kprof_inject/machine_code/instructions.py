@@ -1,9 +1,14 @@
-"""Instructions of machine code, and how nvdisasm's output is read as such; AMD's is in ``amd_assembly``.
+"""Instructions of machine code, and how nvdisasm's output and AMD's assembly are read as such.
 
 ``nvdisasm -g -c -hex`` prints each instruction with its address and its encoding, after the source line that it was
 compiled from (CUDA Binary Utilities, "nvdisasm"). From sm_70 on, an encoding has 128 bits, with what the compiler tells
 the scheduler in bits 105 to 125 (Jia et al., "Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking",
 2018, table 2.1).
+
+AMD's assembly is as LLVM prints it. ``.loc FILE LINE COLUMN`` says where the instructions after it come from, in a file
+that ``.file`` has named; LLVM prints line 0 where it does not know (LLVM, "Source Level Debugging with LLVM"; GNU as,
+".loc"). A function lasts from its ``.type`` to its ``.size``. A label of a number, which only inline assembly has, is
+ignored.
 """
 
 from __future__ import annotations
@@ -200,6 +205,88 @@ def _completed(instructions: list[Instruction], labels: dict[str, int]) -> Itera
             yield replace(one, targets=tuple(address for address in addresses if address < end))
         else:
             yield replace(one, line=dot_line) if dot_line and one.operation in _DOTS else one
+
+
+SPILL = "Folded"
+"""A word of LLVM's comment on an access to a spilled register. ``read_assembly`` leaves the comment in the operands."""
+
+# By the first digits of a processor: gfx90a, gfx942, gfx1100. gfx11 has the counters of gfx10 (LLVM,
+# SIInsertWaitcnts.cpp).
+_INSTRUCTION_SETS = {
+    "9": InstructionSet.GFX9,
+    "10": InstructionSet.GFX10,
+    "11": InstructionSet.GFX10,
+    "12": InstructionSet.GFX12,
+}
+_AMD_TARGET = re.compile(r'\s*\.amdgcn_target\s+"[^"]*?(?P<processor>gfx(?P<generation>\d+)[0-9a-f]{2})\b')
+_AMD_FILE = re.compile(r'\s*\.file\s+(?P<number>\d+)\s+(?:"[^"]*"\s+)?"(?P<name>[^"]*)"')
+_AMD_LOCATION = re.compile(r"\s*\.loc\s+(?P<file>\d+)\s+(?P<line>\d+)")
+_AMD_FUNCTION = re.compile(r'\s*\.type\s+(?P<name>"[^"]*"|[^\s,"]+),@function')
+_AMD_END = re.compile(r"\s*\.size\s")
+_AMD_LABEL = re.compile(r'(?P<label>"[^"]*"|[^\s:"]+):')
+# The suffixes _e32 and _e64 name the size of an encoding, and nothing of what the instruction does (LLVM, "Syntax of
+# AMDGPU Instructions").
+_AMD_INSTRUCTION = re.compile(r"\s+(?P<opcode>[a-z]\w*?)(?:_e32|_e64)?(?:\s+(?P<operands>\S.*))?")
+_AMD_COMMENT = re.compile(rf"\s*(?:;(?!.*\b{SPILL}\b)|//).*")
+
+
+def read_assembly(text: str, file: str) -> list[MachineFunction]:
+    """Return the functions of an assembly text; their lines are those of ``file``.
+
+    Raises ``KprofError`` if an instruction is not as expected, or if the processor is not known.
+    """
+    target = _AMD_TARGET.search(text)
+    instruction_set = target and _INSTRUCTION_SETS.get(target["generation"])
+    if instruction_set is None:
+        raise KprofError(
+            f"the assembly is of {target['processor'] if target else 'no processor'}, whose waits are not known",
+            hint="those of gfx9 to gfx12 are",
+        )
+    functions: list[tuple[str, list[Instruction], dict[str, int]]] = []
+    is_inside = False
+    line = 0
+    names: dict[str, str] = {}
+    for number, whole in enumerate(text.splitlines(), 1):
+        code = _AMD_COMMENT.sub("", whole)
+        if found := _AMD_FUNCTION.match(code):
+            functions.append((found["name"].strip('"'), [], {}))
+            is_inside, line = True, 0
+        elif found := _AMD_FILE.match(code):
+            names[found["number"]] = found["name"]
+        elif _AMD_END.match(code):
+            is_inside = False
+        elif not is_inside or not code.strip():
+            continue
+        elif found := _AMD_LOCATION.match(code):
+            line = int(found["line"]) if names.get(found["file"]) == PurePath(file).name else 0
+        elif found := _AMD_LABEL.match(code):
+            _, instructions, labels = functions[-1]
+            labels[found["label"]] = len(instructions)
+        elif not code.lstrip().startswith("."):
+            instructions = functions[-1][1]
+            instructions.append(_amd_instruction(code, line, number, len(instructions)))
+    return [
+        MachineFunction(name, tuple(_with_targets(found, labels)), instruction_set)
+        for name, found, labels in functions
+        if found
+    ]
+
+
+def _amd_instruction(code: str, line: int, number: int, address: int) -> Instruction:
+    found = _AMD_INSTRUCTION.fullmatch(code)
+    if found is None:
+        raise KprofError(
+            f"line {number} of the assembly is no instruction: {code.strip()[:80]}",
+            hint="Triton may be of a version that kprof-inject does not know; please report it",
+        )
+    return Instruction(address, found["opcode"], found["operands"] or "", line=line)
+
+
+def _with_targets(instructions: list[Instruction], labels: dict[str, int]) -> Iterator[Instruction]:
+    for one in instructions:
+        target = labels.get(one.operands) if one.is_branch else None
+        is_there = target is not None and target < len(instructions)
+        yield replace(one, targets=(target,)) if is_there else one
 
 
 def with_lines_of(function: MachineFunction, other: MachineFunction) -> MachineFunction:

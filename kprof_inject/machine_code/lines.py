@@ -13,9 +13,8 @@ from enum import Enum
 
 from msgspec import Struct
 
-from kprof_inject.machine_code.amd_assembly import SPILL
 from kprof_inject.machine_code.control_flow import blocks_of, followers, loops_of, reached
-from kprof_inject.machine_code.instructions import NEVER, Instruction, MachineFunction
+from kprof_inject.machine_code.instructions import NEVER, SPILL, Instruction, MachineFunction
 from kprof_inject.machine_code.units import Pipeline, pipeline_of
 from kprof_inject.machine_code.waits import waits_in
 

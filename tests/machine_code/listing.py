@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kprof_inject.machine_code.amd_assembly import read_assembly
-from kprof_inject.machine_code.instructions import MachineFunction, read_nvdisasm
+from kprof_inject.machine_code.instructions import MachineFunction, read_assembly, read_nvdisasm
 
 FILE = "kernel.ttgir"
 NONE = 7

@@ -7,9 +7,8 @@ import pytest
 from listing import FILE, amd_function, assembly, function
 
 from kprof_inject.errors import KprofError
-from kprof_inject.machine_code.amd_assembly import read_assembly
 from kprof_inject.machine_code.control_flow import blocks_of, loops_of
-from kprof_inject.machine_code.instructions import Instruction, InstructionSet, MachineFunction
+from kprof_inject.machine_code.instructions import Instruction, InstructionSet, MachineFunction, read_assembly
 from kprof_inject.machine_code.lines import summary_of
 from kprof_inject.machine_code.units import Pipeline, pipeline_of
 

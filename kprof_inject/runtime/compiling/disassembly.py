@@ -21,8 +21,7 @@ from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.saved_launch import SavedLaunch
 from kprof_inject.capture.schema import TTGIR_FILE, Target
 from kprof_inject.errors import KprofError
-from kprof_inject.machine_code.amd_assembly import read_assembly
-from kprof_inject.machine_code.instructions import MachineFunction, read_nvdisasm, with_lines_of
+from kprof_inject.machine_code.instructions import MachineFunction, read_assembly, read_nvdisasm, with_lines_of
 from kprof_inject.runtime.compiling.builds import compiler_options
 from kprof_inject.runtime.compiling.compiler_process import CompilerProcess
 from kprof_inject.runtime.compiling.module_check import (
