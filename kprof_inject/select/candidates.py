@@ -119,9 +119,9 @@ def _helpers(view: ModuleView) -> Iterator[Candidate]:
     for name, points in calls.items():
         yield Candidate(f"func({name})", "inlined helper", tuple(points), len(points))
     kept: dict[str, list[Site]] = {}
-    for called in view.kept_calls:
-        for site in called.findings().sites:
-            kept.setdefault(called.name, []).append(site)
+    for name, found in view.kept_calls:
+        for site in found.sites:
+            kept.setdefault(name, []).append(site)
     for name, sites in kept.items():
         yield Candidate(f"func({name})", "helper that is called", _lines(sites), len(sites))
 

@@ -107,12 +107,11 @@ def delay_operation(target: Target, cycles: int, warps: Sequence[int] = ()) -> s
     )
 
 
-SPIN_KERNEL = "spins"
 SPIN_ROUNDS = 64
 _SPIN_KERNEL = """.version 7.0
 .target sm_70
 .address_size 64
-.visible .entry {name}(.param .u64 to)
+.visible .entry spins(.param .u64 to)
 {{
 .reg .u64 %to, %from, %until;
 .reg .u32 %left, %taken;
@@ -151,4 +150,4 @@ def spin_kernel(target: Target, delays: Sequence[int]) -> str:
         )
         for number, cycles in enumerate(delays)
     )
-    return _SPIN_KERNEL.format(name=SPIN_KERNEL, measured=measured)
+    return _SPIN_KERNEL.format(measured=measured)

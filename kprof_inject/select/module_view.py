@@ -103,23 +103,12 @@ def _is_in_function(point: SourcePoint, start: SourcePoint, sources: Sources) ->
 _CALLEE = re.compile(rf"\s*@({SYMBOL})|.*?\bcallee = @({SYMBOL})", re.DOTALL)
 
 
-class KeptCall(Struct, frozen=True):
-    """A ``tt.call`` in ``function``; ``name`` is the helper's name in the source."""
-
-    name: str
-    function: Function
-    operation: Operation
-
-    def findings(self) -> Found:
-        """Return the site around the call, labelled with its line."""
-        if refusal := self.function.refusal(self.operation):
-            return Found(missed=(Missed(self.operation, refusal),))
-        site = self.function.operation_site(self.operation)
-        label = f"{self.name}@{site.source.line}" if site.source else self.name
-        return Found(
-            (replace(site, kind=ScopeKind.FUNCTION, label=label),),
-            covered=frozenset({self.operation.start}),
-        )
+def _around_call(function: Function, call: Operation, helper: str) -> Found:
+    if refusal := function.refusal(call):
+        return Found(missed=(Missed(call, refusal),))
+    site = function.operation_site(call)
+    label = f"{helper}@{site.source.line}" if site.source else helper
+    return Found((replace(site, kind=ScopeKind.FUNCTION, label=label),), covered=frozenset({call.start}))
 
 
 def calls_in(function: Function) -> Iterator[Operation]:
@@ -299,14 +288,14 @@ class ModuleView:
         return {function.symbol: _source_name(function, self.sources) for function in self.functions}
 
     @cached_property
-    def kept_calls(self) -> tuple[KeptCall, ...]:
-        """The calls of helpers that were not inlined."""
+    def kept_calls(self) -> tuple[tuple[str, Found], ...]:
+        """The calls of helpers that were not inlined: the helper's name in the source, and the site around the call."""
         names = self.helper_names
         return tuple(
-            KeptCall(names[callee_symbol(operation)], function, operation)
+            (names[callee_symbol(call)], _around_call(function, call, names[callee_symbol(call)]))
             for function in (self.functions if len(names) > 1 else ())
-            for operation in calls_in(function)
-            if callee_symbol(operation) in names
+            for call in calls_in(function)
+            if callee_symbol(call) in names
         )
 
     @cached_property

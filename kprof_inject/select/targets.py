@@ -192,8 +192,7 @@ def find_helper(view: ModuleView, spread: Spread, glob: str) -> Found:
             label = f"{call.name}@{call.path[0].line}"
             group = Group(function, ScopeKind.FUNCTION, label, call.operations, call.source, call.path)
             found.append(span(group, spread))
-    kept = [call.findings() for call in view.kept_calls if fnmatchcase(call.name, glob)]
-    return Found.merge([*found, *kept])
+    return Found.merge([*found, *(around for name, around in view.kept_calls if fnmatchcase(name, glob))])
 
 
 def find_loops(view: ModuleView, _: Spread, which: LoopFilter = None) -> Found:

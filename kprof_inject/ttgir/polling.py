@@ -117,7 +117,7 @@ class _LoopConditions:
         return (
             bool(reading)
             and all(self._has_one_address(leaf, inside) for leaf in reading)
-            and not any(writes_to_others(leaf.operation) for leaf in inside if leaf not in deciding)
+            and not any(_writes_to_others(leaf.operation) for leaf in inside if leaf not in deciding)
             and not any(_FLOAT.search(leaf.operation.tail) and self._depends_on_last_round(leaf) for leaf in inside)
         )
 
@@ -174,8 +174,7 @@ def _reads_others(operation: Operation) -> bool:
     return sees_changes(operation)
 
 
-def writes_to_others(operation: Operation) -> bool:
-    """Return whether the operation is an atomic, or foreign code that writes memory."""
+def _writes_to_others(operation: Operation) -> bool:
     if operation.traits.is_foreign:
         return is_impure(operation) and _WRITE.search(assembly_of(operation)) is not None
     return operation.traits.is_atomic

@@ -348,6 +348,5 @@ class _Sequence(Struct, frozen=True):
         return cls(values[is_executed].astype(np.int64), np.cumsum(counts) - counts)
 
     def at(self, cta: NDArray[np.int64], number: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the values in some executions."""
         found: NDArray[np.int64] = self.values[self.begins[cta if self.begins.size > 1 else 0] + number]
         return found

@@ -4,7 +4,7 @@ A wait that blocked leads to the operation that issued its work, or to the warp 
 barrier, the path continues with the warp that arrived last. Each scope on the path gets its time, and these times add
 up to the CTA's.
 
-Barriers that the compiler adds around shared memory are in no module. They are inferred (``meetings``) from warps that
+Barriers that the compiler adds around shared memory are in no module. They are inferred (``_meetings``) from warps that
 leave a scope together, however far apart they arrived.
 """
 
@@ -79,7 +79,7 @@ def critical_path(timeline: Timeline, ran: ExecutedKernel | None) -> CriticalPat
         # All of a CTA's records are in one block.
         for cta in np.intersect1d(ctas["cta"], block["cta"]).tolist():
             rows_of[cta] = block[block["cta"] == cta]
-    together = meetings(rows_of)
+    together = _meetings(rows_of)
     if len(timeline.table.partitions) > 1 and not are_known and not together:
         return None
     damaged = set(timeline.incomplete["cta"].tolist())
@@ -141,7 +141,7 @@ class _Piece(Struct, frozen=True):
 
 
 class _PathWalk:
-    def __init__(self, rows: NDArray[np.void], edges: _Edges, together: Mapping[int, Meeting]) -> None:
+    def __init__(self, rows: NDArray[np.void], edges: _Edges, together: Mapping[int, _Execution]) -> None:
         self._rows = rows
         self._edges = edges
         self._ends = {scope: [edge.end_ns for edge in mine] for scope, mine in edges.items()}
@@ -203,7 +203,6 @@ class _PathWalk:
 
 
 def _pieces(rows: NDArray[np.void], warp: int) -> list[_Piece]:
-    """Return the intervals of a warp's scopes without their inner scopes, in order of time."""
     index = np.flatnonzero(rows["warp"] == warp)
     order = index[np.lexsort((-rows["end_ns"][index], rows["start_ns"][index]))]
     found: list[_Piece] = []
@@ -238,15 +237,8 @@ _NARROWER = 0.5
 _MIN_TOGETHER = 0.9  # part of the executions in which the warps must leave together
 
 
-class Meeting(Struct, frozen=True):
-    """The last warp to arrive at a barrier, and its time."""
-
-    last_ns: int
-    last_warp: int
-
-
-def meetings(rows_of: Mapping[int, NDArray[np.void]]) -> dict[int, dict[int, Meeting]]:
-    """Return the inferred barrier of each row that has one, by CTA and the row's place among the CTA's rows.
+def _meetings(rows_of: Mapping[int, NDArray[np.void]]) -> dict[int, dict[int, _Execution]]:
+    """Return the execution with an inferred barrier of each row that has one, by CTA and the row's place there.
 
     ``rows_of`` has ``SCOPE_COLUMNS`` by CTA.
     """
@@ -254,18 +246,18 @@ def meetings(rows_of: Mapping[int, NDArray[np.void]]) -> dict[int, dict[int, Mee
     for cta, rows in rows_of.items():
         for scope in np.unique(rows["scope"]).tolist():
             executions[scope] += _executions(rows, cta, scope)
-    found: defaultdict[int, dict[int, Meeting]] = defaultdict(dict)
+    found: defaultdict[int, dict[int, _Execution]] = defaultdict(dict)
     for of_scope in executions.values():
         spread = [one for one in of_scope if one.came_apart_ns > _APART_NS]
         if spread and sum(one.leave_together for one in spread) >= _MIN_TOGETHER * len(spread):
             for one in of_scope:
                 for place in one.places:
-                    found[one.cta][place] = Meeting(one.last_ns, one.last_warp)
+                    found[one.cta][place] = one
     return dict(found)
 
 
 class _Execution(Struct, frozen=True):
-    """Execution of a scope, by all warps of a CTA. ``places`` are the places of their rows."""
+    """Execution of a scope by all warps of a CTA: the places of their rows, and the last warp to arrive."""
 
     cta: int
     places: tuple[int, ...]

@@ -149,7 +149,6 @@ class _Fit(Struct, frozen=True):
 
     @property
     def beyond(self) -> float:
-        """The slope after the bend."""
         return self.slope + self.bend
 
 

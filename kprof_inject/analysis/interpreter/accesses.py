@@ -184,7 +184,6 @@ _CHANGE = AccessForm(True, True)
 # Memory Accelerator".
 _TMA_READ = AccessForm(True, False, passes_by_l1=True, is_descriptors=True)
 _TMA_WRITE = AccessForm(False, True, passes_by_l1=True, is_descriptors=True)
-_UNKNOWN_READ, _UNKNOWN_WRITE = AccessForm(True, False, is_known=False), AccessForm(False, True, is_known=False)
 _NAMES = (
     ("tt.load", _READ),
     ("tt.store", _WRITE),
@@ -201,14 +200,14 @@ _NAMES = (
         tt.atomic_load tt.atomic_poll amdg.masked_load amdg.async_tdm_copy_global_to_local amdg.async_tdm_gather
         amdg.async_tdm_fused_copy_global_to_local
         """,
-        _UNKNOWN_READ,
+        AccessForm(True, False, is_known=False),
     ),
     (
         """
         tt.descriptor_scatter ttng.async_tma_scatter tt.atomic_store amdg.masked_store amdg.async_copy_local_to_global
         amdg.async_tdm_copy_local_to_global amdg.async_tdm_scatter
         """,
-        _UNKNOWN_WRITE,
+        AccessForm(False, True, is_known=False),
     ),
     (
         "tt.descriptor_reduce ttng.async_tma_reduce amdg.buffer_atomic_cas amdgpu.buffer_atomic_cas",

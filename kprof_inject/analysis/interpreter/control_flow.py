@@ -68,7 +68,13 @@ class Arrivals:
         conditions = [condition for condition, _ in self._arrivals[block.label]]
         if self._goes_back or not conditions:
             return None
-        return either(conditions)
+        if len(conditions) == 1:
+            return conditions[0]
+        known = [one for one in conditions if one is not None and not one.is_lower_bound]
+        with suppress(TooLarge):
+            if len(known) == len(conditions):
+                return Mask((joined(lambda *values: reduce(np.logical_or, values), *(one.joint() for one in known)),))
+        return None
 
     def arguments(self, block: Block) -> dict[str, Value]:
         """Return a block's arguments."""
@@ -107,17 +113,6 @@ def both_ways(condition: Value) -> tuple[Condition, Condition]:
         with suppress(TooLarge):
             return condition, condition.inverted()
     return None, None
-
-
-def either(conditions: Sequence[Condition]) -> Condition:
-    """Return the disjunction of conditions."""
-    if len(conditions) == 1:
-        return conditions[0]
-    known = [one for one in conditions if one is not None and not one.is_lower_bound]
-    with suppress(TooLarge):
-        if len(known) == len(conditions):
-            return Mask((joined(lambda *values: reduce(np.logical_or, values), *(one.joint() for one in known)),))
-    return None
 
 
 def chosen(condition: Condition, one: Value, other: Value) -> Value:
@@ -343,10 +338,6 @@ def stacked(values: Sequence[Value], axis: GridAxis) -> Value:
     return IntegerExpr.of(*found)
 
 
-LoopRounds = tuple[CountedLoop, list[Value]]
-"""Executions of a block of a loop by the CTAs, and its arguments in each round."""
-
-
 class Steps:
     """The iterations of a ``scf.while``. ``results`` are the values with which each CTA leaves it."""
 
@@ -375,8 +366,8 @@ class Steps:
         """Return the number of iterations."""
         return len(self._passed)
 
-    def rounds(self, axis: GridAxis, *, is_condition: bool) -> LoopRounds:
-        """Return the rounds of the condition's block, or of the body."""
+    def rounds(self, axis: GridAxis, *, is_condition: bool) -> tuple[CountedLoop, list[Value]]:
+        """Return how often the CTAs execute the condition's block, or the body, and its arguments in each round."""
         values = self._given if is_condition else self._passed
         trips = AxisArray((), np.array(int(is_condition)))
         for going in self._going[1:]:

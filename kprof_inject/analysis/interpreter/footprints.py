@@ -49,9 +49,7 @@ NOTHING = Ranges(np.empty(0, np.int64), np.empty(0, np.int64))
 
 def union(ranges: Iterable[Ranges]) -> Ranges:
     """Return all bytes that are in any of the ranges."""
-    found = list(ranges)
-    if not found:
-        return NOTHING
+    found = [NOTHING, *ranges]
     return Ranges.of(np.concatenate([one.starts for one in found]), np.concatenate([one.ends for one in found]))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from msgspec import Struct
@@ -18,6 +18,7 @@ from kprof_inject.analysis.interpreter.accesses import deciding_operands
 from kprof_inject.analysis.interpreter.axis_arrays import (
     OPEN,
     OPEN_MASK,
+    Array,
     AxisArray,
     IntegerExpr,
     Mask,
@@ -36,7 +37,6 @@ from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.ssa_values import ValueGraph, constant_of, reached
 from kprof_inject.ttgir.types import bytes_of, types_of
 
-Array = NDArray[Any]
 Give = Callable[[Operation, Sequence[Value]], Value]
 
 
