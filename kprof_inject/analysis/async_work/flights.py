@@ -121,6 +121,14 @@ def greatest_so_far(values: Numbers, group: Numbers) -> Numbers:
     return np.maximum.accumulate(np.maximum(values, 0) + group * MAX_ROWS) - group * MAX_ROWS
 
 
+def by_scope(scopes: NDArray[np.int16], values: Mapping[int, int]) -> Numbers:
+    """Return the value of each row's scope; 0 for a scope without one."""
+    table = np.zeros(max([int(scopes.max(initial=0)), *values]) + 1, np.int64)
+    for scope, value in values.items():
+        table[scope] = value
+    return table[scopes]
+
+
 class FlightLanes(Struct, frozen=True):
     """The groups of a launch that are drawn, ordered by lane and start.
 
@@ -144,10 +152,7 @@ class FlightLanes(Struct, frozen=True):
 
 def flight_lanes(found: InFlight) -> FlightLanes:
     """Assign lanes to the groups of each CTA's first warp: all its warps issue the same work."""
-    numbers = np.zeros(max(found.works, default=0) + 1, np.int64)
-    for scope, kind in found.works.items():
-        numbers[scope] = found.kinds.index(kind)
-    work = numbers[found.groups["scope"]]
+    work = by_scope(found.groups["scope"], {scope: found.kinds.index(kind) for scope, kind in found.works.items()})
     order = np.lexsort((found.groups["start_cycles"], found.groups["warp"], work, found.groups["cta"]))
     groups, work = found.groups[order], work[order]
     is_first_warp = groups["warp"] == first_of_group(groups["warp"], group_numbers(groups["cta"], work))

@@ -22,6 +22,7 @@ from kprof_inject.analysis.async_work.flights import (
     InFlight,
     Numbers,
     begins_group,
+    by_scope,
     ends_group,
     first_of_group,
     greatest_so_far,
@@ -120,7 +121,7 @@ def _in_order(
     group = group_numbers(rows["cta"], rows["warp"])
     is_issue = np.isin(rows["scope"], list(issues))
     issued = running_sums(is_issue.astype(np.int64), group)
-    pending = _by_scope(rows["scope"], {scope: one.pending for scope, one in awaits.items()})
+    pending = by_scope(rows["scope"], {scope: one.pending for scope, one in awaits.items()})
     completed = greatest_so_far(np.where(is_issue, 0, issued - pending), group)
     asked, waited = np.flatnonzero(is_issue), np.flatnonzero(~is_issue)
     place = np.searchsorted(group[waited] * MAX_ROWS + completed[waited], group[asked] * MAX_ROWS + issued[asked])
@@ -130,7 +131,7 @@ def _in_order(
     same = group[wait] == group[asked]
     asked, wait = asked[same], wait[same]
     depth = issued[asked] - completed[asked]
-    group_bytes = _by_scope(rows["scope"][asked], {scope: one.group_bytes // warps for scope, one in issues.items()})
+    group_bytes = by_scope(rows["scope"][asked], {scope: one.group_bytes // warps for scope, one in issues.items()})
     return _groups(rows[asked], rows[wait], depth, group_bytes)
 
 
@@ -165,13 +166,6 @@ def _overlapping(groups: NDArray[np.void]) -> NDArray[np.int64]:
     found: NDArray[np.int64] = np.searchsorted(np.sort(begins), begins, "right")
     found -= np.searchsorted(ends, begins, "right")
     return found
-
-
-def _by_scope(scopes: NDArray[np.int16], values: Mapping[int, int]) -> NDArray[np.int64]:
-    table = np.zeros(max(int(scopes.max(initial=0)), *values) + 1, np.int64)
-    for scope, value in values.items():
-        table[scope] = value
-    return table[scopes]
 
 
 UNNAMED = "its barrier cannot be evaluated"

@@ -50,7 +50,6 @@ class CriticalPath(Struct, frozen=True):
     ``outside`` is the part in no scope, or not recorded; all parts add up to 1.
     """
 
-    ctas: int
     blames: tuple[Blame, ...]
     """One for each scope that has a part, in the table's order."""
     outside: float
@@ -95,7 +94,7 @@ def critical_path(timeline: Timeline, ran: ExecutedKernel | None) -> CriticalPat
     scopes = sorted({scope for scope, _ in times if scope != NOT_RECORDED})
     blames = (Blame(one, times[one, False] / whole_ns, times[one, True] / whole_ns) for one in scopes)
     outside = times[NOT_RECORDED, False] / whole_ns
-    return CriticalPath(len(ctas), tuple(one for one in blames if one.share), outside)
+    return CriticalPath(tuple(one for one in blames if one.share), outside)
 
 
 class _Edge(Struct, frozen=True):
@@ -264,15 +263,8 @@ class _Execution(Struct, frozen=True):
     last_ns: int
     last_warp: int
     came_apart_ns: int
-    left_apart_ns: int
-    first_left_ns: int
-
-    @property
-    def leave_together(self) -> bool:
-        """True if no warp left before the last arrived, and all left within a short time."""
-        return self.first_left_ns >= self.last_ns and self.left_apart_ns <= max(
-            _NARROWER * self.came_apart_ns, _TOGETHER_NS
-        )
+    leave_together: bool
+    """No warp left before the last arrived, and all left within a short time."""
 
 
 def _executions(rows: NDArray[np.void], cta: int, scope: int) -> Iterator[_Execution]:
@@ -284,15 +276,8 @@ def _executions(rows: NDArray[np.void], cta: int, scope: int) -> Iterator[_Execu
         return
     by_warp = places.reshape(len(warps), -1)
     came, left = rows["start_ns"][by_warp], rows["end_ns"][by_warp]
-    last = came.argmax(axis=0)
-    columns = zip(
-        by_warp.T.tolist(),
-        came.max(axis=0).tolist(),
-        warps[last].tolist(),
-        np.ptp(came, axis=0).tolist(),
-        np.ptp(left, axis=0).tolist(),
-        left.min(axis=0).tolist(),
-        strict=True,
-    )
-    for these, last_ns, last_warp, came_apart_ns, left_apart_ns, first_left_ns in columns:
-        yield _Execution(cta, tuple(these), last_ns, last_warp, came_apart_ns, left_apart_ns, first_left_ns)
+    last_ns, last_warp, came_apart_ns = came.max(axis=0), warps[came.argmax(axis=0)], np.ptp(came, axis=0)
+    is_short = np.ptp(left, axis=0) <= np.maximum(_NARROWER * came_apart_ns, _TOGETHER_NS)
+    columns = (by_warp.T, last_ns, last_warp, came_apart_ns, (left.min(axis=0) >= last_ns) & is_short)
+    for places_of_one, *facts in zip(*(column.tolist() for column in columns), strict=True):
+        yield _Execution(cta, tuple(places_of_one), *facts)

@@ -135,11 +135,6 @@ class KernelSlopes(Struct, frozen=True):
     """The critical path of a recorded launch of the same kernel."""
 
     @property
-    def kernel_cycles(self) -> float:
-        """The time of a launch without delays, in cycles."""
-        return self.clean_ns * 1e-9 * self.clock_hz
-
-    @property
     def ranked(self) -> tuple[PlaceSlope, ...]:
         """The places by descending slope; those with an unknown slope last."""
         return tuple(sorted(self.places, key=lambda one: -(one.response.slope.value if one.response else -np.inf)))
