@@ -50,8 +50,7 @@ def is_anchor(operation: Operation) -> bool:
 _INTEGER_TENSOR = re.compile(r"tensor<[^<>,]*xi[0-9]")
 
 
-def is_integer_arithmetic(operation: Operation) -> bool:
-    """Return whether the operation computes only with tensors of integers."""
+def _is_integer_arithmetic(operation: Operation) -> bool:
     return (
         operation.traits.computes_integers
         and not operation.traits.is_constant
@@ -74,7 +73,7 @@ def integer_work(module: Module, function: Operation) -> frozenset[int]:
     return frozenset(
         leaf.operation.start
         for leaf in graph.leaves
-        if leaf.node in from_data and leaf.node not in for_addresses and is_integer_arithmetic(leaf.operation)
+        if leaf.node in from_data and leaf.node not in for_addresses and _is_integer_arithmetic(leaf.operation)
     )
 
 
@@ -82,7 +81,7 @@ def _data(graph: ValueGraph) -> Iterator[int]:
     for leaf in graph.leaves:
         one = leaf.operation
         if one.traits.is_random:
-            gives_data = is_integer_arithmetic(one)
+            gives_data = _is_integer_arithmetic(one)
         else:
             gives_data = not one.traits.is_move and is_anchor(one) and _gives_tensor(without_strings(one.tail))
         if gives_data:
@@ -171,7 +170,7 @@ class Function:
 
     def does_work(self, operation: Operation) -> bool:
         """Return whether a scope around source lines is meant for this operation (see ``anchors``)."""
-        return is_anchor(operation) or (is_integer_arithmetic(operation) and operation.start in self._integer_work)
+        return is_anchor(operation) or (_is_integer_arithmetic(operation) and operation.start in self._integer_work)
 
     @cached_property
     def _integer_work(self) -> frozenset[int]:

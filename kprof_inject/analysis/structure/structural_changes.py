@@ -88,22 +88,22 @@ def feature_changes(a: Sequence[Feature], b: Sequence[Feature]) -> list[Structur
     pairs, only_a, only_b = _matched(_on_lines_of(b, a), b)
     moved = [pair for pair in pairs if bool(pair[0].loop) != bool(pair[1].loop)]
     kept = [*_loop_changes(moved)]
-    same = _totals(a) & _totals(b)
+    same = {work for work, _ in _totals(a).items() & _totals(b).items()}
     for feature_a, feature_b in pairs:
         if (feature_a, feature_b) not in moved:
             operands = feature_a.operand, feature_b.operand
             if feature_a.times == feature_b.times and operands[0] != operands[1]:
                 kept.append(_change("operand", " → ".join(operands), feature_a, feature_b))
-            elif feature_a.times != feature_b.times and not _is_in(same, feature_b):
+            elif feature_a.times != feature_b.times and _work_in_loop(feature_b) not in same:
                 counts = (f"{one.times} x {one.operand}" for one in (feature_a, feature_b))
                 kept.append(_change(_COUNT, " → ".join(counts), feature_a, feature_b))
         kept += _fact_changes(feature_a, feature_b)
     for one in only_b:
-        if not _is_in(same, one):
+        if _work_in_loop(one) not in same:
             appeared = f"{_named(one)}: new"
             kept.append(StructuralChange("appeared", appeared, one.kind, one.line, one.loop, (), one.operations))
     for one in only_a:
-        if not _is_in(same, one):
+        if _work_in_loop(one) not in same:
             gone = f"{_named(one)}: gone"
             kept.append(StructuralChange("gone", gone, one.kind, one.line, one.loop, one.operations, ()))
     # Loads and dots pass data through shared memory, so their changes cause its.
@@ -149,18 +149,15 @@ def _work_of_lines(features: Sequence[Feature]) -> dict[_Identity, tuple[tuple[s
     return {line: tuple((line[0], len(line), kind) for kind in sorted(kinds)) for line, kinds in found.items()}
 
 
-_Total = tuple[Kind, str, str, int]
+def _work_in_loop(one: Feature) -> tuple[Kind, str, str]:
+    return one.kind, one.loop, one.operand
 
 
-def _totals(features: Sequence[Feature]) -> set[_Total]:
+def _totals(features: Sequence[Feature]) -> Counter[tuple[Kind, str, str]]:
     times: Counter[tuple[Kind, str, str]] = Counter()
     for one in features:
-        times[one.kind, one.loop, one.operand] += one.times
-    return {(*key, count) for key, count in times.items()}
-
-
-def _is_in(totals: set[_Total], feature: Feature) -> bool:
-    return any(total[:3] == (feature.kind, feature.loop, feature.operand) for total in totals)
+        times[_work_in_loop(one)] += one.times
+    return times
 
 
 _EXACT: tuple[Callable[[Feature], Hashable], ...] = (
