@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
-from msgspec.structs import replace
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 
@@ -229,17 +228,6 @@ def _facts(build: Build) -> Iterator[str]:
         yield f"room for {counted(build.ctas_per_sm, 'CTA')} on an SM{limit}"
 
 
-_SCOPE = "scope"
-_FIGURES: dict[str, Callable[[ScopeSummary, float], str]] = {
-    "total": lambda scope, _: short_time(scope.total_ns),
-    "self": lambda scope, _: short_time(scope.self_ns),
-    "mean": lambda scope, resolution_ns: resolved_time(scope.mean_ns, resolution_ns),
-    "p50": lambda scope, resolution_ns: resolved_time(scope.p50_ns, resolution_ns),
-    "p99": lambda scope, resolution_ns: resolved_time(scope.p99_ns, resolution_ns),
-    "share": lambda scope, _: share_text(scope.share),
-}
-
-
 def print_details(answer: Answer, console: Console) -> None:
     """Print all that is known of a launch beyond its first screen."""
     which, build = "without records", answer.clean
@@ -262,43 +250,45 @@ def print_details(answer: Answer, console: Console) -> None:
             say(f"how to apply it: edits/{answer.edits.variant}/{OPTIONS_FILE} in the workspace", console)
 
 
+_TITLES = ("scope", "source", "count", "total", "self", "mean", "p50", "p99", "share")
+
+
 def _layouts(summary: LaunchSummary, console: Console) -> list[list[Column]]:
     """Return layouts with narrower bars, and at last without bars, as the shares show the same."""
-    scopes = [summary.scopes[index] for _, indices in summary.trees() for index in indices]
+    rows: list[tuple[ScopeSummary | None, list[str]]] = []
+    for partition, indices in summary.trees():
+        if partition:
+            rows.append((None, _partition_cells(partition)))
+        indent = "  " if partition else ""
+        rows += [(scope, _scope_cells(scope, summary, indent)) for scope in map(summary.scopes.__getitem__, indices)]
+    styles = ["" if scope else "bold" for scope, _ in rows]
     figures = [
-        Column(_SCOPE, ["  " * scope.depth + scope.title for scope in scopes], name=True),
-        Column("source", [PurePath(scope.source).name if scope.source else "-" for scope in scopes], name=True),
-        Column("count", [f"{scope.count}" for scope in scopes]),
-        *(Column(title, [figure(one, summary.resolution_ns) for one in scopes]) for title, figure in _FIGURES.items()),
+        Column(title, [cells[number] for _, cells in rows], styles, name=title in ("scope", "source"))
+        for number, title in enumerate(_TITLES)
     ]
-    bars, colours = bars_for(console), scope_colours(scope.kind for scope in summary.scopes)
-    styles = [colours[scope.index].rgb for scope in scopes]
+    colours = scope_colours(scope.kind for scope in summary.scopes)
+    coloured = [colours[scope.index].rgb if scope else "" for scope, _ in rows]
+    bars = bars_for(console)
     drawn = [
-        Column(width.title, [width.drawn(scope.share or 0.0, scope.self_share) for scope in scopes], styles, left=True)
-        for width in (bars, bars.narrow())
+        Column(
+            bar.title,
+            [bar.drawn(one.share or 0.0, one.self_share) if one else "" for one, _ in rows],
+            coloured,
+            left=True,
+        )
+        for bar in (bars, bars.narrow())
     ]
-    layouts = [*([*figures, drawing] for drawing in drawn), figures]
-    return [[_with_partitions(column, summary.partitions) for column in layout] for layout in layouts]
+    return [*([*figures, drawing] for drawing in drawn), figures]
 
 
-def _with_partitions(column: Column, partitions: Sequence[PartitionSummary]) -> Column:
-    if not partitions:
-        return column
-    cells: list[str] = []
-    styles: list[str] = []
-    scope_cells, scope_styles = iter(column.cells), iter(column.styles or [""] * len(column.cells))
-    indent = "  " if column.title == _SCOPE else ""
-    for partition in partitions:
-        cells += [_partition_cell(column.title, partition), *(indent + next(scope_cells) for _ in partition.scopes)]
-        styles += ["bold", *(next(scope_styles) for _ in partition.scopes)]
-    return replace(column, cells=cells, styles=styles)
+def _partition_cells(partition: PartitionSummary) -> list[str]:
+    # All its warps' time, of which self is outside of all scopes.
+    known = [short_time(partition.whole_ns), short_time(partition.outside_ns), "", "", "", percent(1.0)]
+    return [partition.title, "", "", *(known if partition.whole_ns else ["-"] * len(known))]
 
 
-def _partition_cell(title: str, partition: PartitionSummary) -> str:
-    """Return the cell of a partition's row: all its warps' time, of which self is outside of all scopes."""
-    if title == _SCOPE:
-        return partition.title
-    if not partition.whole_ns:
-        return "-" if title in _FIGURES else ""
-    figures = {"total": short_time(partition.whole_ns), "self": short_time(partition.outside_ns), "share": percent(1.0)}
-    return figures.get(title, "")
+def _scope_cells(scope: ScopeSummary, summary: LaunchSummary, indent: str) -> list[str]:
+    durations = [resolved_time(ns, summary.resolution_ns) for ns in (scope.mean_ns, scope.p50_ns, scope.p99_ns)]
+    name, source = indent + "  " * scope.depth + scope.title, PurePath(scope.source).name if scope.source else "-"
+    times = [short_time(scope.total_ns), short_time(scope.self_ns), *durations]
+    return [name, source, str(scope.count), *times, share_text(scope.share)]
