@@ -213,7 +213,6 @@ def clock_readings(folder: Path) -> tuple[ClockRecord, ...]:
 
 
 def _lines(path: Path) -> Iterator[tuple[bytes, str]]:
-    """Yield each complete line and its place for messages; the last line of a killed program may be cut."""
     if not path.exists():
         return
     with io.BufferedReader(open_regular(path, path.parent)) as file:

@@ -74,8 +74,6 @@ def max_combinations(wanted: WantedValues) -> int:
 
 
 class _Found(Struct, frozen=True):
-    """Content of ``values.json``."""
-
     others: Annotated[tuple[OtherValues, ...], Meta(max_length=MAX_COMBINATIONS)]
 
 

@@ -42,7 +42,6 @@ def encode(record: Any) -> bytes:
 
 
 def _with_texts(value: Any, change: Callable[[str], str]) -> Any:
-    """Return JSON values with each text changed."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):

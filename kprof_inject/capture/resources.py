@@ -260,7 +260,6 @@ def limited_by(target: str, num_warps: int, cost: KernelResources) -> str:
 
 
 def _rooms(limits: SmLimits, warps: int, cost: KernelResources) -> dict[str, int]:
-    """Return, for each resource, how many CTAs would fit if it were the only limit."""
     unlimited = replace(
         limits, shared_bytes=_UNLIMITED * limits.cta_shared_bytes, ctas=_UNLIMITED, warps=_UNLIMITED * warps
     )

@@ -141,7 +141,6 @@ def _auto_shared_bytes(
 
 
 def _shared_bytes_with_records(clean_shared_bytes: int, buffer_bytes: int) -> int:
-    """Return the shared memory of a kernel with its records, which are aligned to entries."""
     return -(-clean_shared_bytes // ENTRY_BYTES) * ENTRY_BYTES + buffer_bytes
 
 

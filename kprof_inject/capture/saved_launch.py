@@ -344,7 +344,6 @@ def _require_arguments(saved: SavedLaunch) -> None:
 
 
 def _is_of_kind(argument: SavedArgument, kind: object) -> bool:
-    """Return whether an argument is of a type in a kernel's signature, which is a tuple for tuples."""
     if isinstance(argument, OmittedArgument):
         return True
     if isinstance(kind, str) and kind.startswith("("):

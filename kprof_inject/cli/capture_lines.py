@@ -146,7 +146,6 @@ def _error(launch: PlacedLaunch) -> str:
 
 
 def _doubts(launches: Sequence[PlacedLaunch]) -> Iterator[str]:
-    """Yield what the error of an axis does not include, and why it is large."""
     # Their clock rate is assumed, and they may have waited on the device for longer than any error here.
     shown = [launch.timeline for launch in launches if launch.timeline.scope_count]
     if untimed := sum(timeline.clock.source == ClockSource.NOMINAL for timeline in shown):

@@ -88,7 +88,6 @@ def command(
 
 
 def _files_at(place: Path) -> Iterator[Path]:
-    """Yield a file itself; for a workspace, each kernel with its records, or as dumped if no records are planned."""
     if not may_be_workspace(place):
         yield place
         return

@@ -261,7 +261,6 @@ class WorkspaceOrProgram(GroupedCommand):
         return program
 
     def _split(self, ctx: click.Context, args: list[str]) -> tuple[list[str], list[str]]:
-        """Split ``args`` into its leading options and the rest, without a ``--`` between them."""
         options_only = click.Command(None, params=[p for p in self.params if isinstance(p, click.Option)])
         _, rest, _ = options_only.make_parser(ctx).parse_args(list(args))
         options = args[: len(args) - len(rest)]

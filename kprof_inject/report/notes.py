@@ -234,7 +234,6 @@ def launch_notes(summary: LaunchSummary) -> Iterator[str]:
 
 
 def _sample(summary: LaunchSummary) -> Iterator[str]:
-    """Yield how far the scopes' figures may be from those of all CTAs."""
     errors = [(scope, scope.sampling) for scope in summary.scopes if scope.sampling is not None]
     if not errors:
         return

@@ -276,8 +276,6 @@ def place_launches(timelines: Sequence[Timeline]) -> list[PlacedLaunch]:
 
 
 class _Device(Struct, frozen=True):
-    """Globaltimer with its launches, its host, and its relation to the host's clock, if known."""
-
     timelines: Sequence[Timeline]
     host: Hashable
     relation: HostClock | None

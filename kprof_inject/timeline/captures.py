@@ -317,7 +317,6 @@ def _timeline_of_recorded(launch: Launch, recorded: Recorded) -> Timeline:
 
 
 def _ctas(units: Rows, rows: Rows) -> Rows:
-    """Return the CTAs; one without a complete scope is at the launch's begin, and takes no time."""
     numbers, first = np.unique(units["cta"], return_index=True)
     ctas = np.zeros(len(numbers), dtype=CTA_COLUMNS)
     ctas["cta"], ctas["sm"] = numbers, units["sm"][first]

@@ -153,7 +153,6 @@ def _without_bias(correlation: float, count: int) -> float:
 
 
 def _first_autocorrelation(centred: Reals) -> float:
-    """Return the correlation of launches with the launches before them (for example because a clock falls)."""
     squares = float(centred @ centred)
     return float(centred[1:] @ centred[:-1]) / squares if squares else 0.0
 

@@ -263,7 +263,6 @@ def _outside_variance(readings: Readings, gain: Reals, rate_ns: float) -> float:
 
 
 def _with_prior(rate_ns: float, variance: float, nominal_ns: float) -> ClockRate:
-    """Combine the measured rate with the most plausible prior, each weighted by its precision."""
     # Expected rates before any reading, with their standard deviations and odds.
     constant = (_CONSTANT_RATE_NS, _CONSTANT_SPREAD * _CONSTANT_RATE_NS, 1 / _RARE)
     priors = [(nominal_ns, NOMINAL_SPREAD * nominal_ns, 1.0), constant]

@@ -247,7 +247,6 @@ def median_time_ns(cost: KernelResources) -> float | None:
 
 
 def _builds(clean: KernelResources, with_records: KernelResources, overhead: Overhead | None) -> Iterator[_Finding]:
-    """Report more spills, which are harmless as far as the kernel is known to take little longer, and CTAs per SM."""
     if clean.spills is not None and with_records.spills is not None and with_records.spills > clean.spills:
         is_bounded = overhead is not None and overhead.high_percent <= _UNRELIABLE_PERCENT
         level = Level.CAREFUL if is_bounded else Level.UNRELIABLE
@@ -277,7 +276,6 @@ def _run_time(overhead: Overhead, clean: KernelResources, with_records: KernelRe
 
 
 def _effect(overhead: Overhead) -> str:
-    """Return the overhead as a clause: ``recording slows the kernel by 4.5 % ± 2.9``."""
     if overhead.error_percent > TRUSTED_PERCENT:
         return f"recording slows the kernel by at least {math.floor(10 * overhead.low_percent) / 10:.1f} %"
     amount = f"{abs(round(overhead.percent, 1)):.1f} % ± {rounded_error(overhead.error_percent)}"
@@ -285,7 +283,6 @@ def _effect(overhead: Overhead) -> str:
 
 
 def _why_no_verdict(overhead: Overhead, clean: KernelResources, with_records: KernelResources) -> str:
-    """Return why an overhead allows no verdict, and what would help; empty if it allows one."""
     if overhead.percent < -_UNRELIABLE_PERCENT:
         return (
             "with records the kernel took far less time than without, which records cannot cause: something else "

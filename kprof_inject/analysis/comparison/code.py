@@ -177,8 +177,6 @@ def changes_between(a: Path, b: Path) -> tuple[list[StructuralChange], int, bool
 
 
 class _Places:
-    """Parts of the kernel by operation, from the recorded scopes."""
-
     def __init__(self, diff: KernelDiff, a: Module, b: Module) -> None:
         self._diff = diff
         self._modules = a, b

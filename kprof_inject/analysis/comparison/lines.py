@@ -77,8 +77,6 @@ class LineChanges(Struct, frozen=True):
 
 
 class _Side(Struct, frozen=True):
-    """Times of a side's source lines, and its source files by path."""
-
     times: Mapping[SourceLine, LineTime]
     sources: Mapping[str, str]
 

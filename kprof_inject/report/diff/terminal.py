@@ -86,7 +86,6 @@ def _print_kernel(kernel: KernelDiff, console: Console, *, is_alone: bool) -> No
 
 
 def _columns(shown: Sequence[Row], coloured: str) -> list[Column]:
-    """Return the columns of the rows' cells; ``coloured`` is the title of the one in their colours."""
     columns = []
     for title in shown[0].cells if shown else ():
         indents = ["  " * row.depth if title == "scope" else "" for row in shown]

@@ -57,7 +57,6 @@ def takes(change: Change) -> str:
 
 
 def _interval(change: Change) -> tuple[float, float]:
-    """Return the ends in per cent, rounded outwards to tenths."""
     # Rounding to six digits first keeps a tenth a tenth despite float error; adding 0.0 turns -0.0 into 0.0.
     low, high = (round(10 * end, 6) for end in (change.low_percent, change.high_percent))
     return math.floor(low) / 10 + 0.0, math.ceil(high) / 10 + 0.0

@@ -130,7 +130,6 @@ def _sum(times_ns: Iterable[int | None]) -> int | None:
 
 
 def _is_within(index: int, others: set[int], parents: list[int]) -> bool:
-    """Return whether a scope of the table is inside of one of ``others``."""
     # A parent has a lower index than its children; anything else would be damage and could loop forever.
     while 0 <= parents[index] < index:
         index = parents[index]
@@ -140,7 +139,6 @@ def _is_within(index: int, others: set[int], parents: list[int]) -> bool:
 
 
 def _pieces(text: str, numbers: list[int]) -> list[tuple[int, list[str]]]:
-    """Return all lines, or, for a long file, those around the numbered ones."""
     if not text:
         return []
     lines = lines_of(text)
@@ -266,7 +264,6 @@ def _machine_code(function: MachineFunction, executions: tuple[int | None, ...],
 
 
 def _executions(report: LaunchAnalysis, function: MachineFunction) -> tuple[int | None, ...]:
-    """Return how often all warps execute each block; None if unknown."""
     if report.executed is not None:
         kernel = report.launch.kernel
         try:
@@ -375,7 +372,6 @@ def _stalled(
 def _awaited(
     stalls: Stalls, reasons: Mapping[str, int], by_reason: Mapping[str, Mapping[int, int]]
 ) -> Iterator[AwaitedLine]:
-    """Yield the lines whose results most samples of a line wait for, by reason."""
     sources = _sources(stalls)
     for reason, counts in by_reason.items():
         for line, count in Counter(counts).most_common(_MAX_AWAITED):

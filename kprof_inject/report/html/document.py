@@ -104,7 +104,6 @@ def _page(report: Report, max_scopes: int) -> Iterator[bytes]:
 
 
 def _inline_elements(analyses: Sequence[LaunchAnalysis]) -> dict[str, str]:
-    """Return the inline elements by their names in the template, and the policy that allows these alone."""
     style, imports, boot = _styles(), _import_map(), _text_of("boot.js")
     kernels = list(dict.fromkeys(printable(one.launch.kernel.name) for one in analyses))
     return {
@@ -128,7 +127,6 @@ def _text_of(name: str) -> str:
 
 
 def _styles() -> str:
-    """Return the text of all of ``assets/*.css``, that of the shell first."""
     names = sorted((path.name for path in _ROOT.glob("*.css")), key=lambda name: (name != "style.css", name))
     return "\n".join(map(_text_of, names))
 
@@ -161,7 +159,6 @@ def content_policy(style: str, scripts: Sequence[str] = ()) -> str:
 
 
 def _source_hash(text: str) -> str:
-    """Return the policy's name for an inline element with exactly this text."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 

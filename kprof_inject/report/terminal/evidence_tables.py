@@ -88,7 +88,6 @@ def print_stalls(stalls: Stalls, console: Console) -> None:
 
 
 def _reasons(line: LineStalls, stalls: Stalls) -> Iterator[str]:
-    """Yield the line's first reasons with their shares of all samples, and what they wait for."""
     for reason, count in waiting(line.reasons)[:_MAX_REASONS]:
         awaited = line.awaited.get(reason)
         needed = stalls.result_of(max(awaited, key=lambda other: awaited[other])) if awaited else ""

@@ -225,8 +225,6 @@ def _phase_shares(summary: LaunchSummary, phases: Phases) -> dict[str, float]:
 
 
 class _Row(Struct, frozen=True):
-    """Row of the table; an empty cell has no figure."""
-
     name: str
     source: str = ""
     per_cta: str = ""

@@ -70,7 +70,6 @@ def _shown_others(program: Program, console: Console) -> Sequence[GpuWork]:
 
 
 def _kernel_row(kernel: KernelOverview) -> dict[str, str]:
-    """Return the cells of a kernel that was recorded, by heading; and the styles of two of them."""
     analysis = kernel.middle.analysis
     level = trust_in(analysis).level
     by_rank_ns = kernel.time_by_rank_ns
@@ -92,7 +91,6 @@ def _kernel_row(kernel: KernelOverview) -> dict[str, str]:
 
 
 def _work_row(work: GpuWork, whole_ns: float | None) -> dict[str, str]:
-    """Return the cells of other work; all of the program's takes ``whole_ns``."""
     return {
         "kernel": without_inner_types(work.name),
         "launches": str(work.count),

@@ -172,7 +172,6 @@ def _in_letters(layouts: Sequence[Sequence[Column]], console: Console) -> list[l
 
 
 def _written(text: str, encoding: str) -> str:
-    """Write letters that the encoding lacks in plain ones, or by their code."""
     return printable(text).translate(_replaced(encoding)).encode(encoding, "backslashreplace").decode(encoding)
 
 
