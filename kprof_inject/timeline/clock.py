@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from kprof_inject.capture.buffer_layouts import RawCtas
 from kprof_inject.capture.model import Launch
 from kprof_inject.timeline.columns import Mask, Numbers, smallest
-from kprof_inject.timeline.curves import COUNTER_SHIFT, USUAL_WALK_NS2_PER_NS, Curves, fit_curves, flat_curves
+from kprof_inject.timeline.curves import COUNTER_SHIFT, Curves, fit_curves, flat_curves
 from kprof_inject.timeline.rate import (
     MAX_RATE_NS,
     MIN_RATE_NS,
@@ -139,11 +139,6 @@ def _agree(readings: Readings, lag: int, rate_ns: float) -> Mask:
     return agreed
 
 
-# Standard deviation of the relative difference between the rates in both halves of a long time, for a falling rate: an
-# H200 was seen to fall from 1.98 to 1.48 GHz.
-_DRIFT = 0.125
-
-
 class ClockSource(StrEnum):
     """Source of the rate of a launch's clock."""
 
@@ -179,11 +174,6 @@ class ClockFit(Struct, frozen=True):
     source: ClockSource
     residual_ns: float = 0.0
     """Root mean square of the readings' distances from the fit."""
-    worst_ns: float = 0.0
-    """Largest distance of a reading from the fit."""
-    between_ns: float = 0.0
-    """Standard error of a time where it is largest: midway between the two readings of an SM that are furthest apart.
-    """
     timer_step_ns: int = 0
     """Step of the timer; 0 without readings."""
     readings: int = 0
@@ -269,14 +259,12 @@ def _lines(launches: Sequence[tuple[Readings, float | None]]) -> list[Lines]:
     ]
 
 
-def _clock(lines: Lines, curves: Curves, residual_ns: float, worst_ns: float) -> ClockFit:
+def _clock(lines: Lines, curves: Curves, residual_ns: float) -> ClockFit:
     placed = np.bincount(lines.counter, lines.plausible) > 0
     return ClockFit(
         rate_ns=lines.rate.ns,
         rate_error=lines.rate.error,
         residual_ns=residual_ns,
-        worst_ns=worst_ns,
-        between_ns=_between_ns(lines),
         timer_step_ns=lines.readings.step_ns,
         readings=len(lines.counter),
         readings_left_out=int(np.count_nonzero(~lines.plausible)),
@@ -320,20 +308,6 @@ def timer_clock(sms: Numbers) -> ClockFit:
 
 def _place(sm: Numbers, cycles: Numbers) -> Numbers:
     return (sm.astype(np.int64) << COUNTER_SHIFT) + cycles
-
-
-def _between_ns(lines: Lines) -> float:
-    """Estimate the standard error midway between the two readings of a counter that are furthest apart.
-
-    It combines the error of the readings with the wandering of a clock over such a time.
-    """
-    rows = np.flatnonzero(lines.plausible)
-    gaps = np.diff(lines.readings.cycles[rows])[np.diff(lines.counter[rows]) == 0]
-    gap_ns = lines.rate.ns * float(gaps.max(initial=0))
-    reading_ns = float(np.median(lines.readings.error_ns)) / np.sqrt(2)
-    if lines.rate.constant:
-        return float(reading_ns)
-    return float(np.linalg.norm((reading_ns, np.sqrt(USUAL_WALK_NS2_PER_NS * gap_ns / 4), _DRIFT * gap_ns / 8)))
 
 
 def assumed_times(launch: Launch, ctas: RawCtas, warps: WarpTally) -> tuple[RawCtas, ClockFit]:

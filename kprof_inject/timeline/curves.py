@@ -219,11 +219,10 @@ def flat_curves(counters: int) -> Curves:
     return Curves(every[:-1] << COUNTER_SHIFT, np.zeros(counters), every)
 
 
-def fit_curves(launches: Sequence[Lines]) -> list[tuple[Curves, float, float]]:
+def fit_curves(launches: Sequence[Lines]) -> list[tuple[Curves, float]]:
     """Fit curves through all readings of each launch's lines.
 
-    With the curves, return how far the readings are from them: the root mean square of the distances, weighted as in
-    the fit, and the largest one.
+    With the curves, return the root mean square of the readings' distances from them, weighted as in the fit.
     """
     fittings = _with_common_curves(launches)
     delayed = {
@@ -269,11 +268,17 @@ class _Fitting(Struct, frozen=True):
         rate = self.lines.rate
         return replace(self.lines, rate=replace(rate, more_shift_ns=rate.more_shift_ns + delay_ns))
 
-    def fit(self) -> tuple[Curves, float, float]:
+    def fit(self) -> tuple[Curves, float]:
         lines = self.lines
         heights_ns = _limited_slopes(self.keys, self.heights_ns, lines.rate.ns)
         first = np.searchsorted(lines.counter, np.arange(len(lines.base_ns) + 1))
-        return Curves(self.keys, heights_ns, first), *_distances(lines, heights_ns, self.weights)
+        total = squares = 0.0
+        for part in parts(len(heights_ns)):
+            residuals = lines.residuals(part).lowered_by(heights_ns[part])
+            weight = self.weights[part] / residuals.error_ns**2
+            total += float(weight.sum())
+            squares += float(weight @ residuals.height_ns**2)
+        return Curves(self.keys, heights_ns, first), float(np.sqrt(squares / total)) if total else 0.0
 
 
 def _with_common_curves(launches: Sequence[Lines]) -> list[_Fitting]:
@@ -419,21 +424,3 @@ def _lowest_reached(heights: Reals, along: Reals) -> Reals:
     forward = np.minimum.accumulate(heights - along) + along
     backward = np.minimum.accumulate((heights + along)[::-1])[::-1] - along
     return np.minimum(forward, backward)
-
-
-def _distances(lines: Lines, heights_ns: Reals, weights: NDArray[np.float32]) -> tuple[float, float]:
-    """Return the root mean square and the largest distance.
-
-    A reading further off than the launch is long does not count as the largest.
-    """
-    placed = np.bincount(lines.counter, lines.plausible) > 0
-    longest_ns = np.ptp(lines.readings.ns[lines.plausible]) if lines.plausible.any() else 0
-    total = squares = worst_ns = 0.0
-    for part in parts(len(heights_ns)):
-        residuals = lines.residuals(part).lowered_by(heights_ns[part])
-        weight = weights[part] / residuals.error_ns**2
-        total += float(weight.sum())
-        squares += float(weight @ residuals.height_ns**2)
-        far_ns = np.abs(residuals.height_ns[placed[residuals.counter]])
-        worst_ns = max(worst_ns, float(far_ns.max(initial=0.0, where=far_ns <= longest_ns)))
-    return float(np.sqrt(squares / total)) if total else 0.0, worst_ns

@@ -103,7 +103,6 @@ def test_a_reading_far_too_late_moves_nothing_where_there_are_others(name: str) 
     fitted = run(works, steady(1.7e9))
     assert fitted.worst_ns(fitted.at_function) <= 32
     assert fitted.worst_ns() <= bound_ns
-    assert fitted.clock.worst_ns > 49e3
     assert fitted.clock.clock_hz == pytest.approx(1.7e9, rel=0.001)
     assert fitted.is_monotonic
 
@@ -163,7 +162,7 @@ def test_without_readings_the_clock_is_the_nominal_one(cta: Cta | None, nominal_
     raw = LAYOUTS["timed"].read(buffer_words([cta], slots=4), 2, range(2))
     clock = fitted_clock(decoder_of(raw), nominal_hz)
     assert clock.clock_hz == pytest.approx(expected_hz)
-    assert (clock.readings, clock.residual_ns, clock.worst_ns) == (0, 0.0, 0.0)
+    assert (clock.readings, clock.residual_ns) == (0, 0.0)
     assert (clock.source, clock.rate_error) == ("assumed", 0.25)
     assert clock.to_ns(np.array([], dtype=np.int64), np.array([], dtype=np.int64)).size == 0
 

@@ -54,7 +54,6 @@ def test_counters_that_all_cus_share() -> None:
 
 def test_a_counter_of_100_mhz_does_not_wander() -> None:
     fitted = run(waves(30, 30, 3e6), steady(100e6), step_ns=STEP_NS, nominal_hz=NOMINAL_HZ)
-    assert fitted.clock.between_ns <= 10
     assert fitted.worst_ns() <= 15
 
 

