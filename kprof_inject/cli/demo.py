@@ -79,13 +79,7 @@ RUNS = (ATTENTION, BEFORE, AFTER)
 
 @click.command("demo")
 @click.option(
-    "-o",
-    "--output",
-    "workspace",
-    type=PATH,
-    default=DEMO_WORKSPACE,
-    show_default=True,
-    help="The workspace to write.",
+    "-o", "--output", "workspace", type=PATH, default=DEMO_WORKSPACE, show_default=True, help="The workspace to write."
 )
 @click.pass_context
 def command(ctx: click.Context, workspace: Path) -> None:

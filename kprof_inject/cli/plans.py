@@ -94,12 +94,7 @@ def plan_json(module: Module, plan: Plan) -> dict[str, Any]:
                 "dropped": [dropped.marker for dropped in found.dropped],
             }
         )
-    return {
-        **table_json(plan.table),
-        "file": module.file,
-        "records": len(plan.records),
-        "selectors": selectors,
-    }
+    return {**table_json(plan.table), "file": module.file, "records": len(plan.records), "selectors": selectors}
 
 
 def _coverage(selection: Selection) -> str:

@@ -87,9 +87,7 @@ def headers_of(launches: Sequence[Launch]) -> list[LaunchHeaders | KprofError | 
 
 
 def _evaluate(
-    launches: Sequence[Launch],
-    held: dict[tuple[object, ...], _Held],
-    results: list[LaunchHeaders | KprofError | None],
+    launches: Sequence[Launch], held: dict[tuple[object, ...], _Held], results: list[LaunchHeaders | KprofError | None]
 ) -> None:
     for group in held.values():
         first = launches[group[0][0]]

@@ -157,12 +157,7 @@ def inner_scopes(parents: Sequence[int]) -> list[list[int]]:
 
 
 def begun_amid_inner(
-    starts: Numbers,
-    order: Numbers,
-    scope: NDArray[np.int16],
-    group: Numbers,
-    is_end: Mask,
-    parents: Sequence[int],
+    starts: Numbers, order: Numbers, scope: NDArray[np.int16], group: Numbers, is_end: Mask, parents: Sequence[int]
 ) -> Mask:
     """Determine which ``starts``, each the first record of its scope in its ring, are not the true start of the scope.
 

@@ -121,13 +121,7 @@ class PhaseSums:
         after_ns = np.clip(self._end_ns[row] - last_ns, 0, whole_ns - before_ns)
         self._sums += (len(row), whole_ns.sum(), before_ns.sum(), after_ns.sum())
 
-    def _add_net(
-        self,
-        rows: Rows,
-        warp: Numbers,
-        loops: Numbers,
-        begins: Numbers,
-    ) -> None:
+    def _add_net(self, rows: Rows, warp: Numbers, loops: Numbers, begins: Numbers) -> None:
         """Add times without records.
 
         ``loops`` are the rows of outermost loops, ``begins`` where those of the next warp begin.

@@ -183,13 +183,7 @@ def _columns(sample: RateSample) -> tuple[NDArray[Any], ...]:
 
 
 def _settled(
-    sample: RateSample,
-    covariance: Reals,
-    weighted: Reals,
-    solution: Reals,
-    scale: float,
-    prior: Reals,
-    error_ns: Reals,
+    sample: RateSample, covariance: Reals, weighted: Reals, solution: Reals, scale: float, prior: Reals, error_ns: Reals
 ) -> ClockRate:
     readings, nominal_hz = sample.readings, sample.nominal_hz
     gain = covariance @ weighted

@@ -56,10 +56,7 @@ class Tally(Struct, frozen=True):
 
 
 def tally_launch(
-    decoder: RecordDecoder,
-    scope_count: int,
-    rules: ScopeRules = NO_RULES,
-    group_of_scope: Numbers | None = None,
+    decoder: RecordDecoder, scope_count: int, rules: ScopeRules = NO_RULES, group_of_scope: Numbers | None = None
 ) -> Tally:
     """Count all records of a launch whose table has ``scope_count`` scopes and implies ``rules``.
 

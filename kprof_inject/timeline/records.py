@@ -54,13 +54,7 @@ def read_raw(launch: Launch) -> RawCtas:
     return LAYOUTS[kernel.layout].read(words, kernel.num_warps, recorded_warps(launch), launch.sample, ends)
 
 
-def parted_starts(
-    group: Numbers,
-    scope: NDArray[np.int16],
-    is_end: Mask,
-    cycles: Numbers,
-    usable: Mask,
-) -> Mask:
+def parted_starts(group: Numbers, scope: NDArray[np.int16], is_end: Mask, cycles: Numbers, usable: Mask) -> Mask:
     """Determine which ``usable`` entries are starts that their end does not follow, in a ring whose stores were moved.
 
     The entries are in the order of writing.

@@ -54,13 +54,7 @@ class TagIds(Struct, frozen=True):
         of_tags: Mask = self.of_id[scope_ids(entries)] >= 0
         return of_tags
 
-    def values(
-        self,
-        entries: NDArray[np.uint64],
-        group: Numbers,
-        scope: NDArray[np.int16],
-        is_end: Mask,
-    ) -> Numbers:
+    def values(self, entries: NDArray[np.uint64], group: Numbers, scope: NDArray[np.int16], is_end: Mask) -> Numbers:
         """Return the tag values of each entry: shape (entry, ``max_tags``), ``NO_TAG`` where there is none.
 
         The entries are all that the rings have, in the order of writing.

@@ -247,10 +247,7 @@ def _records(timeline: Timeline, summary: LaunchSummary) -> Iterator[Row]:
     lost = f" ({percent(summary.records_lost / summary.records_written)})" if summary.records_lost else ""
     yield "records", f"{_thousands(summary.records_written)} written, {_thousands(summary.records_lost)} lost{lost}"
     cost = summary.record_cost
-    yield (
-        "cost of a record",
-        f"{cost.cycles:.0f} ± {cost.error_cycles:.0f} cycles" if cost else "unknown",
-    )
+    yield "cost of a record", f"{cost.cycles:.0f} ± {cost.error_cycles:.0f} cycles" if cost else "unknown"
     if summary.subtracted_ns and summary.warp_time_ns:
         taken = summary.subtracted_ns / summary.warp_time_ns
         yield "subtracted", f"{percent(taken)} of the warps' time"

@@ -24,12 +24,7 @@ from kprof_inject.kernel_names import without_inner_types
 from kprof_inject.quantities import listed
 from kprof_inject.report.facts import Answers, launch_row
 from kprof_inject.report.html.columns import flight_bytes, scope_bytes, shares, shown_of
-from kprof_inject.report.html.data import (
-    kernel_rows,
-    launch_facts,
-    launch_sections,
-    page_values,
-)
+from kprof_inject.report.html.data import kernel_rows, launch_facts, launch_sections, page_values
 from kprof_inject.report.html.pictures import ScopePictures
 
 MAX_SCOPES = 200_000
