@@ -171,7 +171,7 @@ class Choice(Struct, frozen=True):
             return ()
         for glob in self.kernels:
             _require_name("--kernel", "kernels", glob, fnmatchcase, [launch.kernel.name for launch in launches])
-        left = [launch for launch in launches if self._keeps_kernel(launch)]
+        left = [one for one in launches if any(fnmatchcase(one.kernel.name, glob) for glob in self.kernels or ("*",))]
         _require_number(
             "--launch", "launches", self.launches, left, lambda launch: NumberSet.of([launch.index]), _how_kept
         )
@@ -223,9 +223,6 @@ class Choice(Struct, frozen=True):
                 f"--cta {self.ctas} matches nothing{f' with --sm {self.sms}' if self.sms else ''}",
                 hint=f"these CTAs ran on SMs {sms_of_ctas}" if sms_of_ctas.bounds else "these CTAs never ran",
             )
-
-    def _keeps_kernel(self, launch: Launch) -> bool:
-        return not self.kernels or any(fnmatchcase(launch.kernel.name, glob) for glob in self.kernels)
 
     def _keeps_scopes(self, table: ScopeTable) -> Mask:
         return np.array(

@@ -79,10 +79,8 @@ def _print_kernel(kernel: KernelDiff, console: Console, *, is_alone: bool) -> No
         say(sentence, console)
     if lines:
         print_plain(_line_layouts(lines), console)
-    for line in rows.code_lines(kernel):
+    for line in (*rows.code_lines(kernel), *wording.kernel_notes(kernel)):
         say(line, console)
-    for note in wording.kernel_notes(kernel):
-        say(note, console)
 
 
 def _columns(shown: Sequence[Row], coloured: str) -> list[Column]:

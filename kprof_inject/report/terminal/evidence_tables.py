@@ -106,9 +106,7 @@ def print_edits(tried: Sequence[tuple[EditsRecord, AppliedEdits | None]], consol
         shown = [one for one in ranked(record) if one.outcome != "same code"]
         if shown:
             print_fitted(_edit_layouts(record, shown), console)
-        for line in _notes(record):
-            say(line, console)
-        for line in _to_apply(applied):
+        for line in (*_notes(record), *_to_apply(applied)):
             say(line, console)
 
 

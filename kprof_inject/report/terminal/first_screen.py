@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from pathlib import PurePath
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,13 +17,13 @@ from rich.text import Text
 
 from kprof_inject.analysis.advice import Advice
 from kprof_inject.analysis.summary import LaunchSummary, ScopeSummary
+from kprof_inject.capture.source_text import without_folders
 from kprof_inject.quantities import counted, percent, ratio, resolved_time, short_time
 from kprof_inject.report.experiments import short_headline
 from kprof_inject.report.facts import Answer, per_cta_text
 from kprof_inject.report.terminal.evidence_tables import stalled_on, units_text
 from kprof_inject.report.terminal.tables import (
     LEVEL_COLOURS,
-    Bars,
     Column,
     Room,
     bars_for,
@@ -32,6 +31,7 @@ from kprof_inject.report.terminal.tables import (
     lines_of_plain,
     print_plain,
     say,
+    share_bars,
     shown,
 )
 from kprof_inject.scope_colours import scope_colours
@@ -54,7 +54,7 @@ _MOVED = "!"
 def print_first_screen(answer: Answer, console: Console, room: Room | None = None) -> Room:
     """Print the first screen, and return what is left of the ``room``."""
     room = room or Room()
-    rows, layouts = list(_rows(answer)), partial(_layouts, bars=bars_for(console))
+    rows, layouts = list(_rows(answer)), partial(_layouts, console=console)
     bar = _cta_bar(answer, console)
     table_lines = lines_of_plain(layouts(rows), console) if rows and room.lines is not None else 0
     lines = answer_lines(answer, console)
@@ -262,9 +262,8 @@ def _scope_rows(scope: ScopeSummary, summary: LaunchSummary, indent: str, stalle
         if scope.p50_ns is None
         else (resolved_time(scope.p50_ns, resolution_ns), resolved_time(scope.p99_ns, resolution_ns))
     )
-    source = PurePath(scope.source).name if scope.source else ""
     name, per_cta = indent + scope.title, per_cta_text(scope, summary)
-    yield _Row(name, source, per_cta, scope.share, scope.self_share, p50, p99, stalled)
+    yield _Row(name, without_folders(scope.source), per_cta, scope.share, scope.self_share, p50, p99, stalled)
     if scope.between_iterations_ns is not None and scope.share is not None and scope.total_ns:
         per_cta = short_time(scope.between_iterations_ns / summary.warps_in_ctas(scope))
         yield _Row(f"{indent}  between iterations", "", per_cta, scope.self_share, scope.self_share)
@@ -278,7 +277,7 @@ def _largest(rows: Sequence[_Row], count: int) -> list[_Row]:
     return [rows[number] for number in sorted(ranked[:count])]
 
 
-def _layouts(rows: Sequence[_Row], bars: Bars) -> list[list[Column]]:
+def _layouts(rows: Sequence[_Row], console: Console) -> list[list[Column]]:
     """Return layouts for less and less room.
 
     First the bars become narrower, then they go, as the shares show the same; at last the columns that other reports
@@ -294,11 +293,7 @@ def _layouts(rows: Sequence[_Row], bars: Bars) -> list[list[Column]]:
         Column("share", ["" if row.share is None else percent(row.share) for row in rows]),
     ]
     times = [Column("p50", [row.p50 for row in rows]), Column("p99", [row.p99 for row in rows])]
-    colours = [row.colour for row in rows]
-    drawn = [
-        Column(width.title, [width.drawn(row.share or 0.0, row.own_share) for row in rows], colours, left=True)
-        for width in (bars, bars.narrow())
-    ]
+    drawn = share_bars([(row.share or 0.0, row.own_share) for row in rows], [row.colour for row in rows], console)
     scope, _ = names
     stalls = Column("stalled on", [row.stalled_on for row in rows], left=True)
     if any(stalls.cells):

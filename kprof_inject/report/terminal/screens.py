@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Sequence
-from pathlib import PurePath
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
@@ -15,6 +14,7 @@ from kprof_inject.analysis.program import KernelOverview, Report
 from kprof_inject.analysis.summary import LaunchSummary, PartitionSummary, ScopeSummary
 from kprof_inject.capture.edits import OPTIONS_FILE
 from kprof_inject.capture.model import several_ranks
+from kprof_inject.capture.source_text import without_folders
 from kprof_inject.quantities import counted, percent, resolved_time, short_time
 from kprof_inject.report.experiments import best_for, won_text
 from kprof_inject.report.facts import Answer, Answers, Build, launch_row
@@ -30,7 +30,6 @@ from kprof_inject.report.terminal.program_table import lines_of_kernels, print_k
 from kprof_inject.report.terminal.tables import (
     Column,
     Room,
-    bars_for,
     html_of,
     limit_colour,
     lines_of_plain,
@@ -38,6 +37,7 @@ from kprof_inject.report.terminal.tables import (
     print_plain,
     print_trust,
     say,
+    share_bars,
     share_text,
     shown,
 )
@@ -268,17 +268,8 @@ def _layouts(summary: LaunchSummary, console: Console) -> list[list[Column]]:
     ]
     colours = scope_colours(scope.kind for scope in summary.scopes)
     coloured = [colours[scope.index].rgb if scope else "" for scope, _ in rows]
-    bars = bars_for(console)
-    drawn = [
-        Column(
-            bar.title,
-            [bar.drawn(one.share or 0.0, one.self_share) if one else "" for one, _ in rows],
-            coloured,
-            left=True,
-        )
-        for bar in (bars, bars.narrow())
-    ]
-    return [*([*figures, drawing] for drawing in drawn), figures]
+    shares = [(scope.share or 0.0, scope.self_share) if scope else (0.0, 0.0) for scope, _ in rows]
+    return [*([*figures, drawing] for drawing in share_bars(shares, coloured, console)), figures]
 
 
 def _partition_cells(partition: PartitionSummary) -> list[str]:
@@ -289,6 +280,6 @@ def _partition_cells(partition: PartitionSummary) -> list[str]:
 
 def _scope_cells(scope: ScopeSummary, summary: LaunchSummary, indent: str) -> list[str]:
     durations = [resolved_time(ns, summary.resolution_ns) for ns in (scope.mean_ns, scope.p50_ns, scope.p99_ns)]
-    name, source = indent + "  " * scope.depth + scope.title, PurePath(scope.source).name if scope.source else "-"
+    name, source = indent + "  " * scope.depth + scope.title, without_folders(scope.source) or "-"
     times = [short_time(scope.total_ns), short_time(scope.self_ns), *durations]
     return [name, source, str(scope.count), *times, share_text(scope.share)]

@@ -277,10 +277,6 @@ class Bars(Struct, frozen=True):
         whole = f"{self.inner} self {self.outer} in it"
         return whole if len(whole) <= self.width else f"{self.inner} self"
 
-    def narrow(self) -> Bars:
-        """Return the same bars in half the width."""
-        return Bars(self.inner, self.outer, _NARROW_WIDTH)
-
     def drawn(self, share: float, self_share: float) -> str:
         """Draw shares of a whole, from 0 to 1.
 
@@ -302,6 +298,15 @@ PLAIN = Bars("#", ".")
 def bars_for(console: Console) -> Bars:
     """Return the bars that the console can print."""
     return PLAIN if console.options.ascii_only else BLOCKS
+
+
+def share_bars(shares: Sequence[tuple[float, float]], colours: Sequence[str], console: Console) -> list[Column]:
+    """Return columns that draw shares, each with the part of it that is a scope's own: a wide one and a narrow one."""
+    wide = bars_for(console)
+    return [
+        Column(bars.title, [bars.drawn(*share) for share in shares], colours, left=True)
+        for bars in (wide, replace(wide, width=_NARROW_WIDTH))
+    ]
 
 
 # More lines cannot be read at a glance, however high the terminal.
