@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -15,7 +16,6 @@ from kprof_inject.cli.console import print_error, read_input, table_console
 from kprof_inject.cli.options import PATH, harmless_setting, json_option
 from kprof_inject.errors import KprofError
 from kprof_inject.machine_code.lines import Moved
-from kprof_inject.report.machine_code import moved_json, moved_sentence
 from kprof_inject.report.terminal.tables import Column, print_fitted
 from kprof_inject.runtime.compiling.compiler_process import CompilerProcess
 from kprof_inject.runtime.compiling.disassembly import recorded_machine_code_of
@@ -75,7 +75,7 @@ def command(
             moves.append(found)
     if as_json:
         values = [
-            check.to_json() | ({"scopes": [moved_json(*scope) for scope in found.items()]} if machine_code else {})
+            check.to_json() | ({"scopes": [_moved_json(*scope) for scope in found.items()]} if machine_code else {})
             for check, found in zip(checks, moves, strict=True)
         ]
         click.echo(json.dumps(values, indent=1))
@@ -109,12 +109,29 @@ _Moves = Mapping[str, Sequence[Moved] | None]
 """What the compiler moved out of each scope and into it, by its name; None if that is unknown."""
 
 
+def _moved_json(scope: str, moved: Sequence[Moved] | None) -> dict[str, Any]:
+    return {
+        "scope": scope,
+        "moved": moved
+        and [
+            {
+                "line": one.line,
+                "operation": one.operation,
+                "instructions": one.count,
+                "of": one.total,
+                "where": one.side.name.lower(),
+            }
+            for one in moved
+        ],
+    }
+
+
 def _sentences(found: _Moves) -> Iterator[str]:
     for scope, moved in found.items():
         if moved is None:
             yield f"{scope}: unknown, because no clock read of its start or of its end was found"
         else:
-            yield from (moved_sentence(scope, one) for one in moved)
+            yield from (one.sentence_on(scope) for one in moved)
     if found and all(moved is not None and not moved for moved in found.values()):
         yield "no memory access, tensor operation or special function was moved across a record"
 

@@ -16,13 +16,16 @@ from kprof_inject.cli.console import print_error, read_input, say, table_console
 from kprof_inject.cli.options import json_option, place_argument
 from kprof_inject.errors import KprofError
 from kprof_inject.kernel_names import differing_facts, facts_in_words
-from kprof_inject.machine_code.lines import summary_of
+from kprof_inject.machine_code.lines import CodeSummary, LineCode, summary_of
 from kprof_inject.pipeline.insertion import view_of, views_in
-from kprof_inject.report.machine_code import code_table, headline, to_json
+from kprof_inject.quantities import counted
 from kprof_inject.select.candidates import Candidate, outline
 from kprof_inject.select.module_view import ModuleView
 from kprof_inject.workspace import DumpedKernel, Workspace, saved_sources
 from kprof_inject.workspace_folder import may_be_workspace, workspace_argument
+
+_MAX_OPERATION = 48
+_MAX_AWAITED = 3
 
 _Kernel = tuple[str, ModuleView, DumpedKernel | None]
 """Heading of a kernel, its view, and the kernel itself if it is in a workspace."""
@@ -102,7 +105,7 @@ def _show_machine_code(kernels: Sequence[_Kernel], as_json: bool) -> None:
         found.append((heading, view, [summary_of(one) for one in machine_code_of(view.module, options)]))
     if as_json:
         values = [
-            {"kernel": view.kernel, "file": view.module.file, "functions": [to_json(one) for one in functions]}
+            {"kernel": view.kernel, "file": view.module.file, "functions": [_code_json(one) for one in functions]}
             for _, view, functions in found
         ]
         click.echo(json.dumps(values, indent=1))
@@ -111,9 +114,57 @@ def _show_machine_code(kernels: Sequence[_Kernel], as_json: bool) -> None:
     for heading, view, functions in found:
         console.print(Text(heading, "bold"), soft_wrap=True)
         for function in functions:
-            for line in headline(function):
+            lines = [f"{function.function.name}: {counted(len(function.function.instructions), 'instruction')}"]
+            lines += [
+                f"  loop at line {one.line}: {counted(one.instructions, 'instruction')}" for one in function.loops
+            ]
+            for line in lines:
                 console.print(Text(line), soft_wrap=True)
-            console.print(code_table(function, view.module.text.splitlines()))
+            console.print(_code_table(function, view.module.text.splitlines()))
+
+
+def _code_table(summary: CodeSummary, ttgir: Sequence[str]) -> Table:
+    table = Table(box=None, pad_edge=True)
+    table.add_column("line", justify="right", no_wrap=True)
+    table.add_column("TTGIR", no_wrap=True)
+    table.add_column("instructions", justify="right", no_wrap=True)
+    for heading in ("by pipeline", "waits for"):
+        table.add_column(heading, overflow="fold")
+    for code in summary.lines:
+        text = ttgir[code.line - 1].partition(" loc(")[0].strip() if 0 < code.line <= len(ttgir) else ""
+        counts = sorted(code.pipelines.items(), key=lambda entry: -entry[1])
+        pipelines = ", ".join(f"{count} {pipeline.value}" for pipeline, count in counts)
+        operation = Text(text[:_MAX_OPERATION])
+        table.add_row(str(code.line), operation, str(code.instructions), pipelines, Text(_awaited(code)))
+    return table
+
+
+def _awaited(code: LineCode) -> str:
+    counts = sorted(code.awaited.items(), key=lambda entry: -entry[1])
+    named = [f"{count} {awaited.operation} of line {awaited.line}" for awaited, count in counts[:_MAX_AWAITED]]
+    return ", ".join([*named, *(["…"] if len(counts) > _MAX_AWAITED else [])])
+
+
+def _code_json(summary: CodeSummary) -> dict[str, Any]:
+    return {
+        "name": summary.function.name,
+        "instructions": len(summary.function.instructions),
+        "loops": [
+            {"line": loop.line, "lines": list(loop.lines), "instructions": loop.instructions} for loop in summary.loops
+        ],
+        "lines": [
+            {
+                "line": code.line,
+                "instructions": code.instructions,
+                "pipelines": {pipeline.value: count for pipeline, count in code.pipelines.items()},
+                "waits_for": [
+                    {"line": awaited.line, "operation": awaited.operation, "instructions": count}
+                    for awaited, count in code.awaited.items()
+                ],
+            }
+            for code in summary.lines
+        ],
+    }
 
 
 def _kernels_at(place: Path) -> tuple[list[_Kernel], list[KprofError]]:

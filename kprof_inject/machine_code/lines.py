@@ -117,6 +117,17 @@ class Moved(Struct, frozen=True):
     total: int
     side: Side
 
+    def sentence_on(self, scope: str) -> str:
+        """Return what moved, as ``math.exp: all 64 MUFU of line 247 are after its end``."""
+        verb = "is" if self.count == 1 else "are"
+        what = f"{self.operation} of line {self.line}"
+        if self.side is Side.INSIDE:
+            return f"{scope}: {self.count} {what}, which is outside, {verb} in it"
+        how_many = f"{self.count} of {self.total}"
+        if self.count == self.total:
+            how_many = "the" if self.total == 1 else f"all {self.total}"
+        return f"{scope}: {how_many} {what} {verb} {self.side.value}"
+
 
 def moved_in(function: MachineFunction, scope: RecordedLines) -> list[Moved] | None:
     """Return what moved out of a scope and into it; None if the code has no clock read for its start or its end.

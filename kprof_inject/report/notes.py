@@ -17,7 +17,6 @@ from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.errors import printable
 from kprof_inject.quantities import counted, percent, ratio, short_time, size_text
 from kprof_inject.report.experiments import slope_notes
-from kprof_inject.report.machine_code import moved_sentence
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.spread import GroupSpread, IterationSeries
 from kprof_inject.timeline.waves import Ending, Waves
@@ -210,7 +209,7 @@ def moved_notes(report: LaunchAnalysis) -> Iterator[str]:
     }
     moves = report.launch.kernel.moves
     sentences = [
-        f"moved across a record: {moved_sentence(name, moved)} of the TTGIR"
+        f"moved across a record: {moved.sentence_on(name)} of the TTGIR"
         for record, name in names.items()
         for moved in moves.get(record) or ()
     ]

@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from kprof_inject.analysis.structure.recorded_lines import recorded_lines
 from kprof_inject.machine_code.lines import Moved, RecordedLines, Side, moved_in
-from kprof_inject.report.machine_code import moved_sentence
 from kprof_inject.ttgir.parser import parse
 
 CLOCK = "CS2R.32 R7, SR_CLOCKLO"
@@ -103,7 +102,7 @@ def test_amds_scopes_are_between_its_clock_reads(clock: str) -> None:
     ],
 )
 def test_what_moved_in_words(moved: Moved, sentence: str) -> None:
-    assert moved_sentence("k", moved) == sentence
+    assert moved.sentence_on("k") == sentence
 
 
 MODULE = """\
