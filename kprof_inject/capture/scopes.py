@@ -30,7 +30,7 @@ class ScopeKind(StrEnum):
     MARKER = "marker"
     """Operations that a marker comment brackets."""
     INSTANT = "mark"
-    """PointRecord in time: nothing is between its start and its end."""
+    """Point in time: nothing is between its start and its end."""
     UNKNOWN = "scope"
     """Scope that stock Proton recorded, whose buffer does not have the kind."""
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from kprof_inject.analysis.program import Report
+from kprof_inject.capture.encoding import json_text
 from kprof_inject.capture.mode import parse_warps
 from kprof_inject.capture.model import Capture
 from kprof_inject.capture.reader import read_capture
@@ -41,7 +42,7 @@ from kprof_inject.pipeline.causal_runs import (
 )
 from kprof_inject.pipeline.insertion import insert_kernels, write_insertions
 from kprof_inject.pipeline.saved_launches import drop_launches, finish_launches
-from kprof_inject.report.experiments import slopes_csv, slopes_json
+from kprof_inject.report.experiments import slopes_csv
 from kprof_inject.report.terminal.evidence_tables import print_slopes
 from kprof_inject.runtime.program import STOPPED
 from kprof_inject.select.selectors import parse_selectors
@@ -175,7 +176,7 @@ def _write(
         write_text(csv_path, slopes_csv(slopes))
         say(f"wrote {csv_path}")
     if as_json:
-        click.echo(slopes_json(slopes))
+        click.echo(json_text([one.to_json() for one in slopes]))
     else:
         print_slopes(slopes, table_console())
         say(f"next: kprof-inject report{workspace_argument(workspace.folder)}, whose findings use these slopes")

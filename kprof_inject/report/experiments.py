@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from kprof_inject.analysis.causal.slopes import KernelSlopes, PlaceSlope
 from kprof_inject.capture.edits import AppliedEdits, EditsRecord, MeasuredGain, TriedEdits
-from kprof_inject.capture.encoding import json_text, json_values, schema_of
+from kprof_inject.capture.encoding import json_values, schema_of
 from kprof_inject.files import csv_cell
 from kprof_inject.quantities import before_and_after, counted, percent, short_time
 
@@ -178,11 +178,6 @@ def doubts_on_slopes(slopes: KernelSlopes) -> Iterator[str]:
                 f"{place.name}: delays there slow the kernel, but only {percent(share)} of the critical path goes "
                 "through it: it is short, or it delays work outside of scopes"
             )
-
-
-def slopes_json(slopes: Sequence[KernelSlopes]) -> str:
-    """Return the slopes as JSON text."""
-    return json_text([kernel.to_json() for kernel in slopes])
 
 
 _HEADINGS = (

@@ -227,17 +227,11 @@ class ScopeSums:
 
 
 def _durations(values: NDArray[np.signedinteger]) -> dict[str, Any]:
+    names = ("p50_ns", "p90_ns", "p99_ns", "mean_ns", "min_ns", "max_ns")
     if not values.size:
-        return dict.fromkeys(("mean_ns", "min_ns", "p50_ns", "p90_ns", "p99_ns", "max_ns"))
-    p50, p90, p99 = take_quantiles(values, (0.5, 0.9, 0.99))
-    return {
-        "mean_ns": float(values.mean()),
-        "min_ns": int(values.min()),
-        "p50_ns": p50,
-        "p90_ns": p90,
-        "p99_ns": p99,
-        "max_ns": int(values.max()),
-    }
+        return dict.fromkeys(names)
+    figures = *take_quantiles(values, (0.5, 0.9, 0.99)), float(values.mean()), int(values.min()), int(values.max())
+    return dict(zip(names, figures, strict=True))
 
 
 _SCOPES = 1 << 16  # more than any table has

@@ -13,7 +13,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from kprof_inject.analysis.comparison import matching, runs
-from kprof_inject.analysis.comparison.matching import NOWHERE, ScopeIdentity, ScopeMatch, ScopeMatching
+from kprof_inject.analysis.comparison.matching import ScopeIdentity, ScopeMatch, ScopeMatching
 from kprof_inject.analysis.comparison.runs import Both, KernelRuns, LaunchFigures, ScopeFigures, Sides, by_process
 from kprof_inject.capture.model import several_ranks
 from kprof_inject.capture.scopes import ScopeKind
@@ -286,8 +286,9 @@ class KernelDiff:
 
     def scopes_of(self, sides: Sides) -> tuple[ScopeChange, ...]:
         """Return the same with the figures of these launches."""
-        a, b = self.identities
-        return tuple(ScopeChange(sides, one, a[one.a], b[one.b], _depth(b, one.b)) for one in self.matching.matches)
+        (a, b), table = self.identities, self.b.kernel.scopes
+        matches = self.matching.matches
+        return tuple(ScopeChange(sides, one, a[one.a], b[one.b], len([*table.around(one.b)])) for one in matches)
 
     @cached_property
     def scopes(self) -> tuple[ScopeChange, ...]:
@@ -336,13 +337,6 @@ class CaptureDiff(Struct, frozen=True, eq=False):
     def is_by_rank(self) -> bool:
         """True if each comparison is of one rank."""
         return any(kernel.b.rank is not None for kernel in self.kernels)
-
-
-def _depth(scopes: Sequence[ScopeIdentity], index: int) -> int:
-    depth = 0
-    while (index := scopes[index].info.parent) != NOWHERE:
-        depth += 1
-    return depth
 
 
 def diff_captures(

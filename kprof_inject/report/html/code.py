@@ -17,7 +17,7 @@ from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.analysis.unjudged import Unevaluated, evaluating
 from kprof_inject.capture.model import KERNELS_CACHED
-from kprof_inject.capture.scopes import ScopeKind
+from kprof_inject.capture.scopes import ScopeKind, ScopeTable
 from kprof_inject.capture.source_text import (
     SourceLine,
     file_and_line,
@@ -97,13 +97,12 @@ def source_files(timeline: Timeline, summary: LaunchSummary, stalls: Stalls | No
     for index, scope in enumerate(summary.scopes):
         if place := file_and_line(scope.source):
             scopes_of.setdefault(place[0], {}).setdefault(place[1], []).append(index)
-    parents = [scope.parent for scope in timeline.table.scopes]
     stalls_of = stalled_source_lines(stalls) if stalls else {}
     files = [
         SourceFile(
             path=path,
             pieces=_pieces(texts.get(path, ""), sorted({*by_line, *(line.line for line in stalls_of.get(path, ()))})),
-            timed=[_timed(number, by_line[number], summary, parents) for number in sorted(by_line)],
+            timed=[_timed(number, by_line[number], summary, timeline.table) for number in sorted(by_line)],
             stalls=stalls_of.get(path, []),
         )
         for path, by_line in scopes_of.items()
@@ -111,9 +110,9 @@ def source_files(timeline: Timeline, summary: LaunchSummary, stalls: Stalls | No
     return sorted(files, key=lambda file: -sum(line.self_ns or 0 for line in file.timed))
 
 
-def _timed(number: int, indices: list[int], summary: LaunchSummary, parents: list[int]) -> TimedLine:
+def _timed(number: int, indices: list[int], summary: LaunchSummary, table: ScopeTable) -> TimedLine:
     scopes = [summary.scopes[index] for index in indices]
-    outermost = [summary.scopes[index] for index in indices if not _is_within(index, set(indices), parents)]
+    outermost = [summary.scopes[index] for index in indices if set(indices).isdisjoint(table.around(index))]
     return TimedLine(
         line=number,
         scopes=indices,
@@ -127,15 +126,6 @@ def _timed(number: int, indices: list[int], summary: LaunchSummary, parents: lis
 def _sum(times_ns: Iterable[int | None]) -> int | None:
     known = [time_ns for time_ns in times_ns if time_ns is not None]
     return sum(known) if known else None
-
-
-def _is_within(index: int, others: set[int], parents: list[int]) -> bool:
-    # A parent has a lower index than its children; anything else would be damage and could loop forever.
-    while 0 <= parents[index] < index:
-        index = parents[index]
-        if index in others:
-            return True
-    return False
 
 
 def _pieces(text: str, numbers: list[int]) -> list[tuple[int, list[str]]]:

@@ -99,7 +99,9 @@ def _page(report: Report, max_scopes: int) -> Iterator[bytes]:
 
 
 def _inline_elements(analyses: Sequence[LaunchAnalysis]) -> dict[str, str]:
-    style, imports, boot = _styles(), _import_map(), _text_of("boot.js")
+    # The style of the shell comes first.
+    sheets = sorted((path.name for path in _ROOT.glob("*.css")), key=lambda name: (name != "style.css", name))
+    style, imports, boot = "\n".join(map(_text_of, sheets)), _import_map(), _text_of("boot.js")
     kernels = list(dict.fromkeys(printable(one.launch.kernel.name) for one in analyses))
     return {
         "policy": content_policy(style, (imports, boot)),
@@ -119,11 +121,6 @@ _ROOT = Path(__file__).with_name("assets")
 
 def _text_of(name: str) -> str:
     return (_ROOT / name).read_text(encoding="utf-8")
-
-
-def _styles() -> str:
-    names = sorted((path.name for path in _ROOT.glob("*.css")), key=lambda name: (name != "style.css", name))
-    return "\n".join(map(_text_of, names))
 
 
 def _import_map() -> str:
