@@ -82,7 +82,7 @@ def _warn_once() -> None:
 _STEPS = {
     "dump": "kprof_inject.runtime.dump_step",
     "run": "kprof_inject.runtime.run_step",
-    "profile": "kprof_inject.runtime.profile_step",
+    "profile": "kprof_inject.runtime.run_step",
 }
 """Module of each step; its ``install(session, report)`` is called after the import of Triton."""
 

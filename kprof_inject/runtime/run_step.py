@@ -1,6 +1,6 @@
 """The run step inside the program: record the kernels that ``insert`` has planned.
 
-In a program that calls our Python API, kernels are planned when they are compiled.
+In a program that runs only once, or calls our Python API, kernels are planned when they are compiled.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from kprof_inject.runtime.compiling.instrumented_kernel import remove_binaries
 from kprof_inject.runtime.compiling.planned_kernel import Plan, RunStep
 from kprof_inject.runtime.compiling.triton_caches import fresh_jit_caches
 from kprof_inject.runtime.devices.device import Device, devices_of_process
-from kprof_inject.runtime.dump_step import install_step, save_kernel, why_left_alone
+from kprof_inject.runtime.dump_step import DumpStep, install_step, save_kernel, why_left_alone
 from kprof_inject.runtime.faults import say
 from kprof_inject.runtime.hook import INDUCTOR_AUTOTUNER
 from kprof_inject.runtime.imports import after_import
@@ -45,31 +45,31 @@ from kprof_inject.workspace import DumpedKernel, Workspace
 
 
 def install(session: Session, report: ProcessReport) -> None:
-    """Install the run step. Called once, right after the import of Triton."""
+    """Install the run step. Called once, right after the import of Triton.
 
-    def make(device: Device, capture: LaunchCapture, trace: TorchTracer | None) -> RunStep:
-        return RunStep(session, report, device, capture, WorkspacePlans(session, report, trace))
-
-    install_recording(session, report, make)
-
-
-def install_recording(
-    session: Session, report: ProcessReport, make: Callable[[Device, LaunchCapture, TorchTracer | None], RunStep]
-) -> None:
-    """Install the step that ``make`` makes for a capture. Called once, right after the import of Triton."""
+    In a program that runs only once, each kernel is dumped and planned when it is compiled.
+    """
+    dump = DumpStep(session, report) if session.runs_once else None
     device = devices_of_process()
     saver = LaunchSaver(session.saved, session.recording.launches, device, report)
     capture = LaunchCapture(session, report, device, saver)
     trace = TorchTracer(Path(session.reports), report) if session.recording.torch_trace else None
     if trace is not None:
         at_end(trace.finish)
-    step = make(device, capture, trace)
+    step: RunStep
+    if dump is not None:
+        plans = PlansMadeNow(session, report, _inserter_of(session), trace)
+        step = _ProfileStep(session, report, device, capture, plans, dump)
+    else:
+        step = RunStep(session, report, device, capture, WorkspacePlans(session, report, trace))
     watch_programs_events()
     if session.saved.variants != ():
         after_import({"torch.cuda.graphs": watch_graphs_of})
     install_step(step.compile, session, report)
     at_end(functools.partial(remove_binaries, Workspace(Path(session.workspace))))
     at_end(capture.finish, capture.resume)
+    if dump is not None:
+        at_end(dump.finish)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +120,7 @@ class Inserter(Protocol):
         """Plan fewer records than those of ``plan``; return the name of the new plan, empty if none is possible."""
 
 
-def inserter_of(session: Session) -> Inserter:
-    """Return the inserter of the records that a session selects."""
+def _inserter_of(session: Session) -> Inserter:
     # By its name, because it is not a part of the runtime.
     insertion: Any = importlib.import_module("kprof_inject.pipeline.insertion")
     inserter: Inserter = insertion.Inserter(session.selectors, session.style)
@@ -200,6 +199,29 @@ class PlansMadeNow:
         name = self.inserter.insert_less(workspace, dumped, plan)
         scope_table = workspace.scope_table(name) if name else None
         return None if scope_table is None else (name, scope_table)
+
+
+class _ProfileStep(RunStep):
+    """Run step that also times the kernels that get no records."""
+
+    def __init__(
+        self,
+        session: Session,
+        report: ProcessReport,
+        device: Device,
+        capture: LaunchCapture,
+        plans: PlansMadeNow,
+        dump: DumpStep,
+    ) -> None:
+        super().__init__(session, report, device, capture, plans)
+        self._dump = dump
+
+    def takes_part(self, variant: DumpedKernel) -> bool:
+        return fnmatchcase(variant.name, self.session.recording.kernel)
+
+    def load_unplanned(self, variant: DumpedKernel, kernel: Any, load: triton_wrapping.Load) -> None:
+        self._dump.load(variant.variant, kernel, load)
+        self.save_launch_of(kernel, variant)
 
 
 @contextmanager
