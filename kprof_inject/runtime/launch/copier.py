@@ -185,21 +185,18 @@ class BufferCopier:
         if memory is None:
             return  # replaced by a newer launch
         launch.is_taken = True
-        if self._stopped:
-            self._left_out.add(self._stopped)
-            return
         try:
-            self._save(launch, memory)
+            if not self._stopped:
+                self._save(launch, memory)
         except OSError as error:
             self._stopped = f"the disk failed: {error.strerror}"
-            self._left_out.add(self._stopped)
         except NoDeviceMemory:
             self._left_out.add("the host has no memory to copy them to")
         except RuntimeError as error:  # torch and cuda_driver report failures of the device with this
             self._stopped = f"the device failed: {first_line(error)}"
-            self._left_out.add(self._stopped)
         except Exception as error:  # noqa: BLE001 (whatever it is, the program must go on)
             self._stopped = fault_of(error)
+        if self._stopped:
             self._left_out.add(self._stopped)
 
     def _save(self, launch: RecordedLaunch, memory: Buffer) -> None:

@@ -44,7 +44,6 @@ class _Part:
     """This process's part of the capture: its folder, and the thread that writes there."""
 
     pid: int
-    folder: Path
     writer: CaptureWriter
     copier: BufferCopier
 
@@ -73,7 +72,6 @@ class LaunchCapture:
         self._report.forget_launches()
 
     def _reset(self) -> None:
-        """Return to the state before the first launch."""
         self._left_out = AtomicCounts()
         self._numbers = AtomicCounts()
         self._numbers_before: dict[str, int] = {}
@@ -281,13 +279,11 @@ class LaunchCapture:
         return sum((variant, grid, place) not in self._passed_over for place in range(first, counts[grid]))
 
     def _launches(self) -> dict[str, int]:
-        """Return the number of launches of each variant."""
         if self._filter.replaces:
             return {variant: sum(one.counts().values()) for variant, one in self._grids.copy().items()}
         return self._numbers.counts()
 
     def _add_times(self, writer: CaptureWriter) -> None:
-        """Save the times of each build's launches."""
         for variant, timing in self._timings_in_turn() if self.has_turns else self._timings():
             writer.add_times(variant, timing)
         if self.has_turns:
@@ -308,19 +304,14 @@ class LaunchCapture:
             turns = self._turns.get(build.variant_of_program)
             if turns is None:
                 continue
+            main_grid = self._grids[build.variant_of_program].main if self._filter.replaces else None
             try:
-                times = turns.times(list(self._kept_grids(build)))
+                grids_of_build = [grid for (_, grid), recorded in self._recorded.items() if recorded is build]
+                times = turns.times([grid for grid in grids_of_build if main_grid in (None, grid)])
                 grids = self._grid_times(build.variant_of_program, turns)
             except RuntimeError:  # the device failed
                 return
             yield build.variant, TimingRecord((), turns.clean.not_timed or None, in_turn=times, grids=grids)
-
-    def _kept_grids(self, build: RecordingBuild) -> Iterator[Grid]:
-        """Yield the grids of a build's launches that have turns and are kept."""
-        variant = build.variant_of_program
-        for (_, grid), recorded in self._recorded.items():
-            if recorded is build and (not self._filter.replaces or grid == self._grids[variant].main):
-                yield grid
 
     def _grid_times(self, variant: str, turns: TurnTimer) -> tuple[GridTimesRecord, ...]:
         """Return the launches of a variant by grid, that with most CTAs first; none if all have one grid."""
@@ -386,7 +377,7 @@ class LaunchCapture:
             self._filter.replaces,
             self._note_progress,
         )
-        part = _Part(os.getpid(), folder, writer, copier)
+        part = _Part(os.getpid(), writer, copier)
         if self._part.set(part) is not part:
             copier.close(lambda: None, MAX_SECONDS_AT_END)
             shutil.rmtree(folder, ignore_errors=True)

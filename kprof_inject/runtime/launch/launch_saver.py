@@ -6,6 +6,7 @@ the program goes on. Nothing of the program's is changed, kept or allocated, and
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 import shutil
@@ -118,10 +119,7 @@ class _Choice:
 class LaunchBeingSaved:
     """A launch whose memory is copied, and which is about to be made. ``LaunchSaver.launched`` follows."""
 
-    kernel: KernelToSave
-    record: SavedLaunchRecord
-    reached: Sequence[ReachedRange]
-    others: Sequence[OtherValues]
+    described: _DescribedLaunch
     folder: Path
     choice: _Choice
     device: int
@@ -244,19 +242,16 @@ class LaunchSaver:
 
     def _begun_at(self, described: _DescribedLaunch, choice: _Choice, stream: int) -> LaunchBeingSaved:
         """Copy the memory of a launch, after all present work of ``stream``. Raises ``NotSaved``, and any error."""
-        kernel = described.kernel
         with self._device.unaffected_by_graphs():
-            reached = self._with_found(described.reached, stream)
-            self._require_room(reached)
+            described = dataclasses.replace(described, reached=self._with_found(described.reached, stream))
+            self._require_room(described.reached)
             ending = f".{choice.number}" if choice.former else SAVED_LAUNCH_ENDING
-            folder = self._folder / f"{kernel.variant}-{os.getpid()}{ending}"
-            begun = LaunchBeingSaved(
-                kernel, described.record, reached, described.others, folder, choice, self._device.current()
-            )
+            folder = self._folder / f"{described.kernel.variant}-{os.getpid()}{ending}"
+            begun = LaunchBeingSaved(described, folder, choice, self._device.current())
             # Noted first: an exception of a signal handler may come right after the copy.
             self._begun.append(begun)
             try:
-                begun.snapshot = self._device.snapshot([one.memory for one in reached], stream)
+                begun.snapshot = self._device.snapshot([one.memory for one in described.reached], stream)
                 if not begun.snapshot.is_copied:
                     until_s = time.monotonic() + self._choice.max_seconds
                     self._wait_for(stream, until_s)
@@ -269,7 +264,7 @@ class LaunchSaver:
     def launched(self, begun: LaunchBeingSaved, stream: int) -> None:
         """Note that the launch was made, and have the rest saved while the program goes on."""
         if not self._claim(begun):
-            self._refuse(begun.kernel, NotSaved("the recording ended while it was launched"))
+            self._refuse(begun.described.kernel, NotSaved("the recording ended while it was launched"))
             return
         try:
             try:
@@ -282,11 +277,11 @@ class LaunchSaver:
             if is_of_signal_handler(error):
                 raise
             self.failed(begun)
-            self._refuse(begun.kernel, error)
+            self._refuse(begun.described.kernel, error)
 
     def _finish_in_thread(self, begun: LaunchBeingSaved) -> None:
         thread = threading.Thread(target=self._finish, args=(begun,), name="kprof-inject-saver", daemon=True)
-        self._threads.append((begun.kernel, thread))
+        self._threads.append((begun.described.kernel, thread))
         thread.start()
 
     def failed(self, begun: LaunchBeingSaved) -> None:
@@ -320,7 +315,7 @@ class LaunchSaver:
                     with self._device.selected(begun.device):
                         begun.snapshot.close()
             finally:
-                self._bytes -= sum(one.memory.size_bytes for one in begun.reached)
+                self._bytes -= sum(one.memory.size_bytes for one in begun.described.reached)
                 shutil.rmtree(begun.folder, ignore_errors=True)
 
     def finish(self) -> None:
@@ -420,26 +415,26 @@ class LaunchSaver:
                     before, after = begun.snapshot.digests()
                 finally:
                     begun.snapshot.close()
-            shutil.copytree(self._kernels_folder / begun.kernel.variant, begun.folder, dirs_exist_ok=True)
-            if begun.others:
-                write_other_values(begun.folder, begun.others)
+            shutil.copytree(self._kernels_folder / begun.described.kernel.variant, begun.folder, dirs_exist_ok=True)
+            if begun.described.others:
+                write_other_values(begun.folder, begun.described.others)
             memory = tuple(_memory_records(begun, before, after))
-            record = replace(begun.record, memory=memory, files=checksums(begun.folder))
+            record = replace(begun.described.record, memory=memory, files=checksums(begun.folder))
             write_saved_launch(begun.folder, record)
             if begun.choice.former is not None:
                 replaced = begun.folder.with_suffix(SAVED_LAUNCH_ENDING)
                 shutil.rmtree(replaced, ignore_errors=True)
                 begun.folder.rename(replaced)
             else:
-                self._report.add_saved_launch(begun.kernel.variant, begun.kernel.record.name)
+                self._report.add_saved_launch(begun.described.kernel.variant, begun.described.kernel.record.name)
             begun.choice.is_saved = True
         except Exception as error:  # noqa: BLE001 (whatever it is, the program must go on)
             shutil.rmtree(begun.folder, ignore_errors=True)
-            self._refuse(begun.kernel, error)
+            self._refuse(begun.described.kernel, error)
 
     def _write_memory(self, begun: LaunchBeingSaved, until_s: float) -> None:
         begun.folder.mkdir(parents=True, exist_ok=True)
-        ranges = [one.memory for one in begun.reached]
+        ranges = [one.memory for one in begun.described.reached]
         begun.chunk_crc32 = write_memory(
             begun.folder / MEMORY_FILE, ranges, begun.snapshot, self._device, begun.device, until_s
         )
@@ -447,7 +442,7 @@ class LaunchSaver:
 
 def _memory_records(begun: LaunchBeingSaved, before: Sequence[int], after: Sequence[int]) -> Iterator[MemoryRecord]:
     offset = 0
-    for number, one in enumerate(begun.reached):
+    for number, one in enumerate(begun.described.reached):
         yield MemoryRecord(
             address=one.memory.address,
             size_bytes=one.memory.size_bytes,

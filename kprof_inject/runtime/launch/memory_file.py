@@ -107,10 +107,7 @@ class _Writers:
                 self._checksums[number] = zlib.crc32(data)
                 # A hole of the file reads as zeros.
                 if self._checksums[number] != _ZEROS_CRC32 or data.tobytes() != _ZEROS:
-                    _write_all(self.descriptor, data, chunk.file_offset)
-
-
-def _write_all(descriptor: int, data: memoryview, offset: int) -> None:
-    while data:
-        written = os.pwrite(descriptor, data, offset)
-        data, offset = data[written:], offset + written
+                    offset = chunk.file_offset
+                    while data:
+                        written = os.pwrite(self.descriptor, data, offset)
+                        data, offset = data[written:], offset + written

@@ -253,11 +253,6 @@ class TurnTimer:
         self._look_at = _calls_for(_FEW_PAIRS)
         """Number of calls after which ``excess`` looks at the times. The device may lag the host by many launches."""
 
-    @property
-    def is_done(self) -> bool:
-        """True once there are enough samples."""
-        return self.clean.is_done and (self._with_records is None or self._with_records.is_done)
-
     def with_records(self, empty: EmptyKernel) -> LaunchTimer:
         """Return the timer of the launches with records; ``empty`` is like the build that is launched first."""
         if self._with_records is None:
@@ -266,7 +261,8 @@ class TurnTimer:
 
     def turn(self, grid: Grid) -> Turn | None:
         """Return the turn of a launch that is about to be made; None if it has records and no turn."""
-        if self.is_done or self._device.is_capturing():
+        is_done = self.clean.is_done and (self._with_records is None or self._with_records.is_done)
+        if is_done or self._device.is_capturing():
             return None
         launches = self._launches.get(grid) or self._launches.setdefault(grid, count())
         number = next(launches) - _BEFORE_TURNS
