@@ -10,7 +10,7 @@ from kprof_inject.cli.console import say, say_next_step
 from kprof_inject.cli.options import PROGRAM_SETTINGS, kernel_option, program_argument, workspace_option
 from kprof_inject.pipeline.programs import dump
 from kprof_inject.pipeline.saved_launches import adopt, saved_launch_at
-from kprof_inject.runtime.program import own_input, require_startable
+from kprof_inject.runtime.program import ProgramInput, require_startable
 from kprof_inject.workspace import Workspace
 from kprof_inject.workspace_folder import held, workspace_argument
 
@@ -34,7 +34,7 @@ def command(ctx: click.Context, workspace: Path, kernel: str, program: tuple[str
         if saved is not None:
             adopt(opened, saved)
         else:
-            exit_code = dump(opened, kernel, program, own_input(), say)
+            exit_code = dump(opened, kernel, program, ProgramInput(), say)
     where = workspace_argument(workspace)
     say_next_step(f"kprof-inject insert{where}; what can be selected: kprof-inject list{where}")
     ctx.exit(exit_code)

@@ -71,9 +71,8 @@ def kernels_examined(workspace: Workspace, kernels: Sequence[CapturedKernel], sa
 
     Not without NVIDIA's driver: no kernel of this machine was really launched then.
     """
-    is_nvidia = loaded_driver() is not None
-    on_cuda = [kernel for kernel in kernels if str(kernel.record.known_metadata.target).startswith("cuda:")]
-    of_nvidia = on_cuda if is_nvidia else []
+    launched = kernels if loaded_driver() is not None else ()
+    of_nvidia = [kernel for kernel in launched if str(kernel.record.known_metadata.target).startswith("cuda:")]
     with ThreadPoolExecutor(max(min(2 * len(of_nvidia), os.cpu_count() or 1, _MAX_COMPILERS), 1)) as pool:
         made: list[tuple[CapturedKernel, type[Struct], Future[Any]]] = []
         for kernel in of_nvidia:

@@ -15,7 +15,6 @@ from typing import TypeVar
 from kprof_inject.analysis.launch import Experiment, ReportLaunch
 from kprof_inject.analysis.program import Report
 from kprof_inject.capture.buffer_layouts import LaunchHeaders
-from kprof_inject.capture.edits import EditsRecord
 from kprof_inject.capture.encoding import CAPTURE_AGAIN
 from kprof_inject.capture.foreign import NO_DESCRIPTION, BufferDescription, is_saved_array, read_saved_buffer
 from kprof_inject.capture.model import Capture, Launch, redacted
@@ -175,19 +174,17 @@ def experiments_at(place: Path, say: Say) -> tuple[Experiment, ...]:
     if not is_workspace(place):
         return ()
     workspace = Workspace.open(place)
-    delayed = (found for folder in workspace.experiment_folders()[-1:] for _, found in read_experiments(folder))
-    return (*delayed, *_edits_in(workspace, say))
-
-
-def _edits_in(workspace: Workspace, say: Say) -> Iterator[EditsRecord]:
+    experiments: list[Experiment] = []
+    for folder in workspace.experiment_folders()[-1:]:
+        experiments += (found for _, found in read_experiments(folder))
     for variant in workspace.tried_variants():
         try:
             edits = workspace.edits(variant)
         except KprofError as error:
             say(f"the edits that were tried are left out: {error.what}; {error.hint}")
-            continue
-        if edits is not None:
-            yield edits
+        else:
+            experiments += filter(None, [edits])
+    return tuple(experiments)
 
 
 def decode_capture(capture: Capture, say: Say, choice: Choice = EVERYTHING) -> list[Timeline]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from shlex import quote
 from typing import Any
 
@@ -248,7 +247,9 @@ def how_to_apply(workspace: Workspace, record: EditsRecord, kernel: DumpedKernel
     path = None
     if winner.changes_ttgir:
         path = workspace.edited_ttgir_path(workspace.kernel(record.variant)).absolute()
-        environment |= override_variables(path)
+        # Triton then replaces the kernel's TTGIR by a file in the layout that it looks up.
+        environment |= {"TRITON_KERNEL_OVERRIDE": "1", "TRITON_OVERRIDE_DIR": str(path.parents[1])}
+        environment["TRITON_ALWAYS_COMPILE"] = "1"
     of_config = {**options, _IR_OVERRIDE: str(path)} if path and _IR_OVERRIDE in kernel.options else options
     source = in_source(winner.edits)
     variables = " ".join(f"{name}={quote(value)}" for name, value in environment.items())
@@ -265,11 +266,6 @@ def how_to_apply(workspace: Workspace, record: EditsRecord, kernel: DumpedKernel
         source=source,
         constants=winner.constants,
     )
-
-
-def override_variables(ttgir: Path) -> dict[str, str]:
-    """Return the variables with which Triton replaces a kernel's TTGIR by a file in the layout that it looks up."""
-    return {"TRITON_KERNEL_OVERRIDE": "1", "TRITON_OVERRIDE_DIR": str(ttgir.parents[1]), "TRITON_ALWAYS_COMPILE": "1"}
 
 
 def _config(constants: Values, options: Mapping[str, Any], present: Mapping[str, Any]) -> str:

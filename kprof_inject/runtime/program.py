@@ -37,8 +37,8 @@ _CHUNK_BYTES = 1 << 16
 class ProgramInput:
     """The stdin of the program's runs, each of the same kind as without us: a terminal, a file, a pipe, or closed.
 
-    This base class is our own stdin. ``refusal`` is the reason why the next run would not get the same input as the
-    first; empty if it will.
+    This base class is our own stdin, for a program that runs once. ``refusal`` is the reason why the next run would not
+    get the same input as the first; empty if it will.
     """
 
     refusal = ""
@@ -46,11 +46,6 @@ class ProgramInput:
     def for_run(self) -> AbstractContextManager[int | None]:
         """Return a context for one run, with its file descriptor for stdin, or None to inherit ours."""
         return nullcontext()
-
-
-def own_input() -> ProgramInput:
-    """Return the input of a program that runs once: our own stdin."""
-    return ProgramInput()
 
 
 def kept_input(folder: Path) -> ProgramInput:

@@ -19,7 +19,7 @@ from kprof_inject.cli.console import say
 from kprof_inject.pipeline import programs
 from kprof_inject.pipeline.programs import fit_and_run, run
 from kprof_inject.runtime.process_report import Reports, read_reports
-from kprof_inject.runtime.program import ProgramInput, own_input
+from kprof_inject.runtime.program import ProgramInput
 from kprof_inject.workspace import Workspace
 
 Fitted = Callable[..., tuple[list[Mode], Path, int]]
@@ -48,7 +48,7 @@ def fitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fitted:
 
         monkeypatch.setattr(programs, "capture", capture)
         workspace, recording = Workspace.create(tmp_path / "ws"), Recording(max_bytes=max_bytes)
-        program, program_input = ("prog.py",), given or own_input()
+        program, program_input = ("prog.py",), given or ProgramInput()
         ran = run(workspace, recording, program, program_input, say)
         folder, ended_with = fit_and_run(workspace, ran, recording, program, program_input, say)
         return modes, folder, ended_with
@@ -67,7 +67,7 @@ def test_after_an_interrupted_program_no_other_is_started(
 
     monkeypatch.setattr(programs, "capture", lambda *_: (exit_code, no_reports()))
     monkeypatch.setattr(programs, "measure_run", measure_run)
-    folder, ended_with = run(Workspace.create(tmp_path / "ws"), Recording(), ("prog.py",), own_input(), say)
+    folder, ended_with = run(Workspace.create(tmp_path / "ws"), Recording(), ("prog.py",), ProgramInput(), say)
     assert (measured, ended_with) == ([folder] if is_measured else [], exit_code)
 
 
@@ -108,7 +108,7 @@ def test_a_buffer_beyond_the_limit_is_not_tried(fitted: Fitted, capsys: pytest.C
 def test_a_program_whose_input_is_gone_is_not_run_again(
     fitted: Fitted, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given = own_input()
+    given = ProgramInput()
     monkeypatch.setattr(type(given), "refusal", "its input was too much")
     modes, _, exit_code = fitted(20, given=given)
     assert (len(modes), exit_code) == (1, 1)

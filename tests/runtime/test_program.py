@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kprof_inject.runtime.program import own_input, run_program
+from kprof_inject.runtime.program import ProgramInput, run_program
 from kprof_inject.runtime.session import Session
 
 Run = Callable[[str], int]
@@ -23,7 +23,7 @@ def run(tmp_path: Path) -> Iterator[Run]:
     """Runs a shell's script, in which ``$PPID`` is this process; gives the exit code."""
     session = Session("dump", str(tmp_path), str(tmp_path / "reports"))
     before = {number: signal.getsignal(number) for number in NUMBERS}
-    yield lambda script: run_program(["sh", "-c", script], session, tmp_path / "cache", own_input())
+    yield lambda script: run_program(["sh", "-c", script], session, tmp_path / "cache", ProgramInput())
     for number, handler in before.items():
         signal.signal(number, handler)
 
@@ -91,10 +91,10 @@ def test_a_script_has_the_options_of_its_first_line_as_where_it_is_run_by_name(
     session = Session("dump", str(tmp_path), str(tmp_path))
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
-        assert run_program([str(script)], session, tmp_path / "cache", own_input()) == 7
+        assert run_program([str(script)], session, tmp_path / "cache", ProgramInput()) == 7
 
 
 def test_a_bare_script_is_run_by_our_python(tmp_path: Path) -> None:
     (tmp_path / "prog.py").write_text(f"import sys; sys.exit(5 * (sys.executable == {sys.executable!r}))")
     session = Session("dump", str(tmp_path), str(tmp_path / "reports"))
-    assert run_program([str(tmp_path / "prog.py")], session, tmp_path / "cache", own_input()) == 5
+    assert run_program([str(tmp_path / "prog.py")], session, tmp_path / "cache", ProgramInput()) == 5

@@ -244,7 +244,7 @@ class LastLaunches:
             key = (build.variant, launch.record.device, launch.record.stream)
             rotation = self._rotations.get(key)
             if rotation is None:
-                new = _Rotation(variant=build.variant_of_program, device=self._device, save=self._save, make=self._make)
+                new = _Rotation(build.variant_of_program, self._device, self._save, self._require_room)
                 rotation = self._rotations.setdefault(key, new)
             rotation.lend(launch)
 
@@ -253,19 +253,19 @@ class LastLaunches:
         shared = self._graph_buffers.get(key)
         if shared is None:
             size_bytes = launch.record.buffer_bytes
-            memory = self._make(size_bytes, lambda: self._device.zeros_outside_graphs(size_bytes))
-            shared = self._graph_buffers.setdefault(key, _GraphBuffer(memory, size_bytes))
+            self._require_room(size_bytes)
+            made = _GraphBuffer(self._device.zeros_outside_graphs(size_bytes), size_bytes)
+            shared = self._graph_buffers.setdefault(key, made)
         return shared
 
-    def _make(self, size_bytes: int, make: Callable[[], Buffer]) -> Buffer:
-        """Make a buffer. Raises ``NoDeviceMemory`` if it exceeds the limit or the device's memory."""
+    def _require_room(self, size_bytes: int) -> None:
+        """Raise ``NoDeviceMemory`` if another buffer exceeds the limit."""
         # Without the buffers of launches being made: a launch that an exception ends loses its buffer.
         in_graphs = sum(shared.size_bytes for shared in list(self._graph_buffers.values()))
         held_bytes = in_graphs + sum(rotation.held_bytes() for rotation in list(self._rotations.values()))
         left_bytes = self._max_bytes - held_bytes
         if size_bytes > left_bytes:
             raise NoDeviceMemory(f"all buffers together would exceed the limit by {size_bytes - left_bytes}")
-        return make()
 
     def save_rest(self) -> None:
         """Save the launches that are still in the buffers."""
@@ -300,7 +300,6 @@ class LastLaunches:
 
 _GraphKey = tuple[str, int, int, Grid]
 _SizedBuffer = tuple[Buffer, int]
-_MakeBuffer = Callable[[int, Callable[[], Buffer]], Buffer]
 
 
 @dataclass(slots=True, eq=False)
@@ -313,7 +312,7 @@ class _Rotation(BufferOwner):
     variant: str
     device: Device
     save: Save
-    make: _MakeBuffer
+    require_room: Callable[[int], None]
     # Appending and popping are one step each: two launches never get the same buffer.
     _free: deque[RecordedLaunch] = field(default_factory=deque)
     _last: deque[RecordedLaunch] = field(default_factory=deque)
@@ -392,23 +391,17 @@ class _Rotation(BufferOwner):
             return self._new(launch)
         except NoDeviceMemory:
             self._has_room = False
-            if reused := self._reuse(self._last.popleft, launch, if_refused=self._save_early):
+            if reused := self._reuse(self._last.popleft, launch, else_save=True):
                 return reused
         return self._new(launch)  # dropping a buffer that was too small may have made room
 
     def _new(self, launch: RecordedLaunch) -> _SizedBuffer:
         size_bytes = launch.record.buffer_bytes
-        return self.make(size_bytes, lambda: self.device.zeros(size_bytes, launch.record.stream)), size_bytes
-
-    def _save_early(self, launch: RecordedLaunch) -> None:
-        if not launch.is_handed_over:
-            _hand_over(launch, self.device, self.save)
+        self.require_room(size_bytes)
+        return self.device.zeros(size_bytes, launch.record.stream), size_bytes
 
     def _reuse(
-        self,
-        take: Callable[[], RecordedLaunch],
-        launch: RecordedLaunch,
-        if_refused: Callable[[RecordedLaunch], None] | None = None,
+        self, take: Callable[[], RecordedLaunch], launch: RecordedLaunch, *, else_save: bool = False
     ) -> _SizedBuffer | None:
         """Take the buffer of an earlier launch if it is large enough and the copier does not read it."""
         try:
@@ -425,8 +418,8 @@ class _Rotation(BufferOwner):
             ):
                 self.device.clear(former.memory, ends_bytes, launch.record.stream)
             return former.memory, former.memory_bytes
-        if if_refused is not None:
-            if_refused(former)
+        if else_save and not former.is_handed_over:
+            _hand_over(former, self.device, self.save)
         return None
 
 

@@ -48,11 +48,8 @@ class AtomicCounts:
 
     def add(self, name: str) -> int:
         """Increment a counter, and return its value before."""
-        counter = self._counters.get(name)
-        if counter is None:
-            # If another thread made the counter meanwhile, ``setdefault`` returns that one.
-            counter = self._counters.setdefault(name, AtomicCounter())
-        return counter.add()
+        # If another thread made the counter meanwhile, ``setdefault`` returns that one.
+        return (self._counters.get(name) or self._counters.setdefault(name, AtomicCounter())).add()
 
     def add_many(self, name: str, number: int) -> None:
         """Increment a counter ``number`` times."""
@@ -79,10 +76,7 @@ class GridCounts:
 
     def add(self, grid: Grid) -> tuple[int, bool]:
         """Count a launch; return its number among those with its grid, and whether that is the main one."""
-        counter = self._counters.get(grid)
-        if counter is None:
-            counter = self._counters.setdefault(grid, AtomicCounter())
-        number = counter.add()
+        number = (self._counters.get(grid) or self._counters.setdefault(grid, AtomicCounter())).add()
         ctas = (number + 1) * grid[0] * grid[1] * grid[2]
         max_ctas, main_grid = self._main
         if ctas >= max_ctas:
