@@ -268,7 +268,6 @@ def decode_launches(launches: Sequence[Launch], run: JobRunner = in_turn) -> Ite
 
 
 def _batches(launches: Sequence[Launch]) -> Iterator[list[Launch]]:
-    """Yield the launches in order, in batches that are larger the smaller their buffers are."""
     batch: list[Launch] = []
     size = 0
     for launch in launches:

@@ -145,7 +145,6 @@ class _Trial:
         return self.result.gain if self.result else None
 
     def tried(self, unchanged: KernelToEdit) -> TriedEdits:
-        """Return the record of the trial."""
         tried = TriedEdits(**asdict(self.proposal), **asdict(self.result or TimedBuild()))
         refusal, gain = self.refusal or tried.refusal, self.confirmed or tried.gain
         if self.same_code_as is not None:
@@ -239,7 +238,6 @@ class _Trials:
                 return
 
     def record(self, record: EditsRecord) -> EditsRecord:
-        """Return the record with the results."""
         timed = asdict(self.timed) if self.timed is not None else {}
         timed.pop("builds", None)  # all other fields are the record's
         return replace(

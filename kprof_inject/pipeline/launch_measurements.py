@@ -55,7 +55,6 @@ class _Job(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Name of the kernel."""
         return self.kernels[0].record.name
 
 

@@ -129,7 +129,6 @@ def compiler() -> Iterator[CheckResult]:
 
 
 def _present_target() -> Target | None:
-    """Return the target of this machine's first GPU, or None if there is none."""
     try:
         if not import_module("torch").cuda.is_available():
             return None

@@ -49,21 +49,7 @@ _ON_SESSIONS = {
 }
 
 PROTON_MODULES = tuple(_ON_SESSIONS)
-"""Modules for ``withhold_sessions``."""
-
-
-def withhold_sessions(module: ModuleType) -> None:
-    """Replace the functions that start a Proton session, or need one, with functions that do nothing and return None.
-
-    There is one Proton in a process. Its own command line treats a script's ``proton.start`` in the same way.
-
-    Call this right after the module is executed, before other modules import names from it. Scopes and states are not
-    replaced: without a session they do nothing.
-    """
-    for names, instead in ((_STARTS, _warn_once), (_ON_SESSIONS, lambda: None)):
-        for name in names.get(module.__name__, ()):
-            if hasattr(module, name):
-                setattr(module, name, _replaced(getattr(module, name), instead))
+"""Modules of Proton with functions that start a session, or need one."""
 
 
 def _replaced(original: Callable[..., Any], instead: Callable[[], None]) -> Callable[..., None]:
@@ -132,8 +118,17 @@ def _mark_benchmarks(module: ModuleType, session: Session, report: ProcessReport
 
 
 def _withhold_sessions(module: ModuleType, session: Session, report: ProcessReport) -> None:
+    """Replace the functions that start a Proton session, or need one, with functions that do nothing and return None.
+
+    There is one Proton in a process. Its own command line treats a script's ``proton.start`` in the same way. No
+    other module has imported names from this one yet. Scopes and states are not replaced: without a session they do
+    nothing.
+    """
     with report.guard("standing in for Proton"):
-        withhold_sessions(module)
+        for names, instead in ((_STARTS, _warn_once), (_ON_SESSIONS, lambda: None)):
+            for name in names.get(module.__name__, ()):
+                if hasattr(module, name):
+                    setattr(module, name, _replaced(getattr(module, name), instead))
 
 
 _ACTIONS = {

@@ -106,7 +106,6 @@ class _CopiedInput(ProgramInput):
                 feeder.join()
 
     def _connection(self) -> tuple[int, int]:
-        """Return the program's end, and ours, which is non-blocking."""
         if self._is_socket:
             theirs, ours = (end.detach() for end in socket.socketpair())
         else:
@@ -275,13 +274,11 @@ class _Signals:
         self._process: subprocess.Popen[bytes] | None = None
 
     def pass_to(self, process: subprocess.Popen[bytes]) -> None:
-        """Send all signals to ``process``, including those received already."""
         self._process = process
         for number in self.received:
             process.send_signal(number)
 
     def handle(self, number: int, _: FrameType | None) -> None:
-        """Receive a signal, as its handler."""
         self.received.append(number)
         if self._process is not None:
             self._process.send_signal(number)

@@ -245,7 +245,6 @@ def inline_helpers(module: Any) -> None:
 
 
 def _missing_of(row: TritonVersion) -> tuple[str, ...]:
-    """Return the dotted names that the row needs and the imported Triton lacks."""
     passes = tuple(f"triton._C.libtriton:proton.{name}" for name in (*row.to_llvmir_passes, *row.to_llvm_passes))
     names = (*_ALWAYS_NEEDED, *row.needs, *passes)
     return tuple(name.replace(":", ".") for name in names if not _exists(*name.split(":")))

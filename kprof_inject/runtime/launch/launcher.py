@@ -336,7 +336,6 @@ class SavingLauncher(StandInLauncher):
 
 
 def _reason(error: Exception) -> str:
-    """Return the reason for launching without records from now on."""
     if isinstance(error, KprofError):
         return f"{error.what}; {error.hint}" if error.hint else error.what
     if isinstance(error, OSError):

@@ -75,7 +75,6 @@ class _Writers:
     _errors: list[Exception] = field(default_factory=list)
 
     def run(self) -> list[int]:
-        """Write all chunks, and return their checksums; raises the first error."""
         threads = min(_MAX_WRITERS, usable_cores(), len(self.chunks))
         others = [threading.Thread(target=self._work, daemon=True) for _ in range(threads - 1)]
         for thread in others:
