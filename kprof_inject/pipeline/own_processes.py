@@ -57,7 +57,8 @@ def do_tasks(tasks: Sequence[Task], executable: str = "", cache: Path | None = N
             elif done:
                 continue  # what was done before may have spoilt the next task: it gets a process for itself
             elif code != ADDRESS_TAKEN:
-                results.append(TaskResult(refusal=_ending(code, messages)))
+                how = ": ".join([f"exit code {code}" if code >= 0 else f"signal {-code}", *messages[-1:]])
+                results.append(TaskResult(refusal=f"the process that repeated it ended with {how}"))
             elif (tries := tries + 1) == _MAX_TRIES:
                 results.append(TaskResult(refusal="something else is at its addresses"))
                 tries = 0
@@ -122,8 +123,3 @@ def _has_ended(process: subprocess.Popen[bytes], folder: Path, tasks: Sequence[T
 def _limit_s(task: Task) -> float:
     """Return the time limit of a task: experiments take as long as the user lets them."""
     return _MAX_TASK_SECONDS + getattr(task, "seconds", 0.0)
-
-
-def _ending(code: int, messages: Sequence[str]) -> str:
-    how = f"exit code {code}" if code >= 0 else f"signal {-code}"
-    return ": ".join([f"the process that repeated it ended with {how}", *messages[-1:]])

@@ -116,24 +116,16 @@ def python() -> Iterator[CheckResult]:
 def required() -> Iterator[CheckResult]:
     """Check the packages in ``REQUIRED``."""
     for name, first in REQUIRED.items():
-        wanted = install_command(name)
-        try:
-            found = version(name)
-        except PackageNotFoundError:
-            yield CheckResult(name, Status.MISSING, "not installed", wanted)
-        else:
-            old = tuple(map(int, re.findall(r"\d+", found)))[: len(first)] < first
-            yield CheckResult(name, Status.MISSING if old else Status.OK, found, wanted if old else "")
+        found = installed_version_of(name)
+        is_missing = tuple(map(int, re.findall(r"\d+", found)))[: len(first)] < first
+        status, advice = (Status.MISSING, install_command(name)) if is_missing else (Status.OK, "")
+        yield CheckResult(name, status, found or "not installed", advice)
 
 
 def optional() -> Iterator[CheckResult]:
     """Report which optional packages are installed."""
     for name, use in _OPTIONAL.items():
-        try:
-            fact = version(name)
-        except PackageNotFoundError:
-            fact = f"not installed; optional: {use}"
-        yield CheckResult(name, Status.OK, fact)
+        yield CheckResult(name, Status.OK, installed_version_of(name) or f"not installed; optional: {use}")
 
 
 def triton() -> Iterator[CheckResult]:

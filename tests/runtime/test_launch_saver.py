@@ -26,7 +26,7 @@ from programs.child import GUARD_S
 
 from kprof_inject.capture.saved_launch import CHUNK_BYTES, IntegerArgument, PointerArgument, SavedLaunch
 from kprof_inject.runtime.devices.cuda_driver import MemoryRange
-from kprof_inject.runtime.launch import launch_saver, memory_file
+from kprof_inject.runtime.launch import launch_saver, triton_wrapping
 from kprof_inject.runtime.launch.launch_saver import LaunchSaver
 from kprof_inject.runtime.launch.triton_wrapping import benchmarking
 
@@ -337,7 +337,7 @@ def test_an_autotuner_has_the_device_and_the_processor_for_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise it measures our threads, too, and may choose another configuration."""
-    monkeypatch.setattr(memory_file, "MAX_PAUSE_S", 60.0)
+    monkeypatch.setattr(triton_wrapping, "_MAX_PAUSE_S", 60.0)
     read = FakeSnapshot.read
     has_begun, may_end, was_read = threading.Event(), threading.Event(), threading.Event()
 

@@ -26,7 +26,7 @@ from kprof_inject.runtime.faults import first_line
 from kprof_inject.runtime.launch.copier import BufferCopier
 from kprof_inject.runtime.launch.launch_buffers import ChosenLaunches, LastLaunches, MadeLaunch, ScratchBuffers
 from kprof_inject.runtime.launch.launch_saver import LaunchSaver
-from kprof_inject.runtime.launch.lock_free import AtomicCounts, GridCounts, SetOnce
+from kprof_inject.runtime.launch.lock_free import AtomicCounts, GridCounts
 from kprof_inject.runtime.launch.recorded_launch import RecordedLaunch, RecordingBuild
 from kprof_inject.runtime.launch.timing import EmptyKernel, LaunchTimer, Turn, TurnTimer
 from kprof_inject.runtime.process_events import MAX_SECONDS_AT_END, in_forked_child
@@ -84,7 +84,8 @@ class LaunchCapture:
         self._recorded: dict[tuple[str, Grid], RecordingBuild] = {}
         """Builds whose launches with this grid have turns, by the program's variant."""
         self._timed: set[str] = set()
-        self._part: SetOnce[_Part] = SetOnce()  # another thread or a signal handler may set it at the same time
+        self._parts: list[_Part] = []
+        """The part, once it has begun: if another thread or a signal handler adds one too, the first counts."""
         self._has_ended = False
         self._noted = (0, 0)
         self._scratch = ScratchBuffers(self._device)
@@ -169,7 +170,7 @@ class LaunchCapture:
         """
         if self._has_ended:  # another thread ended it after the launch was numbered
             return None
-        if self._part.get() is None:
+        if not self._parts:
             self._start()
         device = self._device.current()
         self._devices.add(device)
@@ -222,7 +223,7 @@ class LaunchCapture:
 
         Raises nothing of its own. An exception of a signal handler ends the wait and reaches the caller.
         """
-        part = self._part.get()
+        part = next(iter(self._parts), None)
         if self._has_ended or (part is not None and part.pid != os.getpid()):
             return
         self._has_ended = True
@@ -358,7 +359,7 @@ class LaunchCapture:
             part.copier.read_clock(device)
 
     def _save(self, launch: RecordedLaunch) -> None:
-        if (part := self._part.get()) is not None:
+        for part in self._parts[:1]:
             part.copier.put(launch)
 
     def _start(self) -> None:
@@ -378,7 +379,9 @@ class LaunchCapture:
             self._note_progress,
         )
         part = _Part(os.getpid(), writer, copier)
-        if self._part.set(part) is not part:
+        parts = self._parts
+        parts.append(part)  # one step, and the first part stays first
+        if parts[0] is not part:
             copier.close(lambda: None, MAX_SECONDS_AT_END)
             shutil.rmtree(folder, ignore_errors=True)
 

@@ -39,7 +39,7 @@ from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.devices.snapshot import Snapshot
 from kprof_inject.runtime.faults import first_line
 from kprof_inject.runtime.launch.graph_runs import before_first_run
-from kprof_inject.runtime.launch.memory_file import MAX_PAUSE_S, write_memory
+from kprof_inject.runtime.launch.memory_file import write_memory
 from kprof_inject.runtime.launch.reachable_memory import (
     MAX_SEARCHED_BYTES,
     NotSaved,
@@ -409,7 +409,7 @@ class LaunchSaver:
                 try:
                     if begun.snapshot.is_copied:
                         self._write_memory(begun, float("inf"))
-                    wait_for_benchmarks(MAX_PAUSE_S)
+                    wait_for_benchmarks()
                     before, after = begun.snapshot.digests()
                 finally:
                     begun.snapshot.close()

@@ -12,11 +12,8 @@ from __future__ import annotations
 
 import operator
 import sys
-from typing import Generic, TypeVar
 
 from kprof_inject.capture.schema import Grid
-
-T = TypeVar("T")
 
 _MAX_COUNT = sys.maxsize  # no process reaches it: at one count per nanosecond, it takes 292 years
 
@@ -91,20 +88,3 @@ class GridCounts:
     def counts(self) -> dict[Grid, int]:
         """Return the number of launches of each grid."""
         return {grid: counter.value for grid, counter in self._counters.copy().items()}
-
-
-class SetOnce(Generic[T]):
-    """Value that is set once: if several threads or signal handlers set it, the first wins."""
-
-    def __init__(self) -> None:
-        """Begin without a value."""
-        self._values: list[T] = []
-
-    def set(self, value: T) -> T:
-        """Set the value unless it is set, and return the value that is set."""
-        self._values.append(value)  # one step, and the first value stays first
-        return self._values[0]
-
-    def get(self) -> T | None:
-        """Return the value, or None if it is not set."""
-        return self._values[0] if self._values else None

@@ -19,8 +19,6 @@ from kprof_inject.runtime.devices.snapshot import Snapshot
 from kprof_inject.runtime.launch.reachable_memory import NotSaved
 from kprof_inject.runtime.launch.triton_wrapping import wait_for_benchmarks
 
-MAX_PAUSE_S = 1.0
-"""How long a thread pauses at most for an autotuner before it goes on for some milliseconds."""
 _MAX_WRITERS = 8
 _ZEROS = bytes(CHUNK_BYTES)
 _ZEROS_CRC32 = zlib.crc32(_ZEROS)
@@ -100,7 +98,7 @@ class _Writers:
                 if time.monotonic() > self.until_s:
                     raise NotSaved("copying its memory takes too long, and the device has no room for a copy")
                 if self.snapshot.is_copied:  # else the program waits for us
-                    wait_for_benchmarks(MAX_PAUSE_S)
+                    wait_for_benchmarks()
                 chunk = self.chunks[number]
                 data = self.snapshot.read(chunk.range_number, chunk.offset, chunk.size_bytes, staging)
                 self._checksums[number] = zlib.crc32(data)

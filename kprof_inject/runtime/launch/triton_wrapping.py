@@ -132,14 +132,18 @@ class _Benchmarks:
 _benchmarks = _Benchmarks()
 
 
-def wait_for_benchmarks(limit_s: float) -> None:
-    """Wait until no thread's autotuner is comparing configurations, for at most ``limit_s``.
+_MAX_PAUSE_S = 1.0
+"""How long a thread pauses at most for an autotuner before it goes on for some milliseconds."""
+
+
+def wait_for_benchmarks() -> None:
+    """Wait until no thread's autotuner is comparing configurations, for a limited time.
 
     An autotuner that shares the device and the processor with our threads may choose another configuration.
     """
     benchmarks = _benchmarks
     with benchmarks.changes:
-        benchmarks.changes.wait_for(lambda: not benchmarks.running, limit_s)
+        benchmarks.changes.wait_for(lambda: not benchmarks.running, _MAX_PAUSE_S)
 
 
 def is_benchmarking() -> bool:
