@@ -58,7 +58,9 @@ def install(session: Session, report: ProcessReport) -> None:
         at_end(trace.finish)
     step: RunStep
     if dump is not None:
-        plans = PlansMadeNow(session, report, _inserter_of(session), trace)
+        # By its name, because it is not a part of the runtime.
+        insertion: Any = importlib.import_module("kprof_inject.pipeline.insertion")
+        plans = PlansMadeNow(session, report, insertion.Inserter(session.selectors, session.style), trace)
         step = _ProfileStep(session, report, device, capture, plans, dump)
     else:
         step = RunStep(session, report, device, capture, WorkspacePlans(session, report, trace))
@@ -118,13 +120,6 @@ class Inserter(Protocol):
 
     def insert_less(self, workspace: Workspace, kernel: DumpedKernel, plan: str) -> str:
         """Plan fewer records than those of ``plan``; return the name of the new plan, empty if none is possible."""
-
-
-def _inserter_of(session: Session) -> Inserter:
-    # By its name, because it is not a part of the runtime.
-    insertion: Any = importlib.import_module("kprof_inject.pipeline.insertion")
-    inserter: Inserter = insertion.Inserter(session.selectors, session.style)
-    return inserter
 
 
 class LiveCapture:

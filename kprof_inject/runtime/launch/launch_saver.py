@@ -28,7 +28,6 @@ from kprof_inject.capture.saved_launch import (
     MEMORY_FILE,
     SAVED_LAUNCH_ENDING,
     MemoryRecord,
-    SavedArgument,
     SavedLaunchRecord,
     checksums,
     write_saved_launch,
@@ -233,7 +232,22 @@ class LaunchSaver:
     def _described(self, kernel: KernelToSave, number: int, grid: Grid, arguments: Sequence[Any]) -> _DescribedLaunch:
         with self._device.unaffected_by_graphs():
             reached = reached_by(arguments, kernel.argument_kinds, self._device.allocations())
-            record = self._record_of(kernel, number, grid, saved_arguments(arguments, kernel.argument_kinds))
+            saved = saved_arguments(arguments, kernel.argument_kinds)
+            device = self._device.current()
+            record = replace(
+                kernel.record,
+                index=number,
+                grid=grid,
+                arguments=saved,
+                graph=self._device.is_capturing(),
+                device_name=self._device.names()[device],
+                device_uuid=self._device.uuids()[device],
+                triton=triton.__version__,
+                torch=str(getattr(sys.modules.get("torch"), "__version__", "")),
+                python=sys.version.split()[0],
+                tool=__version__,
+                argv=tuple(sys.argv),
+            )
         others = read_other_values(self._kernels_folder / kernel.variant)
         if self._grids:
             others = self._grids.with_grids(others, grid)
@@ -380,26 +394,6 @@ class LaunchSaver:
         if self._bytes + size_bytes > self._choice.max_bytes:
             raise NotSaved(f"the launches saved before take up the limit of {size_text(self._choice.max_bytes)}")
         self._bytes += size_bytes
-
-    def _record_of(
-        self, kernel: KernelToSave, number: int, grid: Grid, arguments: tuple[SavedArgument, ...]
-    ) -> SavedLaunchRecord:
-        device = self._device.current()
-        torch = sys.modules.get("torch")
-        return replace(
-            kernel.record,
-            index=number,
-            grid=grid,
-            arguments=arguments,
-            graph=self._device.is_capturing(),
-            device_name=self._device.names()[device],
-            device_uuid=self._device.uuids()[device],
-            triton=triton.__version__,
-            torch=str(getattr(torch, "__version__", "")),
-            python=sys.version.split()[0],
-            tool=__version__,
-            argv=tuple(sys.argv),
-        )
 
     def _finish(self, begun: LaunchBeingSaved) -> None:
         if not self._claim(begun):
