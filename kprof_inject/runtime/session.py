@@ -84,9 +84,7 @@ class Session:
     def from_environment(cls) -> Session | None:
         """Return the session that this process belongs to, or None if there is none."""
         path = os.environ.get(SESSION_VARIABLE)
-        if not path:
-            return None
-        return cls.read(Path(path))
+        return cls.read(Path(path)) if path else None
 
     @classmethod
     def read(cls, path: Path) -> Session:
