@@ -237,7 +237,7 @@ def profile_as(selectors: Sequence[Selector], style: Style, recording: Recording
             workspace,
             workspace.folder,
             None if recording.keep_launches else recording.variants_to_replay,
-            is_asked_for=recording.keep_launches or recording.replay is not None,
+            is_asked_for=recording.asks_for_saved_launches,
         ),
     )
     style = style.for_mode(recording.mode)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from kprof_inject.capture.counters import parse_metrics
 from kprof_inject.capture.cta_samples import CtaChoice, parse_ctas
 from kprof_inject.capture.mode import Mode
-from kprof_inject.capture.schema import Count, Name
+from kprof_inject.capture.schema import Count, Name, Text
 from kprof_inject.errors import KprofError, Position
 
 KERNEL_SECONDS = 1.0
@@ -41,7 +41,7 @@ class Recording(Struct, frozen=True, kw_only=True):
     ctas: Name = "all"
     replay: Count | None = None
     replayed: tuple[Name, ...] | None = None
-    counters: Name = "none"
+    counters: Text = "none"
     keep_launches: bool = False
     torch_trace: bool = False
     mode: Mode = Mode()
@@ -72,6 +72,11 @@ class Recording(Struct, frozen=True, kw_only=True):
     def variants_to_replay(self) -> tuple[str, ...] | None:
         """Variants to replay; None for all."""
         return () if self.replay == 0 else self.replayed
+
+    @property
+    def asks_for_saved_launches(self) -> bool:
+        """True if the user keeps launches or set a number of replays, so that a program's own times matter less."""
+        return self.keep_launches or bool(self.replay)
 
     def replaying(self, variants: Iterable[str]) -> Recording:
         """Return the choice with replays of these variants if the user left it to us."""

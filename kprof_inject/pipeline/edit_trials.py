@@ -102,7 +102,7 @@ def _tried(
 ) -> tuple[EditsRecord, str]:
     """Return the record of a kernel's edits, and the TTGIR of the best if that was edited."""
     record = convert(saved.record, EditsRecord, from_attributes=True)  # the kernel, its grid, resources and device
-    record = replace(record, target=saved.kernel.target, tolerance=choice.tolerance)
+    record = replace(record, target=saved.kernel.target, triton=saved.kernel.triton_version, tolerance=choice.tolerance)
     try:
         if refusal := _refusal_of(saved):
             return replace(record, refusal=refusal), ""

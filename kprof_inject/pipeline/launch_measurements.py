@@ -109,7 +109,7 @@ def measure_run(workspace: Workspace, capture: Path, reports: Reports, recording
             for note in refusals:
                 _note_refusal(capture, note.variant, f"no launch of it was saved: {note.refusal}")
         kernels = list(_captured_kernels(workspace, capture))
-        if recording.replay is None:
+        if not recording.replay:
             kernels = _without_those_that_wait_for_others(capture, kernels, say)
         _measure(workspace, kernels, recording, say)
     except OSError as error:

@@ -265,14 +265,13 @@ def _session(
     workspace: Workspace, folder: Path, reports_folder: Path, recording: Recording, wanted: tuple[str, ...] | None
 ) -> Session:
     """Return the session of a run with records that saves a launch of each ``wanted`` variant (None: of all)."""
-    is_asked_for = recording.keep_launches or recording.replay is not None
     return Session(
         "run",
         str(workspace.folder.resolve()),
         str(reports_folder.resolve()),
         recording,
         capture=str(folder.resolve()),
-        saved=launches_to_save(workspace, folder, wanted, is_asked_for=is_asked_for),
+        saved=launches_to_save(workspace, folder, wanted, is_asked_for=recording.asks_for_saved_launches),
     )
 
 

@@ -40,7 +40,13 @@ def captured(folder: Path, processes: int, relaunch: RelaunchRecord) -> list[Cap
 
 @pytest.mark.parametrize(
     ("processes", "relaunch", "times", "are_repeated"),
-    [(2, POLLS, None, False), (1, POLLS, None, True), (2, ENDS, None, True), (2, POLLS, 50, True)],
+    [
+        (2, POLLS, None, False),
+        (2, POLLS, 0, False),
+        (1, POLLS, None, True),
+        (2, ENDS, None, True),
+        (2, POLLS, 50, True),
+    ],
 )
 def test_a_kernel_that_polls_is_not_repeated_where_several_processes_run_it(
     tmp_path: Path,

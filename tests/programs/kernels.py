@@ -43,8 +43,17 @@ def with_records(compiled):
     from kprof_inject.capture.cta_samples import EVERY_CTA
     from kprof_inject.capture.resources import KernelResources
     from kprof_inject.errors import KprofError
+    from kprof_inject.runtime.compiling.instrumented_kernel import InstrumentedKernel
 
-    instrumented = planned.instrumented(KernelResources(), None)
+    instrumented = InstrumentedKernel(
+        planned._step.session,
+        planned._dumped,
+        planned._plan,
+        planned._scope_table,
+        KernelResources(),
+        None,
+        planned._compile_planned,
+    )
     try:
         built = instrumented.compile_with_records(instrumented.mode(EVERY_CTA.sample((1, 1, 1), 1)), EVERY_CTA)
     except KprofError as error:

@@ -22,6 +22,7 @@ from fake_gpu.kernels import HOST_KERNELS, power, scale
 from programs.child import PROGRAMS, Ended, clean_environment, fake_gpu_path, python_path, run_child
 from triton import knobs
 
+from kprof_inject.capture.cta_samples import CtaChoice
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.model import Launch
 from kprof_inject.capture.reader import read_capture
@@ -103,7 +104,7 @@ class FakeRuns:
         folder = self.folder / "here"
         settings = {"mode": EIGHT_KIB, "capture": str(folder / "capture"), **settings}
         if "ctas" in settings:
-            settings["ctas"] = str(settings["ctas"])
+            settings["ctas"] = _text_of(settings["ctas"])
         chosen = {name: settings.pop(name) for name in Recording.__struct_fields__ if name in settings}
         session = Session("run", str(self.workspace), str(folder / "reports"), Recording(**chosen), **settings)
         report = ProcessReport(session.reports)
@@ -178,3 +179,12 @@ class RunHere:
 
     def states(self) -> Counter[tuple[str, str, str]]:
         return states_in(self.reports)
+
+
+def _text_of(ctas: CtaChoice | str) -> str:
+    """The value of ``--ctas`` for a choice without a smallest number of CTAs."""
+    if isinstance(ctas, str):
+        return ctas
+    if ctas.per_sm is not None:
+        return f"per-sm:{ctas.per_sm}"
+    return "auto" if ctas.shift is None else f"1/{1 << ctas.shift}" if ctas.shift else "all"
