@@ -90,7 +90,7 @@ def _imports(tree: ast.Module) -> Iterator[str]:
 
 
 def entered_by(flow: Flow) -> str:
-    """Return how many files, functions and calls of the package a flow runs.
+    """Count the package's files, functions and calls that a flow runs.
 
     Everything that only the first run does, such as imports, is no part of a flow. So each flow runs twice, and the
     second run is traced. Functions that Python makes for lambdas and comprehensions are not counted.

@@ -55,7 +55,7 @@ class Results:
         return self._kept()[-1]
 
     def answers(self, *, kernel: str = ALL) -> list[Answer]:
-        """Return what is said of each kernel that matches the glob ``kernel``: that with most to win first.
+        """Return an answer for each kernel that matches the glob ``kernel``, the largest possible gain first.
 
         An answer has ``limit``, ``advice``, ``trust``, ``findings``, ``times``, ``scopes`` and more, of the launch of
         median duration. Raises ``KprofError`` if there are launches, but none of these kernels.
@@ -285,7 +285,7 @@ class Comparison:
         return Path(path)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what ``kprof-inject diff --json`` prints, as JSON values."""
+        """Return the output of ``kprof-inject diff --json`` as JSON values."""
         from kprof_inject.report.diff.rows import diff_json
 
         return diff_json(self._compared)

@@ -106,7 +106,7 @@ class Workspace:
         self.plans_folder = folder / "plans"  # the scope tables, by variant
         self.override_folder = folder / "override"  # the instrumented TTGIR, by variant
         self.recorded_builds_folder = folder / "recorded"  # the builds with records, by variant of the capture
-        # Kernels with delays, and with edits, by a hash of their inputs, so that they can be reused.
+        # Kernels with delays, and with edits, by a hash of their inputs, to be reused.
         self.delayed_builds_folder = folder / "delays" / "builds"
         self.edited_builds_folder = folder / "edited_builds"
         self._delays_folder = folder / "delays" / "kernels"

@@ -137,7 +137,7 @@ class WorkspaceInUseError(KprofError):
 
 @contextmanager
 def held(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
-    """Hold a workspace so that nothing else writes to it: other commands, and the program that this one runs.
+    """Hold a workspace against writes by other commands, and by the program that this one runs.
 
     The folder need not be a workspace yet. The lock ends with this process, however it ends; children do not have it.
 

@@ -1,4 +1,4 @@
-"""Analyses of launches with some parts replaced, and what is said of them, for tests of what is printed."""
+"""Analyses of launches with some parts replaced, and their answers, for tests of printed text."""
 
 from __future__ import annotations
 
@@ -32,5 +32,5 @@ def report_of(*analyses: LaunchAnalysis) -> Report:
 
 
 def answer_of(analysis: LaunchAnalysis, **changes: Any) -> Answer:
-    """What is said of one launch."""
+    """The answer on one launch."""
     return replace(Answers(report_of(analysis)).first, **changes)

@@ -48,7 +48,7 @@ class Gain(Struct, frozen=True):
     """Time that could be won in a launch, and the way to win it."""
 
     share: float | None
-    """Upper bound, as part of the launch's time; None if it is unknown."""
+    """Upper bound, as part of the launch's time."""
     by: str
     """What would win it: edits that did, the name of a finding, or ``AT_ROOF``; empty if that is unknown."""
 

@@ -1,4 +1,4 @@
-"""One launch analysed: decoded, summarised, evidence gathered, and from that its limit and its findings."""
+"""Analysis of a launch: decode and summarise it, gather evidence, then conclude its limit and findings."""
 
 from __future__ import annotations
 
@@ -244,5 +244,5 @@ class ReportLaunch:
         return self.__dict__.get("analysis")
 
     def forget(self) -> None:
-        """Free the analysis: those of thousands of launches take too much memory."""
+        """Free the analysis: thousands of them take too much memory."""
         self.__dict__.pop("analysis", None)

@@ -87,7 +87,7 @@ class KernelOverview(Struct, frozen=True, eq=False, dict=True):
 
     @property
     def to_win_ns(self) -> float | None:
-        """Time of all its launches that could be won at most; None if that is unknown."""
+        """Time of all its launches that could be won at most."""
         return None if self.gain.share is None else self.gain.share * self.whole_ns
 
     @property
@@ -304,7 +304,7 @@ class _Variant(Struct):
 
 
 def time_of_grids_ns(kernel: Kernel) -> float | None:
-    """Return the time of a kernel's launches in ns, without records and what launching takes; None if unknown.
+    """Return the time of a kernel's launches in ns, without records and what launching takes.
 
     A grid of which no launch was timed is estimated from the one with the nearest number of CTAs.
     """

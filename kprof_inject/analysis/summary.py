@@ -156,7 +156,7 @@ class LaunchSummary(Struct, frozen=True):
     residual_ns: float
     clock_source: ClockSource
     nominal_mhz: float | None
-    """The device's nominal clock; None if unknown."""
+    """The device's nominal clock."""
     record_cost: RecordCost | None
     resolution_ns: float
     """Shortest duration that exceeds the cost of a record; 0 if nothing was subtracted."""

@@ -69,7 +69,7 @@ def combinations(wanted: WantedValues, present: Mapping[str, Constant]) -> list[
 
 
 def max_combinations(wanted: WantedValues) -> int:
-    """Return how many combinations ``combinations`` finds at most."""
+    """Return the maximum number of combinations that ``combinations`` finds."""
     return prod(len(values) + 1 for values in wanted.values()) - 1
 
 
@@ -83,7 +83,7 @@ def write_other_values(folder: Path, others: Sequence[OtherValues]) -> None:
 
 
 def has_other_values(folder: Path) -> bool:
-    """Return whether there are other values of a kernel in its folder."""
+    """Return True if there are other values of a kernel in its folder."""
     return (folder / _VALUES_FILE).is_file()
 
 

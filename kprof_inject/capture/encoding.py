@@ -201,7 +201,7 @@ def decompressed(frame: bytes, size_bytes: int) -> bytes:
             "the memory of this launch is compressed", hint="install Zstandard: pip install zstandard"
         ) from None
     try:
-        # A stranger's frame may claim any size, so that in its header is not used.
+        # A foreign frame may claim any size, so its header's is not used.
         reader = zstandard.ZstdDecompressor(max_window_size=2 * size_bytes + (1 << 20)).stream_reader(frame)
         data: bytes = reader.read(size_bytes + 1)
     except zstandard.ZstdError:

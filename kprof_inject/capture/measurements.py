@@ -124,7 +124,7 @@ class LoadedIntegersRecord(Struct, frozen=True, kw_only=True):
             end = start + size
 
     def is_of(self, grid: tuple[int, int, int], arguments: tuple[int | None, ...]) -> bool:
-        """Return whether a launch has this grid and these arguments."""
+        """Return True if a launch has this grid and these arguments."""
         return self.grid == grid and self.arguments == arguments
 
     @property

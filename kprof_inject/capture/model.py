@@ -74,7 +74,7 @@ def _item(texts: tuple[str, ...], index: int) -> str:
 
 
 class Process(ProcessRecord, frozen=True, eq=False, kw_only=True):
-    """Process of the program: its record, and what lies beside that in its folder.
+    """Process of the program: its record, and the other files of its folder.
 
     ``name`` is its folder's name in the capture. ``capture_folder`` must contain all its files; None for a file of the
     user's own. ``end`` is None if it was killed before it could save what it left out.
@@ -107,7 +107,7 @@ class Process(ProcessRecord, frozen=True, eq=False, kw_only=True):
 
 
 class Kernel(KernelRecord, frozen=True, eq=False, kw_only=True):
-    """Compiled variant of a kernel, for one device: its record, and what lies beside that in its folder.
+    """Compiled variant of a kernel, for one device: its record, and the other files of its folder.
 
     It is equal to itself alone, so facts about it are cheap to cache. ``clean`` and ``with_records`` also have the
     times of ``timing.json``.

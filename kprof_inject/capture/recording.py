@@ -75,7 +75,7 @@ class Recording(Struct, frozen=True, kw_only=True):
 
     @property
     def asks_for_saved_launches(self) -> bool:
-        """True if the user keeps launches or set a number of replays, so that a program's own times matter less."""
+        """True if the user keeps launches or set a number of replays; then the program's own timing may suffer."""
         return self.keep_launches or bool(self.replay)
 
     def replaying(self, variants: Iterable[str]) -> Recording:

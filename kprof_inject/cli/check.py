@@ -106,7 +106,7 @@ def _check(file: Path, compiler: CompilerProcess, time_limit_s: float) -> tuple[
 
 
 _Moves = Mapping[str, Sequence[Moved] | None]
-"""What the compiler moved out of each scope and into it, by its name; None if that is unknown."""
+"""What the compiler moved out of each scope and into it, by its name."""
 
 
 def _moved_json(scope: str, moved: Sequence[Moved] | None) -> dict[str, Any]:

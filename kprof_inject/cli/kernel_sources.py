@@ -31,7 +31,7 @@ class KernelSource:
 
     @classmethod
     def of(cls, words: Sequence[str], workspace: Path, kernel: str, command: str) -> KernelSource:
-        """Return what a command line names after the options of ``command``.
+        """Return the source that the words after the options of ``command`` name.
 
         Raises ``KprofError`` if it is neither a program nor a saved launch.
         """

@@ -66,7 +66,7 @@ class LazyGroup(click.Group):
         if name not in _COMMANDS:
             return None
         # OpenBLAS starts a thread for each core when NumPy is imported, which takes a tenth of the time of a small
-        # report; no matrix of ours needs it. Programs that we start must not inherit this.
+        # report; our matrices are small. Programs that we start must not inherit this.
         own_threads = {_BLAS_THREADS: "1"} if _BLAS_THREADS not in os.environ else {}
         os.environ.update(own_threads)
         # Imports make no garbage, but looking for it now and at exit takes an eighth of the time of a small report.

@@ -202,7 +202,7 @@ class Scene(Struct, frozen=True):
 
 def sections(groups: Sequence[Sequence[Process]], first_id: int = 1) -> Iterator[Section]:
     """Yield each group of processes as a section, with IDs for them and their threads from ``first_id`` on."""
-    # Process IDs come first, so that no thread's ID equals one: some viewers take such a thread for the main one.
+    # Process IDs come first, so no thread's ID equals one: some viewers take such a thread for the main one.
     next_id = first_id + sum(map(len, groups))
     for pid, process in enumerate(chain.from_iterable(groups), first_id):
         process.pid, process.first_id = pid, next_id

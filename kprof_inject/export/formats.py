@@ -113,7 +113,7 @@ def gzipped(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def ending_of(path: Path) -> str | None:
-    """Return which ending of ``FORMATS`` a file has."""
+    """Return a file's ending among those of ``FORMATS``."""
     name = path.name.lower()
     return next((ending for ending in FORMATS if name.endswith(ending) and name != ending), None)
 

@@ -309,7 +309,7 @@ def hatchet_tree(timelines: Sequence[Timeline]) -> Iterator[bytes]:
         scopes, warps = timeline.table.scopes, len(timeline.ctas) * len(timeline.warps)
         partitions = partition_names(timeline.table)
         device_type = _DEVICE_TYPES.get((launch.kernel.metadata.get("target") or {}).get("backend", ""), "")
-        # Scopes with the same name in the same scope and partition are numbered, so that those of different launches
+        # Scopes with the same name in the same scope and partition are numbered, so those of different launches
         # match; their names get what distinguishes them.
         keys = [(printable(scope.name), scope.parent, scope.partition) for scope in scopes]
         names = [
@@ -347,7 +347,7 @@ def _listed(frame: dict[str, Any]) -> dict[str, Any]:
 
 
 def _ran(timeline: Timeline) -> dict[_Path, tuple[int, int]]:
-    """Return how often each path of scopes ran, and the cycles of all warps without those of inner paths.
+    """Return each path's executions, and its cycles of all warps without those of inner paths.
 
     The nesting is that of the scope table if it has parents, whatever a ring lost; otherwise it is the nesting at run
     time. Scopes that cross overlap, so the time they share counts for both.

@@ -160,7 +160,7 @@ _UNIFORM_SPECIAL = re.compile(r"\bSR_(?:CTAID|NCTAID|CgaCtaId|GRIDID)")
 
 
 def has_uniform_branch(block: Sequence[Instruction]) -> bool:
-    """Return whether the predicate of a block's last instruction is the same in all threads of a warp.
+    """Return True if the predicate of a block's last instruction is the same in all threads of a warp.
 
     False if that does not follow from the block alone.
     """

@@ -118,7 +118,7 @@ class Moved(Struct, frozen=True):
     side: Side
 
     def sentence_on(self, scope: str) -> str:
-        """Return what moved, as ``math.exp: all 64 MUFU of line 247 are after its end``."""
+        """Describe the move: ``math.exp: all 64 MUFU of line 247 are after its end``."""
         verb = "is" if self.count == 1 else "are"
         what = f"{self.operation} of line {self.line}"
         if self.side is Side.INSIDE:
@@ -130,7 +130,7 @@ class Moved(Struct, frozen=True):
 
 
 def moved_in(function: MachineFunction, scope: RecordedLines) -> list[Moved] | None:
-    """Return what moved out of a scope and into it; None if the code has no clock read for its start or its end.
+    """Return the moves out of a scope and into it; None if the code has no clock read for its start or end.
 
     Only memory accesses, tensor operations and special functions count.
     """

@@ -120,7 +120,7 @@ def global_access(one: Instruction) -> tuple[str, int] | None:
 
 
 def min_wavefronts(one: Instruction) -> int:
-    """Return how many cycles of the L1's data path an instruction of the LSU takes without conflicts; 0 for others.
+    """Return the L1 data path cycles of an LSU instruction without conflicts; 0 for other units' instructions.
 
     On an H100, kernels without conflicts had as many wavefronts (``l1tex__data_pipe_lsu_wavefronts``).
     """
@@ -132,7 +132,7 @@ def min_wavefronts(one: Instruction) -> int:
 
 
 def max_wavefronts(one: Instruction) -> int:
-    """Return how many cycles of the L1's data path an instruction of the LSU takes at most: each lane its own.
+    """Return the maximum L1 data path cycles of an LSU instruction: one for each lane.
 
     The rows of a matrix are accessed as those of a lane.
     """
@@ -142,11 +142,11 @@ def max_wavefronts(one: Instruction) -> int:
 
 
 def wavefronts_of(access_bytes: int) -> int:
-    """Return how many cycles of the L1's data path a warp needs if its threads access adjacent bytes."""
+    """Return the L1 data path cycles of a warp whose threads access adjacent bytes."""
     return max(access_bytes * _LANES // _WAVEFRONT_BYTES, 1)
 
 
 def bytes_of_thread(one: Instruction) -> int:
-    """Return how many bytes a thread accesses with an instruction of the LSU."""
+    """Return the bytes that a thread accesses with an LSU instruction."""
     widths = (_BYTES[part] for part in one.opcode.split(".") if part in _BYTES)
     return next(widths, _DEFAULT_BYTES)

@@ -167,7 +167,7 @@ _SECOND_BITS = 8  # s_wait_loadcnt_dscnt has dscnt in the lower bits (LLVM, AMDG
 
 
 def _remaining_after(one: Instruction) -> Mapping[str, int]:
-    """Return how many instructions may remain outstanding after a wait, by counter; empty for other instructions.
+    """Return the instructions that a wait leaves outstanding, by counter; empty for other instructions.
 
     The operand of ``s_waitcnt`` may also be one number for all counters, in handwritten code. Its bits differ between
     processors, so only 0 is read.

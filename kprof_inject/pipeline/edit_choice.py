@@ -238,7 +238,7 @@ _ONE_CTA = ("num_ctas", 1)
 
 
 def how_to_apply(workspace: Workspace, record: EditsRecord, kernel: DumpedKernelRecord) -> AppliedEdits | None:
-    """Return how to use a kernel's best edits; None if none won."""
+    """Explain how to use a kernel's best edits; None if none won."""
     winner = record.winner
     if winner is None or winner.confirmed is None:
         return None

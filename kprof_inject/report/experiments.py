@@ -72,7 +72,7 @@ def short_headline(record: EditsRecord) -> str:
 
 
 def won_text(tried: TriedEdits) -> str:
-    """Return what edits won, or cost, and what was predicted; they must have been measured."""
+    """Describe the measured gain or loss of edits, and the predicted one; they must have been measured."""
     gain = tried.final_gain
     if gain is None:
         raise ValueError(f"{tried.text} has no gain")
@@ -147,7 +147,7 @@ def slack_text(place: PlaceSlope) -> str:
 
 
 def slope_notes(slopes: KernelSlopes) -> Iterator[str]:
-    """Yield a line with all slopes, and those of ``doubts_on_slopes``."""
+    """Yield a line with all slopes, then ``doubts_on_slopes``."""
     known = [f"{place.name} {slope_text(place)}" for place in slopes.ranked if place.response]
     if known:
         yield f"slopes, by delays: {', '.join(known)}"

@@ -179,7 +179,7 @@ class Answers:
             with_records=_build(launch.kernel, launch.kernel.with_records),
             limit=analysis.limit,
             units=analysis.units,
-            # Whoever chose a launch may take what is true of it alone for true of the kernel.
+            # For a launch that the user chose, say how many launches share its findings.
             advice=advice_on(
                 analysis, {} if kernel.is_typical(shown) else {one.cause: one.held_in for one in findings}
             ),

@@ -19,7 +19,8 @@ from kprof_inject.report.facts import Answer, Answers, LaunchRow, launch_row
 _CHARACTERS_IN_TOKEN = 4
 _SIGNIFICANT_DIGITS = 4
 _MAX_TEXT = 400
-# What no budget leaves out.
+_MAX_KEPT = 100  # analyses that are kept while they are printed: of more, each is freed after its answer
+# Keys that every budget includes.
 _ALWAYS: Mapping[str, tuple[str, ...]] = {
     "kernel": (),
     "launch": (),
@@ -30,7 +31,7 @@ _ALWAYS: Mapping[str, tuple[str, ...]] = {
     "limit": ("name", "units", "text", "is_known", "evidence"),
     "trust": ("level", "text", "figure"),
 }
-# What is added as long as it fits, most important first; of records, these fields alone.
+# Keys that are added while they fit, the most important first; records keep only these fields.
 _IF_IT_FITS: Mapping[str, tuple[str, ...]] = {
     "advice": (),
     "records_lost": (),
@@ -69,10 +70,6 @@ def whole_text(report: Report, shown: Sequence[ReportLaunch] = ()) -> Iterator[s
     finally:
         if separator == ",":
             yield "\n]\n"
-
-
-_MAX_KEPT = 100
-"""Launches whose analyses are kept while they are printed."""
 
 
 def answer_schema() -> dict[str, Any]:

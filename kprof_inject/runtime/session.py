@@ -38,7 +38,7 @@ class SavedLaunches:
     is_asked_for: bool = False
 
     def has(self, variant: str) -> bool:
-        """Return whether a launch of this variant is to be saved."""
+        """Return True if a launch of this variant is to be saved."""
         return self.variants is None or variant in self.variants
 
 

@@ -28,7 +28,7 @@ _NOINLINE = re.compile(r"(\bnoinline = )true\b")
 
 
 def has_helpers(module: Module) -> bool:
-    """Return whether the module has more than one function."""
+    """Return True if the module has more than one function."""
     return sum(operation.name == FUNCTION for operation in module.walk()) > 1
 
 
@@ -95,7 +95,7 @@ def inlined_calls(function: Function, sources: Sources) -> Iterator[InlinedCall]
 
 
 def _is_in_function(point: SourcePoint, start: SourcePoint, sources: Sources) -> bool:
-    """Return whether a position is in the function that begins at ``start``, or else in its file, as far as known."""
+    """Return True if a position is in the function that begins at ``start``, or in its file if the end is unknown."""
     found = sources.function_at(point.file, point.line)
     return found == sources.function_at(start.file, start.line) if found else point.file == start.file
 

@@ -1,4 +1,4 @@
-"""What a module shows about launching its kernel again: whether that is safe, and which memory needs no restoring."""
+"""Safety of relaunching a module's kernel, and the memory that needs no restoring."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SYMBOL = re.compile(r'\bsymbol = "([^"]*)"')
 
 
 def relaunch(module: Module) -> RelaunchRecord:
-    """Return what prevents another launch of the kernel, and whether it may wait for writes by others."""
+    """Find what prevents relaunching the kernel, and whether the kernel may wait for others' writes."""
     operations = list(module.walk())
     functions = [operation for operation in operations if operation.name == FUNCTION]
     # The functions that see changes of memory by others, themselves or in what they call.
@@ -56,14 +56,14 @@ def _refusal(operation: Operation) -> str:
 
 
 def _waits(operation: Operation, looking: Set[str]) -> bool:
-    """Return whether the operation may spin until memory changes: in a replay, nothing else may run to change it."""
+    """Return True if the operation may spin until memory changes: in a replay, nothing else may run to change it."""
     if polls(operation) or has_branch(operation):
         return True
     return _looks(operation, looking) and any(map(_is_endless, operation.ancestors()))
 
 
 def _is_endless(operation: Operation) -> bool:
-    """Return whether this is a loop without bounds, or a function whose blocks may form one."""
+    """Return True if this is a loop without bounds, or a function whose blocks may form one."""
     if operation.name != FUNCTION:
         return operation.traits.is_loop and not operation.traits.is_counted
     for region in operation.regions:

@@ -128,7 +128,7 @@ class Need(Struct, frozen=True):
         return ring_records * ENTRY_BYTES * self.rings
 
     def has_room_in_shared(self, buffer_bytes: int) -> bool:
-        """Return whether the kernel keeps its records in shared memory, and has room for these bytes there."""
+        """Return True if the kernel keeps its records in shared memory, and has room for these bytes there."""
         kernel = self.kernel
         if kernel.mode.buffer != "shared" or kernel.clean.shared_bytes is None:
             return False

@@ -50,7 +50,7 @@ class TagIds(Struct, frozen=True):
         return int(self.counts.max())
 
     def entries_of(self, entries: NDArray[np.uint64]) -> Mask:
-        """Return which entries belong to a tag."""
+        """Mark the entries that belong to a tag."""
         of_tags: Mask = self.of_id[scope_ids(entries)] >= 0
         return of_tags
 

@@ -366,7 +366,7 @@ def _gaps(ctas: Rows, work: SmWork) -> tuple[Numbers, Numbers]:
 
 
 def queued_ns(ctas: Rows, slots_per_sm: int, free_from_ns: Numbers | None = None) -> int:
-    """Return how long CTAs take if they begin in this order without gaps, and each takes as long as it did.
+    """Return the time of CTAs that begin in this order without gaps, each with its measured duration.
 
     The slots of each of their SMs are free from ``free_from_ns`` (SM) on; None: from the begin.
     """

@@ -147,7 +147,7 @@ def is_asynchronous_dot(operation: Operation) -> bool:
 
 
 def awaited_dot(module: Module, loop: Operation, dot: Operation) -> AwaitedGroup | None:
-    """Return the wait for an asynchronous dot of a loop's body, each of which is a group; None if it is unknown."""
+    """Return the wait for an asynchronous dot of a loop's body, each of which is a group."""
     found = _pipeline_of(module, loop, is_asynchronous_dot, (DOT_WAIT,))
     if found is None or dot not in found.commits:
         return None

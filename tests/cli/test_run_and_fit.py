@@ -27,7 +27,7 @@ Fitted = Callable[..., tuple[list[Mode], Path, int]]
 
 @pytest.fixture
 def fitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fitted:
-    """Calls ``run`` and ``fit_and_run`` of a program that writes so many records a warp in one run after the other.
+    """Runs and fits a program that writes these numbers of records per warp, one in each run.
 
     Gives the modes of the runs, the resulting capture's folder and the exit code."""
 

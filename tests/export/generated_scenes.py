@@ -33,7 +33,7 @@ Shown = tuple[str, int, int, str, int, str | None, int]
 
 
 def process(pid: int, name: str, **others: Any) -> Process:
-    """A process, with what is said of it, and nothing in it."""
+    """A process with these properties, and nothing in it."""
     return Process(name, lambda _: iter(()), pid=pid, **others)
 
 

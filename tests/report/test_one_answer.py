@@ -1,4 +1,4 @@
-"""What is said of a kernel is the same wherever it is said: on the screen, in all details, JSON, Python, page and diff.
+"""A kernel's answer is the same everywhere: on the screen, in all details, JSON, Python, page and diff.
 
 Each sentence of LIMIT, TRY and TRUST is compared, and each figure that two of them show.
 """
@@ -42,7 +42,7 @@ Json = dict[str, Any]
 
 
 class Surfaces:
-    """All that is said of a capture."""
+    """A capture's answer on every surface."""
 
     def __init__(self, kprof: CommandLine, capture: Path) -> None:
         def printed(*words: str | Path) -> str:
@@ -154,7 +154,7 @@ def run_times(answer: Json) -> str:
 
 
 def labelled(lines: list[str], label: str) -> list[str]:
-    """The lines beside a label, of each launch that is answered for."""
+    """The lines with a label, for each launch with an answer."""
     found, is_within = [], False
     for line in lines:
         is_within = line.startswith(f"{label:6} ") or (is_within and line.startswith(" " * 7))

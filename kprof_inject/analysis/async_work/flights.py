@@ -63,7 +63,7 @@ class InFlight(Struct, frozen=True):
 
 
 def starts_async(scope: Scope) -> bool:
-    """Return whether a scope covers an operation that issues asynchronous work, or several of these in a row."""
+    """Return True if a scope covers an operation that issues asynchronous work, or several of these in a row."""
     if scope.kind == ScopeKind.PART:
         return scope.label.partition("@")[0] == COPIES
     return scope.kind == ScopeKind.OPERATION and traits_of(scope.label or scope.name).starts_async
@@ -84,12 +84,12 @@ def group_numbers(*keys: NDArray[np.integer]) -> Numbers:
 
 
 def begins_group(group: Numbers) -> NDArray[np.bool_]:
-    """Return which rows are the first of their group."""
+    """Mark the first row of each group."""
     return np.append(True, np.diff(group) != 0)[: group.size]
 
 
 def ends_group(group: Numbers) -> NDArray[np.bool_]:
-    """Return which rows are the last of their group."""
+    """Mark the last row of each group."""
     return np.append(np.diff(group) != 0, True)[: group.size]
 
 

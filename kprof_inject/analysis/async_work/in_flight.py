@@ -305,7 +305,7 @@ class _Uses(Struct, frozen=True):
         return found, lost == 0
 
     def in_all(self, cta: Numbers, slot: Numbers) -> Numbers:
-        """Return how often each CTA executes the operation for a slot."""
+        """Return the number of times that each CTA executes the operation for a slot."""
         segment = cta if self.begins.size > 1 else np.zeros(len(cta), np.int64)
         own = np.repeat(np.arange(self.begins.size), self.lengths)
         keys, counts = np.unique(_key(own, self.slot)[self.number > 0], return_counts=True)

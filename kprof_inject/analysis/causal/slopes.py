@@ -93,7 +93,7 @@ class PlaceSlope(Struct, frozen=True):
 
     @property
     def spare_cycles(self) -> float | None:
-        """The longest delay that has no effect, in cycles; None if unknown."""
+        """The longest delay that has no effect, in cycles."""
         if not self.is_hidden or self.response is None:
             return None
         if self.response.slack is not None:
@@ -280,7 +280,7 @@ def chain_length(ctas: int, slots: int) -> int:
 
 
 Counts = Sequence[float | None]
-"""How often each scope of a table is executed; None if unknown."""
+"""How often each scope of a table is executed."""
 
 
 def executions(
@@ -318,7 +318,7 @@ def executions(
 
 
 def _recorded(timeline: Timeline, chain: NDArray[np.int32]) -> NDArray[np.float64] | None:
-    """Return how often the chain's CTAs executed each scope, or None if one of their records is missing.
+    """Count the executions of each scope by the chain's CTAs; None if one of their records is missing.
 
     If only a sample of the CTAs recorded, those of the chain count like the mean of these.
     """

@@ -155,7 +155,7 @@ _ONE_SIDED = {ChangeVerdict.SLOWER: ChangeVerdict.NEW, ChangeVerdict.FASTER: Cha
 
 
 class Place(Enum):
-    """Where the largest part of a launch's change comes from.
+    """Main cause of a launch's change.
 
     ``SCOPES_BEYOND``: the scopes changed by more than the launch. ``HIDDEN``: it is unknown, because with records the
     launch changed otherwise.
@@ -169,7 +169,7 @@ class Place(Enum):
 
 
 def place_of_cause(diff: KernelDiff) -> Place | None:
-    """Return where a launch's change comes from; None if it did not change or that is unknown."""
+    """Find the main cause of a launch's change; None if it did not change or its cause is unknown."""
     change, recorded, explanation = diff.launch.change, diff.recorded.change, explanation_of(diff)
     if explanation is None or change is None:
         return None
@@ -202,7 +202,7 @@ def largest_scope(diff: KernelDiff) -> ScopeChange | None:
 
 
 def ctas_at_once(diff: KernelDiff) -> Both | None:
-    """Return the average number of CTAs at once; None if its change is small beside the launch's."""
+    """Return the average number of CTAs at once; None if its change is small against the launch's."""
     found, span_ns = diff.sides.both(lambda launch: launch.cta_ns / max(launch.duration_ns, 1)), diff.sides.duration_ns
     if not (found.a and found.b and span_ns.a and span_ns.b) or f"{found.a:.1f}" == f"{found.b:.1f}":
         return None
@@ -249,7 +249,7 @@ def took_no_time(diff: KernelDiff) -> bool:
 
 
 class Remedy(Enum):
-    """What may allow a verdict on a launch."""
+    """Remedy for a missing verdict on a launch."""
 
     MORE_WORK = "more work in a launch"
     MORE_LAUNCHES = "more launches in a capture"
@@ -260,7 +260,7 @@ _MANY_LAUNCHES = 20  # with this many launches, ``MORE_LAUNCHES`` has been follo
 
 
 def remedies(diff: KernelDiff) -> tuple[Remedy, ...]:
-    """Return what may allow a verdict on the launch and its scopes, best first; nothing if both sides are the same."""
+    """Return remedies for missing verdicts on the launch or its scopes, best first; empty if the sides are the same."""
     sides = (diff.a.timelines, diff.b.timelines)
     a, b = ({timeline.launch.path.resolve() for timeline in side} for side in sides)
     if took_no_time(diff):

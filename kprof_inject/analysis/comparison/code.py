@@ -311,7 +311,7 @@ _MAX_VALUES = 4
 
 
 def elsewhere_cta_ns(structure: Structure, diff: KernelDiff) -> float | None:
-    """Return the change of a CTA's time outside of the parts; None if it is unknown."""
+    """Return the change of a CTA's time outside of the parts."""
     net_ns = net_cta_change_ns(diff)
     parts_ns = [part.cta_change_ns for part in structure.parts if part.scopes]
     known_ns = [part_ns for part_ns in parts_ns if part_ns is not None]

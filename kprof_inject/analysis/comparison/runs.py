@@ -274,7 +274,7 @@ class ScopeFigures(Struct, frozen=True, eq=False):
         )
 
     def median_ns(self, tag: str, value: int) -> float | None:
-        """Return the median duration with this value of a tag; None if unknown."""
+        """Return the median duration with this value of a tag."""
         rows = (row for statistics in self.tags if statistics.name == tag for row in statistics.values)
         return next((row.p50_ns for row in rows if row.value == value), None)
 
@@ -341,7 +341,7 @@ class Sides:
 
     @property
     def launches(self) -> _Launches:
-        """Launches of A, then those of B."""
+        """Launches of A, then of B."""
         return (*self.a, *self.b)
 
     def without_first(self) -> Sides:

@@ -346,7 +346,7 @@ def diff_captures(
     scopes: Sequence[str] = (),
     renamed: Mapping[str, str] | None = None,
 ) -> CaptureDiff:
-    """Compare the launches of A with those of B, in order; each side may come from several captures.
+    """Compare A's launches with B's, in order; each side may come from several captures.
 
     ``scopes`` are globs of the scopes to show, all if there are none; they do not affect what explains a launch's
     change. ``renamed`` maps names of A's kernels or variants to their names in B. If both sides have several ranks,

@@ -136,7 +136,7 @@ class _Anchor(Struct, frozen=True):
 
 
 def _trips(counted: CountedOperation, times: int) -> dict[int, int] | None:
-    """Return how often all CTAs enter the loop around an operation, by the number of its iterations."""
+    """Count the entries of all CTAs into the loop around an operation, by the number of its iterations."""
     loop = next(counted.operation.owners(), None)
     executed = counted.executed
     if loop is None or not loop.traits.is_loop or executed.when is None or executed.when.is_lower_bound:
@@ -185,7 +185,7 @@ class _UnrolledLoop(Struct, frozen=True):
         return cls(main, copies[main], once, again)
 
     def solutions(self, trips: Mapping[int, int]) -> list[tuple[Counter[int], int]]:
-        """Return how often the blocks may be executed, and the machine loop be entered, the most likely one first.
+        """Return possible execution counts of the blocks and entries of the machine loop, the most likely first.
 
         ``trips`` has the executions of the TTGIR loop by their number of iterations. What remains of them is executed
         by the largest blocks that fit. In each solution but the first, a block is executed before all others.
@@ -307,7 +307,7 @@ _SIZED = {"tt.load": "LDG", "tt.store": "STG", "ttg.async_copy_global_to_local":
 
 
 def _bytes_of_thread(operation: Operation, name: str, module: Module, warps: int) -> int | None:
-    """Return how many bytes each thread accesses with instructions of a name in an execution; None if unknown.
+    """Return how many bytes each thread accesses with instructions of a name in an execution.
 
     It is known for a scalar, and for a tensor of which no two threads have the same elements.
     """

@@ -149,7 +149,7 @@ _MAX_EACH = 3
 # Scattered copies take longer than their words of one bank: on an H100, Nsight Compute counted up to 6 times as many
 # cycles.
 _COPY = "ttg.async_copy_global_to_local"
-# Triton chooses the layout in shared memory so that banks do not conflict: ``optimalSwizzling`` of its
+# Triton chooses the layout in shared memory to avoid bank conflicts: ``optimalSwizzling`` of its
 # ``GenericSwizzling.cpp``, from 3.5 on.
 _WITHOUT_CONFLICTS = "ttg.convert_layout"
 # A shuffle uses no banks, and local memory has the words of a warp's threads next to each other (CUDA C++ Programming

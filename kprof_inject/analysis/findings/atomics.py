@@ -38,7 +38,7 @@ def atomics(evidence: Evidence) -> Results:
         elements = access.whole_bytes // max(access.element_bytes, 1)
         time_share = evidence.time_share_of([one.operation])
         repeats, updates, removed = _repeats(access), _updates(access, one.times), {L2: 1.0, SHARED: 1.0}
-        # No element waits for another of its CTA, and few for those of others.
+        # No element waits for another of its CTA, and few for other CTAs' elements.
         is_apart = repeats == 1 and updates < _MANY_UPDATES
         share = evidence.max_gain(removed)
         if is_apart:
@@ -79,7 +79,7 @@ def _queue_share(evidence: Evidence) -> float:
 
 
 def _how_to_combine(repeats: int | None, updates: float) -> tuple[str, str]:
-    """Return how many elements of an operation share an address, in words, and what to do about it."""
+    """Describe how many elements of an operation share an address, and suggest a remedy."""
     if repeats is None:
         shared = ""
         combine = (
@@ -114,7 +114,7 @@ def _updates(access: Access, times: int | None) -> float:
 
 
 def _repeats(access: Access) -> int | None:
-    """Return how many elements of an execution share an address at most."""
+    """Return an upper bound of the elements in an execution that share an address."""
     with suppress(TooLarge):
         return max_repeats(access.address, access.shape) if access.address is not None else None
     return None

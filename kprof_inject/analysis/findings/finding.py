@@ -94,7 +94,7 @@ Results = Iterator[Finding | Unjudged]
 """Findings and, if missing data may hide some, the reason why a rule could not judge; nothing if there is nothing to
 find."""
 Need = Callable[[Evidence], Unjudged | None]
-"""Returns what a rule needs and is missing."""
+"""Function that returns a rule's missing input."""
 
 
 class Rule(Struct, frozen=True):
@@ -145,7 +145,7 @@ def rule(
 
 
 def all_ctas(evidence: Evidence) -> Unjudged | None:
-    """Return why the times of some CTAs are unknown."""
+    """Return the reason if some CTAs' times are unknown."""
     timeline, summary = evidence.timeline, evidence.summary
     if summary.is_foreign:
         return Unjudged("another profiler's buffer does not say when CTAs began and ended", "")
@@ -160,14 +160,14 @@ def all_ctas(evidence: Evidence) -> Unjudged | None:
 
 
 def cta_times(evidence: Evidence) -> Unjudged | None:
-    """Return why the begin and end of some CTAs are unknown, or that all of the launch is in one step of the timer."""
+    """Return the reason if some CTAs' begin or end is unknown, or the whole launch is within one step of the timer."""
     if (missing := all_ctas(evidence)) or evidence.summary.ending is not None:
         return missing
     return Unjudged("the launch is too short for the timer", "give it more work")
 
 
 def no_memory_waits(evidence: Evidence) -> Unjudged | None:
-    """Return that warps wait for memory to change, so that idle SMs and warps do not lack work.
+    """Report warps that wait for memory to change: idle SMs and warps do not lack work then.
 
     More CTAs or warps would wait, too, and CTAs that wait for each other may not all fit on the SMs.
     """

@@ -97,7 +97,7 @@ def _is_vector(evidence: Evidence, one: CountedOperation) -> bool:
 
 
 def _lanes_run_along(operation: Operation, access: Access, aliases: Mapping[str, str]) -> int | None:
-    """Return the dimension of the tile along which neighbouring threads access it; None if it is unknown."""
+    """Return the dimension of the tile along which neighbouring threads access it."""
     tensor = next((printed for printed in types_of(operation) if printed.shape == access.shape), None)
     along = lanes_dimension(tensor, aliases) if tensor else None
     long = [dim for dim, size in enumerate(access.shape) if size > 1]

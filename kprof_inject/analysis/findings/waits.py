@@ -70,7 +70,7 @@ def _by_records(evidence: Evidence) -> Results:
 
 
 def _missing(evidence: Evidence) -> Unjudged | None:
-    """Return why lost waits may not have been found."""
+    """Return the reason if lost waits may have been missed."""
     timeline, kernel = evidence.timeline, evidence.kernel
     recorded = lost_waits(timeline.table, kernel)
     if has_no_loop(timeline) or not (recorded or may_lose_time(kernel)):
@@ -193,7 +193,7 @@ def exposed_loads(evidence: Evidence) -> Results:
 
 
 def _more_ctas(evidence: Evidence) -> str:
-    """Return how more CTAs request data at once; empty if an SM is full of warps."""
+    """Suggest a way to have more CTAs request data at once; empty if an SM is full of warps."""
     kernel = evidence.kernel
     if evidence.has_one_wave:
         return ", or by more CTAs with fewer iterations each"
@@ -272,7 +272,7 @@ def pace(evidence: Evidence) -> Results:
 
 
 def _advice(places: Sequence[PlaceSlope], critical: Sequence[PlaceSlope]) -> str:
-    """Return what to do about the critical places.
+    """Return remedies for the critical places.
 
     Code that issues copies should start earlier, not get shorter, and a wait is as long as what it waits for.
     """

@@ -60,7 +60,7 @@ class Executed(Struct, frozen=True):
 
     @property
     def times(self) -> int | None:
-        """Number of executions with an effect, in all CTAs together; None if unknown."""
+        """Number of executions with an effect, in all CTAs together."""
         if self.when is None or self.predicate is None:
             return None
         when = self.when & self.predicate
@@ -90,7 +90,7 @@ def predicate_of(operation: Operation) -> str | None:
 
 
 def asks_for_iteration(bit: str, user: Operation) -> bool:
-    """Return whether a predicate only tests that there is another iteration.
+    """Return True if a predicate only tests that there is another iteration.
 
     The compiler's pipeliner makes such predicates: the operation runs ahead of its iteration. With its copies before
     the loop, it is executed once for each iteration.
@@ -243,7 +243,7 @@ class Access(Struct, frozen=True):
     address: IntegerExpr | None
     mask: Mask | None
     places: int | None
-    """The number of elements accessed in total; None if unknown."""
+    """The number of elements accessed in total."""
     is_whole: bool
     """Whether each execution accesses all elements."""
     is_for_each_iteration: bool = False

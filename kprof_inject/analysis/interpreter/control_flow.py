@@ -367,7 +367,7 @@ class Steps:
         return len(self._passed)
 
     def rounds(self, axis: GridAxis, *, is_condition: bool) -> tuple[CountedLoop, list[Value]]:
-        """Return how often the CTAs execute the condition's block, or the body, and its arguments in each round."""
+        """Return the CTAs' executions of the condition's block, or the body, and its arguments in each round."""
         values = self._given if is_condition else self._passed
         trips = AxisArray((), np.array(int(is_condition)))
         for going in self._going[1:]:

@@ -65,7 +65,7 @@ class Requests(Struct, frozen=True):
     access_bytes: int
     """What a lane accesses with one instruction."""
     instructions: int | None
-    """Number of instructions, of all warps and CTAs; None if unknown."""
+    """Number of instructions, of all warps and CTAs."""
     active_share: float
     """Share of the instructions whose mask enables any lane."""
     sectors: float

@@ -109,7 +109,7 @@ class JudgedLaunch(Struct, frozen=True):
     slowdown_of_sms: float
     """The same of the time in which SMs have work."""
     code: CodeBounds | None
-    """What the machine code shows; None if it is unknown."""
+    """What the machine code shows."""
     requests: Sequence[Requests] = ()
     """Requests of loads and stores, where they are known."""
 
@@ -141,7 +141,7 @@ class JudgedLaunch(Struct, frozen=True):
         return Limit(NOT_KNOWN, (), text, self.parts, is_known=False)
 
     def unclear(self, text: str) -> Limit:
-        """Return why the limit is not known, and what is."""
+        """Explain that the limit is unknown, with what is known."""
         return self.not_known(f"{text}; of what is known, {self.nearest}")
 
     def without_records(self, limit: Limit) -> Limit:
@@ -225,7 +225,7 @@ def few_sms(summary: LaunchSummary, device_sms: int | None) -> str:
 
 
 def sms_without_work(summary: LaunchSummary, device_sms: int | None) -> str:
-    """Return how many SMs have a CTA on average, and what the others do; empty if enough have one."""
+    """Describe the average number of SMs with a CTA, and the others; empty if enough have one."""
     idle = summary.idle
     if idle is None:
         return ""

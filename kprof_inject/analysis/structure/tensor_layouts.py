@@ -76,7 +76,7 @@ def blocked_of(layout: str) -> Blocked | None:
 
 @if_misfit(None)
 def access_bits(printed: PrintedType, aliases: Mapping[str, str]) -> int | None:
-    """Return how many bits of global memory a thread accesses at once; None if unknown.
+    """Return how many bits of global memory a thread accesses at once.
 
     The tensor, of pointers or of what they point to, is distributed by this layout. The addresses may allow less.
     """

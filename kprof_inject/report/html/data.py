@@ -1,4 +1,4 @@
-"""What the page's tabs show, as JSON: records of the analysis as they are, and around them what only the page has.
+"""Contents of the page's tabs as JSON: the analysis's records as they are, and what only the page needs.
 
 All times are nanoseconds since the start of the launch, unless a field says otherwise; a share is a part from 0 to 1.
 A scope is given by its index in the scope table. Unknown values are null.
@@ -145,7 +145,7 @@ Row = tuple[str, str]
 
 
 def launch_overview(report: LaunchAnalysis) -> dict[str, Any]:
-    """Return what the page shows of a launch at a glance, beyond the answer.
+    """Return the page's overview of a launch, beyond the answer.
 
     ``facts`` are rows of labels and values by the title above them. A unit may be the limit if its utilization is at
     least ``well_utilized``. ``roofs`` are the minimum shares of scopes' cycles that their busiest units need: scope,
@@ -163,7 +163,7 @@ def launch_overview(report: LaunchAnalysis) -> dict[str, Any]:
 
 
 def launch_sections(report: LaunchAnalysis) -> dict[str, Any]:
-    """Return what the tabs other than the timeline and the scopes' show of a launch, by the tab; of bounded size."""
+    """Return a launch's contents of the tabs other than the timeline and the scopes', by the tab; of bounded size."""
     timeline, summary, stalls = report.timeline, report.summary, report.stalls
     return {
         "overview": launch_overview(report),

@@ -195,7 +195,7 @@ def _quantile(
 
 
 class ScopePicture(Struct, frozen=True, eq=False):
-    """What the page shows of a scope beyond its summary.
+    """Pictures of a scope, which the page shows with its summary.
 
     ``per_cta`` is the time of one of a CTA's warps in it, in words; ``per_cta_ns`` is the sum over its executions.
     """

@@ -260,7 +260,7 @@ def _serve(written: Path) -> None:
 
 
 def _death_message(exit_code: int | None, written: bytes) -> str:
-    """Return how the compiler died, with the last distinct lines that it wrote."""
+    """Describe how the compiler died, with its last distinct lines."""
     how = f"exit code {exit_code}"
     if exit_code is not None and exit_code < 0:
         with suppress(ValueError):

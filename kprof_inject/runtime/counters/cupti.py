@@ -262,12 +262,12 @@ HOW_TO_GET_PERMISSION = (
 
 
 def has_nvidia_module() -> bool:
-    """Return whether NVIDIA's kernel module is loaded."""
+    """Return True if NVIDIA's kernel module is loaded."""
     return _DRIVER_PARAMETERS.exists()
 
 
 def is_permitted() -> bool:
-    """Return whether this user may read the hardware's counters, by the parameters of NVIDIA's kernel module.
+    """Return True if this user may read the hardware's counters, by the parameters of NVIDIA's kernel module.
 
     It does not touch the device. Source: NVIDIA, "ERR_NVGPUCTRPERM: Permission issue with Performance Counters".
     Containers have the host's setting.

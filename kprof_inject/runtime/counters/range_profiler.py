@@ -88,7 +88,7 @@ class RangeProfiler:
         return self._values(plan, image), passes
 
     def _plan(self, metrics: Sequence[str]) -> _Plan:
-        """Return how those of the metrics are counted that the chip has. Raises ``CuptiError``."""
+        """Plan the passes for those metrics that the chip has. Raises ``CuptiError``."""
         known, host = self._known(metrics), self._new_host()
         self._add(host, known)
         kind = "CUpti_Profiler_Host_GetConfigImageSize_Params"

@@ -40,7 +40,7 @@ class MemoryRange:
 
 
 def packed(sizes: Sequence[int]) -> tuple[list[int], int]:
-    """Return where in a buffer each of several parts with these sizes begins, and the size of the buffer, in bytes."""
+    """Return the offsets of parts with these sizes in a buffer, and the buffer's size, in bytes."""
     offsets, end = [], 0
     for size_bytes in sizes:
         offsets.append(end)

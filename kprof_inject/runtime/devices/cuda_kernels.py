@@ -170,6 +170,6 @@ class CudaKernels:
         threads: int = 1,
         shared_bytes: int = 0,
     ) -> None:
-        """Launch a loaded kernel, one of ours or another one."""
+        """Launch a loaded kernel."""
         pointers = (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(argument) for argument in arguments))
         self._driver.call("cuLaunchKernel", function, ctas, 1, 1, threads, 1, 1, shared_bytes, stream, pointers, None)

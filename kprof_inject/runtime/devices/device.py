@@ -160,7 +160,7 @@ class Device:
             yield handle
 
     def is_capturing(self) -> bool:
-        """Return whether the program is capturing the current stream into a graph; without torch, none does."""
+        """Return True if the program is capturing the current stream into a graph; without torch, none does."""
         return False
 
     def current_stream(self) -> int:
@@ -280,7 +280,7 @@ class Device:
         self._driver.call("cuMemcpyAsync", *addresses, ctypes.c_size_t(size_bytes), ctypes.c_void_p(stream))
 
     def contents(self, address: int, size_bytes: int, stream: int) -> memoryview:
-        """Return what memory contains after all present work of ``stream``, which this waits for."""
+        """Return the contents of memory after all present work of ``stream``, which this waits for."""
         return self._contents(address, size_bytes, self.current(), stream)
 
     def _contents(self, address: int, size_bytes: int, device: int, stream: int) -> memoryview:
@@ -288,7 +288,7 @@ class Device:
         return self.settled(address, size_bytes, device)
 
     def settled(self, address: int, size_bytes: int, device: int) -> memoryview:
-        """Return what memory contains to which no work writes any more."""
+        """Return the contents of memory that no queued work writes to."""
         data = bytearray(size_bytes)
         if size_bytes:
             self._copy_to_host(data, address, size_bytes, device)
@@ -296,7 +296,7 @@ class Device:
         return memoryview(data)
 
     def _copy_to_host(self, to: bytearray, address: int, size_bytes: int, device: int) -> None:
-        """Queue a copy on a stream of ours: a copy on the default one waits for the program's work."""
+        """Queue a copy on a private stream: a copy on the default one waits for the program's work."""
         place = (ctypes.c_char * size_bytes).from_buffer(to)
         source, size = ctypes.c_uint64(address), ctypes.c_size_t(size_bytes)
         self._driver.call("cuMemcpyDtoHAsync_v2", place, source, size, self._stream(device))
@@ -325,7 +325,7 @@ class Device:
         return memoryview(self._fetched)[:size_bytes]
 
     def _stream(self, device: int, priority: int = 0) -> ctypes.c_void_p:
-        """Return a stream of ours."""
+        """Return a private stream."""
         if (device, priority) not in self._streams:
             stream = ctypes.c_void_p()
             self._driver.call("cuStreamCreateWithPriority", ctypes.byref(stream), _NON_BLOCKING, priority)
@@ -420,7 +420,7 @@ class Device:
                 return
 
     def sm_clock_hz(self, stream: int) -> float | None:
-        """Measure the frequency of the SMs' clock after all present work of ``stream``; None if it is unknown."""
+        """Measure the frequency of the SMs' clock after all present work of ``stream``."""
         device = self.current()
         if device not in self._clock_words:
             self._clock_words[device] = self._zeros_now(2 * _WORD_BYTES, device)

@@ -27,7 +27,7 @@ _WORD_BYTES = 8
 
 
 class Staging:
-    """Pinned host memory and a stream of ours, for one thread."""
+    """Pinned host memory and a private stream, for one thread."""
 
     def __init__(self, driver: Driver, size_bytes: int) -> None:
         """Allocate both in the present context."""
@@ -50,7 +50,7 @@ class Staging:
 class Snapshot:
     """Contents of memory ranges at a point in a stream, and digests of what is there then and later.
 
-    Any thread may read it. It takes device memory until ``close``, from a pool of ours, which the program does not see.
+    Any thread may read it. It takes device memory until ``close``, from a private pool, which the program does not see.
     """
 
     def __init__(self, device: Device, driver: Driver, ranges: Sequence[MemoryRange], stream: int) -> None:
@@ -60,7 +60,7 @@ class Snapshot:
         self._index = device.current()
         self._ranges = ranges
         offsets, end = packed([source.size_bytes for source in ranges])
-        # One word for each digest, those of now before those of later.
+        # One word for each digest, the first ones before the later ones.
         self._words = device.taken(max(2 * _WORD_BYTES * len(ranges), 1), self._index, stream)
         self._copy = self._room_for(end, stream)
         self._starts = [source.address for source in ranges]

@@ -176,7 +176,7 @@ class Results:
         self._digests.append(digest)
 
     def refusal_of(self, place: int, digest: Digests) -> str:
-        """Return why the results of a variant are refused; empty if they are accepted."""
+        """Return the reason for refusing a variant's results; empty if they are accepted."""
         first = self._digests[0]
         is_repeatable = first is not None and len(set(self._digests)) == 1
         return OTHER_RESULTS if is_repeatable and digest != first else ""

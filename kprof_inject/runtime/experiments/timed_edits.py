@@ -242,7 +242,7 @@ class CloseResults(Results):
         return ""
 
     def _compared_own(self) -> str:
-        """Return why the unchanged kernel's own results vary too much to compare others with them; empty if not."""
+        """Return the reason if the unchanged kernel's results vary too much to be a reference; empty if not."""
         (a_digest, a), (b_digest, b) = self._noted[0], self._noted[-1]
         if a_digest == b_digest and a_digest is not None:
             return ""

@@ -192,7 +192,7 @@ class RecordedLaunch:
     memory: Buffer | None = None
     """The buffer; None before it is lent, and after a newer launch has replaced this one."""
     memory_bytes: int = 0
-    """Size of the buffer, at least that of the record."""
+    """Size of the buffer, at least the record's."""
     done: Event | None = None
     """Event after the launch in its stream; once it has happened, the records are in the buffer."""
     is_handed_over: bool = False

@@ -149,7 +149,7 @@ def test_a_changed_loop_under_another_triton_may_be_slower_for_either(tmp_path: 
 def test_the_largest_cause_is_the_changed_code_with_most_of_the_change(
     tmp_path: Path, case: str, text: str, triton: str, launches: int
 ) -> None:
-    """Of one launch each, the times without records alone are known to differ."""
+    """With one launch each, only the times without records are known to differ."""
     clean = around(170_000, 5, 100), around(200_000, 6, 100)
     sides = [
         usual(tmp_path / name, seed, iter_ns=factor * ITER_NS, launches=launches)

@@ -22,7 +22,7 @@ def scope(name: str, kind: str, parent: int = -1, line: str = "", number: int = 
 
 
 def changed(scope: ScopeIdentity, **changes: Any) -> ScopeIdentity:
-    """The same scope, whose entry in the table differs so; its other properties may differ, too."""
+    """A scope whose entry in the table has these changes; its other properties may differ, too."""
     own = {name: changes.pop(name) for name in ("lines", "partition") if name in changes}
     if "name" in changes:
         own["distinct_name"] = changes["name"]

@@ -25,7 +25,7 @@ CTAS = cta_rows((0, 3, 0, 1000, 1000), (1, 5, 0, 1000, 1000))
 
 
 def drawn(timeline: Timeline) -> list[dict[str, Any]]:
-    """Of each scope its summary and its pictures."""
+    """Each scope's summary and pictures."""
     summary = summarise(timeline)
     pictures = ScopePictures(summary)
     for _ in pictures.seeing(timeline.blocks()):

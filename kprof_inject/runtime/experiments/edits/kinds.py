@@ -1,4 +1,4 @@
-"""The kinds of edits: those of options, of the compiler's environment and of constants; and how edits are combined."""
+"""The kinds of edits (options, the compiler's environment, constants), and how edits are combined."""
 
 from __future__ import annotations
 
