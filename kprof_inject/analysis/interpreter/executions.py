@@ -80,14 +80,14 @@ class ExecutedKernel:
         return [one for one in self.operations if one.operation.loop is loop]
 
 
-def evaluated_kernel(launch: Launch) -> ExecutedKernel:
-    """Return what a launch executed, as far as its arguments tell.
+def evaluated_kernel(launch: Launch, ctas: tuple[int, ...] = ()) -> ExecutedKernel:
+    """Return what a launch executed, as far as its arguments tell; with ``ctas``, what these CTAs did.
 
     Raises ``KprofError`` if the module cannot be read, or evaluated.
     """
     kernel = launch.kernel
     loaded = kernel.loaded if kernel.loaded and kernel.loaded.is_of(launch.grid, launch.arguments) else None
-    return evaluated(ttgir_of(kernel), str(kernel.folder), launch.grid, launch.arguments, kernel.scopes, loaded)
+    return evaluated(ttgir_of(kernel), str(kernel.folder), launch.grid, launch.arguments, kernel.scopes, loaded, ctas)
 
 
 def with_recorded_iterations(ran: ExecutedKernel, summary: LaunchSummary) -> ExecutedKernel:
@@ -135,11 +135,12 @@ def evaluated(
     arguments: tuple[int | None, ...],
     table: ScopeTable,
     loaded: LoadedIntegersRecord | None = None,
+    ctas: tuple[int, ...] = (),
 ) -> ExecutedKernel:
     """Return what a launch of a module with this grid and these arguments executes; ``table`` has its recorded scopes.
 
-    ``loaded`` has integers of its memory, None if all are unknown. Raises ``KprofError`` if the module cannot be read,
-    or evaluated.
+    ``loaded`` has integers of its memory, None if all are unknown. ``ctas`` are the CTAs that count; all if empty.
+    Raises ``KprofError`` if the module cannot be read, or evaluated.
     """
     module = _parsed(text, file)
     if isinstance(module, KprofError):
@@ -150,7 +151,7 @@ def evaluated(
         found: list[Executed] = []
         for function in (one for one in module.walk() if one.name == FUNCTION):
             if function is entry:
-                found += executed(module, function, grid, arguments, memory)
+                found += executed(module, function, grid, arguments, memory, ctas)
             else:
                 found += [Executed.unknown(one) for one in function.walk() if one is not function]
         lines = module.line_numbers([one.operation.start for one in found])

@@ -82,13 +82,15 @@ def executed(
     grid: Grid,
     arguments: Sequence[int | None] = (),
     memory: Memory | None = None,
+    ctas: Sequence[int] = (),
 ) -> list[Executed]:
     """Return all operations of a function that have no regions, in the order of the text.
 
     ``arguments`` are the function's, as a capture has them; empty if unknown. ``memory`` is what it begins with, of
-    which it changes nothing that is known; None if all is unknown.
+    which it changes nothing that is known; None if all is unknown. ``ctas`` are the linear ids of the CTAs that
+    execute it, along the axis ``CTA``; all if empty.
     """
-    walk = _Interpreter(module, grid, memory)
+    walk = _Interpreter(module, grid, memory, ctas)
     with np.errstate(all="ignore"):  # integers of random numbers and the like overflow
         walk.function(function, arguments)
     return walk.found
@@ -101,10 +103,11 @@ _WHICH = re.compile(r"\s*([xyz])\b")
 
 
 class _Interpreter:
-    def __init__(self, module: Module, grid: Grid, memory: Memory | None) -> None:
+    def __init__(self, module: Module, grid: Grid, memory: Memory | None, ctas: Sequence[int]) -> None:
         self.found: list[Executed] = []
         self._module = module
         self._grid = grid
+        self._ctas = ctas
         self._values: dict[str, Value] = {}
         self._depth = 0
         self._taken = 0
@@ -122,7 +125,7 @@ class _Interpreter:
                     self._values[name] = Mask.of_bit(bool(argument)) if kind == "i1" else IntegerExpr.integer(argument)
             self._describe(function, names)
         if function.regions:
-            self._region(function.regions[0], Mask(), {CTA: prod(self._grid)})
+            self._region(function.regions[0], Mask(), {CTA: len(self._ctas) or prod(self._grid)})
 
     def _describe(self, function: Operation, names: Sequence[str]) -> None:
         """Bind descriptor arguments: the shape and the strides of the tensor follow as arguments of their own."""
@@ -206,7 +209,8 @@ class _Interpreter:
         size = self._grid[which]
         if name == "tt.get_num_programs" or size == 1:
             return IntegerExpr.integer(size if name == "tt.get_num_programs" else 0)
-        programs = counting(CTA, prod(self._grid)).values // prod(self._grid[:which]) % size
+        ids = np.array(self._ctas, np.int64) if self._ctas else counting(CTA, prod(self._grid)).values
+        programs = ids // prod(self._grid[:which]) % size
         return IntegerExpr((AxisArray((CTA,), programs),))
 
     @if_misfit(None)
