@@ -10,9 +10,8 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct
 
 from kprof_inject.analysis.findings.finding import Finding
+from kprof_inject.analysis.headroom import Headroom, headroom_of
 from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.analysis.roofs.limits import DRAM, LIMITING, UNIT_NAMES
-from kprof_inject.analysis.roofs.rates import TENSOR
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.quantities import counted, listed, percent
@@ -59,7 +58,7 @@ AT_ROOF = "at its roof"
 
 
 def gain_in(report: LaunchAnalysis) -> Gain:
-    """Return what edits won or the first finding's advice may win; without either, what the busiest unit leaves."""
+    """Return what edits won or the first finding's advice may win; without either, what the necessary work leaves."""
     winner = report.edits.winner if report.edits is not None else None
     if winner is not None and winner.confirmed is not None:
         return Gain(winner.confirmed.won, f"tried: {winner.text}")
@@ -68,7 +67,8 @@ def gain_in(report: LaunchAnalysis) -> Gain:
         return Gain(best.share, best.rule)
     if not report.limit.is_known or not report.limit.parts:
         return UNKNOWN_GAIN
-    return Gain(_left(report), AT_ROOF if any(_at_roof(report)) else "")
+    headroom = headroom_of(report)
+    return Gain(headroom.share, AT_ROOF if headroom.is_small else "")
 
 
 def advice_on(report: LaunchAnalysis, found: Mapping[tuple[str, int | None], str] = {}) -> tuple[Advice, ...]:
@@ -80,11 +80,12 @@ def advice_on(report: LaunchAnalysis, found: Mapping[tuple[str, int | None], str
     sorted by the gain to expect; then what it takes to judge the rest. What only concerns the recording is in
     ``trust_in``. Never empty: where nothing was found, it says what would find more.
     """
-    at_roof, findings = list(_at_roof(report)), list(_by_findings(report, found))
-    is_worth_more = any((one.share or 0.0) > _left(report) for one in findings)
+    headroom, findings = headroom_of(report), list(_by_findings(report, found))
+    at_roof = [Advice(headroom.text, "", None)] if headroom.is_small else []
+    is_worth_more = any((one.share or 0.0) > headroom.share for one in findings)
     first = (*findings, *at_roof) if is_worth_more else (*at_roof, *findings)
     if not first and not report.summary.is_foreign:  # no experiment can repeat another profiler's launch
-        first = (_nothing_found(report),)
+        first = (_nothing_found(report, headroom),)
     to_judge = []
     for why, rules in report.unjudged.items():
         what = f"{listed(rules, _MAX_RULES)} could not be judged: {why.reason}"
@@ -92,47 +93,13 @@ def advice_on(report: LaunchAnalysis, found: Mapping[tuple[str, int | None], str
     return (*first, *to_judge)
 
 
-def _at_roof(report: LaunchAnalysis) -> Iterator[Advice]:
-    """Yield how little there is to win if a unit is busy nearly all of the launch's time."""
-    limit = report.limit
-    if not limit.is_known or not limit.units:
-        return
-    unit = max(limit.units, key=lambda one: limit.parts.get(one, 0.0))
-    part = limit.parts.get(unit, 0.0)
-    # Those of an SM's units by TTGIR or machine code are parts of the time in which SMs have work.
-    is_of_whole_time = limit.evidence == "measured" or unit == DRAM
-    if part >= _MIN_ROOF and is_of_whole_time:
-        left = percent(max(1 - part, 0.0))
-        work = f"less work for {UNIT_NAMES[unit]}{_LESS_WORK.get(unit, '')}"
-        yield Advice(f"at its roof: no more than {left} to win without {work}", "", None)
-
-
-def _left(report: LaunchAnalysis) -> float:
-    """Return what the busiest unit leaves to win, as part of the launch's time."""
-    return max(1 - max(report.limit.parts.values(), default=0.0), 0.0)
-
-
-def _nothing_found(report: LaunchAnalysis) -> Advice:
+def _nothing_found(report: LaunchAnalysis, headroom: Headroom) -> Advice:
     """Return that no rule found anything, and what would."""
-    limit = report.limit
     how = "causal shows which part is critical, and try measures other options"
-    if not limit.is_known:
+    if not report.limit.is_known:
         return Advice(f"could not judge what to change: the limit is not known; {how}", "", None)
-    unit = max(limit.parts, key=lambda one: limit.parts[one], default="")
-    # Lower bounds say little of what is left unless they are high.
-    is_bound = bool(unit) and (limit.evidence == "measured" or limit.parts[unit] >= LIMITING)
-    left = (
-        f"at most {percent(_left(report))} to win, as {UNIT_NAMES[unit]} must work for the rest; " if is_bound else ""
-    )
-    return Advice(f"no advice: {left}{how}", "", None)
-
-
-# A unit that is busy for a smaller part of the time leaves more to win than most changes of its work would.
-_MIN_ROOF = 0.8
-_LESS_WORK = {
-    DRAM: ": fewer bytes, by smaller types, by fusing kernels, or by reading data once",
-    TENSOR: ": smaller types, or fewer operations",
-}
+    left = f"at most {percent(headroom.share)} to win, as {headroom.work} takes the rest; " if headroom.unit else ""
+    return Advice(f"no specific advice: {left}{how}", "", None)
 
 
 def _by_findings(report: LaunchAnalysis, found: Mapping[tuple[str, int | None], str]) -> Iterator[Advice]:

@@ -89,7 +89,7 @@ _BY_RULE: Mapping[str, tuple[_Step, ...]] = {
     "l2-reuse": (*_GROUPED, _LAST_FIRST),
     "loop-invariant": (_WARPS_UP, _WARPS_DOWN),
     "small-tiles": (_WARPS_UP, _STAGES_UP, _GROUPED[0]),
-    "alternating-units": (_WARPS_UP, _FEWER_REGISTERS, _STAGES_DOWN),
+    "units-in-turn": (_WARPS_UP, _STAGES_UP, _FEWER_REGISTERS, _STAGES_DOWN),
     "special-functions": (_WARPS_UP, _STAGES_UP),
     "reduction-in-loop": (_WARPS_DOWN, _WARPS_UP),
     "atomics": (_WARPS_UP, _WARPS_DOWN),

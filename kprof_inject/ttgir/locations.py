@@ -60,6 +60,8 @@ Location = Unknown | SourcePoint | Named | CallSite | Fused | Alias
 Chain = tuple[SourcePoint, ...]
 """A place in the source, then the call that inlined it, then the call that inlined that: innermost first."""
 
+_LIBRARY = "/triton/language/"
+
 MAX_FRAMES = 64
 """Maximum length of a chain; from a longer one, the innermost and the outermost half of this number are kept.
 
@@ -91,9 +93,15 @@ class LocationTable:
         return self._of_text[text]
 
     def source_line(self, operation: Operation) -> str:
-        """Return an operation's first source line, such as ``matmul.py:58``; empty if its location is unknown."""
-        chains = self.chains_of(operation)
-        return f"{PurePath(chains[0][0].file).name}:{chains[0][0].line}" if chains else ""
+        """Return an operation's first source line, such as ``matmul.py:58``; empty if its location is unknown.
+
+        For a function of Triton's own library, it is the line that calls it.
+        """
+        chain = next(iter(self.chains_of(operation)), None)
+        if chain is None:
+            return ""
+        point = next((point for point in chain if _LIBRARY not in point.file), chain[-1])
+        return f"{PurePath(point.file).name}:{point.line}"
 
     def chains(self, location: Location) -> tuple[Chain, ...]:
         """Return the chains of a location. Not recursive: locations may be nested deeper than Python's calls."""

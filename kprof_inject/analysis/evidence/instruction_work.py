@@ -7,7 +7,7 @@ unknown are not included, so work and utilization are lower bounds; ``unknown_sh
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -110,15 +110,6 @@ def scope_work(
         for index in scopes[one.line]:
             found.setdefault(index, []).append((one, count))
     return {index: _work(found[index]) for index in sorted(found)}
-
-
-def issued_share(
-    function: MachineFunction, executions: Sequence[int | None], counted: Callable[[Instruction], bool]
-) -> float:
-    """Return the share of these instructions among all that are known to be issued; 0 if none is known."""
-    counts = [(one, count) for one, count in _executed(function, executions) if count is not None]
-    whole = sum(count for _, count in counts)
-    return sum(count * counted(one) for one, count in counts) / whole if whole else 0.0
 
 
 def _executed(function: MachineFunction, executions: Sequence[int | None]) -> Iterator[_Executed]:

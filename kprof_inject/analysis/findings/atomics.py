@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from contextlib import suppress
 
 from kprof_inject.analysis.findings.evidence import Evidence
@@ -22,6 +23,9 @@ _MIN_TIME, _MIN_REQUESTS = 0.1, 0.1
 _MIN_TIME_APART = 0.25
 # Reasons of warps that wait because accesses before theirs are not done.
 _QUEUES = "lg_throttle", "drain"
+# Reason of warps that wait for a fence, which orders accesses: an atomic operation has two, unless it is relaxed.
+_FENCE, _MIN_FENCES = "membar", 0.1
+_ORDERED = re.compile(r"\b(?:acq_rel|acquire|release)\b")
 # CTAs that update an address less often seldom do so at the same time.
 _MANY_UPDATES = 32
 # Part of the time that no unit explains, from which atomic operations may limit a launch without counters.
@@ -51,6 +55,10 @@ def atomics(evidence: Evidence) -> Results:
         if elements < _MIN_ELEMENTS or not is_busy or share < MIN_SHARE:
             continue
         shared, combine = _how_to_combine(repeats, updates)
+        fences = evidence.stalls.reasons.get(_FENCE, 0) / evidence.stalls.samples if evidence.stalls else 0.0
+        if fences >= _MIN_FENCES and _ORDERED.search(one.operation.tail):
+            shared += f", each ordered with all other accesses (warps wait {percent(fences)} of their time for that)"
+            combine = f"pass sem='relaxed', if only later launches read the result; else {combine}"
         yield found(
             evidence,
             share,

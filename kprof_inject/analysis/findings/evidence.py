@@ -9,14 +9,13 @@ from statistics import median
 from msgspec import Struct
 
 from kprof_inject.analysis.causal.slopes import KernelSlopes
-from kprof_inject.analysis.evidence.executed_instructions import block_executions
-from kprof_inject.analysis.evidence.instruction_work import issued_share
 from kprof_inject.analysis.evidence.measured_limit import Measured
 from kprof_inject.analysis.evidence.stalls import Stalls, share_of_instructions
+from kprof_inject.analysis.evidence.unit_use import UnitUse, issued_instructions
 from kprof_inject.analysis.interpreter.executions import CountedOperation, ExecutedKernel
 from kprof_inject.analysis.roofs.coalescing import Requests
-from kprof_inject.analysis.roofs.limits import DRAM, LIMITING
-from kprof_inject.analysis.roofs.rates import ALU, FP32, ISSUE, L2, L2_TO_SM, SHARED, SPECIAL
+from kprof_inject.analysis.roofs.limits import DRAM, POSSIBLE
+from kprof_inject.analysis.roofs.rates import ALU, FP32, FP64, ISSUE, L2, L2_TO_SM, SHARED, SPECIAL, TENSOR
 from kprof_inject.analysis.roofs.speed_of_light import Roof, SpeedOfLight
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture import counters
@@ -42,6 +41,8 @@ _MAX_NAMES = 3
 _MIN_LAUNCH_NS = 2_000
 # A CTA takes as long to start, to load from the L2, and to end: an H100's L2 answers after 0.2 to 0.3 us.
 _MIN_CTA_NS = 500
+
+UNITS_OF_SM = (TENSOR, SPECIAL, FP32, FP64, ALU, ISSUE, SHARED)
 
 _WORDS = {
     "tt.load": "the load",
@@ -210,38 +211,31 @@ class Evidence(Struct, frozen=True, eq=False):
         return iterations / loops if loops and iterations is not None else math.inf
 
     @property
+    def dram_moved(self) -> float:
+        """Bytes from and to DRAM: counted, or the least without counters."""
+        dram, measured = self.speed_of_light.dram, self.measured
+        if measured is not None:
+            return measured.metric(counters.DRAM_READ_BYTES) + measured.metric(counters.DRAM_WRITE_BYTES)
+        return dram.once_bytes if dram else 0.0
+
+    @property
     def dram_waste(self) -> float | None:
         """The part of DRAM's bytes that the launch does not need: lost before they are used, or not even its data."""
         dram, measured = self.speed_of_light.dram, self.measured
         if dram is None or dram.unknown or measured is None:
             return None
-        moved = measured.metric(counters.DRAM_READ_BYTES) + measured.metric(counters.DRAM_WRITE_BYTES)
-        return max(1 - dram.once_bytes / moved, 0.0) if moved else 0.0
+        return max(1 - dram.once_bytes / self.dram_moved, 0.0) if self.dram_moved else 0.0
 
-    def max_gain_without(self, operations: Sequence[Operation], share: float) -> float:
-        """Return an upper bound of the gain if a launch did not execute some operations.
+    def without(self, operations: Sequence[Operation]) -> dict[str, float]:
+        """Return the part of each unit's work that a launch would not have without some operations.
 
-        ``share`` is what they take of the warps' time. If a unit limits the launch, the gain may be more: the unit's
-        time for them. It is never more than DRAM leaves, nor than the L2 does if they load little from it.
+        DRAM keeps all of its own, and the L2 what other operations request from it.
         """
-        bound = self.bound_of(share)
-        if self.busiest[1] >= LIMITING:
-            wavefronts = self._request_share_of(operations, lambda one: one.wavefronts * one.requests)
-            issued = dict.fromkeys((ISSUE, ALU, FP32, SPECIAL), self.issued_share_of(operations))
-            removed = {**issued, SHARED: wavefronts}
-            bound = max(bound, self.max_gain(removed))
         is_known = {one.line for one in self.requests}.issuperset(
             self.lines_of(one for top in operations for one in top.walk() if one.traits.reads_global)
         )
-        sectors = self._request_share_of(operations, lambda one: one.sectors * one.requests)
-        return min(bound, self.max_gain_in_sms(sectors if is_known else 1.0))
-
-    def max_gain_in_sms(self, from_l2: float = 0.0) -> float:
-        """Return an upper bound of the gain if the SMs' units had no work left, but DRAM all of its own.
-
-        ``from_l2`` is the part of its work that the L2 would no longer have.
-        """
-        return self.max_gain({**dict.fromkeys(self.parts, 1.0), DRAM: 0.0, L2: from_l2, L2_TO_SM: from_l2})
+        sectors = self._request_share_of(operations, lambda one: one.sectors * one.requests) if is_known else 1.0
+        return {**self.unit_shares_of(operations), L2: sectors, L2_TO_SM: sectors}
 
     def _request_share_of(self, operations: Sequence[Operation], work: Callable[[Requests], float]) -> float:
         """Return the part of some work for accesses at known addresses that is for some operations."""
@@ -249,10 +243,29 @@ class Evidence(Struct, frozen=True, eq=False):
         whole = sum(map(work, self.requests))
         return sum(work(one) for one in self.requests if one.line in lines) / whole if whole else 0.0
 
+    @property
+    def unit_use(self) -> UnitUse:
+        """The lines for which the units of the SMs work."""
+        return UnitUse(self.kernel, self._issued, self.requests)
+
+    @property
+    def _issued(self) -> Sequence[tuple[Instruction, float]]:
+        return issued_instructions(self.kernel, self.machine_code, self.executed) if self.machine_code else ()
+
+    def unit_shares_of(self, operations: Iterable[Operation], part: float = 1.0) -> dict[str, float]:
+        """Return the part of each SM unit's work that some operations make, times ``part``."""
+        lines, use = self.lines_of(operations), self.unit_use
+        return {unit: part * use.share_of(unit, lines) for unit in UNITS_OF_SM}
+
+    @property
+    def is_issuing(self) -> bool:
+        """True if instructions take so many of the issue slots that fewer of them may save time."""
+        return max(self.parts.get(unit, 0.0) for unit in (ISSUE, ALU, FP32)) >= POSSIBLE if self.parts else True
+
     def issued_share_of(self, operations: Iterable[Operation]) -> float:
         """Return the share of operations among all instructions that are issued; 0 if it is unknown."""
         lines = self.lines_of(operations)
-        return self._issued_share(lambda one: one.line in lines)
+        return sum(share for one, share in self._issued if one.line in lines)
 
     def time_share_of_instructions(self, names: Collection[str]) -> float:
         """Return the share of the warps' time in machine operations, and in waits for their results.
@@ -262,13 +275,7 @@ class Evidence(Struct, frozen=True, eq=False):
         record = self.kernel.measurements
         if record is not None and record.samples is not None and self.machine_code is not None:
             return share_of_instructions(record.samples, self.machine_code, names)
-        return self._issued_share(lambda one: one.operation in names)
-
-    def _issued_share(self, counted: Callable[[Instruction], bool]) -> float:
-        if self.machine_code is None or self.executed is None:
-            return 0.0
-        executions = block_executions(self.machine_code, self.executed, self.kernel.num_warps)
-        return issued_share(self.machine_code, executions.known, counted)
+        return sum(share for one, share in self._issued if one.operation in names)
 
     def roof_around(self, operation: Operation) -> Roof | None:
         """Return the roof of the innermost scope around an operation that has one."""
@@ -294,6 +301,10 @@ class Evidence(Struct, frozen=True, eq=False):
         module = self.executed.module
         source = LocationTable(module).source_line(operation)
         return source or f"TTGIR line {module.line_numbers([operation.start])[0]}"
+
+    def places_of(self, operations: Iterable[Operation]) -> str:
+        """Return the places of operations, each once, such as ``norm.py:40 and norm.py:47``."""
+        return listed(list(dict.fromkeys(map(self.place_of, operations))), _MAX_NAMES)
 
     def names_of(self, operations: Iterable[Operation]) -> str:
         """Return operations in words, each once, and no more than three by name."""

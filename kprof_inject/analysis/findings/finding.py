@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import prod
 from typing import Literal
 
@@ -44,6 +44,8 @@ class Finding(Struct, frozen=True):
     """First lines, in the TTGIR, of the operations that it concerns; empty if it is about the whole launch."""
     doubt: str = ""
     """Which records are missing, so that the figures may be off; empty if none are."""
+    removed: Mapping[str, float] = {}
+    """The part of each unit's work that results do not need, by the unit's name; empty for other causes."""
     likely: float | None = None
     """The gain to expect if ``share`` is a loose bound: findings are sorted by it. None if it equals ``share``,
     0 for a note on how the launch ran, which is no advice on the kernel."""

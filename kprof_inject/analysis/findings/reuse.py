@@ -1,19 +1,17 @@
-"""Data and work that CTAs could share: larger tiles, another order of tiles, what all CTAs compute alike."""
+"""Data that CTAs could share: by larger tiles, or another order of tiles."""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 
 from kprof_inject.analysis.findings.evidence import Evidence
-from kprof_inject.analysis.findings.finding import MIN_SHARE, Results, found, rule
-from kprof_inject.analysis.interpreter.executions import entry_function
+from kprof_inject.analysis.findings.waste import Waste, row
 from kprof_inject.analysis.interpreter.footprints import Ranges, union
 from kprof_inject.analysis.roofs.limits import DRAM, LIMITING
 from kprof_inject.analysis.roofs.rates import L2, L2_TO_SM
-from kprof_inject.analysis.structure.dependence import operations_of_any_cta
 from kprof_inject.capture import counters
 from kprof_inject.quantities import percent, ratio, size_text
-from kprof_inject.ttgir.dialect import DIVISIONS
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.types import types_of
 
@@ -26,8 +24,8 @@ _MIN_ABOVE_DRAM = 1.2
 _MIN_LOADS = 2
 
 
-@rule()
-def small_tiles(evidence: Evidence) -> Results:
+@row
+def small_tiles(evidence: Evidence) -> Iterator[Waste]:
     """Yield dots of a launch that the L2 limits, if their tiles could be larger: these share what they load."""
     busy = max(evidence.parts.get(L2, 0.0), evidence.parts.get(L2_TO_SM, 0.0))
     if busy < max(LIMITING, _MIN_ABOVE_DRAM * evidence.parts.get(DRAM, 0.0)):
@@ -50,18 +48,14 @@ def small_tiles(evidence: Evidence) -> Results:
     saved = 1 - (1 / longer + 1 / (2 * shorter)) / (1 / longer + 1 / shorter)
     removed = dict.fromkeys((L2, L2_TO_SM), saved)
     # If another unit is as busy as the L2, larger tiles may lose: they leave room for fewer CTAs on an SM.
-    likely = evidence.max_gain_of_units(removed)
-    if likely < MIN_SHARE:
-        return
-    yield found(
-        evidence,
-        share=evidence.max_gain(removed),
+    yield Waste(
         text=f"small tiles: the L2 ({percent(busy)} of peak) delivers the operands of tiles of {rows} x {columns}",
         advice=f"use larger tiles: {longer} x {2 * shorter} takes {percent(saved)} fewer bytes from the L2 for the "
         "same result (with more warps, or fewer stages if shared memory does not suffice)",
+        removed=removed,
+        operations=(dot,),
+        time_share=0.0,
         figures={"rows": rows, "columns": columns, "saved": saved},
-        likely=likely,
-        at=[dot],
     )
 
 
@@ -95,8 +89,8 @@ _MIN_REREAD = 2.0
 _MIN_DRAM, _MIN_DRAM_IF_MISSED, _MANY_HITS = 0.4, 0.25, 0.6
 
 
-@rule()
-def l2_reuse(evidence: Evidence) -> Results:
+@row
+def l2_reuse(evidence: Evidence) -> Iterator[Waste]:
     """Yield launches that read several times as many bytes from DRAM as there are to read; needs counters."""
     dram, measured = evidence.speed_of_light.dram, evidence.measured
     if dram is None or dram.unknown or measured is None or dram.fits_l2 or not dram.read_bytes:
@@ -104,6 +98,8 @@ def l2_reuse(evidence: Evidence) -> Results:
     read = measured.metric(counters.DRAM_READ_BYTES)
     again = read / dram.read_bytes
     hits = measured.metric(counters.L2_HIT_PERCENT) / 100
+    if again < _MIN_REREAD:
+        yield from _evicted(evidence, read, dram.read_bytes)
     min_dram = _MIN_DRAM if hits >= _MANY_HITS else _MIN_DRAM_IF_MISSED
     if again < _MIN_REREAD or evidence.parts.get(DRAM, 0.0) < min_dram:
         return
@@ -111,22 +107,54 @@ def l2_reuse(evidence: Evidence) -> Results:
     extra = read - dram.read_bytes
     has_passes = _reads_its_own_again(evidence, dram.read_bytes)
     # The L2 is busy with what it gets from DRAM, too.
-    if has_passes:
-        kept = min(extra, (again - 1) * (evidence.kernel.l2_bytes or extra))
-        share = evidence.max_gain_of_units(dict.fromkeys((DRAM, L2), kept / moved))
-    else:
-        share = evidence.max_gain(dict.fromkeys((DRAM, L2), extra / moved))
-    if share < MIN_SHARE:
-        return
-    yield found(
-        evidence,
-        share=share,
+    kept = min(extra, (again - 1) * (evidence.kernel.l2_bytes or extra)) if has_passes else extra
+    yield Waste(
         text=f"no reuse in the L2: DRAM reads {size_text(round(read))}, {ratio(again)} the "
         f"{size_text(dram.read_bytes)} that the launch needs (L2 hit rate {percent(hits)})",
         advice=_OTHER_PASS if has_passes else _OTHER_ORDER,
+        removed=dict.fromkeys((DRAM, L2), kept / moved),
+        time_share=0.0 if has_passes else evidence.time_share_of(_loads(evidence)) * kept / moved,
+        certainty=0.3 if has_passes else 0.7,  # writes and other CTAs also take room in the L2
         figures={"read_bytes": read, "needed_bytes": dram.read_bytes, "ratio": again},
-        likely=(0.3 if has_passes else 0.7) * share,  # writes and other CTAs also take room in the L2
     )
+
+
+# A smaller part of DRAM's reads is noise, or what CTAs of one wave read at the same time.
+_MIN_EVICTED, _MIN_SHARED = 0.1, 2.0
+
+
+def _evicted(evidence: Evidence, read: float, needed_bytes: int) -> Iterator[Waste]:
+    """Yield data that CTAs share, and that streamed data pushes out of the L2."""
+    shared, streamed = list[Operation](), list[Operation]()
+    shared_bytes = 0
+    for one in evidence.operations:
+        access, touched = one.access, one.access.touched() if one.access else None
+        if access is None or touched is None or not touched.size_bytes:
+            continue
+        requested_bytes = access.requested_bytes(one.times) or 0
+        if access.form.reads and requested_bytes >= _MIN_SHARED * touched.size_bytes:
+            shared.append(one.operation)
+            shared_bytes += touched.size_bytes
+        elif touched.size_bytes >= needed_bytes / 10:
+            streamed.append(one.operation)
+    evicted = 1 - needed_bytes / read if read else 0.0
+    if not (shared and streamed) or evicted < _MIN_EVICTED or shared_bytes > (evidence.kernel.l2_bytes or 0):
+        return
+    yield Waste(
+        text=f"DRAM reads {size_text(round(read))} where {size_text(needed_bytes)} suffice: what CTAs share "
+        f"({evidence.names_of(shared)}) fits into the L2, but streamed data takes its place "
+        f"({evidence.places_of(streamed)})",
+        advice="let streamed data leave first: eviction_policy='evict_first' for it, 'evict_last' for what is shared",
+        removed={DRAM: evicted * read / evidence.dram_moved, L2: 0.0},
+        operations=tuple(shared),
+        time_share=0.0,
+        certainty=0.4,
+        figures={"read_bytes": read, "needed_bytes": needed_bytes},
+    )
+
+
+def _loads(evidence: Evidence) -> list[Operation]:
+    return [one.operation for one in evidence.operations if one.access and one.access.form.reads]
 
 
 def _reads_its_own_again(evidence: Evidence, needed_bytes: int) -> bool:
@@ -145,42 +173,3 @@ def _reads_its_own_again(evidence: Evidence, needed_bytes: int) -> bool:
         if (loop := one.operation.loop) is not None:
             by_loop[loop].append(touched)
     return sum(union(ranges).size_bytes for ranges in by_loop.values()) >= _MIN_PASSES * needed_bytes
-
-
-# With fewer CTAs, computing it once saves little of the time of all SMs.
-_MIN_CTAS = 2
-
-
-@rule()
-def same_in_all_ctas(evidence: Evidence) -> Results:
-    """Yield costly arithmetic that depends neither on the program id nor on what a CTA loads for itself."""
-    if evidence.executed is None or evidence.summary.ctas < _MIN_CTAS:
-        return
-    function = entry_function(evidence.executed.module)
-    if function is None:
-        return
-    same = [
-        one
-        for one in operations_of_any_cta(evidence.executed.module, function)
-        if not one.traits.is_constant and not one.traits.reads_global
-    ]
-    costly = [
-        one
-        for one in same
-        if one.traits.is_transcendental or one.name in DIVISIONS or one.traits.is_dot
-        if any(printed.shape for printed in types_of(one))
-    ]
-    share = evidence.time_share_of(same) if costly else 0.0
-    if share < MIN_SHARE:
-        return
-    what = evidence.names_of(costly)
-    yield found(
-        evidence,
-        share=evidence.max_gain_without(same, share),
-        text=f"each of {evidence.summary.ctas} CTAs computes the same: {what}, with what these need, take "
-        f"{percent(share)} of the warps' time",
-        advice="compute it once, before the launch or in a small kernel of its own, and load the result: a table",
-        figures={"operations": len(same), "time_share": share},
-        likely=share,
-        at=costly,
-    )

@@ -7,11 +7,20 @@ from enum import Enum
 from msgspec import Struct
 from msgspec.structs import replace
 
+from kprof_inject.analysis.findings.arithmetic import (
+    frozen_iterations,
+    product_sums,
+    random_numbers,
+    rounded_functions,
+    special_functions,
+)
 from kprof_inject.analysis.findings.atomics import atomics
+from kprof_inject.analysis.findings.busy_units import unit_by_line, units_in_turn
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import Finding, Rule
 from kprof_inject.analysis.findings.imbalanced_warps import imbalanced_warps
 from kprof_inject.analysis.findings.in_flight import few_warps, small_ctas
+from kprof_inject.analysis.findings.instructions import address_arithmetic, same_in_all_threads, spills
 from kprof_inject.analysis.findings.launch_conditions import (
     between_ctas,
     low_fill,
@@ -20,19 +29,21 @@ from kprof_inject.analysis.findings.launch_conditions import (
     throttled,
     uneven_ctas,
 )
+from kprof_inject.analysis.findings.loaded_again import loaded_again, stored_again
 from kprof_inject.analysis.findings.loop_phases import epilogue, first_iterations, prologue
-from kprof_inject.analysis.findings.loop_work import loop_invariant, reduction_in_loop
 from kprof_inject.analysis.findings.pipelining import not_pipelined, too_few_stages
-from kprof_inject.analysis.findings.reuse import l2_reuse, same_in_all_ctas, small_tiles
-from kprof_inject.analysis.findings.uncoalesced import uncoalesced
-from kprof_inject.analysis.findings.unit_work import (
-    alternating_units,
-    bank_conflicts,
-    fp32_dots,
-    special_functions,
-    spills,
+from kprof_inject.analysis.findings.repeated_work import (
+    loop_invariant,
+    operands_by_registers,
+    reduction_in_loop,
+    same_in_all_ctas,
 )
+from kprof_inject.analysis.findings.reuse import l2_reuse, small_tiles
+from kprof_inject.analysis.findings.shared_memory import bank_conflicts, needless_barriers
+from kprof_inject.analysis.findings.uncoalesced import narrow_accesses, uncoalesced
+from kprof_inject.analysis.findings.unneeded_elements import masked_iterations, padding, unneeded_elements
 from kprof_inject.analysis.findings.waits import barriers, exposed_loads, pace, waiting
+from kprof_inject.analysis.findings.wide_types import fp32_dots, fp64, wide_types
 from kprof_inject.analysis.unjudged import Unjudged
 
 RULES: tuple[Rule, ...] = (
@@ -48,23 +59,41 @@ RULES: tuple[Rule, ...] = (
     waiting,
     not_pipelined,
     too_few_stages,
-    bank_conflicts,
-    uncoalesced,
-    l2_reuse,
-    small_tiles,
-    alternating_units,
+    units_in_turn,
     atomics,
-    loop_invariant,
-    reduction_in_loop,
-    same_in_all_ctas,
-    special_functions,
-    fp32_dots,
     exposed_loads,
     barriers,
     few_warps,
     small_ctas,
-    spills,
     throttled,
+    # The account of waste.
+    loaded_again,
+    stored_again,
+    unneeded_elements,
+    masked_iterations,
+    padding,
+    wide_types,
+    fp32_dots,
+    fp64,
+    uncoalesced,
+    narrow_accesses,
+    l2_reuse,
+    small_tiles,
+    bank_conflicts,
+    needless_barriers,
+    operands_by_registers,
+    loop_invariant,
+    reduction_in_loop,
+    same_in_all_ctas,
+    same_in_all_threads,
+    address_arithmetic,
+    special_functions,
+    rounded_functions,
+    random_numbers,
+    product_sums,
+    frozen_iterations,
+    spills,
+    unit_by_line,
 )
 """The rules in the order in which findings of equal gains are shown; with a causal experiment, ``pace`` follows."""
 

@@ -1,24 +1,29 @@
-"""Loads and stores whose threads access addresses that are far apart."""
+"""Loads and stores whose threads access addresses that are far apart, or few bytes at a time."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.analysis.evidence.measured_limit import uncoalesced_text
 from kprof_inject.analysis.findings.evidence import Evidence
-from kprof_inject.analysis.findings.finding import MIN_SHARE, Results, found, rule
+from kprof_inject.analysis.findings.waste import Waste, row
 from kprof_inject.analysis.interpreter.accesses import Access
 from kprof_inject.analysis.interpreter.axis_arrays import dimension
-from kprof_inject.analysis.interpreter.executions import CountedOperation
+from kprof_inject.analysis.interpreter.executions import CountedOperation, entry_function
 from kprof_inject.analysis.roofs.coalescing import LINE_BYTES, SECTOR_BYTES, Requests
 from kprof_inject.analysis.roofs.limits import DRAM
 from kprof_inject.analysis.roofs.rates import L2, SHARED
 from kprof_inject.analysis.structure.tensor_layouts import MAX_ACCESS_BITS, lanes_dimension
 from kprof_inject.capture import counters
+from kprof_inject.capture.resources import THREADS_PER_WARP
+from kprof_inject.quantities import listed
 from kprof_inject.ttgir.nodes import Operation
+from kprof_inject.ttgir.ssa_values import argument_names
 from kprof_inject.ttgir.types import types_of
 
 # A smaller part of the sectors, or of the cycles of the L1, is not worth an edit.
@@ -27,48 +32,119 @@ _MIN_EXTRA = 0.25
 _MAX_FEW = 0.1
 
 
-@rule()
-def uncoalesced(evidence: Evidence) -> Results:
+@row
+def uncoalesced(evidence: Evidence) -> Iterator[Waste]:
     """Yield accesses that touch many more sectors or lines than adjacent addresses would."""
     known = [one for one in evidence.requests if one.is_uncoalesced]
     counted = {one.line: one for one in evidence.operations}
     apart = [one for one in known if one.line not in counted or not _is_vector(evidence, counted[one.line])]
     sectors, wavefronts = _wasted(evidence, apart)
     if apart and max(sectors, wavefronts) >= _MIN_EXTRA:
-        operations = [counted[one.line].operation for one in apart if one.line in counted]
-        removed = {SHARED: wavefronts, L2: sectors, DRAM: evidence.dram_waste or 0.0}
-        share = evidence.max_gain_of(operations, removed)
-        if share < MIN_SHARE:
-            return
+        operations = tuple(counted[one.line].operation for one in apart if one.line in counted)
         worst = max(apart, key=lambda one: (one.extra_sectors, one.extra_wavefronts))
         access = counted.get(worst.line)
         distance, advice = _directions(evidence, access) if access else ("", _OTHER_SHAPE)
-        yield found(
-            evidence,
-            share,
+        yield Waste(
             text=f"uncoalesced access: {worst.text}{distance}",
             advice=advice,
+            removed={SHARED: wavefronts, L2: sectors, DRAM: evidence.dram_waste or 0.0},
+            operations=operations,
             figures={
                 "sectors_per_request": worst.sectors,
                 "needed_sectors": worst.adjacent_sectors,
                 "extra_sector_share": sectors,
                 "extra_wavefront_share": wavefronts,
             },
-            at=operations if access else (),
             around=access.operation if access else None,
         )
-    elif not known and evidence.measured:
-        text, share = uncoalesced_text(evidence.measured), evidence.max_gain({SHARED: 0.5, L2: 0.5, DRAM: 0.5})
-        if text and share >= MIN_SHARE:
-            yield found(
-                evidence,
-                share,
-                text=f"uncoalesced access: {text}",
-                advice="let neighbouring threads access neighbouring addresses: an array for each field instead of one "
-                "of structures, sorted indices, or a whole contiguous row for each index",
-                figures={},
-                likely=share / 6,  # few programs can choose their indices
-            )
+    scattered = [one for one in evidence.operations if _is_scattered(one)]
+    if not known and scattered and evidence.measured and (text := uncoalesced_text(evidence.measured)):
+        yield Waste(
+            text=f"uncoalesced access: {text}",
+            advice="let neighbouring threads access neighbouring addresses: sorted indices, a whole contiguous row for "
+            "each index, or an array for each field instead of one of structures",
+            removed={SHARED: 0.5, L2: 0.5, DRAM: 0.5},
+            operations=tuple(one.operation for one in scattered),
+            certainty=1 / 6,  # few programs can choose their indices
+        )
+
+
+def _is_scattered(one: CountedOperation) -> bool:
+    """Return True for an access to many elements at unknown addresses."""
+    access = one.access
+    return access is not None and access.form.by_registers and access.address is None and prod(access.shape) > 1
+
+
+_WIDEST_BYTES = MAX_ACCESS_BITS // 8
+
+
+@row
+def narrow_accesses(evidence: Evidence) -> Iterator[Waste]:
+    """Yield accesses of few bytes where addresses are contiguous and aligned, but the compiler cannot know it."""
+    requests = {(one.line, one.kind): one for one in evidence.requests}
+    narrow: dict[Operation, tuple[int, int]] = {}
+    sectors = 0.0
+    for one in evidence.operations:
+        access = one.access
+        request = access and requests.get((one.line, "store" if access.form.writes else "load"))
+        if access is None or not request:
+            continue
+        width = request.access_bytes
+        if 2 * width <= (possible := _possible_bytes(evidence, one, access)):
+            narrow[one.operation] = width, possible
+            sectors += request.extra_sectors
+    if not narrow:
+        return
+    whole = sum(one.sectors * one.requests for one in evidence.requests)
+    worst = max(narrow, key=lambda operation: narrow[operation][1] / narrow[operation][0])
+    width, possible = narrow[worst]
+    aligned = _unspecialized(evidence)
+    named = f" ({listed(aligned, _MAX_NAMES)} are multiples of 16 in this launch)" if aligned else ""
+    yield Waste(
+        text=f"narrow access: {evidence.words_of(worst)} moves {width} byte{'s' if width > 1 else ''} of a thread at a "
+        f"time where {possible} would do, as its addresses are contiguous and aligned, but not known to be{named}",
+        advice="let Triton know the alignment: no do_not_specialize and no annotation for sizes and strides, "
+        "tl.constexpr, or tl.multiple_of(..., 16) and tl.max_contiguous",
+        removed={**evidence.unit_shares_of(narrow, 1 - width / possible), L2: sectors / whole if whole else 0.0},
+        operations=tuple(narrow),
+        figures={"access_bytes": width, "possible_bytes": possible},
+    )
+
+
+_MAX_NAMES = 4
+_INTEGER = re.compile(r"%([\w.-]+): i(?:32|64)( *\{[^}]*tt\.divisibility)?")
+
+
+def _unspecialized(evidence: Evidence) -> list[str]:
+    """Return the integer arguments that are multiples of 16 without the compiler's knowledge."""
+    function = entry_function(evidence.executed.module) if evidence.executed else None
+    if function is None or evidence.executed is None:
+        return []
+    names = argument_names(evidence.executed.module, function)
+    values = dict(zip(names, evidence.executed.arguments, strict=False))
+    found = [(name, values.get(f"%{name}")) for name, known in _INTEGER.findall(function.tail) if not known]
+    return [f"'{name}'" for name, value in found if value and value % 16 == 0]
+
+
+def _possible_bytes(evidence: Evidence, one: CountedOperation, access: Access) -> int:
+    """Return how many bytes each thread could access at once by the addresses of this launch; 0 if unknown."""
+    threads = evidence.kernel.num_warps * THREADS_PER_WARP
+    along = next((dim for dim in range(len(access.shape)) if step_along(access, dim) == access.element_bytes), None)
+    if along is None or access.address is None or access.mask is None:
+        return 0
+    possible = min(_WIDEST_BYTES, access.whole_bytes // threads, access.shape[along] * access.element_bytes)
+    possible = 1 << max(possible, 1).bit_length() - 1
+    while possible > access.element_bytes:
+        parts = [
+            part.values.take(range(0, size, possible // access.element_bytes), part.axes.index(axis))
+            if (axis := dimension(along)) in part.axes and (size := part.sizes[axis]) > 1
+            else part.values
+            for part in access.address.parts
+        ]
+        if not any((values % possible).any() for values in parts):
+            break
+        possible //= 2
+    return possible
 
 
 def _wasted(evidence: Evidence, apart: Sequence[Requests]) -> tuple[float, float]:

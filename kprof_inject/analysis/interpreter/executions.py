@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from math import prod
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -58,12 +59,33 @@ class CountedOperation(Struct, frozen=True):
         return None if requested_bytes is None else requested_bytes // self.access.whole_bytes
 
 
+_MAX_SAMPLED = 32
+_GOLDEN = 0.6180339887498949
+
+
 @dataclass(frozen=True, eq=False)
 class ExecutedKernel:
     """The module that a launch was compiled from, its operations in the order of the text, and the recorded scopes."""
 
     scope_map: ScopeMap
     operations: tuple[CountedOperation, ...]
+    grid: Grid
+    arguments: tuple[int | None, ...]
+    memory: KnownRanges | None
+
+    @property
+    def sampled_ctas(self) -> Sequence[int]:
+        """Up to 32 CTAs, spread without a period, as rows and columns of a grid have one."""
+        ctas = prod(self.grid)
+        if ctas <= _MAX_SAMPLED:
+            return range(ctas)
+        return sorted({int(ctas * (number * _GOLDEN % 1)) for number in range(_MAX_SAMPLED)})
+
+    @cached_property
+    def sample(self) -> tuple[CountedOperation, ...]:
+        """The operations as these CTAs execute them: their masks and addresses stay small."""
+        with evaluating():
+            return _counted(self.module, self.grid, self.arguments, self.memory, self.sampled_ctas)
 
     @property
     def module(self) -> Module:
@@ -80,14 +102,14 @@ class ExecutedKernel:
         return [one for one in self.operations if one.operation.loop is loop]
 
 
-def evaluated_kernel(launch: Launch, ctas: tuple[int, ...] = ()) -> ExecutedKernel:
-    """Return what a launch executed, as far as its arguments tell; with ``ctas``, what these CTAs did.
+def evaluated_kernel(launch: Launch) -> ExecutedKernel:
+    """Return what a launch executed, as far as its arguments tell.
 
     Raises ``KprofError`` if the module cannot be read, or evaluated.
     """
     kernel = launch.kernel
     loaded = kernel.loaded if kernel.loaded and kernel.loaded.is_of(launch.grid, launch.arguments) else None
-    return evaluated(ttgir_of(kernel), str(kernel.folder), launch.grid, launch.arguments, kernel.scopes, loaded, ctas)
+    return evaluated(ttgir_of(kernel), str(kernel.folder), launch.grid, launch.arguments, kernel.scopes, loaded)
 
 
 def with_recorded_iterations(ran: ExecutedKernel, summary: LaunchSummary) -> ExecutedKernel:
@@ -135,27 +157,37 @@ def evaluated(
     arguments: tuple[int | None, ...],
     table: ScopeTable,
     loaded: LoadedIntegersRecord | None = None,
-    ctas: tuple[int, ...] = (),
 ) -> ExecutedKernel:
     """Return what a launch of a module with this grid and these arguments executes; ``table`` has its recorded scopes.
 
-    ``loaded`` has integers of its memory, None if all are unknown. ``ctas`` are the CTAs that count; all if empty.
-    Raises ``KprofError`` if the module cannot be read, or evaluated.
+    ``loaded`` has integers of its memory, None if all are unknown. Raises ``KprofError`` if the module cannot be read,
+    or evaluated.
     """
     module = _parsed(text, file)
     if isinstance(module, KprofError):
         raise module.with_traceback(None)
     with evaluating():
         memory = KnownRanges.of(loaded) if loaded else None
-        entry = entry_function(module)
-        found: list[Executed] = []
-        for function in (one for one in module.walk() if one.name == FUNCTION):
-            if function is entry:
-                found += executed(module, function, grid, arguments, memory, ctas)
-            else:
-                found += [Executed.unknown(one) for one in function.walk() if one is not function]
-        lines = module.line_numbers([one.operation.start for one in found])
-        return ExecutedKernel(ScopeMap(module, table), tuple(map(CountedOperation.of, lines, found)))
+        counted = _counted(module, grid, arguments, memory)
+        return ExecutedKernel(ScopeMap(module, table), counted, grid, arguments, memory)
+
+
+def _counted(
+    module: Module,
+    grid: Grid,
+    arguments: tuple[int | None, ...],
+    memory: KnownRanges | None,
+    ctas: Sequence[int] = (),
+) -> tuple[CountedOperation, ...]:
+    entry = entry_function(module)
+    found: list[Executed] = []
+    for function in (one for one in module.walk() if one.name == FUNCTION):
+        if function is entry:
+            found += executed(module, function, grid, arguments, memory, ctas)
+        else:
+            found += [Executed.unknown(one) for one in function.walk() if one is not function]
+    lines = module.line_numbers([one.operation.start for one in found])
+    return tuple(map(CountedOperation.of, lines, found))
 
 
 def entry_function(module: Module) -> Operation | None:

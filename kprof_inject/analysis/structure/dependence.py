@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import lru_cache
 
 from kprof_inject.capture.model import KERNELS_CACHED
-from kprof_inject.ttgir.dialect import PROGRAM_ID
+from kprof_inject.ttgir.dialect import INTEGER_DIVISIONS, PROGRAM_ID
 from kprof_inject.ttgir.loops import body_of
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.ssa_values import loop_arguments, names_in, operand_names, result_names, without_strings
@@ -46,11 +46,11 @@ def invariant_operations(module: Module, loop: Operation) -> list[Operation]:
 
 
 @lru_cache(maxsize=KERNELS_CACHED)
-def operations_of_any_cta(module: Module, function: Operation) -> Sequence[Operation]:
-    """Return the operations of a function that compute or load the same in each CTA.
+def independent_operations(module: Module, function: Operation, varying: frozenset[Operation]) -> Sequence[Operation]:
+    """Return the operations of a function that compute or load the same whatever some program ids are.
 
-    Operations that only compute addresses are included, as are those inside of loops. A load depends on its address
-    alone, as if nothing wrote to memory meanwhile.
+    ``varying`` are these program ids, and what is divided by them. Operations that only compute addresses are included,
+    as are those inside of loops. A load depends on its address alone, as if nothing wrote to memory meanwhile.
     """
     tainted: set[str] = set()
     inside = [one for one in function.walk() if one is not function]
@@ -58,16 +58,41 @@ def operations_of_any_cta(module: Module, function: Operation) -> Sequence[Opera
     while known != len(tainted):  # a loop passes values back to its begin
         known = len(tainted)
         for one in inside:
-            tainted.update(_tainted_by(module, one, tainted))
+            tainted.update(_tainted_by(module, one, tainted, varying))
     return tuple(one for one in inside if _is_repeatable(one) and tainted.isdisjoint(_names_taken(one)))
 
 
-def _tainted_by(module: Module, one: Operation, tainted: set[str]) -> Iterator[str]:
+def program_ids(function: Operation) -> Mapping[str, frozenset[Operation]]:
+    """Return the program ids that a function distinguishes, in words, each with the operations that give it.
+
+    A program id that is only divided stands for two: its quotient and its remainder.
+    """
+    found: dict[str, frozenset[Operation]] = {}
+    inside = [one for one in function.walk() if one is not function]
+    for one in (one for one in inside if one.name == PROGRAM_ID):
+        users = list(users_of(set(result_names(one)), inside))
+        axis = "xyz".find(one.tail.strip()[:1])
+        of_axis = f"program_id({max(axis, 0)})"
+        if users and all(
+            user.name in INTEGER_DIVISIONS and operand_names(user)[:1] == result_names(one) for user in users
+        ):
+            for words, names in ((f"{of_axis} // n", _QUOTIENTS), (f"{of_axis} % n", _REMAINDERS)):
+                found[words] = found.get(words, frozenset()) | {user for user in users if user.name in names}
+        else:
+            found[of_axis] = found.get(of_axis, frozenset()) | {one}
+    return {words: operations for words, operations in found.items() if operations}
+
+
+_QUOTIENTS, _REMAINDERS = ("arith.divsi", "arith.divui"), ("arith.remsi", "arith.remui")
+
+
+def _tainted_by(module: Module, one: Operation, tainted: set[str], varying: frozenset[Operation]) -> Iterator[str]:
     bounds = names_in(without_strings(one.tail.partition("iter_args")[0])) if one.name == "scf.for" else None
     is_tainted = not tainted.isdisjoint(_names_taken(one))
+    is_unknown = one.name != PROGRAM_ID and not (_is_repeatable(one) or one.traits.is_loop)
     if bounds is not None and tainted.isdisjoint(bounds):
         yield from _carried(module, one, tainted)
-    elif one.name == PROGRAM_ID or is_tainted or not (_is_repeatable(one) or one.traits.is_loop):
+    elif one in varying or is_tainted or is_unknown:
         yield from result_names(one)
         yield from (name.partition("#")[0] for name in result_names(one))
         if one.traits.is_loop:

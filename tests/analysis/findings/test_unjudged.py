@@ -24,31 +24,8 @@ from kprof_inject.timeline.trust import Level
 OF_CTAS = ("low-fill", "between-ctas", "tail", "uneven-ctas", "few-warps", "small-ctas")
 OF_LOOPS = ("prologue", "epilogue", "first-iterations")
 OF_WARPS = ("imbalanced-warps",)
-OF_WORK = (
-    *(
-        "not-pipelined",
-        "too-few-stages",
-        "bank-conflicts",
-        "uncoalesced",
-        "l2-reuse",
-        "small-tiles",
-        "alternating-units",
-        "atomics",
-        "loop-invariant",
-    ),
-    *(
-        "reduction-in-loop",
-        "same-in-all-ctas",
-        "special-functions",
-        "fp32-dots",
-        "exposed-loads",
-        "barriers",
-        "few-warps",
-        "small-ctas",
-        "spills",
-        "throttled",
-    ),
-)
+OTHERS = ("low-fill", "short-launch", "between-ctas", "tail", "uneven-ctas", "waiting", *OF_WARPS, *OF_LOOPS)
+OF_WORK = tuple(rule.name for rule in RULES if rule.name not in OTHERS)
 HEALTHY = Known()
 LOOP, LOOP_THAT_WAITS = "scf.for %i = ...", "scf.for %i = ...\nttg.async_wait"
 

@@ -9,7 +9,7 @@ from analysis.findings.evidences import evidence_of, named_in
 from snapshots import check
 
 from kprof_inject.analysis.findings.finding import Finding
-from kprof_inject.analysis.findings.loop_work import loop_invariant, reduction_in_loop
+from kprof_inject.analysis.findings.repeated_work import loop_invariant, reduction_in_loop
 
 PARTS = {"ALU": 0.2}
 LOOP = """\

@@ -1,0 +1,316 @@
+"""Arithmetic that a cheaper expression replaces: special functions, rounding, products, iterations without effect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from msgspec import Struct
+
+from kprof_inject.analysis.findings.evidence import Evidence
+from kprof_inject.analysis.findings.finding import MIN_SHARE
+from kprof_inject.analysis.findings.waste import Waste, row
+from kprof_inject.analysis.roofs.operation_work import work_of
+from kprof_inject.analysis.roofs.rates import ALU, FP32, ISSUE, SPECIAL
+from kprof_inject.analysis.structure.uses import Uses, uses_of
+from kprof_inject.quantities import listed, percent
+from kprof_inject.ttgir.dialect import DIVISIONS
+from kprof_inject.ttgir.loops import body_of
+from kprof_inject.ttgir.nodes import Module, Operation
+from kprof_inject.ttgir.ssa_values import definition_of, loop_arguments, operand_names
+from kprof_inject.ttgir.types import types_of
+
+_EXP = frozenset(("math.exp", "math.exp2"))
+_LOG = frozenset(("math.log", "math.log2"))
+_SQRT = frozenset(("math.sqrt", "tt.precise_sqrt"))
+# With the busiest of these units below, other things limit the launch.
+_MIN_BUSY = 0.5
+_ARITHMETIC = (SPECIAL, FP32, ALU, ISSUE)
+# If memory is busier by more than this, fewer special functions hardly help; of other arithmetic, they are a part.
+_MIN_OF_MEMORY = 0.85
+# Less of the special functions, or of all instructions, is not worth an edit.
+_MIN_REMOVED = 0.05
+_MAX_NAMES = 3
+
+
+class _Removable(Struct, frozen=True):
+    """Operations that an equal expression does not need."""
+
+    operations: tuple[Operation, ...]
+    root: Operation
+    edit: str
+    """The edit, such as *exp(a) * exp(b) is exp(a + b)*."""
+
+
+_Operands = Sequence[Operation | None]
+
+
+def _both(operands: _Operands, names: frozenset[str], edit: str) -> str:
+    is_fitting = len(operands) == 2 and all(one is not None and one.name in names for one in operands)
+    return edit if is_fitting else ""
+
+
+_PATTERNS: Mapping[str, Callable[[_Operands], str]] = {
+    "arith.mulf": lambda operands: (
+        _both(operands, _EXP, "exp(a) * exp(b) is exp(a + b)")
+        or _both(operands, _SQRT, "sqrt(a) * sqrt(b) is sqrt(a * b)")
+    ),
+    "arith.addf": lambda operands: _both(operands, _LOG, "log(a) + log(b) is log(a * b)"),
+    "arith.subf": lambda operands: _both(operands, _LOG, "log(a) - log(b) is log(a / b)"),
+}
+
+
+@row
+def special_functions(evidence: Evidence) -> Iterator[Waste]:
+    """Yield special functions that an equal expression would not need."""
+    if max((evidence.parts.get(unit, 0.0) for unit in _ARITHMETIC), default=0.0) < _MIN_BUSY:
+        return
+    counts = {
+        one.operation: special * one.times
+        for one in evidence.operations
+        if one.times and (special := work_of(one.operation, evidence.aliases).special)
+    }
+    removable = list(_removable(evidence, counts))
+    removed = {operation for one in removable for operation in one.operations}
+    special = sum(counts.get(one, 0.0) for one in removed) / max(sum(counts.values()), 1)
+    roots = removed.union(one.root for one in removable)
+    if not removable or max(special, evidence.issued_share_of(roots)) < _MIN_REMOVED:
+        return
+    places: dict[str, str] = {}
+    for one in removable:
+        places.setdefault(one.edit, evidence.place_of(one.root))
+    edits = listed([f"{edit} ({place})" for edit, place in places.items()], _MAX_NAMES)
+    busiest = max(_ARITHMETIC, key=lambda unit: evidence.parts.get(unit, 0.0))
+    yield Waste(
+        text=f"{percent(special)} of the special functions are not needed; {busiest} at "
+        f"{percent(evidence.parts[busiest])} of peak",
+        advice=f"use fewer special functions: {edits}",
+        removed={**evidence.unit_shares_of(roots), SPECIAL: special},
+        operations=tuple(sorted(removed, key=lambda one: one.start)),
+        figures={"removable": len(removable), "removable_share": special},
+    )
+
+
+def _removable(evidence: Evidence, counts: Mapping[Operation, float]) -> Iterator[_Removable]:
+    divisions: dict[str, list[Operation]] = {}
+    joined: dict[Operation, Operation | None] = {}  # products and sums of functions, with the function that they keep
+    for one in (counted.operation for counted in evidence.operations):
+        may_match = one.name in _PATTERNS or one.name in DIVISIONS or one.traits.is_transcendental
+        operands = [definition_of(name, one) for name in operand_names(one)] if may_match else []
+        if one.name in _PATTERNS:
+            functions = [joined.get(operand, operand) if operand is not None else None for operand in operands]
+            if edit := _PATTERNS[one.name](functions):
+                joined[one] = functions[0]
+                yield _Removable(tuple(other for other in functions[1:] if other is not None), one, edit)
+        if one.name in DIVISIONS and len(operands) == 2:
+            if one in counts:
+                divisions.setdefault(operand_names(one)[1], []).append(one)
+            simpler = [_of_division(one, operands)]
+        else:
+            simpler = [_of_power(one, operands) if one.name in _EXP else None]
+        simpler.append(_of_broadcast(one, operands) if one in counts else None)
+        yield from (found for found in simpler if found and any(other in counts for other in found.operations))
+    for same in divisions.values():
+        if len(same) > 1:
+            yield _Removable(tuple(same[1:]), same[0], "several divisions by one value: compute its reciprocal once")
+
+
+def _of_division(one: Operation, operands: _Operands) -> _Removable | None:
+    dividend, divisor = operands
+    if divisor is not None and divisor.name in _EXP:
+        if dividend is not None and dividend.name in _EXP:
+            return _Removable((one, divisor), one, "exp(a) / exp(b) is exp(a - b)")
+        return _Removable((one,), one, "x / exp(a) is x * exp(-a)")
+    if divisor is not None and divisor.name in _SQRT:
+        return _Removable((one,), one, "x / sqrt(a) is x * rsqrt(a)")
+    return None
+
+
+def _of_power(one: Operation, operands: _Operands) -> _Removable | None:
+    """Return an exponential of a logarithm, or of a multiple of one, with the logarithm."""
+    (inner,) = operands or (None,)
+    if inner is None:
+        return None
+    if inner.name in _LOG:
+        return _Removable((one, inner), one, "exp(log(a)) is a")
+    factors = [definition_of(name, inner) for name in operand_names(inner)] if inner.name == "arith.mulf" else []
+    logarithm = next((factor for factor in factors if factor is not None and factor.name in _LOG), None)
+    if logarithm is None:
+        return None
+    return _Removable((one, logarithm), one, "exp(c * log(a)) is a ** c: multiplications, if c is whole")
+
+
+def _of_broadcast(one: Operation, operands: _Operands) -> _Removable | None:
+    """Return a function of elements that are copies of fewer: it could be computed before they are copied."""
+    made, types = operands[0] if operands else None, types_of(one)
+    if len(operands) != 1 or not types:
+        return None
+    while made is not None and made.traits.keeps_elements:
+        if types_of(made)[0].elements < types[-1].elements:
+            return _Removable(
+                (one,), one, f"{one.name.rpartition('.')[2]} of a broadcast: compute it before the broadcast"
+            )
+        made = definition_of(operand_names(made)[0], made)
+    return None
+
+
+_ROUNDED = {"tt.precise_divf": "a division", "tt.precise_sqrt": "a square root"}
+# Fast division and square root take an instruction of the special function units, and one or two more, in place of some
+# ten and a branch (PTX ISA, "div.full.f32", "sqrt.approx.f32").
+_OF_ROUNDING = 0.8
+
+
+@row
+def rounded_functions(evidence: Evidence) -> Iterator[Waste]:
+    """Yield divisions and square roots that are rounded as IEEE 754 asks, which takes several times as long."""
+    rounded = [one.operation for one in evidence.operations if one.operation.name in _ROUNDED]
+    rounded = [one for one in rounded if any(printed.shape for printed in types_of(one))]
+    share = evidence.time_share_of(rounded) if rounded else 0.0
+    if share < MIN_SHARE:
+        return
+    what = " and ".join(dict.fromkeys(_ROUNDED[one.name] for one in rounded))
+    yield Waste(
+        text=f"{what} rounded by IEEE 754 at {evidence.places_of(rounded)} take{'' if ' and ' in what else 's'} "
+        f"{percent(share)} of the warps' time",
+        advice="if the last bit does not matter, divide with / and use tl.sqrt or tl.rsqrt; compute a reciprocal once, "
+        "and multiply by it",
+        removed=evidence.unit_shares_of(rounded, _OF_ROUNDING),
+        operations=tuple(rounded),
+        time_share=share * _OF_ROUNDING,
+        figures={"time_share": share},
+    )
+
+
+@row
+def random_numbers(evidence: Evidence) -> Iterator[Waste]:
+    """Yield generators of random numbers that take a notable part of the instructions."""
+    generators = [one.operation for one in evidence.operations if one.operation.traits.is_random]
+    places = {evidence.place_of(one) for one in generators}
+    rounds = [one.operation for one in evidence.operations if generators and evidence.place_of(one.operation) in places]
+    share = evidence.issued_share_of(rounds)
+    if share < MIN_SHARE:
+        return
+    yield Waste(
+        text=f"random numbers at {evidence.places_of(generators)} take {percent(share)} of the instructions: Philox "
+        "makes four numbers at a time",
+        advice="use all four numbers of a block (tl.rand4x, tl.randint4x: a quarter of the offsets, each for four "
+        "elements), or fewer rounds (n_rounds)",
+        removed=evidence.unit_shares_of(rounds, _UNUSED_NUMBERS),
+        operations=tuple(generators),
+        time_share=evidence.time_share_of(rounds) * _UNUSED_NUMBERS,
+        figures={"instruction_share": share},
+    )
+
+
+_UNUSED_NUMBERS = 0.75
+
+
+@row
+def product_sums(evidence: Evidence) -> Iterator[Waste]:
+    """Yield sums of products of rows and columns, or of squared differences: a matrix product without tensor cores."""
+    if evidence.executed is None:
+        return
+    uses = uses_of(evidence.executed.module)
+    products = [
+        one.operation
+        for one in evidence.operations
+        if one.operation.name in ("arith.mulf", "math.fma") and _is_outer(evidence.executed.module, uses, one.operation)
+    ]
+    if not products:
+        return
+    around = [one for product in products for one in (product.loop.walk() if product.loop else [product])]
+    share = evidence.issued_share_of(around)
+    yield Waste(
+        text=f"the sum of products at {evidence.places_of(products)} is a matrix product, by single elements "
+        f"({percent(share)} of the instructions)",
+        advice="use tl.dot on tiles of rows and columns, on the tensor cores (squared differences are squared norms "
+        "less twice the product: |x|^2 + |y|^2 - 2 x.y)",
+        removed=evidence.unit_shares_of(around, _OF_PRODUCTS),
+        operations=tuple(products),
+        time_share=evidence.time_share_of(around) * _OF_PRODUCTS,
+        certainty=0.9,
+        figures={"instruction_share": share},
+    )
+
+
+_OF_PRODUCTS = 0.9
+_MIN_TILE = 16  # of a dot, in each dimension
+
+
+def _is_outer(module: Module, uses: Uses, product: Operation) -> bool:
+    """Return True for a product of factors that vary along different dimensions of a tile, which a loop adds up."""
+    types = types_of(product)
+    if not types or len(types[-1].shape) < 2 or types[-1].element != "f32":
+        return False
+    factors = [uses.maker(product, place) for place in (0, 1)]
+    if factors[0] is factors[1] and factors[0] is not None and factors[0].name == "arith.subf":
+        factors = [uses.maker(factors[0], place) for place in (0, 1)]  # a squared difference
+    along = [_varying_dims(uses, factor) for factor in factors]
+    if not all(along) or not all(types[-1].shape[dim] >= _MIN_TILE for dims in along for dim in dims):
+        return False
+    if not (along[0] - along[1] and along[1] - along[0]):
+        return False
+    readers = [user for user, _ in uses.readers(product)]
+    if along[0] & along[1]:
+        return any(user.name == "tt.reduce" for user in readers)
+    carried = set(loop_arguments(module, product.loop)) if product.loop else set()
+    return any(user.name == "arith.addf" and not carried.isdisjoint(operand_names(user)) for user in readers)
+
+
+def _varying_dims(uses: Uses, factor: Operation | None) -> set[int]:
+    """Return the dimensions in which a broadcast value varies; empty for any other."""
+    while factor is not None and factor.traits.is_move:
+        factor = uses.maker(factor, 0)
+    if factor is None or factor.name != "tt.broadcast" or len(types := types_of(factor)) < 2:
+        return set()
+    return {dim for dim, size in enumerate(types[0].shape) if size > 1}
+
+
+@row
+def frozen_iterations(evidence: Evidence) -> Iterator[Waste]:
+    """Yield loops that update values only while a condition on these holds: in the end, iterations change nothing."""
+    if evidence.executed is None:
+        return
+    module, uses = evidence.executed.module, uses_of(evidence.executed.module)
+    for loop in evidence.loops:
+        carried = set(loop_arguments(module, loop)[1:])
+        body = body_of(loop)
+        frozen = [
+            one
+            for one in body
+            if one.name == "arith.select"
+            and len(names := operand_names(one)) == 3
+            and names[2] in carried
+            and _depends_on(uses, one, carried)
+        ]
+        end = body[-1] if body else None
+        if not frozen or end is None or not all(end in {user for user, _ in uses.users(one)} for one in frozen):
+            continue
+        share = evidence.time_share_of(body)
+        yield Waste(
+            text=f"{evidence.name_around(frozen[0])} keeps values at {evidence.places_of(frozen)} once a condition on "
+            "them fails, and runs all iterations even if it fails for all elements of the tile",
+            advice="end the loop when no element is active any more: a while loop on tl.max of the condition, computed "
+            "every few iterations; smaller tiles end sooner",
+            removed=evidence.unit_shares_of(body, _FROZEN),
+            operations=tuple(frozen),
+            time_share=share * _FROZEN,
+            certainty=0.5,
+            figures={"time_share": share},
+        )
+
+
+_FROZEN = 0.9  # of the iterations, at most
+
+
+def _depends_on(uses: Uses, select: Operation, names: set[str]) -> bool:
+    """Return True if the condition of a select is computed from some of the named values."""
+    pending, seen = [uses.maker(select, 0)], set[Operation]()
+    while pending:
+        one = pending.pop()
+        if one is None or one in seen or not (one.traits.is_arithmetic or one.traits.is_move):
+            continue
+        seen.add(one)
+        if not names.isdisjoint(operand_names(one)):
+            return True
+        pending += [uses.maker(one, place) for place in range(len(operand_names(one)))]
+    return False

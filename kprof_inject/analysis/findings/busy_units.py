@@ -1,0 +1,182 @@
+"""Units of the SM that limit a launch: the lines that they work for, and two units that work in turn."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from kprof_inject.analysis.evidence.stalls import BARRIER, Stalls
+from kprof_inject.analysis.findings.evidence import Evidence
+from kprof_inject.analysis.findings.finding import MIN_SHARE, Results, found, rule
+from kprof_inject.analysis.findings.waste import Waste, row
+from kprof_inject.analysis.roofs.limits import UNIT_NAMES
+from kprof_inject.analysis.roofs.rates import ALU, FP32, FP64, ISSUE, SHARED, SPECIAL, TENSOR
+from kprof_inject.analysis.structure.uses import uses_of
+from kprof_inject.quantities import listed, percent
+from kprof_inject.ttgir.loops import body_of
+from kprof_inject.ttgir.nodes import Operation
+
+_MIN_BUSY = 0.5
+_MAX_NAMES = 3
+
+
+# Tensor cores that are busier have little time left; those with less work are not what the kernel is about.
+_MIN_DOTS, _MAX_DOTS = 0.1, 0.85
+_MIN_OTHER = 0.15  # of the warps' time
+
+
+class _Turn(Struct, frozen=True):
+    """What warps do while the tensor cores are idle: a part of their time, the lines of it, and what overlaps it."""
+
+    share: float
+    what: str
+    advice: str
+    operations: tuple[Operation, ...]
+
+
+@rule()
+def units_in_turn(evidence: Evidence) -> Results:
+    """Yield tensor cores that are idle while warps do other work; needs samples of the warps."""
+    tensor = evidence.parts.get(TENSOR, 0.0)
+    if evidence.executed is None or evidence.stalls is None or not _MIN_DOTS <= tensor <= _MAX_DOTS:
+        return
+    turns = sorted(_turns(evidence, evidence.stalls), key=lambda turn: -turn.share)
+    share = evidence.max_gain()
+    if not turns or turns[0].share < _MIN_OTHER or share < MIN_SHARE:
+        return
+    first, others = turns[0], [turn for turn in turns[1:] if turn.share >= MIN_SHARE]
+    also = "".join(f", {percent(turn.share)} {turn.what}" for turn in others)
+    share = min(share, evidence.bound_of(sum(turn.share for turn in (first, *others))))
+    yield found(
+        evidence,
+        share=share,
+        text=f"dots and other work take turns: {UNIT_NAMES[TENSOR]} are idle for {percent(1 - tensor)} of the time, "
+        f"while warps spend {percent(first.share)} of theirs {first.what}{also}",
+        advice=first.advice,
+        figures={"tensor": tensor, "other": first.share},
+        likely=share / 3,
+        at=first.operations,
+    )
+
+
+def _turns(evidence: Evidence, stalls: Stalls) -> Iterator[_Turn]:
+    """Yield what warps do besides dots: arithmetic in their loops and outside, copies, waits for loads, exchanges."""
+    if evidence.executed is None:
+        return
+    module = evidence.executed.module
+    inside = evidence.lines_of(loop for loop in evidence.loops if any(one.traits.is_dot for one in body_of(loop)))
+    of_dots = evidence.lines_of(one for one in module.walk() if one.traits.is_of_dot)
+    copies = [one for one in module.walk() if one.traits.starts_async and not one.traits.is_of_dot]
+    of_copies = evidence.lines_of([*copies, *uses_of(module).of_addresses])
+    by_turn: dict[int, Counter[int]] = {}
+    for line in stalls.lines:
+        for reason, samples in line.reasons.items():
+            count = samples - line.for_tensor_cores if reason == BARRIER else samples
+            turn = _OF_REASON.get(reason)
+            if turn is None:
+                turn = _COPIES if line.line in of_copies else _ARITHMETIC if line.line in inside else _OUTSIDE
+            if line.line not in of_dots or turn == _LOADS:
+                by_turn.setdefault(turn, Counter())[line.line] += count
+    operations = {evidence.first_lines_of([one.operation])[0]: one.operation for one in evidence.operations}
+    room = evidence.kernel.clean.ctas_per_sm
+    more_ctas = (
+        f"more CTAs on an SM than the {room} that fit{'s' if room == 1 else ''} (fewer registers, smaller tiles)"
+    )
+    for turn, lines in by_turn.items():
+        most = tuple(operations[line] for line, _ in lines.most_common() if line in operations)[:_MAX_NAMES]
+        if most:
+            what, advice = _TURNS[turn]
+            what = f"{what} ({evidence.places_of(most)})"
+            yield _Turn(lines.total() / stalls.samples, what, advice.format(more_ctas=more_ctas), most)
+
+
+_ARITHMETIC, _OUTSIDE, _COPIES, _LOADS, _BARRIERS, _SHARED = range(6)
+_OF_REASON = {
+    **dict.fromkeys(("long_scoreboard", "lg_throttle"), _LOADS),
+    BARRIER: _BARRIERS,
+    **dict.fromkeys(("short_scoreboard", "mio_throttle"), _SHARED),
+}
+_TURNS = {
+    _ARITHMETIC: (
+        "in arithmetic between dots",
+        "let dots run meanwhile: issue the next block's first dot before this block's arithmetic, let two groups of "
+        "warps work on halves of the tile in turn (num_warps=8, warp specialization), or have {more_ctas}; compute "
+        "less between dots (factors folded into exp2, masks only in blocks that need them)",
+    ),
+    _OUTSIDE: (
+        "outside of the loop with dots",
+        "let that overlap the loop: a persistent kernel with a flattened loop (tl.range(..., flatten=True)), or "
+        "{more_ctas}; give a CTA more iterations, or compute less for each tile",
+    ),
+    _COPIES: (
+        "issuing copies and computing their addresses",
+        "copy tiles by tensor descriptors (tl.make_tensor_descriptor: TMA takes one instruction for a tile), or use a "
+        "larger step along the loop; or {more_ctas}",
+    ),
+    _LOADS: (
+        "waiting for loads",
+        "issue loads earlier: more stages (num_stages); by hand an iteration ahead those that Triton does not pipeline "
+        "(scales, indices); or {more_ctas}",
+    ),
+    _BARRIERS: (
+        "at barriers",
+        "let fewer warps wait for each other: {more_ctas}, fewer exchanges between threads in the loop, or fewer and "
+        "larger iterations",
+    ),
+    _SHARED: (
+        "waiting for shared memory and special functions",
+        "exchange less between threads in the loop: keep operands in the layout of the dots, and reduce along rows "
+        "that a warp owns; or have {more_ctas}",
+    ),
+}
+
+
+# Less of a unit's work at a line is not worth a word.
+_MIN_AT_LINE = 0.1
+_LESS = {
+    SPECIAL: "fewer special functions (exponentials, divisions, square roots, conversions): fold factors into exp2, "
+    "compute a reciprocal once and multiply, or use polynomials of multiply-adds",
+    FP32: "fewer multiplications and additions, or the tensor cores for those that sum up products",
+    FP64: "fp32 in place of fp64",
+    ALU: "fewer comparisons, selections, shifts and integer operations; a cheaper algorithm for the same result",
+    ISSUE: "fewer instructions: 16 bits in pairs, fewer conversions and masks, a cheaper algorithm for the same result",
+    SHARED: "fewer accesses: wider ones, fewer reductions and changes of layout, operands kept in registers",
+    TENSOR: "smaller types, or fewer products",
+}
+
+
+@row
+def unit_by_line(evidence: Evidence) -> Iterator[Waste]:
+    """Yield the lines for which the unit that limits the launch works; what of that is needed remains the question."""
+    unit, part = evidence.busiest
+    shares = evidence.unit_use.by_line(unit) if unit in _LESS and part >= _MIN_BUSY else {}
+    if not shares or evidence.executed is None:
+        return
+    first_lines = {evidence.first_lines_of([one.operation])[0]: one.operation for one in evidence.operations}
+    places: dict[str, float] = {}
+    operations: dict[str, list[Operation]] = {}
+    for line, share in shares.items():
+        if (operation := first_lines.get(line)) is not None:
+            place = evidence.place_of(operation)
+            places[place] = places.get(place, 0.0) + share
+            operations.setdefault(place, []).append(operation)
+    most = sorted((place for place in places if places[place] >= _MIN_AT_LINE), key=lambda place: -places[place])
+    most = most[:_MAX_NAMES]
+    if not most:
+        return
+    where = listed([f"{place} ({percent(places[place])})" for place in most], _MAX_NAMES)
+    yield Waste(
+        text=f"{UNIT_NAMES[unit]} ({percent(part)} of peak) work{'s' if unit in (ALU, ISSUE) else ''} most for {where}",
+        advice=f"see whether all of the work there is needed: {_LESS[unit]}",
+        removed=evidence.unit_shares_of(one for place in most for one in operations[place]),
+        operations=tuple(operations[place][0] for place in most),
+        time_share=0.0,
+        certainty=_UNCERTAIN,
+        figures={place: places[place] for place in most},
+    )
+
+
+# That a unit is busy does not show that its work is not needed.
+_UNCERTAIN = 0.2

@@ -1,0 +1,140 @@
+"""Instructions that compute no result: addresses and masks of each element, threads that all do the same, spills."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kprof_inject.analysis.findings.evidence import Evidence
+from kprof_inject.analysis.findings.waste import Waste, row
+from kprof_inject.analysis.roofs.limits import DRAM
+from kprof_inject.analysis.structure.tensor_layouts import linear_layout
+from kprof_inject.analysis.structure.uses import uses_of
+from kprof_inject.capture.resources import THREADS_PER_WARP
+from kprof_inject.quantities import percent
+from kprof_inject.ttgir.dialect import INTEGER_DIVISIONS
+from kprof_inject.ttgir.nodes import Operation
+from kprof_inject.ttgir.types import types_of
+
+_MIN_SHARE = 0.15  # of all instructions
+# Each access needs an address, which advances by an addition.
+_NEEDED = 0.1
+_WIDE_BITS = 64
+
+
+@row
+def address_arithmetic(evidence: Evidence) -> Iterator[Waste]:
+    """Yield addresses and masks that take a notable part of the instructions: divisions, 64 bits, masks."""
+    if evidence.executed is None:
+        return
+    operations = [one for one in uses_of(evidence.executed.module).of_addresses if not one.traits.is_constant]
+    share = evidence.issued_share_of(operations)
+    if share < _MIN_SHARE:
+        return
+    costs = {one: evidence.issued_share_of([one]) for one in operations if types_of(one)}
+    worst = sorted((one for one in costs if costs[one]), key=lambda one: -costs[one])[:8]
+    divisions = [one for one in worst if one.name in INTEGER_DIVISIONS]
+    wide = [
+        one for one in worst if any(printed.bits == _WIDE_BITS and not printed.is_pointer for printed in types_of(one))
+    ]
+    where = evidence.places_of(divisions or worst)
+    if sum(costs[one] for one in divisions) >= share / 4:
+        what, advice = f"most for the division or remainder of each element at {where}", _DIVISION
+    elif sum(costs[one] for one in wide) >= share / 4:
+        what, advice = f"most in 64 bits at {evidence.places_of(wide)}", _WIDE
+    else:
+        what, advice = f"most at {where}", _ADVANCE
+    yield Waste(
+        text=f"{percent(share)} of the instructions only compute addresses and masks, {what}",
+        advice=advice,
+        removed=evidence.unit_shares_of(operations, 1 - _NEEDED),
+        operations=tuple(sorted(divisions or worst, key=lambda one: one.start)),
+        time_share=evidence.execution_share_of(operations) * (1 - _NEEDED) if evidence.is_issuing else 0.0,
+        certainty=0.6,
+        figures={"instruction_share": share},
+    )
+
+
+_DIVISION = (
+    "compute places without dividing each element's: let the program id, or a dimension of the tile, be the row; or "
+    "make the divisor a tl.constexpr (a power of two becomes a shift), or divide once for each row"
+)
+_WIDE = "index in 32 bits, and add a 64-bit base once to the pointer (tl.int64 only where offsets exceed 2**31)"
+_ADVANCE = (
+    "compute addresses once, and let pointers advance by a constant in the loop; leave out masks that are always true "
+    "(a size that the tile divides, as tl.constexpr), or use tensor descriptors"
+)
+
+
+@row
+def same_in_all_threads(evidence: Evidence) -> Iterator[Waste]:
+    """Yield work on fewer elements than the CTA has threads, which several threads therefore do alike."""
+    if evidence.executed is None:
+        return
+    threads = evidence.kernel.num_warps * THREADS_PER_WARP
+    copies = {one.operation: _copies(evidence, one.operation, threads) for one in evidence.operations}
+    repeated = [
+        one for one, count in copies.items() if count > 1 and (one.traits.is_arithmetic or one.traits.reads_global)
+    ]
+    repeated = [one for one in repeated if not one.traits.is_constant and one.loop is not None]
+    if not repeated:
+        return
+    costs = {one: evidence.issued_share_of([one]) * (1 - 1 / copies[one]) for one in repeated}
+    lines = {evidence.first_lines_of([one])[0]: one for one in repeated}
+    share = min(sum(costs[one] for one in lines.values()), 1.0)
+    if share < _MIN_SHARE:
+        return
+    worst = max(costs, key=lambda one: costs[one])
+    elements = max((printed.elements for printed in types_of(worst)), default=1)
+    yield Waste(
+        text=f"the {threads} threads of a CTA do the same: {percent(share)} of the instructions work on fewer elements "
+        f"than there are threads, most at {evidence.place_of(worst)} ({elements} element{'s' if elements > 1 else ''})",
+        advice=_more_elements(evidence, elements),
+        removed=evidence.unit_shares_of(repeated, 1 - 1 / max(copies.values())),
+        operations=tuple(repeated),
+        time_share=share * evidence.time_share_of(repeated),
+        certainty=0.7,
+        figures={"instruction_share": share, "elements": elements, "threads": threads},
+    )
+
+
+def _more_elements(evidence: Evidence, elements: int) -> str:
+    fewer = f"fewer warps (num_warps is {evidence.kernel.num_warps})" if evidence.kernel.num_warps > 1 else ""
+    more = "work on a block of elements at a time in place of " + ("single ones" if elements == 1 else f"{elements}")
+    return " or ".join(filter(None, (more, fewer)))
+
+
+def _copies(evidence: Evidence, operation: Operation, threads: int) -> int:
+    """Return how many threads have each element of an operation's result; 1 if it is unknown."""
+    printed = types_of(operation)
+    if not printed:
+        return 1
+    result = printed[-1]
+    if not result.shape:
+        return threads
+    layout = linear_layout(result, evidence.aliases)
+    if layout is None:
+        return 1
+    lanes_and_warps = (*layout.lanes, *layout.warps)
+    return 1 << sum(not any(basis) for basis in lanes_and_warps)
+
+
+_LOCAL_ACCESSES = frozenset(("LDL", "STL"))
+
+
+@row
+def spills(evidence: Evidence) -> Iterator[Waste]:
+    """Yield spills whose accesses take a notable part of the instructions or of the warps' time."""
+    spilled = evidence.kernel.clean.spills
+    if not spilled or evidence.machine_code is None:
+        return
+    share = evidence.time_share_of_instructions(_LOCAL_ACCESSES)
+    waste = evidence.dram_waste  # what does not fit into the L2
+    yield Waste(
+        text=f"registers do not suffice: each thread keeps {spilled} in local memory, whose accesses take "
+        f"{percent(share)} of the warps' time",
+        advice="use fewer registers per thread: more warps (num_warps), or smaller tiles"
+        + (", or no maxnreg" if evidence.kernel.metadata.get("maxnreg") else ""),
+        removed={**dict.fromkeys(evidence.parts, 1.0), DRAM: 1.0 if waste is None else waste},
+        time_share=share,
+        figures={"spills": spilled, "time_share": share},
+    )

@@ -1,0 +1,204 @@
+"""Bytes that a CTA moves more than once: the same data in several loops, and what it stored itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from msgspec import Struct
+
+from kprof_inject.analysis.findings.evidence import Evidence
+from kprof_inject.analysis.findings.waste import Waste, row
+from kprof_inject.analysis.interpreter.accesses import Access
+from kprof_inject.analysis.interpreter.axis_arrays import CTA, AxisArray
+from kprof_inject.analysis.interpreter.executions import CountedOperation
+from kprof_inject.analysis.interpreter.footprints import NOTHING, Ranges, union
+from kprof_inject.analysis.roofs.limits import DRAM
+from kprof_inject.analysis.roofs.rates import L2, L2_TO_SM, SHARED, rates_of
+from kprof_inject.analysis.structure.dependence import invariant_operations
+from kprof_inject.capture import counters
+from kprof_inject.capture.resources import THREADS_PER_WARP
+from kprof_inject.quantities import percent, size_text
+from kprof_inject.ttgir.nodes import Operation
+
+# Smaller overlaps are halos of tiles.
+_MIN_OVERLAP = 0.5
+_MIN_AGAIN = 0.1  # of the bytes that are loaded
+# A thread can keep this much of a row besides what it computes with: half of its 255 registers.
+_KEPT_BYTES_OF_THREAD = 512
+
+
+class Moved(Struct, frozen=True):
+    """What an operation moves in the sampled CTAs: the bytes requested in all executions, and those at all places.
+
+    A byte that several CTAs touch counts for each of them.
+    """
+
+    operation: Operation
+    requested_bytes: int
+    touched: Ranges
+
+
+def moved_by(sample: Sequence[CountedOperation], *, reads: bool) -> list[Moved]:
+    """Return what loads, or stores, move, in the order of the text; without those at unknown addresses."""
+    found = []
+    for one in sample:
+        access = one.access
+        if access is None or one.operation.traits.is_atomic or access.form.reads is not reads or not one.times:
+            continue
+        touched, requested_bytes = of_each_cta(access, one), access.distinct_bytes(one.times)
+        if touched is not None and touched.size_bytes and requested_bytes:
+            found.append(Moved(one.operation, requested_bytes, touched))
+    return found
+
+
+def of_each_cta(access: Access, one: CountedOperation) -> Ranges | None:
+    """Return the bytes that an access touches, apart for each CTA; None if the address or the mask is unknown."""
+    return access.touched(AxisArray((CTA,), np.arange(one.executed.sizes.get(CTA, 1))))
+
+
+class _Again(Struct, frozen=True):
+    """An operation that moves bytes again, and the first one that moved them."""
+
+    moved: Moved
+    first: Moved
+    again_bytes: int
+
+
+@row
+def loaded_again(evidence: Evidence) -> Iterator[Waste]:
+    """Yield loads of bytes that the CTA loaded before: in another loop, or in an earlier iteration of an outer one."""
+    if evidence.executed is None:
+        return
+    loads = moved_by(evidence.executed.sample, reads=True)
+    invariant = {one for loop in evidence.loops for one in invariant_operations(evidence.executed.module, loop)}
+    again = [one for one in _again(loads) if one.moved.operation not in invariant]
+    if not again:
+        return
+    unknown = (one for one in evidence.executed.sample if one.operation not in {load.operation for load in loads})
+    others = sum(one.access.max_bytes(one.times) or 0 for one in unknown if one.access and one.access.form.reads)
+    share = sum(one.again_bytes for one in again) / (sum(one.requested_bytes for one in loads) + others)
+    if share < _MIN_AGAIN:
+        return
+    operations = tuple(dict.fromkeys(one.moved.operation for one in again))
+    firsts = dict.fromkeys(one.first.operation for one in again)
+    removed = _removed(evidence, loads, again, share)
+    unit = max((one for one in removed if one in (DRAM, L2, SHARED)), key=lambda one: evidence.parts.get(one, 0.0))
+    worst = max(again, key=lambda one: one.again_bytes)
+    times = "several times" if set(firsts) & set(operations) else "again"
+    yield Waste(
+        text=f"{_amounts(evidence, unit, loads)}: {evidence.words_of(worst.moved.operation)} fetches {times} what the "
+        f"CTA already had, from the same addresses ({evidence.places_of([*firsts, *operations])})",
+        advice=_advice(evidence, _each_bytes(evidence, loads)),
+        removed=removed,
+        operations=operations,
+        figures={"again_share": share, "operations": len(operations)},
+    )
+
+
+def _again(loads: Sequence[Moved]) -> Iterator[_Again]:
+    """Yield the operations that move bytes which an earlier one moved, or the same ones in several iterations."""
+    seen, earlier = NOTHING, list[Moved]()
+    for one in loads:
+        size = one.touched.size_bytes
+        if one.requested_bytes >= (1 + _MIN_OVERLAP) * size:
+            yield _Again(one, one, one.requested_bytes - size)
+        both = union((seen, one.touched))
+        common = seen.size_bytes + size - both.size_bytes
+        if common >= _MIN_OVERLAP * size:
+            first = max(earlier, key=lambda other: _common(other.touched, one.touched))
+            yield _Again(one, first, common)
+        seen = both
+        earlier.append(one)
+
+
+def _common(one: Ranges, other: Ranges) -> int:
+    return one.size_bytes + other.size_bytes - union((one, other)).size_bytes
+
+
+def _removed(evidence: Evidence, loads: Sequence[Moved], again: Sequence[_Again], share: float) -> Mapping[str, float]:
+    """Return the part of each unit's work that is for bytes moved again.
+
+    An SM's L1 may have what is loaded in the same iteration, or soon after; DRAM moves again what the L2 has lost.
+    """
+    operations = [one.moved.operation for one in again]
+    removed = evidence.unit_shares_of(operations)
+    is_near = all(one.first.operation.block is one.moved.operation.block for one in again)
+    if is_near or _fits_l1(evidence, loads):
+        return removed
+    removed |= dict.fromkeys((L2, L2_TO_SM), share)
+    dram, measured = evidence.speed_of_light.dram, evidence.measured
+    if dram is not None and measured is not None and evidence.dram_moved:
+        extra = measured.metric(counters.DRAM_READ_BYTES) - dram.read_bytes
+        removed[DRAM] = max(min(extra / evidence.dram_moved, share), 0.0)
+    return removed
+
+
+def _fits_l1(evidence: Evidence, loads: Sequence[Moved]) -> bool:
+    """Return True if an SM's L1 has room for what its CTAs load, so that a second load finds it there."""
+    rates, waves = rates_of(evidence.kernel.target), evidence.summary.waves
+    if rates is None or waves is None or any(one.operation.traits.starts_async for one in loads):
+        return False
+    resident = min(evidence.room or 1, -(-waves.ctas // waves.sms))
+    each = _each_bytes(evidence, loads) + (evidence.kernel.clean.shared_bytes or 0)
+    return resident * each <= rates.l1_bytes
+
+
+def _each_bytes(evidence: Evidence, loads: Sequence[Moved]) -> float:
+    """Return the bytes that a CTA loads, each once."""
+    sampled = len(evidence.executed.sampled_ctas) if evidence.executed else 1
+    return union(one.touched for one in loads).size_bytes / sampled
+
+
+def _amounts(evidence: Evidence, unit: str, loads: Sequence[Moved]) -> str:
+    """Return what a unit moves, and what would suffice, such as *DRAM reads 1.1 GB where 0.55 GB suffice*."""
+    dram, measured = evidence.speed_of_light.dram, evidence.measured
+    if unit == DRAM and dram is not None and measured is not None:
+        read = measured.metric(counters.DRAM_READ_BYTES)
+        return f"DRAM reads {size_text(round(read))} where {size_text(dram.read_bytes)} suffice"
+    need = _each_bytes(evidence, loads) * evidence.summary.ctas
+    use = need * sum(one.requested_bytes for one in loads) / max(union(one.touched for one in loads).size_bytes, 1)
+    whose = "the L1s deliver" if unit == SHARED else "the L2 delivers"
+    return f"{whose} {size_text(round(use))} where {size_text(round(need))} suffice"
+
+
+def _advice(evidence: Evidence, each: float) -> str:
+    """Return how to load once: keep a small row in registers; else do in one loop what several do."""
+    threads = evidence.kernel.num_warps * THREADS_PER_WARP
+    once = "use each element for everything when it is loaded: one loop in place of several (a running maximum with a "
+    once += "rescaled sum, sums of x and of x * x)"
+    if each <= threads * _KEPT_BYTES_OF_THREAD:
+        return f"load it once: the {size_text(round(each))} of a CTA fit into its registers as one block; or {once}"
+    return f"{once}; or give a CTA so little at a time that its registers or shared memory keep it"
+
+
+@row
+def stored_again(evidence: Evidence) -> Iterator[Waste]:
+    """Yield stores to addresses that the same CTA stored to before, and loads of what it stored itself."""
+    if evidence.executed is None:
+        return
+    stores, loads = (moved_by(evidence.executed.sample, reads=reads) for reads in (False, True))
+    again = list(_again(stores))
+    stored = union(one.touched for one in stores)
+    begin = min((one.operation.start for one in stores), default=0)
+    own = [
+        one
+        for one in loads
+        if one.operation.start > begin
+        or ((loop := one.operation.loop) and any(other.moved.operation.loop is loop for other in again))
+        if _common(one.touched, stored) >= _MIN_OVERLAP * one.touched.size_bytes
+    ]
+    operations = tuple(dict.fromkeys([*(one.moved.operation for one in again), *(one.operation for one in own)]))
+    if not operations:
+        return
+    whole = sum(one.requested_bytes for one in (*stores, *loads))
+    share = (sum(one.again_bytes for one in again) + sum(one.requested_bytes for one in own)) / whole
+    what = "stores to the same addresses several times" if again else "loads what it stored itself"
+    what = "stores to the same addresses several times, and loads from there" if again and own else what
+    yield Waste(
+        text=f"a CTA {what} ({evidence.places_of(operations)}): {percent(share)} of the bytes that it moves",
+        advice="keep the value in registers (a variable that the loop carries), and store it once at the end",
+        removed={**evidence.unit_shares_of(operations), L2: share, L2_TO_SM: share},
+        operations=operations,
+        figures={"again_share": share, "operations": len(operations)},
+    )

@@ -1,0 +1,259 @@
+"""Work that could be done once: in each iteration of a loop, or in each CTA, though it depends on neither."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence, Set
+
+from kprof_inject.analysis.findings.evidence import Evidence
+from kprof_inject.analysis.findings.waste import Waste, row
+from kprof_inject.analysis.interpreter.executions import entry_function
+from kprof_inject.analysis.structure.dependence import (
+    accumulation_of,
+    independent_operations,
+    invariant_operations,
+    program_ids,
+    varying_names,
+)
+from kprof_inject.analysis.structure.uses import Uses, uses_of
+from kprof_inject.quantities import listed, percent
+from kprof_inject.ttgir.dialect import DIVISIONS, INTEGER_DIVISIONS, READ
+from kprof_inject.ttgir.loops import body_of
+from kprof_inject.ttgir.nodes import Module, Operation
+from kprof_inject.ttgir.ssa_values import operand_names, result_names
+from kprof_inject.ttgir.types import factors_of, if_misfit, types_of
+
+_MAX_NAMES = 3
+# ptxas unrolls loops by 4 if no barrier is in the way. Loads of the four iterations then overlap.
+_MAX_OVERLAP = 0.75
+_REDUCTION = "tt.reduce"
+# One reduction is left after the loop, and accumulators for all elements take registers.
+_MIN_ITERATIONS = 4
+
+
+@row
+def loop_invariant(evidence: Evidence) -> Iterator[Waste]:
+    """Yield loads and costly arithmetic that a loop repeats, and divisions by a value that is always the same.
+
+    The compiler moves pure operations out of a loop, but no load if the loop may write to memory.
+    """
+    if evidence.executed is None:
+        return
+    module, seen = evidence.executed.module, set[Operation]()
+    for loop in evidence.loops:
+        repeated = [one for one in invariant_operations(module, loop) if one not in seen and _is_costly(one)]
+        divided = [one for one in _divisions_by_invariants(module, loop) if one not in seen]
+        seen.update(repeated, divided)
+        if repeated or divided:
+            yield _invariant(evidence, loop, repeated, divided)
+
+
+def _is_costly(one: Operation) -> bool:
+    if one.traits.reads_global or one.name == _REDUCTION:
+        return True
+    is_slow = one.traits.is_transcendental or one.name in (*DIVISIONS, *INTEGER_DIVISIONS)
+    return is_slow and any(printed.shape for printed in types_of(one))
+
+
+def _divisions_by_invariants(module: Module, loop: Operation) -> list[Operation]:
+    varying = varying_names(module, loop)
+    divisions = []
+    for one in body_of(loop):
+        names = operand_names(one)
+        is_division = one.name in DIVISIONS and len(names) == 2 and any(printed.shape for printed in types_of(one))
+        if is_division and names[0] in varying and names[1] not in varying:
+            divisions.append(one)
+    return divisions
+
+
+def _invariant(
+    evidence: Evidence, loop: Operation, repeated: Sequence[Operation], divided: Sequence[Operation]
+) -> Waste:
+    removed = [*repeated, *divided]
+    share = time = evidence.execution_share_of(removed)
+    if evidence.stalls and any(one.name == _REDUCTION for one in repeated):
+        # Iterations also overlap without the barriers of reductions: no warp then waits for each load alone.
+        loads = [one for one in body_of(loop) if one.traits.reads_global]
+        time = min(share + _MAX_OVERLAP * evidence.stalls.share_of_waits(evidence.lines_of(loads)), 1.0)
+    advice = []
+    if repeated:
+        names = evidence.names_of(repeated)
+        advice.append(f"move {names} before the loop")
+        if any(one.traits.reads_global for one in repeated):
+            advice.append("the compiler does not, as the loop also writes to memory that might overlap")
+    if divided:
+        names = listed([evidence.place_of(one) for one in divided], _MAX_NAMES)
+        advice.append(f"compute the reciprocal of the divisor before the loop, and multiply by it at {names}")
+    return Waste(
+        text=f"{evidence.name_around(removed[0])} does in each iteration what does not depend on it: "
+        f"{evidence.names_of(removed)} take{'s' if len(removed) == 1 else ''} {percent(share)} of the warps' time",
+        advice="; ".join(advice),
+        removed=evidence.without(removed),
+        operations=tuple(removed),
+        time_share=time,
+        figures={"operations": len(repeated), "divisions": len(divided), "time_share": share},
+    )
+
+
+@row
+def reduction_in_loop(evidence: Evidence) -> Iterator[Waste]:
+    """Yield loops that reduce over threads in each iteration, though only the sum of all results is needed."""
+    if evidence.executed is None:
+        return
+    module = evidence.executed.module
+    for loop in evidence.loops:
+        sums = [
+            one for one in body_of(loop) if one.name == _REDUCTION and accumulation_of(module, loop, one) is not None
+        ]
+        if not sums or (iterations := evidence.iterations_of(loop)) < _MIN_ITERATIONS:
+            continue
+        share, left = evidence.time_share_of(sums), 1 / iterations  # one is left, after the loop
+        yield Waste(
+            text=f"{evidence.name_around(sums[0])} reduces over threads in each iteration, only to accumulate the "
+            f"results: {evidence.names_of(sums)} take{'s' if len(sums) == 1 else ''} {percent(share)} of the warps' "
+            "time",
+            advice="accumulate the tensor element by element in the loop, and reduce it once after the loop (the order "
+            "of additions changes)",
+            removed={unit: (1 - left) * part for unit, part in evidence.without(sums).items()},
+            operations=tuple(sums),
+            time_share=share * (1 - left),
+            figures={"reductions": len(sums), "time_share": share},
+        )
+
+
+# With fewer CTAs, computing it once saves little of the time of all SMs.
+_MIN_CTAS = 2
+_MIN_SHARE = 0.1
+
+
+@row
+def same_in_all_ctas(evidence: Evidence) -> Iterator[Waste]:
+    """Yield costly arithmetic that CTAs repeat: it depends on no program id, or not on those in which they differ."""
+    if evidence.executed is None or evidence.summary.ctas < _MIN_CTAS:
+        return
+    function = entry_function(evidence.executed.module)
+    if function is None:
+        return
+    ids = program_ids(function)
+    seen = set[Operation]()
+    for words, varying in (("", frozenset().union(*ids.values())), *(ids.items() if len(ids) > 1 else ())):
+        same = [
+            one
+            for one in independent_operations(evidence.executed.module, function, varying)
+            if not one.traits.is_constant and not one.traits.reads_global
+        ]
+        costly = [
+            one
+            for one in same
+            if one not in seen
+            and (one.traits.is_transcendental or one.name in DIVISIONS or one.traits.is_dot)
+            and any(printed.shape for printed in types_of(one))
+        ]
+        seen.update(costly)
+        share = evidence.time_share_of(same) if costly else 0.0
+        if share < _MIN_SHARE:
+            continue
+        what = evidence.names_of(costly)
+        if words:
+            who = f"CTAs that differ only in {words} compute the same"
+            advice = f"let a CTA do several of these, and compute it once (a loop over {words}), or load it as a table"
+        else:
+            who = f"each of {evidence.summary.ctas} CTAs computes the same"
+            advice = "compute it once, before the launch or in a small kernel of its own, and load the result: a table"
+        yield Waste(
+            text=f"{who}: {what}, with what these need, take {percent(share)} of the warps' time",
+            advice=advice,
+            removed=evidence.without(same),
+            operations=tuple(costly),
+            time_share=share,
+            figures={"operations": len(same), "time_share": share},
+        )
+
+
+@row
+def operands_by_registers(evidence: Evidence) -> Iterator[Waste]:
+    """Yield operands of dots that a loop changes on their way: through registers and back to shared memory."""
+    if evidence.executed is None:
+        return
+    module, uses = evidence.executed.module, uses_of(evidence.executed.module)
+    for loop in evidence.loops:
+        body, changed = body_of(loop), dict[Operation, Operation]()
+        for dot in (one for one in body if one.traits.is_dot):
+            for place in (0, 1):
+                made = uses.origin(dot, place)
+                if made is None or _is_loaded(made) or not _is_stored(dot, place):
+                    continue
+                if any(map(_is_loaded, _chain(uses, made, body))):
+                    changed[made] = dot
+        if not changed:
+            continue
+        varying = varying_names(module, loop)
+        factors = [one for made in changed for one in _chain(uses, made, body) if _has_invariant(uses, one, varying)]
+        stores = [one for one in body if one.name in _REGISTER_MOVES]
+        moved = [*changed, *stores]
+        share = evidence.time_share_of(moved)
+        where = evidence.places_of(changed)
+        if factors:
+            advice = (
+                f"multiply the accumulator after the loop in place of the operand at {evidence.places_of(factors)}: "
+            )
+            advice += "the factor does not depend on the loop; then copies go from memory to the tensor cores directly"
+        else:
+            advice = (
+                "convert or scale the operand once, before the kernel or in the kernel that writes it; or keep it as "
+            )
+            advice += "the dot's first operand, which the tensor cores take from registers"
+        yield Waste(
+            text=f"an operand of the dot in {evidence.name_around(loop)} goes through registers in each iteration, to "
+            f"be changed at {where}, and back to shared memory: {percent(share)} of the warps' time",
+            advice=advice,
+            removed=evidence.without(moved),
+            operations=tuple(changed),
+            time_share=share,
+            certainty=0.9 if factors else 0.4,
+            figures={"time_share": share},
+            around=loop,
+        )
+
+
+_PRODUCT = "arith.mulf"
+_REGISTER_MOVES = frozenset(("ttg.local_load", "ttg.local_store", "ttg.local_alloc", "ttg.convert_layout"))
+
+
+def _chain(uses: Uses, made: Operation, body: Sequence[Operation]) -> Iterator[Operation]:
+    """Yield conversions and products by which a loop's body changes what it loads, from the last to the load."""
+    pending = [made]
+    while pending:
+        one = pending.pop()
+        if one not in body or not (one.name in _LINEAR or _is_loaded(one)):
+            continue
+        yield one
+        if one.name in _LINEAR:
+            makers = (uses.origin(one, place) for place in range(len(operand_names(one))))
+            pending += [maker for maker in makers if maker is not None]
+
+
+_LINEAR = frozenset(
+    (_PRODUCT, "arith.extf", "arith.truncf", "arith.sitofp", "arith.uitofp", "arith.extsi", "tt.fp_to_fp")
+)
+
+
+def _is_loaded(one: Operation) -> bool:
+    return one.traits.reads_global or one.name == READ
+
+
+@if_misfit(False)
+def _is_stored(dot: Operation, place: int) -> bool:
+    """Return True if the tensor cores take an operand of a dot from shared memory."""
+    return factors_of(dot)[place].kind == "memdesc"
+
+
+def _has_invariant(uses: Uses, product: Operation, varying: Set[str]) -> bool:
+    """Return True if an operation is a product with a factor that does not depend on the iteration."""
+    if product.name != _PRODUCT:
+        return False
+    made = [uses.origin(product, place) for place in (0, 1)]
+    names = operand_names(product)
+    return any(
+        name not in varying or (one is not None and varying.isdisjoint(result_names(one)))
+        for name, one in zip(names, made, strict=False)
+    )

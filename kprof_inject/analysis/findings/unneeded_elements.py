@@ -1,0 +1,280 @@
+"""Elements that are loaded or computed although no result needs them: masked ones, and those of a choice not taken."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import reduce
+from math import prod
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+from numpy.typing import NDArray
+
+from kprof_inject.analysis.findings.evidence import UNITS_OF_SM, Evidence
+from kprof_inject.analysis.findings.loaded_again import of_each_cta
+from kprof_inject.analysis.findings.waste import Waste, row
+from kprof_inject.analysis.interpreter.axis_arrays import CTA, Mask, TooLarge, joined, loop_axis
+from kprof_inject.analysis.interpreter.executions import CountedOperation
+from kprof_inject.analysis.interpreter.footprints import Ranges
+from kprof_inject.analysis.roofs.limits import DRAM
+from kprof_inject.analysis.roofs.rates import L2, L2_TO_SM, SHARED
+from kprof_inject.analysis.structure.uses import Uses, uses_of
+from kprof_inject.quantities import percent
+from kprof_inject.ttgir.dialect import DOT_WAIT
+from kprof_inject.ttgir.nodes import Operation
+from kprof_inject.ttgir.ssa_values import operand_names, result_names
+
+_SECTOR_BYTES = 32
+_MIN_UNNEEDED = 0.15  # of an operation's bytes, iterations or elements
+_MAX_CHAIN = 32
+_SELECT, _STORE = "arith.select", "tt.store"
+# Constants that are added to what a softmax keeps, and to what it hides: -inf, or a number such as -1.0e+06.
+_ZERO = re.compile(r"dense<0\.0+e\+00>")
+_HUGE = re.compile(r"dense<(?:0xFF800000|0xFC00|-\d\.\d+e\+(?:0[4-9]|[1-3]\d))>")
+
+
+class Demand(Struct, frozen=True):
+    """The elements of a value that results need: where ``mask`` holds.
+
+    ``chosen`` are selects by loaded data: of their two operands, each element needs one.
+    """
+
+    mask: Mask
+    deciding: tuple[Operation, ...] = ()
+    chosen: tuple[Operation, ...] = ()
+
+
+_ALL = Demand(Mask())
+
+
+def _any(*masks: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    return np.asarray(reduce(np.logical_or, masks))
+
+
+class Demands:
+    """What the results of some CTAs need of each value."""
+
+    def __init__(self, uses: Uses, sample: tuple[CountedOperation, ...]) -> None:
+        """Take the operations as these CTAs execute them."""
+        self._uses = uses
+        self._executed = {one.operation: one.executed for one in sample}
+
+    def of(self, operation: Operation, depth: int = _MAX_CHAIN, result: str = "") -> Demand:
+        """Return the elements of an operation's result that are needed: all if that is unknown.
+
+        ``result`` is the name of one of several results.
+        """
+        users = self._uses.users(operation) if depth else ()
+        found = [
+            self._by(user, place, depth - 1)
+            for user, place in users
+            if not result or operand_names(user)[place] == result
+        ]
+        if not found or any(not one.mask.factors and not one.chosen for one in found):
+            return _ALL
+        deciding = tuple(dict.fromkeys(other for one in found for other in one.deciding))
+        chosen = found[0].chosen if all(one.chosen for one in found) else ()
+        try:
+            masks = [one.mask.joint() for one in found]
+            either = masks[0] if len(masks) == 1 else joined(_any, *masks, are_bits=True)
+            return Demand(Mask((either,)), deciding, chosen)
+        except TooLarge:
+            return _ALL
+
+    def _by(self, user: Operation, place: int, depth: int) -> Demand:
+        if user.name == _SELECT and place:
+            return self._by_select(user, place, depth)
+        if user.name == _STORE and place == 1:
+            executed = self._executed.get(user)
+            mask = executed.operands[2] if executed and len(executed.operands) > 2 else None
+            return Demand(mask, (user,)) if isinstance(mask, Mask) and not mask.is_lower_bound else _ALL
+        if user.name == "arith.addf" and (select := self._additive_mask(user, 1 - place)):
+            return self._by_select(select, 1, depth)
+        if user.name == DOT_WAIT:  # it passes on each of its operands
+            return self.of(user, depth, result_names(user)[place])
+        is_by_element = user.traits.is_arithmetic or user.traits.is_move
+        return self.of(user, depth) if is_by_element and not user.regions else _ALL
+
+    def _additive_mask(self, addition: Operation, place: int) -> Operation | None:
+        """Return the select of 0 or a huge negative number that an operand is; None if it is another value."""
+        made = self._uses.origin(addition, place)
+        if made is None or made.name != _SELECT:
+            return None
+        kept, hidden = (self._uses.origin(made, operand) for operand in (1, 2))
+        is_mask = kept and hidden and _ZERO.search(kept.tail) and _HUGE.search(hidden.tail)
+        return made if is_mask else None
+
+    def _by_select(self, user: Operation, place: int, depth: int) -> Demand:
+        executed, rest = self._executed.get(user), self.of(user, depth)
+        condition = executed.operands[0] if executed and executed.operands else None
+        if not isinstance(condition, Mask):
+            return replace(rest, chosen=(user,))
+        its = condition if place == 1 else condition.inverted()
+        if its is None or condition.is_lower_bound:
+            return rest
+        return Demand(rest.mask & its, (user, *rest.deciding), rest.chosen)
+
+
+@row
+def unneeded_elements(evidence: Evidence) -> Iterator[Waste]:
+    """Yield loads of elements that a mask, a select or a store discards, and of both sides of a select."""
+    if evidence.executed is None:
+        return
+    ran = evidence.executed
+    demands = Demands(uses_of(ran.module), ran.sample)
+    loaded, unneeded = dict[Operation, int](), dict[Operation, int]()
+    chosen, deciding = dict[Operation, list[Operation]](), list[Operation]()
+    for one in ran.sample:
+        access = one.access
+        if access is None or not access.form.reads or access.mask is None or one.operation.traits.is_atomic:
+            continue
+        touched = of_each_cta(access, one)
+        if touched is None:
+            continue
+        loaded[one.operation] = size = _sectors(touched)
+        demand = demands.of(one.operation)
+        needed = of_each_cta(replace(access, mask=access.mask & demand.mask), one) if demand.mask.factors else None
+        if needed is not None and size - _sectors(needed) >= _MIN_UNNEEDED * size:
+            unneeded[one.operation] = size - _sectors(needed)
+            deciding += demand.deciding[:1]
+        elif demand.chosen:
+            chosen.setdefault(demand.chosen[0], []).append(one.operation)
+    whole = max(sum(loaded.values()), 1)
+    if unneeded:
+        share = sum(unneeded.values()) / whole
+        yield Waste(
+            text=f"{percent(share)} of the bytes that are loaded reach no result: {evidence.names_of(unneeded)} loads "
+            f"what {evidence.places_of(deciding)} discards",
+            advice=f"load only what is used: give {evidence.places_of(unneeded)} the condition as its mask "
+            "(tl.load(..., mask=..., other=...)), choose the pointer before the load, or leave out unused "
+            "tiles",
+            removed=_of_loads(evidence, list(unneeded), share),
+            operations=tuple(unneeded),
+            figures={"unneeded_share": share, "operations": len(unneeded)},
+        )
+    for select, loads in chosen.items():
+        if len(loads) < 2:
+            continue
+        share = 0.5 * sum(loaded[one] for one in loads) / whole
+        yield Waste(
+            text=f"both operands of the choice at {evidence.place_of(select)} are loaded in full, and each element "
+            f"uses one: {evidence.names_of(loads)}",
+            advice="load only the side that is used: choose the pointer with tl.where before one load, or give each "
+            "load the condition as its mask, which skips what whole sectors do not use",
+            removed=_of_loads(evidence, loads, share),
+            operations=tuple(loads),
+            certainty=0.75,
+            figures={"unneeded_share": share, "operations": len(loads)},
+        )
+
+
+def _sectors(touched: Ranges) -> int:
+    starts, ends = touched.starts // _SECTOR_BYTES, -(-touched.ends // _SECTOR_BYTES)
+    return Ranges.of(starts, ends).size_bytes * _SECTOR_BYTES
+
+
+def _of_loads(evidence: Evidence, loads: list[Operation], share: float) -> Mapping[str, float]:
+    """Return the part of each unit's work that is not needed, if loads need ``share`` less of all bytes loaded."""
+    dram = evidence.speed_of_light.dram
+    reads = dram.read_bytes / max(dram.once_bytes, 1) if dram else 1.0
+    return {
+        DRAM: share * reads,
+        L2: share * reads,
+        L2_TO_SM: share,
+        SHARED: evidence.unit_use.share_of(SHARED, evidence.lines_of(loads)),
+    }
+
+
+@row
+def masked_iterations(evidence: Evidence) -> Iterator[Waste]:
+    """Yield loops some of whose iterations compute only what a mask discards, such as above a causal diagonal."""
+    if evidence.executed is None:
+        return
+    ran = evidence.executed
+    demands = Demands(uses_of(ran.module), ran.sample)
+    seen = set[Operation]()
+    for one in ran.sample:
+        loop = one.operation.loop
+        if not one.operation.traits.is_dot or loop is None or loop in seen:
+            continue
+        demand = demands.of(one.operation)
+        share = _discarded(demand.mask, one) if demand.mask.factors else 0.0
+        if share < _MIN_UNNEEDED:
+            continue
+        seen.add(loop)
+        inside = [other for other in loop.walk() if other is not loop]
+        removed = evidence.unit_shares_of(inside, share)
+        loads = [other for other in inside if other.traits.reads_global or other.traits.starts_async]
+        if loads:
+            removed |= {L2_TO_SM: share, L2: share}
+        yield Waste(
+            text=f"{percent(share)} of the iterations of {evidence.name_around(one.operation)} compute only what the "
+            f"mask at {evidence.places_of(demand.deciding[:1])} discards",
+            advice="leave out the blocks that are masked as a whole: end (or begin) the loop at the CTA's diagonal or "
+            "window, and mask only in the iterations that cross it",
+            removed=removed,
+            operations=tuple(inside),
+            time_share=share * evidence.time_share_of(inside),
+            figures={"iterations_share": share},
+            around=one.operation,
+        )
+
+
+def _discarded(mask: Mask, one: CountedOperation) -> float:
+    """Return the part of an operation's executions of which the mask holds for no element; 0 if it is unknown."""
+    loops = [loop_axis(owner.start) for owner in one.operation.ancestors() if owner.traits.is_loop]
+    executed = one.executed.when
+    try:
+        joint = (mask & executed if executed else mask).joint()
+        happens = executed.joint() if executed else Mask().joint()
+    except TooLarge:
+        return 0.0
+    kept = [place for place, axis in enumerate(joint.axes) if axis in (CTA, *loops)]
+    inside = tuple(place for place in range(len(joint.axes)) if place not in kept)
+    needed = joint.values.any(axis=inside)
+    sizes = [joint.values.shape[place] for place in kept]
+    ways = np.broadcast_to(happens.over(tuple(joint.axes[place] for place in kept)), sizes) if kept else np.ones(1)
+    return 1 - float(needed.sum()) / max(float(ways.sum()), 1.0)
+
+
+# Masked lanes take as long as others: a tile that is larger than its data computes for nothing.
+_MIN_PADDED = 0.2
+
+
+@row
+def padding(evidence: Evidence) -> Iterator[Waste]:
+    """Yield tiles of which a notable part lies outside of the data, so that units compute what is masked."""
+    if evidence.executed is None:
+        return
+    tiles = [
+        (one, access, one.times * access.whole_bytes, access.places * access.element_bytes)
+        for one in evidence.executed.sample
+        if one.times and (access := one.access) and access.places is not None and access.form.by_registers
+        if prod(access.shape) > 1
+    ]
+    discarded = {one.operation: _discarded(access.mask, one) if access.mask else 0.0 for one, access, *_ in tiles}
+    whole_bytes = sum(all_bytes for _, _, all_bytes, _ in tiles)
+    share = 1 - sum(used_bytes for *_, used_bytes in tiles) / whole_bytes if tiles else 0.0
+    if share < _MIN_PADDED:
+        return
+    one, access, all_bytes, used_bytes = max(tiles, key=lambda tile: tile[2] - tile[3])
+    advice = (
+        "choose a tile that divides the data, or compose it of two powers of two (384 of 256 and 128), so that fewer "
+        "lanes are masked"
+    )
+    if one.operation.loop is not None and discarded[one.operation] >= _MIN_UNNEEDED:
+        advice = "end the loop where this CTA's own data ends: load its length, and iterate up to that, not to the "
+        advice += "largest of all"
+    yield Waste(
+        text=f"{percent(share)} of the elements of the tiles lie outside of the data: the tile of "
+        f"{evidence.words_of(one.operation)} has {' x '.join(map(str, access.shape))} elements, of which "
+        f"{percent(used_bytes / all_bytes)} exist",
+        advice=advice,
+        removed=dict.fromkeys(UNITS_OF_SM, share),
+        operations=tuple(one.operation for one, *_ in tiles),
+        time_share=share * 0.5,
+        certainty=0.5,
+        figures={"padded_share": share},
+    )

@@ -1,0 +1,92 @@
+"""The account of a launch: what it does that its results do not need, on which unit, and what that is worth.
+
+The *use* of a unit is counted, or computed; its *need* is the least that the same results take. Each row of the account
+is a function that finds one cause of waste. What it is worth is the time that the launch would save if use fell to need
+and the next unit limited it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from kprof_inject.analysis.findings.evidence import Evidence
+from kprof_inject.analysis.findings.finding import MIN_SHARE, Figures, Finding, Results, Rule, found
+from kprof_inject.analysis.unjudged import Unjudged
+from kprof_inject.ttgir.nodes import Operation
+
+_MIN_LIKELY = 0.05
+"""A smaller gain is within the noise of most measurements."""
+
+
+class Waste(Struct, frozen=True):
+    """Work of a launch that its results do not need, by one cause."""
+
+    text: str
+    """What the launch does, and the least that would suffice, with the place."""
+    advice: str
+    removed: Mapping[str, float]
+    """The part of each unit's work that is not needed, by the unit's name."""
+    operations: tuple[Operation, ...] = ()
+    """The operations that do the work."""
+    time_share: float | None = None
+    """The part of the warps' time in this work and in waits for it; None if it is all of the operations' time."""
+    certainty: float = 1.0
+    """The part of the gain that such an edit wins on average, 0 to 1."""
+    figures: Figures = {}
+    around: Operation | None = None
+    """The operation whose innermost scope the finding names; None for the first one."""
+
+
+WasteRow = Callable[[Evidence], Iterator[Waste | Unjudged]]
+
+
+def row(judge: WasteRow) -> Rule:
+    """Make a rule of a row of the account: it finds the waste that is worth an edit."""
+
+    def findings(evidence: Evidence) -> Results:
+        for waste in judge(evidence):
+            if isinstance(waste, Unjudged):
+                yield waste
+            elif finding := _finding(evidence, waste):
+                yield finding
+
+    return Rule(judge.__name__.replace("_", "-"), findings, (), uses_records=True, idle=None)
+
+
+def _finding(evidence: Evidence, waste: Waste) -> Finding | None:
+    share, likely = gains(evidence, waste)
+    if share < MIN_SHARE or likely < _MIN_LIKELY:
+        return None
+    finding = found(
+        evidence,
+        share,
+        waste.text,
+        waste.advice,
+        {**waste.figures},
+        likely=likely,
+        at=waste.operations,
+        around=waste.around,
+    )
+    return replace(finding, removed=waste.removed)
+
+
+# Units work a little faster when there is less to do for others.
+_MARGIN = 1.05
+
+
+def gains(evidence: Evidence, waste: Waste) -> tuple[float, float]:
+    """Return the upper bound of the gain without the waste, and the gain to expect, as parts of the launch's time.
+
+    A unit that limits the launch saves its own time. Where warps wait, they save what they wait for.
+    """
+    most, of_units = evidence.max_gain(waste.removed), evidence.max_gain_of_units(waste.removed)
+    if waste.time_share is None and evidence.stalls is None:
+        time, bound = of_units, most
+    else:
+        time = evidence.time_share_of(waste.operations) if waste.time_share is None else waste.time_share
+        bound = evidence.bound_of(time)
+    share = min(_MARGIN * min(most, max(of_units, bound)), 1.0)
+    return share, min(share, max(of_units, time)) * waste.certainty

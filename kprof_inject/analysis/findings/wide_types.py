@@ -1,0 +1,166 @@
+"""Types that are wider than the values in them: in memory, and in arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kprof_inject.analysis.findings.evidence import Evidence
+from kprof_inject.analysis.findings.waste import Waste, row
+from kprof_inject.analysis.interpreter.executions import CountedOperation
+from kprof_inject.analysis.roofs.limits import DRAM, POSSIBLE
+from kprof_inject.analysis.roofs.operation_work import work_of
+from kprof_inject.analysis.roofs.rates import ALU, FP32, FP64, ISSUE, L2, L2_TO_SM, SHARED, TENSOR
+from kprof_inject.analysis.structure.uses import Uses, uses_of
+from kprof_inject.quantities import percent
+from kprof_inject.ttgir.nodes import Operation
+from kprof_inject.ttgir.types import bits_of, factors_of, types_of
+
+_NARROWING = frozenset(("arith.truncf", "arith.trunci", "tt.fp_to_fp"))
+_WIDENING = frozenset(("arith.extf", "arith.extsi", "arith.extui", "arith.sitofp", "arith.uitofp", "tt.fp_to_fp"))
+_COPY = "ttg.async_copy_global_to_local"
+_BYTE, _HALF_BITS, _FLOAT_BITS, _DOUBLE = 8, 16, 32, "f64"
+_MIN_WIDE = 0.1  # of the bytes that a launch moves
+
+
+@row
+def wide_types(evidence: Evidence) -> Iterator[Waste]:
+    """Yield loads of values that are converted to a narrower type at once, and stores of values that came from one."""
+    if evidence.executed is None:
+        return
+    uses = uses_of(evidence.executed.module)
+    whole, wide = 0.0, dict[Operation, tuple[float, int, int]]()
+    for one in evidence.executed.sample:
+        access = one.access
+        if access is None or one.operation.traits.is_atomic or not (moved := access.distinct_bytes(one.times)):
+            continue
+        whole += moved
+        bits, needed = 8 * access.element_bytes, _needed_bits(uses, one)
+        if 0 < needed < bits:
+            wide[one.operation] = moved * (1 - needed / bits), bits, needed
+    share = sum(saved for saved, *_ in wide.values()) / whole if whole else 0.0
+    if share < _MIN_WIDE:
+        return
+    worst = max(wide, key=lambda operation: wide[operation][0])
+    _, bits, needed = wide[worst]
+    way = "stored from" if worst.traits.writes_global else "converted at once to"
+    yield Waste(
+        text=f"memory moves wider types than the values need: {evidence.words_of(worst)} has {bits} bits an element, "
+        f"{way} {needed}; {percent(share)} of all bytes would go",
+        advice=f"keep the tensor in memory in the narrower type ({needed} bits): let its producer write that, or its "
+        "consumer read it",
+        removed=dict.fromkeys((DRAM, L2, L2_TO_SM, SHARED), share),
+        operations=tuple(wide),
+        figures={"saved_share": share, "bits": bits, "needed_bits": needed},
+    )
+
+
+def _needed_bits(uses: Uses, one: CountedOperation) -> int:
+    """Return the bits that an element in memory needs by the conversions after its load, or before its store."""
+    operation = one.operation
+    if operation.traits.writes_global:
+        made = uses.origin(operation, 1)
+        return max(_converted(made)[0], _BYTE) if made and made.name in _WIDENING else 0
+    if operation.name == _COPY:
+        slot = uses.maker(operation, 1)
+        allocation = uses.origin(slot, 0) if slot else None
+        users = [user for user, _ in uses.readers(allocation or slot or operation) if user.name != _COPY]
+        users = [user for user in users if user.name != "ttg.local_dealloc"]
+    else:
+        users = [user for user, _ in uses.readers(operation)]
+    if not users or any(user.name not in _NARROWING for user in users):
+        return 0
+    if all(reader.traits.writes_global for user in users for reader, _ in uses.readers(user)):
+        return 0  # the conversion is what the kernel is for
+    return max(*(_converted(user)[1] for user in users), _BYTE)
+
+
+def _converted(conversion: Operation) -> tuple[int, int]:
+    """Return the bits before and after a conversion; 0 if they are unknown."""
+    types = types_of(conversion)
+    return (bits_of(types[0].element), bits_of(types[-1].element)) if types else (0, 0)
+
+
+@row
+def fp32_dots(evidence: Evidence) -> Iterator[Waste]:
+    """Yield dots of 32 bits whose operands have 16 bits of information or fewer, or that use no tensor cores."""
+    if evidence.executed is None:
+        return
+    uses = uses_of(evidence.executed.module)
+    widened, others = dict[Operation, list[Operation]](), list[Operation]()
+    for one in evidence.operations:
+        factors = factors_of(one.operation) if one.operation.traits.is_dot else ()
+        if len(factors) != 2 or any(bits_of(factor.element) != _FLOAT_BITS for factor in factors):
+            continue
+        sources = [uses.origin(one.operation, place) for place in (0, 1)]
+        conversions = [source for source in sources if source is not None and source.name in _WIDENING]
+        if len(conversions) == len(sources) and all(0 < _converted(each)[0] <= _HALF_BITS for each in conversions):
+            widened[one.operation] = conversions
+        elif work_of(one.operation, evidence.aliases).multiplications:
+            others.append(one.operation)
+    if widened:
+        yield _widened(evidence, widened)
+    busy = max((evidence.parts.get(unit, 0.0) for unit in (FP32, ISSUE, SHARED)), default=0.0)
+    if others and busy >= POSSIBLE:
+        yield Waste(
+            text=f"{evidence.words_of(others[0])} multiplies with the fp32 units "
+            f"({percent(evidence.parts.get(FP32, 0.0))} of peak), not with the tensor cores",
+            advice="use the tensor cores: input_precision='tf32' or 'tf32x3' in tl.dot, or operands of 16 bits, if the "
+            "results stay accurate enough",
+            removed=dict.fromkeys((FP32, ALU, ISSUE, SHARED), max(evidence.issued_share_of(others), POSSIBLE)),
+            operations=tuple(others),
+            certainty=0.8,
+            figures={"dots": len(others)},
+        )
+
+
+# Without the conversion, operands are copied past the registers, and shared memory has half of their bytes, or less.
+_CONVERTED = 0.9
+
+
+def _widened(evidence: Evidence, dots: dict[Operation, list[Operation]]) -> Waste:
+    first = next(iter(dots))
+    types = sorted({types_of(each)[0].element for conversions in dots.values() for each in conversions})
+    inside = [one for dot in dots for one in (dot.loop.walk() if dot.loop else [dot])]
+    uses_fp32 = any(work_of(dot, evidence.aliases).multiplications for dot in dots)
+    tensor = {} if uses_fp32 else {TENSOR: 0.5}
+    removed = {**evidence.unit_shares_of(inside, _CONVERTED), **tensor}
+    return Waste(
+        text=f"{evidence.words_of(first)} multiplies in 32 bits what has only 16 or fewer: its operands are "
+        f"{' and '.join(types)}, converted to fp32 before it ({evidence.places_of(dots[first])})",
+        advice=f"give tl.dot the operands as they are loaded ({' and '.join(types)}): it accumulates in fp32 anyway, "
+        "at twice the rate of tf32 or more, with half of the shared memory",
+        removed=removed,
+        operations=tuple(dots),
+        time_share=evidence.time_share_of(inside),
+        figures={"dots": len(dots)},
+    )
+
+
+# Functions of fp64 take ten times the instructions; a sum takes as many as in fp32, at half the rate.
+_OF_DOUBLES = 0.8
+
+
+@row
+def fp64(evidence: Evidence) -> Iterator[Waste]:
+    """Yield fp64 arithmetic in a kernel that neither loads nor stores fp64."""
+    if evidence.executed is None:
+        return
+    doubles, moves = list[Operation](), False
+    for one in evidence.operations:
+        elements = {printed.pointee if printed.is_pointer else printed.element for printed in types_of(one.operation)}
+        if _DOUBLE not in elements:
+            continue
+        moves = moves or one.access is not None
+        if one.operation.traits.is_arithmetic and not one.operation.traits.is_constant:
+            doubles.append(one.operation)
+    if not doubles or moves:
+        return
+    yield Waste(
+        text=f"fp64 arithmetic on values that come from narrower types and go back to them, at "
+        f"{evidence.places_of(doubles)}: {percent(evidence.time_share_of(doubles))} of the warps' time",
+        advice="compute in fp32: fp64 has half of its rate at best, and twice its registers; a sum that needs more "
+        "precision can carry the rounding error along (Kahan), or add up blocks first",
+        removed={**evidence.unit_shares_of(doubles, _OF_DOUBLES), FP64: 1.0},
+        operations=tuple(doubles),
+        figures={"operations": len(doubles)},
+    )
