@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from kprof_inject.analysis.findings.evidence import CEILINGS
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.roofs.limits import DRAM, UNIT_NAMES
 from kprof_inject.analysis.roofs.rates import TENSOR
@@ -15,8 +16,6 @@ from kprof_inject.quantities import percent, size_text
 
 _MIN_NECESSARY = 0.8
 """Part of the launch's time from which the necessary work leaves little to win."""
-# What loops of copies and of dots reach at most, of the nominal peak that counters refer to.
-_CEILINGS = {DRAM: 0.93, TENSOR: 0.95}
 
 
 class Headroom(Struct, frozen=True):
@@ -61,7 +60,7 @@ def _of_dram(report: LaunchAnalysis) -> Headroom | None:
     once = min(dram.once_bytes / moved, 1.0)
     needed = min(once, 1 - _not_needed(report, DRAM))
     work = f"moving {size_text(round(needed * moved))} from and to DRAM"
-    return Headroom(DRAM, part * needed / _CEILINGS[DRAM], work)
+    return Headroom(DRAM, part * needed / CEILINGS[DRAM], work)
 
 
 def _of_dots(report: LaunchAnalysis) -> Headroom | None:
@@ -69,7 +68,7 @@ def _of_dots(report: LaunchAnalysis) -> Headroom | None:
     if report.limit.evidence != "measured" or not part:
         return None  # computed parts are those of the time in which SMs have work
     needed = part * (1 - _not_needed(report, TENSOR))
-    return Headroom(TENSOR, needed / _CEILINGS[TENSOR], f"the work of {UNIT_NAMES[TENSOR]}")
+    return Headroom(TENSOR, needed / CEILINGS[TENSOR], f"the work of {UNIT_NAMES[TENSOR]}")
 
 
 def _not_needed(report: LaunchAnalysis, unit: str) -> float:

@@ -156,7 +156,7 @@ def _of_broadcast(one: Operation, operands: _Operands) -> _Removable | None:
 _ROUNDED = {"tt.precise_divf": "a division", "tt.precise_sqrt": "a square root"}
 # Fast division and square root take an instruction of the special function units, and one or two more, in place of some
 # ten and a branch (PTX ISA, "div.full.f32", "sqrt.approx.f32").
-_OF_ROUNDING = 0.8
+_OF_ROUNDING = 0.95
 
 
 @row
@@ -201,7 +201,7 @@ def random_numbers(evidence: Evidence) -> Iterator[Waste]:
     )
 
 
-_UNUSED_NUMBERS = 0.75
+_UNUSED_NUMBERS = 0.8
 
 
 @row
@@ -232,7 +232,7 @@ def product_sums(evidence: Evidence) -> Iterator[Waste]:
     )
 
 
-_OF_PRODUCTS = 0.9
+_OF_PRODUCTS = 0.95
 _MIN_TILE = 16  # of a dot, in each dimension
 
 

@@ -32,8 +32,9 @@ from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.ssa_values import result_names
 from kprof_inject.ttgir.strings import variable_in
 
-# Shares of DRAM's peak that kernels which only stream reach at most on an H100: 91 to 94 %.
-_MAX_DRAM = 0.93
+CEILINGS = {DRAM: 0.93, TENSOR: 0.95}
+"""What loops of copies and of dots reach at most, of the peak that counters refer to: kernels that only stream reached
+91 to 94 % of DRAM's on an H100."""
 # On an H100, removing operations won 0.7 to 1.1 of their share of the warps' time.
 _MAX_ABOVE, _MIN_REST = 1.2, 0.9
 _MAX_NAMES = 3
@@ -102,11 +103,25 @@ class Evidence(Struct, frozen=True, eq=False):
         ``removed`` is the part of its work that each unit would no longer have.
         """
         left = [
-            part * (1 - removed.get(unit, 0.0)) / (_MAX_DRAM if unit == DRAM else 1.0)
+            part * (1 - removed.get(unit, 0.0)) / (CEILINGS[DRAM] if unit == DRAM else 1.0)
             for unit, part in self.parts.items()
         ]
         launching = self.launching or _MIN_LAUNCH_NS / max(self.summary.duration_ns, 1)
         return max(1 - max([*left, launching]), 0.0)
+
+    def necessary(self, removed: Mapping[str, float] = {}) -> float:
+        """Return the part of the launch's time that its necessary work takes at the ceilings of the device.
+
+        That is each byte that it reads and writes, once, and the products of its dots, less the part ``removed`` of
+        each unit's work; and the launching.
+        """
+        dram, moved = self.speed_of_light.dram, self.dram_moved
+        # At unknown addresses, all that is moved may be needed.
+        once = min(dram.once_bytes / moved, 1.0) if dram and moved and not dram.unknown else 1.0
+        bytes_part = self.parts.get(DRAM, 0.0) * min(once, 1 - removed.get(DRAM, 0.0)) / CEILINGS[DRAM]
+        dots_part = self.parts.get(TENSOR, 0.0) * (1 - removed.get(TENSOR, 0.0)) / CEILINGS[TENSOR]
+        launching = self.launching or _MIN_LAUNCH_NS / max(self.summary.duration_ns, 1)
+        return min(max(bytes_part, dots_part, launching), 1.0)
 
     @property
     def launching(self) -> float:

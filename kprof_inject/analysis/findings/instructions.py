@@ -7,13 +7,11 @@ from collections.abc import Iterator
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.waste import Waste, row
 from kprof_inject.analysis.roofs.limits import DRAM
-from kprof_inject.analysis.structure.tensor_layouts import linear_layout
 from kprof_inject.analysis.structure.uses import uses_of
 from kprof_inject.capture.resources import THREADS_PER_WARP
-from kprof_inject.quantities import percent
+from kprof_inject.quantities import counted, percent
 from kprof_inject.ttgir.dialect import INTEGER_DIVISIONS
-from kprof_inject.ttgir.nodes import Operation
-from kprof_inject.ttgir.types import types_of
+from kprof_inject.ttgir.types import PrintedType, types_of
 
 _MIN_SHARE = 0.15  # of all instructions
 # Each access needs an address, which advances by an addition.
@@ -67,55 +65,36 @@ _ADVANCE = (
 
 @row
 def same_in_all_threads(evidence: Evidence) -> Iterator[Waste]:
-    """Yield work on fewer elements than the CTA has threads, which several threads therefore do alike."""
-    if evidence.executed is None:
-        return
+    """Yield loops that work on fewer elements than the CTA has threads, so that several threads do the same."""
     threads = evidence.kernel.num_warps * THREADS_PER_WARP
-    copies = {one.operation: _copies(evidence, one.operation, threads) for one in evidence.operations}
-    repeated = [
-        one for one, count in copies.items() if count > 1 and (one.traits.is_arithmetic or one.traits.reads_global)
-    ]
-    repeated = [one for one in repeated if not one.traits.is_constant and one.loop is not None]
-    if not repeated:
-        return
-    costs = {one: evidence.issued_share_of([one]) * (1 - 1 / copies[one]) for one in repeated}
-    lines = {evidence.first_lines_of([one])[0]: one for one in repeated}
-    share = min(sum(costs[one] for one in lines.values()), 1.0)
-    if share < _MIN_SHARE:
-        return
-    worst = max(costs, key=lambda one: costs[one])
-    elements = max((printed.elements for printed in types_of(worst)), default=1)
-    yield Waste(
-        text=f"the {threads} threads of a CTA do the same: {percent(share)} of the instructions work on fewer elements "
-        f"than there are threads, most at {evidence.place_of(worst)} ({elements} element{'s' if elements > 1 else ''})",
-        advice=_more_elements(evidence, elements),
-        removed=evidence.unit_shares_of(repeated, 1 - 1 / max(copies.values())),
-        operations=tuple(repeated),
-        time_share=share * evidence.time_share_of(repeated),
-        certainty=0.7,
-        figures={"instruction_share": share, "elements": elements, "threads": threads},
-    )
+    for loop in evidence.loops:
+        inside = [one for one in loop.walk() if one is not loop]
+        work = [one for one in inside if one.traits.is_arithmetic or one.traits.reads_global]
+        work = [one for one in work if not one.traits.is_constant]
+        if not work or any(one.traits.is_loop for one in inside):
+            continue
+        elements = max(printed.elements for one in inside for printed in (*types_of(one), _SCALAR))
+        repeated = 1 - elements / threads
+        share = evidence.issued_share_of(work)
+        if repeated < _MIN_REPEATED or share < _MIN_SHARE:
+            continue
+        more = "single elements" if elements == 1 else f"{elements}"
+        fewer = f", or fewer warps (num_warps is {evidence.kernel.num_warps})" if evidence.kernel.num_warps > 1 else ""
+        yield Waste(
+            text=f"the {threads} threads of a CTA do the same in {evidence.name_around(work[0])}: its largest tensor "
+            f"has {counted(elements, 'element')} ({evidence.places_of(work)}: {percent(share)} of the instructions)",
+            advice=f"work on a block of elements at a time in place of {more} (a vector that is loaded, compared or "
+            f"reduced at once){fewer}",
+            removed=evidence.unit_shares_of(work, repeated),
+            operations=tuple(work),
+            time_share=evidence.time_share_of([loop]) * repeated,
+            certainty=0.7,
+            figures={"instruction_share": share, "elements": elements, "threads": threads},
+        )
 
 
-def _more_elements(evidence: Evidence, elements: int) -> str:
-    fewer = f"fewer warps (num_warps is {evidence.kernel.num_warps})" if evidence.kernel.num_warps > 1 else ""
-    more = "work on a block of elements at a time in place of " + ("single ones" if elements == 1 else f"{elements}")
-    return " or ".join(filter(None, (more, fewer)))
-
-
-def _copies(evidence: Evidence, operation: Operation, threads: int) -> int:
-    """Return how many threads have each element of an operation's result; 1 if it is unknown."""
-    printed = types_of(operation)
-    if not printed:
-        return 1
-    result = printed[-1]
-    if not result.shape:
-        return threads
-    layout = linear_layout(result, evidence.aliases)
-    if layout is None:
-        return 1
-    lanes_and_warps = (*layout.lanes, *layout.warps)
-    return 1 << sum(not any(basis) for basis in lanes_and_warps)
+_MIN_REPEATED = 0.5
+_SCALAR = PrintedType("", (), "i32")
 
 
 _LOCAL_ACCESSES = frozenset(("LDL", "STL"))

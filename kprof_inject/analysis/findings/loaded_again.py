@@ -92,6 +92,8 @@ def loaded_again(evidence: Evidence) -> Iterator[Waste]:
         advice=_advice(evidence, _each_bytes(evidence, loads)),
         removed=removed,
         operations=operations,
+        # A window that moves along a loop overlaps itself; only another algorithm would load it once.
+        certainty=0.5 if set(operations) <= set(firsts) else 1.0,
         figures={"again_share": share, "operations": len(operations)},
     )
 

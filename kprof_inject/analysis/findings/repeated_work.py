@@ -224,10 +224,10 @@ def _chain(uses: Uses, made: Operation, body: Sequence[Operation]) -> Iterator[O
     pending = [made]
     while pending:
         one = pending.pop()
-        if one not in body or not (one.name in _LINEAR or _is_loaded(one)):
-            continue
-        yield one
-        if one.name in _LINEAR:
+        if _is_loaded(one):
+            yield one
+        elif one in body and one.name in _LINEAR:
+            yield one
             makers = (uses.origin(one, place) for place in range(len(operand_names(one))))
             pending += [maker for maker in makers if maker is not None]
 
@@ -238,7 +238,7 @@ _LINEAR = frozenset(
 
 
 def _is_loaded(one: Operation) -> bool:
-    return one.traits.reads_global or one.name == READ
+    return one.traits.reads_global or one.name in (READ, "ttg.local_alloc")
 
 
 @if_misfit(False)

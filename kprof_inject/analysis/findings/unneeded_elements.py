@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from kprof_inject.analysis.findings.evidence import UNITS_OF_SM, Evidence
 from kprof_inject.analysis.findings.loaded_again import of_each_cta
 from kprof_inject.analysis.findings.waste import Waste, row
+from kprof_inject.analysis.interpreter.accesses import Access
 from kprof_inject.analysis.interpreter.axis_arrays import CTA, Mask, TooLarge, joined, loop_axis
 from kprof_inject.analysis.interpreter.executions import CountedOperation
 from kprof_inject.analysis.interpreter.footprints import Ranges
@@ -248,13 +249,19 @@ def padding(evidence: Evidence) -> Iterator[Waste]:
     """Yield tiles of which a notable part lies outside of the data, so that units compute what is masked."""
     if evidence.executed is None:
         return
-    tiles = [
-        (one, access, one.times * access.whole_bytes, access.places * access.element_bytes)
-        for one in evidence.executed.sample
-        if one.times and (access := one.access) and access.places is not None and access.form.by_registers
-        if prod(access.shape) > 1
-    ]
-    discarded = {one.operation: _discarded(access.mask, one) if access.mask else 0.0 for one, access, *_ in tiles}
+    tiles = list[tuple[CountedOperation, Access, int, int]]()
+    discarded = dict[Operation, float]()
+    for one in evidence.executed.sample:
+        access = one.access
+        if access is None or not one.times or prod(access.shape) <= 1 or access.form.is_descriptors:
+            continue
+        all_bytes = one.times * access.whole_bytes
+        used_bytes = all_bytes if access.places is None else access.places * access.element_bytes
+        discarded[one.operation] = _discarded(access.mask, one) if access.mask else 0.0
+        if one.operation.traits.starts_async:
+            # The compiler's pipeline masks copies ahead of the last iteration, which take no time.
+            all_bytes = max(round(all_bytes * (1 - discarded[one.operation])), used_bytes)
+        tiles.append((one, access, all_bytes, used_bytes))
     whole_bytes = sum(all_bytes for _, _, all_bytes, _ in tiles)
     share = 1 - sum(used_bytes for *_, used_bytes in tiles) / whole_bytes if tiles else 0.0
     if share < _MIN_PADDED:
@@ -264,7 +271,8 @@ def padding(evidence: Evidence) -> Iterator[Waste]:
         "choose a tile that divides the data, or compose it of two powers of two (384 of 256 and 128), so that fewer "
         "lanes are masked"
     )
-    if one.operation.loop is not None and discarded[one.operation] >= _MIN_UNNEEDED:
+    is_copied = one.operation.traits.starts_async
+    if one.operation.loop is not None and not is_copied and discarded[one.operation] >= _MIN_UNNEEDED:
         advice = "end the loop where this CTA's own data ends: load its length, and iterate up to that, not to the "
         advice += "largest of all"
     yield Waste(
@@ -274,7 +282,7 @@ def padding(evidence: Evidence) -> Iterator[Waste]:
         advice=advice,
         removed=dict.fromkeys(UNITS_OF_SM, share),
         operations=tuple(one.operation for one, *_ in tiles),
-        time_share=share * 0.5,
-        certainty=0.5,
+        time_share=share,
+        certainty=0.8,
         figures={"padded_share": share},
     )

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import MIN_SHARE, Figures, Finding, Results, Rule, found
+from kprof_inject.analysis.roofs.limits import POSSIBLE
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.ttgir.nodes import Operation
 
@@ -73,20 +74,23 @@ def _finding(evidence: Evidence, waste: Waste) -> Finding | None:
     return replace(finding, removed=waste.removed)
 
 
-# Units work a little faster when there is less to do for others.
+# Less work mostly saves a little more, as caches and queues are less full.
 _MARGIN = 1.05
 
 
 def gains(evidence: Evidence, waste: Waste) -> tuple[float, float]:
     """Return the upper bound of the gain without the waste, and the gain to expect, as parts of the launch's time.
 
-    A unit that limits the launch saves its own time. Where warps wait, they save what they wait for.
+    A unit that limits the launch saves its own time. Where warps wait, they save what they wait for. Only necessary
+    work bounds the gain: other units that are busy now may have less to do, too.
     """
-    most, of_units = evidence.max_gain(waste.removed), evidence.max_gain_of_units(waste.removed)
+    of_units = evidence.max_gain_of_units(waste.removed)
+    unit, part = evidence.busiest
+    of_busiest = waste.removed.get(unit, 0.0) if part >= POSSIBLE else 0.0
     if waste.time_share is None and evidence.stalls is None:
-        time, bound = of_units, most
+        time, bound = of_units, evidence.max_gain(waste.removed)
     else:
         time = evidence.time_share_of(waste.operations) if waste.time_share is None else waste.time_share
         bound = evidence.bound_of(time)
-    share = min(_MARGIN * min(most, max(of_units, bound)), 1.0)
+    share = min(_MARGIN * max(of_units, of_busiest, bound), 1 - evidence.necessary(waste.removed))
     return share, min(share, max(of_units, time)) * waste.certainty

@@ -80,19 +80,29 @@ class Uses:
 
     @property
     def of_addresses(self) -> set[Operation]:
-        """The operations that only compute which memory is accessed: addresses, offsets and masks."""
+        """The operations that only compute which memory is accessed: addresses, offsets and masks.
+
+        Those that only compute, from indices, which value a select takes are among them.
+        """
         found: set[Operation] = set()
         for number, graph in enumerate(self._graphs):
-            addresses, data = set[int](), set[int]()
+            places, choices, data, loaded = set[int](), set[int](), set[int](), set[int]()
+            operands = [*graph.operands]
             for leaf in graph.leaves:
                 traits = leaf.operation.traits
-                if traits.takes_addresses and not traits.is_indexing:
-                    addresses.update(leaf.addresses)
+                if traits.reads_memory:
+                    loaded.add(leaf.node)
+                if leaf.operation.name == "arith.select":
+                    choices.update(leaf.values[:1])
+                    operands[leaf.node] = leaf.values[1:]
+                elif traits.takes_addresses and not traits.is_indexing:
+                    places.update(leaf.addresses)
                     data.update(set(leaf.values) - set(leaf.addresses))
                 elif traits.is_of_dot or traits.accesses_shared or traits.is_output:
                     data.update(leaf.values)
-            decide = reached(addresses, graph.operands) - reached(data, graph.operands)
-            leaves = (self._leaves.get((number, node)) for node in decide)
+            of_indices = reached(choices, operands) - reached(loaded, graph.uses)
+            decide = reached(places, operands) | of_indices
+            leaves = (self._leaves.get((number, node)) for node in decide - reached(data, operands))
             found.update(leaf.operation for leaf in leaves if leaf and not leaf.operation.traits.reads_memory)
         return found
 
