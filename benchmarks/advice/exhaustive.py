@@ -35,7 +35,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("workspace", type=Path)
     parser.add_argument("--kernel", default="*", help="only kernels whose names match this glob")
-    parser.add_argument("--seconds", type=float, default=5)
+    parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--limit", type=float, default=500, help="seconds that each search may take for all kernels")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()

@@ -111,6 +111,8 @@ Ratio = Annotated[float, Meta(ge=-1e9, le=1.0)]
 """Part of a kernel's time that an edit saves; negative if it costs time."""
 
 Outcome = Literal["faster", "slower", "no difference", "same code", "refused", "not measured"]
+Ended = Literal["all", "time", "interrupted"]
+"""Why the trials of a kernel ended: all edits were tried, the time was over, or the user interrupted them."""
 Results = Literal["", "identical", "within"]
 """How the results compare with those of the unchanged kernel; empty if they were not compared."""
 
@@ -202,7 +204,8 @@ class TriedEdits(Struct, frozen=True, kw_only=True):
 class EditsRecord(Struct, frozen=True, kw_only=True):
     """Content of a kernel's ``edits.json``.
 
-    ``best`` is the index in ``tried`` of the edits that a second process confirmed to win; None if there are none.
+    ``best`` is the index in ``tried`` of the edits that win; None if there are none. A second process confirmed them,
+    if there was time. ``gpu_seconds`` and ``compile_seconds`` are sums over what ran at the same time.
     ``refusal`` is the reason why the kernel was not tried at all, in words that follow *because*. ``clean_ns`` is the
     time of the unchanged kernel, from ``launches`` launches back to back. ``tolerance`` is the user's; None is the
     default of each type. ``changes_memory`` is false if memory had the results before the launch, so that results which
@@ -225,6 +228,7 @@ class EditsRecord(Struct, frozen=True, kw_only=True):
     launches: Annotated[int, Meta(ge=1, lt=1 << 16)] = 1
     tried: Annotated[tuple[TriedEdits, ...], Meta(max_length=MAX_EDITS)] = ()
     best: Annotated[int, Meta(ge=0)] | None = None
+    ended: Ended = "all"
     refusal: Text = ""
     host_ns: TimeNs = 0
     gpu_seconds: Annotated[float, Meta(ge=0, lt=1e9)] = 0.0

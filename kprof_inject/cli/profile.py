@@ -153,7 +153,7 @@ def command(
             launches = (
                 saved_launches_of(opened, capture_folder) if saved is None else {saved.record.variant: saved.folder}
             )
-            _try(opened, launches, report, recording.kernel)
+            exit_code = _try(opened, launches, report, recording.kernel) or exit_code
         if torch_profiler:
             traces = torch_traces(capture_folder)
             if not traces:
@@ -166,15 +166,16 @@ def command(
     ctx.exit(exit_code)
 
 
-def _try(workspace: Workspace, launches: dict[str, Path], report: Report, kernel: str) -> None:
+def _try(workspace: Workspace, launches: dict[str, Path], report: Report, kernel: str) -> int:
     from kprof_inject.pipeline.edit_trials import TryChoice, try_edits
 
     try:
         records = try_edits(workspace, launches, report, TryChoice(kernel), say)
     except KprofError as error:
         say(f"no edits were tried: {error.what}")
-        return
+        return 0
     print_tried(workspace, records, as_json=False)
+    return INTERRUPTED if records[-1].ended == "interrupted" else 0
 
 
 def _say_earlier_capture(workspace: Workspace) -> None:

@@ -14,7 +14,7 @@ from kprof_inject.capture.model import Capture
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.recording import Recording
 from kprof_inject.cli.capture_lines import print_tried
-from kprof_inject.cli.console import say
+from kprof_inject.cli.console import INTERRUPTED, say
 from kprof_inject.cli.kernel_sources import KernelSource
 from kprof_inject.cli.options import (
     PROGRAM_SETTINGS,
@@ -88,7 +88,8 @@ def _wrong_values(text: str, offset: int, what: str) -> KprofError:
         type=click.FloatRange(min=0.1, max=3600),
         default=TryChoice().seconds,
         show_default=True,
-        help="Time limit per kernel for measuring. Compiling takes its own time.",
+        help="Time limit per kernel, for compiling and measuring. Each result is printed when it is known; the best so "
+        "far is the answer, also after Ctrl-C.",
     ),
     harmless_setting(
         "--tolerance",
@@ -162,6 +163,8 @@ def command(ctx: click.Context, workspace: Path, choice: TryChoice, as_json: boo
 
 
 def _exit_code(records: Sequence[EditsRecord]) -> int:
+    if records[-1].ended == "interrupted":
+        return INTERRUPTED
     return 0 if any(record.is_answered for record in records) else 1
 
 

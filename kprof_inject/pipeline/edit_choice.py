@@ -125,6 +125,7 @@ _BY_UNIT: Mapping[str, tuple[_Step, ...]] = {
 }
 _NEIGHBOURHOOD: tuple[_Step, ...] = (_STAGES_UP, _WARPS_UP, _WARPS_DOWN, _STAGES_DOWN, _FEWER_REGISTERS)
 _AT_LAST: _Step = ("env", _MORE)
+_FEWER_REGISTERS_BY = ("num_warps", "maxnreg")
 
 
 def edits_for(
@@ -134,7 +135,8 @@ def edits_for(
 
     Otherwise all values of constants that the user named, and at most ``MAX_BUILDS`` others: those that the findings
     propose, which are sorted by the largest possible gain; then those against the limit; then what else the findings
-    propose; then the options next to the present ones.
+    propose; then the options next to the present ones. If registers spill, edits that leave fewer are last: they take
+    the longest to compile.
     """
     if asked_for:
         each = [Proposal(edits, ASKED_FOR) for edits in asked_for]
@@ -150,7 +152,9 @@ def edits_for(
         *_neighbours(kernel),
     ):
         proposals.setdefault(proposal.edits[0], proposal)
-    return [*named, *list(proposals.values())[:MAX_BUILDS]]
+    kinds = _FEWER_REGISTERS_BY if kernel.clean.spills else ()
+    slowest = {Edit(kind, value) for kind in kinds for value in KINDS[kind].fewer(kernel)}
+    return [*named, *sorted(proposals.values(), key=lambda one: one.edits[0] in slowest)[:MAX_BUILDS]]
 
 
 def _by_findings(
@@ -240,7 +244,7 @@ _ONE_CTA = ("num_ctas", 1)
 def how_to_apply(workspace: Workspace, record: EditsRecord, kernel: DumpedKernelRecord) -> AppliedEdits | None:
     """Explain how to use a kernel's best edits; None if none won."""
     winner = record.winner
-    if winner is None or winner.confirmed is None:
+    if winner is None or (gain := winner.final_gain) is None:
         return None
     options = {name: value for name, value in winner.options.items() if name in kernel.options}
     environment = {name: str(value) for name, value in winner.options.items() if name not in kernel.options}
@@ -257,7 +261,7 @@ def how_to_apply(workspace: Workspace, record: EditsRecord, kernel: DumpedKernel
         kernel=record.name,
         variant=record.variant,
         edits=winner.edits,
-        gain=winner.confirmed,
+        gain=gain,
         options=options,
         triton_config=_config(winner.constants, of_config, kernel.options) if of_config or winner.constants else None,
         ttgir=str(path) if path else None,

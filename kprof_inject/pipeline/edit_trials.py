@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct, convert
 from msgspec.structs import asdict, replace
@@ -19,9 +18,11 @@ from kprof_inject.analysis.program import Report
 from kprof_inject.capture.edits import (
     MAX_EDITS_TOGETHER,
     MIN_PAIRS,
+    MIN_WIN,
     Constant,
     Edit,
     EditsRecord,
+    Ended,
     MeasuredGain,
     OtherValues,
     Outcome,
@@ -34,38 +35,42 @@ from kprof_inject.capture.saved_launch import SavedLaunch, read_saved_launch
 from kprof_inject.capture.schema import TTGIR_FILE
 from kprof_inject.errors import KprofError
 from kprof_inject.files import read_text
+from kprof_inject.forks import usable_cores
 from kprof_inject.pipeline import Say
 from kprof_inject.pipeline.edit_choice import Proposal, edits_after, edits_for, how_to_apply, named_grid, numbers_of
-from kprof_inject.pipeline.own_processes import do_tasks
+from kprof_inject.pipeline.own_processes import Worker, leaving_by_exception
 from kprof_inject.quantities import counted
-from kprof_inject.runtime.compiling.builds import Build, assembly_in, code_lines, refusals_of
+from kprof_inject.report.experiments import result_text
+from kprof_inject.runtime.child_process import ProcessOverdueError, wait_for
+from kprof_inject.runtime.compiling.builds import Build, Compilers, assembly_in, code_lines, objection_to
 from kprof_inject.runtime.experiments.edits.edit import EditRefused, KernelToEdit, Stage
 from kprof_inject.runtime.experiments.edits.kinds import changes_ttgir, with_options, with_ttgir_edited
-from kprof_inject.runtime.experiments.tasks import TimedBuild, TimedEdits, TimeEdits
+from kprof_inject.runtime.experiments.tasks import TimedBuild, TimedEdit, TimeEdit
+from kprof_inject.runtime.faults import first_line
 from kprof_inject.select.safety import relaunch
 from kprof_inject.ttgir.parser import parse
 from kprof_inject.workspace import Workspace
 
-# Parts of the time limit: the first round, the confirmation; then each round after the first.
-_FIRST, _CONFIRMING = 0.5, 0.2
-_LATER = (0.15, 0.1, 0.05)
-# Winners that are confirmed one after another until one is.
-_MAX_CONFIRMED = 3
+DEFAULT_SECONDS = 30.0
+# Parts of the time limit: to time one edit; at most for compiling it, for timing it, and for confirming the best.
+_PART, _MAX_PART = 0.04, 0.25
+_MEANWHILE = {"compiling": " while it compiled", "timing": " while it was timed"}
+# A process takes seconds to start.
+_MIN_LIMIT_S = 5.0
 # A second edit that wins less on top of the first is not worth its line.
 _NEARLY = 0.01
-_MIN_SECONDS = 0.1
 
 
 class TryChoice(Struct, frozen=True):
     """Choice of the kernels and edits to try.
 
-    ``kernel`` is a glob; ``seconds`` is the limit of the GPU's time per kernel; ``tolerance`` is that of
-    ``CloseResults``; ``edits`` are tried instead of those that findings propose, those of one item together. ``values``
-    are those of constants to try, too, with the grid that ``grid`` gives for them; if it is empty, with the program's.
+    ``kernel`` is a glob; ``seconds`` is the time limit per kernel; ``tolerance`` is that of ``CloseResults``; ``edits``
+    are tried instead of those that findings propose, those of one item together. ``values`` are those of constants to
+    try, too, with the grid that ``grid`` gives for them; if it is empty, with the program's.
     """
 
     kernel: str = "*"
-    seconds: float = 20.0
+    seconds: float = DEFAULT_SECONDS
     tolerance: float | None = None
     edits: tuple[tuple[Edit, ...], ...] = ()
     values: dict[str, tuple[Constant, ...]] = {}
@@ -89,6 +94,8 @@ def try_edits(
         record = replace(record, host_ns=time.time_ns())
         workspace.write_edits(record, how_to_apply(workspace, record, saved.kernel), ttgir)
         records.append(record)
+        if record.ended == "interrupted":
+            break
     if not records:
         raise KprofError(
             f"no launch of a kernel that matches {choice.kernel} was saved",
@@ -106,10 +113,7 @@ def _tried(
     try:
         if refusal := _refusal_of(saved):
             return replace(record, refusal=refusal), ""
-        launch_ns = float(recorded.duration_ns) if recorded is not None else 0.0
-        if times_ns := saved.record.clean.times_ns:
-            launch_ns = statistics.median(times_ns)
-        trials = _Trials(workspace, saved, choice, say, launch_ns)
+        trials = _Trials(workspace, saved, choice, say)
         findings, limit = (recorded.analysis.findings, recorded.analysis.limit) if recorded else ((), None)
         trials.run(edits_for(findings, limit, trials.kernel, choice.edits))
     except KprofError as error:
@@ -130,27 +134,32 @@ def _refusal_of(saved: SavedLaunch) -> str:
 
 @dataclass(slots=True)
 class _Trial:
-    """Edits that are tried together, as far as they have come."""
+    """Edits that are tried together, as far as they have come; without edits, the unchanged text of a stage.
+
+    ``builds`` yields what to compile, one build after another: the TTIR with options, then the edited TTGIR. ``build``
+    is the last one, ``stages`` has those of all. ``is_late`` is true if there was no time to measure it.
+    """
 
     proposal: Proposal
     kernel: KernelToEdit
+    state: Literal["waiting", "compiling", "compiled", "timing", "ended"] = "waiting"
+    builds: Iterator[Build] = field(default_factory=lambda: iter(()))
     build: Build | None = None
-    result: TimedBuild | None = None
+    stages: list[Stage] = field(default_factory=list)
+    begun_s: float = 0.0
+    result: TimedBuild = field(default_factory=TimedBuild)
     refusal: str = ""
+    is_late: bool = False
     same_code_as: str | None = None
     confirmed: MeasuredGain | None = None
 
-    @property
-    def gain(self) -> MeasuredGain | None:
-        return self.result.gain if self.result else None
-
     def tried(self, unchanged: KernelToEdit) -> TriedEdits:
-        tried = TriedEdits(**asdict(self.proposal), **asdict(self.result or TimedBuild()))
+        tried = TriedEdits(**asdict(self.proposal), **asdict(self.result))
         refusal, gain = self.refusal or tried.refusal, self.confirmed or tried.gain
         if self.same_code_as is not None:
             outcome: Outcome = "same code"
         elif refusal:
-            outcome = "refused"
+            outcome = "not measured" if self.is_late else "refused"
         else:
             outcome = gain.outcome if gain else "not measured"
         return replace(
@@ -193,65 +202,117 @@ def _changed(unchanged: KernelToEdit, edited: KernelToEdit) -> dict[str, Any]:
     return {name: value for name, value in after.items() if before.get(name) != value}
 
 
-@dataclass(slots=True)
 class _Trials:
-    """Every trial with one kernel."""
+    """Every trial with one kernel: a queue, the most promising first."""
 
-    workspace: Workspace
-    saved: SavedLaunch
-    choice: TryChoice
-    say: Say
-    launch_ns: float
-    kernel: KernelToEdit = field(init=False)
-    trials: list[_Trial] = field(default_factory=list)
-    best: _Trial | None = None
-    timed: TimedEdits | None = None
-    gpu_seconds: float = 0.0
-    compile_seconds: float = 0.0
-    _same_code: dict[str, str] = field(default_factory=dict)
-    """The edits whose builds have this code; empty for the unchanged kernel."""
-
-    def __post_init__(self) -> None:
+    def __init__(self, workspace: Workspace, saved: SavedLaunch, choice: TryChoice, say: Say) -> None:
         """Read the kernel."""
-        ttir = next((read_text(path) for path in sorted(self.saved.build_folder.glob("*.ttir"))), "")
-        ttgir = read_text(self.saved.folder / TTGIR_FILE)
-        others = _other_values(self.saved, self.choice)
-        clean = convert(self.saved.record.clean, Resources, from_attributes=True)  # without its times
-        self.kernel = KernelToEdit(self.saved.kernel, ttgir, ttir, clean, others=others)
-        self._same_code[_code_of(self.saved.build_folder, self.kernel)] = ""
+        self._saved, self._choice, self._say = saved, choice, say
+        self._deadline_s = time.monotonic() + choice.seconds
+        self._limit_s = max(_MAX_PART * choice.seconds, _MIN_LIMIT_S)
+        self._folder = workspace.edited_builds_folder.resolve()
+        self._cache = workspace.cache_folder_of_rerun("launches")
+        ttir = next((read_text(path) for path in sorted(saved.build_folder.glob("*.ttir"))), "")
+        clean = convert(saved.record.clean, Resources, from_attributes=True)  # without its times
+        others = _other_values(saved, choice)
+        self.kernel = KernelToEdit(saved.kernel, read_text(saved.folder / TTGIR_FILE), ttir, clean, others=others)
+        self._trials: list[_Trial] = []
+        # Edits are timed when the unchanged texts of their stages are known to compile to the program's code.
+        self._plain: dict[Stage, _Trial] = {}
+        # The edits whose builds have this code; empty for the unchanged kernel.
+        self._same_code = {_code_of(saved.build_folder, self.kernel): ""}
+        self._timed: TimedEdit | None = None
+        self._start_seconds = self._gpu_seconds = self._compile_seconds = 0.0
+        self._ended: Ended = "all"
 
-    def run(self, proposals: Sequence[Proposal]) -> None:
-        """Try the proposals, then what is next to those that won, and confirm the best."""
-        self._try(proposals, _FIRST)
-        # What is next to the best edits, and these together with others, as long as the best changes.
-        before: tuple[Edit, ...] = ()
-        for part in () if self.choice.edits else _LATER:
-            winners = [trial.proposal.edits for trial in self._winners()]
-            if not winners or winners[0] == before:
-                break
-            before = winners[0]
-            self._try(edits_after(winners, self.kernel, [trial.proposal.edits for trial in self.trials]), part)
-        for trial in self._winners()[:_MAX_CONFIRMED]:
-            self._confirm(trial)
-            if trial.confirmed is not None and trial.confirmed.is_win:
-                self.best = trial
-                return
+    @property
+    def best(self) -> _Trial | None:
+        """The best edits so far: confirmed in a second process, if there was time."""
+        return next((trial for trial in self._winners() if trial.confirmed is None or trial.confirmed.is_win), None)
 
     def record(self, record: EditsRecord) -> EditsRecord:
-        timed = asdict(self.timed) if self.timed is not None else {}
-        timed.pop("builds", None)  # all other fields are the record's
+        timed = asdict(self._timed) if self._timed is not None else {}
+        timed.pop("build", None)  # all other fields are the record's
         return replace(
             record,
             **timed,
-            tried=tuple(trial.tried(self.kernel) for trial in self.trials),
-            best=None if self.best is None else self.trials.index(self.best),
-            gpu_seconds=self.gpu_seconds,
-            compile_seconds=self.compile_seconds,
+            tried=tuple(trial.tried(self.kernel) for trial in self._trials),
+            best=None if self.best is None else self._trials.index(self.best),
+            ended=self._ended,
+            gpu_seconds=self._gpu_seconds,
+            compile_seconds=self._compile_seconds,
         )
+
+    def run(self, proposals: Sequence[Proposal]) -> None:
+        """Try the proposals, then what is next to those that won, and confirm the best, until the time is over.
+
+        Raises ``KprofError`` if the unchanged kernel cannot be timed.
+        """
+        name, seconds = self._saved.record.name, f"{self._choice.seconds:g} s"
+        texts = "; ".join(edits_text(one.edits) for one in proposals)
+        self._say(f"{name}: {counted(len(proposals), 'edit')} in {seconds}, most promising first: {texts}")
+        self._add(proposals)
+        compilers = Compilers(self._folder, max(usable_cores() - 1, 1))  # one core is the worker's
+        try:
+            with leaving_by_exception(), compilers, Worker(cache=self._cache) as worker:
+                self._ended = self._try_all(compilers, worker)
+                self._confirm(worker)
+        except KeyboardInterrupt:
+            self._ended = "interrupted"
+        self._compile_seconds = compilers.seconds
+        for trial in self._trials:
+            if trial.state != "ended":
+                over = "it was interrupted" if self._ended == "interrupted" else f"the {seconds} were over"
+                trial.refusal, trial.is_late = over + _MEANWHILE.get(trial.state, ""), True
+
+    def _try_all(self, compilers: Compilers, worker: Worker) -> Ended:
+        worker.begin_task(self._task(None, self._deadline_s), self._choice.seconds)
+        timing: _Trial | None = None
+        moved_from: Proposal | None = None
+        while time.monotonic() < (until_s := self._until_s()):
+            self._compile(compilers)
+            if timing is None and self._timed is not None:
+                if timing := self._next_to_time(until_s):
+                    timing.state = "timing"
+                    worker.begin_task(self._task(timing, until_s), self._limit_s + 4 * self._least_seconds)
+                elif not compilers.processes:
+                    # What is next to the best edits, and these together with others, as long as the best changes.
+                    winners = [trial.proposal for trial in self._winners()]
+                    if self._choice.edits or not winners or winners[0] is moved_from:
+                        return "all"
+                    moved_from, tried = winners[0], [trial.proposal.edits for trial in self._trials]
+                    self._add(edits_after([one.edits for one in winners], self.kernel, tried))
+                    continue
+            is_timing = timing is not None or self._timed is None
+            due = wait_for([*compilers.processes, *([worker] if is_timing else [])], until_s)
+            if worker not in due or time.monotonic() >= until_s or (result := worker.result()) is None:
+                continue
+            self._gpu_seconds += result.seconds
+            self._timed = result.edit or self._timed
+            if timing is not None:
+                timing.result = result.edit.build if result.edit else timing.result
+                self._end(timing, result.refusal)
+                timing = None
+            elif result.edit is None:
+                raise KprofError(result.refusal)
+            else:
+                self._start_seconds = time.monotonic() - self._deadline_s + self._choice.seconds
+        return "time"
+
+    def _until_s(self) -> float:
+        """Return when to end, in time to confirm the best in a second process."""
+        part_s = min(1.5 * self._start_seconds + _PART * self._choice.seconds, _MAX_PART * self._choice.seconds)
+        return self._deadline_s - (part_s if self._winners() else 0)
+
+    @property
+    def _least_seconds(self) -> float:
+        """The time of the fewest pairs of launches, if the edit takes no longer than the unchanged kernel."""
+        return 2e-9 * MIN_PAIRS * self._timed.clean_ns * self._timed.launches if self._timed else 0.0
 
     def _winners(self) -> list[_Trial]:
         """Return the trials that won, the best first: the fewest edits of those that are nearly as good as the best."""
-        won = [(trial, trial.gain) for trial in self.trials if trial.gain is not None and trial.gain.is_win]
+        gains = [(trial, trial.result.gain) for trial in self._trials if not trial.refusal]
+        won = [(trial, gain) for trial, gain in gains if gain is not None and gain.is_win]
         ranked = sorted(won, key=lambda one: -one[1].low)
         if ranked:
             best = ranked[0][1].won
@@ -260,114 +321,124 @@ class _Trials:
             )
         return [trial for trial, _ in ranked]
 
-    def _try(self, proposals: Sequence[Proposal], part: float) -> None:
-        if not proposals:
-            return
-        seconds = part * self.choice.seconds
-        # As many as can be timed often enough in this time.
-        count = max(int(1e9 * seconds / (2 * MIN_PAIRS * max(self.launch_ns, 1.0))), 1)
-        left_out = len(proposals) - count
-        more = f"; {left_out} more do not fit in the time: raise --seconds" if left_out > 0 else ""
-        proposals = proposals[:count]
-        self.say(f"{self.saved.record.name}: {counted(len(proposals), 'edit')} to compile and time{more}")
-        trials = []
+    def _add(self, proposals: Sequence[Proposal]) -> None:
         for proposal in proposals:
-            try:
-                trials.append(_Trial(proposal, with_options(self.kernel, proposal.edits)))
-            except EditRefused as error:
-                trials.append(_Trial(proposal, self.kernel, refusal=str(error)))
-        self.trials += trials
-        begun = time.monotonic()
-        self._compile(trials)
-        self.compile_seconds += time.monotonic() - begun
-        timed = []
-        for trial in trials:
-            if trial.build is None or trial.refusal:
-                continue
-            code = _code_of(self.workspace.edited_builds_folder / trial.build.name, trial.kernel)
-            if code in self._same_code:
-                trial.same_code_as = self._same_code[code]
-            else:
-                self._same_code[code] = edits_text(trial.proposal.edits)
-                timed.append(trial)
-        self._time(timed, seconds)
+            trial = _Trial(proposal, self.kernel)
+            trial.builds = self._builds_of(trial)
+            self._trials.append(trial)
 
-    def _compile(self, trials: Sequence[_Trial]) -> None:
-        of_options = [trial for trial in trials if not trial.refusal and trial.kernel.stage == "ttir"]
-        self._compile_from("ttir", of_options)
-        of_ttgir = [trial for trial in trials if not trial.refusal and changes_ttgir(trial.proposal.edits)]
-        for trial in of_ttgir:
-            kernel = trial.kernel
-            if trial.build is not None:
-                # The TTGIR that its options give.
-                folder = self.workspace.edited_builds_folder / trial.build.name
+    def _builds_of(self, trial: _Trial) -> Iterator[Build]:
+        """Yield the builds that a trial needs, each after the last one was compiled. Raises ``EditRefused``."""
+        edits = trial.proposal.edits
+        kernel = trial.kernel = with_options(self.kernel, edits)
+        if kernel.stage == "ttir":
+            yield self._build_of(trial, "ttir")
+        if changes_ttgir(edits):
+            if trial.build is not None:  # the TTGIR that its options give
+                folder = self._folder / trial.build.name
                 metadata = json.loads(read_text(folder / f"{kernel.record.file_name}.json"))
                 (path,) = folder.glob("*.ttgir")
                 record = replace(kernel.record, metadata=metadata)
                 kernel = replace(kernel, record=record, ttgir=read_text(path), stage="ttgir")
-            try:
-                trial.kernel = with_ttgir_edited(kernel, trial.proposal.edits)
-            except EditRefused as error:
-                trial.refusal = str(error)
-        self._compile_from("ttgir", [trial for trial in of_ttgir if not trial.refusal])
+            trial.kernel = with_ttgir_edited(kernel, edits)
+            yield self._build_of(trial, "ttgir")
 
-    def _compile_from(self, stage: Stage, trials: Sequence[_Trial]) -> None:
-        if not trials:
-            return
-        plain, *builds = (
-            Build(kernel.text(stage), kernel.record, stage)
-            for kernel in (self.kernel, *(trial.kernel for trial in trials))
-        )
-        refusals = refusals_of(plain, builds, self.saved.build_folder, self.workspace.edited_builds_folder)
-        for trial, build, refusal in zip(trials, builds, refusals, strict=True):
-            trial.build, trial.refusal = build, refusal
+    def _build_of(self, trial: _Trial, stage: Stage) -> Build:
+        trial.stages.append(stage)
+        if stage not in self._plain:
+            build = Build(self.kernel.text(stage), self.kernel.record, stage)
+            self._plain[stage] = _Trial(Proposal((), ""), self.kernel, build=build)
+        return Build(trial.kernel.text(stage), trial.kernel.record, stage)
 
-    def _time(self, trials: Sequence[_Trial], seconds: float) -> None:
-        """Time trials in turn; each in a process of its own if one of them ends the process that times them all.
+    def _compile(self, compilers: Compilers) -> None:
+        """Begin to compile what comes next, and take what was compiled."""
+        ended: Mapping[str, KprofError | None] = {"": None}
+        while ended:
+            for trial in self._trials:
+                if trial.state == "waiting" and trial.build is None:
+                    self._go_on(trial)
+            trials = [*self._plain.values(), *self._trials]
+            for trial in trials:
+                if trial.state == "waiting" and trial.build is not None:
+                    if not compilers.begin(trial.build, self._limit_s):
+                        break
+                    trial.state, trial.begun_s = "compiling", time.monotonic()
+            ended = compilers.ended()
+            for trial in trials:
+                if trial.state == "compiling" and trial.build is not None and trial.build.name in ended:
+                    self._compiled(trial, trial.build, ended[trial.build.name])
 
-        Raises ``KprofError`` if the unchanged kernel cannot be timed either, and never could.
-        """
-        if not trials:
+    def _compiled(self, trial: _Trial, build: Build, error: KprofError | None) -> None:
+        is_plain = not trial.proposal.edits
+        if isinstance(error, ProcessOverdueError):
+            self._end(trial, f"it did not compile within {time.monotonic() - trial.begun_s:.2g} s", is_late=True)
+        elif error is not None:
+            what = "the unchanged kernel" if is_plain else "it"
+            self._end(trial, f"{what} does not compile: {first_line(error)}")
+        elif is_plain:
+            own, other = assembly_in(self._saved.build_folder), assembly_in(self._folder / build.name)
+            self._end(trial, objection_to(build.stage, own, other))
+        else:
+            self._go_on(trial)
+
+    def _go_on(self, trial: _Trial) -> None:
+        """Go on to a trial's next build; after the last one, it is compiled."""
+        try:
+            build = next(trial.builds, None)
+        except EditRefused as error:
+            self._end(trial, str(error))
             return
-        refusal = self._time_together(trials, seconds)
-        if not refusal:
-            return
-        was_timed = self.timed is not None
-        clean_refusal = self._time_together((), _MIN_SECONDS)
-        if clean_refusal and not was_timed:
-            raise KprofError(clean_refusal)
-        for trial in trials:
-            if clean_refusal or len(trials) == 1:
-                trial.refusal = clean_refusal or refusal
+        trial.state, trial.build = ("waiting", build) if build else ("compiled", trial.build)
+
+    def _next_to_time(self, until_s: float) -> _Trial | None:
+        """Return the first trial that is compiled, and has other code than those before it."""
+        for trial in self._trials:
+            plain = [self._plain[stage] for stage in trial.stages]
+            if trial.state != "compiled" or trial.build is None or any(one.state != "ended" for one in plain):
+                continue
+            code = _code_of(self._folder / trial.build.name, trial.kernel)
+            if objection := next((one.refusal for one in plain if one.refusal and not one.is_late), ""):
+                self._end(trial, objection)
+            elif code in self._same_code:
+                trial.same_code_as = self._same_code[code]
+                self._end(trial)
+            elif self._least_seconds > until_s - time.monotonic():
+                self._end(trial, f"{MIN_PAIRS} pairs of launches take {self._least_seconds:.2g} s", is_late=True)
             else:
-                trial.refusal = self._time_together([trial], max(seconds / len(trials), _MIN_SECONDS))
+                self._same_code[code] = edits_text(trial.proposal.edits)
+                return trial
+        return None
 
-    def _time_together(self, trials: Sequence[_Trial], seconds: float) -> str:
-        folder = self.workspace.edited_builds_folder.resolve()
-        task = TimeEdits(
-            launch=str(self.saved.folder.resolve()),
-            builds=tuple(str(folder / trial.build.name) for trial in trials if trial.build is not None),
-            grids=tuple(trial.kernel.grid for trial in trials if trial.build is not None),
-            seconds=seconds,
-            tolerance=self.choice.tolerance,
+    def _task(self, trial: _Trial | None, until_s: float) -> TimeEdit:
+        gains = [one.result.gain.low for one in self._winners() if one.result.gain is not None]
+        return TimeEdit(
+            launch=str(self._saved.folder.resolve()),
+            build=str(self._folder / trial.build.name) if trial is not None and trial.build is not None else "",
+            grid=trial.kernel.grid if trial is not None else None,
+            seconds=min(_PART * self._choice.seconds, max(until_s - time.monotonic(), 0)),
+            tolerance=self._choice.tolerance,
+            best=1 - max([MIN_WIN, *gains]),
         )
-        (result,) = do_tasks([task], cache=self.workspace.cache_folder_of_rerun("launches"))
-        self.gpu_seconds += result.seconds
-        if result.edits is None:
-            return result.refusal
-        self.timed = result.edits if trials or self.timed is None else self.timed
-        for trial, timed in zip(trials, result.edits.builds, strict=True):
-            trial.result = timed
-        return ""
 
-    def _confirm(self, trial: _Trial) -> None:
-        """Time a trial alone in a fresh process, since the best of several was partly luck."""
-        first = trial.result
-        refusal = self._time_together([trial], _CONFIRMING * self.choice.seconds / _MAX_CONFIRMED)
-        if refusal or trial.result is None or trial.result.refusal:
-            trial.refusal = refusal or (trial.result.refusal if trial.result else "")
-            return
-        trial.confirmed = trial.gain
-        if trial.confirmed is None:
-            trial.refusal = "a second process had no time to confirm it"
-        trial.result = replace(trial.result, gain=first.gain if first else None)
+    def _end(self, trial: _Trial, refusal: str = "", *, is_late: bool = False) -> None:
+        """End a trial, and print its result."""
+        trial.state, trial.refusal, trial.is_late = "ended", refusal or trial.result.refusal, is_late
+        if trial.proposal.edits:
+            self._say(result_text(trial.tried(self.kernel)))
+        elif is_late:
+            self._say(f"the unchanged kernel's code is not compared with the program's: {refusal}")
+
+    def _confirm(self, worker: Worker) -> None:
+        """Time the best alone in a fresh process, since the best of several was partly luck; else the next one."""
+        for trial in self._winners():
+            worker.stop()
+            result = worker.do(self._task(trial, self._deadline_s), max(self._deadline_s - time.monotonic(), 0))
+            self._gpu_seconds += result.seconds
+            timed = result.edit.build if result.edit else TimedBuild(refusal=result.refusal)
+            if time.monotonic() >= self._deadline_s:
+                self._ended = "time"
+                return
+            trial.confirmed, trial.refusal = timed.gain, timed.refusal
+            self._say(f"in a second process, {result_text(trial.tried(self.kernel))}")
+            if trial.confirmed is not None and trial.confirmed.is_win:
+                return

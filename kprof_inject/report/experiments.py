@@ -15,6 +15,8 @@ from kprof_inject.files import csv_cell
 from kprof_inject.quantities import before_and_after, counted, percent, short_time
 
 SchemaVersion = Literal[1]
+TOO_SHORT = "the time was too short"
+"""Reason if pairs of launches were too few to know the gain."""
 
 
 class KernelEdits(Struct, frozen=True, kw_only=True):
@@ -48,7 +50,7 @@ def headline(record: EditsRecord) -> str:
     if record.refusal:
         return f"{record.name} was not tried, because {record.refusal}"
     winner = record.winner
-    gain = winner.confirmed if winner else None
+    gain = winner.final_gain if winner else None
     if winner is None or gain is None:
         measured = _count_of_measured(record)
         if not measured:
@@ -58,7 +60,8 @@ def headline(record: EditsRecord) -> str:
         at = f"{short_time(record.clean_ns)}, {counted(math.prod(record.grid), 'CTA')}"
         return f"no edit makes {record.name} faster: {counted(measured, 'edit')} measured at {at}"
     change = before_and_after(short_time(record.clean_ns), short_time(record.clean_ns * (1 - gain.won)))
-    return f"{winner.text} makes {record.name} {gain_text(gain)} faster{_predicted(winner)}: {change}"
+    won = f"{gain_text(gain)} faster{_predicted(winner)}: {change}"
+    return f"{winner.text} makes {record.name} {won}{_unconfirmed(winner)}"
 
 
 def short_headline(record: EditsRecord) -> str:
@@ -66,7 +69,7 @@ def short_headline(record: EditsRecord) -> str:
     if record.refusal:
         return f"no edits, because {record.refusal}"
     if record.winner is not None:
-        return won_text(record.winner)
+        return f"{won_text(record.winner)}{_unconfirmed(record.winner)}"
     measured = _count_of_measured(record)
     return f"{counted(measured, 'edit')} measured, none is faster" if measured else "no edit could be measured"
 
@@ -85,6 +88,22 @@ def won_text(tried: TriedEdits) -> str:
     return f"{tried.text} {won}{_predicted(tried)}"
 
 
+def result_text(tried: TriedEdits) -> str:
+    """Return the result of edits in one line."""
+    if tried.outcome == "same code":
+        return f"{tried.text} compiles to the same machine code as {tried.same_code_as or 'the unchanged kernel'}"
+    if tried.final_gain is None:
+        return f"{tried.text} is {tried.outcome}: {tried.refusal or TOO_SHORT}"
+    return f"{won_text(tried)}, results {results_text(tried)}"
+
+
+def results_text(tried: TriedEdits) -> str:
+    """Return how the results of edits compare with the unchanged kernel's, or why there are none."""
+    if tried.refusal:
+        return tried.refusal
+    return f"within {tried.difference or 0:.1g}" if tried.results == "within" else tried.results or "-"
+
+
 def ranked(record: EditsRecord) -> list[TriedEdits]:
     """Return the best edits first, then the others by what they won, then those that were not measured."""
     winner = record.winner
@@ -100,6 +119,10 @@ def best_for(record: EditsRecord | None, rule: str) -> TriedEdits | None:
     """Return those edits that a finding proposed, and that won most; None if none was measured."""
     proposed = [one for one in ranked(record) if one.reason == rule] if record is not None else []
     return next((one for one in proposed if one.final_gain is not None), None)
+
+
+def _unconfirmed(tried: TriedEdits) -> str:
+    return "" if tried.confirmed is not None else " (no time for a second process to confirm it)"
 
 
 def _predicted(tried: TriedEdits) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -58,7 +60,7 @@ def after_trial(tried_once: Path, kprof: CommandLine) -> CommandLine:
 
 def tried(kprof: CommandLine, *words: str | Path, exit_code: int = 0) -> dict[str, Any]:
     """Return what ``try --json`` prints of the only kernel."""
-    ended = kprof("try", "-o", "ws", "--seconds", "1", "--json", *words)
+    ended = kprof("try", "-o", "ws", "--seconds", "60", "--json", *words)
     assert ended.exit_code == exit_code, ended.stderr
     values = json.loads(ended.stdout[ended.stdout.index("{") :])
     jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text())).validate(values)
@@ -94,7 +96,7 @@ def test_a_saved_launch(kprof: CommandLine, scale_launch: Path) -> None:
 
 
 def test_a_program_is_profiled_and_its_launches_kept(kprof: CommandLine) -> None:
-    ended = kprof("try", "-o", "ws", "--seconds", "1", "--", sys.executable, "prog.py")
+    ended = kprof("try", "-o", "ws", "--seconds", "60", "--", sys.executable, "prog.py")
     assert ended.exit_code == 0, ended.stderr
     assert ended.stdout.count("result [30.0, 60.0, 90.0]") == 2, "it runs as by itself"
     assert "num_warps=16 makes scale 6.1 % ± 0.0 faster" in ended.stdout
@@ -245,6 +247,34 @@ def test_edits_that_cannot_be_read_are_left_out(after_trial: CommandLine) -> Non
     assert ended.exit_code == 0
     assert json.loads(ended.stdout)[0]["edits"] is None
     assert "edits.json" in ended.stderr and "run try again" in ended.stderr
+
+
+def test_ctrl_c_shows_and_saves_the_best_so_far(tmp_path: Path, scale_launch: Path) -> None:
+    asked = [word for stages in range(1, 9) for word in ("--edit", f"num_warps=8,num_stages={stages}")]
+    command = [sys.executable, "-m", "kprof_inject", "try", "-o", "ws", "--json", "--edit", "num_warps=16", *asked]
+    process = subprocess.Popen(
+        [*command, str(scale_launch)],
+        cwd=tmp_path,
+        env={**clean_environment(tmp_path), "PYTHONPATH": fake_gpu_path(STARTUP)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "num_warps=16 won" in line:
+            process.send_signal(signal.SIGINT)
+            break
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130, stderr
+    (kernel,) = json.loads(stdout)["kernels"]
+    assert kernel["headline"].startswith("num_warps=16 makes scale 6.1 % ± 0.0 faster")
+    assert kernel["apply"]["options"] == {"num_warps": 16}
+    assert kernel["record"]["ended"] == "interrupted"
+    assert names(kernel)["num_warps=8, num_stages=8"]["refusal"] == "it was interrupted"
+    saved = Workspace.open(tmp_path / "ws").edits(kernel["record"]["variant"])
+    assert saved is not None and saved.ended == "interrupted"
 
 
 def test_an_interrupted_program_is_reported_without_edits(kprof: CommandLine) -> None:

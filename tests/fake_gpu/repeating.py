@@ -17,7 +17,7 @@ from kprof_inject.capture.saved_launch import read_saved_launch
 from kprof_inject.runtime.experiments import own_process
 from kprof_inject.runtime.experiments.loaded_launch import loaded_launch
 from kprof_inject.runtime.experiments.paired_launches import Watchdog
-from kprof_inject.runtime.experiments.tasks import Task, TaskResult, TimeEdits, read_result, write_tasks
+from kprof_inject.runtime.experiments.tasks import ADDRESS_TAKEN, Task, TaskResult, TimeEdit
 
 
 class Unwatched(Watchdog):
@@ -29,23 +29,24 @@ class Unwatched(Watchdog):
 
 @dataclass(frozen=True)
 class OwnProcessHere:
-    """What a process of ours does, in this one. ``gpu`` is its device; ``folder`` has the files of its tasks."""
+    """What a process of ours does, in this one. ``gpu`` is its device."""
 
     gpu: FakeGpu
-    folder: Path
 
-    def do(self, *tasks: Task, first: int = 0) -> tuple[int, list[TaskResult | None]]:
-        """Do tasks from number ``first`` on; return the exit code, and the result of each."""
-        for old in self.folder.glob("result-*.json"):
-            old.unlink()
-        write_tasks(self.folder, tasks)
-        code = own_process.main(self.folder, first)
-        return code, [read_result(self.folder, number) for number in range(len(tasks))]
+    def do(self, *tasks: Task) -> list[TaskResult]:
+        """Return the results of tasks, up to one after which nothing works any more."""
+        worker, results = own_process.Worker(), list[TaskResult]()
+        for task in tasks:
+            results.append(worker.do(task))
+            if results[-1].is_last or results[-1].refusal == ADDRESS_TAKEN:
+                break
+        worker.forget_edited()
+        return results
 
     def time(self, launch: Path) -> TaskResult:
         """Repeat a saved launch; a refusal is empty if that was possible."""
-        _, (result,) = self.do(timed(launch))
-        return result or TaskResult(refusal="its addresses are taken")
+        (result,) = self.do(timed(launch))
+        return result
 
     def differences(self, launch: Path) -> list[int]:
         """Repeat a saved launch; return the addresses of memory whose contents then differ from the program's."""
@@ -61,13 +62,13 @@ class OwnProcessHere:
         ]
 
 
-def timed(launch: Path | str) -> TimeEdits:
+def timed(launch: Path | str) -> TimeEdit:
     """Return the task to time a saved launch, without any edit."""
-    return TimeEdits(launch=str(launch), builds=(), grids=(), seconds=0.0)
+    return TimeEdit(launch=str(launch), seconds=0.0)
 
 
 @contextmanager
-def own_process_here(folder: Path) -> Iterator[OwnProcessHere]:
+def own_process_here() -> Iterator[OwnProcessHere]:
     """Do the tasks of processes of ours in this one. No watchdog kills it."""
     gpu = FakeGpu()
     gpu.host_kernels = HOST_KERNELS
@@ -76,6 +77,6 @@ def own_process_here(folder: Path) -> Iterator[OwnProcessHere]:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(own_process, "worker_device", lambda name, uuid: FakeDevice(gpu))
             patch.setattr(own_process, "Watchdog", Unwatched)
-            yield OwnProcessHere(gpu, folder)
+            yield OwnProcessHere(gpu)
     finally:
         uninstall()

@@ -58,6 +58,13 @@ def test_without_findings_the_options_next_to_the_present_ones() -> None:
     assert {(one.reason, one.predicted) for one in found} == {("neighbour", None)}
 
 
+def test_if_registers_spill_fewer_of_them_are_tried_last() -> None:
+    kernel = replace(KERNEL, clean=replace(KERNEL.clean, spills=100))
+    assert texts(edits_for((), None, kernel))[-2:] == ["num_warps=2", "maxnreg=128"]
+    found = texts(edits_for([finding("waiting", 0.4)], None, kernel))
+    assert found.index("num_warps=8") < found.index("env=DISABLE_LLVM_OPT=disable-lsr") < found.index("num_warps=2")
+
+
 def test_findings_come_first_with_their_bound() -> None:
     found = edits_for([finding("l2-reuse", 0.4), finding("few-warps", 0.2)], None, KERNEL)
     assert texts(found)[:4] == [

@@ -1,14 +1,20 @@
-"""Conclusions of ``try`` from its processes: one that dies, a win by luck, no time, another kernel."""
+"""Conclusions of ``try`` from its processes: one that dies or hangs, a win by luck, no time, another kernel."""
 
 from __future__ import annotations
 
+import math
+import os
 import shutil
-from collections.abc import Callable, Sequence
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping
+from multiprocessing import Pipe
 from pathlib import Path
-from typing import Any
 
 import pytest
 from launch_files import edit, reseal
+from programs.child import python_path
 
 from kprof_inject.analysis.program import Report
 from kprof_inject.capture.edits import EditsRecord, MeasuredGain
@@ -20,51 +26,79 @@ from kprof_inject.pipeline.edit_trials import TryChoice, try_edits
 from kprof_inject.pipeline.saved_launches import adopt
 from kprof_inject.report.experiments import headline
 from kprof_inject.runtime.compiling import builds
-from kprof_inject.runtime.compiling.builds import Build, assembly_in, compiled
+from kprof_inject.runtime.compiling.builds import Build, assembly_in
 from kprof_inject.runtime.experiments.edits.kinds import parse_edits
-from kprof_inject.runtime.experiments.tasks import TaskResult, TimedBuild, TimedEdits, TimeEdits
+from kprof_inject.runtime.experiments.tasks import TaskResult, TimedBuild, TimedEdit, TimeEdit
 from kprof_inject.workspace import Workspace
 
 pytestmark = pytest.mark.triton
+compile_build = builds._compile_build
 
-Answer = Callable[[Sequence[int]], TaskResult]
+Answer = Callable[[int], TaskResult | None]
 
 
-def answer_of(won: dict[int, float], warps: Sequence[int]) -> TaskResult:
-    """Return the result of a process: the gain of each build, by its number of warps."""
-    gains = [MeasuredGain(won=won[one], low=won[one] - 0.001, high=won[one] + 0.001, pairs=100) for one in warps]
-    builds = tuple(TimedBuild(gain=gain, results="identical", resources=Resources()) for gain in gains)
-    return TaskResult(seconds=1.0, edits=TimedEdits(builds=builds, clean_ns=1000.0, clean=Resources()))
+def answer_of(won: Mapping[int, float], warps: int) -> TaskResult:
+    """Return the result of a process for a build with this number of warps; 0 is the unchanged kernel."""
+    gain = MeasuredGain(won=won[warps], low=won[warps] - 0.001, high=won[warps] + 0.001, pairs=100) if warps else None
+    build = TimedBuild(gain=gain, results="identical", resources=Resources())
+    return TaskResult(seconds=1.0, edit=TimedEdit(build=build, clean_ns=1000.0, clean=Resources()))
 
 
 class Processes:
-    """In place of processes of ours: ``asked`` has the numbers of warps of the builds of each task."""
+    """In place of workers: ``asked`` has the number of warps of the build of each task, by process."""
 
     def __init__(self, patch: pytest.MonkeyPatch, answer: Answer) -> None:
         self.asked: list[list[int]] = []
         self._answer = answer
-        patch.setattr(edit_trials, "do_tasks", self._do)
+        self._is_fresh = True
+        self.until_s = math.inf
+        self.connection, self._other = Pipe()
+        patch.setattr(edit_trials, "Worker", lambda **_: self)
 
-    def _do(self, tasks: Sequence[Any], **_: Any) -> list[TaskResult]:
-        (task,) = tasks
-        assert isinstance(task, TimeEdits)
-        warps = [
-            int(assembly_in(Path(build)).partition(".reqntid ")[2].split()[0].rstrip(",")) // 32
-            for build in task.builds
-        ]
-        self.asked.append(warps)
-        return [self._answer(warps)]
+    def __enter__(self) -> Processes:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+    @property
+    def is_due(self) -> bool:
+        return self.connection.poll() or time.monotonic() > self.until_s
+
+    def stop(self) -> None:
+        self._is_fresh = True
+
+    def begin_task(self, task: TimeEdit, time_limit_s: float) -> None:
+        self.until_s = time.monotonic() + time_limit_s
+        code = assembly_in(Path(task.build)) if task.build else ""
+        warps = int(code.partition(".reqntid ")[2].split()[0].rstrip(",")) // 32 if code else 0
+        if self._is_fresh:
+            self.asked.append([])
+        self._is_fresh = False
+        self.asked[-1].append(warps)
+        if (answer := self._answer(warps)) is not None:
+            self._other.send(answer)
+
+    def result(self) -> TaskResult:
+        if not self.connection.poll(max(self.until_s - time.monotonic(), 0)):
+            return TaskResult(refusal="it took longer than 5 s")
+        answer: TaskResult = self.connection.recv()
+        return answer
+
+    def do(self, task: TimeEdit, time_limit_s: float) -> TaskResult:
+        self.begin_task(task, time_limit_s)
+        return self.result()
 
 
 @pytest.fixture
 def attempt(tmp_path: Path, scale_launch: Path) -> Callable[..., EditsRecord]:
     workspace = Workspace.begin(tmp_path / "ws")
 
-    def tried(*edits: str, seconds: float = 20.0) -> EditsRecord:
+    def tried(*edits: str, seconds: float = 120.0, said: Callable[[str], None] = lambda _: None) -> EditsRecord:
         saved = read_saved_launch(scale_launch)
         adopt(workspace, saved)
         choice = TryChoice(seconds=seconds, edits=tuple(map(parse_edits, edits)))
-        (record,) = try_edits(workspace, {saved.record.variant: scale_launch}, Report(()), choice, lambda _: None)
+        (record,) = try_edits(workspace, {saved.record.variant: scale_launch}, Report(()), choice, said)
         assert workspace.edits(record.variant) == record
         return record
 
@@ -84,20 +118,22 @@ def test_the_best_is_confirmed_alone_in_another_process(
 ) -> None:
     processes = Processes(monkeypatch, lambda warps: answer_of(WON, warps))
     record = attempt()
-    assert processes.asked == [[8, 2], [16], [8]], "the neighbours, one further on, and the best once more"
+    assert processes.asked == [[0, 8, 2, 16], [8]], "the neighbours, one further on, and the best once more"
     assert record.winner is not None
     assert record.winner.text == "num_warps=8"
     assert outcomes(record)["num_warps=16"] == "faster"
-    assert record.gpu_seconds == 3.0
+    assert record.gpu_seconds == 5.0
+    assert record.ended == "all"
 
 
 @pytest.mark.slow
 def test_a_win_by_luck_is_none(attempt: Callable[..., EditsRecord], monkeypatch: pytest.MonkeyPatch) -> None:
-    lucky = Processes(
-        monkeypatch, lambda warps: answer_of({8: 0.002, 16: 0.15} if len(warps) == 1 else {8: 0.2, 16: 0.1}, warps)
-    )
+    def answer(warps: int) -> TaskResult:
+        return answer_of({8: 0.2, 16: 0.1} if len(lucky.asked) == 1 else {8: 0.002, 16: 0.15}, warps)
+
+    lucky = Processes(monkeypatch, answer)
     record = attempt("num_warps=8", "num_warps=16")
-    assert lucky.asked == [[8, 16], [8], [16]]
+    assert lucky.asked == [[0, 8, 16], [8], [16]]
     assert outcomes(record) == {"num_warps=8": "no difference", "num_warps=16": "faster"}
     assert record.winner is not None
     assert record.winner.confirmed is not None
@@ -109,52 +145,157 @@ def test_a_win_by_luck_is_none(attempt: Callable[..., EditsRecord], monkeypatch:
 def test_a_build_that_ends_its_process_is_refused_alone(
     attempt: Callable[..., EditsRecord], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    died = TaskResult(refusal="the process that repeated it ended with signal 9")
-    processes = Processes(monkeypatch, lambda warps: died if 2 in warps else answer_of(WON, warps))
-    record = attempt("num_warps=8", "num_warps=2")
-    assert processes.asked == [[8, 2], [], [8], [2], [8]]
+    died = TaskResult(refusal="the process that repeated it ended with signal SIGKILL")
+    Processes(monkeypatch, lambda warps: died if warps == 2 else answer_of(WON, warps))
+    said: list[str] = []
+    record = attempt("num_warps=2", "num_warps=8", said=said.append)
     assert outcomes(record) == {"num_warps=8": "faster", "num_warps=2": "refused"}
-    assert record.tried[1].refusal == died.refusal
+    assert record.tried[0].refusal == died.refusal
+    assert said[-4:] == [
+        "scale: 2 edits in 120 s, most promising first: num_warps=2; num_warps=8",
+        f"num_warps=2 is refused: {died.refusal}",
+        "num_warps=8 won 30.0 % ± 0.1, results identical",
+        "in a second process, num_warps=8 won 30.0 % ± 0.1, results identical",
+    ]
 
 
-@pytest.mark.slow
 def test_a_kernel_that_cannot_be_repeated_is_not_tried(
     attempt: Callable[..., EditsRecord], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     processes = Processes(monkeypatch, lambda warps: TaskResult(refusal="something else is at its addresses"))
     record = attempt()
-    assert processes.asked[1:] == [[]]
+    assert processes.asked == [[0]]
     assert headline(record) == "scale was not tried, because something else is at its addresses"
 
 
+# The limit of time
+
+
+def never(_: int) -> None:
+    return None
+
+
 @pytest.mark.slow
-def test_what_was_measured_stays_if_a_later_process_fails(
+def test_the_best_so_far_is_the_answer_when_the_time_is_over(
     attempt: Callable[..., EditsRecord], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    failed = TaskResult(refusal="the device has no room for its 1 GB and a copy of it")
-    processes = Processes(monkeypatch, lambda warps: failed if warps in ([], [16]) else answer_of(WON, warps))
-    record = attempt()
-    assert processes.asked == [[8, 2], [16], [], [8]]
+    """The worker is busy with the second edit, or hangs in it."""
+    monkeypatch.setattr(edit_trials, "_MIN_LIMIT_S", 60.0)
+    Processes(monkeypatch, lambda warps: None if warps == 2 else answer_of(WON, warps))
+    begun = time.monotonic()
+    record = attempt("num_warps=8", "num_warps=2", "num_warps=16", seconds=6.0)
+    assert 4 < time.monotonic() - begun < 10
+    assert record.ended == "time"
+    assert [one.outcome for one in record.tried] == ["faster", "not measured", "not measured"]
+    assert [one.refusal for one in record.tried[1:]] == ["the 6 s were over while it was timed", "the 6 s were over"]
     assert record.winner is not None
     assert record.winner.text == "num_warps=8"
-    assert [one.refusal for one in record.tried if one.text == "num_warps=16"] == [failed.refusal]
 
 
 @pytest.mark.slow
-def test_without_time_to_confirm_it_nothing_wins(
+def test_an_edit_that_hangs_is_given_up(attempt: Callable[..., EditsRecord], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(edit_trials, "_MIN_LIMIT_S", 3.0)
+    Processes(monkeypatch, lambda warps: None if warps == 2 else answer_of(WON, warps))
+    record = attempt("num_warps=2", "num_warps=8", seconds=12.0)
+    assert outcomes(record) == {"num_warps=2": "refused", "num_warps=8": "faster"}
+    assert record.ended == "all"
+
+
+@pytest.mark.slow
+def test_without_time_to_confirm_it_the_best_says_so(
     attempt: Callable[..., EditsRecord], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def answer(warps: Sequence[int]) -> TaskResult:
-        if warps == [8]:
-            unmeasured = (TimedBuild(results="identical"),)
-            return TaskResult(edits=TimedEdits(builds=unmeasured, clean_ns=1000.0, clean=Resources()))
-        return answer_of(WON, warps)
+    processes = Processes(monkeypatch, lambda warps: None if len(processes.asked) == 2 else answer_of(WON, warps))
+    record = attempt("num_warps=8", seconds=6.0)
+    assert processes.asked == [[0, 8], [8]]
+    assert record.winner is not None
+    assert record.winner.confirmed is None
+    assert record.ended == "time"
+    assert headline(record) == (
+        "num_warps=8 makes scale 30.0 % ± 0.1 faster: 1.00 µs → 700 ns (no time for a second process to confirm it)"
+    )
 
-    Processes(monkeypatch, answer)
-    record = attempt("num_warps=8", "num_warps=2")
-    assert record.winner is None
-    assert outcomes(record)["num_warps=8"] == "refused"
-    assert "no time to confirm" in record.tried[0].refusal
+
+def test_without_time_for_the_unchanged_kernel_nothing_is_measured(
+    attempt: Callable[..., EditsRecord], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Processes(monkeypatch, never)
+    record = attempt("num_warps=8", seconds=0.2)
+    assert not record.is_answered
+    assert headline(record).startswith("no edit of scale was measured, because the 0.2 s were over")
+
+
+def slow_with_two_warps(build: Build, folder: Path, written: Path) -> None:
+    """Compile a build in a child process, which imports this module."""
+    if build.kernel.options["num_warps"] == 2:
+        time.sleep(600)
+    compile_build(build, folder, written)
+
+
+@pytest.fixture
+def slow_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the compiler never come back with 2 warps."""
+    tests = Path(__file__).parents[1]
+    monkeypatch.setenv("PYTHONPATH", python_path(tests / "pipeline", tests))
+    monkeypatch.setattr(builds, "_compile_build", slow_with_two_warps)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("slow_compiler")
+def test_one_long_compilation_does_not_take_all(
+    attempt: Callable[..., EditsRecord], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Processes(monkeypatch, lambda warps: answer_of(WON, warps))
+    said: list[str] = []
+    record = attempt("num_warps=2", "num_warps=8", seconds=24.0, said=said.append)
+    assert outcomes(record) == {"num_warps=2": "not measured", "num_warps=8": "faster"}
+    assert record.tried[0].refusal.startswith("it did not compile within 6")
+    assert record.ended == "all"
+    assert f"num_warps=2 is not measured: {record.tried[0].refusal}" in said
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("slow_compiler")
+def test_the_time_is_over_while_an_edit_compiles(
+    attempt: Callable[..., EditsRecord], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(edit_trials, "_MIN_LIMIT_S", 60.0)
+    Processes(monkeypatch, lambda warps: answer_of(WON, warps))
+    begun = time.monotonic()
+    record = attempt("num_warps=2", "num_warps=8", seconds=8.0)
+    assert time.monotonic() - begun < 12
+    assert record.ended == "time"
+    assert record.tried[0].refusal == "the 8 s were over while it compiled"
+
+
+def interrupt(_: int) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.slow
+def test_an_interruption_leaves_the_best_so_far(
+    attempt: Callable[..., EditsRecord], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Processes(monkeypatch, lambda warps: interrupt(2) if warps == 2 else answer_of(WON, warps))
+    record = attempt("num_warps=8", "num_warps=2", "num_warps=16")
+    assert record.ended == "interrupted"
+    assert record.tried[1].refusal == "it was interrupted while it was timed"
+    assert record.tried[2].refusal.startswith("it was interrupted")
+    assert record.winner is not None
+    assert record.winner.confirmed is None
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("slow_compiler")
+def test_an_interruption_while_edits_compile(
+    attempt: Callable[..., EditsRecord], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Processes(monkeypatch, lambda warps: answer_of(WON, warps))
+    timer = threading.Timer(4.0, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    record = attempt("num_warps=2")
+    assert record.ended == "interrupted"
+    assert record.tried[0].refusal == "it was interrupted while it compiled"
 
 
 def test_a_launch_without_its_machine_code_is_not_tried(tmp_path: Path, scale_launch: Path) -> None:
@@ -168,14 +309,16 @@ def test_a_launch_without_its_machine_code_is_not_tried(tmp_path: Path, scale_la
 
 
 @pytest.mark.slow
-def test_edits_that_do_not_fit_in_the_time_are_left_out(
-    attempt: Callable[..., EditsRecord], scale_launch: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_launch_that_is_too_long_for_the_time_is_not_timed(
+    attempt: Callable[..., EditsRecord], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    edit(scale_launch, lambda values: values["clean"].update(times_ns=[1e9]))
-    processes = Processes(monkeypatch, lambda warps: answer_of(WON, warps))
-    record = attempt("num_warps=8", "num_warps=2", seconds=60.0)
-    assert processes.asked[0] == [8]
-    assert len(record.tried) == 1
+    def answer(warps: int) -> TaskResult:
+        assert warps == 0
+        return TaskResult(edit=TimedEdit(clean_ns=3e9, clean=Resources()))
+
+    Processes(monkeypatch, answer)
+    record = attempt("num_warps=8", seconds=60.0)
+    assert (record.tried[0].outcome, record.tried[0].refusal) == ("not measured", "12 pairs of launches take 72 s")
 
 
 def test_text_that_compiles_to_another_kernel_is_refused(
@@ -186,7 +329,7 @@ def test_text_that_compiles_to_another_kernel_is_refused(
     reseal(scale_launch)
     processes = Processes(monkeypatch, lambda warps: answer_of(WON, warps))
     record = attempt("num_warps=8", "program_order=reversed")
-    assert processes.asked == []
+    assert processes.asked == [[0]]
     assert {one.outcome for one in record.tried} == {"refused"}
     assert all("compiles to a different kernel" in one.refusal for one in record.tried)
 
@@ -203,13 +346,14 @@ def test_kernels_of_other_names_are_not_tried(tmp_path: Path, scale_launch: Path
 def test_an_edit_that_ends_the_compiler_is_refused(
     attempt: Callable[..., EditsRecord], monkeypatch: pytest.MonkeyPatch, what: str, shown: str
 ) -> None:
-    def failing(builds: Sequence[Build], folder: Path) -> list[KprofError | None]:
-        made = list(compiled(builds[:1], folder))
-        return [*made, *(KprofError(what) for _ in builds[1:])]
+    take = edit_trials._Trials._compiled
 
-    monkeypatch.setattr(builds, "compiled", failing)
+    def failing(trials: edit_trials._Trials, trial: edit_trials._Trial, build: Build, error: KprofError | None) -> None:
+        take(trials, trial, build, KprofError(what) if trial.proposal.edits else error)
+
+    monkeypatch.setattr(edit_trials._Trials, "_compiled", failing)
     processes = Processes(monkeypatch, lambda warps: answer_of(WON, warps))
     record = attempt("num_warps=8")
-    assert processes.asked == []
+    assert processes.asked == [[0]]
     assert record.tried[0].refusal == f"it does not compile: {shown}"
     assert not record.is_answered

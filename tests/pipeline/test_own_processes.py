@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from kprof_inject.pipeline import own_processes
 from kprof_inject.pipeline.own_processes import do_tasks
@@ -23,14 +24,13 @@ from kprof_inject.workspace import is_running
 STAND_IN = """
 import json, os, signal, subprocess, sys, time
 from pathlib import Path
-from kprof_inject.runtime.experiments.tasks import ADDRESS_TAKEN, TaskResult, read_tasks, write_result
+from kprof_inject.runtime.child_process import serve
+from kprof_inject.runtime.experiments.tasks import ADDRESS_TAKEN, TaskResult
 
-folder, first = Path(sys.argv[1]), int(sys.argv[2])
 log = Path(__file__).with_name("log")
-for number, task in enumerate(read_tasks(folder)):
-    if number < first:
-        continue
-    how, _, rest = task.launch.partition(" ")
+
+def do(task, _):
+    number, how, rest = int(task.metrics[0]), *task.launch.partition(" ")[::2]
     with log.open("a") as file:
         file.write(json.dumps([number, how, os.getpid(), sys.executable, dict(os.environ)]) + "\\n")
     tries = sum(json.loads(line)[0] == number for line in log.read_text().splitlines())
@@ -38,8 +38,6 @@ for number, task in enumerate(read_tasks(folder)):
         print("on its way out")
         sys.stderr.write(rest and "\\n  at last\\n\\n")
         sys.exit(int(rest or 0))
-    if how == "silent":
-        sys.exit(4)
     if how == "killed":
         os.kill(os.getpid(), signal.SIGKILL)
     if how == "hangs":
@@ -47,12 +45,10 @@ for number, task in enumerate(read_tasks(folder)):
         log.with_name("child").write_text(str(child.pid))
         time.sleep(60)
     if how == "taken" and tries <= int(rest):
-        sys.exit(ADDRESS_TAKEN)
-    if how == "slow":
-        time.sleep(float(rest))
-    write_result(folder, number, TaskResult(seconds=number, refusal=rest if how == "refused" else ""))
-    if how == "last":
-        sys.exit(1)
+        return TaskResult(refusal=ADDRESS_TAKEN)
+    return TaskResult(seconds=number, refusal=rest if how == "refused" else "", is_last=how == "last")
+
+serve(do)
 """
 
 Log = Callable[[], list[list[Any]]]
@@ -71,7 +67,7 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Log:
 
 
 def tasks(*kinds: str) -> list[CountLaunch]:
-    return [CountLaunch(launch=kind, metrics=()) for kind in kinds]
+    return [CountLaunch(launch=kind, metrics=(str(number),)) for number, kind in enumerate(kinds)]
 
 
 def done(number: int, refusal: str = "") -> TaskResult:
@@ -95,19 +91,20 @@ def test_one_process_does_all_tasks(log: Log, tmp_path: Path) -> None:
 
 def test_a_process_that_dies_takes_only_its_task_with_it(log: Log) -> None:
     found = do_tasks(tasks("killed", "ok", "killed", "ok", "exit 3", "ok", "exit 0"))
-    assert found[:4] == [ended("signal 9"), done(1), ended("signal 9"), done(3)]
+    assert found[:4] == [ended("signal SIGKILL"), done(1), ended("signal SIGKILL"), done(3)]
     assert found[4:] == [ended("exit code 3:   at last"), done(5), ended("exit code 0:   at last")]
 
 
 def test_a_task_that_others_may_have_spoilt_has_a_process_for_itself(log: Log) -> None:
     """It is tried once more, but not if it was the first of its process."""
-    assert do_tasks(tasks("ok", "killed", "killed")) == [done(0), ended("signal 9"), ended("signal 9")]
+    assert do_tasks(tasks("ok", "killed", "killed")) == [done(0), ended("signal SIGKILL"), ended("signal SIGKILL")]
     assert [number for number, *_ in log()] == [0, 1, 1, 2]
 
 
 def test_a_process_that_dies_behind_a_task_has_done_it(log: Log) -> None:
     """After an error of the device, nothing more works in a process."""
-    assert do_tasks(tasks("last", "last", "ok")) == [done(0), done(1), done(2)]
+    last = [replace(done(number), is_last=True) for number in range(2)]
+    assert do_tasks(tasks("last", "last", "ok")) == [*last, done(2)]
     assert len({pid for _, _, pid, *_ in log()}) == 3
 
 
@@ -196,7 +193,7 @@ def test_a_signal_that_ends_us_leaves_neither_a_process_nor_a_folder(
         time.sleep(0.01)
     os.kill(pid, number)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 128 + number
-    assert not list(tmp_path.glob("kprof-tasks-*"))
+    assert not list(tmp_path.glob("kprof-process-*"))
     ((_, _, worker, *_),) = log()
     while is_running(worker) or is_running(int(child.read_text())):
         time.sleep(0.01)

@@ -46,7 +46,7 @@ def workspace(prepared_once: Path, tmp_path: Path) -> Workspace:
 
 @pytest.fixture
 def process(tmp_path: Path) -> Iterator[OwnProcessHere]:
-    with own_process_here(tmp_path) as process:
+    with own_process_here() as process:
         yield process
 
 
@@ -61,8 +61,7 @@ def delayed(process: OwnProcessHere, launch: Path, workspace: Workspace) -> Task
         seconds=0.3,
         folder=str(workspace.folder / "found"),
     )
-    _, (result,) = process.do(task)
-    assert result is not None
+    (result,) = process.do(task)
     return result
 
 

@@ -32,8 +32,7 @@ LEFT_NS, LONGER_NS, SHORTER_NS = 19_570, 10_000, -5_000
 def process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OwnProcessHere]:
     """Its launches take longer if the L2 was emptied before them, and less if their input was read."""
     monkeypatch.setattr(measured_launch, "l2_bytes", lambda: L2_BYTES)
-    (tmp_path / "tasks").mkdir()
-    with own_process_here(tmp_path / "tasks") as made:
+    with own_process_here() as made:
         gpu = made.gpu
 
         def scale(grid: tuple[int, int, int], x: Any, out: Any, n: int) -> int:

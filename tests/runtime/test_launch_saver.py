@@ -406,7 +406,7 @@ def test_tables_of_addresses_are_followed_and_repeated(tmp_path: Path, far: int,
     found = [memory for memory in launch.record.memory if memory.is_found]
     assert [MemoryRange(memory.address, memory.size_bytes) for memory in found] == ranges
     assert torch.equal(memory_of(launch)[levels - 1][:16], X)
-    with own_process_here(tmp_path) as process:
+    with own_process_here() as process:
         assert process.differences(launch.folder) == []
 
 

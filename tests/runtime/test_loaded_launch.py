@@ -248,16 +248,15 @@ def test_a_launch_without_memory_is_loaded(scale_launch: Path, device: FakeDevic
 
 @pytest.fixture
 def process(tmp_path: Path) -> Iterator[OwnProcessHere]:
-    (tmp_path / "tasks").mkdir()
-    with own_process_here(tmp_path / "tasks") as made:
+    with own_process_here() as made:
         yield made
 
 
 def test_a_launch_is_timed_and_has_the_programs_results(scale_launch_once: Path, process: OwnProcessHere) -> None:
     result = process.time(scale_launch_once)
     assert result.refusal == ""
-    assert result.edits is not None
-    assert (result.edits.clean_ns, result.edits.is_repeatable) == (19_570.0, True)
+    assert result.edit is not None
+    assert (result.edit.clean_ns, result.edit.is_repeatable) == (19_570.0, True)
     assert result.seconds > 0
     # Three launches show whether results are repeatable, one whether they are without restored memory.
     assert len(process.gpu.ran) == 3 + 1
@@ -276,8 +275,8 @@ def test_results_that_differ_from_launch_to_launch_are_noticed(
 
     process.gpu.host_kernels = {"scale": scale}
     result = process.time(scale_launch_once)
-    assert result.edits is not None
-    assert not result.edits.is_repeatable
+    assert result.edit is not None
+    assert not result.edit.is_repeatable
     assert process.differences(scale_launch_once) == [OUT]
 
 
@@ -306,17 +305,9 @@ def test_the_tasks_go_on_after_one_that_is_refused(
     scale_launch_once: Path, scale_launch: Path, process: OwnProcessHere
 ) -> None:
     (scale_launch / "memory.bin").unlink()
-    code, (first, second) = process.do(timed(scale_launch), timed(scale_launch_once))
-    assert code == 0
-    assert first is not None and "memory.bin" in first.refusal
-    assert second is not None and second.edits is not None
-
-
-def test_a_process_begins_where_the_one_before_it_ended(scale_launch_once: Path, process: OwnProcessHere) -> None:
-    task = timed(scale_launch_once)
-    code, results = process.do(task, task, task, first=1)
-    assert code == 0
-    assert [result is not None for result in results] == [False, True, True]
+    first, second = process.do(timed(scale_launch), timed(scale_launch_once))
+    assert "memory.bin" in first.refusal
+    assert second.edit is not None
 
 
 def test_a_failure_of_the_device_ends_the_process_with_a_result(
@@ -327,17 +318,13 @@ def test_a_failure_of_the_device_ends_the_process_with_a_result(
 
     process.gpu.host_kernels = {"scale": fail}
     task = timed(scale_launch_once)
-    code, (first, second) = process.do(task, task)
-    assert code == 1
-    assert first == TaskResult(refusal="it failed: misaligned address")
-    assert second is None
+    (first,) = process.do(task, task)
+    assert (first.refusal, first.is_last) == ("it failed: misaligned address", True)
 
 
-def test_an_address_that_is_taken_ends_the_process_without_a_result(
-    scale_launch_once: Path, process: OwnProcessHere
-) -> None:
+def test_an_address_that_is_taken_ends_the_process(scale_launch_once: Path, process: OwnProcessHere) -> None:
     with memory_at(X, 64):
-        assert process.do(timed(scale_launch_once)) == (ADDRESS_TAKEN, [None])
+        assert process.do(timed(scale_launch_once)) == [TaskResult(refusal=ADDRESS_TAKEN)]
 
 
 def test_records_are_timed_against_none(scale_launch_once: Path, process: OwnProcessHere) -> None:
@@ -356,9 +343,8 @@ def test_records_are_timed_against_none(scale_launch_once: Path, process: OwnPro
     task = TimeRecords(
         launch=str(scale_launch_once), build=str(scale_launch_once / "build"), kernel=kernel, seconds=1.0, times=6
     )
-    code, (result,) = process.do(task)
-    assert code == 0
-    assert result is not None and result.refusal == ""
+    (result,) = process.do(task)
+    assert result.refusal == ""
     assert result.replay is not None
     assert result.replay.clean_ns == result.replay.with_records_ns == (19_570.0,) * 6
     assert values_of(scale_launch_once)["grid"] == [16, 1, 1]

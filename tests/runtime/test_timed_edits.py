@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,7 @@ from kprof_inject.runtime.experiments import timed_edits
 from kprof_inject.runtime.experiments.edits.edit import KernelToEdit
 from kprof_inject.runtime.experiments.edits.kinds import with_options
 from kprof_inject.runtime.experiments.paired_launches import LaunchPairs
-from kprof_inject.runtime.experiments.tasks import TaskResult, TimeEdits
+from kprof_inject.runtime.experiments.tasks import TimedEdit, TimeEdit
 from kprof_inject.runtime.experiments.timed_edits import outputs_of
 
 pytestmark = pytest.mark.triton
@@ -42,43 +42,41 @@ def builds(scale_launch_once: Path, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture
 def process(tmp_path: Path) -> Iterator[OwnProcessHere]:
-    with own_process_here(tmp_path) as process:
+    with own_process_here() as process:
         yield process
 
 
-def timed(process: OwnProcessHere, launch: Path, builds: list[Path], tolerance: float | None = None) -> TaskResult:
-    task = TimeEdits(
-        launch=str(launch),
-        builds=tuple(map(str, builds)),
-        grids=(None,) * len(builds),
-        seconds=0.5,
-        tolerance=tolerance,
-    )
-    _, (result,) = process.do(task)
-    assert result is not None
-    return result
+def timed(
+    process: OwnProcessHere, launch: Path, builds: Sequence[Path | str], tolerance: float | None = None
+) -> list[TimedEdit]:
+    tasks = [TimeEdit(launch=str(launch), build=str(build), seconds=0.5, tolerance=tolerance) for build in builds]
+    results = process.do(*tasks)
+    assert [result.refusal for result in results] == [""] * len(builds)
+    return [result.edit for result in results if result.edit is not None]
 
 
 def test_each_build_is_compared_with_the_unchanged_kernel(
     scale_launch: Path, process: OwnProcessHere, builds: list[Path]
 ) -> None:
-    result = timed(process, scale_launch, builds)
-    assert result.refusal == ""
-    assert result.edits is not None
+    results = timed(process, scale_launch, builds)
     # 4 warps take 20,000 - 400 - 30 ns.
     expected = [100 * (warps - 4) / 19_570 for warps in WARPS]
-    assert [one.gain.won for one in result.edits.builds if one.gain] == pytest.approx(expected, abs=1e-4)
-    assert [one.gain.outcome for one in result.edits.builds if one.gain] == ["slower", "faster", "faster"]
-    assert {one.results for one in result.edits.builds} == {"identical"}
-    assert result.edits.clean_ns == pytest.approx(19_570)
-    assert [one.resources.registers for one in result.edits.builds if one.resources] == [32] * 3
+    assert [one.build.gain.won for one in results if one.build.gain] == pytest.approx(expected, abs=1e-4)
+    assert [one.build.gain.outcome for one in results if one.build.gain] == ["slower", "faster", "faster"]
+    assert {one.build.results for one in results} == {"identical"}
+    assert [one.clean_ns for one in results] == pytest.approx([19_570] * 3)
+    assert [one.build.resources.registers for one in results if one.build.resources] == [32] * 3
+
+
+def test_the_unchanged_kernel_warms_up_once(scale_launch: Path, process: OwnProcessHere, builds: list[Path]) -> None:
+    timed(process, scale_launch, ["", ""])
+    assert len(process.gpu.ran) == 3 + 1
 
 
 def test_a_gain_below_one_percent_is_none(scale_launch: Path, process: OwnProcessHere, builds: list[Path]) -> None:
     process.gpu.longer_ns = 30_000
-    result = timed(process, scale_launch, builds)
-    assert result.edits is not None
-    outcomes = [one.gain.outcome for one in result.edits.builds if one.gain]
+    results = timed(process, scale_launch, builds)
+    outcomes = [one.build.gain.outcome for one in results if one.build.gain]
     assert outcomes == ["slower", "no difference", "faster"]
 
 
@@ -98,10 +96,9 @@ def test_other_results_are_refused(
     scale_launch: Path, process: OwnProcessHere, builds: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disturb(monkeypatch, 1.0)  # of 48
-    result = timed(process, scale_launch, builds)
-    assert result.edits is not None
-    assert ["its results differ" in one.refusal for one in result.edits.builds] == [False, True, False]
-    assert result.edits.builds[1].gain is None
+    results = timed(process, scale_launch, builds)
+    assert ["its results differ" in one.build.refusal for one in results] == [False, True, False]
+    assert results[1].build.gain is None
 
 
 @pytest.mark.parametrize(("by", "tolerance"), [(0.001, None), (1.0, 0.05)])
@@ -114,10 +111,9 @@ def test_results_may_differ_within_the_tolerance(
     tolerance: float | None,
 ) -> None:
     disturb(monkeypatch, by)
-    result = timed(process, scale_launch, builds, tolerance)
-    assert result.edits is not None
-    assert [one.results for one in result.edits.builds] == ["identical", "within", "identical"]
-    assert result.edits.builds[1].difference == pytest.approx(by / 48, rel=0.01)
+    results = timed(process, scale_launch, builds, tolerance)
+    assert [one.build.results for one in results] == ["identical", "within", "identical"]
+    assert results[1].build.difference == pytest.approx(by / 48, rel=0.01)
 
 
 def test_a_build_that_leaves_results_out_is_noticed_although_they_are_there(
@@ -139,9 +135,8 @@ def test_a_build_that_leaves_results_out_is_noticed_although_they_are_there(
         run_launch(gpu, launch)
 
     monkeypatch.setattr(FakeGpu, "_run", disturbed)
-    result = timed(process, with_results, builds)
-    assert result.edits is not None, result.refusal
-    assert ["its results differ" in one.refusal for one in result.edits.builds] == [False, True, False]
+    results = timed(process, with_results, builds)
+    assert ["its results differ" in one.build.refusal for one in results] == [False, True, False]
 
 
 def with_results_before(launch: Path) -> Path:
@@ -165,16 +160,9 @@ def with_results_before(launch: Path) -> Path:
 def test_a_build_that_does_not_load_is_refused_alone(
     scale_launch: Path, process: OwnProcessHere, builds: list[Path]
 ) -> None:
-    result = timed(process, scale_launch, [builds[0] / "nothing", builds[1]])
-    assert result.edits is not None
-    assert "it does not load" in result.edits.builds[0].refusal
-    assert result.edits.builds[1].gain is not None
-
-
-def test_without_builds_the_unchanged_kernel_alone_is_launched(scale_launch: Path, process: OwnProcessHere) -> None:
-    result = timed(process, scale_launch, [])
-    assert result.edits is not None
-    assert result.edits.builds == ()
+    nothing, other = timed(process, scale_launch, [builds[0] / "nothing", builds[1]])
+    assert "it does not load" in nothing.build.refusal
+    assert other.build.gain is not None
 
 
 def test_a_result_of_zero_that_is_left_out_is_noticed(
@@ -196,22 +184,19 @@ def test_a_result_of_zero_that_is_left_out_is_noticed(
             out[0] = before
 
     monkeypatch.setattr(FakeGpu, "_run", disturbed)
-    result = timed(process, scale_launch, builds)
-    assert result.edits is not None, result.refusal
-    assert ["its results differ" in one.refusal for one in result.edits.builds] == [False, True, False]
+    results = timed(process, scale_launch, builds)
+    assert ["its results differ" in one.build.refusal for one in results] == [False, True, False]
 
 
 def test_it_is_known_whether_left_out_results_would_be_noticed(
     scale_launch: Path, process: OwnProcessHere, builds: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with_results = with_results_before(scale_launch)
-    result = timed(process, with_results, builds[:1])
-    assert result.edits is not None, result.refusal
-    assert result.edits.changes_memory
+    (result,) = timed(process, with_results, builds[:1])
+    assert result.changes_memory
     monkeypatch.setattr(timed_edits, "outputs_of", lambda saved: [])
-    result = timed(process, with_results, builds[:1])
-    assert result.edits is not None, result.refusal
-    assert not result.edits.changes_memory
+    (result,) = timed(process, with_results, builds[:1])
+    assert not result.changes_memory
 
 
 def pairs_of(*times: float) -> LaunchPairs:
@@ -224,10 +209,11 @@ def pairs_of(*times: float) -> LaunchPairs:
 
 def test_timing_goes_on_while_there_is_no_gain_at_all() -> None:
     """The host may be too slow for the first launches, whose times are then not used."""
-    assert timed_edits._unsettled([LaunchPairs(), LaunchPairs()]) == [0, 1]
-    assert timed_edits._unsettled([pairs_of(90.0)]) == []
+    assert timed_edits._unsettled(0.99, [LaunchPairs()]) == [0]
+    assert timed_edits._unsettled(0.99, [pairs_of(90.0)]) == []
 
 
-def test_only_builds_that_may_be_the_best_are_timed_further() -> None:
-    unclear, as_good, worse = pairs_of(88.0, 92.0), pairs_of(89.0, 93.0), pairs_of(94.0, 99.0)
-    assert timed_edits._unsettled([unclear, as_good, worse]) == [0, 1]
+def test_only_a_build_that_may_be_the_best_is_timed_further() -> None:
+    unclear, worse = pairs_of(88.0, 92.0), pairs_of(94.0, 99.0)
+    assert timed_edits._unsettled(0.93, [unclear, worse]) == [0]
+    assert timed_edits._unsettled(0.87, [unclear, worse]) == []

@@ -15,10 +15,12 @@ from kprof_inject.capture.source_text import without_folders
 from kprof_inject.quantities import before_and_after, counted, listed, percent, short_time
 from kprof_inject.report.experiments import (
     SLOPE_MEANING,
+    TOO_SHORT,
     doubts_on_slopes,
     gain_text,
     headline,
     ranked,
+    results_text,
     slack_text,
     slope_text,
 )
@@ -103,7 +105,7 @@ def print_edits(tried: Sequence[tuple[EditsRecord, AppliedEdits | None]], consol
     """Print the news, a table, and what to do for each kernel."""
     for record, applied in tried:
         say(headline(record), console)
-        shown = [one for one in ranked(record) if one.outcome != "same code"]
+        shown = [one for one in ranked(record) if one.outcome not in ("same code", "not measured")]
         if shown:
             print_fitted(_edit_layouts(record, shown), console)
         for line in (*_notes(record), *_to_apply(applied)):
@@ -118,7 +120,7 @@ def _edit_layouts(record: EditsRecord, tried: Sequence[TriedEdits]) -> list[list
     gains = [one.final_gain for one in tried]
     outcomes = [gain_text(gain) if gain else one.outcome for one, gain in zip(tried, gains, strict=True)]
     won = Column("won", outcomes, styles)
-    results = Column("results", [_results(one) for one in tried], left=True)
+    results = Column("results", [results_text(one) for one in tried], left=True)
     registers = Column("registers", [_resource(one, record, "registers") for one in tried])
     spills = Column("spills", [_resource(one, record, "spills") for one in tried])
     shared = Column("shared", [_resource(one, record, "shared_bytes") for one in tried])
@@ -129,14 +131,6 @@ def _edit_layouts(record: EditsRecord, tried: Sequence[TriedEdits]) -> list[list
         [names, predicted, won, results],
         [names, won],
     ]
-
-
-def _results(one: TriedEdits) -> str:
-    if one.outcome == "refused":
-        return one.refusal
-    if one.results == "within":
-        return f"within {one.difference or 0:.1g}"
-    return one.results or "-"
 
 
 def _resource(one: TriedEdits, record: EditsRecord, name: str) -> str:
@@ -152,15 +146,21 @@ def _notes(record: EditsRecord) -> list[str]:
     same = [one.text for one in record.tried if one.outcome == "same code"]
     if same:
         notes.append(f"same machine code as another build, so not timed: {listed(same, _MAX_SAME)}")
+    late = [one for one in record.tried if one.outcome == "not measured"]
+    for reason in dict.fromkeys(one.refusal for one in late):
+        names = "; ".join(one.text for one in late if one.refusal == reason)
+        notes.append(f"not measured, because {reason or TOO_SHORT}: {names}")
+    if record.ended == "time":
+        notes.append("the time was over: --seconds gives more")
     if not record.is_repeatable:
         notes.append("the unchanged kernel's own results vary from launch to launch; results are compared within that")
     if not record.changes_memory:
         notes.append("memory had the results before the launch, so results that an edit leaves out are not noticed")
     if record.tried:
-        notes.append(
-            f"measuring took {record.gpu_seconds:.1f} s, compiling {record.compile_seconds:.1f} s; gains are medians, "
-            "± half of their 95 % intervals" + ("; a second process confirmed the best" if record.winner else "")
-        )
+        took = f"measuring took {record.gpu_seconds:.1f} s, compiling {record.compile_seconds:.1f} s"
+        is_confirmed = record.winner is not None and record.winner.confirmed is not None
+        confirmed = "; a second process confirmed the best" if is_confirmed else ""
+        notes.append(f"{took}; gains are medians, ± half of their 95 % intervals{confirmed}")
     return notes
 
 

@@ -13,19 +13,23 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
+import math
 import os
 import shutil
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kprof_inject.capture.schema import DumpedKernelRecord
 from kprof_inject.errors import KprofError
-from kprof_inject.runtime.faults import first_line
 from kprof_inject.runtime.packages import is_installed_file
+
+if TYPE_CHECKING:
+    from kprof_inject.runtime.compiling.compiler_process import CompilerProcess
 
 _KEPT = ("source", "ttir", "ttgir", "ptx", "cubin", "amdgcn", "hsaco")
 _COMPILED = (".json", ".ttgir", ".ptx", ".cubin", ".amdgcn", ".hsaco")
@@ -226,59 +230,91 @@ def _compile_build(build: Build, folder: Path, written: Path) -> None:
         raise KprofError(errors[0].text if errors else f"{type(error).__name__}: {error}") from None
 
 
-def compiled(builds: Sequence[Build], folder: Path) -> Iterator[KprofError | None]:
-    """Compile each build into the subfolder of ``folder`` with its name, unless that exists.
+class Compilers:
+    """Processes that compile builds into subfolders of ``folder``, at most ``count`` at a time.
 
-    Yields an error for each build that failed, and None for the others. One process runs for each core.
+    Use it as a context manager, which at its end kills the processes.
     """
-    from concurrent.futures import ThreadPoolExecutor
-    from queue import SimpleQueue
 
-    from kprof_inject.forks import usable_cores
-    from kprof_inject.runtime.compiling.compiler_process import CompilerProcess
+    def __init__(self, folder: Path, count: int) -> None:
+        """Begin without a process: each is started when it is needed."""
+        from kprof_inject.runtime.compiling.compiler_process import CompilerProcess
 
-    wanted = {build.name: build for build in builds if not (folder / build.name).exists()}
-    processes = [CompilerProcess() for _ in range(min(usable_cores(), len(wanted), _MAX_PROCESSES))]
-    free: SimpleQueue[CompilerProcess] = SimpleQueue()
-    for process in processes:
-        free.put(process)
+        self._folder = folder
+        self._free = [CompilerProcess() for _ in range(min(count, _MAX_PROCESSES))]
+        self._compiling: dict[str, tuple[CompilerProcess, float]] = {}
+        self._ended: dict[str, KprofError | None] = {}
+        self.seconds = 0.0
+        """Time that all builds took, which were compiled at the same time."""
 
-    def compile_one(build: Build) -> KprofError | None:
-        process = free.get()
-        unfinished = folder / f"{build.name}.unfinished"
-        shutil.rmtree(unfinished, ignore_errors=True)
-        unfinished.mkdir(parents=True)
-        try:
+    def __enter__(self) -> Compilers:
+        """Return the object itself."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Kill the processes, and remove what is unfinished."""
+        for process in (*self._free, *(process for process, _ in self._compiling.values())):
+            process.__exit__()
+        for name in self._compiling:
+            shutil.rmtree(self._folder / f"{name}.unfinished", ignore_errors=True)
+
+    @property
+    def processes(self) -> list[CompilerProcess]:
+        """The processes that compile now."""
+        return [process for process, _ in self._compiling.values()]
+
+    def begin(self, build: Build, time_limit_s: float) -> bool:
+        """Begin to compile a build, unless its subfolder exists; return False if no process is free."""
+        if (self._folder / build.name).exists():
+            self._ended[build.name] = None
+        elif build.name not in self._compiling:
+            if not self._free:
+                return False
+            unfinished = self._folder / f"{build.name}.unfinished"
+            shutil.rmtree(unfinished, ignore_errors=True)
+            unfinished.mkdir(parents=True)
             # LLVM keeps some variables of the environment until the process ends.
             target = json.dumps([str(build.kernel.target), build.kernel.environment], sort_keys=True)
-            process.ask(_compile_build, build, unfinished, time_limit_s=_TIME_LIMIT_S, target=target)
-        except KprofError as error:
-            shutil.rmtree(unfinished, ignore_errors=True)
-            return error
-        finally:
-            free.put(process)
-        unfinished.rename(folder / build.name)
-        return None
+            process = self._free.pop()
+            process.begin_task(_compile_build, build, unfinished, time_limit_s=time_limit_s, target=target)
+            self._compiling[build.name] = process, time.monotonic()
+        return True
 
-    try:
-        with ThreadPoolExecutor(max(len(processes), 1)) as pool:
-            failures: Mapping[str, KprofError | None] = dict(
-                zip(wanted, pool.map(compile_one, wanted.values()), strict=True)
-            )
-    finally:
-        for process in processes:
-            process.__exit__()
-    yield from (failures.get(build.name) for build in builds)
+    def ended(self) -> dict[str, KprofError | None]:
+        """Return the builds that ended since the last call, by name: the error of each, None if it was compiled."""
+        for name, (process, begun_s) in [*self._compiling.items()]:
+            if not process.is_due:
+                continue
+            unfinished = self._folder / f"{name}.unfinished"
+            try:
+                process.result()
+                unfinished.rename(self._folder / name)
+                self._ended[name] = None
+            except KprofError as error:
+                shutil.rmtree(unfinished, ignore_errors=True)
+                self._ended[name] = error
+            del self._compiling[name]
+            self._free.append(process)
+            self.seconds += time.monotonic() - begun_s
+        ended, self._ended = self._ended, {}
+        return ended
 
 
-def refusals_of(plain: Build, builds: Sequence[Build], own_build: Path, folder: Path) -> list[str]:
-    """Compile builds as ``compiled`` does; return why each of them is refused, empty if it is not.
+def compiled(builds: Sequence[Build], folder: Path) -> list[KprofError | None]:
+    """Compile each build into the subfolder of ``folder`` with its name, unless that exists.
 
-    All are refused if ``plain``, the build of the unchanged text, has other code than ``own_build``, the program's.
+    Returns the error of each build, None if it was compiled. One process runs for each core.
     """
-    failure, *failures = compiled([plain, *builds], folder)
-    if failure is not None:
-        objection = f"the unchanged kernel does not compile: {first_line(failure)}"
-    else:
-        objection = objection_to(plain.stage, assembly_in(own_build), assembly_in(folder / plain.name))
-    return [objection or (f"it does not compile: {first_line(error)}" if error else "") for error in failures]
+    from kprof_inject.forks import usable_cores
+    from kprof_inject.runtime.child_process import wait_for
+
+    wanted = list({build.name: build for build in builds}.values())
+    begun, failures = 0, dict[str, KprofError | None]()
+    with Compilers(folder, min(usable_cores(), len(wanted))) as compilers:
+        while len(failures) < len(wanted):
+            while begun < len(wanted) and compilers.begin(wanted[begun], _TIME_LIMIT_S):
+                begun += 1
+            if compilers.processes:
+                wait_for(compilers.processes, math.inf)
+            failures |= compilers.ended()
+    return [failures[build.name] for build in builds]

@@ -7,20 +7,16 @@ from __future__ import annotations
 
 import os
 import re
-import signal
-import subprocess
-import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from typing import IO, Any
 
 from kprof_inject.errors import KprofError
+from kprof_inject.runtime.child_process import ChildProcess, ProcessDiedError, serve
 from kprof_inject.runtime.faults import flush_stderr, write_stderr
-from kprof_inject.runtime.own_python import finding_this_package, own_python
 from kprof_inject.runtime.process_events import in_forked_child
 from kprof_inject.ttgir.strings import POINT, unquote
 
@@ -152,122 +148,60 @@ def _messages(text: str) -> Iterator[Message]:
         yield message
 
 
-class CompilerProcess:
-    """Child process for tasks.
+class CompilerProcess(ChildProcess):
+    """Child process for the compiler's tasks.
 
-    The first task starts it. It is started again after a task that it did not survive, and for another target: in
-    Triton 3.5 and 3.6, compiling for one target changes how the process compiles for the next. Use it as a context
-    manager, which at its end kills the child and all processes that the child started.
+    It is started again for another target: in Triton 3.5 and 3.6, compiling for one target changes how the process
+    compiles for the next.
     """
 
     def __init__(self, triton: Path | None = None) -> None:
-        """Make a temporary folder; the child is not started yet.
-
-        ``triton`` is a folder with the package, if it is not the installed one.
-        """
+        """Begin without a child. ``triton`` is a folder with the package, if it is not the installed one."""
+        super().__init__(__name__)
         self._triton = triton
-        self._folder = tempfile.TemporaryDirectory(prefix="kprof-compiler-")
-        self._written = Path(self._folder.name, "written")
-        self._child: tuple[subprocess.Popen[bytes], Connection] | None = None
         self._target: object = None
 
-    def __enter__(self) -> CompilerProcess:
-        """Return the object itself."""
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """Kill the child, and remove the temporary folder."""
-        self._stop()
-        self._folder.cleanup()
+    def environment(self) -> Mapping[str, str]:
+        """Return an environment with the folder of ``triton`` first."""
+        folders = [str(self._triton.resolve())] if self._triton is not None else []
+        return {**os.environ, "PYTHONPATH": os.pathsep.join([*folders, os.environ.get("PYTHONPATH", "")])}
 
     def ask(self, task: Callable[..., Any], *arguments: Any, time_limit_s: float, target: object = None) -> Any:
-        """Run ``task(*arguments, written)`` in the child, and return its result. ``target`` is what it compiles for.
+        """Run ``task(*arguments, written)`` in the child, and return its result, as ``begin_task`` and ``result``."""
+        self.begin_task(task, *arguments, time_limit_s=time_limit_s, target=target)
+        return self.result()
 
-        ``written`` is the file that all output goes to, empty at first, in a folder for temporary files. Raises the
-        task's ``KprofError``, or another one if the child dies or exceeds the limit.
-        """
+    def begin_task(self, task: Callable[..., Any], *arguments: Any, time_limit_s: float, target: object = None) -> None:
+        """Begin with ``task(*arguments, written)`` in the child; ``target`` is what it compiles for."""
         if target is not None and target != self._target:
-            self._stop()
+            self.stop()
             self._target = target
-        process, connection = self._child or self._start()
-        self._written.write_bytes(b"")
+        self.begin((task, arguments), time_limit_s)
+
+    def result(self) -> Any:
+        """Wait for the task's result. Raises its ``KprofError``, or another one if the child dies or is overdue."""
         try:
-            connection.send((task, arguments))
-            if not connection.poll(max(time_limit_s, 0)):
-                self._stop()
-                raise KprofError("the compiler did not finish in time", hint="raise --time-limit SECONDS")
-            reply = connection.recv()
-        except (EOFError, ConnectionError):
-            self._stop()
-            raise KprofError(_death_message(process.returncode, self._written.read_bytes())) from None
-        if isinstance(reply, KprofError):
-            raise reply
-        return reply
-
-    def _start(self) -> tuple[subprocess.Popen[bytes], Connection]:
-        # Not forked, because the child must not inherit our threads and locks.
-        variables = dict(os.environ)
-        if self._triton is not None:
-            variables["PYTHONPATH"] = os.pathsep.join([str(self._triton.resolve()), variables.get("PYTHONPATH", "")])
-        ours, theirs = Pipe()
-        with theirs, self._written.open("ab") as log:
-            process = subprocess.Popen(
-                own_python(["-m", __name__, str(self._written)]),
-                env=finding_this_package(variables),
-                stdin=theirs.fileno(),
-                stdout=log,
-                stderr=log,
-                start_new_session=True,  # leads a group, so that an assembler that it waits for ends with it
-            )
-        self._child = process, ours
-        return self._child
-
-    def _stop(self) -> None:
-        if self._child is None:
-            return
-        process, connection = self._child
-        self._child = None
-        connection.close()
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+            answer = self.answer()
+        except ProcessDiedError as error:
+            lines = [f"  {line}" for line in [*dict.fromkeys(error.lines)][-_MAX_LAST_LINES:]]
+            raise KprofError("\n".join([f"the compiler died ({error.how})", *lines])) from None
+        if isinstance(answer, KprofError):
+            raise answer
+        return answer
 
 
-def _serve(written: Path) -> None:
-    """Do tasks in the child until the parent closes the connection, which is stdin."""
-    connection = Connection(os.dup(sys.stdin.fileno()))
-    with open(os.devnull) as nothing:  # for the assembler
-        os.dup2(nothing.fileno(), sys.stdin.fileno())
-    # The parent removes this folder, including what a dying compiler leaves there.
-    tempfile.tempdir = os.environ["TMPDIR"] = str(written.parent)
-    while True:
-        try:
-            task, arguments = connection.recv()
-        except EOFError:
-            return
-        try:
-            answer = task(*arguments, written)
-        except KprofError as error:
-            answer = error
-        except Exception as error:  # noqa: BLE001 (after any failure, the caller must get to the other files)
-            answer = KprofError(
-                f"{type(error).__name__}: {error}",
-                hint="this is a bug in kprof-inject or in this version of Triton; please report it",
-            )
-        sys.stdout.flush()
-        sys.stderr.flush()
-        connection.send(answer)
-
-
-def _death_message(exit_code: int | None, written: bytes) -> str:
-    """Describe how the compiler died, with its last distinct lines."""
-    how = f"exit code {exit_code}"
-    if exit_code is not None and exit_code < 0:
-        with suppress(ValueError):
-            how = f"signal {signal.Signals(-exit_code).name}"
-    lines = dict.fromkeys(line.rstrip() for line in written.decode(errors="replace").splitlines() if line.strip())
-    return "\n".join([f"the compiler died ({how})", *(f"  {line}" for line in [*lines][-_MAX_LAST_LINES:])])
+def _answer_to(request: tuple[Callable[..., Any], tuple[Any, ...]], written: Path) -> Any:
+    task, arguments = request
+    try:
+        return task(*arguments, written)
+    except KprofError as error:
+        return error
+    except Exception as error:  # noqa: BLE001 (after any failure, the caller must get to the other files)
+        return KprofError(
+            f"{type(error).__name__}: {error}",
+            hint="this is a bug in kprof-inject or in this version of Triton; please report it",
+        )
 
 
 if __name__ == "__main__":
-    _serve(Path(sys.argv[1]))
+    serve(_answer_to)

@@ -1,15 +1,13 @@
-"""Experiments with saved launches, in a worker: ``python -m ...own_process FOLDER FIRST``.
+"""Experiments with saved launches, in a worker, one task at a time.
 
-It does the tasks of ``FOLDER`` from number ``FIRST`` on, and writes each result when it is known. A kernel that fails
-ends this process; the process that started it then starts another one for the next task.
+A kernel that fails ends this process; the process that started it then starts another one for the next task.
 """
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cached_property, singledispatch
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,6 +20,7 @@ from kprof_inject.capture.measurements import L2Contents, MeasurementsRecord
 from kprof_inject.capture.resources import PairedTimesRecord
 from kprof_inject.capture.saved_launch import SavedLaunch, read_saved_launch
 from kprof_inject.errors import KprofError
+from kprof_inject.runtime.child_process import serve
 from kprof_inject.runtime.compiling.builds import BuildSource, load
 from kprof_inject.runtime.counters.cupti import Cupti, find_cupti
 from kprof_inject.runtime.counters.pc_sampler import PcSampler
@@ -51,12 +50,10 @@ from kprof_inject.runtime.experiments.tasks import (
     Task,
     TaskResult,
     TimeDelays,
-    TimeEdits,
+    TimeEdit,
     TimeRecords,
-    read_tasks,
-    write_result,
 )
-from kprof_inject.runtime.experiments.timed_edits import load_builds, overwrite_outputs, time_edits
+from kprof_inject.runtime.experiments.timed_edits import CloseResults, overwrite_outputs, time_edit
 from kprof_inject.runtime.faults import first_line
 from kprof_inject.runtime.launch.launcher import own_scratch, writing_to
 from kprof_inject.runtime.launch.timing import EmptyKernel
@@ -82,6 +79,8 @@ class Worker:
         self._is_sampling = False
         self.l2: dict[str, L2Contents] = {}
         """What the L2 held when each launch that was counted began."""
+        self._held = ExitStack()
+        self._edited: tuple[str, float | None, PairedLaunches, CloseResults] | None = None
 
     def device_for(self, saved: SavedLaunch) -> WorkerDevice:
         """Return the device for a launch, that of the first launch. Raises ``KprofError``."""
@@ -111,29 +110,41 @@ class Worker:
     def _cupti(self) -> Cupti:
         return Cupti(find_cupti())
 
-
-def main(folder: Path, first: int) -> int:
-    """Do the tasks, and return the exit code."""
-    worker = Worker()
-    for number, task in enumerate(read_tasks(folder)):
-        if number < first:
-            continue
+    def do(self, task: Task) -> TaskResult:
+        """Do a task."""
         begun = time.monotonic()
         try:
-            saved = read_saved_launch(Path(task.launch))
-            with loaded_launch(worker.device_for(saved), saved) as launch:
-                result = _done(task, launch, worker)
+            if isinstance(task, TimeEdit):
+                result = TaskResult(edit=time_edit(task, *self._loaded_to_edit(task)))
+            else:
+                self.forget_edited()
+                saved = read_saved_launch(Path(task.launch))
+                with loaded_launch(self.device_for(saved), saved) as launch:
+                    result = _done(task, launch, self)
         except AddressTaken:
-            return ADDRESS_TAKEN
+            return TaskResult(refusal=ADDRESS_TAKEN)
         except (NotReplayable, KprofError) as error:
             result = TaskResult(refusal=error.what if isinstance(error, KprofError) else str(error))
         except Exception as error:  # noqa: BLE001 (Triton's and the driver's errors have no common base)
-            result = TaskResult(refusal=f"it failed: {first_line(error)}")
-            write_result(folder, number, result)
-            return 1  # after an error of the device, nothing more works in this process
-        seconds = time.monotonic() - begun
-        write_result(folder, number, replace(result, seconds=seconds))
-    return 0
+            result = TaskResult(refusal=f"it failed: {first_line(error)}", is_last=True)
+        return replace(result, seconds=time.monotonic() - begun)
+
+    def _loaded_to_edit(self, task: TimeEdit) -> tuple[PairedLaunches, CloseResults]:
+        """Return a launch to time with edits: that of the task before, if it is the same one."""
+        if self._edited is None or self._edited[:2] != (task.launch, task.tolerance):
+            self.forget_edited()
+            saved = read_saved_launch(Path(task.launch))
+            launch = self._held.enter_context(loaded_launch(self.device_for(saved), saved))
+            results = CloseResults(launch, task.tolerance)
+            launches = PairedLaunches(launch, clean_kernel(saved), [], self.watchdog, results)
+            overwrite_outputs(launch)
+            self._edited = task.launch, task.tolerance, launches, results
+        return self._edited[2:]
+
+    def forget_edited(self) -> None:
+        """Free the memory of a launch that was edited."""
+        self._edited = None
+        self._held.close()
 
 
 @singledispatch
@@ -210,15 +221,6 @@ def _time_delays(task: TimeDelays, launch: LoadedLaunch, worker: Worker) -> Task
 
 
 @_done.register
-def _time_edits(task: TimeEdits, launch: LoadedLaunch, worker: Worker) -> TaskResult:
-    clean = clean_kernel(launch.saved)
-    builds = list(load_builds(task.builds, task.grids, launch.saved))
-    launches = PairedLaunches(launch, clean, [kernel for kernel, _ in builds], worker.watchdog)
-    overwrite_outputs(launch)
-    return TaskResult(edits=time_edits(task, launches, [refusal for _, refusal in builds]))
-
-
-@_done.register
 def _capture_launch(task: CaptureLaunch, launch: LoadedLaunch, worker: Worker) -> TaskResult:
     return TaskResult(l2=capture_launch(launch, clean_kernel(launch.saved), Path(task.session), task.times))
 
@@ -249,10 +251,11 @@ def _measured(
         ready = instrument(launch.device)
         kernel = clean_kernel(launch.saved)
         launches = PairedLaunches(launch, kernel, [], worker.watchdog)
-        launches.warm_up(launches.timer())
+        launches.warm_up()
         l2 = l2 or contents_as_in_program(launch, kernel, fills, _MEASURED_ROUNDS)
         yield MeasuredLaunch(launches, fills[l2]), ready, l2
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), int(sys.argv[2])))
+    this = Worker()
+    serve(lambda task, _: this.do(task))

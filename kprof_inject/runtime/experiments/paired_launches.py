@@ -263,7 +263,7 @@ class PairedTimes:
 
 @dataclass(slots=True)
 class PairedLaunches:
-    """An experiment with one launch; ``clean`` and ``variants`` are loaded kernels. A variant of None is left out."""
+    """Experiments with one launch; ``clean`` and ``variants`` are loaded kernels. A variant of None is left out."""
 
     launch: LoadedLaunch
     clean: Any
@@ -272,6 +272,7 @@ class PairedLaunches:
     results: Results = field(default_factory=Results)
     clean_ns: float = 0.0
     """Time of the unchanged kernel, known after the first launches."""
+    _warm: tuple[BackToBack, bool] | None = None
     _not_held: int = 0
 
     def run(self, until_s: float, max_rounds: int, unsettled: Unsettled, min_rounds: int = 0) -> PairedTimes:
@@ -284,8 +285,8 @@ class PairedLaunches:
         with ExitStack() as effects:
             effects.enter_context(self.launch.device.unaffected_by_graphs())
             effects.enter_context(own_scratch(self.launch.device))
-            timed = self.timer()
-            refusals, is_repeatable = self.warm_up(timed)
+            timed, is_repeatable = self._warm = self._warm or self.warm_up()
+            refusals, self._not_held = self._refused(timed), 0
             included = [
                 place for place, kernel in enumerate(self.variants) if kernel is not None and place not in refusals
             ]
@@ -359,24 +360,17 @@ class PairedLaunches:
         self._watch(marks[-1][1], max(MIN_WATCH_S, WATCH_MARGIN * expected_s))
         return timed.times_ns(marks)
 
-    def warm_up(self, timed: BackToBack) -> tuple[dict[int, str], bool]:
-        """Run each variant once; return those whose results are refused, each with the reason.
+    def warm_up(self) -> tuple[BackToBack, bool]:
+        """Run the unchanged kernel; return a timer, which restores memory unless a launch does the same work without.
 
-        Also return whether the unchanged kernel's are the same from launch to launch, unlike with atomics on floats. If
-        a launch does the same work without restored memory, ``timed`` no longer restores it.
+        Also return whether the results are the same from launch to launch, unlike with atomics on floats.
         """
-        alone = []
+        timed, alone = self.timer(), []
         for _ in range(3):
             alone.append(self._alone(timed, self.clean))
             self.results.note(alone[-1][1])
         self.clean_ns = statistics.median(ns for ns, _ in alone)
         is_repeatable = alone[0][1] is not None and len({digest for _, digest in alone}) == 1
-        refusals = {}
-        for place, kernel in enumerate(self.variants):
-            if kernel is not None:
-                _, digest = self._alone(timed, kernel)
-                if refusal := self.results.refusal_of(place, digest):
-                    refusals[place] = refusal
         relaunch = self.launch.saved.record.relaunch
         if is_repeatable and relaunch is not None and not relaunch.waits:  # one that polls is not tried
             timed.restores = False
@@ -386,7 +380,19 @@ class PairedLaunches:
                 timed.restores = True
             if digest == alone[0][1] and self.clean_ns / _SAME_WORK < ns < _SAME_WORK * self.clean_ns:
                 timed.follow_each_other(self.clean_ns)
-        return refusals, is_repeatable
+        return timed, is_repeatable
+
+    def _refused(self, timed: BackToBack) -> dict[int, str]:
+        """Run each variant once; return those whose results are refused, each with the reason."""
+        alone, refusals = self.timer(), {}
+        for place, kernel in enumerate(self.variants):
+            if kernel is not None:
+                _, digest = self._alone(alone, kernel)
+                if refusal := self.results.refusal_of(place, digest):
+                    refusals[place] = refusal
+        if not timed.restores:
+            self.launch.refresh()  # no later launch finds a refused variant's results
+        return refusals
 
     def watch_stream(self) -> None:
         """Have the watchdog expect a launch, or several, that were queued just now, to end."""

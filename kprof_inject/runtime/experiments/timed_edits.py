@@ -1,4 +1,4 @@
-"""Time the builds of an edited kernel, each between launches of the unchanged one, and compare their results.
+"""Time the build of an edited kernel between launches of the unchanged one, and compare their results.
 
 Results that differ from the unchanged kernel's by rounding alone are accepted: numbers within a tolerance.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from kprof_inject.capture.edits import MIN_PAIRS, MIN_WIN, MeasuredGain
+from kprof_inject.capture.edits import MIN_PAIRS, MeasuredGain
 from kprof_inject.capture.resources import Resources
 from kprof_inject.capture.saved_launch import (
     CHUNK_BYTES,
@@ -35,7 +36,7 @@ from kprof_inject.runtime.compiling.builds import BuildSource, load
 from kprof_inject.runtime.devices.cuda_driver import MemoryRange, resources_of
 from kprof_inject.runtime.experiments.loaded_launch import Digests, LoadedLaunch, digests_of
 from kprof_inject.runtime.experiments.paired_launches import OTHER_RESULTS, LaunchPairs, PairedLaunches, Results
-from kprof_inject.runtime.experiments.tasks import TimedBuild, TimedEdits, TimeEdits
+from kprof_inject.runtime.experiments.tasks import TimedBuild, TimedEdit, TimeEdit
 from kprof_inject.runtime.faults import first_line
 from kprof_inject.select.safety import relaunch, written_arguments
 from kprof_inject.ttgir.parser import parse
@@ -50,59 +51,40 @@ _UNWRITTEN = 0xA5
 _WRITTEN_BYTES = 16 << 20
 
 
-def load_builds(folders: Sequence[str], grids: Sequence[Grid | None], saved: SavedLaunch) -> Iterator[tuple[Any, str]]:
-    """Yield the build in each folder, loaded, or None and the reason why it does not load.
-
-    A build with a grid is launched with that, whatever grid it is given.
-    """
-    for folder, grid in zip(folders, grids, strict=True):
-        try:
-            kernel = load(Path(folder), BuildSource.of(saved.kernel))
-            if grid is not None:
-                kernel._run = partial(_launch_with, kernel._run, grid)
-            yield kernel, ""
-        except Exception as error:  # noqa: BLE001 (the driver's errors have no common base)
-            yield None, f"it does not load: {first_line(error)}"
-
-
 def _launch_with(launcher: Any, grid: Grid, *arguments: Any) -> None:
     launcher(*grid, *arguments[len(grid) :])
 
 
-def time_edits(task: TimeEdits, launches: PairedLaunches, refusals: Sequence[str]) -> TimedEdits:
-    """Time the variants of ``launches``, whose builds are the task's; ``refusals`` has the reasons against some."""
-    results = CloseResults(launches.launch, task.tolerance)
-    launches.results = results
-    timed = launches.run(time.monotonic() + task.seconds, _MAX_ROUNDS, _unsettled, MIN_PAIRS)
-    builds = []
-    for place, (kernel, refusal, pairs) in enumerate(zip(launches.variants, refusals, timed.pairs, strict=True)):
-        if kernel is None or place in timed.refusals:
-            builds.append(TimedBuild(refusal=refusal or timed.refusals[place], resources=_resources(kernel)))
-            continue
-        difference = results.differences.get(place)
-        builds.append(
-            TimedBuild(
-                gain=gain_of(pairs),
-                results="identical" if difference is None else "within",
-                difference=difference,
-                refusal="" if pairs.ns else "there was no time to launch it",
-                resources=_resources(kernel),
-            )
-        )
-    all_clean_ns = [ns for pairs in timed.pairs for ns in pairs.clean_ns]
-    return TimedEdits(
-        builds=tuple(builds),
-        clean_ns=statistics.median(all_clean_ns) if all_clean_ns else launches.clean_ns,
+def time_edit(task: TimeEdit, launches: PairedLaunches, results: CloseResults) -> TimedEdit:
+    """Time the task's build, if it has one, as the only variant of ``launches``, whose results are ``results``."""
+    build = TimedBuild()
+    if task.build:
+        try:
+            kernel = load(Path(task.build), BuildSource.of(launches.launch.saved.kernel))
+            if task.grid is not None:  # whatever grid it is given
+                kernel._run = partial(_launch_with, kernel._run, task.grid)
+            launches.variants = [kernel]
+            build = replace(build, resources=Resources(**resources_of(kernel)))
+        except Exception as error:  # noqa: BLE001 (the driver's errors have no common base)
+            launches.variants = []
+            build = replace(build, refusal=f"it does not load: {first_line(error)}")
+    unsettled = partial(_unsettled, task.best)
+    timed = launches.run(time.monotonic() + task.seconds, _MAX_ROUNDS, unsettled, MIN_PAIRS)
+    for place, pairs in enumerate(timed.pairs):
+        difference = results.differences.pop(place, None)
+        build = replace(build, refusal=timed.refusals.get(place, "" if pairs.ns else "there was no time to launch it"))
+        if not build.refusal:
+            close = "identical" if difference is None else "within"
+            build = replace(build, gain=gain_of(pairs), results=close, difference=difference)
+    return TimedEdit(
+        build=build,
+        clean_ns=statistics.median([ns for pairs in timed.pairs for ns in pairs.clean_ns] or [launches.clean_ns]),
         clean=Resources(**resources_of(launches.clean)),
         launches=timed.launches,
         restored=timed.restored,
         is_repeatable=timed.is_repeatable,
         changes_memory=results.changes_memory,
     )
-
-
-def _resources(kernel: Any) -> Resources | None:
-    return None if kernel is None else Resources(**resources_of(kernel))
 
 
 def gain_of(pairs: LaunchPairs) -> MeasuredGain | None:
@@ -113,15 +95,9 @@ def gain_of(pairs: LaunchPairs) -> MeasuredGain | None:
     return MeasuredGain(won=1 - middle, low=1 - high, high=1 - low, pairs=len(pairs.ns))
 
 
-def _unsettled(pairs: Sequence[LaunchPairs]) -> list[int]:
-    """Return the builds that may be the best, and win, whose gains are not known well enough."""
-    intervals = [one.interval for one in pairs]
-    best = min((1 - MIN_WIN, *(high for _, _, high in intervals)))
-    return [
-        place
-        for place, (one, (low, _, _)) in enumerate(zip(pairs, intervals, strict=True))
-        if low <= best and one.error > _PRECISE
-    ]
+def _unsettled(best: float, pairs: Sequence[LaunchPairs]) -> Collection[int]:
+    """Return the builds that may take less than ``best`` of the unchanged time, and are not known well enough."""
+    return [place for place, one in enumerate(pairs) if one.interval[0] <= best and one.error > _PRECISE]
 
 
 def overwrite_outputs(launch: LoadedLaunch) -> None:

@@ -252,6 +252,10 @@ def test_no_name_gives_the_terminal_orders(tmp_path: Path) -> None:
     ("edits", "news"),
     [
         (known_edits(), "num_stages=4 won 31.2 % ± 0.6 (predicted at most 72.5 %)"),
+        (
+            replace(known_edits(), best=0, tried=(tried("num_warps", "8", outcome="faster", gain=gain(0.3)),)),
+            "num_warps=8 won 30.0 % ± 0.6 (no time for a second process to confirm it)",
+        ),
         (replace(known_edits(), best=None), "3 edits measured, none is faster"),
         (replace(known_edits(), best=None, tried=()), "no edit could be measured"),
         (replace(known_edits(), best=None, tried=(), refusal="it polls memory"), "no edits, because it polls memory"),
