@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
+from kprof_inject.analysis.findings.busy_units import work_by_line
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.headroom import Headroom, headroom_of
 from kprof_inject.analysis.launch import LaunchAnalysis
@@ -83,9 +84,13 @@ def advice_on(report: LaunchAnalysis, found: Mapping[tuple[str, int | None], str
     headroom, findings = headroom_of(report), list(_by_findings(report, found))
     at_roof = [Advice(headroom.text, "", None)] if headroom.is_small else []
     is_worth_more = any((one.share or 0.0) > headroom.share for one in findings)
-    first = (*findings, *at_roof) if is_worth_more else (*at_roof, *findings)
+    first = [*findings, *at_roof] if is_worth_more else [*at_roof, *findings]
+    less, where = work_by_line(report)
+    if less and not at_roof:
+        left = "" if findings or not headroom.unit else f"; {headroom.rest}"
+        first.append(Advice(f"see whether all of this work is needed: {less}{left}", where, None))
     if not first and not report.summary.is_foreign:  # no experiment can repeat another profiler's launch
-        first = (_nothing_found(report, headroom),)
+        first.append(_nothing_found(report, headroom))
     to_judge = []
     for why, rules in report.unjudged.items():
         what = f"{listed(rules, _MAX_RULES)} could not be judged: {why.reason}"
@@ -98,7 +103,7 @@ def _nothing_found(report: LaunchAnalysis, headroom: Headroom) -> Advice:
     how = "causal shows which part is critical, and try measures other options"
     if not report.limit.is_known:
         return Advice(f"could not judge what to change: the limit is not known; {how}", "", None)
-    left = f"at most {percent(headroom.share)} to win, as {headroom.work} takes the rest; " if headroom.unit else ""
+    left = f"{headroom.rest}; " if headroom.unit else ""
     return Advice(f"no specific advice: {left}{how}", "", None)
 
 

@@ -28,6 +28,9 @@ class Headroom(Struct, frozen=True):
     work: str
     """The work in words."""
 
+    is_certain: bool = True
+    """False if some addresses are unknown, so that not all bytes may be needed."""
+
     @property
     def share(self) -> float:
         """Upper bound of what any rewrite wins that computes the same, as part of the launch's time."""
@@ -36,7 +39,13 @@ class Headroom(Struct, frozen=True):
     @property
     def is_small(self) -> bool:
         """True if the launch is at its roof."""
-        return self.necessary >= _MIN_NECESSARY
+        return self.is_certain and self.necessary >= _MIN_NECESSARY
+
+    @property
+    def rest(self) -> str:
+        """How much there is to win."""
+        needed = "" if self.is_certain else ", if all of it is needed"
+        return f"at most {percent(self.share)} to win, as {self.work} takes the rest{needed}"
 
     @property
     def text(self) -> str:
@@ -54,13 +63,13 @@ def headroom_of(report: LaunchAnalysis) -> Headroom:
 def _of_dram(report: LaunchAnalysis) -> Headroom | None:
     dram = report.speed_of_light.dram
     part, moved = report.limit.parts.get(DRAM, 0.0), report.dram_moved
-    if dram is None or dram.unknown or dram.fits_l2 or not moved:
+    if dram is None or not moved:
         return None
-    # Of what is written, the L2 may keep a part.
-    once = min(dram.once_bytes / moved, 1.0)
+    # Of what is written, the L2 may keep a part. At unknown addresses, all that is moved may be needed.
+    once = 1.0 if dram.unknown else min(dram.once_bytes / moved, 1.0)
     needed = min(once, 1 - _not_needed(report, DRAM))
     work = f"moving {size_text(round(needed * moved))} from and to DRAM"
-    return Headroom(DRAM, part * needed / CEILINGS[DRAM], work)
+    return Headroom(DRAM, part * needed / CEILINGS[DRAM], work, not dram.unknown)
 
 
 def _of_dots(report: LaunchAnalysis) -> Headroom | None:

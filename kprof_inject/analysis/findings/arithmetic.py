@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
 from msgspec import Struct
 
@@ -11,12 +11,13 @@ from kprof_inject.analysis.findings.finding import MIN_SHARE
 from kprof_inject.analysis.findings.waste import Waste, row
 from kprof_inject.analysis.roofs.operation_work import work_of
 from kprof_inject.analysis.roofs.rates import ALU, FP32, ISSUE, SPECIAL
+from kprof_inject.analysis.structure.dependence import varying_names
 from kprof_inject.analysis.structure.uses import Uses, uses_of
 from kprof_inject.quantities import listed, percent
 from kprof_inject.ttgir.dialect import DIVISIONS
 from kprof_inject.ttgir.loops import body_of
 from kprof_inject.ttgir.nodes import Module, Operation
-from kprof_inject.ttgir.ssa_values import definition_of, loop_arguments, operand_names
+from kprof_inject.ttgir.ssa_values import definition_of, loop_arguments, operand_names, result_names
 from kprof_inject.ttgir.types import types_of
 
 _EXP = frozenset(("math.exp", "math.exp2"))
@@ -272,18 +273,9 @@ def frozen_iterations(evidence: Evidence) -> Iterator[Waste]:
         return
     module, uses = evidence.executed.module, uses_of(evidence.executed.module)
     for loop in evidence.loops:
-        carried = set(loop_arguments(module, loop)[1:])
         body = body_of(loop)
-        frozen = [
-            one
-            for one in body
-            if one.name == "arith.select"
-            and len(names := operand_names(one)) == 3
-            and names[2] in carried
-            and _depends_on(uses, one, carried)
-        ]
-        end = body[-1] if body else None
-        if not frozen or end is None or not all(end in {user for user, _ in uses.users(one)} for one in frozen):
+        frozen = _frozen(module, uses, loop)
+        if not frozen:
             continue
         share = evidence.time_share_of(body)
         yield Waste(
@@ -302,15 +294,33 @@ def frozen_iterations(evidence: Evidence) -> Iterator[Waste]:
 _FROZEN = 0.9  # of the iterations, at most
 
 
-def _depends_on(uses: Uses, select: Operation, names: set[str]) -> bool:
-    """Return True if the condition of a select is computed from some of the named values."""
-    pending, seen = [uses.maker(select, 0)], set[Operation]()
+def _frozen(module: Module, uses: Uses, loop: Operation) -> list[Operation]:
+    """Return the selects of a loop that keep a carried value, once a condition on such values alone fails."""
+    body, arguments = body_of(loop), loop_arguments(module, loop)[1:]
+    passed = operand_names(body[-1]) if body else []
+    keeping = {
+        argument: one
+        for one in body
+        if one.name == "arith.select" and len(names := operand_names(one)) == 3
+        for argument, value in zip(arguments, passed, strict=False)
+        if names[2] == argument and value in result_names(one) and any(printed.shape for printed in types_of(one))
+    }
+    varying = varying_names(module, loop)
+    return [one for one in keeping.values() if len(read := _read(uses, one, varying)) > 0 and read <= keeping.keys()]
+
+
+def _read(uses: Uses, select: Operation, varying: Set[str]) -> set[str]:
+    """Return the values of a loop from which the condition of a select is computed, without what computes them."""
+    found, pending = set[str](), [(select, 0)]
+    seen = set[Operation]()
     while pending:
-        one = pending.pop()
-        if one is None or one in seen or not (one.traits.is_arithmetic or one.traits.is_move):
+        user, place = pending.pop()
+        made, name = uses.maker(user, place), operand_names(user)[place]
+        if name not in varying:
             continue
-        seen.add(one)
-        if not names.isdisjoint(operand_names(one)):
-            return True
-        pending += [uses.maker(one, place) for place in range(len(operand_names(one)))]
-    return False
+        if made is None or not (made.traits.is_arithmetic or made.traits.is_move):
+            found.add(name)
+        elif made not in seen:
+            seen.add(made)
+            pending += [(made, operand) for operand in range(len(operand_names(made)))]
+    return found

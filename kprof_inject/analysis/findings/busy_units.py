@@ -10,7 +10,6 @@ from msgspec import Struct
 from kprof_inject.analysis.evidence.stalls import BARRIER, Stalls
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import MIN_SHARE, Results, found, rule
-from kprof_inject.analysis.findings.waste import Waste, row
 from kprof_inject.analysis.roofs.limits import UNIT_NAMES
 from kprof_inject.analysis.roofs.rates import ALU, FP32, FP64, ISSUE, SHARED, SPECIAL, TENSOR
 from kprof_inject.analysis.structure.uses import uses_of
@@ -39,7 +38,7 @@ class _Turn(Struct, frozen=True):
 @rule()
 def units_in_turn(evidence: Evidence) -> Results:
     """Yield tensor cores that are idle while warps do other work; needs samples of the warps."""
-    tensor = evidence.parts.get(TENSOR, 0.0)
+    tensor = evidence.parts.get(TENSOR, 0.0) if evidence.has_dots else 0.0
     if evidence.executed is None or evidence.stalls is None or not _MIN_DOTS <= tensor <= _MAX_DOTS:
         return
     turns = sorted(_turns(evidence, evidence.stalls), key=lambda turn: -turn.share)
@@ -143,40 +142,24 @@ _LESS = {
     ALU: "fewer comparisons, selections, shifts and integer operations; a cheaper algorithm for the same result",
     ISSUE: "fewer instructions: 16 bits in pairs, fewer conversions and masks, a cheaper algorithm for the same result",
     SHARED: "fewer accesses: wider ones, fewer reductions and changes of layout, operands kept in registers",
-    TENSOR: "smaller types, or fewer products",
 }
 
 
-@row
-def unit_by_line(evidence: Evidence) -> Iterator[Waste]:
-    """Yield the lines for which the unit that limits the launch works; what of that is needed remains the question."""
+def work_by_line(evidence: Evidence) -> tuple[str, str]:
+    """Return what a busy unit of the SM could have less of, and the lines for which it works; empty if none is busy.
+
+    What of that is needed remains the question. The products of dots are.
+    """
     unit, part = evidence.busiest
     shares = evidence.unit_use.by_line(unit) if unit in _LESS and part >= _MIN_BUSY else {}
-    if not shares or evidence.executed is None:
-        return
-    first_lines = {evidence.first_lines_of([one.operation])[0]: one.operation for one in evidence.operations}
-    places: dict[str, float] = {}
-    operations: dict[str, list[Operation]] = {}
+    operations = {evidence.first_lines_of([one.operation])[0]: one.operation for one in evidence.operations}
+    places = Counter[str]()
     for line, share in shares.items():
-        if (operation := first_lines.get(line)) is not None:
-            place = evidence.place_of(operation)
-            places[place] = places.get(place, 0.0) + share
-            operations.setdefault(place, []).append(operation)
-    most = sorted((place for place in places if places[place] >= _MIN_AT_LINE), key=lambda place: -places[place])
-    most = most[:_MAX_NAMES]
+        if line in operations:
+            places[evidence.place_of(operations[line])] += round(1000 * share)
+    most = [(place, count / 1000) for place, count in places.most_common(_MAX_NAMES) if count >= 1000 * _MIN_AT_LINE]
     if not most:
-        return
-    where = listed([f"{place} ({percent(places[place])})" for place in most], _MAX_NAMES)
-    yield Waste(
-        text=f"{UNIT_NAMES[unit]} ({percent(part)} of peak) work{'s' if unit in (ALU, ISSUE) else ''} most for {where}",
-        advice=f"see whether all of the work there is needed: {_LESS[unit]}",
-        removed=evidence.unit_shares_of(one for place in most for one in operations[place]),
-        operations=tuple(operations[place][0] for place in most),
-        time_share=0.0,
-        certainty=_UNCERTAIN,
-        figures={place: places[place] for place in most},
-    )
-
-
-# That a unit is busy does not show that its work is not needed.
-_UNCERTAIN = 0.2
+        return "", ""
+    where = listed([f"{place} ({percent(share)})" for place, share in most], _MAX_NAMES)
+    does = "works" if unit in (ALU, ISSUE) else "work"
+    return _LESS[unit], f"{UNIT_NAMES[unit]} ({percent(part)} of peak) {does} most for {where}"

@@ -269,8 +269,18 @@ class Evidence(Struct, frozen=True, eq=False):
 
     def unit_shares_of(self, operations: Iterable[Operation], part: float = 1.0) -> dict[str, float]:
         """Return the part of each SM unit's work that some operations make, times ``part``."""
-        lines, use = self.lines_of(operations), self.unit_use
-        return {unit: part * use.share_of(unit, lines) for unit in UNITS_OF_SM}
+        chosen = [*operations]
+        lines, use = self.lines_of(chosen), self.unit_use
+        shares = {unit: part * use.share_of(unit, lines) for unit in UNITS_OF_SM}
+        # The compiler gives some instructions of dots the lines of others.
+        has_dots = any(one.traits.is_of_dot for top in chosen for one in top.walk())
+        return shares if has_dots else {**shares, TENSOR: 0.0}
+
+    @property
+    def is_computing(self) -> bool:
+        """True if a unit of the SMs is the busiest, and busy enough to limit the launch."""
+        unit, part = self.busiest
+        return unit in UNITS_OF_SM and part >= POSSIBLE
 
     @property
     def is_issuing(self) -> bool:

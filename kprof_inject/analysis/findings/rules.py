@@ -15,7 +15,7 @@ from kprof_inject.analysis.findings.arithmetic import (
     special_functions,
 )
 from kprof_inject.analysis.findings.atomics import atomics
-from kprof_inject.analysis.findings.busy_units import unit_by_line, units_in_turn
+from kprof_inject.analysis.findings.busy_units import units_in_turn
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import Finding, Rule
 from kprof_inject.analysis.findings.imbalanced_warps import imbalanced_warps
@@ -93,7 +93,6 @@ RULES: tuple[Rule, ...] = (
     product_sums,
     frozen_iterations,
     spills,
-    unit_by_line,
 )
 """The rules in the order in which findings of equal gains are shown; with a causal experiment, ``pace`` follows."""
 

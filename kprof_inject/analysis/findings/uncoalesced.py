@@ -78,6 +78,10 @@ def _is_scattered(one: CountedOperation) -> bool:
 _WIDEST_BYTES = MAX_ACCESS_BITS // 8
 
 
+# With DRAM as busy, as many bytes are in flight as it takes, however narrow the accesses.
+_STREAMING = 0.7
+
+
 @row
 def narrow_accesses(evidence: Evidence) -> Iterator[Waste]:
     """Yield accesses of few bytes where addresses are contiguous and aligned, but the compiler cannot know it."""
@@ -107,6 +111,7 @@ def narrow_accesses(evidence: Evidence) -> Iterator[Waste]:
         "tl.constexpr, or tl.multiple_of(..., 16) and tl.max_contiguous",
         removed={**evidence.unit_shares_of(narrow, 1 - width / possible), L2: sectors / whole if whole else 0.0},
         operations=tuple(narrow),
+        time_share=None if evidence.parts.get(DRAM, 0.0) < _STREAMING else 0.0,
         figures={"access_bytes": width, "possible_bytes": possible},
     )
 

@@ -266,6 +266,8 @@ def padding(evidence: Evidence) -> Iterator[Waste]:
     share = 1 - sum(used_bytes for *_, used_bytes in tiles) / whole_bytes if tiles else 0.0
     if share < _MIN_PADDED:
         return
+    # Accesses of masked lanes take no cycles of the L1; dots read zeros from shared memory like other operands.
+    units = UNITS_OF_SM if evidence.has_dots else tuple(unit for unit in UNITS_OF_SM if unit != SHARED)
     one, access, all_bytes, used_bytes = max(tiles, key=lambda tile: tile[2] - tile[3])
     advice = (
         "choose a tile that divides the data, or compose it of two powers of two (384 of 256 and 128), so that fewer "
@@ -280,9 +282,9 @@ def padding(evidence: Evidence) -> Iterator[Waste]:
         f"{evidence.words_of(one.operation)} has {' x '.join(map(str, access.shape))} elements, of which "
         f"{percent(used_bytes / all_bytes)} exist",
         advice=advice,
-        removed=dict.fromkeys(UNITS_OF_SM, share),
+        removed=dict.fromkeys(units, share),
         operations=tuple(one.operation for one, *_ in tiles),
-        time_share=share,
+        time_share=share if evidence.busiest[0] in units and evidence.is_computing else 0.0,
         certainty=0.8,
         figures={"padded_share": share},
     )
