@@ -200,12 +200,13 @@ class _Cta:
         predicate = _PREDICATE.match(operation.tail) if "tc_gen5_mma" in operation.name else None
         if predicate is None or self.values[predicate[1]]:
             self._happened[operation].append(Execution(dict(self._places), operands))
-        self._name(operation, [self._result(operation, operands)])
+        result = self._result(operation, operands)
+        self._name(operation, result if operation.name == "tt.split" else [result])
         return []
 
     def _name(self, operation: Operation, results: Sequence[Any]) -> None:
         name, _, count = operation.results.partition("=")[0].strip().partition(":")
-        names = [f"{name}#{number}" for number in range(int(count))] if count else [name]
+        names = [f"{name}#{number}" for number in range(int(count))] if count else name.split(", ")
         self.values.update(zip(names, results, strict=False))
 
     def _for(self, operation: Operation) -> list[Any]:
@@ -295,7 +296,8 @@ def _constant(text: str) -> Any:
     value, _, kind = text.strip().removeprefix("dense<").replace(">", "", text.count("dense<")).partition(" : ")
     if value in ("true", "false"):
         return np.full(_shape(kind), value == "true") if kind else value == "true"
-    return np.full(_shape(kind), int(value)) if _shape(kind) else int(value)
+    number = np.float32(value) if "." in value else int(value)
+    return np.full(_shape(kind), number) if _shape(kind) else number
 
 
 def _range(text: str) -> Array:
@@ -354,6 +356,8 @@ _RESULTS: dict[str, Callable[..., Any]] = {
         value, [int(one) for one in re.findall(r"\d+", text.split(">")[0])[1:]]
     ),
     "tt.reshape": lambda text, value: np.reshape(value, _shape(text)),
+    "tt.join": lambda _, one, other: np.stack((one, other), axis=-1),
+    "tt.split": lambda _, value: (value[..., 0], value[..., 1]),
     "ttg.convert_layout": lambda _, value: value,
     "arith.extsi": lambda _, value: value,
     "arith.extui": lambda _, value: np.asarray(value, np.int64),
@@ -370,6 +374,16 @@ _RESULTS: dict[str, Callable[..., Any]] = {
     "arith.xori": _two(lambda one, other: one ^ other),
     "arith.shli": _two(np.left_shift),
     "arith.shrsi": _two(np.right_shift),
+    "math.absi": lambda _, value: np.abs(value),
+    "arith.sitofp": lambda _, value: np.asarray(value).astype(np.float32),
+    "arith.fptosi": lambda _, value: np.trunc(value).astype(np.int64),
+    "arith.addf": _two(lambda one, other: one + other),
+    "arith.subf": _two(lambda one, other: one - other),
+    "arith.mulf": _two(lambda one, other: one * other),
+    "arith.divf": _two(lambda one, other: one / other),
+    "math.sqrt": lambda _, value: np.sqrt(value),
+    "math.floor": lambda _, value: np.floor(value),
+    "arith.cmpf": lambda text, one, other: _COMPARE[f"s{text.split(',')[0].strip()[1:]}"](one, other),
     "arith.cmpi": lambda text, one, other: _COMPARE[text.split(",")[0].strip()](one, other),
     "arith.select": lambda _, condition, one, other: np.where(condition, one, other),
     "tt.addptr": lambda text, pointer, offset: pointer + offset * _element_bytes(_types(text)),

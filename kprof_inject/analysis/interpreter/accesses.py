@@ -191,6 +191,7 @@ _NAMES = (
     ("ttg.async_copy_global_to_local", AccessForm(True, False, passes_by_l1=True)),
     ("tt.descriptor_load ttng.async_tma_copy_global_to_local", _TMA_READ),
     ("tt.descriptor_store ttng.async_tma_copy_local_to_global", _TMA_WRITE),
+    ("tt.descriptor_reduce ttng.async_tma_reduce", replace(_TMA_WRITE, reads=True)),
     ("amdg.buffer_load amdgpu.buffer_load", replace(_READ, is_buffer=True)),
     ("amdg.buffer_store amdgpu.buffer_store", replace(_WRITE, is_buffer=True)),
     ("amdg.buffer_atomic_rmw amdgpu.buffer_atomic_rmw", replace(_CHANGE, is_buffer=True)),
@@ -210,7 +211,7 @@ _NAMES = (
         AccessForm(False, True, is_known=False),
     ),
     (
-        "tt.descriptor_reduce ttng.async_tma_reduce amdg.buffer_atomic_cas amdgpu.buffer_atomic_cas",
+        "amdg.buffer_atomic_cas amdgpu.buffer_atomic_cas",
         AccessForm(True, True, is_known=False),
     ),
 )

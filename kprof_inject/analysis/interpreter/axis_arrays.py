@@ -101,7 +101,7 @@ def constant(value: int | bool) -> AxisArray:
 
 
 class IntegerExpr(Struct, frozen=True):
-    """A sum of arrays, no two of which have the same axes."""
+    """A sum of arrays, no two of which have the same axes. Floats are one array of that type."""
 
     parts: tuple[AxisArray, ...]
 
@@ -126,6 +126,11 @@ class IntegerExpr(Struct, frozen=True):
     def __neg__(self) -> IntegerExpr:
         """Negate each part of the sum."""
         return IntegerExpr(tuple(AxisArray(part.axes, -part.values) for part in self.parts))
+
+    def __sub__(self, other: IntegerExpr) -> IntegerExpr:
+        """Return the difference of two sums, without the terms that are zero everywhere."""
+        difference = self + -other
+        return IntegerExpr.of(constant(0), *(part for part in difference.parts if part.values.any()))
 
     def __mul__(self, other: IntegerExpr) -> IntegerExpr:
         """Multiply two sums. Raises ``TooLarge``."""
@@ -226,9 +231,11 @@ def compared(compare: Callable[[Array, Array], Array], one: IntegerExpr, other: 
     """
     # A comparison that holds at both ends of an interval holds between them.
     is_order = compare in (np.less, np.less_equal, np.greater, np.greater_equal)
-    difference, zero = one + -other, np.array(0)
+    difference, zero = one - other, np.array(0)
     if is_order and all(bool(compare(np.array(end), zero)) for end in difference.bounds()):
         return Mask()
+    if difference.axes < one.axes | other.axes:
+        one, other = difference, IntegerExpr.integer(0)
     try:
         return Mask((joined(compare, one.joint(), other.joint(), are_bits=True),))
     except TooLarge:

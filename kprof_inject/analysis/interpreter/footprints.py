@@ -53,8 +53,16 @@ def union(ranges: Iterable[Ranges]) -> Ranges:
     return Ranges.of(np.concatenate([one.starts for one in found]), np.concatenate([one.ends for one in found]))
 
 
+# A gap between two ranges that is smaller than a sector contains no whole one.
+_SECTOR_BYTES = 32
+_MAX_CHUNKS = 8
+
+
 def touched(address: IntegerExpr, mask: Mask, element_bytes: int) -> Ranges:
-    """Return the bytes of the elements at all addresses where the mask is true. Raises ``TooLarge``."""
+    """Return the bytes of the elements at all addresses where the mask is true. Raises ``TooLarge``.
+
+    If these are too many ranges, gaps count as touched that are in sectors of which other bytes are touched.
+    """
     factors = set(map(id, mask.factors))
     offsets = [
         _offsets([part for part in group if id(part) not in factors], [part for part in group if id(part) in factors])
@@ -62,14 +70,49 @@ def touched(address: IntegerExpr, mask: Mask, element_bytes: int) -> Ranges:
     ]
     ranges = Ranges(np.zeros(1, np.int64), np.full(1, element_bytes, np.int64))
     # The smallest step first: adjacent elements merge into one range.
-    for found in sorted(offsets, key=lambda one: int(np.diff(one).min()) if one.size > 1 else 0):
-        if found.size * ranges.starts.size > MAX_ELEMENTS:
-            raise TooLarge
-        ranges = Ranges.of(np.add.outer(found, ranges.starts).ravel(), np.add.outer(found, ranges.ends).ravel())
+    for chunks in sorted(offsets, key=lambda one: int(np.diff(one[0]).min()) if one[0].size > 1 else 0):
+        if max(one.size for one in chunks) * ranges.starts.size > MAX_ELEMENTS:
+            ranges = _without_small_gaps(ranges)
+        found: list[Ranges] = []
+        for chunk in chunks:
+            if chunk.size * ranges.starts.size + sum(one.starts.size for one in found) > MAX_ELEMENTS:
+                raise TooLarge
+            starts, ends = (np.add.outer(chunk, side).ravel() for side in (ranges.starts, ranges.ends))
+            found.append(Ranges.of(starts, ends))
+        ranges = union(found)
     return ranges
 
 
-def _offsets(parts: Sequence[AxisArray], factors: Sequence[AxisArray]) -> Addresses:
+def _without_small_gaps(ranges: Ranges) -> Ranges:
+    first = np.flatnonzero(np.append(True, ranges.starts[1:] - ranges.ends[:-1] >= _SECTOR_BYTES))
+    return Ranges(ranges.starts[first], ranges.ends[np.append(first[1:], ranges.ends.size) - 1])
+
+
+def _offsets(parts: Sequence[AxisArray], factors: Sequence[AxisArray]) -> list[Addresses]:
+    """Return the values of a sum where a mask is true, in chunks along the first axis if they are many."""
+    sizes: dict[GridAxis, int] = {}
+    for part in (*parts, *factors):
+        sizes |= {axis: max(size, sizes.get(axis, 1)) for axis, size in part.sizes.items()}
+    count = -(-prod(sizes.values()) // MAX_ELEMENTS)
+    if count < 2:
+        return [_offsets_of(parts, factors)]
+    axis = min(sizes)
+    each = sizes[axis] // count
+    if count > _MAX_CHUNKS or not each:
+        raise TooLarge
+    return [
+        _offsets_of(*([_sliced(part, axis, slice(first, first + each)) for part in some] for some in (parts, factors)))
+        for first in range(0, sizes[axis], each)
+    ]
+
+
+def _sliced(part: AxisArray, axis: GridAxis, places: slice) -> AxisArray:
+    if part.sizes.get(axis, 1) == 1:
+        return part
+    return AxisArray(part.axes, part.values[(slice(None),) * part.axes.index(axis) + (places,)])
+
+
+def _offsets_of(parts: Sequence[AxisArray], factors: Sequence[AxisArray]) -> Addresses:
     values = IntegerExpr(tuple(parts)).joint() if parts else constant(0)
     if factors:
         mask = reduce(lambda one, another: joined(np.logical_and, one, another), factors)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from math import gcd
 from typing import Protocol
 
 import numpy as np
@@ -97,6 +99,11 @@ def _of_shape(operation: Operation, operands: Sequence[Value]) -> Value:
     return None
 
 
+def _of_bitcast(operation: Operation, operands: Sequence[Value]) -> Value:
+    is_float = {one.element.startswith(("f", "bf")) for one in types_of(operation)}
+    return operands[0] if len(is_float) == 1 else None
+
+
 def _of_widening(operation: Operation, operands: Sequence[Value]) -> Value:
     value = operands[0]
     if isinstance(value, Mask):
@@ -137,8 +144,21 @@ def _two(compute: Callable[[IntegerExpr, IntegerExpr], Value]) -> Give:
 
 
 def _unsigned(compute: Callable[[IntegerExpr, IntegerExpr], Value]) -> Give:
-    """Compute only non-negative operands: unsigned operations read negative ones differently."""
-    return _two(lambda one, other: compute(one, other) if min(one.bounds()[0], other.bounds()[0]) >= 0 else None)
+    """Compute with the operands' bits as unsigned numbers."""
+
+    def give(operation: Operation, operands: Sequence[Value]) -> Value:
+        bits = types_of(operation)[-1].bits
+        read = [_as_unsigned(one, bits) if isinstance(one, IntegerExpr) else None for one in operands[:2]]
+        return _two(compute)(operation, read)
+
+    return give
+
+
+def _as_unsigned(value: IntegerExpr, bits: int) -> IntegerExpr | None:
+    low, high = value.bounds()
+    if low >= 0 and high >> bits == 0:
+        return value
+    return _each(value, lambda values: values & ((1 << bits) - 1)) if bits < 64 else None
 
 
 def _joint(compute: Callable[[Array, Array], Array]) -> Callable[[IntegerExpr, IntegerExpr], Value]:
@@ -153,7 +173,7 @@ def _bitwise(of_bits: Callable[[Array, Array], Array], of_integers: Callable[[Ar
     def give(operation: Operation, operands: Sequence[Value]) -> Value:
         one, other = operands[:2]
         if not (isinstance(one, Mask) and isinstance(other, Mask)):
-            return _jointly(of_integers)(operation, operands)
+            return _two(partial(_by_bits, of_integers))(operation, operands)
         if of_bits is np.logical_and:
             return one & other
         if one.is_lower_bound or other.is_lower_bound:
@@ -163,6 +183,46 @@ def _bitwise(of_bits: Callable[[Array, Array], Array], of_integers: Callable[[Ar
     return give
 
 
+def _by_bits(of_integers: Callable[[Array, Array], Array], one: IntegerExpr, other: IntegerExpr) -> IntegerExpr:
+    """Compute groups of terms that have no bits in common each by themselves. Raises ``TooLarge``."""
+    mask = other.only()
+    if of_integers is np.bitwise_and and mask is not None and mask < 0 <= one.bounds()[0]:
+        other = IntegerExpr.integer(mask & (1 << one.bounds()[1].bit_length()) - 1)
+    terms: list[tuple[int, int, AxisArray]] = []
+    for side, value in enumerate((one, other)):
+        for part in value.parts:
+            bits = int(np.bitwise_or.reduce(part.values, axis=None))
+            # A number that is the same everywhere can be split anywhere.
+            for term in [part] if part.axes or bits < 0 else [constant(bits & 1 << place) for place in range(63)]:
+                if term.values.any():
+                    terms.append((bits & -bits if term is part else int(term.values), side, term))
+    if any(part.values.min(initial=0) < 0 for _, _, part in terms):
+        return IntegerExpr((joined(of_integers, one.joint(), other.joint()),))
+    groups: list[tuple[list[AxisArray], ...]] = []
+    most = [0, 0]
+    for lowest_bit, side, part in sorted(terms, key=lambda term: term[:2]):
+        if lowest_bit > max(most) or not groups:
+            groups.append(([constant(0)], [constant(0)]))
+        groups[-1][side].append(part)
+        most[side] += int(part.values.max())
+    found = [joined(of_integers, *(IntegerExpr(tuple(one)).joint() for one in group)) for group in groups]
+    return IntegerExpr.of(constant(0), *found)
+
+
+def _times_power(one: IntegerExpr, other: IntegerExpr) -> Value:
+    places = other.only()
+    if places is None or not 0 <= places < 63:
+        return _joint(np.left_shift)(one, other)
+    return one * IntegerExpr.integer(1 << places)
+
+
+def _shifted(one: IntegerExpr, other: IntegerExpr) -> Value:
+    places = other.only()
+    if places is None or not 0 <= places < 63 or one.bounds()[0] < 0:
+        return _joint(np.right_shift)(one, other)
+    return _quotient(one, IntegerExpr.integer(1 << places))
+
+
 def _quotient(one: IntegerExpr, other: IntegerExpr) -> Value:
     divisor = other.only()
     if divisor and one.bounds()[0] >= 0 and one.bounds()[1] < divisor:
@@ -170,7 +230,7 @@ def _quotient(one: IntegerExpr, other: IntegerExpr) -> Value:
     if not _divides(other):
         return None
     if divisor and divisor > 0 and one.bounds()[0] >= 0:
-        multiple, rest = _multiple_and_rest(one, divisor)
+        multiple, rest, _ = _terms_by_divisor(one, divisor)
         parts = (*multiple, rest.joint())
         return IntegerExpr.of(*(AxisArray(part.axes, part.values // divisor) for part in parts))
     return _joint(_divided)(one, other)
@@ -187,18 +247,27 @@ def _remainder(one: IntegerExpr, other: IntegerExpr) -> Value:
     if not _divides(other):
         return None
     if divisor and divisor > 0 and one.bounds()[0] >= 0:
-        _, rest = _multiple_and_rest(one, divisor)
-        return _each(rest, lambda values: values % divisor)
+        _, rest, small = _terms_by_divisor(one, divisor)
+        return _each(rest, lambda values: values % divisor) + small
     return _joint(lambda one, other: one - _divided(one, other) * other)(one, other)
 
 
-def _multiple_and_rest(value: IntegerExpr, divisor: int) -> tuple[list[AxisArray], IntegerExpr]:
-    """Split a sum into parts that are multiples of a number, and the others, which need not be joined with them."""
-    multiple: list[AxisArray] = []
-    rest: list[AxisArray] = []
-    for part in value.parts:
-        (rest if (part.values % divisor).any() else multiple).append(part)
-    return multiple, IntegerExpr(tuple(rest)) if rest else IntegerExpr.integer(0)
+def _terms_by_divisor(value: IntegerExpr, divisor: int) -> tuple[list[AxisArray], IntegerExpr, IntegerExpr]:
+    """Split a sum into terms that are multiples of a number, others, and small ones that only add to the remainder.
+
+    All but the small ones are multiples of a divisor of the number, and those are never as large as that.
+    """
+    factors = [(gcd(divisor, int(np.gcd.reduce(part.values, axis=None))), part) for part in value.parts]
+    multiple = [part for factor, part in factors if factor == divisor]
+    rest = sorted((one for one in factors if one[0] != divisor), key=lambda one: -one[0])
+    count = len(rest)
+    for place, (factor, _) in enumerate(rest):
+        low, high = IntegerExpr(tuple(part for _, part in rest[place:])).bounds()
+        if low >= 0 and high < gcd(divisor, *(factor for factor, _ in rest[:place])):
+            count = place
+            break
+    others, small = (IntegerExpr.of(constant(0), *(part for _, part in some)) for some in (rest[:count], rest[count:]))
+    return multiple, others, small
 
 
 def _divides(divisor: IntegerExpr) -> bool:
@@ -230,8 +299,11 @@ def _of_comparison(operation: Operation, operands: Sequence[Value]) -> Value:
     one, other = operands[:2]
     if compare is None or not isinstance(one, IntegerExpr) or not isinstance(other, IntegerExpr):
         return None
-    if found and found[1] in _UNSIGNED and min(one.bounds()[0], other.bounds()[0]) < 0:
-        return None
+    if found and found[1] in _UNSIGNED:
+        bits = types_of(operation)[-1].bits
+        return _two(lambda one, other: compared(compare, one, other))(
+            operation, [_as_unsigned(each, bits) for each in (one, other)]
+        )
     return compared(compare, one, other)
 
 
@@ -240,6 +312,12 @@ def _of_selection(operation: Operation, operands: Sequence[Value]) -> Value:
     if not isinstance(condition, Mask) or condition.is_lower_bound:
         return None
     return _two(lambda one, other: where(condition, one, other))(operation, operands[1:])
+
+
+def _of_join(operation: Operation, operands: Sequence[Value]) -> Value:
+    """Return two tensors along a new last dimension."""
+    side = IntegerExpr((counting(dimension(len(types_of(operation)[0].shape)), 2),))
+    return _two(lambda one, other: one + (other - one) * side)(operation, operands)
 
 
 def _of_pointer(operation: Operation, operands: Sequence[Value]) -> Value:
@@ -269,6 +347,7 @@ _OPERATIONS: Mapping[str, Give] = {
         ("ttg.local_alloc", "ttng.tmem_alloc"), lambda one, _: SharedMemorySlice(one, IntegerExpr.integer(0))
     ),
     **dict.fromkeys(("ttg.memdesc_index", "ttg.memdesc_subview"), _of_part),
+    "tt.bitcast": _of_bitcast,
     "arith.extui": _of_widening,
     "arith.trunci": _of_narrowing,
     **dict.fromkeys(("tt.expand_dims", "tt.trans", "tt.reshape"), _of_shape),
@@ -289,9 +368,11 @@ _OPERATIONS: Mapping[str, Give] = {
     "arith.andi": _bitwise(np.logical_and, np.bitwise_and),
     "arith.ori": _bitwise(np.logical_or, np.bitwise_or),
     "arith.xori": _bitwise(np.logical_xor, np.bitwise_xor),
-    "arith.shli": _jointly(np.left_shift),
-    "arith.shrsi": _jointly(np.right_shift),
-    "arith.shrui": _unsigned(_joint(np.right_shift)),
+    "arith.shli": _two(_times_power),
+    "arith.shrsi": _two(_shifted),
+    "arith.shrui": _unsigned(_shifted),
+    "math.absi": lambda _, operands: _each(operands[0], np.abs) if isinstance(operands[0], IntegerExpr) else None,
+    "tt.join": _of_join,
     "arith.cmpi": _of_comparison,
     "arith.select": _of_selection,
     "tt.addptr": _of_pointer,

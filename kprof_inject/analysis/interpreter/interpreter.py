@@ -34,6 +34,7 @@ from kprof_inject.analysis.interpreter.axis_arrays import (
     TooLarge,
     Value,
     counting,
+    dimension,
     is_settled,
     joined,
     loop_axis,
@@ -50,6 +51,7 @@ from kprof_inject.analysis.interpreter.control_flow import (
     same_memory,
     stacked,
 )
+from kprof_inject.analysis.interpreter.float_operations import float_value_of, has_float_indices
 from kprof_inject.analysis.interpreter.integer_operations import Memory, deciding_loads, loaded, value_of
 from kprof_inject.ttgir.dialect import PARTITIONS, PROGRAM_ID, WARP_SPECIALIZE
 from kprof_inject.ttgir.nodes import Block, Module, Operation, Region
@@ -61,7 +63,7 @@ from kprof_inject.ttgir.ssa_values import (
     operand_names,
     result_names,
 )
-from kprof_inject.ttgir.types import MISFITS, if_misfit
+from kprof_inject.ttgir.types import MISFITS, if_misfit, types_of
 
 _MAX_DEPTH = 40
 # A loop's body is interpreted two or three times to determine how its values change, and so is each loop in it: only
@@ -113,6 +115,7 @@ class _Interpreter:
         self._taken = 0
         self._max_taken = max(_MAX_TAKEN, _MAX_TAKEN_EACH * module.text.count("\n"))
         self._memory = memory
+        self._has_float_indices = has_float_indices(module)
         self._known_loads: frozenset[Operation] = frozenset()
 
     def function(self, function: Operation, arguments: Sequence[int | None]) -> None:
@@ -180,6 +183,8 @@ class _Interpreter:
         if len(names) == 1:
             self._values[names[0]] = value = self._value(operation, operands, when)
             self._taken += size_of(value) // 1024
+        if operation.name == "tt.split" and len(operands) == 1:
+            self._values |= zip(names, self._halves(operation, operands[0]), strict=False)
         self._create(operation, operands)
         return []
 
@@ -188,6 +193,12 @@ class _Interpreter:
         name = predicate_of(operation)
         value = ALWAYS if name is None else self._values.get(name)
         return value if isinstance(value, Mask) else None
+
+    @if_misfit((None, None))
+    def _halves(self, operation: Operation, value: Value) -> tuple[Value, Value]:
+        """Return the two results of ``tt.split``: the places along the last dimension."""
+        last = dimension(len(types_of(operation)[0].shape) - 1)
+        return at_iteration(value, last, 0), at_iteration(value, last, 1)
 
     @if_misfit(None)
     def _value(self, operation: Operation, operands: Sequence[Value], when: Mask | None) -> Value:
@@ -202,7 +213,8 @@ class _Interpreter:
                 return made_descriptor(operation, operands)
             if operation.name == "ttng.reinterpret_tensor_descriptor":
                 return self._values.get(descriptor_at(operand_names(operation)[0]))
-            return value_of(operation, operands)
+            value = value_of(operation, operands)
+            return float_value_of(operation, operands) if value is None and self._has_float_indices else value
         return None
 
     def _of_grid(self, name: str, which: int) -> IntegerExpr:

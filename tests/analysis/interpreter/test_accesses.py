@@ -39,6 +39,9 @@ LOADS = """
     ttng.async_tma_copy_global_to_local %d[%row, %column] %to, %bar, %few : \
 !tt.tensordesc<tensor<4x8xf16, #s>>, !ttg.memdesc<1xi64, #s, #smem, mutable> -> \
 !ttg.memdesc<4x8xf16, #s, #smem, mutable>
+    tt.descriptor_reduce add, %d[%row, %column], %v : !tt.tensordesc<tensor<4x8xf16, #s>>, tensor<4x8xf16, #l>
+    ttng.async_tma_reduce add, %d[%column, %row] %from : \
+!tt.tensordesc<tensor<4x8xf16, #s>>, !ttg.memdesc<4x8xf16, #s, #smem, mutable>
     ttng.async_tma_copy_local_to_global %d[%row, %c0] %from : \
 !tt.tensordesc<tensor<4x8xf16, #s>>, !ttg.memdesc<4x8xf16, #s, #smem, mutable>
 """
@@ -89,7 +92,7 @@ def test_blocks_of_descriptors_end_with_the_tensor(name: str) -> None:
     assert_right(ran)
     assert_bytes_right(ran, sms=(0, 1, 0, 1, 0, 1))
     accesses = [access for access, _ in ran.accesses()]
-    assert len(accesses) == 4
+    assert len(accesses) == 6
     assert all(access.touched() is not None for access in accesses)
     # By hand: of rows of 8, the first block has 6, the second 2 behind it; of the 6 rows, 4, 2, and 0.
     assert (accesses[0].places, accesses[0].requested_bytes(None)) == (6 * (6 + 2), 2 * 6 * (6 + 2))
@@ -116,7 +119,7 @@ def test_of_a_descriptor_that_is_unknown_no_byte_is_known(known: tuple[int | Non
     ran = run(replace(DESCRIPTORS["passed as later compilers print them"], known_arguments=known))
     assert_right(ran)
     assert_bytes_right(ran)
-    assert [access.touched() for access, _ in ran.accesses()] == [None] * 4
+    assert [access.touched() for access, _ in ran.accesses()] == [None] * 6
 
 
 def test_of_a_block_that_is_too_large_a_part_is_known(monkeypatch: pytest.MonkeyPatch) -> None:

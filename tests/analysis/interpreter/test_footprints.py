@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from kprof_inject.analysis.interpreter import footprints
+from kprof_inject.analysis.interpreter import axis_arrays, footprints
 from kprof_inject.analysis.interpreter.axis_arrays import (
     CTA,
     AxisArray,
@@ -78,3 +78,30 @@ def test_rows_that_lie_apart_are_too_many(monkeypatch: pytest.MonkeyPatch) -> No
     assert touched(tile(4 * 64), Mask(), 4).size_bytes == 4 * 64 * 32
     with pytest.raises(TooLarge):
         touched(IntegerExpr((*tile(4 * 64).parts, AxisArray((CTA,), np.arange(9) << 20))), Mask(), 4)
+
+
+def test_bytes_of_a_sector_count_together_where_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A channel of three interleaved ones is every third byte."""
+    monkeypatch.setattr(footprints, "MAX_ELEMENTS", 100)
+    columns = AxisArray((dimension(0),), 3 * np.arange(32))
+
+    def rows(count: int) -> IntegerExpr:
+        return IntegerExpr((AxisArray((CTA,), np.arange(count) << 10), columns))
+
+    assert touched(rows(3), Mask(), 1).size_bytes == 3 * 32
+    assert touched(rows(9), Mask(), 1).size_bytes == 9 * (3 * 31 + 1)
+
+
+def test_elements_of_a_triangle_are_counted_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(footprints, "MAX_ELEMENTS", 100)
+    monkeypatch.setattr(axis_arrays, "MAX_ELEMENTS", 100)
+
+    def triangle(rows: int) -> tuple[IntegerExpr, Mask]:
+        row, column = np.arange(rows), np.arange(16)
+        start = AxisArray((CTA,), 4 * (row * (row + 1) // 2))
+        is_inside = AxisArray((CTA, dimension(0)), column <= row[:, None])
+        return IntegerExpr((start, AxisArray((dimension(0),), 4 * column))), Mask((is_inside,))
+
+    assert touched(*triangle(16), 4).size_bytes == 4 * 16 * 17 // 2
+    with pytest.raises(TooLarge):
+        touched(*triangle(80), 4)

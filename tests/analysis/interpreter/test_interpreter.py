@@ -24,6 +24,8 @@ from kprof_inject.ttgir.ssa_values import argument_names, result_names
 
 # All that they access is known.
 KNOWN = kernels_in("known.txt")
+# So is this, although the elements of all CTAs together are too many.
+MANY_ELEMENTS = kernels_in("many_elements.txt")
 # The loads of ``one`` and ``after`` are unknown.
 UNKNOWN = kernels_in("unknown.txt")
 # Nor is it known whether the blocks after a branch are reached.
@@ -44,6 +46,17 @@ def test_everything_is_as_plain_loops_have_it(name: str) -> None:
     assert_bytes_right(ran)
     assert all(one.times is not None for one in ran.found)
     assert all(access.places is not None and access.touched() is not None for access, _ in ran.accesses())
+
+
+@pytest.mark.parametrize("name", MANY_ELEMENTS)
+def test_terms_of_the_cta_and_of_the_element_stay_apart(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrays of either are small enough, also where bits are set, shifted and masked, or numbers divided."""
+    monkeypatch.setattr(axis_arrays, "MAX_ELEMENTS", 12)
+    ran = run(MANY_ELEMENTS[name])
+    assert_right(ran)
+    assert_bytes_right(ran)
+    ((access, _),) = ran.accesses()
+    assert access.places is not None and access.touched() is not None
 
 
 @pytest.mark.parametrize("name", UNKNOWN)
