@@ -26,8 +26,8 @@ from kprof_inject.analysis.interpreter.axis_arrays import (
     loop_axis,
 )
 from kprof_inject.analysis.interpreter.footprints import Ranges
-from kprof_inject.analysis.interpreter.integer_operations import Memory
 from kprof_inject.analysis.interpreter.interpreter import executed
+from kprof_inject.analysis.interpreter.loaded_integers import Memory
 from kprof_inject.ttgir.nodes import Module, Operation, Region
 from kprof_inject.ttgir.parser import parse
 
@@ -91,6 +91,7 @@ class Ran:
 
     found: list[Executed]
     happened: Happened
+    module: Module
 
     def accesses(self) -> list[tuple[Access, list[tuple[int, int]]]]:
         """Each with the CTAs and addresses of all elements that it touched."""
@@ -116,7 +117,7 @@ def run(kernel: Kernel, memory: Memory | None = None) -> Ran:
     function = module.operations[0].regions[0].blocks[0].operations[0]
     happened = happened_in(module, function, kernel.grid, kernel.arguments)
     known = kernel.arguments if kernel.known_arguments is None else kernel.known_arguments
-    return Ran(executed(module, function, kernel.grid, known, memory), happened)
+    return Ran(executed(module, function, kernel.grid, known, memory), happened, module)
 
 
 def happened_in(module: Module, function: Operation, grid: Grid, arguments: Sequence[int | None]) -> Happened:

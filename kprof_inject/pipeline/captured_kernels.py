@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from kprof_inject.analysis.interpreter.executions import entry_function
 from kprof_inject.analysis.interpreter.footprints import NOTHING, Ranges, union
-from kprof_inject.analysis.interpreter.integer_operations import Integers, deciding_loads, integers_at
 from kprof_inject.analysis.interpreter.interpreter import executed
+from kprof_inject.analysis.interpreter.loaded_integers import Integers, deciding_loads, integers_at
 from kprof_inject.analysis.structure.recorded_lines import moves_in, original_lines
 from kprof_inject.analysis.unjudged import evaluating
 from kprof_inject.capture.capture_files import FILES, KernelRecord, LaunchRecord, launch_lines, write

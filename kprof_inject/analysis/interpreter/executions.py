@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from kprof_inject.analysis.interpreter.accesses import Access, Executed, access_of, asks_for_iteration, predicate_of
 from kprof_inject.analysis.interpreter.axis_arrays import ALWAYS, loop_axis
-from kprof_inject.analysis.interpreter.integer_operations import KnownRanges
 from kprof_inject.analysis.interpreter.interpreter import Grid, executed
+from kprof_inject.analysis.interpreter.loaded_integers import KnownRanges
 from kprof_inject.analysis.scope_map import ScopeMap
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.analysis.unjudged import evaluating

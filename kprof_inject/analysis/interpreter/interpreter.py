@@ -52,7 +52,8 @@ from kprof_inject.analysis.interpreter.control_flow import (
     stacked,
 )
 from kprof_inject.analysis.interpreter.float_operations import float_value_of, has_float_indices
-from kprof_inject.analysis.interpreter.integer_operations import Memory, deciding_loads, loaded, value_of
+from kprof_inject.analysis.interpreter.integer_operations import value_of
+from kprof_inject.analysis.interpreter.loaded_integers import Memory, deciding_loads, loaded
 from kprof_inject.ttgir.dialect import PARTITIONS, PROGRAM_ID, WARP_SPECIALIZE
 from kprof_inject.ttgir.nodes import Block, Module, Operation, Region
 from kprof_inject.ttgir.ssa_values import (

@@ -15,11 +15,13 @@ from kprof_inject.analysis.interpreter.accesses import Access
 from kprof_inject.analysis.interpreter.axis_arrays import CTA, AxisArray, TooLarge
 from kprof_inject.analysis.interpreter.executions import CountedOperation, ExecutedKernel
 from kprof_inject.analysis.interpreter.footprints import NOTHING, Ranges, max_repeats, union
+from kprof_inject.analysis.interpreter.loaded_integers import data_dependent
 from kprof_inject.analysis.structure.tensor_layouts import access_bits, lanes_and_warps_along, lanes_dimension
 from kprof_inject.capture.model import KERNELS_CACHED, Kernel
 from kprof_inject.capture.schema import Grid
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.ttgir.dialect import FUNCTION
+from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.types import types_of
 
 
@@ -42,6 +44,8 @@ class DramBound(Struct, frozen=True):
     """Part of ``streamed_bytes`` at unknown addresses."""
     bytes_per_s: float
     """Bandwidth of the device's DRAM."""
+    unknown_reason: str = ""
+    """The reason, if any addresses are unknown."""
     scattered: int = 0
     """Number of elements that threads access at unknown addresses, each perhaps in a cycle of its own of the L1."""
 
@@ -68,22 +72,30 @@ _SECTOR_BYTES = 32
 class Traffic:
     """Memory traffic of a kernel's launches with the same grid and arguments; each figure is computed once."""
 
-    def __init__(
-        self, operations: Sequence[CountedOperation], aliases: Mapping[str, str], kernel: Kernel, ctas: int
-    ) -> None:
-        """Take all operations of the kernel, in the order of the text, and the module's aliases."""
+    def __init__(self, operations: Sequence[CountedOperation], module: Module, kernel: Kernel, ctas: int) -> None:
+        """Take all operations of the kernel, in the order of the text, and its module."""
         accessing = [one for one in operations if one.access is not None]
         self._accesses = [one.access for one in accessing if one.access is not None]
         self._times = [one.times for one in accessing]
         self.lines = [one.line for one in accessing]
         """The first line of each operation that accesses memory, ascending."""
-        self._kernel, self._ctas, self._aliases = kernel, ctas, aliases
-        self._passing = {number for number, one in enumerate(self._accesses) if passes_by_l1(one, aliases)}
+        self._kernel, self._ctas, self._module, self._aliases = kernel, ctas, module, module.aliases
+        self._passing = {number for number, one in enumerate(self._accesses) if passes_by_l1(one, self._aliases)}
 
     @cached_property
     def _unknown(self) -> list[int]:
         """Accesses at unknown addresses, or under an unknown mask."""
         return [number for number, ranges in enumerate(self._ranges) if ranges is None]
+
+    @cached_property
+    def _unknown_reason(self) -> str:
+        operations = [self._accesses[number].operation for number in self._unknown]
+        functions = {owner for one in operations for owner in one.ancestors() if owner.name == FUNCTION}
+        dependent = set[Operation]().union(*(data_dependent(self._module, function) for function in functions))
+        others = {one.name for one in operations if one not in dependent}
+        if others:
+            return f"the addresses of {' and '.join(sorted(others))} are not modelled"
+        return "addresses depend on loaded data"
 
     @cached_property
     def _streamed(self) -> list[int | None]:
@@ -159,6 +171,7 @@ class Traffic:
             unknown=len(self._unknown),
             unknown_bytes=sum(self._streamed[number] or 0 for number in self._unknown),
             bytes_per_s=kernel.dram_bytes_per_s,
+            unknown_reason=self._unknown_reason if self._unknown else "",
             scattered=sum(self._scattered(number) for number in self._unknown),
         )
 
@@ -204,7 +217,7 @@ class Traffic:
 @lru_cache(maxsize=KERNELS_CACHED)  # mostly, all launches have the same
 def traffic_of(ran: ExecutedKernel, kernel: Kernel, grid: Grid) -> Traffic:
     """Return the memory traffic of launches that executed ``ran``."""
-    return Traffic(ran.operations, ran.module.aliases, kernel, prod(grid))
+    return Traffic(ran.operations, ran.module, kernel, prod(grid))
 
 
 def sms_of_ctas(timeline: Timeline) -> AxisArray | None:

@@ -52,11 +52,11 @@ def busy_memory(judged: JudgedLaunch) -> Limit | None:
     if dram.unknown and most > 1:
         return judged.unclear(
             f"DRAM would take {percent(most)} of the time for all that was requested, so some of it hit the L2; how "
-            "much is unknown, as addresses depend on loaded data"
+            f"much is unknown, as {dram.unknown_reason}"
         )
     if dram.unknown and (elsewhere < LIMITING or dram.fits_l2):
         return judged.unclear(
-            f"DRAM may be at {percent(least)} to {percent(most)} of peak: addresses depend on loaded data, so it is "
+            f"DRAM may be at {percent(least)} to {percent(most)} of peak: {dram.unknown_reason}, so it is "
             "unknown how much hit the L2"
         )
     text = f"DRAM or the L2, most likely (DRAM at {percent(least)} to {percent(min(most, 1.0))} of peak: data that is "
@@ -171,8 +171,8 @@ def scattered_accesses(judged: JudgedLaunch) -> Limit | None:
     if most <= max(*judged.parts.values(), LIMITING):
         return None
     return judged.unclear(
-        f"shared memory and L1 are busy for {percent(part)} to {percent(min(most, 1.0))} of the time, as addresses "
-        "depend on loaded data"
+        f"shared memory and L1 are busy for {percent(part)} to {percent(min(most, 1.0))} of the time, as "
+        f"{dram.unknown_reason}"
     )
 
 

@@ -9,8 +9,8 @@ import pytest
 from brute_force import Kernel, Table, assert_bytes_right, assert_right, run
 from executable_kernels import executable, kernels_in
 
-from kprof_inject.analysis.interpreter.integer_operations import Integers, KnownRanges, deciding_loads
 from kprof_inject.analysis.interpreter.interpreter import executed
+from kprof_inject.analysis.interpreter.loaded_integers import Integers, KnownRanges, deciding_loads
 from kprof_inject.capture.measurements import LoadedIntegersRecord
 from kprof_inject.ttgir.dialect import FUNCTION
 from kprof_inject.ttgir.parser import parse

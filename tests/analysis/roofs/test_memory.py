@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from brute_force import Kernel, Overflow, Ran, bytes_of, run
 from buffers import Scope
+from executable_kernels import executable
 from generated_kernels import kernels
 from hypothesis import HealthCheck, given, reject, settings
 from replacing import replace
@@ -18,9 +19,13 @@ from timelines import cta_rows, made_timeline
 
 from kprof_inject.analysis.interpreter.accesses import Access
 from kprof_inject.analysis.interpreter.executions import CountedOperation, evaluated
+from kprof_inject.analysis.interpreter.interpreter import executed
 from kprof_inject.analysis.roofs.memory import DramBound, Traffic, sms_of_ctas
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.timeline.timeline import Timeline
+from kprof_inject.ttgir.dialect import FUNCTION
+from kprof_inject.ttgir.nodes import Module
+from kprof_inject.ttgir.parser import parse
 
 L2_BYTES = 40
 
@@ -43,11 +48,9 @@ class LaunchTraffic:
     kept_bytes: Sequence[int]
 
     @classmethod
-    def of(
-        cls, operations: Sequence[CountedOperation], aliases: Mapping[str, str], launched: Timeline
-    ) -> LaunchTraffic:
+    def of(cls, operations: Sequence[CountedOperation], module: Module, launched: Timeline) -> LaunchTraffic:
         launch = launched.launch
-        traffic = Traffic(operations, aliases, launch.kernel, prod(launch.grid))
+        traffic = Traffic(operations, module, launch.kernel, prod(launch.grid))
         return cls(traffic, traffic.kept_bytes(sms_of_ctas(launched)))
 
     def l2_bytes(self, first: int, last: int) -> int:
@@ -68,7 +71,9 @@ def traffic_of(timeline: Timeline, ran: Ran, grid: tuple[int, int, int], sms: Se
     """The CTAs are told from the last to the first. Each operation stands in a line of its own, from 1 on."""
     ctas = cta_rows(*((cta, sm, 0, 1, 1) for cta, sm in reversed(list(enumerate(sms)))))
     launched = replace(timeline, ctas=ctas, launch=replace(timeline.launch, grid=grid))
-    return LaunchTraffic.of([CountedOperation.of(line, one) for line, one in enumerate(ran.found, 1)], {}, launched)
+    return LaunchTraffic.of(
+        [CountedOperation.of(line, one) for line, one in enumerate(ran.found, 1)], ran.module, launched
+    )
 
 
 def passes_by(access: Access) -> bool:
@@ -196,7 +201,7 @@ def test_copies_by_threads(timeline: Timeline, wrap: int, width: int, l2_bytes: 
     text = COPY.replace("WRAP", str(wrap)).replace("WIDTH", str(width))
     ran = evaluated(text, "kernel.ttgir", (1, 1, 1), (4096,), ScopeTable())
     launched = replace(timeline, launch=replace(timeline.launch, grid=(1, 1, 1)))
-    traffic = LaunchTraffic.of(ran.operations, ran.module.aliases, launched)
+    traffic = LaunchTraffic.of(ran.operations, ran.module, launched)
     assert traffic.l2_bytes(1, text.count("\n")) == l2_bytes
 
 
@@ -229,11 +234,41 @@ def test_what_an_sm_has_got_does_not_come_again(timeline: Timeline) -> None:
     assert traffic.l2_bytes(1, 13) == 4 * (16 + 16)
 
 
+LOADED = "addresses depend on loaded data"
+GATHER = "%v = tt.load %p : !tt.ptr<i32>\nLOAD %w FROM %v\n"
+REDUCE = '%v = "tt.reduce"(%r4) : (tensor<4xi32>) -> i32\nLOAD %w FROM %v\n'
+BRANCH = "%v = tt.load %p : !tt.ptr<i32>\n%few = arith.cmpi slt, %v, %c2 : i32\nscf.if %few {\nLOAD %w FROM %x\n}\n"
+LOOP = "%n = tt.load %p : !tt.ptr<i32>\n%e = scf.for %i = %c0 to %n step %c1 iter_args(%k = %x) -> (i32)  : i32 {\n"
+LOOP += "%k2 = arith.addi %k, %c1 : i32\nscf.yield %k2 : i32\n}\nLOAD %w FROM %e\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (GATHER, LOADED),
+        (BRANCH, LOADED),
+        (LOOP, LOADED),
+        (REDUCE, "the addresses of tt.load are not modelled"),
+        ("%v = tt.atomic_load %p : !tt.ptr<i32>\n", "the addresses of tt.atomic_load are not modelled"),
+        ("LOAD %v FROM %x\n", ""),
+    ],
+)
+def test_addresses_are_unknown_by_loaded_data_or_as_they_are_not_modelled(
+    timeline: Timeline, text: str, reason: str
+) -> None:
+    kernel = executable(text)
+    module = parse(kernel.text)
+    function = next(one for one in module.walk() if one.name == FUNCTION)
+    ran = Ran(executed(module, function, GRID, kernel.arguments), {}, module)
+    bound = traffic_of(timeline, ran, GRID, (0, 0, 1, 1)).dram_bound()
+    assert bound is not None and bound.unknown_reason == reason
+
+
 def test_bytes_of_dram_are_counted_once(timeline: Timeline) -> None:
     """And of those written only what the L2 has no room for."""
     ran = run(Kernel(LINES))
     bound = traffic_of(timeline, ran, GRID, (0, 0, 1, 1)).dram_bound()
-    assert bound == DramBound(4 * 7, 4 * 7, 4 * 7, 4 * (7 + 4 + 4 + 7), True, 1, 4 * 4, 1e9, scattered=4)
+    assert bound == DramBound(4 * 7, 4 * 7, 4 * 7, 4 * (7 + 4 + 4 + 7), True, 1, 4 * 4, 1e9, LOADED, scattered=4)
     apart = "%e = arith.constant 8 : i32\n    %f = arith.muli %x, %e : i32\n    %s = tt.splat %f"
     bound = traffic_of(timeline, run(Kernel(LINES.replace("%s = tt.splat %x", apart))), GRID, (0, 0, 1, 1)).dram_bound()
     assert bound is not None and (bound.written_bytes, bound.least_bytes) == (4 * 16, 4 * 16 + 4 * 16 - L2_BYTES)

@@ -38,7 +38,10 @@ def dram(least: float, streamed: float | None, *, fits_l2: bool = False, unknown
     streamed_bytes = None if streamed is None else int(streamed * DURATION_NS)
     unknown_bytes = int((unknown or 0.0) * DURATION_NS)
     least_bytes = int(least * DURATION_NS)
-    return DramBound(least_bytes, 0, least_bytes, streamed_bytes, fits_l2, int(unknown is not None), unknown_bytes, 1e9)
+    reason = "addresses depend on loaded data"
+    return DramBound(
+        least_bytes, 0, least_bytes, streamed_bytes, fits_l2, int(unknown is not None), unknown_bytes, 1e9, reason
+    )
 
 
 @pytest.fixture
