@@ -200,9 +200,13 @@ def _conflicts(judged: JudgedLaunch) -> Limit | None:
     if part >= max(LIMITING - NEAR, *judged.parts.values()):
         text = f"shared memory and L1, most likely ({percent(part)} to {percent(most)} of peak)"
         return judged.limit(f"{SHARED}, most likely", text, SHARED)
+    reason = "only counters show how long banks conflict in reductions, scans and the like"
+    if not judged.light.exchanges:
+        unknown = judged.light.dram.unknown_reason if judged.light.dram else ""
+        reason = f"the wavefronts of some loads and stores are unknown{unknown and f' ({unknown})'}"
     return judged.not_known(
-        f"shared memory and L1 are busy for {percent(part)} to {percent(most)} of the time, as only counters show how "
-        f"long banks conflict in reductions, scans and the like; {judged.nearest}"
+        f"shared memory and L1 are busy for {percent(part)} to {percent(most)} of the time, as {reason}; "
+        f"{judged.nearest}"
     )
 
 

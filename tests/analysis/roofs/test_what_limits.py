@@ -405,6 +405,21 @@ def test_machine_code_shows_more_than_ttgir(
     assert limit.parts[ALU] == bounds.parts[ALU]
 
 
+@pytest.mark.parametrize(
+    ("exchanges", "reason"),
+    [
+        (0.1, "only counters show how long banks conflict in reductions, scans and the like"),
+        (0.0, "the wavefronts of some loads and stores are unknown (addresses depend on loaded data)"),
+    ],
+)
+def test_conflicts_are_those_of_exchanges_only_where_there_are_any(
+    summary: LaunchSummary, exchanges: float, reason: str
+) -> None:
+    light = SpeedOfLight((roof("func", fp32_units=0.1),), dram=dram(0.1, 0.2, unknown=0.1), exchanges=exchanges)
+    limit = limit_of(summary, light, SMS, None, CodeBounds({ALU: 0.2, SHARED: 0.35}, 0.02, {SHARED: 0.6}))
+    assert f"busy for 35.0 % to 60.0 % of the time, as {reason}; " in limit.text
+
+
 def strided(instructions: int, *, sectors: float = 32, wavefronts: float = 8) -> Requests:
     """Loads of 4 bytes a lane: for adjacent ones, four sectors and a cycle of the L1 would do."""
     return Requests(9, "load", 4, instructions, 1.0, sectors, 4, 8, 1, wavefronts, "of 'x' at k.py:7")
