@@ -114,7 +114,7 @@ class Ending(Struct, frozen=True):
     last_cta_ns: int
     longest_first_share: float = 0.0
     """Share by which the launch would be shorter if the longest CTAs began first, and took as long as they did; 0 if
-    ``uneven_share`` is small."""
+    few slots are idle."""
 
     @property
     def uneven_share(self) -> float:
@@ -150,7 +150,7 @@ def ending_of(timeline: Timeline, slots_per_sm: int) -> Ending | None:
         waves = ctas_per_sm / slots_per_sm
         count_share = min(later_share, idle_share, 1 - waves / ceil(waves), at_pace_of_others)
     longest_first_ns = duration_ns
-    if idle_share - count_share >= _MIN_UNEVEN:
+    if 1 - (end_ns - ctas["init_ns"]).sum() / (len(work.ids) * slots_per_sm * duration_ns) >= _MIN_UNEVEN:
         longest_first = np.argsort(ctas["init_ns"] - end_ns, kind="stable")
         longest_first_ns = queued_ns(ctas[longest_first], slots_per_sm)
     last = int(end_ns.argmax())

@@ -137,32 +137,42 @@ _NOTABLE = 1.25
 
 @rule(cta_times, uses_records=False, idle="SMs")
 def uneven_ctas(evidence: Evidence) -> Results:
-    """Yield a long last CTA that leaves SMs idle."""
+    """Yield a long last CTA that leaves SMs idle, or other CTAs' slots of them."""
     timeline, summary, ending = evidence.timeline, evidence.summary, evidence.summary.ending
     # Times of CTAs and of their ends are accurate to one step of the timer.
     step_ns = timeline.clock.timer_step_ns
-    if ending is None or ending.uneven_share - step_ns / max(summary.duration_ns, 1) < MIN_SHARE:
+    if ending is None:
+        return
+    gains: dict[str, float] = {}
+    if summary.waves and ending.longest_first_share >= MIN_SHARE:
+        gains = gains_of_orders(timeline, summary.waves.slots_per_sm)
+    idles = ending.uneven_share - step_ns / max(summary.duration_ns, 1) >= MIN_SHARE
+    # CTAs may differ by chance: if SMs do not idle, only an order of program ids wins.
+    by_order = max(gains.values(), default=0.0)
+    if not idles and by_order < MIN_SHARE:
         return
     if ending.last_cta_ns - step_ns < _NOTABLE * ending.cta_ns:
         return
     last = f"CTA {ending.last_cta} on SM {ending.last_sm}, the last to finish, takes"
-    gains: dict[str, float] = {}
     if ending.cta_ns <= step_ns:
         what = f"most CTAs exit immediately, and {last} {short_time(ending.last_cta_ns)}"
-        advice, share = "do not launch CTAs without work; start the others first, or split them", ending.uneven_share
+        advice = "do not launch CTAs without work; start the others first, or split them"
+        share = max(ending.uneven_share, by_order)
     else:
         what = (
             f"{last} {ratio(ending.last_cta_ns / ending.cta_ns)} as long as the median CTA "
             f"({short_time(ending.last_cta_ns)} against {short_time(ending.cta_ns)})"
         )
-        gains = gains_of_orders(timeline, summary.waves.slots_per_sm) if summary.waves else {}
         share, advice = _order_or_split(ending, gains)
+    cost = f"SMs idle at the end for {percent(ending.uneven_share)} of the launch on average"
+    if not idles:
+        cost = f"the longest begin last; begun first, the launch would take {percent(by_order)} less time"
     yield found(
         evidence,
         share=share,
-        likely=min(share, ending.uneven_share),
-        text=f"CTAs are uneven: {what}, and SMs idle at the end for {percent(ending.uneven_share)} of the launch on "
-        "average",
+        # CTAs that shared their SM with fewer others at the end take longer if they begin first.
+        likely=min(share, max(ending.uneven_share, share / min(summary.waves.slots_per_sm if summary.waves else 1, 2))),
+        text=f"CTAs are uneven: {what}, and {cost}",
         advice=advice,
         figures={
             "sms": ending.sms,
@@ -210,14 +220,12 @@ def _order_or_split(ending: Ending, gains: Mapping[str, float]) -> tuple[float, 
     ``gains`` are those of simple orders.
     """
     look = f"see why CTA {ending.last_cta} has more work than others"
-    # It may win more than SMs idle, as those that work at the end are not full, but not what the number of CTAs loses.
-    without_tail = max(ending.longest_first_share - ending.count_share, ending.uneven_share)
-    by_order = min(ending.longest_first_share, without_tail)
-    if min(by_order, ending.uneven_share) < MIN_SHARE:
+    if ending.longest_first_share < MIN_SHARE:
         return ending.uneven_share, f"{look}, and split it: it takes most of the launch whenever it begins"
+    best = max(gains, key=lambda name: gains[name], default="")
+    by_order = ending.longest_first_share if ending.uneven_share >= MIN_SHARE else gains[best]
     split = f" (and split them, for up to {percent(ending.uneven_share)})"
     is_enough = by_order > ending.uneven_share - MIN_SHARE
-    best = max(gains, key=lambda name: gains[name], default="")
     way = f": {_WAYS[best]}" if best and gains[best] >= _MIN_OF_LONGEST_FIRST * by_order else ""
     return by_order, f"start the longest CTAs first{way}{'' if is_enough else split}; {look}"
 
