@@ -115,6 +115,9 @@ class Ending(Struct, frozen=True):
     longest_first_share: float = 0.0
     """Share by which the launch would be shorter if the longest CTAs began first, and took as long as they did; 0 if
     few slots are idle."""
+    sharing_share: float | None = None
+    """Share by which SMs with the most CTAs take less time for each of them than SMs with fewer; None unless all CTAs
+    run at once, and not equally many on all SMs."""
 
     @property
     def uneven_share(self) -> float:
@@ -137,7 +140,7 @@ def ending_of(timeline: Timeline, slots_per_sm: int) -> Ending | None:
     worked_ns = work.done_ns - begin_ns
     idle_share = 1 - float(worked_ns.mean()) / duration_ns
     fullest = work.ctas == work.ctas.max()
-    count_share = 0.0
+    count_share, sharing_share = 0.0, None
     if not fullest.all():
         later_ns = float(np.median(worked_ns[fullest]) - np.median(worked_ns[~fullest]))
         later_share = max(later_ns, 0.0) / duration_ns * float((~fullest).mean())
@@ -148,6 +151,9 @@ def ending_of(timeline: Timeline, slots_per_sm: int) -> Ending | None:
         # The device starts each CTA where a slot is free, so no SM runs one more than it must. If one did, the others
         # had CTAs that took longer.
         waves = ctas_per_sm / slots_per_sm
+        if waves <= 1:
+            fullest_ns = float(np.median(worked_ns[fullest] / work.ctas[fullest]))
+            sharing_share = max(1 - fullest_ns / max(others_ns, 1.0), 0.0)
         count_share = min(later_share, idle_share, 1 - waves / ceil(waves), at_pace_of_others)
     longest_first_ns = duration_ns
     if 1 - (end_ns - ctas["init_ns"]).sum() / (len(work.ids) * slots_per_sm * duration_ns) >= _MIN_UNEVEN:
@@ -167,6 +173,7 @@ def ending_of(timeline: Timeline, slots_per_sm: int) -> Ending | None:
         last_sm=int(ctas["sm"][last]),
         last_cta_ns=int(cta_ns[last]),
         longest_first_share=max(1 - longest_first_ns / duration_ns, 0.0),
+        sharing_share=sharing_share,
     )
 
 

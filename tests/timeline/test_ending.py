@@ -24,6 +24,17 @@ def test_an_sm_with_one_cta_more(tmp_path: Path) -> None:
     assert found.uneven_share == 0
 
 
+@pytest.mark.parametrize(("both_ns", "gain"), [(112, 0.44), (200, 0.0)])
+def test_what_a_second_cta_on_an_sm_gains(tmp_path: Path, both_ns: int, gain: float) -> None:
+    ctas = [(sm, 0, 100) for sm in range(3)] + [(3, 0, both_ns)] * 2
+    rows = cta_rows(*[(cta, sm, begin_ns, end_ns, end_ns) for cta, (sm, begin_ns, end_ns) in enumerate(ctas)])
+    timeline = made_timeline(tmp_path, [Scope("func")], [], rows)
+    found = ending_of(timeline, 2)
+    assert found is not None and found.sharing_share == pytest.approx(gain)
+    in_turn = ending_of(timeline, 1)
+    assert in_turn is not None and in_turn.sharing_share is None
+
+
 def test_a_cta_that_takes_longer(tmp_path: Path) -> None:
     found = ending(tmp_path, (0, 0, 100), (1, 0, 100), (2, 0, 200), (3, 0, 100))
     assert found == Ending(4, 3 / 8, 1, 4, 0.0, 4, 100.0, 2, 2, 200)

@@ -99,6 +99,7 @@ def few_warps(evidence: Evidence) -> Results:
         if share >= _MIN_SHARE:
             yield from _few_warps_of_dots(evidence, waves, active, share)
         return
+    share = min(share, _gain_by_sharing(evidence))
     top = evidence.stalls.top if evidence.stalls else None
     is_busy = evidence.busiest[1] >= _MAX_BUSY or (top is not None and top.reason in _SHARED_REASONS)
     if active >= _MAX_WARPS or share < _MIN_SHARE or is_busy:
@@ -123,6 +124,12 @@ def few_warps(evidence: Evidence) -> Results:
     )
 
 
+def _gain_by_sharing(evidence: Evidence) -> float:
+    """Return the most that other CTAs on an SM can gain, if SMs with a CTA more than others show it; else 1."""
+    ending = evidence.summary.ending
+    return 1.0 if ending is None or ending.sharing_share is None else ending.sharing_share
+
+
 def _loads_in_loops(evidence: Evidence) -> bool:
     return any(_loaded_bytes(loop) and evidence.iterations_of(loop) >= MIN_ITERATIONS for loop in evidence.loops)
 
@@ -144,7 +151,11 @@ def _few_warps_of_dots(evidence: Evidence, waves: Waves, active: float, share: f
             figures={"num_warps": warps, "more_num_warps": _WARPS_OF_GROUP},
             likely=share / 2,
         )
-    elif active < _MAX_WARPS_OF_DOTS and evidence.busiest[1] < LIMITING:
+    elif (
+        active < _MAX_WARPS_OF_DOTS
+        and evidence.busiest[1] < LIMITING
+        and (share := min(share, _gain_by_sharing(evidence))) >= _MIN_SHARE
+    ):
         by = limited_by(kernel.target, warps, kernel.clean)
         if waves.ctas < 2 * waves.sms:
             more = "launch more CTAs: smaller tiles, or split-K"

@@ -141,17 +141,15 @@ def uneven_ctas(evidence: Evidence) -> Results:
     timeline, summary, ending = evidence.timeline, evidence.summary, evidence.summary.ending
     # Times of CTAs and of their ends are accurate to one step of the timer.
     step_ns = timeline.clock.timer_step_ns
-    if ending is None:
+    if ending is None or ending.last_cta_ns - step_ns < _NOTABLE * ending.cta_ns:
         return
-    gains: dict[str, float] = {}
-    if summary.waves and ending.longest_first_share >= MIN_SHARE:
-        gains = gains_of_orders(timeline, summary.waves.slots_per_sm)
     idles = ending.uneven_share - step_ns / max(summary.duration_ns, 1) >= MIN_SHARE
+    gains: dict[str, float] = {}
+    if summary.waves and (idles or ending.longest_first_share >= MIN_SHARE):
+        gains = gains_of_orders(timeline, summary.waves.slots_per_sm)
     # CTAs may differ by chance: if SMs do not idle, only an order of program ids wins.
     by_order = max(gains.values(), default=0.0)
     if not idles and by_order < MIN_SHARE:
-        return
-    if ending.last_cta_ns - step_ns < _NOTABLE * ending.cta_ns:
         return
     last = f"CTA {ending.last_cta} on SM {ending.last_sm}, the last to finish, takes"
     if ending.cta_ns <= step_ns:

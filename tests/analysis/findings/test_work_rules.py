@@ -504,6 +504,20 @@ def test_too_few_warps(tmp_path: Path) -> None:
     assert not found_by(few_warps, evidence_of(tmp_path, WIDE + DOT, {"DRAM": 0.3}, WARPS_ACTIVE=8.0))
 
 
+@pytest.mark.parametrize("body", [WIDE, DOT])
+def test_sms_with_two_ctas_show_what_more_warps_gain(tmp_path: Path, body: str) -> None:
+    evidence = evidence_of(tmp_path, body, {"DRAM": 0.3}, waits={"%y =": 80} if body == WIDE else {}, WARPS_ACTIVE=4.0)
+    ending = evidence.summary.ending
+    assert ending is not None and ending.sharing_share is None
+
+    def found_with(sharing_share: float) -> list[float]:
+        summary = replace(evidence.summary, ending=replace(ending, sharing_share=sharing_share))
+        return [one.share for one in found_by(few_warps, with_sms(replace(evidence, summary=summary), 132))]
+
+    assert found_with(0.05) == []
+    assert found_with(0.4) == [pytest.approx(0.4)]
+
+
 def test_dots_with_one_warp_for_each_scheduler(tmp_path: Path) -> None:
     evidence = with_sms(evidence_of(tmp_path, DOT, {"DRAM": 0.3}, WARPS_ACTIVE=4.0), 132)
     finding = the_one(few_warps, evidence, "dots with few warps")
