@@ -13,6 +13,7 @@ from kprof_inject.analysis.findings.busy_units import work_by_line
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.headroom import Headroom, headroom_of
 from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.analysis.roofs.limits import MEMORY_WAITS
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.quantities import counted, listed, percent
@@ -66,8 +67,8 @@ def gain_in(report: LaunchAnalysis) -> Gain:
     best = next((finding for finding in report.findings if finding.expected), None)
     if best is not None:
         return Gain(best.share, best.rule)
-    if not report.limit.is_known or not report.limit.parts:
-        return UNKNOWN_GAIN
+    if not report.limit.is_known or not report.limit.parts or report.limit.name == MEMORY_WAITS:
+        return UNKNOWN_GAIN  # what the busiest unit leaves is not to be won: warps wait for others
     headroom = headroom_of(report)
     return Gain(headroom.share, AT_ROOF if headroom.is_small else "")
 
@@ -103,6 +104,9 @@ def _nothing_found(report: LaunchAnalysis, headroom: Headroom) -> Advice:
     how = "causal shows which part is critical, and try measures other options"
     if not report.limit.is_known:
         return Advice(f"could not judge what to change: the limit is not known; {how}", "", None)
+    if report.limit.name == MEMORY_WAITS:
+        less = "let fewer CTAs wait, do other work meanwhile, or divide the kernel into two launches where it waits"
+        return Advice(f"wait less: {less}; {how}", "", None)
     left = f"{headroom.rest}; " if headroom.unit else ""
     return Advice(f"no specific advice: {left}{how}", "", None)
 

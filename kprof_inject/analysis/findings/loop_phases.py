@@ -64,6 +64,9 @@ def _phase(
     if phases is None or share < _MIN_SHARE or not _has_iterations(scopes):
         yield from _unjudged(evidence)
         return
+    index, longest_ns = longest
+    if index is not None and scopes[index].kind == ScopeKind.SPIN and longest_ns >= _MAJORITY * time_ns:
+        return  # other work would not make what it waits for come earlier
     where = f"{side} {scopes[loop].distinct_name}"
     cta_ns, whole_cta_ns = time_ns / phases.warps, phases.whole_ns / phases.warps
     times = f"{short_time(cta_ns)} of {short_time(whole_cta_ns)}"
@@ -77,7 +80,6 @@ def _phase(
         "cta_share": cta_share,
         "warps_with_loops": phases.warps,
     }
-    index, longest_ns = longest
     if index is None:
         look = f"record what runs {where} (markers, --at line(...), other loops)"
     else:

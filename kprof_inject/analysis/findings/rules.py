@@ -42,7 +42,7 @@ from kprof_inject.analysis.findings.reuse import l2_reuse, small_tiles
 from kprof_inject.analysis.findings.shared_memory import bank_conflicts, needless_barriers
 from kprof_inject.analysis.findings.uncoalesced import narrow_accesses, uncoalesced
 from kprof_inject.analysis.findings.unneeded_elements import masked_iterations, padding, unneeded_elements
-from kprof_inject.analysis.findings.waits import barriers, exposed_loads, pace, waiting
+from kprof_inject.analysis.findings.waits import barriers, exposed_loads, lock, pace, waiting
 from kprof_inject.analysis.findings.wide_types import fp32_dots, fp64, wide_types
 from kprof_inject.analysis.unjudged import Unjudged
 
@@ -61,6 +61,7 @@ RULES: tuple[Rule, ...] = (
     too_few_stages,
     units_in_turn,
     atomics,
+    lock,
     exposed_loads,
     barriers,
     few_warps,

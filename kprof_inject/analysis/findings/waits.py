@@ -29,8 +29,10 @@ from kprof_inject.capture.scopes import Scope, ScopeKind
 from kprof_inject.quantities import listed, numbered, percent
 from kprof_inject.select.parts import COPIES, WAIT, part_of
 from kprof_inject.timeline.phases import outermost_loops
+from kprof_inject.ttgir.dialect import FUNCTION
 from kprof_inject.ttgir.loops import body_of, is_for_a_copy, pipeline_of
 from kprof_inject.ttgir.nodes import Operation
+from kprof_inject.ttgir.polling import polling_loops
 from kprof_inject.ttgir.ssa_values import operand_names
 
 # If loads are issued early enough, a wait finds its data there and takes a few instructions. Some iterations are late
@@ -232,6 +234,32 @@ def barriers(evidence: Evidence) -> Results:
         "that run meanwhile",
         figures={"waiting": share},
         likely=gain / 4,
+    )
+
+
+@rule(idle="warps")
+def lock(evidence: Evidence) -> Results:
+    """Yield a lock that CTAs take in turn: a loop that repeats a compare-and-swap until it succeeds."""
+    if evidence.executed is None:
+        return
+    swaps = [one.operation for one in evidence.operations if one.operation.name == "tt.atomic_cas"]
+    functions = {owner for one in swaps for owner in one.ancestors() if owner.name == FUNCTION}
+    loops = {loop for function in functions for loop in polling_loops(evidence.executed.module, function)}
+    locks = [one for one in swaps if not loops.isdisjoint(one.ancestors())]
+    spins = sum(scope.share or 0.0 for scope in evidence.summary.scopes if scope.kind == ScopeKind.SPIN)
+    sampled = evidence.time_share_of(locks) if evidence.stalls else 0.0
+    share = min(max(spins, sampled), 1.0)
+    if not locks or share < MIN_SHARE:
+        return
+    yield found(
+        evidence,
+        share,
+        text=f"waits on a lock: warps wait {percent(share)} of their time until {evidence.words_of(locks[0])} "
+        "succeeds; one CTA at a time holds the lock",
+        advice="do without the lock: tl.atomic_add, or a reduction in two steps (each CTA stores its part, and a "
+        "second kernel or the last CTA adds them up)",
+        figures={"waiting": share},
+        at=locks,
     )
 
 

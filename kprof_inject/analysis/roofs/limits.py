@@ -18,6 +18,7 @@ from kprof_inject.quantities import counted, percent
 
 DRAM = "DRAM"
 IDLE = "SMs without work"
+MEMORY_WAITS = "waits for memory"
 UNCOALESCED = "uncoalesced access"
 NOT_KNOWN = "not known"
 
@@ -253,4 +254,4 @@ def memory_wait_limit(summary: LaunchSummary) -> Limit | None:
     longest = max(spins, key=lambda scope: scope.share or 0.0)
     names = longest.distinct_name if len(spins) == 1 else f"{longest.distinct_name} and others"
     text = f"waits for memory to change: {percent(share)} of the warps' time is in {names}"
-    return Limit("waits for memory", (), text, {})
+    return Limit(MEMORY_WAITS, (), text, {})

@@ -12,6 +12,7 @@ from known_kernels import (
     LOOP,
     WAIT,
     Known,
+    evidence_of,
     launched,
     rules_of,
     sentences_of,
@@ -22,6 +23,10 @@ from replacing import replace
 from snapshots import check
 from timelines import incomplete_rows
 
+from kprof_inject.analysis.findings.finding import Finding
+from kprof_inject.analysis.findings.loop_phases import epilogue
+from kprof_inject.analysis.summary import summarise
+from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.timeline.timeline import Timeline
 
 LOOP_NS = sum(Known().iterations_ns)
@@ -43,6 +48,17 @@ def test_of_warps_that_lost_records_the_first_loop_is_unknown(tmp_path: Path) ->
     one_lost = the_finding(replace(timeline, incomplete=incomplete_rows(*lost[1:2])))
     assert one_lost.share == pytest.approx(LOOP_NS / (2 * LOOP_NS + 80) * 3 / 4)
     assert rules_of(replace(timeline, incomplete=incomplete_rows(*lost[1:]))) == []
+
+
+def test_a_wait_for_memory_is_no_epilogue(tmp_path: Path) -> None:
+    timeline = launched(tmp_path, Known(after_ns=LOOP_NS))
+    summary = summarise(timeline)
+    assert summary.phases is not None
+    spins = [replace(scope, kind=ScopeKind.SPIN) if scope.index == WAIT else scope for scope in summary.scopes]
+    for part, rules in ((0.4, ["epilogue"]), (0.6, [])):
+        phases = replace(summary.phases, after_scope=WAIT, after_scope_ns=round(part * summary.phases.after_ns))
+        changed = replace(summary, scopes=tuple(spins), phases=phases)
+        assert [one.rule for one in epilogue(evidence_of(timeline, changed)) if isinstance(one, Finding)] == rules
 
 
 def test_without_a_scope_around_all_neither_is_judged(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from kprof_inject.analysis.findings.instructions import spills
 from kprof_inject.analysis.findings.repeated_work import same_in_all_ctas
 from kprof_inject.analysis.findings.reuse import l2_reuse, small_tiles
 from kprof_inject.analysis.findings.uncoalesced import uncoalesced
-from kprof_inject.analysis.findings.waits import barriers, exposed_loads
+from kprof_inject.analysis.findings.waits import barriers, exposed_loads, lock
 from kprof_inject.analysis.findings.wide_types import fp32_dots
 from kprof_inject.analysis.roofs.memory import DramBound
 from kprof_inject.analysis.unjudged import Unjudged
@@ -559,6 +559,28 @@ def test_too_few_warps_that_request_too_little(tmp_path: Path) -> None:
     evidence = evidence_of(tmp_path, LOOP + WIDE, {"DRAM": 0.3}, waits={"%x =": 80}, WARPS_ACTIVE=4.0)
     finding = the_one(few_warps, with_sms(evidence, 132), "few warps with little in flight")
     assert finding.advice.startswith("request more data at once, as the loads of an iteration are 512 bytes on an SM")
+
+
+SWAP = "%old = tt.atomic_cas acq_rel, gpu, %flag, %c0, %c1 : (!tt.ptr<i32>, i32, i32) -> i32\n"
+LOCK = f"""\
+    %flag = tt.bitcast %q : !tt.ptr<f32> -> !tt.ptr<i32>
+    scf.while : () -> () {{
+      {SWAP}
+      %taken = arith.cmpi eq, %old, %c1 : i32
+      scf.condition(%taken)
+    }} do {{
+      scf.yield
+    }}
+"""
+SWAP_ONCE = "    %flag = tt.bitcast %q : !tt.ptr<f32> -> !tt.ptr<i32>\n" + SWAP
+
+
+def test_a_lock_that_ctas_take_in_turn(tmp_path: Path) -> None:
+    finding = the_one(lock, evidence_of(tmp_path, LOCK, {"L2": 0.1}, {"tt.atomic_cas": 70}), "a lock", "%old")
+    assert finding.share == pytest.approx(0.7)
+    assert finding.advice.startswith("do without the lock: tl.atomic_add")
+    assert not found_by(lock, evidence_of(tmp_path, LOCK, {"L2": 0.1}, {"tt.atomic_cas": 9}))
+    assert not found_by(lock, evidence_of(tmp_path, SWAP_ONCE, {"L2": 0.1}, {"tt.atomic_cas": 70}))
 
 
 def test_units_that_take_turns(tmp_path: Path) -> None:

@@ -15,9 +15,11 @@ from screens import WIDE, coloured, lines_shown
 from snapshots import check
 from timelines import Ran
 
+from kprof_inject.analysis.advice import UNKNOWN_GAIN, gain_in
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.rules import Judgement
 from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.analysis.roofs.limits import MEMORY_WAITS
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.capture.edits import EditsRecord
 from kprof_inject.report.experiments import won_text
@@ -128,6 +130,14 @@ def test_a_known_limit_without_a_finding_says_what_is_left(report: LaunchAnalysi
     limit = replace(report.limit, parts={"DRAM": 0.7}, is_known=True)
     (line,) = advice(screen(altered(report, limit=limit)))
     assert line.startswith("no advice: ") and "30.0 %" in line
+
+
+def test_of_waits_for_memory_no_unit_says_what_is_left(report: LaunchAnalysis) -> None:
+    waits = replace(report.limit, name=MEMORY_WAITS, parts={"shared memory and L1": 0.141}, is_known=True)
+    waiting = altered(report, limit=waits, judgements=())
+    (line,) = advice(screen(waiting))
+    assert line.startswith("wait less: let fewer CTAs wait") and "%" not in line
+    assert gain_in(waiting) == UNKNOWN_GAIN
 
 
 def test_what_the_kernel_needs_comes_before_what_the_recording_needs(tmp_path: Path) -> None:
