@@ -6,7 +6,7 @@ Everything that goes wrong is reported: the capture is useful without these meas
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -31,7 +31,7 @@ from kprof_inject.errors import KprofError
 from kprof_inject.pipeline import Say
 from kprof_inject.pipeline.captured_kernels import CapturedKernel, kernels_examined
 from kprof_inject.pipeline.own_processes import do_tasks
-from kprof_inject.quantities import counted, listed
+from kprof_inject.quantities import counted, listed, percent
 from kprof_inject.runtime.counters.cupti import has_nvidia_module, is_permitted
 from kprof_inject.runtime.experiments.tasks import CountLaunch, SampleLaunch, Task, TaskResult, TimeRecords
 from kprof_inject.runtime.process_report import Reports
@@ -83,10 +83,15 @@ _REFUSALS: Mapping[type[Task], str] = {
 
 def main_kernels(workspace: Workspace) -> tuple[str, ...]:
     """Return the variants that take at least 1 % of the kernels' time, as far as the dump knows it."""
+    return tuple(variant for variant, share in _shares_of_time(workspace).items() if share >= _MIN_SHARE)
+
+
+def _shares_of_time(workspace: Workspace) -> dict[str, float]:
+    """Return each variant's share of the kernels' time, and 1 for those whose time is unknown."""
     runs = {kernel.variant: workspace.clean_run(kernel.variant) for kernel in workspace.kernels()}
     ns = {variant: median(run.times_ns or (0.0,)) * (run.launches or 0) for variant, run in runs.items()}
     total_ns = sum(ns.values())
-    return tuple(variant for variant, run in runs.items() if not run.times_ns or ns[variant] >= _MIN_SHARE * total_ns)
+    return {variant: ns[variant] / total_ns if run.times_ns and total_ns else 1.0 for variant, run in runs.items()}
 
 
 def with_permitted_metrics(recording: Recording, say: Say) -> Recording:
@@ -109,11 +114,22 @@ def measure_run(workspace: Workspace, capture: Path, reports: Reports, recording
             for note in refusals:
                 _note_refusal(capture, note.variant, f"no launch of it was saved: {note.refusal}")
         kernels = list(_captured_kernels(workspace, capture))
+        if recording.metrics:
+            _note_small_kernels(workspace, capture, {kernel.folder for kernel in kernels})
         if not recording.replay:
             kernels = _without_those_that_wait_for_others(capture, kernels, say)
         _measure(workspace, kernels, recording, say)
     except OSError as error:
         say(f"cannot measure saved launches: {error.strerror}")
+
+
+def _note_small_kernels(workspace: Workspace, capture: Path, measured: Set[Path]) -> None:
+    """Save why kernels of a capture are not measured that take less than 1 % of the time."""
+    shares = _shares_of_time(workspace)
+    for _, folder, kernel in _kernels_in(capture):
+        if folder not in measured and (share := shares.get(kernel.program_variant)) is not None:
+            reason = f"it takes {percent(share)} of the kernels' time; profile --kernel {kernel.name} measures it"
+            write(folder, MeasurementsRecord(not_counted=reason, not_sampled=reason))
 
 
 def _without_those_that_wait_for_others(

@@ -261,7 +261,9 @@ def _builds(clean: KernelResources, with_records: KernelResources, overhead: Ove
 def _run_time(overhead: Overhead, clean: KernelResources, with_records: KernelResources) -> _Finding:
     """Judge the whole interval, not its middle: what may be bad is not called good."""
     if reason := _why_no_verdict(overhead, clean, with_records):
-        return (Level.CANNOT_TELL, f"{reason} (measured: {overhead})")
+        # Where the launches without records were slowed, their difference is no overhead.
+        measured = "" if overhead.percent < -_UNRELIABLE_PERCENT else f" (measured: {overhead})"
+        return (Level.CANNOT_TELL, f"{reason}{measured}")
     if overhead.low_percent > _UNRELIABLE_PERCENT:
         limit = f"the limit is {_UNRELIABLE_PERCENT:g} %"
         return (Level.UNRELIABLE, f"{_effect(overhead)}; {limit}")
@@ -285,8 +287,8 @@ def _effect(overhead: Overhead) -> str:
 def _why_no_verdict(overhead: Overhead, clean: KernelResources, with_records: KernelResources) -> str:
     if overhead.percent < -_UNRELIABLE_PERCENT:
         return (
-            "with records the kernel took far less time than without, which records cannot cause: something else "
-            "slowed the run without them; run both again on an idle GPU"
+            "the overhead is not measurable: launches without records took longer than those with them, which records "
+            "cannot cause; run both again on an idle GPU"
         )
     # A cost that is certainly beyond the limit allows a verdict, however wide its interval.
     if overhead.error_percent <= TRUSTED_PERCENT or overhead.low_percent > TRUSTED_PERCENT:

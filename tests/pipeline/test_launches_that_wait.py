@@ -1,4 +1,4 @@
-"""Launches that wait for other processes are not repeated alone."""
+"""Launches that are not measured: those that wait for other processes, and those of small kernels."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from replacing import replace
 from snapshots import check
 
 from kprof_inject.capture.capture_files import KERNELS_FOLDER, KernelRecord, read, read_optional, write
+from kprof_inject.capture.measurements import MeasurementsRecord
 from kprof_inject.capture.recording import Recording
 from kprof_inject.capture.resources import TimingRecord
 from kprof_inject.capture.saved_launch import SAVED_LAUNCH_ENDING
@@ -73,3 +74,21 @@ def test_a_kernel_that_polls_is_not_repeated_where_several_processes_run_it(
     else:
         check("pipeline/launches_that_wait", "\n".join(said), "two processes")
         assert all(timing and "polls memory" in (timing.not_replayed or "") for timing in timings)
+
+
+@pytest.mark.parametrize("share", [0.004, 1.0])
+def test_small_kernels_say_why_they_have_no_counters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float
+) -> None:
+    (kernel,) = captured(tmp_path / "capture", 1, ENDS)
+    measured = [kernel] if share == 1.0 else []
+    monkeypatch.setattr(launch_measurements, "_captured_kernels", lambda workspace, capture: measured)
+    monkeypatch.setattr(launch_measurements, "_measure", lambda *_: None)
+    monkeypatch.setattr(launch_measurements, "_shares_of_time", lambda workspace: {"v": share})
+    (tmp_path / "reports").mkdir()
+    reports = read_reports(tmp_path / "reports")
+    workspace = Workspace.create(tmp_path / "ws")
+    measure_run(workspace, tmp_path / "capture", reports, Recording(counters="default"), lambda _: None)
+    record = read_optional(kernel.folder, MeasurementsRecord)
+    said = f"it takes 0.4 % of the kernels' time; profile --kernel {kernel.record.name} measures it"
+    assert (record and (record.not_counted, record.not_sampled)) == (None if measured else (said, said))
