@@ -11,7 +11,7 @@ from msgspec import structs
 from kprof_inject.analysis.causal.slopes import kernel_slopes
 from kprof_inject.analysis.evidence.measured_limit import Measured, measured_limit
 from kprof_inject.analysis.evidence.stalls import Stalls, stalls_of
-from kprof_inject.analysis.evidence.units import CodeEvidence, UnitEvidence, code_evidence, unit_evidence
+from kprof_inject.analysis.evidence.units import CodeEvidence, UnitEvidence, code_evidence, disagreements, unit_evidence
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.rules import Judgement, judge_by_rules
@@ -77,6 +77,14 @@ class LaunchAnalysis(LaunchEvidence, frozen=True, eq=False, kw_only=True):
             if judgement.unjudged:
                 found[judgement.unjudged] = (*found.get(judgement.unjudged, ()), judgement.rule)
         return found
+
+    @property
+    def disagreements(self) -> list[str]:
+        """Sentences on lower bounds that exceed what was measured.
+
+        Counters are those of one launch: with several grids, it may have had other work.
+        """
+        return [] if len(self.launch.kernel.grids) > 1 else disagreements(self.units)
 
     @property
     def doubts(self) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from kprof_inject.analysis.advice import Advice, Trust, advice_on, trust_in
 from kprof_inject.analysis.async_work.flights import Flights, flights_of
 from kprof_inject.analysis.async_work.in_flight import recorded_in_flight
 from kprof_inject.analysis.evidence.stalls import Stalls
-from kprof_inject.analysis.evidence.units import UnitEvidence, disagreements
+from kprof_inject.analysis.evidence.units import UnitEvidence
 from kprof_inject.analysis.findings.rules import RuleOutcome
 from kprof_inject.analysis.launch import LaunchAnalysis, ReportLaunch
 from kprof_inject.analysis.program import KernelFinding, Report
@@ -195,7 +195,7 @@ class Answers:
             speed_of_light=analysis.speed_of_light,
             machine_code=analysis.code_evidence.scopes if analysis.code_evidence else None,
             moves=launch.kernel.moves,
-            disagreements=tuple(disagreements(analysis.units)),
+            disagreements=tuple(analysis.disagreements),
             counters=analysis.measured.counted if analysis.measured else None,
             requests=analysis.requests,
             notes=tuple(all_notes(analysis, flights)),

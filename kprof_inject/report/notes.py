@@ -8,7 +8,6 @@ from pathlib import PurePath
 
 from kprof_inject.analysis.async_work.flights import Flights
 from kprof_inject.analysis.evidence.stalls import Stalls
-from kprof_inject.analysis.evidence.units import disagreements
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.roofs.speed_of_light import SpeedOfLight
 from kprof_inject.analysis.summary import LaunchSummary, RecordFaults, ScopeSummary
@@ -175,7 +174,7 @@ def measurement_notes(report: LaunchAnalysis) -> Iterator[str]:
             f"sampled every {record.samples.period_cycles} cycles in {counted(record.samples.launches, 'launch')}: "
             f"{stalls.samples if stalls else 0} samples, {record.samples.dropped} dropped{unknown}"
         )
-    yield from disagreements(report.units)
+    yield from report.disagreements
 
 
 # Scopes with fewer of the samples are not described.

@@ -15,6 +15,7 @@ from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.quantities import counted, numbered, percent, ratio, short_time
 from kprof_inject.timeline.partitions import shared_scopes
 from kprof_inject.timeline.timeline import Timeline
+from kprof_inject.ttgir.dialect import CALL
 
 # With two warps, a difference does not show which of them waits for the other.
 _MIN_WARPS = 3
@@ -84,6 +85,9 @@ def _finding(evidence: Evidence, scope: ScopeSummary, waits: bool) -> Finding | 
             return None
         if apart.few_ns < _NOTABLE * apart.many_ns:
             return None
+    alone = _work_of_one_warp(evidence, scope, waits)
+    if alone is not None and not (alone and apart.few[0] == scope.warps.ids.min()):
+        return None  # the warps' work is the same, so the difference is the hardware's
     whole_ns = time_of_a_warp_ns(evidence)
     share = min(apart.furthest_from_mean_ns / whole_ns, 1.0)
     if share < MIN_SHARE:
@@ -112,6 +116,10 @@ def _finding(evidence: Evidence, scope: ScopeSummary, waits: bool) -> Finding | 
             f"{_team(scope, ' of a CTA')} ({short_time(few_ns)} against {short_time(many_ns)} {in_each})"
         )
         look = f"look at what {do} in {name} that the others do not ({source})"
+    advice = f"{look}, and spread it over all warps{_team(scope)}"
+    if alone:
+        text += f"; one warp runs {alone} for all"
+        advice = "do that less often, with larger blocks, or in a partition of its own (warp_specialize)"
     figures: Figures = {
         "slow_warp_ids": ", ".join(map(str, apart.few.tolist())),
         "slow_warps": len(apart.few),
@@ -119,8 +127,32 @@ def _finding(evidence: Evidence, scope: ScopeSummary, waits: bool) -> Finding | 
         "mean_ns": few_ns,
         "other_mean_ns": many_ns,
     }
-    advice = f"{look}, and spread it over all warps{_team(scope)}"
     return found(evidence, share, text, advice, figures, scope=scope.index)
+
+
+# One thread runs these for its CTA or partition, and writes of scalars.
+_OF_ONE_WARP = ("ttng.arrive_barrier", "ttng.async_tma_", "ttng.barrier_expect", "ttng.tc_gen5_")
+
+
+def _work_of_one_warp(evidence: Evidence, scope: ScopeSummary, waits: bool) -> str | None:
+    """Return an operation of the scope, or before a wait, that one warp runs for all.
+
+    Empty if all warps do the same, None if they may do different things: under masks, and in foreign or unknown code.
+    """
+    if evidence.executed is None:
+        return None
+    lines = None if waits else evidence.timeline.table.scopes[scope.index].lines
+    inside = [one for one in evidence.operations if lines is None or lines[0] <= one.line <= lines[1]]
+    alone = ""
+    for one in inside:
+        access = one.access
+        is_whole = access is None or access.is_whole or (one.times is not None and one.whole_times == one.times)
+        if one.operation.traits.is_foreign or one.operation.name == CALL or not is_whole:
+            return None
+        is_scalar_write = access is not None and access.form.writes and not access.shape
+        if not alone and (is_scalar_write or one.operation.name.startswith(_OF_ONE_WARP)):
+            alone = evidence.words_of(one.operation)
+    return alone
 
 
 def _team(scope: ScopeSummary, otherwise: str = "") -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from replacing import replace
 
 from kprof_inject.analysis.evidence.measured_limit import measured_shares
 from kprof_inject.analysis.evidence.units import disagreements, unit_evidence
@@ -13,6 +14,7 @@ from kprof_inject.analysis.roofs.rates import ALU, FP32, ISSUE, SHARED, TENSOR
 from kprof_inject.capture import counters
 from kprof_inject.capture.measurements import CountersRecord
 from kprof_inject.capture.reader import read_capture
+from kprof_inject.capture.resources import GridTimesRecord
 from kprof_inject.timeline.timeline import decode_launch
 
 DEMO = Path(__file__).parents[3] / "tests/captures"
@@ -54,7 +56,12 @@ def test_all_evidence_on_the_demo_agrees(name: str) -> None:
     for unit, error in ((ISSUE, 0.01), (ALU, 0.005)):
         assert units[unit].code == pytest.approx(units[unit].measured, abs=error)
     assert units[TENSOR].computed == pytest.approx(units[TENSOR].measured, abs=0.01)
-    assert disagreements(report.units) == []
+    assert report.disagreements == []
+    wrong = replace(report, units=unit_evidence({SHARED: 0.6}, {}, {SHARED: 0.3}, 1.0))
+    assert len(wrong.disagreements) == 1
+    grids = tuple(GridTimesRecord(grid=(size, 1, 1), launches=1) for size in (1, 2))
+    timeline = replace(report.timeline, launch=replace(launch, kernel=replace(launch.kernel, grids=grids)))
+    assert replace(wrong, timeline=timeline).disagreements == [], "counters may be those of another grid"
     assert report.stalls is not None
     assert report.stalls.samples > 10_000
     assert report.stalls.unknown < 0.05 * report.stalls.samples

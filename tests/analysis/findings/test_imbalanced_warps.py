@@ -6,11 +6,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from known_kernels import WORK, Known, launched, rules_of, sentences_of, the_finding
+from analysis.findings.evidences import HEAD, TAIL
+from known_kernels import WORK, Known, evidence_of, launched, rules_of, sentences_of, the_finding
 from replacing import replace
 from snapshots import check
 
-from kprof_inject.capture.scopes import Partition
+from kprof_inject.analysis.findings.finding import Finding
+from kprof_inject.analysis.findings.imbalanced_warps import imbalanced_warps
+from kprof_inject.analysis.interpreter.executions import evaluated
+from kprof_inject.capture.scopes import Partition, ScopeTable
 from kprof_inject.timeline.partitions import partitions_of
 from kprof_inject.timeline.timeline import Timeline
 
@@ -62,3 +66,34 @@ def test_the_others_are_those_of_the_partition(tmp_path: Path, partition: int, t
     finding = the_finding(partitioned(launched(tmp_path, worked(20, 20, 80, 20)), partition))
     assert f"3 warps of {team} (" in finding.text
     assert finding.advice.endswith(f"all warps of {team}")
+
+
+STORE = "    tt.store %at, %zero MASK: tensor<128x!tt.ptr<f32>, #l>\n"
+MASKED = STORE.replace("MASK", ", %few ")
+FEW = """\
+    %k = arith.constant dense<100> : tensor<128xi32, #l>
+    %few = arith.cmpi slt, %r, %k : tensor<128xi32, #l>
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "slow", "advice"),
+    [
+        (FEW + MASKED, 0, "look at what warp 0 does"),
+        (STORE.replace("MASK", ""), 0, None),
+        (STORE.replace("MASK", "") + "    tt.store %p, %none : !tt.ptr<f32>\n", 0, "do that less often"),
+        (STORE.replace("MASK", "") + "    tt.store %p, %none : !tt.ptr<f32>\n", 2, None),
+    ],
+)
+def test_warps_that_do_the_same_differ_by_the_hardware(
+    tmp_path: Path, body: str, slow: int, advice: str | None
+) -> None:
+    """But masks may differ, and one warp stores a scalar for all."""
+    timeline = launched(tmp_path, worked(*(80 if warp == slow else 20 for warp in range(4))))
+    ran = evaluated(HEAD + body + TAIL, "kernel.ttgir", (8, 1, 1), (1 << 20, 1 << 24), ScopeTable())
+    scopes = tuple(replace(scope, lines=None) for scope in timeline.table.scopes)
+    timeline = replace(timeline, table=replace(timeline.table, scopes=scopes))
+    found = list(imbalanced_warps(replace(evidence_of(timeline), executed=ran)))
+    assert [isinstance(one, Finding) and one.advice.startswith(advice or "-") for one in found] == [True] * bool(advice)
+    if advice and "less" in advice:
+        check("analysis/findings", sentences_of(*found), "a store of one warp")
