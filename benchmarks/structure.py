@@ -132,15 +132,18 @@ def _insert(folder: Path, traced: Traced) -> None:
 
 
 def _limit(folder: Path, traced: Traced) -> None:
-    import kprof_inject
-    from kprof_inject.analysis.launch import evidence_on
+    from kprof_inject.analysis.launch import limit_of
+    from kprof_inject.capture.reader import read_capture
 
-    def limit() -> None:
-        timelines = kprof_inject.load(DEMO).timelines
-        median = sorted(timelines, key=lambda timeline: timeline.last_ns - timeline.first_ns)[len(timelines) // 2]
-        print(evidence_on(median).limit.sentence)
+    traced(lambda: print(limit_of(read_capture(DEMO).launches[0]).sentence))
 
-    traced(limit)
+
+def _analysis(folder: Path, traced: Traced) -> None:
+    from kprof_inject.analysis.launch import LaunchAnalysis
+    from kprof_inject.capture.reader import read_capture
+    from kprof_inject.timeline.captures import timeline_of
+
+    traced(lambda: LaunchAnalysis.of(timeline_of(read_capture(DEMO).launches[0])))
 
 
 def _json(folder: Path, traced: Traced) -> None:
@@ -184,6 +187,7 @@ FLOWS: dict[str, Flow] = {
     "text to instrumented text": _insert,
     "launch to capture": _launch,
     "capture to LIMIT": _limit,
+    "capture to LIMIT, units and findings": _analysis,
     "capture to report --json": _json,
     "capture to report --html": _page,
     "timeline to Chrome JSON": _drawing,

@@ -15,7 +15,7 @@ from timelines import Ran, cta_rows, made_timeline, scope_rows
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.analysis.roofs.speed_of_light import SpeedOfLight
+from kprof_inject.analysis.limits.speed_of_light import SpeedOfLight
 from kprof_inject.analysis.summary import LaunchSummary, summarise
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.capture.resources import KernelResources

@@ -33,8 +33,8 @@ AGAINST = {
         ("timeline.timeline", "timeline.axis"),
     ],
     "imports point down in the analysis": [
-        ("analysis.interpreter.accesses", "analysis.roofs.operation_work"),
-        ("analysis.roofs.limits", "analysis.findings.finding"),
+        ("analysis.interpreter.accesses", "analysis.limits.operation_work"),
+        ("analysis.limits.limit", "analysis.findings.finding"),
         ("analysis.summary", "analysis.async_work.in_flight"),
         ("analysis.launch", "analysis.comparison.verdicts"),
     ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kprof_inject.analysis.roofs.operation_work import Work
+from kprof_inject.analysis.limits.operation_work import Work
 
 _KINDS = set(Work.__struct_fields__)
 

@@ -23,9 +23,8 @@ import numpy as np
 from msgspec import structs
 
 from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.analysis.roofs.limits import DRAM
-from kprof_inject.analysis.roofs.rates import ALU, FP32, ISSUE, L2, SHARED, SPECIAL, TENSOR, rates_of
-from kprof_inject.analysis.roofs.speed_of_light import Roof
+from kprof_inject.analysis.limits.rates import ALU, DRAM, FP32, ISSUE, L2, SHARED, SPECIAL, TENSOR, rates_of
+from kprof_inject.analysis.limits.speed_of_light import Roof
 from kprof_inject.capture.model import Launch
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.timeline.timeline import decode_launch

@@ -13,7 +13,7 @@ from kprof_inject.analysis.findings.busy_units import work_by_line
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.headroom import Headroom, headroom_of
 from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.analysis.roofs.limits import MEMORY_WAITS
+from kprof_inject.analysis.limits.limit import MEMORY_WAITS
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.quantities import counted, listed, percent

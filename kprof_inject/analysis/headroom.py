@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from kprof_inject.analysis.findings.evidence import CEILINGS
 from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.analysis.roofs.limits import DRAM, UNIT_NAMES
-from kprof_inject.analysis.roofs.rates import TENSOR
+from kprof_inject.analysis.limits.ceilings import ceiling
+from kprof_inject.analysis.limits.limit import UNIT_NAMES
+from kprof_inject.analysis.limits.rates import DRAM, TENSOR
 from kprof_inject.quantities import percent, size_text
 
 _MIN_NECESSARY = 0.8
@@ -69,7 +69,7 @@ def _of_dram(report: LaunchAnalysis) -> Headroom | None:
     once = 1.0 if dram.unknown else min(dram.once_bytes / moved, 1.0)
     needed = min(once, 1 - _not_needed(report, DRAM))
     work = f"moving {size_text(round(needed * moved))} from and to DRAM"
-    return Headroom(DRAM, part * needed / CEILINGS[DRAM], work, not dram.unknown)
+    return Headroom(DRAM, part * needed / ceiling(report.launch.device_name, DRAM), work, not dram.unknown)
 
 
 def _of_dots(report: LaunchAnalysis) -> Headroom | None:
@@ -77,7 +77,7 @@ def _of_dots(report: LaunchAnalysis) -> Headroom | None:
     if report.limit.evidence != "measured" or not part:
         return None  # computed parts are those of the time in which SMs have work
     needed = part * (1 - _not_needed(report, TENSOR))
-    return Headroom(TENSOR, needed / CEILINGS[TENSOR], f"the work of {UNIT_NAMES[TENSOR]}")
+    return Headroom(TENSOR, needed / ceiling(report.launch.device_name, TENSOR), f"the work of {UNIT_NAMES[TENSOR]}")
 
 
 def _not_needed(report: LaunchAnalysis, unit: str) -> float:

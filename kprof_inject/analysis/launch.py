@@ -3,37 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TypeVar
 
+import numpy as np
 from msgspec import structs
 
 from kprof_inject.analysis.causal.slopes import kernel_slopes
-from kprof_inject.analysis.evidence.measured_limit import Measured, measured_limit
-from kprof_inject.analysis.evidence.stalls import Stalls, stalls_of
 from kprof_inject.analysis.evidence.units import CodeEvidence, UnitEvidence, code_evidence, disagreements, unit_evidence
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.rules import Judgement, judge_by_rules
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel, evaluated_kernel, with_recorded_iterations
-from kprof_inject.analysis.roofs.coalescing import requests_of
-from kprof_inject.analysis.roofs.computed_limit import dram_part, limit_of
-from kprof_inject.analysis.roofs.limits import Limit, whole_roof
-from kprof_inject.analysis.roofs.speed_of_light import speed_of_light
+from kprof_inject.analysis.limits.coalescing import requests_of
+from kprof_inject.analysis.limits.judges import dram_part, limit_by_bounds, limit_by_counters
+from kprof_inject.analysis.limits.limit import Limit, memory_wait_limit, whole_roof
+from kprof_inject.analysis.limits.measured import Measured, measured_of
+from kprof_inject.analysis.limits.speed_of_light import speed_of_light
+from kprof_inject.analysis.limits.stalls import kernel_stalls
 from kprof_inject.analysis.summary import LaunchSummary, summarise
 from kprof_inject.analysis.unjudged import CHECK_MODULE, Unevaluated, Unjudged, evaluating
 from kprof_inject.capture.buffer_layouts import LaunchHeaders
 from kprof_inject.capture.edits import EditsRecord
 from kprof_inject.capture.experiments import ExperimentRecord
-from kprof_inject.capture.model import KERNELS_CACHED, Kernel, Launch
+from kprof_inject.capture.model import Launch
 from kprof_inject.capture.reader import machine_code_of
-from kprof_inject.capture.source_text import lines_of, ttgir_of
+from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.errors import KprofError
 from kprof_inject.timeline.captures import timeline_of, timelines_of
 from kprof_inject.timeline.choice import EVERYTHING, Choice
-from kprof_inject.timeline.timeline import Timeline
+from kprof_inject.timeline.timeline import Timeline, timed_ctas
 from kprof_inject.timeline.trust import Level, Verdict, judge, median_time_ns
-from kprof_inject.timeline.waves import launch_duration_ns
+from kprof_inject.timeline.waves import idle_sms_of, launch_duration_ns, waves_of_ctas
 
 _Record = TypeVar("_Record", ExperimentRecord, EditsRecord)
 Experiment = ExperimentRecord | EditsRecord
@@ -113,45 +114,65 @@ class LaunchAnalysis(LaunchEvidence, frozen=True, eq=False, kw_only=True):
         )
 
 
+def limit_of(launch: Launch) -> Limit:
+    """Return a launch's limit.
+
+    With counters, neither its module nor its records are read, unless scopes of it wait for memory.
+    """
+    kernel = launch.kernel
+    measured, spins = measured_of(kernel), any(scope.kind == ScopeKind.SPIN for scope in kernel.scopes.scopes)
+    ctas = None if measured is None or spins or launch.recorded else timed_ctas(launch)
+    if measured is None or ctas is None:
+        return evidence_on(timeline_of(launch)).limit
+    everything, is_sample = np.concatenate(ctas), bool(ctas[1].size)
+    waves = waves_of_ctas(everything, kernel.with_records.ctas_per_sm, is_sample)
+    return limit_by_counters(measured, waves, idle_sms_of(everything, waves.slots_per_sm) if waves else None)
+
+
 def evidence_on(timeline: Timeline, experiments: Sequence[Experiment] = ()) -> LaunchEvidence:
     """Return the evidence on a launch, and its limit.
 
-    Without the kernel's module, or if that cannot be evaluated, nothing is computed from its operations.
+    With counters, the limit is known first. Then the kernel's module is evaluated; without it, or if that is not
+    possible, nothing is computed from its operations.
     """
-    summary = summarise(timeline)
+    summary, measured = summarise(timeline), measured_of(timeline.launch.kernel)
+    limit = None
+    if measured:
+        limit = limit_by_counters(measured, summary.waves, summary.idle, memory_wait_limit(summary))
     try:
         ran = evaluated_kernel(timeline.launch)
         with evaluating():
             if not timeline.records_lost:  # the remaining records do not show how many iterations there were
                 ran = with_recorded_iterations(ran, summary)
-            return _gathered(timeline, summary, ran, experiments)
+            return _gathered(timeline, summary, measured, limit, ran, experiments)
     except Unevaluated as error:
         unknown = Unjudged(error.what, CHECK_MODULE)
     except KprofError as error:
         unknown = Unjudged(f"the kernel's module cannot be read: {error.what}", "")
-    return _gathered(timeline, summary, unknown, experiments)
+    return _gathered(timeline, summary, measured, limit, unknown, experiments)
 
 
 def _gathered(
-    timeline: Timeline, summary: LaunchSummary, ran: ExecutedKernel | Unjudged, experiments: Sequence[Experiment]
+    timeline: Timeline,
+    summary: LaunchSummary,
+    measured: Measured | None,
+    limit: Limit | None,
+    ran: ExecutedKernel | Unjudged,
+    experiments: Sequence[Experiment],
 ) -> LaunchEvidence:
-    """Gather the evidence, each step from those before it: the work, what was counted and sampled, and the limit."""
+    """Gather the evidence of the module, and the limit by it without counters."""
     kernel, executed = timeline.launch.kernel, None if isinstance(ran, Unjudged) else ran
-    code, stalls, verdict = machine_code_of(kernel), _stalls_of(kernel), judge(kernel)
+    code, stalls, verdict = machine_code_of(kernel), kernel_stalls(kernel), judge(kernel)
     requests = requests_of(executed, code) if executed and kernel.target.startswith("cuda:") else ()
     light = speed_of_light(timeline, summary, ran, requests)
     bounds, whole = None, whole_roof(summary, light)
     if code is not None and whole is not None and executed is not None:
         cycles = {scope.index: scope.sm_cycles for scope in summary.scopes if scope.sm_cycles}
         bounds = code_evidence(kernel, code, executed, requests, whole.sm_cycles, cycles)
-    counters = kernel.measurements.counters if kernel.measurements else None
-    measured = Measured(summary, light, kernel, counters, stalls, code, requests) if counters else None
-    if measured:
-        limit = measured_limit(measured)
-    else:
+    if limit is None:
         clean_ns = median_time_ns(kernel.clean.without_launching())
         of_launch = bounds.launch if bounds else None
-        limit = limit_of(summary, light, kernel.sm_count, verdict.overhead, of_launch, requests, clean_ns)
+        limit = limit_by_bounds(summary, light, kernel.sm_count, verdict.overhead, of_launch, requests, clean_ns)
     delayed = _with_kernel_of(timeline.launch, experiments, ExperimentRecord)
     return LaunchEvidence(
         timeline=timeline,
@@ -179,16 +200,6 @@ def _units(evidence: LaunchEvidence) -> tuple[UnitEvidence, ...]:
         return unit_evidence({**parts, **dram_part(summary, light)}, code_parts, {}, 1.0)
     scale = whole.sm_cycles / measured.sm_cycles if whole and measured.sm_cycles else 1.0
     return unit_evidence(parts, code_parts, measured.shares, scale)
-
-
-@lru_cache(maxsize=KERNELS_CACHED)
-def _stalls_of(kernel: Kernel) -> Stalls | None:
-    """Return the stall reasons of a kernel's warps without records; None if there are no samples."""
-    record, code = kernel.measurements, machine_code_of(kernel)
-    if record is None or record.samples is None or code is None:
-        return None
-    found = stalls_of(record.samples, code, kernel.scopes, lines_of(ttgir_of(kernel)))
-    return found if found.samples else None
 
 
 def _with_kernel_of(launch: Launch, experiments: Sequence[Experiment], kind: type[_Record]) -> list[_Record]:

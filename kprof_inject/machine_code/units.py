@@ -124,7 +124,7 @@ def min_wavefronts(one: Instruction) -> int:
 
     On an H100, kernels without conflicts had as many wavefronts (``l1tex__data_pipe_lsu_wavefronts``).
     """
-    if pipeline_of(one) is not Pipeline.LSU or one.predicate == NEVER:
+    if pipeline_of(one) is not Pipeline.LSU or one.predicate == NEVER or one.operation == "CCTL":
         return 0
     if one.operation in _MATRICES:
         return _OF_MATRICES.get(one.opcode.rpartition(".")[2], 1)

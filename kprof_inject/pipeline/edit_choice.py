@@ -14,8 +14,8 @@ from typing import Any
 from msgspec import Struct
 
 from kprof_inject.analysis.findings.finding import Finding
-from kprof_inject.analysis.roofs.limits import DRAM, Limit
-from kprof_inject.analysis.roofs.rates import L2, L2_TO_SM
+from kprof_inject.analysis.limits.limit import Limit
+from kprof_inject.analysis.limits.rates import DRAM, L2, L2_TO_SM
 from kprof_inject.capture.edits import (
     COLUMNS,
     COLUMNS_REVERSED,

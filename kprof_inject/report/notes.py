@@ -7,9 +7,9 @@ from math import prod
 from pathlib import PurePath
 
 from kprof_inject.analysis.async_work.flights import Flights
-from kprof_inject.analysis.evidence.stalls import Stalls
 from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.analysis.roofs.speed_of_light import SpeedOfLight
+from kprof_inject.analysis.limits.speed_of_light import SpeedOfLight
+from kprof_inject.analysis.limits.stalls import Stalls
 from kprof_inject.analysis.summary import LaunchSummary, RecordFaults, ScopeSummary
 from kprof_inject.capture.model import Launch
 from kprof_inject.capture.scopes import ScopeKind

@@ -16,10 +16,10 @@ from golden import FIXTURES
 from triton_oracle import GPUTarget, triton
 
 from kprof_inject.analysis.interpreter.executions import evaluated
-from kprof_inject.analysis.roofs.computed_elements import computed_shares
-from kprof_inject.analysis.roofs.integer_work import work_with_integers
-from kprof_inject.analysis.roofs.memory import passes_by_l1
-from kprof_inject.analysis.roofs.operation_work import NO_WORK, Work, work_of
+from kprof_inject.analysis.limits.computed_elements import computed_shares
+from kprof_inject.analysis.limits.integer_work import work_with_integers
+from kprof_inject.analysis.limits.memory import passes_by_l1
+from kprof_inject.analysis.limits.operation_work import NO_WORK, Work, work_of
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.ttgir.parser import parse
 
@@ -47,6 +47,7 @@ UNITS = {
     ),
     "fp32": re.compile(r"F(ADD|MUL|FMA)|H(ADD|MUL|FMA)2|IMAD"),
     "integer_multiplications": re.compile(r"IMAD(?!\.(MOV|SHL|IADD|X|U32)\b)"),
+    "fp64": re.compile(r"D(ADD|MUL|FMA|SETP)"),
     "issue": re.compile(r""),
 }
 _INSTRUCTION = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)")
@@ -94,7 +95,8 @@ def most_counted(
         "logic": work.logic,
         "fp32": fp32,
         "integer_multiplications": work.integer_multiplications,
-        "issue": fp32 + work.special + work.logic + work.conversions,
+        "fp64": work.fp64,
+        "issue": fp32 + work.special + work.logic + work.conversions + work.fp64,
     }
     code = instructions(made.asm["cubin"], folder)
     return {
@@ -103,7 +105,7 @@ def most_counted(
     }
 
 
-FLOAT = ".to(tl.float32)"
+FLOAT, FLOATS = ".to(tl.float32)", ("fp32", "fp64")
 
 
 @pytest.mark.parametrize(
@@ -114,6 +116,8 @@ FLOAT = ".to(tl.float32)"
         ("x / y", "bf16", "special"),
         ("tl.maximum(x, y)", "fp32", "logic"),
         ("x * y + x", "fp32", "fp32"),
+        ("x * y + x", "fp64", "fp64"),
+        ("tl.maximum(x, y) + x * y", "fp64", "fp64"),
         # Pairs of 16 bits, and what is done in them.
         ("x + y", "fp16", "fp32"),
         ("tl.where(x > 0, x, 0.0)", "fp16", "logic"),
@@ -128,7 +132,7 @@ FLOAT = ".to(tl.float32)"
     ],
 )
 def test_no_more_floats_are_counted_than_computed(tmp_path: Path, expression: str, element: str, unit: str) -> None:
-    found = most_counted(tmp_path, [f"z = {expression}"], element, cast=FLOAT if element != "fp32" else "")
+    found = most_counted(tmp_path, [f"z = {expression}"], element, cast="" if element in FLOATS else FLOAT)
     assert {name: counts for name, counts in found.items() if counts[0] > counts[1]} == {}
     assert not unit or found[unit][0]
 
@@ -224,6 +228,6 @@ def test_no_more_is_counted_of_any_expression(tmp_path: Path, seed: int) -> None
         lines.append(f"{name} = {expression(chosen.randint(1, 3))}")
         leaves.append(name)
     lines.append(f"z = {leaves[-1]} + tl.zeros_like(x)")
-    element, out = (chosen.choice(("fp32", "fp16", "bf16")) for _ in range(2))
-    found = most_counted(tmp_path, lines, element, out, FLOAT if element != "fp32" else "")
+    element, out = (chosen.choice(("fp32", "fp16", "bf16", "fp64")) for _ in range(2))
+    found = most_counted(tmp_path, lines, element, out, "" if element in FLOATS else FLOAT)
     assert {name: counts for name, counts in found.items() if counts[0] > counts[1]} == {}, lines

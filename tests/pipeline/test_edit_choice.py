@@ -7,7 +7,7 @@ from loops_in_ttir import LINE_10, LINE_20, SUM, dots
 from msgspec.structs import replace
 
 from kprof_inject.analysis.findings.finding import Finding
-from kprof_inject.analysis.roofs.limits import Limit
+from kprof_inject.analysis.limits.limit import Limit
 from kprof_inject.capture.edits import Edit
 from kprof_inject.capture.resources import Resources
 from kprof_inject.capture.schema import DumpedKernelRecord, Target

@@ -9,8 +9,8 @@ from figures_in import figures_in
 from known_launch import SCOPES, known_launch
 from snapshots import check
 
-from kprof_inject.analysis.roofs.operation_work import NO_WORK
-from kprof_inject.analysis.roofs.speed_of_light import Roof, SpeedOfLight
+from kprof_inject.analysis.limits.operation_work import NO_WORK
+from kprof_inject.analysis.limits.speed_of_light import Roof, SpeedOfLight
 from kprof_inject.analysis.summary import summarise
 from kprof_inject.report.notes import roof_notes
 

@@ -19,8 +19,9 @@ from replacing import replace
 from terminal.screens import lines_shown
 
 from kprof_inject.analysis.comparison.verdicts import diff_captures
-from kprof_inject.analysis.evidence.stalls import place_text
 from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.analysis.limits.stalls import place_text
+from kprof_inject.capture import counters
 from kprof_inject.capture.encoding import json_values
 from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.reader import read_capture
@@ -151,9 +152,18 @@ def limit(launch: Json) -> set[str]:
     parts = dict(launch["limit"]["parts"])
     scopes = launch["speed_of_light"]["roofs"]
     roofs = [part for scope in scopes for part in numbers_in(scope)]
-    cycles = {scope["scope"]: scope["sm_cycles"] for scope in scopes}
-    of_kernel = [cycles["loop[0]"] / cycles["func"]] if launch["limit"]["evidence"] == "measured" else []
-    return {percent(part) for part in (*parts.values(), *roofs, *of_kernel, *numbers_in(launch["speed_of_light"]))}
+    in_loop = of_sampled_loop(launch) if launch["limit"]["evidence"] == "measured" else ()
+    return {percent(part) for part in (*parts.values(), *roofs, *in_loop, *numbers_in(launch["speed_of_light"]))}
+
+
+def of_sampled_loop(launch: Json) -> Iterator[float]:
+    """The share of an SM's time in which one of its CTAs runs the loop, and that of the tensor cores in that time."""
+    stalls, metrics = launch["stalls"], launch["counters"]["metrics"]
+    (index,) = (scope["index"] for scope in launch["scopes"] if scope["scope"] == "loop[0]")
+    of_warps = sum(stalls["scopes"][index].values()) / stalls["samples"]
+    share = 1 - (1 - of_warps) ** (metrics[counters.WARPS_ACTIVE] / launch["warps"])
+    active = metrics[counters.SM_ACTIVE_CYCLES] / metrics[counters.SM_CYCLES]
+    yield from (share, launch["limit"]["parts"]["tensor cores"] / share / active)
 
 
 def units(launch: Json) -> set[str]:

@@ -9,7 +9,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel
-from kprof_inject.analysis.roofs.speed_of_light import Roof
+from kprof_inject.analysis.limits.speed_of_light import Roof
 from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.scopes import Scope, ScopeKind
 from kprof_inject.select.parts import COPIES

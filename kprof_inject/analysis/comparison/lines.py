@@ -19,7 +19,7 @@ from msgspec import Struct
 from kprof_inject.analysis.comparison.code import Structure
 from kprof_inject.analysis.comparison.runs import KernelRuns, LaunchFigures, typical_value
 from kprof_inject.analysis.comparison.verdicts import KernelDiff
-from kprof_inject.analysis.evidence.stalls import Share, Stalls
+from kprof_inject.analysis.limits.stalls import Share, Stalls
 from kprof_inject.capture.scopes import Scope, ScopeKind
 from kprof_inject.capture.source_text import (
     SourceLine,

@@ -14,9 +14,9 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from kprof_inject.analysis.evidence.stalls import Stalls
 from kprof_inject.analysis.findings.loops import LoopFigures, loop_figures
 from kprof_inject.analysis.launch import LaunchAnalysis, ReportLaunch
+from kprof_inject.analysis.limits.stalls import Stalls
 from kprof_inject.analysis.program import middle_of
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.model import Kernel

@@ -13,8 +13,6 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from fractions import Fraction
 
-from msgspec import Struct
-
 from kprof_inject.machine_code.control_flow import Block, has_uniform_branch, loops_of
 from kprof_inject.machine_code.instructions import Instruction, MachineFunction
 
@@ -115,13 +113,6 @@ _LEAVES = frozenset(("EXIT", "RET"))
 _OUTSIDE = -1
 """Number of the block before the entry and after all exits."""
 _Targets = Sequence[Sequence[int]]
-
-
-class Alternatives(Struct, frozen=True):
-    """Blocks of which warps execute at least one ``times`` times, and perhaps the others, too."""
-
-    blocks: tuple[int, ...]
-    times: int
 
 
 class BlockFlow:
@@ -233,16 +224,6 @@ class BlockFlow:
                 found.append(None)
             else:
                 found.append(flows.value_of(self.entering(number)))
-        return found
-
-    def alternatives(self, known: Sequence[int | None]) -> list[Alternatives]:
-        """Return the ways from each branch of known executions, if each is one block and they meet again."""
-        found = []
-        for branch in sorted(self._branches):
-            times, meeting = known[branch], self._meeting_point(branch)
-            ways = self._targets[branch]
-            if times and all(way in self.unclear and self._targets[way] == (meeting,) for way in ways):
-                found.append(Alternatives(tuple(ways), times))
         return found
 
     def max_executions(self, known: Sequence[int | None], entries: int) -> list[int | None]:

@@ -24,7 +24,7 @@ from math import gcd, prod
 import numpy as np
 from msgspec import Struct
 
-from kprof_inject.analysis.evidence.block_flow import Alternatives, BlockFlow, Contradiction, Equations, Terms, added
+from kprof_inject.analysis.evidence.block_flow import BlockFlow, Contradiction, Equations, Terms, added
 from kprof_inject.analysis.evidence.loop_counters import loop_counts
 from kprof_inject.analysis.interpreter.accesses import Executed
 from kprof_inject.analysis.interpreter.axis_arrays import CTA, Mask, TooLarge, loop_axis
@@ -44,12 +44,10 @@ class BlockExecutions(Struct, frozen=True):
     """Number of times that the warps of a launch execute each block of its machine code, in all CTAs together.
 
     ``known`` is None for a block of which that is unknown; ``most`` has an upper bound, None if there is none.
-    ``alternatives`` are blocks of which one is executed.
     """
 
     known: list[int | None]
     most: list[int | None]
-    alternatives: list[Alternatives] = []
 
     @classmethod
     def unknown(cls, count: int) -> BlockExecutions:
@@ -89,7 +87,7 @@ def block_executions(function: MachineFunction, ran: ExecutedKernel, warps: int)
         known = flow.executions(equations)
     except Contradiction:
         return BlockExecutions.unknown(len(blocks))
-    return BlockExecutions(known, flow.max_executions(known, ctas * all_warps), flow.alternatives(known))
+    return BlockExecutions(known, flow.max_executions(known, ctas * all_warps))
 
 
 class _Anchor(Struct, frozen=True):

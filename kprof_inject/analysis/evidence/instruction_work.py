@@ -7,15 +7,14 @@ unknown are not included, so work and utilization are lower bounds; ``unknown_sh
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kprof_inject.analysis.evidence.block_flow import Alternatives
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel
-from kprof_inject.analysis.roofs.coalescing import Requests
-from kprof_inject.analysis.roofs.rates import ISSUE, SHARED, UnitRates
+from kprof_inject.analysis.limits.coalescing import Requests
+from kprof_inject.analysis.limits.rates import ISSUE, SHARED, UnitRates
 from kprof_inject.analysis.scope_map import ScopeMap
 from kprof_inject.analysis.structure.banks import SIDES, shared_cycles
 from kprof_inject.machine_code.control_flow import blocks_of
@@ -45,19 +44,6 @@ class InstructionWork(Struct, frozen=True):
         """Share of the machine code's instructions whose executions are not included."""
         return self.unknown / self.instructions if self.instructions else 0.0
 
-    def plus_min(self, ways: Sequence[InstructionWork]) -> InstructionWork:
-        """Add what each of several ways does at least. Which one is taken remains unknown."""
-        least = {
-            pipeline: min(way.pipelines.get(pipeline, 0) for way in ways)
-            for pipeline in {name for way in ways for name in way.pipelines}
-        }
-        return replace(
-            self,
-            issued=self.issued + min(way.issued for way in ways),
-            pipelines={**self.pipelines, **{name: self.pipelines.get(name, 0) + more for name, more in least.items()}},
-            wavefronts=self.wavefronts + min(way.wavefronts for way in ways),
-        )
-
     def with_wavefronts(self, requests: Sequence[Requests], uncounted: Iterable[float]) -> InstructionWork:
         """Add the cycles of the L1 for uncoalesced requests and conflicts of banks, which are ``uncounted``.
 
@@ -80,19 +66,9 @@ class InstructionWork(Struct, frozen=True):
 _Executed = tuple[Instruction, int | None]
 
 
-def launch_work(
-    function: MachineFunction, executions: Sequence[int | None], alternatives: Sequence[Alternatives] = ()
-) -> InstructionWork:
-    """Return the work of a launch.
-
-    ``executions`` are those of the function's blocks. Of ``alternatives``, the smallest counts for each unit.
-    """
-    total = _work(_executed(function, executions))
-    blocks = blocks_of(function)
-    for one in alternatives:
-        ways = [function.instructions[blocks[number].first : blocks[number].end] for number in one.blocks]
-        total = total.plus_min([_work((instruction, one.times) for instruction in way) for way in ways])
-    return total
+def launch_work(function: MachineFunction, executions: Sequence[int | None]) -> InstructionWork:
+    """Return the work of a launch; ``executions`` are those of the function's blocks."""
+    return _work(_executed(function, executions))
 
 
 def scope_work(
@@ -159,6 +135,22 @@ class SharedWavefronts(Struct, frozen=True):
 
     uncounted: Mapping[int, float]
     max_uncounted: Mapping[int, float]
+
+
+def disabled_wavefronts(
+    code: MachineFunction, executions: Sequence[int | None], known: Collection[tuple[int, str]], lines: Collection[int]
+) -> Counter[int]:
+    """Return the cycles without conflicts of accesses that predicates may disable in whole warps, by line.
+
+    Those of ``known`` requests, by line and kind, are counted by their masks, and those of ``lines`` by their layouts.
+    """
+    found: Counter[int] = Counter()
+    for one, times in _executed(code, executions):
+        if times and one.predicate and one.line not in lines:
+            access = global_access(one)
+            if access is None or (one.line, access[0]) not in known:
+                found[one.line] += times * min_wavefronts(one)
+    return found
 
 
 def shared_wavefronts(

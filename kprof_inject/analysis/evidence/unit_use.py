@@ -8,8 +8,8 @@ from functools import lru_cache
 
 from kprof_inject.analysis.evidence.executed_instructions import block_executions
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel
-from kprof_inject.analysis.roofs.coalescing import Requests
-from kprof_inject.analysis.roofs.rates import ISSUE, SHARED, TENSOR, rates_of
+from kprof_inject.analysis.limits.coalescing import Requests
+from kprof_inject.analysis.limits.rates import ISSUE, SHARED, TENSOR, rates_of
 from kprof_inject.capture.model import KERNELS_CACHED, Kernel
 from kprof_inject.machine_code.control_flow import blocks_of
 from kprof_inject.machine_code.instructions import INSTRUCTION_BYTES, NEVER, Instruction, MachineFunction

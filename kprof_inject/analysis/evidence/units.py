@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
@@ -11,16 +12,18 @@ from msgspec.structs import replace
 from kprof_inject.analysis.evidence.executed_instructions import block_executions
 from kprof_inject.analysis.evidence.instruction_work import (
     InstructionWork,
+    disabled_wavefronts,
     launch_work,
     scope_work,
     shared_wavefronts,
     unclear_wavefronts,
 )
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel, with_open_masks
-from kprof_inject.analysis.roofs.coalescing import Requests, requests_of
-from kprof_inject.analysis.roofs.limits import DRAM, UNIT_NAMES, CodeBounds
-from kprof_inject.analysis.roofs.rates import (
+from kprof_inject.analysis.limits.coalescing import Requests, requests_of
+from kprof_inject.analysis.limits.limit import UNIT_NAMES, CodeBounds
+from kprof_inject.analysis.limits.rates import (
     ALU,
+    DRAM,
     FP32,
     FP64,
     ISSUE,
@@ -32,7 +35,7 @@ from kprof_inject.analysis.roofs.rates import (
     UnitRates,
     rates_of,
 )
-from kprof_inject.analysis.roofs.speed_of_light import MAX_POSSIBLE
+from kprof_inject.analysis.limits.speed_of_light import MAX_POSSIBLE
 from kprof_inject.capture.model import KERNELS_CACHED, Kernel
 from kprof_inject.machine_code.instructions import MachineFunction
 from kprof_inject.quantities import percent
@@ -135,15 +138,18 @@ def _code_work(
     executions = block_executions(code, ran, warps)
     shared = shared_wavefronts(code, executions.known, ran, warps)
     unclear = unclear_wavefronts(code, executions.most, shared, requests, requests_of(with_open_masks(ran), code))
-    work = launch_work(code, executions.known, executions.alternatives)
+    work = launch_work(code, executions.known)
     scopes: dict[int, InstructionWork] = {}
-    lines, lines_of_shared = [one.line for one in requests], sorted(shared.uncounted)
+    known = {(one.line, one.kind) for one in requests}
+    least = Counter(shared.uncounted)
+    least.subtract(disabled_wavefronts(code, executions.known, known, shared.uncounted))
+    lines, lines_of_shared = [one.line for one in requests], sorted(least)
     for index, work_of_scope in scope_work(code, executions.known, ran.scope_map).items():
         own = [requests[row] for row in ran.scope_map.rows_in(index, lines)]
-        uncounted = [shared.uncounted[lines_of_shared[row]] for row in ran.scope_map.rows_in(index, lines_of_shared)]
+        uncounted = [least[lines_of_shared[row]] for row in ran.scope_map.rows_in(index, lines_of_shared)]
         scopes[index] = work_of_scope.with_wavefronts(own, uncounted)
     return (
-        work.with_wavefronts(requests, shared.uncounted.values()),
+        work.with_wavefronts(requests, least.values()),
         launch_work(code, executions.most).with_wavefronts(requests, [*shared.uncounted.values(), unclear]),
         scopes,
     )

@@ -9,8 +9,8 @@ from msgspec import Struct
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import MIN_SHARE
 from kprof_inject.analysis.findings.waste import Waste, row
-from kprof_inject.analysis.roofs.operation_work import work_of
-from kprof_inject.analysis.roofs.rates import ALU, FP32, ISSUE, SPECIAL
+from kprof_inject.analysis.limits.operation_work import work_of
+from kprof_inject.analysis.limits.rates import ALU, FP32, ISSUE, SPECIAL
 from kprof_inject.analysis.structure.dependence import varying_names
 from kprof_inject.analysis.structure.uses import Uses, uses_of
 from kprof_inject.quantities import listed, percent

@@ -11,7 +11,7 @@ from kprof_inject.analysis.findings.finding import MIN_SHARE, Results, found, ru
 from kprof_inject.analysis.interpreter.accesses import Access
 from kprof_inject.analysis.interpreter.axis_arrays import TooLarge
 from kprof_inject.analysis.interpreter.footprints import max_repeats
-from kprof_inject.analysis.roofs.rates import L2, SHARED
+from kprof_inject.analysis.limits.rates import L2, SHARED
 from kprof_inject.capture import counters
 from kprof_inject.quantities import percent
 

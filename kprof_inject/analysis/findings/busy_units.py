@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from kprof_inject.analysis.evidence.stalls import BARRIER, Stalls
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import MIN_SHARE, Results, found, rule
-from kprof_inject.analysis.roofs.limits import UNIT_NAMES
-from kprof_inject.analysis.roofs.rates import ALU, FP32, FP64, ISSUE, SHARED, SPECIAL, TENSOR
+from kprof_inject.analysis.limits.limit import UNIT_NAMES
+from kprof_inject.analysis.limits.rates import ALU, FP32, FP64, ISSUE, SHARED, SPECIAL, TENSOR
+from kprof_inject.analysis.limits.stalls import BARRIER, Stalls
 from kprof_inject.analysis.structure.uses import uses_of
 from kprof_inject.quantities import listed, percent
 from kprof_inject.ttgir.loops import body_of

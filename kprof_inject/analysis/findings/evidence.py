@@ -9,14 +9,15 @@ from statistics import median
 from msgspec import Struct
 
 from kprof_inject.analysis.causal.slopes import KernelSlopes
-from kprof_inject.analysis.evidence.measured_limit import Measured
-from kprof_inject.analysis.evidence.stalls import Stalls, share_of_instructions
 from kprof_inject.analysis.evidence.unit_use import UnitUse, issued_instructions
 from kprof_inject.analysis.interpreter.executions import CountedOperation, ExecutedKernel
-from kprof_inject.analysis.roofs.coalescing import Requests
-from kprof_inject.analysis.roofs.limits import DRAM, POSSIBLE
-from kprof_inject.analysis.roofs.rates import ALU, FP32, FP64, ISSUE, L2, L2_TO_SM, SHARED, SPECIAL, TENSOR
-from kprof_inject.analysis.roofs.speed_of_light import Roof, SpeedOfLight
+from kprof_inject.analysis.limits.ceilings import ceiling
+from kprof_inject.analysis.limits.coalescing import Requests
+from kprof_inject.analysis.limits.limit import POSSIBLE
+from kprof_inject.analysis.limits.measured import Measured
+from kprof_inject.analysis.limits.rates import ALU, DRAM, FP32, FP64, ISSUE, L2, L2_TO_SM, SHARED, SPECIAL, TENSOR
+from kprof_inject.analysis.limits.speed_of_light import Roof, SpeedOfLight
+from kprof_inject.analysis.limits.stalls import Stalls, share_of_instructions
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture import counters
 from kprof_inject.capture.model import Kernel
@@ -32,9 +33,6 @@ from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.ssa_values import result_names
 from kprof_inject.ttgir.strings import variable_in
 
-CEILINGS = {DRAM: 0.93, TENSOR: 0.95}
-"""What loops of copies and of dots reach at most, of the peak that counters refer to: kernels that only stream reached
-91 to 94 % of DRAM's on an H100."""
 # On an H100, removing operations won 0.7 to 1.1 of their share of the warps' time.
 _MAX_ABOVE, _MIN_REST = 1.2, 0.9
 _MAX_NAMES = 3
@@ -102,10 +100,8 @@ class Evidence(Struct, frozen=True, eq=False):
 
         ``removed`` is the part of its work that each unit would no longer have.
         """
-        left = [
-            part * (1 - removed.get(unit, 0.0)) / (CEILINGS[DRAM] if unit == DRAM else 1.0)
-            for unit, part in self.parts.items()
-        ]
+        device = self.timeline.launch.device_name
+        left = [part * (1 - removed.get(unit, 0.0)) / ceiling(device, unit) for unit, part in self.parts.items()]
         launching = self.launching or _MIN_LAUNCH_NS / max(self.summary.duration_ns, 1)
         return max(1 - max([*left, launching]), 0.0)
 
@@ -115,11 +111,11 @@ class Evidence(Struct, frozen=True, eq=False):
         That is each byte that it reads and writes, once, and the products of its dots, less the part ``removed`` of
         each unit's work; and the launching.
         """
-        dram, moved = self.speed_of_light.dram, self.dram_moved
+        dram, moved, device = self.speed_of_light.dram, self.dram_moved, self.timeline.launch.device_name
         # At unknown addresses, all that is moved may be needed.
         once = min(dram.once_bytes / moved, 1.0) if dram and moved and not dram.unknown else 1.0
-        bytes_part = self.parts.get(DRAM, 0.0) * min(once, 1 - removed.get(DRAM, 0.0)) / CEILINGS[DRAM]
-        dots_part = self.parts.get(TENSOR, 0.0) * (1 - removed.get(TENSOR, 0.0)) / CEILINGS[TENSOR]
+        bytes_part = self.parts.get(DRAM, 0.0) * min(once, 1 - removed.get(DRAM, 0.0)) / ceiling(device, DRAM)
+        dots_part = self.parts.get(TENSOR, 0.0) * (1 - removed.get(TENSOR, 0.0)) / ceiling(device, TENSOR)
         launching = self.launching or _MIN_LAUNCH_NS / max(self.summary.duration_ns, 1)
         return min(max(bytes_part, dots_part, launching), 1.0)
 

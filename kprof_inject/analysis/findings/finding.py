@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kprof_inject.analysis.findings.evidence import Evidence
-from kprof_inject.analysis.roofs.limits import memory_wait_limit
+from kprof_inject.analysis.limits.limit import memory_wait_limit
 from kprof_inject.analysis.unjudged import Unjudged, missing_records, unpaired_records
 from kprof_inject.quantities import counted, percent
 from kprof_inject.ttgir.nodes import Operation

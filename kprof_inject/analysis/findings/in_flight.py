@@ -7,8 +7,8 @@ from math import prod
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import Results, all_ctas, found, no_memory_waits, rule
 from kprof_inject.analysis.findings.waits import MIN_ITERATIONS, may_load_ahead
-from kprof_inject.analysis.roofs.limits import LIMITING
-from kprof_inject.analysis.roofs.rates import ALU, FP32, ISSUE, SHARED
+from kprof_inject.analysis.limits.limit import LIMITING
+from kprof_inject.analysis.limits.rates import ALU, FP32, ISSUE, SHARED
 from kprof_inject.capture import counters
 from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.resources import THREADS_PER_WARP, ctas_per_sm, limited_by, limits_of

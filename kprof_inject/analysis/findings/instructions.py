@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.waste import Waste, row
-from kprof_inject.analysis.roofs.limits import DRAM
+from kprof_inject.analysis.limits.rates import DRAM
 from kprof_inject.analysis.structure.uses import uses_of
 from kprof_inject.capture.resources import THREADS_PER_WARP
 from kprof_inject.quantities import counted, percent

@@ -16,7 +16,7 @@ from kprof_inject.analysis.findings.finding import (
     no_memory_waits,
     rule,
 )
-from kprof_inject.analysis.roofs.rates import FP32, TENSOR
+from kprof_inject.analysis.limits.rates import FP32, TENSOR
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.capture.edits import COLUMNS, COLUMNS_REVERSED, REVERSED
 from kprof_inject.quantities import counted, percent, ratio, short_time

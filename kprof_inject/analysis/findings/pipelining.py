@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from kprof_inject.analysis.async_work.flights import copied_ahead
-from kprof_inject.analysis.evidence.stalls import FOR_MEMORY
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import Figures, Results, found, rule
-from kprof_inject.analysis.roofs.rates import SHARED
+from kprof_inject.analysis.limits.rates import SHARED
+from kprof_inject.analysis.limits.stalls import FOR_MEMORY
 from kprof_inject.analysis.scope_map import ScopeMap
 from kprof_inject.analysis.structure.banks import conflict_cycles
 from kprof_inject.capture.resources import limits_of

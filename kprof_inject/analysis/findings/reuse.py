@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.waste import Waste, row
 from kprof_inject.analysis.interpreter.footprints import Ranges, union
-from kprof_inject.analysis.roofs.limits import DRAM, LIMITING
-from kprof_inject.analysis.roofs.rates import L2, L2_TO_SM
+from kprof_inject.analysis.limits.limit import LIMITING
+from kprof_inject.analysis.limits.rates import DRAM, L2, L2_TO_SM
 from kprof_inject.capture import counters
 from kprof_inject.quantities import percent, ratio, size_text
 from kprof_inject.ttgir.nodes import Operation

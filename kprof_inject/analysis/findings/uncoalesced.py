@@ -9,15 +9,13 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.analysis.evidence.measured_limit import uncoalesced_text
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.waste import Waste, row
 from kprof_inject.analysis.interpreter.accesses import Access
 from kprof_inject.analysis.interpreter.axis_arrays import dimension
 from kprof_inject.analysis.interpreter.executions import CountedOperation, entry_function
-from kprof_inject.analysis.roofs.coalescing import LINE_BYTES, SECTOR_BYTES, Requests
-from kprof_inject.analysis.roofs.limits import DRAM
-from kprof_inject.analysis.roofs.rates import L2, SHARED
+from kprof_inject.analysis.limits.coalescing import LINE_BYTES, SECTOR_BYTES, Requests
+from kprof_inject.analysis.limits.rates import DRAM, L2, SHARED
 from kprof_inject.analysis.structure.tensor_layouts import MAX_ACCESS_BITS, lanes_dimension
 from kprof_inject.capture import counters
 from kprof_inject.capture.resources import THREADS_PER_WARP
@@ -58,7 +56,7 @@ def uncoalesced(evidence: Evidence) -> Iterator[Waste]:
             around=access.operation if access else None,
         )
     scattered = [one for one in evidence.operations if _is_scattered(one)]
-    if not known and scattered and evidence.measured and (text := uncoalesced_text(evidence.measured)):
+    if not known and scattered and evidence.measured and (text := evidence.measured.uncoalesced_text):
         yield Waste(
             text=f"uncoalesced access: {text}",
             advice="let neighbouring threads access neighbouring addresses: sorted indices, a whole contiguous row for "

@@ -19,8 +19,7 @@ from kprof_inject.analysis.interpreter.accesses import Access
 from kprof_inject.analysis.interpreter.axis_arrays import CTA, Mask, TooLarge, joined, loop_axis
 from kprof_inject.analysis.interpreter.executions import CountedOperation
 from kprof_inject.analysis.interpreter.footprints import Ranges
-from kprof_inject.analysis.roofs.limits import DRAM
-from kprof_inject.analysis.roofs.rates import L2, L2_TO_SM, SHARED
+from kprof_inject.analysis.limits.rates import DRAM, L2, L2_TO_SM, SHARED
 from kprof_inject.analysis.structure.uses import Uses, uses_of
 from kprof_inject.quantities import percent
 from kprof_inject.ttgir.dialect import DOT_WAIT

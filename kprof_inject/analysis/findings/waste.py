@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import MIN_SHARE, Figures, Finding, Results, Rule, found
-from kprof_inject.analysis.roofs.limits import POSSIBLE
+from kprof_inject.analysis.limits.limit import POSSIBLE
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.ttgir.nodes import Operation
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.waste import Waste, row
 from kprof_inject.analysis.interpreter.executions import CountedOperation
-from kprof_inject.analysis.roofs.limits import DRAM, POSSIBLE
-from kprof_inject.analysis.roofs.operation_work import work_of
-from kprof_inject.analysis.roofs.rates import ALU, FP32, FP64, ISSUE, L2, L2_TO_SM, SHARED, TENSOR
+from kprof_inject.analysis.limits.limit import POSSIBLE
+from kprof_inject.analysis.limits.operation_work import work_of
+from kprof_inject.analysis.limits.rates import ALU, DRAM, FP32, FP64, ISSUE, L2, L2_TO_SM, SHARED, TENSOR
 from kprof_inject.analysis.structure.uses import Uses, uses_of
 from kprof_inject.quantities import percent
 from kprof_inject.ttgir.nodes import Operation

@@ -12,8 +12,8 @@ from kprof_inject.analysis.comparison import causes, code, lines, runs
 from kprof_inject.analysis.comparison.matching import Unmatched
 from kprof_inject.analysis.comparison.runs import Both, KernelRuns
 from kprof_inject.analysis.comparison.verdicts import CaptureDiff, ChangeVerdict, Judged, KernelDiff
-from kprof_inject.analysis.evidence.stalls import place_text
 from kprof_inject.analysis.findings.loops import LoopFigures
+from kprof_inject.analysis.limits.stalls import place_text
 from kprof_inject.analysis.structure.structural_changes import StructuralChange
 from kprof_inject.capture.encoding import json_values
 from kprof_inject.capture.scopes import ScopeKind

@@ -21,8 +21,8 @@ from kprof_inject.analysis.async_work.flights import InFlight
 from kprof_inject.analysis.causal.slopes import PlaceSlope
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.analysis.limits.limit import LIMITING, Limit
 from kprof_inject.analysis.program import KernelOverview, Program, Report
-from kprof_inject.analysis.roofs.limits import LIMITING, Limit
 from kprof_inject.analysis.summary import LaunchSummary, PartitionSummary, ScopeSummary
 from kprof_inject.capture.encoding import rounded
 from kprof_inject.capture.scopes import Scope

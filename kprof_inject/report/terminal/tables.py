@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from kprof_inject.analysis.roofs.limits import Limit
+from kprof_inject.analysis.limits.limit import Limit
 from kprof_inject.capture.model import Place
 from kprof_inject.errors import printable
 from kprof_inject.quantities import before_and_after, percent, short_time

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 from bank_layouts import BLOCKED, SWIZZLED
+from replacing import replace
 
-from kprof_inject.analysis.evidence.instruction_work import shared_wavefronts, unclear_wavefronts
+from kprof_inject.analysis.evidence.instruction_work import disabled_wavefronts, shared_wavefronts, unclear_wavefronts
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel, evaluated
 from kprof_inject.capture.scopes import ScopeTable
+from kprof_inject.machine_code.control_flow import blocks_of
 from kprof_inject.machine_code.instructions import INSTRUCTION_BYTES, Instruction, MachineFunction
 
 CTAS, WARPS = 3, 4
@@ -51,6 +53,16 @@ def test_a_load_takes_what_its_banks_need() -> None:
     counted = CTAS * WARPS * 8
     assert found.uncounted == {LOAD: CTAS * 32 * 32 - counted}
     assert found.max_uncounted[LOAD] == 0
+
+
+def test_what_predicates_may_disable_is_no_lower_bound() -> None:
+    """Of a known request, its mask says how much is."""
+    made = code((LOAD, "LDS"), (9, "LDG.E.64"), (9, "STG.E"), (10, "RED.E"))
+    function = replace(made, instructions=tuple(replace(one, predicate="@P0") for one in made.instructions))
+    executions = [CTAS * WARPS] * len(blocks_of(function))
+    found = disabled_wavefronts(function, executions, {(9, "load")}, {LOAD})
+    assert found == {9: CTAS * WARPS, 10: CTAS * WARPS, 0: 0}
+    assert not disabled_wavefronts(made, [CTAS * WARPS], (), ())
 
 
 def test_a_load_without_instructions_adds_nothing() -> None:

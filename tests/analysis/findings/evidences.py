@@ -8,14 +8,14 @@ from pathlib import Path
 from known_kernels import launched
 from replacing import replace
 
-from kprof_inject.analysis.evidence.measured_limit import Measured
-from kprof_inject.analysis.evidence.stalls import LineStalls, Stalls
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.interpreter.executions import evaluated
-from kprof_inject.analysis.roofs.coalescing import requests_of
-from kprof_inject.analysis.roofs.memory import DramBound
-from kprof_inject.analysis.roofs.speed_of_light import SpeedOfLight
+from kprof_inject.analysis.limits.coalescing import requests_of
+from kprof_inject.analysis.limits.measured import Measured
+from kprof_inject.analysis.limits.memory import DramBound
+from kprof_inject.analysis.limits.speed_of_light import SpeedOfLight
+from kprof_inject.analysis.limits.stalls import LineStalls, Stalls
 from kprof_inject.analysis.summary import summarise
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.capture import counters
@@ -61,7 +61,7 @@ def evidence_of(
     light = SpeedOfLight((), missing=Unjudged("made by hand", ""), dram=dram)
     kernel = timeline.launch.kernel
     counted = CountersRecord(metrics={getattr(counters, name): value for name, value in metrics.items()}, passes=1)
-    measured = Measured(summary, light, kernel, counted, _stalls(text, samples, waits), None)
+    measured = Measured(kernel, counted, _stalls(text, samples, waits), None)
     requests = requests_of(ran, None)
     return Evidence(
         timeline, summary, light, ran, parts=parts, measured=measured, stalls=measured.stalls, requests=requests

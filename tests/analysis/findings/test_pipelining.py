@@ -11,15 +11,15 @@ from known_loops import found, launched
 from replacing import replace
 from snapshots import check
 
-from kprof_inject.analysis.evidence.measured_limit import Measured
-from kprof_inject.analysis.evidence.stalls import LineStalls, Stalls
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.pipelining import has_sampled_waits, not_pipelined, too_few_stages
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel
 from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.analysis.roofs.coalescing import Requests
-from kprof_inject.analysis.roofs.memory import DramBound
+from kprof_inject.analysis.limits.coalescing import Requests
+from kprof_inject.analysis.limits.measured import Measured
+from kprof_inject.analysis.limits.memory import DramBound
+from kprof_inject.analysis.limits.stalls import LineStalls, Stalls
 from kprof_inject.analysis.scope_map import ScopeMap
 from kprof_inject.capture.measurements import CountersRecord
 from kprof_inject.capture.resources import KernelResources
@@ -119,7 +119,7 @@ def test_samples_show_waits_for_copies_that_were_not_recorded(
     )
     stalls = Stalls(100, {}, {}, lines, 0, {})
     counted = CountersRecord(metrics={}, passes=1)
-    measured = Measured(report.summary, report.speed_of_light, report.timeline.launch.kernel, counted, stalls, None)
+    measured = Measured(report.timeline.launch.kernel, counted, stalls, None)
     evidence = Evidence(report.timeline, report.summary, report.speed_of_light, ran, measured=measured, stalls=stalls)
     monkeypatch.setattr(ScopeMap, "exact_scopes", lambda *_: [])
     findings = [one for one in too_few_stages(evidence) if isinstance(one, Finding)]

@@ -11,8 +11,8 @@ from replacing import replace
 from snapshots import check
 
 from kprof_inject.analysis.findings.rules import judge_by_rules
-from kprof_inject.analysis.roofs.operation_work import NO_WORK
-from kprof_inject.analysis.roofs.speed_of_light import Roof, SpeedOfLight
+from kprof_inject.analysis.limits.operation_work import NO_WORK
+from kprof_inject.analysis.limits.speed_of_light import Roof, SpeedOfLight
 from kprof_inject.timeline.choice import Choice, NumberSet
 from kprof_inject.timeline.timeline import decode_launch
 

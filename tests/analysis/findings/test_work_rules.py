@@ -11,21 +11,21 @@ from analysis.findings.evidences import evidence_of, named_in
 from replacing import replace
 from snapshots import check
 
-from kprof_inject.analysis.evidence.stalls import LineStalls
 from kprof_inject.analysis.findings.arithmetic import special_functions
 from kprof_inject.analysis.findings.atomics import atomics
 from kprof_inject.analysis.findings.busy_units import alternating_units
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.in_flight import few_warps, small_ctas
-from kprof_inject.analysis.findings.launch_conditions import short_launch
 from kprof_inject.analysis.findings.instructions import spills
+from kprof_inject.analysis.findings.launch_conditions import short_launch
 from kprof_inject.analysis.findings.repeated_work import same_in_all_ctas
 from kprof_inject.analysis.findings.reuse import l2_reuse, small_tiles
 from kprof_inject.analysis.findings.uncoalesced import uncoalesced
 from kprof_inject.analysis.findings.waits import barriers, exposed_loads, lock
 from kprof_inject.analysis.findings.wide_types import fp32_dots
-from kprof_inject.analysis.roofs.memory import DramBound
+from kprof_inject.analysis.limits.memory import DramBound
+from kprof_inject.analysis.limits.stalls import LineStalls
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.capture.measurements import MeasurementsRecord, SampledInstruction, SamplesRecord
 from kprof_inject.capture.resources import KernelResources

@@ -10,7 +10,7 @@ from typing import Any
 from buffers import Scope
 from timelines import Ran, cta_rows, made_timeline, scope_rows
 
-from kprof_inject.analysis.evidence.stalls import LineStalls, Stalls
+from kprof_inject.analysis.limits.stalls import LineStalls, Stalls
 from kprof_inject.analysis.summary import summarise
 from kprof_inject.report.html.code import source_files
 from kprof_inject.report.html.data import page_values

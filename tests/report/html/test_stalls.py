@@ -10,7 +10,7 @@ from node import node
 from programs.child import REPO
 from replacing import replace
 
-from kprof_inject.analysis.evidence.stalls import REASONS, LineStalls, Share, Stalls
+from kprof_inject.analysis.limits.stalls import REASONS, LineStalls, Share, Stalls
 from kprof_inject.report.html.code import (
     AwaitedLine,
     LaunchStalls,

@@ -19,7 +19,7 @@ from kprof_inject.analysis.advice import UNKNOWN_GAIN, gain_in
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.rules import Judgement
 from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.analysis.roofs.limits import MEMORY_WAITS
+from kprof_inject.analysis.limits.limit import MEMORY_WAITS
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.capture.edits import EditsRecord
 from kprof_inject.report.experiments import won_text

@@ -17,8 +17,9 @@ from snapshots import check
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.rules import Judgement
 from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.analysis.limits.limit import Limit
+from kprof_inject.analysis.limits.rates import DRAM
 from kprof_inject.analysis.program import Report
-from kprof_inject.analysis.roofs.limits import DRAM, Limit
 from kprof_inject.capture.capture_files import write
 from kprof_inject.capture.measurements import GpuWork, GpuWorkRecord
 from kprof_inject.capture.reader import read_capture

@@ -10,8 +10,8 @@ from golden import FIXTURES, read
 from text_cases import facts_in
 from work_facts import work_named
 
-from kprof_inject.analysis.roofs.operation_work import NO_WORK, Work, exchanged_bytes, work_of
-from kprof_inject.analysis.roofs.rates import rates_of
+from kprof_inject.analysis.limits.operation_work import NO_WORK, Work, exchanged_bytes, work_of
+from kprof_inject.analysis.limits.rates import rates_of
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.parser import parse
 
@@ -154,7 +154,6 @@ def test_works_add_up() -> None:
         ("%b = tt.splat %s : f32 -> tensor<128xf32, #x>\n%x = arith.divf %a, %b : tensor<128xf32, #x>", 0),
         ("%b = arith.constant dense<3.0> : tensor<128xf32, #x>\n%x = arith.divf %a, %b : tensor<128xf32, #x>", 0),
         ("%a = arith.constant dense<3.0> : tensor<128xf32, #x>\n%x = arith.divf %a, %b : tensor<128xf32, #x>", 128),
-        ("%x = arith.divf %a, %b : tensor<128xf64, #x>", 0),
         ("%x = arith.divf %a, %b : f32", 0),
     ],
 )
@@ -308,8 +307,8 @@ def test_passes_of_a_precision_that_is_a_number(precision: str, work: Mapping[st
     assert work_in(line).tensor_flops == {family: passes * 2 * 64 * 16 * 8 for family, passes in work.items()}
 
 
-def test_a_dot_of_other_types_is_no_work_of_the_fp32_units() -> None:
-    assert work_in(dot("128x64xf64, #x", "64x32xf64, #x", "128x32xf64, #blocked")).multiplications == 0
+def test_a_dot_of_f64_without_tensor_cores_is_work_of_the_fp64_units() -> None:
+    assert work_in(dot("128x64xf64, #x", "64x32xf64, #x", "128x32xf64, #blocked")) == Work(fp64=128 * 64 * 32)
 
 
 @pytest.mark.parametrize(

@@ -118,6 +118,13 @@ class Traffic:
         )
         return passing + kept_bytes[accesses.stop] - kept_bytes[accesses.start]
 
+    @property
+    def l2_written_bytes(self) -> int:
+        """Bytes that all stores and atomic operations pass to the L2, in each execution; the latter read them, too."""
+        forms = (one.form for one in self._accesses)
+        written = ((2 if form.reads else 1) * form.writes for form in forms)
+        return sum(times * each for times, each in zip(written, self._distinct_bytes, strict=True))
+
     def l1_bytes(self, accesses: range) -> int:
         """Return the bytes that some accesses move between the L1 and registers.
 

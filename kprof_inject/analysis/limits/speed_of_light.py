@@ -14,16 +14,16 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from kprof_inject.analysis.interpreter.executions import CountedOperation, ExecutedKernel
-from kprof_inject.analysis.roofs.coalescing import Requests
-from kprof_inject.analysis.roofs.computed_elements import computed_shares
-from kprof_inject.analysis.roofs.integer_work import work_with_integers
-from kprof_inject.analysis.roofs.memory import DramBound, Traffic, sms_of_ctas, traffic_of
-from kprof_inject.analysis.roofs.operation_work import NO_WORK, Work, exchanged_bytes, work_of, work_of_histograms
-from kprof_inject.analysis.roofs.rates import UnitRates, rates_of
+from kprof_inject.analysis.limits.coalescing import Requests
+from kprof_inject.analysis.limits.computed_elements import computed_shares
+from kprof_inject.analysis.limits.integer_work import work_with_integers
+from kprof_inject.analysis.limits.memory import DramBound, Traffic, sms_of_ctas, traffic_of
+from kprof_inject.analysis.limits.operation_work import NO_WORK, Work, exchanged_bytes, work_of
+from kprof_inject.analysis.limits.rates import UnitRates, rates_of
 from kprof_inject.analysis.scope_map import ScopeMap
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.analysis.unjudged import Unjudged, missing_records, unpaired_records
-from kprof_inject.capture.model import KERNELS_CACHED, Kernel
+from kprof_inject.capture.model import KERNELS_CACHED
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.timeline import Timeline
@@ -92,6 +92,8 @@ class SpeedOfLight(Struct, frozen=True):
     """Cycles in which CTAs were on the SMs, including those in which they write out records; 0 without a timer."""
     exchanges: float = 0
     """Part of the launch's time that shared memory would be busy if all exchanges between threads used it."""
+    l2_writes: float = 0
+    """Part of the launch's time in which SMs could read from the L2 what stores and atomic operations pass to it."""
 
 
 def speed_of_light(
@@ -121,7 +123,7 @@ def speed_of_light(
     resident_cycles = 0
     if timeline.clock.source == ClockSource.FITTED:
         resident_cycles = cycles_with_ctas(timeline.all_ctas, timeline.clock.clock_hz, end="post_final_ns")
-    working = _working(ran, launch.kernel)
+    working = _working(ran)
     return SpeedOfLight(
         tuple(_roofs(timeline, ran.scope_map, times, rates, working, traffic, kept_bytes, requests)),
         unknown=sum(one.whole_times is None for one, _ in working),
@@ -130,6 +132,7 @@ def speed_of_light(
         atomics=sum(one.operation.traits.is_atomic for one in ran.operations),
         resident_cycles=resident_cycles,
         exchanges=_exchanged_bytes(ran) / rates.shared_bytes / sm_cycles if sm_cycles else 0.0,
+        l2_writes=traffic.l2_written_bytes / rates.l2_bytes / sm_cycles if sm_cycles else 0.0,
     )
 
 
@@ -165,14 +168,13 @@ def _by_timer(timeline: Timeline) -> _Times:
 
 
 @lru_cache(maxsize=KERNELS_CACHED)
-def _working(ran: ExecutedKernel, kernel: Kernel) -> Sequence[tuple[CountedOperation, Work]]:
+def _working(ran: ExecutedKernel) -> Sequence[tuple[CountedOperation, Work]]:
     of_integers = work_with_integers(ran.module)
-    of_histograms = work_of_histograms(ran.module, kernel.target, str(kernel.metadata.get("triton_version", "")))
     computed = computed_shares(ran.module)
     found: list[tuple[CountedOperation, Work]] = []
     for one in ran.operations:
         work = work_of(one.operation, ran.module.aliases) + of_integers.get(one.operation, NO_WORK)
-        work = work * computed.get(one.operation, 1.0) + of_histograms.get(one.operation, NO_WORK)
+        work = work * computed.get(one.operation, 1.0)
         if work != NO_WORK:
             found.append((one, work))
     return found

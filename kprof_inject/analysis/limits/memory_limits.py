@@ -5,25 +5,29 @@ TTGIR and machine code show lower bounds of what they have to do, and for some o
 
 from __future__ import annotations
 
-from kprof_inject.analysis.roofs.coalescing import Requests, is_spread, worst_of
-from kprof_inject.analysis.roofs.limits import (
-    DRAM,
+from collections.abc import Callable
+
+from kprof_inject.analysis.limits.coalescing import is_spread, worst_of
+from kprof_inject.analysis.limits.limit import (
     LIMITING,
     MIN_NOTABLE,
     NEAR,
     POSSIBLE,
     UNCOALESCED,
-    JudgedLaunch,
+    Bounds,
+    Judged,
     Limit,
     as_busy,
+    spread_load,
 )
-from kprof_inject.analysis.roofs.memory import DramBound
-from kprof_inject.analysis.roofs.rates import L2, L2_TO_SM, SHARED
-from kprof_inject.analysis.roofs.speed_of_light import MAX_POSSIBLE
+from kprof_inject.analysis.limits.memory import DramBound
+from kprof_inject.analysis.limits.rates import DRAM, L2, L2_TO_SM, SHARED
+from kprof_inject.analysis.limits.speed_of_light import MAX_POSSIBLE
 from kprof_inject.quantities import percent
 
 # The L2's part counts what SMs read. On an H100, it was 1.0 to 1.9 times as busy, with writes and what DRAM delivers:
-# for 15 kernels with a part of 0.45 or more, Nsight Compute counted 1.33 times as much in the median.
+# for 15 kernels with a part of 0.45 or more, Nsight Compute counted 1.33 times as much in the median. What SMs write,
+# or change by atomic operations, is counted once beside that.
 _NOTABLE_L2, _USUAL_L2 = 0.4, 1.33
 # Lines of 128 bytes that the L2 looks up for an SM in a cycle: on an H100, Nsight Compute's ``lts__t_tag_requests``
 # would reach its peak at 70 to 74 lines in a cycle of 132 SMs.
@@ -32,21 +36,29 @@ _LINES_OF_SM = 0.55
 _NOTABLE_EXCHANGES = 0.3
 DRAM_OR_L2 = "DRAM or L2, most likely"
 
+Judge = Callable[[Judged], Limit | None]
 
-def busy_memory(judged: JudgedLaunch) -> Limit | None:
+
+def by_bounds(judge: Callable[[Judged, Bounds], Limit | None]) -> Judge:
+    """Return a judge that has nothing to judge by if there are counters."""
+    return lambda launch: judge(launch, launch.bounds) if launch.bounds else None
+
+
+@by_bounds
+def busy_memory(judged: Judged, bounds: Bounds) -> Limit | None:
     """Judge DRAM by its upper bound.
 
     Memory that is accessed again may or may not hit the L2, and the addresses of a gather are unknown.
     """
-    dram = judged.light.dram
+    dram = bounds.light.dram
     if dram is None or dram.streamed_bytes is None:
         return None
-    most = judged.dram_part(dram, dram.streamed_bytes)
-    elsewhere = judged.dram_part(dram, dram.streamed_bytes - dram.unknown_bytes)
+    most = bounds.dram_part(dram, dram.streamed_bytes)
+    elsewhere = bounds.dram_part(dram, dram.streamed_bytes - dram.unknown_bytes)
     least = judged.parts.get(DRAM, 0.0)
     others = max(part for unit, part in judged.parts.items() if unit != DRAM)
     if dram.fits_l2 and not dram.unknown:
-        return _memory_in_l2(judged, dram, others)
+        return _memory_in_l2(judged, bounds, dram, others)
     if most < _needed(others):
         return None
     if dram.unknown and most > 1:
@@ -69,13 +81,13 @@ def _needed(others: float) -> float:
     return max(LIMITING, others + NEAR) if others > POSSIBLE else LIMITING
 
 
-def _memory_in_l2(judged: JudgedLaunch, dram: DramBound, others: float) -> Limit | None:
+def _memory_in_l2(judged: Judged, bounds: Bounds, dram: DramBound, others: float) -> Limit | None:
     """Judge memory of which all may be in the L2 when the launch begins; ``others`` is the part of the busiest unit.
 
     DRAM's part is smallest if the L2 keeps what is written, and largest if it keeps nothing of that. An L2 that was
     filled in this time is as busy as DRAM, or busier (H100).
     """
-    least, most = judged.dram_part(dram, dram.least_bytes), judged.dram_part(dram, dram.once_bytes)
+    least, most = bounds.dram_part(dram, dram.least_bytes), bounds.dram_part(dram, dram.once_bytes)
     if most < _needed(others):
         return None
     if least > MAX_POSSIBLE:
@@ -83,31 +95,32 @@ def _memory_in_l2(judged: JudgedLaunch, dram: DramBound, others: float) -> Limit
     else:
         reason = f"DRAM at up to {percent(min(most, 1.0))} of peak, unless the L2 had the data already"
     text = f"DRAM or the L2, most likely ({reason})"
-    if load := spread_load(judged):
+    if load := spread_load(bounds):
         text += f"; {load.text}"
     return judged.limit(DRAM_OR_L2, text, DRAM, L2)
 
 
-def may_be_busier(judged: JudgedLaunch, part: float) -> str:
+def may_be_busier(bounds: Bounds, part: float) -> str:
     """Return whether DRAM or the L2 may be busier than a unit with this part, in words that follow it; empty if not."""
-    dram = judged.light.dram
-    if dram is None or not dram.fits_l2 or (most := judged.dram_part(dram, dram.once_bytes)) < part:
+    dram = bounds.light.dram
+    if dram is None or not dram.fits_l2 or (most := bounds.dram_part(dram, dram.once_bytes)) < part:
         return ""
     return f"; or DRAM or the L2: DRAM at up to {percent(min(most, 1.0))} of peak, unless the L2 had the data already"
 
 
-def looked_up_lines(judged: JudgedLaunch) -> Limit | None:
+@by_bounds
+def looked_up_lines(judged: Judged, bounds: Bounds) -> Limit | None:
     """Judge the L2 if uncoalesced accesses may keep it busy: it looks up each line that a request touches.
 
     Stores all reach it; loads may hit the L1.
     """
-    if not judged.device_sms or not is_spread(judged.requests):
+    if not judged.device_sms or not is_spread(bounds.requests):
         return None
     kinds = ("store", "load")
-    least, loads = (sum(one.lines * one.requests for one in judged.requests if one.kind == kind) for kind in kinds)
-    each = judged.slowdown_of_sms / judged.whole.sm_cycles / _LINES_OF_SM
+    least, loads = (sum(one.lines * one.requests for one in bounds.requests if one.kind == kind) for kind in kinds)
+    each = bounds.slowdown_of_sms / bounds.whole.sm_cycles / _LINES_OF_SM
     most = each * (least + loads)
-    if most < max(LIMITING, *judged.parts.values()) or (worst := worst_of(judged.requests)) is None:
+    if most < max(LIMITING, *judged.parts.values()) or (worst := worst_of(bounds.requests)) is None:
         return None
     lines = f"it looks up lines for {percent(min(each * least, 1.0))} to {percent(min(most, 1.0))} of the time"
     if each * least < LIMITING / 2:
@@ -118,56 +131,44 @@ def looked_up_lines(judged: JudgedLaunch) -> Limit | None:
     return judged.limit(f"{UNCOALESCED}, most likely", text, L2)
 
 
-def busy_l2(judged: JudgedLaunch) -> Limit | None:
+@by_bounds
+def busy_l2(judged: Judged, bounds: Bounds) -> Limit | None:
     """Judge the L2 if it may be the busiest unit: types do not show all that it has to do."""
-    part = judged.parts.get(L2_TO_SM, 0.0)
-    if part < _NOTABLE_L2:
+    read, written = judged.parts.get(L2_TO_SM, 0.0), bounds.slowdown * bounds.light.l2_writes
+    if read + written < _NOTABLE_L2:
         return None
-    if _USUAL_L2 * part >= max(LIMITING, *judged.parts.values()):
-        text = (
-            f"the L2, most likely (at least {percent(part)} of peak for what SMs read; writes and what DRAM delivers "
-        )
-        return judged.limit("L2, most likely", f"{text}add to that)", L2)
+    if _USUAL_L2 * read + written >= max(LIMITING, *judged.parts.values()):
+        text = f"the L2, most likely (at least {percent(read)} of peak for what SMs read; "
+        if _USUAL_L2 * read < LIMITING:
+            text += f"what they write adds some {percent(written)}, and what DRAM delivers adds to that)"
+        else:
+            text += "writes and what DRAM delivers add to that)"
+        return judged.limit("L2, most likely", text, L2)
+    if read < _NOTABLE_L2:
+        return None
     return judged.not_known(
-        f"the L2 is busy for at least {percent(part)} of the time, and longer with writes and with what DRAM "
+        f"the L2 is busy for at least {percent(read)} of the time, and longer with writes and with what DRAM "
         "delivers, which only counters show"
     )
 
 
-def empty_l2(judged: JudgedLaunch) -> Limit | None:
+@by_bounds
+def empty_l2(judged: Judged, bounds: Bounds) -> Limit | None:
     """Judge DRAM if it would be busy, had the L2 nothing of what is accessed when the launch begins."""
-    dram = judged.light.dram
-    if dram is None or (most := judged.dram_part(dram, dram.once_bytes)) < LIMITING:
+    dram = bounds.light.dram
+    if dram is None or (most := bounds.dram_part(dram, dram.once_bytes)) < LIMITING:
         return None
     return judged.unclear(f"DRAM would take {percent(most)} of the time if the L2 had nothing of what is accessed")
 
 
-def uncoalesced_access(judged: JudgedLaunch, unit: str) -> Requests | None:
-    """Return the access that loads a unit most by addresses that are not adjacent.
-
-    None if that takes little of the unit's time, or less than conflicts of banks.
-    """
-    if unit == SHARED:
-        whole, part = judged.whole, judged.parts.get(SHARED, 0.0)
-        extra = sum(one.extra_wavefronts for one in judged.requests)
-        needed = max(MIN_NOTABLE * part * whole.sm_cycles / judged.slowdown_of_sms, whole.work.conflict_cycles - extra)
-        return worst_of(judged.requests) if part >= MIN_NOTABLE and extra >= needed else None
-    return spread_load(judged) if unit == L2_TO_SM else None
-
-
-def spread_load(judged: JudgedLaunch) -> Requests | None:
-    """Return the load that touches most sectors beyond those it needs, if all loads together touch many of them."""
-    loads = [one for one in judged.requests if one.kind == "load"]
-    return worst_of(loads) if is_spread(loads) else None
-
-
-def scattered_accesses(judged: JudgedLaunch) -> Limit | None:
+@by_bounds
+def scattered_accesses(judged: Judged, bounds: Bounds) -> Limit | None:
     """Judge shared memory and L1 if accesses at unknown addresses may make them the limit."""
-    dram = judged.light.dram
+    dram = bounds.light.dram
     if dram is None or {SHARED, DRAM}.intersection(as_busy(judged.parts)):
         return None
     part = judged.parts.get(SHARED, 0.0)
-    most = part + judged.slowdown_of_sms * dram.scattered / judged.whole.sm_cycles
+    most = part + bounds.slowdown_of_sms * dram.scattered / bounds.whole.sm_cycles
     if most <= max(*judged.parts.values(), LIMITING):
         return None
     return judged.unclear(
@@ -176,14 +177,15 @@ def scattered_accesses(judged: JudgedLaunch) -> Limit | None:
     )
 
 
-def exchanges(judged: JudgedLaunch) -> Limit | None:
+@by_bounds
+def exchanges(judged: Judged, bounds: Bounds) -> Limit | None:
     """Judge exchanges between threads: types do not show how many of their bytes go through shared memory.
 
     The machine code shows it, and layouts how long some of them conflict.
     """
-    if judged.code is not None and judged.code.unknown_share <= MIN_NOTABLE:
-        return _conflicts(judged)
-    possible = judged.light.exchanges
+    if bounds.code is not None and bounds.code.unknown_share <= MIN_NOTABLE:
+        return _conflicts(judged, bounds)
+    possible = bounds.light.exchanges
     if possible < _NOTABLE_EXCHANGES or possible < max(judged.parts.values()):
         return None
     return judged.unclear(
@@ -192,17 +194,17 @@ def exchanges(judged: JudgedLaunch) -> Limit | None:
     )
 
 
-def _conflicts(judged: JudgedLaunch) -> Limit | None:
+def _conflicts(judged: Judged, bounds: Bounds) -> Limit | None:
     """Judge shared memory and L1 if conflicts that nothing shows may make them the limit."""
-    part, most = judged.parts.get(SHARED, 0.0), judged.max_part_of(SHARED)
+    part, most = judged.parts.get(SHARED, 0.0), bounds.max_part_of(SHARED)
     if most < max(LIMITING, *judged.parts.values()):
         return None
     if part >= max(LIMITING - NEAR, *judged.parts.values()):
         text = f"shared memory and L1, most likely ({percent(part)} to {percent(most)} of peak)"
         return judged.limit(f"{SHARED}, most likely", text, SHARED)
     reason = "only counters show how long banks conflict in reductions, scans and the like"
-    if not judged.light.exchanges:
-        unknown = judged.light.dram.unknown_reason if judged.light.dram else ""
+    if not bounds.light.exchanges:
+        unknown = bounds.light.dram.unknown_reason if bounds.light.dram else ""
         reason = f"the wavefronts of some loads and stores are unknown{unknown and f' ({unknown})'}"
     return judged.not_known(
         f"shared memory and L1 are busy for {percent(part)} to {percent(most)} of the time, as {reason}; "
@@ -210,9 +212,10 @@ def _conflicts(judged: JudgedLaunch) -> Limit | None:
     )
 
 
-def unknown_accesses(judged: JudgedLaunch) -> Limit | None:
+@by_bounds
+def unknown_accesses(judged: Judged, bounds: Bounds) -> Limit | None:
     """Judge accesses to memory of unknown number, for which there is no upper bound of bytes."""
-    dram = judged.light.dram
+    dram = bounds.light.dram
     if dram is None or dram.streamed_bytes is not None:
         return None
     return judged.unclear(

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
-from kprof_inject.analysis.roofs.operation_work import NO_WORK, Work
+from kprof_inject.analysis.limits.operation_work import NO_WORK, Work
 from kprof_inject.capture.model import KERNELS_CACHED
 from kprof_inject.select.functions import integer_work
 from kprof_inject.ttgir.dialect import FUNCTION, INTEGER_DIVISIONS

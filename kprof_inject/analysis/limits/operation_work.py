@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import lru_cache, reduce
+from functools import reduce
 from operator import add
 
 from msgspec import Struct, field
@@ -15,9 +15,8 @@ from msgspec.structs import astuple
 
 from kprof_inject.analysis.structure.banks import SIDES, conflict_cycles
 from kprof_inject.analysis.structure.tensor_layouts import lanes_and_warps_along
-from kprof_inject.capture.model import KERNELS_CACHED
 from kprof_inject.ttgir.dialect import AXIS, DIVISIONS
-from kprof_inject.ttgir.nodes import Module, Operation
+from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.ssa_values import definition_of, operand_names
 from kprof_inject.ttgir.types import PrintedType, bits_of, factors_of, if_misfit, types_of
 
@@ -42,6 +41,8 @@ class Work(Struct, frozen=True):
     """The integer multiplications that give the upper half of the product."""
     conversions: float = 0
     """Elements that are converted to floats of 32 bits."""
+    fp64: float = 0
+    """Instructions of the fp64 units for an element each."""
     shared_bytes: float = 0
     """Bytes between shared memory, or the L1, and registers or tensor cores."""
     conflict_cycles: float = 0
@@ -84,6 +85,18 @@ _WORK_OF_ELEMENT = {
 }
 
 
+# Instructions of the fp64 units for an element: what ptxas makes of each for sm_90 takes at least as many.
+_FP64 = {
+    **dict.fromkeys(["arith.mulf", "arith.addf", "arith.subf", "math.fma", "arith.cmpf"], 1),
+    **dict.fromkeys(["arith.maximumf", "arith.maxnumf", "arith.minimumf", "arith.minnumf", "tt.clampf"], 1),
+    **dict.fromkeys(("math.exp", "math.exp2"), 15),
+    **dict.fromkeys(("math.log", "math.log2"), 25),
+    "math.sqrt": 7,
+    "math.rsqrt": 5,
+    **dict.fromkeys(DIVISIONS, 8),
+}
+
+
 @if_misfit(NO_WORK)
 def work_of(operation: Operation, aliases: Mapping[str, str]) -> Work:
     """Return the work of one execution by a CTA; none if an operation's types do not fit it.
@@ -91,11 +104,13 @@ def work_of(operation: Operation, aliases: Mapping[str, str]) -> Work:
     ``aliases`` are the module's.
     """
     name, traits = operation.name, operation.traits
-    if not (name in _WORK_OF_COMBINED or name in SIDES or traits.is_dot or traits.combines_elements):
+    if not (name in _WORK_OF_COMBINED or name in _FP64 or name in SIDES or traits.is_dot or traits.combines_elements):
         return NO_WORK
     types = types_of(operation)
     if not types:
         return NO_WORK
+    if name in _FP64 and types[0].element == "f64":
+        return Work(fp64=_FP64[name] * types[0].elements) if types[0].shape else NO_WORK
     if name in DIVISIONS:
         return _division_work(operation, types[-1])
     if name in _WORK_OF_ELEMENT:
@@ -169,10 +184,12 @@ def _combination_work(operation: Operation, types: Sequence[PrintedType], aliase
     A reduction executes its region for each element that it takes, less those that it returns; a scan at least as
     often; a map for each result.
     """
-    if len(types) < 2 or not _is_f32_tensor(types[0]):
+    if len(types) < 2 or types[0].element not in ("f32", "f64") or not types[0].shape:
         return NO_WORK
-    walked = (inner.name for region in operation.regions for inner in region.walk())
+    walked = [inner.name for region in operation.regions for inner in region.walk()]
     inside = [_WORK_OF_COMBINED[name] for name in walked if name in _WORK_OF_COMBINED]
+    if types[0].element == "f64":
+        inside = [Work(fp64=_FP64[name]) for name in walked if name in _FP64]
     times = types[0].elements - types[-1].elements or types[-1].elements
     if operation.name == "tt.reduce" and inside != [_BOUND]:
         times = max(times, _combinations(operation, types[0], aliases))
@@ -226,9 +243,11 @@ def _dot_work(operation: Operation, types: Sequence[PrintedType], aliases: Mappi
         return Work({_family(wider): flops})
     flops = 2 * first.elements * second.shape[-1]
     result = types[-1]
-    is_fp32 = operation.name == "tt.dot" and result.element == "f32"
-    if is_fp32 and not _TENSOR_LAYOUT.search(_resolved(result.rest, aliases)):
-        return Work(multiplications=flops / 2, additions=flops / 2)
+    if operation.name == "tt.dot" and not _TENSOR_LAYOUT.search(_resolved(result.rest, aliases)):
+        if result.element == "f64":
+            return Work(fp64=flops / 2)
+        if result.element == "f32":
+            return Work(multiplications=flops / 2, additions=flops / 2)
     if first.element != "f32":
         return Work({_family(first.element): flops})
     found = _PRECISION.search(operation.tail)
@@ -280,32 +299,3 @@ def exchanged_bytes(operation: Operation, aliases: Mapping[str, str]) -> float:
 
 # Operands of dots and slices mostly stay in the threads that have them.
 _FREE_LAYOUT = re.compile(r"dot_op|slice")
-
-
-_HISTOGRAM = "tt.histogram"
-_VERSION = re.compile(r"(\d+)\.(\d+)")
-_FIRST_WITHOUT_VOTES = (3, 8)
-_WARP_LANES = 32
-
-
-@lru_cache(maxsize=KERNELS_CACHED)
-def work_of_histograms(module: Module, target: str, triton_version: str) -> Mapping[Operation, Work]:
-    """Return the work of one execution by a CTA of each histogram, as far as it is certain.
-
-    For NVIDIA, Triton up to 3.7 lets the lanes of a warp vote on each bit of an element's bin. Then, for each element
-    that it has, a lane combines the votes for each of its bins and counts them: a lane has every 32nd bin. This was
-    read from the PTX that Triton 3.5.1, 3.6.0 and 3.7.1 make: for 1024 elements on 128 threads, 8 ``popc`` in each
-    thread with up to 32 bins, 64 with 256, 256 with 1024. Triton 3.8 adds each element in shared memory, unless it is
-    in no bin, so no work is certain. The special function units count bits: CUDA C++ Programming Guide, "Throughput of
-    Native Arithmetic Instructions".
-    """
-    version = _VERSION.match(triton_version)
-    votes = version is not None and (int(version[1]), int(version[2])) < _FIRST_WITHOUT_VOTES
-    if not votes or not target.startswith("cuda:"):
-        return {}
-    found = {}
-    for one in module.walk():
-        if one.name == _HISTOGRAM and len(types := types_of(one)) >= 2:
-            counts = types[0].elements * max(types[-1].elements // _WARP_LANES, 1)
-            found[one] = Work(special=counts, logic=counts)
-    return found

@@ -20,7 +20,7 @@ from timelines import cta_rows, made_timeline
 from kprof_inject.analysis.interpreter.accesses import Access
 from kprof_inject.analysis.interpreter.executions import CountedOperation, evaluated
 from kprof_inject.analysis.interpreter.interpreter import executed
-from kprof_inject.analysis.roofs.memory import DramBound, Traffic, sms_of_ctas
+from kprof_inject.analysis.limits.memory import DramBound, Traffic, sms_of_ctas
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.ttgir.dialect import FUNCTION
@@ -106,6 +106,16 @@ def counted_l1_bytes(ran: Ran) -> int:
     )
 
 
+def counted_writes(ran: Ran) -> int:
+    """What each execution writes; atomic operations read it, too."""
+    return sum(
+        (2 if access.form.reads else 1) * len(bytes_of(touched, access.element_bytes))
+        for access, executions in ran.executions()
+        for touched in executions
+        if access.form.writes
+    )
+
+
 def counted_dram(ran: Ran) -> tuple[set[int], set[int], int]:
     """What is read, what is written, and how much is asked for."""
     read: set[int] = set()
@@ -153,6 +163,7 @@ def test_no_more_is_moved_than_loops_count(timeline: Timeline, kernel: Kernel) -
     if is_known(ran) and not any(passes_by(access) for access, _ in ran.accesses()):
         assert found == counted_l2_bytes(ran, sms)
     assert traffic.l1_bytes(1, lines) <= counted_l1_bytes(ran)
+    assert traffic.traffic.l2_written_bytes <= counted_writes(ran)
     # Each byte belongs to one line.
     assert sum(traffic.l2_bytes(line, line) for line in range(1, lines + 1)) == found
     assert_least(traffic.dram_bound(), ran)

@@ -10,13 +10,16 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import PurePath
 
 from msgspec import Struct
 
 from kprof_inject.capture.measurements import SamplesRecord, summed
+from kprof_inject.capture.model import KERNELS_CACHED, Kernel
+from kprof_inject.capture.reader import machine_code_of
 from kprof_inject.capture.scopes import ScopeTable
-from kprof_inject.capture.source_text import SourceLine, places_of
+from kprof_inject.capture.source_text import SourceLine, lines_of, places_of, ttgir_of
 from kprof_inject.machine_code.control_flow import blocks_of
 from kprof_inject.machine_code.instructions import INSTRUCTION_BYTES, Instruction, MachineFunction
 from kprof_inject.machine_code.waits import waits_in
@@ -274,6 +277,16 @@ def waiting(reasons: Mapping[str, int]) -> list[tuple[str, int]]:
     return sorted(found, key=lambda entry: -entry[1])
 
 
+@lru_cache(maxsize=KERNELS_CACHED)
+def kernel_stalls(kernel: Kernel) -> Stalls | None:
+    """Return the stall reasons of a kernel's warps without records; None if there are no samples."""
+    record, code = kernel.measurements, machine_code_of(kernel)
+    if record is None or record.samples is None or code is None:
+        return None
+    found = stalls_of(record.samples, code, kernel.scopes, lines_of(ttgir_of(kernel)))
+    return found if found.samples else None
+
+
 def stalls_of(record: SamplesRecord, code: MachineFunction, table: ScopeTable, ttgir: Sequence[str]) -> Stalls:
     """Relate the samples of a kernel to the scopes of its table and to the lines of its TTGIR, which is given."""
     awaited = _awaited_operations(code)
@@ -281,7 +294,7 @@ def stalls_of(record: SamplesRecord, code: MachineFunction, table: ScopeTable, t
     awaited_by_line: defaultdict[int, defaultdict[str, Counter[int]]] = defaultdict(lambda: defaultdict(Counter))
     operations: defaultdict[int, Counter[str]] = defaultdict(Counter)
     for_tensor_cores: Counter[int] = Counter()
-    for index, samples in _samples(record, code):
+    for index, samples in sampled(record, code):
         line = code.instructions[index].line
         by_line[line].update(samples)
         if code.instructions[index].operation == _WAITS_FOR_TENSOR_CORES:
@@ -320,7 +333,7 @@ def stalls_of(record: SamplesRecord, code: MachineFunction, table: ScopeTable, t
 _RESULT = re.compile(r"\s*(%[\w$.-]+)(?::\d+)? = ")
 
 
-def _samples(record: SamplesRecord, code: MachineFunction) -> Iterator[tuple[int, dict[str, int]]]:
+def sampled(record: SamplesRecord, code: MachineFunction) -> Iterator[tuple[int, dict[str, int]]]:
     """Yield the index of each sampled instruction with its samples by reason."""
     for sampled in record.instructions:
         index = sampled.address // INSTRUCTION_BYTES
@@ -353,7 +366,7 @@ def share_of_instructions(record: SamplesRecord, code: MachineFunction, names: C
     """
     awaited = _awaited_operations(code)
     counted = whole = 0
-    for index, samples in _samples(record, code):
+    for index, samples in sampled(record, code):
         number = sum(samples.values())
         whole += number
         awaited_for = {reason: set(_awaited_for(reason, awaited.get(index, ())).values()) for reason in _SCOREBOARDS}

@@ -225,14 +225,20 @@ class _ComputedFunction:
 
     # ---- what neighbours do to an operation --------------------------------------------------------------------
 
+    def _narrow_share(self, leaf: Leaf) -> float:
+        """Return 0.5 if an operation is on 16 bits, in pairs; 0 if it is on 32 bits of 64, else 1."""
+        if not self._all_narrow(leaf):
+            return 1.0
+        return 0.0 if _is_wide(leaf) else _PAIRED
+
     def _is_narrow(self, node: int, depth: int = 8) -> bool:
-        """Return True if a value has 16 bits, whatever its type."""
+        """Return True if a value has 16 bits, or at most 32 of 64, whatever its type."""
         made = self._made_by(node)
         if made is None or not depth:
             return False
         if made.operation.name == _WIDENING:
             types = types_of(made.operation)
-            return bool(types) and types[0].bits == _HALF_BITS
+            return bool(types) and (types[0].bits == _HALF_BITS or types[-1].element == "f64")
         return made.operation.name in _KEEPS_WIDTH and self._all_narrow(made, depth - 1)
 
     def _all_narrow(self, leaf: Leaf, depth: int = 8) -> bool:
@@ -255,14 +261,18 @@ class _ComputedFunction:
     def arithmetic(self, leaf: Leaf) -> float:
         """Return 0 if the compiler may remove the operation, 0.5 if it is computed in pairs, else 1.
 
-        It is removed for a neutral operand, and for integers, which may be computed before their conversion.
+        It is removed for a neutral operand, and for integers, which may be computed before their conversion. Of 64
+        bits, it may be a part of the sum that uses it, or done in the 32 bits that it is from and for.
         """
         neutral = _ONE if leaf.operation.name == "arith.mulf" else _ZERO
         if leaf.operation.name != "math.fma" and self._has_constant(leaf, neutral):
             return 0.0
         if all(self._is_from_integers(one) or self._is_constant(one) for one in leaf.values):
             return 0.0
-        return _PAIRED if self._all_narrow(leaf) and self._is_used_by(leaf, _NARROWING) else 1.0
+        is_product = leaf.operation.name == "arith.mulf" and _is_wide(leaf)
+        if is_product and self._is_used_by(leaf, "arith.addf", "arith.subf"):
+            return 0.0
+        return self._narrow_share(leaf) if self._is_used_by(leaf, _NARROWING) else 1.0
 
     def bound(self, leaf: Leaf) -> float:
         """Return 0 if the bound may merge with others, 0.5 if it is computed in pairs, else 1.
@@ -278,13 +288,13 @@ class _ComputedFunction:
         made = [self._made_by(value) for value in leaf.values]
         if self._has_constant(leaf, _END) and any(one and one.operation.name in _BOUNDS for one in made):
             return 0.0
-        return _PAIRED if self._all_narrow(leaf) else 1.0
+        return self._narrow_share(leaf)
 
     def comparison(self, leaf: Leaf) -> float:
         """Return 0 if integers may be compared before their conversion, 0.5 for pairs, else 1."""
         if any(map(self._is_from_integers, leaf.values)):
             return 0.0
-        return _PAIRED if self._all_narrow(leaf) else 1.0
+        return self._narrow_share(leaf)
 
     def widening(self, leaf: Leaf) -> float:
         """Return 0 if everything that uses the value is done in 16 bits, else 1."""
@@ -330,6 +340,12 @@ _ORDER = re.compile(r"\border = array<i32: ([\d, ]+)>")
 
 def _joined(bits: Iterable[int]) -> int:
     return reduce(or_, bits, 0)
+
+
+def _is_wide(leaf: Leaf) -> bool:
+    """Return True if an operation computes or compares floats of 64 bits."""
+    types = types_of(leaf.operation)
+    return bool(types) and types[0].element == "f64"
 
 
 def _is_bit(types: Sequence[PrintedType]) -> bool:

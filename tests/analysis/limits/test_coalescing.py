@@ -6,7 +6,7 @@ import pytest
 from strided_loads import BASE, CTAS, ROW, THIN, strided
 
 from kprof_inject.analysis.interpreter.executions import evaluated
-from kprof_inject.analysis.roofs.coalescing import Requests, is_spread, requests_of, worst_of
+from kprof_inject.analysis.limits.coalescing import Requests, is_spread, requests_of, worst_of
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.machine_code.instructions import Instruction, MachineFunction
 

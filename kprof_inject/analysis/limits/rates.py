@@ -31,7 +31,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from kprof_inject.analysis.roofs.operation_work import Work
+from kprof_inject.analysis.limits.operation_work import Work
 from kprof_inject.machine_code.units import Pipeline
 
 TENSOR = "tensor cores"
@@ -43,6 +43,7 @@ ISSUE = "instruction issue"
 SHARED = "shared memory and L1"
 L2 = "L2"
 L2_TO_SM = "L2 to SM"
+DRAM = "DRAM"
 """The names of the units: ``Roof.parts`` and ``Limit.parts`` have them."""
 
 _LANES = 32  # threads of a warp
@@ -119,8 +120,10 @@ class UnitRates(Struct, frozen=True):
         )
         floats = max(work.multiplications, work.additions)
         fp32 = floats + work.integer_multiplications
-        others = work.integer_multiplications + work.special + work.logic + work.conversions
+        others = work.integer_multiplications + work.special + work.logic + work.conversions + work.fp64
+        of_fp64 = {FP64: work.fp64 / self.fp64} if self.fp64 and work.fp64 else {}
         return {
+            **of_fp64,
             TENSOR: sum(tensor),
             SPECIAL: work.special / self.special,
             # An upper half takes two passes: for random numbers on an H200, Nsight Compute reports that the "fmaheavy"

@@ -11,13 +11,13 @@ from replacing import replace
 from snapshots import check
 from timelines import Ran, cta_rows, made_timeline, scope_rows
 
-from kprof_inject.analysis.roofs.coalescing import Requests
-from kprof_inject.analysis.roofs.computed_limit import limit_of
-from kprof_inject.analysis.roofs.limits import CodeBounds
-from kprof_inject.analysis.roofs.memory import DramBound
-from kprof_inject.analysis.roofs.operation_work import NO_WORK, Work
-from kprof_inject.analysis.roofs.rates import ALU, ISSUE, SHARED
-from kprof_inject.analysis.roofs.speed_of_light import Roof, SpeedOfLight
+from kprof_inject.analysis.limits.coalescing import Requests
+from kprof_inject.analysis.limits.judges import limit_by_bounds as limit_of
+from kprof_inject.analysis.limits.limit import CodeBounds
+from kprof_inject.analysis.limits.memory import DramBound
+from kprof_inject.analysis.limits.operation_work import NO_WORK, Work
+from kprof_inject.analysis.limits.rates import ALU, ISSUE, SHARED
+from kprof_inject.analysis.limits.speed_of_light import Roof, SpeedOfLight
 from kprof_inject.analysis.summary import LaunchSummary, summarise
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.timeline.trust import Overhead
@@ -248,6 +248,8 @@ def lit(*, loop: Roof | None = None, more: SpeedOfLight | None = None, **parts: 
         (lit(L2_to_SM=0.4), "not known"),
         (lit(L2_to_SM=0.45), "not known"),
         (lit(L2_to_SM=0.46), "L2, most likely"),
+        (lit(L2_to_SM=0.3, more=SpeedOfLight((), l2_writes=0.21)), "L2, most likely"),
+        (lit(L2_to_SM=0.3, more=SpeedOfLight((), l2_writes=0.2)), "latency"),
         (lit(L2_to_SM=0.46, ALU=0.59, tensor_cores=0.1), "L2, most likely"),
         (lit(L2_to_SM=0.39), "latency"),
         # What the L2 may have, if all of it was read and written once in the launch's time.

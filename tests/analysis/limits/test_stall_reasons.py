@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from replacing import replace
 
-from kprof_inject.analysis.evidence.stalls import Share, share_of_instructions, stalls_of
+from kprof_inject.analysis.limits.stalls import Share, share_of_instructions, stalls_of
 from kprof_inject.capture.measurements import SampledInstruction, SamplesRecord
 from kprof_inject.capture.scopes import Scope, ScopeTable
 from kprof_inject.machine_code.instructions import INSTRUCTION_BYTES, Instruction, MachineFunction

@@ -14,9 +14,9 @@ from timelines import Ran, cta_rows, made_timeline, scope_rows
 
 from kprof_inject.analysis.interpreter.executions import evaluated
 from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.analysis.roofs.operation_work import Work
-from kprof_inject.analysis.roofs.rates import rates_of
-from kprof_inject.analysis.roofs.speed_of_light import Roof, SpeedOfLight
+from kprof_inject.analysis.limits.operation_work import Work
+from kprof_inject.analysis.limits.rates import rates_of
+from kprof_inject.analysis.limits.speed_of_light import Roof, SpeedOfLight
 from kprof_inject.capture.encoding import json_values
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.timeline.clock import ClockSource
@@ -94,16 +94,6 @@ def test_work_is_counted_as_often_as_it_was_done(tmp_path: Path) -> None:
         assert roof.work.special == CTAS * ITERATIONS * 4 * 160
     assert roofs["func"].work.multiplications == CTAS * 128
     assert roofs["loop[0]"].work.multiplications == 0
-
-
-def test_a_histogram_counts_by_the_version_that_compiled_it(tmp_path: Path) -> None:
-    line = "%f = tt.histogram %x : tensor<128xi32, #x> -> tensor<64xi32, #x>"
-    made = launched(tmp_path, TEXT.replace("%f = arith.mulf %x, %x : tensor<128xf32, #x>", line))
-    special = {}
-    for version in ("3.7.1", "3.8.0"):
-        kernel = replace(made.launch.kernel, metadata={**made.launch.kernel.metadata, "triton_version": version})
-        special[version] = roofs_of(replace(made, launch=replace(made.launch, kernel=kernel)))["func"].work.special
-    assert special["3.7.1"] - special["3.8.0"] == CTAS * 128 * 2
 
 
 def test_what_nobody_counted_is_left_out_and_told(tmp_path: Path) -> None:
@@ -197,7 +187,7 @@ def test_the_demos_matmul() -> None:
 
 @pytest.mark.parametrize(
     "place",
-    ["interpreter.executions.executed", "interpreter.executions.access_of", "roofs.speed_of_light.work_with_integers"],
+    ["interpreter.executions.executed", "interpreter.executions.access_of", "limits.speed_of_light.work_with_integers"],
 )
 def test_a_kernel_that_cannot_be_evaluated_is_unjudged(
     place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -1,0 +1,331 @@
+"""The limit of a launch, and the evidence that it is judged by: counters, or lower bounds of the units' work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from kprof_inject.analysis.limits.coalescing import Requests, is_spread, worst_of
+from kprof_inject.analysis.limits.measured import Measured
+from kprof_inject.analysis.limits.memory import DramBound
+from kprof_inject.analysis.limits.operation_work import Work
+from kprof_inject.analysis.limits.rates import ALU, DRAM, FP32, FP64, ISSUE, L2, L2_TO_SM, SHARED, SPECIAL, TENSOR
+from kprof_inject.analysis.limits.speed_of_light import Roof, SpeedOfLight
+from kprof_inject.analysis.summary import LaunchSummary
+from kprof_inject.capture.scopes import ScopeKind, distinct_names
+from kprof_inject.machine_code.units import Pipeline
+from kprof_inject.quantities import percent
+from kprof_inject.timeline.waves import IdleSms, Waves
+
+IDLE = "SMs without work"
+MEMORY_WAITS = "waits for memory"
+UNCOALESCED = "uncoalesced access"
+NOT_KNOWN = "not known"
+
+# Nsight Compute's threshold for a well-utilized unit; below it, latency dominates (Kernel Profiling Guide, "GPU Speed
+# of Light Throughput").
+LIMITING = 0.6
+# Waits for memory are the limit from here on: the rest of the time is then too short for a unit to be it.
+MIN_WAIT_SHARE = 1 - LIMITING
+# Threshold for upper bounds.
+POSSIBLE = 0.5
+# Overhead of records from which the verdict on a kernel does not trust durations.
+NOTABLE_COST_PERCENT = 5.0
+# Combined utilization from which two alternating units limit a launch.
+MIN_TOGETHER = 0.75
+# A grid that uses a smaller part of the SMs, or has work for fewer on average, is the first thing to change.
+MIN_SMS = 0.6
+# Smaller parts are not reported.
+MIN_NOTABLE = 0.1
+# A smaller part would be rounded to 0 %.
+_MIN_SHOWN = 0.001
+# Units within this margin count as equally busy.
+NEAR = 0.1
+
+UNIT_NAMES = {
+    TENSOR: "the tensor cores",
+    SPECIAL: "the special function units",
+    FP32: "the fp32 units",
+    FP64: "the fp64 units",
+    ALU: "the ALU",
+    ISSUE: "instruction issue",
+    SHARED: "shared memory and L1",
+    L2: "the L2",
+    L2_TO_SM: "the L2",
+    DRAM: "DRAM",
+}
+
+
+class CodeBounds(Struct, frozen=True):
+    """Bounds of the units' parts by the machine code: ``parts`` are lower ones, ``most`` upper ones.
+
+    ``unknown_share`` is the share of the instructions whose number of executions has no upper bound. ``most`` is None
+    if no upper bound is known.
+    """
+
+    parts: Mapping[str, float]
+    unknown_share: float
+    most: Mapping[str, float] | None = None
+
+
+class Limit(Struct, frozen=True):
+    """The limit of a launch."""
+
+    name: str
+    """The limit in a word or two."""
+    units: tuple[str, ...]
+    """The units that limit the launch; empty if it waits, or if the limit is unknown."""
+    text: str
+    parts: Mapping[str, float]
+    """Part of the launch's time that each unit needs."""
+    is_known: bool = True
+    evidence: Literal["computed", "measured"] = "computed"
+    """Whether ``parts`` are lower bounds from TTGIR, or what the hardware counted."""
+
+    @property
+    def answer(self) -> str:
+        """``text`` as shown after the word *limit*."""
+        return self.text if self.is_known else f"{NOT_KNOWN}: {self.text}"
+
+    @property
+    def sentence(self) -> str:
+        """``text`` as a sentence of its own."""
+        return f"limited by {self.text}" if self.is_known else f"limit not known: {self.text}"
+
+
+class Bounds(Struct, frozen=True):
+    """What TTGIR, the launch's arguments and the machine code show of a launch without counters."""
+
+    summary: LaunchSummary
+    light: SpeedOfLight
+    whole: Roof
+    slowdown: float
+    """Lower bound of the ratio of the durations with and without records; 1 if the difference is small or unknown. Less
+    than 1 if records make the launch faster, as they may where they change the order in which CTAs reach the L2."""
+    slowdown_of_sms: float
+    """The same of the time in which SMs have work."""
+    code: CodeBounds | None
+    requests: Sequence[Requests] = ()
+    """Requests of loads and stores, where they are known."""
+
+    def max_part_of(self, unit: str) -> float:
+        """Return an upper bound of a unit's part by the machine code, which need not execute all instructions."""
+        if self.code is None or self.code.most is None:
+            return 1.0
+        return min(self.slowdown_of_sms * self.code.most.get(unit, 0.0), 1.0)
+
+    def dram_part(self, dram: DramBound, size_bytes: int) -> float:
+        """Return the part of the launch's time in which DRAM would move these bytes."""
+        return self.slowdown * 1e9 * size_bytes / dram.bytes_per_s / max(self.summary.duration_ns, 1)
+
+
+class BusyLoop(Struct, frozen=True):
+    """A loop that takes ``share`` of the kernel's time and keeps units busy; ``work`` is None if it was sampled."""
+
+    name: str
+    share: float
+    parts: Mapping[str, float]
+    work: Work | None = None
+
+
+class Judged(Struct, frozen=True):
+    """A launch and the evidence on it: ``measured`` with counters, else ``bounds``.
+
+    ``parts`` has the part of the launch's time in which each unit is busy: counted, or a lower bound (``at_least``).
+    ``waits`` is the limit by waits for memory, if these take long.
+    """
+
+    parts: Mapping[str, float]
+    waves: Waves | None
+    idle: IdleSms | None
+    device_sms: int | None
+    waits: Limit | None = None
+    measured: Measured | None = None
+    bounds: Bounds | None = None
+
+    @property
+    def at_least(self) -> bool:
+        """True if parts are lower bounds."""
+        return self.measured is None
+
+    @property
+    def busiest(self) -> list[str]:
+        """The units, the busiest first."""
+        return sorted(self.parts, key=lambda unit: -self.parts[unit])
+
+    @property
+    def is_at_roof(self) -> bool:
+        """True if a unit is busy for the whole launch, whatever SMs lack.
+
+        Without counters, that is certain of DRAM alone: other parts are of the time in which SMs have work.
+        """
+        return any(self.parts.get(unit, 0.0) >= LIMITING for unit in ((DRAM,) if self.at_least else self.parts))
+
+    def limit(self, name: str, text: str, *units: str) -> Limit:
+        """Return a limit by these units."""
+        return Limit(name, units, text, self.parts, evidence="computed" if self.at_least else "measured")
+
+    def not_known(self, text: str) -> Limit:
+        """Return that the limit is not known, and why."""
+        return replace(self.limit(NOT_KNOWN, text), is_known=False)
+
+    def unclear(self, text: str) -> Limit:
+        """Explain that the limit is unknown, with what is known."""
+        return self.not_known(f"{text}; of what is known, {self.nearest}")
+
+    @property
+    def nearest(self) -> str:
+        """Description of the busiest units."""
+        first = self.busiest[0]
+        if not self.at_least:
+            return f"the busiest unit is {UNIT_NAMES[first]} ({percent(self.parts[first])} of peak)"
+        notable = [unit for unit in self.busiest if self.parts[unit] >= MIN_NOTABLE][:2]
+        if not notable:
+            part = self.parts[first]
+            return "no unit is busy" + (f" for more than {percent(part)} of the time" if part >= _MIN_SHOWN else "")
+        names = " and ".join(f"{UNIT_NAMES[unit]} ({percent(self.parts[unit])})" for unit in notable)
+        return f"the busiest {'units are' if len(notable) > 1 else 'unit is'} {names}"
+
+    @property
+    def waiting(self) -> str:
+        """What warps wait for and where, if that was sampled, and which unit is busiest."""
+        stalls = self.measured.stalls if self.measured else None
+        if stalls is None or stalls.top is None:
+            return self.nearest
+        reason, share = stalls.top.reason, stalls.top.share
+        place, needed = stalls.places_of(reason)
+        where = f", most for {needed}" if needed else f", most at {place}" if place else ""
+        return f"warps wait {percent(share)} of their time for {stalls.words(reason)} ({reason}){where}; {self.nearest}"
+
+    def uncoalesced(self, *units: str) -> str:
+        """Return what uncoalesced accesses touch, if they load one of these units; empty if none do."""
+        if self.measured:
+            return self.measured.uncoalesced_text if {SHARED, L2, DRAM}.intersection(units) else ""
+        found = (worst for unit in units if (worst := self._uncoalesced_access(unit)))
+        return next((one.text for one in found), "")
+
+    def _uncoalesced_access(self, unit: str) -> Requests | None:
+        """Return the access that loads a unit most by addresses that are not adjacent.
+
+        None if that takes little of the unit's time, or less than conflicts of banks.
+        """
+        bounds = self.bounds
+        if bounds is None or unit not in (SHARED, L2_TO_SM):
+            return None
+        if unit == L2_TO_SM:
+            return spread_load(bounds)
+        part, extra = self.parts.get(SHARED, 0.0), sum(one.extra_wavefronts for one in bounds.requests)
+        cycles, conflicts = bounds.whole.sm_cycles / bounds.slowdown_of_sms, bounds.whole.work.conflict_cycles
+        needed = max(MIN_NOTABLE * part * cycles, conflicts - extra)
+        return worst_of(bounds.requests) if part >= MIN_NOTABLE and extra >= needed else None
+
+    @property
+    def busy_loop(self) -> BusyLoop | None:
+        """The longest loop that keeps a unit of the SM busy; None if it takes less than half of the time."""
+        if self.measured:
+            return _sampled_loop(self.measured, self.parts)
+        return _computed_loop(self.bounds.summary, self.bounds.light) if self.bounds else None
+
+
+def spread_load(bounds: Bounds) -> Requests | None:
+    """Return the load that touches most sectors beyond those it needs, if all loads together touch many of them."""
+    loads = [one for one in bounds.requests if one.kind == "load"]
+    return worst_of(loads) if is_spread(loads) else None
+
+
+def as_busy(parts: Mapping[str, float]) -> list[str]:
+    """Return the busiest unit, and those that are nearly as busy."""
+    most = max(parts.values())
+    found = [unit for unit, part in parts.items() if part >= max(most - NEAR, POSSIBLE)]
+    return sorted(found, key=lambda unit: -parts[unit])
+
+
+def named(units: Sequence[str], parts: Mapping[str, float]) -> str:
+    """Return units with the part of the first, such as ``tensor cores 75 %``."""
+    return f"{' and '.join(units)} {100 * parts[units[0]]:.0f} %"
+
+
+def whole_roof(summary: LaunchSummary, light: SpeedOfLight) -> Roof | None:
+    """Return the roof of the kernel's function; None if it was not recorded."""
+    return next((roof for roof in light.roofs if summary.scopes[roof.index].kind == ScopeKind.FUNCTION), None)
+
+
+def memory_wait_limit(summary: LaunchSummary) -> Limit | None:
+    """Return waits until memory changes as the limit; None if they take less than 40 % of the warps' time."""
+    spins = [scope for scope in summary.scopes if scope.kind == ScopeKind.SPIN and scope.share]
+    share = sum(scope.share or 0.0 for scope in spins)
+    if share < MIN_WAIT_SHARE:
+        return None
+    longest = max(spins, key=lambda scope: scope.share or 0.0)
+    names = longest.distinct_name if len(spins) == 1 else f"{longest.distinct_name} and others"
+    text = f"waits for memory to change: {percent(share)} of the warps' time is in {names}"
+    return Limit(MEMORY_WAITS, (), text, {})
+
+
+def sms_without_work(idle: IdleSms | None, device_sms: int | None) -> str:
+    """Describe the average number of SMs with a CTA, and the others; empty if enough have one."""
+    if idle is None:
+        return ""
+    sms = max(device_sms or 0, idle.sms)
+    used = idle.sms / sms
+    if idle.work_share * used >= MIN_SMS:
+        return ""
+    others = {
+        "never get one": 1 - used,
+        "wait for their first": used * idle.before_share,
+        "have none between two": used * idle.between_share,
+        "are done": used * idle.after_share,
+    }
+    reasons = [f"{what} ({percent(share)})" for what, share in others.items() if share >= MIN_NOTABLE]
+    average = idle.work_share * idle.sms
+    return f"SMs without work: on average, {average:.1f} of {sms} SMs have a CTA; the others {' or '.join(reasons)}"
+
+
+def _computed_loop(summary: LaunchSummary, light: SpeedOfLight) -> BusyLoop | None:
+    whole = whole_roof(summary, light)
+    loops = [
+        roof
+        for roof in light.roofs
+        if summary.scopes[roof.index].kind == ScopeKind.LOOP and roof.part >= LIMITING and roof.unit != DRAM
+    ]
+    if whole is None or not loops:
+        return None
+    loop = max(loops, key=lambda roof: roof.sm_cycles)
+    name, share = summary.scopes[loop.index].distinct_name, loop.sm_cycles / whole.sm_cycles
+    return BusyLoop(name, share, loop.parts, loop.work) if share >= POSSIBLE else None
+
+
+def _sampled_loop(measured: Measured, shares: Mapping[str, float]) -> BusyLoop | None:
+    """Return the longest loop that keeps the launch's busiest unit busy, by the warps' samples.
+
+    The unit belongs to the SM. Its work in the loop is that of the instructions that were sampled as issued there. CTAs
+    on an SM are taken to be in the loop independently of each other.
+    """
+    stalls, unit = measured.stalls, max(_PIPELINES, key=lambda one: shares.get(one, 0.0))
+    table, part = measured.kernel.scopes, shares.get(unit, 0.0)
+    if stalls is None or not stalls.samples or table.partitions or part < max(shares.values()) - MIN_NOTABLE:
+        return None
+    found = []
+    for index, reasons in stalls.scopes.items():
+        if table.scopes[index].kind == ScopeKind.LOOP:
+            share = 1 - (1 - sum(reasons.values()) / stalls.samples) ** max(measured.held_ctas, 1.0)
+            work = measured.issued_share(_PIPELINES[unit], stalls.ranges[index])
+            in_loop = min(part * work / (share * (measured.active or 1.0)), 1.0) if share >= POSSIBLE else 0.0
+            if in_loop >= LIMITING:
+                found.append(BusyLoop(distinct_names(table.scopes)[index], share, {unit: in_loop}))
+    return max(found, key=lambda loop: loop.share, default=None)
+
+
+_PIPELINES = {
+    TENSOR: (Pipeline.TENSOR,),
+    ISSUE: tuple(Pipeline),
+    ALU: (Pipeline.ALU,),
+    FP32: (Pipeline.FMA, Pipeline.FP16),
+    FP64: (Pipeline.FP64,),
+    SPECIAL: (Pipeline.XU,),
+    SHARED: (Pipeline.LSU, Pipeline.TENSOR),
+}
+"""The pipelines of each unit of the SM that is counted; tensor cores read operands from shared memory."""
