@@ -23,6 +23,7 @@ from kprof_inject.quantities import counted, percent, ratio, short_time
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.waves import Ending, launch_duration_ns, queued_ns
+from kprof_inject.ttgir.ssa_values import definition_of, operand_names
 
 
 @rule(no_memory_waits, all_ctas, uses_records=False, idle="SMs")
@@ -162,6 +163,12 @@ def uneven_ctas(evidence: Evidence) -> Results:
             f"({short_time(ending.last_cta_ns)} against {short_time(ending.cta_ns)})"
         )
         share, advice = _order_or_split(ending, gains)
+        if alone := _by_last_cta(evidence):
+            share, gains = ending.uneven_share, {}
+            what += f", as only the last CTA to come runs what follows the atomic counter at {alone}"
+            advice = (
+                "let all CTAs share that work: each adds its part by tl.atomic_add, or a second kernel combines them"
+            )
     cost = f"SMs idle at the end for {percent(ending.uneven_share)} of the launch on average"
     if not idles:
         cost = f"the longest begin last; begun first, the launch would take {percent(by_order)} less time"
@@ -210,6 +217,26 @@ _WAYS = {
 }
 # An order that wins a smaller part of what the longest first would win is not worth naming.
 _MIN_OF_LONGEST_FIRST = 0.7
+
+
+def _by_last_cta(evidence: Evidence) -> str:
+    """Return the place of an atomic operation by which one CTA is chosen to run a loop; empty if there is none."""
+    module = evidence.executed.module if evidence.executed else None
+    for branch in (one for one in module.walk() if one.traits.regions == "branch") if module else ():
+        if not any(one.traits.is_loop for one in branch.walk()):
+            continue
+        pending = operand_names(branch)[:1]
+        for _ in range(_MAX_CHAIN):
+            made = definition_of(pending.pop(0), branch) if pending else None
+            if made is None:
+                break
+            if made.traits.is_atomic:
+                return evidence.place_of(made)
+            pending += operand_names(made)
+    return ""
+
+
+_MAX_CHAIN = 16
 
 
 def _order_or_split(ending: Ending, gains: Mapping[str, float]) -> tuple[float, str]:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import MIN_SHARE, Figures, Finding, Results, Rule, found
-from kprof_inject.analysis.limits.limit import POSSIBLE
+from kprof_inject.analysis.limits.limit import LIMITING, MIN_NOTABLE, POSSIBLE
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.ttgir.nodes import Operation
 
@@ -76,6 +76,8 @@ def _finding(evidence: Evidence, waste: Waste) -> Finding | None:
 
 # Less work mostly saves a little more, as caches and queues are less full.
 _MARGIN = 1.05
+# Warps mostly wait anyway for a unit that limits the launch and keeps its work.
+_BEHIND_BUSY_UNIT = 0.5
 
 
 def gains(evidence: Evidence, waste: Waste) -> tuple[float, float]:
@@ -93,4 +95,6 @@ def gains(evidence: Evidence, waste: Waste) -> tuple[float, float]:
         time = evidence.time_share_of(waste.operations) if waste.time_share is None else waste.time_share
         bound = evidence.bound_of(time)
     share = min(_MARGIN * max(of_units, of_busiest, bound), 1 - evidence.necessary(waste.removed))
+    if part >= LIMITING and waste.removed.get(unit, 0.0) < MIN_NOTABLE:
+        time *= _BEHIND_BUSY_UNIT
     return share, min(share, max(of_units, time)) * waste.certainty
