@@ -280,8 +280,9 @@ class Evidence(Struct, frozen=True, eq=False):
 
     @property
     def is_issuing(self) -> bool:
-        """True if instructions take so many of the issue slots that fewer of them may save time."""
-        return max(self.parts.get(unit, 0.0) for unit in (ISSUE, ALU, FP32)) >= POSSIBLE if self.parts else True
+        """True if fewer instructions may save time: they take many issue slots, or nothing else is busy."""
+        issued = max((self.parts.get(unit, 0.0) for unit in (ISSUE, ALU, FP32)), default=1.0)
+        return issued >= POSSIBLE or self.busiest[1] < POSSIBLE
 
     def issued_share_of(self, operations: Iterable[Operation]) -> float:
         """Return the share of operations among all instructions that are issued; 0 if it is unknown."""

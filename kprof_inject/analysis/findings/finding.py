@@ -99,6 +99,8 @@ Need = Callable[[Evidence], Unjudged | None]
 """Function that returns a rule's missing input."""
 
 
+# A unit that is busier works for other warps while some are idle.
+_FULLY_BUSY = 0.75
 _MARGIN = 1.05  # of a unit's utilization: with more in flight, it is a little faster
 
 
@@ -118,7 +120,10 @@ class Rule(Struct, frozen=True):
                 yield missing
                 return
         for result in self.judge(evidence):
-            yield self._completed(result, evidence) if isinstance(result, Finding) else result
+            if not isinstance(result, Finding):
+                yield result
+            elif self.idle != "warps" or evidence.busiest[1] < _FULLY_BUSY:
+                yield self._completed(result, evidence)
 
     def _completed(self, finding: Finding, evidence: Evidence) -> Finding:
         timeline = evidence.timeline

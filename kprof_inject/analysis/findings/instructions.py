@@ -98,6 +98,7 @@ _SCALAR = PrintedType("", (), "i32")
 
 
 _LOCAL_ACCESSES = frozenset(("LDL", "STL"))
+_MIN_SPILLED = 0.1  # of the warps' time
 
 
 @row
@@ -107,6 +108,8 @@ def spills(evidence: Evidence) -> Iterator[Waste]:
     if not spilled or evidence.machine_code is None:
         return
     share = evidence.time_share_of_instructions(_LOCAL_ACCESSES)
+    if share < _MIN_SPILLED:
+        return
     waste = evidence.dram_waste  # what does not fit into the L2
     yield Waste(
         text=f"registers do not suffice: each thread keeps {spilled} in local memory, whose accesses take "

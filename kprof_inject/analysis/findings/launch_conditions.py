@@ -16,6 +16,7 @@ from kprof_inject.analysis.findings.finding import (
     no_memory_waits,
     rule,
 )
+from kprof_inject.analysis.limits.limit import LIMITING
 from kprof_inject.analysis.limits.rates import FP32, TENSOR
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.capture.edits import COLUMNS, COLUMNS_REVERSED, REVERSED
@@ -150,7 +151,8 @@ def uneven_ctas(evidence: Evidence) -> Results:
         gains = gains_of_orders(timeline, summary.waves.slots_per_sm)
     # CTAs may differ by chance: if SMs do not idle, only an order of program ids wins.
     by_order = max(gains.values(), default=0.0)
-    if not idles and by_order < MIN_SHARE:
+    # Where memory limits the launch, CTAs take longer when others load more, whatever their program id.
+    if not idles and (by_order < MIN_SHARE or evidence.busiest[1] >= LIMITING):
         return
     last = f"CTA {ending.last_cta} on SM {ending.last_sm}, the last to finish, takes"
     if ending.cta_ns <= step_ns:

@@ -16,10 +16,10 @@ from kprof_inject.analysis.structure.dependence import (
 )
 from kprof_inject.analysis.structure.uses import Uses, uses_of
 from kprof_inject.quantities import listed, percent
-from kprof_inject.ttgir.dialect import DIVISIONS, INTEGER_DIVISIONS, READ
+from kprof_inject.ttgir.dialect import DIVISIONS, DOT_WAIT, INTEGER_DIVISIONS, READ
 from kprof_inject.ttgir.loops import body_of
 from kprof_inject.ttgir.nodes import Module, Operation
-from kprof_inject.ttgir.ssa_values import operand_names, result_names
+from kprof_inject.ttgir.ssa_values import loop_arguments, operand_names, result_names
 from kprof_inject.ttgir.types import factors_of, if_misfit, types_of
 
 _MAX_NAMES = 3
@@ -101,21 +101,30 @@ def reduction_in_loop(evidence: Evidence) -> Iterator[Waste]:
         return
     module = evidence.executed.module
     for loop in evidence.loops:
-        sums = [
-            one for one in body_of(loop) if one.name == _REDUCTION and accumulation_of(module, loop, one) is not None
-        ]
+        reductions = [one for one in body_of(loop) if one.name == _REDUCTION]
+        sums = [one for one in reductions if accumulation_of(module, loop, one) is not None]
+        is_running = not sums and not any(one.traits.is_dot for one in loop.walk())
+        if is_running:  # such as a running maximum, by which a sum is rescaled
+            sums = [one for one in reductions if not types_of(one)[-1].shape]
         if not sums or (iterations := evidence.iterations_of(loop)) < _MIN_ITERATIONS:
             continue
         share, left = evidence.time_share_of(sums), 1 / iterations  # one is left, after the loop
+        only = "to a running value of the whole block" if is_running else "only to accumulate the results"
+        advice = (
+            "accumulate the tensor element by element in the loop, and reduce it once after the loop (the order of "
+        )
+        advice += "additions changes)"
+        if is_running:
+            advice = "keep a running value for each element of the block (a maximum and a rescaled sum for each), and "
+            advice += "combine them once after the loop"
         yield Waste(
-            text=f"{evidence.name_around(sums[0])} reduces over threads in each iteration, only to accumulate the "
-            f"results: {evidence.names_of(sums)} take{'s' if len(sums) == 1 else ''} {percent(share)} of the warps' "
-            "time",
-            advice="accumulate the tensor element by element in the loop, and reduce it once after the loop (the order "
-            "of additions changes)",
+            text=f"{evidence.name_around(sums[0])} reduces over threads in each iteration, {only}: "
+            f"{evidence.names_of(sums)} take{'s' if len(sums) == 1 else ''} {percent(share)} of the warps' time",
+            advice=advice,
             removed={unit: (1 - left) * part for unit, part in evidence.without(sums).items()},
             operations=tuple(sums),
             time_share=share * (1 - left),
+            certainty=0.7 if is_running else 1.0,
             figures={"reductions": len(sums), "time_share": share},
         )
 
@@ -215,6 +224,44 @@ def operands_by_registers(evidence: Evidence) -> Iterator[Waste]:
         )
 
 
+@row
+def scaled_in_loop(evidence: Evidence) -> Iterator[Waste]:
+    """Yield results of dots that a loop scales by what does not depend on it, before it adds them up."""
+    if evidence.executed is None:
+        return
+    module, uses = evidence.executed.module, uses_of(evidence.executed.module)
+    for loop in evidence.loops:
+        carried, varying = set(loop_arguments(module, loop)[1:]), varying_names(module, loop)
+        scaled = dict[Operation, None]()
+        for dot in (one for one in body_of(loop) if one.traits.is_dot):
+            pending, chain = [dot], list[Operation]()
+            while pending:
+                one = pending.pop()
+                for user, _ in uses.readers(one):
+                    if user.name in _LINEAR or user.name == DOT_WAIT:
+                        chain.append(user)
+                        pending.append(user)
+                    elif user.name in _SUMS and not carried.isdisjoint(operand_names(user)):
+                        scaled.update(dict.fromkeys(each for each in chain if _has_invariant(uses, each, varying)))
+        if not scaled:
+            continue
+        work = [one for one in body_of(loop) if one in scaled or one.name in (*_SUMS, *_LINEAR)]
+        share = evidence.time_share_of(work)
+        yield Waste(
+            text=f"{evidence.name_around(loop)} scales each result of a dot at {evidence.places_of(scaled)} by what "
+            f"does not depend on the iteration, and adds it up outside of the tensor cores: {percent(share)} of the warps' "
+            "time",
+            advice="let the dot accumulate (tl.dot(a, b, acc)), in integers if its operands are, and scale the sum "
+            "once after the loop",
+            removed=evidence.unit_shares_of(work),
+            operations=tuple(scaled),
+            time_share=share,
+            figures={"time_share": share},
+            around=loop,
+        )
+
+
+_SUMS = ("arith.addf", "arith.addi", "math.fma")
 _PRODUCT = "arith.mulf"
 _REGISTER_MOVES = frozenset(("ttg.local_load", "ttg.local_store", "ttg.local_alloc", "ttg.convert_layout"))
 

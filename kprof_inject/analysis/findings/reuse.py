@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from kprof_inject.analysis.findings.evidence import Evidence
+from kprof_inject.analysis.findings.evidence import UNITS_OF_SM, Evidence
 from kprof_inject.analysis.findings.waste import Waste, row
 from kprof_inject.analysis.interpreter.footprints import Ranges, union
 from kprof_inject.analysis.limits.limit import LIMITING
@@ -118,6 +118,36 @@ def l2_reuse(evidence: Evidence) -> Iterator[Waste]:
         figures={"read_bytes": read, "needed_bytes": dram.read_bytes, "ratio": again},
     )
 
+
+@row
+def symmetric_product(evidence: Evidence) -> Iterator[Waste]:
+    """Yield a product of a matrix and its own transpose, of which both halves are computed."""
+    if evidence.executed is None:
+        return
+    for dot in (one.operation for one in evidence.operations if one.operation.traits.is_dot):
+        tiles = [one for one in evidence.operations if one.access and one.access.form.reads and one.times]
+        tiles = [one for one in tiles if dot.loop is not None and one.operation.loop is dot.loop]
+        touched = [found for one in tiles if one.access and (found := one.access.touched()) is not None]
+        if len(touched) != 2 or evidence.summary.ctas < _MIN_SYMMETRIC:
+            continue
+        one, other = touched
+        if one.size_bytes != other.size_bytes or union(touched).size_bytes != one.size_bytes:
+            continue
+        yield Waste(
+            text=f"{evidence.words_of(dot)} multiplies a matrix by its own transpose: both factors are the same "
+            f"{size_text(one.size_bytes)}, so the tiles above the diagonal are those below it, transposed",
+            advice="compute the tiles on one side of the diagonal, and store each also transposed: let the other CTAs "
+            "return at once, or launch half of the grid",
+            removed={**dict.fromkeys(UNITS_OF_SM, _HALF), L2: _HALF, L2_TO_SM: _HALF},
+            operations=(dot,),
+            time_share=_HALF,
+            certainty=0.8,
+        )
+        return
+
+
+_MIN_SYMMETRIC = 9  # tiles: of fewer, most are on the diagonal
+_HALF = 0.48
 
 # A smaller part of DRAM's reads is noise, or what CTAs of one wave read at the same time.
 _MIN_EVICTED, _MIN_SHARED = 0.1, 2.0

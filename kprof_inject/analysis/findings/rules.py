@@ -37,11 +37,12 @@ from kprof_inject.analysis.findings.repeated_work import (
     operands_by_registers,
     reduction_in_loop,
     same_in_all_ctas,
+    scaled_in_loop,
 )
-from kprof_inject.analysis.findings.reuse import l2_reuse, small_tiles
+from kprof_inject.analysis.findings.reuse import l2_reuse, small_tiles, symmetric_product
 from kprof_inject.analysis.findings.shared_memory import bank_conflicts, needless_barriers
 from kprof_inject.analysis.findings.uncoalesced import narrow_accesses, uncoalesced
-from kprof_inject.analysis.findings.unneeded_elements import masked_iterations, padding, unneeded_elements
+from kprof_inject.analysis.findings.unneeded_elements import idle_ctas, masked_iterations, padding, unneeded_elements
 from kprof_inject.analysis.findings.waits import barriers, exposed_loads, lock, pace, waiting
 from kprof_inject.analysis.findings.wide_types import fp32_dots, fp64, wide_types
 from kprof_inject.analysis.unjudged import Unjudged
@@ -72,6 +73,7 @@ RULES: tuple[Rule, ...] = (
     stored_again,
     unneeded_elements,
     masked_iterations,
+    idle_ctas,
     padding,
     wide_types,
     fp32_dots,
@@ -80,9 +82,11 @@ RULES: tuple[Rule, ...] = (
     narrow_accesses,
     l2_reuse,
     small_tiles,
+    symmetric_product,
     bank_conflicts,
     needless_barriers,
     operands_by_registers,
+    scaled_in_loop,
     loop_invariant,
     reduction_in_loop,
     same_in_all_ctas,

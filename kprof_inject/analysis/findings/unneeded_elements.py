@@ -201,25 +201,84 @@ def masked_iterations(evidence: Evidence) -> Iterator[Waste]:
             continue
         demand = demands.of(one.operation)
         share = _discarded(demand.mask, one) if demand.mask.factors else 0.0
-        if share < _MIN_UNNEEDED:
+        inside = [other for other in loop.walk() if other is not loop]
+        certainty = 1.0
+        if share >= _MIN_UNNEEDED:
+            where = evidence.places_of(demand.deciding[:1])
+            text = f"{percent(share)} of the iterations of {evidence.name_around(one.operation)} compute only what the "
+            text += f"mask at {where} discards"
+        elif demand.chosen:
+            share, certainty = _POSSIBLY_MASKED, 1 / 3
+            where = evidence.places_of(demand.chosen[:1])
+            text = (
+                f"the mask at {where} depends on loaded data: iterations of {evidence.name_around(one.operation)} for "
+            )
+            text += "which it hides all elements compute nothing that is used"
+        else:
             continue
         seen.add(loop)
-        inside = [other for other in loop.walk() if other is not loop]
         removed = evidence.unit_shares_of(inside, share)
         loads = [other for other in inside if other.traits.reads_global or other.traits.starts_async]
         if loads:
             removed |= {L2_TO_SM: share, L2: share}
         yield Waste(
-            text=f"{percent(share)} of the iterations of {evidence.name_around(one.operation)} compute only what the "
-            f"mask at {evidence.places_of(demand.deciding[:1])} discards",
-            advice="leave out the blocks that are masked as a whole: end (or begin) the loop at the CTA's diagonal or "
-            "window, and mask only in the iterations that cross it",
+            text=text,
+            advice="leave out the blocks that are masked as a whole: end (or begin) the loop at the CTA's diagonal, "
+            "window or document, and mask only in the iterations that cross it",
             removed=removed,
             operations=tuple(inside),
             time_share=share * evidence.time_share_of(inside),
+            certainty=certainty,
             figures={"iterations_share": share},
             around=one.operation,
         )
+
+
+_POSSIBLY_MASKED = 0.9  # of the iterations
+
+
+@row
+def idle_ctas(evidence: Evidence) -> Iterator[Waste]:
+    """Yield CTAs that store nothing, as their masks are false everywhere, but load and compute like others."""
+    if evidence.executed is None:
+        return
+    ran = evidence.executed
+    ctas = len(ran.sampled_ctas)
+    storing, stores = np.zeros(ctas, bool), list[Operation]()
+    for one in ran.sample:
+        if one.operation.traits.writes_global or one.operation.traits.is_atomic:
+            mask = one.access.mask if one.access else None
+            active = _active_ctas(mask, one, ctas)
+            if active is None:
+                return
+            storing |= active
+            stores.append(one.operation)
+    share = 1 - float(storing.mean()) if stores else 0.0
+    if share < _MIN_UNNEEDED:
+        return
+    yield Waste(
+        text=f"{percent(share)} of the CTAs store nothing: the mask at {evidence.places_of(stores)} is false for all "
+        "of their elements",
+        advice="return at the kernel's begin where the CTA's tile lies outside of the data, or launch only the CTAs "
+        "that have some",
+        removed={**dict.fromkeys(UNITS_OF_SM, share), L2: share, L2_TO_SM: share},
+        operations=tuple(stores),
+        time_share=share,
+        figures={"ctas_share": share},
+    )
+
+
+def _active_ctas(mask: Mask | None, one: CountedOperation, ctas: int) -> NDArray[np.bool_] | None:
+    """Return in which of the sampled CTAs an access touches any element; None if that is unknown."""
+    when = one.executed.when
+    if mask is None or when is None or mask.is_lower_bound:
+        return None
+    try:
+        joint = (mask & when).joint()
+    except TooLarge:
+        return None
+    others = tuple(place for place, axis in enumerate(joint.axes) if axis != CTA)
+    return np.broadcast_to(joint.values.any(axis=others), (ctas,))
 
 
 def _discarded(mask: Mask, one: CountedOperation) -> float:
@@ -254,6 +313,8 @@ def padding(evidence: Evidence) -> Iterator[Waste]:
         access = one.access
         if access is None or not one.times or prod(access.shape) <= 1 or access.form.is_descriptors:
             continue
+        if not access.form.reads:
+            continue  # what is not stored may have been needed
         all_bytes = one.times * access.whole_bytes
         used_bytes = all_bytes if access.places is None else access.places * access.element_bytes
         discarded[one.operation] = _discarded(access.mask, one) if access.mask else 0.0
