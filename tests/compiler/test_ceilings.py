@@ -50,7 +50,7 @@ def test_every_loop_compiles(script: Any) -> None:
 
 
 def test_ceilings_by_device() -> None:
-    assert ceiling("NVIDIA H100 80GB HBM3", DRAM) == 0.92
-    assert ceiling("another", DRAM) == 0.93
-    assert ceiling("NVIDIA H100 80GB HBM3", TENSOR) == ceiling("another", TENSOR) == 0.95
+    assert ceiling("NVIDIA H100 80GB HBM3", DRAM) == 0.94
+    assert ceiling("another", DRAM) == 0.96
+    assert ceiling("NVIDIA H100 80GB HBM3", TENSOR) == ceiling("another", TENSOR) == 0.99
     assert ceiling("another", L2_TO_SM) == 1

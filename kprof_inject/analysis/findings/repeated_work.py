@@ -249,8 +249,8 @@ def scaled_in_loop(evidence: Evidence) -> Iterator[Waste]:
         share = evidence.time_share_of(work)
         yield Waste(
             text=f"{evidence.name_around(loop)} scales each result of a dot at {evidence.places_of(scaled)} by what "
-            f"does not depend on the iteration, and adds it up outside of the tensor cores: {percent(share)} of the warps' "
-            "time",
+            f"does not depend on the iteration, and adds it up outside of the tensor cores: {percent(share)} of the "
+            "warps' time",
             advice="let the dot accumulate (tl.dot(a, b, acc)), in integers if its operands are, and scale the sum "
             "once after the loop",
             removed=evidence.unit_shares_of(work),

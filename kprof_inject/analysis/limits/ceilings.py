@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from kprof_inject.analysis.limits.rates import DRAM, TENSOR
 
-# Units that are missing may reach all of their peak, so that no gain is underestimated. An H200's DRAM reached 96.1 % by
+# Units that are missing may reach all of their peak, so that no gain is underestimated. An H200 had 96.1 % of DRAM by
 # reads, 93.9 % by writes, 89.5 % by two reads and a write, and 83.3 % by copies; its tensor cores were busy for 99.1 to
 # 99.5 % of the cycles. Kernels that only stream reached 91 to 94 % of an H100's DRAM bandwidth.
 _DEFAULT: Mapping[str, float] = {DRAM: 0.96, TENSOR: 0.99}

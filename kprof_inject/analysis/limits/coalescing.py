@@ -103,7 +103,7 @@ class Requests(Struct, frozen=True):
 
         Those of a copy that bypasses the L1 write shared memory.
         """
-        of_all_lanes = wavefronts_of(self.access_bytes)
+        of_all_lanes = wavefronts_of(self.access_bytes) if self.wavefronts else 1
         return (self.active_share * (self.wavefronts or of_all_lanes) - of_all_lanes) * (self.instructions or 0)
 
     @property
