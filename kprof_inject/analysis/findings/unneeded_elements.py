@@ -66,6 +66,8 @@ class Demands:
 
         ``result`` is the name of one of several results.
         """
+        if depth and operation.traits.is_dot and (select := self._additive_mask(operation, 2)):
+            return self._by_select(select, 1, depth - 1)  # the compiler makes a dot's accumulator of what is added
         users = self._uses.users(operation) if depth else ()
         found = [
             self._by(user, place, depth - 1)
