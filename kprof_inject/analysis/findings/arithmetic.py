@@ -235,12 +235,13 @@ def product_sums(evidence: Evidence) -> Iterator[Waste]:
 
 _OF_PRODUCTS = 0.95
 _MIN_TILE = 16  # of a dot, in each dimension
+_FLOATS = frozenset(("f16", "bf16", "f32"))
 
 
 def _is_outer(module: Module, uses: Uses, product: Operation) -> bool:
     """Return True for a product of factors that vary along different dimensions of a tile, which a loop adds up."""
     types = types_of(product)
-    if not types or len(types[-1].shape) < 2 or types[-1].element != "f32":
+    if not types or len(types[-1].shape) < 2 or types[-1].element not in _FLOATS:
         return False
     factors = [uses.maker(product, place) for place in (0, 1)]
     if factors[0] is factors[1] and factors[0] is not None and factors[0].name == "arith.subf":
@@ -251,6 +252,7 @@ def _is_outer(module: Module, uses: Uses, product: Operation) -> bool:
     if not (along[0] - along[1] and along[1] - along[0]):
         return False
     readers = [user for user, _ in uses.readers(product)]
+    readers += [other for user in readers if user.name == "arith.extf" for other, _ in uses.readers(user)]
     if along[0] & along[1]:
         return any(user.name == "tt.reduce" for user in readers)
     carried = set(loop_arguments(module, product.loop)) if product.loop else set()
