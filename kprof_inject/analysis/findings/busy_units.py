@@ -54,7 +54,12 @@ def units_in_turn(evidence: Evidence) -> Results:
         text=f"dots and other work take turns: {UNIT_NAMES[TENSOR]} are idle for {percent(1 - tensor)} of the time, "
         f"while warps spend {percent(first.share)} of theirs {first.what}{also}",
         advice=first.advice,
-        figures={"tensor": tensor, "other": first.share},
+        figures={
+            "tensor": tensor,
+            "idle": 1 - tensor,
+            "other": first.share,
+            **{f"other_{place}": turn.share for place, turn in enumerate(others, 2)},
+        },
         likely=share / 3,
         at=first.operations,
     )
@@ -79,10 +84,9 @@ def _turns(evidence: Evidence, stalls: Stalls) -> Iterator[_Turn]:
             if line.line not in of_dots or turn == _LOADS:
                 by_turn.setdefault(turn, Counter())[line.line] += count
     operations = {evidence.first_lines_of([one.operation])[0]: one.operation for one in evidence.operations}
-    room = evidence.kernel.clean.ctas_per_sm
-    more_ctas = (
-        f"more CTAs on an SM than the {room} that fit{'s' if room == 1 else ''} (fewer registers, smaller tiles)"
-    )
+    room = evidence.room
+    more_than = f" than the {room} that fit{'s' if room == 1 else ''}" if room else ""
+    more_ctas = f"more CTAs on an SM{more_than} (fewer registers, smaller tiles)"
     for turn, lines in by_turn.items():
         most = tuple(operations[line] for line, _ in lines.most_common() if line in operations)[:_MAX_NAMES]
         if most:
