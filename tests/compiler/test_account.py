@@ -1,0 +1,347 @@
+"""The account of waste: what Triton makes of a kernel with a flaw, and of one without, with the work that goes."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import pytest
+from known_kernels import launched
+from replacing import replace
+
+pytest.importorskip("triton")
+
+import triton
+import triton.language as tl
+from compiler import wasteful_kernels as kernels
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from kprof_inject.analysis.findings.arithmetic import (
+    frozen_iterations,
+    product_sums,
+    random_numbers,
+    rounded_functions,
+)
+from kprof_inject.analysis.findings.busy_units import work_by_line
+from kprof_inject.analysis.findings.evidence import Evidence
+from kprof_inject.analysis.findings.finding import Finding, Rule
+from kprof_inject.analysis.findings.instructions import address_arithmetic, same_in_all_threads
+from kprof_inject.analysis.findings.loaded_again import loaded_again, stored_again
+from kprof_inject.analysis.findings.repeated_work import operands_by_registers, same_in_all_ctas
+from kprof_inject.analysis.findings.uncoalesced import narrow_accesses
+from kprof_inject.analysis.findings.unneeded_elements import masked_iterations, padding, unneeded_elements
+from kprof_inject.analysis.findings.wide_types import fp32_dots, fp64, wide_types
+from kprof_inject.analysis.interpreter.executions import evaluated
+from kprof_inject.analysis.roofs.coalescing import requests_of
+from kprof_inject.analysis.roofs.speed_of_light import SpeedOfLight
+from kprof_inject.analysis.summary import summarise
+from kprof_inject.analysis.unjudged import Unjudged
+from kprof_inject.capture.scopes import ScopeTable
+from kprof_inject.machine_code.instructions import MachineFunction, read_nvdisasm
+from kprof_inject.runtime.compiling.disassembly import disassembled
+from kprof_inject.runtime.compiling.module_check import module_target, text_without_locations
+from kprof_inject.ttgir.parser import parse
+
+pytestmark = pytest.mark.triton
+CTAS, WARPS = 8, 4
+MOVES = {"DRAM": 0.4, "L2": 0.8, "shared memory and L1": 0.6}
+ISSUES = {"instruction issue": 0.9, "ALU": 0.8, "fp32 units": 0.5, "fp64 units": 0.8, "DRAM": 0.1}
+DOTS = {"tensor cores": 0.6, "shared memory and L1": 0.6, "L2": 0.5, "instruction issue": 0.3}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A kernel in which a rule finds waste; it finds nothing with the arguments ``repair``, or in the kernel ``by``.
+
+    ``removed`` is the part of a unit's work that goes: known, or between two values.
+    Pointers have types in place of values, and names in capitals are constants.
+    """
+
+    rule: Rule
+    kernel: Any
+    arguments: Mapping[str, Any]
+    removed: Mapping[str, float | tuple[float, float]]
+    repair: Mapping[str, Any] = field(default_factory=dict)
+    by: Any = None
+    parts: Mapping[str, float] = field(default_factory=lambda: MOVES)
+    grid: tuple[int, int, int] = (CTAS, 1, 1)
+
+
+ROW = {"x": "*fp32", "y": "*fp32", "out": "*fp32", "n": 1 << 20, "B": 1024}
+TILE = {
+    "x": "*fp32",
+    "y": "*fp32",
+    "bias": "*fp32",
+    "out": "*fp32",
+    "flags": "*i8",
+    "B": 1024,
+    "MASKED": False,
+    "stride": 1024,
+}
+MATRIX = {"x": "*fp16", "y": "*fp16", "out": "*fp32", "n": 512, "B": 64}
+CAUSAL = {"q": "*fp16", "k": "*fp16", "v": "*fp16", "out": "*fp32", "n": CTAS * 64, "B": 64, "D": 64}
+MASKED, ENDS = {"MASKED": True}, {"ENDS": True}
+# CTA 0 needs one block of 8, CTA 7 needs all.
+ABOVE_DIAGONAL = 28 / 64
+
+CASES = {
+    "two loops over one row": Case(loaded_again, kernels.mean_then_variance, ROW, {"L2": 1 / 2}, by=kernels.both_sums),
+    "three passes": Case(
+        loaded_again,
+        kernels.softmax_of_three_passes,
+        ROW,
+        {"L2": 2 / 3},
+        {"n": 4096, "B": 4096},
+        kernels.softmax_of_a_block,
+    ),
+    # Each of 1,024 iterations loads x and the sum, and stores it: all but one store, and all loads of the sum.
+    "a sum in memory": Case(
+        stored_again, kernels.sum_in_memory, ROW, {"L2": (2 * 1024 - 1) / (3 * 1024)}, by=kernels.sum_in_registers
+    ),
+    "a mask after the load": Case(
+        unneeded_elements, kernels.select_after_load, {**TILE, "n": 256}, {"L2 to SM": 3 / 4}, MASKED
+    ),
+    "a select by the place": Case(unneeded_elements, kernels.halves, {**TILE, "n": 512}, {"L2 to SM": 1 / 2}, MASKED),
+    # One of two values of 4 bytes, beside a flag of one.
+    "a select by loaded flags": Case(unneeded_elements, kernels.choice, TILE, {"L2 to SM": 4 / 9}, MASKED),
+    "blocks above the diagonal": Case(
+        masked_iterations,
+        kernels.causal,
+        {**CAUSAL, "FORM": "selected"},
+        {"L2 to SM": ABOVE_DIAGONAL},
+        {"FORM": "ends"},
+    ),
+    "blocks above the diagonal, by a sum": Case(
+        masked_iterations, kernels.causal, {**CAUSAL, "FORM": "added"}, {"L2 to SM": ABOVE_DIAGONAL}, {"FORM": "ends"}
+    ),
+    "a partial tile": Case(
+        padding, kernels.rows_of, {**ROW, "n": 640, "B": 512}, {"fp32 units": 1 - 640 / 1024}, {"B": 128}, parts=ISSUES
+    ),
+    "iterations beyond the data": Case(
+        padding,
+        kernels.ragged,
+        {**ROW, "step": 4096, "n": CTAS * 4096, "ENDS": False},
+        {"fp32 units": 1 - (36 * 4 + 8) / (64 * 4 + 8)},
+        ENDS,
+        parts=ISSUES,
+    ),
+    # Operands of 64 x 512 with 4 bytes an element where 2 suffice, and 64 x 64 of the result.
+    "fp32 loads for dots of fp16": Case(
+        wide_types,
+        kernels.dot_of,
+        {**MATRIX, "x": "*fp32", "y": "*fp32", "TO": tl.float16, "FORM": "loaded"},
+        {"DRAM": 2 * 512 / (4 * 512 + 4 * 512 / 512 * 64 / 2)},
+        {"x": "*fp16", "y": "*fp16"},
+    ),
+    "bits stored as fp32": Case(wide_types, kernels.positive, TILE, {"DRAM": 3 / 8}, {"out": "*i8"}),
+    "bf16 converted for dots": Case(
+        fp32_dots,
+        kernels.dot_of,
+        {**MATRIX, "x": "*bf16", "y": "*bf16", "TO": tl.float32, "FORM": "multiplied"},
+        {"tensor cores": 1 / 2},
+        {"TO": tl.bfloat16},
+        parts=DOTS,
+    ),
+    "fp64 in between": Case(
+        fp64,
+        kernels.sum_in,
+        {**ROW, "n": 8192, "IN": tl.float64},
+        {"fp64 units": 1.0},
+        {"IN": tl.float32},
+        parts=ISSUES,
+    ),
+    "a stride that is not specialized": Case(
+        narrow_accesses,
+        kernels.scale_of_unknown_stride,
+        TILE,
+        {"shared memory and L1": 3 / 4},
+        by=kernels.scale,
+        parts={"shared memory and L1": 0.9},
+    ),
+    "a division for each element": Case(
+        address_arithmetic,
+        kernels.bias_by_division,
+        {**TILE, "height": 24, "width": 40, "B": 8192},
+        {"instruction issue": (0.5, 0.9)},
+        by=kernels.bias_by_row,
+        parts=ISSUES,
+    ),
+    "single elements": Case(
+        same_in_all_threads,
+        kernels.horner_of_one,
+        {**ROW, "n": 64},
+        {"instruction issue": (0.5, 1 - 1 / 128)},
+        by=kernels.horner,
+        parts=ISSUES,
+    ),
+    "a table for each head": Case(
+        same_in_all_ctas,
+        kernels.rotate,
+        {**TILE, "table": "*fp32", "n": 32, "B": 64, "LOADED": False},
+        {"instruction issue": (0.6, 1.0)},
+        {"LOADED": True},
+        parts=ISSUES,
+        grid=(4, 32, 1),
+    ),
+    "a factor in the loop": Case(
+        operands_by_registers,
+        kernels.scaled_matmul,
+        {**MATRIX, "factor": "fp32", "AFTER": False},
+        {"instruction issue": (0.1, 0.9)},
+        {"AFTER": True},
+        parts=DOTS,
+    ),
+    "rounded by IEEE 754": Case(
+        rounded_functions,
+        kernels.normalise,
+        {**TILE, "ROUNDED": True},
+        {"instruction issue": (0.5, 0.9)},
+        {"ROUNDED": False},
+        parts=ISSUES,
+    ),
+    "one of four random numbers": Case(
+        random_numbers,
+        kernels.drop,
+        {**TILE, "seed": 7},
+        {"instruction issue": (0.5, 0.75)},
+        by=kernels.scale,
+        parts=ISSUES,
+    ),
+    "a matrix product by vectors": Case(
+        product_sums,
+        kernels.product_of_vectors,
+        MATRIX,
+        {"fp32 units": (0.6, 1.0)},
+        by=kernels.product_by_dots,
+        parts=ISSUES,
+    ),
+    "a matrix product by broadcasts": Case(
+        product_sums,
+        kernels.product_by_broadcast,
+        {**MATRIX, "mass": "*fp32", "B": 32},
+        {"fp32 units": (0.6, 1.0)},
+        repair={"x": "*fp32"},
+        by=kernels.forces,
+        parts=ISSUES,
+    ),
+    "iterations without effect": Case(
+        frozen_iterations,
+        kernels.escape_time,
+        {**ROW, "n": 512, "ENDS": False},
+        {"fp32 units": (0.7, 0.9)},
+        ENDS,
+        parts=ISSUES,
+    ),
+}
+
+
+@cache
+def compiled(kernel: Any, **arguments: Any) -> tuple[str, MachineFunction]:
+    """The TTGIR, and the machine code with its lines."""
+    names = [name for name in kernel.arg_names if not name.isupper()]
+    constants = {name: arguments[name] for name in kernel.arg_names if name.isupper()}
+    types = {name: "i32" if isinstance(arguments[name], int) else arguments[name] for name in names}
+    types |= dict.fromkeys(constants, "constexpr")
+    free = [kernel.params[place].do_not_specialize for place in range(len(kernel.arg_names))]
+    known = {
+        (place,): [["tt.divisibility", 16]]
+        for place, name in enumerate(kernel.arg_names)
+        if name in names and not free[place] and _address(arguments[name], place) % 16 == 0
+    }
+    source = ASTSource(kernel, types, constants, known)
+    built = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": WARPS})
+    text = built.asm["ttgir"]
+    module = parse(text, "kernel.ttgir")
+    printed = disassembled(text_without_locations(module), module_target(module), {"num_warps": WARPS}, Path())
+    (code,) = read_nvdisasm(printed, "kernel.ttgir")
+    return text, code
+
+
+def _address(value: Any, place: int) -> int:
+    """Return an argument's value; pointers are far apart, and other values unknown to be aligned."""
+    if isinstance(value, int):
+        return value
+    return place + 1 << 36 if value.startswith("*") else 1
+
+
+def evidence_of(folder: Path, kernel: Any, arguments: Mapping[str, Any], case: Case) -> Evidence:
+    own = {name: arguments[name] for name in kernel.arg_names}
+    text, code = compiled(kernel, **own)
+    given = [
+        _address(value, place) if value != "fp32" else None
+        for place, (name, value) in enumerate(own.items())
+        if not name.isupper()
+    ]
+    ran = evaluated(text, "kernel.ttgir", case.grid, tuple(given), ScopeTable())
+    timeline = launched(folder)
+    metadata = {**timeline.launch.kernel.metadata, "target": {"backend": "cuda", "arch": 90}}
+    launch = replace(timeline.launch, kernel=replace(timeline.launch.kernel, metadata=metadata, num_warps=WARPS))
+    timeline = replace(timeline, launch=launch)
+    summary = replace(summarise(timeline), duration_ns=100_000, ctas=prod(case.grid))
+    light = SpeedOfLight((), missing=Unjudged("made by hand", ""))
+    requests = requests_of(ran, code)
+    return Evidence(timeline, summary, light, ran, parts=case.parts, machine_code=code, requests=requests)
+
+
+def found_by(rule: Rule, evidence: Evidence) -> list[Finding]:
+    return [one for one in rule(evidence) if isinstance(one, Finding)]
+
+
+def _marked(case: Case) -> list[int]:
+    """Return the lines of the kernel to be named."""
+    lines, first = inspect.getsourcelines(case.kernel.fn)
+    marks = ("# here\n", f"# here if {case.arguments.get('FORM')}\n")
+    return [first + place for place, line in enumerate(lines) if line.endswith(marks)]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_flaw_and_its_repair(tmp_path: Path, name: str) -> None:
+    case = CASES[name]
+    evidence = evidence_of(tmp_path, case.kernel, case.arguments, case)
+    (finding,) = found_by(case.rule, evidence)
+    for unit, part in case.removed.items():
+        if isinstance(part, tuple):
+            assert part[0] <= finding.removed[unit] <= part[1], unit
+        else:
+            assert finding.removed[unit] == pytest.approx(part), unit
+    marked = {f"wasteful_kernels.py:{line}" for line in _marked(case)}
+    assert evidence.executed is not None
+    operations = evidence.executed.module.walk()
+    named = {evidence.place_of(one) for one in operations if evidence.first_lines_of([one])[0] in finding.lines}
+    assert marked <= named
+    repaired = evidence_of(tmp_path / "repaired", case.by or case.kernel, {**case.arguments, **case.repair}, case)
+    assert found_by(case.rule, repaired) == []
+
+
+def test_the_lines_that_a_busy_unit_works_for(tmp_path: Path) -> None:
+    """All exponentials are at one line; a unit that is not busy, and tensor cores, are not worth a word."""
+    case = Case(loaded_again, kernels.exponentials, {**ROW, "n": 64}, {}, parts={"special functions": 0.9})
+    evidence = evidence_of(tmp_path, case.kernel, case.arguments, case)
+    less, where = work_by_line(evidence)
+    assert less.startswith("fewer special functions")
+    assert f"wasteful_kernels.py:{_marked(case)[0]} (100.0 %)" in where
+    for parts in ({"special functions": 0.4}, {"tensor cores": 0.9}, {"DRAM": 0.9, "special functions": 0.8}):
+        assert work_by_line(replace(evidence, parts=parts)) == ("", "")
+
+
+def test_neighbours_of_a_stencil_are_in_the_l1(tmp_path: Path) -> None:
+    """What overlaps is found there: it takes the L1 as long as the first load and the store, and the L2 no time.
+
+    The compiler makes two loads of three.
+    """
+    case = Case(loaded_again, kernels.stencil, ROW, {}, parts={"shared memory and L1": 0.9, "L2": 0.5})
+    evidence = evidence_of(tmp_path, case.kernel, case.arguments, case)
+    (finding,) = found_by(case.rule, evidence)
+    assert "L2" not in finding.removed and finding.removed["shared memory and L1"] == pytest.approx(1 / 3)
+    assert not found_by(case.rule, replace(evidence, parts=MOVES))
+
+
+def test_conversions_need_both_types(tmp_path: Path) -> None:
+    case = Case(wide_types, kernels.convert, {**TILE, "out": "*bf16"}, {})
+    assert not found_by(case.rule, evidence_of(tmp_path, case.kernel, case.arguments, case))

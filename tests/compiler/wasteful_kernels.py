@@ -1,0 +1,344 @@
+"""Kernels that do what their results do not need, each beside one that does not; lines to name end with ``here``."""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def mean_then_variance(x, out, n, B: tl.constexpr):
+    row = x + tl.program_id(0) * n
+    total = tl.zeros((B,), tl.float32)
+    for i in range(0, n, B):
+        total += tl.load(row + i + tl.arange(0, B))
+    mean = tl.sum(total) / n
+    squares = tl.zeros((B,), tl.float32)
+    for i in range(0, n, B):
+        d = tl.load(row + i + tl.arange(0, B)) - mean  # here
+        squares += d * d
+    tl.store(out + tl.program_id(0), tl.sum(squares))
+
+
+@triton.jit
+def both_sums(x, out, n, B: tl.constexpr):
+    row = x + tl.program_id(0) * n
+    total, squares = tl.zeros((B,), tl.float32), tl.zeros((B,), tl.float32)
+    for i in range(0, n, B):
+        v = tl.load(row + i + tl.arange(0, B))
+        total += v
+        squares += v * v
+    mean = tl.sum(total) / n
+    tl.store(out + tl.program_id(0), tl.sum(squares) - n * mean * mean)
+
+
+@triton.jit
+def softmax_of_three_passes(x, out, n, B: tl.constexpr):
+    row = tl.program_id(0) * n
+    top = tl.full((B,), float("-inf"), tl.float32)
+    for i in range(0, n, B):
+        top = tl.maximum(top, tl.load(x + row + i + tl.arange(0, B)))
+    most = tl.max(top)
+    total = tl.zeros((B,), tl.float32)
+    for i in range(0, n, B):
+        total += tl.exp(tl.load(x + row + i + tl.arange(0, B)) - most)  # here
+    whole = tl.sum(total)
+    for i in range(0, n, B):
+        v = tl.load(x + row + i + tl.arange(0, B))  # here
+        tl.store(out + row + i + tl.arange(0, B), tl.exp(v - most) / whole)
+
+
+@triton.jit
+def softmax_of_a_block(x, out, n, B: tl.constexpr):
+    places = tl.program_id(0) * n + tl.arange(0, B)
+    v = tl.load(x + places)
+    e = tl.exp(v - tl.max(v))
+    tl.store(out + places, e / tl.sum(e))
+
+
+@triton.jit
+def stencil(x, out, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(out + i, tl.load(x + i) + tl.load(x + i + 1) + tl.load(x + i + 2))
+
+
+@triton.jit
+def sum_in_memory(x, out, n, B: tl.constexpr):
+    row, place = tl.program_id(0) * n, tl.program_id(0) * B + tl.arange(0, B)
+    for i in range(0, n, B):
+        total = tl.load(out + place)  # here
+        tl.store(out + place, total + tl.load(x + row + i + tl.arange(0, B)))  # here
+
+
+@triton.jit
+def sum_in_registers(x, out, n, B: tl.constexpr):
+    row, place = tl.program_id(0) * n, tl.program_id(0) * B + tl.arange(0, B)
+    total = tl.zeros((B,), tl.float32)
+    for i in range(0, n, B):
+        total += tl.load(x + row + i + tl.arange(0, B))
+    tl.store(out + place, total)
+
+
+@triton.jit
+def select_after_load(x, out, n, B: tl.constexpr, MASKED: tl.constexpr):
+    i = tl.arange(0, B)
+    place = tl.program_id(0) * B + i
+    v = tl.load(x + place, mask=i < n, other=0.0) if MASKED else tl.where(i < n, tl.load(x + place), 0.0)  # here
+    tl.store(out + place, v)
+
+
+@triton.jit
+def halves(x, y, out, n, B: tl.constexpr, MASKED: tl.constexpr):
+    i = tl.arange(0, B)
+    place = tl.program_id(0) * B + i
+    if MASKED:
+        v = tl.load(tl.where(i < n, x + place, y + place))
+    else:
+        a = tl.load(x + place)  # here
+        b = tl.load(y + place)  # here
+        v = tl.where(i < n, a, b)
+    tl.store(out + place, v)
+
+
+@triton.jit
+def choice(flags, x, y, out, B: tl.constexpr, MASKED: tl.constexpr):
+    place = tl.program_id(0) * B + tl.arange(0, B)
+    flag = tl.load(flags + place) != 0
+    if MASKED:
+        v = tl.load(tl.where(flag, x + place, y + place))
+    else:
+        a = tl.load(x + place)  # here
+        b = tl.load(y + place)  # here
+        v = tl.where(flag, a, b)
+    tl.store(out + place, v)
+
+
+@triton.jit
+def causal(q, k, v, out, n, B: tl.constexpr, D: tl.constexpr, FORM: tl.constexpr):
+    block = tl.program_id(0)
+    rows, d = block * B + tl.arange(0, B), tl.arange(0, D)
+    a = tl.load(q + rows[:, None] * D + d[None, :])
+    acc, top = tl.zeros((B, D), tl.float32), tl.full((B,), float("-inf"), tl.float32)
+    end = n
+    if FORM == "ends":
+        end = (block + 1) * B
+    for first in range(0, end, B):
+        columns = first + tl.arange(0, B)
+        s = tl.dot(a, tl.load(k + columns[None, :] * D + d[:, None]))
+        if FORM == "added":
+            s += tl.where(rows[:, None] >= columns[None, :], 0.0, float("-inf"))  # here if added
+        else:
+            s = tl.where(rows[:, None] >= columns[None, :], s, float("-inf"))  # here if selected
+        new = tl.maximum(top, tl.max(s, 1))
+        p = tl.exp(s - new[:, None])
+        acc = acc * tl.exp(top - new)[:, None] + tl.dot(
+            p.to(tl.float16), tl.load(v + columns[:, None] * D + d[None, :])
+        )
+        top = new
+    tl.store(out + rows[:, None] * D + d[None, :], acc)
+
+
+@triton.jit
+def rows_of(x, out, n, B: tl.constexpr):
+    row = tl.program_id(0) * n
+    for i in range(0, n, B):
+        place = i + tl.arange(0, B)
+        v = tl.load(x + row + place, mask=place < n)  # here
+        tl.store(out + row + place, tl.exp(v), mask=place < n)
+
+
+@triton.jit
+def ragged(x, out, step, n, B: tl.constexpr, ENDS: tl.constexpr):
+    length = (tl.program_id(0) + 1) * step
+    total = tl.zeros((B,), tl.float32)
+    end = n
+    if ENDS:
+        end = length
+    for i in range(0, end, B):
+        place = i + tl.arange(0, B)
+        total += tl.load(x + tl.program_id(0) * n + place, mask=place < length, other=0.0)  # here
+    tl.store(out + tl.program_id(0) * B + tl.arange(0, B), total)
+
+
+@triton.jit
+def dot_of(x, y, out, n, B: tl.constexpr, TO: tl.constexpr):
+    rows, inner = tl.program_id(0) * B + tl.arange(0, B), tl.arange(0, B)
+    acc = tl.zeros((B, B), tl.float32)
+    for i in range(0, n, B):
+        a = tl.load(x + rows[:, None] * n + i + inner[None, :]).to(TO)  # here if loaded
+        b = tl.load(y + (i + inner)[:, None] * B + inner[None, :]).to(TO)
+        acc += tl.dot(a, b)  # here if multiplied
+    tl.store(out + rows[:, None] * B + inner[None, :], acc.to(out.dtype.element_ty))
+
+
+@triton.jit
+def positive(x, out, B: tl.constexpr):
+    place = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(out + place, (tl.load(x + place) > 0).to(out.dtype.element_ty))  # here
+
+
+@triton.jit
+def convert(x, out, B: tl.constexpr):
+    place = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(out + place, tl.load(x + place).to(out.dtype.element_ty))
+
+
+@triton.jit
+def sum_in(x, out, n, B: tl.constexpr, IN: tl.constexpr):
+    total = tl.zeros((B,), IN)
+    for i in range(0, n, B):
+        total += tl.load(x + tl.program_id(0) * n + i + tl.arange(0, B)).to(IN)  # here
+    tl.store(out + tl.program_id(0) * B + tl.arange(0, B), total.to(tl.float32))
+
+
+@triton.jit(do_not_specialize=["stride"])
+def scale_of_unknown_stride(x, out, stride, B: tl.constexpr):
+    i = tl.program_id(0) * stride + tl.arange(0, B)
+    tl.store(out + i, 2 * tl.load(x + i))  # here
+
+
+@triton.jit
+def scale(x, out, stride, B: tl.constexpr):
+    i = tl.program_id(0) * stride + tl.arange(0, B)
+    tl.store(out + i, 2 * tl.load(x + i))
+
+
+@triton.jit
+def bias_by_division(x, bias, out, height, width, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    channel = (i // width) // height  # here
+    tl.store(out + i, tl.sigmoid(tl.load(x + i) + tl.load(bias + channel)))
+
+
+@triton.jit
+def bias_by_row(x, bias, out, height, width, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(out + i, tl.sigmoid(tl.load(x + i) + tl.load(bias + tl.program_id(0))))
+
+
+@triton.jit
+def horner_of_one(x, out, n, B: tl.constexpr):
+    total = 0.0
+    for i in range(n):
+        v = tl.load(x + tl.program_id(0) * n + i)  # here
+        total = total * v + v * v + tl.exp(v)
+    tl.store(out + tl.program_id(0), total)
+
+
+@triton.jit
+def horner(x, out, n, B: tl.constexpr):
+    row = tl.program_id(0) * B + tl.arange(0, B)
+    total = tl.zeros((B,), tl.float32)
+    for i in range(n):
+        v = tl.load(x + i * B + row)
+        total = total * v + v * v + tl.exp(v)
+    tl.store(out + row, total)
+
+
+@triton.jit
+def rotate(x, table, out, n, B: tl.constexpr, LOADED: tl.constexpr):
+    token, head = tl.program_id(0), tl.program_id(1)
+    i = tl.arange(0, B)
+    if LOADED:
+        c, s = tl.load(table + token * 2 * B + i), tl.load(table + (token * 2 + 1) * B + i)
+    else:
+        angle = token * (i * 0.3)
+        c, s = tl.cos(angle), tl.sin(angle)  # here
+    place = (token * n + head) * B + i
+    tl.store(out + place, tl.load(x + place) * c + s)
+
+
+@triton.jit
+def scaled_matmul(x, y, out, factor, n, B: tl.constexpr, AFTER: tl.constexpr):
+    rows, inner = tl.program_id(0) * B + tl.arange(0, B), tl.arange(0, B)
+    acc = tl.zeros((B, B), tl.float32)
+    for i in range(0, n, B):
+        a = tl.load(x + rows[:, None] * n + i + inner[None, :])
+        b = tl.load(y + (i + inner)[:, None] * B + inner[None, :])
+        if not AFTER:
+            b = (b * factor).to(tl.float16)  # here
+        acc += tl.dot(a, b)
+    if AFTER:
+        acc *= factor
+    tl.store(out + rows[:, None] * B + inner[None, :], acc)
+
+
+@triton.jit
+def normalise(x, y, out, B: tl.constexpr, ROUNDED: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    a, b = tl.load(x + i), tl.load(y + i)
+    tl.store(out + i, tl.math.div_rn(a, tl.math.sqrt_rn(b)) if ROUNDED else a * tl.rsqrt(b))  # here
+
+
+@triton.jit
+def drop(x, out, seed, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    keep = tl.rand(seed, i) > 0.5  # here
+    tl.store(out + i, tl.where(keep, 2 * tl.load(x + i), 0.0))
+
+
+@triton.jit
+def product_of_vectors(x, y, out, n, B: tl.constexpr):
+    rows = tl.program_id(0) * B + tl.arange(0, B)
+    columns = tl.arange(0, B)
+    acc = tl.zeros((B, B), tl.float32)
+    for k in range(n):
+        acc += tl.load(x + k * B + rows)[:, None] * tl.load(y + k * B + columns)[None, :]  # here
+    tl.store(out + rows[:, None] * B + columns[None, :], acc)
+
+
+@triton.jit
+def product_by_broadcast(x, y, out, n, B: tl.constexpr):
+    rows, columns, inner = tl.program_id(0) * B + tl.arange(0, B), tl.arange(0, B), tl.arange(0, 16)
+    acc = tl.zeros((B, B), tl.float32)
+    for k in range(0, n, 16):
+        a = tl.load(x + rows[:, None] * n + k + inner[None, :])
+        b = tl.load(y + columns[:, None] * n + k + inner[None, :])
+        acc += tl.sum(a[:, None, :] * b[None, :, :], 2)  # here
+    tl.store(out + rows[:, None] * B + columns[None, :], acc)
+
+
+@triton.jit
+def product_by_dots(x, y, out, n, B: tl.constexpr):
+    rows, columns, inner = tl.program_id(0) * B + tl.arange(0, B), tl.arange(0, B), tl.arange(0, 16)
+    acc = tl.zeros((B, B), tl.float32)
+    for k in range(0, n, 16):
+        a = tl.load(x + rows[:, None] * n + k + inner[None, :])
+        acc += tl.dot(a, tl.load(y + columns[None, :] * n + k + inner[:, None]))
+    tl.store(out + rows[:, None] * B + columns[None, :], acc)
+
+
+@triton.jit
+def forces(x, mass, out, n, B: tl.constexpr):
+    own = tl.load(x + tl.program_id(0) * B + tl.arange(0, B))
+    acc = tl.zeros((B, B), tl.float32)
+    for k in range(0, n, B):
+        d = tl.load(x + k + tl.arange(0, B))[None, :] - own[:, None]
+        r = tl.rsqrt(d * d + 1e-3)
+        acc += tl.load(mass + k + tl.arange(0, B))[None, :] * r * r * r * d
+    tl.store(out + tl.program_id(0) * B + tl.arange(0, B), tl.sum(acc, 1))
+
+
+@triton.jit
+def escape_time(out, n, B: tl.constexpr, ENDS: tl.constexpr):
+    c = (tl.program_id(0) * B + tl.arange(0, B)) * 1e-4
+    z, count = tl.zeros((B,), tl.float32), tl.zeros((B,), tl.float32)
+    if ENDS:
+        step = 0
+        while (step < n) & (tl.max(tl.where(z < 2, 1, 0)) > 0):
+            for _ in range(16):
+                z = tl.where(z < 2, z * z + c, z)
+                count += tl.where(z < 2, 1.0, 0.0)
+            step += 16
+    else:
+        for _ in range(n):
+            z = tl.where(z < 2, z * z + c, z)  # here
+            count += tl.where(z < 2, 1.0, 0.0)
+    tl.store(out + tl.program_id(0) * B + tl.arange(0, B), count)
+
+
+@triton.jit
+def exponentials(x, out, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    v = tl.load(x + i)
+    for _ in range(n):
+        v = tl.exp2(v)  # here
+    tl.store(out + i, v)
