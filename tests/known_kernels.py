@@ -15,6 +15,7 @@ from timelines import Ran, cta_rows, made_timeline, scope_rows
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.analysis.limits.memory import DramBound
 from kprof_inject.analysis.limits.speed_of_light import SpeedOfLight
 from kprof_inject.analysis.summary import LaunchSummary, summarise
 from kprof_inject.analysis.unjudged import Unjudged
@@ -23,6 +24,16 @@ from kprof_inject.timeline.timeline import Timeline
 
 FUNC, LOOP, ITER, WORK, WAIT = range(5)
 ITERATIONS = 20
+DRAM_BOUND = DramBound(
+    read_bytes=60_000_000,
+    written_bytes=0,
+    least_bytes=60_000_000,
+    streamed_bytes=None,
+    fits_l2=False,
+    unknown=0,
+    unknown_bytes=0,
+    bytes_per_s=3.35e12,
+)
 WARPS = 4
 SMS = 8
 

@@ -38,8 +38,8 @@ from kprof_inject.analysis.findings.uncoalesced import narrow_accesses
 from kprof_inject.analysis.findings.unneeded_elements import masked_iterations, padding, unneeded_elements
 from kprof_inject.analysis.findings.wide_types import fp32_dots, fp64, wide_types
 from kprof_inject.analysis.interpreter.executions import evaluated
-from kprof_inject.analysis.roofs.coalescing import requests_of
-from kprof_inject.analysis.roofs.speed_of_light import SpeedOfLight
+from kprof_inject.analysis.limits.coalescing import requests_of
+from kprof_inject.analysis.limits.speed_of_light import SpeedOfLight
 from kprof_inject.analysis.summary import summarise
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.capture.scopes import ScopeTable

@@ -50,7 +50,9 @@ def quotes_of(page: Path) -> Iterator[tuple[str, str]]:
 
 def constant(key: str) -> float:
     module, _, name = key.partition(":")
-    value: float = operator.attrgetter(name)(importlib.import_module(module))
+    name, _, of = name.partition("[")
+    found = operator.attrgetter(name)(importlib.import_module(module))
+    value: float = found[of.rstrip("]")] if of else found
     return value
 
 

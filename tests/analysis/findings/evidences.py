@@ -10,6 +10,7 @@ from replacing import replace
 
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import Finding
+from kprof_inject.analysis.findings.waste import Waste, gains
 from kprof_inject.analysis.interpreter.executions import evaluated
 from kprof_inject.analysis.limits.coalescing import requests_of
 from kprof_inject.analysis.limits.measured import Measured
@@ -73,6 +74,11 @@ def named_in(evidence: Evidence, finding: Finding) -> list[str]:
     assert evidence.executed is not None
     lines = evidence.executed.module.text.splitlines()
     return [lines[line - 1].split()[0] for line in finding.lines]
+
+
+def worth(evidence: Evidence, finding: Finding, time_share: float | None = None) -> float:
+    """The bound of the gain without the work that a finding removes, and this part of the warps' time."""
+    return gains(evidence, Waste("", "", finding.removed, time_share=time_share))[0]
 
 
 def _stalls(text: str, samples: Mapping[str, int], waits: Mapping[str, int]) -> Stalls:

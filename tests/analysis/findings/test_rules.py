@@ -18,8 +18,8 @@ from kprof_inject.timeline.timeline import decode_launch
 
 
 def test_no_more_can_be_won_than_the_busiest_unit_leaves(tmp_path: Path) -> None:
-    """The excess of the first iteration is 1400 ns of 4300."""
-    timeline = launched(tmp_path, Known(before_ns=900, iterations_ns=(1500, *(100,) * 19)))
+    """The excess of the first iteration is 1400 ns of 4900. With more in flight, units are a little faster."""
+    timeline = launched(tmp_path, Known(before_ns=1500, iterations_ns=(1500, *(100,) * 19)))
     evidence = evidence_of(timeline)
     parts = {"ALU": 0.8, "tensor cores": 0.1}
     light = SpeedOfLight((Roof(0, "func", 1, 1000, NO_WORK, parts), Roof(1, "loop[0]", 1, 900, NO_WORK, {"ALU": 0.95})))
@@ -28,21 +28,26 @@ def test_no_more_can_be_won_than_the_busiest_unit_leaves(tmp_path: Path) -> None
         for its in (evidence.speed_of_light, light)
     )
     assert list(alone) == list(beside) == ["prologue", "first-iterations"]
-    assert all(one.share > 0.2 for one in alone.values())
-    assert [one.share for one in beside.values()] == pytest.approx([0.2, 0.2])
+    assert all(one.share > 0.25 for one in alone.values())
+    assert [one.share for one in beside.values()] == pytest.approx([1 - 0.8 / 1.05] * 2)
     for rule, one in beside.items():
         bound = one.text.removeprefix(f"{alone[rule].text}; ")
-        assert "20.0 %" in bound and "ALU" in bound and "80.0 %" in bound
+        assert "23.8 %" in bound and "ALU" in bound and "80.0 %" in bound
         check("analysis/findings", bound, "what the busiest unit leaves")
 
 
 @pytest.mark.parametrize(
     ("unit", "slots", "most"),
-    [("tensor cores", 1, 1 - 8 / 132), ("tensor cores", 4, 1 - 0.92 * 8 / 132), ("DRAM", 1, 0.08), ("DRAM", 4, 0.08)],
+    [
+        ("tensor cores", 1, 1 - 8 / 132),
+        ("tensor cores", 4, 1 - 0.84 * 8 / 132),
+        ("DRAM", 1, 0.2),
+        ("DRAM", 4, 0.2),
+    ],
 )
 def test_idle_sms_may_take_the_work_of_others(tmp_path: Path, unit: str, slots: int, most: float) -> None:
     """The computed utilization of an SM's unit is that of SMs with work, here 8; DRAM's is that of all SMs."""
-    evidence = replace(evidence_of(launched(tmp_path, kernel={"sm_count": 132})), parts={unit: 0.92})
+    evidence = replace(evidence_of(launched(tmp_path, kernel={"sm_count": 132})), parts={unit: 0.84})
     assert evidence.summary.waves is not None
     summary = replace(evidence.summary, waves=replace(evidence.summary.waves, slots_per_sm=slots))
     judgements = judge_by_rules(replace(evidence, summary=summary))

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from analysis.findings.evidences import evidence_of, named_in
+from analysis.findings.evidences import evidence_of, named_in, worth
+from known_kernels import DRAM_BOUND
 from replacing import replace
 from snapshots import check
 
 from kprof_inject.analysis.findings.arithmetic import special_functions
 from kprof_inject.analysis.findings.atomics import atomics
-from kprof_inject.analysis.findings.busy_units import alternating_units
+from kprof_inject.analysis.findings.busy_units import units_in_turn
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.in_flight import few_warps, small_ctas
@@ -21,10 +22,11 @@ from kprof_inject.analysis.findings.instructions import spills
 from kprof_inject.analysis.findings.launch_conditions import short_launch
 from kprof_inject.analysis.findings.repeated_work import same_in_all_ctas
 from kprof_inject.analysis.findings.reuse import l2_reuse, small_tiles
+from kprof_inject.analysis.findings.shared_memory import needless_barriers
 from kprof_inject.analysis.findings.uncoalesced import uncoalesced
 from kprof_inject.analysis.findings.waits import barriers, exposed_loads, lock
+from kprof_inject.analysis.findings.waste import Waste, gains
 from kprof_inject.analysis.findings.wide_types import fp32_dots
-from kprof_inject.analysis.limits.memory import DramBound
 from kprof_inject.analysis.limits.stalls import LineStalls
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.capture.measurements import MeasurementsRecord, SampledInstruction, SamplesRecord
@@ -34,16 +36,6 @@ from kprof_inject.machine_code.instructions import Instruction, MachineFunction
 LOAD = "    %x = tt.load %at : tensor<128x!tt.ptr<f32>, #l>\n"
 STORE = "    tt.store %at, %y : tensor<128x!tt.ptr<f32>, #l>\n"
 BUSY = {"special functions": 0.9, "instruction issue": 0.3, "DRAM": 0.1}
-DRAM_BOUND = DramBound(
-    read_bytes=60_000_000,
-    written_bytes=0,
-    least_bytes=60_000_000,
-    streamed_bytes=None,
-    fits_l2=False,
-    unknown=0,
-    unknown_bytes=0,
-    bytes_per_s=3.35e12,
-)
 
 
 def found_by(rule: Callable[[Evidence], Iterator[Finding | Unjudged]], evidence: Evidence) -> list[Finding]:
@@ -116,15 +108,13 @@ def test_special_functions_that_are_not_needed(
     assert named_in(evidence, finding) == names
     assert edit in finding.advice
     assert finding.figures["removable_share"] == pytest.approx(removable)
-    assert finding.share == pytest.approx(1 - max(0.9 * (1 - removable), 0.3))
+    assert finding.removed["special functions"] == pytest.approx(removable)
+    assert finding.share == pytest.approx(worth(evidence, finding))
 
 
 def test_special_functions_that_are_all_needed(tmp_path: Path) -> None:
     body = LOAD + function("math.exp", "e", "x") + function("arith.addf", "y", "e", "x") + STORE
-    finding = the_one(special_functions, evidence_of(tmp_path, body, BUSY), "special functions", "%e")
-    assert finding.share == pytest.approx(0.7) and finding.expected == pytest.approx(0.35)
-    assert not found_by(special_functions, evidence_of(tmp_path, body, {"special functions": 0.4}))
-    assert not found_by(special_functions, evidence_of(tmp_path, body, {"special functions": 0.55, "L2": 0.7}))
+    assert not found_by(special_functions, evidence_of(tmp_path, body, BUSY))
 
 
 def test_special_functions_of_few_elements(tmp_path: Path) -> None:
@@ -197,11 +187,13 @@ def test_neighbours_that_are_far_apart(tmp_path: Path) -> None:
     assert not found_by(uncoalesced, evidence_of(tmp_path, STRIDED, {**parts, "DRAM": 0.9}))
 
 
-@pytest.mark.parametrize(("samples", "share"), [(60, 1 - 0.4 * 0.9), (40, 1 - 0.6 * 0.9), (5, 0.0)])
+@pytest.mark.parametrize(("samples", "share"), [(60, 0.6), (40, 0.4), (5, 0.0)])
 def test_neighbours_that_are_far_apart_take_some_of_the_time(tmp_path: Path, samples: int, share: float) -> None:
     """No unit is busy, so that only waiting for them counts."""
-    found = found_by(uncoalesced, evidence_of(tmp_path, STRIDED, {"DRAM": 0.3, "L2": 0.2}, waits={"%x =": samples}))
-    assert [finding.share for finding in found] == ([pytest.approx(share)] if share else [])
+    evidence = evidence_of(tmp_path, STRIDED, {"DRAM": 0.3, "L2": 0.2}, waits={"%x =": samples})
+    found = found_by(uncoalesced, evidence)
+    assert [one.share for one in found] == [pytest.approx(worth(evidence, one, share)) for one in found]
+    assert bool(found) is bool(share)
 
 
 ROWS = """\
@@ -259,7 +251,7 @@ def test_operands_that_dram_reads_again(tmp_path: Path, read: float, dram: float
         return
     finding = the_one(l2_reuse, evidence, "no reuse in the L2")
     assert finding.figures["ratio"] == pytest.approx(4)
-    assert finding.share == pytest.approx(1 - 0.35)
+    assert finding.removed == {"DRAM": pytest.approx(3 / 4), "L2": pytest.approx(3 / 4)}
 
 
 PASS = """\
@@ -280,9 +272,23 @@ def test_ctas_that_read_their_data_twice(tmp_path: Path) -> None:
 
 def test_a_pass_finds_no_more_than_the_l2_holds(tmp_path: Path) -> None:
     evidence = evidence_of(tmp_path, of_each_cta(PASSES), {"DRAM": 0.6}, dram=DRAM_TWICE, **READ_TWICE)
-    (finding,) = found_by(l2_reuse, with_kernel(evidence, l2_bytes=1024))
-    assert finding.share == pytest.approx(1024 / (16 * 512))
+    (finding,) = found_by(l2_reuse, with_kernel(evidence, l2_bytes=2048))
+    assert finding.removed["DRAM"] == pytest.approx(2048 / (16 * 512))
     assert not found_by(l2_reuse, with_kernel(evidence, l2_bytes=128))
+
+
+@pytest.mark.parametrize(("read", "l2_bytes", "found"), [(1.5, 1024, True), (1.05, 1024, False), (1.5, 256, False)])
+def test_streams_that_push_out_what_ctas_share(tmp_path: Path, read: float, l2_bytes: int, found: bool) -> None:
+    """8 CTAs load the same 512 bytes, and 512 of their own."""
+    body = LOAD.replace("%x", "%table") + of_each_cta(LOAD)
+    needed = replace(DRAM_BOUND, read_bytes=9 * 512)
+    counted = {"DRAM_READ_BYTES": read * 9 * 512, "DRAM_WRITE_BYTES": 512.0, "L2_HIT_PERCENT": 40.0}
+    evidence = with_kernel(evidence_of(tmp_path, body, {"DRAM": 0.9}, dram=needed, **counted), l2_bytes=l2_bytes)
+    if not found:
+        assert not found_by(l2_reuse, evidence)
+        return
+    finding = the_one(l2_reuse, evidence, "streams in the L2", "%table")
+    assert finding.removed["DRAM"] == pytest.approx(0.5 * 9 / (1.5 * 9 + 1))
 
 
 DRAM_TWICE = replace(DRAM_BOUND, read_bytes=8 * 512)
@@ -361,9 +367,9 @@ def test_a_loop_waits_for_loads_and_for_warps_that_load(tmp_path: Path, at_barri
     assert evidence.max_gain_of_waits([load], loop) == pytest.approx(share)
 
 
-def with_barriers(evidence: Evidence, samples: int) -> Evidence:
+def with_barriers(evidence: Evidence, samples: int, number: int = 1) -> Evidence:
     assert evidence.stalls is not None
-    line = replace(evidence.stalls.lines[0], reasons={"barrier": samples, "wait": 100 - samples}, awaited={})
+    line = LineStalls(number, None, {"barrier": samples, "wait": 100 - samples}, {})
     return replace(evidence, stalls=replace(evidence.stalls, lines=(line,)))
 
 
@@ -374,13 +380,51 @@ def test_barriers_that_take_time(tmp_path: Path) -> None:
     assert not found_by(barriers, with_barriers(evidence, 10))
 
 
+def test_barriers_that_order_nothing(tmp_path: Path) -> None:
+    body = LOOP.replace("      %x =", "      gpu.barrier\n      %x =")
+    evidence = evidence_of(tmp_path, body, {"DRAM": 0.3})
+    assert evidence.executed is not None
+    (barrier,) = (one for one in evidence.executed.module.walk() if one.name == "gpu.barrier")
+    evidence = with_barriers(evidence, 40, *evidence.first_lines_of([barrier]))
+    finding = the_one(needless_barriers, evidence, "barriers that order nothing", "gpu.barrier")
+    assert finding.share == pytest.approx(worth(evidence, finding, 0.4))
+    shared = body.replace("      %x =", "      %t = ttg.local_alloc %zero : (tensor<128xf32, #l>) -> !m\n      %x =")
+    assert not found_by(needless_barriers, evidence_of(tmp_path, shared, {"DRAM": 0.3}))
+
+
+BLOCKS = (
+    """\
+    scf.for %i = %c0 to %c8 step %c1  : i32 {
+"""
+    + "DOT"
+    + """\
+      %e = math.exp %d : tensor<64x128xf32, #mma>
+    }
+    %after = math.exp %zero : tensor<128xf32, #l>
+"""
+)
+
+
+def test_dots_and_other_work_that_take_turns(tmp_path: Path) -> None:
+    body, parts = BLOCKS.replace("DOT", DOT), {"tensor cores": 0.4, "DRAM": 0.1}
+    made = evidence_of(tmp_path, body, parts, {"%e =": 40, "%after =": 20})
+    evidence = with_kernel(made, clean=KernelResources(ctas_per_sm=2))
+    finding = the_one(units_in_turn, evidence, "units in turn", "%e")
+    assert finding.figures == {"tensor": 0.4, "idle": 0.6, "other": 0.4, "other_2": 0.2}
+    assert finding.share == pytest.approx(1 - 0.4 / 0.95) and finding.expected < finding.share
+    for changes in ({"parts": {"tensor cores": 0.9}}, {"parts": {"DRAM": 0.4}}, {"stalls": None}):
+        assert not found_by(units_in_turn, replace(evidence, **changes))
+    assert not found_by(units_in_turn, evidence_of(tmp_path, body, parts, {"%d =": 80})), "only dots take time"
+
+
 def test_dots_without_tensor_cores(tmp_path: Path) -> None:
     body = """\
     %z = arith.constant dense<0.0> : tensor<64x64xf32, #l>
     %d = tt.dot %z, %z, %z : tensor<64x64xf32, #x> * tensor<64x64xf32, #x> -> tensor<64x64xf32, #l>
 """
-    finding = the_one(fp32_dots, evidence_of(tmp_path, body, {"fp32 units": 0.8, "DRAM": 0.1}), "dots of fp32", "%d")
-    assert finding.share == pytest.approx(0.6)
+    evidence = evidence_of(tmp_path, body, {"fp32 units": 0.8, "DRAM": 0.1})
+    finding = the_one(fp32_dots, evidence, "dots of fp32", "%d")
+    assert finding.removed["fp32 units"] == 0.5 and finding.share == pytest.approx(worth(evidence, finding))
     assert not found_by(fp32_dots, evidence_of(tmp_path, body, {"fp32 units": 0.3, "DRAM": 0.1}))
 
 
@@ -404,7 +448,7 @@ def with_sms(evidence: Evidence, sms: int) -> Evidence:
 def test_tiles_that_could_be_larger(tmp_path: Path) -> None:
     finding = the_one(small_tiles, evidence_of(tmp_path, DOT, {"L2": 0.8, "tensor cores": 0.4}), "small tiles", "%d")
     assert finding.figures["saved"] == pytest.approx(1 - (1 / 128 + 1 / 128) / (1 / 128 + 1 / 64))
-    assert finding.share == pytest.approx(1 - 0.8 * 2 / 3)
+    assert finding.removed["L2"] == pytest.approx(1 / 3)
     assert finding.expected == pytest.approx(1 / 3)
     assert not found_by(small_tiles, evidence_of(tmp_path, DOT, {"L2": 0.5}))
     assert not found_by(small_tiles, evidence_of(tmp_path, DOT, {"L2": 0.8, "tensor cores": 0.78})), "both limit it"
@@ -454,7 +498,7 @@ def test_a_table_that_each_cta_computes(tmp_path: Path) -> None:
     evidence = evidence_of(tmp_path, TABLE, {"DRAM": 0.1}, {"%e =": 60, "%y =": 20})
     finding = the_one(same_in_all_ctas, evidence, "a table", "%e")
     assert finding.figures["time_share"] == pytest.approx(0.6)
-    assert finding.share == pytest.approx(1 - 0.9 * 0.4)
+    assert finding.share == pytest.approx(worth(evidence, finding, 0.6))
 
 
 def test_a_loop_whose_values_depend_on_the_cta(tmp_path: Path) -> None:
@@ -583,14 +627,6 @@ def test_a_lock_that_ctas_take_in_turn(tmp_path: Path) -> None:
     assert not found_by(lock, evidence_of(tmp_path, SWAP_ONCE, {"L2": 0.1}, {"tt.atomic_cas": 70}))
 
 
-def test_units_that_take_turns(tmp_path: Path) -> None:
-    parts = {"tensor cores": 0.45, "special functions": 0.4, "DRAM": 0.1}
-    finding = the_one(alternating_units, evidence_of(tmp_path, LOAD, parts), "units that take turns")
-    assert finding.share == pytest.approx(0.55)
-    assert not found_by(alternating_units, evidence_of(tmp_path, LOAD, {**parts, "tensor cores": 0.65}))
-    assert not found_by(alternating_units, evidence_of(tmp_path, LOAD, {**parts, "special functions": 0.2}))
-
-
 def test_dots_with_too_few_warps_for_wgmma(tmp_path: Path) -> None:
     made = evidence_of(tmp_path, DOT, {"tensor cores": 0.2})
     metadata = {**made.kernel.metadata, "target": {"backend": "cuda", "arch": 90}, "num_warps": 2}
@@ -614,17 +650,32 @@ def test_spills_win_no_more_than_dram_leaves(tmp_path: Path) -> None:
     timeline = replace(evidence.timeline, launch=replace(launch, kernel=kernel))
     (finding,) = found_by(spills, replace(evidence, timeline=timeline, machine_code=code))
     assert finding.figures["time_share"] == 0.5
-    assert finding.share == pytest.approx(1 - 0.8 / 0.93)
+    assert finding.removed == {"DRAM": 0.0, "L2": 1.0}, "DRAM moves only what the launch needs"
 
 
-def test_no_more_is_promised_than_dram_leaves(tmp_path: Path) -> None:
-    evidence = evidence_of(tmp_path, LOAD, {"DRAM": 0.7, "L2": 0.65, "instruction issue": 0.2}, {"%x =": 90})
+def test_what_an_account_is_worth(tmp_path: Path) -> None:
+    """``gains``: units that limit a launch save their own time, and warps what they wait for."""
+    evidence = evidence_of(tmp_path, LOAD, {"DRAM": 0.7, "ALU": 0.9, "L2": 0.65}, {"%x =": 40})
     assert evidence.executed is not None
-    load = next(one for one in evidence.executed.module.walk() if one.name == "tt.load")
-    assert evidence.max_gain_without([load], 0.9) == pytest.approx(1 - 0.7 / 0.93)
-    assert evidence.max_gain_without([], 0.9) == pytest.approx(1 - 0.7 / 0.93)
-    assert evidence.max_gain_in_sms() == pytest.approx(1 - 0.7 / 0.93)
-    busy_l2 = replace(evidence, parts={"L2": 0.9, "DRAM": 0.1}, requests=())
-    assert busy_l2.max_gain_without([load], 0.5) == pytest.approx(1 - 0.5 * 0.9), "it may be all that the L2 does"
-    assert busy_l2.max_gain_without([], 0.5) == pytest.approx(0.1)
-    assert replace(evidence, parts={"L2": 0.65}).max_gain_in_sms() == pytest.approx(0.35)
+    loads = tuple(one for one in evidence.executed.module.walk() if one.name == "tt.load")
+    waste = Waste("", "", {"ALU": 0.5}, loads)
+    necessary = 0.7 / 0.93
+    assert gains(evidence, waste) == pytest.approx((1 - necessary,) * 2), "its bytes stay"
+    assert gains(evidence, replace(waste, certainty=0.5))[1] == pytest.approx((1 - necessary) / 2)
+    assert gains(evidence, replace(waste, removed={"ALU": 0.5, "DRAM": 0.5}))[0] == pytest.approx(1.05 * 0.5)
+    idle = replace(evidence, parts={"ALU": 0.2, "L2": 0.2})
+    assert gains(idle, waste) == pytest.approx((1.05 * (1 - 0.9 * 0.6), 0.4)), "warps wait for loads"
+    assert gains(idle, replace(waste, time_share=0.1)) == pytest.approx((1.05 * 1.2 * 0.1, 0.1))
+    alone = replace(evidence, parts={"ALU": 0.5}, stalls=None)
+    assert gains(alone, waste) == pytest.approx((1.05 * 0.75, 0.5)), "without samples, only units count"
+    next_unit = gains(replace(alone, parts={"ALU": 0.9, "L2": 0.8}), waste)
+    assert next_unit == pytest.approx((1.05 * 0.5, 1 / 9)), "the L2 may have less to do, too"
+
+
+def test_what_a_launch_without_operations_leaves_to_the_l2(tmp_path: Path) -> None:
+    evidence = evidence_of(tmp_path, LOAD + "    tt.store %at, %x : tensor<128x!tt.ptr<f32>, #l>\n", {})
+    assert evidence.executed is not None
+    load = [one for one in evidence.executed.module.walk() if one.name == "tt.load"]
+    assert evidence.without(load)["L2"] == 0.5
+    assert replace(evidence, requests=()).without(load)["L2"] == 1.0, "it may be all that the L2 does"
+    assert evidence.without([])["L2"] == 0.0 and "DRAM" not in evidence.without(load)
