@@ -70,6 +70,8 @@ def gain_in(report: LaunchAnalysis) -> Gain:
     if not report.limit.is_known or not report.limit.parts or report.limit.name == MEMORY_WAITS:
         return UNKNOWN_GAIN  # what the busiest unit leaves is not to be won: warps wait for others
     headroom = headroom_of(report)
+    if not headroom.unit:
+        return UNKNOWN_GAIN
     return Gain(headroom.share, AT_ROOF if headroom.is_small else "")
 
 

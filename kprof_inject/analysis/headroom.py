@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.limits.ceilings import ceiling
-from kprof_inject.analysis.limits.limit import UNIT_NAMES
+from kprof_inject.analysis.limits.limit import MIN_NOTABLE, UNIT_NAMES
 from kprof_inject.analysis.limits.rates import DRAM, TENSOR
 from kprof_inject.quantities import percent, size_text
 
@@ -22,7 +22,7 @@ class Headroom(Struct, frozen=True):
     """The necessary work of a launch."""
 
     unit: str
-    """The unit that needs most time for it; empty if nothing is known to be necessary."""
+    """The unit that needs most time for it; empty if nothing notable is known to be necessary."""
     necessary: float
     """The part of the launch's time that this unit needs at its practical ceiling."""
     work: str
@@ -56,7 +56,7 @@ class Headroom(Struct, frozen=True):
 
 def headroom_of(report: LaunchAnalysis) -> Headroom:
     """Return the headroom of a launch; what findings say is not needed is no necessary work."""
-    found = [one for one in (_of_dram(report), _of_dots(report)) if one is not None]
+    found = [one for one in (_of_dram(report), _of_dots(report)) if one is not None and one.necessary >= MIN_NOTABLE]
     return max(found, key=lambda one: one.necessary, default=Headroom("", 0.0, ""))
 
 
