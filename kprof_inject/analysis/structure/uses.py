@@ -10,6 +10,7 @@ from kprof_inject.capture.model import KERNELS_CACHED
 from kprof_inject.ttgir.dialect import FUNCTION
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.ssa_values import Leaf, ValueGraph, reached
+from kprof_inject.ttgir.types import if_misfit, types_of
 
 Use = tuple[Operation, int]
 """An operation, and the position of the operand."""
@@ -86,12 +87,12 @@ class Uses:
         """
         found: set[Operation] = set()
         for number, graph in enumerate(self._graphs):
-            places, choices, data, loaded = set[int](), set[int](), set[int](), set[int]()
+            places, choices, data, other = set[int](), set[int](), set[int](), set[int]()
             operands = [*graph.operands]
             for leaf in graph.leaves:
                 traits = leaf.operation.traits
-                if traits.reads_memory:
-                    loaded.add(leaf.node)
+                if traits.reads_memory or traits.is_random or _is_float(leaf.operation):
+                    other.add(leaf.node)
                 if leaf.operation.name == "arith.select":
                     choices.update(leaf.values[:1])
                     operands[leaf.node] = leaf.values[1:]
@@ -100,11 +101,16 @@ class Uses:
                     data.update(set(leaf.values) - set(leaf.addresses))
                 elif traits.is_of_dot or traits.accesses_shared or traits.is_output:
                     data.update(leaf.values)
-            of_indices = reached(choices, operands) - reached(loaded, graph.uses)
+            of_indices = reached(choices, operands) - reached(other, graph.uses)
             decide = reached(places, operands) | of_indices
             leaves = (self._leaves.get((number, node)) for node in decide - reached(data, operands))
             found.update(leaf.operation for leaf in leaves if leaf and not leaf.operation.traits.reads_memory)
         return found
+
+
+@if_misfit(False)
+def _is_float(operation: Operation) -> bool:
+    return any(printed.element.startswith(("f", "bf")) for printed in types_of(operation)[-1:])
 
 
 def keeps_values(operation: Operation) -> bool:
