@@ -10,7 +10,7 @@ from kprof_inject.analysis.limits.rates import DRAM
 from kprof_inject.analysis.structure.uses import uses_of
 from kprof_inject.capture.resources import THREADS_PER_WARP
 from kprof_inject.quantities import counted, percent
-from kprof_inject.ttgir.dialect import INTEGER_DIVISIONS
+from kprof_inject.ttgir.dialect import CALL, INTEGER_DIVISIONS
 from kprof_inject.ttgir.types import PrintedType, types_of
 
 _MIN_SHARE = 0.15  # of all instructions
@@ -39,8 +39,10 @@ def address_arithmetic(evidence: Evidence) -> Iterator[Waste]:
         what, advice = f"most for the division or remainder of each element at {where}", _DIVISION
     elif sum(costs[one] for one in wide) >= share / 4:
         what, advice = f"most in 64 bits at {evidence.places_of(wide)}", _WIDE
-    else:
+    elif any(one.loop for one in worst):
         what, advice = f"most at {where}", _ADVANCE
+    else:
+        return  # each is computed once
     yield Waste(
         text=f"{percent(share)} of the instructions only compute addresses and masks, {what}",
         advice=advice,
@@ -71,7 +73,7 @@ def same_in_all_threads(evidence: Evidence) -> Iterator[Waste]:
         inside = [one for one in loop.walk() if one is not loop]
         work = [one for one in inside if one.traits.is_arithmetic or one.traits.reads_global]
         work = [one for one in work if not one.traits.is_constant]
-        if not work or any(one.traits.is_loop for one in inside):
+        if not work or any(one.traits.is_loop or one.name == CALL for one in inside):
             continue
         elements = max(printed.elements for one in inside for printed in (*types_of(one), _SCALAR))
         repeated = 1 - elements / threads
