@@ -95,16 +95,17 @@ def narrow_accesses(evidence: Evidence) -> Iterator[Waste]:
         if 2 * width <= (possible := _possible_bytes(evidence, one, access)):
             narrow[one.operation] = width, possible
             sectors += request.extra_sectors
-    if not narrow:
-        return
+    aligned = _unspecialized(evidence)
+    if not narrow or not aligned:
+        return  # whatever else makes accesses narrow, no knowledge of arguments widens them
     whole = sum(one.sectors * one.requests for one in evidence.requests)
     worst = max(narrow, key=lambda operation: narrow[operation][1] / narrow[operation][0])
     width, possible = narrow[worst]
-    aligned = _unspecialized(evidence)
-    named = f" ({listed(aligned, _MAX_NAMES)} are multiples of 16 in this launch)" if aligned else ""
+    are = "is a multiple" if len(aligned) == 1 else "are multiples"
     yield Waste(
         text=f"narrow access: {evidence.words_of(worst)} moves {width} byte{'s' if width > 1 else ''} of a thread at a "
-        f"time where {possible} would do, as its addresses are contiguous and aligned, but not known to be{named}",
+        f"time where {possible} would do, as its addresses are contiguous and aligned, but not known to be "
+        f"({listed(aligned, _MAX_NAMES)} {are} of 16 in this launch)",
         advice="let Triton know the alignment: no do_not_specialize and no annotation for sizes and strides, "
         "tl.constexpr, or tl.multiple_of(..., 16) and tl.max_contiguous",
         removed={**evidence.unit_shares_of(narrow, 1 - width / possible), L2: sectors / whole if whole else 0.0},
