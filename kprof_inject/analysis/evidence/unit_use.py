@@ -14,6 +14,7 @@ from kprof_inject.capture.model import KERNELS_CACHED, Kernel
 from kprof_inject.machine_code.control_flow import blocks_of
 from kprof_inject.machine_code.instructions import INSTRUCTION_BYTES, NEVER, Instruction, MachineFunction
 from kprof_inject.machine_code.units import Pipeline, global_access, min_wavefronts, pipeline_of
+from kprof_inject.ttgir.loops import body_of
 
 _ISSUED = "selected"
 # Fewer samples of issued instructions say less than executions that are computed.
@@ -41,8 +42,12 @@ def _sampled(kernel: Kernel, code: MachineFunction) -> Iterator[tuple[Instructio
 
 
 def _computed(kernel: Kernel, code: MachineFunction, ran: ExecutedKernel | None) -> Iterator[tuple[Instruction, int]]:
-    executions = block_executions(code, ran, kernel.num_warps).known if ran else ()
-    for block, count in zip(blocks_of(code), executions, strict=False):
+    executions, blocks = block_executions(code, ran, kernel.num_warps).known if ran else (), blocks_of(code)
+    times = {one.operation: one.times for one in ran.operations} if ran else {}
+    loops = [one for one in ran.module.walk() if one.traits.is_loop] if ran else []
+    if any(times.get(body_of(loop)[0]) is None for loop in loops):
+        return  # the rest says nothing of a kernel whose loops are unknown
+    for block, count in zip(blocks, executions, strict=True):
         yield from ((one, count or 0) for one in code.instructions[block.first : block.end])
 
 
