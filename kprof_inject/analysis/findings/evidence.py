@@ -32,6 +32,7 @@ from kprof_inject.ttgir.loops import body_of
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.ssa_values import result_names
 from kprof_inject.ttgir.strings import variable_in
+from kprof_inject.ttgir.types import if_misfit, types_of
 
 # On an H100, removing operations won 0.7 to 1.1 of their share of the warps' time.
 _MAX_ABOVE, _MIN_REST = 1.2, 0.9
@@ -243,7 +244,9 @@ class Evidence(Struct, frozen=True, eq=False):
         DRAM keeps all of its own, and the L2 what other operations request from it.
         """
         is_known = {one.line for one in self.requests}.issuperset(
-            self.lines_of(one for top in operations for one in top.walk() if one.traits.reads_global)
+            self.lines_of(
+                one for top in operations for one in top.walk() if one.traits.reads_global and _is_tensor(one)
+            )
         )
         sectors = self._request_share_of(operations, lambda one: one.sectors * one.requests) if is_known else 1.0
         return {**self.unit_shares_of(operations), L2: sectors, L2_TO_SM: sectors}
@@ -399,3 +402,8 @@ class Evidence(Struct, frozen=True, eq=False):
     def share_of(self, roof: Roof) -> float:
         """Return the part of the SMs' time that a scope takes."""
         return roof.sm_cycles / self.sm_cycles if self.sm_cycles else 0.0
+
+
+@if_misfit(True)
+def _is_tensor(operation: Operation) -> bool:
+    return any(printed.shape for printed in types_of(operation))
