@@ -92,6 +92,10 @@ ABOVE_DIAGONAL = 28 / 64
 
 CASES = {
     "two loops over one row": Case(loaded_again, kernels.mean_then_variance, ROW, {"L2": 1 / 2}, by=kernels.both_sums),
+    # Four times the row and four times what it is multiplied by, which is other data each time.
+    "a row for each output": Case(
+        loaded_again, kernels.outputs_of_a_row, ROW, {"L2": 3 / 8}, by=kernels.outputs_in_turn
+    ),
     "three passes": Case(
         loaded_again,
         kernels.softmax_of_three_passes,

@@ -55,6 +55,28 @@ def softmax_of_a_block(x, out, n, B: tl.constexpr):
 
 
 @triton.jit
+def outputs_of_a_row(x, y, out, n, B: tl.constexpr):
+    row, i = tl.program_id(0) * n, tl.arange(0, B)
+    for k in range(4):
+        total = tl.zeros((B,), tl.float32)
+        for j in range(0, n, B):
+            total += tl.load(x + row + j + i) * tl.load(y + k * n + j + i)  # here
+        tl.store(out + tl.program_id(0) * 4 + k, tl.sum(total))
+
+
+@triton.jit
+def outputs_in_turn(x, y, out, n, B: tl.constexpr):
+    row, i = tl.program_id(0) * n, tl.arange(0, B)
+    a, b = tl.zeros((B,), tl.float32), tl.zeros((B,), tl.float32)
+    for j in range(0, n, B):
+        v = tl.load(x + row + j + i)
+        a += v * tl.load(y + j + i)
+        b += v * tl.load(y + n + j + i)
+    tl.store(out + tl.program_id(0) * 2, tl.sum(a))
+    tl.store(out + tl.program_id(0) * 2 + 1, tl.sum(b))
+
+
+@triton.jit
 def stencil(x, out, n, B: tl.constexpr):
     i = tl.program_id(0) * B + tl.arange(0, B)
     tl.store(out + i, tl.load(x + i) + tl.load(x + i + 1) + tl.load(x + i + 2))

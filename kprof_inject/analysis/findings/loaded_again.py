@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import prod
 
 import numpy as np
 from msgspec import Struct
@@ -45,6 +46,8 @@ def moved_by(sample: Sequence[CountedOperation], *, reads: bool) -> list[Moved]:
         access = one.access
         if access is None or one.operation.traits.is_atomic or access.form.reads is not reads or not one.times:
             continue
+        if prod(access.shape) <= 1:
+            continue  # single elements are few of the bytes
         touched, requested_bytes = of_each_cta(access, one), access.distinct_bytes(one.times)
         if touched is not None and touched.size_bytes and requested_bytes:
             found.append(Moved(one.operation, requested_bytes, touched))
@@ -62,6 +65,13 @@ class _Again(Struct, frozen=True):
     moved: Moved
     first: Moved
     again_bytes: int
+
+    @property
+    def is_near(self) -> bool:
+        """True if it follows the first one in the same iteration, or in the next one of a single loop."""
+        loops = sum(owner.traits.is_loop for owner in self.moved.operation.ancestors())
+        is_same = self.first.operation.block is self.moved.operation.block
+        return is_same and (self.first is not self.moved or loops <= 1)
 
 
 @row
@@ -84,15 +94,15 @@ def loaded_again(evidence: Evidence) -> Iterator[Waste]:
     removed = _removed(evidence, loads, again, share)
     unit = max((one for one in removed if one in (DRAM, L2, SHARED)), key=lambda one: evidence.parts.get(one, 0.0))
     worst = max(again, key=lambda one: one.again_bytes)
+    is_near = all(one.is_near for one in again)
     times = "several times" if set(firsts) & set(operations) else "again"
     yield Waste(
         text=f"{_amounts(evidence, unit, loads)}: {evidence.words_of(worst.moved.operation)} fetches {times} what the "
         f"CTA already had, from the same addresses ({evidence.places_of([*firsts, *operations])})",
-        advice=_advice(evidence, _each_bytes(evidence, loads)),
+        advice=_OF_NEIGHBOURS if is_near else _advice(evidence, _each_bytes(evidence, loads)),
         removed=removed,
         operations=operations,
-        # A window that moves along a loop overlaps itself; only another algorithm would load it once.
-        certainty=0.5 if set(operations) <= set(firsts) else 1.0,
+        certainty=_NEAR if is_near else 1.0,
         figures={"again_share": share, "operations": len(operations)},
     )
 
@@ -107,13 +117,14 @@ def _again(loads: Sequence[Moved]) -> Iterator[_Again]:
         both = union((seen, one.touched))
         common = seen.size_bytes + size - both.size_bytes
         if common >= _MIN_OVERLAP * size:
-            first = max(earlier, key=lambda other: _common(other.touched, one.touched))
+            first = max(earlier, key=lambda other: common_bytes(other.touched, one.touched))
             yield _Again(one, first, common)
         seen = both
         earlier.append(one)
 
 
-def _common(one: Ranges, other: Ranges) -> int:
+def common_bytes(one: Ranges, other: Ranges) -> int:
+    """Return how many bytes are in both ranges."""
     return one.size_bytes + other.size_bytes - union((one, other)).size_bytes
 
 
@@ -124,8 +135,7 @@ def _removed(evidence: Evidence, loads: Sequence[Moved], again: Sequence[_Again]
     """
     operations = [one.moved.operation for one in again]
     removed = evidence.unit_shares_of(operations)
-    is_near = all(one.first.operation.block is one.moved.operation.block for one in again)
-    if is_near or _fits_l1(evidence, loads):
+    if all(one.is_near for one in again) or _fits_l1(evidence, loads):
         return removed
     removed |= dict.fromkeys((L2, L2_TO_SM), share)
     dram, measured = evidence.speed_of_light.dram, evidence.measured
@@ -163,6 +173,14 @@ def _amounts(evidence: Evidence, unit: str, loads: Sequence[Moved]) -> str:
     return f"{whose} {size_text(round(use))} where {size_text(round(need))} suffice"
 
 
+# A window that moves overlaps itself, and no operation takes elements of a tile at an offset, but gathers.
+_NEAR = 0.3
+_OF_NEIGHBOURS = (
+    "let each thread have more neighbours, whose loads the compiler merges: fewer warps, or larger tiles along the "
+    "dimension of the offsets; or load a tile with its halo once, and take neighbours from it by tl.gather"
+)
+
+
 def _advice(evidence: Evidence, each: float) -> str:
     """Return how to load once: keep a small row in registers; else do in one loop what several do."""
     threads = evidence.kernel.num_warps * THREADS_PER_WARP
@@ -187,7 +205,7 @@ def stored_again(evidence: Evidence) -> Iterator[Waste]:
         for one in loads
         if one.operation.start > begin
         or ((loop := one.operation.loop) and any(other.moved.operation.loop is loop for other in again))
-        if _common(one.touched, stored) >= _MIN_OVERLAP * one.touched.size_bytes
+        if common_bytes(one.touched, stored) >= _MIN_OVERLAP * one.touched.size_bytes
     ]
     operations = tuple(dict.fromkeys([*(one.moved.operation for one in again), *(one.operation for one in own)]))
     if not operations:
