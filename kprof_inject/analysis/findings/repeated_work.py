@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence, Set
 
 from kprof_inject.analysis.findings.evidence import Evidence
+from kprof_inject.analysis.findings.loaded_again import common_bytes, moved_by
 from kprof_inject.analysis.findings.waste import Waste, row
 from kprof_inject.analysis.interpreter.executions import entry_function
+from kprof_inject.analysis.interpreter.footprints import union
 from kprof_inject.analysis.structure.dependence import (
     accumulation_of,
     independent_operations,
@@ -39,7 +41,10 @@ def loop_invariant(evidence: Evidence) -> Iterator[Waste]:
     if evidence.executed is None:
         return
     module, seen = evidence.executed.module, set[Operation]()
+    loads, stores = (moved_by(evidence.executed.sample, reads=reads) for reads in (True, False))
     for loop in evidence.loops:
+        stored = union(one.touched for one in stores if loop in one.operation.ancestors())
+        seen.update(one.operation for one in loads if common_bytes(one.touched, stored))  # each may load other values
         repeated = [one for one in invariant_operations(module, loop) if one not in seen and _is_costly(one)]
         divided = [one for one in _divisions_by_invariants(module, loop) if one not in seen]
         seen.update(repeated, divided)
