@@ -34,6 +34,7 @@ from kprof_inject.analysis.findings.finding import Finding, Rule
 from kprof_inject.analysis.findings.instructions import address_arithmetic, same_in_all_threads
 from kprof_inject.analysis.findings.loaded_again import loaded_again, stored_again
 from kprof_inject.analysis.findings.repeated_work import operands_by_registers, same_in_all_ctas
+from kprof_inject.analysis.findings.rules import RULES
 from kprof_inject.analysis.findings.uncoalesced import narrow_accesses
 from kprof_inject.analysis.findings.unneeded_elements import masked_iterations, padding, unneeded_elements
 from kprof_inject.analysis.findings.wide_types import fp32_dots, fp64, wide_types
@@ -87,6 +88,8 @@ TILE = {
 MATRIX = {"x": "*fp16", "y": "*fp16", "out": "*fp32", "n": 512, "B": 64}
 CAUSAL = {"q": "*fp16", "k": "*fp16", "v": "*fp16", "out": "*fp32", "n": CTAS * 64, "B": 64, "D": 64}
 MASKED, ENDS = {"MASKED": True}, {"ENDS": True}
+# Loops of a few instructions are not as busy with these in practice, and tiles are small to be compiled soon.
+NEEDED = {"address-arithmetic", "small-tiles"}
 # CTA 0 needs one block of 8, CTA 7 needs all.
 ABOVE_DIAGONAL = 28 / 64
 
@@ -320,7 +323,8 @@ def test_a_flaw_and_its_repair(tmp_path: Path, name: str) -> None:
     named = {evidence.place_of(one) for one in operations if evidence.first_lines_of([one])[0] in finding.lines}
     assert marked <= named
     repaired = evidence_of(tmp_path / "repaired", case.by or case.kernel, {**case.arguments, **case.repair}, case)
-    assert found_by(case.rule, repaired) == []
+    found = {one.rule for rule in RULES for one in found_by(rule, repaired) if one.removed}
+    assert case.rule.name not in found and found <= NEEDED, "what remains is needed, or not what this kernel is about"
 
 
 def test_the_lines_that_a_busy_unit_works_for(tmp_path: Path) -> None:
