@@ -350,6 +350,7 @@ def test_neighbours_of_a_stencil_are_in_the_l1(tmp_path: Path) -> None:
     assert not found_by(case.rule, replace(evidence, parts=MOVES))
 
 
-def test_conversions_need_both_types(tmp_path: Path) -> None:
-    case = Case(wide_types, kernels.convert, {**TILE, "out": "*bf16"}, {})
+@pytest.mark.parametrize("types", [{"out": "*bf16"}, {"x": "*bf16"}])
+def test_conversions_need_both_types(tmp_path: Path, types: dict[str, str]) -> None:
+    case = Case(wide_types, kernels.convert, {**TILE, **types}, {})
     assert not found_by(case.rule, evidence_of(tmp_path, case.kernel, case.arguments, case))

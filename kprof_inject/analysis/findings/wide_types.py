@@ -59,7 +59,10 @@ def _needed_bits(uses: Uses, one: CountedOperation) -> int:
     operation = one.operation
     if operation.traits.writes_global:
         made = uses.origin(operation, 1)
-        return max(_converted(made)[0], _BYTE) if made and made.name in _WIDENING else 0
+        source = uses.origin(made, 0) if made and made.name in _WIDENING else None
+        if made is None or source is None or source.traits.reads_memory:
+            return 0  # or the conversion is what the kernel is for
+        return max(_converted(made)[0], _BYTE)
     if operation.name == _COPY:
         slot = uses.maker(operation, 1)
         allocation = uses.origin(slot, 0) if slot else None
