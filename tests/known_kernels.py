@@ -15,7 +15,9 @@ from timelines import Ran, cta_rows, made_timeline, scope_rows
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.analysis.limits.ceilings import ceiling
 from kprof_inject.analysis.limits.memory import DramBound
+from kprof_inject.analysis.limits.rates import DRAM, TENSOR
 from kprof_inject.analysis.limits.speed_of_light import SpeedOfLight
 from kprof_inject.analysis.summary import LaunchSummary, summarise
 from kprof_inject.analysis.unjudged import Unjudged
@@ -24,6 +26,7 @@ from kprof_inject.timeline.timeline import Timeline
 
 FUNC, LOOP, ITER, WORK, WAIT = range(5)
 ITERATIONS = 20
+MOST_DRAM, MOST_TENSOR = ceiling("", DRAM), ceiling("", TENSOR)
 DRAM_BOUND = DramBound(
     read_bytes=60_000_000,
     written_bytes=0,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from analysis.findings.evidences import evidence_of, named_in, worth
-from known_kernels import DRAM_BOUND
+from known_kernels import DRAM_BOUND, MOST_DRAM, MOST_TENSOR
 from replacing import replace
 from snapshots import check
 
@@ -150,7 +150,7 @@ def test_atomics_at_one_address(tmp_path: Path) -> None:
     evidence = evidence_of(tmp_path, atomic("base"), {"L2": 0.7, "DRAM": 0.1}, {"tt.atomic_rmw": 80})
     finding = the_one(atomics, evidence, "atomics at one address", "%o")
     assert finding.figures == {"elements": 128, "time_share": pytest.approx(0.8), "repeats": 128}
-    assert finding.share == pytest.approx(1 - 0.1 / 0.93)
+    assert finding.share == pytest.approx(1 - 0.1 / MOST_DRAM)
 
 
 def test_atomics_at_addresses_of_their_own(tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_atomics_at_addresses_of_their_own(tmp_path: Path) -> None:
     assert not found_by(atomics, few), "they overlap other accesses"
     often = "    scf.for %i = %c0 to %c8 step %c1  : i32 {\n" + atomic("at") + "    }\n"
     (finding,) = found_by(atomics, evidence_of(tmp_path, often, {"L2": 0.05, "DRAM": 0.1}, {"tt.atomic_rmw": 20}))
-    assert finding.share == pytest.approx(1 - 0.1 / 0.93), "each address is updated 64 times"
+    assert finding.share == pytest.approx(1 - 0.1 / MOST_DRAM), "each address is updated 64 times"
 
 
 def test_atomics_that_take_no_time(tmp_path: Path) -> None:
@@ -320,7 +320,7 @@ LOOP = """\
 def test_loads_that_a_loop_waits_for(tmp_path: Path) -> None:
     evidence = evidence_of(tmp_path, LOOP, {"DRAM": 0.3}, waits={"%x =": 70})
     finding = the_one(exposed_loads, evidence, "loads that a loop waits for", "%x")
-    assert finding.share == pytest.approx(1 - 0.3 / 0.93) and finding.expected == finding.share / 4
+    assert finding.share == pytest.approx(1 - 0.3 / MOST_DRAM) and finding.expected == finding.share / 4
     assert found_by(exposed_loads, replace(evidence, parts={"DRAM": 0.7}))
     assert not found_by(exposed_loads, replace(evidence, parts={"DRAM": 0.8}))
     few = LOOP.replace("to %c8", "to %c1")
@@ -349,7 +349,7 @@ PAGES = """\
 def test_loads_that_tell_where_to_copy_from(tmp_path: Path) -> None:
     evidence = evidence_of(tmp_path, PAGES, {"DRAM": 0.3}, waits={"%x =": 70})
     finding = the_one(exposed_loads, evidence, "loads of addresses", "%x")
-    assert finding.share == pytest.approx(1 - 0.3 / 0.93)
+    assert finding.share == pytest.approx(1 - 0.3 / MOST_DRAM)
     elsewhere = PAGES.replace("async_copy_global_to_local %page", "async_copy_global_to_local %at")
     assert not found_by(exposed_loads, evidence_of(tmp_path, elsewhere, {"DRAM": 0.3}, waits={"%x =": 70}))
 
@@ -411,7 +411,7 @@ def test_dots_and_other_work_that_take_turns(tmp_path: Path) -> None:
     evidence = with_kernel(made, clean=KernelResources(ctas_per_sm=2))
     finding = the_one(units_in_turn, evidence, "units in turn", "%e")
     assert finding.figures == {"tensor": 0.4, "idle": 0.6, "other": 0.4, "other_2": 0.2}
-    assert finding.share == pytest.approx(1 - 0.4 / 0.95) and finding.expected < finding.share
+    assert finding.share == pytest.approx(1 - 0.4 / MOST_TENSOR) and finding.expected < finding.share
     for changes in ({"parts": {"tensor cores": 0.9}}, {"parts": {"DRAM": 0.4}}, {"stalls": None}):
         assert not found_by(units_in_turn, replace(evidence, **changes))
     assert not found_by(units_in_turn, evidence_of(tmp_path, body, parts, {"%d =": 80})), "only dots take time"
@@ -524,7 +524,7 @@ def many_ctas(evidence: Evidence, cta_ns: float, ctas: int = 9 * 8) -> Evidence:
 def test_ctas_that_do_too_little(tmp_path: Path) -> None:
     evidence = many_ctas(evidence_of(tmp_path, LOAD, {"DRAM": 0.3, "instruction issue": 0.4}), 900)
     finding = the_one(small_ctas, evidence, "small CTAs")
-    assert finding.share == pytest.approx(1 - 0.3 / 0.93)
+    assert finding.share == pytest.approx(1 - 0.3 / MOST_DRAM)
     assert not found_by(small_ctas, many_ctas(evidence, 9000))
     mixed = many_ctas(evidence, 9000)
     mixed.timeline.ctas["pre_final_ns"][1:] = mixed.timeline.ctas["init_ns"][1:] + 50
@@ -543,7 +543,7 @@ def test_too_few_warps(tmp_path: Path) -> None:
     evidence = evidence_of(tmp_path, WIDE, {"DRAM": 0.3}, waits={"%y =": 80}, WARPS_ACTIVE=4.0)
     finding = the_one(few_warps, evidence, "few warps")
     assert finding.figures["more_num_warps"] == 16
-    assert finding.share == pytest.approx(1 - 0.3 / 0.93)
+    assert finding.share == pytest.approx(1 - 0.3 / MOST_DRAM)
     assert not found_by(few_warps, evidence_of(tmp_path, WIDE, {"DRAM": 0.3}, WARPS_ACTIVE=40.0))
     assert not found_by(few_warps, evidence_of(tmp_path, WIDE + DOT, {"DRAM": 0.3}, WARPS_ACTIVE=8.0))
 
@@ -565,7 +565,7 @@ def test_sms_with_two_ctas_show_what_more_warps_gain(tmp_path: Path, body: str) 
 def test_dots_with_one_warp_for_each_scheduler(tmp_path: Path) -> None:
     evidence = with_sms(evidence_of(tmp_path, DOT, {"DRAM": 0.3}, WARPS_ACTIVE=4.0), 132)
     finding = the_one(few_warps, evidence, "dots with few warps")
-    assert finding.share == pytest.approx(1 - 0.3 / 0.93)
+    assert finding.share == pytest.approx(1 - 0.3 / MOST_DRAM)
     assert not found_by(few_warps, replace(evidence, parts={"tensor cores": 0.7}))
 
 
@@ -659,7 +659,7 @@ def test_what_an_account_is_worth(tmp_path: Path) -> None:
     assert evidence.executed is not None
     loads = tuple(one for one in evidence.executed.module.walk() if one.name == "tt.load")
     waste = Waste("", "", {"ALU": 0.5}, loads)
-    necessary = 0.7 / 0.93
+    necessary = 0.7 / MOST_DRAM
     assert gains(evidence, waste) == pytest.approx((1 - necessary,) * 2), "its bytes stay"
     assert gains(evidence, replace(waste, certainty=0.5))[1] == pytest.approx((1 - necessary) / 2)
     assert gains(evidence, replace(waste, removed={"ALU": 0.5, "DRAM": 0.5}))[0] == pytest.approx(1.05 * 0.5)

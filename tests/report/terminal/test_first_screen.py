@@ -9,7 +9,7 @@ import pytest
 from altered import altered, answer_of
 from buffers import Scope
 from known_edits import gain, known_edits, tried
-from known_kernels import DRAM_BOUND
+from known_kernels import DRAM_BOUND, MOST_DRAM
 from known_launch import FUNC, SCOPES, known_launch
 from replacing import replace
 from screens import WIDE, coloured, lines_shown
@@ -166,7 +166,7 @@ def test_a_doubtful_finding_is_marked(report: LaunchAnalysis) -> None:
 @pytest.mark.parametrize("part", [0.73, 0.88])
 def test_a_launch_at_its_roof_has_little_to_win(report: LaunchAnalysis, part: float) -> None:
     first, *_ = lines = advice(screen(streaming(report, part)))
-    assert first.startswith("at its roof: ") == (part > 0.8 * 0.93)
+    assert first.startswith("at its roof: ") == (part > 0.8 * MOST_DRAM)
     if part > 0.8:
         check_screen(lines[:1], "TRY at a roof")
 

@@ -8,7 +8,7 @@ import pytest
 from altered import altered, report_of
 from figures_in import figures_in
 from known_edits import known_edits
-from known_kernels import DRAM_BOUND
+from known_kernels import DRAM_BOUND, MOST_DRAM
 from known_launch import known_launch
 from replacing import replace
 from screens import WIDE, lines_shown
@@ -84,7 +84,7 @@ def found(share: float, likely: float | None = None) -> tuple[Judgement, ...]:
 
 def limited(made: LaunchAnalysis, part: float, judgements: tuple[Judgement, ...]) -> LaunchAnalysis:
     """The launch if its necessary bytes take this part of its time."""
-    limit = Limit("DRAM", (DRAM,), "DRAM", {DRAM: 0.93 * part}, evidence="measured")
+    limit = Limit("DRAM", (DRAM,), "DRAM", {DRAM: MOST_DRAM * part}, evidence="measured")
     light = replace(made.speed_of_light, dram=DRAM_BOUND)
     return altered(made, limit=limit, speed_of_light=light, judgements=judgements)
 
