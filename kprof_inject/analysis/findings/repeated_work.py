@@ -108,7 +108,7 @@ def reduction_in_loop(evidence: Evidence) -> Iterator[Waste]:
     for loop in evidence.loops:
         reductions = [one for one in body_of(loop) if one.name == _REDUCTION]
         sums = [one for one in reductions if accumulation_of(module, loop, one) is not None]
-        is_running = not sums and not any(one.traits.is_dot for one in loop.walk())
+        is_running = not sums and _has_running_extreme(module, loop)
         if is_running:  # such as a running maximum, by which a sum is rescaled
             sums = [one for one in reductions if not types_of(one)[-1].shape]
         if not sums or (iterations := evidence.iterations_of(loop)) < _MIN_ITERATIONS:
@@ -132,6 +132,21 @@ def reduction_in_loop(evidence: Evidence) -> Iterator[Waste]:
             certainty=0.7 if is_running else 1.0,
             figures={"reductions": len(sums), "time_share": share},
         )
+
+
+_EXTREMES = frozenset(
+    ("arith.maxnumf", "arith.maximumf", "arith.minnumf", "arith.minimumf", "arith.maxsi", "arith.minsi")
+)
+
+
+def _has_running_extreme(module: Module, loop: Operation) -> bool:
+    """Return True if a loop combines an extreme of each block with those before, and leaves only such values."""
+    if any(one.traits.is_dot or one.traits.writes_global for one in loop.walk()):
+        return False  # what an iteration needs of its own block is no running value
+    body, carried = body_of(loop), set(loop_arguments(module, loop)[1:])
+    reduced = {name for one in body if one.name == _REDUCTION for name in result_names(one)}
+    combined = [set(operand_names(one)) for one in body if one.name in _EXTREMES]
+    return any(names & carried and names & reduced for names in combined)
 
 
 # With fewer CTAs, computing it once saves little of the time of all SMs.
