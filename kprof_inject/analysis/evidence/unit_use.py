@@ -42,9 +42,11 @@ def _sampled(kernel: Kernel, code: MachineFunction) -> Iterator[tuple[Instructio
 
 
 def _computed(kernel: Kernel, code: MachineFunction, ran: ExecutedKernel | None) -> Iterator[tuple[Instruction, int]]:
-    executions, blocks = block_executions(code, ran, kernel.num_warps).known if ran else (), blocks_of(code)
-    times = {one.operation: one.times for one in ran.operations} if ran else {}
-    loops = [one for one in ran.module.walk() if one.traits.is_loop] if ran else []
+    if ran is None:
+        return
+    executions, blocks = block_executions(code, ran, kernel.num_warps).known, blocks_of(code)
+    times = {one.operation: one.times for one in ran.operations}
+    loops = [one for one in ran.module.walk() if one.traits.is_loop]
     if any(times.get(body_of(loop)[0]) is None for loop in loops):
         return  # the rest says nothing of a kernel whose loops are unknown
     for block, count in zip(blocks, executions, strict=True):
