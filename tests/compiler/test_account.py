@@ -34,6 +34,7 @@ from kprof_inject.analysis.findings.finding import Finding, Rule
 from kprof_inject.analysis.findings.instructions import address_arithmetic, same_in_all_threads
 from kprof_inject.analysis.findings.loaded_again import loaded_again, stored_again
 from kprof_inject.analysis.findings.repeated_work import operands_by_registers, same_in_all_ctas
+from kprof_inject.analysis.findings.reuse import symmetric_product
 from kprof_inject.analysis.findings.rules import RULES
 from kprof_inject.analysis.findings.uncoalesced import narrow_accesses
 from kprof_inject.analysis.findings.unneeded_elements import masked_iterations, padding, unneeded_elements
@@ -134,7 +135,7 @@ CASES = {
         padding,
         kernels.ragged,
         {**ROW, "step": 4096, "n": CTAS * 4096, "ENDS": False},
-        {"fp32 units": 1 - (36 * 4 + 8) / (64 * 4 + 8)},
+        {"fp32 units": 28 / 64},
         ENDS,
         parts=ISSUES,
     ),
@@ -236,6 +237,15 @@ CASES = {
         repair={"x": "*fp32"},
         by=kernels.forces,
         parts=ISSUES,
+    ),
+    # All but the tiles on the diagonal are computed twice; the square of a matrix has no equal halves.
+    "a matrix by its transpose": Case(
+        symmetric_product,
+        kernels.product_of_itself,
+        {**MATRIX, "n": 256, "TURNED": True},
+        {"L2": (0.4, 0.5)},
+        {"TURNED": False},
+        grid=(4, 4, 1),
     ),
     "iterations without effect": Case(
         frozen_iterations,

@@ -329,6 +329,21 @@ def product_by_dots(x, y, out, n, B: tl.constexpr):
 
 
 @triton.jit
+def product_of_itself(x, out, n, B: tl.constexpr, TURNED: tl.constexpr):
+    rows, columns = tl.program_id(0) * B + tl.arange(0, B), tl.program_id(1) * B + tl.arange(0, B)
+    acc = tl.zeros((B, B), tl.float32)
+    for k in range(0, n, B):
+        inner = k + tl.arange(0, B)
+        a = tl.load(x + rows[:, None] * n + inner[None, :])
+        if TURNED:
+            b = tl.load(x + columns[None, :] * n + inner[:, None])
+        else:
+            b = tl.load(x + inner[:, None] * n + columns[None, :])
+        acc += tl.dot(a, b)  # here
+    tl.store(out + rows[:, None] * n + columns[None, :], acc)
+
+
+@triton.jit
 def forces(x, mass, out, n, B: tl.constexpr):
     own = tl.load(x + tl.program_id(0) * B + tl.arange(0, B))
     acc = tl.zeros((B, B), tl.float32)

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from kprof_inject.analysis.findings.evidence import UNITS_OF_SM, Evidence
+from kprof_inject.analysis.findings.uncoalesced import step_along
 from kprof_inject.analysis.findings.waste import Waste, row
 from kprof_inject.analysis.interpreter.footprints import Ranges, union
 from kprof_inject.analysis.limits.limit import LIMITING
@@ -125,14 +126,22 @@ def symmetric_product(evidence: Evidence) -> Iterator[Waste]:
     if evidence.executed is None:
         return
     for dot in (one.operation for one in evidence.operations if one.operation.traits.is_dot):
+        inside = [*dot.loop.walk()] if dot.loop else []
+        if sum(one.traits.is_dot for one in inside) != 1 or evidence.summary.ctas < _MIN_SYMMETRIC:
+            continue
         tiles = [one for one in evidence.operations if one.access and one.access.form.reads and one.times]
-        tiles = [one for one in tiles if dot.loop is not None and one.operation.loop is dot.loop]
-        touched = [found for one in tiles if one.access and (found := one.access.touched()) is not None]
-        if len(touched) != 2 or evidence.summary.ctas < _MIN_SYMMETRIC:
+        accesses = [one.access for one in tiles if one.operation.loop is dot.loop and one.access]
+        touched = [found for access in accesses if (found := access.touched()) is not None]
+        steps = [[step_along(access, dim) for dim in (0, 1)] for access in accesses if len(access.shape) == 2]
+        if len(touched) != 2 or len(steps) != 2:
             continue
         one, other = touched
-        if one.size_bytes != other.size_bytes or union(touched).size_bytes != one.size_bytes:
+        if not one.size_bytes == other.size_bytes == union(touched).size_bytes > 0:
             continue
+        if not any(each.name in _TRANSPOSES for each in inside):
+            steps[1].reverse()
+        if steps[0] != steps[1]:
+            continue  # a matrix by itself
         yield Waste(
             text=f"{evidence.words_of(dot)} multiplies a matrix by its own transpose: both factors are the same "
             f"{size_text(one.size_bytes)}, so the tiles above the diagonal are those below it, transposed",
@@ -146,6 +155,7 @@ def symmetric_product(evidence: Evidence) -> Iterator[Waste]:
         return
 
 
+_TRANSPOSES = frozenset(("tt.trans", "ttg.memdesc_trans"))
 _MIN_SYMMETRIC = 9  # tiles: of fewer, most are on the diagonal
 _HALF = 0.48
 
