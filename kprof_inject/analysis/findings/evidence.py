@@ -13,7 +13,7 @@ from kprof_inject.analysis.evidence.unit_use import UnitUse, issued_instructions
 from kprof_inject.analysis.interpreter.executions import CountedOperation, ExecutedKernel
 from kprof_inject.analysis.limits.ceilings import ceiling
 from kprof_inject.analysis.limits.coalescing import Requests
-from kprof_inject.analysis.limits.limit import POSSIBLE
+from kprof_inject.analysis.limits.limit import LIMITING, POSSIBLE
 from kprof_inject.analysis.limits.measured import Measured
 from kprof_inject.analysis.limits.rates import ALU, DRAM, FP32, FP64, ISSUE, L2, L2_TO_SM, SHARED, SPECIAL, TENSOR
 from kprof_inject.analysis.limits.speed_of_light import Roof, SpeedOfLight
@@ -156,8 +156,9 @@ class Evidence(Struct, frozen=True, eq=False):
         return min(whole, max(self.max_gain_of_units(removed), self.bound_of(self.time_share_of(operations))))
 
     def max_gain_of_units(self, removed: Mapping[str, float]) -> float:
-        """Return how much of their time the units have less to do, as they overlap now; ``removed`` as above."""
-        return 1 - (1 - self.max_gain(removed)) / max(1 - self.max_gain(), 1e-9)
+        """Return what a launch gains if its time follows the busiest unit's, as far as that limits it now."""
+        less = 1 - (1 - self.max_gain(removed)) / max(1 - self.max_gain(), 1e-9)
+        return less * min(self.busiest[1] / LIMITING, 1.0)
 
     def max_gain_of_waits(self, operations: Sequence[Operation], loop: Operation) -> float:
         """Return an upper bound of the gain if a loop waited neither for some of its operations nor at barriers.

@@ -147,8 +147,8 @@ def unneeded_elements(evidence: Evidence) -> Iterator[Waste]:
     if unneeded:
         share = sum(unneeded.values()) / whole
         yield Waste(
-            text=f"{percent(share)} of the bytes that are loaded reach no result: {evidence.names_of(unneeded)} loads "
-            f"what {evidence.places_of(deciding)} discards",
+            text=f"{percent(share)} of the bytes that are loaded reach no result: of {evidence.names_of(unneeded)}, "
+            f"{evidence.places_of(deciding)} discards a part",
             advice=f"load only what is used: give {evidence.places_of(unneeded)} the condition as its mask "
             "(tl.load(..., mask=..., other=...)), choose the pointer before the load, or leave out unused "
             "tiles",

@@ -667,7 +667,7 @@ def test_what_an_account_is_worth(tmp_path: Path) -> None:
     assert gains(idle, waste) == pytest.approx((1.05 * (1 - 0.9 * 0.6), 0.4)), "warps wait for loads"
     assert gains(idle, replace(waste, time_share=0.1)) == pytest.approx((1.05 * 1.2 * 0.1, 0.1))
     alone = replace(evidence, parts={"ALU": 0.5}, stalls=None)
-    assert gains(alone, waste) == pytest.approx((1.05 * 0.75, 0.5)), "without samples, only units count"
+    assert gains(alone, waste) == pytest.approx((1.05 * 0.75, 0.5 * 0.5 / LIMITING)), "only units count"
     next_unit = gains(replace(alone, parts={"ALU": 0.9, "L2": 0.8}), waste)
     assert next_unit == pytest.approx((1.05 * 0.5, 1 / 9)), "the L2 may have less to do, too"
 
