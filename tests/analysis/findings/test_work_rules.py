@@ -27,6 +27,7 @@ from kprof_inject.analysis.findings.uncoalesced import uncoalesced
 from kprof_inject.analysis.findings.waits import barriers, exposed_loads, lock
 from kprof_inject.analysis.findings.waste import Waste, gains
 from kprof_inject.analysis.findings.wide_types import fp32_dots
+from kprof_inject.analysis.limits.limit import LIMITING
 from kprof_inject.analysis.limits.stalls import LineStalls
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.capture.measurements import MeasurementsRecord, SampledInstruction, SamplesRecord
