@@ -253,7 +253,8 @@ def lock(evidence: Evidence) -> Results:
         return
     yield found(
         evidence,
-        share,
+        # CTAs that do not wait for their turn also overlap.
+        min(evidence.bound_of(share), 1 - evidence.necessary()),
         text=f"waits on a lock: warps wait {percent(share)} of their time until {evidence.words_of(locks[0])} "
         "succeeds; one CTA at a time holds the lock",
         advice="do without the lock: tl.atomic_add, or a reduction in two steps (each CTA stores its part, and a "

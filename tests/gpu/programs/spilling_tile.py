@@ -4,7 +4,7 @@ import torch
 import triton
 import triton.language as tl
 
-SIZE, BLOCK, BLOCK_K = 1024, 256, 32
+SIZE, BLOCK, BLOCK_K = 1024, 256, 16
 
 
 @triton.jit
