@@ -1,6 +1,5 @@
-"""Slopes, slack and critical paths of kernels of which all are known: ``known_slack.py`` under ``kprof-inject causal``.
-The path of each leads through the spins of the slower side, and through nothing else. What the faster side has to spare
-is measured without kprof-inject, too: its own spin is made longer, until that shows.
+"""Slopes and slack of kernels of which both are known: ``known_slack.py`` under ``kprof-inject causal``. What the
+faster side has to spare is measured without kprof-inject, too: its own spin is made longer, until that shows.
 
     python against_known.py [--seconds N] [--only meet|ring] [--keep FOLDER]
 """
@@ -77,9 +76,6 @@ def report(found: dict[str, Any], kernel: str, side: int, other: int) -> None:
             f"{None if is_slower else round(spare)} {of_spare}",
             flush=True,
         )
-    blamed = [(one["scope"], round(one["critical_path"] or 0.0, 3)) for one in places]
-    total = sum(share for _, share in blamed) + (found["critical_path_outside"] or 0.0)
-    print(f"  path: {blamed}, outside {found['critical_path_outside']}, together {total:.3f}", flush=True)
 
 
 def main() -> None:

@@ -146,9 +146,6 @@ SLOPE_MEANING = (
 # From this change of its time by a zero-cycle delay, the kernel counts as changed.
 _DISTURBING = 0.03
 
-# Shares of the critical path that clearly contradict a critical, or a hidden, place.
-_SMALL_PART, _LARGE_PART = 0.01, 0.1
-
 
 def slope_text(place: PlaceSlope) -> str:
     """Return the slope with its interval; "-" if there is none."""
@@ -178,7 +175,7 @@ def slope_notes(slopes: KernelSlopes) -> Iterator[str]:
 
 
 def doubts_on_slopes(slopes: KernelSlopes) -> Iterator[str]:
-    """Yield where a delay changes the kernel itself, and where slope and critical path disagree."""
+    """Yield where a delay changes the kernel itself, and that lengths of delays are nominal."""
     for place in slopes.places:
         moved = place.disturbed
         if moved is not None and abs(moved.value) > max(_DISTURBING, moved.error):
@@ -189,18 +186,6 @@ def doubts_on_slopes(slopes: KernelSlopes) -> Iterator[str]:
             )
     if not slopes.experiment.spins:
         yield "delays have their nominal lengths, because the real ones could not be measured here"
-    for place in slopes.places if slopes.path else ():
-        share = place.blame.share if place.blame else 0.0
-        if place.is_hidden and share >= _LARGE_PART:
-            yield (
-                f"{place.name}: {percent(share)} of the critical path goes through it, but delays there have no "
-                "effect: another path is nearly as long, or it is the records' own time"
-            )
-        elif place.is_critical and share < _SMALL_PART:
-            yield (
-                f"{place.name}: delays there slow the kernel, but only {percent(share)} of the critical path goes "
-                "through it: it is short, or it delays work outside of scopes"
-            )
 
 
 _HEADINGS = (

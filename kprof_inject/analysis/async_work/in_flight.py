@@ -32,11 +32,10 @@ from kprof_inject.analysis.async_work.flights import (
     running_sums,
     starts_async,
 )
-from kprof_inject.analysis.async_work.issues_and_waits import AsyncWork, Await, Issue, arrivals, async_work
+from kprof_inject.analysis.async_work.issues_and_waits import Await, Issue, async_work
 from kprof_inject.analysis.interpreter.accesses import Executed
 from kprof_inject.analysis.interpreter.axis_arrays import CTA, IntegerExpr, Mask, TooLarge, Value
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel, evaluated_kernel
-from kprof_inject.analysis.scope_map import ScopeMap
 from kprof_inject.analysis.unjudged import evaluating
 from kprof_inject.errors import KprofError
 from kprof_inject.timeline.timeline import Timeline
@@ -59,17 +58,9 @@ def recorded_in_flight(timeline: Timeline) -> InFlight | None:
 
 def in_flight(timeline: Timeline, ran: ExecutedKernel) -> InFlight:
     """Return the work of the asynchronous operations that were recorded (``--at async``, ``--at parts``)."""
-    return _paired(timeline, async_work(ran.operations), ran.scope_map)
-
-
-def signals_between_warps(timeline: Timeline, ran: ExecutedKernel) -> NDArray[np.void]:
-    """Return the signals between warps by barriers, as ``IN_FLIGHT_COLUMNS``: from the arrival to the wait's end."""
-    return _paired(timeline, arrivals(ran.operations), ran.scope_map).groups
-
-
-def _paired(timeline: Timeline, work: AsyncWork, scope_map: ScopeMap) -> InFlight:
+    work = async_work(ran.operations)
     operations = [*(one.counted.operation for one in work.issues), *(one.counted.operation for one in work.awaits)]
-    scope_of = scope_map.sole_scopes(operations)
+    scope_of = ran.scope_map.sole_scopes(operations)
     issues = {scope_of[one.counted.operation]: one for one in work.issues if one.counted.operation in scope_of}
     awaits = {scope_of[one.counted.operation]: one for one in work.awaits if one.counted.operation in scope_of}
     unpaired = dict.fromkeys(work.unnamed, UNNAMED)

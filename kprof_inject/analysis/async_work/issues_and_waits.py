@@ -12,18 +12,15 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from kprof_inject.analysis.interpreter.axis_arrays import Mask, SharedMemorySlice, Value
 from kprof_inject.analysis.interpreter.executions import CountedOperation
-from kprof_inject.ttgir.dialect import BARRIER_ARRIVE, BARRIER_INIT, BARRIER_WAIT, COMMIT_GROUP, DOT_COMMIT
+from kprof_inject.ttgir.dialect import BARRIER_WAIT, COMMIT_GROUP, DOT_COMMIT
 from kprof_inject.ttgir.loops import is_asynchronous_dot
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.ssa_values import names_in, operand_names
 
 COPIES, DOTS, STORES = "copies", "dots", "stores"
-ARRIVALS = "arrivals"
-"""Not work by itself: warps signal that they have arrived."""
 
 
 class Issue(Struct, frozen=True):
@@ -39,9 +36,6 @@ class Issue(Struct, frozen=True):
     slot: SharedMemorySlice | None
     """The barrier that is signalled; None for work that completes in order."""
     predicate: Value
-    arrivals: int = 1
-    """How many arrivals an execution counts as, of the ``needed`` ones that complete a phase."""
-    needed: int = 1
 
 
 class Await(Struct, frozen=True):
@@ -68,7 +62,6 @@ class AsyncWork(Struct, frozen=True):
 
 
 _NUMBER = re.compile(r"\b(?:num|pendings) = (\d{1,10})\b")
-_COUNT = re.compile(r"^\s*%[\w$.-]+, (\d{1,10})\b")
 _TMA_COPIES = ("ttng.async_tma_copy_global_to_local", "ttng.async_tma_gather")
 _TMA_STORES = ("ttng.async_tma_copy_local_to_global", "ttng.async_tma_scatter", "ttng.async_tma_reduce")
 _WAITS = {
@@ -91,34 +84,6 @@ def async_work(operations: Sequence[CountedOperation]) -> AsyncWork:
     signalling = (one for one in operations if _barrier_place(one.operation) is not None)
     unnamed = (one.operation.name for one in signalling if not isinstance(_barrier(one), SharedMemorySlice))
     return AsyncWork(tuple(by_place), tuple(awaits), frozenset(unnamed))
-
-
-def arrivals(operations: Sequence[CountedOperation]) -> AsyncWork:
-    """Return the operations by which warps arrive at barriers, and those that wait for it."""
-    # How many arrivals complete a phase of each barrier, by its allocation.
-    needed: dict[Operation, int] = {}
-    issues: list[Issue] = []
-    for one in operations:
-        slot, predicate = (*one.executed.operands, None, None)[:2]
-        if not isinstance(slot, SharedMemorySlice):
-            continue
-        if one.operation.name == BARRIER_INIT:
-            needed[slot.allocation] = _count_in(one.operation)
-        elif one.operation.name == BARRIER_ARRIVE:
-            issues.append(Issue(one, ARRIVALS, 0, slot, predicate, _count_in(one.operation)))
-    completed = (needed.get(issue.slot.allocation, 1) if issue.slot else 1 for issue in issues)
-    issues = [
-        replace(issue, arrivals=min(issue.arrivals, count), needed=count)
-        for issue, count in zip(issues, completed, strict=True)
-    ]
-    work_of = {issue.slot.allocation: issue.work for issue in issues if issue.slot}
-    awaits = (found for one in operations if (found := _await(one, work_of)) is not None)
-    return AsyncWork(tuple(issues), tuple(found for found in awaits if found.slot), frozenset())
-
-
-def _count_in(operation: Operation) -> int:
-    found = _COUNT.search(operation.tail)
-    return max(int(found[1]), 1) if found else 1
 
 
 def _in_order(operations: Sequence[CountedOperation]) -> Iterator[Issue]:

@@ -1,1 +1,1 @@
-"""Causal analysis: critical paths in a capture, and how kernel time responds to added delays."""
+"""Causal analysis: how a kernel's time responds to added delays."""

@@ -7,17 +7,18 @@ bends that are not much worse.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import replace
 from numpy.typing import NDArray
 
 QUANTILE = 1.96
 """The quantile of the normal distribution for 95 % confidence."""
 
-_NEAR = QUANTILE**2
+# A delay ends when its loop next reads the clock, which is half a round later on average. How much of that is in the
+# delay's length as measured by itself is random: the error that all delays but the first share. A round takes 33 cycles
+# by itself and 31 in many kernels (measured on an H200), so each delay is rounded up by a different part of a round.
+OFFSET_ERROR_CYCLES, DELAY_ERROR_CYCLES = 12.0, 10.0
+
 # How much a bend must improve the fit. It has two more unknowns, which improve the squares by 9.2 by chance in one case
 # of a hundred, and its position is free.
 _CLEARLY = 12.0
@@ -65,136 +66,93 @@ class Response(Struct, frozen=True):
     slack: Interval | None = None
     beyond: float | None = None
 
-    def with_slack_of(self, cycles: float) -> Response:
-        """Return the response relative to the kernel without any delay.
 
-        A delay of no cycles uses up ``cycles`` of the slack.
-        """
-        if self.slack is None:
-            return self
-        slack = self.slack
-        return replace(self, slack=Interval(slack.value + cycles, slack.low + cycles, slack.high + cycles))
+def response(delays: Column, longer: Column, errors: Column, used: float = 0.0) -> Response | None:
+    """Return the response to ascending delays in cycles, the first of which is 0; None for a single one.
 
-
-class DelayErrors(Struct, frozen=True):
-    """Standard errors of the delays' true lengths, in their unit.
-
-    ``offset`` is the error that all but the first share, ``own`` the additional one of each.
-    """
-
-    offset: float
-    own: float
-
-
-def response(delays: Column, longer: Column, errors: Column, delay_errors: DelayErrors) -> Response | None:
-    """Return the response to ascending delays, the first of which is 0; None for a single one.
-
-    ``longer`` is how much longer the kernel takes with each delay, in the same unit, ``errors`` its standard error.
+    ``longer`` is how many cycles longer the kernel takes with each delay, ``errors`` its standard error. The kernel has
+    ``used`` more cycles of slack than a build with a delay of no cycles.
     """
     if len(delays) < 2:
         return None
-    slope, up_to = _slope(delays, longer, errors, delay_errors)
-    offset_error = delay_errors.offset
+    slope, up_to = _slope(delays, longer, errors)
     # The local slope at each delay is that of the flatter side, as a bend is rarely at a delay; the first one is exact.
     sides = np.clip(np.abs(np.diff(longer) / np.diff(delays)), 0, 1)
-    own = delay_errors.own * np.concatenate([[0.0], np.minimum(sides, np.append(sides[1:], sides[-1]))])
+    own = DELAY_ERROR_CYCLES * np.concatenate([[0.0], np.minimum(sides, np.append(sides[1:], sides[-1]))])
     errors = np.sqrt(errors**2 + own**2 + (_NOT_LINEAR * (longer - longer[0])) ** 2)
-    points = _Points(delays, longer, errors, offset_error)
-    line = points.fitted(_NO_BEND)
-    # The delays at which the line may bend.
-    bent = points.bent_at(np.linspace(delays[1], delays[-1], _BENDS, endpoint=False) if len(delays) > 2 else ())
-    if bent:
-        bent += points.bent_at(_between_neighbours(min(bent, key=lambda one: one.squares), bent))
-    least = min((one.squares for one in bent), default=line.squares)
+
+    def bent_at(places: Column) -> NDArray[np.void]:
+        found = _fitted(delays, longer, errors, places)
+        return found[found["bend"] > 0]
+
+    def refined(bent: NDArray[np.void], best: np.void) -> NDArray[np.void]:
+        """Return the fits between the neighbours of the best one."""
+        places = np.sort(bent["slack"])
+        index = int(np.searchsorted(places, best["slack"]))
+        return bent_at(np.linspace(places[max(index - 1, 0)], places[min(index + 1, len(places) - 1)], _BENDS)[1:-1])
+
+    bent = bent_at(np.linspace(delays[1], delays[-1], _BENDS, endpoint=False) if len(delays) > 2 else np.empty(0))
+    if not bent.size:
+        return Response(slope, up_to)
+    bent = np.concatenate([bent, refined(bent, bent[bent["squares"].argmin()])])
+    straight, least = float(_fitted(delays, longer, errors, np.array([np.inf]))["squares"][0]), bent["squares"].min()
     # By how much the points scatter more than their errors.
     degrees = len(delays) - 3
-    scale = max(min(least, line.squares) / degrees, 1.0) if degrees > 0 else 1.0
-    if line.squares - least < _CLEARLY * scale:
+    scale = max(min(least, straight) / degrees, 1.0) if degrees > 0 else 1.0
+    if straight - least < _CLEARLY * scale:
         return Response(slope, up_to)
-    near = [one for one in bent if one.squares - least <= _NEAR * scale]
     # A single delay after the bend does not determine the bend. A cycle that is not hidden costs the kernel a cycle.
-    finer = points.bent_at(_between_neighbours(min(near, key=_likelihood), bent))
-    near += [one for one in finer if one.squares - least <= _NEAR * scale]
-    likely = min(near, key=_likelihood)
-    if slope.high >= likely.beyond:
+    near = bent[bent["squares"] - least <= QUANTILE**2 * scale]
+    finer = refined(bent, _likely(near))
+    near = np.append(near, finer[finer["squares"] - least <= QUANTILE**2 * scale])
+    likely = _likely(near)
+    if slope.high >= likely["beyond"]:
         return Response(slope, up_to)
-    places = [one.slack for one in near]
-    slack = Interval(likely.slack, max(min(places) - offset_error, 0.0), max(places) + offset_error)
-    return Response(slope, up_to, slack, likely.beyond)
+    low, high = max(near["slack"].min() - OFFSET_ERROR_CYCLES, 0.0), near["slack"].max() + OFFSET_ERROR_CYCLES
+    slack = Interval(*(float(one) + used for one in (likely["slack"], low, high)))
+    return Response(slope, up_to, slack, float(likely["beyond"]))
 
 
-def _slope(delays: Column, longer: Column, errors: Column, delay_errors: DelayErrors) -> tuple[Interval, float]:
+def _likely(fits: NDArray[np.void]) -> np.void:
+    found: np.void = fits[np.lexsort((fits["squares"], np.abs(fits["beyond"] - 1)))[0]]
+    return found
+
+
+def _slope(delays: Column, longer: Column, errors: Column) -> tuple[Interval, float]:
     """Return the slope and the delay that determines it: the shortest precise one, or else the most precise one."""
-    slopes = []
     # An error of a delay's length shows with the local slope: after a bend, not with the mean one.
     steepness = np.abs(np.diff(longer) / np.diff(delays))
-    whole = np.hypot(errors[1:], errors[0])
-    for delay, more, error, steep in zip(delays[1:], longer[1:] - longer[0], whole, steepness, strict=True):
-        slope = more / delay
-        shown = min(max(abs(slope), steep, _MIN_SHOWN), 1.0)
-        standard_error = np.hypot(error, shown * np.hypot(delay_errors.offset, delay_errors.own)) / delay
-        whole_error = float(np.hypot(standard_error, _PROCESS_ERROR))
-        slopes.append((Interval.about(float(slope), whole_error), float(delay)))
-        if delay >= _MIN_OFFSETS * delay_errors.offset and QUANTILE * standard_error <= _PRECISE:
-            return slopes[-1]
-    return min(slopes, key=lambda one: one[0].error)
+    slopes = (longer[1:] - longer[0]) / delays[1:]
+    shown = np.clip(np.maximum(np.abs(slopes), steepness), _MIN_SHOWN, 1.0)
+    length_errors = shown * np.hypot(OFFSET_ERROR_CYCLES, DELAY_ERROR_CYCLES)
+    standard_errors = np.hypot(np.hypot(errors[1:], errors[0]), length_errors) / delays[1:]
+    is_precise = (delays[1:] >= _MIN_OFFSETS * OFFSET_ERROR_CYCLES) & (QUANTILE * standard_errors <= _PRECISE)
+    chosen = int(is_precise.argmax() if is_precise.any() else standard_errors.argmin())
+    whole_error = float(np.hypot(standard_errors[chosen], _PROCESS_ERROR))
+    return Interval.about(float(slopes[chosen]), whole_error), float(delays[1 + chosen])
 
 
-class _Fit(Struct, frozen=True):
-    squares: float
-    slope: float
-    slope_error: float
-    bend: float
-    slack: float
-
-    @property
-    def beyond(self) -> float:
-        return self.slope + self.bend
+_FIT = np.dtype([("slack", "f8"), ("squares", "f8"), ("bend", "f8"), ("beyond", "f8")])
 
 
-_NO_BEND = float("inf")
+def _fitted(delays: Column, longer: Column, errors: Column, bends: Column) -> NDArray[np.void]:
+    """Fit a line with each bend: the offset of all points, that of all but the first, the slope, and its change.
 
-
-def _likelihood(fit: _Fit) -> tuple[float, float]:
-    return abs(fit.beyond - 1), fit.squares
-
-
-def _between_neighbours(best: _Fit, tried: Sequence[_Fit]) -> Iterator[float]:
-    places = sorted(one.slack for one in tried)
-    index = places.index(best.slack)
-    yield from np.linspace(places[max(index - 1, 0)], places[min(index + 1, len(places) - 1)], _BENDS)[1:-1]
-
-
-class _Points(Struct, frozen=True):
-    delays: Column
-    longer: Column
-    errors: Column
-    offset_error: float
-
-    def bent_at(self, places: Iterable[float]) -> list[_Fit]:
-        """Return the fits with a bend at these delays that become steeper there."""
-        return [one for place in places if (one := self.fitted(place)).bend > 0]
-
-    def fitted(self, slack: float) -> _Fit:
-        """Fit the line. Errors of the delays' lengths show only as far as delays show at all."""
-        first = self._fitted(slack, self.offset_error)
-        shown = min(abs(first.slope) + 2 * first.slope_error, 1.0)
-        return self._fitted(slack, max(shown, _MIN_SHOWN) * self.offset_error)
-
-    def _fitted(self, slack: float, offset_error: float) -> _Fit:
-        """Solve for the offset of all points, that of all but the first, the slope, and its change at the bend."""
-        added = self.delays
-        columns = [np.ones_like(added), (added > 0).astype(float), added]
-        columns += [np.maximum(added - slack, 0)] if slack != _NO_BEND else []
-        weights = 1 / self.errors
+    Errors of the delays' lengths show only as far as delays show at all.
+    """
+    matrix = np.zeros((len(bends), len(delays) + 1, 4))
+    matrix[:, :-1, 0], matrix[:, :-1, 1], matrix[:, :-1, 2] = 1, delays > 0, delays
+    matrix[:, :-1, 3] = np.maximum(delays - bends[:, None], 0)
+    matrix[:, :-1] /= errors[:, None]
+    observed = np.append(longer / errors, 0.0)
+    shown = np.ones(len(bends))
+    for _ in range(2):
         # The prior that the offset is about 0 is one more observation.
-        about_zero = np.zeros(len(columns))
-        about_zero[1] = 1 / offset_error
-        matrix = np.vstack([np.column_stack(columns) * weights[:, None], about_zero])
-        observed = np.append(self.longer * weights, 0.0)
-        found, *_ = np.linalg.lstsq(matrix, observed, rcond=None)
-        squares = float(np.sum((matrix @ found - observed) ** 2))
-        # From the matrix itself: the normal equations may give negative variances if the weights differ much.
-        slope_error = float(np.linalg.norm(np.linalg.pinv(matrix)[2]))
-        bend = float(found[-1]) if slack != _NO_BEND else 0.0
-        return _Fit(squares, float(found[2]), slope_error, bend, slack)
+        matrix[:, -1, 1] = 1 / (np.maximum(shown, _MIN_SHOWN) * OFFSET_ERROR_CYCLES)
+        inverse = np.linalg.pinv(matrix)
+        fitted = inverse @ observed
+        shown = np.minimum(np.abs(fitted[:, 2]) + 2 * np.linalg.norm(inverse[:, 2], axis=1), 1.0)
+    found = np.empty(len(bends), _FIT)
+    found["slack"], found["bend"], found["beyond"] = bends, fitted[:, 3], fitted[:, 2] + fitted[:, 3]
+    found["squares"] = ((np.einsum("kij,kj->ki", matrix, fitted) - observed) ** 2).sum(axis=1)
+    return found

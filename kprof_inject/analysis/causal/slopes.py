@@ -15,8 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from kprof_inject.analysis.causal.critical_path import Blame, CriticalPath, critical_path
-from kprof_inject.analysis.causal.response import DelayErrors, Interval, Response, response
+from kprof_inject.analysis.causal.response import Interval, Response, response
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel
 from kprof_inject.analysis.scope_map import ScopeMap
 from kprof_inject.analysis.summary import LaunchSummary
@@ -26,11 +25,6 @@ from kprof_inject.capture.scopes import Scope, ScopeTable, distinct_names
 from kprof_inject.timeline.comparison import MIN_LAUNCHES, trimmed_mean
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.waves import end_of_work_ns
-
-# A delay ends when its loop next reads the clock, which is half a round later on average. How much of that is in the
-# delay's length as measured by itself is random. A round takes 33 cycles by itself and 31 in many kernels (measured on
-# an H200), so delays of different lengths are rounded up by different parts of a round.
-_DELAY_ERRORS_CYCLES = DelayErrors(offset=12.0, own=10.0)
 
 _CRITICAL = 0.5
 _HIDDEN = 0.2  # below it, a gain is not worth the effort
@@ -69,8 +63,6 @@ class PlaceSlope(Struct, frozen=True):
     The kernel has so much more slack than the build that ``points`` are relative to; ``response`` includes it."""
     time_share: float | None = None
     """The part of the warps' time in it, if it was recorded."""
-    blame: Blame | None = None
-    """Its part of the critical path, if that is known."""
     index: int | None = None
     """The index of the same scope in the recorded launch's table, if it was recorded."""
     distinct_name: str = ""
@@ -102,6 +94,7 @@ class PlaceSlope(Struct, frozen=True):
 
     def to_json(self) -> dict[str, Any]:
         """Return the slope as JSON values."""
+        found = json_values(self.response) if self.response else {}
         return {
             "scope": self.scope.name,
             "source": self.scope.source,
@@ -109,14 +102,13 @@ class PlaceSlope(Struct, frozen=True):
             "executions_by_cta": self.by_cta,
             "executions_by_chain": self.by_chain,
             "disturbed": json_values(self.disturbed) if self.disturbed else None,
-            "slope": json_values(self.response.slope) if self.response else None,
-            "slope_up_to_cycles": self.response.up_to if self.response else None,
-            "slack_cycles": json_values(self.response.slack) if self.response and self.response.slack else None,
-            "slope_beyond_slack": self.response.beyond if self.response else None,
+            "slope": found.get("slope"),
+            "slope_up_to_cycles": found.get("up_to"),
+            "slack_cycles": found.get("slack"),
+            "slope_beyond_slack": found.get("beyond"),
             "spare_cycles": self.spare_cycles,
             "points": [json_values(point) for point in self.points],
             "time_share": self.time_share,
-            "critical_path": self.blame.share if self.blame else None,
             "reason": self.reason,
         }
 
@@ -131,8 +123,6 @@ class KernelSlopes(Struct, frozen=True):
     chain: float | None
     """The number of CTAs that follow each other until the end of the launch."""
     places: tuple[PlaceSlope, ...]
-    path: CriticalPath | None = None
-    """The critical path of a recorded launch of the same kernel."""
 
     @property
     def ranked(self) -> tuple[PlaceSlope, ...]:
@@ -162,7 +152,6 @@ class KernelSlopes(Struct, frozen=True):
             "ended": one.ended,
             "warps": list(one.warps),
             "slope_error": self.error,
-            "critical_path_outside": self.path.outside if self.path else None,
             "places": [place.to_json() for place in self.places],
         }
 
@@ -182,30 +171,22 @@ def kernel_slopes(
     clean = [ns for one in experiment.delays for ns in one.clean_ns]
     clean_ns = float(np.median(clean)) if clean else 0.0
     # The nominal clock is the device's maximum.
-    measured_hz, maximum_hz = experiment.sm_clock_hz, experiment.nominal_clock_hz
-    clock_hz = min(measured_hz, maximum_hz) if measured_hz and maximum_hz else measured_hz or maximum_hz or 0.0
+    clock_hz = min(filter(None, (experiment.sm_clock_hz, experiment.nominal_clock_hz)), default=0.0)
     slots = (experiment.sm_count or 0) * (experiment.clean.ctas_per_sm or 0)
     by_cta, by_chain = executions(table, ran, prod(experiment.grid), slots, timeline)
-    cycles = clean_ns * 1e-9 * clock_hz
     names = distinct_names(table.scopes)
     spins = {one.delay_cycles: one.cycles for one in experiment.spins}
-    path = critical_path(timeline, ran) if timeline else None
     places: list[PlaceSlope] = []
     for number, scope in enumerate(table.scopes):
         delays = [one for one in experiment.delays if one.scope == number]
         if not delays:
             continue
-        place = replace(
-            _place(scope, delays, spins, by_cta[number], by_chain[number], cycles),
-            distinct_name=names[number],
-        )
-        index = timeline.table.at_site_of(scope) if timeline is not None and summary is not None else None
-        if index is not None and summary is not None:
-            blame = path.of(index) if path else None
-            place = replace(place, time_share=summary.scopes[index].share, blame=blame, index=index)
-        places.append(place)
+        place = _place(scope, delays, spins, by_cta[number], by_chain[number], clean_ns * 1e-9 * clock_hz)
+        index = timeline.table.at_site_of(scope) if timeline else None
+        share = summary.scopes[index].share if summary and index is not None else None
+        places.append(replace(place, distinct_name=names[number], time_share=share, index=index))
     chain = next((one.by_chain / one.by_cta for one in places if one.by_chain and one.by_cta), None)
-    return KernelSlopes(experiment, clean_ns, clock_hz, chain, tuple(places), path)
+    return KernelSlopes(experiment, clean_ns, clock_hz, chain, tuple(places))
 
 
 def _place(
@@ -222,36 +203,26 @@ def _place(
     place = PlaceSlope(scope, by_cta, by_chain, disturbed=None, points=(), response=None, reason=seldom)
     if not measured or measured[0].delay_cycles:
         return place
-    begin, begin_error = _ratio(measured[0])
     none_cycles = spins.get(0, 0.0)
-    points = [Point(0.0, 0.0, begin_error, len(measured[0].ns))]
-    for one in measured[1:]:
-        ratio, error = _ratio(one)
+    ratios, points = [], []
+    for one in measured:
+        # Of the kernel's times with the delay and without, with its standard error.
+        location = trimmed_mean(np.array(one.ns) / np.array(one.clean_ns))
+        ratios.append(exp(location.log_ns))
+        error = max(ratios[-1] * location.variance**0.5, _MIN_ERROR)
         by_itself = spins.get(one.delay_cycles, 0.0) - none_cycles
         cycles = by_itself if by_itself > 0 else float(one.delay_cycles)
-        points.append(Point(cycles, ratio - begin, error, len(one.ns)))
-    place = replace(place, disturbed=Interval.about(begin - 1, begin_error), points=tuple(points))
+        points.append(Point(cycles, ratios[-1] - ratios[0], error, len(one.ns)))
+    disturbed = Interval.about(ratios[0] - 1, points[0].error)
+    place = replace(place, disturbed=disturbed, points=tuple(points), none_cycles=none_cycles)
     if not by_chain or not kernel_cycles:
         return replace(place, reason="how often it runs is unknown" if kernel_cycles else "the clock is unknown")
+    columns = np.array([(one.delay_cycles, one.longer_share, one.error) for one in points])
     # Only delays that are longer than all before them: measured lengths may be equal.
-    longest = np.maximum.accumulate([-1.0, *(point.delay_cycles for point in points)])
-    longer = [point for point, before in zip(points, longest[:-1], strict=True) if point.delay_cycles > before]
-    found = response(
-        np.array([point.delay_cycles for point in longer]),
-        np.array([point.longer_share for point in longer]) * (kernel_cycles / by_chain),
-        np.array([point.error for point in longer]) * (kernel_cycles / by_chain),
-        _DELAY_ERRORS_CYCLES,
-    )
-    if found is None:
-        return place
-    return replace(place, response=found.with_slack_of(none_cycles), reason="", none_cycles=none_cycles)
-
-
-def _ratio(one: MeasuredDelayRecord) -> tuple[float, float]:
-    """Return the ratio of the kernel's times with a delay and without, and its standard error."""
-    location = trimmed_mean(np.array(one.ns) / np.array(one.clean_ns))
-    ratio = exp(location.log_ns)
-    return ratio, max(ratio * location.variance**0.5, _MIN_ERROR)
+    is_longer = np.diff(np.maximum.accumulate(columns[:, 0]), prepend=-1) > 0
+    cycles, longer, errors = (columns * (1, *2 * [kernel_cycles / by_chain]))[is_longer].T
+    found = response(cycles, longer, errors, none_cycles)
+    return replace(place, response=found, reason="") if found else place
 
 
 def last_chain(ctas: NDArray[np.void]) -> NDArray[np.int32]:
@@ -259,24 +230,15 @@ def last_chain(ctas: NDArray[np.void]) -> NDArray[np.int32]:
 
     ``ctas`` are ``CTA_COLUMNS``.
     """
-    if not ctas.size:
-        return np.empty(0, np.int32)
+    found: list[int] = []
     ends = end_of_work_ns(ctas)
-    row = int(ends.argmax())
-    found = [row]
-    while True:
+    before = np.arange(len(ctas))
+    while before.size:
+        found.append(row := int(before[ends[before].argmax()]))
         # Its slot was free when it began: the last CTA that left the SM before that made room for it.
-        before = np.flatnonzero((ctas["sm"] == ctas["sm"][row]) & (ends <= ctas["init_ns"][row]))
-        before = before[ends[before] < ends[row]]
-        if not before.size:
-            return np.array(ctas["cta"][found], np.int32)
-        row = int(before[ends[before].argmax()])
-        found.append(row)
-
-
-def chain_length(ctas: int, slots: int) -> int:
-    """Return the length of the last chain if all CTAs take equally long."""
-    return max(ceil(ctas / slots), 1) if slots else 1
+        is_earlier = (ends <= ctas["init_ns"][row]) & (ends < ends[row])
+        before = np.flatnonzero((ctas["sm"] == ctas["sm"][row]) & is_earlier)
+    return np.array(ctas["cta"][found], np.int32)
 
 
 Counts = Sequence[float | None]
@@ -303,7 +265,8 @@ def executions(
                 times = (one.times for one in inside if one.times is not None and not one.executed.is_predicated)
                 evaluated[index] = next((count / ctas for count in times), None)
     if timeline is None or not timeline.ctas.size:
-        length = chain_length(ctas, slots)
+        # All CTAs count as equally long.
+        length = max(ceil(ctas / slots), 1) if slots else 1
         return evaluated, [None if one is None else one * length for one in evaluated]
     chain = last_chain(timeline.all_ctas)
     recorded = _recorded(timeline, chain)
@@ -322,20 +285,18 @@ def _recorded(timeline: Timeline, chain: NDArray[np.int32]) -> NDArray[np.float6
 
     If only a sample of the CTAs recorded, those of the chain count like the mean of these.
     """
-    length = len(chain)
-    if timeline.unrecorded.size:
-        chain = timeline.ctas["cta"]
-    if np.isin(timeline.incomplete["cta"], chain).any():
+    ctas = timeline.ctas["cta"] if timeline.unrecorded.size else chain
+    if np.isin(timeline.incomplete["cta"], ctas).any():
         return None
     scopes = len(timeline.table.scopes)
     counts = np.zeros(scopes)
     for block in timeline.blocks():
-        rows = block[np.isin(block["cta"], chain)]
+        rows = block[np.isin(block["cta"], ctas)]
         # All warps that execute it do so together.
-        keys = np.unique(np.stack([rows["scope"].astype(np.int64), rows["warp"]]), axis=1)
-        warps = np.maximum(np.bincount(keys[0], minlength=scopes), 1) if keys.size else np.ones(scopes)
-        counts += np.bincount(rows["scope"], minlength=scopes) / warps
-    return counts * (length / max(len(chain), 1))
+        of_warps = np.unique(np.stack([rows["scope"].astype(np.int64), rows["warp"]]), axis=1)[0]
+        warps = np.bincount(of_warps, minlength=scopes)
+        counts += np.bincount(rows["scope"], minlength=scopes) / np.maximum(warps, 1)
+    return counts * (len(chain) / max(len(ctas), 1))
 
 
 SHORTEST_CYCLES = 48

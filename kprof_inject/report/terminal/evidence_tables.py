@@ -229,10 +229,9 @@ def _slope_layouts(places: Sequence[PlaceSlope]) -> list[list[Column]]:
     lines = Column("TTGIR", [_lines(place) for place in places], left=True)
     times = Column("per CTA", ["-" if place.by_cta is None else f"{place.by_cta:.0f} x" for place in places])
     shares = Column("time", [share_text(place.time_share) for place in places])
-    paths = Column("path", [share_text(place.blame.share if place.blame else None) for place in places])
     return [
-        [names, sources, lines, times, slopes, bars, slack, shares, paths],
-        [names, sources, slopes, bars, slack, shares, paths],
+        [names, sources, lines, times, slopes, bars, slack, shares],
+        [names, sources, slopes, bars, slack, shares],
         [names, slopes, bars, slack],
         [names, slopes],
     ]

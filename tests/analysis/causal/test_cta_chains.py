@@ -2,12 +2,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from async_launches import COMMIT, COPIES, LAST, WAIT, in_order
 from replacing import replace
 from timelines import cta_rows, incomplete_rows
 
-from kprof_inject.analysis.causal.slopes import chain_length, executions, last_chain
+from kprof_inject.analysis.causal.slopes import executions, last_chain
 from kprof_inject.analysis.interpreter.executions import evaluated_kernel
 from kprof_inject.capture.scopes import Scope, ScopeTable
 
@@ -24,11 +23,6 @@ def test_the_chain_that_ends_last() -> None:
 
 def test_ctas_of_no_time_make_no_endless_chain() -> None:
     assert last_chain(cta_rows((0, 0, 5, 5, 5), (1, 0, 5, 5, 5))).size == 1
-
-
-@pytest.mark.parametrize(("ctas", "slots", "length"), [(1024, 264, 4), (264, 264, 1), (5, 264, 1), (5, 0, 1)])
-def test_without_a_capture_all_ctas_take_as_long(ctas: int, slots: int, length: int) -> None:
-    assert chain_length(ctas, slots) == length
 
 
 def test_executions_by_records(tmp_path: Path) -> None:
@@ -52,6 +46,7 @@ def test_without_a_capture_the_grid_tells_how_many_follow_each_other(tmp_path: P
     by_cta, by_chain = executions(timeline.table, ran, 10, 4, None)
     assert by_cta == [4.0, 4.0, 1.0]
     assert by_chain == [12.0, 12.0, 3.0]
+    assert executions(timeline.table, ran, 10, 10, None)[1] == executions(timeline.table, ran, 10, 0, None)[1] == by_cta
 
 
 def test_a_loop_is_executed_as_often_as_what_stands_beside_it(tmp_path: Path) -> None:

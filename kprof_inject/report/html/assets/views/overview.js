@@ -133,7 +133,6 @@ const SLOPE_HEADS = [
   ["", ""],
   ["slack", "the delay up to which the slope stays the same"],
   ["time", "share of the time of all warps"],
-  ["path", "share of the critical path"],
 ];
 
 /** @returns {HTMLElement[]} empty for a kernel without delay experiments */
@@ -144,7 +143,7 @@ function slopeSection(slopes, says, launch) {
 }
 
 /** `place` is a `PlaceSlope` of the analysis. */
-function slopeRow({ name, index: scope, scope: { source }, response, slope_text: text, slack_text: slack, time_share: time, blame }, launch) {
+function slopeRow({ name, index: scope, scope: { source }, response, slope_text: text, slack_text: slack, time_share: time }, launch) {
   const place = scope === null ? name : link(name, () => openView("scopes", { scope }), { title: launch.meta.scopes[scope]?.name ?? "" });
   return element("tr", {}, [
     element("th", { scope: "row" }, [place]),
@@ -153,7 +152,6 @@ function slopeRow({ name, index: scope, scope: { source }, response, slope_text:
     element("td", {}, response ? [slopeBar(response.slope)] : []),
     element("td", { text: slack }),
     element("td", { class: "figure", text: formatShare(time) }),
-    element("td", { class: "figure", text: formatShare(blame ? blame.share : null) }),
   ]);
 }
 
