@@ -69,9 +69,6 @@ def starts_async(scope: Scope) -> bool:
     return scope.kind == ScopeKind.OPERATION and traits_of(scope.label or scope.name).starts_async
 
 
-MAX_ROWS = 1 << 31
-"""More than there are rows: a group's number times this, plus a row's number, is unique."""
-
 Numbers = NDArray[np.int64]
 
 
@@ -83,50 +80,15 @@ def group_numbers(*keys: NDArray[np.integer]) -> Numbers:
     return np.cumsum(begins)
 
 
-def begins_group(group: Numbers) -> NDArray[np.bool_]:
-    """Mark the first row of each group."""
-    return np.append(True, np.diff(group) != 0)[: group.size]
-
-
-def ends_group(group: Numbers) -> NDArray[np.bool_]:
-    """Mark the last row of each group."""
-    return np.append(np.diff(group) != 0, True)[: group.size]
-
-
-def first_of_group(values: Numbers, group: Numbers) -> Numbers:
-    """Return the value of the first row of each row's group."""
-    found: Numbers = values[np.flatnonzero(begins_group(group))][group]
-    return found
-
-
-def last_of_group(values: Numbers, group: Numbers) -> Numbers:
-    """Return the value of the last row of each row's group."""
-    found: Numbers = values[np.flatnonzero(ends_group(group))][group]
-    return found
-
-
-def running_sums(values: Numbers, group: Numbers) -> Numbers:
-    """Return the cumulative sums within each group."""
-    total = np.cumsum(values)
-    return total - first_of_group(total - values, group)
-
-
 def numbers_in_group(group: Numbers) -> Numbers:
     """Return each row's place in its group, from 1."""
-    return running_sums(np.ones(len(group), np.int64), group)
-
-
-def greatest_so_far(values: Numbers, group: Numbers) -> Numbers:
-    """Return the cumulative maximum within each group, at least 0. Values are below ``MAX_ROWS``."""
-    return np.maximum.accumulate(np.maximum(values, 0) + group * MAX_ROWS) - group * MAX_ROWS
+    return np.arange(len(group)) - np.searchsorted(group, group) + 1
 
 
 def by_scope(scopes: NDArray[np.int16], values: Mapping[int, int]) -> Numbers:
     """Return the value of each row's scope; 0 for a scope without one."""
-    table = np.zeros(max([int(scopes.max(initial=0)), *values]) + 1, np.int64)
-    for scope, value in values.items():
-        table[scope] = value
-    return table[scopes]
+    different, place = np.unique(scopes, return_inverse=True)
+    return np.array([values.get(scope, 0) for scope in different.tolist()], np.int64)[place]
 
 
 class FlightLanes(Struct, frozen=True):
@@ -155,12 +117,13 @@ def flight_lanes(found: InFlight) -> FlightLanes:
     work = by_scope(found.groups["scope"], {scope: found.kinds.index(kind) for scope, kind in found.works.items()})
     order = np.lexsort((found.groups["start_cycles"], found.groups["warp"], work, found.groups["cta"]))
     groups, work = found.groups[order], work[order]
-    is_first_warp = groups["warp"] == first_of_group(groups["warp"], group_numbers(groups["cta"], work))
+    member = group_numbers(groups["cta"], work)
+    is_first_warp = groups["warp"] == groups["warp"][np.searchsorted(member, member)]
     groups, work = groups[is_first_warp], work[is_first_warp]
     member = group_numbers(groups["cta"], work)
     # A group that ends as it begins has a depth of 0.
     depth = np.maximum(groups["depth"].astype(np.int64), 1)
-    deepest = np.maximum.reduceat(depth, np.flatnonzero(begins_group(member))) if depth.size else depth
+    deepest = np.maximum.reduceat(depth, np.unique(member, return_index=True)[1]) if depth.size else depth
     lane = (np.cumsum(deepest) - deepest)[member] + (numbers_in_group(member) - 1) % deepest[member]
     order = np.lexsort((groups["start_ns"], lane))
     groups, work, lane = groups[order], work[order], lane[order]
@@ -232,12 +195,10 @@ def flights_of(timeline: Timeline, found: InFlight, roofs: Sequence[Roof]) -> Fl
         flights.append(flight)
     longest = max((roof.sm_cycles for roof in roofs), default=0)
     carrying = groups[groups["bytes"] > 0]
-    carried: NDArray[np.int64] = carrying["bytes"]
-    starts_cycles: NDArray[np.int64] = carrying["start_cycles"]
-    held = float((carried * (carrying["end_cycles"] - starts_cycles)).sum()) * timeline.ctas_per_recorded
+    held = float((carrying["bytes"] * (carrying["end_cycles"] - carrying["start_cycles"])).sum())
     return Flights(
         tuple(flights),
-        held / longest if longest else 0.0,
+        held * timeline.ctas_per_recorded / longest if longest else 0.0,
         _max_at_once(carrying, timeline),
         _needed(timeline, carrying, roofs),
         found.unpaired,
@@ -249,21 +210,12 @@ def _max_at_once(groups: NDArray[np.void], timeline: Timeline) -> int:
 
     If only a sample of the CTAs recorded, it is that of any CTA, times the CTAs on an SM.
     """
-    if not groups.size:
-        return 0
-    if timeline.unrecorded.size and (waves := waves_of(timeline)) is not None:
-        return _most_of_one(groups, "cta") * waves.slots_per_sm
-    return _most_of_one(groups, "sm")
-
-
-def _most_of_one(groups: NDArray[np.void], place: str) -> int:
+    waves = waves_of(timeline) if timeline.unrecorded.size else None
     at = np.concatenate([groups["start_cycles"], groups["end_cycles"]])
-    of = np.tile(groups[place], 2)
-    carried: NDArray[np.int64] = groups["bytes"]
-    change = np.concatenate([carried, -carried])
+    change = np.concatenate([groups["bytes"], -groups["bytes"]])
     # A group that ends when another begins does not overlap it.
-    order = np.lexsort((change, at, of))
-    return int(np.cumsum(change[order]).max())
+    order = np.lexsort((change, at, np.tile(groups["cta" if waves else "sm"], 2)))
+    return int(np.cumsum(change[order]).max(initial=0)) * (waves.slots_per_sm if waves else 1)
 
 
 # If fewer waits block, the bytes in flight suffice, and the blocking waits are no measure of the latency.
@@ -281,10 +233,9 @@ def _needed(timeline: Timeline, groups: NDArray[np.void], roofs: Sequence[Roof])
     loop = next((by_index[index] for index in timeline.table.around(most) if index in by_index), None)
     if loop is None or not loop.part:
         return None
-    starts_cycles: NDArray[np.int64] = blocked["start_cycles"]
-    latencies_cycles = blocked["end_cycles"] - starts_cycles
+    latency_cycles = float(np.median(blocked["end_cycles"] - blocked["start_cycles"]))
     carried = float(groups["bytes"].sum()) * timeline.ctas_per_recorded
-    return carried / (loop.sm_cycles * loop.part) * float(np.median(latencies_cycles))
+    return carried / (loop.sm_cycles * loop.part) * latency_cycles
 
 
 class CopiedAhead(Struct, frozen=True):

@@ -42,7 +42,7 @@ def test_every_barrier_that_is_told_has_a_name_and_a_wait(target: str, name: str
     work = work_of(target, name)
     told = {issue.slot.allocation for issue in work.issues if issue.slot}
     assert told and not work.unnamed
-    assert told == {wait.slot.allocation for wait in work.awaits if wait.slot}
+    assert told == {wait.slot.allocation for wait in work.waits if wait.slot}
 
 
 def test_what_partitions_exchange_is_told_apart() -> None:
