@@ -6,14 +6,13 @@ of a kernel, and usually their duration, is known without decoding them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import cached_property
-from math import prod
+from math import log, prod
 from pathlib import Path
 from statistics import median
 
-import numpy as np
 from msgspec import Struct, field, structs
 
 from kprof_inject.analysis.advice import UNKNOWN_GAIN, Gain, gain_in
@@ -112,33 +111,28 @@ class KernelOverview(Struct, frozen=True, eq=False, dict=True):
         """Return True if a launch is of median duration among all that were captured."""
         return shown in self.middles and not self.not_chosen
 
-    def judged_with(self, shown: ReportLaunch) -> list[ReportLaunch]:
-        """Return the launches in which the findings of ``shown`` are looked for, itself among them.
-
-        They are of its variant: the median and the slowest of all that were captured.
-        """
-        judged = self._judged.get(shown.launch.kernel.variant, [])
-        return judged if shown in judged else [shown, *judged[: MAX_JUDGED - 1]]
-
     @cached_property
     def _judged(self) -> dict[str, list[ReportLaunch]]:
+        """The launches of each variant in which findings are looked for: the median and the slowest of all captured."""
         by_variant: dict[str, list[ReportLaunch]] = {}
         headers = zip(self.not_chosen, headers_of(self.not_chosen), strict=True)
-        others = [
-            ReportLaunch(one, found) for one, found in headers if isinstance(found, LaunchHeaders) and found.duration_ns
-        ]
-        for report in (*self.reports, *others):
+        known = ((one, found) for one, found in headers if isinstance(found, LaunchHeaders) and found.duration_ns)
+        for report in (*self.reports, *(ReportLaunch(one, found) for one, found in known)):
             by_variant.setdefault(report.launch.kernel.variant, []).append(report)
         return {variant: _median_and_slowest(found) for variant, found in by_variant.items()}
 
+    def _judged_with(self, shown: ReportLaunch) -> list[ReportLaunch]:
+        judged = self._judged.get(shown.launch.kernel.variant, [])
+        return judged if shown in judged else [shown, *judged[: MAX_JUDGED - 1]]
+
     def findings_of(self, shown: ReportLaunch) -> list[KernelFinding]:
         """Return the findings of a launch, sorted by the gain to expect, with the number of launches that have them."""
-        judged = self.judged_with(shown)
+        judged = self._judged_with(shown)
         return [self._counted(one, shown, judged) for one in shown.analysis.findings]
 
     def variation_from(self, shown: ReportLaunch) -> list[KernelFinding]:
         """Return the findings that only other launches have, each as the launch that it costs most."""
-        judged = self.judged_with(shown)
+        judged = self._judged_with(shown)
         known = {one.cause for one in shown.analysis.findings}
         most: dict[object, tuple[Finding, ReportLaunch]] = {}
         for report in judged:
@@ -207,20 +201,17 @@ class Report:
 
     def kernel_of(self, launch: ReportLaunch) -> KernelOverview:
         """Return the kernel of a launch."""
-        return self._by_name[launch.launch.kernel.name]
-
-    @cached_property
-    def _by_name(self) -> dict[str, KernelOverview]:
-        return {kernel.name: kernel for kernel in self.program.kernels}
+        return next(kernel for kernel in self.program.kernels if kernel.name == launch.launch.kernel.name)
 
     def findings(self) -> list[KernelFinding]:
         """Return the findings on all kernels, sorted by the largest possible gain in the program's time.
 
         They are those of each kernel's median launch.
         """
-        found = [(kernel, one) for kernel in self.program.kernels for one in kernel.findings_of(kernel.middle)]
         # The sort is stable: findings with equal gains stay in the order of the kernels and rules.
-        return [one for _, one in sorted(found, key=lambda pair: -pair[0].whole_ns * pair[1].expected)]
+        whole_ns = {kernel.name: kernel.whole_ns for kernel in self.program.kernels}
+        found = (one for kernel in self.program.kernels for one in kernel.findings_of(kernel.middle))
+        return sorted(found, key=lambda one: -whole_ns[one.kernel] * one.expected)
 
 
 def _program_of(reports: Sequence[ReportLaunch], captured: Sequence[Launch]) -> Program:
@@ -229,35 +220,36 @@ def _program_of(reports: Sequence[ReportLaunch], captured: Sequence[Launch]) -> 
     If that is unknown, all of a kernel's time counts. It is only determined for the kernels that take most time; the
     others follow, sorted by time. Kernels with the same name count as one.
     """
-    variants = _variants(reports, captured)
-    shown = dict.fromkeys(report.launch.kernel.name for report in reports)
-    is_counted = all(variant.kernel.launches is not None for variant in variants)
-    if not is_counted:
-        # Without counts there are no shares, so the other kernels are not needed.
-        variants = [variant for variant in variants if variant.name in shown]
-    weights_ns = [variant.weight_ns for variant in variants]
-    others = _other_work(reports, captured)
-    known_ns = [weight_ns for weight_ns in weights_ns if weight_ns is not None]
-    whole_ns = sum(known_ns) + sum(work.total_ns for work in others)
-    has_shares = is_counted and whole_ns > 0 and len(known_ns) == len(weights_ns)
-    share_of_ns = whole_ns if has_shares else None
-    by_name: dict[str, list[tuple[_Variant, float]]] = {name: [] for name in shown}
-    for variant, weight_ns in zip(variants, weights_ns, strict=True):
-        if variant.name in shown:
-            by_name[variant.name].append((variant, weight_ns or 0.0))
-    kernels = [_overview(name, group, share_of_ns) for name, group in by_name.items()]
+    # A process has one folder for each variant, however often it launches it.
+    by_folder: dict[Path, _Variant] = {}
+    for report in reports:
+        kernel = report.launch.kernel
+        by_folder.setdefault(kernel.folder, _Variant(kernel)).reports.append(report)
+    chosen = {(report.launch.kernel.folder, report.launch.index) for report in reports}
+    for launch in captured:
+        if (launch.kernel.folder, launch.index) not in chosen:
+            by_folder.setdefault(launch.kernel.folder, _Variant(launch.kernel)).others.append(launch)
+    by_name: dict[str, list[_Variant]] = {report.launch.kernel.name: [] for report in reports}
+    for variant in by_folder.values():
+        if variant.kernel.name in by_name:
+            by_name[variant.kernel.name].append(variant)
+    others: tuple[GpuWork, ...] = ()
+    folder = reports[0].launch.process.capture_folder if reports else None
+    if folder and (record := read_optional(folder, GpuWorkRecord)):
+        names = {variant.kernel.name for variant in by_folder.values()}
+        others = tuple(work for work in record.work if work.name not in names)
+    whole_ns: float | None = None
+    # Without counts there are no shares, so the other kernels are not needed.
+    if all(variant.kernel.launches is not None for variant in by_folder.values()):
+        times_ns = [variant.whole_ns for variant in by_folder.values()]
+        if None not in times_ns:
+            whole_ns = sum(time_ns or 0.0 for time_ns in times_ns) + sum(work.total_ns for work in others)
+    kernels = [_overview(name, group, whole_ns or None) for name, group in by_name.items()]
     kernels.sort(key=lambda kernel: -kernel.whole_ns)
     ReportLaunch.decode([kernel.middle for kernel in kernels[:_MAX_RANKED]])
     ranked = [structs.replace(kernel, gain=gain_in(kernel.middle.analysis)) for kernel in kernels[:_MAX_RANKED]]
     ranked.sort(key=lambda one: -(one.whole_ns if one.to_win_ns is None else one.to_win_ns))
-    return Program((*ranked, *kernels[_MAX_RANKED:]), others, share_of_ns)
-
-
-def _other_work(reports: Sequence[ReportLaunch], captured: Sequence[Launch]) -> tuple[GpuWork, ...]:
-    folder = reports[0].launch.process.capture_folder if reports else None
-    record = read_optional(folder, GpuWorkRecord) if folder else None
-    recorded = {one.kernel.name for one in (*(report.launch for report in reports), *captured)}
-    return tuple(work for work in record.work if work.name not in recorded) if record else ()
+    return Program((*ranked, *kernels[_MAX_RANKED:]), others, whole_ns or None)
 
 
 def glob_of(kernel: KernelOverview, report: Report) -> str:
@@ -272,35 +264,31 @@ def glob_of(kernel: KernelOverview, report: Report) -> str:
     return "" if recording is None or recording.kernel == _EVERY_KERNEL else recording.kernel
 
 
-class _Variant(Struct):
+class _Variant(Struct, dict=True):
     """A compiled variant in one process: its chosen launches, and the others of the capture."""
 
-    name: str
     kernel: Kernel
     reports: list[ReportLaunch] = field(default_factory=list)
     others: list[Launch] = field(default_factory=list)
 
-    @property
-    def captured(self) -> int:
-        return len(self.reports) + len(self.others)
-
-    @property
-    def weight_ns(self) -> float | None:
+    @cached_property
+    def whole_ns(self) -> float | None:
         """Time of all its launches in the program, without records if that time is known.
 
         If the number of launches is unknown: time of the chosen ones in the capture. None if no duration is known.
         """
-        chosen_ns = [report.duration_ns for report in self.reports]
-        if self.kernel.launches is None:
-            return median(chosen_ns) * len(chosen_ns) if chosen_ns else None
-        if self.kernel.grids:
-            return time_of_grids_ns(self.kernel)
-        time_ns = median_time_ns(self.kernel.clean.without_launching())
+        known_ns = [report.duration_ns for report in self.reports]
+        count, time_ns = len(known_ns), None
+        if self.kernel.launches is not None:
+            if self.kernel.grids:
+                return time_of_grids_ns(self.kernel)
+            count, time_ns = self.kernel.launches, median_time_ns(self.kernel.clean.without_launching())
+            if time_ns is None:
+                others = [one for one in headers_of(self.others) if isinstance(one, LaunchHeaders)]
+                known_ns += [one.duration_ns for one in others if one.duration_ns]
         if time_ns is None:
-            others = [one for one in headers_of(self.others) if isinstance(one, LaunchHeaders)]
-            known_ns = [*chosen_ns, *(one.duration_ns for one in others if one.duration_ns)]
             time_ns = median(known_ns) if known_ns else None
-        return None if time_ns is None else self.kernel.launches * time_ns
+        return None if time_ns is None else count * time_ns
 
 
 def time_of_grids_ns(kernel: Kernel) -> float | None:
@@ -318,15 +306,13 @@ def time_of_grids_ns(kernel: Kernel) -> float | None:
         times_ns[kernel.grids[0].grid] = time_ns
     if not times_ns:
         return None
-    return sum(one.launches * _estimate_ns(times_ns, one.grid) for one in kernel.grids)
-
-
-def _estimate_ns(times_ns: Mapping[Grid, float], grid: Grid) -> float:
-    if grid in times_ns:
-        return times_ns[grid]
-    nearest = min(times_ns, key=lambda known: abs(np.log(prod(known) / prod(grid))))
-    # More CTAs take longer in proportion at most; fewer may take as long, because one CTA does.
-    return times_ns[nearest] * max(prod(grid) / prod(nearest), 1.0)
+    whole_ns = 0.0
+    for one in kernel.grids:
+        ctas = prod(one.grid)
+        nearest = one.grid if one.grid in times_ns else min(times_ns, key=lambda known: abs(log(prod(known) / ctas)))
+        # More CTAs take longer in proportion at most; fewer may take as long, because one CTA does.
+        whole_ns += one.launches * times_ns[nearest] * max(ctas / prod(nearest), 1.0)
+    return whole_ns
 
 
 def middle_of(reports: Iterable[ReportLaunch]) -> ReportLaunch:
@@ -335,39 +321,22 @@ def middle_of(reports: Iterable[ReportLaunch]) -> ReportLaunch:
     return ordered[(len(ordered) - 1) // 2]
 
 
-def _variants(reports: Sequence[ReportLaunch], captured: Sequence[Launch]) -> list[_Variant]:
-    # A process has one folder for each variant, however often it launches it.
-    found: dict[Path, _Variant] = {}
-    for report in reports:
-        kernel = report.launch.kernel
-        found.setdefault(kernel.folder, _Variant(kernel.name, kernel)).reports.append(report)
-    chosen = {(report.launch.kernel.folder, report.launch.index) for report in reports}
-    for launch in captured:
-        kernel = launch.kernel
-        if (kernel.folder, launch.index) not in chosen:
-            found.setdefault(kernel.folder, _Variant(kernel.name, kernel)).others.append(launch)
-    return list(found.values())
-
-
-def _overview(name: str, variants: Sequence[tuple[_Variant, float]], whole_ns: float | None) -> KernelOverview:
-    """Merge the variants of one kernel.
-
-    Each variant comes with its part of ``whole_ns``, the time of the program, which is None if unknown.
-    """
-    reports = [report for variant, _ in variants for report in variant.reports]
-    counts = [variant.kernel.launches for variant, _ in variants]
-    kernel_ns = sum(weight_ns for _, weight_ns in variants)
-    shown = sorted((one for one in variants if one[0].reports), key=lambda one: -one[1])
+def _overview(name: str, variants: Sequence[_Variant], program_ns: float | None) -> KernelOverview:
+    """Merge the variants of one kernel; ``program_ns`` is the time of all launches of the program, None if unknown."""
+    reports = [report for variant in variants for report in variant.reports]
+    counts = [variant.kernel.launches for variant in variants]
+    whole_ns = sum(variant.whole_ns or 0.0 for variant in variants)
+    shown = sorted((one for one in variants if one.reports), key=lambda one: -(one.whole_ns or 0.0))
     return KernelOverview(
         name=name,
         variants=len({report.launch.kernel.variant for report in reports}),
         reports=tuple(reports),
-        captured=sum(variant.captured for variant, _ in variants),
+        captured=sum(len(variant.reports) + len(variant.others) for variant in variants),
         launches=sum(count for count in counts if count is not None) if None not in counts else None,
         time_ns=median(report.duration_ns for report in reports),
-        whole_ns=kernel_ns,
-        share=None if whole_ns is None else kernel_ns / whole_ns,
-        middles=tuple(middle_of(variant.reports) for variant, _ in shown),
-        not_chosen=tuple(launch for variant, _ in variants for launch in variant.others),
+        whole_ns=whole_ns,
+        share=None if program_ns is None else whole_ns / program_ns,
+        middles=tuple(middle_of(variant.reports) for variant in shown),
+        not_chosen=tuple(launch for variant in variants for launch in variant.others),
         gain=UNKNOWN_GAIN,
     )

@@ -51,22 +51,14 @@ class RecordFaults(Struct, frozen=True):
     worst_records: int
     worst_written: int
 
-
-def record_faults(incomplete: NDArray[np.void], column: str) -> RecordFaults | None:
-    """Summarise one count of ``INCOMPLETE_COLUMNS``; None if it is 0 for all warps."""
-    faulty = incomplete[incomplete[column] > 0]
-    if not faulty.size:
-        return None
-    worst = faulty[int(faulty[column].argmax())]
-    return RecordFaults(
-        int(faulty[column].sum()),
-        len(faulty),
-        len(np.unique(faulty["cta"])),
-        int(worst["cta"]),
-        int(worst["warp"]),
-        int(worst[column]),
-        int(worst["records_written"]),
-    )
+    @classmethod
+    def of(cls, incomplete: NDArray[np.void], column: str) -> RecordFaults | None:
+        """Summarise one count of ``INCOMPLETE_COLUMNS``; None if it is 0 for all warps."""
+        faulty = incomplete[incomplete[column] > 0]
+        if not faulty.size:
+            return None
+        worst = faulty[["cta", "warp", column, "records_written"]][faulty[column].argmax()].tolist()
+        return cls(int(faulty[column].sum()), len(faulty), len(np.unique(faulty["cta"])), *worst)
 
 
 class ScopeSummary(ScopeStatistics, frozen=True, eq=False, kw_only=True):
@@ -222,11 +214,8 @@ def summarise(timeline: Timeline) -> LaunchSummary:
     tags = TagSums(timeline.table)
     memory_waits = MemoryWaitSums(timeline)
     for block in timeline.blocks():
-        scope_sums.add(block)
-        phase_sums.add(block)
-        sm_cycles.add(block)
-        tags.add(block)
-        memory_waits.add(block)
+        for sums in (scope_sums, phase_sums, sm_cycles, tags, memory_waits):
+            sums.add(block)
     lossy = {*incomplete["warp"][incomplete["records_lost"] > 0].tolist()}
     partitions = tuple(
         PartitionSummary(
@@ -265,10 +254,10 @@ def summarise(timeline: Timeline) -> LaunchSummary:
         records_written=timeline.records_written,
         records_lost=timeline.records_lost,
         records_damaged=timeline.records_damaged,
-        lost=record_faults(incomplete, "records_lost"),
-        open_starts=record_faults(incomplete, "open_starts"),
-        stray_ends=record_faults(incomplete, "stray_ends"),
-        damaged=record_faults(incomplete, "records_damaged"),
+        lost=RecordFaults.of(incomplete, "records_lost"),
+        open_starts=RecordFaults.of(incomplete, "open_starts"),
+        stray_ends=RecordFaults.of(incomplete, "stray_ends"),
+        damaged=RecordFaults.of(incomplete, "records_damaged"),
         ctas_never_ran=timeline.ctas_never_ran,
         ctas_damaged=timeline.ctas_damaged,
         ctas_without_sm=int((timeline.ctas["sm"] < 0).sum()),

@@ -33,8 +33,6 @@ LOOPS = ("scf.for", "scf.while")
 WARP_GROUP_DOT = "ttng.warp_group_dot"
 DOT_COMMIT = "ttng.tc_gen5_commit"
 DOT_WAIT = "ttng.warp_group_dot_wait"
-BARRIER_INIT = "ttng.init_barrier"
-BARRIER_ARRIVE = "ttng.arrive_barrier"
 BARRIER_WAIT = "ttng.wait_barrier"
 POLL = "tt.atomic_poll"
 CACHE_MODIFIER = re.compile(r"\bcache(?:M|_m)odifier = (\w+)")

@@ -13,28 +13,16 @@ from kprof_inject.analysis.limits.speed_of_light import Roof
 from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.scopes import Scope, ScopeKind
 from kprof_inject.select.parts import COPIES
+from kprof_inject.timeline.columns import Numbers
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.waves import waves_of
 from kprof_inject.ttgir.dialect import traits_of
 from kprof_inject.ttgir.loops import CopyPipeline
 
 IN_FLIGHT_COLUMNS = np.dtype(
-    [
-        ("cta", "i4"),
-        ("sm", "i4"),
-        ("warp", "i2"),
-        ("scope", "i2"),
-        ("wait_scope", "i2"),
-        ("record", "i4"),
-        ("start_cycles", "i8"),
-        ("end_cycles", "i8"),
-        ("start_ns", "i8"),
-        ("known_ns", "i8"),
-        ("end_ns", "i8"),
-        ("blocked_ns", "i8"),
-        ("depth", "i4"),
-        ("bytes", "i8"),
-    ]
+    [("cta", "i4"), ("sm", "i4"), ("warp", "i2"), ("scope", "i2"), ("wait_scope", "i2"), ("record", "i4")]
+    + [(name, "i8") for name in ("start_cycles", "end_cycles", "start_ns", "known_ns", "end_ns", "blocked_ns")]
+    + [("depth", "i4"), ("bytes", "i8")]
 )
 """One group of asynchronous work that was issued and awaited.
 
@@ -67,9 +55,6 @@ def starts_async(scope: Scope) -> bool:
     if scope.kind == ScopeKind.PART:
         return scope.label.partition("@")[0] == COPIES
     return scope.kind == ScopeKind.OPERATION and traits_of(scope.label or scope.name).starts_async
-
-
-Numbers = NDArray[np.int64]
 
 
 def group_numbers(*keys: NDArray[np.integer]) -> Numbers:
@@ -137,8 +122,7 @@ def flight_lanes(found: InFlight) -> FlightLanes:
 class Flight(Struct, frozen=True):
     """The groups of asynchronous work that one operation issued.
 
-    The wait of ``blocked_share`` of them blocked. ``latency_ns`` is the median of those, from issue to completion; None
-    if none blocked.
+    The wait of ``blocked_share`` of them blocked; ``latency_ns`` is the median of those, from issue to completion.
     """
 
     index: int
@@ -180,19 +164,20 @@ def flights_of(timeline: Timeline, found: InFlight, roofs: Sequence[Roof]) -> Fl
         mine = groups[groups["scope"] == scope]
         blocked = mine[mine["blocked_ns"] > 0]
         info = timeline.table.scopes[scope]
-        flight = Flight(
-            index=scope,
-            scope=info.name,
-            source=info.source,
-            work=found.works[scope],
-            groups=len(mine),
-            depth=int(np.median(mine["depth"])),
-            latency_ns=float(np.median(blocked["end_ns"] - blocked["start_ns"])) if blocked.size else None,
-            blocked_share=len(blocked) / len(mine),
-            blocked_ns=int(blocked["blocked_ns"].sum()),
-            group_bytes=int(np.median(mine["bytes"])),
-        )
-        flights.append(flight)
+        flights += [
+            Flight(
+                index=scope,
+                scope=info.name,
+                source=info.source,
+                work=found.works[scope],
+                groups=len(mine),
+                depth=int(np.median(mine["depth"])),
+                latency_ns=float(np.median(blocked["end_ns"] - blocked["start_ns"])) if blocked.size else None,
+                blocked_share=len(blocked) / len(mine),
+                blocked_ns=int(blocked["blocked_ns"].sum()),
+                group_bytes=int(np.median(mine["bytes"])),
+            )
+        ]
     longest = max((roof.sm_cycles for roof in roofs), default=0)
     carrying = groups[groups["bytes"] > 0]
     held = float((carrying["bytes"] * (carrying["end_cycles"] - carrying["start_cycles"])).sum())

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from kprof_inject.analysis.async_work.flights import (
     IN_FLIGHT_COLUMNS,
     InFlight,
-    Numbers,
     by_scope,
     group_numbers,
     starts_async,
@@ -28,6 +27,7 @@ from kprof_inject.analysis.interpreter.axis_arrays import CTA, IntegerExpr, Mask
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel, evaluated_kernel
 from kprof_inject.analysis.unjudged import evaluating
 from kprof_inject.errors import KprofError
+from kprof_inject.timeline.columns import Numbers
 from kprof_inject.timeline.timeline import Timeline
 
 # A wait that finds its work done takes no longer, without the cost of its records: with four and five stages, three of
@@ -142,9 +142,11 @@ def _by_barrier(
     is_pair = is_signal[order[:-1]] & ~is_signal[order[1:]] & (barrier[1:] == barrier[:-1])
     group_bytes = {scope: one.group_bytes for scope, one in issues.items()}
     groups = _groups(uses[order[:-1][is_pair]], uses[order[1:][is_pair]], 0, group_bytes)
+    if not groups.size:
+        return groups
     # How many groups of the CTA were in flight once each had begun, including itself.
-    least = groups["start_cycles"].min(initial=0)
-    base = group_numbers(groups["cta"]) * (groups["end_cycles"].max(initial=0) - least + 1) - least
+    least = groups["start_cycles"].min()
+    base = group_numbers(groups["cta"]) * (groups["end_cycles"].max() - least + 1) - least
     starts, done = base + groups["start_cycles"], np.sort(base + groups["end_cycles"])
     groups["depth"] = np.searchsorted(np.sort(starts), starts, "right") - np.searchsorted(done, starts, "right")
     return groups

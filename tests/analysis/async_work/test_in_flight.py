@@ -64,6 +64,18 @@ def test_each_time_that_a_barrier_is_told_has_its_wait(tmp_path: Path) -> None:
     assert found.groups["bytes"].tolist() == [64 * 64 * 2] * 4
 
 
+def test_a_late_warp_of_a_wait_is_not_that_of_the_next_signal(tmp_path: Path) -> None:
+    """The third warp's waits end after the barrier is signalled again; of older records, some are lost."""
+    spans = [(0, 1, begin, begin + 10) for begin in (0, 100, 2000, 2100)]
+    spans += [(1, 0, end - 300, end) for end in (1000, 1100, 3000, 3100)]
+    names = {"ttng.async_tma_copy_global_to_local": TMA_COPY, "ttng.wait_barrier": TMA_WAIT}
+    late = [(1, 2, 700, 1020), *((1, 2, end - 20, end) for end in (2050, 3050, 3150))]
+    groups = found_in(launched(tmp_path, BARRIERS, names, [*spans, *late])).groups
+    assert groups["end_cycles"].tolist() == [1000, 1100, 3000, 3100]
+    lossy = [*spans[2:4], *spans[5:], *late[2:]]
+    assert found_in(launched(tmp_path, BARRIERS, names, lossy)).groups["end_cycles"].tolist() == [3000, 3100]
+
+
 def test_of_many_ctas_each_has_its_own_waits(tmp_path: Path) -> None:
     timeline = barriers(tmp_path)
     (rows,) = timeline.blocks()
