@@ -134,13 +134,11 @@ class KernelOverview(Struct, frozen=True, eq=False, dict=True):
         """Return the findings that only other launches have, each as the launch that it costs most."""
         judged = self._judged_with(shown)
         known = {one.cause for one in shown.analysis.findings}
-        most: dict[object, tuple[Finding, ReportLaunch]] = {}
-        for report in judged:
-            for one in report.analysis.findings:
-                if one.cause not in known and (one.cause not in most or one.expected > most[one.cause][0].expected):
-                    most[one.cause] = one, report
-        found = [self._counted(one, report, judged) for one, report in most.values()]
-        return sorted(found, key=lambda one: -one.expected)
+        found = [(one, report) for report in judged for one in report.analysis.findings if one.cause not in known]
+        most: dict[object, KernelFinding] = {}
+        for one, report in sorted(found, key=lambda pair: -pair[0].expected):
+            most.setdefault(one.cause, self._counted(one, report, judged))
+        return list(most.values())
 
     def _counted(self, finding: Finding, of: ReportLaunch, judged: Sequence[ReportLaunch]) -> KernelFinding:
         return KernelFinding(
