@@ -622,7 +622,7 @@ SWAP_ONCE = "    %flag = tt.bitcast %q : !tt.ptr<f32> -> !tt.ptr<i32>\n" + SWAP
 
 def test_a_lock_that_ctas_take_in_turn(tmp_path: Path) -> None:
     finding = the_one(lock, evidence_of(tmp_path, LOCK, {"L2": 0.1}, {"tt.atomic_cas": 70}), "a lock", "%old")
-    assert finding.share == pytest.approx(0.7)
+    assert finding.share == pytest.approx(1 - 0.9 * 0.3), "CTAs that wait for no other overlap, too"
     assert finding.advice.startswith("do without the lock: tl.atomic_add")
     assert not found_by(lock, evidence_of(tmp_path, LOCK, {"L2": 0.1}, {"tt.atomic_cas": 9}))
     assert not found_by(lock, evidence_of(tmp_path, SWAP_ONCE, {"L2": 0.1}, {"tt.atomic_cas": 70}))
