@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection
 from importlib.metadata import distributions
 from pathlib import Path
 from shlex import quote
@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from kprof_inject.analysis.comparison.code import changes_between
 from kprof_inject.analysis.comparison.verdicts import diff_captures
-from kprof_inject.analysis.structure.structural_changes import StructuralChange
 from kprof_inject.capture.encoding import json_text
 from kprof_inject.capture.foreign import BufferDescription
 from kprof_inject.capture.model import Capture
@@ -171,7 +170,7 @@ def _require_only(ctx: click.Context, allowed: Collection[str]) -> None:
 
 def _print_changes(a: Path, b: Path, tritons: tuple[Path, Path] | None, as_json: bool) -> None:
     versions = " → ".join(map(_version_in, tritons or ()))
-    changes, differing, has_other_records = changes_between(a, b)
+    changes, differing = changes_between(a, b)
     builds: list[KernelResources | None] = []
     if tritons or changes or differing:
         builds = [_build_of(path, triton) for path, triton in zip((a, b), tritons or (None, None), strict=True)]
@@ -179,12 +178,11 @@ def _print_changes(a: Path, b: Path, tritons: tuple[Path, Path] | None, as_json:
         values = {
             "changes": list(map(change_json, changes)),
             "differing_lines": differing,
-            "records_differ": has_other_records,
             "builds": dict(zip("ab", map(_build_json, builds), strict=True)) if any(builds) else None,
         }
         click.echo(json.dumps(values, indent=1))
         return
-    for line in change_lines(changes, differing, has_other_records):
+    for line in changes_by_text(changes) if changes else [unrecognized_text(differing)]:
         click.echo(printable_lines(line))
     if any(builds):
         parts = []
@@ -206,14 +204,6 @@ _BUILD_FIELDS = {
 
 def _build_json(build: KernelResources | None) -> dict[str, Any] | None:
     return None if build is None else {field: getattr(build, field) for field in _BUILD_FIELDS.values()}
-
-
-def change_lines(changes: Sequence[StructuralChange], differing: int, has_other_records: bool) -> Iterator[str]:
-    """Yield the changes of two modules that have no times, as ``changes_between`` returns them."""
-    if not changes:
-        same = "the TTGIR is the same, apart from records" if has_other_records else "the TTGIR is the same"
-        yield unrecognized_text(differing) if differing else same
-    yield from changes_by_text(changes)
 
 
 def _version_in(folder: Path) -> str:

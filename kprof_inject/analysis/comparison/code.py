@@ -27,7 +27,7 @@ from kprof_inject.analysis.comparison.verdicts import KernelDiff, ScopeChange
 from kprof_inject.analysis.findings.loops import LoopFigures
 from kprof_inject.analysis.interpreter.executions import entry_function
 from kprof_inject.analysis.scope_map import ScopeMap
-from kprof_inject.analysis.structure.code_lines import DifferingLines, differing_lines, records_differ
+from kprof_inject.analysis.structure.code_lines import LinePair, differing_lines
 from kprof_inject.analysis.structure.structural_changes import StructuralChange, structural_changes
 from kprof_inject.analysis.unjudged import Unevaluated, evaluating
 from kprof_inject.capture.model import Kernel
@@ -149,7 +149,7 @@ def _structure(diff: KernelDiff, a: Module, b: Module) -> Structure:
             differ = {*differ, WHOLE}
         only = next(iter(differ)) if len(differ) == 1 else None
     everywhere = tuple(filter(_is_cause, acting)) if has_others else ()
-    return Structure(parts, unexplained, differing.count, everywhere, only)
+    return Structure(parts, unexplained, len(differing), everywhere, only)
 
 
 def _module(kernel: Kernel) -> Module | None:
@@ -164,8 +164,8 @@ def _code_at(text: SourceText, point: SourcePoint) -> str:
     return code_of(text, f"{point.file}:{point.line}")
 
 
-def changes_between(a: Path, b: Path) -> tuple[list[StructuralChange], int, bool]:
-    """Return the changes from one ``.ttgir`` file to another, the number of differing lines, and if records differ.
+def changes_between(a: Path, b: Path) -> tuple[list[StructuralChange], int]:
+    """Return the changes from one ``.ttgir`` file to another, and the number of differing lines.
 
     Raises ``KprofError`` if a file cannot be read or evaluated.
     """
@@ -173,7 +173,7 @@ def changes_between(a: Path, b: Path) -> tuple[list[StructuralChange], int, bool
     texts = [SourceText(saved_sources(path)) for path in (a, b)]
     with evaluating():
         changes = structural_changes(modules[0], modules[1], *(partial(_code_at, text) for text in texts))
-        return list(changes), differing_lines(*modules).count, records_differ(*modules)
+        return list(changes), len(differing_lines(*modules))
 
 
 class _Places:
@@ -207,18 +207,19 @@ class _Places:
                 return max(loops, key=lambda part: abs(self.explained(self.scopes_of(part)) or 0.0))
         return OUTSIDE if change.operations_a or change.operations_b else WHOLE
 
-    def parts_of_lines(self, differing: DifferingLines) -> set[CodePart]:
+    def parts_of_lines(self, differing: Sequence[LinePair]) -> set[CodePart]:
         """Return the parts with differing lines.
 
         Lines outside of functions belong to the kernel as a whole.
         """
+        functions = [
+            [scope_map.lines_of(operation) for operation in module.walk() if operation.name == FUNCTION]
+            for scope_map, module in zip(self._scope_maps, self._modules, strict=True)
+        ]
         found = set()
-        for side, lines in enumerate((differing.lines_a, differing.lines_b)):
-            lines_of = self._scope_maps[side].lines_of
-            functions = [lines_of(operation) for operation in self._modules[side].walk() if operation.name == FUNCTION]
-            for line in lines:
-                is_inside = any(first <= line <= last for first, last in functions)
-                found.add(self._part_of_line(side, line) if is_inside else WHOLE)
+        for side, line in ((side, line) for pair in differing for side, line in enumerate(pair) if line is not None):
+            is_inside = any(first <= line <= last for first, last in functions[side])
+            found.add(self._part_of_line(side, line) if is_inside else WHOLE)
         return found
 
     def _part_of_line(self, side: int, line: int) -> CodePart:

@@ -15,7 +15,6 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from kprof_inject.analysis.structure.code_lines import with_current_names
 from kprof_inject.analysis.structure.features import (
     ADDRESSES,
     AHEAD,
@@ -76,7 +75,6 @@ def structural_changes(a: Module, b: Module, code_a: CodeOf, code_b: CodeOf) -> 
 
     First the changes of the kernel as a whole, then by kind, in the order of B's text.
     """
-    a, b = with_current_names(a), with_current_names(b)
     whole = [StructuralChange(id_, text) for id_, text in module_changes(a, b)]
     by_line = has_source_lines(a) and has_source_lines(b)
     features = features_of(a, code_a, by_line=by_line), features_of(b, code_b, by_line=by_line)
