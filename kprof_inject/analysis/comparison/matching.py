@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from kprof_inject.analysis.comparison.runs import KernelRuns, config_of, distinct_runs
+from kprof_inject.analysis.structure.structural_changes import match_by_keys
 from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.scopes import Scope, distinct_names
 from kprof_inject.capture.source_text import SourceText, sources_of
@@ -23,8 +23,6 @@ from kprof_inject.timeline.choice import matches_scope
 from kprof_inject.timeline.partitions import partition_names
 
 _MAX_NAMES = 12
-
-_T = TypeVar("_T")
 
 
 class Pairing(Struct, frozen=True):
@@ -47,12 +45,7 @@ _KEYS: tuple[Callable[[KernelRuns], Hashable], ...] = (
 
 def pair_runs(a: Sequence[KernelRuns], b: Sequence[KernelRuns]) -> Pairing:
     """Pair the kernels of A and B; raise ``KprofError``, with both sides' names, if there is no pair."""
-    pairs: list[tuple[KernelRuns, KernelRuns]] = []
-    left_a, left_b = list(a), list(b)
-    for key in _KEYS:
-        pairs += _alike(left_a, left_b, key, key)
-        taken = {id(runs) for pair in pairs for runs in pair}
-        left_a, left_b = ([runs for runs in left if id(runs) not in taken] for left in (left_a, left_b))
+    pairs, left_a, left_b = match_by_keys(a, b, _KEYS)
     if not pairs and len(a) == len(b) == 1 and not (a[0].name and b[0].name):
         # A Proton buffer has no kernel name, so the two that the user gives are taken for the same kernel.
         return Pairing(((a[0], b[0]),), (), ())
@@ -96,28 +89,6 @@ def _nothing_in_common(a: Sequence[KernelRuns], b: Sequence[KernelRuns]) -> Kpro
     )
 
 
-def _alike(
-    a: Sequence[_T], b: Sequence[_T], key_a: Callable[[_T], Hashable], key_b: Callable[[_T], Hashable]
-) -> Iterator[tuple[_T, _T]]:
-    """Yield the pairs with equal keys, in order, for keys that both sides have equally often.
-
-    None is not a key.
-    """
-    groups_a, groups_b = _grouped(a, key_a), _grouped(b, key_b)
-    for value, group_a in groups_a.items():
-        if len(group_a) == len(groups_b.get(value, ())):
-            yield from zip(group_a, groups_b[value], strict=True)
-
-
-def _grouped(items: Sequence[_T], key: Callable[[_T], Hashable]) -> dict[Hashable, list[_T]]:
-    groups: dict[Hashable, list[_T]] = {}
-    for item in items:
-        value = key(item)
-        if value is not None:
-            groups.setdefault(value, []).append(item)
-    return groups
-
-
 def _shortened(words: Sequence[str]) -> str:
     return listed(list(dict.fromkeys(map(printable, words))), _MAX_NAMES)
 
@@ -141,6 +112,8 @@ class ScopeIdentity(Struct, frozen=True):
     """Name, with the site if other scopes of its side have the same name."""
     title: str = ""
     """Distinct name for use next to its source line."""
+    # What ``match_scopes`` sets to compare the scopes of both sides.
+    index: int = 0
     is_only: bool = True
     """True if no other scope of its side and kind has its name."""
     is_only_in_parent: bool = True
@@ -239,10 +212,11 @@ def match_scopes(a: Sequence[ScopeIdentity], b: Sequence[ScopeIdentity]) -> Scop
         before = len(found)
         _match_within_parents(comparable_a, comparable_b, found)
         if len(found) == before:
-            left_a = [at for at in range(len(a)) if at not in found]
+            left_a = [one for one in comparable_a if one.index not in found]
             taken = set(found.values())
-            left_b = [at for at in range(len(b)) if at not in taken]
-            found.update(_matched(left_a, left_b, comparable_a, comparable_b, _ANYWHERE))
+            left_b = [other for other in comparable_b if other.index not in taken]
+            pairs, _, _ = match_by_keys(left_a, left_b, _ANYWHERE)
+            found |= {one.index: other.index for one, other in pairs}
         if len(found) == before:
             break
     partners = {index_b: index_a for index_a, index_b in found.items()}
@@ -270,11 +244,12 @@ def _comparable(*sides: Sequence[ScopeIdentity]) -> list[list[ScopeIdentity]]:
             [
                 replace(
                     scope,
+                    index=index,
                     is_only=everywhere[scope.info.kind, scope.steady_name] == 1,
                     is_only_in_parent=in_parent[scope.info.parent, scope.partition, scope.info.kind, scope.steady_name]
                     == 1,
                 )
-                for scope in scopes
+                for index, scope in enumerate(scopes)
             ]
         )
     return found
@@ -288,30 +263,11 @@ def _match_within_parents(a: Sequence[ScopeIdentity], b: Sequence[ScopeIdentity]
     while waiting:
         parent_a, parent_b = waiting.pop()
         taken = set(found.values())
-        inside_a = [
-            at for at, scope in enumerate(a) if (scope.info.parent, scope.partition) == parent_a and at not in found
-        ]
-        inside_b = [
-            at for at, scope in enumerate(b) if (scope.info.parent, scope.partition) == parent_b and at not in taken
-        ]
-        fresh = list(_matched(inside_a, inside_b, a, b, _WITHIN_PARENT))
-        found.update(fresh)
-        waiting += [((at_a, a[at_a].partition), (at_b, b[at_b].partition)) for at_a, at_b in fresh]
-
-
-def _matched(
-    left_a: Sequence[int],
-    left_b: Sequence[int],
-    a: Sequence[ScopeIdentity],
-    b: Sequence[ScopeIdentity],
-    keys: Sequence[_Key],
-) -> Iterator[tuple[int, int]]:
-    for key in keys:
-        alike = list(_alike(left_a, left_b, lambda at: key(a[at]), lambda at: key(b[at])))  # noqa: B023 (used at once)
-        yield from alike
-        matched_a, matched_b = {at for at, _ in alike}, {at for _, at in alike}
-        left_a = [at for at in left_a if at not in matched_a]
-        left_b = [at for at in left_b if at not in matched_b]
+        inside_a = [one for one in a if (one.info.parent, one.partition) == parent_a and one.index not in found]
+        inside_b = [one for one in b if (one.info.parent, one.partition) == parent_b and one.index not in taken]
+        for one, other in match_by_keys(inside_a, inside_b, _WITHIN_PARENT)[0]:
+            found[one.index] = other.index
+            waiting.append(((one.index, one.partition), (other.index, other.partition)))
 
 
 def is_named(a: ScopeIdentity, b: ScopeIdentity, glob: str) -> bool:

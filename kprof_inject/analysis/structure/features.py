@@ -8,13 +8,10 @@ that run most often: the ones in the innermost loop.
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
-from itertools import count
 
 from msgspec import Struct
 
@@ -27,6 +24,7 @@ from kprof_inject.analysis.structure.tensor_layouts import (
     layout_of,
     linear_layout,
 )
+from kprof_inject.capture.source_text import without_folders
 from kprof_inject.quantities import counted
 from kprof_inject.select.functions import Function, functions_of
 from kprof_inject.select.python_source import is_library
@@ -109,17 +107,6 @@ _SCHEDULING = ("amdg.instruction_sched_hint", "rocdl.s.setprio", "rocdl.sched.ba
 _WORK = frozenset(Kind) - {Kind.CONVERSION, Kind.FENCE, Kind.SYNCHRONIZATION}
 
 
-def features_of(module: Module, code_of: CodeOf, *, by_line: bool = True) -> list[Feature]:
-    """Return the features of all functions of a module, in the order of the text.
-
-    Without ``by_line``, operations are identified by their places among those like them, not by their source lines.
-    """
-    found: list[Feature] = []
-    for function in functions_of(module):
-        found += _FunctionFeatures(module, function, code_of, by_line).features()
-    return found
-
-
 def kind_of(operation: Operation) -> Kind | None:
     """Return the kind of an operation; None if it has none of these."""
     traits, name = operation.traits, operation.name
@@ -153,119 +140,71 @@ def _is_tensor(operation: Operation) -> bool:
     return any(one.kind == "tensor" for one in types_of(operation))
 
 
-_MutableFacts = dict[str, Fact]
-_Facts = frozenset[tuple[str, Fact]]
+_Facts = dict[str, Fact]
 _Place = tuple[str, ...]
 
 
-class _FoundOperation(Struct, frozen=True):
-    kind: Kind
-    operand: str
-    operation: Operation
-    loop: Operation | None
-    """The innermost loop around it."""
+def features_of(module: Module, code_of: CodeOf, *, by_line: bool = True) -> list[Feature]:
+    """Return the features of all functions of a module, in the order of the text.
+
+    Without ``by_line``, operations of a function belong to one line, as if it had no source lines.
+    """
+    return [
+        feature for function in functions_of(module) for feature in _features_in(module, function, code_of, by_line)
+    ]
 
 
-class _FunctionFeatures:
-    def __init__(self, module: Module, function: Function, code_of: CodeOf, by_line: bool) -> None:
-        self._module = module
-        self._function = function
-        self._code_of = code_of
-        self._by_line = by_line
-        self._loops: dict[Operation | None, str] = {None: ""}
-        self._loops |= {loop.operation: f"loop{loop.subscript}" for loop in function.loops}
-        # A kernel may be renamed; a helper's name continues with the types of its arguments.
-        self._owner = "" if function.is_public else function.symbol.partition("__")[0]
-
-    def features(self) -> Iterator[Feature]:
-        found = [
-            _FoundOperation(kind, _operand(kind, operation), operation, operation.loop)
-            for operation in self._function.operations
-            if (kind := kind_of(operation)) is not None and not self._function.illegal_owner(operation)
-        ]
-        places = {} if self._by_line else self._places(found)
-        groups: dict[tuple[Kind, _Place, str], list[_FoundOperation]] = {}
-        lines: dict[_Place, Line] = {}
-        for one in found:
-            line = line_of(self._function.source_of(one.operation), self._owner, self._code_of, places.get(one))
+def _features_in(module: Module, function: Function, code_of: CodeOf, by_line: bool) -> Iterator[Feature]:
+    # A kernel may be renamed; a helper's name continues with the types of its arguments.
+    owner = "" if function.is_public else function.symbol.partition("__")[0]
+    loops: dict[Operation | None, str] = {None: ""}
+    loops |= {loop.operation: f"loop{loop.subscript}" for loop in function.loops}
+    depths = {loop: name.count(".") + bool(name) for loop, name in loops.items()}
+    groups: dict[tuple[Kind, _Place, str], list[Operation]] = {}
+    lines: dict[_Place, Line] = {}
+    for one in function.operations:
+        kind = kind_of(one)
+        if kind is not None and not function.illegal_owner(one):
+            line = _line_of(function.source_of(one), owner, code_of, by_line)
             lines.setdefault(line.identity, line)
-            groups.setdefault((one.kind, line.identity, one.operand), []).append(one)
-        for (_, identity, _), group in groups.items():
-            yield self._feature(lines[identity], group)
-
-    def _places(self, found: Sequence[_FoundOperation]) -> dict[_FoundOperation, str]:
-        """Return each operation's place: its innermost loop, and how many operations like it precede it there.
-
-        Operations peeled off a loop get, in turn, the places of the ones in it that they are copies of.
-        """
-        alike: dict[tuple[Kind, str], list[_FoundOperation]] = {}
-        for one in found:
-            alike.setdefault((one.kind, one.operand), []).append(one)
-        places: dict[_FoundOperation, str] = {}
-        for group in alike.values():
-            deepest = max(self._depth(one) for one in group)
-            numbers: dict[Operation | None, Iterator[int]] = {}
-            for one in group:
-                if self._depth(one) == deepest:
-                    places[one] = f"{self._loops[one.loop]}#{next(numbers.setdefault(one.loop, count()))}"
-            places |= self._places_of_copies(group, places)
-        return places
-
-    def _places_of_copies(
-        self, group: Sequence[_FoundOperation], places: Mapping[_FoundOperation, str]
-    ) -> Iterator[tuple[_FoundOperation, str]]:
-        """Yield the places of the operations outside the innermost loops of their group."""
-        copies = [one for one in group if one not in places]
-        originals: dict[_Facts, list[_FoundOperation]] = {}
-        in_loop: dict[tuple[_Facts, Operation | None], list[str]] = {}
-        for one in (one for one in group if copies and one in places):
-            originals.setdefault(self._facts(one), []).append(one)
-            in_loop.setdefault((self._facts(one), one.loop), []).append(places[one])
-        copies_seen: Counter[tuple[str, Operation | None]] = Counter()
-        for one in copies:
-            facts = self._facts(one)
-            alike = originals.get(facts, [])
-            following = bisect_right(alike, one.operation.start, key=lambda other: other.operation.start)
-            loop = alike[min(following, len(alike) - 1)].loop if alike else None
-            there = in_loop.get((facts, loop), [])
-            number = copies_seen[self._loops[one.loop], loop]
-            copies_seen[self._loops[one.loop], loop] += 1
-            yield one, there[number % len(there)] if there else f"{self._loops[one.loop]}#{number}"
-
-    def _depth(self, one: _FoundOperation) -> int:
-        return 0 if one.loop is None else self._loops[one.loop].count(".") + 1
-
-    @if_misfit(frozenset())
-    def _facts(self, one: _FoundOperation) -> _Facts:
-        return frozenset(_FACTS[one.kind](self._module, one.operation).items()) if one.kind in _FACTS else frozenset()
-
-    def _feature(self, line: Line, group: Sequence[_FoundOperation]) -> Feature:
-        one = max(group, key=self._depth)
-        operations = tuple(other.operation for other in group)
-        facts = dict(self._facts(one))
-        if one.kind == Kind.LOAD and one.loop is not None:
-            ahead = iterations_ahead(self._module, one.loop, one.operation, operations)
-            facts |= {} if ahead is None else {AHEAD: ahead}
-        inside = [other.operation for other in group if other.loop is one.loop]
-        if one.kind == Kind.SHARED and one.loop is not None and one.operation.name == READ:
-            facts[AHEAD] = int(any(is_for_the_next(one.loop, other) for other in inside))
-        if one.kind == Kind.DOT and one.loop is not None and (awaited := self._awaited(one.loop, one.operation)):
-            facts[AWAITED] = awaited
-        if one.kind == Kind.SYNCHRONIZATION and one.operation.block is not None:
-            dots = [other for other in one.operation.block.operations if other.traits.is_dot]
-            before = sum(other.start < one.operation.start for other in dots)
+            groups.setdefault((kind, line.identity, _operand(kind, one)), []).append(one)
+    for (kind, identity, operand), group in groups.items():
+        one = max(group, key=lambda other: depths[other.loop])
+        inside = [other for other in group if other.loop is one.loop]
+        facts = dict(_printed_facts(module, kind, one)) | _facts_in_loop(module, kind, one, inside, group)
+        if kind == Kind.SYNCHRONIZATION and one.block is not None:
+            dots = [other for other in one.block.operations if other.traits.is_dot]
+            before = sum(other.start < one.start for other in dots)
             facts |= {PLACE: f"{before} of {counted(len(dots), 'dot')}"} if dots else {}
-        if any(owner.name == "scf.if" for owner in one.operation.owners()):
+        if any(holder.name == "scf.if" for holder in one.owners()):
             facts[PREDICATED] = 1
-        return Feature(one.kind, line, one.operand, self._loops[one.loop], len(inside), facts, operations)
+        yield Feature(kind, lines[identity], operand, loops[one.loop], len(inside), facts, tuple(group))
 
-    def _awaited(self, loop: Operation, dot: Operation) -> str:
-        found = awaited_dot(self._module, loop, dot)
-        if found is None or found.iterations_ago:
-            return f"{counted(found.iterations_ago, 'iteration')} later" if found else ""
-        between = (one for one in body_of(loop) if dot.start < one.start < found.wait.start)
-        is_hidden = any(kind_of(one) in _WORK or (one.traits.is_arithmetic and _is_tensor(one)) for one in between)
-        return "later in its iteration" if is_hidden else "at once"
+
+@if_misfit(())
+def _printed_facts(module: Module, kind: Kind, operation: Operation) -> Sequence[tuple[str, Fact]]:
+    return tuple(_FACTS[kind](module, operation).items()) if kind in _FACTS else ()
+
+
+def _facts_in_loop(
+    module: Module, kind: Kind, one: Operation, inside: Sequence[Operation], group: Sequence[Operation]
+) -> _Facts:
+    facts: _Facts = {}
+    if one.loop is None:
+        return facts
+    if kind == Kind.LOAD and (ahead := iterations_ahead(module, one.loop, one, group)) is not None:
+        facts[AHEAD] = ahead
+    if kind == Kind.SHARED and one.name == READ:
+        facts[AHEAD] = int(any(is_for_the_next(one.loop, other) for other in inside))
+    if kind == Kind.DOT and (found := awaited_dot(module, one.loop, one)):
+        between = [other for other in body_of(one.loop) if one.start < other.start < found.wait.start]
+        if found.iterations_ago:
+            facts[AWAITED] = f"{counted(found.iterations_ago, 'iteration')} later"
+        elif any(kind_of(other) in _WORK or (other.traits.is_arithmetic and _is_tensor(other)) for other in between):
+            facts[AWAITED] = "later in its iteration"
+        else:
+            facts[AWAITED] = "at once"
+    return facts
 
 
 def _operand(kind: Kind, operation: Operation) -> str:
@@ -302,8 +241,8 @@ def _moved(kind: Kind, operation: Operation) -> PrintedType | None:
     return shaped[-1] if kind in _GIVES_LAST else shaped[0]
 
 
-def _access(kind: Kind, module: Module, operation: Operation) -> _MutableFacts:
-    facts: _MutableFacts = {WAY: _WAYS.get(operation.name, _PLAIN)}
+def _access(kind: Kind, module: Module, operation: Operation) -> _Facts:
+    facts: _Facts = {WAY: _WAYS.get(operation.name, _PLAIN)}
     if facts[WAY] not in (_TMA, _TDM):
         facts[ADDRESSES] = _BUFFER if _BUFFER_ACCESS.match(operation.name) else _POINTERS
     tensors = [one for one in types_of(operation) if one.kind == "tensor" and (one.is_pointer or one.shape)]
@@ -320,12 +259,12 @@ def _access(kind: Kind, module: Module, operation: Operation) -> _MutableFacts:
 _WARPS = re.compile(r"\bwarpsPerCTA = (\[[^\]]*\])|\bctaLayout = \{warp = (\[(?:\[[^\]]*\](?:, )?)*\])")
 
 
-def _dot(module: Module, operation: Operation) -> _MutableFacts:
+def _dot(module: Module, operation: Operation) -> _Facts:
     if operation.name.startswith("ttng.tc_gen5"):
         return {INSTRUCTION: "tcgen05"}
     results = [one for one in types_of(operation) if one.kind == "tensor"]
     instruction = dot_instruction(layout_of(results[-1], module.aliases)) if results else ""
-    facts: _MutableFacts = {INSTRUCTION: instruction} if instruction else {}
+    facts: _Facts = {INSTRUCTION: instruction} if instruction else {}
     if results and (warps := _WARPS.search(layout_of(results[-1], module.aliases))):
         facts[WARPS] = warps[1] or warps[2]
     if operation.name == WARP_GROUP_DOT:
@@ -333,7 +272,7 @@ def _dot(module: Module, operation: Operation) -> _MutableFacts:
     return facts
 
 
-def _reduction(module: Module, operation: Operation) -> _MutableFacts:
+def _reduction(module: Module, operation: Operation) -> _Facts:
     axis = AXIS.search(operation.tail)
     spread = lanes_and_warps_along(types_of(operation)[0], int(axis[1]), module.aliases) if axis else None
     if spread is None:
@@ -342,7 +281,7 @@ def _reduction(module: Module, operation: Operation) -> _MutableFacts:
     return {THREADS: f"over {' and '.join(parts)}" if parts else "within each thread"}
 
 
-def _conversion(module: Module, operation: Operation) -> _MutableFacts:
+def _conversion(module: Module, operation: Operation) -> _Facts:
     tensors = [one for one in types_of(operation) if one.kind == "tensor"]
     before, after = (linear_layout(one, module.aliases) for one in (tensors[0], tensors[-1]))
     if before is None or after is None:
@@ -355,8 +294,8 @@ def _conversion(module: Module, operation: Operation) -> _MutableFacts:
 _SWIZZLE = re.compile(r"\b(vec|perPhase|maxPhase|swizzlingByteWidth|transposed) = (\w+)|(\d+:\+\d+)")
 
 
-def _shared(module: Module, operation: Operation) -> _MutableFacts:
-    facts: _MutableFacts = {}
+def _shared(module: Module, operation: Operation) -> _Facts:
+    facts: _Facts = {}
     memory = next((one for one in types_of(operation) if one.kind == "memdesc"), None)
     if memory is not None:
         found = _SWIZZLE.findall(layout_of(memory, module.aliases))
@@ -372,19 +311,19 @@ _ORDER = re.compile(r"\b(relaxed|acquire|release|acq_rel)\b|\bsem = (\d)")
 _PENDING = re.compile(r"\bpendings = (\d+)")
 
 
-def _atomic(module: Module, operation: Operation) -> _MutableFacts:
+def _atomic(module: Module, operation: Operation) -> _Facts:
     found = _ORDER.search(operation.tail)
     return _access(Kind.ATOMIC, module, operation) | (
         {MEMORY_ORDER: found[1] or _ORDERS[int(found[2]) % len(_ORDERS)]} if found else {}
     )
 
 
-def _synchronization(module: Module, operation: Operation) -> _MutableFacts:
+def _synchronization(module: Module, operation: Operation) -> _Facts:
     found = _PENDING.search(operation.tail)
     return {PENDING: int(found[1])} if found else {}
 
 
-_FACTS: dict[Kind, Callable[[Module, Operation], _MutableFacts]] = {
+_FACTS: dict[Kind, Callable[[Module, Operation], _Facts]] = {
     Kind.LOAD: partial(_access, Kind.LOAD),
     Kind.STORE: partial(_access, Kind.STORE),
     Kind.ATOMIC: _atomic,
@@ -407,7 +346,7 @@ _COMPILER_SUFFIXES = (".ttir", ".ttgir", ".mlir")
 class Line(Struct, frozen=True):
     """A source line as named in a report, with its identity.
 
-    The identity is its text and that of the lines that call it, if known, else their numbers.
+    The identity is its text and that of the lines that call it, if known, else their files' names and their numbers.
     """
 
     source: SourcePoint | None
@@ -428,13 +367,11 @@ def has_source_lines(module: Module) -> bool:
     )
 
 
-def line_of(chain: Chain, owner: str, code_of: CodeOf, place: str | None) -> Line:
-    """Return the line of an operation in the function ``owner``; ``place`` replaces the line as its identity."""
+def _line_of(chain: Chain, owner: str, code_of: CodeOf, by_line: bool) -> Line:
     users = _users_lines(chain)
     source = next(iter(users or chain), None)
-    if place is not None:
-        return Line(source, (owner, place))
-    return Line(source, (owner, *(code_of(point) or f"{point.file}:{point.line}" for point in users)))
+    codes = (code_of(point) or without_folders(f"{point.file}:{point.line}") for point in users if by_line)
+    return Line(source, (owner, *codes))
 
 
 def _users_lines(chain: Chain) -> Chain:

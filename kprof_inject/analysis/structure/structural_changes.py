@@ -1,7 +1,7 @@
 """Compare what a compiler made of a kernel in A and in B, line by line.
 
-Lines are matched by their text if it is known, otherwise by their function and order. Moved lines, another folder or
-another version of the compiler are therefore no changes by themselves.
+Lines are matched by their text if it is known, otherwise by their number, and then by what they do. Moved lines,
+another folder or another version of the compiler are therefore no changes by themselves.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import replace
-from difflib import SequenceMatcher
 from typing import TypeVar
 
 from msgspec import Struct
@@ -83,7 +81,7 @@ def structural_changes(a: Module, b: Module, code_a: CodeOf, code_b: CodeOf) -> 
 
 def feature_changes(a: Sequence[Feature], b: Sequence[Feature]) -> list[StructuralChange]:
     """Return what changed from A to B in features."""
-    pairs, only_a, only_b = _matched(_on_lines_of(b, a), b)
+    pairs, only_a, only_b = _matched(a, b)
     moved = [pair for pair in pairs if bool(pair[0].loop) != bool(pair[1].loop)]
     kept = [*_loop_changes(moved)]
     same = {work for work, _ in _totals(a).items() & _totals(b).items()}
@@ -114,39 +112,6 @@ def feature_changes(a: Sequence[Feature], b: Sequence[Feature]) -> list[Structur
     ]
 
 
-_Identity = tuple[str, ...]
-
-
-def _on_lines_of(b: Sequence[Feature], a: Sequence[Feature]) -> Sequence[Feature]:
-    """Return A's features with the identities of B's lines, if lines of different identity correspond to each other.
-
-    Lines correspond by function and order if more of their work is then on both sides, as if a folder was renamed.
-    """
-    work_a, work_b = _work_of_lines(a), _work_of_lines(b)
-    lines_a, lines_b = list(work_a), list(work_b)
-    matcher = SequenceMatcher(None, list(work_a.values()), list(work_b.values()), autojunk=False)
-    by_order: dict[_Identity, _Identity] = {}
-    for _, first_a, end_a, first_b, end_b in matcher.get_opcodes():
-        if end_a - first_a == end_b - first_b:
-            by_order.update(zip(lines_a[first_a:end_a], lines_b[first_b:end_b], strict=True))
-    common_by_order = sum(len(set(work_a[one]) & set(work_b[other])) for one, other in by_order.items())
-    if common_by_order <= sum(len(set(work) & set(work_b.get(one, ()))) for one, work in work_a.items()):
-        return a
-    # Another line of B may have the identity of a line that corresponds to none.
-    return [
-        replace(one, line=Line(one.line.source, by_order.get(one.line.identity, ("", *one.line.identity)))) for one in a
-    ]
-
-
-def _work_of_lines(features: Sequence[Feature]) -> dict[_Identity, tuple[tuple[str, int, Kind], ...]]:
-    """Return each line's kinds of operations that stay in their line, with their function, in the order of the text."""
-    found: dict[_Identity, set[Kind]] = {}
-    for one in features:
-        if one.kind not in _KEYS:
-            found.setdefault(one.line.identity, set()).add(one.kind)
-    return {line: tuple((line[0], len(line), kind) for kind in sorted(kinds)) for line, kinds in found.items()}
-
-
 def _work_in_loop(one: Feature) -> tuple[Kind, str, str]:
     return one.kind, one.loop, one.operand
 
@@ -165,6 +130,7 @@ _EXACT: tuple[Callable[[Feature], Hashable], ...] = (
     lambda one: (one.kind, one.line.own, one.operand),
     lambda one: (one.kind, one.loop, one.operand),
     lambda one: (one.kind, one.operand),
+    lambda one: (one.kind, one.loop, one.times),
 )
 # The compiler moves these from line to line, so only their number in a loop matters.
 _MOVABLE: tuple[Callable[[Feature], Hashable], ...] = (
@@ -184,28 +150,33 @@ def _matched(
     pairs: list[tuple[Feature, Feature]] = []
     only_a: list[Feature] = []
     only_b: list[Feature] = []
+    order = {id(one): number for number, one in enumerate(b)}
     for kind in Kind:
-        left_a, left_b = ([one for one in side if one.kind == kind] for side in (a, b))
-        of_kind: list[tuple[Feature, Feature]] = []
-        for key in _KEYS.get(kind, _EXACT):
-            of_kind += _alike(left_a, left_b, key)
-            taken = {id(one) for pair in of_kind for one in pair}
-            left_a, left_b = ([one for one in left if id(one) not in taken] for left in (left_a, left_b))
-        order = {id(one): number for number, one in enumerate(b)}
-        pairs += sorted(of_kind, key=lambda pair: order[id(pair[1])])
+        kind_a, kind_b = ([one for one in side if one.kind == kind] for side in (a, b))
+        found, left_a, left_b = match_by_keys(kind_a, kind_b, _KEYS.get(kind, _EXACT))
+        pairs += sorted(found, key=lambda pair: order[id(pair[1])])
         only_a += left_a
         only_b += left_b
     return pairs, only_a, only_b
 
 
-def _alike(
-    a: Sequence[Feature], b: Sequence[Feature], key: Callable[[Feature], Hashable]
-) -> Iterator[tuple[Feature, Feature]]:
-    """Yield pairs of features with equal keys, in order, if both sides have the same number of them."""
-    groups_a, groups_b = _grouped(a, key), _grouped(b, key)
-    for value, group_a in groups_a.items():
-        if len(group_a) == len(groups_b.get(value, ())):
-            yield from zip(group_a, groups_b[value], strict=True)
+def match_by_keys(
+    a: Sequence[_T], b: Sequence[_T], keys: Sequence[Callable[[_T], Hashable]]
+) -> tuple[list[tuple[_T, _T]], list[_T], list[_T]]:
+    """Match objects with equal keys, in order, if both sides have equally many; return what is left of A and B, too.
+
+    ``keys`` begin with the most reliable one. None is not a key.
+    """
+    pairs: list[tuple[_T, _T]] = []
+    left_a, left_b = list(a), list(b)
+    for key in keys:
+        groups_a, groups_b = _grouped(left_a, key), _grouped(left_b, key)
+        for value, group in groups_a.items():
+            if value is not None and len(group) == len(groups_b.get(value, ())):
+                pairs += zip(group, groups_b[value], strict=True)
+        taken = {id(one) for pair in pairs for one in pair}
+        left_a, left_b = ([one for one in left if id(one) not in taken] for left in (left_a, left_b))
+    return pairs, left_a, left_b
 
 
 def _grouped(found: Iterable[_T], key: Callable[[_T], Hashable]) -> dict[Hashable, list[_T]]:
