@@ -29,7 +29,7 @@ from kprof_inject.files import read_text
 from kprof_inject.pipeline.captures import decode_capture, open_capture, with_launch_captured
 from kprof_inject.quantities import before_and_after, counted
 from kprof_inject.report.diff.rows import change_json, changes_by_text, diff_json, unrecognized_text
-from kprof_inject.report.diff.terminal import crossings, parse_limit, print_diff_tables, print_sources
+from kprof_inject.report.diff.terminal import crossings, parse_limit, print_diff_tables
 from kprof_inject.rewrite import strip
 from kprof_inject.runtime.compiling.module_check import module_resources
 from kprof_inject.timeline.choice import Choice
@@ -59,12 +59,6 @@ _MORE = "Another capture of {side}, such as one of another process, to show the 
     "0.05). Also if this cannot be determined: too few launches, or something that only one side has.",
 )
 @click.option("--html", "html_path", type=PATH, metavar="FILE", help="Also write the comparison as one HTML page.")
-@harmless_setting(
-    "--source",
-    "with_source",
-    is_flag=True,
-    help="Also print the source of A and B side by side where it changed, or the code compiled from it.",
-)
 @click.option(
     "--triton",
     "tritons",
@@ -89,7 +83,6 @@ def command(
     renamed: tuple[str, ...],
     limit_text: str | None,
     html_path: Path | None,
-    with_source: bool,
     tritons: tuple[Path, Path] | None,
     choice: Choice,
     names_path: Path | None,
@@ -137,8 +130,6 @@ def command(
         click.echo(json_text(diff_json(diff)))
     else:
         print_diff_tables(diff, table_console())
-        if with_source:
-            print_sources(diff, table_console())
         if limit is None and named == (place, other):
             given = {
                 "--scope-names": names_path,

@@ -1,4 +1,4 @@
-"""Source lines of both sides: pairs of lines, the change of the warps' time by line, and lines that changed.
+"""Source lines of both sides: pairs of lines, and the change of the warps' time by line.
 
 Times are those of a warp in a CTA, on average: from samples of the warps' stalls, or from recorded scopes if there are
 none.
@@ -12,11 +12,9 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from difflib import SequenceMatcher
 from functools import lru_cache
-from itertools import groupby, zip_longest
 
 from msgspec import Struct
 
-from kprof_inject.analysis.comparison.code import Structure
 from kprof_inject.analysis.comparison.runs import KernelRuns, LaunchFigures, typical_value
 from kprof_inject.analysis.comparison.verdicts import KernelDiff
 from kprof_inject.analysis.limits.stalls import Share, Stalls
@@ -164,8 +162,8 @@ def _files(a: _Side, b: _Side) -> set[tuple[str, str]]:
     Files are paired by name; if one file is left on each side, these two are a pair, too.
     """
     in_a, in_b = {*a.sources, *a.paths}, {*b.sources, *b.paths}
-    found = {(path, partner) for path in a.paths if (partner := partner_of(path, in_b))}
-    found |= {(partner, path) for path in b.paths if (partner := partner_of(path, in_a))}
+    found = {(path, partner) for path in a.paths if (partner := _partner_of(path, in_b))}
+    found |= {(partner, path) for path in b.paths if (partner := _partner_of(path, in_a))}
     alone_a, alone_b = a.paths - {path for path, _ in found}, b.paths - {path for _, path in found}
     if len(alone_a) == len(alone_b) == 1:
         found.add((alone_a.pop(), alone_b.pop()))
@@ -175,89 +173,19 @@ def _files(a: _Side, b: _Side) -> set[tuple[str, str]]:
 def _numbers(a: _Side, path_a: str, b: _Side, path_b: str) -> Iterator[tuple[int, int, bool]]:
     """Yield the numbers of a file's lines in A and in B, and whether the line was edited; equal ones without texts."""
     if path_a in a.sources and path_b in b.sources:
-        for line_a, line_b in aligned(a.sources[path_a], b.sources[path_b]):
-            if line_a and line_b:
-                yield line_a.number, line_b.number, line_a.text != line_b.text
+        texts = lines_of(a.sources[path_a]), lines_of(b.sources[path_b])
+        for tag, a_begin, a_end, b_begin, b_end in SequenceMatcher(None, *texts, autojunk=False).get_opcodes():
+            for at_a, at_b in zip(range(a_begin, a_end), range(b_begin, b_end), strict=False):
+                yield at_a + 1, at_b + 1, tag != "equal"
         return
     for path, number in (*a.times, *b.times):
         if path in (path_a, path_b):
             yield number, number, False
 
 
-class NumberedLine(Struct, frozen=True):
-    """Line of a source file, with its number from 1."""
-
-    number: int
-    text: str
-
-
-def partner_of(path: str, others: Collection[str]) -> str | None:
+def _partner_of(path: str, others: Collection[str]) -> str | None:
     """Return the other side's path of a file, whatever its folder; None if there is none, or several of its name."""
     if path in others:
         return path
     named = [other for other in others if without_folders(other) == without_folders(path)]
     return named[0] if len(named) == 1 else None
-
-
-def aligned(a: str, b: str) -> Iterator[tuple[NumberedLine | None, NumberedLine | None]]:
-    """Yield the lines of two texts in pairs, edited ones in order; None for a line that the other text lacks."""
-    lines_a, lines_b = lines_of(a), lines_of(b)
-    in_a, in_b = (
-        [NumberedLine(number, shown_line(text)) for number, text in enumerate(lines, 1)] for lines in (lines_a, lines_b)
-    )
-    for _, a_begin, a_end, b_begin, b_end in SequenceMatcher(None, lines_a, lines_b, autojunk=False).get_opcodes():
-        yield from zip_longest(in_a[a_begin:a_end], in_b[b_begin:b_end])
-
-
-# Unchanged lines shown above and below each changed line.
-_AROUND = 2
-
-
-class SourceRow(Struct, frozen=True):
-    """Line of a ``file``, without folders, as it is in A and in B; None where a side lacks it.
-
-    ``changes`` are the texts of the compiler's changes at this line.
-    """
-
-    file: str
-    a: NumberedLine | None
-    b: NumberedLine | None
-    changes: tuple[str, ...]
-
-    @property
-    def is_edited(self) -> bool:
-        """True if the line differs between the sides."""
-        return self.a is None or self.b is None or self.a.text != self.b.text
-
-
-def source_parts(diff: KernelDiff, structure: Structure | None) -> Iterator[list[SourceRow]]:
-    """Yield the parts of the source in which the compiler's output, or the text within the kernel, changed.
-
-    A part has consecutive lines. A file whose text is unknown has no parts.
-    """
-    texts_a, texts_b = sources_of(diff.a.kernel), sources_of(diff.b.kernel)
-    changes: dict[tuple[str, str, int], dict[str, None]] = {}
-    for change in (change for part in (structure.parts if structure else ()) for change in part.changes):
-        if change.source is not None:
-            at_line = ("b" if change.operations_b else "a", change.source.file, change.source.line)
-            changes.setdefault(at_line, {})[change.text] = None
-    sources = [scope.source for side in (diff.a, diff.b) for scope in side.kernel.scopes.scopes]
-    places = [place for place in map(file_and_line, sources) if place] + [place[1:] for place in changes]
-    for path in dict.fromkeys(path for path, _ in places):
-        path_a, path_b = partner_of(path, texts_a), partner_of(path, texts_b)
-        if path_a is None or path_b is None:
-            continue
-        lines = [line for other, line in places if other == path]
-        kernel = range(min(lines), max(lines) + 1)
-        rows: list[SourceRow] = []
-        shown: set[int] = set()
-        for at, (a, b) in enumerate(aligned(texts_a[path_a], texts_b[path_b])):
-            here = (changes.get((side, path, line.number), {}) for side, line in (("a", a), ("b", b)) if line)
-            here_texts = tuple(dict.fromkeys(text for texts in here for text in texts))
-            row = SourceRow(without_folders(path), a, b, here_texts)
-            rows.append(row)
-            if row.changes or (row.is_edited and any(line and line.number in kernel for line in (a, b))):
-                shown.update(range(at - _AROUND, at + _AROUND + 1))
-        for is_shown, run in groupby(range(len(rows)), lambda at: at in shown):  # noqa: B023 (used at once)
-            if is_shown:
-                yield [rows[at] for at in run]

@@ -63,11 +63,7 @@ th .axis { display: flex; gap: .6rem; justify-content: space-between; font-weigh
 tr.launch td { background: var(--head); }
 .cause { font-size: 1.1rem; margin: -.6rem 0 1rem; } .basis { margin: 1.2rem 0 .3rem; }
 .lines code { font: 12px/1.5 ui-monospace, monospace; white-space: pre-wrap; overflow-wrap: anywhere; }
-table.sources { margin: .8rem 0; } .sources td { border: 0; padding: 0 .6rem; }
-.sources caption { text-align: left; font-weight: 600; padding: .2rem 0; }
-.sources td.number { color: var(--dim); } .sources code, pre.code { font: 12px/1.5 ui-monospace, monospace; }
-.sources code { white-space: pre; } .sources td.changed { color: var(--clock); white-space: normal; }
-.sources tr.edited code { font-weight: 600; } pre.code { white-space: pre-wrap; overflow-wrap: anywhere; }
+pre.code { font: 12px/1.5 ui-monospace, monospace; white-space: pre-wrap; overflow-wrap: anywhere; }
 svg { display: block; } svg .bar { fill: currentColor; opacity: .35; }
 svg .whisker { stroke: currentColor; stroke-width: 1.6; fill: none; }
 svg .zero { stroke: var(--dim); stroke-width: 1; }
@@ -117,7 +113,6 @@ def _page(diff: CaptureDiff, places: tuple[str, str]) -> Iterator[str]:
         yield from _table("lines", lines)
         if code := list(map(_escaped, rows.code_lines(kernel))):
             yield '<pre class="code">' + "\n".join(code) + "</pre>"
-        yield from _sources(kernel)
         yield from _list(wording.kernel_notes(kernel))
     if unpaired := wording.unpaired_lines(diff):
         yield from _list(unpaired)
@@ -200,21 +195,6 @@ def interval_bar(row: Row, axis: float) -> str:
 def _x(value: float, axis: float) -> float:
     part = min(max(value / axis, -1.0), 1.0)
     return _MARGIN + (part + 1) / 2 * (_WIDTH - 2 * _MARGIN)
-
-
-def _sources(kernel: KernelDiff) -> Iterator[str]:
-    for part in rows.source_rows(kernel):
-        yield f'<div class="scroll"><table class="sources"><caption>{_escaped(part[0].name)}</caption><thead><tr>'
-        yield '<th></th><th class="name">A</th><th></th><th class="name">B</th>'
-        yield "</tr></thead><tbody>"
-        for row in part:
-            kind = ' class="edited"' if row.kind == "edited" else ""
-            numbers = [f'<td class="number">{row.cells[f"line in {side}"]}</td>' for side in "AB"]
-            texts = [f'<td class="name"><code>{_escaped(row.cells[side])}</code></td>' for side in "AB"]
-            yield f"<tr{kind}>{numbers[0]}{texts[0]}{numbers[1]}{texts[1]}</tr>"
-            for change in row.values["changes"]:
-                yield f'<tr><td></td><td></td><td></td><td class="name changed">↑ {_escaped(change)}</td></tr>'
-        yield "</tbody></table></div>"
 
 
 def _escaped(text: str) -> str:

@@ -217,26 +217,6 @@ def shown_lines(diff: KernelDiff) -> tuple[str, list[Row]]:
     return f"source lines: a warp's time in a CTA, {basis}{more}", rows
 
 
-def source_rows(diff: KernelDiff) -> Iterator[list[Row]]:
-    """Yield the rows of each part of the source in which something changed; an edited line is of kind ``edited``.
-
-    Cells are indented as little as the part allows.
-    """
-    for part in lines.source_parts(diff, code.structure_of(diff)):
-        texts = [line.text for row in part for line in (row.a, row.b) if line and line.text.strip()]
-        indent = min((len(text) - len(text.lstrip()) for text in texts), default=0)
-        rows = []
-        for row in part:
-            cells: dict[str, str] = {}
-            values: dict[str, Any] = {}
-            for side, line in (("A", row.a), ("B", row.b)):
-                cells |= {f"line in {side}": str(line.number) if line else "", side: line.text[indent:] if line else ""}
-                values[side.lower()] = line and {"line": line.number, "text": line.text}
-            values |= {"edited": row.is_edited, "changes": list(row.changes)}
-            rows.append(Row("edited" if row.is_edited else "source", row.file, cells, values=values))
-        yield rows
-
-
 def code_lines(diff: KernelDiff) -> Iterator[str]:
     """Yield the changes of the code, indented by part; none if the code is unknown."""
     structure = code.structure_of(diff)
@@ -374,7 +354,6 @@ def _kernel_values(diff: KernelDiff) -> dict[str, Any]:
             "differing_lines": structure.differing_lines,
             "only_part": structure.only_part and structure.only_part.name,
         },
-        "source": [{"file": part[0].name, "rows": [row.values for row in part]} for part in source_rows(diff)],
         "notes": list(kernel_notes(diff)),
     }
 

@@ -27,7 +27,6 @@ _DROPPED_FIRST = ("p50", "share", "count", "mean", "source")
 _TEXT_WIDTHS = (60, 40, 24)
 _MAX_KERNELS = 10
 """Longer lists are not read to the end."""
-_NUMBER_WIDTH = 4
 
 
 def print_diff_tables(diff: CaptureDiff, console: Console) -> None:
@@ -107,30 +106,6 @@ def print_diff_answer(diff: CaptureDiff, console: Console) -> None:
     """Print the answer alone, and what the compiler changed."""
     for line in (*wording.first_answer(diff), *(line for kernel in diff.kernels for line in rows.code_lines(kernel))):
         say(line, console)
-
-
-def print_sources(diff: CaptureDiff, console: Console) -> None:
-    """Print both sides' changed source lines side by side, and below each what the compiler changed.
-
-    On a terminal, lines are cut to half of its width. A star is between the sides of an edited line.
-    """
-    most = console.width // 2 - 2 if console.file.isatty() else None
-    for kernel in diff.kernels:
-        for part in rows.source_rows(kernel):
-            console.print()
-            say(f"{kernel.b.title}: {part[0].name}, A | B", console)
-            sides = [[_source_text(row, side, most) for row in part] for side in "AB"]
-            width = max(map(len, sides[0]))
-            for row, a, b in zip(part, *sides, strict=True):
-                say(f"{a:{width}} {'*' if row.kind == 'edited' else '|'} {b}".rstrip(), console)
-                for text in row.values["changes"]:
-                    say(f"{'':{_NUMBER_WIDTH}} ^ {text}", console)
-
-
-def _source_text(row: Row, side: str, most: int | None) -> str:
-    number = row.cells[f"line in {side}"]
-    text = f"{number:>{_NUMBER_WIDTH}} {row.cells[side]}" if number else ""
-    return text if most is None or len(text) <= most else f"{text[: most - 1]}…"
 
 
 def diff_text(diff: CaptureDiff) -> str:
