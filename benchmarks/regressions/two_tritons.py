@@ -207,8 +207,9 @@ def explained(kernel: Mapping[str, Any]) -> Iterator[str]:
             for change in part["changes"]
         )
         yield f"{part['part']}{share_text(part, structure)}: {'; '.join(texts)}"
-    if structure["unexplained"] is not None and not structure["only_part"]:
-        yield f"elsewhere: {100 * structure['unexplained']:.0f} % of the change"
+    shares = [part["explained"] for part in structure["parts"] if part["explained"] is not None]
+    if shares and not structure["only_part"]:
+        yield f"elsewhere: {100 * (1 - sum(shares)):.0f} % of the change"
 
 
 def share_text(part: Mapping[str, Any], structure: Mapping[str, Any]) -> str:

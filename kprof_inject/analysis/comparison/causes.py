@@ -251,9 +251,9 @@ def took_no_time(diff: KernelDiff) -> bool:
 class Remedy(Enum):
     """Remedy for a missing verdict on a launch."""
 
-    MORE_WORK = "more work in a launch"
-    MORE_LAUNCHES = "more launches in a capture"
-    MORE_CAPTURES = "more captures"
+    MORE_WORK = "give each launch more work"
+    MORE_LAUNCHES = "capture more launches (--launches all or 0:20, from a program that launches the kernel that often)"
+    MORE_CAPTURES = "give more captures of each side (--more-a, --more-b)"
 
 
 _MANY_LAUNCHES = 20  # with this many launches, ``MORE_LAUNCHES`` has been followed already

@@ -15,7 +15,6 @@ from msgspec import Struct
 from kprof_inject.analysis.comparison.causes import (
     MIN_EXPLAINED,
     explained_by,
-    explanation_of,
     is_certain,
     largest_scope,
     net_cta_change_ns,
@@ -87,15 +86,13 @@ class ChangedPart(Struct, frozen=True):
 class Structure(Struct, frozen=True):
     """Differences of the code between both sides.
 
-    ``unexplained`` is the part of the launch's change in unchanged code; None if the launch did not change or it is
-    unknown. ``differing_lines`` counts the TTGIR's differing lines, whether or not a change was found in them.
+    ``differing_lines`` counts the TTGIR's differing lines, whether or not a change was found in them.
     ``everywhere`` has changes of the kernel as a whole, with causes of their own, that also act on parts with changes:
     times cannot separate the two. ``only_part`` is the part with all differences, which thus cause the launch's change,
     wherever its time shows; None if several parts differ, or a difference could act elsewhere.
     """
 
     parts: tuple[ChangedPart, ...]
-    unexplained: float | None
     differing_lines: int
     everywhere: tuple[StructuralChange, ...] = ()
     only_part: CodePart | None = None
@@ -136,8 +133,6 @@ def _structure(diff: KernelDiff, a: Module, b: Module) -> Structure:
         loops = places.loops(part)
         found.append(ChangedPart(part, tuple(changes_inside), scopes, explained, own_ns, loops, certain))
     parts = tuple(sorted(found, key=lambda part: -(part.explained or 0.0)))
-    is_known = explanation_of(diff) is not None and bool(diff.every_scope)
-    unexplained = 1 - sum(part.explained or 0.0 for part in parts) if is_known else None
     has_others = any(part.explained is not None for part in parts if part.part != WHOLE)
     differing = differing_lines(a, b)
     only = None
@@ -149,7 +144,7 @@ def _structure(diff: KernelDiff, a: Module, b: Module) -> Structure:
             differ = {*differ, WHOLE}
         only = next(iter(differ)) if len(differ) == 1 else None
     everywhere = tuple(filter(_is_cause, acting)) if has_others else ()
-    return Structure(parts, unexplained, len(differing), everywhere, only)
+    return Structure(parts, len(differing), everywhere, only)
 
 
 def _module(kernel: Kernel) -> Module | None:

@@ -74,15 +74,10 @@ class Feature:
     times: int
     """Number of ``operations`` in ``loop``."""
     facts: Mapping[str, Fact]
-    """Properties by their names (``WAY``, ``AHEAD`` and so on), without those that are unknown."""
+    """Properties by their names, which are those of their changes (``structural_changes``), without unknown ones."""
     operations: tuple[Operation, ...] = field(compare=False)
     """All its occurrences."""
 
-
-WAY, AHEAD, BITS, INSTRUCTION, PREDICATED = "way", "ahead", "bits", "instruction", "predicated"
-ADDRESSES, LANES, MEMORY_ORDER = "addresses", "lanes", "memory-order"
-AWAITED, WARPS, THREADS, EXCHANGE = "awaited", "warps", "threads", "exchange"
-CONFLICTS, SWIZZLE, PENDING, PLACE = "conflicts", "swizzle", "pending", "place"
 
 _COPY, _TMA, _TDM, _PLAIN = "asynchronous copy", "TMA", "TDM", "through registers"
 _OPERATIONS = {
@@ -175,9 +170,9 @@ def _features_in(module: Module, function: Function, code_of: CodeOf, by_line: b
         if kind == Kind.SYNCHRONIZATION and one.block is not None:
             dots = [other for other in one.block.operations if other.traits.is_dot]
             before = sum(other.start < one.start for other in dots)
-            facts |= {PLACE: f"{before} of {counted(len(dots), 'dot')}"} if dots else {}
+            facts |= {"place": f"{before} of {counted(len(dots), 'dot')}"} if dots else {}
         if any(holder.name == "scf.if" for holder in one.owners()):
-            facts[PREDICATED] = 1
+            facts["predicated"] = 1
         yield Feature(kind, lines[identity], operand, loops[one.loop], len(inside), facts, tuple(group))
 
 
@@ -193,17 +188,17 @@ def _facts_in_loop(
     if one.loop is None:
         return facts
     if kind == Kind.LOAD and (ahead := iterations_ahead(module, one.loop, one, group)) is not None:
-        facts[AHEAD] = ahead
+        facts["ahead"] = ahead
     if kind == Kind.SHARED and one.name == READ:
-        facts[AHEAD] = int(any(is_for_the_next(one.loop, other) for other in inside))
+        facts["ahead"] = int(any(is_for_the_next(one.loop, other) for other in inside))
     if kind == Kind.DOT and (found := awaited_dot(module, one.loop, one)):
         between = [other for other in body_of(one.loop) if one.start < other.start < found.wait.start]
         if found.iterations_ago:
-            facts[AWAITED] = f"{counted(found.iterations_ago, 'iteration')} later"
+            facts["awaited"] = f"{counted(found.iterations_ago, 'iteration')} later"
         elif any(kind_of(other) in _WORK or (other.traits.is_arithmetic and _is_tensor(other)) for other in between):
-            facts[AWAITED] = "later in its iteration"
+            facts["awaited"] = "later in its iteration"
         else:
-            facts[AWAITED] = "at once"
+            facts["awaited"] = "at once"
     return facts
 
 
@@ -242,15 +237,15 @@ def _moved(kind: Kind, operation: Operation) -> PrintedType | None:
 
 
 def _access(kind: Kind, module: Module, operation: Operation) -> _Facts:
-    facts: _Facts = {WAY: _WAYS.get(operation.name, _PLAIN)}
-    if facts[WAY] not in (_TMA, _TDM):
-        facts[ADDRESSES] = _BUFFER if _BUFFER_ACCESS.match(operation.name) else _POINTERS
+    facts: _Facts = {"way": _WAYS.get(operation.name, _PLAIN)}
+    if facts["way"] not in (_TMA, _TDM):
+        facts["addresses"] = _BUFFER if _BUFFER_ACCESS.match(operation.name) else _POINTERS
     tensors = [one for one in types_of(operation) if one.kind == "tensor" and (one.is_pointer or one.shape)]
-    if facts[WAY] not in (_TMA, _TDM) and tensors:
+    if facts["way"] not in (_TMA, _TDM) and tensors:
         moved = _moved(kind, operation)
         first = moved if moved is not None and moved.kind == "tensor" else tensors[0]
         one = next((tensor for tensor in tensors if tensor.is_pointer), first)
-        known = {BITS: access_bits(one, module.aliases), LANES: lanes_dimension(one, module.aliases)}
+        known = {"bits": access_bits(one, module.aliases), "lanes": lanes_dimension(one, module.aliases)}
         facts |= {name: fact for name, fact in known.items() if fact is not None}
     return facts
 
@@ -261,14 +256,14 @@ _WARPS = re.compile(r"\bwarpsPerCTA = (\[[^\]]*\])|\bctaLayout = \{warp = (\[(?:
 
 def _dot(module: Module, operation: Operation) -> _Facts:
     if operation.name.startswith("ttng.tc_gen5"):
-        return {INSTRUCTION: "tcgen05"}
+        return {"instruction": "tcgen05"}
     results = [one for one in types_of(operation) if one.kind == "tensor"]
     instruction = dot_instruction(layout_of(results[-1], module.aliases)) if results else ""
-    facts: _Facts = {INSTRUCTION: instruction} if instruction else {}
+    facts: _Facts = {"instruction": instruction} if instruction else {}
     if results and (warps := _WARPS.search(layout_of(results[-1], module.aliases))):
-        facts[WARPS] = warps[1] or warps[2]
+        facts["warps"] = warps[1] or warps[2]
     if operation.name == WARP_GROUP_DOT:
-        facts[WAY] = "asynchronous" if is_asynchronous_dot(operation) else "synchronous"
+        facts["way"] = "asynchronous" if is_asynchronous_dot(operation) else "synchronous"
     return facts
 
 
@@ -278,7 +273,7 @@ def _reduction(module: Module, operation: Operation) -> _Facts:
     if spread is None:
         return {}
     parts = [counted(count, word) for count, word in zip(spread, ("thread", "warp"), strict=True) if count > 1]
-    return {THREADS: f"over {' and '.join(parts)}" if parts else "within each thread"}
+    return {"threads": f"over {' and '.join(parts)}" if parts else "within each thread"}
 
 
 def _conversion(module: Module, operation: Operation) -> _Facts:
@@ -287,7 +282,7 @@ def _conversion(module: Module, operation: Operation) -> _Facts:
     if before is None or after is None:
         return {}
     within = "within each thread" if before.lanes == after.lanes else "between threads of a warp"
-    return {EXCHANGE: within if before.warps == after.warps else "between warps"}
+    return {"exchange": within if before.warps == after.warps else "between warps"}
 
 
 # Of the layouts of shared memory: swizzled_shared, nvmma_shared and padded_shared.
@@ -299,9 +294,9 @@ def _shared(module: Module, operation: Operation) -> _Facts:
     memory = next((one for one in types_of(operation) if one.kind == "memdesc"), None)
     if memory is not None:
         found = _SWIZZLE.findall(layout_of(memory, module.aliases))
-        facts[SWIZZLE] = ", ".join(f"{name} {value}".strip() + padding for name, value, padding in found)
+        facts["swizzle"] = ", ".join(f"{name} {value}".strip() + padding for name, value, padding in found)
     if (cycles := shared_cycles(operation, module.aliases)) is not None:
-        facts[CONFLICTS] = f"{cycles.cycles / cycles.least:.2g}"
+        facts["conflicts"] = f"{cycles.cycles / cycles.least:.2g}"
     return facts
 
 
@@ -314,13 +309,13 @@ _PENDING = re.compile(r"\bpendings = (\d+)")
 def _atomic(module: Module, operation: Operation) -> _Facts:
     found = _ORDER.search(operation.tail)
     return _access(Kind.ATOMIC, module, operation) | (
-        {MEMORY_ORDER: found[1] or _ORDERS[int(found[2]) % len(_ORDERS)]} if found else {}
+        {"memory-order": found[1] or _ORDERS[int(found[2]) % len(_ORDERS)]} if found else {}
     )
 
 
 def _synchronization(module: Module, operation: Operation) -> _Facts:
     found = _PENDING.search(operation.tail)
-    return {PENDING: int(found[1])} if found else {}
+    return {"pending": int(found[1])} if found else {}
 
 
 _FACTS: dict[Kind, Callable[[Module, Operation], _Facts]] = {

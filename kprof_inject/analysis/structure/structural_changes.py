@@ -13,31 +13,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from kprof_inject.analysis.structure.features import (
-    ADDRESSES,
-    AHEAD,
-    AWAITED,
-    BITS,
-    CONFLICTS,
-    EXCHANGE,
-    INSTRUCTION,
-    LANES,
-    MEMORY_ORDER,
-    PENDING,
-    PLACE,
-    PREDICATED,
-    SWIZZLE,
-    THREADS,
-    WARPS,
-    WAY,
-    CodeOf,
-    Fact,
-    Feature,
-    Kind,
-    Line,
-    features_of,
-    has_source_lines,
-)
+from kprof_inject.analysis.structure.features import CodeOf, Fact, Feature, Kind, Line, features_of, has_source_lines
 from kprof_inject.quantities import counted
 from kprof_inject.select.functions import functions_of
 from kprof_inject.ttgir.locations import SourcePoint
@@ -108,7 +84,7 @@ def feature_changes(a: Sequence[Feature], b: Sequence[Feature]) -> list[Structur
         change
         for change in kept
         if change.kind != Kind.SHARED
-        or causes.isdisjoint({(WAY, Kind.LOAD, change.loop), (_COUNT, Kind.DOT, change.loop)})
+        or causes.isdisjoint({("way", Kind.LOAD, change.loop), (_COUNT, Kind.DOT, change.loop)})
     ]
 
 
@@ -208,11 +184,11 @@ def _loop_changes(moved: Sequence[tuple[Feature, Feature]]) -> Iterator[Structur
 def _fact_changes(a: Feature, b: Feature) -> Iterator[StructuralChange]:
     for name, message in _MESSAGES.items():
         before, after = a.facts.get(name), b.facts.get(name)
-        if before == after or (name != PREDICATED and None in (before, after)):
+        if before == after or (name != "predicated" and None in (before, after)):
             continue
         # Older versions print fewer sizes of an instruction: ``mfma 32x32`` may be ``mfma 32x32x8``.
         says_less = str(before).startswith(f"{after}x") or str(after).startswith(f"{before}x")
-        counts_other_dots = name == PLACE and str(before).partition(" of ")[2] != str(after).partition(" of ")[2]
+        counts_other_dots = name == "place" and str(before).partition(" of ")[2] != str(after).partition(" of ")[2]
         if not says_less and not counts_other_dots:
             yield _change(name, message(before, after), a, b)
 
@@ -231,20 +207,21 @@ def _ahead(before: Fact | None, after: Fact | None) -> str:
 
 
 _MESSAGES: dict[str, Callable[[Fact | None, Fact | None], str]] = {
-    AHEAD: _ahead,
+    "ahead": _ahead,
     **dict.fromkeys(
-        (WAY, ADDRESSES, INSTRUCTION, THREADS, EXCHANGE, MEMORY_ORDER), lambda before, after: f"{before} → {after}"
+        ("way", "addresses", "instruction", "threads", "exchange", "memory-order"),
+        lambda before, after: f"{before} → {after}",
     ),
     # A mask may allow less.
-    BITS: lambda before, after: f"up to {before} → {after} bits per thread and access",
-    LANES: lambda before, after: f"a warp's threads are spread along dimension {before} → {after}",
-    WARPS: lambda before, after: f"warps {before} → {after}",
-    AWAITED: lambda before, after: f"awaited {before} → {after}",
-    CONFLICTS: lambda before, after: f"{before} → {after} × the cycles without bank conflicts",
-    SWIZZLE: lambda before, after: f"memory layout {before or 'plain'} → {after or 'plain'}",
-    PENDING: lambda before, after: f"{before} → {after} may be pending",
-    PLACE: lambda before, after: f"after {before} → {after}",
-    PREDICATED: lambda _, after: "now under a condition" if after else "no longer under a condition",
+    "bits": lambda before, after: f"up to {before} → {after} bits per thread and access",
+    "lanes": lambda before, after: f"a warp's threads are spread along dimension {before} → {after}",
+    "warps": lambda before, after: f"warps {before} → {after}",
+    "awaited": lambda before, after: f"awaited {before} → {after}",
+    "conflicts": lambda before, after: f"{before} → {after} × the cycles without bank conflicts",
+    "swizzle": lambda before, after: f"memory layout {before or 'plain'} → {after or 'plain'}",
+    "pending": lambda before, after: f"{before} → {after} may be pending",
+    "place": lambda before, after: f"after {before} → {after}",
+    "predicated": lambda _, after: "now under a condition" if after else "no longer under a condition",
 }
 
 

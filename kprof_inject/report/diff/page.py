@@ -11,11 +11,10 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from kprof_inject.analysis.comparison.verdicts import CaptureDiff, KernelDiff
-from kprof_inject.analysis.evidence.units import UnitEvidence
 from kprof_inject.capture.scopes import ScopeKind, ScopeTable, distinct_names
 from kprof_inject.errors import printable
 from kprof_inject.files import write_text
-from kprof_inject.quantities import percent, short_time
+from kprof_inject.quantities import short_time
 from kprof_inject.report.diff import rows, wording
 from kprof_inject.report.diff.rows import Row
 from kprof_inject.report.html.document import content_policy
@@ -27,9 +26,6 @@ _MAX_PICTURED = 8  # an analysis of both sides takes up to some seconds
 _WIDTH, _HEIGHT, _MARGIN = 140.0, 20.0, 4.0
 _CAP = 4.0
 _ENDS_PERCENT = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
-_UNIT_WIDTH, _UNIT_HEIGHT = 160.0, 12.0
-_MAX_UNITS = 8
-_MIN_UNIT = 0.02  # of a unit's peak
 
 _CTA_WIDTH = 1000.0
 _LANE, _GAP, _AXIS = 16.0, 34.0, 30.0
@@ -68,8 +64,6 @@ svg { display: block; } svg .bar { fill: currentColor; opacity: .35; }
 svg .whisker { stroke: currentColor; stroke-width: 1.6; fill: none; }
 svg .zero { stroke: var(--dim); stroke-width: 1; }
 ul { color: var(--dim); padding-left: 1.2rem; }
-table.units td { border: 0; padding: .1rem .6rem; } table.units svg .bar { fill: var(--clock); opacity: .8; }
-table.units svg .track { fill: var(--line); opacity: .6; }
 .limits { display: grid; grid-template-columns: repeat(2, minmax(0, 1fr)); gap: .2rem 2rem; }
 .limits p { margin: .2rem 0; }
 .cta { width: 100%; height: auto; } .cta text { font: 11px system-ui, sans-serif; fill: var(--text); }
@@ -202,7 +196,7 @@ def _escaped(text: str) -> str:
 
 
 def sides_html(kernel: KernelDiff) -> Iterator[str]:
-    """Yield both sides next to each other: what limits them, their units, a median CTA of each.
+    """Yield both sides next to each other: what limits them, a median CTA of each.
 
     Launches without evidence or times have a part of it, or nothing.
     """
@@ -211,31 +205,7 @@ def sides_html(kernel: KernelDiff) -> Iterator[str]:
     for name, launch in zip("AB", launches, strict=True):
         yield f"<p><b>{name}: LIMIT</b> {_escaped(launch.limit.answer)}</p>"
     yield "</div>"
-    yield from _units([{unit.unit: unit for unit in launch.units} for launch in launches])
     yield from _median_ctas(kernel, [launch.timeline for launch in launches])
-
-
-def _units(sides: Sequence[Mapping[str, UnitEvidence]]) -> Iterator[str]:
-    """Yield the busiest units, each with the part of its peak in A and in B: measured, or a lower bound."""
-    best = {unit: max(side[unit].best for side in sides if unit in side) for side in sides for unit in side}
-    shown = sorted((unit for unit, part in best.items() if part >= _MIN_UNIT), key=lambda unit: -best[unit])
-    if not shown:
-        return
-    yield '<table class="units"><thead><tr><th class="name">unit, of its peak</th>'
-    yield '<th class="name">A</th><th></th><th class="name">B</th><th></th></tr></thead><tbody>'
-    for unit in shown[:_MAX_UNITS]:
-        yield f'<tr><td class="name">{_escaped(unit)}</td>'
-        for use in (side.get(unit) for side in sides):
-            text = f"{'>= ' if use.measured is None else ''}{percent(use.best)}" if use else "-"
-            width = _UNIT_WIDTH * min(use.best if use else 0.0, 1.0)
-            track, bar = (
-                f'<rect class="{kind}" width="{length:.1f}" height="{_UNIT_HEIGHT:g}" rx="2"/>'
-                for kind, length in (("track", _UNIT_WIDTH), ("bar", width))
-            )
-            drawn = f'<svg width="{_UNIT_WIDTH:g}" height="{_UNIT_HEIGHT:g}">{track}{bar}</svg>'
-            yield f'<td class="name">{drawn}</td><td>{text}</td>'
-        yield "</tr>"
-    yield "</tbody></table>"
 
 
 class _Cta(Struct, frozen=True):

@@ -347,7 +347,6 @@ def _kernel_values(diff: KernelDiff) -> dict[str, Any]:
                 }
                 for part in structure.parts
             ],
-            "unexplained": structure.unexplained,
             "elsewhere_cta_ns": code.elsewhere_cta_ns(structure, diff),
             "net_cta_ns": causes.net_cta_change_ns(diff),
             "everywhere": list(map(change_json, structure.everywhere)),

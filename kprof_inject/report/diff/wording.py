@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 
 from kprof_inject.analysis.comparison import causes, runs
-from kprof_inject.analysis.comparison.causes import Place, Remedy
+from kprof_inject.analysis.comparison.causes import Place
 from kprof_inject.analysis.comparison.code import WHOLE, largest_cause, structure_of
 from kprof_inject.analysis.comparison.runs import Both, grid_text
 from kprof_inject.analysis.comparison.verdicts import (
@@ -24,13 +24,6 @@ from kprof_inject.quantities import before_and_after, counted, listed, numbered,
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.comparison import CONFIDENCE, MIN_LAUNCHES, Change, rounded_error
 from kprof_inject.timeline.trust import Level, judge
-
-REMEDIES = {
-    Remedy.MORE_WORK: "give each launch more work",
-    Remedy.MORE_LAUNCHES: "capture more launches (--launches all or 0:20, from a program that launches the kernel that "
-    "often)",
-    Remedy.MORE_CAPTURES: "give more captures of each side (--more-a, --more-b)",
-}
 
 _NO_BOUND_PERCENT = 100.0
 """An interval with a larger error is printed as unknown."""
@@ -102,7 +95,7 @@ def first_answer(diff: CaptureDiff) -> list[str]:
     noun = "kernel" if not has_ranks else "rank" if is_one_each else "rank's kernel"
     judged = [kernel for kernel in kernels if kernel.launch.verdict is not ChangeVerdict.UNKNOWN]
     if not judged:
-        remedies = dict.fromkeys(REMEDIES[remedy] for kernel in kernels for remedy in causes.remedies(kernel))
+        remedies = dict.fromkeys(remedy.value for kernel in kernels for remedy in causes.remedies(kernel))
         return _lines([f"cannot tell for any of {len(kernels)} {noun}s"], [", or ".join(remedies)])
     changed = [kernel for kernel in judged if kernel.launch.changed]
     by_clock = [kernel for kernel in judged if kernel.launch.verdict is ChangeVerdict.CLOCK]
@@ -144,7 +137,7 @@ def kernel_answer(diff: KernelDiff) -> list[str]:
     other_clock = f"but the clock rate differs ({clocks_text(diff)}): in cycles the change is"
     if change is None or verdict is ChangeVerdict.UNKNOWN:
         news = f"cannot tell: {_why_unknown(diff)}; {times}"
-        more.append(", or ".join(REMEDIES[remedy] for remedy in causes.remedies(diff)))
+        more.append(", or ".join(remedy.value for remedy in causes.remedies(diff)))
     elif verdict is ChangeVerdict.SAME:
         detectable = f"a change of {rounded_error(change.detectable_percent)} % would be detected"
         news = f"no difference: {times}, {change_words(change)}; {detectable}"
@@ -314,16 +307,6 @@ def _measured(judged: Judged, what: str, times_ns: Both, launches: tuple[int, in
 
 
 def _work_notes(diff: KernelDiff) -> Iterator[str]:
-    ran = [{len(launch.timeline.all_ctas) for launch in side} for side in (diff.sides.a, diff.sides.b)]
-    if diff.a.grid != diff.b.grid:
-        yield (
-            f"grid {grid_text(diff.a.grid)} → {grid_text(diff.b.grid)}: the work per CTA or per launch differs; totals "
-            "cover all CTAs, means one execution each"
-        )
-    elif ran[0] != ran[1]:
-        yield "the number of CTAs that ran differs: totals cover those that ran"
-    if diff.a.kernel.num_warps != diff.b.kernel.num_warps:
-        yield "the number of warps in a CTA differs: changes are of one warp, totals cover all"
     if diff.warps is not None:
         both = f"scopes are compared in {numbered('warp', diff.warps)}" if diff.warps else "no scope is compared"
         yield f"recorded warps differ: {both}, {'which' if diff.warps else 'as no warp'} both sides recorded"
@@ -352,9 +335,7 @@ def _scope_notes(diff: KernelDiff) -> Iterator[str]:
         yield f"[low, high]: intervals of {100 * CONFIDENCE:.0f} % confidence, for all scopes together"
     elif compared and diff.recorded.change is None and not causes.took_no_time(diff):
         few = "scopes: too few launches to separate a change from noise"
-        yield "; ".join([few, *(REMEDIES[remedy] for remedy in causes.remedies(diff)[:1])])
-    elif compared:
-        yield "scopes: no change is known, because a launch or the scope in it took 0 ns"
+        yield "; ".join([few, *(remedy.value for remedy in causes.remedies(diff)[:1])])
     for scope in diff.scopes:
         if scope.match.note:
             yield printable(f"{scope.b.distinct_name}: {scope.match.note}")

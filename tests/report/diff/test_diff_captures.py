@@ -22,7 +22,7 @@ from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.resources import KernelResources
 from kprof_inject.errors import KprofError
 from kprof_inject.report.diff.rows import diff_json
-from kprof_inject.report.diff.wording import REMEDIES, change_words, first_answer, kernel_answer, kernel_notes
+from kprof_inject.report.diff.wording import change_words, first_answer, kernel_answer, kernel_notes
 from kprof_inject.timeline.comparison import Change
 from kprof_inject.timeline.timeline import Timeline
 
@@ -386,7 +386,7 @@ def test_several_kernels_have_one_answer(
 def test_of_several_kernels_that_cannot_be_told_each_remedy_stands_once(tmp_path: Path) -> None:
     a, b = (of_two(tmp_path / name, seed, USUAL, USUAL, launches=1) for seed, name in ((1, "a"), (3, "b")))
     few = "\n".join(first_answer(diff_captures(a, b)))
-    assert few.startswith("cannot tell ") and few.endswith(f"\n{REMEDIES[Remedy.MORE_LAUNCHES]}")
+    assert few.startswith("cannot tell ") and few.endswith(f"\n{Remedy.MORE_LAUNCHES.value}")
     check("report/diff-of-several", few, "too few launches of both")
     short = replace(b[1], ctas=cta_rows((0, 0, 1_000, 1_000, 1_000)))
     check(

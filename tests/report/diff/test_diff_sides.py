@@ -43,17 +43,6 @@ def test_the_limit_of_each_side_is_shown(html: str) -> None:
     )
 
 
-def test_units_have_a_bar_on_each_side(html: str) -> None:
-    rows = re.findall(r'<tr><td class="name">(.*?)</td>(.*?)</tr>', html, re.DOTALL)
-    assert rows[0][0] == "shared memory and L1"
-    for _, cells in rows:
-        bars = [float(width) for width in re.findall(r'class="bar" width="([\d.]+)"', cells)]
-        shares = [float(share) for share in re.findall(r"([\d.]+) %", cells)]
-        assert len(bars) == len(shares) == 2
-        assert bars == pytest.approx([1.6 * share for share in shares], abs=0.2)
-    assert re.search(r"L2 to SM.*?&gt;= 30.5 %|L2 to SM.*?>= 30.5 %", html, re.DOTALL)
-
-
 def test_a_median_cta_of_each_side_is_drawn_on_one_axis(html: str) -> None:
     titles = re.findall(r">([AB]): CTA \d+ on SM \d+, warp 0: ([\d.]+) µs<", html)
     assert [name for name, _ in titles] == ["A", "B"]
