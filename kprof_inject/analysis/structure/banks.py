@@ -60,15 +60,12 @@ class SharedCycles(Struct, frozen=True):
     least: int
 
 
-@if_misfit(0)
 def conflict_cycles(operation: Operation, aliases: Mapping[str, str]) -> int:
     """Return the cycles that an access by all warps of a CTA takes beyond those that its bytes need.
 
     Accesses of a warp conflict if they need words of the same bank, or are narrower than the banks. 0 where the layouts
     do not show it: those for warps other than NVIDIA's, and those of tensor cores, whose data may move as matrices.
     """
-    if operation.name not in SIDES:
-        return 0
     found = shared_cycles(operation, aliases)
     return found.cycles - found.least if found else 0
 

@@ -6,7 +6,6 @@ another folder or another version of the compiler are therefore no changes by th
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import TypeVar
@@ -49,14 +48,12 @@ def structural_changes(a: Module, b: Module, code_a: CodeOf, code_b: CodeOf) -> 
 
     First the changes of the kernel as a whole, then by kind, in the order of B's text.
     """
-    whole = [StructuralChange(id_, text) for id_, text in module_changes(a, b)]
     by_line = has_source_lines(a) and has_source_lines(b)
     features = features_of(a, code_a, by_line=by_line), features_of(b, code_b, by_line=by_line)
-    return [*whole, *feature_changes(*features)]
+    return [*_module_changes(a, b), *_feature_changes(*features)]
 
 
-def feature_changes(a: Sequence[Feature], b: Sequence[Feature]) -> list[StructuralChange]:
-    """Return what changed from A to B in features."""
+def _feature_changes(a: Sequence[Feature], b: Sequence[Feature]) -> list[StructuralChange]:
     pairs, only_a, only_b = _matched(a, b)
     moved = [pair for pair in pairs if bool(pair[0].loop) != bool(pair[1].loop)]
     kept = [*_loop_changes(moved)]
@@ -72,12 +69,12 @@ def feature_changes(a: Sequence[Feature], b: Sequence[Feature]) -> list[Structur
         kept += _fact_changes(feature_a, feature_b)
     for one in only_b:
         if _work_in_loop(one) not in same:
-            appeared = f"{_named(one)}: new"
-            kept.append(StructuralChange("appeared", appeared, one.kind, one.line, one.loop, (), one.operations))
+            text = f"{_named(one)}: new"
+            kept.append(StructuralChange("appeared", text, one.kind, one.line, one.loop, (), one.operations))
     for one in only_a:
         if _work_in_loop(one) not in same:
-            gone = f"{_named(one)}: gone"
-            kept.append(StructuralChange("gone", gone, one.kind, one.line, one.loop, one.operations, ()))
+            text = f"{_named(one)}: gone"
+            kept.append(StructuralChange("gone", text, one.kind, one.line, one.loop, one.operations, ()))
     # Loads and dots pass data through shared memory, so their changes cause its.
     causes = {(change.id, change.kind, change.loop) for change in kept}
     return [
@@ -231,39 +228,24 @@ def _named(one: Feature) -> str:
 
 
 _ATTRIBUTES = {
-    "warps": ("num_warps", "ttg.num-warps"),
-    "CTAs in a cluster": ("num_ctas", "ttg.num-ctas"),
-    "threads in a warp": ("warp_size", "ttg.threads-per-warp"),
+    "target": ("ttg.target", "compiled for {} → {}"),
+    "num_warps": ("ttg.num-warps", "{} → {} warps"),
+    "num_ctas": ("ttg.num-ctas", "{} → {} CTAs in a cluster"),
+    "warp_size": ("ttg.threads-per-warp", "{} → {} threads in a warp"),
+    "maxnreg": ("ttg.maxnreg", "registers per thread limited to {} → {}"),
 }
-"""Labels in messages, with the word for programs and the attribute."""
-_MAX_REGISTERS = "ttg.maxnreg"
-"""Attribute for the program's option ``maxnreg``; missing if there is no limit."""
-_TARGET = re.compile(r'ttg\.target"?\s*=\s*"([^"]*)"')
+"""Attributes of a module and their messages, by the word for programs."""
 
 
-def module_changes(a: Module, b: Module) -> Iterator[tuple[str, str]]:
-    """Yield a word for programs, and a sentence, for each attribute of the module that differs."""
-    text_a, text_b = a.attributes, b.attributes
-    target_a, target_b = (_TARGET.search(text) for text in (text_a, text_b))
-    if target_a and target_b and target_a[1] != target_b[1]:
-        yield "target", f"compiled for {target_a[1]} → {target_b[1]}"
-    for label, (word, name) in _ATTRIBUTES.items():
-        before, after = _number(text_a, name), _number(text_b, name)
-        if before is not None and after is not None and before != after:
-            yield word, f"{before} → {after} {label}"
-    max_a, max_b = (_number(text, _MAX_REGISTERS) or "no limit" for text in (text_a, text_b))
-    if max_a != max_b:
-        yield "maxnreg", f"registers per thread limited to {max_a} → {max_b}"
-    partitions_a, partitions_b = _partitions(a), _partitions(b)
+def _module_changes(a: Module, b: Module) -> Iterator[StructuralChange]:
+    for word, (name, text) in _ATTRIBUTES.items():
+        unknown = "no limit" if word == "maxnreg" else ""
+        before, after = (module.attribute(name) or unknown for module in (a, b))
+        if before and after and before != after:
+            yield StructuralChange(word, text.format(before, after))
+    partitions_a, partitions_b = (
+        ", ".join(label for function in functions_of(module) for label, _, _ in function.partitions()) or "none"
+        for module in (a, b)
+    )
     if partitions_a != partitions_b:
-        yield "partitions", f"partitions: {', '.join(partitions_a) or 'none'} → {', '.join(partitions_b) or 'none'}"
-
-
-def _number(text: str, name: str) -> int | None:
-    found = re.search(rf'{re.escape(name)}"?\s*=\s*(\d+)', text)
-    return int(found[1]) if found else None
-
-
-def _partitions(module: Module) -> list[str]:
-    functions = functions_of(module)
-    return [label for function in functions for label, _, _ in function.partitions()]
+        yield StructuralChange("partitions", f"partitions: {partitions_a} → {partitions_b}")

@@ -139,38 +139,22 @@ def lanes_and_warps_along(printed: PrintedType, dim: int, aliases: Mapping[str, 
 
     None if it does not follow from the layout.
     """
-    layout, size = layout_of(printed, aliases), printed.shape[dim]
+    size = printed.shape[dim]
+    if linear := linear_layout(printed, aliases):
+        lanes, warps = (1 << sum(0 < basis[dim] < size for basis in bases) for bases in (linear.lanes, linear.warps))
+        return lanes, warps
+    layout = layout_of(printed, aliases)
     if sliced := _SLICE.match(layout):
         layout, dim = aliases.get(sliced[2], sliced[2]), dim + (dim >= int(sliced[1]))
-    counts = _threads_along(layout, dim)
-    if counts is None:
+    threads, warps_of = _LANES.get(layout.partition("<")[0]), _WARPS.search(layout)
+    if threads is None or warps_of is None:
         return None
-    elements, lanes, warps = counts
+    # AMD Matrix Instruction Calculator: a lane for each column, or row if transposed; groups of four elements.
+    shape = _SHAPE.search(layout)
+    columns = _number(shape[1], 0) if shape else _MATRIX_ROWS
+    elements, lanes = (1, columns) if dim == (_TRANSPOSED.search(layout) is None) else (4, threads // columns)
     lanes = min(lanes, max(size // elements, 1))
-    return lanes, min(warps, max(size // (elements * lanes), 1))
-
-
-def _threads_along(layout: str, dim: int) -> tuple[int, int, int] | None:
-    """Return the number of contiguous elements of a thread, of lanes, and of warps."""
-    per_thread, per_warp, warps = (pattern.search(layout) for pattern in (_PER_THREAD, _PER_WARP, _WARPS))
-    if layout.startswith("#ttg.blocked") and per_thread and per_warp and warps:
-        return _number(per_thread[1], dim), _number(per_warp[1], dim), _number(warps[1], dim)
-    if layout.startswith("#ttg.linear"):
-        basis = _BASIS.search(layout)
-        bases = _printed_bases(layout, len(_NUMBER.findall(basis[0]))) if basis else None
-        counts = [sum(one[dim] > 0 for one in group) for group in bases[1:]] if bases else []
-        return (1, 1 << counts[0], 1 << counts[1]) if counts else None
-    shape, amd = _SHAPE.search(layout), _LANES.get(layout.partition("<")[0])
-    if amd is not None and warps:
-        # AMD Matrix Instruction Calculator: a lane for each column, or row if transposed; groups of four elements.
-        size = _number(shape[1], 0) if shape else _MATRIX_ROWS
-        elements, lanes = (1, size) if dim == (_TRANSPOSED.search(layout) is None) else (4, amd // size)
-        return elements, lanes, _number(warps[1], dim)
-    if not (layout.startswith("#ttg.nvidia_mma") and shape and warps):
-        return None
-    # PTX ISA, "Matrix Fragments for mma.m16n8k16", "Register Fragments" of wgmma: a warp has 16 rows, each in 4 lanes.
-    elements, lanes = (2, 8) if dim == 0 else (_number(shape[1], 1) // 4, 4)
-    return elements, lanes, _number(warps[1], dim)
+    return lanes, min(_number(warps_of[1], dim), max(size // (elements * lanes), 1))
 
 
 def _number(numbers: str, place: int) -> int:

@@ -128,15 +128,11 @@ def parse_limit(text: str) -> float:
 
     Raises a usage error for anything else.
     """
-    read = _NUMBER.fullmatch(text)
-    value = float(read[1]) if read else 0.0
-    if read is None:
-        hint = "write a percentage, 5%, or a fraction, 0.05"
-    elif read[2]:
-        return value / 100
-    elif value < 1:
-        return value
-    else:
+    hint = "write a percentage, 5%, or a fraction, 0.05"
+    if read := _NUMBER.fullmatch(text):
+        value = float(read[1])
+        if read[2] or value < 1:
+            return value / 100 if read[2] else value
         hint = f"write {read[1]}% or {value / 100:g}"
     where = Position("--fail-above", 1, 1, text)
     raise KprofError(f"cannot read the limit {text!r}", where=where, hint=hint, exit_code=2)

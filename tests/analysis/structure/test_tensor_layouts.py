@@ -137,7 +137,7 @@ def test_the_dimension_along_which_neighbouring_lanes_are(inside: str, dimension
         ("16x64xf32, #mma", 0, (8, 1)),
         ("64x8xf32, #mma", 1, (4, 1)),
         ("64x64xf32, #wide_mma", 1, (4, 2)),
-        ("64x16xf32, #wide_mma", 1, (2, 1)),
+        ("64x16xf32, #wide_mma", 1, (4, 1)),
         ("64x64xf32, #mfma", 0, (32, 2)),
         ("64x64xf32, #mfma", 1, (2, 2)),
         ("64x64xf32, #linear", 1, (4, 1)),
