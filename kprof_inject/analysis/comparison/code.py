@@ -264,7 +264,7 @@ _BUILD = {
 _RESOURCES = frozenset({"registers", "spills", "shared-bytes", "CTAs-per-SM"})
 _IDLE = frozenset({"registers", "shared-bytes"})
 # Settings that the module itself shows, and settings that only affect records.
-_SEEN = frozenset({"kernel", "target", "num_warps", "num_ctas", "num_stages", "maxnreg", "warp size"})
+_SEEN = frozenset({"kernel", "target", "num_warps", "num_ctas", "num_stages", "maxnreg"})
 _OF_RECORDS = frozenset({"records", "recorded warps"})
 _INTEGER = re.compile(r"i\d+")
 

@@ -32,11 +32,8 @@ from kprof_inject.capture.source_text import (
 _SEVERAL_LINES = re.compile(r"\d-\d+\)$")
 
 
-class LineTime(Struct, frozen=True):
-    """Time at a source line on one side, with half of its 95 % interval by sampling; None if it was not sampled."""
-
-    ns: float
-    error_ns: float | None = None
+_Time = tuple[float, float | None]
+"""Time at a source line on one side, and half of its 95 % interval by sampling; None if it was not sampled."""
 
 
 class LineChange(Struct, frozen=True):
@@ -75,7 +72,7 @@ class LineChanges(Struct, frozen=True):
 
 
 class _Side(Struct, frozen=True):
-    times: Mapping[SourceLine, LineTime]
+    times: Mapping[SourceLine, _Time]
     sources: Mapping[str, str]
 
     @property
@@ -96,7 +93,7 @@ def line_changes(diff: KernelDiff) -> LineChanges | None:
     if stalls[0] and stalls[1]:
         cta_ns = diff.sides.both(lambda launch: launch.net_cta_ns)
         times = _sampled(stalls[0], cta_ns.a or 0.0), _sampled(stalls[1], cta_ns.b or 0.0)
-        absent: LineTime | None = LineTime(0.0, 0.0)
+        absent: _Time | None = (0.0, 0.0)
     else:
         times = _recorded(diff.a, diff.sides.a), _recorded(diff.b, diff.sides.b)
         absent = None
@@ -106,12 +103,12 @@ def line_changes(diff: KernelDiff) -> LineChanges | None:
     return LineChanges((samples[0], samples[1]), tuple(lines)) if lines else None
 
 
-def _sampled(stalls: Stalls, cta_ns: float) -> dict[SourceLine, LineTime]:
+def _sampled(stalls: Stalls, cta_ns: float) -> dict[SourceLine, _Time]:
     shares = {line: Share.of(count, stalls.samples) for line, count in stalls.by_source.items() if count}
-    return {line: LineTime(share.value * cta_ns, share.error * cta_ns) for line, share in shares.items()}
+    return {line: (share.value * cta_ns, share.error * cta_ns) for line, share in shares.items()}
 
 
-def _recorded(runs: KernelRuns, launches: tuple[LaunchFigures, ...]) -> dict[SourceLine, LineTime]:
+def _recorded(runs: KernelRuns, launches: tuple[LaunchFigures, ...]) -> dict[SourceLine, _Time]:
     table = runs.kernel.scopes
     found: defaultdict[SourceLine, float] = defaultdict(float)
     for index, scope in enumerate(table.scopes):
@@ -121,7 +118,7 @@ def _recorded(runs: KernelRuns, launches: tuple[LaunchFigures, ...]) -> dict[Sou
         cta_ns = typical_value(launches, lambda launch: launch.scopes[index].cta_ns)  # noqa: B023 (used at once)
         if line and not is_counted and is_whole and cta_ns is not None:
             found[line] += cta_ns
-    return {line: LineTime(ns) for line, ns in found.items()}
+    return {line: (ns, None) for line, ns in found.items()}
 
 
 def _line_of(scope: Scope) -> SourceLine | None:
@@ -130,7 +127,7 @@ def _line_of(scope: Scope) -> SourceLine | None:
     return file_and_line(scope.source) if scope.kind == ScopeKind.OPERATION or is_of_one_line else None
 
 
-def _changes(a: _Side, b: _Side, absent: LineTime | None) -> Iterator[LineChange]:
+def _changes(a: _Side, b: _Side, absent: _Time | None) -> Iterator[LineChange]:
     """Yield the change of each line; ``absent`` is the time of a line without one, None if that is unknown."""
     for line_a, line_b in _pairs(a, b):
         before = a.times.get(line_a, absent) if line_a else absent
@@ -138,9 +135,9 @@ def _changes(a: _Side, b: _Side, absent: LineTime | None) -> Iterator[LineChange
         if before is None or after is None:
             continue
         text = b.text(line_b) if line_b else a.text(line_a) if line_a else ""
-        is_sampled = before.error_ns is not None and after.error_ns is not None
-        error_ns = math.hypot(before.error_ns or 0.0, after.error_ns or 0.0) if is_sampled else None
-        yield LineChange(line_a, line_b, text, before.ns, after.ns, error_ns)
+        (a_ns, a_error_ns), (b_ns, b_error_ns) = before, after
+        error_ns = None if a_error_ns is None or b_error_ns is None else math.hypot(a_error_ns, b_error_ns)
+        yield LineChange(line_a, line_b, text, a_ns, b_ns, error_ns)
 
 
 def _pairs(a: _Side, b: _Side) -> Iterator[tuple[SourceLine | None, SourceLine | None]]:

@@ -228,26 +228,26 @@ def match_scopes(a: Sequence[ScopeIdentity], b: Sequence[ScopeIdentity]) -> Scop
 
 
 def _comparable(*sides: Sequence[ScopeIdentity]) -> list[list[ScopeIdentity]]:
-    """Set whether names are unique; clear partitions or labels if one side lacks them, as older captures do."""
+    """Set whether names are unique; clear partitions if only one side has them, such as a specialized kernel."""
     has_partitions = all(any(scope.partition for scope in side) for side in sides)
-    has_labels = all(any(scope.info.label for scope in side) for side in sides)
+
+    def name(scope: ScopeIdentity) -> Hashable:
+        return scope.info.kind, scope.steady_name
+
+    def name_in_parent(scope: ScopeIdentity) -> Hashable:
+        return scope.info.parent, scope.partition, name(scope)
+
     found = []
     for side in sides:
         scopes = side if has_partitions else [replace(scope, partition="") for scope in side]
-        if not has_labels:
-            scopes = [replace(scope, info=replace(scope.info, label="")) for scope in scopes]
-        everywhere = Counter((scope.info.kind, scope.steady_name) for scope in scopes)
-        in_parent = Counter(
-            (scope.info.parent, scope.partition, scope.info.kind, scope.steady_name) for scope in scopes
-        )
+        everywhere, in_parent = Counter(map(name, scopes)), Counter(map(name_in_parent, scopes))
         found.append(
             [
                 replace(
                     scope,
                     index=index,
-                    is_only=everywhere[scope.info.kind, scope.steady_name] == 1,
-                    is_only_in_parent=in_parent[scope.info.parent, scope.partition, scope.info.kind, scope.steady_name]
-                    == 1,
+                    is_only=everywhere[name(scope)] == 1,
+                    is_only_in_parent=in_parent[name_in_parent(scope)] == 1,
                 )
                 for index, scope in enumerate(scopes)
             ]

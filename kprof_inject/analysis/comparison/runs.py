@@ -209,11 +209,6 @@ def _cost(name: str) -> Callable[[KernelRuns], str]:
     return lambda runs: _text(getattr(runs.kernel.clean, name))
 
 
-def _warp_size(runs: KernelRuns) -> str:
-    target = runs.kernel.metadata.get("target")
-    return _text(target.get("warp_size")) if isinstance(target, dict) else ""
-
-
 def _mode(mode: Mode) -> str:
     size = f"{mode.buffer_bytes} bytes" if mode.buffer_bytes else "auto"
     stores = ", stores moved" if mode.sched_stores else ""
@@ -232,7 +227,6 @@ SETTINGS: dict[str, Callable[[KernelRuns], str]] = {
     "device": lambda runs: runs.timelines[0].launch.device_name,
     "triton_version": _metadata("triton_version"),
     "target": lambda runs: runs.kernel.target,
-    "warp size": _warp_size,
     "records": lambda runs: _mode(runs.kernel.mode),
     "recorded warps": lambda runs: ",".join(map(str, recorded_warps(runs.timelines[0].launch))),
 }

@@ -270,7 +270,6 @@ def kernel_notes(diff: KernelDiff) -> Iterator[str]:
     differing = printable(", ".join(map(str, runs.differences(diff.a, diff.b))))
     yield f"differs: {differing}" if differing else "builds and launches: no recorded setting differs"
     yield from _launch_notes(diff)
-    yield from _work_notes(diff)
     yield from _record_notes(diff)
     yield from _scope_notes(diff)
 
@@ -306,13 +305,10 @@ def _measured(judged: Judged, what: str, times_ns: Both, launches: tuple[int, in
     return f"{verdict}: {median}{what} {both_text(times_ns, short_time)} {how}, {launch_counts(*launches)}"
 
 
-def _work_notes(diff: KernelDiff) -> Iterator[str]:
+def _record_notes(diff: KernelDiff) -> Iterator[str]:
     if diff.warps is not None:
         both = f"scopes are compared in {numbered('warp', diff.warps)}" if diff.warps else "no scope is compared"
         yield f"recorded warps differ: {both}, {'which' if diff.warps else 'as no warp'} both sides recorded"
-
-
-def _record_notes(diff: KernelDiff) -> Iterator[str]:
     for side, launches in (("A", diff.sides.a), ("B", diff.sides.b)):
         timelines = [launch.timeline for launch in launches]
         if missing := sum(timeline.records_lost + timeline.records_damaged for timeline in timelines):

@@ -111,10 +111,6 @@ def test_options_are_compared_within_a_version_of_triton(one: Timeline) -> None:
         **changed,
         "triton_version": ("3.5.0", "3.6.0"),
     }
-    target = {"backend": "hip", "arch": "gfx942"}
-    targets = [{"target": {**target, "warp_size": size}} for size in (32, 64)]
-    assert settings_that_differ(one, *targets) == {"warp size": ("32", "64")}
-    assert settings_that_differ(one, {"target": target}, targets[1]) == {}
 
 
 def test_modes_of_recording_are_compared(one: Timeline) -> None:
