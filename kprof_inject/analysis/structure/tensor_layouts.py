@@ -25,12 +25,10 @@ _SLICE = re.compile(r"#ttg\.slice<\{dim = (\d+), parent = (.*)\}>")
 _NUMBERS = r"\[(-?\d+(?:, -?\d+)*)\]"
 _NUMBER = re.compile(r"-?\d+")
 _PER_WARP = re.compile(rf"threadsPerWarp = {_NUMBERS}")
-_FIRST_LANE_BASIS = re.compile(rf"#ttg\.\w*linear<.*\blane = \[{_NUMBERS}")
 _WARPS = re.compile(rf"warpsPerCTA = {_NUMBERS}")
 _PER_THREAD = re.compile(rf"sizePerThread = {_NUMBERS}")
 _ORDER = re.compile(rf"\border = {_NUMBERS}")
 _SPLIT = re.compile(r"\b(?:CTA|CGA)\w* = ")
-_REGISTER_BASES = re.compile(r"register = \[((?:\[[^\]]*\](?:, )?)*)\]")
 _BASIS = re.compile(_NUMBERS)
 _INSTRUCTION = re.compile(r"#ttg\.(nvidia_mma|amd_mfma|amd_wmma)<\{(.*)\}>")
 _MAJOR = re.compile(r"\bversion(?:Major)? = (\d+)")
@@ -80,15 +78,16 @@ def access_bits(printed: PrintedType, aliases: Mapping[str, str]) -> int | None:
 
     The tensor, of pointers or of what they point to, is distributed by this layout. The addresses may allow less.
     """
-    elements = _in_a_row(layout_of(printed, aliases), aliases)
+    elements = _in_a_row(layout_of(printed, aliases), len(printed.shape), aliases)
     bits = bits_of(printed.pointee)
     return min(elements * bits, MAX_ACCESS_BITS) if elements and bits else None
 
 
-def _in_a_row(layout: str, aliases: Mapping[str, str]) -> int | None:
+def _in_a_row(layout: str, rank: int, aliases: Mapping[str, str]) -> int | None:
     """Return how many contiguous elements a thread has, along the dimension that varies fastest in it."""
     if layout.startswith("#ttg.linear"):
-        return _linear_in_a_row(layout)
+        bases = _printed_bases(layout, rank)
+        return bases and max(_longest_run(bases[0], dim) for dim in range(rank))
     sliced = _SLICE.match(layout)
     without = int(sliced[1]) if sliced else None
     parent = aliases.get(sliced[2], sliced[2]) if sliced else layout
@@ -99,20 +98,13 @@ def _in_a_row(layout: str, aliases: Mapping[str, str]) -> int | None:
     return None if fastest is None else _number(per_thread[1], fastest)
 
 
-def _linear_in_a_row(layout: str) -> int | None:
-    """Return the longest run of neighbours: in each dimension, register bases 1, 2, 4 and so on are neighbours."""
-    bases = _REGISTER_BASES.search(layout)
-    if bases is None:
-        return None
-    vectors = [tuple(int(number) for number in basis.split(",")) for basis in _BASIS.findall(bases[1]) if basis]
-    runs = [1]
-    for dim in range(max(map(len, vectors), default=0)):
-        along = {vector[dim] for vector in vectors if not any(vector[:dim] + vector[dim + 1 :])}
-        run = 1
-        while run in along:
-            run *= 2
-        runs.append(run)
-    return max(runs)
+def _longest_run(registers: Sequence[Basis], dim: int) -> int:
+    """Return the number of neighbours that a thread has along a dimension: of bases 1, 2, 4 and so on."""
+    along = {basis[dim] for basis in registers if not any(basis[:dim] + basis[dim + 1 :])}
+    run = 1
+    while run in along:
+        run *= 2
+    return run
 
 
 @if_misfit(None)
@@ -124,8 +116,9 @@ def lanes_dimension(printed: PrintedType, aliases: Mapping[str, str]) -> int | N
     layout = layout_of(printed, aliases)
     if sum(size > 1 for size in printed.shape) < 2:
         return None
-    if first := _FIRST_LANE_BASIS.match(layout):
-        return next((dim for dim, number in enumerate(first[1].split(",")) if int(number)), None)
+    if layout.startswith("#ttg.linear"):
+        _, lanes, _ = _printed_bases(layout, len(printed.shape)) or ([], [], [])
+        return next((dim for basis in lanes[:1] for dim, number in enumerate(basis) if number), None)
     per_warp, order = _PER_WARP.search(layout), _ORDER.search(layout)
     if not (layout.startswith("#ttg.blocked") and per_warp and order):
         return None

@@ -39,7 +39,7 @@ ALIASES = {
     "#linear": LINEAR.format("[[0, 1], [0, 2], [1, 4], [16, 0]]", LANES),
     "#downward": LINEAR.format("[[0, 1], [1, 0], [2, 0], [4, 0]]", LANES),
     "#diagonal": LINEAR.format("[[0, 1], [1, 4], [2, 8], [4, 16]]", LANES),
-    "#cube": LINEAR.format("[[0, 0, 1], [1, 0, 4], [2, 0, 8]]", "[[4, 0, 0]]"),
+    "#cube": LINEAR.format("[[0, 0, 1], [1, 0, 4], [2, 0, 8]]", "[[4, 0, 0]]").replace("[[8, 0], [16, 0]]", "[]"),
     "#along": LINEAR.format("[]", "[[0, 1], [0, 2], [0, 4], [0, 8], [0, 16]]"),
     "#same": LINEAR.format("[[0, 0]]", "[[0, 0], [0, 2], [0, 4], [0, 8], [0, 16]]"),
     "#mma": MMA,
