@@ -3,8 +3,8 @@
 Source for NVIDIA: Nsight Compute, "Kernel Profiling Guide", "Pipelines"; CUDA Binary Utilities, "Instruction Set
 Reference", which says what an opcode does. What neither lists is ``OTHER``. On an H100, the instructions of kernels
 whose executions are known add up to what the hardware counted for a pipeline only if VIADD is one of FMA's, CS2R and
-VHMNMX are ALU's, and HFMA2.MMA, which also loads constants, is none of FMA's: it takes the tensor cores' pipe, two a
-cycle. An instruction counts there even if its predicate disables all threads.
+VHMNMX are ALU's, FCHK is XU's, and HFMA2.MMA, which also loads constants, is none of FMA's: it takes the tensor cores'
+pipe, two a cycle. An instruction counts there even if its predicate disables all threads.
 
 AMD's vector ALU executes integer and floating-point instructions of all widths, so they are all ``ALU``. Apart are what
 the matrix units execute (``TENSOR``) and the transcendental functions (``XU``), which take several times as long, in
@@ -56,10 +56,10 @@ _OPERATIONS = {
         DADD DMUL DFMA DSETP""",
     Pipeline.ALU: """
         IADD3 IADD CS2R VHMNMX LOP3 LOP SHF SHL SHR LEA ISETP IMNMX VIMNMX VIMNMX3 VIADDMNMX IABS SEL MOV PRMT FSEL
-        FSETP FSET FMNMX FMNMX3 FCHK FSWZADD SGXT BMSK PLOP3 P2R R2P F2FP I2FP I2IP CSET CSETP LOP32I IADD32I VABSDIFF
+        FSETP FSET FMNMX FMNMX3 FSWZADD SGXT BMSK PLOP3 P2R R2P F2FP I2FP I2IP CSET CSETP LOP32I IADD32I VABSDIFF
         MOV32I""",
     Pipeline.XU: """
-        MUFU F2F F2I I2F I2I FRND POPC FLO BREV""",
+        MUFU FCHK F2F F2I I2F I2I FRND POPC FLO BREV""",
     Pipeline.LSU: """
         LD LDG LDL LDS LDSM LDGSTS LDGMC ST STG STL STS STSM STAS ATOM ATOMG ATOMS RED REDG REDAS SHFL MATCH CCTL""",
     Pipeline.TMA: """
@@ -106,7 +106,6 @@ _DEFAULT_BYTES = 4
 # Matrices of 8 x 8 elements of 16 bits, 128 bytes each: one, two or four of them.
 _MATRICES = frozenset(("LDSM", "STSM"))
 _OF_MATRICES = {"2": 2, "4": 4}
-_MATRIX_ROWS = 8
 # CUDA C++ Programming Guide, "Shared Memory": 32 banks of 4 bytes serve a warp in a cycle.
 _WAVEFRONT_BYTES, _LANES = 128, 32
 
@@ -133,16 +132,6 @@ def min_wavefronts(one: Instruction) -> int:
 
 
 _BYPASS = ".BYPASS"
-
-
-def max_wavefronts(one: Instruction) -> int:
-    """Return the maximum L1 data path cycles of an LSU instruction: one for each lane.
-
-    The rows of a matrix are accessed as those of a lane.
-    """
-    if one.operation in _MATRICES:
-        return _MATRIX_ROWS * min_wavefronts(one)
-    return max(_LANES, min_wavefronts(one))
 
 
 def wavefronts_of(access_bytes: int) -> int:

@@ -18,7 +18,7 @@ from kprof_inject.analysis.evidence.units import UnitEvidence
 from kprof_inject.analysis.findings.rules import RuleOutcome
 from kprof_inject.analysis.launch import LaunchAnalysis, ReportLaunch
 from kprof_inject.analysis.limits.coalescing import Requests
-from kprof_inject.analysis.limits.limit import CodeBounds, Limit
+from kprof_inject.analysis.limits.limit import Limit
 from kprof_inject.analysis.limits.speed_of_light import SpeedOfLight
 from kprof_inject.analysis.limits.stalls import Stalls
 from kprof_inject.analysis.program import KernelFinding, Report
@@ -121,7 +121,7 @@ class Answer(LaunchSummary, frozen=True, kw_only=True):
     """The result of ``causal``, as that prints it."""
     in_flight: Flights | None
     speed_of_light: SpeedOfLight
-    machine_code: Mapping[int, CodeBounds] | None
+    machine_code: Mapping[int, Mapping[str, float]] | None
     """Lower bounds of the units' utilization in each scope, by its index."""
     moves: Mapping[str, tuple[Moved, ...] | None]
     """What the compiler moved across the records of each scope, by the name of its record."""

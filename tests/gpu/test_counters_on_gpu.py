@@ -44,8 +44,7 @@ def test_machine_code_and_counters_agree(kprof: Kprof, tmp_path: Path, example: 
         assert isinstance(executed, ExecutedKernel)
         assert code is not None
         work = launch_work(code, block_executions(code, executed, report.launch.kernel.num_warps).known)
-        if not work.unknown:
-            assert work.issued == pytest.approx(report.measured.metric(counters.INSTRUCTIONS), rel=0.02)
+        assert 0.9 <= work.issued / report.measured.metric(counters.INSTRUCTIONS) <= 1.02
 
 
 def test_known_stalls_are_named_at_their_loops(kprof: Kprof, tmp_path: Path) -> None:

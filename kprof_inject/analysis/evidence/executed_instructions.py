@@ -1,58 +1,47 @@
-"""Compute how often a launch executes each basic block of its machine code, without a GPU.
+"""Lower bounds of how often a launch executes each basic block of its machine code, without a GPU.
 
-The interpreter counts the executions of TTGIR operations. Four facts relate them to blocks.
+The entry is executed once by each warp. An operation whose executions the interpreter counts shows how often the block
+with its instructions is executed (``_anchors``); so does a register that counts iterations (``_counters``). ptxas
+unrolls loops: a block that has ``c`` copies of an operation is executed for every ``c`` executions, without those that
+copies in other blocks make, before the loop and for the rest of its iterations. As an operation may have several
+instructions, ``c`` is the greatest common divisor of the numbers of all of them.
 
-* Flow (``block_flow``): a warp that enters a block also leaves it.
-* Anchors: instructions that the compiler neither removes nor merges, such as barriers and stores. If a block has ``c``
-  copies of an operation's anchor, each execution of the block executes the operation ``c`` times.
-* Unrolled loops: the copies in the machine loop and in the blocks for remaining iterations together execute the
-  iterations of the TTGIR loop. ``_UnrolledLoop`` says how often each block is executed.
-* Counters: a machine loop adds its iterations to a register (``loop_counters``).
-
-What these equations do not determine is unknown, and everything is if they contradict each other. Loops that are fully
-unrolled or predicated are no loops of the machine code, and need no rule.
+A block is executed at least as often as another one of the loop around it if no way through the loop with that one
+leaves it out. If only some ways from a branch lead to a block without such an operation, its executions are unknown.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from fractions import Fraction
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from math import gcd, prod
 
 import numpy as np
 from msgspec import Struct
 
-from kprof_inject.analysis.evidence.block_flow import BlockFlow, Contradiction, Equations, Terms, added
-from kprof_inject.analysis.evidence.loop_counters import loop_counts
-from kprof_inject.analysis.interpreter.accesses import Executed
-from kprof_inject.analysis.interpreter.axis_arrays import CTA, Mask, TooLarge, loop_axis
+from kprof_inject.analysis.interpreter.axis_arrays import CTA, TooLarge, loop_axis
 from kprof_inject.analysis.interpreter.executions import CountedOperation, ExecutedKernel
-from kprof_inject.analysis.structure.tensor_layouts import blocked_of, layout_of
 from kprof_inject.capture.model import KERNELS_CACHED
-from kprof_inject.machine_code.control_flow import Block, blocks_of
+from kprof_inject.machine_code.control_flow import MachineLoop, blocks_of, loops_of, reached
 from kprof_inject.machine_code.instructions import NEVER, Instruction, MachineFunction
-from kprof_inject.machine_code.units import Pipeline, pipeline_of
-from kprof_inject.machine_code.units import bytes_of_thread as accessed_bytes
-from kprof_inject.ttgir.dialect import WARP_SPECIALIZE, Traits
-from kprof_inject.ttgir.nodes import Module, Operation
-from kprof_inject.ttgir.types import bits_of, types_of
+from kprof_inject.machine_code.units import Pipeline, bytes_of_thread, pipeline_of
+from kprof_inject.ttgir.dialect import WARP_SPECIALIZE
+from kprof_inject.ttgir.nodes import Operation
+from kprof_inject.ttgir.ssa_values import constant_of, definition_of, operand_names
+from kprof_inject.ttgir.types import bits_of, if_misfit, types_of
 
 
 class BlockExecutions(Struct, frozen=True):
     """Number of times that the warps of a launch execute each block of its machine code, in all CTAs together.
 
-    ``known`` is None for a block of which that is unknown; ``most`` has an upper bound, None if there is none.
+    ``known`` is a lower bound, None if there is none. ``possible`` has for such a block how often warps execute others
+    of the loop around it.
     """
 
     known: list[int | None]
-    most: list[int | None]
-
-    @classmethod
-    def unknown(cls, count: int) -> BlockExecutions:
-        """Return unknown executions of ``count`` blocks."""
-        return cls([None] * count, [None] * count)
+    possible: list[int | None]
 
 
 @lru_cache(maxsize=KERNELS_CACHED)
@@ -63,74 +52,259 @@ def block_executions(function: MachineFunction, ran: ExecutedKernel, warps: int)
     Functions that are called without inlining are unknown. So is everything in a kernel with ``ttg.warp_specialize``,
     where the warps of each partition execute only their own code.
     """
-    blocks = blocks_of(function)
+    ways = _Ways(function)
+    numbers = range(len(blocks_of(function)))
     ctas = next((one.executed.sizes[CTA] for one in ran.operations if CTA in one.executed.sizes), None)
-    if ctas is None or any(one.name == WARP_SPECIALIZE for one in ran.module.walk()):
-        return BlockExecutions.unknown(len(blocks))
-    # The condition of these is a scalar.
-    uniform = [
-        one.start
-        for one in ran.module.walk()
-        if one.traits.is_loop or one.traits.regions == "branch" or one.traits.is_branch or one.traits.is_terminator
+    if ctas is None or not ways.lead_out or any(one.name == WARP_SPECIALIZE for one in ran.module.walk()):
+        return BlockExecutions([None for _ in numbers], [None for _ in numbers])
+    warps_of_ctas = warps * int(ran.module.attribute("ttg.num-ctas") or 1)
+    has_calls = any(one.operation == "CALL" for one in function.instructions)
+    known = [None if has_calls or number in ways.whole.blocks else 0 for number in numbers]
+    for point, loop, times in ((0, ways.whole, ctas), *_points(function, ran, warps, ways)):
+        for number in loop.blocks:
+            if times and ways.go_together(number, point, loop):
+                known[number] = max(known[number] or 0, times * warps_of_ctas)
+    of_loops: Counter[MachineLoop] = Counter()
+    for number in ways.whole.blocks:
+        loop = ways.around(number)
+        of_loops[loop] = max(of_loops[loop], known[number] or 0)
+    possible = [
+        next((of_loops[loop] for loop in ways.all_around(number) if of_loops[loop]), None) if count is None else count
+        for number, count in enumerate(known)
     ]
-    flow = BlockFlow(function, blocks, set(ran.module.line_numbers(uniform)))
-    if not flow.is_complete:
-        return BlockExecutions.unknown(len(blocks))
-    all_warps = warps * int(ran.module.attribute("ttg.num-ctas") or 1)
-    equations = flow.conservation(ctas * all_warps)
-    try:
-        for anchor in _anchors(function, blocks, flow, ran, warps):
-            anchor.add_to(equations, flow, all_warps)
-        for counted, copies in loop_counts(function, blocks, ran):
-            if flow.unclear.isdisjoint(copies):
-                _Anchor(counted, counted.times or 0, copies).add_if_possible(equations, flow, all_warps)
-        known = flow.executions(equations)
-    except Contradiction:
-        return BlockExecutions.unknown(len(blocks))
-    return BlockExecutions(known, flow.max_executions(known, ctas * all_warps))
+    return BlockExecutions(known, possible)
 
 
-class _Anchor(Struct, frozen=True):
-    """An operation, the number of times that all CTAs execute it, and the number of its copies in each block."""
+_LEAVES = frozenset(("EXIT", "RET"))
+
+
+class _Ways:
+    """The ways through a function's blocks. ``whole`` has all blocks that are reached, as if it were a loop."""
+
+    def __init__(self, function: MachineFunction) -> None:
+        self._blocks = blocks_of(function)
+        self._leaving = {
+            number
+            for number, block in enumerate(self._blocks)
+            if not block.successors or function.instructions[block.end - 1].operation in _LEAVES
+        }
+        self.whole = MachineLoop(0, frozenset(reached([0], self._after)))
+        # Inner loops come first.
+        self._loops = loops_of(self._blocks)[::-1]
+
+    def _after(self, number: int) -> Sequence[int]:
+        return self._blocks[number].successors
+
+    @property
+    def lead_out(self) -> bool:
+        """True if one leads out of the function."""
+        return not self.whole.blocks.isdisjoint(self._leaving)
+
+    def all_around(self, block: int) -> list[MachineLoop]:
+        """Return the loops around a block, the innermost first, and the whole function."""
+        return [*(loop for loop in self._loops if block in loop.blocks), self.whole]
+
+    def around(self, block: int) -> MachineLoop:
+        """Return the innermost loop around a block, or the whole function."""
+        return self.all_around(block)[0]
+
+    def depth(self, block: int) -> int:
+        """Return the number of loops around a block."""
+        return len(self.all_around(block)) - 1
+
+    def leave_out(self, block: int, start: int, ends: Collection[int], loop: MachineLoop) -> bool:
+        """Return whether a way from one block to any of others, in one iteration of a loop, leaves out a block."""
+
+        def inside(number: int) -> Iterator[int]:
+            return (one for one in self._after(number) if one in loop.blocks and one != loop.header)
+
+        return not reached([start], inside, {block}).isdisjoint(ends)
+
+    def _latches(self, loop: MachineLoop) -> list[int]:
+        """Return the blocks from which the next iteration of a loop begins; none for the whole function."""
+        return [number for number in loop.blocks if loop is not self.whole and loop.header in self._after(number)]
+
+    def _exits(self, loop: MachineLoop) -> list[int]:
+        """Return the blocks from which a way leads out of a loop."""
+        return [
+            number
+            for number in loop.blocks
+            if number in self._leaving or not loop.blocks.issuperset(self._after(number))
+        ]
+
+    def go_together(self, block: int, point: int, loop: MachineLoop) -> bool:
+        """Return whether each iteration of a loop that executes ``point`` executes the block, too."""
+        if not self.leave_out(block, loop.header, [point], loop):
+            return True
+        return not self.leave_out(block, point, self._latches(loop) + self._exits(loop), loop)
+
+    def all_execute(self, block: int) -> bool:
+        """Return whether each iteration of the loop around a block executes it, if another one follows."""
+        loop = self.around(block)
+        return not self.leave_out(block, loop.header, self._latches(loop) or self._exits(loop), loop)
+
+
+class _Copies(Struct, frozen=True):
+    """A counted operation of which a block has ``copies``, and others some, in units of those.
+
+    If it is not certain, there may be more copies, which the compiler has merged.
+    """
 
     counted: CountedOperation
-    times: int
-    copies: Mapping[int, int]
+    block: int
+    copies: int
+    others: Mapping[int, float]
+    is_certain: bool
 
-    def add_to(self, equations: Equations, flow: BlockFlow, warps: int) -> None:
-        """Add the equations that follow. Raises ``Contradiction``."""
-        solutions = self._solutions(flow, warps)
-        if solutions == []:
-            # There are other copies, which have no such instruction.
-            return
-        equations.add(*self._total(flow, warps))
-        any(map(equations.add_if_possible, solutions or ()))
 
-    def add_if_possible(self, equations: Equations, flow: BlockFlow, warps: int) -> None:
-        """Add them unless others exclude them."""
-        solutions = self._solutions(flow, warps)
-        if solutions != [] and equations.add_if_possible([self._total(flow, warps)]):
-            any(map(equations.add_if_possible, solutions or ()))
+def _points(
+    function: MachineFunction, ran: ExecutedKernel, warps: int, ways: _Ways
+) -> Iterator[tuple[int, MachineLoop, int]]:
+    """Yield blocks with the loop around them, and how often all CTAs execute them, at least."""
+    groups: defaultdict[tuple[int, int], list[_Copies]] = defaultdict(list)
+    for one in (*_anchors(function, ran, warps, ways), *_counters(function, ran, ways)):
+        groups[one.block, one.counted.times or 0].append(one)
+    for (block, times), found in groups.items():
+        best = [one for one in found if one.is_certain] or found
+        copies = gcd(*(one.copies for one in best))
+        others = {number: share for one in best for number, share in one.others.items()}
+        depth = ways.depth(block)
+        trips = _trips(best[0].counted, times) if _loops_around(best[0].counted) == depth else None
+        if not others:
+            yield block, ways.around(block), times // copies
+        elif not trips or max(others.values()) >= 1 or any(ways.depth(one) not in (depth, depth - 1) for one in others):
+            continue
+        # Iterations before all others.
+        first = sum(copies * others[one] for one in others if not ways.leave_out(one, 0, [block], ways.whole))
+        rounds = [(int(max(trip - first, 0) // copies), entries) for trip, entries in (trips or {}).items()]
+        yield block, ways.around(block), sum(count * entries for count, entries in rounds)
+        if depth:
+            loop, outside = ways.all_around(block)[:2]
+            yield loop.header, outside, sum(entries for count, entries in rounds if count)
 
-    def _total(self, flow: BlockFlow, warps: int) -> tuple[Terms, int]:
-        """Return the equation that all copies together are executed as often as the operation."""
-        total: dict[int, Fraction] = {}
-        for block, count in self.copies.items():
-            total = added(total, flow.entering(block), Fraction(count))
-        return total, self.times * warps
 
-    def _solutions(self, flow: BlockFlow, warps: int) -> list[list[tuple[Terms, int]]] | None:
-        """Return the equations of each way to execute an unrolled loop, the most likely one first."""
-        loop, trips = _UnrolledLoop.of(self.copies, flow.depth), _trips(self.counted, self.times)
-        if loop is None or not trips:
-            return None
-        return [
-            [
-                *((flow.entering(block), warps * executions) for block, executions in blocks.items()),
-                (flow.entering_loop_of(loop.main), warps * entries),
-            ]
-            for blocks, entries in loop.solutions(trips)
-        ]
+# Instructions that the compiler neither removes nor merges, with what an operation that they are of does; ptxas gives
+# some the line of another operation. It may move those of the second table out of loops in which all iterations would
+# execute the same.
+_DOT = "dot"
+_ANY = ""
+_FIXED = {
+    _DOT: "is_dot",
+    **dict.fromkeys(("STG", "ST", "ATOMG", "ATOM", "REDG", "RED"), "writes_global"),
+    **dict.fromkeys(("LDGSTS", "LDGDEPBAR", "UTMALDG", "UTMASTG"), "starts_async"),
+    **dict.fromkeys(("BAR", "STS", "STSM"), _ANY),
+}
+_MOVABLE = {
+    **dict.fromkeys(("LDG", "LD"), "reads_global"),
+    **dict.fromkeys(("LDS", "LDSM", "SHFL", "MUFU"), _ANY),
+}
+# All warps execute these; others may be left out by a warp that masks leave nothing to do.
+_OF_ALL_WARPS = {_DOT, "BAR"}
+# Instructions that access the bytes of an operation.
+_SIZED = {"tt.load": "LDG", "tt.store": "STG", "ttg.async_copy_global_to_local": "LDGSTS"}
+_LANES = 32
+
+
+def _anchors(function: MachineFunction, ran: ExecutedKernel, warps: int, ways: _Ways) -> Iterator[_Copies]:
+    """Yield the operations whose instructions show how often a block is executed."""
+    lines = Counter(one.line for one in ran.operations)
+    counted_at = {one.line: one for one in ran.operations if lines[one.line] == 1 and not one.executed.is_predicated}
+    for (line, name), where in _instructions(function).items():
+        counted = counted_at.get(line)
+        if counted is None or not counted.times or not ways.whole.blocks.issuperset(where):
+            continue
+        trait = {**_FIXED, **_MOVABLE}[name]
+        if trait and not getattr(counted.operation.traits, trait):
+            continue
+        copies = {block: len(found) for block, found in where.items()}
+        if _SIZED.get(counted.operation.name) == name:
+            each = _min_bytes_of_thread(counted.operation, warps)
+            sizes = {block: sum(map(bytes_of_thread, found)) for block, found in where.items()}
+            if each and all(size % each == 0 for size in sizes.values()):
+                copies = {block: size // each for block, size in sizes.items()}
+        main = max(copies, key=lambda block: (ways.depth(block), copies[block]))
+        outside = _loops_around(counted) - ways.depth(main)
+        has_moved = outside < 0 or (outside > 0 and name in _MOVABLE and copies[main] == 1)
+        if not has_moved and (name in _OF_ALL_WARPS or ways.all_execute(main)):
+            others = {block: count / copies[main] for block, count in copies.items() if block != main}
+            yield _Copies(counted, main, copies[main], others, name in _FIXED)
+
+
+def _loops_around(counted: CountedOperation) -> int:
+    return sum(owner.traits.is_loop for owner in counted.operation.owners())
+
+
+def _instructions(function: MachineFunction) -> Mapping[tuple[int, str], Mapping[int, Sequence[Instruction]]]:
+    """Return the instructions that may show an operation's executions by line and name, and by block."""
+    found: defaultdict[tuple[int, str], defaultdict[int, list[Instruction]]] = defaultdict(lambda: defaultdict(list))
+    for number, block in enumerate(blocks_of(function)):
+        for one in function.instructions[block.first : block.end]:
+            name = _DOT if pipeline_of(one) is Pipeline.TENSOR else one.operation
+            if one.predicate != NEVER and (name in _FIXED or name in _MOVABLE):
+                found[one.line, name][number].append(one)
+    return found
+
+
+@if_misfit(None)
+def _min_bytes_of_thread(operation: Operation, warps: int) -> int | None:
+    """Return how many bytes each thread accesses in an execution: more, if several access the same."""
+    pointers = next((printed for printed in types_of(operation) if printed.is_pointer), None)
+    if pointers is None:
+        return None
+    element_bytes = bits_of(pointers.pointee) // 8
+    return element_bytes * max(pointers.elements // (_LANES * warps) if pointers.shape else 1, 1)
+
+
+_LOOP = "scf.for"
+_ADDITIONS = frozenset(("IADD3", "UIADD3", "VIADD"))
+_COMPARISONS = frozenset(("ISETP", "UISETP"))
+# ``UR4, UR4, -0x1, URZ``, or ``R2, P1, R2, 0xfffffffc, RZ`` with the carry.
+_STEP = re.compile(r"(?P<register>U?R\d+), (?:U?P\d+, )?(?P=register), (?P<added>-?0x[0-9a-f]+)(?:, U?RZ)?$")
+_WORD = 1 << 32
+
+
+def _counters(function: MachineFunction, ran: ExecutedKernel, ways: _Ways) -> Iterator[_Copies]:
+    """Yield an operation of each TTGIR loop whose iterations blocks count; a loop with loops in it is not unrolled.
+
+    Such a block ends with the branch to the next iteration, which has the loop's line.
+    """
+    inside: dict[Operation, CountedOperation] = {}
+    for one in ran.operations:
+        owner = next(one.operation.owners(), None)
+        if owner is not None and owner.name == _LOOP and one.times and not one.executed.is_predicated:
+            inside.setdefault(owner, one)
+    loop_at = dict(zip(ran.module.line_numbers([loop.start for loop in inside]), inside, strict=True))
+    found: defaultdict[Operation, dict[int, int]] = defaultdict(dict)
+    for number, block in enumerate(blocks_of(function)):
+        code = function.instructions[block.first : block.end]
+        loop = loop_at.get(code[-1].line)
+        if loop is not None and ways.depth(number) and ways.around(number).header in block.successors:
+            copies = _counted_by(code, loop)
+            if copies == 1 or (copies and not any(one.traits.is_loop for one in loop.walk() if one is not loop)):
+                found[loop][number] = copies
+    for loop, copies_in in found.items():
+        main = max(copies_in, key=lambda number: copies_in[number])
+        others = {number: copies / copies_in[main] for number, copies in copies_in.items() if number != main}
+        yield _Copies(inside[loop], main, copies_in[main], others, False)
+
+
+def _counted_by(block: Sequence[Instruction], loop: Operation) -> int:
+    """Return how many iterations of a loop a block counts: 0 if it has no counter, or several."""
+    compared = " ".join(one.operands for one in block if one.operation in _COMPARISONS)
+    steps = [
+        _STEP.match(one.operands)
+        for one in block
+        if one.line == block[-1].line and one.operation in _ADDITIONS and not one.predicate
+    ]
+    added = [int(step["added"], 16) for step in steps if step and re.search(rf"\b{step['register']}\b", compared)]
+    names = operand_names(loop)
+    made = definition_of(names[3], loop) if len(names) > 3 else None
+    step_of_loop = (made is not None and constant_of(made)) or 0
+    if len(added) != 1 or step_of_loop <= 0:
+        return 0
+    # A negative number may be printed as one of 32 bits without a sign.
+    iterations, rest = divmod(min(abs(added[0]), abs(added[0] - _WORD)), step_of_loop)
+    return 0 if rest else iterations
 
 
 def _trips(counted: CountedOperation, times: int) -> dict[int, int] | None:
@@ -151,183 +325,5 @@ def _trips(counted: CountedOperation, times: int) -> dict[int, int] | None:
     trips = trips.sum(axis=places[axis]) if axis in places else trips * executed.sizes[axis]
     each = prod(size for name, size in executed.sizes.items() if name not in places and name != axis)
     found = {int(trip): int(count) * each for trip, count in zip(*np.unique(trips, return_counts=True), strict=True)}
-    found.pop(0, None)
     # Recorded iterations may be others.
     return found if sum(trip * count for trip, count in found.items()) == times else None
-
-
-class _UnrolledLoop(Struct, frozen=True):
-    """The copies of a TTGIR loop's body: ``unrolled`` of them in the block ``main`` of a machine loop.
-
-    Others are outside of the machine loop (``once``), so that each is executed at most once when the TTGIR loop is, or
-    in smaller machine loops (``again``). ptxas has, say, a loop of four iterations, then a block for two, and a loop or
-    a block of one for the rest. It may also have a first iteration before the loop. A loop that is not unrolled has one
-    copy.
-    """
-
-    main: int
-    unrolled: int
-    once: Mapping[int, int]
-    again: Mapping[int, int]
-
-    @classmethod
-    def of(cls, copies: Mapping[int, int], depth: Callable[[int], int]) -> _UnrolledLoop | None:
-        """Return the loop; None if the copies are not in machine loops of one depth and in blocks outside of them."""
-        main = max(copies, key=lambda block: (depth(block), copies[block]))
-        others = {block: count for block, count in copies.items() if block != main}
-        once = {block: count for block, count in others.items() if depth(block) == depth(main) - 1}
-        again = {block: count for block, count in others.items() if depth(block) == depth(main)}
-        is_known = depth(main) > 0 and len(once) + len(again) == len(others)
-        if not is_known or max(again.values(), default=0) >= copies[main] or sum(once.values()) >= copies[main]:
-            return None
-        return cls(main, copies[main], once, again)
-
-    def solutions(self, trips: Mapping[int, int]) -> list[tuple[Counter[int], int]]:
-        """Return possible execution counts of the blocks and entries of the machine loop, the most likely first.
-
-        ``trips`` has the executions of the TTGIR loop by their number of iterations. What remains of them is executed
-        by the largest blocks that fit. In each solution but the first, a block is executed before all others.
-        """
-        return [one for first in (None, *self.once) if (one := self._with_first(first, trips)) is not None]
-
-    def _with_first(self, first: int | None, trips: Mapping[int, int]) -> tuple[Counter[int], int] | None:
-        before = self.once[first] if first is not None else 0
-        total, entries = Counter[int](), 0
-        for iterations, times in trips.items():
-            rounds, rest = divmod(iterations - before, self.unrolled)
-            if rounds < 0:
-                return None
-            total[self.main] += times * rounds
-            entries += times if rounds else 0
-            if first is not None:
-                total[first] += times
-            for block, count in sorted({**self.once, **self.again}.items(), key=lambda item: -item[1]):
-                if block != first:
-                    executed = rest // count if block in self.again else min(rest // count, 1)
-                    total[block] += times * executed
-                    rest -= executed * count
-            if rest:
-                return None
-        return total, entries
-
-
-# Instructions that mark an execution of an operation. Each table has the operations that an instruction may be of, as
-# ptxas gives some instructions the line of another operation. Those of the second table may leave a loop in which all
-# iterations would execute the same.
-_FIXED: Mapping[str, Callable[[Traits], bool]] = {
-    **dict.fromkeys(("STG", "ST", "ATOMG", "ATOM", "REDG", "RED"), lambda traits: traits.writes_global),
-    **dict.fromkeys(("LDGSTS", "LDGDEPBAR", "UTMALDG", "UTMASTG"), lambda traits: traits.starts_async),
-    **dict.fromkeys(("BAR", "STS", "STSM"), lambda _: True),
-}
-_MOVABLE: Mapping[str, Callable[[Traits], bool]] = {
-    **dict.fromkeys(("LDG", "LD"), lambda traits: traits.reads_global),
-    **dict.fromkeys(("LDS", "LDSM", "SHFL", "MUFU"), lambda _: True),
-}
-_Instructions = Mapping[int, list[Instruction]]
-"""Instructions of one line and name, by block."""
-
-
-def _anchors(
-    function: MachineFunction, blocks: Sequence[Block], flow: BlockFlow, ran: ExecutedKernel, warps: int
-) -> Iterator[_Anchor]:
-    operations = [*ran.operations, *_skipped(ran)]
-    lines = Counter(one.line for one in operations)
-    counted_at = {one.line: one for one in operations if lines[one.line] == 1}
-    for (line, name), where in _instructions(function, blocks).items():
-        counted = counted_at.get(line)
-        if counted is None or counted.times is None or counted.executed.is_predicated:
-            continue
-        if not _marks(name, where, counted.operation.traits) or not flow.reached.issuperset(where):
-            continue
-        placed = _placed(where, flow, line)
-        copies = placed and _copies(placed, _bytes_of_thread(counted.operation, name, ran.module, warps), flow)
-        if copies and not _has_moved(name, copies, counted.operation, flow):
-            yield _Anchor(counted, counted.times, copies)
-
-
-def _skipped(ran: ExecutedKernel) -> Iterator[CountedOperation]:
-    """Yield the operations of loops that no CTA enters: the interpreter does not return them."""
-    found = {one.operation for one in ran.operations}
-    for loop in (one for one in ran.module.walk() if one.traits.is_loop):
-        inside = [one for one in loop.walk() if not (one.regions or one.traits.is_terminator)]
-        if found.isdisjoint(inside):
-            found.update(inside)
-            for line, one in zip(ran.module.line_numbers([one.start for one in inside]), inside, strict=True):
-                yield CountedOperation(line, Executed(one, (), {}, Mask.of_bit(False)), None, 0)
-
-
-def _instructions(function: MachineFunction, blocks: Sequence[Block]) -> dict[tuple[int, str], _Instructions]:
-    """Return the instructions by line and name, without those that are never executed."""
-    found: defaultdict[tuple[int, str], defaultdict[int, list[Instruction]]] = defaultdict(lambda: defaultdict(list))
-    for number, block in enumerate(blocks):
-        for one in function.instructions[block.first : block.end]:
-            if one.predicate != NEVER:
-                found[one.line, one.operation][number].append(one)
-    return dict(found)
-
-
-def _marks(name: str, where: _Instructions, traits: Traits) -> bool:
-    one = next(iter(where.values()))[0]
-    if pipeline_of(one) is Pipeline.TENSOR:
-        return traits.is_dot
-    is_of = _FIXED.get(name) or _MOVABLE.get(name)
-    return is_of is not None and is_of(traits)
-
-
-def _placed(where: _Instructions, flow: BlockFlow, line: int) -> _Instructions | None:
-    """Return the instructions by clear block; None if some belong to none."""
-    placed: defaultdict[int, list[Instruction]] = defaultdict(list)
-    for block, found in where.items():
-        home = flow.home_of(block, line)
-        if home is None:
-            return None
-        placed[home] += found
-    return dict(placed)
-
-
-def _copies(where: _Instructions, bytes_of_thread: int | None, flow: BlockFlow) -> dict[int, int] | None:
-    """Return the number of an operation's copies in each block that has any; None if it is ambiguous.
-
-    Accesses of known size are counted by bytes. Otherwise, the numbers of instructions must have no common divisor, so
-    that a copy has one. A copy of several may be in several blocks, but not inside of a loop and outside.
-    """
-    if bytes_of_thread:
-        sizes = {block: sum(map(accessed_bytes, found)) for block, found in where.items()}
-        is_whole = all(size % bytes_of_thread == 0 for size in sizes.values())
-        return {block: size // bytes_of_thread for block, size in sizes.items()} if is_whole else None
-    counts = {block: len(found) for block, found in where.items()}
-    is_apart = len(set(map(flow.depth, counts))) == len(counts)
-    return counts if is_apart and gcd(*counts.values()) == 1 else None
-
-
-# Instructions that access the bytes of an operation.
-_SIZED = {"tt.load": "LDG", "tt.store": "STG", "ttg.async_copy_global_to_local": "LDGSTS"}
-
-
-def _bytes_of_thread(operation: Operation, name: str, module: Module, warps: int) -> int | None:
-    """Return how many bytes each thread accesses with instructions of a name in an execution.
-
-    It is known for a scalar, and for a tensor of which no two threads have the same elements.
-    """
-    pointers = next((printed for printed in types_of(operation) if printed.is_pointer), None)
-    if pointers is None or _SIZED.get(operation.name) != name:
-        return None
-    element_bytes = bits_of(pointers.pointee) // 8
-    if not pointers.shape:
-        return element_bytes
-    layout = blocked_of(layout_of(pointers, module.aliases))
-    if layout is None or len(layout.order) != len(pointers.shape) or prod(layout.warps) != warps:
-        return None
-    tiles = map(prod, zip(layout.elements, layout.lanes, layout.warps, strict=True))
-    if any(size % tile for size, tile in zip(pointers.shape, tiles, strict=True)):
-        return None
-    return element_bytes * pointers.elements // (prod(layout.lanes) * warps)
-
-
-def _has_moved(name: str, copies: Mapping[int, int], operation: Operation, flow: BlockFlow) -> bool:
-    """Return whether the instructions of an operation may have moved into a loop, or out of one."""
-    machine_loops = max(map(flow.depth, copies))
-    loops = sum(owner.traits.is_loop for owner in operation.owners())
-    # Several copies are those of an unrolled loop.
-    is_single = set(copies.values()) == {1}
-    return machine_loops > loops or (machine_loops < loops and name in _MOVABLE and is_single)

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from kprof_inject.analysis.evidence.executed_instructions import block_executions
 from kprof_inject.analysis.evidence.instruction_work import (
@@ -16,10 +15,9 @@ from kprof_inject.analysis.evidence.instruction_work import (
     launch_work,
     scope_work,
     shared_wavefronts,
-    unclear_wavefronts,
 )
-from kprof_inject.analysis.interpreter.executions import ExecutedKernel, with_open_masks
-from kprof_inject.analysis.limits.coalescing import Requests, requests_of
+from kprof_inject.analysis.interpreter.executions import ExecutedKernel
+from kprof_inject.analysis.limits.coalescing import Requests
 from kprof_inject.analysis.limits.limit import UNIT_NAMES, CodeBounds
 from kprof_inject.analysis.limits.rates import (
     ALU,
@@ -96,10 +94,35 @@ def disagreements(units: Sequence[UnitEvidence]) -> list[str]:
 
 
 class CodeEvidence(Struct, frozen=True):
-    """Bounds of a launch, and of each scope by its index in the scope table."""
+    """Bounds of a launch, and lower ones of each scope's parts by its index in the scope table."""
 
     launch: CodeBounds
-    scopes: Mapping[int, CodeBounds]
+    scopes: Mapping[int, Mapping[str, float]]
+
+
+@lru_cache(maxsize=KERNELS_CACHED)
+def _code_work(
+    code: MachineFunction, ran: ExecutedKernel, warps: int, requests: tuple[Requests, ...]
+) -> tuple[InstructionWork, float, Mapping[int, InstructionWork]]:
+    """Return lower bounds of the work of a launch, and of its scopes by index.
+
+    Between them is the share of the instructions, of all that warps might execute, whose executions are unknown.
+    """
+    executions = block_executions(code, ran, warps)
+    known = executions.known
+    uncounted = shared_wavefronts(code, known, ran)
+    counted_by_masks = {(one.line, one.kind) for one in requests}
+    least = Counter(uncounted)
+    least.subtract(disabled_wavefronts(code, known, counted_by_masks, uncounted))
+    scopes: dict[int, InstructionWork] = {}
+    lines, lines_of_shared = [one.line for one in requests], sorted(least)
+    for index, work_of_scope in scope_work(code, known, ran.scope_map).items():
+        own = [requests[row] for row in ran.scope_map.rows_in(index, lines)]
+        more = [least[lines_of_shared[row]] for row in ran.scope_map.rows_in(index, lines_of_shared)]
+        scopes[index] = work_of_scope.with_wavefronts(own, more)
+    work, possible = launch_work(code, known), launch_work(code, executions.possible)
+    unknown_share = 1 - work.issued / possible.issued if possible.issued else 1.0
+    return work.with_wavefronts(requests, least.values()), unknown_share, scopes
 
 
 def code_evidence(
@@ -118,48 +141,19 @@ def code_evidence(
     rates = rates_of(kernel.target)
     if rates is None or not rates.pipelines:
         return None
-    work, most, scope_works = _code_work(code, ran, kernel.num_warps, tuple(requests))
+    work, unknown_share, scope_works = _code_work(code, ran, kernel.num_warps, tuple(requests))
     scopes = {
-        index: _bounds(scope_work, scope_cycles[index], rates)
+        index: _parts(scope_work, scope_cycles[index], rates)
         for index, scope_work in scope_works.items()
         if index in scope_cycles
     }
-    launch = replace(
-        _bounds(work, sm_cycles, rates), most=most.parts(sm_cycles, rates), unknown_share=most.unknown_share
-    )
-    return CodeEvidence(launch, scopes)
+    return CodeEvidence(CodeBounds(_parts(work, sm_cycles, rates), unknown_share), scopes)
 
 
-@lru_cache(maxsize=KERNELS_CACHED)
-def _code_work(
-    code: MachineFunction, ran: ExecutedKernel, warps: int, requests: tuple[Requests, ...]
-) -> tuple[InstructionWork, InstructionWork, Mapping[int, InstructionWork]]:
-    """Return the lower and the upper bound of a launch's work, and the lower ones of its scopes by index."""
-    executions = block_executions(code, ran, warps)
-    shared = shared_wavefronts(code, executions.known, ran, warps)
-    unclear = unclear_wavefronts(code, executions.most, shared, requests, requests_of(with_open_masks(ran), code))
-    work = launch_work(code, executions.known)
-    scopes: dict[int, InstructionWork] = {}
-    known = {(one.line, one.kind) for one in requests}
-    least = Counter(shared.uncounted)
-    least.subtract(disabled_wavefronts(code, executions.known, known, shared.uncounted))
-    lines, lines_of_shared = [one.line for one in requests], sorted(least)
-    for index, work_of_scope in scope_work(code, executions.known, ran.scope_map).items():
-        own = [requests[row] for row in ran.scope_map.rows_in(index, lines)]
-        uncounted = [least[lines_of_shared[row]] for row in ran.scope_map.rows_in(index, lines_of_shared)]
-        scopes[index] = work_of_scope.with_wavefronts(own, uncounted)
-    return (
-        work.with_wavefronts(requests, least.values()),
-        launch_work(code, executions.most).with_wavefronts(requests, [*shared.uncounted.values(), unclear]),
-        scopes,
-    )
-
-
-def _bounds(work: InstructionWork, sm_cycles: int, rates: UnitRates) -> CodeBounds:
-    """Return the bounds in these cycles.
+def _parts(work: InstructionWork, sm_cycles: int, rates: UnitRates) -> dict[str, float]:
+    """Return the parts of these cycles, at least.
 
     Units that would need more than all cycles are left out, as the work or the cycles are not the scope's.
     """
     found = work.parts(sm_cycles, rates)
-    parts = {unit: min(share, 1.0) for unit, share in found.items() if 0 < share <= MAX_POSSIBLE}
-    return CodeBounds(parts, work.unknown_share)
+    return {unit: min(share, 1.0) for unit, share in found.items() if 0 < share <= MAX_POSSIBLE}

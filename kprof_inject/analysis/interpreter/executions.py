@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kprof_inject.analysis.interpreter.accesses import Access, Executed, access_of, asks_for_iteration, predicate_of
-from kprof_inject.analysis.interpreter.axis_arrays import ALWAYS, loop_axis
+from kprof_inject.analysis.interpreter.axis_arrays import loop_axis
 from kprof_inject.analysis.interpreter.interpreter import Grid, executed
 from kprof_inject.analysis.interpreter.loaded_integers import KnownRanges
 from kprof_inject.analysis.scope_map import ScopeMap
@@ -128,16 +128,6 @@ def _with_iterations(ran: ExecutedKernel, recorded: tuple[tuple[Operation, int],
     iterations = dict(recorded)
     counted = (replace(one, times=_times(one.executed, iterations)) for one in ran.operations)
     return dataclasses.replace(ran, operations=tuple(counted))
-
-
-@lru_cache(maxsize=KERNELS_CACHED)
-def with_open_masks(ran: ExecutedKernel) -> ExecutedKernel:
-    """Return the same kernel as if unknown masks were true everywhere."""
-    opened = (
-        replace(one, access=replace(one.access, mask=ALWAYS)) if one.access and one.access.mask is None else one
-        for one in ran.operations
-    )
-    return dataclasses.replace(ran, operations=tuple(opened))
 
 
 @lru_cache(maxsize=KERNELS_CACHED)

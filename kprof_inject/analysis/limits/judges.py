@@ -352,20 +352,10 @@ def _atomics(launch: Judged) -> Limit | None:
 
 @by_bounds
 def _unknown_executions(launch: Judged, bounds: Bounds) -> Limit | None:
-    """Judge instructions with unknown executions, or that only some ways from a branch execute."""
-    if bounds.code is None:
-        return None
-    if bounds.code.unknown_share > MIN_NOTABLE:
-        return launch.unclear(
-            f"how often {percent(bounds.code.unknown_share)} of its instructions are executed is unknown"
-        )
-    most = {unit: bounds.max_part_of(unit) for unit in bounds.code.most or () if unit != SHARED}
-    unit = max(most, key=lambda one: most[one], default=ISSUE)
-    if most.get(unit, 0.0) < LIMITING or launch.parts.get(unit, 0.0) >= most[unit]:
+    if bounds.code is None or bounds.code.unknown_share <= MIN_NOTABLE:
         return None
     return launch.unclear(
-        f"{UNIT_NAMES[unit]} would be busy for {percent(launch.parts.get(unit, 0.0))} to {percent(most[unit])} of the "
-        "time, depending on which branches warps take"
+        f"up to {percent(bounds.code.unknown_share)} of the instructions are executed an unknown number of times"
     )
 
 

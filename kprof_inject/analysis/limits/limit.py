@@ -60,15 +60,13 @@ UNIT_NAMES = {
 
 
 class CodeBounds(Struct, frozen=True):
-    """Bounds of the units' parts by the machine code: ``parts`` are lower ones, ``most`` upper ones.
+    """Lower bounds of the units' parts by the machine code.
 
-    ``unknown_share`` is the share of the instructions whose number of executions has no upper bound. ``most`` is None
-    if no upper bound is known.
+    ``unknown_share`` is the share of the instructions, of all that warps might execute, whose executions are unknown.
     """
 
     parts: Mapping[str, float]
     unknown_share: float
-    most: Mapping[str, float] | None = None
 
 
 class Limit(Struct, frozen=True):
@@ -110,12 +108,6 @@ class Bounds(Struct, frozen=True):
     code: CodeBounds | None
     requests: Sequence[Requests] = ()
     """Requests of loads and stores, where they are known."""
-
-    def max_part_of(self, unit: str) -> float:
-        """Return an upper bound of a unit's part by the machine code, which need not execute all instructions."""
-        if self.code is None or self.code.most is None:
-            return 1.0
-        return min(self.slowdown_of_sms * self.code.most.get(unit, 0.0), 1.0)
 
     def dram_part(self, dram: DramBound, size_bytes: int) -> float:
         """Return the part of the launch's time in which DRAM would move these bytes."""

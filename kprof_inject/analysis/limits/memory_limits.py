@@ -181,34 +181,16 @@ def scattered_accesses(judged: Judged, bounds: Bounds) -> Limit | None:
 def exchanges(judged: Judged, bounds: Bounds) -> Limit | None:
     """Judge exchanges between threads: types do not show how many of their bytes go through shared memory.
 
-    The machine code shows it, and layouts how long some of them conflict.
+    The machine code shows it.
     """
     if bounds.code is not None and bounds.code.unknown_share <= MIN_NOTABLE:
-        return _conflicts(judged, bounds)
+        return None
     possible = bounds.light.exchanges
     if possible < _NOTABLE_EXCHANGES or possible < max(judged.parts.values()):
         return None
     return judged.unclear(
         "threads exchange elements (reductions, scans, layout conversions, dots without tensor cores), which may keep "
         f"shared memory busy for {percent(min(possible, 1.0))} of the time, or longer where its banks conflict"
-    )
-
-
-def _conflicts(judged: Judged, bounds: Bounds) -> Limit | None:
-    """Judge shared memory and L1 if conflicts that nothing shows may make them the limit."""
-    part, most = judged.parts.get(SHARED, 0.0), bounds.max_part_of(SHARED)
-    if most < max(LIMITING, *judged.parts.values()):
-        return None
-    if part >= max(LIMITING - NEAR, *judged.parts.values()):
-        text = f"shared memory and L1, most likely ({percent(part)} to {percent(most)} of peak)"
-        return judged.limit(f"{SHARED}, most likely", text, SHARED)
-    reason = "only counters show how long banks conflict in reductions, scans and the like"
-    if not bounds.light.exchanges:
-        unknown = bounds.light.dram.unknown_reason if bounds.light.dram else ""
-        reason = f"the wavefronts of some loads and stores are unknown{unknown and f' ({unknown})'}"
-    return judged.not_known(
-        f"shared memory and L1 are busy for {percent(part)} to {percent(most)} of the time, as {reason}; "
-        f"{judged.nearest}"
     )
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 from bank_layouts import BLOCKED, SWIZZLED
 from replacing import replace
 
-from kprof_inject.analysis.evidence.instruction_work import disabled_wavefronts, shared_wavefronts, unclear_wavefronts
+from kprof_inject.analysis.evidence.instruction_work import disabled_wavefronts, shared_wavefronts
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel, evaluated
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.machine_code.control_flow import blocks_of
@@ -49,10 +48,9 @@ def code(*parts: tuple[int, str]) -> MachineFunction:
 
 def test_a_load_takes_what_its_banks_need() -> None:
     """The rows are stored by columns: a warp's 32 floats are all of one bank."""
-    found = shared_wavefronts(code(*[(LOAD, "LDS")] * 8), [CTAS * WARPS], ran(), WARPS)
+    found = shared_wavefronts(code(*[(LOAD, "LDS")] * 8), [CTAS * WARPS], ran())
     counted = CTAS * WARPS * 8
-    assert found.uncounted == {LOAD: CTAS * 32 * 32 - counted}
-    assert found.max_uncounted[LOAD] == 0
+    assert found == {LOAD: CTAS * 32 * 32 - counted}
 
 
 def test_what_predicates_may_disable_is_no_lower_bound() -> None:
@@ -66,26 +64,4 @@ def test_what_predicates_may_disable_is_no_lower_bound() -> None:
 
 
 def test_a_load_without_instructions_adds_nothing() -> None:
-    assert shared_wavefronts(code(), [CTAS * WARPS], ran(), WARPS).uncounted == {LOAD: 0}
-
-
-@pytest.mark.parametrize(
-    ("line", "name", "unclear"),
-    [
-        (LOAD, "LDS", 0),
-        (CONVERSION, "STS", 0),
-        (0, "STS", 31 * CTAS * WARPS),
-        # Each warp's part of 32 results, and the results: less than a cycle for each lane of all instructions.
-        (REDUCTION, "LDS", 31 * CTAS * WARPS),
-    ],
-)
-def test_only_conflicts_that_layouts_do_not_show_are_unclear(line: int, name: str, unclear: int) -> None:
-    function, executions = code((line, name)), [CTAS * WARPS]
-    shared = shared_wavefronts(function, executions, ran(), WARPS)
-    assert unclear_wavefronts(function, executions, shared, (), ()) == unclear
-
-
-def test_what_a_reduction_exchanges_bounds_its_conflicts() -> None:
-    function, executions = code(*[(REDUCTION, "STS")] * 50), [CTAS * WARPS]
-    shared = shared_wavefronts(function, executions, ran(), WARPS)
-    assert unclear_wavefronts(function, executions, shared, (), ()) == CTAS * 3 * WARPS * 32
+    assert shared_wavefronts(code(), [CTAS * WARPS], ran()) == {LOAD: 0}

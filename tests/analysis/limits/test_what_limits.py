@@ -16,7 +16,7 @@ from kprof_inject.analysis.limits.judges import limit_by_bounds as limit_of
 from kprof_inject.analysis.limits.limit import CodeBounds
 from kprof_inject.analysis.limits.memory import DramBound
 from kprof_inject.analysis.limits.operation_work import NO_WORK, Work
-from kprof_inject.analysis.limits.rates import ALU, ISSUE, SHARED
+from kprof_inject.analysis.limits.rates import ALU, ISSUE
 from kprof_inject.analysis.limits.speed_of_light import Roof, SpeedOfLight
 from kprof_inject.analysis.summary import LaunchSummary, summarise
 from kprof_inject.analysis.unjudged import Unjudged
@@ -384,18 +384,11 @@ def test_integer_multiplications_are_named_if_they_are_most_of_the_fp32_units_wo
     ("bounds", "exchanges", "name", "is_known"),
     [
         (CodeBounds({ALU: 0.87, ISSUE: 0.6}, 0.02), 0.0, "ALU 87 %", True),
-        (CodeBounds({ALU: 0.2}, 0.02, {SHARED: 0.3}), 0.0, "latency", True),
-        (CodeBounds({ALU: 0.2}, 0.46, {SHARED: 0.3}), 0.0, "not known", False),
-        (CodeBounds({ALU: 0.2}, 0.46, {SHARED: 0.3}), 0.3, "not known", False),
+        (CodeBounds({ALU: 0.2}, 0.02), 0.0, "latency", True),
+        (CodeBounds({ALU: 0.2}, 0.46), 0.0, "not known", False),
+        (CodeBounds({ALU: 0.2}, 0.46), 0.3, "not known", False),
         # The instructions show what is exchanged.
-        (CodeBounds({ALU: 0.2}, 0.02, {SHARED: 0.3}), 0.3, "latency", True),
-        (CodeBounds({ALU: 0.2, SHARED: 0.35}, 0.02, {SHARED: 0.59}), 0.0, "latency", True),
-        # They may conflict.
-        (CodeBounds({ALU: 0.2, SHARED: 0.35}, 0.02, {SHARED: 0.6}), 0.0, "not known", False),
-        (CodeBounds({ALU: 0.2, SHARED: 0.05}, 0.02), 0.0, "not known", False),
-        # Branches may be taken.
-        (CodeBounds({ALU: 0.2}, 0.02, {ALU: 0.59}), 0.0, "latency", True),
-        (CodeBounds({ALU: 0.2}, 0.02, {ALU: 0.6}), 0.0, "not known", False),
+        (CodeBounds({ALU: 0.2}, 0.02), 0.3, "latency", True),
     ],
 )
 def test_machine_code_shows_more_than_ttgir(
@@ -405,21 +398,6 @@ def test_machine_code_shows_more_than_ttgir(
     limit = limit_of(summary, light, SMS, None, bounds)
     assert (limit.name, limit.is_known, limit.evidence) == (name, is_known, "computed")
     assert limit.parts[ALU] == bounds.parts[ALU]
-
-
-@pytest.mark.parametrize(
-    ("exchanges", "reason"),
-    [
-        (0.1, "only counters show how long banks conflict in reductions, scans and the like"),
-        (0.0, "the wavefronts of some loads and stores are unknown (addresses depend on loaded data)"),
-    ],
-)
-def test_conflicts_are_those_of_exchanges_only_where_there_are_any(
-    summary: LaunchSummary, exchanges: float, reason: str
-) -> None:
-    light = SpeedOfLight((roof("func", fp32_units=0.1),), dram=dram(0.1, 0.2, unknown=0.1), exchanges=exchanges)
-    limit = limit_of(summary, light, SMS, None, CodeBounds({ALU: 0.2, SHARED: 0.35}, 0.02, {SHARED: 0.6}))
-    assert f"busy for 35.0 % to 60.0 % of the time, as {reason}; " in limit.text
 
 
 def strided(instructions: int, *, sectors: float = 32, wavefronts: float = 8) -> Requests:
