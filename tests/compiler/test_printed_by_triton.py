@@ -25,7 +25,14 @@ def test_no_form_of_a_module_that_the_installed_triton_prints_has_changes(path: 
     forms = printed_by_triton(text)
     assert len(forms) >= 3
     found = {form: found_between(text, other) for form, other in forms.items()}
-    assert {form: one for form, one in found.items() if one != ([], 0)} == {}
+    assert {form: changes for form, (changes, _) in found.items() if changes} == {}
+    alike = {form: lines for form, (_, lines) in found.items() if is_generic(form) is ('"builtin.module"' in text)}
+    assert {form: lines for form, lines in alike.items() if lines} == {}
+
+
+def is_generic(form: str) -> bool:
+    """Lines of MLIR's generic form are not compared with those of the usual one; facts are."""
+    return "generic" in form
 
 
 def replaced(pattern: str, by: str) -> Callable[[str], str]:
@@ -82,11 +89,11 @@ Pairs = Callable[[Sequence[str]], Iterable[tuple[str, str]]]
 
 
 def with_the_usual(forms: Sequence[str]) -> Iterable[tuple[str, str]]:
-    return [(forms[0], form) for form in forms]
+    return [(forms[0], form) for form in forms if not is_generic(form)]
 
 
 def all_pairs(forms: Sequence[str]) -> Iterable[tuple[str, str]]:
-    return product(forms, forms)
+    return [(one, other) for one, other in product(forms, forms) if is_generic(one) is is_generic(other)]
 
 
 @pytest.mark.parametrize("pairs", [with_the_usual, pytest.param(all_pairs, marks=pytest.mark.exhaustive)])

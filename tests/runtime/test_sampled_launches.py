@@ -65,8 +65,10 @@ def shares(summary: LaunchSummary) -> list[float]:
 
 def facts(summary: LaunchSummary) -> tuple[object, ...]:
     waves = summary.waves
-    assert waves is not None
-    return summary.ctas, summary.duration_ns, summary.ending, waves.fill, waves.last.ctas, waves.tail
+    assert waves is not None and summary.ending is not None
+    # Half of the other CTAs' begins are estimated, from which another order follows.
+    ending = replace(summary.ending, longest_first_share=0.0)
+    return summary.ctas, summary.duration_ns, ending, waves.fill, waves.last.ctas, waves.tail
 
 
 @pytest.mark.parametrize("launches", ["all", "first", "5:"])
