@@ -6,17 +6,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
 from msgspec import Struct
 
-from kprof_inject.analysis.findings.evidence import Evidence
+from kprof_inject.analysis.findings.evidence import Evidence, is_tensor
 from kprof_inject.analysis.findings.finding import MIN_SHARE
 from kprof_inject.analysis.findings.waste import Waste, row
 from kprof_inject.analysis.limits.operation_work import work_of
 from kprof_inject.analysis.limits.rates import ALU, FP32, ISSUE, SPECIAL
 from kprof_inject.analysis.structure.dependence import varying_names
-from kprof_inject.analysis.structure.uses import Uses, uses_of
+from kprof_inject.analysis.structure.uses import Uses
 from kprof_inject.quantities import listed, percent
 from kprof_inject.ttgir.dialect import DIVISIONS
 from kprof_inject.ttgir.loops import body_of
-from kprof_inject.ttgir.nodes import Module, Operation
+from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.ssa_values import definition_of, loop_arguments, operand_names, result_names
 from kprof_inject.ttgir.types import types_of
 
@@ -26,20 +26,17 @@ _SQRT = frozenset(("math.sqrt", "tt.precise_sqrt"))
 # With the busiest of these units below, other things limit the launch.
 _MIN_BUSY = 0.5
 _ARITHMETIC = (SPECIAL, FP32, ALU, ISSUE)
-# If memory is busier by more than this, fewer special functions hardly help; of other arithmetic, they are a part.
-_MIN_OF_MEMORY = 0.85
 # Less of the special functions, or of all instructions, is not worth an edit.
 _MIN_REMOVED = 0.05
 _MAX_NAMES = 3
 
 
 class _Removable(Struct, frozen=True):
-    """Operations that an equal expression does not need."""
+    """Operations that an equal expression does not need, and the edit, such as *exp(a) * exp(b) is exp(a + b)*."""
 
     operations: tuple[Operation, ...]
     root: Operation
     edit: str
-    """The edit, such as *exp(a) * exp(b) is exp(a + b)*."""
 
 
 _Operands = Sequence[Operation | None]
@@ -63,12 +60,13 @@ _PATTERNS: Mapping[str, Callable[[_Operands], str]] = {
 @row
 def special_functions(evidence: Evidence) -> Iterator[Waste]:
     """Yield special functions that an equal expression would not need."""
-    if max((evidence.parts.get(unit, 0.0) for unit in _ARITHMETIC), default=0.0) < _MIN_BUSY:
+    part, busiest = max((evidence.parts.get(unit, 0.0), unit) for unit in _ARITHMETIC)
+    if part < _MIN_BUSY:
         return
     counts = {
         one.operation: special * one.times
         for one in evidence.operations
-        if one.times and (special := work_of(one.operation, evidence.aliases).special)
+        if one.times and (special := work_of(one.operation, evidence.module.aliases).special)
     }
     removable = list(_removable(evidence, counts))
     removed = {operation for one in removable for operation in one.operations}
@@ -80,14 +78,12 @@ def special_functions(evidence: Evidence) -> Iterator[Waste]:
     for one in removable:
         places.setdefault(one.edit, evidence.place_of(one.root))
     edits = listed([f"{edit} ({place})" for edit, place in places.items()], _MAX_NAMES)
-    busiest = max(_ARITHMETIC, key=lambda unit: evidence.parts.get(unit, 0.0))
     yield Waste(
-        text=f"{percent(special)} of the special functions are not needed; {busiest} at "
-        f"{percent(evidence.parts[busiest])} of peak",
+        text=f"{percent(special)} of the special functions are not needed; {busiest} at {percent(part)} of peak",
         advice=f"use fewer special functions: {edits}",
         removed={**evidence.unit_shares_of(roots), SPECIAL: special},
         operations=tuple(sorted(removed, key=lambda one: one.start)),
-        figures={"removable": len(removable), "removable_share": special},
+        figures={"removable_share": special},
     )
 
 
@@ -164,8 +160,8 @@ _OF_ROUNDING = 0.95
 def rounded_functions(evidence: Evidence) -> Iterator[Waste]:
     """Yield divisions and square roots that are rounded as IEEE 754 asks, which takes several times as long."""
     rounded = [one.operation for one in evidence.operations if one.operation.name in _ROUNDED]
-    rounded = [one for one in rounded if any(printed.shape for printed in types_of(one))]
-    share = evidence.time_share_of(rounded) if rounded else 0.0
+    rounded = [one for one in rounded if is_tensor(one)]
+    share = evidence.time_share_of(rounded)
     if share < MIN_SHARE:
         return
     what = " and ".join(dict.fromkeys(_ROUNDED[one.name] for one in rounded))
@@ -177,7 +173,6 @@ def rounded_functions(evidence: Evidence) -> Iterator[Waste]:
         removed=evidence.unit_shares_of(rounded, _OF_ROUNDING),
         operations=tuple(rounded),
         time_share=share * _OF_ROUNDING,
-        figures={"time_share": share},
     )
 
 
@@ -198,7 +193,6 @@ def random_numbers(evidence: Evidence) -> Iterator[Waste]:
         removed=evidence.unit_shares_of(rounds, _UNUSED_NUMBERS),
         operations=tuple(generators),
         time_share=evidence.time_share_of(rounds) * _UNUSED_NUMBERS,
-        figures={"instruction_share": share},
     )
 
 
@@ -208,14 +202,8 @@ _UNUSED_NUMBERS = 0.8
 @row
 def product_sums(evidence: Evidence) -> Iterator[Waste]:
     """Yield sums of products of rows and columns, or of squared differences: a matrix product without tensor cores."""
-    if evidence.executed is None:
-        return
-    uses = uses_of(evidence.executed.module)
-    products = [
-        one.operation
-        for one in evidence.operations
-        if one.operation.name in ("arith.mulf", "math.fma") and _is_outer(evidence.executed.module, uses, one.operation)
-    ]
+    multiplied = [one.operation for one in evidence.operations if one.operation.name in ("arith.mulf", "math.fma")]
+    products = [one for one in multiplied if _is_outer(evidence, one)]
     if not products:
         return
     around = [one for product in products for one in (product.loop.walk() if product.loop else [product])]
@@ -229,7 +217,6 @@ def product_sums(evidence: Evidence) -> Iterator[Waste]:
         operations=tuple(products),
         time_share=evidence.time_share_of(around) * _OF_PRODUCTS,
         certainty=0.9,
-        figures={"instruction_share": share},
     )
 
 
@@ -238,9 +225,9 @@ _MIN_TILE = 16  # of a dot, in each dimension
 _FLOATS = frozenset(("f16", "bf16", "f32"))
 
 
-def _is_outer(module: Module, uses: Uses, product: Operation) -> bool:
+def _is_outer(evidence: Evidence, product: Operation) -> bool:
     """Return True for a product of factors that vary along different dimensions of a tile, which a loop adds up."""
-    types = types_of(product)
+    types, uses = types_of(product), evidence.uses
     if not types or len(types[-1].shape) < 2 or types[-1].element not in _FLOATS:
         return False
     factors = [uses.maker(product, place) for place in (0, 1)]
@@ -255,7 +242,7 @@ def _is_outer(module: Module, uses: Uses, product: Operation) -> bool:
     readers += [other for user in readers if user.name == "arith.extf" for other, _ in uses.readers(user)]
     if along[0] & along[1]:
         return any(user.name == "tt.reduce" for user in readers)
-    carried = set(loop_arguments(module, product.loop)) if product.loop else set()
+    carried = set(loop_arguments(evidence.module, product.loop)) if product.loop else set()
     return any(user.name == "arith.addf" and not carried.isdisjoint(operand_names(user)) for user in readers)
 
 
@@ -271,15 +258,10 @@ def _varying_dims(uses: Uses, factor: Operation | None) -> set[int]:
 @row
 def frozen_iterations(evidence: Evidence) -> Iterator[Waste]:
     """Yield loops that update values only while a condition on these holds: in the end, iterations change nothing."""
-    if evidence.executed is None:
-        return
-    module, uses = evidence.executed.module, uses_of(evidence.executed.module)
     for loop in evidence.loops:
-        body = body_of(loop)
-        frozen = _frozen(module, uses, loop)
+        body, frozen = body_of(loop), _frozen(evidence, loop)
         if not frozen:
             continue
-        share = evidence.time_share_of(body)
         yield Waste(
             text=f"{evidence.name_around(frozen[0])} keeps values at {evidence.places_of(frozen)} once a condition on "
             "them fails, and runs all iterations even if it fails for all elements of the tile",
@@ -287,17 +269,17 @@ def frozen_iterations(evidence: Evidence) -> Iterator[Waste]:
             "every few iterations; smaller tiles end sooner",
             removed=evidence.unit_shares_of(body, _FROZEN),
             operations=tuple(frozen),
-            time_share=share * _FROZEN,
+            time_share=evidence.time_share_of(body) * _FROZEN,
             certainty=0.5,
-            figures={"time_share": share},
         )
 
 
 _FROZEN = 0.9  # of the iterations, at most
 
 
-def _frozen(module: Module, uses: Uses, loop: Operation) -> list[Operation]:
+def _frozen(evidence: Evidence, loop: Operation) -> list[Operation]:
     """Return the selects of a loop that keep a carried value, once a condition on such values alone fails."""
+    module, uses = evidence.module, evidence.uses
     body, arguments = body_of(loop), loop_arguments(module, loop)[1:]
     passed = operand_names(body[-1]) if body else []
     keeping = {
@@ -305,16 +287,15 @@ def _frozen(module: Module, uses: Uses, loop: Operation) -> list[Operation]:
         for one in body
         if one.name == "arith.select" and len(names := operand_names(one)) == 3
         for argument, value in zip(arguments, passed, strict=False)
-        if names[2] == argument and value in result_names(one) and any(printed.shape for printed in types_of(one))
+        if names[2] == argument and value in result_names(one) and is_tensor(one)
     }
     varying = varying_names(module, loop)
-    return [one for one in keeping.values() if len(read := _read(uses, one, varying)) > 0 and read <= keeping.keys()]
+    return [one for one in keeping.values() if (read := _read(uses, one, varying)) and read <= keeping.keys()]
 
 
 def _read(uses: Uses, select: Operation, varying: Set[str]) -> set[str]:
     """Return the values of a loop from which the condition of a select is computed, without what computes them."""
-    found, pending = set[str](), [(select, 0)]
-    seen = set[Operation]()
+    found, seen, pending = set[str](), set[Operation](), [(select, 0)]
     while pending:
         user, place = pending.pop()
         made, name = uses.maker(user, place), operand_names(user)[place]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from contextlib import suppress
 
 from kprof_inject.analysis.findings.evidence import Evidence
-from kprof_inject.analysis.findings.finding import MIN_SHARE, Results, found, rule
+from kprof_inject.analysis.findings.waste import Waste, row
 from kprof_inject.analysis.interpreter.accesses import Access
 from kprof_inject.analysis.interpreter.axis_arrays import TooLarge
 from kprof_inject.analysis.interpreter.footprints import max_repeats
@@ -32,8 +33,8 @@ _MANY_UPDATES = 32
 _MIN_UNEXPLAINED = 0.5
 
 
-@rule()
-def atomics(evidence: Evidence) -> Results:
+@row
+def atomics(evidence: Evidence) -> Iterator[Waste]:
     """Yield atomic operations on each element of a tensor, which could be combined in the CTA first."""
     for one in evidence.operations:
         access = one.access
@@ -44,30 +45,29 @@ def atomics(evidence: Evidence) -> Results:
         repeats, updates, removed = _repeats(access), _updates(access, one.times), {L2: 1.0, SHARED: 1.0}
         # No element waits for another of its CTA, and few for other CTAs' elements.
         is_apart = repeats == 1 and updates < _MANY_UPDATES
-        share = evidence.max_gain(removed)
-        if is_apart:
-            share = min(share, evidence.max_gain_of([one.operation], removed) + _queue_share(evidence))
+        gain, queues = evidence.max_gain(removed), _queue_share(evidence)
         is_busy = time_share >= _MIN_TIME or _request_share(evidence) >= _MIN_REQUESTS
         if is_apart and evidence.stalls is not None:
-            is_busy = time_share + _queue_share(evidence) >= _MIN_TIME_APART
+            bound = max(evidence.max_gain_of_units(removed), evidence.bound_of(time_share))
+            gain, is_busy = min(gain, bound + queues), time_share + queues >= _MIN_TIME_APART
         if evidence.measured is None:
-            is_busy = share >= _MIN_UNEXPLAINED
-        if elements < _MIN_ELEMENTS or not is_busy or share < MIN_SHARE:
+            is_busy = gain >= _MIN_UNEXPLAINED
+        if elements < _MIN_ELEMENTS or not is_busy:
             continue
         shared, combine = _how_to_combine(repeats, updates)
         fences = evidence.stalls.reasons.get(_FENCE, 0) / evidence.stalls.samples if evidence.stalls else 0.0
         if fences >= _MIN_FENCES and _ORDERED.search(one.operation.tail):
             shared += f", each ordered with all other accesses (warps wait {percent(fences)} of their time for that)"
             combine = f"pass sem='relaxed', if only later launches read the result; else {combine}"
-        yield found(
-            evidence,
-            share,
+        yield Waste(
             text=f"{evidence.words_of(one.operation)} updates {elements} elements at a time{shared}; warps spend "
             f"{percent(time_share)} of their time in it",
             advice=combine,
+            removed=removed,
+            operations=(one.operation,),
+            certainty=1.0 if time_share >= _MIN_TIME and not is_apart else 0.5,
             figures={"elements": elements, "time_share": time_share, "repeats": repeats or 0},
-            likely=share if time_share >= MIN_SHARE and not is_apart else share / 2,
-            at=[one.operation],
+            gain=gain,
         )
 
 

@@ -67,9 +67,7 @@ def units_in_turn(evidence: Evidence) -> Results:
 
 def _turns(evidence: Evidence, stalls: Stalls) -> Iterator[_Turn]:
     """Yield what warps do besides dots: arithmetic in their loops and outside, copies, waits for loads, exchanges."""
-    if evidence.executed is None:
-        return
-    module = evidence.executed.module
+    module = evidence.module
     inside = evidence.lines_of(loop for loop in evidence.loops if any(one.traits.is_dot for one in body_of(loop)))
     of_dots = evidence.lines_of(one for one in module.walk() if one.traits.is_of_dot)
     copies = [one for one in module.walk() if one.traits.starts_async and not one.traits.is_of_dot]

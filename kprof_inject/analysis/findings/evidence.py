@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 
 from msgspec import Struct
@@ -13,11 +13,12 @@ from kprof_inject.analysis.evidence.unit_use import UnitUse, issued_instructions
 from kprof_inject.analysis.interpreter.executions import CountedOperation, ExecutedKernel
 from kprof_inject.analysis.limits.ceilings import ceiling
 from kprof_inject.analysis.limits.coalescing import Requests
-from kprof_inject.analysis.limits.limit import LIMITING, POSSIBLE
+from kprof_inject.analysis.limits.limit import LIMITING
 from kprof_inject.analysis.limits.measured import Measured
 from kprof_inject.analysis.limits.rates import ALU, DRAM, FP32, FP64, ISSUE, L2, L2_TO_SM, SHARED, SPECIAL, TENSOR
 from kprof_inject.analysis.limits.speed_of_light import Roof, SpeedOfLight
-from kprof_inject.analysis.limits.stalls import Stalls, share_of_instructions
+from kprof_inject.analysis.limits.stalls import Stalls
+from kprof_inject.analysis.structure.uses import Uses, uses_of
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture import counters
 from kprof_inject.capture.model import Kernel
@@ -29,7 +30,7 @@ from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.ttgir.dialect import CALL, DIVISIONS, INTEGER_DIVISIONS
 from kprof_inject.ttgir.locations import LocationTable
 from kprof_inject.ttgir.loops import body_of
-from kprof_inject.ttgir.nodes import Operation
+from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.ssa_values import result_names
 from kprof_inject.ttgir.strings import variable_in
 from kprof_inject.ttgir.types import if_misfit, types_of
@@ -59,10 +60,9 @@ _WORDS = {
 class Evidence(Struct, frozen=True, eq=False):
     """The evidence by which rules judge a launch.
 
-    ``executed`` is None if the module cannot be read, or nothing is known about its work. ``slopes`` is None without a
-    causal experiment, ``measured`` without counters, ``stalls`` without samples of the warps, ``machine_code`` if the
-    capture does not have it. ``parts`` has the utilization of each unit over the launch: counted, or a lower bound.
-    ``requests`` are those of loads and stores to the L1 whose addresses are known.
+    ``executed`` is None if the module's operations are unknown, ``slopes`` without a causal experiment, ``measured``
+    without counters, ``stalls`` without samples of the warps. ``parts`` has each unit's utilization over the launch:
+    counted, or a lower bound. ``requests`` are those of loads and stores to the L1 whose addresses are known.
     """
 
     timeline: Timeline
@@ -83,18 +83,35 @@ class Evidence(Struct, frozen=True, eq=False):
 
     @property
     def operations(self) -> Sequence[CountedOperation]:
-        """The operations that the launch executed; empty if nothing is known about its work."""
+        """The operations that the launch executed; empty if they are unknown."""
         return self.executed.operations if self.executed else ()
 
     @property
-    def loops(self) -> list[Operation]:
-        """The loops of the module, an outer one before those in it; empty as ``operations``."""
-        return [one for one in self.executed.module.walk() if one.traits.is_loop] if self.executed else []
+    def sample(self) -> Sequence[CountedOperation]:
+        """The operations as the sampled CTAs executed them; empty if they are unknown."""
+        return self.executed.sample if self.executed else ()
 
     @property
-    def aliases(self) -> Mapping[str, str]:
-        """The aliases of the module."""
-        return self.executed.module.aliases if self.executed else {}
+    def loops(self) -> list[Operation]:
+        """The module's loops, an outer one before those in it; empty if the operations are unknown."""
+        return [one for one in self.module.walk() if one.traits.is_loop] if self.executed else []
+
+    @property
+    def ran(self) -> ExecutedKernel:
+        """``executed``, which must be known: rows of the account, and rules that walk over operations, know it."""
+        if self.executed is None:
+            raise ValueError("the kernel's operations are unknown")
+        return self.executed
+
+    @property
+    def module(self) -> Module:
+        """The kernel's module, whose operations must be known."""
+        return self.ran.module
+
+    @property
+    def uses(self) -> Uses:
+        """The uses of the module's values."""
+        return uses_of(self.module)
 
     def max_gain(self, removed: Mapping[str, float] = {}) -> float:
         """Return an upper bound of the gain, as part of the launch's time, if everything overlapped perfectly.
@@ -103,29 +120,27 @@ class Evidence(Struct, frozen=True, eq=False):
         """
         device = self.timeline.launch.device_name
         left = [part * (1 - removed.get(unit, 0.0)) / ceiling(device, unit) for unit, part in self.parts.items()]
-        launching = self.launching or _MIN_LAUNCH_NS / max(self.summary.duration_ns, 1)
-        return max(1 - max([*left, launching]), 0.0)
+        return max(1 - max([*left, self._min_launching]), 0.0)
 
     def necessary(self, removed: Mapping[str, float] = {}) -> float:
         """Return the part of the launch's time that its necessary work takes at the ceilings of the device.
 
-        That is each byte that it reads and writes, once, and the products of its dots, less the part ``removed`` of
-        each unit's work; and the launching.
+        These are each byte that it reads and writes, once, the products of its dots, and the launching.
         """
         dram, moved, device = self.speed_of_light.dram, self.dram_moved, self.timeline.launch.device_name
         # At unknown addresses, all that is moved may be needed.
         once = min(dram.once_bytes / moved, 1.0) if dram and moved and not dram.unknown else 1.0
         bytes_part = self.parts.get(DRAM, 0.0) * min(once, 1 - removed.get(DRAM, 0.0)) / ceiling(device, DRAM)
         dots_part = self.parts.get(TENSOR, 0.0) * (1 - removed.get(TENSOR, 0.0)) / ceiling(device, TENSOR)
-        launching = self.launching or _MIN_LAUNCH_NS / max(self.summary.duration_ns, 1)
-        return min(max(bytes_part, dots_part, launching), 1.0)
+        return min(max(bytes_part, dots_part, self._min_launching), 1.0)
+
+    @property
+    def _min_launching(self) -> float:
+        return self.launching or _MIN_LAUNCH_NS / max(self.summary.duration_ns, 1)
 
     @property
     def launching(self) -> float:
-        """The part of the launch's time that an empty launch takes, and a CTA that hardly does anything.
-
-        0 if no empty launch was timed.
-        """
+        """The part of the launch's time that an empty launch and a short CTA take; 0 if no empty launch was timed."""
         if self.launch_times is None:
             return 0.0
         launch_ns, empty_ns = self.launch_times
@@ -133,27 +148,15 @@ class Evidence(Struct, frozen=True, eq=False):
 
     @property
     def launch_times(self) -> tuple[float, float] | None:
-        """Median time of the launch without records, and the time of an empty one, in ns; None if not measured.
+        """Median time of the launch without records, and time of an empty launch, in ns; None if not measured.
 
-        Of replays and launches of the program, the shorter: launches that follow each other at once hide most of what
-        the host does.
+        The shorter of replayed and live times: back-to-back launches hide host overhead.
         """
         clean = self.kernel.clean
         pairs = ((clean.times_ns, clean.empty_launch_ns), (clean.replayed_ns, clean.empty_replay_ns))
         return min(
             ((median(times_ns), empty_ns) for times_ns, empty_ns in pairs if times_ns and empty_ns), default=None
         )
-
-    def max_gain_of(self, operations: Sequence[Operation], removed: Mapping[str, float]) -> float:
-        """Return an upper bound of the gain if some operations waited for nothing, and units had less work.
-
-        ``removed`` is the part of its work that each unit would no longer have. Beyond the warps' time in the
-        operations, only what the busiest unit gains counts. Without samples of the warps, all that units leave does.
-        """
-        whole = self.max_gain(removed)
-        if self.stalls is None:
-            return whole
-        return min(whole, max(self.max_gain_of_units(removed), self.bound_of(self.time_share_of(operations))))
 
     def max_gain_of_units(self, removed: Mapping[str, float]) -> float:
         """Return what a launch gains if its time follows the busiest unit's, as far as that limits it now."""
@@ -163,13 +166,13 @@ class Evidence(Struct, frozen=True, eq=False):
     def max_gain_of_waits(self, operations: Sequence[Operation], loop: Operation) -> float:
         """Return an upper bound of the gain if a loop waited neither for some of its operations nor at barriers.
 
-        Warps also wait at a barrier for what other warps load. 1 without samples of the warps.
+        It is 1 without samples of the warps.
         """
         if self.stalls is None:
             return 1.0
         waits = self.stalls.share_of_waits(self.lines_of(operations))
-        # With those for the tensor cores: once loads are asynchronous, dots are, too. Without them, the bound of an
-        # attention kernel was 11 % on an H100, and it won 17 %.
+        # Warps wait at barriers for what other warps load. Waits for the tensor cores count: once loads are
+        # asynchronous, dots are, too. Without them, an attention kernel's bound was 11 %, and it won 17 % (H100).
         at_barriers = self.stalls.share_of_barriers(self.lines_of([loop]), with_wgmma=True)
         return self.bound_of(min(waits + at_barriers, 1.0))
 
@@ -180,37 +183,31 @@ class Evidence(Struct, frozen=True, eq=False):
 
     def first_lines_of(self, operations: Iterable[Operation]) -> tuple[int, ...]:
         """Return the lines of the TTGIR in which operations begin, in the order of the text."""
-        if self.executed is None:
-            return ()
-        return tuple(sorted(set(self.executed.module.line_numbers([one.start for one in operations]))))
+        starts = [one.start for one in operations]
+        return tuple(sorted(set(self.module.line_numbers(starts)))) if starts else ()
 
     def lines_of(self, operations: Iterable[Operation]) -> set[int]:
-        """Return all lines of the TTGIR that operations, their regions, and the functions that they alone call take."""
-        if self.executed is None:
+        """Return the lines of the TTGIR with operations, their regions, and the functions that they alone call."""
+        lines_of = [*operations]
+        if not lines_of:
             return set()
-        module, all_of_them = self.executed.module, [*operations]
-        if CALL in module.text:
-            functions = functions_of(module)
-            all_of_them += [one.operation for one in called_only_by(functions, all_of_them)]
-        return module.lines_of(all_of_them)
+        if CALL in self.module.text:
+            lines_of += [one.operation for one in called_only_by(functions_of(self.module), lines_of)]
+        return self.module.lines_of(lines_of)
 
     def time_share_of(self, operations: Iterable[Operation]) -> float:
         """Return the share of the warps' time in operations, and in waits for their results.
 
-        Without samples of the warps, it is the operations' share of all instructions that are issued; 0 if that is
-        unknown, too.
+        Without samples of the warps, it is ``issued_share_of``.
         """
         if self.stalls is None:
             return self.issued_share_of(operations)
         return self.stalls.share_of(self.lines_of(operations))
 
     def execution_share_of(self, operations: Iterable[Operation]) -> float:
-        """Return the share of the warps' time in operations and in waits for their results, without other waits.
-
-        What replaces an operation has the same waits for what it takes. Without samples, it is ``time_share_of``.
-        """
+        """Return ``time_share_of`` without waits for the operations' operands, which a replacement has, too."""
         if self.stalls is None:
-            return self.time_share_of(operations)
+            return self.issued_share_of(operations)
         return self.stalls.share_of_execution(self.lines_of(operations))
 
     def iterations_of(self, loop: Operation) -> float:
@@ -218,8 +215,8 @@ class Evidence(Struct, frozen=True, eq=False):
         times = {one.operation: one.times for one in self.operations}
         around = loop.block.operations if loop.block else ()
         loops, iterations = (
-            next((count for one in operations if (count := times.get(one)) is not None), None)
-            for operations in (around, body_of(loop))
+            next((count for one in block if (count := times.get(one)) is not None), None)
+            for block in (around, body_of(loop))
         )
         return iterations / loops if loops and iterations is not None else math.inf
 
@@ -245,26 +242,22 @@ class Evidence(Struct, frozen=True, eq=False):
         DRAM keeps all of its own, and the L2 what other operations request from it.
         """
         is_known = {one.line for one in self.requests}.issuperset(
-            self.lines_of(
-                one for top in operations for one in top.walk() if one.traits.reads_global and _is_tensor(one)
-            )
+            self.lines_of(one for top in operations for one in top.walk() if one.traits.reads_global and is_tensor(one))
         )
-        sectors = self._request_share_of(operations, lambda one: one.sectors * one.requests) if is_known else 1.0
-        return {**self.unit_shares_of(operations), L2: sectors, L2_TO_SM: sectors}
-
-    def _request_share_of(self, operations: Sequence[Operation], work: Callable[[Requests], float]) -> float:
-        """Return the part of some work for accesses at known addresses that is for some operations."""
         lines = self.lines_of(operations)
-        whole = sum(map(work, self.requests))
-        return sum(work(one) for one in self.requests if one.line in lines) / whole if whole else 0.0
+        whole = sum(one.sectors * one.requests for one in self.requests)
+        known = sum(one.sectors * one.requests for one in self.requests if one.line in lines) / whole if whole else 0.0
+        sectors = known if is_known else 1.0
+        return {**self.unit_shares_of(operations), L2: sectors, L2_TO_SM: sectors}
 
     @property
     def unit_use(self) -> UnitUse:
         """The lines for which the units of the SMs work."""
-        return UnitUse(self.kernel, self._issued, self.requests)
+        return UnitUse(self.kernel, self.issued, self.requests)
 
     @property
-    def _issued(self) -> Sequence[tuple[Instruction, float]]:
+    def issued(self) -> Sequence[tuple[Instruction, float]]:
+        """The machine instructions, with the share of each among all that are issued; empty if it is unknown."""
         return issued_instructions(self.kernel, self.machine_code, self.executed) if self.machine_code else ()
 
     def unit_shares_of(self, operations: Iterable[Operation], part: float = 1.0) -> dict[str, float]:
@@ -276,32 +269,10 @@ class Evidence(Struct, frozen=True, eq=False):
         has_dots = any(one.traits.is_of_dot for top in chosen for one in top.walk())
         return shares if has_dots else {**shares, TENSOR: 0.0}
 
-    @property
-    def is_computing(self) -> bool:
-        """True if a unit of the SMs is the busiest, and busy enough to limit the launch."""
-        unit, part = self.busiest
-        return unit in UNITS_OF_SM and part >= POSSIBLE
-
-    @property
-    def is_issuing(self) -> bool:
-        """True if fewer instructions may save time: they take many issue slots, or nothing else is busy."""
-        issued = max((self.parts.get(unit, 0.0) for unit in (ISSUE, ALU, FP32)), default=1.0)
-        return issued >= POSSIBLE or self.busiest[1] < POSSIBLE
-
     def issued_share_of(self, operations: Iterable[Operation]) -> float:
         """Return the share of operations among all instructions that are issued; 0 if it is unknown."""
         lines = self.lines_of(operations)
-        return sum(share for one, share in self._issued if one.line in lines)
-
-    def time_share_of_instructions(self, names: Collection[str]) -> float:
-        """Return the share of the warps' time in machine operations, and in waits for their results.
-
-        Without samples, it is their share of all instructions that are issued; 0 if that is unknown, too.
-        """
-        record = self.kernel.measurements
-        if record is not None and record.samples is not None and self.machine_code is not None:
-            return share_of_instructions(record.samples, self.machine_code, names)
-        return sum(share for one, share in self._issued if one.operation in names)
+        return sum(share for one, share in self.issued if one.line in lines)
 
     def roof_around(self, operation: Operation) -> Roof | None:
         """Return the roof of the innermost scope around an operation that has one."""
@@ -322,11 +293,8 @@ class Evidence(Struct, frozen=True, eq=False):
 
     def place_of(self, operation: Operation) -> str:
         """Return an operation's source line, such as ``matmul.py:58``, or its TTGIR line if the source is unknown."""
-        if self.executed is None:
-            return ""
-        module = self.executed.module
-        source = LocationTable(module).source_line(operation)
-        return source or f"TTGIR line {module.line_numbers([operation.start])[0]}"
+        source = LocationTable(self.module).source_line(operation)
+        return source or f"TTGIR line {self.module.line_numbers([operation.start])[0]}"
 
     def places_of(self, operations: Iterable[Operation]) -> str:
         """Return the places of operations, each once, such as ``norm.py:40 and norm.py:47``."""
@@ -354,7 +322,7 @@ class Evidence(Struct, frozen=True, eq=False):
     @property
     def has_dots(self) -> bool:
         """True if the kernel is known to have dots."""
-        return self.executed is not None and any(one.traits.is_dot for one in self.executed.module.walk())
+        return self.executed is not None and any(one.traits.is_dot for one in self.module.walk())
 
     @property
     def room(self) -> int:
@@ -389,7 +357,7 @@ class Evidence(Struct, frozen=True, eq=False):
     def busiest_of_device(self) -> tuple[str, float]:
         """The busiest unit, with the part of all SMs' time in the launch that it is busy.
 
-        What is computed of an SM's units is a part of the time in which SMs have work; counters count all of them.
+        Computed figures of an SM's units refer to the time in which SMs have work; counters count all SMs.
         """
         waves, sms = self.summary.waves, self.kernel.sm_count
         if self.measured is not None or waves is None or not sms or not self.parts:
@@ -406,5 +374,6 @@ class Evidence(Struct, frozen=True, eq=False):
 
 
 @if_misfit(True)
-def _is_tensor(operation: Operation) -> bool:
+def is_tensor(operation: Operation) -> bool:
+    """Return True if an operation has a tensor among its printed types."""
     return any(printed.shape for printed in types_of(operation))

@@ -37,7 +37,7 @@ class Finding(Struct, frozen=True):
     advice: str
     """What to look at next."""
     figures: Figures
-    """The numbers in ``text``."""
+    """Numbers in ``text``."""
     index: int | None = None
     """Index of ``scope`` in the launch's table, as names need not be unique."""
     lines: tuple[int, ...] = ()

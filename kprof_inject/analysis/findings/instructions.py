@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.waste import Waste, row
-from kprof_inject.analysis.limits.rates import DRAM
-from kprof_inject.analysis.structure.uses import uses_of
+from kprof_inject.analysis.limits.limit import POSSIBLE
+from kprof_inject.analysis.limits.rates import ALU, DRAM, FP32, ISSUE
+from kprof_inject.analysis.limits.stalls import share_of_instructions
 from kprof_inject.capture.resources import THREADS_PER_WARP
 from kprof_inject.quantities import counted, percent
 from kprof_inject.ttgir.dialect import CALL, INTEGER_DIVISIONS
@@ -22,18 +23,14 @@ _WIDE_BITS = 64
 @row
 def address_arithmetic(evidence: Evidence) -> Iterator[Waste]:
     """Yield addresses and masks that take a notable part of the instructions: divisions, 64 bits, masks."""
-    if evidence.executed is None:
-        return
-    operations = [one for one in uses_of(evidence.executed.module).of_addresses if not one.traits.is_constant]
+    operations = [one for one in evidence.uses.of_addresses if not one.traits.is_constant]
     share = evidence.issued_share_of(operations)
     if share < _MIN_SHARE:
         return
     costs = {one: evidence.issued_share_of([one]) for one in operations if types_of(one)}
     worst = sorted((one for one in costs if costs[one]), key=lambda one: -costs[one])[:8]
     divisions = [one for one in worst if one.name in INTEGER_DIVISIONS]
-    wide = [
-        one for one in worst if any(printed.bits == _WIDE_BITS and not printed.is_pointer for printed in types_of(one))
-    ]
+    wide = [one for one in worst if any(its.bits == _WIDE_BITS and not its.is_pointer for its in types_of(one))]
     where = evidence.places_of(divisions or worst)
     if sum(costs[one] for one in divisions) >= share / 4:
         what, advice = f"most for the division or remainder of each element at {where}", _DIVISION
@@ -43,14 +40,16 @@ def address_arithmetic(evidence: Evidence) -> Iterator[Waste]:
         what, advice = f"most at {where}", _ADVANCE
     else:
         return  # each is computed once
+    # Fewer instructions may save time if they take many issue slots, or nothing else is busy.
+    issued = max((evidence.parts.get(unit, 0.0) for unit in (ISSUE, ALU, FP32)), default=1.0)
+    is_issuing = issued >= POSSIBLE or evidence.busiest[1] < POSSIBLE
     yield Waste(
         text=f"{percent(share)} of the instructions only compute addresses and masks, {what}",
         advice=advice,
         removed=evidence.unit_shares_of(operations, 1 - _NEEDED),
         operations=tuple(sorted(divisions or worst, key=lambda one: one.start)),
-        time_share=evidence.execution_share_of(operations) * (1 - _NEEDED) if evidence.is_issuing else 0.0,
+        time_share=evidence.execution_share_of(operations) * (1 - _NEEDED) if is_issuing else 0.0,
         certainty=0.6,
-        figures={"instruction_share": share},
     )
 
 
@@ -91,7 +90,6 @@ def same_in_all_threads(evidence: Evidence) -> Iterator[Waste]:
             operations=tuple(work),
             time_share=evidence.time_share_of([loop]) * repeated,
             certainty=0.7,
-            figures={"instruction_share": share, "elements": elements, "threads": threads},
         )
 
 
@@ -109,7 +107,11 @@ def spills(evidence: Evidence) -> Iterator[Waste]:
     spilled = evidence.kernel.clean.spills
     if not spilled or evidence.machine_code is None:
         return
-    share = evidence.time_share_of_instructions(_LOCAL_ACCESSES)
+    record = evidence.kernel.measurements
+    if record is not None and record.samples is not None:
+        share = share_of_instructions(record.samples, evidence.machine_code, _LOCAL_ACCESSES)
+    else:
+        share = sum(part for one, part in evidence.issued if one.operation in _LOCAL_ACCESSES)
     if share < _MIN_SPILLED:
         return
     waste = evidence.dram_waste  # what does not fit into the L2
@@ -120,5 +122,5 @@ def spills(evidence: Evidence) -> Iterator[Waste]:
         + (", or no maxnreg" if evidence.kernel.metadata.get("maxnreg") else ""),
         removed={**dict.fromkeys(evidence.parts, 1.0), DRAM: 1.0 if waste is None else waste},
         time_share=share,
-        figures={"spills": spilled, "time_share": share},
+        figures={"time_share": share},
     )

@@ -29,10 +29,7 @@ _KEPT_BYTES_OF_THREAD = 512
 
 
 class Moved(Struct, frozen=True):
-    """What an operation moves in the sampled CTAs: the bytes requested in all executions, and those at all places.
-
-    A byte that several CTAs touch counts for each of them.
-    """
+    """Bytes that an operation requests in the sampled CTAs, and those that it touches, apart for each CTA."""
 
     operation: Operation
     requested_bytes: int
@@ -40,14 +37,14 @@ class Moved(Struct, frozen=True):
 
 
 def moved_by(sample: Sequence[CountedOperation], *, reads: bool) -> list[Moved]:
-    """Return what loads, or stores, move, in the order of the text; without those at unknown addresses."""
+    """Return what loads, or stores, of tensors at known addresses move, in the order of the text."""
     found = []
     for one in sample:
         access = one.access
-        if access is None or one.operation.traits.is_atomic or access.form.reads is not reads or not one.times:
+        if access is None or one.operation.traits.is_atomic or access.form.reads is not reads:
             continue
-        if prod(access.shape) <= 1:
-            continue  # single elements are few of the bytes
+        if not one.times or prod(access.shape) <= 1:
+            continue
         touched, requested_bytes = of_each_cta(access, one), access.distinct_bytes(one.times)
         if touched is not None and touched.size_bytes and requested_bytes:
             found.append(Moved(one.operation, requested_bytes, touched))
@@ -77,14 +74,12 @@ class _Again(Struct, frozen=True):
 @row
 def loaded_again(evidence: Evidence) -> Iterator[Waste]:
     """Yield loads of bytes that the CTA loaded before: in another loop, or in an earlier iteration of an outer one."""
-    if evidence.executed is None:
-        return
-    loads = moved_by(evidence.executed.sample, reads=True)
-    invariant = {one for loop in evidence.loops for one in invariant_operations(evidence.executed.module, loop)}
+    loads = moved_by(evidence.sample, reads=True)
+    invariant = {one for loop in evidence.loops for one in invariant_operations(evidence.module, loop)}
     again = [one for one in _again(loads) if one.moved.operation not in invariant]
     if not again:
         return
-    unknown = (one for one in evidence.executed.sample if one.operation not in {load.operation for load in loads})
+    unknown = (one for one in evidence.sample if one.operation not in {load.operation for load in loads})
     others = sum(one.access.max_bytes(one.times) or 0 for one in unknown if one.access and one.access.form.reads)
     share = sum(one.again_bytes for one in again) / (sum(one.requested_bytes for one in loads) + others)
     if share < _MIN_AGAIN:
@@ -99,11 +94,10 @@ def loaded_again(evidence: Evidence) -> Iterator[Waste]:
     yield Waste(
         text=f"{_amounts(evidence, unit, loads)}: {evidence.words_of(worst.moved.operation)} fetches {times} what the "
         f"CTA already had, from the same addresses ({evidence.places_of([*firsts, *operations])})",
-        advice=_OF_NEIGHBOURS if is_near else _advice(evidence, _each_bytes(evidence, loads)),
+        advice=_OF_NEIGHBOURS if is_near else _advice(evidence, loads),
         removed=removed,
         operations=operations,
         certainty=_NEAR if is_near else 1.0,
-        figures={"again_share": share, "operations": len(operations)},
     )
 
 
@@ -129,24 +123,21 @@ def common_bytes(one: Ranges, other: Ranges) -> int:
 
 
 def _removed(evidence: Evidence, loads: Sequence[Moved], again: Sequence[_Again], share: float) -> Mapping[str, float]:
-    """Return the part of each unit's work that is for bytes moved again.
-
-    An SM's L1 may have what is loaded in the same iteration, or soon after; DRAM moves again what the L2 has lost.
-    """
-    operations = [one.moved.operation for one in again]
-    removed = evidence.unit_shares_of(operations)
+    """Return the part of each unit's work that is for bytes moved again."""
+    removed = evidence.unit_shares_of(one.moved.operation for one in again)
     if all(one.is_near for one in again) or _fits_l1(evidence, loads):
-        return removed
+        return removed  # the L1 has what is loaded soon after
     removed |= dict.fromkeys((L2, L2_TO_SM), share)
     dram, measured = evidence.speed_of_light.dram, evidence.measured
     if dram is not None and measured is not None and evidence.dram_moved:
+        # DRAM moves again what the L2 has lost.
         extra = measured.metric(counters.DRAM_READ_BYTES) - dram.read_bytes
         removed[DRAM] = max(min(extra / evidence.dram_moved, share), 0.0)
     return removed
 
 
 def _fits_l1(evidence: Evidence, loads: Sequence[Moved]) -> bool:
-    """Return True if an SM's L1 has room for what its CTAs load, so that a second load finds it there."""
+    """Return True if an SM's L1 has room for what its CTAs load."""
     rates, waves = rates_of(evidence.kernel.target), evidence.summary.waves
     if rates is None or waves is None or any(one.operation.traits.starts_async for one in loads):
         return False
@@ -157,8 +148,7 @@ def _fits_l1(evidence: Evidence, loads: Sequence[Moved]) -> bool:
 
 def _each_bytes(evidence: Evidence, loads: Sequence[Moved]) -> float:
     """Return the bytes that a CTA loads, each once."""
-    sampled = len(evidence.executed.sampled_ctas) if evidence.executed else 1
-    return union(one.touched for one in loads).size_bytes / sampled
+    return union(one.touched for one in loads).size_bytes / len(evidence.ran.sampled_ctas)
 
 
 def _amounts(evidence: Evidence, unit: str, loads: Sequence[Moved]) -> str:
@@ -181,22 +171,24 @@ _OF_NEIGHBOURS = (
 )
 
 
-def _advice(evidence: Evidence, each: float) -> str:
-    """Return how to load once: keep a small row in registers; else do in one loop what several do."""
-    threads = evidence.kernel.num_warps * THREADS_PER_WARP
-    once = "use each element for everything when it is loaded: one loop in place of several (a running maximum with a "
-    once += "rescaled sum, sums of x and of x * x)"
-    if each <= threads * _KEPT_BYTES_OF_THREAD:
-        return f"load it once: the {size_text(round(each))} of a CTA fit into its registers as one block; or {once}"
-    return f"{once}; or give a CTA so little at a time that its registers or shared memory keep it"
+def _advice(evidence: Evidence, loads: Sequence[Moved]) -> str:
+    """Return how to load once: keep a small row in registers, or do in one loop what several do."""
+    each = round(_each_bytes(evidence, loads))
+    if each <= evidence.kernel.num_warps * THREADS_PER_WARP * _KEPT_BYTES_OF_THREAD:
+        return f"load it once: the {size_text(each)} of a CTA fit into its registers as one block; or {_ONE_LOOP}"
+    return f"{_ONE_LOOP}; or give a CTA so little at a time that its registers or shared memory keep it"
+
+
+_ONE_LOOP = (
+    "use each element for everything when it is loaded: one loop in place of several (a running maximum with a "
+    "rescaled sum, sums of x and of x * x)"
+)
 
 
 @row
 def stored_again(evidence: Evidence) -> Iterator[Waste]:
     """Yield stores to addresses that the same CTA stored to before, and loads of what it stored itself."""
-    if evidence.executed is None:
-        return
-    stores, loads = (moved_by(evidence.executed.sample, reads=reads) for reads in (False, True))
+    stores, loads = (moved_by(evidence.sample, reads=reads) for reads in (False, True))
     again = list(_again(stores))
     stored = union(one.touched for one in stores)
     begin = min((one.operation.start for one in stores), default=0)
@@ -219,5 +211,4 @@ def stored_again(evidence: Evidence) -> Iterator[Waste]:
         advice="keep the value in registers (a variable that the loop carries), and store it once at the end",
         removed={**evidence.unit_shares_of(operations), L2: share, L2_TO_SM: share},
         operations=operations,
-        figures={"again_share": share, "operations": len(operations)},
     )

@@ -41,7 +41,7 @@ def not_pipelined(evidence: Evidence) -> Results:
     if evidence.executed is None or evidence.dram_part > _AT_ROOF:
         return
     narrow = {one.line for one in evidence.requests if one.access_bytes < MIN_COPIED_BYTES}
-    pipelines = {pipeline.loop: pipeline for pipeline in copy_pipelines(evidence.executed.module)}
+    pipelines = {pipeline.loop: pipeline for pipeline in copy_pipelines(evidence.module)}
     for loop in evidence.loops:
         inside = evidence.executed.of_loop(loop)
         if not any(one.operation.traits.is_dot for one in inside):
@@ -57,7 +57,7 @@ def not_pipelined(evidence: Evidence) -> Results:
         roof = evidence.roof_around(loop)
         if roof is None or not (loads or waits_for_its_own):
             continue
-        if loads and not any(conflict_cycles(one.operation, evidence.executed.module.aliases) for one in inside):
+        if loads and not any(conflict_cycles(one.operation, evidence.module.aliases) for one in inside):
             # Copies relieve shared memory and the L1 of most of their work, as threads neither load the data nor store
             # it. Bank conflicts, however, would remain.
             roof = replace(roof, parts={**roof.parts, SHARED: 0.0})
@@ -108,7 +108,7 @@ def too_few_stages(evidence: Evidence) -> Results:
     """Yield pipelined loops that still wait for their copies; needs records of these waits, or samples of the warps."""
     if evidence.executed is None or evidence.dram_part > _AT_ROOF:
         return
-    for pipeline in copy_pipelines(evidence.executed.module):
+    for pipeline in copy_pipelines(evidence.module):
         roof = evidence.roof_around(pipeline.loop)
         if roof is None or pipeline.depth == 0 or roof.part > _AT_ROOF:
             continue
@@ -160,7 +160,7 @@ def has_sampled_waits(evidence: Evidence) -> bool:
     """
     if evidence.executed is None or evidence.stalls is None:
         return False
-    awaited = {group.wait for pipeline in copy_pipelines(evidence.executed.module) for group in pipeline.awaited}
+    awaited = {group.wait for pipeline in copy_pipelines(evidence.module) for group in pipeline.awaited}
     inside = {one for loop in evidence.loops for one in loop.walk() if one.traits.is_wait and one.name != DOT_WAIT}
     return inside <= awaited
 

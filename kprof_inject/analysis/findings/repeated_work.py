@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
 
-from kprof_inject.analysis.findings.evidence import Evidence
+from kprof_inject.analysis.findings.evidence import Evidence, is_tensor
 from kprof_inject.analysis.findings.loaded_again import common_bytes, moved_by
 from kprof_inject.analysis.findings.waste import Waste, row
 from kprof_inject.analysis.interpreter.executions import entry_function
@@ -16,7 +16,7 @@ from kprof_inject.analysis.structure.dependence import (
     program_ids,
     varying_names,
 )
-from kprof_inject.analysis.structure.uses import Uses, uses_of
+from kprof_inject.analysis.structure.uses import Uses
 from kprof_inject.quantities import listed, percent
 from kprof_inject.ttgir.dialect import DIVISIONS, DOT_WAIT, INTEGER_DIVISIONS, READ
 from kprof_inject.ttgir.loops import body_of
@@ -38,10 +38,8 @@ def loop_invariant(evidence: Evidence) -> Iterator[Waste]:
 
     The compiler moves pure operations out of a loop, but no load if the loop may write to memory.
     """
-    if evidence.executed is None:
-        return
-    module, seen = evidence.executed.module, set[Operation]()
-    loads, stores = (moved_by(evidence.executed.sample, reads=reads) for reads in (True, False))
+    module, seen = evidence.module, set[Operation]()
+    loads, stores = (moved_by(evidence.sample, reads=reads) for reads in (True, False))
     for loop in evidence.loops:
         stored = union(one.touched for one in stores if loop in one.operation.ancestors())
         seen.update(one.operation for one in loads if common_bytes(one.touched, stored))  # each may load other values
@@ -56,18 +54,13 @@ def _is_costly(one: Operation) -> bool:
     if one.traits.reads_global or one.name == _REDUCTION:
         return True
     is_slow = one.traits.is_transcendental or one.name in (*DIVISIONS, *INTEGER_DIVISIONS)
-    return is_slow and any(printed.shape for printed in types_of(one))
+    return is_slow and is_tensor(one)
 
 
 def _divisions_by_invariants(module: Module, loop: Operation) -> list[Operation]:
     varying = varying_names(module, loop)
-    divisions = []
-    for one in body_of(loop):
-        names = operand_names(one)
-        is_division = one.name in DIVISIONS and len(names) == 2 and any(printed.shape for printed in types_of(one))
-        if is_division and names[0] in varying and names[1] not in varying:
-            divisions.append(one)
-    return divisions
+    divisions = [(one, operand_names(one)) for one in body_of(loop) if one.name in DIVISIONS and is_tensor(one)]
+    return [one for one, names in divisions if len(names) == 2 and names[0] in varying and names[1] not in varying]
 
 
 def _invariant(
@@ -102,9 +95,7 @@ def _invariant(
 @row
 def reduction_in_loop(evidence: Evidence) -> Iterator[Waste]:
     """Yield loops that reduce over threads in each iteration, though only the sum of all results is needed."""
-    if evidence.executed is None:
-        return
-    module = evidence.executed.module
+    module = evidence.module
     for loop in evidence.loops:
         reductions = [one for one in body_of(loop) if one.name == _REDUCTION]
         sums = [one for one in reductions if accumulation_of(module, loop, one) is not None]
@@ -113,24 +104,24 @@ def reduction_in_loop(evidence: Evidence) -> Iterator[Waste]:
             sums = [one for one in reductions if not types_of(one)[-1].shape]
         if not sums or (iterations := evidence.iterations_of(loop)) < _MIN_ITERATIONS:
             continue
-        share, left = evidence.time_share_of(sums), 1 / iterations  # one is left, after the loop
-        only = "to a running value of the whole block" if is_running else "only to accumulate the results"
-        advice = (
-            "accumulate the tensor element by element in the loop, and reduce it once after the loop (the order of "
-        )
-        advice += "additions changes)"
+        share, saved = evidence.time_share_of(sums), 1 - 1 / iterations  # one is left, after the loop
         if is_running:
+            only = "to a running value of the whole block"
             advice = "keep a running value for each element of the block (a maximum and a rescaled sum for each), and "
             advice += "combine them once after the loop"
+        else:
+            only = "only to accumulate the results"
+            advice = "accumulate the tensor element by element in the loop, and reduce it once after the loop (the "
+            advice += "order of additions changes)"
         yield Waste(
             text=f"{evidence.name_around(sums[0])} reduces over threads in each iteration, {only}: "
             f"{evidence.names_of(sums)} take{'s' if len(sums) == 1 else ''} {percent(share)} of the warps' time",
             advice=advice,
-            removed={unit: (1 - left) * part for unit, part in evidence.without(sums).items()},
+            removed={unit: saved * part for unit, part in evidence.without(sums).items()},
             operations=tuple(sums),
-            time_share=share * (1 - left),
+            time_share=share * saved,
             certainty=0.7 if is_running else 1.0,
-            figures={"reductions": len(sums), "time_share": share},
+            figures={"reductions": len(sums)},
         )
 
 
@@ -157,17 +148,15 @@ _MIN_SHARE = 0.1
 @row
 def same_in_all_ctas(evidence: Evidence) -> Iterator[Waste]:
     """Yield costly arithmetic that CTAs repeat: it depends on no program id, or not on those in which they differ."""
-    if evidence.executed is None or evidence.summary.ctas < _MIN_CTAS:
-        return
-    function = entry_function(evidence.executed.module)
-    if function is None:
+    function = entry_function(evidence.module)
+    if function is None or evidence.summary.ctas < _MIN_CTAS:
         return
     ids = program_ids(function)
     seen = set[Operation]()
     for words, varying in (("", frozenset().union(*ids.values())), *(ids.items() if len(ids) > 1 else ())):
         same = [
             one
-            for one in independent_operations(evidence.executed.module, function, varying)
+            for one in independent_operations(evidence.module, function, varying)
             if not one.traits.is_constant and not one.traits.reads_global
         ]
         costly = [
@@ -175,7 +164,7 @@ def same_in_all_ctas(evidence: Evidence) -> Iterator[Waste]:
             for one in same
             if one not in seen
             and (one.traits.is_transcendental or one.name in DIVISIONS or one.traits.is_dot)
-            and any(printed.shape for printed in types_of(one))
+            and is_tensor(one)
         ]
         seen.update(costly)
         share = evidence.time_share_of(same) if costly else 0.0
@@ -201,9 +190,7 @@ def same_in_all_ctas(evidence: Evidence) -> Iterator[Waste]:
 @row
 def operands_by_registers(evidence: Evidence) -> Iterator[Waste]:
     """Yield operands of dots that a loop changes on their way: through registers and back to shared memory."""
-    if evidence.executed is None:
-        return
-    module, uses = evidence.executed.module, uses_of(evidence.executed.module)
+    module, uses = evidence.module, evidence.uses
     for loop in evidence.loops:
         body, changed = body_of(loop), dict[Operation, Operation]()
         for dot in (one for one in body if one.traits.is_dot):
@@ -222,15 +209,11 @@ def operands_by_registers(evidence: Evidence) -> Iterator[Waste]:
         share = evidence.time_share_of(moved)
         where = evidence.places_of(changed)
         if factors:
-            advice = (
-                f"multiply the accumulator after the loop in place of the operand at {evidence.places_of(factors)}: "
-            )
-            advice += "the factor does not depend on the loop; then copies go from memory to the tensor cores directly"
+            advice = f"multiply the accumulator after the loop, not the operand at {evidence.places_of(factors)}: the "
+            advice += "factor does not depend on the loop, and copies then go from memory to the tensor cores directly"
         else:
-            advice = (
-                "convert or scale the operand once, before the kernel or in the kernel that writes it; or keep it as "
-            )
-            advice += "the dot's first operand, which the tensor cores take from registers"
+            advice = "convert or scale the operand once, before the kernel or in the kernel that writes it; or keep it "
+            advice += "as the dot's first operand, which the tensor cores take from registers"
         yield Waste(
             text=f"an operand of the dot in {evidence.name_around(loop)} goes through registers in each iteration, to "
             f"be changed at {where}, and back to shared memory: {percent(share)} of the warps' time",
@@ -239,7 +222,6 @@ def operands_by_registers(evidence: Evidence) -> Iterator[Waste]:
             operations=tuple(changed),
             time_share=share,
             certainty=0.9 if factors else 0.4,
-            figures={"time_share": share},
             around=loop,
         )
 
@@ -247,9 +229,7 @@ def operands_by_registers(evidence: Evidence) -> Iterator[Waste]:
 @row
 def scaled_in_loop(evidence: Evidence) -> Iterator[Waste]:
     """Yield results of dots that a loop scales by what does not depend on it, before it adds them up."""
-    if evidence.executed is None:
-        return
-    module, uses = evidence.executed.module, uses_of(evidence.executed.module)
+    module, uses = evidence.module, evidence.uses
     for loop in evidence.loops:
         carried, varying = set(loop_arguments(module, loop)[1:]), varying_names(module, loop)
         scaled = dict[Operation, None]()
@@ -276,7 +256,6 @@ def scaled_in_loop(evidence: Evidence) -> Iterator[Waste]:
             removed=evidence.unit_shares_of(work),
             operations=tuple(scaled),
             time_share=share,
-            figures={"time_share": share},
             around=loop,
         )
 

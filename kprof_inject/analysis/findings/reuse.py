@@ -47,16 +47,15 @@ def small_tiles(evidence: Evidence) -> Iterator[Waste]:
         return
     # A tile loads its rows and its columns for as many products as it has elements.
     saved = 1 - (1 / longer + 1 / (2 * shorter)) / (1 / longer + 1 / shorter)
-    removed = dict.fromkeys((L2, L2_TO_SM), saved)
     # If another unit is as busy as the L2, larger tiles may lose: they leave room for fewer CTAs on an SM.
     yield Waste(
         text=f"small tiles: the L2 ({percent(busy)} of peak) delivers the operands of tiles of {rows} x {columns}",
         advice=f"use larger tiles: {longer} x {2 * shorter} takes {percent(saved)} fewer bytes from the L2 for the "
         "same result (with more warps, or fewer stages if shared memory does not suffice)",
-        removed=removed,
+        removed=dict.fromkeys((L2, L2_TO_SM), saved),
         operations=(dot,),
         time_share=0.0,
-        figures={"rows": rows, "columns": columns, "saved": saved},
+        figures={"saved": saved},
     )
 
 
@@ -104,27 +103,24 @@ def l2_reuse(evidence: Evidence) -> Iterator[Waste]:
     min_dram = _MIN_DRAM if hits >= _MANY_HITS else _MIN_DRAM_IF_MISSED
     if again < _MIN_REREAD or evidence.parts.get(DRAM, 0.0) < min_dram:
         return
-    moved = read + measured.metric(counters.DRAM_WRITE_BYTES)
-    extra = read - dram.read_bytes
-    has_passes = _reads_its_own_again(evidence, dram.read_bytes)
-    # The L2 is busy with what it gets from DRAM, too.
+    extra, has_passes = read - dram.read_bytes, _reads_its_own_again(evidence, dram.read_bytes)
     kept = min(extra, (again - 1) * (evidence.kernel.l2_bytes or extra)) if has_passes else extra
+    kept /= evidence.dram_moved
+    loads = (one.operation for one in evidence.operations if one.access and one.access.form.reads)
     yield Waste(
         text=f"no reuse in the L2: DRAM reads {size_text(round(read))}, {ratio(again)} the "
         f"{size_text(dram.read_bytes)} that the launch needs (L2 hit rate {percent(hits)})",
         advice=_OTHER_PASS if has_passes else _OTHER_ORDER,
-        removed=dict.fromkeys((DRAM, L2), kept / moved),
-        time_share=0.0 if has_passes else evidence.time_share_of(_loads(evidence)) * kept / moved,
+        removed=dict.fromkeys((DRAM, L2), kept),  # the L2 is busy with what it gets from DRAM, too
+        time_share=0.0 if has_passes else evidence.time_share_of(loads) * kept,
         certainty=0.3 if has_passes else 0.7,  # writes and other CTAs also take room in the L2
-        figures={"read_bytes": read, "needed_bytes": dram.read_bytes, "ratio": again},
+        figures={"ratio": again},
     )
 
 
 @row
 def symmetric_product(evidence: Evidence) -> Iterator[Waste]:
     """Yield a product of a matrix and its own transpose, of which both halves are computed."""
-    if evidence.executed is None:
-        return
     for dot in (one.operation for one in evidence.operations if one.operation.traits.is_dot):
         inside = [*dot.loop.walk()] if dot.loop else []
         if sum(one.traits.is_dot for one in inside) != 1 or evidence.summary.ctas < _MIN_SYMMETRIC:
@@ -165,8 +161,7 @@ _MIN_EVICTED, _MIN_SHARED = 0.1, 2.0
 
 def _evicted(evidence: Evidence, read: float, needed_bytes: int) -> Iterator[Waste]:
     """Yield data that CTAs share, and that streamed data pushes out of the L2."""
-    shared, streamed = list[Operation](), list[Operation]()
-    shared_bytes = 0
+    shared, streamed, shared_bytes = list[Operation](), list[Operation](), 0
     for one in evidence.operations:
         access, touched = one.access, one.access.touched() if one.access else None
         if access is None or touched is None or not touched.size_bytes:
@@ -189,12 +184,7 @@ def _evicted(evidence: Evidence, read: float, needed_bytes: int) -> Iterator[Was
         operations=tuple(shared),
         time_share=0.0,
         certainty=0.4,
-        figures={"read_bytes": read, "needed_bytes": needed_bytes},
     )
-
-
-def _loads(evidence: Evidence) -> list[Operation]:
-    return [one.operation for one in evidence.operations if one.access and one.access.form.reads]
 
 
 def _reads_its_own_again(evidence: Evidence, needed_bytes: int) -> bool:

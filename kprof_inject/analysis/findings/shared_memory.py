@@ -21,13 +21,13 @@ def bank_conflicts(evidence: Evidence) -> Iterator[Waste]:
     if not evidence.sm_cycles:
         return
     for one in evidence.operations:
-        each = conflict_cycles(one.operation, evidence.aliases)
+        each = conflict_cycles(one.operation, evidence.module.aliases)
         share = min(each * (one.whole_times or 0) / evidence.sm_cycles, 1.0)
         if share < MIN_SHARE:
             continue
         # The layouts show a lower bound of the conflicts.
         removed, advice = max(share, evidence.measured.conflict_share if evidence.measured else 0.0), _OTHER_LAYOUT
-        if is_transposed(one.operation, evidence.aliases):
+        if is_transposed(one.operation, evidence.module.aliases):
             removed, advice = 1 - (1 - removed) * _REST_OF_COPY, _TRANSPOSED
         least, roof = min_cycles(one.operation), evidence.roof_around(one.operation)
         where = f" in {evidence.name_of(roof)}" if roof else ""
@@ -72,5 +72,4 @@ def needless_barriers(evidence: Evidence) -> Iterator[Waste]:
             operations=tuple(own),
             time_share=share,
             certainty=0.5,
-            figures={"waiting": share},
         )

@@ -47,15 +47,11 @@ def uncoalesced(evidence: Evidence) -> Iterator[Waste]:
             advice=advice,
             removed={SHARED: wavefronts, L2: sectors, DRAM: evidence.dram_waste or 0.0},
             operations=operations,
-            figures={
-                "sectors_per_request": worst.sectors,
-                "needed_sectors": worst.adjacent_sectors,
-                "extra_sector_share": sectors,
-                "extra_wavefront_share": wavefronts,
-            },
+            figures={"sectors_per_request": worst.sectors, "needed_sectors": worst.adjacent_sectors},
             around=access.operation if access else None,
         )
-    scattered = [one for one in evidence.operations if _is_scattered(one)]
+    unknown = [one for one in evidence.operations if one.access and one.access.address is None]
+    scattered = [one for one in unknown if one.access and one.access.form.by_registers and prod(one.access.shape) > 1]
     if not known and scattered and evidence.measured and (text := evidence.measured.uncoalesced_text):
         yield Waste(
             text=f"uncoalesced access: {text}",
@@ -67,15 +63,7 @@ def uncoalesced(evidence: Evidence) -> Iterator[Waste]:
         )
 
 
-def _is_scattered(one: CountedOperation) -> bool:
-    """Return True for an access to many elements at unknown addresses."""
-    access = one.access
-    return access is not None and access.form.by_registers and access.address is None and prod(access.shape) > 1
-
-
 _WIDEST_BYTES = MAX_ACCESS_BITS // 8
-
-
 # With DRAM as busy, as many bytes are in flight as it takes, however narrow the accesses.
 _STREAMING = 0.7
 
@@ -84,16 +72,12 @@ _STREAMING = 0.7
 def narrow_accesses(evidence: Evidence) -> Iterator[Waste]:
     """Yield accesses of few bytes where addresses are contiguous and aligned, but the compiler cannot know it."""
     requests = {(one.line, one.kind): one for one in evidence.requests}
-    narrow: dict[Operation, tuple[int, int]] = {}
-    sectors = 0.0
+    narrow, sectors = dict[Operation, tuple[int, int]](), 0.0
     for one in evidence.operations:
         access = one.access
         request = access and requests.get((one.line, "store" if access.form.writes else "load"))
-        if access is None or not request:
-            continue
-        width = request.access_bytes
-        if 2 * width <= (possible := _possible_bytes(evidence, one, access)):
-            narrow[one.operation] = width, possible
+        if access and request and 2 * request.access_bytes <= (possible := _possible_bytes(evidence, access)):
+            narrow[one.operation] = request.access_bytes, possible
             sectors += request.extra_sectors
     aligned = _unspecialized(evidence)
     if not narrow or not aligned:
@@ -111,7 +95,6 @@ def narrow_accesses(evidence: Evidence) -> Iterator[Waste]:
         removed={**evidence.unit_shares_of(narrow, 1 - width / possible), L2: sectors / whole if whole else 0.0},
         operations=tuple(narrow),
         time_share=None if evidence.parts.get(DRAM, 0.0) < _STREAMING else 0.0,
-        figures={"access_bytes": width, "possible_bytes": possible},
     )
 
 
@@ -121,16 +104,15 @@ _INTEGER = re.compile(r"%([\w.-]+): i(?:32|64)( *\{[^}]*tt\.divisibility)?")
 
 def _unspecialized(evidence: Evidence) -> list[str]:
     """Return the integer arguments that are multiples of 16 without the compiler's knowledge."""
-    function = entry_function(evidence.executed.module) if evidence.executed else None
-    if function is None or evidence.executed is None:
+    function = entry_function(evidence.module)
+    if function is None:
         return []
-    names = argument_names(evidence.executed.module, function)
-    values = dict(zip(names, evidence.executed.arguments, strict=False))
+    values = dict(zip(argument_names(evidence.module, function), evidence.ran.arguments, strict=False))
     found = [(name, values.get(f"%{name}")) for name, known in _INTEGER.findall(function.tail) if not known]
     return [f"'{name}'" for name, value in found if value and value % 16 == 0]
 
 
-def _possible_bytes(evidence: Evidence, one: CountedOperation, access: Access) -> int:
+def _possible_bytes(evidence: Evidence, access: Access) -> int:
     """Return how many bytes each thread could access at once by the addresses of this launch; 0 if unknown."""
     threads = evidence.kernel.num_warps * THREADS_PER_WARP
     along = next((dim for dim in range(len(access.shape)) if step_along(access, dim) == access.element_bytes), None)
@@ -172,7 +154,7 @@ def _is_vector(evidence: Evidence, one: CountedOperation) -> bool:
     """Return True if each thread accesses more adjacent bytes than an instruction can, so that all sectors are used."""
     if one.access is None:
         return False
-    along = _lanes_run_along(one.operation, one.access, evidence.aliases)
+    along = _lanes_run_along(one.operation, one.access, evidence.module.aliases)
     return along is not None and step_along(one.access, along) == one.access.element_bytes
 
 
@@ -195,7 +177,7 @@ def _directions(evidence: Evidence, one: CountedOperation) -> tuple[str, str]:
     access = one.access
     if access is None:
         return "", _OTHER_SHAPE
-    along = _lanes_run_along(one.operation, access, evidence.aliases)
+    along = _lanes_run_along(one.operation, access, evidence.module.aliases)
     step = step_along(access, along) if along is not None else None
     apart = f"; neighbouring threads access places {step} bytes apart" if step else ""
     # Neighbours there are adjacent, or some of them share an address.

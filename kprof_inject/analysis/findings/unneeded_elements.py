@@ -19,8 +19,8 @@ from kprof_inject.analysis.interpreter.accesses import Access
 from kprof_inject.analysis.interpreter.axis_arrays import CTA, Mask, TooLarge, joined, loop_axis
 from kprof_inject.analysis.interpreter.executions import CountedOperation
 from kprof_inject.analysis.interpreter.footprints import Ranges
+from kprof_inject.analysis.limits.limit import POSSIBLE
 from kprof_inject.analysis.limits.rates import DRAM, L2, L2_TO_SM, SHARED
-from kprof_inject.analysis.structure.uses import Uses, uses_of
 from kprof_inject.quantities import percent
 from kprof_inject.ttgir.dialect import DOT_WAIT
 from kprof_inject.ttgir.nodes import Operation
@@ -36,14 +36,14 @@ _HUGE = re.compile(r"dense<(?:0xFF800000|0xFC00|-\d\.\d+e\+(?:0[4-9]|[1-3]\d))>"
 
 
 class Demand(Struct, frozen=True):
-    """The elements of a value that results need: where ``mask`` holds.
-
-    ``chosen`` are selects by loaded data: of their two operands, each element needs one.
-    """
+    """The elements of a value that results need."""
 
     mask: Mask
+    """True for the elements that are needed."""
     deciding: tuple[Operation, ...] = ()
+    """The selects and stores that decide on the mask."""
     chosen: tuple[Operation, ...] = ()
+    """Selects by loaded data: each element needs one of their two operands."""
 
 
 _ALL = Demand(Mask())
@@ -54,18 +54,15 @@ def _any(*masks: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 class Demands:
-    """What the results of some CTAs need of each value."""
+    """The elements of each value that the sampled CTAs' results need."""
 
-    def __init__(self, uses: Uses, sample: tuple[CountedOperation, ...]) -> None:
-        """Take the operations as these CTAs execute them."""
-        self._uses = uses
-        self._executed = {one.operation: one.executed for one in sample}
+    def __init__(self, evidence: Evidence) -> None:
+        """Read the operations as these CTAs execute them."""
+        self._uses = evidence.uses
+        self._executed = {one.operation: one.executed for one in evidence.sample}
 
     def of(self, operation: Operation, depth: int = _MAX_CHAIN, result: str = "") -> Demand:
-        """Return the elements of an operation's result that are needed: all if that is unknown.
-
-        ``result`` is the name of one of several results.
-        """
+        """Return the elements that are needed of an operation's result, or of its result of this name."""
         if depth and operation.traits.is_dot and (select := self._additive_mask(operation, 2)):
             return self._by_select(select, 1, depth - 1)  # the compiler makes a dot's accumulator of what is added
         users = self._uses.users(operation) if depth else ()
@@ -122,13 +119,10 @@ class Demands:
 @row
 def unneeded_elements(evidence: Evidence) -> Iterator[Waste]:
     """Yield loads of elements that a mask, a select or a store discards, and of both sides of a select."""
-    if evidence.executed is None:
-        return
-    ran = evidence.executed
-    demands = Demands(uses_of(ran.module), ran.sample)
+    demands = Demands(evidence)
     loaded, unneeded = dict[Operation, int](), dict[Operation, int]()
     chosen, deciding = dict[Operation, list[Operation]](), list[Operation]()
-    for one in ran.sample:
+    for one in evidence.sample:
         access = one.access
         if access is None or not access.form.reads or access.mask is None or one.operation.traits.is_atomic:
             continue
@@ -154,7 +148,6 @@ def unneeded_elements(evidence: Evidence) -> Iterator[Waste]:
             "tiles",
             removed=_of_loads(evidence, list(unneeded), share),
             operations=tuple(unneeded),
-            figures={"unneeded_share": share, "operations": len(unneeded)},
         )
     for select, loads in chosen.items():
         if len(loads) < 2:
@@ -168,7 +161,6 @@ def unneeded_elements(evidence: Evidence) -> Iterator[Waste]:
             removed=_of_loads(evidence, loads, share),
             operations=tuple(loads),
             certainty=0.75,
-            figures={"unneeded_share": share, "operations": len(loads)},
         )
 
 
@@ -192,32 +184,25 @@ def _of_loads(evidence: Evidence, loads: list[Operation], share: float) -> Mappi
 @row
 def masked_iterations(evidence: Evidence) -> Iterator[Waste]:
     """Yield loops some of whose iterations compute only what a mask discards, such as above a causal diagonal."""
-    if evidence.executed is None:
-        return
-    ran = evidence.executed
-    demands = Demands(uses_of(ran.module), ran.sample)
+    demands = Demands(evidence)
     seen = set[Operation]()
-    for one in ran.sample:
+    for one in evidence.sample:
         loop = one.operation.loop
         if not one.operation.traits.is_dot or loop is None or loop in seen:
             continue
         demand = demands.of(one.operation)
         share = _discarded(demand.mask, one) if demand.mask.factors else 0.0
-        inside = [other for other in loop.walk() if other is not loop]
-        certainty = 1.0
+        name, certainty = evidence.name_around(one.operation), 1.0
         if share >= _MIN_UNNEEDED:
             where = evidence.places_of(demand.deciding[:1])
-            text = f"{percent(share)} of the iterations of {evidence.name_around(one.operation)} compute only what the "
-            text += f"mask at {where} discards"
+            text = f"{percent(share)} of the iterations of {name} compute only what the mask at {where} discards"
         elif demand.chosen:
             share, certainty = _POSSIBLY_MASKED, 1 / 3
-            where = evidence.places_of(demand.chosen[:1])
-            text = (
-                f"the mask at {where} depends on loaded data: iterations of {evidence.name_around(one.operation)} for "
-            )
-            text += "which it hides all elements compute nothing that is used"
+            text = f"the mask at {evidence.place_of(demand.chosen[0])} depends on loaded data: iterations of {name} "
+            text += "for which it hides all elements compute nothing that is used"
         else:
             continue
+        inside = [other for other in loop.walk() if other is not loop]
         seen.add(loop)
         removed = evidence.unit_shares_of(inside, share)
         loads = [other for other in inside if other.traits.reads_global or other.traits.starts_async]
@@ -231,7 +216,6 @@ def masked_iterations(evidence: Evidence) -> Iterator[Waste]:
             operations=tuple(inside),
             time_share=share * evidence.time_share_of(inside),
             certainty=certainty,
-            figures={"iterations_share": share},
             around=one.operation,
         )
 
@@ -242,16 +226,10 @@ _POSSIBLY_MASKED = 0.9  # of the iterations
 @row
 def idle_ctas(evidence: Evidence) -> Iterator[Waste]:
     """Yield CTAs that store nothing, as their masks are false everywhere, but load and compute like others."""
-    if evidence.executed is None:
-        return
-    ran = evidence.executed
-    ctas = len(ran.sampled_ctas)
-    storing, stores = np.zeros(ctas, bool), list[Operation]()
-    for one in ran.sample:
+    storing, stores = np.zeros(len(evidence.ran.sampled_ctas), bool), list[Operation]()
+    for one in evidence.sample:
         if one.operation.traits.writes_global or one.operation.traits.is_atomic:
-            mask = one.access.mask if one.access else None
-            active = _active_ctas(mask, one, ctas)
-            if active is None:
+            if (active := _active_ctas(one)) is None:
                 return
             storing |= active
             stores.append(one.operation)
@@ -266,30 +244,27 @@ def idle_ctas(evidence: Evidence) -> Iterator[Waste]:
         removed={**dict.fromkeys(UNITS_OF_SM, share), L2: share, L2_TO_SM: share},
         operations=tuple(stores),
         time_share=share,
-        figures={"ctas_share": share},
     )
 
 
-def _active_ctas(mask: Mask | None, one: CountedOperation, ctas: int) -> NDArray[np.bool_] | None:
-    """Return in which of the sampled CTAs an access touches any element; None if that is unknown."""
-    when = one.executed.when
+def _active_ctas(one: CountedOperation) -> NDArray[np.bool_] | None:
+    """Return for each sampled CTA, or for all, whether an access touches any element; None if that is unknown."""
+    mask, when = one.access.mask if one.access else None, one.executed.when
     if mask is None or when is None or mask.is_lower_bound:
         return None
     try:
         joint = (mask & when).joint()
     except TooLarge:
         return None
-    others = tuple(place for place, axis in enumerate(joint.axes) if axis != CTA)
-    return np.broadcast_to(joint.values.any(axis=others), (ctas,))
+    return np.asarray(joint.values.any(axis=tuple(place for place, axis in enumerate(joint.axes) if axis != CTA)))
 
 
 def _discarded(mask: Mask, one: CountedOperation) -> float:
     """Return the part of an operation's executions of which the mask holds for no element; 0 if it is unknown."""
     loops = [loop_axis(owner.start) for owner in one.operation.ancestors() if owner.traits.is_loop]
-    executed = one.executed.when
+    executed = one.executed.when or Mask()
     try:
-        joint = (mask & executed if executed else mask).joint()
-        happens = executed.joint() if executed else Mask().joint()
+        joint, happens = (mask & executed).joint(), executed.joint()
     except TooLarge:
         return 0.0
     kept = [place for place, axis in enumerate(joint.axes) if axis in (CTA, *loops)]
@@ -307,16 +282,15 @@ _MIN_PADDED = 0.2
 @row
 def padding(evidence: Evidence) -> Iterator[Waste]:
     """Yield tiles of which a notable part lies outside of the data, so that units compute what is masked."""
-    if evidence.executed is None:
-        return
     tiles = list[tuple[CountedOperation, Access, int, int]]()
     discarded = dict[Operation, float]()
-    for one in evidence.executed.sample:
+    for one in evidence.sample:
         access = one.access
-        if access is None or not one.times or prod(access.shape) <= 1 or access.form.is_descriptors:
+        # Elements that are not stored may have been needed.
+        if access is None or not one.times or not access.form.reads or access.form.is_descriptors:
             continue
-        if not access.form.reads:
-            continue  # what is not stored may have been needed
+        if prod(access.shape) <= 1:
+            continue
         all_bytes = one.times * access.whole_bytes
         used_bytes = all_bytes if access.places is None else access.places * access.element_bytes
         discarded[one.operation] = _discarded(access.mask, one) if access.mask else 0.0
@@ -330,23 +304,27 @@ def padding(evidence: Evidence) -> Iterator[Waste]:
         return
     # Accesses of masked lanes take no cycles of the L1; dots read zeros from shared memory like other operands.
     units = UNITS_OF_SM if evidence.has_dots else tuple(unit for unit in UNITS_OF_SM if unit != SHARED)
+    unit, part = evidence.busiest
+    is_limit = unit in units and part >= POSSIBLE
     one, access, all_bytes, used_bytes = max(tiles, key=lambda tile: tile[2] - tile[3])
-    advice = (
-        "choose a tile that divides the data, or compose it of two powers of two (384 of 256 and 128), so that fewer "
-        "lanes are masked"
-    )
     is_copied = one.operation.traits.starts_async
-    if one.operation.loop is not None and not is_copied and discarded[one.operation] >= _MIN_UNNEEDED:
-        advice = "end the loop where this CTA's own data ends: load its length, and iterate up to that, not to the "
-        advice += "largest of all"
+    ends_early = one.operation.loop is not None and not is_copied and discarded[one.operation] >= _MIN_UNNEEDED
     yield Waste(
         text=f"{percent(share)} of the elements of the tiles lie outside of the data: the tile of "
         f"{evidence.words_of(one.operation)} has {' x '.join(map(str, access.shape))} elements, of which "
         f"{percent(used_bytes / all_bytes)} exist",
-        advice=advice,
+        advice=_SHORTER_LOOP if ends_early else _OTHER_TILE,
         removed=dict.fromkeys(units, share),
         operations=tuple(one.operation for one, *_ in tiles),
-        time_share=share if evidence.busiest[0] in units and evidence.is_computing else 0.0,
+        time_share=share if is_limit else 0.0,
         certainty=0.8,
-        figures={"padded_share": share},
     )
+
+
+_OTHER_TILE = (
+    "choose a tile that divides the data, or compose it of two powers of two (384 of 256 and 128), so that fewer lanes "
+    "are masked"
+)
+_SHORTER_LOOP = (
+    "end the loop where this CTA's own data ends: load its length, and iterate up to that, not to the largest of all"
+)

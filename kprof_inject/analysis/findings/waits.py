@@ -156,10 +156,10 @@ def exposed_loads(evidence: Evidence) -> Results:
     if evidence.executed is None or stalls is None or evidence.busiest[1] >= _MAX_BUSY:
         return
     for loop in evidence.loops:
-        varying = varying_names(evidence.executed.module, loop)
+        varying = varying_names(evidence.module, loop)
         loads = [one for one in body_of(loop) if one.name == "tt.load" and not varying.isdisjoint(operand_names(one))]
         share = stalls.share_of_waits(evidence.lines_of(loads))
-        is_pipelined = pipeline_of(evidence.executed.module, loop) is not None
+        is_pipelined = pipeline_of(evidence.module, loop) is not None
         if share < _MIN_SHARE or (not is_pipelined and any(one.traits.is_dot for one in loop.walk())):
             continue
         if is_pipelined:
@@ -240,11 +240,9 @@ def barriers(evidence: Evidence) -> Results:
 @rule(idle="warps")
 def lock(evidence: Evidence) -> Results:
     """Yield a lock that CTAs take in turn: a loop that repeats a compare-and-swap until it succeeds."""
-    if evidence.executed is None:
-        return
     swaps = [one.operation for one in evidence.operations if one.operation.name == "tt.atomic_cas"]
     functions = {owner for one in swaps for owner in one.ancestors() if owner.name == FUNCTION}
-    loops = {loop for function in functions for loop in polling_loops(evidence.executed.module, function)}
+    loops = {loop for function in functions for loop in polling_loops(evidence.module, function)}
     locks = [one for one in swaps if not loops.isdisjoint(one.ancestors())]
     spins = sum(scope.share or 0.0 for scope in evidence.summary.scopes if scope.kind == ScopeKind.SPIN)
     sampled = evidence.time_share_of(locks) if evidence.stalls else 0.0

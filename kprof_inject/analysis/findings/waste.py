@@ -8,14 +8,14 @@ and the next unit limited it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import wraps
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from kprof_inject.analysis.findings.evidence import Evidence
-from kprof_inject.analysis.findings.finding import MIN_SHARE, Figures, Finding, Results, Rule, found
+from kprof_inject.analysis.findings.finding import MIN_SHARE, Figures, Finding, Results, Rule, found, rule
 from kprof_inject.analysis.limits.limit import LIMITING, MIN_NOTABLE, POSSIBLE
-from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.ttgir.nodes import Operation
 
 _MIN_LIKELY = 0.05
@@ -39,38 +39,27 @@ class Waste(Struct, frozen=True):
     figures: Figures = {}
     around: Operation | None = None
     """The operation whose innermost scope the finding names; None for the first one."""
+    gain: float | None = None
+    """Upper bound of the gain, if it does not follow from ``removed`` and ``time_share``."""
 
 
-WasteRow = Callable[[Evidence], Iterator[Waste | Unjudged]]
-
-
-def row(judge: WasteRow) -> Rule:
-    """Make a rule of a row of the account: it finds the waste that is worth an edit."""
+def row(judge: Callable[[Evidence], Iterator[Waste]]) -> Rule:
+    """Make a rule of a row of the account: it finds the waste that is worth an edit, if operations are known."""
 
     def findings(evidence: Evidence) -> Results:
-        for waste in judge(evidence):
-            if isinstance(waste, Unjudged):
-                yield waste
-            elif finding := _finding(evidence, waste):
+        for waste in judge(evidence) if evidence.executed else ():
+            if finding := _finding(evidence, waste):
                 yield finding
 
-    return Rule(judge.__name__.replace("_", "-"), findings, (), uses_records=True, idle=None)
+    return rule()(wraps(judge)(findings))
 
 
 def _finding(evidence: Evidence, waste: Waste) -> Finding | None:
-    share, likely = gains(evidence, waste)
+    share, likely = (waste.gain, waste.gain * waste.certainty) if waste.gain is not None else gains(evidence, waste)
     if share < MIN_SHARE or likely < _MIN_LIKELY:
         return None
-    finding = found(
-        evidence,
-        share,
-        waste.text,
-        waste.advice,
-        {**waste.figures},
-        likely=likely,
-        at=waste.operations,
-        around=waste.around,
-    )
+    figures, operations, around = {**waste.figures}, waste.operations, waste.around
+    finding = found(evidence, share, waste.text, waste.advice, figures, likely=likely, at=operations, around=around)
     return replace(finding, removed=waste.removed)
 
 

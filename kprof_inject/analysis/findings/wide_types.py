@@ -10,7 +10,7 @@ from kprof_inject.analysis.interpreter.executions import CountedOperation
 from kprof_inject.analysis.limits.limit import POSSIBLE
 from kprof_inject.analysis.limits.operation_work import work_of
 from kprof_inject.analysis.limits.rates import ALU, DRAM, FP32, FP64, ISSUE, L2, L2_TO_SM, SHARED, TENSOR
-from kprof_inject.analysis.structure.uses import Uses, uses_of
+from kprof_inject.analysis.structure.uses import Uses
 from kprof_inject.quantities import percent
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.types import bits_of, factors_of, types_of
@@ -25,16 +25,13 @@ _MIN_WIDE = 0.1  # of the bytes that a launch moves
 @row
 def wide_types(evidence: Evidence) -> Iterator[Waste]:
     """Yield loads of values that are converted to a narrower type at once, and stores of values that came from one."""
-    if evidence.executed is None:
-        return
-    uses = uses_of(evidence.executed.module)
     whole, wide = 0.0, dict[Operation, tuple[float, int, int]]()
-    for one in evidence.executed.sample:
+    for one in evidence.sample:
         access = one.access
         if access is None or one.operation.traits.is_atomic or not (moved := access.distinct_bytes(one.times)):
             continue
         whole += moved
-        bits, needed = 8 * access.element_bytes, _needed_bits(uses, one)
+        bits, needed = 8 * access.element_bytes, _needed_bits(evidence.uses, one)
         if 0 < needed < bits:
             wide[one.operation] = moved * (1 - needed / bits), bits, needed
     share = sum(saved for saved, *_ in wide.values()) / whole if whole else 0.0
@@ -50,7 +47,6 @@ def wide_types(evidence: Evidence) -> Iterator[Waste]:
         "consumer read it",
         removed=dict.fromkeys((DRAM, L2, L2_TO_SM, SHARED), share),
         operations=tuple(wide),
-        figures={"saved_share": share, "bits": bits, "needed_bits": needed},
     )
 
 
@@ -86,9 +82,7 @@ def _converted(conversion: Operation) -> tuple[int, int]:
 @row
 def fp32_dots(evidence: Evidence) -> Iterator[Waste]:
     """Yield dots of 32 bits whose operands have 16 bits of information or fewer, or that use no tensor cores."""
-    if evidence.executed is None:
-        return
-    uses = uses_of(evidence.executed.module)
+    uses = evidence.uses
     widened, others = dict[Operation, list[Operation]](), list[Operation]()
     for one in evidence.operations:
         factors = factors_of(one.operation) if one.operation.traits.is_dot else ()
@@ -98,7 +92,7 @@ def fp32_dots(evidence: Evidence) -> Iterator[Waste]:
         conversions = [source for source in sources if source is not None and source.name in _WIDENING]
         if len(conversions) == len(sources) and all(0 < _converted(each)[0] <= _HALF_BITS for each in conversions):
             widened[one.operation] = conversions
-        elif work_of(one.operation, evidence.aliases).multiplications:
+        elif work_of(one.operation, evidence.module.aliases).multiplications:
             others.append(one.operation)
     if widened:
         yield _widened(evidence, widened)
@@ -112,7 +106,6 @@ def fp32_dots(evidence: Evidence) -> Iterator[Waste]:
             removed=dict.fromkeys((FP32, ALU, ISSUE, SHARED), max(evidence.issued_share_of(others), POSSIBLE)),
             operations=tuple(others),
             certainty=0.8,
-            figures={"dots": len(others)},
         )
 
 
@@ -124,9 +117,9 @@ def _widened(evidence: Evidence, dots: dict[Operation, list[Operation]]) -> Wast
     first = next(iter(dots))
     types = sorted({types_of(each)[0].element for conversions in dots.values() for each in conversions})
     inside = [one for dot in dots for one in (dot.loop.walk() if dot.loop else [dot])]
-    uses_fp32 = any(work_of(dot, evidence.aliases).multiplications for dot in dots)
-    tensor = {} if uses_fp32 else {TENSOR: 0.5}
-    removed = {**evidence.unit_shares_of(inside, _CONVERTED), **tensor}
+    removed = evidence.unit_shares_of(inside, _CONVERTED)
+    if not any(work_of(dot, evidence.module.aliases).multiplications for dot in dots):
+        removed[TENSOR] = 0.5
     return Waste(
         text=f"{evidence.words_of(first)} multiplies in 32 bits what has only 16 or fewer: its operands are "
         f"{' and '.join(types)}, converted to fp32 before it ({evidence.places_of(dots[first])})",
@@ -135,7 +128,6 @@ def _widened(evidence: Evidence, dots: dict[Operation, list[Operation]]) -> Wast
         removed=removed,
         operations=tuple(dots),
         time_share=evidence.time_share_of(inside),
-        figures={"dots": len(dots)},
     )
 
 
@@ -146,8 +138,6 @@ _OF_DOUBLES = 0.8
 @row
 def fp64(evidence: Evidence) -> Iterator[Waste]:
     """Yield fp64 arithmetic in a kernel that neither loads nor stores fp64."""
-    if evidence.executed is None:
-        return
     doubles, moves = list[Operation](), False
     for one in evidence.operations:
         elements = {printed.pointee if printed.is_pointer else printed.element for printed in types_of(one.operation)}
@@ -165,5 +155,4 @@ def fp64(evidence: Evidence) -> Iterator[Waste]:
         "precision can carry the rounding error along (Kahan), or add up blocks first",
         removed={**evidence.unit_shares_of(doubles, _OF_DOUBLES), FP64: 1.0},
         operations=tuple(doubles),
-        figures={"operations": len(doubles)},
     )
