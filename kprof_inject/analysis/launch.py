@@ -13,6 +13,7 @@ from kprof_inject.analysis.causal.slopes import kernel_slopes
 from kprof_inject.analysis.evidence.units import CodeEvidence, UnitEvidence, code_evidence, disagreements, unit_evidence
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import Finding
+from kprof_inject.analysis.findings.launch_conditions import throttled
 from kprof_inject.analysis.findings.rules import Judgement, judge_by_rules
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel, evaluated_kernel, with_recorded_iterations
 from kprof_inject.analysis.limits.coalescing import requests_of
@@ -103,6 +104,7 @@ class LaunchAnalysis(LaunchEvidence, frozen=True, eq=False, kw_only=True):
         except Unevaluated:
             judgements = judge_by_rules(structs.replace(evidence, executed=None))
         found = [finding for judgement in judgements for finding in judgement.findings]
+        found += throttled(evidence)
         tried = _with_kernel_of(timeline.launch, experiments, EditsRecord)
         return cls(
             **structs.asdict(evidence),

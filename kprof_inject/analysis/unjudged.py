@@ -19,6 +19,8 @@ class Unjudged(Struct, frozen=True):
     """What is missing."""
     remedy: str
     """How to get it; empty if nothing helps."""
+    finding: str = ""
+    """The name of the findings that may be missing, if a rule yields others, too."""
 
     @property
     def options(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 from msgspec import Struct
 
@@ -41,20 +41,14 @@ class _Removable(Struct, frozen=True):
 
 _Operands = Sequence[Operation | None]
 
-
-def _both(operands: _Operands, names: frozenset[str], edit: str) -> str:
-    is_fitting = len(operands) == 2 and all(one is not None and one.name in names for one in operands)
-    return edit if is_fitting else ""
-
-
-_PATTERNS: Mapping[str, Callable[[_Operands], str]] = {
-    "arith.mulf": lambda operands: (
-        _both(operands, _EXP, "exp(a) * exp(b) is exp(a + b)")
-        or _both(operands, _SQRT, "sqrt(a) * sqrt(b) is sqrt(a * b)")
-    ),
-    "arith.addf": lambda operands: _both(operands, _LOG, "log(a) + log(b) is log(a * b)"),
-    "arith.subf": lambda operands: _both(operands, _LOG, "log(a) - log(b) is log(a / b)"),
-}
+# Products, sums and differences of two functions that one function replaces.
+_PATTERNS: Sequence[tuple[str, frozenset[str], str]] = (
+    ("arith.mulf", _EXP, "exp(a) * exp(b) is exp(a + b)"),
+    ("arith.mulf", _SQRT, "sqrt(a) * sqrt(b) is sqrt(a * b)"),
+    ("arith.addf", _LOG, "log(a) + log(b) is log(a * b)"),
+    ("arith.subf", _LOG, "log(a) - log(b) is log(a / b)"),
+)
+_JOINING = frozenset(name for name, *_ in _PATTERNS)
 
 
 @row
@@ -89,15 +83,15 @@ def special_functions(evidence: Evidence) -> Iterator[Waste]:
 
 def _removable(evidence: Evidence, counts: Mapping[Operation, float]) -> Iterator[_Removable]:
     divisions: dict[str, list[Operation]] = {}
-    joined: dict[Operation, Operation | None] = {}  # products and sums of functions, with the function that they keep
+    joined: dict[Operation, Operation] = {}  # products and sums of functions, with the function that they keep
     for one in (counted.operation for counted in evidence.operations):
-        may_match = one.name in _PATTERNS or one.name in DIVISIONS or one.traits.is_transcendental
+        may_match = one.name in _JOINING or one.name in DIVISIONS or one.traits.is_transcendental
         operands = [definition_of(name, one) for name in operand_names(one)] if may_match else []
-        if one.name in _PATTERNS:
-            functions = [joined.get(operand, operand) if operand is not None else None for operand in operands]
-            if edit := _PATTERNS[one.name](functions):
+        functions = [joined.get(operand, operand) for operand in operands if operand is not None]
+        for name, names, edit in _PATTERNS:
+            if one.name == name and len(functions) == 2 and all(other.name in names for other in functions):
                 joined[one] = functions[0]
-                yield _Removable(tuple(other for other in functions[1:] if other is not None), one, edit)
+                yield _Removable((functions[1],), one, edit)
         if one.name in DIVISIONS and len(operands) == 2:
             if one in counts:
                 divisions.setdefault(operand_names(one)[1], []).append(one)
@@ -113,13 +107,12 @@ def _removable(evidence: Evidence, counts: Mapping[Operation, float]) -> Iterato
 
 def _of_division(one: Operation, operands: _Operands) -> _Removable | None:
     dividend, divisor = operands
-    if divisor is not None and divisor.name in _EXP:
-        if dividend is not None and dividend.name in _EXP:
-            return _Removable((one, divisor), one, "exp(a) / exp(b) is exp(a - b)")
-        return _Removable((one,), one, "x / exp(a) is x * exp(-a)")
-    if divisor is not None and divisor.name in _SQRT:
-        return _Removable((one,), one, "x / sqrt(a) is x * rsqrt(a)")
-    return None
+    if divisor is None or divisor.name not in _EXP:
+        is_root = divisor is not None and divisor.name in _SQRT
+        return _Removable((one,), one, "x / sqrt(a) is x * rsqrt(a)") if is_root else None
+    if dividend is not None and dividend.name in _EXP:
+        return _Removable((one, divisor), one, "exp(a) / exp(b) is exp(a - b)")
+    return _Removable((one,), one, "x / exp(a) is x * exp(-a)")
 
 
 def _of_power(one: Operation, operands: _Operands) -> _Removable | None:
@@ -143,9 +136,8 @@ def _of_broadcast(one: Operation, operands: _Operands) -> _Removable | None:
         return None
     while made is not None and made.traits.keeps_elements:
         if types_of(made)[0].elements < types[-1].elements:
-            return _Removable(
-                (one,), one, f"{one.name.rpartition('.')[2]} of a broadcast: compute it before the broadcast"
-            )
+            function = one.name.rpartition(".")[2]
+            return _Removable((one,), one, f"{function} of a broadcast: compute it before the broadcast")
         made = definition_of(operand_names(made)[0], made)
     return None
 
@@ -168,7 +160,7 @@ def rounded_functions(evidence: Evidence) -> Iterator[Waste]:
     yield Waste(
         text=f"{what} rounded by IEEE 754 at {evidence.places_of(rounded)} take{'' if ' and ' in what else 's'} "
         f"{percent(share)} of the warps' time",
-        advice="if the last bit does not matter, divide with / and use tl.sqrt or tl.rsqrt; compute a reciprocal once, "
+        advice="divide with / and use tl.sqrt or tl.rsqrt, if the last bit does not matter; compute a reciprocal once, "
         "and multiply by it",
         removed=evidence.unit_shares_of(rounded, _OF_ROUNDING),
         operations=tuple(rounded),

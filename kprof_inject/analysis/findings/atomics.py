@@ -89,28 +89,21 @@ def _queue_share(evidence: Evidence) -> float:
 def _how_to_combine(repeats: int | None, updates: float) -> tuple[str, str]:
     """Describe how many elements of an operation share an address, and suggest a remedy."""
     if repeats is None:
-        shared = ""
-        combine = (
-            "if many elements of a CTA share an address (the addresses are unknown here), combine them in the CTA "
-            "first, and issue one atomic operation for each: a reduction (tl.sum), or a histogram of the CTA "
-            "(tl.histogram, or comparisons with each bin)"
+        return "", (
+            "combine elements with one address in the CTA first, if there are many (the addresses are unknown here): a "
+            "reduction (tl.sum), or a histogram (tl.histogram, or comparisons with each bin)"
         )
-    elif repeats > 1:
-        shared = f", up to {repeats} of them at one address"
-        combine = (
+    if repeats > 1:
+        return f", up to {repeats} of them at one address", (
             "combine the elements of an address in the CTA (tl.sum, tl.max, tl.reduce), and issue one atomic operation "
             "for it"
         )
-    elif updates == 1:
-        shared = ", and each address once"
-        combine = "store instead, as no two updates share an address"
-    else:
-        shared = ", each at an address of its own"
-        combine = (
-            "let a CTA do the work of several that update the same addresses, in a loop (but leave enough CTAs for all "
-            "SMs), or store what each CTA computes, and combine it in a second kernel"
-        )
-    return shared, combine
+    if updates == 1:
+        return ", and each address once", "store instead, as no two updates share an address"
+    return ", each at an address of its own", (
+        "let a CTA do the work of several that update the same addresses, in a loop (but leave enough CTAs for all "
+        "SMs), or store what each CTA computes, and combine it in a second kernel"
+    )
 
 
 def _updates(access: Access, times: int | None) -> float:

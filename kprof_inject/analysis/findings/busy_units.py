@@ -8,26 +8,23 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from kprof_inject.analysis.findings.evidence import Evidence
-from kprof_inject.analysis.findings.finding import MIN_SHARE, Results, found, rule
+from kprof_inject.analysis.findings.finding import MIN_SHARE, Figures, Results, found, rule
 from kprof_inject.analysis.limits.limit import UNIT_NAMES
 from kprof_inject.analysis.limits.rates import ALU, FP32, FP64, ISSUE, SHARED, SPECIAL, TENSOR
 from kprof_inject.analysis.limits.stalls import BARRIER, Stalls
-from kprof_inject.analysis.structure.uses import uses_of
 from kprof_inject.quantities import listed, percent
 from kprof_inject.ttgir.loops import body_of
 from kprof_inject.ttgir.nodes import Operation
 
 _MIN_BUSY = 0.5
 _MAX_NAMES = 3
-
-
 # Tensor cores that are busier have little time left; those with less work are not what the kernel is about.
 _MIN_DOTS, _MAX_DOTS = 0.1, 0.85
 _MIN_OTHER = 0.15  # of the warps' time
 
 
 class _Turn(Struct, frozen=True):
-    """What warps do while the tensor cores are idle: a part of their time, the lines of it, and what overlaps it."""
+    """Work of warps while the tensor cores are idle: a part of their time, in words, and what overlaps it."""
 
     share: float
     what: str
@@ -39,7 +36,7 @@ class _Turn(Struct, frozen=True):
 def units_in_turn(evidence: Evidence) -> Results:
     """Yield tensor cores that are idle while warps do other work; needs samples of the warps."""
     tensor = evidence.parts.get(TENSOR, 0.0) if evidence.has_dots else 0.0
-    if evidence.executed is None or evidence.stalls is None or not _MIN_DOTS <= tensor <= _MAX_DOTS:
+    if evidence.stalls is None or not _MIN_DOTS <= tensor <= _MAX_DOTS:
         return
     turns = sorted(_turns(evidence, evidence.stalls), key=lambda turn: -turn.share)
     share = evidence.max_gain()
@@ -48,21 +45,13 @@ def units_in_turn(evidence: Evidence) -> Results:
     first, others = turns[0], [turn for turn in turns[1:] if turn.share >= MIN_SHARE]
     also = "".join(f", {percent(turn.share)} {turn.what}" for turn in others)
     share = min(share, evidence.bound_of(sum(turn.share for turn in (first, *others))))
-    yield found(
-        evidence,
-        share=share,
-        text=f"dots and other work take turns: {UNIT_NAMES[TENSOR]} are idle for {percent(1 - tensor)} of the time, "
-        f"while warps spend {percent(first.share)} of theirs {first.what}{also}",
-        advice=first.advice,
-        figures={
-            "tensor": tensor,
-            "idle": 1 - tensor,
-            "other": first.share,
-            **{f"other_{place}": turn.share for place, turn in enumerate(others, 2)},
-        },
-        likely=share / 3,
-        at=first.operations,
+    text = (
+        f"dots and other work take turns: {UNIT_NAMES[TENSOR]} are idle for {percent(1 - tensor)} of the time, while "
     )
+    text += f"warps spend {percent(first.share)} of theirs {first.what}{also}"
+    figures: Figures = {"tensor": tensor, "idle": 1 - tensor, "other": first.share}
+    figures |= {f"other_{place}": turn.share for place, turn in enumerate(others, 2)}
+    yield found(evidence, share, text, first.advice, figures, likely=share / 3, at=first.operations)
 
 
 def _turns(evidence: Evidence, stalls: Stalls) -> Iterator[_Turn]:
@@ -71,7 +60,7 @@ def _turns(evidence: Evidence, stalls: Stalls) -> Iterator[_Turn]:
     inside = evidence.lines_of(loop for loop in evidence.loops if any(one.traits.is_dot for one in body_of(loop)))
     of_dots = evidence.lines_of(one for one in module.walk() if one.traits.is_of_dot)
     copies = [one for one in module.walk() if one.traits.starts_async and not one.traits.is_of_dot]
-    of_copies = evidence.lines_of([*copies, *uses_of(module).of_addresses])
+    of_copies = evidence.lines_of([*copies, *evidence.uses.of_addresses])
     by_turn: dict[int, Counter[int]] = {}
     for line in stalls.lines:
         for reason, samples in line.reasons.items():
@@ -82,9 +71,8 @@ def _turns(evidence: Evidence, stalls: Stalls) -> Iterator[_Turn]:
             if line.line not in of_dots or turn == _LOADS:
                 by_turn.setdefault(turn, Counter())[line.line] += count
     operations = {evidence.first_lines_of([one.operation])[0]: one.operation for one in evidence.operations}
-    room = evidence.room
-    more_than = f" than the {room} that fit{'s' if room == 1 else ''}" if room else ""
-    more_ctas = f"more CTAs on an SM{more_than} (fewer registers, smaller tiles)"
+    more_than = f" than the {evidence.room} that fit{'s' if evidence.room == 1 else ''}" if evidence.room else ""
+    more_ctas = f"more CTAs on an SM{more_than} (fewer registers, less shared memory)"
     for turn, lines in by_turn.items():
         most = tuple(operations[line] for line, _ in lines.most_common() if line in operations)[:_MAX_NAMES]
         if most:
@@ -103,8 +91,8 @@ _TURNS = {
     _ARITHMETIC: (
         "in arithmetic between dots",
         "let dots run meanwhile: issue the next block's first dot before this block's arithmetic, let two groups of "
-        "warps work on halves of the tile in turn (num_warps=8, warp specialization), or have {more_ctas}; compute "
-        "less between dots (factors folded into exp2, masks only in blocks that need them)",
+        "warps work on halves of the tile (num_warps=8, warp specialization), or have {more_ctas}; compute less "
+        "between dots (fold factors into exp2, mask only the blocks that need it)",
     ),
     _OUTSIDE: (
         "outside of the loop with dots",

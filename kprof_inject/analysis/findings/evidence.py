@@ -154,9 +154,8 @@ class Evidence(Struct, frozen=True, eq=False):
         """
         clean = self.kernel.clean
         pairs = ((clean.times_ns, clean.empty_launch_ns), (clean.replayed_ns, clean.empty_replay_ns))
-        return min(
-            ((median(times_ns), empty_ns) for times_ns, empty_ns in pairs if times_ns and empty_ns), default=None
-        )
+        known = ((median(times_ns), empty_ns) for times_ns, empty_ns in pairs if times_ns and empty_ns)
+        return min(known, default=None)
 
     def max_gain_of_units(self, removed: Mapping[str, float]) -> float:
         """Return what a launch gains if its time follows the busiest unit's, as far as that limits it now."""
@@ -237,17 +236,12 @@ class Evidence(Struct, frozen=True, eq=False):
         return max(1 - dram.once_bytes / self.dram_moved, 0.0) if self.dram_moved else 0.0
 
     def without(self, operations: Sequence[Operation]) -> dict[str, float]:
-        """Return the part of each unit's work that a launch would not have without some operations.
-
-        DRAM keeps all of its own, and the L2 what other operations request from it.
-        """
-        is_known = {one.line for one in self.requests}.issuperset(
-            self.lines_of(one for top in operations for one in top.walk() if one.traits.reads_global and is_tensor(one))
-        )
-        lines = self.lines_of(operations)
-        whole = sum(one.sectors * one.requests for one in self.requests)
-        known = sum(one.sectors * one.requests for one in self.requests if one.line in lines) / whole if whole else 0.0
-        sectors = known if is_known else 1.0
+        """Return the part of each unit's work that a launch would not have without some operations; none of DRAM's."""
+        loads = (one for top in operations for one in top.walk() if one.traits.reads_global and is_tensor(one))
+        sectors, lines = 1.0, self.lines_of(operations)
+        if self.lines_of(loads) <= {one.line for one in self.requests}:
+            whole = sum(one.sectors * one.requests for one in self.requests)
+            sectors = sum(one.sectors * one.requests for one in self.requests if one.line in lines) / max(whole, 1)
         return {**self.unit_shares_of(operations), L2: sectors, L2_TO_SM: sectors}
 
     @property
@@ -332,7 +326,7 @@ class Evidence(Struct, frozen=True, eq=False):
 
     @property
     def has_one_wave(self) -> bool:
-        """True if SMs have room for all CTAs at once; False if that is unknown."""
+        """True if it is known that SMs have room for all CTAs at once."""
         waves = self.summary.waves
         return waves is not None and waves.ctas <= (self.kernel.sm_count or waves.sms) * self.room
 
@@ -348,10 +342,10 @@ class Evidence(Struct, frozen=True, eq=False):
     @property
     def busiest(self) -> tuple[str, float]:
         """The busiest unit, with the part of the launch's time that it is busy, or a lower bound."""
-        whole = self._whole
-        sm_unit = [(whole.unit, whole.part)] if whole and not self.parts else []
-        dram = [] if self.parts else [(DRAM, min(self.dram_part, 1.0))]
-        return max(*self.parts.items(), *sm_unit, *dram, ("", 0.0), key=lambda one: one[1])
+        computed = [] if self.parts else [(DRAM, min(self.dram_part, 1.0))]
+        if self._whole and not self.parts:
+            computed.insert(0, (self._whole.unit, self._whole.part))
+        return max(*self.parts.items(), *computed, ("", 0.0), key=lambda one: one[1])
 
     @property
     def busiest_of_device(self) -> tuple[str, float]:
@@ -363,10 +357,8 @@ class Evidence(Struct, frozen=True, eq=False):
         if self.measured is not None or waves is None or not sms or not self.parts:
             return self.busiest
         working = waves.sms / sms * (1 - (waves.idle_sm_share or 0.0))
-        return max(
-            ((unit, part if unit in (DRAM, L2) else working * part) for unit, part in self.parts.items()),
-            key=lambda one: one[1],
-        )
+        parts = {unit: part if unit in (DRAM, L2) else working * part for unit, part in self.parts.items()}
+        return max(parts.items(), key=lambda one: one[1])
 
     def share_of(self, roof: Roof) -> float:
         """Return the part of the SMs' time that a scope takes."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod
 from typing import Literal
 
@@ -16,9 +16,8 @@ from kprof_inject.quantities import counted, percent
 from kprof_inject.ttgir.nodes import Operation
 
 MIN_SHARE = 0.10
-"""Part of a launch's time from which most rules report a loss. Other causes, and noise, cost up to as much: with ten
-waves, one CTA more than fits adds an eleventh; a grid of 128 CTAs leaves 3 % of 132 SMs idle; the SMs of a healthy
-matmul of one wave finish up to 6 % apart (H200)."""
+"""Part of a launch's time from which most rules report a loss: the SMs of a healthy matmul of one wave finish up to 6 %
+apart (H200)."""
 
 Figures = dict[str, float | int | str]
 
@@ -27,7 +26,7 @@ class Finding(Struct, frozen=True):
     """A cause that limits a launch."""
 
     rule: str
-    """Name of the rule that found it."""
+    """Name of the cause: mostly the name of the rule that found it."""
     scope: str | None
     """Name of the scope concerned, if any."""
     share: float
@@ -47,8 +46,7 @@ class Finding(Struct, frozen=True):
     removed: Mapping[str, float] = {}
     """The part of each unit's work that results do not need, by the unit's name; empty for other causes."""
     likely: float | None = None
-    """The gain to expect if ``share`` is a loose bound: findings are sorted by it. None if it equals ``share``,
-    0 for a note on how the launch ran, which is no advice on the kernel."""
+    """The gain to expect, which sorts findings; None if it equals ``share``, 0 for a note that is no advice."""
 
     @property
     def cause(self) -> tuple[str, int | None]:
@@ -77,24 +75,21 @@ def found(
     scope: int | None = None,
     at: Sequence[Operation] = (),
     around: Operation | None = None,
-    lines_of: Iterable[Operation] = (),
+    name: str = "",
 ) -> Finding:
-    """Return a finding, to which ``Rule`` adds its name.
+    """Return a finding, to which ``Rule`` adds its name unless it has one.
 
     It concerns the scope with this index, or the operations ``at``: then it has their lines, and the innermost scope
-    with a roof around the first of them, or around ``around``. Of ``lines_of``, it only has the lines.
+    with a roof around the first of them, or around ``around``.
     """
     if at and (roof := evidence.roof_around(around or at[0])):
         scope = roof.index
-    name = None if scope is None else evidence.summary.scopes[scope].scope
-    return Finding(
-        "", name, share, text, advice, figures, scope, evidence.first_lines_of(at or lines_of), likely=likely
-    )
+    its = None if scope is None else evidence.summary.scopes[scope].scope
+    return Finding(name, its, share, text, advice, figures, scope, evidence.first_lines_of(at), likely=likely)
 
 
 Results = Iterator[Finding | Unjudged]
-"""Findings and, if missing data may hide some, the reason why a rule could not judge; nothing if there is nothing to
-find."""
+"""Findings and, if missing data may hide some, the reason why a rule could not judge."""
 Need = Callable[[Evidence], Unjudged | None]
 """Function that returns a rule's missing input."""
 
@@ -105,9 +100,9 @@ _MARGIN = 1.05  # of a unit's utilization: with more in flight, it is a little f
 
 
 class Rule(Struct, frozen=True):
-    """A rule: a function of the evidence, with its name and properties."""
+    """A rule: a function of the evidence, with the names of its findings and its properties."""
 
-    name: str
+    names: tuple[str, ...]
     judge: Callable[[Evidence], Results]
     needs: tuple[Need, ...]
     uses_records: bool
@@ -128,12 +123,11 @@ class Rule(Struct, frozen=True):
     def _completed(self, finding: Finding, evidence: Evidence) -> Finding:
         timeline = evidence.timeline
         lost = (missing_records(timeline) or unpaired_records(timeline)) if self.uses_records else None
-        return replace(self._bounded(finding, evidence), rule=self.name, doubt=lost.reason if lost else "")
-
-    def _bounded(self, finding: Finding, evidence: Evidence) -> Finding:
-        """Limit the gain to the time in which the launch's busiest unit is idle."""
+        name, doubt = finding.rule or self.names[0], lost.reason if lost else ""
+        finding = replace(finding, rule=name, doubt=doubt)
         if self.idle is None:
             return finding
+        # The gain is at most the time in which the launch's busiest unit is idle.
         unit, part = evidence.busiest_of_device if self.idle == "SMs" else evidence.busiest
         rest = 1 - part / _MARGIN
         if finding.share <= rest:
@@ -143,15 +137,18 @@ class Rule(Struct, frozen=True):
 
 
 def rule(
-    *needs: Need, uses_records: bool = True, idle: Literal["SMs", "warps"] | None = None
+    *needs: Need,
+    uses_records: bool = True,
+    idle: Literal["SMs", "warps"] | None = None,
+    names: tuple[str, ...] = (),
 ) -> Callable[[Callable[[Evidence], Results]], Rule]:
-    """Make a rule of a function, whose name it has.
+    """Make a rule of a function, after which its findings are named, unless they bring one of ``names``.
 
     A rule that uses only the headers of CTAs and the clock does not use records: missing ones do not make its findings
     doubtful. ``idle`` is what loses time while the kernel does its necessary work: SMs, to which other SMs' work may
     move, or warps.
     """
-    return lambda judge: Rule(judge.__name__.replace("_", "-"), judge, needs, uses_records, idle)
+    return lambda judge: Rule(names or (judge.__name__.replace("_", "-"),), judge, needs, uses_records, idle)
 
 
 def all_ctas(evidence: Evidence) -> Unjudged | None:
@@ -177,10 +174,7 @@ def cta_times(evidence: Evidence) -> Unjudged | None:
 
 
 def no_memory_waits(evidence: Evidence) -> Unjudged | None:
-    """Report warps that wait for memory to change: idle SMs and warps do not lack work then.
-
-    More CTAs or warps would wait, too, and CTAs that wait for each other may not all fit on the SMs.
-    """
+    """Return the reason if warps wait for memory to change: more CTAs or warps would wait, too."""
     if memory_wait_limit(evidence.summary) is None:
         return None
     return Unjudged("its warps wait for memory to change for most of their time", "")

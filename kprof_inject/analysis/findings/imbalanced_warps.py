@@ -32,18 +32,16 @@ class _Apart(Struct, frozen=True):
     many: NDArray[np.int64]
     few_ns: float
     many_ns: float
-    furthest_from_mean_ns: float
+    max_above_mean_ns: float
 
 
 @rule(idle="warps")
 def imbalanced_warps(evidence: Evidence) -> Results:
     """Yield at most one finding, for the scope with the largest loss: all scopes around it show the imbalance too.
 
-    Slow warps take longer in a scope, and also in the part of it that no inner scope covers. If only the latter is
-    true, the warps may work there while others wait elsewhere, or wait there while others work. If a barrier makes all
-    warps take as long as the slowest, the barrier's own scope may show the imbalance: the slowest warp waits the least.
-
-    Warps are compared within a partition, as a producer is not a slow consumer.
+    Slow warps take longer in a scope, and also in the part of it that no inner scope covers: only in the latter, they
+    may work while others wait elsewhere. If a barrier makes all warps take as long as the slowest, its own scope may
+    show the imbalance, as the slowest warp waits the least. Warps are compared within a partition.
     """
     timeline, summary = evidence.timeline, evidence.summary
     if max(evidence.kernel.num_warps, len(timeline.warps)) < _MIN_WARPS:
@@ -81,23 +79,20 @@ def _finding(evidence: Evidence, scope: ScopeSummary, waits: bool) -> Finding | 
         return None
     if not waits:
         with_inner = _few_above(scope.warps.ids, scope.warps.totals_ns)
-        if with_inner is None or not np.array_equal(apart.few, with_inner.few):
-            return None
-        if apart.few_ns < _NOTABLE * apart.many_ns:
+        is_same = with_inner is not None and np.array_equal(apart.few, with_inner.few)
+        if not is_same or apart.few_ns < _NOTABLE * apart.many_ns:
             return None
     alone = _work_of_one_warp(evidence, scope, waits)
     if alone is not None and not (alone and apart.few[0] == scope.warps.ids.min()):
         return None  # the warps' work is the same, so the difference is the hardware's
     whole_ns = time_of_a_warp_ns(evidence)
-    share = min(apart.furthest_from_mean_ns / whole_ns, 1.0)
+    share = min(apart.max_above_mean_ns / whole_ns, 1.0)
     if share < MIN_SHARE:
         return None
     ctas = scope.cta_spread.groups if scope.cta_spread is not None else 1
-    in_each = (
-        "in each CTA" if ctas == evidence.summary.recorded_ctas else f"in each of {counted(ctas, 'CTA')} that ran it"
-    )
-    sign = -1 if waits else 1
-    few_ns, many_ns = sign * apart.few_ns / ctas, sign * apart.many_ns / ctas
+    all_ran_it = ctas == evidence.summary.recorded_ctas
+    in_each = "in each CTA" if all_ran_it else f"in each of {counted(ctas, 'CTA')} that ran it"
+    few_ns, many_ns = abs(apart.few_ns) / ctas, abs(apart.many_ns) / ctas
     few, many = numbered("warp", apart.few.tolist()), numbered("warp", apart.many.tolist())
     name, source = scope.distinct_name, scope.source or "its source line is unknown"
     do = f"{few} {_verb('do', apart.few)}"
@@ -120,13 +115,8 @@ def _finding(evidence: Evidence, scope: ScopeSummary, waits: bool) -> Finding | 
     if alone:
         text += f"; one warp runs {alone} for all"
         advice = "do that less often, with larger blocks, or in a partition of its own (warp_specialize)"
-    figures: Figures = {
-        "slow_warp_ids": ", ".join(map(str, apart.few.tolist())),
-        "slow_warps": len(apart.few),
-        "other_warps": len(apart.many),
-        "mean_ns": few_ns,
-        "other_mean_ns": many_ns,
-    }
+    figures: Figures = {"slow_warp_ids": ", ".join(map(str, apart.few.tolist())), "slow_warps": len(apart.few)}
+    figures |= {"mean_ns": few_ns, "other_mean_ns": many_ns}
     return found(evidence, share, text, advice, figures, scope=scope.index)
 
 
@@ -137,7 +127,7 @@ _OF_ONE_WARP = ("ttng.arrive_barrier", "ttng.async_tma_", "ttng.barrier_expect",
 def _work_of_one_warp(evidence: Evidence, scope: ScopeSummary, waits: bool) -> str | None:
     """Return an operation of the scope, or before a wait, that one warp runs for all.
 
-    Empty if all warps do the same, None if they may do different things: under masks, and in foreign or unknown code.
+    Empty if all warps do the same; None if they may differ, by masks or in foreign or unknown code.
     """
     if evidence.executed is None:
         return None
@@ -168,13 +158,8 @@ def _few_above(warps: NDArray[np.int64], values: NDArray[np.int64]) -> _Apart | 
     above = 2 * values > int(values.min()) + int(values.max())
     if not above.any() or 2 * int(above.sum()) >= len(warps):
         return None
-    return _Apart(
-        warps[above],
-        warps[~above],
-        float(values[above].mean()),
-        float(values[~above].mean()),
-        float(values.max() - values.mean()),
-    )
+    few_ns, many_ns = float(values[above].mean()), float(values[~above].mean())
+    return _Apart(warps[above], warps[~above], few_ns, many_ns, float(values.max() - values.mean()))
 
 
 def _verb(verb: str, warps: NDArray[np.int64]) -> str:

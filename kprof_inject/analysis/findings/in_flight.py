@@ -51,39 +51,6 @@ _DRAM_LATENCY_S = 0.7e-6
 
 
 @rule(no_memory_waits, all_ctas)
-def small_ctas(evidence: Evidence) -> Results:
-    """Yield launches of many short CTAs, which spend much of their time on starting and ending."""
-    waves = evidence.summary.waves
-    if not evidence.parts or waves is None or evidence.summary.ending is None:
-        return
-    times_ns = (evidence.timeline.ctas["pre_final_ns"] - evidence.timeline.ctas["init_ns"]).astype(float)
-    # Each CTA is weighted by its time: those that return at once do not count.
-    cta_ns = float((times_ns**2).sum() / max(times_ns.sum(), 1.0))
-    if waves.waves < _MIN_WAVES or cta_ns > _SHORT_CTA_NS:
-        return
-    # Larger blocks share the instructions that each CTA executes for itself.
-    share = evidence.max_gain(dict.fromkeys((ISSUE, ALU, FP32, SHARED), _MAX_OF_CTA))
-    if share < _MIN_SHARE:
-        return
-    moved = evidence.speed_of_light.dram.once_bytes / waves.ctas if evidence.speed_of_light.dram else 0.0
-    if moved > _MAX_CTA_BYTES or evidence.busiest[1] >= _MAX_BUSY:
-        return
-    size = f" and moves {size_text(round(moved))}" if moved else ""
-    unit, part = evidence.busiest
-    yield found(
-        evidence,
-        share=share,
-        text=f"CTAs do too little: each of {waves.ctas} takes {short_time(cta_ns)}{size}; most of that is its "
-        f"start, the latency of its first loads, and its end ({unit} at {percent(part)} of peak)",
-        # On an H100, a loop over blocks of the same size took 23 to 35 % longer where larger blocks won 56 to 60 %.
-        advice="give each CTA more work: larger blocks (4 to 16 times as many elements), of several rows if rows are "
-        "short; a loop over small blocks would wait for each of them",
-        figures={"ctas": waves.ctas, "cta_ns": cta_ns, "bytes_per_cta": moved, "waves": waves.waves},
-        likely=0.7 * share,
-    )
-
-
-@rule(no_memory_waits, all_ctas)
 def few_warps(evidence: Evidence) -> Results:
     """Yield launches whose SMs hold so few warps that these cannot hide the latency of what they wait for.
 
@@ -94,12 +61,13 @@ def few_warps(evidence: Evidence) -> Results:
         return
     counted_warps = evidence.measured.metric(counters.WARPS_ACTIVE) if evidence.measured else 0.0
     active = counted_warps or min(waves.ctas / waves.sms, evidence.room) * evidence.kernel.num_warps
-    share = evidence.max_gain()
+    share, ending = evidence.max_gain(), evidence.summary.ending
+    # Other CTAs on an SM gain no more than what SMs with a CTA more than others show.
+    by_sharing = 1.0 if ending is None or ending.sharing_share is None else ending.sharing_share
     if evidence.has_dots:
-        if share >= _MIN_SHARE:
-            yield from _few_warps_of_dots(evidence, waves, active, share)
+        yield from _few_warps_of_dots(evidence, waves, active, share, by_sharing)
         return
-    share = min(share, _gain_by_sharing(evidence))
+    share = min(share, by_sharing)
     top = evidence.stalls.top if evidence.stalls else None
     is_busy = evidence.busiest[1] >= _MAX_BUSY or (top is not None and top.reason in _SHARED_REASONS)
     if active >= _MAX_WARPS or share < _MIN_SHARE or is_busy:
@@ -107,7 +75,7 @@ def few_warps(evidence: Evidence) -> Results:
     rate, sms = evidence.kernel.dram_bytes_per_s, evidence.kernel.sm_count
     needed = rate * _DRAM_LATENCY_S / sms if rate and sms else 0.0
     at_once = _more_at_once(evidence, waves, needed)
-    more_warps, more = _more_warps(evidence, waves)
+    more_warps, more = _more_warps(evidence, waves, bool(at_once))
     advice = "; or ".join(filter(None, (at_once, more_warps)))
     if not advice:
         return
@@ -118,23 +86,17 @@ def few_warps(evidence: Evidence) -> Results:
         text=f"too few warps in flight: an SM holds {active:.1f} of {limits_of(evidence.kernel.target).warps} on "
         f"average, and {_waits(evidence)}{by_law}",
         advice=advice,
-        figures={"active_warps": active, "num_warps": evidence.kernel.num_warps, "more_num_warps": more},
+        figures={"active_warps": active, "more_num_warps": more},
         # On an H100, twice the warps won less where loops load through registers: loading ahead won instead.
         likely=share / (3 if at_once or not _loads_in_loops(evidence) else 5),
     )
-
-
-def _gain_by_sharing(evidence: Evidence) -> float:
-    """Return the most that other CTAs on an SM can gain, if SMs with a CTA more than others show it; else 1."""
-    ending = evidence.summary.ending
-    return 1.0 if ending is None or ending.sharing_share is None else ending.sharing_share
 
 
 def _loads_in_loops(evidence: Evidence) -> bool:
     return any(_loaded_bytes(loop) and evidence.iterations_of(loop) >= MIN_ITERATIONS for loop in evidence.loops)
 
 
-def _few_warps_of_dots(evidence: Evidence, waves: Waves, active: float, share: float) -> Results:
+def _few_warps_of_dots(evidence: Evidence, waves: Waves, active: float, share: float, by_sharing: float) -> Results:
     """Yield dots with too few warps for wgmma, or so few that a scheduler has nothing to issue while its warp waits.
 
     A group of four warps issues wgmma (PTX ISA, "wgmma.mma_async"), and each of an SM's four parts has a scheduler
@@ -142,33 +104,24 @@ def _few_warps_of_dots(evidence: Evidence, waves: Waves, active: float, share: f
     """
     kernel, warps = evidence.kernel, evidence.kernel.num_warps
     if kernel.target == _WGMMA_TARGET and warps < _WARPS_OF_GROUP:
-        yield found(
-            evidence,
-            share,
-            text=f"too few warps for wgmma, which a group of {_WARPS_OF_GROUP} issues: the kernel has "
-            f"{counted(warps, 'warp')}, and its dots use older, slower instructions",
-            advice=f"raise num_warps from {warps} to {_WARPS_OF_GROUP} or more",
-            figures={"num_warps": warps, "more_num_warps": _WARPS_OF_GROUP},
-            likely=share / 2,
-        )
-    elif (
-        active < _MAX_WARPS_OF_DOTS
-        and evidence.busiest[1] < LIMITING
-        and (share := min(share, _gain_by_sharing(evidence))) >= _MIN_SHARE
-    ):
+        more, likely = _WARPS_OF_GROUP, share / 2
+        text = f"too few warps for wgmma, which a group of {_WARPS_OF_GROUP} issues: the kernel has "
+        text += f"{counted(warps, 'warp')}, and its dots use older, slower instructions"
+        advice = f"raise num_warps from {warps} to {more} or more"
+    elif active < _MAX_WARPS_OF_DOTS and evidence.busiest[1] < LIMITING:
+        more, share = 2 * warps, min(share, by_sharing)
+        likely = share / 3
         by = limited_by(kernel.target, warps, kernel.clean)
         if waves.ctas < 2 * waves.sms:
-            more = "launch more CTAs: smaller tiles, or split-K"
+            advice = "launch more CTAs: smaller tiles, or split-K"
         else:
-            more = _more_room(kernel, by, evidence.room) if by in _LESS_OF else "use smaller tiles"
-        yield found(
-            evidence,
-            share,
-            text=f"too few warps in flight: an SM holds {active:.1f} for its 4 schedulers, and {_waits(evidence)}",
-            advice=f"{more}; or raise num_warps from {warps} to {2 * warps}",
-            figures={"active_warps": active, "num_warps": warps, "more_num_warps": 2 * warps},
-            likely=share / 3,
-        )
+            advice = _more_room(kernel, by, evidence.room) if by in _LESS_OF else "use smaller tiles"
+        text = f"too few warps in flight: an SM holds {active:.1f} for its 4 schedulers, and {_waits(evidence)}"
+        advice += f"; or raise num_warps from {warps} to {more}"
+    else:
+        return
+    if share >= _MIN_SHARE:
+        yield found(evidence, share, text, advice, {"active_warps": active, "more_num_warps": more}, likely=likely)
 
 
 def _max_resident(evidence: Evidence, waves: Waves) -> int:
@@ -184,10 +137,7 @@ def _waits(evidence: Evidence) -> str:
 
 
 def _more_at_once(evidence: Evidence, waves: Waves, needed: float) -> str:
-    """Return what requests more data at once; empty if a loop's iterations request enough.
-
-    More warps only divide a CTA's loads among them.
-    """
+    """Return what requests more data at once; empty if a loop's iterations request enough."""
     loop = max(evidence.loops, key=_loaded_bytes, default=None)
     requested = _max_resident(evidence, waves) * _loaded_bytes(loop) if loop else 0
     if loop is None or not 0 < requested < needed:
@@ -198,29 +148,24 @@ def _more_at_once(evidence: Evidence, waves: Waves, needed: float) -> str:
 
 
 def _loaded_bytes(loop: Operation) -> int:
-    """Return how much an iteration of a loop loads, without what loops in it load."""
-    loads = (one for one in body_of(loop) if one.name == "tt.load")
-    types = (printed for one in loads for printed in types_of(one)[:1])
+    """Return the bytes that an iteration of a loop loads, without those of loops in it."""
+    types = (printed for one in body_of(loop) if one.name == "tt.load" for printed in types_of(one)[:1])
     return sum(printed.elements * bits_of(printed.pointee) // 8 for printed in types)
 
 
-def _more_warps(evidence: Evidence, waves: Waves) -> tuple[str, int]:
-    """Return what gets more warps onto an SM, and the best ``num_warps``."""
+def _more_warps(evidence: Evidence, waves: Waves, needs_more: bool) -> tuple[str, int]:
+    """Return what gets more warps onto an SM, and the best ``num_warps``.
+
+    It is no smaller block or tile if each CTA ``needs_more`` data at once.
+    """
     kernel, warps = evidence.kernel, evidence.kernel.num_warps
     limits = limits_of(kernel.target)
-    accessed = (
-        one
-        for one in (evidence.executed.module.walk() if evidence.executed else ())
-        if one.traits.reads_global or one.traits.is_arithmetic
-    )
+    accessed = (one for one in evidence.module.walk() if one.traits.reads_global or one.traits.is_arithmetic)
     elements = max((prod(printed.shape) for one in accessed for printed in types_of(one)), default=1)
     room, on_sm = evidence.room, _max_resident(evidence, waves)
     more = warps
-    while (
-        2 * more <= _MAX_NUM_WARPS
-        and 2 * more * on_sm <= limits.warps
-        and elements >= 2 * more * THREADS_PER_WARP * _MIN_ELEMENTS_PER_THREAD
-    ):
+    most = min(_MAX_NUM_WARPS, limits.warps // max(on_sm, 1), elements // (THREADS_PER_WARP * _MIN_ELEMENTS_PER_THREAD))
+    while 2 * more <= most:
         more *= 2
     if more > warps:
         share = f"{elements // (THREADS_PER_WARP * warps)} elements a thread"
@@ -228,20 +173,51 @@ def _more_warps(evidence: Evidence, waves: Waves) -> tuple[str, int]:
     if waves.ctas < waves.sms * room:
         # With smaller blocks, loops would wait as often: on an H100, twice the CTAs of half the size took 2 and 11 %
         # longer, and 16 times the CTAs of a 16th of the rows won 10 %.
-        how = "fewer iterations each" if _loads_in_loops(evidence) else "smaller blocks"
+        how = "fewer iterations each" if needs_more or _loads_in_loops(evidence) else "smaller blocks"
         return f"launch more CTAs with {how}: an SM has room for {room} and gets {waves.ctas / waves.sms:.1f}", warps
     if evidence.has_one_wave:
         return "", warps
     by = limited_by(kernel.target, warps, kernel.clean)
     if by == "CTAs":
         return f"raise num_warps: CTAs of {counted(warps, 'warp')} take all slots of an SM", warps
-    if not by or by == "warps":
+    if not by or by == "warps" or needs_more:
         return "", warps
     return _more_room(kernel, by, room), warps
 
 
 def _more_room(kernel: Kernel, by: str, room: int) -> str:
-    """Return what lets more CTAs share an SM, which has room for ``room`` of them by its resource ``by``."""
+    """Return how more CTAs could share an SM, which has room for ``room`` of them by its resource ``by``."""
     by_warps = ctas_per_sm(limits_of(kernel.target), 0, kernel.num_warps, None)
     how = _LESS_OF.get(by, "smaller tiles")
     return f"make room for more CTAs on an SM ({by}: for {room}; warps: for {by_warps}): {how}"
+
+
+@rule(no_memory_waits, all_ctas)
+def small_ctas(evidence: Evidence) -> Results:
+    """Yield launches of many short CTAs, which spend much of their time on starting and ending."""
+    waves = evidence.summary.waves
+    if not evidence.parts or waves is None or evidence.summary.ending is None:
+        return
+    times_ns = (evidence.timeline.ctas["pre_final_ns"] - evidence.timeline.ctas["init_ns"]).astype(float)
+    # Each CTA is weighted by its time: those that return at once do not count.
+    cta_ns = float((times_ns**2).sum() / max(times_ns.sum(), 1.0))
+    moved = evidence.speed_of_light.dram.once_bytes / waves.ctas if evidence.speed_of_light.dram else 0.0
+    if waves.waves < _MIN_WAVES or cta_ns > _SHORT_CTA_NS or moved > _MAX_CTA_BYTES:
+        return
+    # Larger blocks share the instructions that each CTA executes for itself.
+    share = evidence.max_gain(dict.fromkeys((ISSUE, ALU, FP32, SHARED), _MAX_OF_CTA))
+    unit, part = evidence.busiest
+    if share < _MIN_SHARE or part >= _MAX_BUSY:
+        return
+    size = f" and moves {size_text(round(moved))}" if moved else ""
+    yield found(
+        evidence,
+        share=share,
+        text=f"CTAs do too little: each of {waves.ctas} takes {short_time(cta_ns)}{size}; most of that is its "
+        f"start, the latency of its first loads, and its end ({unit} at {percent(part)} of peak)",
+        # On an H100, a loop over blocks of the same size took 23 to 35 % longer where larger blocks won 56 to 60 %.
+        advice="give each CTA more work: larger blocks (4 to 16 times as many elements), of several rows if rows are "
+        "short; a loop over small blocks would wait for each of them",
+        figures={"cta_ns": cta_ns, "bytes_per_cta": moved},
+        likely=0.7 * share,
+    )

@@ -54,8 +54,8 @@ def address_arithmetic(evidence: Evidence) -> Iterator[Waste]:
 
 
 _DIVISION = (
-    "compute places without dividing each element's: let the program id, or a dimension of the tile, be the row; or "
-    "make the divisor a tl.constexpr (a power of two becomes a shift), or divide once for each row"
+    "do not divide for each element: let the program id, or a dimension of the tile, be the row; make the divisor a "
+    "tl.constexpr (a power of two becomes a shift); or divide once for each row"
 )
 _WIDE = "index in 32 bits, and add a 64-bit base once to the pointer (tl.int64 only where offsets exceed 2**31)"
 _ADVANCE = (
@@ -79,8 +79,8 @@ def same_in_all_threads(evidence: Evidence) -> Iterator[Waste]:
         share = evidence.issued_share_of(work)
         if repeated < _MIN_REPEATED or share < _MIN_SHARE:
             continue
-        more = "single elements" if elements == 1 else f"{elements}"
-        fewer = f", or fewer warps (num_warps is {evidence.kernel.num_warps})" if evidence.kernel.num_warps > 1 else ""
+        more, warps = "single elements" if elements == 1 else f"{elements}", evidence.kernel.num_warps
+        fewer = f", or use fewer warps (num_warps is {warps})" if warps > 1 else ""
         yield Waste(
             text=f"the {threads} threads of a CTA do the same in {evidence.name_around(work[0])}: its largest tensor "
             f"has {counted(elements, 'element')} ({evidence.places_of(work)}: {percent(share)} of the instructions)",

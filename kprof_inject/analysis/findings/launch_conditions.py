@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import (
     MIN_SHARE,
+    Finding,
     Results,
     all_ctas,
     cta_times,
@@ -29,26 +30,19 @@ from kprof_inject.ttgir.ssa_values import definition_of, operand_names
 
 @rule(no_memory_waits, all_ctas, uses_records=False, idle="SMs")
 def low_fill(evidence: Evidence) -> Results:
-    """Yield a grid that is too small for the device.
-
-    Needs the number of the device's SMs, which older captures and Proton's own buffers do not have.
-    """
+    """Yield a grid that is too small for the device."""
     waves, device_sms = evidence.summary.waves, evidence.kernel.sm_count
     if device_sms is None:
         yield Unjudged("the capture does not say how many SMs the device has", "capture again with this version")
         return
-    if waves is None or waves.ctas >= device_sms:
-        return
-    idle_sms = device_sms - waves.sms
+    idle_sms = device_sms - waves.sms if waves and waves.ctas < device_sms else 0
     idle_share = idle_sms / device_sms
-    if idle_share < MIN_SHARE:
+    if waves is None or idle_share < MIN_SHARE:
         return
     # With several CTAs, an SM also does more than it did with one.
     _, busiest = evidence.busiest_of_device
     most = max(idle_share, 1 - busiest) if busiest and waves.slots_per_sm > 1 else idle_share
-    split = (
-        "split-K" if evidence.has_dots else "several CTAs for what one does (a second kernel combines their results)"
-    )
+    split = "split-K" if evidence.has_dots else "several CTAs for the work of one (a second kernel combines them)"
     yield found(
         evidence,
         share=min(most, 1 - evidence.launching),
@@ -56,16 +50,13 @@ def low_fill(evidence: Evidence) -> Results:
         text=f"the grid is too small for the device: {counted(waves.ctas, 'CTA')} on {waves.sms} of {device_sms} SMs; "
         f"{counted(idle_sms, 'SM')} ({percent(idle_share)}) {'is' if idle_sms == 1 else 'are'} idle",
         advice=f"launch more CTAs: smaller tiles, {split}, or several problems in one launch",
-        figures={"ctas": waves.ctas, "sms": waves.sms, "device_sms": device_sms, "slots_per_sm": waves.slots_per_sm},
+        figures={"ctas": waves.ctas, "sms": waves.sms, "device_sms": device_sms},
     )
 
 
 @rule(cta_times, uses_records=False, idle="SMs")
 def between_ctas(evidence: Evidence) -> Results:
-    """Yield the time between CTAs on the same SM.
-
-    An SM whose CTA is having its records copied does not count as idle: that time is our overhead.
-    """
+    """Yield the time between CTAs on the same SM, without that in which records are copied: it is our overhead."""
     idle, waves, kernel = evidence.summary.idle, evidence.summary.waves, evidence.kernel
     if idle is None or waves is None or idle.gaps_won_share < MIN_SHARE:
         return
@@ -73,26 +64,19 @@ def between_ctas(evidence: Evidence) -> Results:
         # Without records, another CTA may run in the gap.
         yield Unjudged("with records, fewer CTAs fit on an SM than without", "use a smaller --buffer-size")
         return
-    advice = "launch fewer, larger CTAs, or a persistent kernel: "
-    advice += f"{waves.sms * waves.slots_per_sm} CTAs that each loop over tiles; "
     if waves.slots_per_sm > 1:
-        advice += "check whether another kernel runs on the SMs in the gaps"
+        other = "check whether another kernel runs on the SMs in the gaps"
     else:
-        advice += "or make room for a second CTA on an SM (fewer registers, less shared memory) to fill the gaps"
+        other = "or make room for a second CTA on an SM (fewer registers, less shared memory) to fill the gaps"
     yield found(
         evidence,
         share=idle.gaps_won_share,
         text=f"SMs are idle between CTAs for {percent(idle.between_share)} of their time: "
         f"{counted(idle.gaps, 'gap')} of {short_time(idle.gap_ns)} on average; without gaps, the launch would take "
         f"{percent(idle.gaps_won_share)} less time",
-        advice=advice,
-        figures={
-            "gaps": idle.gaps,
-            "gap_ns": idle.gap_ns,
-            "between_share": idle.between_share,
-            "ctas": waves.ctas,
-            "slots_per_sm": waves.slots_per_sm,
-        },
+        advice="launch fewer, larger CTAs, or a persistent kernel: "
+        f"{waves.sms * waves.slots_per_sm} CTAs that each loop over tiles; {other}",
+        figures={"gaps": idle.gaps, "gap_ns": idle.gap_ns, "between_share": idle.between_share},
     )
 
 
@@ -110,26 +94,12 @@ def tail(evidence: Evidence) -> Results:
         what = f"{counted(waves.ctas, 'CTA')} do not divide evenly among {waves.sms} SMs: {fullest} "
         what += f"{ending.most_ctas}, the others finish earlier"
         even = f"the {waves.sms} SMs"
-    won = f"spread evenly, the same work would take {percent(ending.count_share)} less time"
     yield found(
         evidence,
         share=ending.count_share,
-        text=f"{what}; {won}",
+        text=f"{what}; spread evenly, the same work would take {percent(ending.count_share)} less time",
         advice=f"make the grid a multiple of {even}: other tile sizes, a persistent kernel, or split-K",
-        figures={
-            "ctas": waves.ctas,
-            "sms": waves.sms,
-            "slots_per_sm": waves.slots_per_sm,
-            "waves": waves.waves,
-            "fill": waves.fill,
-            "last_wave_ctas": waves.last.ctas,
-            "last_wave_sms": waves.last.sms,
-            "most_ctas_per_sm": ending.most_ctas,
-            "fullest_sms": ending.fullest_sms,
-            "tail_ns": waves.tail.duration_ns,
-            "tail_share": waves.tail.share,
-            "idle_share": ending.idle_share,
-        },
+        figures={"waves": waves.waves, "last_wave_ctas": waves.last.ctas, "last_wave_sms": waves.last.sms},
     )
 
 
@@ -168,9 +138,7 @@ def uneven_ctas(evidence: Evidence) -> Results:
         if alone := _by_last_cta(evidence):
             share, gains = ending.uneven_share, {}
             what += f", as only the last CTA to come runs what follows the atomic counter at {alone}"
-            advice = (
-                "let all CTAs share that work: each adds its part by tl.atomic_add, or a second kernel combines them"
-            )
+            advice = "let all CTAs share that work: each adds its part by tl.atomic_add, or a second kernel adds up"
     cost = f"SMs idle at the end for {percent(ending.uneven_share)} of the launch on average"
     if not idles:
         cost = f"the longest begin last; begun first, the launch would take {percent(by_order)} less time"
@@ -182,13 +150,9 @@ def uneven_ctas(evidence: Evidence) -> Results:
         text=f"CTAs are uneven: {what}, and {cost}",
         advice=advice,
         figures={
-            "sms": ending.sms,
-            "ctas": ending.ctas,
             "last_cta": ending.last_cta,
-            "last_sm": ending.last_sm,
             "last_cta_ns": ending.last_cta_ns,
             "median_cta_ns": ending.cta_ns,
-            "idle_share": ending.idle_share,
             **gains,
         },
     )
@@ -197,8 +161,7 @@ def uneven_ctas(evidence: Evidence) -> Results:
 def gains_of_orders(timeline: Timeline, slots_per_sm: int) -> dict[str, float]:
     """Return the part by which a launch would be shorter if its CTAs began in other orders, by the orders' names.
 
-    Each CTA takes as long as it did. A gain is negative if the launch would be longer. Of grids without two dimensions,
-    it is known for the reversed order alone.
+    A gain is negative if the launch would be longer. Orders of columns need a grid of two dimensions.
     """
     ctas, duration_ns = timeline.all_ctas, launch_duration_ns(timeline)
     columns, rows, _ = timeline.launch.grid
@@ -223,10 +186,8 @@ _MIN_OF_LONGEST_FIRST = 0.7
 
 def _by_last_cta(evidence: Evidence) -> str:
     """Return the place of an atomic operation by which one CTA is chosen to run a loop; empty if there is none."""
-    module = evidence.executed.module if evidence.executed else None
-    for branch in (one for one in module.walk() if one.traits.regions == "branch") if module else ():
-        if not any(one.traits.is_loop for one in branch.walk()):
-            continue
+    inside = (owner for loop in evidence.loops for owner in loop.ancestors())
+    for branch in dict.fromkeys(one for one in inside if one.traits.regions == "branch"):
         pending = operand_names(branch)[:1]
         for _ in range(_MAX_CHAIN):
             made = definition_of(pending.pop(0), branch) if pending else None
@@ -242,49 +203,17 @@ _MAX_CHAIN = 16
 
 
 def _order_or_split(ending: Ending, gains: Mapping[str, float]) -> tuple[float, str]:
-    """Return the gain and the advice for CTAs of different length: another order, or shorter ones.
-
-    ``gains`` are those of simple orders.
-    """
+    """Return the gain and the advice for uneven CTAs: another order, if one has such ``gains``, or shorter ones."""
     look = f"see why CTA {ending.last_cta} has more work than others"
     if ending.longest_first_share < MIN_SHARE:
-        return ending.uneven_share, f"{look}, and split it: it takes most of the launch whenever it begins"
+        split = f"split the work of CTA {ending.last_cta}, which takes most of the launch whenever it begins; {look}"
+        return ending.uneven_share, split
     best = max(gains, key=lambda name: gains[name], default="")
     by_order = ending.longest_first_share if ending.uneven_share >= MIN_SHARE else gains[best]
-    split = f" (and split them, for up to {percent(ending.uneven_share)})"
-    is_enough = by_order > ending.uneven_share - MIN_SHARE
     way = f": {_WAYS[best]}" if best and gains[best] >= _MIN_OF_LONGEST_FIRST * by_order else ""
-    return by_order, f"start the longest CTAs first{way}{'' if is_enough else split}; {look}"
-
-
-# The clock rate follows the load; any busy device runs up to 10 % below nominal.
-_MIN_THROTTLED = 0.10
-# Units that draw much power, with the utilization over the launch from which they do.
-_POWER_HUNGRY = {TENSOR: 0.3, FP32: 0.5}
-
-
-@rule(uses_records=False)
-def throttled(evidence: Evidence) -> Results:
-    """Yield a clock well below nominal; needs a measured clock and the device's nominal one."""
-    summary = evidence.summary
-    if summary.clock_source != ClockSource.FITTED or summary.nominal_mhz is None:
-        return
-    share = 1 - summary.clock_mhz / summary.nominal_mhz
-    if share - summary.clock_error < _MIN_THROTTLED:
-        return
-    roofs = evidence.speed_of_light.roofs
-    hungry = any(roof.parts.get(unit, 0) >= least for roof in roofs[:1] for unit, least in _POWER_HUNGRY.items())
-    why = "likely limited by power" if hungry else "possibly limited by power, or still ramping up after a pause"
-    yield found(
-        evidence,
-        share=share,
-        text=f"the SMs ran at {summary.clock_mhz:.0f} of {summary.nominal_mhz:.0f} MHz, {percent(share)} below "
-        f"their nominal clock: {why}",
-        advice="check the power limit, or move fewer bytes for the same result, which takes less power; compare "
-        "variants by cycles, not by time",
-        figures={"clock_mhz": summary.clock_mhz, "nominal_mhz": summary.nominal_mhz},
-        likely=0.0,
-    )
+    if by_order <= ending.uneven_share - MIN_SHARE:
+        way += f" (and split them, for up to {percent(ending.uneven_share)})"
+    return by_order, f"start the longest CTAs first{way}; {look}"
 
 
 # Of a longer launch, the kernel itself leaves more to win.
@@ -305,7 +234,37 @@ def short_launch(evidence: Evidence) -> Results:
         share=share,
         text=f"the launch is short: an empty one takes {short_time(empty_ns)} of its {short_time(launch_ns)} "
         f"({percent(share)})",
-        advice="do its work in the kernel before or after it, or let one launch do the work of several",
+        advice="fuse it with the kernel before or after it, or do the work of several launches in one",
         figures={"launch_ns": launch_ns, "empty_ns": empty_ns},
         likely=share / 2,  # the kernel that does the work takes longer
+    )
+
+
+# The clock rate follows the load; any busy device runs up to 10 % below nominal.
+_MIN_THROTTLED = 0.10
+# Units that draw much power, with the utilization over the launch from which they do.
+_POWER_HUNGRY = {TENSOR: 0.3, FP32: 0.5}
+
+
+def throttled(evidence: Evidence) -> Iterator[Finding]:
+    """Yield a note if the clock was measured well below nominal, which is no rule: it advises nothing on the kernel."""
+    summary = evidence.summary
+    if summary.clock_source != ClockSource.FITTED or summary.nominal_mhz is None:
+        return
+    share = 1 - summary.clock_mhz / summary.nominal_mhz
+    if share - summary.clock_error < _MIN_THROTTLED:
+        return
+    roofs = evidence.speed_of_light.roofs
+    hungry = any(roof.parts.get(unit, 0) >= least for roof in roofs[:1] for unit, least in _POWER_HUNGRY.items())
+    why = "likely limited by power" if hungry else "possibly limited by power, or still ramping up after a pause"
+    yield found(
+        evidence,
+        share=share,
+        text=f"the SMs ran at {summary.clock_mhz:.0f} of {summary.nominal_mhz:.0f} MHz, {percent(share)} below "
+        f"their nominal clock: {why}",
+        advice="compare variants by cycles, not by time; check the power limit, or move fewer bytes, which takes less "
+        "power",
+        figures={"clock_mhz": summary.clock_mhz, "nominal_mhz": summary.nominal_mhz},
+        likely=0.0,
+        name="throttled",
     )

@@ -204,8 +204,8 @@ def stored_again(evidence: Evidence) -> Iterator[Waste]:
         return
     whole = sum(one.requested_bytes for one in (*stores, *loads))
     share = (sum(one.again_bytes for one in again) + sum(one.requested_bytes for one in own)) / whole
-    what = "stores to the same addresses several times" if again else "loads what it stored itself"
-    what = "stores to the same addresses several times, and loads from there" if again and own else what
+    what = f"stores to the same addresses several times{', and loads from there' if own else ''}"
+    what = what if again else "loads what it stored itself"
     yield Waste(
         text=f"a CTA {what} ({evidence.places_of(operations)}): {percent(share)} of the bytes that it moves",
         advice="keep the value in registers (a variable that the loop carries), and store it once at the end",

@@ -20,8 +20,7 @@ from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.quantities import numbered, percent, ratio, short_time
 
-# Every CTA computes addresses and waits for its first data, and at the end converts and stores its tile: in a matmul
-# with only 16 iterations, these take 8 % and 7 % of its time (H200, the capture of the demo).
+# In a matmul with only 16 iterations, the start and the end take 8 % and 7 % of its time (H200, the demo's capture).
 _MIN_SHARE = 0.20
 # If all loops of a kernel run once or twice, the code around them may be its main work.
 _MIN_ITERATIONS = 3
@@ -29,57 +28,55 @@ _MIN_ITERATIONS = 3
 _MAJORITY = 0.5
 
 
-@rule(idle="warps")
-def prologue(evidence: Evidence) -> Results:
-    """Yield a long phase before the first loop."""
-    phases = evidence.summary.phases
+PROLOGUE, EPILOGUE, FIRST_ITERATIONS = "prologue", "epilogue", "first-iterations"
+
+
+@rule(idle="warps", names=(PROLOGUE, EPILOGUE, FIRST_ITERATIONS))
+def loop_phases(evidence: Evidence) -> Results:
+    """Yield long phases before and after all loops, and loops whose first iterations are slow."""
+    yield from _ends(evidence)
+    yield from _first_iterations(evidence)
+
+
+def _ends(evidence: Evidence) -> Results:
+    """Yield long phases before and after the loops of the warps that ran any."""
+    phases, table = evidence.summary.phases, evidence.timeline.table
     if phases is None:
-        yield from _unjudged(evidence)
-    elif before := unrecorded_before(evidence.timeline.table, phases.first_loop):
-        yield Unjudged(f"{before} was not recorded", "add --at loop")
+        yield from _unjudged(evidence, PROLOGUE)
+        yield from _unjudged(evidence, EPILOGUE)
+        return
+    if before := unrecorded_before(table, phases.first_loop):
+        yield Unjudged(f"{before} was not recorded", "add --at loop", PROLOGUE)
     else:
         advice = "move work out of the kernel, or give each CTA more iterations or several tiles"
+        where = f"before {evidence.summary.scopes[phases.first_loop].distinct_name}"
         longest = phases.before_scope, phases.before_scope_ns
-        yield from _phase(evidence, "prologue", "before", phases.first_loop, phases.before_ns, longest, advice)
-
-
-@rule(idle="warps")
-def epilogue(evidence: Evidence) -> Results:
-    """Yield a long phase after the last loop."""
-    phases = evidence.summary.phases
-    if phases is None:
-        yield from _unjudged(evidence)
-    else:
-        advice = "convert and store less, or overlap this with the next tile (a persistent kernel)"
-        longest = phases.after_scope, phases.after_scope_ns
-        yield from _phase(evidence, "epilogue", "after", phases.last_loop, phases.after_ns, longest, advice)
+        yield from _phase(evidence, PROLOGUE, where, phases.first_loop, phases.before_ns, longest, advice)
+    advice = "convert and store less, or overlap this with the next tile (a persistent kernel)"
+    where = f"after {evidence.summary.scopes[phases.last_loop].distinct_name}"
+    longest = phases.after_scope, phases.after_scope_ns
+    yield from _phase(evidence, EPILOGUE, where, phases.last_loop, phases.after_ns, longest, advice)
 
 
 def _phase(
-    evidence: Evidence, name: str, side: str, loop: int, time_ns: int, longest: tuple[int | None, int], advice: str
+    evidence: Evidence, name: str, where: str, loop: int, time_ns: int, longest: tuple[int | None, int], advice: str
 ) -> Results:
-    """Yield a phase of all warps that ran a loop, if it is long; ``longest`` is the scope that takes most of it."""
+    """Yield a phase ``where`` it is named, if it is long; ``longest`` is the scope that takes most of it."""
     timeline, scopes, phases = evidence.timeline, evidence.summary.scopes, evidence.summary.phases
     share = min(time_ns / max(timeline.warp_time_ns, 1), 1.0)
     if phases is None or share < _MIN_SHARE or not _has_iterations(scopes):
-        yield from _unjudged(evidence)
+        yield from _unjudged(evidence, name)
         return
     index, longest_ns = longest
     if index is not None and scopes[index].kind == ScopeKind.SPIN and longest_ns >= _MAJORITY * time_ns:
         return  # other work would not make what it waits for come earlier
-    where = f"{side} {scopes[loop].distinct_name}"
     cta_ns, whole_cta_ns = time_ns / phases.warps, phases.whole_ns / phases.warps
     times = f"{short_time(cta_ns)} of {short_time(whole_cta_ns)}"
     warps = len(timeline.ctas) * len(timeline.warps)
     if phases.warps < warps:
         times += f", in {percent(phases.warps / warps)} of the warps"
     cta_share = time_ns / phases.whole_ns
-    figures: Figures = {
-        "mean_ns": cta_ns,
-        "cta_ns": whole_cta_ns,
-        "cta_share": cta_share,
-        "warps_with_loops": phases.warps,
-    }
+    figures: Figures = {"mean_ns": cta_ns, "cta_ns": whole_cta_ns, "cta_share": cta_share}
     if index is None:
         look = f"record what runs {where} (markers, --at line(...), other loops)"
     else:
@@ -89,19 +86,13 @@ def _phase(
         look += f"{percent(part)} of it"
         if part < _MAJORITY:
             look += f", and record what else runs {where}"
-    yield found(
-        evidence,
-        share,
-        text=f"slow {name}: CTAs spend {percent(cta_share)} of their time {where} ({times})",
-        advice=f"{advice}; {look}",
-        figures=figures,
-        scope=loop,
-    )
+    text = f"slow {name}: CTAs spend {percent(cta_share)} of their time {where} ({times})"
+    yield found(evidence, share, text, f"{advice}; {look}", figures, scope=loop, name=name)
 
 
-def _unjudged(evidence: Evidence) -> Iterator[Unjudged]:
+def _unjudged(evidence: Evidence, name: str) -> Iterator[Unjudged]:
     unrecorded = Unjudged("the kernel's whole body was not recorded", "add --at func")
-    return missing_in_loops(evidence.timeline, None if evidence.timeline.table.spans_body else unrecorded)
+    return missing_in_loops(evidence.timeline, name, None if evidence.timeline.table.spans_body else unrecorded)
 
 
 def _has_iterations(scopes: Sequence[ScopeSummary]) -> bool:
@@ -111,8 +102,7 @@ def _has_iterations(scopes: Sequence[ScopeSummary]) -> bool:
     return not iterations or max(iterations) >= _MIN_ITERATIONS
 
 
-# Filling a pipeline takes the time of several iterations. Iterations that differ by less than a factor of 2 are normal:
-# their first loads miss a cache that later ones hit.
+# Iterations that differ by less are normal: their first loads miss a cache that later ones hit.
 _NOTABLE = 2.0
 # More slow iterations are not a pipeline fill: their CTAs share the SM with others, which finish earlier.
 _MAX_FILL_ITERATIONS = 16
@@ -120,12 +110,8 @@ _MAX_FILL_ITERATIONS = 16
 _MIN_STEADY_ITERATIONS = 4
 
 
-@rule(idle="warps")
-def first_iterations(evidence: Evidence) -> Results:
-    """Yield innermost loops whose first iterations are slow: the pipeline fill.
-
-    Iterations of an outer loop (tiles, heads) may differ anyway, and fill no pipeline.
-    """
+def _first_iterations(evidence: Evidence) -> Results:
+    """Yield innermost loops whose first iterations fill a pipeline slowly: those of outer loops may differ anyway."""
     outer = loops_around(evidence.timeline.table)
     for index, scope in enumerate(evidence.summary.scopes):
         series = scope.iterations if index not in outer else None
@@ -146,15 +132,11 @@ def first_iterations(evidence: Evidence) -> Results:
             f"{'takes' if slow == 1 else 'each take'} {ratio(mean_ns / steady_ns)} as long as a steady one "
             f"({short_time(mean_ns)} against {short_time(steady_ns)}); the excess is {percent(share)} of the CTA's "
             "time",
-            advice="fill the pipeline less often, with more iterations per CTA or a persistent kernel with several "
-            "tiles per CTA; see what the first loads wait for",
-            figures={
-                "steady_ns": steady_ns,
-                "runs": series.runs,
-                "iterations": series.median,
-                "slow_iterations": slow,
-                "slow_ns": mean_ns,
-            },
+            advice="fill the pipeline less often: more iterations per CTA, or several tiles (a persistent kernel); see "
+            "what the first loads wait for",
+            figures={"steady_ns": steady_ns, "slow_ns": mean_ns},
             scope=index,
+            name=FIRST_ITERATIONS,
         )
-    yield from missing_in_loops(evidence.timeline, unrecorded_iterations(evidence.timeline.table))
+    missing = unrecorded_iterations(evidence.timeline.table)
+    yield from missing_in_loops(evidence.timeline, FIRST_ITERATIONS, missing)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from kprof_inject.analysis.async_work.flights import copied_ahead
 from kprof_inject.analysis.findings.evidence import Evidence
@@ -48,16 +49,12 @@ def _recorded(table: ScopeTable, *kinds: str) -> bool:
     return any(scope.kind in kinds for scope in table.scopes)
 
 
-def missing_in_loops(timeline: Timeline, *unrecorded: Unjudged | None) -> Iterator[Unjudged]:
-    """Yield why a rule on loops may have found nothing.
-
-    ``unrecorded`` is what the rule needs and was not recorded. Nothing is missing in a kernel without loops.
-    """
-    if has_no_loop(timeline):
-        return
-    needed = (unrecorded_loops(timeline.table), *unrecorded, missing_records(timeline), unpaired_records(timeline))
-    if missing := next(filter(None, needed), None):
-        yield missing
+def missing_in_loops(timeline: Timeline, name: str, unrecorded: Unjudged | None) -> Iterator[Unjudged]:
+    """Yield why findings of this name on loops may be missing, such as ``unrecorded``: nothing in a kernel without."""
+    needed = (unrecorded_loops(timeline.table), unrecorded, missing_records(timeline), unpaired_records(timeline))
+    missing = None if has_no_loop(timeline) else next(filter(None, needed), None)
+    if missing:
+        yield replace(missing, finding=name)
 
 
 def loops_around(table: ScopeTable) -> frozenset[int]:
@@ -68,10 +65,7 @@ def loops_around(table: ScopeTable) -> frozenset[int]:
 
 
 def unrecorded_before(table: ScopeTable, index: int) -> str | None:
-    """Return a loop that precedes the one with this index and was not recorded; None if none is known.
-
-    Loops are numbered in the order of the text: ``loop[0]`` precedes ``loop[1]``, and others may follow.
-    """
+    """Return a loop, such as ``loop[0]``, that precedes the one with this index and was not recorded."""
     recorded = {_path(scope) for scope in table.scopes}
     path = _path(table.scopes[index])
     for depth, number in enumerate(path):
@@ -112,10 +106,9 @@ def may_lose_time(kernel: Kernel) -> bool:
 
 
 def lost_waits(table: ScopeTable, kernel: Kernel) -> tuple[int, ...]:
-    """Return the indices of the outermost waits in the ``kernel``'s scope table that are lost time.
+    """Return the indices of the outermost waits in a scope table that are lost time.
 
-    Waits during which the tensor cores work or may work are not, whether by their own operation or by one inside them.
-    Nor are those for other CTAs, which do their work.
+    Neither waits during which the tensor cores may work are, nor waits for other CTAs.
     """
     no_loss = _no_loss(kernel)
     waits = outermost(table, is_wait).tolist()

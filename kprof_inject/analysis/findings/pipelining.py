@@ -11,8 +11,8 @@ from kprof_inject.analysis.async_work.flights import copied_ahead
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import Figures, Results, found, rule
 from kprof_inject.analysis.limits.rates import SHARED
+from kprof_inject.analysis.limits.speed_of_light import Roof
 from kprof_inject.analysis.limits.stalls import FOR_MEMORY
-from kprof_inject.analysis.scope_map import ScopeMap
 from kprof_inject.analysis.structure.banks import conflict_cycles
 from kprof_inject.capture.resources import limits_of
 from kprof_inject.quantities import counted, numbered, percent, size_text
@@ -35,56 +35,60 @@ _MAX_LOADS = 8
 _MIN_LOAD_BYTES = 1024
 
 
-@rule()
-def not_pipelined(evidence: Evidence) -> Results:
-    """Yield loops with dots whose operands are loaded in the iteration that needs them."""
-    if evidence.executed is None or evidence.dram_part > _AT_ROOF:
+@rule(names=("not-pipelined", "too-few-stages"))
+def pipelining(evidence: Evidence) -> Results:
+    """Yield loops with dots whose operands are loaded in the iteration that needs them, or too few iterations ahead.
+
+    Waits for copies ahead must be recorded, or the warps sampled.
+    """
+    pipelines = {one.loop: one for one in copy_pipelines(evidence.module)} if evidence.executed else {}
+    for loop in evidence.loops if evidence.dram_part <= _AT_ROOF else ():
+        roof, pipeline = evidence.roof_around(loop), pipelines.get(loop)
+        if roof is not None:
+            yield from _not_pipelined(evidence, loop, roof, pipeline)
+            if pipeline is not None and pipeline.depth and roof.part <= _AT_ROOF:
+                yield from _too_few_stages(evidence, roof, pipeline)
+
+
+def _not_pipelined(evidence: Evidence, loop: Operation, roof: Roof, pipeline: CopyPipeline | None) -> Results:
+    inside = evidence.ran.of_loop(loop)
+    if not any(one.operation.traits.is_dot for one in inside):
         return
     narrow = {one.line for one in evidence.requests if one.access_bytes < MIN_COPIED_BYTES}
-    pipelines = {pipeline.loop: pipeline for pipeline in copy_pipelines(evidence.module)}
-    for loop in evidence.loops:
-        inside = evidence.executed.of_loop(loop)
-        if not any(one.operation.traits.is_dot for one in inside):
-            continue
-        loads = [
-            (one, one.access)
-            for one in inside
-            if one.access and one.access.form.reads and one.access.form.by_registers
-            if one.access.whole_bytes >= _MIN_LOAD_BYTES and is_used_at_once(loop, one.operation)
-            if one.line not in narrow
-        ]
-        waits_for_its_own = loop in pipelines and pipelines[loop].depth == 0
-        roof = evidence.roof_around(loop)
-        if roof is None or not (loads or waits_for_its_own):
-            continue
-        if loads and not any(conflict_cycles(one.operation, evidence.module.aliases) for one in inside):
-            # Copies relieve shared memory and the L1 of most of their work, as threads neither load the data nor store
-            # it. Bank conflicts, however, would remain.
-            roof = replace(roof, parts={**roof.parts, SHARED: 0.0})
-        if roof.part > _AT_ROOF:
-            continue
-        share = min((1 - roof.part) * evidence.share_of(roof), evidence.max_gain({SHARED: 1.0}))
-        operations = [one.operation for one, _ in loads]
-        if loads:
-            share = min(share, evidence.max_gain_of_waits(operations, loop))
-        if share < _MIN_SHARE:
-            continue
-        name, part = evidence.name_of(roof), percent(roof.part)
-        figures: Figures = {"part": roof.part}
-        if loads:
-            moved = sum(access.whole_bytes for _, access in loads)
-            text = f"{name} is not pipelined: it loads {size_text(moved)} in the iteration that uses them (TTGIR "
-            text += f"{numbered('line', [one.line for one, _ in loads])}), so loads and dots do not overlap; copies "
-            text += f"would relieve shared memory, and the next unit ({roof.unit}) is at {part} of peak"
-            way = _how_to_pipeline(evidence, loop, operations)
-            advice = f"let Triton pipeline the loop: {way}, so that loads can become asynchronous copies"
-            figures = {"bytes": moved, "loads": len(loads), **figures}
-        else:
-            text = f"{name} waits in each iteration for the copies that it just issued: its busiest unit ({roof.unit}) "
-            text += f"is at {part} of peak"
-            advice = "issue the next iteration's loads before the wait, and keep one group in flight: set num_stages "
-            advice += "to 3"
-        yield found(evidence, share, text, advice, figures, at=operations or [loop], around=loop)
+    loads = [
+        (one, one.access)
+        for one in inside
+        if one.access and one.access.form.reads and one.access.form.by_registers
+        if one.access.whole_bytes >= _MIN_LOAD_BYTES and is_used_at_once(loop, one.operation)
+        if one.line not in narrow
+    ]
+    if not loads and (pipeline is None or pipeline.depth):
+        return
+    if loads and not any(conflict_cycles(one.operation, evidence.module.aliases) for one in inside):
+        # Copies relieve shared memory and the L1 of most of their work, as threads neither load the data nor store it.
+        # Bank conflicts, however, would remain.
+        roof = replace(roof, parts={**roof.parts, SHARED: 0.0})
+    share = min((1 - roof.part) * evidence.share_of(roof), evidence.max_gain({SHARED: 1.0}))
+    operations = [one.operation for one, _ in loads]
+    if loads:
+        share = min(share, evidence.max_gain_of_waits(operations, loop))
+    if roof.part > _AT_ROOF or share < _MIN_SHARE:
+        return
+    name, part, figures = evidence.name_of(roof), percent(roof.part), Figures()
+    if loads:
+        moved = sum(access.whole_bytes for _, access in loads)
+        text = f"{name} is not pipelined: it loads {size_text(moved)} in the iteration that uses them (TTGIR "
+        text += f"{numbered('line', [one.line for one, _ in loads])}), so loads and dots do not overlap; copies "
+        text += f"would relieve shared memory, and the next unit ({roof.unit}) is at {part} of peak"
+        way = _how_to_pipeline(evidence, loop, operations)
+        advice = f"let Triton pipeline the loop: {way}, so that loads can become asynchronous copies"
+        figures = {"bytes": moved, "loads": len(loads)}
+    else:
+        text = f"{name} waits in each iteration for the copies that it just issued: its busiest unit ({roof.unit}) "
+        text += f"is at {part} of peak"
+        advice = "issue the next iteration's loads before the wait, and keep one group in flight: set num_stages to 3"
+    figures["part"] = roof.part
+    yield found(evidence, share, text, advice, figures, at=operations or [loop], around=loop, name="not-pipelined")
 
 
 def _how_to_pipeline(evidence: Evidence, loop: Operation, loads: Sequence[Operation]) -> str:
@@ -103,61 +107,52 @@ def _how_to_pipeline(evidence: Evidence, loop: Operation, loads: Sequence[Operat
     return f"set num_stages to 3 or more; if that does not suffice, {_POINTERS}"
 
 
-@rule()
-def too_few_stages(evidence: Evidence) -> Results:
-    """Yield pipelined loops that still wait for their copies; needs records of these waits, or samples of the warps."""
-    if evidence.executed is None or evidence.dram_part > _AT_ROOF:
+def _too_few_stages(evidence: Evidence, roof: Roof, pipeline: CopyPipeline) -> Results:
+    waited = _waited(evidence, pipeline)
+    if waited is None or waited < _MIN_WAITING:
         return
-    for pipeline in copy_pipelines(evidence.module):
-        roof = evidence.roof_around(pipeline.loop)
-        if roof is None or pipeline.depth == 0 or roof.part > _AT_ROOF:
-            continue
-        waited = _waited(evidence, evidence.executed.scope_map, pipeline)
-        if waited is None or waited < _MIN_WAITING:
-            continue
-        share = min(waited * evidence.share_of(roof), evidence.max_gain())
-        if share < _MIN_SHARE:
-            continue
-        kernel, copies = evidence.kernel, copied_ahead(evidence.executed, evidence.kernel, pipeline)
-        # A copy is issued ``depth`` iterations ahead, and has arrived when the wait for it ends. The loop does not wait
-        # while its busiest unit works.
-        iterations_of_copy = pipeline.depth / max(1 - waited, roof.part)
-        room_bytes = max(limits_of(kernel.target).cta_shared_bytes - (kernel.clean.shared_bytes or 0), 0)
-        more = min(math.ceil(iterations_of_copy) - copies.depth, room_bytes // max(copies.stage_bytes, 1))
-        if more:
-            advice = f"raise num_stages by {more}: a copy takes as long as {iterations_of_copy:.1f} iterations that do "
-            advice += f"not wait; this keeps {size_text(copies.bytes_per_sm(more))} in flight per SM, and takes "
-            advice += f"{size_text(more * copies.stage_bytes)} more shared memory per CTA"
-        else:
-            advice = "use smaller tiles, or a smaller step along the loop, and then more stages (num_stages): a CTA's "
-            advice += f"shared memory has no room for another stage of {size_text(copies.stage_bytes)}"
-        # Other warps wait at the barrier that follows.
-        stalls = evidence.stalls
-        at_barriers = stalls.share_of_barriers(evidence.lines_of([pipeline.loop])) if stalls else 0.0
-        yield found(
-            evidence,
-            share=min(share + at_barriers, evidence.max_gain()),
-            text=f"{evidence.name_of(roof)} spends {percent(waited)} of its time waiting for copies issued "
-            f"{counted(pipeline.depth, 'iteration')} ahead: {size_text(copies.bytes_per_sm())} in flight per SM is too "
-            "little",
-            advice=advice,
-            figures={
-                "waiting": waited,
-                "depth": pipeline.depth,
-                "more_stages": more,
-                "bytes_in_flight_per_sm": copies.bytes_per_sm(),
-                "stage_bytes": copies.stage_bytes,
-            },
-            likely=share,
-            scope=roof.index,
-        )
+    share = min(waited * evidence.share_of(roof), evidence.max_gain())
+    if share < _MIN_SHARE:
+        return
+    kernel, copies = evidence.kernel, copied_ahead(evidence.ran, evidence.kernel, pipeline)
+    # A copy is issued ``depth`` iterations ahead, and has arrived when the wait for it ends. The loop does not wait
+    # while its busiest unit works.
+    iterations_of_copy = pipeline.depth / max(1 - waited, roof.part)
+    room_bytes = max(limits_of(kernel.target).cta_shared_bytes - (kernel.clean.shared_bytes or 0), 0)
+    more = min(math.ceil(iterations_of_copy) - copies.depth, room_bytes // max(copies.stage_bytes, 1))
+    if more:
+        advice = f"raise num_stages by {more}: a copy takes as long as {iterations_of_copy:.1f} iterations that do "
+        advice += f"not wait; this keeps {size_text(copies.bytes_per_sm(more))} in flight per SM, and takes "
+        advice += f"{size_text(more * copies.stage_bytes)} more shared memory per CTA"
+    else:
+        advice = "use smaller tiles, or a smaller step along the loop, and then more stages (num_stages): a CTA's "
+        advice += f"shared memory has no room for another stage of {size_text(copies.stage_bytes)}"
+    # Other warps wait at the barrier that follows.
+    at_barriers = 0.0
+    if evidence.stalls is not None:
+        at_barriers = evidence.stalls.share_of_barriers(evidence.lines_of([pipeline.loop]))
+    yield found(
+        evidence,
+        share=min(share + at_barriers, evidence.max_gain()),
+        text=f"{evidence.name_of(roof)} spends {percent(waited)} of its time waiting for copies issued "
+        f"{counted(pipeline.depth, 'iteration')} ahead: {size_text(copies.bytes_per_sm())} in flight per SM is too "
+        "little",
+        advice=advice,
+        figures={
+            "waiting": waited,
+            "depth": pipeline.depth,
+            "more_stages": more,
+            "bytes_in_flight_per_sm": copies.bytes_per_sm(),
+            "stage_bytes": copies.stage_bytes,
+        },
+        likely=share,
+        scope=roof.index,
+        name="too-few-stages",
+    )
 
 
 def has_sampled_waits(evidence: Evidence) -> bool:
-    """Return True if samples show what ``too_few_stages`` needs of every wait in the kernel's loops.
-
-    Waits for dots, during which the tensor cores work, do not count.
-    """
+    """Return True if samples show every wait in the kernel's loops, but those for dots, to ``pipelining``."""
     if evidence.executed is None or evidence.stalls is None:
         return False
     awaited = {group.wait for pipeline in copy_pipelines(evidence.module) for group in pipeline.awaited}
@@ -165,8 +160,9 @@ def has_sampled_waits(evidence: Evidence) -> bool:
     return inside <= awaited
 
 
-def _waited(evidence: Evidence, scope_map: ScopeMap, pipeline: CopyPipeline) -> float | None:
+def _waited(evidence: Evidence, pipeline: CopyPipeline) -> float | None:
     """Return the part of a loop's time that its warps wait for copies."""
+    scope_map = evidence.ran.scope_map
     waits = [group.wait for group in pipeline.awaited]
     waits_ns, loops_ns = (
         sum(int(evidence.summary.scopes[index].warps.totals_ns.sum()) for index in indices)

@@ -154,18 +154,10 @@ def same_in_all_ctas(evidence: Evidence) -> Iterator[Waste]:
     ids = program_ids(function)
     seen = set[Operation]()
     for words, varying in (("", frozenset().union(*ids.values())), *(ids.items() if len(ids) > 1 else ())):
-        same = [
-            one
-            for one in independent_operations(evidence.module, function, varying)
-            if not one.traits.is_constant and not one.traits.reads_global
-        ]
-        costly = [
-            one
-            for one in same
-            if one not in seen
-            and (one.traits.is_transcendental or one.name in DIVISIONS or one.traits.is_dot)
-            and is_tensor(one)
-        ]
+        same = independent_operations(evidence.module, function, varying)
+        same = [one for one in same if not one.traits.is_constant and not one.traits.reads_global]
+        costly = [one for one in same if one.traits.is_transcendental or one.name in DIVISIONS or one.traits.is_dot]
+        costly = [one for one in costly if one not in seen and is_tensor(one)]
         seen.update(costly)
         share = evidence.time_share_of(same) if costly else 0.0
         if share < _MIN_SHARE:
@@ -192,22 +184,19 @@ def operands_by_registers(evidence: Evidence) -> Iterator[Waste]:
     """Yield operands of dots that a loop changes on their way: through registers and back to shared memory."""
     module, uses = evidence.module, evidence.uses
     for loop in evidence.loops:
-        body, changed = body_of(loop), dict[Operation, Operation]()
-        for dot in (one for one in body if one.traits.is_dot):
-            for place in (0, 1):
-                made = uses.origin(dot, place)
-                if made is None or _is_loaded(made) or not _is_stored(dot, place):
-                    continue
-                if any(map(_is_loaded, _chain(uses, made, body))):
-                    changed[made] = dot
+        body, changed = body_of(loop), dict[Operation, None]()
+        for dot, place in ((one, place) for one in body if one.traits.is_dot for place in (0, 1)):
+            made = uses.origin(dot, place)
+            if made is None or _is_loaded(made) or not _is_stored(dot, place):
+                continue
+            if any(map(_is_loaded, _chain(uses, made, body))):
+                changed[made] = None
         if not changed:
             continue
         varying = varying_names(module, loop)
         factors = [one for made in changed for one in _chain(uses, made, body) if _has_invariant(uses, one, varying)]
-        stores = [one for one in body if one.name in _REGISTER_MOVES]
-        moved = [*changed, *stores]
+        moved = [*changed, *(one for one in body if one.name in _REGISTER_MOVES)]
         share = evidence.time_share_of(moved)
-        where = evidence.places_of(changed)
         if factors:
             advice = f"multiply the accumulator after the loop, not the operand at {evidence.places_of(factors)}: the "
             advice += "factor does not depend on the loop, and copies then go from memory to the tensor cores directly"
@@ -216,7 +205,8 @@ def operands_by_registers(evidence: Evidence) -> Iterator[Waste]:
             advice += "as the dot's first operand, which the tensor cores take from registers"
         yield Waste(
             text=f"an operand of the dot in {evidence.name_around(loop)} goes through registers in each iteration, to "
-            f"be changed at {where}, and back to shared memory: {percent(share)} of the warps' time",
+            f"be changed at {evidence.places_of(changed)}, and back to shared memory: {percent(share)} of the warps' "
+            "time",
             advice=advice,
             removed=evidence.without(moved),
             operations=tuple(changed),

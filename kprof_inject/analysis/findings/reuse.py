@@ -16,10 +16,9 @@ from kprof_inject.quantities import percent, ratio, size_text
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.types import types_of
 
-# Maximum number of elements of a CTA's accumulator: half of the 64 K registers of an SM of an H100.
+# Maximum number of elements of a CTA's accumulator: half of an SM's 64 K registers (H100).
 _MAX_TILE = 256 * 128
-# Where it delivers little but what DRAM gives it once, the L2 is as busy as DRAM: 0.9 times for kernels that stream,
-# and 1.0 for the reading of a key-value cache (H100).
+# The L2 is 0.9 to 1.0 times as busy as DRAM if it delivers what DRAM gives it once (H100).
 _MIN_ABOVE_DRAM = 1.2
 # Twice the tile halves the loads of an operand only if two CTAs load the same.
 _MIN_LOADS = 2
@@ -31,16 +30,12 @@ def small_tiles(evidence: Evidence) -> Iterator[Waste]:
     busy = max(evidence.parts.get(L2, 0.0), evidence.parts.get(L2_TO_SM, 0.0))
     if busy < max(LIMITING, _MIN_ABOVE_DRAM * evidence.parts.get(DRAM, 0.0)):
         return
-    tiles = [
-        (types[-1].shape, types[0].shape[-1], one.operation)
-        for one in evidence.operations
-        if one.operation.traits.is_dot and (types := types_of(one.operation)) and len(types[-1].shape) == 2
-    ]
-    if not tiles:
-        return
+    dots = [one.operation for one in evidence.operations if one.operation.traits.is_dot]
+    types = [(its, dot) for dot in dots if (its := types_of(dot)) and len(its[-1].shape) == 2]
+    tiles = [(its[-1].shape, its[0].shape[-1], dot) for its, dot in types]
     waves, sms = evidence.summary.waves, evidence.kernel.sm_count
-    if waves is not None and sms and waves.ctas < 2 * sms:
-        return  # half as many would leave SMs idle
+    if not tiles or (waves is not None and sms and waves.ctas < 2 * sms):
+        return  # half as many CTAs would leave SMs idle
     (rows, columns), inner, dot = max(tiles, key=lambda tile: tile[0][0] * tile[0][1])
     longer, shorter = max(rows, columns), min(rows, columns)
     if 2 * rows * columns > _MAX_TILE or not _is_shared(evidence, {longer, inner}):
@@ -79,8 +74,8 @@ _OTHER_ORDER = (
 )
 # On an H100, a second pass that ran backwards over 117 MB won 2.3 % of a launch of 157 us.
 _OTHER_PASS = (
-    "CTAs read their data in several passes: run every other pass backwards, so that it starts with what is still in "
-    "the L2; or give a CTA so little at a time that the L2, or its registers, hold it until the next pass"
+    "run every other pass over the data backwards, so that it starts with what is still in the L2; or give a CTA so "
+    "little at a time that the L2, or its registers, hold it until the next pass"
 )
 _MIN_PASSES = 1.5  # on average over the bytes: some may be read once
 # Tiles of a matmul in a good order read each operand once or twice from DRAM.
@@ -125,19 +120,18 @@ def symmetric_product(evidence: Evidence) -> Iterator[Waste]:
         inside = [*dot.loop.walk()] if dot.loop else []
         if sum(one.traits.is_dot for one in inside) != 1 or evidence.summary.ctas < _MIN_SYMMETRIC:
             continue
-        tiles = [one for one in evidence.operations if one.access and one.access.form.reads and one.times]
-        accesses = [one.access for one in tiles if one.operation.loop is dot.loop and one.access]
+        reads = [one for one in evidence.operations if one.access and one.access.form.reads and one.times]
+        accesses = [one.access for one in reads if one.operation.loop is dot.loop and one.access]
         touched = [found for access in accesses if (found := access.touched()) is not None]
         steps = [[step_along(access, dim) for dim in (0, 1)] for access in accesses if len(access.shape) == 2]
         if len(touched) != 2 or len(steps) != 2:
             continue
-        one, other = touched
-        if not one.size_bytes == other.size_bytes == union(touched).size_bytes > 0:
-            continue
         if not any(each.name in _TRANSPOSES for each in inside):
             steps[1].reverse()
-        if steps[0] != steps[1]:
-            continue  # a matrix by itself
+        one, other = touched
+        is_same = one.size_bytes == other.size_bytes == union(touched).size_bytes > 0
+        if not is_same or steps[0] != steps[1]:  # a matrix by itself has other steps
+            continue
         yield Waste(
             text=f"{evidence.words_of(dot)} multiplies a matrix by its own transpose: both factors are the same "
             f"{size_text(one.size_bytes)}, so the tiles above the diagonal are those below it, transposed",
@@ -188,10 +182,7 @@ def _evicted(evidence: Evidence, read: float, needed_bytes: int) -> Iterator[Was
 
 
 def _reads_its_own_again(evidence: Evidence, needed_bytes: int) -> bool:
-    """Return True if each load reads its bytes once, but several loops read the same.
-
-    Loads of one loop that overlap, such as a stencil's, do so at nearly the same time.
-    """
+    """Return True if each load reads its bytes once, but several loops read the same."""
     by_loop: defaultdict[Operation, list[Ranges]] = defaultdict(list)
     for one in evidence.operations:
         access = one.access

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from math import prod
 
 import numpy as np
@@ -114,10 +114,10 @@ def _unspecialized(evidence: Evidence) -> list[str]:
 
 def _possible_bytes(evidence: Evidence, access: Access) -> int:
     """Return how many bytes each thread could access at once by the addresses of this launch; 0 if unknown."""
-    threads = evidence.kernel.num_warps * THREADS_PER_WARP
     along = next((dim for dim in range(len(access.shape)) if step_along(access, dim) == access.element_bytes), None)
     if along is None or access.address is None or access.mask is None:
         return 0
+    threads = evidence.kernel.num_warps * THREADS_PER_WARP
     possible = min(_WIDEST_BYTES, access.whole_bytes // threads, access.shape[along] * access.element_bytes)
     possible = 1 << max(possible, 1).bit_length() - 1
     while possible > access.element_bytes:
@@ -136,8 +136,7 @@ def _possible_bytes(evidence: Evidence, access: Access) -> int:
 def _wasted(evidence: Evidence, apart: Sequence[Requests]) -> tuple[float, float]:
     """Return the parts of all sectors and of the L1's cycles that some requests would not have at adjacent addresses.
 
-    If their extra sectors are few, accesses at unknown addresses count, too. Otherwise the L1 may have what these
-    load, and the L2 less to do for them.
+    Unless their extra sectors are few, accesses at unknown addresses do not count: the L1 may have what these load.
     """
     whole = sum(one.sectors * one.requests for one in evidence.requests)
     cycles = sum(one.wavefronts * one.requests for one in evidence.requests)
@@ -154,14 +153,14 @@ def _is_vector(evidence: Evidence, one: CountedOperation) -> bool:
     """Return True if each thread accesses more adjacent bytes than an instruction can, so that all sectors are used."""
     if one.access is None:
         return False
-    along = _lanes_run_along(one.operation, one.access, evidence.module.aliases)
+    along = _lanes_run_along(evidence, one.operation, one.access)
     return along is not None and step_along(one.access, along) == one.access.element_bytes
 
 
-def _lanes_run_along(operation: Operation, access: Access, aliases: Mapping[str, str]) -> int | None:
+def _lanes_run_along(evidence: Evidence, operation: Operation, access: Access) -> int | None:
     """Return the dimension of the tile along which neighbouring threads access it."""
     tensor = next((printed for printed in types_of(operation) if printed.shape == access.shape), None)
-    along = lanes_dimension(tensor, aliases) if tensor else None
+    along = lanes_dimension(tensor, evidence.module.aliases) if tensor else None
     long = [dim for dim, size in enumerate(access.shape) if size > 1]
     return long[0] if along is None and len(long) == 1 else along
 
@@ -177,45 +176,36 @@ def _directions(evidence: Evidence, one: CountedOperation) -> tuple[str, str]:
     access = one.access
     if access is None:
         return "", _OTHER_SHAPE
-    along = _lanes_run_along(one.operation, access, evidence.module.aliases)
+    along = _lanes_run_along(evidence, one.operation, access)
     step = step_along(access, along) if along is not None else None
     apart = f"; neighbouring threads access places {step} bytes apart" if step else ""
     # Neighbours there are adjacent, or some of them share an address.
-    steps = {
-        dim: sum(int(np.abs(part).max(initial=0)) for part in _differences(access, dim))
-        for dim, size in enumerate(access.shape)
-        if size > 1
-    }
-    contiguous = [dim for dim, step_bytes in steps.items() if 0 < step_bytes <= access.element_bytes]
+    apart_by = [list(_differences(access, dim)) for dim in range(len(access.shape))]
+    most = [sum(int(np.abs(part).max(initial=0)) for part in parts) for parts in apart_by]
+    contiguous = [dim for dim, step_bytes in enumerate(most) if 0 < step_bytes <= access.element_bytes]
     if along is None or not contiguous or contiguous == [along]:
         return apart, _OTHER_SHAPE
     apart = f"{apart}, along dimension {along} of the tile; dimension {contiguous[0]} is contiguous in memory"
     row_bytes = access.shape[contiguous[0]] * access.element_bytes
-    if row_bytes <= MAX_ACCESS_BITS // 8:  # a thread already accesses all of it at once
-        return (
-            apart,
-            # On an H200, tiles of 2 to 4 times the width won 17 to 22 % with as many more warps; without, or with tiles
-            # of the same size, the launch took 1.35 to 1.8 times as long, as fewer loads were in flight.
-            f"make the tile wider along dimension {contiguous[0]}, where it has only {row_bytes} contiguous bytes (a "
-            f"sector has {SECTOR_BYTES}, a line {LINE_BYTES}), and raise num_warps as much (it is "
-            f"{evidence.kernel.num_warps}), so that an SM keeps its warps",
-        )
-    if any((part == 0).any() for part in _differences(access, contiguous[0])):  # neighbours with one address
+    if row_bytes <= _WIDEST_BYTES:  # a thread already accesses all of it at once
+        # On an H200, tiles of 2 to 4 times the width won 17 to 22 % with as many more warps; without, or with tiles of
+        # the same size, the launch took 1.35 to 1.8 times as long, as fewer loads were in flight.
+        advice = f"make the tile wider along dimension {contiguous[0]}, where it has only {row_bytes} contiguous bytes "
+        advice += f"(a sector has {SECTOR_BYTES}, a line {LINE_BYTES}), and raise num_warps as much (it is "
+        advice += f"{evidence.kernel.num_warps}), so that an SM keeps its warps"
+    elif any((part == 0).any() for part in apart_by[contiguous[0]]):  # neighbours with one address
         # On an H100, keys of 3 and 4 bits won 36 and 75 % when stored transposed; those of 4 bits won 87 % by one load
         # for each byte. With the tile's dimensions swapped, which needs a reduction over threads, they lost 49 and won
         # 27 %.
-        return (
-            apart,
-            f"store the tensor transposed, so that neighbours along dimension {along} of the tile are neighbours in "
-            f"memory; or load each packed element once, as several places along dimension {contiguous[0]} share one, "
-            "and unpack it in registers",
-        )
-    return (
-        apart,
-        f"let neighbouring threads run along dimension {contiguous[0]} of the tile, which is contiguous: swap the "
-        "tile's dimensions (and use tl.trans for the result), or let the compiler know that its stride is 1: make it a "
-        "tl.constexpr, or remove an annotation ': int', with which Triton does not specialize it",
-    )
+        advice = f"store the tensor transposed, so that neighbours along dimension {along} of the tile are neighbours "
+        advice += "in memory; or load each packed element once, as several places along dimension "
+        advice += f"{contiguous[0]} share one, and unpack it in registers"
+    else:
+        advice = f"let neighbouring threads run along dimension {contiguous[0]} of the tile, which is contiguous: swap "
+        advice += "the tile's dimensions (and use tl.trans for the result), or let the compiler know that its stride "
+        advice += "is 1: make it a tl.constexpr, or remove an annotation ': int', with which Triton does not "
+        advice += "specialize it"
+    return apart, advice
 
 
 def step_along(access: Access, dim: int) -> int | None:

@@ -49,10 +49,6 @@ class Demand(Struct, frozen=True):
 _ALL = Demand(Mask())
 
 
-def _any(*masks: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    return np.asarray(reduce(np.logical_or, masks))
-
-
 class Demands:
     """The elements of each value that the sampled CTAs' results need."""
 
@@ -66,19 +62,17 @@ class Demands:
         if depth and operation.traits.is_dot and (select := self._additive_mask(operation, 2)):
             return self._by_select(select, 1, depth - 1)  # the compiler makes a dot's accumulator of what is added
         users = self._uses.users(operation) if depth else ()
-        found = [
-            self._by(user, place, depth - 1)
-            for user, place in users
-            if not result or operand_names(user)[place] == result
-        ]
+        users = [one for one in users if not result or operand_names(one[0])[one[1]] == result]
+        found = [self._by(user, place, depth - 1) for user, place in users]
         if not found or any(not one.mask.factors and not one.chosen for one in found):
             return _ALL
         deciding = tuple(dict.fromkeys(other for one in found for other in one.deciding))
         chosen = found[0].chosen if all(one.chosen for one in found) else ()
         try:
             masks = [one.mask.joint() for one in found]
-            either = masks[0] if len(masks) == 1 else joined(_any, *masks, are_bits=True)
-            return Demand(Mask((either,)), deciding, chosen)
+            if len(masks) > 1:
+                masks = [joined(lambda *each: np.asarray(reduce(np.logical_or, each)), *masks, are_bits=True)]
+            return Demand(Mask(tuple(masks)), deciding, chosen)
         except TooLarge:
             return _ALL
 
@@ -102,8 +96,7 @@ class Demands:
         if made is None or made.name != _SELECT:
             return None
         kept, hidden = (self._uses.origin(made, operand) for operand in (1, 2))
-        is_mask = kept and hidden and _ZERO.search(kept.tail) and _HUGE.search(hidden.tail)
-        return made if is_mask else None
+        return made if kept and hidden and _ZERO.search(kept.tail) and _HUGE.search(hidden.tail) else None
 
     def _by_select(self, user: Operation, place: int, depth: int) -> Demand:
         executed, rest = self._executed.get(user), self.of(user, depth)
@@ -144,8 +137,7 @@ def unneeded_elements(evidence: Evidence) -> Iterator[Waste]:
             text=f"{percent(share)} of the bytes that are loaded reach no result: of {evidence.names_of(unneeded)}, "
             f"{evidence.places_of(deciding)} discards a part",
             advice=f"load only what is used: give {evidence.places_of(unneeded)} the condition as its mask "
-            "(tl.load(..., mask=..., other=...)), choose the pointer before the load, or leave out unused "
-            "tiles",
+            "(tl.load(..., mask=..., other=...)), choose the pointer before the load, or leave out unused tiles",
             removed=_of_loads(evidence, list(unneeded), share),
             operations=tuple(unneeded),
         )
@@ -157,7 +149,7 @@ def unneeded_elements(evidence: Evidence) -> Iterator[Waste]:
             text=f"both operands of the choice at {evidence.place_of(select)} are loaded in full, and each element "
             f"uses one: {evidence.names_of(loads)}",
             advice="load only the side that is used: choose the pointer with tl.where before one load, or give each "
-            "load the condition as its mask, which skips what whole sectors do not use",
+            "load the condition as its mask, which skips whole sectors that are not used",
             removed=_of_loads(evidence, loads, share),
             operations=tuple(loads),
             certainty=0.75,
@@ -210,8 +202,8 @@ def masked_iterations(evidence: Evidence) -> Iterator[Waste]:
             removed |= {L2_TO_SM: share, L2: share}
         yield Waste(
             text=text,
-            advice="leave out the blocks that are masked as a whole: end (or begin) the loop at the CTA's diagonal, "
-            "window or document, and mask only in the iterations that cross it",
+            advice="end (or begin) the loop at the CTA's diagonal, window or document, and mask only in the iterations "
+            "that cross it",
             removed=removed,
             operations=tuple(inside),
             time_share=share * evidence.time_share_of(inside),
@@ -239,8 +231,7 @@ def idle_ctas(evidence: Evidence) -> Iterator[Waste]:
     yield Waste(
         text=f"{percent(share)} of the CTAs store nothing: the mask at {evidence.places_of(stores)} is false for all "
         "of their elements",
-        advice="return at the kernel's begin where the CTA's tile lies outside of the data, or launch only the CTAs "
-        "that have some",
+        advice="return at once if the CTA's tile is outside of the data, or do not launch such CTAs",
         removed={**dict.fromkeys(UNITS_OF_SM, share), L2: share, L2_TO_SM: share},
         operations=tuple(stores),
         time_share=share,
@@ -321,10 +312,7 @@ def padding(evidence: Evidence) -> Iterator[Waste]:
     )
 
 
-_OTHER_TILE = (
-    "choose a tile that divides the data, or compose it of two powers of two (384 of 256 and 128), so that fewer lanes "
-    "are masked"
-)
+_OTHER_TILE = "choose a tile that divides the data, or compose it of two powers of two (384 of 256 and 128)"
 _SHORTER_LOOP = (
     "end the loop where this CTA's own data ends: load its length, and iterate up to that, not to the largest of all"
 )

@@ -1,8 +1,7 @@
 """The account of a launch: what it does that its results do not need, on which unit, and what that is worth.
 
-The *use* of a unit is counted, or computed; its *need* is the least that the same results take. Each row of the account
-is a function that finds one cause of waste. What it is worth is the time that the launch would save if use fell to need
-and the next unit limited it.
+The *use* of a unit is counted, or computed; its *need* is the least that the same results take. Each row finds one
+cause of waste, which is worth the time that the launch would save if use fell to need and the next unit limited it.
 """
 
 from __future__ import annotations
@@ -72,8 +71,7 @@ _BEHIND_BUSY_UNIT = 0.5
 def gains(evidence: Evidence, waste: Waste) -> tuple[float, float]:
     """Return the upper bound of the gain without the waste, and the gain to expect, as parts of the launch's time.
 
-    A unit that limits the launch saves its own time. Where warps wait, they save what they wait for. Only necessary
-    work bounds the gain: other units that are busy now may have less to do, too.
+    A unit that limits the launch saves its own time; warps that wait save their waits. Necessary work bounds the gain.
     """
     of_units = evidence.max_gain_of_units(waste.removed)
     unit, part = evidence.busiest

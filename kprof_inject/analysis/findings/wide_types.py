@@ -43,8 +43,7 @@ def wide_types(evidence: Evidence) -> Iterator[Waste]:
     yield Waste(
         text=f"memory moves wider types than the values need: {evidence.words_of(worst)} has {bits} bits an element, "
         f"{way} {needed}; {percent(share)} of all bytes would go",
-        advice=f"keep the tensor in memory in the narrower type ({needed} bits): let its producer write that, or its "
-        "consumer read it",
+        advice=f"keep the tensor in memory in {needed} bits: its producer must write them, or its consumer read them",
         removed=dict.fromkeys((DRAM, L2, L2_TO_SM, SHARED), share),
         operations=tuple(wide),
     )
@@ -138,15 +137,14 @@ _OF_DOUBLES = 0.8
 @row
 def fp64(evidence: Evidence) -> Iterator[Waste]:
     """Yield fp64 arithmetic in a kernel that neither loads nor stores fp64."""
-    doubles, moves = list[Operation](), False
-    for one in evidence.operations:
-        elements = {printed.pointee if printed.is_pointer else printed.element for printed in types_of(one.operation)}
-        if _DOUBLE not in elements:
-            continue
-        moves = moves or one.access is not None
-        if one.operation.traits.is_arithmetic and not one.operation.traits.is_constant:
-            doubles.append(one.operation)
-    if not doubles or moves:
+    wide = [
+        one
+        for one in evidence.operations
+        if _DOUBLE in {its.pointee if its.is_pointer else its.element for its in types_of(one.operation)}
+    ]
+    doubles = [one.operation for one in wide if one.operation.traits.is_arithmetic]
+    doubles = [one for one in doubles if not one.traits.is_constant]
+    if not doubles or any(one.access for one in wide):
         return
     yield Waste(
         text=f"fp64 arithmetic on values that come from narrower types and go back to them, at "

@@ -13,7 +13,7 @@ from snapshots import check
 
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import Finding
-from kprof_inject.analysis.findings.pipelining import has_sampled_waits, not_pipelined, too_few_stages
+from kprof_inject.analysis.findings.pipelining import has_sampled_waits, pipelining
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.limits.coalescing import Requests
@@ -53,7 +53,7 @@ def test_only_loads_that_may_become_copies_can_be_pipelined(
     (line,) = (one.line for one in ran.operations if one.operation.name == "tt.load")
     request = Requests(line, "load", access_bytes, 1, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0)
     evidence = Evidence(report.timeline, report.summary, report.speed_of_light, ran, requests=(request,))
-    assert [one.rule for one in not_pipelined(evidence) if isinstance(one, Finding)] == expected
+    assert [one.rule for one in pipelining(evidence) if isinstance(one, Finding)] == expected
 
 
 def test_a_launch_at_the_roof_of_dram_needs_no_stages(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_a_launch_at_the_roof_of_dram_needs_no_stages(tmp_path: Path) -> None:
         moved = round(1000 * dram_part * report.summary.duration_ns)
         dram = DramBound(moved, 0, moved, moved, fits_l2=False, unknown=0, unknown_bytes=0, bytes_per_s=1e12)
         light = replace(report.speed_of_light, dram=dram)
-        found = too_few_stages(Evidence(report.timeline, report.summary, light, ran))
+        found = pipelining(Evidence(report.timeline, report.summary, light, ran))
         return [one.rule for one in found if isinstance(one, Finding)]
 
     assert rules(0.5) == ["too-few-stages"]
@@ -122,12 +122,12 @@ def test_samples_show_waits_for_copies_that_were_not_recorded(
     measured = Measured(report.timeline.launch.kernel, counted, stalls, None)
     evidence = Evidence(report.timeline, report.summary, report.speed_of_light, ran, measured=measured, stalls=stalls)
     monkeypatch.setattr(ScopeMap, "exact_scopes", lambda *_: [])
-    findings = [one for one in too_few_stages(evidence) if isinstance(one, Finding)]
+    findings = [one for one in pipelining(evidence) if isinstance(one, Finding)]
     assert [one.rule for one in findings] == rules
     assert all(one.figures["waiting"] == waits / 100 for one in findings)
     with_barriers = replace(stalls, lines=(*lines, LineStalls(dot, None, {"barrier": 10}, {}, for_tensor_cores=4)))
     evidence = replace(evidence, measured=replace(measured, stalls=with_barriers), stalls=with_barriers)
-    for before, now in zip(findings, too_few_stages(evidence), strict=True):
+    for before, now in zip(findings, pipelining(evidence), strict=True):
         assert isinstance(now, Finding) and now.expected < now.share
         assert before.share == before.expected, "no warp waits at a barrier for others' copies"
     assert has_sampled_waits(evidence)

@@ -24,7 +24,7 @@ from snapshots import check
 from timelines import incomplete_rows
 
 from kprof_inject.analysis.findings.finding import Finding
-from kprof_inject.analysis.findings.loop_phases import epilogue
+from kprof_inject.analysis.findings.loop_phases import loop_phases
 from kprof_inject.analysis.summary import summarise
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.timeline.timeline import Timeline
@@ -58,7 +58,7 @@ def test_a_wait_for_memory_is_no_epilogue(tmp_path: Path) -> None:
     for part, rules in ((0.4, ["epilogue"]), (0.6, [])):
         phases = replace(summary.phases, after_scope=WAIT, after_scope_ns=round(part * summary.phases.after_ns))
         changed = replace(summary, scopes=tuple(spins), phases=phases)
-        assert [one.rule for one in epilogue(evidence_of(timeline, changed)) if isinstance(one, Finding)] == rules
+        assert [one.rule for one in loop_phases(evidence_of(timeline, changed)) if isinstance(one, Finding)] == rules
 
 
 def test_without_a_scope_around_all_neither_is_judged(tmp_path: Path) -> None:

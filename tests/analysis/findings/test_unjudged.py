@@ -25,7 +25,8 @@ OF_CTAS = ("low-fill", "between-ctas", "tail", "uneven-ctas", "few-warps", "smal
 OF_LOOPS = ("prologue", "epilogue", "first-iterations")
 OF_WARPS = ("imbalanced-warps",)
 OTHERS = ("low-fill", "short-launch", "between-ctas", "tail", "uneven-ctas", "waiting", *OF_WARPS, *OF_LOOPS)
-OF_WORK = tuple(rule.name for rule in RULES if rule.name not in OTHERS)
+NAMES = tuple(name for rule in RULES for name in rule.names)
+OF_WORK = tuple(name for name in NAMES if name not in OTHERS)
 HEALTHY = Known()
 LOOP, LOOP_THAT_WAITS = "scf.for %i = ...", "scf.for %i = ...\nttg.async_wait"
 
@@ -62,7 +63,7 @@ def test_each_rule_says_one_of_three_things(tmp_path: Path) -> None:
     ctas = [(sm, 0, duration_ns) for sm in range(8)] + [(0, duration_ns, 2 * duration_ns)]
     timeline = launched(tmp_path, ctas=ctas, kernel={"sm_count": 8}, records_lost=74)
     said = {judgement.rule: judgement.outcome.value for judgement in judge_by_rules(evidence_of(timeline))}
-    assert list(said) == [rule.name for rule in RULES]
+    assert tuple(said) == NAMES
     assert said == {
         **dict.fromkeys(("low-fill", "short-launch", "between-ctas", "uneven-ctas"), "not found"),
         "tail": "found",
@@ -142,7 +143,7 @@ def test_a_launch_within_a_step_of_the_timer_has_no_end(tmp_path: Path) -> None:
 
 def test_where_no_cta_ran_no_rule_judges(tmp_path: Path) -> None:
     timeline = decode_launch(save_launch(tmp_path, [Scope("func")], [None, None], slots=4))
-    assert unjudged(timeline) == {"no CTA ran": tuple(rule.name for rule in RULES)}
+    assert unjudged(timeline) == {"no CTA ran": NAMES}
 
 
 def test_a_disturbed_kernel_may_be_limited_by_its_records(tmp_path: Path) -> None:
