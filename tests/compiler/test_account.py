@@ -334,7 +334,8 @@ def test_a_flaw_and_its_repair(tmp_path: Path, name: str) -> None:
     assert marked <= named
     repaired = evidence_of(tmp_path / "repaired", case.by or case.kernel, {**case.arguments, **case.repair}, case)
     found = {one.rule for rule in RULES for one in found_by(rule, repaired) if one.removed}
-    assert found.isdisjoint(case.rule.names) and found <= NEEDED, "what remains is needed, or not what this kernel is about"
+    assert found.isdisjoint(case.rule.names)
+    assert found <= NEEDED, "what remains is needed, or not what this kernel is about"
 
 
 def test_the_lines_that_a_busy_unit_works_for(tmp_path: Path) -> None:

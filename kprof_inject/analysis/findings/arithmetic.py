@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 
 from msgspec import Struct
 
-from kprof_inject.analysis.findings.evidence import Evidence, is_tensor
+from kprof_inject.analysis.findings.evidence import MAX_NAMES, Evidence, is_tensor
 from kprof_inject.analysis.findings.finding import MIN_SHARE
 from kprof_inject.analysis.findings.waste import Waste, row
 from kprof_inject.analysis.limits.operation_work import work_of
@@ -28,7 +28,6 @@ _MIN_BUSY = 0.5
 _ARITHMETIC = (SPECIAL, FP32, ALU, ISSUE)
 # Less of the special functions, or of all instructions, is not worth an edit.
 _MIN_REMOVED = 0.05
-_MAX_NAMES = 3
 
 
 class _Removable(Struct, frozen=True):
@@ -71,12 +70,15 @@ def special_functions(evidence: Evidence) -> Iterator[Waste]:
     places: dict[str, str] = {}
     for one in removable:
         places.setdefault(one.edit, evidence.place_of(one.root))
-    edits = listed([f"{edit} ({place})" for edit, place in places.items()], _MAX_NAMES)
+    edits = listed([f"{edit} ({place})" for edit, place in places.items()], MAX_NAMES)
+    text = f"{percent(special)} of the special functions are not needed; {busiest} at {percent(part)} of peak"
+    advice = f"use fewer special functions: {edits}"
+    operations = tuple(sorted(removed, key=lambda one: one.start))
     yield Waste(
-        text=f"{percent(special)} of the special functions are not needed; {busiest} at {percent(part)} of peak",
-        advice=f"use fewer special functions: {edits}",
-        removed={**evidence.unit_shares_of(roots), SPECIAL: special},
-        operations=tuple(sorted(removed, key=lambda one: one.start)),
+        text,
+        advice,
+        {**evidence.unit_shares_of(roots), SPECIAL: special},
+        operations,
         figures={"removable_share": special},
     )
 
@@ -157,15 +159,12 @@ def rounded_functions(evidence: Evidence) -> Iterator[Waste]:
     if share < MIN_SHARE:
         return
     what = " and ".join(dict.fromkeys(_ROUNDED[one.name] for one in rounded))
-    yield Waste(
-        text=f"{what} rounded by IEEE 754 at {evidence.places_of(rounded)} take{'' if ' and ' in what else 's'} "
-        f"{percent(share)} of the warps' time",
-        advice="divide with / and use tl.sqrt or tl.rsqrt, if the last bit does not matter; compute a reciprocal once, "
-        "and multiply by it",
-        removed=evidence.unit_shares_of(rounded, _OF_ROUNDING),
-        operations=tuple(rounded),
-        time_share=share * _OF_ROUNDING,
-    )
+    text = f"{what} rounded by IEEE 754 at {evidence.places_of(rounded)} take{'' if ' and ' in what else 's'} "
+    text += f"{percent(share)} of the warps' time"
+    advice = "divide with / and use tl.sqrt or tl.rsqrt, if the last bit does not matter; compute a reciprocal once, "
+    advice += "and multiply by it"
+    removed = evidence.unit_shares_of(rounded, _OF_ROUNDING)
+    yield Waste(text, advice, removed, tuple(rounded), time_share=share * _OF_ROUNDING)
 
 
 @row
@@ -177,15 +176,12 @@ def random_numbers(evidence: Evidence) -> Iterator[Waste]:
     share = evidence.issued_share_of(rounds)
     if share < MIN_SHARE:
         return
-    yield Waste(
-        text=f"random numbers at {evidence.places_of(generators)} take {percent(share)} of the instructions: Philox "
-        "makes four numbers at a time",
-        advice="use all four numbers of a block (tl.rand4x, tl.randint4x: a quarter of the offsets, each for four "
-        "elements), or fewer rounds (n_rounds)",
-        removed=evidence.unit_shares_of(rounds, _UNUSED_NUMBERS),
-        operations=tuple(generators),
-        time_share=evidence.time_share_of(rounds) * _UNUSED_NUMBERS,
-    )
+    text = f"random numbers at {evidence.places_of(generators)} take {percent(share)} of the instructions: Philox "
+    text += "makes four numbers at a time"
+    advice = "use all four numbers of a block (tl.rand4x, tl.randint4x: a quarter of the offsets, each for four "
+    advice += "elements), or fewer rounds (n_rounds)"
+    removed = evidence.unit_shares_of(rounds, _UNUSED_NUMBERS)
+    yield Waste(text, advice, removed, tuple(generators), time_share=evidence.time_share_of(rounds) * _UNUSED_NUMBERS)
 
 
 _UNUSED_NUMBERS = 0.8
@@ -200,15 +196,13 @@ def product_sums(evidence: Evidence) -> Iterator[Waste]:
         return
     around = [one for product in products for one in (product.loop.walk() if product.loop else [product])]
     share = evidence.issued_share_of(around)
+    text = f"the sum of products at {evidence.places_of(products)} is a matrix product, by single elements "
+    text += f"({percent(share)} of the instructions)"
+    advice = "use tl.dot on tiles of rows and columns, on the tensor cores (squared differences are squared norms "
+    advice += "less twice the product: |x|^2 + |y|^2 - 2 x.y)"
+    removed = evidence.unit_shares_of(around, _OF_PRODUCTS)
     yield Waste(
-        text=f"the sum of products at {evidence.places_of(products)} is a matrix product, by single elements "
-        f"({percent(share)} of the instructions)",
-        advice="use tl.dot on tiles of rows and columns, on the tensor cores (squared differences are squared norms "
-        "less twice the product: |x|^2 + |y|^2 - 2 x.y)",
-        removed=evidence.unit_shares_of(around, _OF_PRODUCTS),
-        operations=tuple(products),
-        time_share=evidence.time_share_of(around) * _OF_PRODUCTS,
-        certainty=0.9,
+        text, advice, removed, tuple(products), time_share=evidence.time_share_of(around) * _OF_PRODUCTS, certainty=0.9
     )
 
 
@@ -254,15 +248,13 @@ def frozen_iterations(evidence: Evidence) -> Iterator[Waste]:
         body, frozen = body_of(loop), _frozen(evidence, loop)
         if not frozen:
             continue
+        text = f"{evidence.name_around(frozen[0])} keeps values at {evidence.places_of(frozen)} once a condition on "
+        text += "them fails, and runs all iterations even if it fails for all elements of the tile"
+        advice = "end the loop when no element is active any more: a while loop on tl.max of the condition, computed "
+        advice += "every few iterations; smaller tiles end sooner"
+        removed = evidence.unit_shares_of(body, _FROZEN)
         yield Waste(
-            text=f"{evidence.name_around(frozen[0])} keeps values at {evidence.places_of(frozen)} once a condition on "
-            "them fails, and runs all iterations even if it fails for all elements of the tile",
-            advice="end the loop when no element is active any more: a while loop on tl.max of the condition, computed "
-            "every few iterations; smaller tiles end sooner",
-            removed=evidence.unit_shares_of(body, _FROZEN),
-            operations=tuple(frozen),
-            time_share=evidence.time_share_of(body) * _FROZEN,
-            certainty=0.5,
+            text, advice, removed, tuple(frozen), time_share=evidence.time_share_of(body) * _FROZEN, certainty=0.5
         )
 
 

@@ -59,10 +59,11 @@ def atomics(evidence: Evidence) -> Iterator[Waste]:
         if fences >= _MIN_FENCES and _ORDERED.search(one.operation.tail):
             shared += f", each ordered with all other accesses (warps wait {percent(fences)} of their time for that)"
             combine = f"pass sem='relaxed', if only later launches read the result; else {combine}"
+        text = f"{evidence.words_of(one.operation)} updates {elements} elements at a time{shared}; warps spend "
+        text += f"{percent(time_share)} of their time in it"
         yield Waste(
-            text=f"{evidence.words_of(one.operation)} updates {elements} elements at a time{shared}; warps spend "
-            f"{percent(time_share)} of their time in it",
-            advice=combine,
+            text,
+            combine,
             removed=removed,
             operations=(one.operation,),
             certainty=1.0 if time_share >= _MIN_TIME and not is_apart else 0.5,

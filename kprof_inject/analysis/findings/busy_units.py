@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from kprof_inject.analysis.findings.evidence import Evidence
+from kprof_inject.analysis.findings.evidence import MAX_NAMES, Evidence
 from kprof_inject.analysis.findings.finding import MIN_SHARE, Figures, Results, found, rule
 from kprof_inject.analysis.limits.limit import UNIT_NAMES
 from kprof_inject.analysis.limits.rates import ALU, FP32, FP64, ISSUE, SHARED, SPECIAL, TENSOR
@@ -17,7 +17,6 @@ from kprof_inject.ttgir.loops import body_of
 from kprof_inject.ttgir.nodes import Operation
 
 _MIN_BUSY = 0.5
-_MAX_NAMES = 3
 # Tensor cores that are busier have little time left; those with less work are not what the kernel is about.
 _MIN_DOTS, _MAX_DOTS = 0.1, 0.85
 _MIN_OTHER = 0.15  # of the warps' time
@@ -61,64 +60,60 @@ def _turns(evidence: Evidence, stalls: Stalls) -> Iterator[_Turn]:
     of_dots = evidence.lines_of(one for one in module.walk() if one.traits.is_of_dot)
     copies = [one for one in module.walk() if one.traits.starts_async and not one.traits.is_of_dot]
     of_copies = evidence.lines_of([*copies, *evidence.uses.of_addresses])
-    by_turn: dict[int, Counter[int]] = {}
+    by_turn: dict[tuple[str, str], Counter[int]] = {}
     for line in stalls.lines:
         for reason, samples in line.reasons.items():
             count = samples - line.for_tensor_cores if reason == BARRIER else samples
-            turn = _OF_REASON.get(reason)
-            if turn is None:
-                turn = _COPIES if line.line in of_copies else _ARITHMETIC if line.line in inside else _OUTSIDE
+            other = _COPIES if line.line in of_copies else _ARITHMETIC if line.line in inside else _OUTSIDE
+            turn = _OF_REASON.get(reason, other)
             if line.line not in of_dots or turn == _LOADS:
                 by_turn.setdefault(turn, Counter())[line.line] += count
-    operations = {evidence.first_lines_of([one.operation])[0]: one.operation for one in evidence.operations}
+    operations = {one.line: one.operation for one in evidence.operations}
     more_than = f" than the {evidence.room} that fit{'s' if evidence.room == 1 else ''}" if evidence.room else ""
     more_ctas = f"more CTAs on an SM{more_than} (fewer registers, less shared memory)"
-    for turn, lines in by_turn.items():
-        most = tuple(operations[line] for line, _ in lines.most_common() if line in operations)[:_MAX_NAMES]
+    for (what, advice), lines in by_turn.items():
+        most = tuple(operations[line] for line, _ in lines.most_common() if line in operations)[:MAX_NAMES]
         if most:
-            what, advice = _TURNS[turn]
-            what = f"{what} ({evidence.places_of(most)})"
-            yield _Turn(lines.total() / stalls.samples, what, advice.format(more_ctas=more_ctas), most)
+            where = f"{what} ({evidence.places_of(most)})"
+            yield _Turn(lines.total() / stalls.samples, where, advice.format(more_ctas=more_ctas), most)
 
 
-_ARITHMETIC, _OUTSIDE, _COPIES, _LOADS, _BARRIERS, _SHARED = range(6)
+# Work of warps, and how to overlap it with dots.
+_ARITHMETIC = (
+    "in arithmetic between dots",
+    "let dots run meanwhile: issue the next block's first dot before this block's arithmetic, let two groups of warps "
+    "work on halves of the tile (num_warps=8, warp specialization), or have {more_ctas}; compute less between dots "
+    "(fold factors into exp2, mask only the blocks that need it)",
+)
+_OUTSIDE = (
+    "outside of the loop with dots",
+    "let that overlap the loop: a persistent kernel with a flattened loop (tl.range(..., flatten=True)), or "
+    "{more_ctas}; give a CTA more iterations, or compute less for each tile",
+)
+_COPIES = (
+    "issuing copies and computing their addresses",
+    "copy tiles by tensor descriptors (tl.make_tensor_descriptor: TMA takes one instruction for a tile), or use a "
+    "larger step along the loop; or {more_ctas}",
+)
+_LOADS = (
+    "waiting for loads",
+    "issue loads earlier: more stages (num_stages); by hand an iteration ahead those that Triton does not pipeline "
+    "(scales, indices); or {more_ctas}",
+)
+_AT_BARRIERS = (
+    "at barriers",
+    "let fewer warps wait for each other: {more_ctas}, fewer exchanges between threads in the loop, or fewer and "
+    "larger iterations",
+)
+_EXCHANGES = (
+    "waiting for shared memory and special functions",
+    "exchange less between threads in the loop: keep operands in the layout of the dots, and reduce along rows that a "
+    "warp owns; or have {more_ctas}",
+)
 _OF_REASON = {
     **dict.fromkeys(("long_scoreboard", "lg_throttle"), _LOADS),
-    BARRIER: _BARRIERS,
-    **dict.fromkeys(("short_scoreboard", "mio_throttle"), _SHARED),
-}
-_TURNS = {
-    _ARITHMETIC: (
-        "in arithmetic between dots",
-        "let dots run meanwhile: issue the next block's first dot before this block's arithmetic, let two groups of "
-        "warps work on halves of the tile (num_warps=8, warp specialization), or have {more_ctas}; compute less "
-        "between dots (fold factors into exp2, mask only the blocks that need it)",
-    ),
-    _OUTSIDE: (
-        "outside of the loop with dots",
-        "let that overlap the loop: a persistent kernel with a flattened loop (tl.range(..., flatten=True)), or "
-        "{more_ctas}; give a CTA more iterations, or compute less for each tile",
-    ),
-    _COPIES: (
-        "issuing copies and computing their addresses",
-        "copy tiles by tensor descriptors (tl.make_tensor_descriptor: TMA takes one instruction for a tile), or use a "
-        "larger step along the loop; or {more_ctas}",
-    ),
-    _LOADS: (
-        "waiting for loads",
-        "issue loads earlier: more stages (num_stages); by hand an iteration ahead those that Triton does not pipeline "
-        "(scales, indices); or {more_ctas}",
-    ),
-    _BARRIERS: (
-        "at barriers",
-        "let fewer warps wait for each other: {more_ctas}, fewer exchanges between threads in the loop, or fewer and "
-        "larger iterations",
-    ),
-    _SHARED: (
-        "waiting for shared memory and special functions",
-        "exchange less between threads in the loop: keep operands in the layout of the dots, and reduce along rows "
-        "that a warp owns; or have {more_ctas}",
-    ),
+    BARRIER: _AT_BARRIERS,
+    **dict.fromkeys(("short_scoreboard", "mio_throttle"), _EXCHANGES),
 }
 
 
@@ -142,14 +137,14 @@ def work_by_line(evidence: Evidence) -> tuple[str, str]:
     """
     unit, part = evidence.busiest
     shares = evidence.unit_use.by_line(unit) if unit in _LESS and part >= _MIN_BUSY else {}
-    operations = {evidence.first_lines_of([one.operation])[0]: one.operation for one in evidence.operations}
+    operations = {one.line: one.operation for one in evidence.operations}
     places = Counter[str]()
     for line, share in shares.items():
         if line in operations:
             places[evidence.place_of(operations[line])] += round(1000 * share)
-    most = [(place, count / 1000) for place, count in places.most_common(_MAX_NAMES) if count >= 1000 * _MIN_AT_LINE]
+    most = [(place, count / 1000) for place, count in places.most_common(MAX_NAMES) if count >= 1000 * _MIN_AT_LINE]
     if not most:
         return "", ""
-    where = listed([f"{place} ({percent(share)})" for place, share in most], _MAX_NAMES)
+    where = listed([f"{place} ({percent(share)})" for place, share in most], MAX_NAMES)
     does = "works" if unit in (ALU, ISSUE) else "work"
     return _LESS[unit], f"{UNIT_NAMES[unit]} ({percent(part)} of peak) {does} most for {where}"

@@ -37,7 +37,7 @@ from kprof_inject.ttgir.types import if_misfit, types_of
 
 # On an H100, removing operations won 0.7 to 1.1 of their share of the warps' time.
 _MAX_ABOVE, _MIN_REST = 1.2, 0.9
-_MAX_NAMES = 3
+MAX_NAMES = 3
 # An empty launch takes as long: 2.0 to 2.4 us on an H100.
 _MIN_LAUNCH_NS = 2_000
 # A CTA takes as long to start, to load from the L2, and to end: an H100's L2 answers after 0.2 to 0.3 us.
@@ -292,11 +292,11 @@ class Evidence(Struct, frozen=True, eq=False):
 
     def places_of(self, operations: Iterable[Operation]) -> str:
         """Return the places of operations, each once, such as ``norm.py:40 and norm.py:47``."""
-        return listed(list(dict.fromkeys(map(self.place_of, operations))), _MAX_NAMES)
+        return listed(list(dict.fromkeys(map(self.place_of, operations))), MAX_NAMES)
 
     def names_of(self, operations: Iterable[Operation]) -> str:
         """Return operations in words, each once, and no more than three by name."""
-        return listed(list(dict.fromkeys(map(self.words_of, operations))), _MAX_NAMES)
+        return listed(list(dict.fromkeys(map(self.words_of, operations))), MAX_NAMES)
 
     def words_of(self, operation: Operation) -> str:
         """Return an operation in words, such as *the load of 'x' at matmul.py:58*."""

@@ -43,9 +43,10 @@ def address_arithmetic(evidence: Evidence) -> Iterator[Waste]:
     # Fewer instructions may save time if they take many issue slots, or nothing else is busy.
     issued = max((evidence.parts.get(unit, 0.0) for unit in (ISSUE, ALU, FP32)), default=1.0)
     is_issuing = issued >= POSSIBLE or evidence.busiest[1] < POSSIBLE
+    text = f"{percent(share)} of the instructions only compute addresses and masks, {what}"
     yield Waste(
-        text=f"{percent(share)} of the instructions only compute addresses and masks, {what}",
-        advice=advice,
+        text,
+        advice,
         removed=evidence.unit_shares_of(operations, 1 - _NEEDED),
         operations=tuple(sorted(divisions or worst, key=lambda one: one.start)),
         time_share=evidence.execution_share_of(operations) * (1 - _NEEDED) if is_issuing else 0.0,
@@ -81,15 +82,13 @@ def same_in_all_threads(evidence: Evidence) -> Iterator[Waste]:
             continue
         more, warps = "single elements" if elements == 1 else f"{elements}", evidence.kernel.num_warps
         fewer = f", or use fewer warps (num_warps is {warps})" if warps > 1 else ""
+        text = f"the {threads} threads of a CTA do the same in {evidence.name_around(work[0])}: its largest tensor "
+        text += f"has {counted(elements, 'element')} ({evidence.places_of(work)}: {percent(share)} of the instructions)"
+        advice = f"work on a block of elements at a time in place of {more} (a vector that is loaded, compared or "
+        advice += f"reduced at once){fewer}"
+        removed = evidence.unit_shares_of(work, repeated)
         yield Waste(
-            text=f"the {threads} threads of a CTA do the same in {evidence.name_around(work[0])}: its largest tensor "
-            f"has {counted(elements, 'element')} ({evidence.places_of(work)}: {percent(share)} of the instructions)",
-            advice=f"work on a block of elements at a time in place of {more} (a vector that is loaded, compared or "
-            f"reduced at once){fewer}",
-            removed=evidence.unit_shares_of(work, repeated),
-            operations=tuple(work),
-            time_share=evidence.time_share_of([loop]) * repeated,
-            certainty=0.7,
+            text, advice, removed, tuple(work), time_share=evidence.time_share_of([loop]) * repeated, certainty=0.7
         )
 
 
@@ -115,10 +114,11 @@ def spills(evidence: Evidence) -> Iterator[Waste]:
     if share < _MIN_SPILLED:
         return
     waste = evidence.dram_waste  # what does not fit into the L2
+    text = f"registers do not suffice: each thread keeps {spilled} in local memory, whose accesses take "
+    text += f"{percent(share)} of the warps' time"
     yield Waste(
-        text=f"registers do not suffice: each thread keeps {spilled} in local memory, whose accesses take "
-        f"{percent(share)} of the warps' time",
-        advice="use fewer registers per thread: more warps (num_warps), or smaller tiles"
+        text,
+        "use fewer registers per thread: more warps (num_warps), or smaller tiles"
         + (", or no maxnreg" if evidence.kernel.metadata.get("maxnreg") else ""),
         removed={**dict.fromkeys(evidence.parts, 1.0), DRAM: 1.0 if waste is None else waste},
         time_share=share,

@@ -9,6 +9,7 @@ import numpy as np
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import (
     MIN_SHARE,
+    Figures,
     Finding,
     Results,
     all_ctas,
@@ -43,15 +44,12 @@ def low_fill(evidence: Evidence) -> Results:
     _, busiest = evidence.busiest_of_device
     most = max(idle_share, 1 - busiest) if busiest and waves.slots_per_sm > 1 else idle_share
     split = "split-K" if evidence.has_dots else "several CTAs for the work of one (a second kernel combines them)"
-    yield found(
-        evidence,
-        share=min(most, 1 - evidence.launching),
-        likely=min(idle_share, 1 - evidence.launching),
-        text=f"the grid is too small for the device: {counted(waves.ctas, 'CTA')} on {waves.sms} of {device_sms} SMs; "
-        f"{counted(idle_sms, 'SM')} ({percent(idle_share)}) {'is' if idle_sms == 1 else 'are'} idle",
-        advice=f"launch more CTAs: smaller tiles, {split}, or several problems in one launch",
-        figures={"ctas": waves.ctas, "sms": waves.sms, "device_sms": device_sms},
-    )
+    text = f"the grid is too small for the device: {counted(waves.ctas, 'CTA')} on {waves.sms} of {device_sms} SMs; "
+    text += f"{counted(idle_sms, 'SM')} ({percent(idle_share)}) {'is' if idle_sms == 1 else 'are'} idle"
+    advice = f"launch more CTAs: smaller tiles, {split}, or several problems in one launch"
+    figures: Figures = {"ctas": waves.ctas, "sms": waves.sms, "device_sms": device_sms}
+    share, likely = (min(part, 1 - evidence.launching) for part in (most, idle_share))
+    yield found(evidence, share, text, advice, figures, likely=likely)
 
 
 @rule(cta_times, uses_records=False, idle="SMs")
@@ -68,16 +66,13 @@ def between_ctas(evidence: Evidence) -> Results:
         other = "check whether another kernel runs on the SMs in the gaps"
     else:
         other = "or make room for a second CTA on an SM (fewer registers, less shared memory) to fill the gaps"
-    yield found(
-        evidence,
-        share=idle.gaps_won_share,
-        text=f"SMs are idle between CTAs for {percent(idle.between_share)} of their time: "
-        f"{counted(idle.gaps, 'gap')} of {short_time(idle.gap_ns)} on average; without gaps, the launch would take "
-        f"{percent(idle.gaps_won_share)} less time",
-        advice="launch fewer, larger CTAs, or a persistent kernel: "
-        f"{waves.sms * waves.slots_per_sm} CTAs that each loop over tiles; {other}",
-        figures={"gaps": idle.gaps, "gap_ns": idle.gap_ns, "between_share": idle.between_share},
-    )
+    text = f"SMs are idle between CTAs for {percent(idle.between_share)} of their time: "
+    text += f"{counted(idle.gaps, 'gap')} of {short_time(idle.gap_ns)} on average; without gaps, the launch would take "
+    text += f"{percent(idle.gaps_won_share)} less time"
+    advice = "launch fewer, larger CTAs, or a persistent kernel: "
+    advice += f"{waves.sms * waves.slots_per_sm} CTAs that each loop over tiles; {other}"
+    figures: Figures = {"gaps": idle.gaps, "gap_ns": idle.gap_ns, "between_share": idle.between_share}
+    yield found(evidence, idle.gaps_won_share, text, advice, figures)
 
 
 @rule(cta_times, uses_records=False, idle="SMs")
@@ -94,13 +89,10 @@ def tail(evidence: Evidence) -> Results:
         what = f"{counted(waves.ctas, 'CTA')} do not divide evenly among {waves.sms} SMs: {fullest} "
         what += f"{ending.most_ctas}, the others finish earlier"
         even = f"the {waves.sms} SMs"
-    yield found(
-        evidence,
-        share=ending.count_share,
-        text=f"{what}; spread evenly, the same work would take {percent(ending.count_share)} less time",
-        advice=f"make the grid a multiple of {even}: other tile sizes, a persistent kernel, or split-K",
-        figures={"waves": waves.waves, "last_wave_ctas": waves.last.ctas, "last_wave_sms": waves.last.sms},
-    )
+    text = f"{what}; spread evenly, the same work would take {percent(ending.count_share)} less time"
+    advice = f"make the grid a multiple of {even}: other tile sizes, a persistent kernel, or split-K"
+    figures: Figures = {"waves": waves.waves, "last_wave_ctas": waves.last.ctas, "last_wave_sms": waves.last.sms}
+    yield found(evidence, ending.count_share, text, advice, figures)
 
 
 # The last CTA to end must take 25 % longer than the median: if it only began late, it need not have more work.
@@ -257,14 +249,8 @@ def throttled(evidence: Evidence) -> Iterator[Finding]:
     roofs = evidence.speed_of_light.roofs
     hungry = any(roof.parts.get(unit, 0) >= least for roof in roofs[:1] for unit, least in _POWER_HUNGRY.items())
     why = "likely limited by power" if hungry else "possibly limited by power, or still ramping up after a pause"
-    yield found(
-        evidence,
-        share=share,
-        text=f"the SMs ran at {summary.clock_mhz:.0f} of {summary.nominal_mhz:.0f} MHz, {percent(share)} below "
-        f"their nominal clock: {why}",
-        advice="compare variants by cycles, not by time; check the power limit, or move fewer bytes, which takes less "
-        "power",
-        figures={"clock_mhz": summary.clock_mhz, "nominal_mhz": summary.nominal_mhz},
-        likely=0.0,
-        name="throttled",
-    )
+    text = f"the SMs ran at {summary.clock_mhz:.0f} of {summary.nominal_mhz:.0f} MHz, {percent(share)} below "
+    text += f"their nominal clock: {why}"
+    advice = "compare variants by cycles, not by time; check the power limit, or move fewer bytes, which saves power"
+    figures: Figures = {"clock_mhz": summary.clock_mhz, "nominal_mhz": summary.nominal_mhz}
+    yield found(evidence, share, text, advice, figures, likely=0.0, name="throttled")

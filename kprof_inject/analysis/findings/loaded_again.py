@@ -91,12 +91,13 @@ def loaded_again(evidence: Evidence) -> Iterator[Waste]:
     worst = max(again, key=lambda one: one.again_bytes)
     is_near = all(one.is_near for one in again)
     times = "several times" if set(firsts) & set(operations) else "again"
+    text = f"{_amounts(evidence, unit, loads)}: {evidence.words_of(worst.moved.operation)} fetches {times} what the "
+    text += f"CTA already had, from the same addresses ({evidence.places_of([*firsts, *operations])})"
     yield Waste(
-        text=f"{_amounts(evidence, unit, loads)}: {evidence.words_of(worst.moved.operation)} fetches {times} what the "
-        f"CTA already had, from the same addresses ({evidence.places_of([*firsts, *operations])})",
-        advice=_OF_NEIGHBOURS if is_near else _advice(evidence, loads),
-        removed=removed,
-        operations=operations,
+        text,
+        _OF_NEIGHBOURS if is_near else _advice(evidence, loads),
+        removed,
+        operations,
         certainty=_NEAR if is_near else 1.0,
     )
 
@@ -206,9 +207,6 @@ def stored_again(evidence: Evidence) -> Iterator[Waste]:
     share = (sum(one.again_bytes for one in again) + sum(one.requested_bytes for one in own)) / whole
     what = f"stores to the same addresses several times{', and loads from there' if own else ''}"
     what = what if again else "loads what it stored itself"
-    yield Waste(
-        text=f"a CTA {what} ({evidence.places_of(operations)}): {percent(share)} of the bytes that it moves",
-        advice="keep the value in registers (a variable that the loop carries), and store it once at the end",
-        removed={**evidence.unit_shares_of(operations), L2: share, L2_TO_SM: share},
-        operations=operations,
-    )
+    text = f"a CTA {what} ({evidence.places_of(operations)}): {percent(share)} of the bytes that it moves"
+    advice = "keep the value in registers (a variable that the loop carries), and store it once at the end"
+    yield Waste(text, advice, {**evidence.unit_shares_of(operations), L2: share, L2_TO_SM: share}, operations)

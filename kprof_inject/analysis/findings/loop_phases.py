@@ -125,18 +125,13 @@ def _first_iterations(evidence: Evidence) -> Results:
         if share < MIN_SHARE or slow > _MAX_FILL_ITERATIONS:
             continue
         mean_ns = float(slow_ns.mean())
-        yield found(
-            evidence,
-            share,
-            text=f"pipeline fill: {numbered('iteration', range(slow))} of {scope.distinct_name} "
-            f"{'takes' if slow == 1 else 'each take'} {ratio(mean_ns / steady_ns)} as long as a steady one "
-            f"({short_time(mean_ns)} against {short_time(steady_ns)}); the excess is {percent(share)} of the CTA's "
-            "time",
-            advice="fill the pipeline less often: more iterations per CTA, or several tiles (a persistent kernel); see "
-            "what the first loads wait for",
-            figures={"steady_ns": steady_ns, "slow_ns": mean_ns},
-            scope=index,
-            name=FIRST_ITERATIONS,
-        )
+        text = f"pipeline fill: {numbered('iteration', range(slow))} of {scope.distinct_name} "
+        text += f"{'takes' if slow == 1 else 'each take'} {ratio(mean_ns / steady_ns)} as long as a steady one "
+        text += f"({short_time(mean_ns)} against {short_time(steady_ns)}); the excess is {percent(share)} of the CTA's "
+        text += "time"
+        advice = "fill the pipeline less often: more iterations per CTA, or several tiles (a persistent kernel); see "
+        advice += "what the first loads wait for"
+        figures: Figures = {"steady_ns": steady_ns, "slow_ns": mean_ns}
+        yield found(evidence, share, text, advice, figures, scope=index, name=FIRST_ITERATIONS)
     missing = unrecorded_iterations(evidence.timeline.table)
     yield from missing_in_loops(evidence.timeline, FIRST_ITERATIONS, missing)

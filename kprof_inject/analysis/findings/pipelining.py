@@ -131,20 +131,22 @@ def _too_few_stages(evidence: Evidence, roof: Roof, pipeline: CopyPipeline) -> R
     at_barriers = 0.0
     if evidence.stalls is not None:
         at_barriers = evidence.stalls.share_of_barriers(evidence.lines_of([pipeline.loop]))
+    text = f"{evidence.name_of(roof)} spends {percent(waited)} of its time waiting for copies issued "
+    text += f"{counted(pipeline.depth, 'iteration')} ahead: {size_text(copies.bytes_per_sm())} in flight per SM is too "
+    text += "little"
+    figures: Figures = {
+        "waiting": waited,
+        "depth": pipeline.depth,
+        "more_stages": more,
+        "bytes_in_flight_per_sm": copies.bytes_per_sm(),
+        "stage_bytes": copies.stage_bytes,
+    }
     yield found(
         evidence,
-        share=min(share + at_barriers, evidence.max_gain()),
-        text=f"{evidence.name_of(roof)} spends {percent(waited)} of its time waiting for copies issued "
-        f"{counted(pipeline.depth, 'iteration')} ahead: {size_text(copies.bytes_per_sm())} in flight per SM is too "
-        "little",
-        advice=advice,
-        figures={
-            "waiting": waited,
-            "depth": pipeline.depth,
-            "more_stages": more,
-            "bytes_in_flight_per_sm": copies.bytes_per_sm(),
-            "stage_bytes": copies.stage_bytes,
-        },
+        min(share + at_barriers, evidence.max_gain()),
+        text,
+        advice,
+        figures,
         likely=share,
         scope=roof.index,
         name="too-few-stages",

@@ -17,14 +17,13 @@ from kprof_inject.analysis.structure.dependence import (
     varying_names,
 )
 from kprof_inject.analysis.structure.uses import Uses
-from kprof_inject.quantities import listed, percent
+from kprof_inject.quantities import percent
 from kprof_inject.ttgir.dialect import DIVISIONS, DOT_WAIT, INTEGER_DIVISIONS, READ
 from kprof_inject.ttgir.loops import body_of
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.ssa_values import loop_arguments, operand_names, result_names
 from kprof_inject.ttgir.types import factors_of, if_misfit, types_of
 
-_MAX_NAMES = 3
 # ptxas unrolls loops by 4 if no barrier is in the way. Loads of the four iterations then overlap.
 _MAX_OVERLAP = 0.75
 _REDUCTION = "tt.reduce"
@@ -74,19 +73,19 @@ def _invariant(
         time = min(share + _MAX_OVERLAP * evidence.stalls.share_of_waits(evidence.lines_of(loads)), 1.0)
     advice = []
     if repeated:
-        names = evidence.names_of(repeated)
-        advice.append(f"move {names} before the loop")
+        advice.append(f"move {evidence.names_of(repeated)} before the loop")
         if any(one.traits.reads_global for one in repeated):
             advice.append("the compiler does not, as the loop also writes to memory that might overlap")
     if divided:
-        names = listed([evidence.place_of(one) for one in divided], _MAX_NAMES)
-        advice.append(f"compute the reciprocal of the divisor before the loop, and multiply by it at {names}")
+        where = evidence.places_of(divided)
+        advice.append(f"compute the reciprocal of the divisor before the loop, and multiply by it at {where}")
+    text = f"{evidence.name_around(removed[0])} does in each iteration what does not depend on it: "
+    text += f"{evidence.names_of(removed)} take{'s' if len(removed) == 1 else ''} {percent(share)} of the warps' time"
     return Waste(
-        text=f"{evidence.name_around(removed[0])} does in each iteration what does not depend on it: "
-        f"{evidence.names_of(removed)} take{'s' if len(removed) == 1 else ''} {percent(share)} of the warps' time",
-        advice="; ".join(advice),
-        removed=evidence.without(removed),
-        operations=tuple(removed),
+        text,
+        "; ".join(advice),
+        evidence.without(removed),
+        tuple(removed),
         time_share=time,
         figures={"operations": len(repeated), "divisions": len(divided), "time_share": share},
     )
@@ -113,12 +112,14 @@ def reduction_in_loop(evidence: Evidence) -> Iterator[Waste]:
             only = "only to accumulate the results"
             advice = "accumulate the tensor element by element in the loop, and reduce it once after the loop (the "
             advice += "order of additions changes)"
+        text = f"{evidence.name_around(sums[0])} reduces over threads in each iteration, {only}: "
+        text += f"{evidence.names_of(sums)} take{'s' if len(sums) == 1 else ''} {percent(share)} of the warps' time"
+        removed = {unit: saved * part for unit, part in evidence.without(sums).items()}
         yield Waste(
-            text=f"{evidence.name_around(sums[0])} reduces over threads in each iteration, {only}: "
-            f"{evidence.names_of(sums)} take{'s' if len(sums) == 1 else ''} {percent(share)} of the warps' time",
-            advice=advice,
-            removed={unit: saved * part for unit, part in evidence.without(sums).items()},
-            operations=tuple(sums),
+            text,
+            advice,
+            removed,
+            tuple(sums),
             time_share=share * saved,
             certainty=0.7 if is_running else 1.0,
             figures={"reductions": len(sums)},
@@ -169,11 +170,13 @@ def same_in_all_ctas(evidence: Evidence) -> Iterator[Waste]:
         else:
             who = f"each of {evidence.summary.ctas} CTAs computes the same"
             advice = "compute it once, before the launch or in a small kernel of its own, and load the result: a table"
+        text = f"{who}: {what}, with what these need, take {percent(share)} of the warps' time"
+        removed = evidence.without(same)
         yield Waste(
-            text=f"{who}: {what}, with what these need, take {percent(share)} of the warps' time",
-            advice=advice,
-            removed=evidence.without(same),
-            operations=tuple(costly),
+            text,
+            advice,
+            removed,
+            tuple(costly),
             time_share=share,
             figures={"operations": len(same), "time_share": share},
         )
@@ -203,16 +206,14 @@ def operands_by_registers(evidence: Evidence) -> Iterator[Waste]:
         else:
             advice = "convert or scale the operand once, before the kernel or in the kernel that writes it; or keep it "
             advice += "as the dot's first operand, which the tensor cores take from registers"
-        yield Waste(
-            text=f"an operand of the dot in {evidence.name_around(loop)} goes through registers in each iteration, to "
+        text = f"an operand of the dot in {evidence.name_around(loop)} goes through registers in each iteration, to "
+        text += (
             f"be changed at {evidence.places_of(changed)}, and back to shared memory: {percent(share)} of the warps' "
-            "time",
-            advice=advice,
-            removed=evidence.without(moved),
-            operations=tuple(changed),
-            time_share=share,
-            certainty=0.9 if factors else 0.4,
-            around=loop,
+        )
+        text += "time"
+        removed = evidence.without(moved)
+        yield Waste(
+            text, advice, removed, tuple(changed), time_share=share, certainty=0.9 if factors else 0.4, around=loop
         )
 
 
@@ -237,17 +238,14 @@ def scaled_in_loop(evidence: Evidence) -> Iterator[Waste]:
             continue
         work = [one for one in body_of(loop) if one in scaled or one.name in (*_SUMS, *_LINEAR)]
         share = evidence.time_share_of(work)
-        yield Waste(
-            text=f"{evidence.name_around(loop)} scales each result of a dot at {evidence.places_of(scaled)} by what "
+        text = f"{evidence.name_around(loop)} scales each result of a dot at {evidence.places_of(scaled)} by what "
+        text += (
             f"does not depend on the iteration, and adds it up outside of the tensor cores: {percent(share)} of the "
-            "warps' time",
-            advice="let the dot accumulate (tl.dot(a, b, acc)), in integers if its operands are, and scale the sum "
-            "once after the loop",
-            removed=evidence.unit_shares_of(work),
-            operations=tuple(scaled),
-            time_share=share,
-            around=loop,
         )
+        text += "warps' time"
+        advice = "let the dot accumulate (tl.dot(a, b, acc)), in integers if its operands are, and scale the sum "
+        advice += "once after the loop"
+        yield Waste(text, advice, evidence.unit_shares_of(work), tuple(scaled), time_share=share, around=loop)
 
 
 _SUMS = ("arith.addf", "arith.addi", "math.fma")

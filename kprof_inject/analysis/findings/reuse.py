@@ -43,15 +43,10 @@ def small_tiles(evidence: Evidence) -> Iterator[Waste]:
     # A tile loads its rows and its columns for as many products as it has elements.
     saved = 1 - (1 / longer + 1 / (2 * shorter)) / (1 / longer + 1 / shorter)
     # If another unit is as busy as the L2, larger tiles may lose: they leave room for fewer CTAs on an SM.
-    yield Waste(
-        text=f"small tiles: the L2 ({percent(busy)} of peak) delivers the operands of tiles of {rows} x {columns}",
-        advice=f"use larger tiles: {longer} x {2 * shorter} takes {percent(saved)} fewer bytes from the L2 for the "
-        "same result (with more warps, or fewer stages if shared memory does not suffice)",
-        removed=dict.fromkeys((L2, L2_TO_SM), saved),
-        operations=(dot,),
-        time_share=0.0,
-        figures={"saved": saved},
-    )
+    text = f"small tiles: the L2 ({percent(busy)} of peak) delivers the operands of tiles of {rows} x {columns}"
+    advice = f"use larger tiles: {longer} x {2 * shorter} takes {percent(saved)} fewer bytes from the L2 for the "
+    advice += "same result (with more warps, or fewer stages if shared memory does not suffice)"
+    yield Waste(text, advice, dict.fromkeys((L2, L2_TO_SM), saved), (dot,), time_share=0.0, figures={"saved": saved})
 
 
 def _is_shared(evidence: Evidence, shape: set[int]) -> bool:
@@ -132,16 +127,12 @@ def symmetric_product(evidence: Evidence) -> Iterator[Waste]:
         is_same = one.size_bytes == other.size_bytes == union(touched).size_bytes > 0
         if not is_same or steps[0] != steps[1]:  # a matrix by itself has other steps
             continue
-        yield Waste(
-            text=f"{evidence.words_of(dot)} multiplies a matrix by its own transpose: both factors are the same "
-            f"{size_text(one.size_bytes)}, so the tiles above the diagonal are those below it, transposed",
-            advice="compute the tiles on one side of the diagonal, and store each also transposed: let the other CTAs "
-            "return at once, or launch half of the grid",
-            removed={**dict.fromkeys(UNITS_OF_SM, _HALF), L2: _HALF, L2_TO_SM: _HALF},
-            operations=(dot,),
-            time_share=_HALF,
-            certainty=0.8,
-        )
+        text = f"{evidence.words_of(dot)} multiplies a matrix by its own transpose: both factors are the same "
+        text += f"{size_text(one.size_bytes)}, so the tiles above the diagonal are those below it, transposed"
+        advice = "compute the tiles on one side of the diagonal, and store each also transposed: let the other CTAs "
+        advice += "return at once, or launch half of the grid"
+        removed = {**dict.fromkeys(UNITS_OF_SM, _HALF), L2: _HALF, L2_TO_SM: _HALF}
+        yield Waste(text, advice, removed, (dot,), time_share=_HALF, certainty=0.8)
         return
 
 
@@ -169,16 +160,12 @@ def _evicted(evidence: Evidence, read: float, needed_bytes: int) -> Iterator[Was
     evicted = 1 - needed_bytes / read if read else 0.0
     if not (shared and streamed) or evicted < _MIN_EVICTED or shared_bytes > (evidence.kernel.l2_bytes or 0):
         return
-    yield Waste(
-        text=f"DRAM reads {size_text(round(read))} where {size_text(needed_bytes)} suffice: what CTAs share "
-        f"({evidence.names_of(shared)}) fits into the L2, but streamed data takes its place "
-        f"({evidence.places_of(streamed)})",
-        advice="let streamed data leave first: eviction_policy='evict_first' for it, 'evict_last' for what is shared",
-        removed={DRAM: evicted * read / evidence.dram_moved, L2: 0.0},
-        operations=tuple(shared),
-        time_share=0.0,
-        certainty=0.4,
-    )
+    text = f"DRAM reads {size_text(round(read))} where {size_text(needed_bytes)} suffice: what CTAs share "
+    text += f"({evidence.names_of(shared)}) fits into the L2, but streamed data takes its place "
+    text += f"({evidence.places_of(streamed)})"
+    advice = "let streamed data leave first: eviction_policy='evict_first' for it, 'evict_last' for what is shared"
+    removed = {DRAM: evicted * read / evidence.dram_moved, L2: 0.0}
+    yield Waste(text, advice, removed, tuple(shared), time_share=0.0, certainty=0.4)
 
 
 def _reads_its_own_again(evidence: Evidence, needed_bytes: int) -> bool:

@@ -31,13 +31,14 @@ def bank_conflicts(evidence: Evidence) -> Iterator[Waste]:
             removed, advice = 1 - (1 - removed) * _REST_OF_COPY, _TRANSPOSED
         least, roof = min_cycles(one.operation), evidence.roof_around(one.operation)
         where = f" in {evidence.name_of(roof)}" if roof else ""
+        text = f"bank conflicts: {one.operation.name}{where} ({evidence.place_of(one.operation)}) occupies shared "
+        text += f"memory for {each + least} cycles instead of {least}, {percent(share)} of the SMs' time: threads of a "
+        text += "warp access the same bank, or less than its 4 bytes"
         yield Waste(
-            text=f"bank conflicts: {one.operation.name}{where} ({evidence.place_of(one.operation)}) occupies shared "
-            f"memory for {each + least} cycles instead of {least}, {percent(share)} of the SMs' time: threads of a "
-            "warp access the same bank, or less than its 4 bytes",
-            advice=advice,
-            removed={SHARED: removed},
-            operations=(one.operation,),
+            text,
+            advice,
+            {SHARED: removed},
+            (one.operation,),
             time_share=share,
             figures={"cycles": each + least, "least_cycles": least, "times": one.whole_times or 0},
         )
@@ -64,12 +65,7 @@ def needless_barriers(evidence: Evidence) -> Iterator[Waste]:
         if not own or any(one.traits.accesses_shared or one.traits.is_atomic for one in inside):
             continue
         share = evidence.stalls.share_of_barriers(evidence.lines_of(own)) if evidence.stalls else 0.0
-        yield Waste(
-            text=f"each iteration of {evidence.name_around(own[0])} waits at a barrier that orders no access to shared "
-            f"memory ({evidence.places_of(own)}): {percent(share)} of the warps' time",
-            advice="remove tl.debug_barrier: the compiler inserts the barriers that are needed",
-            removed=evidence.unit_shares_of(own),
-            operations=tuple(own),
-            time_share=share,
-            certainty=0.5,
-        )
+        text = f"each iteration of {evidence.name_around(own[0])} waits at a barrier that orders no access to shared "
+        text += f"memory ({evidence.places_of(own)}): {percent(share)} of the warps' time"
+        advice = "remove tl.debug_barrier: the compiler inserts the barriers that are needed"
+        yield Waste(text, advice, evidence.unit_shares_of(own), tuple(own), time_share=share, certainty=0.5)

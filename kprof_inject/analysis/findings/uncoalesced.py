@@ -42,11 +42,13 @@ def uncoalesced(evidence: Evidence) -> Iterator[Waste]:
         worst = max(apart, key=lambda one: (one.extra_sectors, one.extra_wavefronts))
         access = counted.get(worst.line)
         distance, advice = _directions(evidence, access) if access else ("", _OTHER_SHAPE)
+        text = f"uncoalesced access: {worst.text}{distance}"
+        removed = {SHARED: wavefronts, L2: sectors, DRAM: evidence.dram_waste or 0.0}
         yield Waste(
-            text=f"uncoalesced access: {worst.text}{distance}",
-            advice=advice,
-            removed={SHARED: wavefronts, L2: sectors, DRAM: evidence.dram_waste or 0.0},
-            operations=operations,
+            text,
+            advice,
+            removed,
+            operations,
             figures={"sectors_per_request": worst.sectors, "needed_sectors": worst.adjacent_sectors},
             around=access.operation if access else None,
         )
@@ -86,15 +88,14 @@ def narrow_accesses(evidence: Evidence) -> Iterator[Waste]:
     worst = max(narrow, key=lambda operation: narrow[operation][1] / narrow[operation][0])
     width, possible = narrow[worst]
     are = "is a multiple" if len(aligned) == 1 else "are multiples"
+    text = f"narrow access: {evidence.words_of(worst)} moves {width} byte{'s' if width > 1 else ''} of a thread at a "
+    text += f"time where {possible} would do, as its addresses are contiguous and aligned, but not known to be "
+    text += f"({listed(aligned, _MAX_NAMES)} {are} of 16 in this launch)"
+    advice = "let Triton know the alignment: no do_not_specialize and no annotation for sizes and strides, "
+    advice += "tl.constexpr, or tl.multiple_of(..., 16) and tl.max_contiguous"
+    removed = {**evidence.unit_shares_of(narrow, 1 - width / possible), L2: sectors / whole if whole else 0.0}
     yield Waste(
-        text=f"narrow access: {evidence.words_of(worst)} moves {width} byte{'s' if width > 1 else ''} of a thread at a "
-        f"time where {possible} would do, as its addresses are contiguous and aligned, but not known to be "
-        f"({listed(aligned, _MAX_NAMES)} {are} of 16 in this launch)",
-        advice="let Triton know the alignment: no do_not_specialize and no annotation for sizes and strides, "
-        "tl.constexpr, or tl.multiple_of(..., 16) and tl.max_contiguous",
-        removed={**evidence.unit_shares_of(narrow, 1 - width / possible), L2: sectors / whole if whole else 0.0},
-        operations=tuple(narrow),
-        time_share=None if evidence.parts.get(DRAM, 0.0) < _STREAMING else 0.0,
+        text, advice, removed, tuple(narrow), time_share=None if evidence.parts.get(DRAM, 0.0) < _STREAMING else 0.0
     )
 
 

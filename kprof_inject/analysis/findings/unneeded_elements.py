@@ -133,27 +133,20 @@ def unneeded_elements(evidence: Evidence) -> Iterator[Waste]:
     whole = max(sum(loaded.values()), 1)
     if unneeded:
         share = sum(unneeded.values()) / whole
-        yield Waste(
-            text=f"{percent(share)} of the bytes that are loaded reach no result: of {evidence.names_of(unneeded)}, "
-            f"{evidence.places_of(deciding)} discards a part",
-            advice=f"load only what is used: give {evidence.places_of(unneeded)} the condition as its mask "
-            "(tl.load(..., mask=..., other=...)), choose the pointer before the load, or leave out unused tiles",
-            removed=_of_loads(evidence, list(unneeded), share),
-            operations=tuple(unneeded),
-        )
+        text = f"{percent(share)} of the bytes that are loaded reach no result: of {evidence.names_of(unneeded)}, "
+        text += f"{evidence.places_of(deciding)} discards a part"
+        advice = f"load only what is used: give {evidence.places_of(unneeded)} the condition as its mask "
+        advice += "(tl.load(..., mask=..., other=...)), choose the pointer before the load, or leave out unused tiles"
+        yield Waste(text, advice, removed=_of_loads(evidence, list(unneeded), share), operations=tuple(unneeded))
     for select, loads in chosen.items():
         if len(loads) < 2:
             continue
         share = 0.5 * sum(loaded[one] for one in loads) / whole
-        yield Waste(
-            text=f"both operands of the choice at {evidence.place_of(select)} are loaded in full, and each element "
-            f"uses one: {evidence.names_of(loads)}",
-            advice="load only the side that is used: choose the pointer with tl.where before one load, or give each "
-            "load the condition as its mask, which skips whole sectors that are not used",
-            removed=_of_loads(evidence, loads, share),
-            operations=tuple(loads),
-            certainty=0.75,
-        )
+        text = f"both operands of the choice at {evidence.place_of(select)} are loaded in full, and each element "
+        text += f"uses one: {evidence.names_of(loads)}"
+        advice = "load only the side that is used: choose the pointer with tl.where before one load, or give each "
+        advice += "load the condition as its mask, which skips whole sectors that are not used"
+        yield Waste(text, advice, removed=_of_loads(evidence, loads, share), operations=tuple(loads), certainty=0.75)
 
 
 def _sectors(touched: Ranges) -> int:
@@ -200,16 +193,10 @@ def masked_iterations(evidence: Evidence) -> Iterator[Waste]:
         loads = [other for other in inside if other.traits.reads_global or other.traits.starts_async]
         if loads:
             removed |= {L2_TO_SM: share, L2: share}
-        yield Waste(
-            text=text,
-            advice="end (or begin) the loop at the CTA's diagonal, window or document, and mask only in the iterations "
-            "that cross it",
-            removed=removed,
-            operations=tuple(inside),
-            time_share=share * evidence.time_share_of(inside),
-            certainty=certainty,
-            around=one.operation,
-        )
+        advice = "end (or begin) the loop at the CTA's diagonal, window or document, and mask only in the iterations "
+        advice += "that cross it"
+        time = share * evidence.time_share_of(inside)
+        yield Waste(text, advice, removed, tuple(inside), time, certainty=certainty, around=one.operation)
 
 
 _POSSIBLY_MASKED = 0.9  # of the iterations
@@ -228,14 +215,11 @@ def idle_ctas(evidence: Evidence) -> Iterator[Waste]:
     share = 1 - float(storing.mean()) if stores else 0.0
     if share < _MIN_UNNEEDED:
         return
-    yield Waste(
-        text=f"{percent(share)} of the CTAs store nothing: the mask at {evidence.places_of(stores)} is false for all "
-        "of their elements",
-        advice="return at once if the CTA's tile is outside of the data, or do not launch such CTAs",
-        removed={**dict.fromkeys(UNITS_OF_SM, share), L2: share, L2_TO_SM: share},
-        operations=tuple(stores),
-        time_share=share,
-    )
+    text = f"{percent(share)} of the CTAs store nothing: the mask at {evidence.places_of(stores)} is false for all "
+    text += "of their elements"
+    advice = "return at once if the CTA's tile is outside of the data, or do not launch such CTAs"
+    removed = {**dict.fromkeys(UNITS_OF_SM, share), L2: share, L2_TO_SM: share}
+    yield Waste(text, advice, removed, tuple(stores), time_share=share)
 
 
 def _active_ctas(one: CountedOperation) -> NDArray[np.bool_] | None:
@@ -300,16 +284,12 @@ def padding(evidence: Evidence) -> Iterator[Waste]:
     one, access, all_bytes, used_bytes = max(tiles, key=lambda tile: tile[2] - tile[3])
     is_copied = one.operation.traits.starts_async
     ends_early = one.operation.loop is not None and not is_copied and discarded[one.operation] >= _MIN_UNNEEDED
-    yield Waste(
-        text=f"{percent(share)} of the elements of the tiles lie outside of the data: the tile of "
-        f"{evidence.words_of(one.operation)} has {' x '.join(map(str, access.shape))} elements, of which "
-        f"{percent(used_bytes / all_bytes)} exist",
-        advice=_SHORTER_LOOP if ends_early else _OTHER_TILE,
-        removed=dict.fromkeys(units, share),
-        operations=tuple(one.operation for one, *_ in tiles),
-        time_share=share if is_limit else 0.0,
-        certainty=0.8,
-    )
+    text = f"{percent(share)} of the elements of the tiles lie outside of the data: the tile of "
+    text += f"{evidence.words_of(one.operation)} has {' x '.join(map(str, access.shape))} elements, of which "
+    text += f"{percent(used_bytes / all_bytes)} exist"
+    advice, time_share = _SHORTER_LOOP if ends_early else _OTHER_TILE, share if is_limit else 0.0
+    operations = tuple(one.operation for one, *_ in tiles)
+    yield Waste(text, advice, dict.fromkeys(units, share), operations, time_share, certainty=0.8)
 
 
 _OTHER_TILE = "choose a tile that divides the data, or compose it of two powers of two (384 of 256 and 128)"

@@ -107,15 +107,10 @@ def _loop_finding(evidence: Evidence, loop: int, waits: list[int]) -> Results:
         who = "every warp waits"
     else:
         who = f"{numbered('warp', warps.tolist())} {'waits' if len(warps) == 1 else 'each wait'}"
-    yield found(
-        evidence,
-        share,
-        text=f"{who} in {where}{other_waits} for at least {percent(least)} of {inside.distinct_name}",
-        advice=f"issue earlier (num_stages) what {where} waits for ({wait.source or 'source line unknown'}), move "
-        "fewer bytes, or give the warps other work meanwhile",
-        figures={"waiting_warps": len(warps), "least_of_loop": least},
-        scope=wait.index,
-    )
+    text = f"{who} in {where}{other_waits} for at least {percent(least)} of {inside.distinct_name}"
+    advice = f"issue earlier (num_stages) what {where} waits for ({wait.source or 'source line unknown'}), move "
+    advice += "fewer bytes, or give the warps other work meanwhile"
+    yield found(evidence, share, text, advice, {"waiting_warps": len(warps), "least_of_loop": least}, scope=wait.index)
 
 
 # Warps of healthy kernels wait as long for data or at barriers.
@@ -164,16 +159,9 @@ def exposed_loads(evidence: Evidence) -> Results:
             advice = f"load {ahead}in larger blocks along the loop{_more_ctas(evidence)}"
             # On an H100, loading ahead won 30 to 40 % where unrolling by 4 and twice the warps won nothing.
             likely = gain / 4
-        yield found(
-            evidence,
-            gain,
-            text=f"{evidence.name_around(loads[0])} {waits}, {percent(share)} of the warps' time: "
-            f"{evidence.names_of(loads)}",
-            advice=advice,
-            figures={"waiting": share},
-            likely=likely,
-            at=loads,
-        )
+        text = f"{evidence.name_around(loads[0])} {waits}, {percent(share)} of the warps' time: "
+        text += f"{evidence.names_of(loads)}"
+        yield found(evidence, gain, text, advice, figures={"waiting": share}, likely=likely, at=loads)
 
 
 def _more_ctas(evidence: Evidence) -> str:
@@ -206,14 +194,9 @@ def barriers(evidence: Evidence) -> Results:
     # With dots, their results would need twice the registers of a thread.
     can_have_fewer = evidence.executed is not None and not evidence.has_dots
     fewer_warps = "fewer warps per CTA (num_warps) so that a reduction stays within a warp, " if can_have_fewer else ""
-    yield found(
-        evidence,
-        gain,
-        text=f"warps wait {percent(share)} of their time at barriers of the CTA, most at {place or 'an unknown line'}",
-        advice=f"synchronise less: {fewer_warps}fewer reductions and layout changes, or more CTAs on an SM",
-        figures={"waiting": share},
-        likely=gain / 4,
-    )
+    text = f"warps wait {percent(share)} of their time at barriers of the CTA, most at {place or 'an unknown line'}"
+    advice = f"synchronise less: {fewer_warps}fewer reductions and layout changes, or more CTAs on an SM"
+    yield found(evidence, gain, text, advice, figures={"waiting": share}, likely=gain / 4)
 
 
 @rule(idle="warps")

@@ -40,13 +40,10 @@ def wide_types(evidence: Evidence) -> Iterator[Waste]:
     worst = max(wide, key=lambda operation: wide[operation][0])
     _, bits, needed = wide[worst]
     way = "stored from" if worst.traits.writes_global else "converted at once to"
-    yield Waste(
-        text=f"memory moves wider types than the values need: {evidence.words_of(worst)} has {bits} bits an element, "
-        f"{way} {needed}; {percent(share)} of all bytes would go",
-        advice=f"keep the tensor in memory in {needed} bits: its producer must write them, or its consumer read them",
-        removed=dict.fromkeys((DRAM, L2, L2_TO_SM, SHARED), share),
-        operations=tuple(wide),
-    )
+    text = f"memory moves wider types than the values need: {evidence.words_of(worst)} has {bits} bits an element, "
+    text += f"{way} {needed}; {percent(share)} of all bytes would go"
+    advice = f"keep the tensor in memory in {needed} bits: its producer must write them, or its consumer read them"
+    yield Waste(text, advice, removed=dict.fromkeys((DRAM, L2, L2_TO_SM, SHARED), share), operations=tuple(wide))
 
 
 def _needed_bits(uses: Uses, one: CountedOperation) -> int:
@@ -97,15 +94,12 @@ def fp32_dots(evidence: Evidence) -> Iterator[Waste]:
         yield _widened(evidence, widened)
     busy = max((evidence.parts.get(unit, 0.0) for unit in (FP32, ISSUE, SHARED)), default=0.0)
     if others and busy >= POSSIBLE:
-        yield Waste(
-            text=f"{evidence.words_of(others[0])} multiplies with the fp32 units "
-            f"({percent(evidence.parts.get(FP32, 0.0))} of peak), not with the tensor cores",
-            advice="use the tensor cores: input_precision='tf32' or 'tf32x3' in tl.dot, or operands of 16 bits, if the "
-            "results stay accurate enough",
-            removed=dict.fromkeys((FP32, ALU, ISSUE, SHARED), max(evidence.issued_share_of(others), POSSIBLE)),
-            operations=tuple(others),
-            certainty=0.8,
-        )
+        text = f"{evidence.words_of(others[0])} multiplies with the fp32 units "
+        text += f"({percent(evidence.parts.get(FP32, 0.0))} of peak), not with the tensor cores"
+        advice = "use the tensor cores: input_precision='tf32' or 'tf32x3' in tl.dot, or operands of 16 bits, if the "
+        advice += "results stay accurate enough"
+        removed = dict.fromkeys((FP32, ALU, ISSUE, SHARED), max(evidence.issued_share_of(others), POSSIBLE))
+        yield Waste(text, advice, removed, tuple(others), certainty=0.8)
 
 
 # Without the conversion, operands are copied past the registers, and shared memory has half of their bytes, or less.
@@ -119,15 +113,11 @@ def _widened(evidence: Evidence, dots: dict[Operation, list[Operation]]) -> Wast
     removed = evidence.unit_shares_of(inside, _CONVERTED)
     if not any(work_of(dot, evidence.module.aliases).multiplications for dot in dots):
         removed[TENSOR] = 0.5
-    return Waste(
-        text=f"{evidence.words_of(first)} multiplies in 32 bits what has only 16 or fewer: its operands are "
-        f"{' and '.join(types)}, converted to fp32 before it ({evidence.places_of(dots[first])})",
-        advice=f"give tl.dot the operands as they are loaded ({' and '.join(types)}): it accumulates in fp32 anyway, "
-        "at twice the rate of tf32 or more, with half of the shared memory",
-        removed=removed,
-        operations=tuple(dots),
-        time_share=evidence.time_share_of(inside),
-    )
+    text = f"{evidence.words_of(first)} multiplies in 32 bits what has only 16 or fewer: its operands are "
+    text += f"{' and '.join(types)}, converted to fp32 before it ({evidence.places_of(dots[first])})"
+    advice = f"give tl.dot the operands as they are loaded ({' and '.join(types)}): it accumulates in fp32 anyway, "
+    advice += "at twice the rate of tf32 or more, with half of the shared memory"
+    return Waste(text, advice, removed=removed, operations=tuple(dots), time_share=evidence.time_share_of(inside))
 
 
 # Functions of fp64 take ten times the instructions; a sum takes as many as in fp32, at half the rate.
@@ -146,11 +136,8 @@ def fp64(evidence: Evidence) -> Iterator[Waste]:
     doubles = [one for one in doubles if not one.traits.is_constant]
     if not doubles or any(one.access for one in wide):
         return
-    yield Waste(
-        text=f"fp64 arithmetic on values that come from narrower types and go back to them, at "
-        f"{evidence.places_of(doubles)}: {percent(evidence.time_share_of(doubles))} of the warps' time",
-        advice="compute in fp32: fp64 has half of its rate at best, and twice its registers; a sum that needs more "
-        "precision can carry the rounding error along (Kahan), or add up blocks first",
-        removed={**evidence.unit_shares_of(doubles, _OF_DOUBLES), FP64: 1.0},
-        operations=tuple(doubles),
-    )
+    text = "fp64 arithmetic on values that come from narrower types and go back to them, at "
+    text += f"{evidence.places_of(doubles)}: {percent(evidence.time_share_of(doubles))} of the warps' time"
+    advice = "compute in fp32: fp64 has half of its rate at best, and twice its registers; a sum that needs more "
+    advice += "precision can carry the rounding error along (Kahan), or add up blocks first"
+    yield Waste(text, advice, {**evidence.unit_shares_of(doubles, _OF_DOUBLES), FP64: 1.0}, tuple(doubles))
