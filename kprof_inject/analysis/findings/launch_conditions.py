@@ -130,7 +130,7 @@ def uneven_ctas(evidence: Evidence) -> Results:
         if alone := _by_last_cta(evidence):
             share, gains = ending.uneven_share, {}
             what += f", as only the last CTA to come runs what follows the atomic counter at {alone}"
-            advice = "let all CTAs share that work: each adds its part by tl.atomic_add, or a second kernel adds up"
+            advice = "let all CTAs share that work: each adds its part by tl.atomic_add, or a second kernel does it"
     cost = f"SMs idle at the end for {percent(ending.uneven_share)} of the launch on average"
     if not idles:
         cost = f"the longest begin last; begun first, the launch would take {percent(by_order)} less time"
@@ -196,16 +196,16 @@ _MAX_CHAIN = 16
 
 def _order_or_split(ending: Ending, gains: Mapping[str, float]) -> tuple[float, str]:
     """Return the gain and the advice for uneven CTAs: another order, if one has such ``gains``, or shorter ones."""
-    look = f"see why CTA {ending.last_cta} has more work than others"
+    cta = f"CTA {ending.last_cta}"
     if ending.longest_first_share < MIN_SHARE:
-        split = f"split the work of CTA {ending.last_cta}, which takes most of the launch whenever it begins; {look}"
-        return ending.uneven_share, split
+        split = f"split the work of {cta}, which takes most of the launch whenever it begins"
+        return ending.uneven_share, f"{split}; see why it has more than others"
     best = max(gains, key=lambda name: gains[name], default="")
     by_order = ending.longest_first_share if ending.uneven_share >= MIN_SHARE else gains[best]
     way = f": {_WAYS[best]}" if best and gains[best] >= _MIN_OF_LONGEST_FIRST * by_order else ""
     if by_order <= ending.uneven_share - MIN_SHARE:
         way += f" (and split them, for up to {percent(ending.uneven_share)})"
-    return by_order, f"start the longest CTAs first{way}; {look}"
+    return by_order, f"start the longest CTAs first{way}; see why {cta} has more work than others"
 
 
 # Of a longer launch, the kernel itself leaves more to win.

@@ -42,7 +42,9 @@ def wide_types(evidence: Evidence) -> Iterator[Waste]:
     way = "stored from" if worst.traits.writes_global else "converted at once to"
     text = f"memory moves wider types than the values need: {evidence.words_of(worst)} has {bits} bits an element, "
     text += f"{way} {needed}; {percent(share)} of all bytes would go"
-    advice = f"keep the tensor in memory in {needed} bits: its producer must write them, or its consumer read them"
+    advice = (
+        f"store the tensor with {needed} bits an element: its producer must write that type, or its consumer read it"
+    )
     yield Waste(text, advice, removed=dict.fromkeys((DRAM, L2, L2_TO_SM, SHARED), share), operations=tuple(wide))
 
 
