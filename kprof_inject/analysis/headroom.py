@@ -43,13 +43,13 @@ class Headroom(Struct, frozen=True):
 
     @property
     def rest(self) -> str:
-        """How much there is to win."""
+        """The possible gain, in words."""
         needed = "" if self.is_certain else ", if all of it is needed"
         return f"at most {percent(self.share)} to win, as {self.work} takes the rest{needed}"
 
     @property
     def text(self) -> str:
-        """How little there is to win."""
+        """The conclusion that little can be gained, in words."""
         necessary = percent(min(self.necessary, 1.0))
         return f"at its roof: no more than {percent(self.share)} to win, as {self.work} takes {necessary} of the time"
 
@@ -65,9 +65,7 @@ def _of_dram(report: LaunchAnalysis) -> Headroom | None:
     part, moved = report.limit.parts.get(DRAM, 0.0), report.dram_moved
     if dram is None or not moved:
         return None
-    # Of what is written, the L2 may keep a part. At unknown addresses, all that is moved may be needed.
-    once = 1.0 if dram.unknown else min(dram.once_bytes / moved, 1.0)
-    needed = min(once, 1 - _not_needed(report, DRAM))
+    needed = min(report.dram_once, 1 - _not_needed(report, DRAM))
     work = f"moving {size_text(round(needed * moved))} from and to DRAM"
     return Headroom(DRAM, part * needed / ceiling(report.launch.device_name, DRAM), work, not dram.unknown)
 
@@ -75,7 +73,7 @@ def _of_dram(report: LaunchAnalysis) -> Headroom | None:
 def _of_dots(report: LaunchAnalysis) -> Headroom | None:
     part = report.limit.parts.get(TENSOR, 0.0)
     if report.limit.evidence != "measured" or not part:
-        return None  # computed parts are those of the time in which SMs have work
+        return None  # computed parts are of the time in which SMs have work
     needed = part * (1 - _not_needed(report, TENSOR))
     return Headroom(TENSOR, needed / ceiling(report.launch.device_name, TENSOR), f"the work of {UNIT_NAMES[TENSOR]}")
 

@@ -113,7 +113,7 @@ class _Ways:
         return len(self.all_around(block)) - 1
 
     def leave_out(self, block: int, start: int, ends: Collection[int], loop: MachineLoop) -> bool:
-        """Return whether a way from one block to any of others, in one iteration of a loop, leaves out a block."""
+        """Return True if a path from one block to any of others, in one iteration of a loop, leaves out a block."""
 
         def inside(number: int) -> Iterator[int]:
             return (one for one in self._after(number) if one in loop.blocks and one != loop.header)
@@ -133,13 +133,13 @@ class _Ways:
         ]
 
     def go_together(self, block: int, point: int, loop: MachineLoop) -> bool:
-        """Return whether each iteration of a loop that executes ``point`` executes the block, too."""
+        """Return True if each iteration of a loop that executes ``point`` executes the block, too."""
         if not self.leave_out(block, loop.header, [point], loop):
             return True
         return not self.leave_out(block, point, self._latches(loop) + self._exits(loop), loop)
 
     def all_execute(self, block: int) -> bool:
-        """Return whether each iteration of the loop around a block executes it, if another one follows."""
+        """Return True if each iteration of the loop around a block executes it, if another one follows."""
         loop = self.around(block)
         return not self.leave_out(block, loop.header, self._latches(loop) or self._exits(loop), loop)
 
@@ -247,7 +247,7 @@ def _instructions(function: MachineFunction) -> Mapping[tuple[int, str], Mapping
 
 @if_misfit(None)
 def _min_bytes_of_thread(operation: Operation, warps: int) -> int | None:
-    """Return how many bytes each thread accesses in an execution: more, if several access the same."""
+    """Return the bytes that each thread accesses in an execution: more if several access the same."""
     pointers = next((printed for printed in types_of(operation) if printed.is_pointer), None)
     if pointers is None:
         return None
@@ -289,7 +289,7 @@ def _counters(function: MachineFunction, ran: ExecutedKernel, ways: _Ways) -> It
 
 
 def _counted_by(block: Sequence[Instruction], loop: Operation) -> int:
-    """Return how many iterations of a loop a block counts: 0 if it has no counter, or several."""
+    """Return the number of iterations of a loop that a block counts: 0 if it has no counter, or several."""
     compared = " ".join(one.operands for one in block if one.operation in _COMPARISONS)
     steps = [
         _STEP.match(one.operands)

@@ -25,7 +25,7 @@ _MIN_ISSUED = 200
 def issued_instructions(
     kernel: Kernel, code: MachineFunction, ran: ExecutedKernel | None
 ) -> Sequence[tuple[Instruction, float]]:
-    """Return the instructions that warps issue, each with its share of all; empty if nothing is known of them."""
+    """Return the instructions that warps issue, each with its share of all; empty if they are unknown."""
     found = list(_sampled(kernel, code)) or list(_computed(kernel, code, ran))
     whole = sum(count for _, count in found)
     return [(one, count / whole) for one, count in found if count] if whole else []
@@ -48,7 +48,7 @@ def _computed(kernel: Kernel, code: MachineFunction, ran: ExecutedKernel | None)
     times = {one.operation: one.times for one in ran.operations}
     loops = [one for one in ran.module.walk() if one.traits.is_loop]
     if any(times.get(body_of(loop)[0]) is None for loop in loops):
-        return  # the rest says nothing of a kernel whose loops are unknown
+        return  # outside of its loops, a kernel does too little to show its shares
     for block, count in zip(blocks, executions, strict=True):
         yield from ((one, count or 0) for one in code.instructions[block.first : block.end])
 
@@ -76,11 +76,11 @@ class UnitUse:
                     self._lines[unit][one.line] += share
 
     def share_of(self, unit: str, lines: Collection[int]) -> float:
-        """Return the part of a unit's work that some lines make; 0 if nothing is known of it."""
+        """Return the part of a unit's work that is done for some lines; 0 if it is unknown."""
         return sum(share for line, share in self.by_line(unit).items() if line in lines)
 
     def by_line(self, unit: str) -> Mapping[int, float]:
-        """Return the parts of a unit's work by line; empty if nothing is known of it."""
+        """Return the parts of a unit's work by line; empty if they are unknown."""
         found: Mapping[int, float] = self._lines.get(unit, {})
         whole = sum(found.values())
         return {line: count / whole for line, count in found.items()} if whole else {}

@@ -163,8 +163,8 @@ def rounded_functions(evidence: Evidence) -> Iterator[Waste]:
     text += f"{percent(share)} of the warps' time"
     advice = "divide with / and use tl.sqrt or tl.rsqrt, if the last bit does not matter; compute a reciprocal once, "
     advice += "and multiply by it"
-    removed = evidence.unit_shares_of(rounded, _OF_ROUNDING)
-    yield Waste(text, advice, removed, tuple(rounded), time_share=share * _OF_ROUNDING)
+    removed, time_share = evidence.saved_by(rounded, _OF_ROUNDING)
+    yield Waste(text, advice, removed, tuple(rounded), time_share)
 
 
 @row
@@ -180,8 +180,8 @@ def random_numbers(evidence: Evidence) -> Iterator[Waste]:
     text += "makes four numbers at a time"
     advice = "use all four numbers of a block (tl.rand4x, tl.randint4x: a quarter of the offsets, each for four "
     advice += "elements), or fewer rounds (n_rounds)"
-    removed = evidence.unit_shares_of(rounds, _UNUSED_NUMBERS)
-    yield Waste(text, advice, removed, tuple(generators), time_share=evidence.time_share_of(rounds) * _UNUSED_NUMBERS)
+    removed, time_share = evidence.saved_by(rounds, _UNUSED_NUMBERS)
+    yield Waste(text, advice, removed, tuple(generators), time_share)
 
 
 _UNUSED_NUMBERS = 0.8
@@ -200,10 +200,8 @@ def product_sums(evidence: Evidence) -> Iterator[Waste]:
     text += f"({percent(share)} of the instructions)"
     advice = "use tl.dot on tiles of rows and columns, on the tensor cores (squared differences are squared norms "
     advice += "less twice the product: |x|^2 + |y|^2 - 2 x.y)"
-    removed = evidence.unit_shares_of(around, _OF_PRODUCTS)
-    yield Waste(
-        text, advice, removed, tuple(products), time_share=evidence.time_share_of(around) * _OF_PRODUCTS, certainty=0.9
-    )
+    removed, time_share = evidence.saved_by(around, _OF_PRODUCTS)
+    yield Waste(text, advice, removed, tuple(products), time_share, certainty=0.9)
 
 
 _OF_PRODUCTS = 0.95
@@ -252,10 +250,8 @@ def frozen_iterations(evidence: Evidence) -> Iterator[Waste]:
         text += "them fails, and runs all iterations even if it fails for all elements of the tile"
         advice = "end the loop when no element is active any more: a while loop on tl.max of the condition, computed "
         advice += "every few iterations; smaller tiles end sooner"
-        removed = evidence.unit_shares_of(body, _FROZEN)
-        yield Waste(
-            text, advice, removed, tuple(frozen), time_share=evidence.time_share_of(body) * _FROZEN, certainty=0.5
-        )
+        removed, time_share = evidence.saved_by(body, _FROZEN)
+        yield Waste(text, advice, removed, tuple(frozen), time_share, certainty=0.5)
 
 
 _FROZEN = 0.9  # of the iterations, at most

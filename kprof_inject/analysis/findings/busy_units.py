@@ -131,9 +131,9 @@ _LESS = {
 
 
 def work_by_line(evidence: Evidence) -> tuple[str, str]:
-    """Return what a busy unit of the SM could have less of, and the lines for which it works; empty if none is busy.
+    """Return the work that a busy unit of the SM could have less of, and its lines; empty if no unit is busy.
 
-    What of that is needed remains the question. The products of dots are.
+    How much of it is needed is unknown, but for dots: their products are.
     """
     unit, part = evidence.busiest
     shares = evidence.unit_use.by_line(unit) if unit in _LESS and part >= _MIN_BUSY else {}

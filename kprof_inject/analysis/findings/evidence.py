@@ -127,10 +127,8 @@ class Evidence(Struct, frozen=True, eq=False):
 
         These are each byte that it reads and writes, once, the products of its dots, and the launching.
         """
-        dram, moved, device = self.speed_of_light.dram, self.dram_moved, self.timeline.launch.device_name
-        # At unknown addresses, all that is moved may be needed.
-        once = min(dram.once_bytes / moved, 1.0) if dram and moved and not dram.unknown else 1.0
-        bytes_part = self.parts.get(DRAM, 0.0) * min(once, 1 - removed.get(DRAM, 0.0)) / ceiling(device, DRAM)
+        device, needed = self.timeline.launch.device_name, min(self.dram_once, 1 - removed.get(DRAM, 0.0))
+        bytes_part = self.parts.get(DRAM, 0.0) * needed / ceiling(device, DRAM)
         dots_part = self.parts.get(TENSOR, 0.0) * (1 - removed.get(TENSOR, 0.0)) / ceiling(device, TENSOR)
         return min(max(bytes_part, dots_part, self._min_launching), 1.0)
 
@@ -158,7 +156,7 @@ class Evidence(Struct, frozen=True, eq=False):
         return min(known, default=None)
 
     def max_gain_of_units(self, removed: Mapping[str, float]) -> float:
-        """Return what a launch gains if its time follows the busiest unit's, as far as that limits it now."""
+        """Return the gain of a launch whose time follows the busiest unit's, as much as that unit limits it now."""
         less = 1 - (1 - self.max_gain(removed)) / max(1 - self.max_gain(), 1e-9)
         return less * min(self.busiest[1] / LIMITING, 1.0)
 
@@ -228,12 +226,17 @@ class Evidence(Struct, frozen=True, eq=False):
         return dram.once_bytes if dram else 0.0
 
     @property
+    def dram_once(self) -> float:
+        """The part of DRAM's bytes that suffices if each byte moves once; 1 at unknown addresses: all may be needed."""
+        dram, moved = self.speed_of_light.dram, self.dram_moved
+        # Of what is written, the L2 may keep a part: less moves than each byte once.
+        return min(dram.once_bytes / moved, 1.0) if dram and moved and not dram.unknown else 1.0
+
+    @property
     def dram_waste(self) -> float | None:
         """The part of DRAM's bytes that the launch does not need: lost before they are used, or not even its data."""
-        dram, measured = self.speed_of_light.dram, self.measured
-        if dram is None or dram.unknown or measured is None:
-            return None
-        return max(1 - dram.once_bytes / self.dram_moved, 0.0) if self.dram_moved else 0.0
+        dram = self.speed_of_light.dram
+        return None if dram is None or dram.unknown or self.measured is None else 1 - self.dram_once
 
     def without(self, operations: Sequence[Operation]) -> dict[str, float]:
         """Return the part of each unit's work that a launch would not have without some operations; none of DRAM's."""
@@ -255,13 +258,17 @@ class Evidence(Struct, frozen=True, eq=False):
         return issued_instructions(self.kernel, self.machine_code, self.executed) if self.machine_code else ()
 
     def unit_shares_of(self, operations: Iterable[Operation], part: float = 1.0) -> dict[str, float]:
-        """Return the part of each SM unit's work that some operations make, times ``part``."""
+        """Return the part of each SM unit's work that is done for some operations, times ``part``."""
         chosen = [*operations]
         lines, use = self.lines_of(chosen), self.unit_use
         shares = {unit: part * use.share_of(unit, lines) for unit in UNITS_OF_SM}
         # The compiler gives some instructions of dots the lines of others.
         has_dots = any(one.traits.is_of_dot for top in chosen for one in top.walk())
         return shares if has_dots else {**shares, TENSOR: 0.0}
+
+    def saved_by(self, operations: Sequence[Operation], part: float) -> tuple[dict[str, float], float]:
+        """Return the parts of each SM unit's work, and of the warps' time, that go with ``part`` of some operations."""
+        return self.unit_shares_of(operations, part), self.time_share_of(operations) * part
 
     def issued_share_of(self, operations: Iterable[Operation]) -> float:
         """Return the share of operations among all instructions that are issued; 0 if it is unknown."""

@@ -137,7 +137,7 @@ def _waits(evidence: Evidence) -> str:
 
 
 def _more_at_once(evidence: Evidence, waves: Waves, needed: float) -> str:
-    """Return what requests more data at once; empty if a loop's iterations request enough."""
+    """Return the advice to request more data at once; empty if a loop's iterations request enough."""
     loop = max(evidence.loops, key=_loaded_bytes, default=None)
     requested = _max_resident(evidence, waves) * _loaded_bytes(loop) if loop else 0
     if loop is None or not 0 < requested < needed:
@@ -148,13 +148,13 @@ def _more_at_once(evidence: Evidence, waves: Waves, needed: float) -> str:
 
 
 def _loaded_bytes(loop: Operation) -> int:
-    """Return the bytes that an iteration of a loop loads, without those of loops in it."""
+    """Return the bytes that an iteration of a loop loads, without loops in it."""
     types = (printed for one in body_of(loop) if one.name == "tt.load" for printed in types_of(one)[:1])
     return sum(printed.elements * bits_of(printed.pointee) // 8 for printed in types)
 
 
 def _more_warps(evidence: Evidence, waves: Waves, needs_more: bool) -> tuple[str, int]:
-    """Return what gets more warps onto an SM, and the best ``num_warps``.
+    """Return the advice for more warps on an SM, and the best ``num_warps``.
 
     It is no smaller block or tile if each CTA ``needs_more`` data at once.
     """
@@ -186,7 +186,7 @@ def _more_warps(evidence: Evidence, waves: Waves, needs_more: bool) -> tuple[str
 
 
 def _more_room(kernel: Kernel, by: str, room: int) -> str:
-    """Return how more CTAs could share an SM, which has room for ``room`` of them by its resource ``by``."""
+    """Return the advice for more CTAs on an SM, which has room for ``room`` of them by its resource ``by``."""
     by_warps = ctas_per_sm(limits_of(kernel.target), 0, kernel.num_warps, None)
     how = _LESS_OF.get(by, "smaller tiles")
     return f"make room for more CTAs on an SM ({by}: for {room}; warps: for {by_warps}): {how}"

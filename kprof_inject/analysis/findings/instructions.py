@@ -67,7 +67,7 @@ _ADVANCE = (
 
 @row
 def same_in_all_threads(evidence: Evidence) -> Iterator[Waste]:
-    """Yield loops that work on fewer elements than the CTA has threads, so that several threads do the same."""
+    """Yield loops that work on fewer elements than the CTA has threads: several threads do the same."""
     threads = evidence.kernel.num_warps * THREADS_PER_WARP
     for loop in evidence.loops:
         inside = [one for one in loop.walk() if one is not loop]

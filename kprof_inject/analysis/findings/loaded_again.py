@@ -37,7 +37,7 @@ class Moved(Struct, frozen=True):
 
 
 def moved_by(sample: Sequence[CountedOperation], *, reads: bool) -> list[Moved]:
-    """Return what loads, or stores, of tensors at known addresses move, in the order of the text."""
+    """Return the bytes that loads, or stores, of tensors at known addresses move, in the order of the text."""
     found = []
     for one in sample:
         access = one.access
@@ -119,7 +119,7 @@ def _again(loads: Sequence[Moved]) -> Iterator[_Again]:
 
 
 def common_bytes(one: Ranges, other: Ranges) -> int:
-    """Return how many bytes are in both ranges."""
+    """Return the number of bytes in both ranges."""
     return one.size_bytes + other.size_bytes - union((one, other)).size_bytes
 
 
@@ -153,7 +153,7 @@ def _each_bytes(evidence: Evidence, loads: Sequence[Moved]) -> float:
 
 
 def _amounts(evidence: Evidence, unit: str, loads: Sequence[Moved]) -> str:
-    """Return what a unit moves, and what would suffice, such as *DRAM reads 1.1 GB where 0.55 GB suffice*."""
+    """Return the bytes that a unit moves and the bytes that suffice: *DRAM reads 1.1 GB where 0.55 GB suffice*."""
     dram, measured = evidence.speed_of_light.dram, evidence.measured
     if unit == DRAM and dram is not None and measured is not None:
         read = measured.metric(counters.DRAM_READ_BYTES)
@@ -173,7 +173,7 @@ _OF_NEIGHBOURS = (
 
 
 def _advice(evidence: Evidence, loads: Sequence[Moved]) -> str:
-    """Return how to load once: keep a small row in registers, or do in one loop what several do."""
+    """Return the advice to load once: keep a small row in registers, or do in one loop what several do."""
     each = round(_each_bytes(evidence, loads))
     if each <= evidence.kernel.num_warps * THREADS_PER_WARP * _KEPT_BYTES_OF_THREAD:
         return f"load it once: the {size_text(each)} of a CTA fit into its registers as one block; or {_ONE_LOOP}"

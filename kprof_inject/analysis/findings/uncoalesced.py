@@ -114,7 +114,7 @@ def _unspecialized(evidence: Evidence) -> list[str]:
 
 
 def _possible_bytes(evidence: Evidence, access: Access) -> int:
-    """Return how many bytes each thread could access at once by the addresses of this launch; 0 if unknown."""
+    """Return the bytes that each thread could access at once by the addresses of this launch; 0 if unknown."""
     along = next((dim for dim in range(len(access.shape)) if step_along(access, dim) == access.element_bytes), None)
     if along is None or access.address is None or access.mask is None:
         return 0

@@ -1,4 +1,4 @@
-"""Elements that are loaded or computed although no result needs them: masked ones, and those of a choice not taken."""
+"""Elements that are loaded or computed although no result needs them: masked, or on the other side of a choice."""
 
 from __future__ import annotations
 
@@ -189,14 +189,13 @@ def masked_iterations(evidence: Evidence) -> Iterator[Waste]:
             continue
         inside = [other for other in loop.walk() if other is not loop]
         seen.add(loop)
-        removed = evidence.unit_shares_of(inside, share)
+        removed, time_share = evidence.saved_by(inside, share)
         loads = [other for other in inside if other.traits.reads_global or other.traits.starts_async]
         if loads:
             removed |= {L2_TO_SM: share, L2: share}
         advice = "end (or begin) the loop at the CTA's diagonal, window or document, and mask only in the iterations "
         advice += "that cross it"
-        time = share * evidence.time_share_of(inside)
-        yield Waste(text, advice, removed, tuple(inside), time, certainty=certainty, around=one.operation)
+        yield Waste(text, advice, removed, tuple(inside), time_share, certainty=certainty, around=one.operation)
 
 
 _POSSIBLY_MASKED = 0.9  # of the iterations
@@ -235,7 +234,7 @@ def _active_ctas(one: CountedOperation) -> NDArray[np.bool_] | None:
 
 
 def _discarded(mask: Mask, one: CountedOperation) -> float:
-    """Return the part of an operation's executions of which the mask holds for no element; 0 if it is unknown."""
+    """Return the part of an operation's executions whose mask is false for all elements; 0 if it is unknown."""
     loops = [loop_axis(owner.start) for owner in one.operation.ancestors() if owner.traits.is_loop]
     executed = one.executed.when or Mask()
     try:
@@ -256,7 +255,7 @@ _MIN_PADDED = 0.2
 
 @row
 def padding(evidence: Evidence) -> Iterator[Waste]:
-    """Yield tiles of which a notable part lies outside of the data, so that units compute what is masked."""
+    """Yield tiles with a notable part outside of the data: units compute elements that are masked."""
     tiles = list[tuple[CountedOperation, Access, int, int]]()
     discarded = dict[Operation, float]()
     for one in evidence.sample:

@@ -165,7 +165,7 @@ def exposed_loads(evidence: Evidence) -> Results:
 
 
 def _more_ctas(evidence: Evidence) -> str:
-    """Return how more CTAs could request data at once; empty if an SM is full of warps."""
+    """Return the advice for more CTAs that request data at once; empty if an SM is full of warps."""
     kernel = evidence.kernel
     if evidence.has_one_wave:
         return ", or by more CTAs with fewer iterations each"

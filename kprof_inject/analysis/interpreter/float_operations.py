@@ -26,7 +26,7 @@ from kprof_inject.ttgir.types import types_of
 
 
 def has_float_indices(module: Module) -> bool:
-    """Return whether a module converts any floats to integers."""
+    """Return True if a module converts any floats to integers."""
     return "arith.fpto" in module.text
 
 

@@ -183,7 +183,7 @@ class Judged(Struct, frozen=True):
 
     @property
     def waiting(self) -> str:
-        """What warps wait for and where, if that was sampled, and which unit is busiest."""
+        """The waits of warps and their place, if that was sampled, and the busiest unit."""
         stalls = self.measured.stalls if self.measured else None
         if stalls is None or stalls.top is None:
             return self.nearest
@@ -193,7 +193,7 @@ class Judged(Struct, frozen=True):
         return f"warps wait {percent(share)} of their time for {stalls.words(reason)} ({reason}){where}; {self.nearest}"
 
     def uncoalesced(self, *units: str) -> str:
-        """Return what uncoalesced accesses touch, if they load one of these units; empty if none do."""
+        """Return the sectors that uncoalesced accesses touch, if they load one of these units; else empty."""
         if self.measured:
             return self.measured.uncoalesced_text if {SHARED, L2, DRAM}.intersection(units) else ""
         found = (worst for unit in units if (worst := self._uncoalesced_access(unit)))

@@ -110,7 +110,7 @@ class Measured(Struct, frozen=True):
         return inside / whole if whole else 0.0
 
     def _adjacent_sectors(self, kind: str) -> float:
-        """Return how many sectors a request of a warp touches if its addresses are adjacent."""
+        """Return the number of sectors that a request of a warp touches if its addresses are adjacent."""
         return _widest_access(self.code).get(kind, _MAX_ACCESS_BYTES) * _LANES / SECTOR_BYTES
 
     @property
@@ -140,7 +140,7 @@ class Measured(Struct, frozen=True):
 
 
 def measured_of(kernel: Kernel) -> Measured | None:
-    """Return what was measured of a kernel; None without counters."""
+    """Return the measurements of a kernel; None without counters."""
     counted = kernel.measurements.counters if kernel.measurements else None
     return Measured(kernel, counted, kernel_stalls(kernel), machine_code_of(kernel)) if counted else None
 

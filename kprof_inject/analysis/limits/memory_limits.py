@@ -27,7 +27,7 @@ from kprof_inject.quantities import percent
 
 # The L2's part counts what SMs read. On an H100, it was 1.0 to 1.9 times as busy, with writes and what DRAM delivers:
 # for 15 kernels with a part of 0.45 or more, Nsight Compute counted 1.33 times as much in the median. What SMs write,
-# or change by atomic operations, is counted once beside that.
+# or change by atomic operations, is counted once more.
 _NOTABLE_L2, _USUAL_L2 = 0.4, 1.33
 # Lines of 128 bytes that the L2 looks up for an SM in a cycle: on an H100, Nsight Compute's ``lts__t_tag_requests``
 # would reach its peak at 70 to 74 lines in a cycle of 132 SMs.

@@ -1,4 +1,4 @@
-"""Where the values of a module come from, and which operations use them."""
+"""Definitions and uses of the values of a module."""
 
 from __future__ import annotations
 
