@@ -14,6 +14,7 @@ ignored.
 from __future__ import annotations
 
 import re
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from difflib import SequenceMatcher
 from enum import Enum
@@ -166,7 +167,11 @@ def read_nvdisasm(printed: str, file: str) -> list[MachineFunction]:
         elif text.lstrip().startswith("/*"):
             _, high = next(lines, (0, ""))
             sections[-1][1].append(_instruction(text, high, line, number, len(sections[-1][1]) * INSTRUCTION_BYTES))
-    return [MachineFunction(name, tuple(_completed(found, labels))) for name, found, labels in sections if found]
+    return [
+        MachineFunction(name, tuple(_completed(_with_lines_of_callers(found, labels), labels)))
+        for name, found, labels in sections
+        if found
+    ]
 
 
 def _instruction(text: str, next_text: str, line: int, number: int, address: int) -> Instruction:
@@ -189,6 +194,22 @@ def _instruction(text: str, next_text: str, line: int, number: int, address: int
         operand_scoreboard=None if operand == _NO_SCOREBOARD else operand,
         awaited=tuple(board for board in SCOREBOARDS if awaited >> board & 1),
     )
+
+
+_CALLED = re.compile(r"`\((\$__internal_[^)]+)\)")
+
+
+def _with_lines_of_callers(instructions: list[Instruction], labels: dict[str, int]) -> list[Instruction]:
+    """Give ptxas's own functions, such as 64-bit division, the line that calls them most: nvdisasm prints none."""
+    callers: defaultdict[int, Counter[int]] = defaultdict(Counter)
+    for one in instructions:
+        if one.operation == "CALL" and (called := _CALLED.search(one.operands)) and called[1] in labels:
+            callers[labels[called[1]]][one.line] += 1
+    line, found = None, []
+    for one in instructions:
+        line = callers[one.address].most_common(1)[0][0] if one.address in callers else line
+        found.append(one if line is None else replace(one, line=line))
+    return found
 
 
 def _completed(instructions: list[Instruction], labels: dict[str, int]) -> Iterator[Instruction]:
