@@ -27,14 +27,15 @@ from kprof_inject.analysis.findings.arithmetic import (
     product_sums,
     random_numbers,
     rounded_functions,
+    searches,
 )
 from kprof_inject.analysis.findings.busy_units import work_by_line
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import Finding, Rule
 from kprof_inject.analysis.findings.instructions import address_arithmetic, same_in_all_threads
-from kprof_inject.analysis.findings.loaded_again import loaded_again, stored_again
+from kprof_inject.analysis.findings.loaded_again import loaded_again, past_l1, stored_again
 from kprof_inject.analysis.findings.repeated_work import divided_in_loop, operands_by_registers, same_in_all_ctas
-from kprof_inject.analysis.findings.reuse import symmetric_product
+from kprof_inject.analysis.findings.reuse import shared_halos, symmetric_product
 from kprof_inject.analysis.findings.rules import RULES
 from kprof_inject.analysis.findings.uncoalesced import narrow_accesses
 from kprof_inject.analysis.findings.unneeded_elements import (
@@ -95,7 +96,7 @@ MATRIX = {"x": "*fp16", "y": "*fp16", "out": "*fp32", "n": 512, "B": 64}
 CAUSAL = {"q": "*fp16", "k": "*fp16", "v": "*fp16", "out": "*fp32", "n": CTAS * 64, "B": 64, "D": 64}
 MASKED, ENDS = {"MASKED": True}, {"ENDS": True}
 # Loops of a few instructions are not as busy with these in practice, and tiles are small to be compiled soon.
-NEEDED = {"address-arithmetic", "small-tiles"}
+NEEDED = {"address-arithmetic", "small-tiles", "shared-halos"}
 # CTA 0 needs one block of 8, CTA 7 needs all.
 ABOVE_DIAGONAL = 28 / 64
 
@@ -293,6 +294,34 @@ CASES = {
         {"instruction issue": (0.7, 1.0)},
         {"SORTED": False},
         parts=ISSUES,
+    ),
+    # Each of 8 rows of CTAs loads 8 rows of x for one of its own: 64, of which 15 differ.
+    "a flat tile": Case(
+        shared_halos,
+        kernels.column_sums,
+        {**ROW, "n": 1024, "TALL": 1, "WIDE": 1024},
+        {"L2": 1 - 15 / 64},
+        {"TALL": 8, "WIDE": 128},
+        grid=(1, 8, 1),
+    ),
+    "gathers past the L1": Case(
+        past_l1, kernels.decode, {**ROW, "y": "*i32", "MODIFIER": ".cg"}, {"L2": 1.0}, {"MODIFIER": ""}
+    ),
+    "a search to the end": Case(
+        searches,
+        kernels.place_of_sum,
+        {**ROW, "n": 8192, "ENDS": False},
+        {"L2": 0.9},
+        ENDS,
+        parts={**MOVES, "instruction issue": 0.6},
+    ),
+    "a loaded offset": Case(
+        narrow_accesses,
+        kernels.packed,
+        {"x": "*i8", "y": "*i32", "out": "*i8", "B": 2048, "ALIGNED": False},
+        {"shared memory and L1": (0.3, 0.95)},
+        {"ALIGNED": True},
+        parts={"shared memory and L1": 0.9},
     ),
 }
 

@@ -455,3 +455,47 @@ def exponentials(x, out, n, B: tl.constexpr):
 def columns_of(x, out, width, B: tl.constexpr):
     i = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
     tl.store(out + i, tl.load(x + i % width))  # here
+
+
+@triton.jit
+def column_sums(x, out, n, TALL: tl.constexpr, WIDE: tl.constexpr):
+    rows = tl.program_id(1) * TALL + tl.arange(0, TALL)
+    columns = tl.program_id(0) * WIDE + tl.arange(0, WIDE)
+    acc = tl.zeros((TALL, WIDE), tl.float32)
+    for k in tl.static_range(8):
+        acc += tl.load(x + (rows + k)[:, None] * n + columns[None, :])  # here
+    tl.store(out + rows[:, None] * n + columns[None, :], acc)
+
+
+@triton.jit
+def decode(x, y, out, B: tl.constexpr, MODIFIER: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(out + i, tl.load(x + tl.load(y + i), cache_modifier=MODIFIER))  # here
+
+
+@triton.jit
+def place_of_sum(x, y, out, n, B: tl.constexpr, ENDS: tl.constexpr):
+    row, i, limit = x + tl.program_id(0) * n, tl.arange(0, B), tl.load(y + tl.program_id(0))
+    before, count = 0.0, tl.zeros((B,), tl.int32)
+    if ENDS:
+        k = 0
+        while (k < n) & (before < limit):
+            v = tl.load(row + k + i)
+            count += (before + tl.cumsum(v) < limit).to(tl.int32)
+            before += tl.sum(v)
+            k += B
+    else:
+        for k in range(0, n, B):
+            v = tl.load(row + k + i)
+            count += (before + tl.cumsum(v) < limit).to(tl.int32)  # here
+            before += tl.sum(v)
+    tl.store(out + tl.program_id(0), tl.sum(count))
+
+
+@triton.jit
+def packed(x, y, out, B: tl.constexpr, ALIGNED: tl.constexpr):
+    start = tl.load(y + tl.program_id(0))
+    if ALIGNED:
+        start = tl.multiple_of(start, 16)
+    v = tl.load(x + start + tl.arange(0, B))  # here
+    tl.store(out + tl.program_id(0) * B + tl.arange(0, B), v)

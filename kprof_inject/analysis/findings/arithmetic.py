@@ -10,7 +10,7 @@ from kprof_inject.analysis.findings.evidence import MAX_NAMES, Evidence, is_tens
 from kprof_inject.analysis.findings.finding import MIN_SHARE
 from kprof_inject.analysis.findings.waste import Waste, row
 from kprof_inject.analysis.limits.operation_work import work_of
-from kprof_inject.analysis.limits.rates import ALU, FP32, ISSUE, SPECIAL
+from kprof_inject.analysis.limits.rates import ALU, DRAM, FP32, ISSUE, L2, L2_TO_SM, SPECIAL
 from kprof_inject.analysis.structure.dependence import varying_names
 from kprof_inject.analysis.structure.uses import Uses
 from kprof_inject.quantities import listed, percent
@@ -255,6 +255,31 @@ def frozen_iterations(evidence: Evidence) -> Iterator[Waste]:
 
 
 _FROZEN = 0.9  # of the iterations, at most
+
+
+@row
+def searches(evidence: Evidence) -> Iterator[Waste]:
+    """Yield loops over running sums that are only compared: the result is known before their end."""
+    for loop in (one for one in evidence.loops if one.name == "scf.for"):
+        sums, compared = [one for one in body_of(loop) if one.name == "tt.scan"], list[Operation]()
+        names = {name for one in sums for name in result_names(one)}
+        for one in body_of(loop):
+            if names.isdisjoint(operand_names(one)):
+                continue
+            if one.name in ("arith.addf", "arith.addi"):
+                names.update(result_names(one))
+            else:
+                compared.append(one)
+        if not compared or any(one.name not in ("arith.cmpf", "arith.cmpi") for one in compared):
+            continue
+        text = f"{evidence.name_around(sums[0])} only compares running sums ({evidence.places_of(compared)}), and goes "
+        text += "on after the place is found"
+        advice = "end the loop once the running sum has passed the value (a while loop on the sum so far), or search "
+        advice += "among sums of whole blocks first"
+        inside = [one for one in loop.walk() if one is not loop]
+        removed, time_share = evidence.saved_by(inside, _FROZEN)
+        removed |= dict.fromkeys((DRAM, L2, L2_TO_SM), _FROZEN)
+        yield Waste(text, advice, removed, tuple(compared), time_share, certainty=0.4)
 
 
 def _frozen(evidence: Evidence, loop: Operation) -> list[Operation]:

@@ -8,12 +8,13 @@ from math import prod
 import numpy as np
 from msgspec import Struct
 
-from kprof_inject.analysis.findings.evidence import Evidence
+from kprof_inject.analysis.findings.evidence import Evidence, is_tensor
 from kprof_inject.analysis.findings.waste import Waste, row
 from kprof_inject.analysis.interpreter.accesses import Access
 from kprof_inject.analysis.interpreter.axis_arrays import CTA, AxisArray
 from kprof_inject.analysis.interpreter.executions import CountedOperation
 from kprof_inject.analysis.interpreter.footprints import NOTHING, Ranges, union
+from kprof_inject.analysis.limits.limit import POSSIBLE
 from kprof_inject.analysis.limits.rates import DRAM, L2, L2_TO_SM, SHARED, rates_of
 from kprof_inject.analysis.structure.dependence import invariant_operations
 from kprof_inject.capture import counters
@@ -83,13 +84,14 @@ def loaded_again(evidence: Evidence) -> Iterator[Waste]:
     unknown = (one for one in evidence.sample if one.operation not in {load.operation for load in loads})
     others = sum(one.access.max_bytes(one.times) or 0 for one in unknown if one.access and one.access.form.reads)
     share = sum(one.again_bytes for one in again) / (sum(one.requested_bytes for one in loads) + others)
-    if share < _MIN_AGAIN:
+    in_l1 = evidence.unit_shares_of(one.moved.operation for one in again)[SHARED]
+    if max(share, in_l1 if evidence.parts.get(SHARED, 0.0) >= POSSIBLE else 0.0) < _MIN_AGAIN:
         return
     operations = tuple(dict.fromkeys(one.moved.operation for one in again))
     firsts = dict.fromkeys(one.first.operation for one in again)
-    past_l1 = [one for one in operations if (found := CACHE_MODIFIER.search(one.tail)) and found[1] in _PAST_L1]
+    bypassing = [one for one in operations if _bypasses_l1(one)]
     is_near = all(one.is_near for one in again)
-    is_in_l1 = not past_l1 and (is_near or _fits_l1(evidence, loads))
+    is_in_l1 = not bypassing and (is_near or _fits_l1(evidence, loads))
     removed = _removed(evidence, again, 0.0 if is_in_l1 else share)
     unit = max((one for one in removed if one in (DRAM, L2, SHARED)), key=lambda one: evidence.parts.get(one, 0.0))
     worst = max(again, key=lambda one: one.again_bytes)
@@ -97,15 +99,16 @@ def loaded_again(evidence: Evidence) -> Iterator[Waste]:
     text = f"{_amounts(evidence, unit, loads)}: {evidence.words_of(worst.moved.operation)} fetches {times} what the "
     text += f"CTA already had, from the same addresses ({evidence.places_of([*firsts, *operations])})"
     advice, certainty = (_OF_NEIGHBOURS, _NEAR) if is_near else (_advice(evidence, loads), 1.0)
-    if past_l1:
-        where, certainty = evidence.places_of(past_l1), 1.0
+    if is_near and all(one.first is one.moved for one in again):
+        advice, certainty = _OF_ITERATIONS, 0.7
+    if bypassing:
+        where, certainty = evidence.places_of(bypassing), 1.0
         advice = f"drop the cache modifier of {where}, with which loads bypass the L1; or {advice}"
     elif all(_is_of_tiles(evidence, one) for one in again):
         certainty = _OF_TILES
     yield Waste(text, advice, removed, operations, certainty=certainty)
 
 
-_PAST_L1 = ("cg", "cv")
 # A CTA that loops over tiles loads their operands again, unless its shared memory has room for them.
 _OF_TILES = 0.3
 
@@ -140,7 +143,11 @@ def common_bytes(one: Ranges, other: Ranges) -> int:
 
 def _removed(evidence: Evidence, again: Sequence[_Again], share: float) -> Mapping[str, float]:
     """Return the part of each unit's work that is for bytes moved again: ``share`` of those that the L2 delivers."""
-    removed = evidence.unit_shares_of(one.moved.operation for one in again)
+    removed = dict[str, float]()
+    for one in again:
+        part = one.again_bytes / one.moved.requested_bytes if one.first is one.moved else 1.0
+        for unit, of_unit in evidence.unit_shares_of([one.moved.operation], part).items():
+            removed[unit] = min(removed.get(unit, 0.0) + of_unit, 1.0)
     if not share:
         return removed
     removed |= dict.fromkeys((L2, L2_TO_SM), share)
@@ -179,6 +186,10 @@ def _amounts(evidence: Evidence, unit: str, loads: Sequence[Moved]) -> str:
     return f"{whose} {size_text(round(use))} where {size_text(round(need))} suffice"
 
 
+_OF_ITERATIONS = (
+    "load it once for the iterations in a row that need the same: a larger step along the loop (one iteration for each "
+    "group of elements with one scale or index), or an outer loop around them"
+)
 # A window that moves overlaps itself, and no operation takes elements of a tile at an offset, but gathers.
 _NEAR = 0.3
 _OF_NEIGHBOURS = (
@@ -225,3 +236,20 @@ def stored_again(evidence: Evidence) -> Iterator[Waste]:
     text = f"a CTA {what} ({evidence.places_of(operations)}): {percent(share)} of the bytes that it moves"
     advice = "keep the value in registers (a variable that the loop carries), and store it once at the end"
     yield Waste(text, advice, {**evidence.unit_shares_of(operations), L2: share, L2_TO_SM: share}, operations)
+
+
+@row
+def past_l1(evidence: Evidence) -> Iterator[Waste]:
+    """Yield gathers with a cache modifier that keeps them out of the L1: their addresses may repeat."""
+    gathers = [one.operation for one in evidence.operations if one.access and one.access.address is None]
+    gathers = [one for one in gathers if _bypasses_l1(one) and is_tensor(one)]
+    text = f"{evidence.names_of(gathers)} bypass the L1, by a cache modifier: what threads or CTAs share comes from "
+    text += "the L2 each time"
+    advice = f"drop the cache modifier at {evidence.places_of(gathers)}, unless no element is loaded twice"
+    if gathers:
+        yield Waste(text, advice, {L2: 1.0, L2_TO_SM: 1.0}, tuple(gathers), certainty=0.5)
+
+
+def _bypasses_l1(load: Operation) -> bool:
+    modifier = CACHE_MODIFIER.search(load.tail)
+    return modifier is not None and modifier[1] in ("cg", "cv")

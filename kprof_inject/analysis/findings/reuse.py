@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from kprof_inject.analysis.findings.evidence import UNITS_OF_SM, Evidence
+from kprof_inject.analysis.findings.loaded_again import moved_by
 from kprof_inject.analysis.findings.uncoalesced import step_along
 from kprof_inject.analysis.findings.waste import Waste, row
 from kprof_inject.analysis.interpreter.footprints import Ranges, union
@@ -62,6 +63,32 @@ def _is_shared(evidence: Evidence, shape: set[int]) -> bool:
         loads.append(requested_bytes / touched.size_bytes)
     return not loads or max(loads) >= _MIN_LOADS
 
+
+@row
+def shared_halos(evidence: Evidence) -> Iterator[Waste]:
+    """Yield tiles without dots that load what other CTAs load, too, in a launch that the L2 limits."""
+    busy = max(evidence.parts.get(L2, 0.0), evidence.parts.get(L2_TO_SM, 0.0))
+    if busy < max(LIMITING, _MIN_ABOVE_DRAM * evidence.parts.get(DRAM, 0.0)) or evidence.has_dots:
+        return
+    loads = moved_by(evidence.sample, reads=True)
+    touched = [one.access.touched() for one in evidence.operations if one.access and one.access.form.reads]
+    known = [one for one in touched if one is not None]
+    if not loads or len(known) < len(touched):
+        return
+    of_ctas = union(one.touched for one in loads).size_bytes / len(evidence.ran.sampled_ctas) * evidence.summary.ctas
+    needed = union(known).size_bytes
+    saved = 1 - needed / max(of_ctas, 1)
+    if saved < _MIN_SHARED_PART:
+        return
+    text = f"the L2 delivers {size_text(round(of_ctas))} where {size_text(needed)} would do for larger tiles: "
+    text += f"neighbouring CTAs load the same ({evidence.names_of(one.operation for one in loads)})"
+    advice = "let a CTA compute a larger tile, as long in the direction in which its loads overlap as in the other "
+    advice += "(64 x 64 in place of 1 x 1024), or several tiles that need the same data"
+    operations = tuple(one.operation for one in loads)
+    yield Waste(text, advice, dict.fromkeys((L2, L2_TO_SM), saved), operations, time_share=0.0, certainty=0.7)
+
+
+_MIN_SHARED_PART = 0.5  # of what CTAs load
 
 _OTHER_ORDER = (
     "change the order of tiles so that CTAs that run at once share operands: group program ids (8 rows of tiles at a "

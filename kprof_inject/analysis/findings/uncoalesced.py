@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.analysis.findings.evidence import Evidence
+from kprof_inject.analysis.findings.evidence import Evidence, is_tensor
 from kprof_inject.analysis.findings.waste import Waste, row
 from kprof_inject.analysis.interpreter.accesses import Access
 from kprof_inject.analysis.interpreter.axis_arrays import dimension
@@ -17,11 +18,13 @@ from kprof_inject.analysis.interpreter.executions import CountedOperation, entry
 from kprof_inject.analysis.limits.coalescing import LINE_BYTES, SECTOR_BYTES, Requests
 from kprof_inject.analysis.limits.rates import DRAM, L2, SHARED
 from kprof_inject.analysis.structure.tensor_layouts import MAX_ACCESS_BITS, lanes_dimension
+from kprof_inject.analysis.structure.uses import Uses
 from kprof_inject.capture import counters
 from kprof_inject.capture.resources import THREADS_PER_WARP
+from kprof_inject.machine_code.units import global_access
 from kprof_inject.quantities import listed
 from kprof_inject.ttgir.nodes import Operation
-from kprof_inject.ttgir.ssa_values import argument_names
+from kprof_inject.ttgir.ssa_values import argument_names, operand_names
 from kprof_inject.ttgir.types import types_of
 
 # A smaller part of the sectors, or of the cycles of the L1, is not worth an edit.
@@ -72,31 +75,64 @@ _STREAMING = 0.7
 
 @row
 def narrow_accesses(evidence: Evidence) -> Iterator[Waste]:
-    """Yield accesses of few bytes where addresses are contiguous and aligned, but the compiler cannot know it."""
+    """Yield accesses of few bytes whose addresses are, or may be, aligned, but the compiler cannot know it."""
     requests = {(one.line, one.kind): one for one in evidence.requests}
-    narrow, sectors = dict[Operation, tuple[int, int]](), 0.0
+    aligned, widths = _unspecialized(evidence), _widths(evidence)
+    narrow, sectors, are_loaded = dict[Operation, tuple[int, int]](), 0.0, False
     for one in evidence.operations:
         access = one.access
-        request = access and requests.get((one.line, "store" if access.form.writes else "load"))
-        if access and request and 2 * request.access_bytes <= (possible := _possible_bytes(evidence, access)):
-            narrow[one.operation] = request.access_bytes, possible
-            sectors += request.extra_sectors
-    aligned = _unspecialized(evidence)
-    if not narrow or not aligned:
-        return  # whatever else makes accesses narrow, no knowledge of arguments widens them
+        is_loaded = access is not None and _is_from_loaded_offset(evidence.uses, one.operation)
+        if access is None or not (aligned or is_loaded):
+            continue  # whatever else makes accesses narrow, no knowledge of scalars widens them
+        request = requests.get((one.line, "store" if access.form.writes else "load"))
+        possible, width = _possible_bytes(evidence, access), request.access_bytes if request else widths.get(one.line)
+        if access.address is None and is_loaded and access.form.by_registers:
+            possible = min(_WIDEST_BYTES, access.whole_bytes // (evidence.kernel.num_warps * THREADS_PER_WARP))
+        if width and 2 * width <= possible:
+            narrow[one.operation] = width, possible
+            sectors += request.extra_sectors if request else 0.0
+            are_loaded |= is_loaded
+    if not narrow:
+        return
     whole = sum(one.sectors * one.requests for one in evidence.requests)
     worst = max(narrow, key=lambda operation: narrow[operation][1] / narrow[operation][0])
     width, possible = narrow[worst]
-    are = "is a multiple" if len(aligned) == 1 else "are multiples"
     text = f"narrow access: {evidence.words_of(worst)} moves {width} byte{'s' if width > 1 else ''} of a thread at a "
-    text += f"time where {possible} would do, as its addresses are contiguous and aligned, but not known to be "
-    text += f"({listed(aligned, _MAX_NAMES)} {are} of 16 in this launch)"
-    advice = "let Triton know the alignment: no do_not_specialize and no annotation for sizes and strides, "
-    advice += "tl.constexpr, or tl.multiple_of(..., 16) and tl.max_contiguous"
+    text += f"time where {possible} would do, "
+    if are_loaded:
+        text += "if its begin, a loaded offset, were known to be aligned"
+        advice = "if the loaded offsets are multiples of 16, say so: tl.multiple_of(offset, 16)"
+    else:
+        are = "is a multiple" if len(aligned) == 1 else "are multiples"
+        text += "as its addresses are contiguous and aligned, but not known to be "
+        text += f"({listed(aligned, _MAX_NAMES)} {are} of 16 in this launch)"
+        advice = "let Triton know the alignment: no do_not_specialize and no annotation for sizes and strides, "
+        advice += "tl.constexpr, or tl.multiple_of(..., 16) and tl.max_contiguous"
     removed = {**evidence.unit_shares_of(narrow, 1 - width / possible), L2: sectors / whole if whole else 0.0}
-    yield Waste(
-        text, advice, removed, tuple(narrow), time_share=None if evidence.parts.get(DRAM, 0.0) < _STREAMING else 0.0
-    )
+    time_share = None if evidence.parts.get(DRAM, 0.0) < _STREAMING else 0.0
+    yield Waste(text, advice, removed, tuple(narrow), time_share, certainty=0.6 if are_loaded else 1.0)
+
+
+def _widths(evidence: Evidence) -> Mapping[int, int]:
+    """Return the bytes of a thread that most instructions of a line access in global memory."""
+    found: defaultdict[int, Counter[int]] = defaultdict(Counter)
+    for instruction, _ in evidence.issued:
+        if access := global_access(instruction):
+            found[instruction.line][access[1]] += 1
+    return {line: counts.most_common(1)[0][0] for line, counts in found.items()}
+
+
+def _is_from_loaded_offset(uses: Uses, operation: Operation) -> bool:
+    """Return True if the address is a scalar that depends on loaded data, plus offsets that depend on none."""
+    pending, seen = [(operation, 0)], set[Operation]()
+    while pending:
+        made = uses.maker(*pending.pop())
+        if made is not None and made not in seen:
+            seen.add(made)
+            if not made.traits.reads_memory:
+                pending += [(made, place) for place in range(len(operand_names(made)))]
+    loaded = [one for one in seen if one.traits.reads_memory]
+    return bool(loaded) and not any(is_tensor(one) for one in loaded)
 
 
 _MAX_NAMES = 4

@@ -60,9 +60,15 @@ class Demands:
         """Read the operations as these CTAs execute them."""
         self._uses = evidence.uses
         self._executed = {one.operation: one.executed for one in evidence.sample}
+        self._known: dict[tuple[Operation, str], Demand] = {}
 
     def of(self, operation: Operation, depth: int = _MAX_CHAIN, result: str = "") -> Demand:
         """Return the elements that are needed of an operation's result, or of its result of this name."""
+        if (operation, result) not in self._known:
+            self._known[operation, result] = self._demand(operation, depth, result)
+        return self._known[operation, result]
+
+    def _demand(self, operation: Operation, depth: int, result: str) -> Demand:
         if depth and operation.traits.is_dot and (select := self._additive_mask(operation, 2)):
             return self._by_select(select, 1, depth - 1)  # the compiler makes a dot's accumulator of what is added
         users = self._uses.users(operation) if depth else ()
@@ -91,7 +97,7 @@ class Demands:
             return self._by_select(select, 1, depth)
         if user.name == DOT_WAIT:  # it passes on each of its operands
             return self.of(user, depth, result_names(user)[place])
-        is_by_element = user.traits.is_arithmetic or user.traits.is_move
+        is_by_element = user.traits.is_arithmetic or user.traits.is_move or user.name == "tt.bitcast"
         return self.of(user, depth) if is_by_element and not user.regions else _ALL
 
     def _additive_mask(self, addition: Operation, place: int) -> Operation | None:
@@ -168,17 +174,16 @@ def unneeded_results(evidence: Evidence) -> Iterator[Waste]:
         if evidence.issued_share_of(operations) < _MIN_UNNEEDED:
             continue
         demand = demands.of(operations[-1])
-        if not any(one.name == _SELECT for one in demand.deciding):
-            continue
         used = float(demand.mask.joint().values.mean())
-        if used > _MAX_USED:
+        is_sort = sum(one.traits.combines_elements for one in operations) >= _MIN_STEPS
+        # Tiles with few elements that a store keeps are larger than the data: see ``padding``.
+        if used > _MAX_USED or not (is_sort or any(one.name == _SELECT for one in demand.deciding)):
             continue
-        steps = sum(one.traits.combines_elements for one in operations)
         text = f"only {percent(used)} of the results that {place} computes are used, at "
         text += evidence.places_of(demand.deciding)
         removed, time_share = evidence.saved_by(operations, 1 - used)
-        advice = _FEW_OF_SORT if steps >= _MIN_STEPS else "compute only what is used: select before, not after"
-        yield Waste(text, advice, removed, tuple(operations), time_share, certainty=0.9 if steps >= _MIN_STEPS else 0.4)
+        advice = _FEW_OF_SORT if is_sort else "compute only what is used: select before, not after"
+        yield Waste(text, advice, removed, tuple(operations), time_share, certainty=0.9 if is_sort else 0.4)
 
 
 _MAX_USED = 0.5

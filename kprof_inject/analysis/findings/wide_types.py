@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kprof_inject.analysis.findings.evidence import Evidence
+from kprof_inject.analysis.findings.evidence import Evidence, is_tensor
 from kprof_inject.analysis.findings.waste import Waste, row
 from kprof_inject.analysis.interpreter.executions import CountedOperation
 from kprof_inject.analysis.limits.limit import POSSIBLE
@@ -128,7 +128,7 @@ _OF_DOUBLES = 0.8
 
 @row
 def fp64(evidence: Evidence) -> Iterator[Waste]:
-    """Yield fp64 arithmetic in a kernel that neither loads nor stores fp64."""
+    """Yield fp64 arithmetic in a kernel that neither loads nor stores tensors of fp64; scalars make it fp64, too."""
     wide = [
         one
         for one in evidence.operations
@@ -136,10 +136,11 @@ def fp64(evidence: Evidence) -> Iterator[Waste]:
     ]
     doubles = [one.operation for one in wide if one.operation.traits.is_arithmetic]
     doubles = [one for one in doubles if not one.traits.is_constant]
-    if not doubles or any(one.access for one in wide):
+    if not doubles or any(one.access and is_tensor(one.operation) for one in wide):
         return
     text = "fp64 arithmetic on values that come from narrower types and go back to them, at "
     text += f"{evidence.places_of(doubles)}: {percent(evidence.time_share_of(doubles))} of the warps' time"
-    advice = "compute in fp32: fp64 has half of its rate at best, and twice its registers; a sum that needs more "
-    advice += "precision can carry the rounding error along (Kahan), or add up blocks first"
+    advice = "compute in fp32, also with scalars (.to(tl.float32)): fp64 has half of its rate at best, and twice its "
+    advice += "registers; a sum that needs more precision can carry the rounding error along (Kahan), or add up blocks "
+    advice += "first"
     yield Waste(text, advice, {**evidence.unit_shares_of(doubles, _OF_DOUBLES), FP64: 1.0}, tuple(doubles))
