@@ -15,7 +15,7 @@ from timelines import Ran, cta_rows, made_timeline, scope_rows
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.analysis.limits.ceilings import ceiling
+from kprof_inject.analysis.limits.limit import ceiling
 from kprof_inject.analysis.limits.memory import DramBound
 from kprof_inject.analysis.limits.rates import DRAM, TENSOR
 from kprof_inject.analysis.limits.speed_of_light import SpeedOfLight

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kprof_inject.analysis.limits.ceilings import ceiling
+from kprof_inject.analysis.limits.limit import ceiling
 from kprof_inject.analysis.limits.rates import DRAM, L2_TO_SM, TENSOR, rates_of
 
 pytest.importorskip("triton")

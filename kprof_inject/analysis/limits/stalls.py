@@ -25,6 +25,7 @@ from kprof_inject.machine_code.instructions import INSTRUCTION_BYTES, Instructio
 from kprof_inject.machine_code.waits import waits_in
 from kprof_inject.ttgir.strings import variable_in
 
+ISSUED = "selected"
 # Nsight Compute, Kernel Profiling Guide, "Warp Stall Reasons".
 REASONS: Mapping[str, str] = {
     "barrier": "a barrier of the CTA",
@@ -49,7 +50,7 @@ REASONS: Mapping[str, str] = {
 """Description of each stall reason, in words that follow *warps wait for*."""
 NOT_STALLED: Mapping[str, str] = {
     "not_selected": "their turn: the scheduler issues another warp's instruction",
-    "selected": "nothing: their instruction is issued",
+    ISSUED: "nothing: their instruction is issued",
 }
 """The same for warps that are ready."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bank_layouts import BLOCKED, SWIZZLED
 from replacing import replace
 
-from kprof_inject.analysis.evidence.instruction_work import disabled_wavefronts, shared_wavefronts
+from kprof_inject.analysis.evidence.units import disabled_wavefronts, shared_wavefronts
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel, evaluated
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.machine_code.control_flow import blocks_of
