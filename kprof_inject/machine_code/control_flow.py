@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
-from typing import TypeVar
 
 from msgspec import Struct
 
 from kprof_inject.machine_code.instructions import Instruction, MachineFunction
-
-_T = TypeVar("_T")
 
 # s_setpc_b64 returns; LLVM also uses it for branches of more than 128 KiB, whose targets are then unknown.
 _ENDS = frozenset(("EXIT", "RET", "s_endpgm", "s_endpgm_saved", "s_setpc_b64"))
@@ -86,61 +84,20 @@ def reached(starts: Iterable[int], following: Callable[[int], Iterable[int]], wi
     return found
 
 
-def follow_paths(
-    blocks: Sequence[Block],
-    nothing: tuple[frozenset[_T], ...],
-    step: Callable[[int, tuple[frozenset[_T], ...]], tuple[frozenset[_T], ...]],
-) -> None:
-    """Call ``step`` for each instruction with what may hold before it, until no path adds anything.
-
-    ``step`` gets the index of an instruction and sets of facts, and returns the sets after the instruction. It must
-    return more for more. Where paths meet, the sets are united; ``nothing`` is the state at the entry.
-    """
-    before = [nothing] * len(blocks)
-    waiting = list(range(len(blocks)))
-    while waiting:
-        number = waiting.pop()
-        state = before[number]
-        for index in range(blocks[number].first, blocks[number].end):
-            state = step(index, state)
-        for successor in blocks[number].successors:
-            merged = tuple(a | b for a, b in zip(before[successor], state, strict=True))
-            if merged != before[successor]:
-                before[successor] = merged
-                waiting.append(successor)
-
-
 def loops_of(blocks: Sequence[Block]) -> list[MachineLoop]:
     """Return the loops that are entered at one block, outer ones first; those of unreachable code are left out."""
-    dominators = _dominators(blocks)
-    bodies: dict[int, set[int]] = {}
-    predecessors: list[list[int]] = [[] for _ in blocks]
-    for number, block in enumerate(blocks):
-        for successor in block.successors if dominators[number] else ():
-            predecessors[successor].append(number)
-    for number, block in enumerate(blocks):
-        for header in block.successors:
-            if dominators[number] >> header & 1:
-                bodies.setdefault(header, {header}).update(reached([number], predecessors.__getitem__, {header}))
-    loops = [MachineLoop(header, frozenset(body)) for header, body in bodies.items()]
+
+    def successors(number: int) -> Sequence[int]:
+        return blocks[number].successors
+
+    predecessors: defaultdict[int, set[int]] = defaultdict(set)
+    for number in reached([0], successors):
+        for successor in successors(number):
+            predecessors[successor].add(number)
+    loops = []
+    for header, before in [*predecessors.items()]:
+        # The next iteration begins after blocks that are reached through the header alone.
+        if latches := before - reached([0], successors, {header}):
+            body = reached(latches, predecessors.__getitem__, {header})
+            loops.append(MachineLoop(header, frozenset((header, *body))))
     return sorted(loops, key=lambda loop: (-len(loop.blocks), loop.header))
-
-
-def _dominators(blocks: Sequence[Block]) -> list[int]:
-    """Return the dominators of each block as the bits of an integer; 0 for a block that the entry does not reach."""
-    everything = (1 << len(blocks)) - 1
-    found = [everything] * len(blocks)
-    reachable = reached([0], lambda number: blocks[number].successors)
-    found[0] = 1
-    changed = True
-    while changed:
-        changed = False
-        incoming = [everything] * len(blocks)
-        for number in reachable:
-            for successor in blocks[number].successors:
-                incoming[successor] &= found[number]
-        for number in reachable:
-            mine = 1 if number == 0 else incoming[number] | 1 << number
-            if mine != found[number]:
-                found[number], changed = mine, True
-    return [dominators if number in reachable else 0 for number, dominators in enumerate(found)]

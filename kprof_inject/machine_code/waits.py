@@ -17,65 +17,83 @@ addresses (``s_wait_xcnt``).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, TypeVar
 
-from msgspec import Struct
-
-from kprof_inject.machine_code.control_flow import Block, follow_paths
-from kprof_inject.machine_code.instructions import NEVER, SCOREBOARDS, Instruction, InstructionSet, MachineFunction
+from kprof_inject.machine_code.control_flow import blocks_of
+from kprof_inject.machine_code.instructions import NEVER, Instruction, InstructionSet, MachineFunction
 
 
-class Wait(Struct, frozen=True, order=True):
+class Wait(NamedTuple):
     """The instruction with index ``waiting`` is not issued before that with index ``awaited`` has its result."""
 
     waiting: int
     awaited: int
 
 
-def waits_in(function: MachineFunction, blocks: Sequence[Block]) -> list[Wait]:
+def waits_in(function: MachineFunction) -> list[Wait]:
     """Return all waits for a result or for operands, in the order of the code.
 
     Where several instructions may be awaited, depending on the path to the waiting one, there is a wait for each.
     """
     is_nvidia = function.instruction_set is InstructionSet.NVIDIA
-    return sorted((_scoreboard_waits if is_nvidia else _counter_waits)(function, blocks))
+    return sorted((_scoreboard_waits if is_nvidia else _counter_waits)(function))
 
 
-_Pending = tuple[frozenset[int], ...]
-"""For each scoreboard the indices of the instructions that may still count in it; last, those of the loads of
-``_IN_ORDER`` that count in none, whose results are there when that of the next counted one is.
-"""
+_Fact = TypeVar("_Fact")
 
-# Loads from shared memory have their results in order. ptxas was seen to let only the last of several count.
+
+def _follow_paths(function: MachineFunction, step: Callable[[int, frozenset[_Fact]], frozenset[_Fact]]) -> None:
+    """Call ``step`` for each instruction with what may hold before it, until no path adds anything.
+
+    ``step`` gets the index of an instruction and a set of facts, and returns the set after the instruction. It must
+    return more for more. Where paths meet, the sets are united; at the entry, nothing holds.
+    """
+    blocks = blocks_of(function)
+    before: list[frozenset[_Fact]] = [frozenset()] * len(blocks)
+    waiting = list(range(len(blocks)))
+    while waiting:
+        number = waiting.pop()
+        state = before[number]
+        for index in range(blocks[number].first, blocks[number].end):
+            state = step(index, state)
+        for successor in blocks[number].successors:
+            if not state <= before[successor]:
+                before[successor] |= state
+                waiting.append(successor)
+
+
+# Loads from shared memory have their results in order. ptxas was seen to let only the last of several count: the
+# results of the others are there when that of the next counted one is.
 _IN_ORDER = frozenset(("LDS", "LDSM"))
-_UNCOUNTED = len(SCOREBOARDS)
+_UNCOUNTED = -1
 
 
-def _scoreboard_waits(function: MachineFunction, blocks: Sequence[Block]) -> set[Wait]:
+def _scoreboard_waits(function: MachineFunction) -> set[Wait]:
     code = function.instructions
     found: set[Wait] = set()
 
-    def step(index: int, pending: _Pending) -> _Pending:
-        found.update(Wait(index, awaited) for board in code[index].awaited for awaited in pending[board])
-        return _pending_after(code[index], index, pending)
+    def step(index: int, pending: frozenset[tuple[int, int]]) -> frozenset[tuple[int, int]]:
+        """Take and return scoreboards, or ``_UNCOUNTED``, with the indices of instructions that may count in them."""
+        one = code[index]
+        is_in_order = one.operation in _IN_ORDER and one.predicate != NEVER
+        result, operand = one.result_scoreboard, one.operand_scoreboard
+        if not (is_in_order or one.awaited or result is not None or operand is not None):
+            return pending
+        found.update(Wait(index, awaited) for board, awaited in pending if board in one.awaited)
+        after = {(board, earlier) for board, earlier in pending if board not in one.awaited}
+        if operand is not None:
+            after.add((operand, index))
+        if result is not None:
+            after.add((result, index))
+            if is_in_order:
+                after = {(result if board == _UNCOUNTED else board, earlier) for board, earlier in after}
+        elif is_in_order:
+            after.add((_UNCOUNTED, index))
+        return frozenset(after)
 
-    follow_paths(blocks, (frozenset(),) * (len(SCOREBOARDS) + 1), step)
+    _follow_paths(function, step)
     return found
-
-
-def _pending_after(one: Instruction, index: int, pending: _Pending) -> _Pending:
-    is_in_order = one.operation in _IN_ORDER and one.predicate != NEVER
-    if not (is_in_order or one.awaited or one.result_scoreboard is not None or one.operand_scoreboard is not None):
-        return pending
-    found = [frozenset() if board in one.awaited else pending[board] for board in SCOREBOARDS]
-    uncounted = pending[_UNCOUNTED]
-    if one.operand_scoreboard is not None:
-        found[one.operand_scoreboard] |= {index}
-    if one.result_scoreboard is not None:
-        found[one.result_scoreboard] |= {index, *(uncounted if is_in_order else ())}
-    if is_in_order:
-        uncounted = frozenset() if one.result_scoreboard is not None else uncounted | {index}
-    return (*found, uncounted)
 
 
 _VECTOR_MEMORY = r"(?:buffer|tbuffer|global|scratch|image)_"
@@ -113,51 +131,49 @@ _COUNTED: dict[InstructionSet, dict[str, tuple[str, ...]]] = {
         _SCALAR_MEMORY: ("kmcnt",),
     },
 }
-_COUNTERS = ("vmcnt", "lgkmcnt", "vscnt", "loadcnt", "storecnt", "dscnt", "kmcnt", "asynccnt", "tensorcnt")
 # A called function begins with a wait for everything (LLVM, SIInsertWaitcnts.cpp).
 _CALLS = frozenset(("s_swappc_b64", "s_call_b64"))
 
-_Outstanding = tuple[frozenset[tuple[int, int]], ...]
-"""For each of ``_COUNTERS``, the indices of the instructions that may be outstanding, each with the number of those
-after it that end in order; or with ``_ANY_TIME``.
+_Outstanding = tuple[str, int, int]
+"""A counter, the index of an instruction that may be outstanding in it, and the number of instructions after that one
+that end in order; or ``_ANY_TIME``.
 """
 _ANY_TIME = -1
-_NOTHING: _Outstanding = (frozenset(),) * len(_COUNTERS)
 
 
-def _counter_waits(function: MachineFunction, blocks: Sequence[Block]) -> set[Wait]:
+def _counter_waits(function: MachineFunction) -> set[Wait]:
     code = function.instructions
     kinds = _COUNTED[function.instruction_set]
-    texts = [f"{one.opcode} {one.operands}" for one in code]
+    texts = [one.text for one in code]
     counters = [next((kinds[pattern] for pattern in kinds if re.match(pattern, text)), ()) for text in texts]
     remaining = [_remaining_after(one) for one in code]
     # Numbers that are higher than in any wait of the function need not be distinguished.
-    highest = {counter: max((one.get(counter, 0) for one in remaining), default=0) for counter in _COUNTERS}
+    highest = max((count for one in remaining for count in one.values()), default=0)
     found: set[Wait] = set()
 
-    def step(index: int, outstanding: _Outstanding) -> _Outstanding:
-        after = list(outstanding)
-        if counters[index]:
-            for counter in counters[index]:
-                place = _COUNTERS.index(counter)
-                if _ANY_ORDER.match(texts[index]):
-                    after[place] |= {(index, _ANY_TIME)}
-                else:
-                    older = (
-                        (one, later if later == _ANY_TIME else min(later + 1, highest[counter]))
-                        for one, later in outstanding[place]
-                    )
-                    after[place] = frozenset(((index, 0), *older))
-            return tuple(after)
+    def step(index: int, outstanding: frozenset[_Outstanding]) -> frozenset[_Outstanding]:
         if code[index].operation in _CALLS:
-            return _NOTHING
-        for counter in remaining[index].keys() & set(_COUNTERS):
-            place, count = _COUNTERS.index(counter), remaining[index][counter]
-            after[place] = frozenset((one, later) for one, later in outstanding[place] if count and later < count)
-            found.update(Wait(index, awaited) for awaited, _ in outstanding[place] - after[place])
-        return tuple(after)
+            return frozenset()
+        if counting := counters[index]:
+            if _ANY_ORDER.match(texts[index]):
+                return outstanding.union((counter, index, _ANY_TIME) for counter in counting)
+            older = (
+                (counter, one, min(later + 1, highest) if counter in counting and later != _ANY_TIME else later)
+                for counter, one, later in outstanding
+            )
+            return frozenset(older).union((counter, index, 0) for counter in counting)
+        left = remaining[index]
+        if not left:
+            return outstanding
+        kept = frozenset(
+            (counter, one, later)
+            for counter, one, later in outstanding
+            if counter not in left or (left[counter] and later < left[counter])
+        )
+        found.update(Wait(index, awaited) for _, awaited, _ in outstanding - kept)
+        return kept
 
-    follow_paths(blocks, _NOTHING, step)
+    _follow_paths(function, step)
     return found
 
 

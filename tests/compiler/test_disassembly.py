@@ -132,7 +132,7 @@ def loads_and_users(function: MachineFunction) -> Iterator[tuple[int, int]]:
 
 def require_waits(function: MachineFunction) -> None:
     """No result of a load is read before it was waited for."""
-    waits = set(waits_in(function, blocks_of(function)))
+    waits = set(waits_in(function))
     for load, user in loads_and_users(function):
         assert any(Wait(waiting, load) in waits for waiting in range(load + 1, user + 1))
 
@@ -176,7 +176,7 @@ def test_amds_machine_code() -> None:
     dots = {module.position(one.start).line for one in module.walk() if one.name == "tt.dot"}
     assert dots == {one.line for one in code if pipeline_of(one) is Pipeline.TENSOR}
 
-    waits = set(waits_in(function, blocks_of(function)))
+    waits = set(waits_in(function))
     pairs = list(amd_loads_and_users(function))
     assert len(pairs) > 16
     for load, user in pairs:

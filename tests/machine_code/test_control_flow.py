@@ -15,10 +15,6 @@ def loops_in(found: MachineFunction) -> list[tuple[int, list[int]]]:
     return [(loop.header, sorted(loop.blocks)) for loop in loops_of(blocks_of(found))]
 
 
-def waits_of(found: MachineFunction) -> list[Wait]:
-    return waits_in(found, blocks_of(found))
-
-
 NESTED = function(
     "NOP",
     ".L_x_0:",
@@ -78,7 +74,7 @@ def test_an_instruction_waits_for_those_that_count_in_its_scoreboard() -> None:
         ("FADD R8, R4, R4", encoded(awaited=[0])),
         ("FADD R9, R4, R4", encoded(awaited=[0])),
     )
-    assert waits_of(found) == [Wait(3, 1), Wait(4, 0), Wait(4, 2)]
+    assert waits_in(found) == [Wait(3, 1), Wait(4, 0), Wait(4, 2)]
 
 
 def test_what_a_loop_waits_for_may_be_of_its_last_iteration() -> None:
@@ -90,7 +86,7 @@ def test_what_a_loop_waits_for_may_be_of_its_last_iteration() -> None:
         "@P0 BRA `(.L_x_0)",
         ("EXIT", encoded(awaited=[0])),
     )
-    assert waits_of(found) == [Wait(1, 0), Wait(1, 2), Wait(4, 2)]
+    assert waits_in(found) == [Wait(1, 0), Wait(1, 2), Wait(4, 2)]
 
 
 def test_the_last_of_loads_from_shared_memory_counts_for_those_before_it() -> None:
@@ -103,7 +99,7 @@ def test_the_last_of_loads_from_shared_memory_counts_for_those_before_it() -> No
         ("FADD R8, R4, R5", encoded(awaited=[0])),
         ("FADD R8, R6, R6", encoded(awaited=[1])),
     )
-    assert waits_of(found) == [Wait(5, 1), Wait(5, 3), Wait(6, 2)]
+    assert waits_in(found) == [Wait(5, 1), Wait(5, 3), Wait(6, 2)]
 
 
 def test_a_line_has_its_instructions_by_pipeline_and_what_it_waits_for() -> None:

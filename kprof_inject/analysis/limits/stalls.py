@@ -9,18 +9,18 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import PurePath
+from typing import TypeVar
 
 from msgspec import Struct
 
-from kprof_inject.capture.measurements import SamplesRecord, summed
+from kprof_inject.capture.measurements import SamplesRecord
 from kprof_inject.capture.model import KERNELS_CACHED, Kernel
 from kprof_inject.capture.reader import machine_code_of
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.capture.source_text import SourceLine, lines_of, places_of, ttgir_of
-from kprof_inject.machine_code.control_flow import blocks_of
 from kprof_inject.machine_code.instructions import INSTRUCTION_BYTES, Instruction, MachineFunction
 from kprof_inject.machine_code.waits import waits_in
 from kprof_inject.ttgir.strings import variable_in
@@ -63,7 +63,6 @@ FOR_MEMORY = "long_scoreboard"
 """Reason of warps that wait for data from global memory, also by asynchronous copies (DEPBAR)."""
 
 _WAITS_FOR_TENSOR_CORES = "WARPGROUP"
-_TENSOR_CORES = "gmma"
 _SCOREBOARDS = FOR_MEMORY, "short_scoreboard"
 # Operations whose scoreboards warps await with the reason "long_scoreboard": those of the L1 and texture unit (L1TEX),
 # and, as 60 kernels on an H100 showed, stores, fences and operations on mbarriers.
@@ -165,7 +164,7 @@ class Stalls(Struct, frozen=True):
 
     def words(self, reason: str) -> str:
         """Return what warps wait for, in words."""
-        return REASONS.get(_TENSOR_CORES if self._is_for_tensor_cores(reason, None) else reason, reason)
+        return REASONS.get("gmma" if self._is_for_tensor_cores(reason, None) else reason, reason)
 
     def _is_for_tensor_cores(self, reason: str, index: int | None) -> bool:
         lines = self._lines_in(index)
@@ -184,11 +183,8 @@ class Stalls(Struct, frozen=True):
         It is an upper bound if an instruction waits for results of both.
         """
         others = {line.line for line in self.lines} - set(lines)
-        waits = sum(
-            max(self._awaiting(line, others) - self._awaiting(line, lines), 0)
-            for line in self.lines
-            if line.line in lines
-        )
+        own = [line for line in self.lines if line.line in lines]
+        waits = sum(max(self._awaiting(line, others) - self._awaiting(line, lines), 0) for line in own)
         return self._share(max(round(self.share_of(lines) * self.samples) - waits, 0))
 
     def share_of_waits(self, lines: Collection[int]) -> float:
@@ -232,7 +228,7 @@ class Stalls(Struct, frozen=True):
         if not ranked:
             return None
         reason, count = ranked[0]
-        return TopStall(reason, self._share(count), self.operations.get(self._awaited_for(reason), ""))
+        return TopStall(reason, self._share(count), self.operations.get(self._most_awaited(reason), ""))
 
     def places_of(self, reason: str, index: int | None = None) -> tuple[str, str]:
         """Return where most warps wait for a reason, and for which line's result; empty if unknown.
@@ -241,7 +237,7 @@ class Stalls(Struct, frozen=True):
         """
         line = max(self._lines_in(index), key=lambda line: line.reasons.get(reason, 0), default=None)
         place = line.place if line and line.reasons.get(reason) else ""
-        return place, self.result_of(self._awaited_for(reason, index))
+        return place, self.result_of(self._most_awaited(reason, index))
 
     def _lines_in(self, index: int | None) -> list[LineStalls]:
         if index is None:
@@ -249,11 +245,12 @@ class Stalls(Struct, frozen=True):
         first, last = self.ranges.get(index, (0, -1))
         return [line for line in self.lines if first <= line.line <= last]
 
-    def _awaited_for(self, reason: str, index: int | None = None) -> int:
-        found: Counter[int] = Counter()
-        for line in self._lines_in(index):
-            found.update(line.awaited.get(reason, {}))
-        return found.most_common(1)[0][0] if found else 0
+    def awaited(self, reason: str, index: int | None = None) -> Counter[int]:
+        """Return the samples that wait for a reason, by the line whose result they need, in a scope or everywhere."""
+        return _summed(line.awaited.get(reason, {}) for line in self._lines_in(index))
+
+    def _most_awaited(self, reason: str, index: int | None = None) -> int:
+        return next((line for line, _ in self.awaited(reason, index).most_common(1)), 0)
 
     def place_of(self, line: int) -> str:
         """Return the place of a line of the TTGIR that was sampled or awaited; empty if unknown."""
@@ -276,6 +273,16 @@ def waiting(reasons: Mapping[str, int]) -> list[tuple[str, int]]:
     """Return the samples of warps that wait, by reason, most first: not of those issued or ready to be."""
     found = [(reason, count) for reason, count in reasons.items() if reason not in NOT_STALLED and count]
     return sorted(found, key=lambda entry: -entry[1])
+
+
+_Key = TypeVar("_Key", int, str)
+
+
+def _summed(samples: Iterable[Mapping[_Key, int]]) -> Counter[_Key]:
+    total: Counter[_Key] = Counter()
+    for one in samples:
+        total.update(one)
+    return total
 
 
 @lru_cache(maxsize=KERNELS_CACHED)
@@ -305,7 +312,8 @@ def stalls_of(record: SamplesRecord, code: MachineFunction, table: ScopeTable, t
                 for other_line, operation in _awaited_for(reason, awaited.get(index, ())).items():
                     awaited_by_line[line][reason][other_line] += count
                     operations[other_line][operation] += count
-    reasons = summed(by_line.values())
+    ranges = {index: scope.lines for index, scope in enumerate(table.scopes) if scope.lines is not None}
+    reasons = _summed(by_line.values())
     places = places_of(ttgir)
     lines = [
         LineStalls(
@@ -323,11 +331,14 @@ def stalls_of(record: SamplesRecord, code: MachineFunction, table: ScopeTable, t
     return Stalls(
         samples=sum(reasons.values()),
         reasons=dict(reasons),
-        scopes=_by_scope(table, by_line),
+        scopes={
+            index: dict(_summed(samples for line, samples in by_line.items() if first <= line <= last))
+            for index, (first, last) in ranges.items()
+        },
         lines=tuple(sorted(lines, key=lambda line: (-line.samples, line.line))),
         unknown=sum(by_line.get(0, {}).values()),
         operations={line: counts.most_common(1)[0][0] for line, counts in operations.items()},
-        ranges={index: scope.lines for index, scope in enumerate(table.scopes) if scope.lines is not None},
+        ranges=ranges,
     )
 
 
@@ -346,7 +357,7 @@ def sampled(record: SamplesRecord, code: MachineFunction) -> Iterator[tuple[int,
 def _awaited_operations(code: MachineFunction) -> dict[int, list[Instruction]]:
     """Return the instructions whose results each instruction may wait for, by its index."""
     found: defaultdict[int, list[Instruction]] = defaultdict(list)
-    for wait in waits_in(code, blocks_of(code)):
+    for wait in waits_in(code):
         found[wait.waiting].append(code.instructions[wait.awaited])
     return found
 
@@ -378,12 +389,3 @@ def share_of_instructions(record: SamplesRecord, code: MachineFunction, names: C
             own = [reason for reason, found in awaited_for.items() if not found.isdisjoint(names)]
             counted += sum(samples.get(reason, 0) for reason in own)
     return counted / whole if whole else 0.0
-
-
-def _by_scope(table: ScopeTable, by_line: Mapping[int, Mapping[str, int]]) -> dict[int, dict[str, int]]:
-    scopes: dict[int, dict[str, int]] = {}
-    for index, scope in enumerate(table.scopes):
-        if scope.lines is not None:
-            first, last = scope.lines
-            scopes[index] = dict(summed(samples for line, samples in by_line.items() if first <= line <= last))
-    return scopes
