@@ -171,9 +171,7 @@ def _code_work(
     """
     executions = block_executions(code, ran, warps)
     known = executions.known
-    uncounted = Counter(shared_wavefronts(code, known, ran))
-    counted_by_masks = {(one.line, one.kind) for one in requests}
-    uncounted.subtract(disabled_wavefronts(code, known, counted_by_masks, set(uncounted)))
+    uncounted = uncounted_wavefronts(code, known, ran, requests)
     scopes: dict[int, InstructionWork] = {}
     lines, uncounted_lines = [one.line for one in requests], sorted(uncounted)
     for index, work_of_scope in scope_work(code, known, ran.scope_map).items():
@@ -225,43 +223,34 @@ def _work(executed: Iterable[_Executed]) -> InstructionWork:
     return InstructionWork(issued, dict(pipelines), wavefronts)
 
 
-def disabled_wavefronts(
-    code: MachineFunction, executions: Sequence[int | None], known: Collection[tuple[int, str]], lines: Collection[int]
-) -> Counter[int]:
-    """Return the cycles without conflicts of accesses that predicates may disable in whole warps, by line.
+def uncounted_wavefronts(
+    code: MachineFunction, executions: Sequence[int | None], ran: ExecutedKernel, requests: Iterable[Requests]
+) -> dict[int, float]:
+    """Return the L1 cycles that accesses take beyond those of their instructions, by the TTGIR line.
 
-    Those of ``known`` requests, by line and kind, are counted by their masks, and those of ``lines`` by their layouts.
+    Types and layouts show the conflicts of banks in shared memory, and less than no conflicts if threads read the same
+    words. Other accesses that predicates may disable in whole warps count as nothing, unless masks of ``requests`` show
+    how much of them is.
     """
-    found: Counter[int] = Counter()
-    for one, times in _executed(code, executions):
-        if one.predicate and one.line not in lines:
-            access = global_access(one)
-            if access is None or (one.line, access[0]) not in known:
-                found[one.line] += times * min_wavefronts(one)
-    return found
-
-
-def shared_wavefronts(
-    code: MachineFunction, executions: Sequence[int | None], ran: ExecutedKernel
-) -> Mapping[int, float]:
-    """Return the cycles that accesses to shared memory take beyond those of their instructions, by the TTGIR line.
-
-    They follow from types and layouts: conflicts of banks, and less than none if threads read the same words.
-    """
-    counted: Counter[int] = Counter()
+    counted_by_masks = {(one.line, one.kind) for one in requests}
+    shared: Counter[int] = Counter()
+    disabled: Counter[int] = Counter()
     for one, times in _executed(code, executions):
         if one.operation in _SHARED_MEMORY:
-            counted[one.line] += times * min_wavefronts(one)
+            shared[one.line] += times * min_wavefronts(one)
+        access = global_access(one)
+        if one.predicate and (access is None or (one.line, access[0]) not in counted_by_masks):
+            disabled[one.line] -= times * min_wavefronts(one)
     found: dict[int, float] = {}
     for accessing in ran.operations:
         name, all_times = accessing.operation.name, accessing.times
         if name not in SIDES or all_times is None:
             continue
         if cycles := shared_cycles(accessing.operation, ran.module.aliases):
-            own = all_times * cycles.cycles - counted[accessing.line] if counted[accessing.line] else 0.0
+            own = all_times * cycles.cycles - shared[accessing.line] if shared[accessing.line] else 0.0
             extra = (accessing.whole_times or 0) * (cycles.cycles - cycles.least)
             found[accessing.line] = extra if name == _COPY else own
-    return found
+    return found | {line: cycles for line, cycles in disabled.items() if line not in found}
 
 
 @lru_cache(maxsize=KERNELS_CACHED)
