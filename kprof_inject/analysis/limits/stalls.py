@@ -115,6 +115,13 @@ class LineStalls(Struct, frozen=True):
         """Number of samples at a barrier of the CTA, without waits for wgmma."""
         return self.reasons.get(BARRIER, 0) - self.for_tensor_cores
 
+    def waits_for(self, lines: Collection[int]) -> int:
+        """Return how many samples wait for results of some lines, or perhaps for those of others."""
+        return sum(
+            min(sum(count for line, count in found.items() if line in lines), self.reasons.get(reason, 0))
+            for reason, found in self.awaited.items()
+        )
+
     @property
     def place(self) -> str:
         """``file:line`` of the source, after the name of the value, if there is one; empty if unknown."""
@@ -152,11 +159,7 @@ class Stalls(Struct, frozen=True):
     @property
     def by_source(self) -> Counter[SourceLine]:
         """Samples by line of the source."""
-        found: Counter[SourceLine] = Counter()
-        for line in self.lines:
-            if line.source is not None:
-                found[line.source] += line.samples
-        return found
+        return _summed({line.source: line.samples} for line in self.lines if line.source is not None)
 
     def label(self, reason: str, index: int | None = None) -> str:
         """Return the reason, with *(wgmma)* if it is a barrier at which warps wait for the tensor cores."""
@@ -174,7 +177,7 @@ class Stalls(Struct, frozen=True):
     def share_of(self, lines: Collection[int]) -> float:
         """Return the share of the warps' time at instructions of some lines, or in waits for results of these."""
         own = sum(line.samples for line in self.lines if line.line in lines)
-        waits = sum(self._awaiting(line, lines) for line in self.lines if line.line not in lines)
+        waits = sum(line.waits_for(lines) for line in self.lines if line.line not in lines)
         return self._share(min(own + waits, self.samples))
 
     def share_of_execution(self, lines: Collection[int]) -> float:
@@ -184,12 +187,12 @@ class Stalls(Struct, frozen=True):
         """
         others = {line.line for line in self.lines} - set(lines)
         own = [line for line in self.lines if line.line in lines]
-        waits = sum(max(self._awaiting(line, others) - self._awaiting(line, lines), 0) for line in own)
+        waits = sum(max(line.waits_for(others) - line.waits_for(lines), 0) for line in own)
         return self._share(max(round(self.share_of(lines) * self.samples) - waits, 0))
 
     def share_of_waits(self, lines: Collection[int]) -> float:
         """Return the share of the warps' time in waits for results of some lines, wherever the warps wait."""
-        return self._share(min(sum(self._awaiting(line, lines) for line in self.lines), self.samples))
+        return self._share(min(sum(line.waits_for(lines) for line in self.lines), self.samples))
 
     def share_of_barriers(self, lines: Collection[int], with_wgmma: bool = False) -> float:
         """Return the share of the warps' time at barriers in some lines: of the CTA, and for wgmma if wanted."""
@@ -199,17 +202,6 @@ class Stalls(Struct, frozen=True):
     def _share(self, samples: int) -> float:
         return samples / self.samples if self.samples else 0.0
 
-    @staticmethod
-    def _awaiting(waiting_line: LineStalls, lines: Collection[int]) -> int:
-        """Return how many samples of a line wait for results of some lines.
-
-        Where warps may wait for several results, each counts.
-        """
-        return sum(
-            min(sum(count for line, count in found.items() if line in lines), waiting_line.reasons.get(reason, 0))
-            for reason, found in waiting_line.awaited.items()
-        )
-
     def waiting_in(self, index: int) -> list[tuple[str, Share]]:
         """Return what warps wait for in a scope, as shares of their time in it, the longest first.
 
@@ -217,9 +209,7 @@ class Stalls(Struct, frozen=True):
         """
         reasons = self.scopes.get(index, {})
         whole = sum(reasons.values())
-        if whole < _MIN_SAMPLES:
-            return []
-        return [(reason, Share.of(count, whole)) for reason, count in waiting(reasons)]
+        return [(one, Share.of(count, whole)) for one, count in waiting(reasons) if whole >= _MIN_SAMPLES]
 
     @property
     def top(self) -> TopStall | None:
@@ -275,7 +265,7 @@ def waiting(reasons: Mapping[str, int]) -> list[tuple[str, int]]:
     return sorted(found, key=lambda entry: -entry[1])
 
 
-_Key = TypeVar("_Key", int, str)
+_Key = TypeVar("_Key")
 
 
 def _summed(samples: Iterable[Mapping[_Key, int]]) -> Counter[_Key]:
