@@ -38,7 +38,6 @@ class Headroom(Struct, frozen=True):
     necessary: float
     """The part of the launch's time that this unit needs at its practical ceiling."""
     work: str
-    """The work in words."""
     is_certain: bool = True
     """False if some addresses are unknown, so that not all bytes may be needed."""
 

@@ -50,7 +50,6 @@ class LaunchAnalysis(Evidence, frozen=True, eq=False, kw_only=True):
     code_evidence: CodeBounds | None
     """Lower bounds of the units' utilization by the machine code."""
     limit: Limit
-    """The limit by the strongest evidence."""
     units: tuple[UnitEvidence, ...]
     """Utilization of each unit by each kind of evidence."""
     findings: tuple[Finding, ...]

@@ -57,6 +57,37 @@ _UNNAMED = "its barrier cannot be evaluated"
 COPIES, DOTS, STORES = "copies", "dots", "stores"
 
 
+class AsyncOperation(Struct, frozen=True):
+    """An operation that issues asynchronous work, that closes a group of it, or that waits for it.
+
+    Issues of a block that signal the same barrier are represented by the first: they complete the same phase.
+    """
+
+    counted: CountedOperation
+    work: str
+    slot: SharedMemorySlice | None = None
+    """The barrier that is signalled, or waited for; None for work that completes in order."""
+    predicate: Value = None
+    group_bytes: int = 0
+    """Of an issue: the maximum that one execution moves for a CTA."""
+    pending: int = 0
+    """Of a wait: how many groups may still be in flight."""
+
+    @property
+    def queue(self) -> str | Operation:
+        """What pairs issues with waits: the allocation of the barriers, or the kind of work that completes in order."""
+        return self.slot.allocation if self.slot else self.work
+
+
+class AsyncWork(Struct, frozen=True):
+    """The asynchronous operations of a kernel, in the order of the text."""
+
+    issues: tuple[AsyncOperation, ...]
+    waits: tuple[AsyncOperation, ...]
+    unnamed: frozenset[str]
+    """The names of operations that signal an unknown barrier."""
+
+
 class NotCounted(Exception):
     """It is unknown which barrier an operation's executions signal, or wait for."""
 
@@ -213,37 +244,6 @@ def _values_of(executed: Executed, value: Value, cta: NDArray[np.int32], left: N
         raise NotCounted("it ran more often than its loops allow")
     found: Numbers = values[is_executed].astype(np.int64)[np.cumsum(counts)[row] - left]
     return found
-
-
-class AsyncOperation(Struct, frozen=True):
-    """An operation that issues asynchronous work, that closes a group of it, or that waits for it.
-
-    Issues of a block that signal the same barrier are represented by the first: they complete the same phase.
-    """
-
-    counted: CountedOperation
-    work: str
-    slot: SharedMemorySlice | None = None
-    """The barrier that is signalled, or waited for; None for work that completes in order."""
-    predicate: Value = None
-    group_bytes: int = 0
-    """Of an issue: the maximum that one execution moves for a CTA."""
-    pending: int = 0
-    """Of a wait: how many groups may still be in flight."""
-
-    @property
-    def queue(self) -> str | Operation:
-        """What pairs issues with waits: the allocation of the barriers, or the kind of work that completes in order."""
-        return self.slot.allocation if self.slot else self.work
-
-
-class AsyncWork(Struct, frozen=True):
-    """The asynchronous operations of a kernel, in the order of the text."""
-
-    issues: tuple[AsyncOperation, ...]
-    waits: tuple[AsyncOperation, ...]
-    unnamed: frozenset[str]
-    """The names of operations that signal an unknown barrier."""
 
 
 _NUMBER = re.compile(r"\b(?:num|pendings) = (\d{1,10})\b")
