@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TypeVar
 
 from msgspec import structs
 
@@ -35,7 +34,6 @@ from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import Level, Verdict, judge, median_time_ns
 from kprof_inject.timeline.waves import launch_duration_ns
 
-_Record = TypeVar("_Record", ExperimentRecord, EditsRecord)
 Experiment = ExperimentRecord | EditsRecord
 """Result of ``causal``, or of ``try``, with one kernel."""
 
@@ -90,6 +88,9 @@ class LaunchAnalysis(Evidence, frozen=True, eq=False, kw_only=True):
     @classmethod
     def of(cls, timeline: Timeline, experiments: Sequence[Experiment] = ()) -> LaunchAnalysis:
         """Analyse a launch; ``experiments`` are those with any kernels of its capture."""
+        launch = timeline.launch
+        key = launch.kernel.program_variant, launch.grid
+        experiments = [one for one in experiments if (one.variant, one.grid) == key]
         evidence, verdict, limit, bounds = _evidence_on(timeline, experiments)
         try:
             with evaluating():
@@ -98,7 +99,7 @@ class LaunchAnalysis(Evidence, frozen=True, eq=False, kw_only=True):
             judgements = judge_by_rules(structs.replace(evidence, executed=None))
         found = [finding for judgement in judgements for finding in judgement.findings]
         found += throttled(evidence)
-        tried = _with_kernel_of(timeline.launch, experiments, EditsRecord)
+        tried = (one for one in experiments if isinstance(one, EditsRecord))
         return cls(
             **structs.asdict(evidence),
             verdict=verdict,
@@ -108,7 +109,7 @@ class LaunchAnalysis(Evidence, frozen=True, eq=False, kw_only=True):
             # The sort is stable: findings with equal gains stay in the order of the rules.
             findings=tuple(sorted(found, key=lambda finding: -finding.expected)),
             judgements=judgements,
-            edits=next((one for one in tried if one.host_ns >= timeline.launch.host_ns), None),
+            edits=next((one for one in tried if one.host_ns >= launch.host_ns), None),
         )
 
 
@@ -116,7 +117,7 @@ _Known = tuple[Evidence, Verdict, Limit, CodeBounds | None]
 
 
 def _evidence_on(timeline: Timeline, experiments: Sequence[Experiment]) -> _Known:
-    """Return the evidence on a launch, the limit by it, and the bounds of the machine code.
+    """Return the evidence on a launch with these experiments, the limit by it, and the bounds of the machine code.
 
     The kernel's module is evaluated; if that is not possible, nothing is computed from its operations.
     """
@@ -150,13 +151,13 @@ def _gathered(
     else:
         clean_ns = median_time_ns(kernel.clean.without_launching())
         limit = limit_by_bounds(summary, light, kernel.sm_count, verdict.overhead, bounds, requests, clean_ns)
-    delayed = _with_kernel_of(timeline.launch, experiments, ExperimentRecord)
+    delayed = next((one for one in experiments if isinstance(one, ExperimentRecord)), None)
     evidence = Evidence(
         timeline=timeline,
         summary=summary,
         speed_of_light=light,
         executed=executed,
-        slopes=kernel_slopes(delayed[0], executed, timeline, summary) if delayed else None,
+        slopes=kernel_slopes(delayed, executed, timeline, summary) if delayed else None,
         parts=limit.parts,
         measured=measured,
         stalls=kernel_stalls(kernel),
@@ -174,12 +175,6 @@ def _units(evidence: Evidence, code_parts: Mapping[str, float]) -> tuple[UnitEvi
         return unit_evidence({**parts, **dram_part(summary, light)}, code_parts, {}, 1.0)
     scale = whole.sm_cycles / measured.sm_cycles if whole and measured.sm_cycles else 1.0
     return unit_evidence(parts, code_parts, measured.shares, scale)
-
-
-def _with_kernel_of(launch: Launch, experiments: Sequence[Experiment], kind: type[_Record]) -> list[_Record]:
-    """Return the experiments of a kind with a launch's kernel and grid."""
-    key = launch.kernel.program_variant, launch.grid
-    return [one for one in experiments if isinstance(one, kind) and (one.variant, one.grid) == key]
 
 
 class ReportLaunch:

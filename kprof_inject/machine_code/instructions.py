@@ -30,11 +30,10 @@ NEVER = "@!PT"
 """Predicate of an instruction that is never executed, such as a load that ptxas adds to ``LDGSTS``."""
 _NO_SCOREBOARD = 7
 # Other operations with a label, such as BSSY and LEPC, do not branch to it. AMD's names are in lower case.
-_BRANCH_NAMES = """
-    BRA BRX BRXU JMP JMX
-    s_branch s_cbranch_scc0 s_cbranch_scc1 s_cbranch_vccz s_cbranch_vccnz s_cbranch_execz s_cbranch_execnz
-"""
-_BRANCHES = frozenset(_BRANCH_NAMES.split())
+_BRANCHES = {
+    *("BRA", "BRX", "BRXU", "JMP", "JMX", "s_branch", "s_cbranch_scc0", "s_cbranch_scc1", "s_cbranch_vccz"),
+    *("s_cbranch_vccnz", "s_cbranch_execz", "s_cbranch_execnz"),
+}
 _DOT_BEGINS = "WARPGROUP.ARRIVE"
 _DOTS = frozenset(("HGMMA", "IGMMA", "QGMMA", "BGMMA"))
 _TARGET = re.compile(r"\.L_\w+")
