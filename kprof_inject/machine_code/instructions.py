@@ -69,7 +69,7 @@ class Instruction(Struct, frozen=True, array_like=True):
 
     An instruction whose duration is not known counts in a scoreboard until its result is there
     (``result_scoreboard``), and until its operands are read (``operand_scoreboard``). Before it is issued, the
-    scoreboards in ``awaited`` must be empty. AMD's have no scoreboards: see ``waits``. ``targets`` are the
+    scoreboards in ``awaited`` must be empty. AMD's have no scoreboards: see ``waits_in``. ``targets`` are the
     addresses to which it may branch.
     """
 

@@ -13,10 +13,9 @@ from enum import Enum
 
 from msgspec import Struct
 
-from kprof_inject.machine_code.control_flow import blocks_of, followers, loops_of, reached
+from kprof_inject.machine_code.control_flow import blocks_of, followers, loops_of, reached, waits_in
 from kprof_inject.machine_code.instructions import NEVER, SPILL, MachineFunction
 from kprof_inject.machine_code.units import Pipeline, pipeline_of
-from kprof_inject.machine_code.waits import waits_in
 
 
 class Awaited(Struct, frozen=True, order=True):

@@ -97,7 +97,8 @@ def pipeline_of(one: Instruction) -> Pipeline:
 
 
 _KINDS = {"LDG": "load", "LDGSTS": "load", "STG": "store"}
-_BYTES = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16, "256": 32}  # else 4
+# Bytes of a thread, by the width in an opcode; without one, they are 4.
+_BYTES = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16, "256": 32}
 # CUDA C++ Programming Guide, "Shared Memory": 32 banks of 4 bytes serve a warp in a cycle.
 _WAVEFRONT_BYTES, _LANES = 128, 32
 

@@ -13,11 +13,10 @@ import pytest
 from golden import fixture_id, read
 from triton_oracle import GPUTarget, installed_fixtures, triton
 
-from kprof_inject.machine_code.control_flow import blocks_of
+from kprof_inject.machine_code.control_flow import Wait, blocks_of, waits_in
 from kprof_inject.machine_code.instructions import Instruction, MachineFunction
 from kprof_inject.machine_code.lines import LoopCode, summary_of
 from kprof_inject.machine_code.units import Pipeline, pipeline_of
-from kprof_inject.machine_code.waits import Wait, waits_in
 from kprof_inject.runtime.compiling.disassembly import machine_code_of
 from kprof_inject.runtime.compiling.instrumentation import lower_without_records
 from kprof_inject.runtime.compiling.module_check import module_target

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from listing import encoded, function
 
-from kprof_inject.machine_code.control_flow import Block, MachineLoop, blocks_of, loops_of
+from kprof_inject.machine_code.control_flow import Block, MachineLoop, Wait, blocks_of, loops_of, waits_in
 from kprof_inject.machine_code.instructions import MachineFunction
 from kprof_inject.machine_code.lines import Awaited, summary_of
 from kprof_inject.machine_code.units import Pipeline
-from kprof_inject.machine_code.waits import Wait, waits_in
 
 
 def loops_in(found: MachineFunction) -> list[tuple[int, list[int]]]:

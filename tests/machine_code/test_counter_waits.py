@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from listing import amd_function
 
+from kprof_inject.machine_code.control_flow import waits_in
 from kprof_inject.machine_code.lines import Awaited, summary_of
-from kprof_inject.machine_code.waits import waits_in
 
 LOAD = "global_load_dword v1, v[2:3], off"
 STORE = "global_store_dword v[2:3], v1, off"

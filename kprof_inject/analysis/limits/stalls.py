@@ -21,8 +21,8 @@ from kprof_inject.capture.model import KERNELS_CACHED, Kernel
 from kprof_inject.capture.reader import machine_code_of
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.capture.source_text import SourceLine, lines_of, places_of, ttgir_of
+from kprof_inject.machine_code.control_flow import waits_in
 from kprof_inject.machine_code.instructions import INSTRUCTION_BYTES, Instruction, MachineFunction
-from kprof_inject.machine_code.waits import waits_in
 from kprof_inject.ttgir.strings import variable_in
 
 ISSUED = "selected"
