@@ -369,13 +369,10 @@ def share_of_instructions(record: SamplesRecord, code: MachineFunction, names: C
     awaited = _awaited_operations(code)
     counted = whole = 0
     for index, samples in sampled(record, code):
-        number = sum(samples.values())
-        whole += number
-        awaited_for = {reason: set(_awaited_for(reason, awaited.get(index, ())).values()) for reason in _SCOREBOARDS}
-        if code.instructions[index].operation in names:
-            of_others = [reason for reason, found in awaited_for.items() if found and found.isdisjoint(names)]
-            counted += number - sum(samples.get(reason, 0) for reason in of_others)
-        else:
-            own = [reason for reason, found in awaited_for.items() if not found.isdisjoint(names)]
-            counted += sum(samples.get(reason, 0) for reason in own)
+        is_own = code.instructions[index].operation in names
+        for reason, count in samples.items():
+            results = _awaited_for(reason, awaited.get(index, ())).values() if reason in _SCOREBOARDS else ()
+            whole += count
+            if any(one in names for one in results) if results else is_own:
+                counted += count
     return counted / whole if whole else 0.0
