@@ -56,22 +56,6 @@ UNIT_NAMES = {
     DRAM: "DRAM",
 }
 
-# Shares of their peak rates that units reach in practice, by torch's name of the device: a kernel cannot be expected to
-# use more. ``scripts/ceilings`` measures them; DRAM's peak is memory clock times bus width. Units that are missing may
-# reach all of their peak, so that no gain is underestimated. An H200 had 96.1 % of DRAM by reads, 93.9 % by writes,
-# 89.5 % by two reads and a write, and 83.3 % by copies; its tensor cores were busy for 99.1 to 99.5 % of the cycles.
-# Kernels that only stream reached 91 to 94 % of an H100's DRAM bandwidth.
-_CEILINGS = {
-    "": {DRAM: 0.96, TENSOR: 0.99},
-    "NVIDIA H100 80GB HBM3": {DRAM: 0.94, TENSOR: 0.99},
-    "NVIDIA H200": {DRAM: 0.96, TENSOR: 0.99},
-}
-
-
-def ceiling(device_name: str, unit: str) -> float:
-    """Return the largest share of a unit's peak rate that is reached in practice."""
-    return _CEILINGS.get(device_name, _CEILINGS[""]).get(unit, 1.0)
-
 
 class CodeBounds(Struct, frozen=True):
     """Lower bounds of the units' parts by the machine code, and those of each scope by its index in the scope table.
