@@ -121,7 +121,6 @@ def smaller_tile(config: Configuration, _: Finding) -> Configuration:
 CHANGES: Mapping[str, Callable[[Configuration, Finding], Configuration]] = {
     "not-pipelined": lambda config, _: more_stages(config, max(1, 3 - config["num_stages"])),
     "too-few-stages": lambda config, found: more_stages(config, int(found.figures["more_stages"])),
-    "waiting": lambda config, _: more_stages(config, 1),
     "low-fill": smaller_tile,
     "tail": smaller_tile,
     "uneven-ctas": smaller_tile,

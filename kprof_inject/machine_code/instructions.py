@@ -14,6 +14,7 @@ ignored.
 from __future__ import annotations
 
 import re
+from collections import Counter, defaultdict
 from difflib import SequenceMatcher
 from enum import Enum
 from pathlib import PurePath
@@ -140,6 +141,7 @@ class MachineFunction(Struct, frozen=True, omit_defaults=True):
 _SECTION = re.compile(r"\s*\.section\s+\.text\.(?P<name>[^,\s]+),")
 _LABEL = re.compile(r"(?P<label>\S+):\s*$")
 _WORDS = re.compile(r"[\w.$]+")
+_CALLED = re.compile(r"`\((\$__internal_[^)]+)\)")
 _LINE = re.compile(r'\s*//## File "(?P<file>(?:[^"\\]|\\.)*)", line (?P<line>\d+)')
 _INSTRUCTION = re.compile(
     r"\s+/\*(?P<address>[0-9a-f]+)\*/\s+(?P<predicate>@!?U?P\w+\s+)?(?P<opcode>[A-Z][\w.]*)\s*(?P<operands>.*?)\s*;"
@@ -161,7 +163,7 @@ class _Read(Struct):
         ptxas was seen to give half of them a line of other operations.
         """
         last, dot_line, completed = self.instructions[-1].address, 0, []
-        for one in self.instructions:
+        for one in self._with_lines_of_callers():
             if one.opcode == _DOT_BEGINS:
                 dot_line = one.line
             if one.is_branch:
@@ -171,6 +173,18 @@ class _Read(Struct):
                 one = replace(one, line=dot_line)
             completed.append(one)
         return MachineFunction(self.name, tuple(completed), instruction_set)
+
+    def _with_lines_of_callers(self) -> list[Instruction]:
+        """Give ptxas's own functions, such as 64-bit division, the line that calls them most: nvdisasm prints none."""
+        callers: defaultdict[int, Counter[int]] = defaultdict(Counter)
+        for one in self.instructions:
+            if one.operation == "CALL" and (called := _CALLED.search(one.operands)) and called[1] in self.labels:
+                callers[self.labels[called[1]]][one.line] += 1
+        line, found = None, []
+        for one in self.instructions:
+            line = callers[one.address].most_common(1)[0][0] if one.address in callers else line
+            found.append(one if line is None else replace(one, line=line))
+        return found
 
 
 def read_nvdisasm(printed: str, file: str) -> list[MachineFunction]:

@@ -71,7 +71,6 @@ _GROUPED: tuple[_Step, ...] = tuple(("program_order", f"grouped:{rows}") for row
 _BY_RULE: Mapping[str, tuple[_Step, ...]] = {
     "not-pipelined": (_STAGES_UP, _WARPS_UP),
     "too-few-stages": (_STAGES_UP,),
-    "waiting": (_STAGES_UP, _WARPS_UP, _WARPS_DOWN),
     "first-iterations": (_STAGES_DOWN, _STAGES_UP),
     "prologue": (_WARPS_UP, _WARPS_DOWN),
     "epilogue": (_WARPS_UP, _WARPS_DOWN),
@@ -101,7 +100,6 @@ _BY_RULE: Mapping[str, tuple[_Step, ...]] = {
 _ALSO_BY_RULE: Mapping[str, tuple[_Step, ...]] = {
     "not-pipelined": (_LOOP_STAGES,),
     "too-few-stages": (_LOOP_STAGES,),
-    "waiting": (_LOOP_STAGES,),
     "first-iterations": (_LOOP_STAGES_DOWN,),
 }
 
@@ -109,7 +107,6 @@ _ALSO_BY_RULE: Mapping[str, tuple[_Step, ...]] = {
 _REMEDIES: Mapping[str, tuple[str, ...]] = {
     "not-pipelined": ("num_stages", "loop_stages"),
     "too-few-stages": ("num_stages", "loop_stages"),
-    "waiting": ("num_stages", "loop_stages"),
     "exposed-loads": ("num_stages", "loop_stages"),
     "few-warps": ("num_warps", "loop_stages", "num_stages"),
     "barriers": ("num_warps",),

@@ -132,7 +132,11 @@ def test_the_tuner_of_the_documentation_stops_where_nothing_is_won(
             return subprocess.CompletedProcess(command, 0, "")
         ended = kprof(*words)
         assert ended.stderr == "" or words[0] != "profile", ended.stderr
-        return subprocess.CompletedProcess(command, ended.exit_code, ended.stdout)
+        stdout = ended.stdout
+        if words[0] == "report":
+            # The capture has no module, by which copies are known that are waited for.
+            stdout = json.dumps(json.loads(stdout) | {"findings": [{"rule": "too-few-stages"}]})
+        return subprocess.CompletedProcess(command, ended.exit_code, stdout)
 
     monkeypatch.setattr(subprocess, "run", run)
     kprof.write("tuner.py", files_of((REPO / "docs/agents.md").read_text())["tuner.py"])

@@ -33,11 +33,16 @@ from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import Finding, Rule
 from kprof_inject.analysis.findings.instructions import address_arithmetic, same_in_all_threads
 from kprof_inject.analysis.findings.loaded_again import loaded_again, stored_again
-from kprof_inject.analysis.findings.repeated_work import operands_by_registers, same_in_all_ctas
+from kprof_inject.analysis.findings.repeated_work import divided_in_loop, operands_by_registers, same_in_all_ctas
 from kprof_inject.analysis.findings.reuse import symmetric_product
 from kprof_inject.analysis.findings.rules import RULES
 from kprof_inject.analysis.findings.uncoalesced import narrow_accesses
-from kprof_inject.analysis.findings.unneeded_elements import masked_iterations, padding, unneeded_elements
+from kprof_inject.analysis.findings.unneeded_elements import (
+    masked_iterations,
+    padding,
+    unneeded_elements,
+    unneeded_results,
+)
 from kprof_inject.analysis.findings.wide_types import fp32_dots, fp64, wide_types
 from kprof_inject.analysis.interpreter.executions import evaluated
 from kprof_inject.analysis.limits.coalescing import requests_of
@@ -255,6 +260,40 @@ CASES = {
         ENDS,
         parts=ISSUES,
     ),
+    # Each of eight CTAs needs two of the eight blocks.
+    "factors that are zero": Case(
+        masked_iterations,
+        kernels.grouped_matmul,
+        {**MATRIX, "n": 128, "B": 64, **MASKED},
+        {"L2 to SM": 3 / 4},
+        {"MASKED": False},
+    ),
+    "a length after the load": Case(
+        unneeded_elements,
+        kernels.sum_of_length,
+        {**ROW, "y": "*i32", "n": 8192, "MASKED": False},
+        {"L2 to SM": (0.8, 0.95)},
+        MASKED,
+    ),
+    "loads past the L1": Case(
+        loaded_again, kernels.filter_of_three, {**ROW, "MODIFIER": ".cg"}, {"L2": (0.5, 0.6)}, {"MODIFIER": ""}
+    ),
+    "a division in each iteration": Case(
+        divided_in_loop,
+        kernels.running_mean,
+        {**ROW, "weights": "*fp32", "n": 512, "B": 128, "AFTER": False},
+        {"instruction issue": (0.3, 0.9)},
+        {"AFTER": True},
+        parts=ISSUES,
+    ),
+    "a sort for two": Case(
+        unneeded_results,
+        kernels.largest_two,
+        {**ROW, "B": 512, "SORTED": True},
+        {"instruction issue": (0.7, 1.0)},
+        {"SORTED": False},
+        parts=ISSUES,
+    ),
 }
 
 
@@ -367,3 +406,12 @@ def test_neighbours_of_a_stencil_are_in_the_l1(tmp_path: Path) -> None:
 def test_conversions_need_both_types(tmp_path: Path, types: dict[str, str]) -> None:
     case = Case(wide_types, kernels.convert, {**TILE, **types}, {})
     assert not found_by(case.rule, evidence_of(tmp_path, case.kernel, case.arguments, case))
+
+
+def test_a_division_that_is_called_has_the_line_of_its_caller() -> None:
+    """ptxas divides by 64 bits in a function of its own."""
+    text, code = compiled(kernels.columns_of, x="*fp32", out="*fp32", width=1000, B=1024)
+    ends = [place for place, one in enumerate(code.instructions) if one.operation == "EXIT" and not one.predicate]
+    called = {one.line for one in code.instructions[ends[0] + 1 :] if one.operation not in ("BRA", "NOP")}
+    assert any(one.operation == "CALL" for one in code.instructions)
+    assert ["arith.remsi" in text.splitlines()[line - 1] for line in called] == [True]

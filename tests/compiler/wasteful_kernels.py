@@ -373,9 +373,85 @@ def escape_time(out, n, B: tl.constexpr, ENDS: tl.constexpr):
 
 
 @triton.jit
+def grouped_matmul(x, y, out, n, B: tl.constexpr, MASKED: tl.constexpr):
+    """Multiply by a matrix with blocks of n on its diagonal: a CTA needs the rows of its own block."""
+    i, column = tl.arange(0, B), tl.program_id(0) * B + tl.arange(0, B)
+    acc = tl.zeros((B, B), tl.float32)
+    start = 0 if MASKED else tl.program_id(0) * B // n * n
+    end = tl.num_programs(0) * B if MASKED else start + n
+    for k in range(start, end, B):
+        a = tl.load(x + i[:, None] * 4096 + k + i[None, :])
+        if MASKED:
+            own = ((k + i) // n)[:, None] == (column // n)[None, :]
+            b = tl.load(y + (k + i)[:, None] * 4096 + column[None, :], mask=own, other=0.0)
+        else:
+            b = tl.load(y + (k + i)[:, None] * 4096 + column[None, :])
+        acc = tl.dot(a, b, acc)  # here
+    tl.store(out + i[:, None] * 4096 + column[None, :], acc)
+
+
+@triton.jit
+def sum_of_length(x, y, out, n, B: tl.constexpr, MASKED: tl.constexpr):
+    i, length = tl.arange(0, B), tl.load(y + tl.program_id(0))
+    acc = tl.zeros((B,), tl.float32)
+    for k in range(0, n, B):
+        place = x + tl.program_id(0) * n + k + i
+        if MASKED:
+            acc += tl.load(place, mask=k + i < length, other=0.0)
+        else:
+            v = tl.load(place)  # here
+            acc += tl.where(k + i < length, v, 0.0)
+    tl.store(out + tl.program_id(0), tl.sum(acc))
+
+
+@triton.jit
+def filter_of_three(x, out, n, B: tl.constexpr, MODIFIER: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    a = tl.load(x + i + 128, cache_modifier=MODIFIER)
+    b = tl.load(x + i + 256, cache_modifier=MODIFIER)  # here
+    tl.store(out + i, a + b + tl.load(x + i, cache_modifier=MODIFIER))
+
+
+@triton.jit
+def running_mean(x, weights, out, n, B: tl.constexpr, AFTER: tl.constexpr):
+    rows, columns = tl.arange(0, 16), tl.arange(0, B)
+    acc, total = tl.zeros((16, B), tl.float32), tl.zeros((16,), tl.float32)
+    for k in range(n):
+        w = tl.load(weights + k * 16 + rows)
+        v = tl.load(x + ((tl.program_id(0) * n + k) * 16 + rows)[:, None] * B + columns[None, :])
+        if AFTER:
+            acc += v * w[:, None]
+        else:
+            acc = (acc * total[:, None] + v * w[:, None]) / (total + w)[:, None]  # here
+        total += w
+    if AFTER:
+        acc = acc / total[:, None]
+    tl.store(out + rows[:, None] * B + columns[None, :], acc)
+
+
+@triton.jit
+def largest_two(x, out, B: tl.constexpr, SORTED: tl.constexpr):
+    i = tl.arange(0, B)
+    v = tl.load(x + tl.program_id(0) * B + i)
+    if SORTED:
+        v = tl.sort(v, descending=True)  # here
+        both = tl.sum(tl.where(i < 2, v, 0.0))
+    else:
+        most = tl.max(v)
+        both = most + tl.max(tl.where(v < most, v, float("-inf")))
+    tl.store(out + tl.program_id(0), both)
+
+
+@triton.jit
 def exponentials(x, out, n, B: tl.constexpr):
     i = tl.program_id(0) * B + tl.arange(0, B)
     v = tl.load(x + i)
     for _ in range(n):
         v = tl.exp2(v)  # here
     tl.store(out + i, v)
+
+
+@triton.jit
+def columns_of(x, out, width, B: tl.constexpr):
+    i = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
+    tl.store(out + i, tl.load(x + i % width))  # here

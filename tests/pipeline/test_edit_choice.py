@@ -61,7 +61,7 @@ def test_without_findings_the_options_next_to_the_present_ones() -> None:
 def test_if_registers_spill_fewer_of_them_are_tried_last() -> None:
     kernel = replace(KERNEL, clean=replace(KERNEL.clean, spills=100))
     assert texts(edits_for((), None, kernel))[-2:] == ["num_warps=2", "maxnreg=128"]
-    found = texts(edits_for([finding("waiting", 0.4)], None, kernel))
+    found = texts(edits_for([finding("exposed-loads", 0.4)], None, kernel))
     assert found.index("num_warps=8") < found.index("env=DISABLE_LLVM_OPT=disable-lsr") < found.index("num_warps=2")
 
 
@@ -101,7 +101,6 @@ def of_ttir(ttir: str) -> KernelToEdit:
     ("rule", "kernel", "edit"),
     [
         ("exposed-loads", of_ttir(SUM), "loop_stages=2"),
-        ("waiting", of_ttir(dots(LINE_10, LINE_20)), "loop_stages=20:4"),
         ("first-iterations", of_ttir(dots(LINE_10, LINE_20)), "loop_stages=10:2"),
     ],
 )
@@ -141,5 +140,5 @@ def test_each_row_of_the_table_names_kinds(rule: str) -> None:
 
 
 def test_all_findings_come_before_what_else_one_proposes() -> None:
-    found = texts(edits_for([finding("waiting", 0.4), finding("l2-reuse", 0.2)], None, of_ttir(SUM)))
+    found = texts(edits_for([finding("too-few-stages", 0.4), finding("l2-reuse", 0.2)], None, of_ttir(SUM)))
     assert found.index("program_order=grouped:8") < found.index("loop_stages=2")

@@ -181,7 +181,7 @@ def random_numbers(evidence: Evidence) -> Iterator[Waste]:
     advice = "use all four numbers of a block (tl.rand4x, tl.randint4x: a quarter of the offsets, each for four "
     advice += "elements), or fewer rounds (n_rounds)"
     removed, time_share = evidence.saved_by(rounds, _UNUSED_NUMBERS)
-    yield Waste(text, advice, removed, tuple(generators), time_share)
+    yield Waste(text, advice, removed, tuple(generators), time_share, certainty=0.7)
 
 
 _UNUSED_NUMBERS = 0.8

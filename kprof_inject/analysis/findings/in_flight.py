@@ -10,7 +10,6 @@ from kprof_inject.analysis.findings.waits import MIN_ITERATIONS, may_load_ahead
 from kprof_inject.analysis.limits.limit import LIMITING
 from kprof_inject.analysis.limits.rates import ALU, FP32, ISSUE, SHARED
 from kprof_inject.capture import counters
-from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.resources import THREADS_PER_WARP, ctas_per_sm, limited_by, limits_of
 from kprof_inject.quantities import counted, percent, short_time, size_text
 from kprof_inject.timeline.waves import Waves
@@ -111,11 +110,7 @@ def _few_warps_of_dots(evidence: Evidence, waves: Waves, active: float, share: f
     elif active < _MAX_WARPS_OF_DOTS and evidence.busiest[1] < LIMITING:
         more, share = 2 * warps, min(share, by_sharing)
         likely = share / 3
-        by = limited_by(kernel.target, warps, kernel.clean)
-        if waves.ctas < 2 * waves.sms:
-            advice = "launch more CTAs: smaller tiles, or split-K"
-        else:
-            advice = _more_room(kernel, by, evidence.room) if by in _LESS_OF else "use smaller tiles"
+        advice = "launch more CTAs: smaller tiles, or split-K" if waves.ctas < 2 * waves.sms else _more_room(evidence)
         text = f"too few warps in flight: an SM holds {active:.1f} for its 4 schedulers, and {_waits(evidence)}"
         advice += f"; or raise num_warps from {warps} to {more}"
     else:
@@ -182,14 +177,22 @@ def _more_warps(evidence: Evidence, waves: Waves, needs_more: bool) -> tuple[str
         return f"raise num_warps: CTAs of {counted(warps, 'warp')} take all slots of an SM", warps
     if not by or by == "warps" or needs_more:
         return "", warps
-    return _more_room(kernel, by, room), warps
+    return _more_room(evidence), warps
 
 
-def _more_room(kernel: Kernel, by: str, room: int) -> str:
-    """Return the advice for more CTAs on an SM, which has room for ``room`` of them by its resource ``by``."""
+def _more_room(evidence: Evidence) -> str:
+    kernel, (by, how) = evidence.kernel, less_of_limit(evidence)
+    if not by:
+        return f"use {how}"
     by_warps = ctas_per_sm(limits_of(kernel.target), 0, kernel.num_warps, None)
-    how = _LESS_OF.get(by, "smaller tiles")
-    return f"make room for more CTAs on an SM ({by}: for {room}; warps: for {by_warps}): {how}"
+    return f"make room for more CTAs on an SM ({by}: for {evidence.room}; warps: for {by_warps}): {how}"
+
+
+def less_of_limit(evidence: Evidence) -> tuple[str, str]:
+    """Return the resource that limits the CTAs on an SM, empty if it is unknown, and what takes less of it."""
+    kernel = evidence.kernel
+    by = limited_by(kernel.target, kernel.num_warps, kernel.clean)
+    return by, _LESS_OF.get(by, "smaller tiles")
 
 
 @rule(no_memory_waits, all_ctas)

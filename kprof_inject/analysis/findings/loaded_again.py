@@ -19,6 +19,7 @@ from kprof_inject.analysis.structure.dependence import invariant_operations
 from kprof_inject.capture import counters
 from kprof_inject.capture.resources import THREADS_PER_WARP
 from kprof_inject.quantities import percent, size_text
+from kprof_inject.ttgir.dialect import CACHE_MODIFIER
 from kprof_inject.ttgir.nodes import Operation
 
 # Smaller overlaps are halos of tiles.
@@ -86,20 +87,34 @@ def loaded_again(evidence: Evidence) -> Iterator[Waste]:
         return
     operations = tuple(dict.fromkeys(one.moved.operation for one in again))
     firsts = dict.fromkeys(one.first.operation for one in again)
-    removed = _removed(evidence, loads, again, share)
+    past_l1 = [one for one in operations if (found := CACHE_MODIFIER.search(one.tail)) and found[1] in _PAST_L1]
+    is_near = all(one.is_near for one in again)
+    is_in_l1 = not past_l1 and (is_near or _fits_l1(evidence, loads))
+    removed = _removed(evidence, again, 0.0 if is_in_l1 else share)
     unit = max((one for one in removed if one in (DRAM, L2, SHARED)), key=lambda one: evidence.parts.get(one, 0.0))
     worst = max(again, key=lambda one: one.again_bytes)
-    is_near = all(one.is_near for one in again)
     times = "several times" if set(firsts) & set(operations) else "again"
     text = f"{_amounts(evidence, unit, loads)}: {evidence.words_of(worst.moved.operation)} fetches {times} what the "
     text += f"CTA already had, from the same addresses ({evidence.places_of([*firsts, *operations])})"
-    yield Waste(
-        text,
-        _OF_NEIGHBOURS if is_near else _advice(evidence, loads),
-        removed,
-        operations,
-        certainty=_NEAR if is_near else 1.0,
-    )
+    advice, certainty = (_OF_NEIGHBOURS, _NEAR) if is_near else (_advice(evidence, loads), 1.0)
+    if past_l1:
+        where, certainty = evidence.places_of(past_l1), 1.0
+        advice = f"drop the cache modifier of {where}, with which loads bypass the L1; or {advice}"
+    elif all(_is_of_tiles(evidence, one) for one in again):
+        certainty = _OF_TILES
+    yield Waste(text, advice, removed, operations, certainty=certainty)
+
+
+_PAST_L1 = ("cg", "cv")
+# A CTA that loops over tiles loads their operands again, unless its shared memory has room for them.
+_OF_TILES = 0.3
+
+
+def _is_of_tiles(evidence: Evidence, again: _Again) -> bool:
+    """Return True for an operand of dots that one place of the source loads again."""
+    load, first = again.moved.operation, again.first.operation
+    is_of_dot = load.traits.starts_async or (load.loop and any(one.traits.is_dot for one in load.loop.walk()))
+    return bool(is_of_dot) and evidence.place_of(load) == evidence.place_of(first)
 
 
 def _again(loads: Sequence[Moved]) -> Iterator[_Again]:
@@ -123,11 +138,11 @@ def common_bytes(one: Ranges, other: Ranges) -> int:
     return one.size_bytes + other.size_bytes - union((one, other)).size_bytes
 
 
-def _removed(evidence: Evidence, loads: Sequence[Moved], again: Sequence[_Again], share: float) -> Mapping[str, float]:
-    """Return the part of each unit's work that is for bytes moved again."""
+def _removed(evidence: Evidence, again: Sequence[_Again], share: float) -> Mapping[str, float]:
+    """Return the part of each unit's work that is for bytes moved again: ``share`` of those that the L2 delivers."""
     removed = evidence.unit_shares_of(one.moved.operation for one in again)
-    if all(one.is_near for one in again) or _fits_l1(evidence, loads):
-        return removed  # the L1 has what is loaded soon after
+    if not share:
+        return removed
     removed |= dict.fromkeys((L2, L2_TO_SM), share)
     dram, measured = evidence.speed_of_light.dram, evidence.measured
     if dram is not None and measured is not None and evidence.dram_moved:

@@ -17,10 +17,9 @@ from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.summary import ScopeSummary
 from kprof_inject.analysis.unjudged import Unjudged, missing_records, unpaired_records
 from kprof_inject.capture.encoding import json_values
-from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.scopes import Scope, ScopeKind, ScopeTable
 from kprof_inject.capture.source_text import ttgir_of
-from kprof_inject.timeline.phases import LOOPS, outermost
+from kprof_inject.timeline.phases import LOOPS
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.ttgir import dialect
 from kprof_inject.ttgir.dialect import traits_of
@@ -81,8 +80,6 @@ def _path(scope: Scope) -> tuple[int, ...]:
     return tuple(map(int, numbers[1].split("."))) if numbers else ()
 
 
-# From compute capability 10.0 on, tensor cores signal completion by a barrier, as loads do.
-_MIN_ARCH_WITH_DOT_BARRIERS = 100
 # Scopes around operations or lines, which the user may have named.
 _NAMED_KINDS = (ScopeKind.OPERATION, ScopeKind.MARKER, ScopeKind.LINES)
 _NAMES_OF_WAITS = frozenset({"wait", "waits", "waiting", "barrier", "barriers"})
@@ -97,38 +94,6 @@ def is_wait(scope: Scope) -> bool:
     return traits_of(_operation(scope)).is_wait or (
         not _OPERATION_NAME.match(scope.name) and not _NAMES_OF_WAITS.isdisjoint(_WORD.findall(scope.name.lower()))
     )
-
-
-def may_lose_time(kernel: Kernel) -> bool:
-    """Return True if the kernel's text has waits that may be lost time, recorded or not, or if it is unknown."""
-    text = ttgir_of(kernel)
-    return not text or any(operation in text for operation in dialect.WAITS - _no_loss(kernel))
-
-
-def lost_waits(table: ScopeTable, kernel: Kernel) -> tuple[int, ...]:
-    """Return the indices of the outermost waits in a scope table that are lost time.
-
-    Neither waits during which the tensor cores may work are, nor waits for other CTAs.
-    """
-    no_loss = _no_loss(kernel)
-    waits = outermost(table, is_wait).tolist()
-    lost = {wait for wait in waits if wait >= 0}
-    lost -= {wait for wait, scope in zip(waits, table.scopes, strict=True) if _operation(scope) in no_loss}
-    lost -= {index for index, scope in enumerate(table.scopes) if scope.kind == ScopeKind.SPIN}
-    return tuple(sorted(lost))
-
-
-def _no_loss(kernel: Kernel) -> frozenset[str]:
-    """Return the waits during which the tensor cores work, or may work."""
-    target = kernel.metadata.get("target")
-    arch = target.get("arch") if isinstance(target, dict) else None
-    has_barriers_of_dots = isinstance(arch, int) and arch >= _MIN_ARCH_WITH_DOT_BARRIERS
-    return frozenset((dialect.DOT_WAIT, dialect.BARRIER_WAIT) if has_barriers_of_dots else (dialect.DOT_WAIT,))
-
-
-def is_of_dot(scope: Scope) -> bool:
-    """Return True for a dot or a wait for one: the warps that run it do the kernel's work."""
-    return traits_of(_operation(scope)).is_of_dot
 
 
 def _operation(scope: Scope) -> str:

@@ -16,7 +16,6 @@ from kprof_inject.analysis.limits.stalls import FOR_MEMORY
 from kprof_inject.analysis.structure.banks import conflict_cycles
 from kprof_inject.capture.resources import limits_of
 from kprof_inject.quantities import counted, numbered, percent, size_text
-from kprof_inject.ttgir.dialect import DOT_WAIT
 from kprof_inject.ttgir.loops import CopyPipeline, copy_pipelines, is_for_a_branch, is_used_at_once
 from kprof_inject.ttgir.nodes import Operation
 
@@ -151,15 +150,6 @@ def _too_few_stages(evidence: Evidence, roof: Roof, pipeline: CopyPipeline) -> R
         scope=roof.index,
         name="too-few-stages",
     )
-
-
-def has_sampled_waits(evidence: Evidence) -> bool:
-    """Return True if samples show every wait in the kernel's loops, but those for dots, to ``pipelining``."""
-    if evidence.executed is None or evidence.stalls is None:
-        return False
-    awaited = {group.wait for pipeline in copy_pipelines(evidence.module) for group in pipeline.awaited}
-    inside = {one for loop in evidence.loops for one in loop.walk() if one.traits.is_wait and one.name != DOT_WAIT}
-    return inside <= awaited
 
 
 def _waited(evidence: Evidence, pipeline: CopyPipeline) -> float | None:

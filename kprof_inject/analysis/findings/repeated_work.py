@@ -67,10 +67,8 @@ def _invariant(
 ) -> Waste:
     removed = [*repeated, *divided]
     share = time = evidence.execution_share_of(removed)
-    if evidence.stalls and any(one.name == _REDUCTION for one in repeated):
-        # Iterations also overlap without the barriers of reductions: no warp then waits for each load alone.
-        loads = [one for one in body_of(loop) if one.traits.reads_global]
-        time = min(share + _MAX_OVERLAP * evidence.stalls.share_of_waits(evidence.lines_of(loads)), 1.0)
+    if any(one.name == _REDUCTION for one in repeated):
+        time = _without_barriers(evidence, loop, share)
     advice = []
     if repeated:
         advice.append(f"move {evidence.names_of(repeated)} before the loop")
@@ -89,6 +87,16 @@ def _invariant(
         time_share=time,
         figures={"operations": len(repeated), "divisions": len(divided), "time_share": share},
     )
+
+
+def _without_barriers(evidence: Evidence, loop: Operation, share: float) -> float:
+    """Return the part of the warps' time in a loop's reductions, ``share``, and in waits for loads that these cause.
+
+    Iterations overlap without the barriers of reductions: no warp then waits for each load alone.
+    """
+    loads = [one for one in body_of(loop) if one.traits.reads_global]
+    waits = evidence.stalls.share_of_waits(evidence.lines_of(loads)) if evidence.stalls else 0.0
+    return min(share + _MAX_OVERLAP * waits, 1.0)
 
 
 @row
@@ -120,8 +128,8 @@ def reduction_in_loop(evidence: Evidence) -> Iterator[Waste]:
             advice,
             removed,
             tuple(sums),
-            time_share=share * saved,
-            certainty=0.7 if is_running else 1.0,
+            time_share=_without_barriers(evidence, loop, share * saved),
+            certainty=0.7,
             figures={"reductions": len(sums)},
         )
 
@@ -246,6 +254,26 @@ def scaled_in_loop(evidence: Evidence) -> Iterator[Waste]:
         advice = "let the dot accumulate (tl.dot(a, b, acc)), in integers if its operands are, and scale the sum "
         advice += "once after the loop"
         yield Waste(text, advice, evidence.unit_shares_of(work), tuple(scaled), time_share=share, around=loop)
+
+
+@row
+def divided_in_loop(evidence: Evidence) -> Iterator[Waste]:
+    """Yield loops that divide what they accumulate, in each iteration, by one value for several elements."""
+    uses = evidence.uses
+    for loop in evidence.loops:
+        end = body_of(loop)[-1]
+        divided = [
+            one
+            for one in body_of(loop)
+            if one.name in DIVISIONS and any(user is end for user, _ in uses.readers(one))
+            if (divisor := uses.origin(one, 1)) and types_of(divisor)[-1].elements < types_of(one)[-1].elements
+        ]
+        share = evidence.time_share_of(divided)
+        text = f"{evidence.name_around(loop)} divides what it accumulates in each iteration, by one value for several "
+        text += f"elements ({evidence.places_of(divided)}): {percent(share)} of the warps' time"
+        advice = "accumulate without the divisor (rescale by a running maximum alone), and divide once after the loop"
+        if divided:
+            yield Waste(text, advice, evidence.unit_shares_of(divided), tuple(divided), time_share=share, around=loop)
 
 
 _SUMS = ("arith.addf", "arith.addi", "math.fma")

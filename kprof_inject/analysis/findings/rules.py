@@ -38,8 +38,8 @@ _MODULES = (
     loop_phases,
     waits,
     pipelining,
-    busy_units,
     in_flight,
+    busy_units,
     # The account of waste.
     atomics,
     loaded_again,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from functools import reduce
 from math import prod
@@ -21,10 +23,12 @@ from kprof_inject.analysis.interpreter.executions import CountedOperation
 from kprof_inject.analysis.interpreter.footprints import Ranges
 from kprof_inject.analysis.limits.limit import POSSIBLE
 from kprof_inject.analysis.limits.rates import DRAM, L2, L2_TO_SM, SHARED
+from kprof_inject.analysis.structure.uses import Uses
 from kprof_inject.quantities import percent
 from kprof_inject.ttgir.dialect import DOT_WAIT
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.ssa_values import operand_names, result_names
+from kprof_inject.ttgir.types import types_of
 
 _SECTOR_BYTES = 32
 _MIN_UNNEEDED = 0.15  # of an operation's bytes, iterations or elements
@@ -139,14 +143,82 @@ def unneeded_elements(evidence: Evidence) -> Iterator[Waste]:
         advice += "(tl.load(..., mask=..., other=...)), choose the pointer before the load, or leave out unused tiles"
         yield Waste(text, advice, removed=_of_loads(evidence, list(unneeded), share), operations=tuple(unneeded))
     for select, loads in chosen.items():
+        share = sum(loaded[one] for one in loads) / whole
         if len(loads) < 2:
+            if _hides_rows(evidence.uses, select):
+                yield _hidden(evidence, select, loads, share)
             continue
-        share = 0.5 * sum(loaded[one] for one in loads) / whole
+        share *= 0.5
         text = f"both operands of the choice at {evidence.place_of(select)} are loaded in full, and each element "
         text += f"uses one: {evidence.names_of(loads)}"
         advice = "load only the side that is used: choose the pointer with tl.where before one load, or give each "
         advice += "load the condition as its mask, which skips whole sectors that are not used"
         yield Waste(text, advice, removed=_of_loads(evidence, loads, share), operations=tuple(loads), certainty=0.75)
+
+
+@row
+def unneeded_results(evidence: Evidence) -> Iterator[Waste]:
+    """Yield costly work of which selects use few results, such as a sort for the first elements."""
+    demands, by_place = Demands(evidence), defaultdict[str, list[CountedOperation]](list)
+    for one in evidence.sample:
+        if not one.operation.regions or one.operation.traits.combines_elements:
+            by_place[evidence.place_of(one.operation)].append(one)
+    for place, work in by_place.items():
+        operations = [one.operation for one in work]
+        if evidence.issued_share_of(operations) < _MIN_UNNEEDED:
+            continue
+        demand = demands.of(operations[-1])
+        if not any(one.name == _SELECT for one in demand.deciding):
+            continue
+        used = float(demand.mask.joint().values.mean())
+        if used > _MAX_USED:
+            continue
+        steps = sum(one.traits.combines_elements for one in operations)
+        text = f"only {percent(used)} of the results that {place} computes are used, at "
+        text += evidence.places_of(demand.deciding)
+        removed, time_share = evidence.saved_by(operations, 1 - used)
+        advice = _FEW_OF_SORT if steps >= _MIN_STEPS else "compute only what is used: select before, not after"
+        yield Waste(text, advice, removed, tuple(operations), time_share, certainty=0.9 if steps >= _MIN_STEPS else 0.4)
+
+
+_MAX_USED = 0.5
+_MIN_STEPS = 4  # a sort exchanges elements more often
+_FEW_OF_SORT = (
+    "do not sort all for a few: find the largest by a reduction, then the next with it masked out (tl.max, tl.argmax), "
+    "or use tl.topk"
+)
+
+
+def _hides_rows(uses: Uses, select: Operation) -> bool:
+    """Return True if a select puts a constant in place of elements by a condition that is no matter of each element."""
+    if not any((other := uses.origin(select, place)) and other.traits.is_constant for place in (1, 2)):
+        return False
+    pending, seen = [(select, 0)], set[Operation]()
+    while pending:
+        made = uses.maker(*pending.pop())
+        if made is None or made in seen:
+            continue
+        seen.add(made)
+        if made.traits.is_random or (made.traits.reads_memory and _elements(made) >= _elements(select)):
+            return False
+        if made.traits.is_arithmetic or made.traits.is_move:
+            pending += [(made, place) for place in range(len(operand_names(made)))]
+    return True
+
+
+def _elements(operation: Operation) -> int:
+    return max((printed.elements for printed in types_of(operation)), default=1)
+
+
+_POSSIBLY_HIDDEN = 0.9  # of the elements
+
+
+def _hidden(evidence: Evidence, select: Operation, loads: list[Operation], share: float) -> Waste:
+    text = f"{evidence.names_of(loads)} loads all elements, and {evidence.place_of(select)} discards those beyond a "
+    text += "limit that depends on loaded data, such as a length"
+    advice = f"load only what is used: give {evidence.places_of(loads)} the condition as its mask, which skips whole "
+    advice += "sectors, or end the loop at the limit"
+    return Waste(text, advice, _of_loads(evidence, loads, _POSSIBLY_HIDDEN * share), tuple(loads), certainty=1 / 3)
 
 
 def _sectors(touched: Ranges) -> int:
@@ -175,10 +247,13 @@ def masked_iterations(evidence: Evidence) -> Iterator[Waste]:
         loop = one.operation.loop
         if not one.operation.traits.is_dot or loop is None or loop in seen:
             continue
-        demand = demands.of(one.operation)
+        demand, (zeros, load) = demands.of(one.operation), _zeros(evidence, one)
         share = _discarded(demand.mask, one) if demand.mask.factors else 0.0
         name, certainty = evidence.name_around(one.operation), 1.0
-        if share >= _MIN_UNNEEDED:
+        if load is not None and zeros >= max(share, _MIN_UNNEEDED):
+            share, text = zeros, f"{percent(zeros)} of the iterations of {name} multiply by zeros: the mask of "
+            text += f"{evidence.words_of(load)} is false for its whole tile"
+        elif share >= _MIN_UNNEEDED:
             where = evidence.places_of(demand.deciding[:1])
             text = f"{percent(share)} of the iterations of {name} compute only what the mask at {where} discards"
         elif demand.chosen:
@@ -193,12 +268,43 @@ def masked_iterations(evidence: Evidence) -> Iterator[Waste]:
         loads = [other for other in inside if other.traits.reads_global or other.traits.starts_async]
         if loads:
             removed |= {L2_TO_SM: share, L2: share}
-        advice = "end (or begin) the loop at the CTA's diagonal, window or document, and mask only in the iterations "
-        advice += "that cross it"
+        advice = "begin and end the loop where the CTA's tile has data (its diagonal, window, group or document), and "
+        advice += "mask only in the iterations that cross it"
         yield Waste(text, advice, removed, tuple(inside), time_share, certainty=certainty, around=one.operation)
 
 
 _POSSIBLY_MASKED = 0.9  # of the iterations
+
+
+def _zeros(evidence: Evidence, dot: CountedOperation) -> tuple[float, Operation | None]:
+    """Return the part of a dot's executions in which a factor is zero, as its load is masked, and the load."""
+    sample = {one.operation: one for one in evidence.sample}
+    found: tuple[float, Operation | None] = 0.0, None
+    for place in (0, 1) if dot.times else ():
+        loads = [sample[one] for one in _loads_of(evidence.uses, dot.operation, place) if one in sample]
+        kept = 0.0
+        for one in loads:
+            mask = one.access.mask if one.access else None
+            is_known = mask is not None and one.times is not None and _is_zero_elsewhere(evidence.uses, one.operation)
+            kept += (one.times or 0) * (1 - _discarded(mask, one)) if mask is not None and is_known else math.inf
+        if loads and dot.times:
+            found = max(found, (1 - kept / dot.times, loads[0].operation), key=lambda each: each[0])
+    return found
+
+
+def _loads_of(uses: Uses, dot: Operation, place: int) -> list[Operation]:
+    """Return the loads of a dot's factor in each iteration, and the copies to the shared memory that it is in."""
+    made = uses.origin(dot, place)
+    if made is None or made.traits.reads_global:
+        return [made] if made and made.loop is dot.loop else []
+    return [user for user, _ in uses.readers(made) if user.traits.starts_async and not user.traits.is_of_dot]
+
+
+def _is_zero_elsewhere(uses: Uses, load: Operation) -> bool:
+    """Return True if a load has no other value than zero for masked elements."""
+    others = (uses.origin(load, place) for place in range(1, len(operand_names(load))))
+    constants = [one for one in others if one is not None and one.name == "arith.constant"]
+    return all(_ZERO.search(one.tail) or "true" in one.tail for one in constants)
 
 
 @row

@@ -1,117 +1,22 @@
-"""Time that nothing hides: waits in loops, by records or samples; barriers; the places that set a kernel's pace."""
+"""Waits that nothing hides: for loads in loops, at barriers, and on locks."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
 from kprof_inject.analysis.findings.evidence import Evidence
-from kprof_inject.analysis.findings.finding import MIN_SHARE, Finding, Results, found, no_memory_waits, rule
-from kprof_inject.analysis.findings.loops import (
-    has_no_loop,
-    is_of_dot,
-    is_wait,
-    lost_waits,
-    may_lose_time,
-    time_of_a_warp_ns,
-    unrecorded_loops,
-)
-from kprof_inject.analysis.findings.pipelining import MIN_COPIED_BYTES, has_sampled_waits
+from kprof_inject.analysis.findings.finding import MIN_SHARE, Results, found, no_memory_waits, rule
+from kprof_inject.analysis.findings.pipelining import MIN_COPIED_BYTES
 from kprof_inject.analysis.limits.limit import LIMITING
 from kprof_inject.analysis.structure.dependence import varying_names
-from kprof_inject.analysis.unjudged import Unjudged, missing_records, missing_warps, unpaired_records
 from kprof_inject.capture.resources import limited_by
 from kprof_inject.capture.scopes import ScopeKind
-from kprof_inject.quantities import numbered, percent
-from kprof_inject.timeline.phases import outermost_loops
+from kprof_inject.quantities import percent
 from kprof_inject.ttgir.dialect import FUNCTION
 from kprof_inject.ttgir.loops import body_of, is_for_a_copy, pipeline_of
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.polling import polling_loops
 from kprof_inject.ttgir.ssa_values import operand_names
-
-# If loads are issued early enough, a wait takes a few instructions. Some iterations are late in any kernel.
-_MIN_LOOP_SHARE = 0.25
-
-
-@rule(idle="warps")
-def waiting(evidence: Evidence) -> Results:
-    """Yield loops whose warps wait long by records; nothing is missing if samples show all waits."""
-    for result in _by_records(evidence):
-        if isinstance(result, Finding) or not has_sampled_waits(evidence):
-            yield result
-
-
-def _by_records(evidence: Evidence) -> Results:
-    timeline, summary = evidence.timeline, evidence.summary
-    recorded = lost_waits(timeline.table, evidence.kernel)
-    if missing := _missing(evidence, bool(recorded)):
-        yield missing
-        return
-    loops = outermost_loops(timeline.table)
-    waits = [index for index in recorded if summary.scopes[index].count]
-    for loop in np.unique(loops[waits]).tolist():
-        if loop < 0:
-            continue
-        if _works(evidence, np.flatnonzero(loops == loop)):
-            yield from _loop_finding(evidence, loop, [index for index in waits if loops[index] == loop])
-        elif not any(map(is_of_dot, timeline.table.scopes)):
-            what = f"the warps of {summary.scopes[loop].distinct_name} may only load data"
-            yield missing_warps(timeline) or Unjudged(what, "add --at 'op(*dot*)'")
-    if waits and (missing := unpaired_records(timeline)):
-        yield missing
-
-
-def _missing(evidence: Evidence, has_waits: bool) -> Unjudged | None:
-    """Return the reason if lost waits may have been missed."""
-    timeline = evidence.timeline
-    if has_no_loop(timeline) or not (has_waits or may_lose_time(evidence.kernel)):
-        return None
-    if has_waits:
-        return unrecorded_loops(timeline.table) or missing_records(timeline)
-    has_others = any(is_wait(scope) and scope.kind != ScopeKind.SPIN for scope in timeline.table.scopes)
-    what = "only waits for dots were recorded" if has_others else "no wait was recorded"
-    return unrecorded_loops(timeline.table) or Unjudged(what, "add --at 'op(*wait*)'")
-
-
-def _works(evidence: Evidence, scopes: NDArray[np.int64]) -> bool:
-    """Return True if the warps of a loop with these scopes do the kernel's work: others may wait without loss."""
-    recorded, table = evidence.summary.scopes, evidence.timeline.table.scopes
-    all_run_it = len(recorded[scopes[0]].warps.ids) == evidence.kernel.num_warps
-    return all_run_it or any(is_of_dot(table[i]) and recorded[i].count for i in scopes)
-
-
-def _loop_finding(evidence: Evidence, loop: int, waits: list[int]) -> Results:
-    scopes = evidence.summary.scopes
-    inside = scopes[loop]
-    warps = inside.warps.ids
-    if not warps.size:
-        return  # damaged records may have left some waits but nothing of the loop
-
-    def times_ns(index: int) -> NDArray[np.int64]:
-        groups = scopes[index].warps
-        return np.asarray(np.where(groups.ids == warps[:, None], groups.totals_ns, 0).sum(axis=1))
-
-    # Only the time that all warps wait counts: if one waits longer than the others, their waits do not show why.
-    waited_ns = np.sum([times_ns(index) for index in waits], axis=0)
-    least = float((waited_ns / np.maximum(times_ns(loop), 1)).min())
-    share = min(float(waited_ns.min()) / time_of_a_warp_ns(evidence), 1.0)
-    if least < _MIN_LOOP_SHARE or share < MIN_SHARE:
-        return
-    wait = max((scopes[index] for index in waits), key=lambda scope: scope.warps.totals_ns.sum())
-    where, others = wait.distinct_name, len(waits) - 1
-    other_waits = f" and {others} other wait{'s' if others > 1 else ''}" if others else ""
-    if len(warps) == evidence.kernel.num_warps > 1:
-        who = "every warp waits"
-    else:
-        who = f"{numbered('warp', warps.tolist())} {'waits' if len(warps) == 1 else 'each wait'}"
-    text = f"{who} in {where}{other_waits} for at least {percent(least)} of {inside.distinct_name}"
-    advice = f"issue earlier (num_stages) what {where} waits for ({wait.source or 'source line unknown'}), move "
-    advice += "fewer bytes, or give the warps other work meanwhile"
-    yield found(evidence, share, text, advice, {"waiting_warps": len(warps), "least_of_loop": least}, scope=wait.index)
-
 
 # Warps of healthy kernels wait as long for data or at barriers.
 _MIN_SHARE = 0.25

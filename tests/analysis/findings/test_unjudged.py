@@ -24,7 +24,7 @@ from kprof_inject.timeline.trust import Level
 OF_CTAS = ("low-fill", "between-ctas", "tail", "uneven-ctas", "few-warps", "small-ctas")
 OF_LOOPS = ("prologue", "epilogue", "first-iterations")
 OF_WARPS = ("imbalanced-warps",)
-OTHERS = ("low-fill", "short-launch", "between-ctas", "tail", "uneven-ctas", "waiting", *OF_WARPS, *OF_LOOPS)
+OTHERS = ("low-fill", "short-launch", "between-ctas", "tail", "uneven-ctas", *OF_WARPS, *OF_LOOPS)
 NAMES = tuple(name for rule in RULES for name in rule.names)
 OF_WORK = tuple(name for name in NAMES if name not in OTHERS)
 HEALTHY = Known()
@@ -67,7 +67,7 @@ def test_each_rule_says_one_of_three_things(tmp_path: Path) -> None:
     assert said == {
         **dict.fromkeys(("low-fill", "short-launch", "between-ctas", "uneven-ctas"), "not found"),
         "tail": "found",
-        **dict.fromkeys((*OF_WARPS, *OF_LOOPS, "waiting"), "could not judge"),
+        **dict.fromkeys((*OF_WARPS, *OF_LOOPS), "could not judge"),
         **dict.fromkeys(OF_WORK, "not found"),
     }
 
@@ -75,14 +75,14 @@ def test_each_rule_says_one_of_three_things(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "rules", "case"),
     [
-        ({"records_lost": 74}, (*OF_WARPS, *OF_LOOPS, "waiting"), "lost records"),
-        ({"records_lost": 74, "records_damaged": 1}, (*OF_WARPS, *OF_LOOPS, "waiting"), "lost records"),
+        ({"records_lost": 74}, (*OF_WARPS, *OF_LOOPS), "lost records"),
+        ({"records_lost": 74, "records_damaged": 1}, (*OF_WARPS, *OF_LOOPS), "lost records"),
         (
             {"records_lost": 3, "records_written": 90_000},
-            (*OF_WARPS, *OF_LOOPS, "waiting"),
+            (*OF_WARPS, *OF_LOOPS),
             "3 of 90000 records lost",
         ),
-        ({"records_damaged": 2}, (*OF_WARPS, *OF_LOOPS, "waiting"), "damaged records"),
+        ({"records_damaged": 2}, (*OF_WARPS, *OF_LOOPS), "damaged records"),
         ({"ctas_never_ran": 2}, OF_CTAS, "CTAs that never ran"),
         ({"ctas_damaged": 1}, OF_CTAS, "a damaged CTA"),
     ],
@@ -158,12 +158,12 @@ def test_a_disturbed_kernel_may_be_limited_by_its_records(tmp_path: Path) -> Non
     [
         (["func func"], "module {}", {}),
         (["func func"], LOOP, {"--at loop --at iter": OF_LOOPS}),
-        (["func func"], LOOP_THAT_WAITS, {"--at loop --at iter": (*OF_LOOPS, "waiting")}),
-        (["func func"], "", {"--at loop --at iter": (*OF_LOOPS, "waiting")}),
+        (["func func"], LOOP_THAT_WAITS, {"--at loop --at iter": OF_LOOPS}),
+        (["func func"], "", {"--at loop --at iter": OF_LOOPS}),
         (
             ["loop[0] loop"],
             LOOP_THAT_WAITS,
-            {"--at func": OF_LOOPS[:2], "--at iter": OF_LOOPS[2:], "--at 'op(*wait*)'": ("waiting",)},
+            {"--at func": OF_LOOPS[:2], "--at iter": OF_LOOPS[2:]},
         ),
         (["iter[0] iter"], "scf.while\nttng.warp_group_dot_wait", {"--at func": OF_LOOPS[:2]}),
         ([], LOOP, {"--at func --at loop": OF_WARPS, "--at loop --at iter": OF_LOOPS}),
@@ -199,29 +199,13 @@ def test_of_warps_that_were_not_recorded_nothing_is_known(tmp_path: Path) -> Non
     kernel = timeline.launch.kernel
     some = replace(kernel, num_warps=8, mode=replace(kernel.mode, warps=(0, 1, 2)))
     found = unjudged(replace(timeline, launch=replace(timeline.launch, kernel=some)))
-    (why,) = [why for why, rules in found.items() if rules == ("imbalanced-warps", "waiting")]
+    (why,) = [why for why, rules in found.items() if rules == ("imbalanced-warps",)]
     check("analysis/unjudged", why, "only some warps")
 
 
 def test_records_without_a_partner_may_hide_something(tmp_path: Path) -> None:
     timeline = whole(tmp_path, open_starts=np.array([2, 0, 1, 0, 0]), stray_ends=np.zeros(5, dtype=np.int64))
-    assert unjudged(timeline) == {"3 records have no matching start or end": (*OF_WARPS, *OF_LOOPS, "waiting")}
-
-
-def test_waits_for_dots_are_not_those_for_loads(tmp_path: Path) -> None:
-    known = Known(wait=Scope("ttng.warp_group_dot_wait", "op", 2))
-    timeline = with_text(whole(tmp_path, known), "scf.for\nttg.async_wait\nttng.warp_group_dot_wait")
-    ((why, rules),) = unjudged(timeline).items()
-    assert rules == ("waiting",)
-    check("analysis/unjudged", why, "only waits for dots")
-    assert unjudged(with_text(timeline, "scf.for\nttng.warp_group_dot_wait")) == {}
-
-
-def test_which_warps_only_load_must_be_known(tmp_path: Path) -> None:
-    """Half of the warps run the loop; they may be there to load."""
-    timeline = whole(tmp_path, Known(looping=(0, 1)))
-    (why,) = [why for why, rules in unjudged(timeline).items() if rules == ("waiting",)]
-    check("analysis/unjudged", why, "warps that may only load")
+    assert unjudged(timeline) == {"3 records have no matching start or end": (*OF_WARPS, *OF_LOOPS)}
 
 
 def test_where_records_take_the_room_of_a_cta_gaps_tell_nothing(tmp_path: Path) -> None:

@@ -152,7 +152,7 @@ def test_of_waits_for_memory_no_unit_says_what_is_left(report: LaunchAnalysis) -
 def test_what_the_kernel_needs_comes_before_what_the_recording_needs(tmp_path: Path) -> None:
     report = made(known_launch(tmp_path, records_lost=8), Judgement("tail", FINDINGS[:1], None))
     assert advice(screen(report))[0].startswith("mend prologue ")
-    lost = Judgement("waiting", (), Unjudged("25.0 % lost", "use --fit"))
+    lost = Judgement("epilogue", (), Unjudged("25.0 % lost", "use --fit"))
     lines = advice(screen(altered(report, judgements=(*report.judgements, lost))))
     check_screen(lines, "TRY if a rule needs lost records")
 
@@ -173,7 +173,7 @@ def test_a_launch_at_its_roof_has_little_to_win(report: LaunchAnalysis, part: fl
 
 def test_what_could_not_be_judged_says_what_would_help(report: LaunchAnalysis) -> None:
     lost = Unjudged("74.0 % lost", "use --fit")
-    judgements = tuple(Judgement(rule, (), lost) for rule in ("prologue", "waiting", "epilogue", "imbalanced-warps"))
+    judgements = tuple(Judgement(rule, (), lost) for rule in ("prologue", "tail", "epilogue", "imbalanced-warps"))
     _, line = advice(screen(altered(report, judgements=judgements)))
     check_screen([line], "rules that could not judge")
     helpless = (Judgement("tail", (), Unjudged("1 has no partner", "")),)

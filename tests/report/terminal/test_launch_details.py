@@ -152,10 +152,10 @@ def test_on_a_narrow_terminal_a_finding_goes_on_under_itself(report: LaunchAnaly
 
 def test_what_could_not_be_judged_is_said(report: LaunchAnalysis) -> None:
     lost = Unjudged("74.0 % lost", "use --fit")
-    judgements = (Judgement("tail", (), None), Judgement("prologue", (), lost), Judgement("waiting", (), lost))
+    judgements = (Judgement("tail", (), None), Judgement("prologue", (), lost), Judgement("epilogue", (), lost))
     doubtful = altered(report, judgements=judgements)
     (doubt,) = doubtful.doubts
-    assert "prologue, waiting" in doubt and doubt.endswith(f"{lost.reason}; {lost.remedy}")
+    assert "prologue, epilogue" in doubt and doubt.endswith(f"{lost.reason}; {lost.remedy}")
     lines = findings(doubtful)
     assert lines[1:] == [f"  {doubt}"]
     check("report/launch-details", "\n".join(lines), "no finding, but doubts")
@@ -164,7 +164,7 @@ def test_what_could_not_be_judged_is_said(report: LaunchAnalysis) -> None:
     assert [*json_values(answer_of(doubtful))["rules"]] == [
         {"rule": "tail", "outcome": "not found", "reason": None, "remedy": None},
         {"rule": "prologue", "outcome": "could not judge", "reason": lost.reason, "remedy": "use --fit"},
-        {"rule": "waiting", "outcome": "could not judge", "reason": lost.reason, "remedy": "use --fit"},
+        {"rule": "epilogue", "outcome": "could not judge", "reason": lost.reason, "remedy": "use --fit"},
     ]
 
 
