@@ -132,10 +132,26 @@ def _insert(folder: Path, traced: Traced) -> None:
 
 
 def _limit(folder: Path, traced: Traced) -> None:
-    from kprof_inject.analysis.launch import limit_of
-    from kprof_inject.capture.reader import read_capture
+    """Judge a launch by its counters and its CTAs' times, without its module and its records."""
+    import numpy as np
 
-    traced(lambda: print(limit_of(read_capture(DEMO).launches[0]).sentence))
+    from kprof_inject.analysis.limits.judges import limit_by_counters
+    from kprof_inject.analysis.limits.measured import measured_of
+    from kprof_inject.capture.reader import read_capture
+    from kprof_inject.timeline.columns import CTA_COLUMNS
+    from kprof_inject.timeline.records import read_raw
+    from kprof_inject.timeline.waves import idle_sms_of, waves_of_ctas
+
+    def limit() -> None:
+        launch = read_capture(DEMO).launches[0]
+        raw, measured = read_raw(launch), measured_of(launch.kernel)
+        times = raw.cta, raw.sm, raw.init_ns, raw.pre_final_ns, raw.post_final_ns
+        ctas = np.rec.fromarrays(times, CTA_COLUMNS)
+        waves = waves_of_ctas(ctas, launch.kernel.with_records.ctas_per_sm, is_sample=False)
+        assert measured and waves
+        print(limit_by_counters(measured, waves, idle_sms_of(ctas, waves.slots_per_sm)).sentence)
+
+    traced(limit)
 
 
 def _analysis(folder: Path, traced: Traced) -> None:

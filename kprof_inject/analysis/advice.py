@@ -1,4 +1,4 @@
-"""Advice on a launch, and how far to trust its figures.
+"""Advice on a launch, how much time it may win, and how far to trust the launch's figures.
 
 ``LaunchAnalysis.limit`` says what limits the launch.
 """
@@ -11,38 +11,77 @@ from msgspec import Struct
 
 from kprof_inject.analysis.findings.busy_units import work_by_line
 from kprof_inject.analysis.findings.finding import Finding
-from kprof_inject.analysis.headroom import Headroom, headroom_of
 from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.analysis.limits.limit import MEMORY_WAITS
+from kprof_inject.analysis.limits.limit import MEMORY_WAITS, MIN_NOTABLE, UNIT_NAMES
+from kprof_inject.analysis.limits.rates import DRAM, TENSOR, ceiling
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture.scopes import ScopeKind
-from kprof_inject.quantities import counted, listed, percent
+from kprof_inject.quantities import counted, listed, percent, size_text
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.trust import Level, Overhead
 
 _MAX_RULES = 3  # named in one sentence
+_MIN_NECESSARY = 0.8  # part of the launch's time from which the necessary work leaves little to win
+_MIN_SLOWDOWN = 0.05
+"""A smaller difference leaves the order of a kernel's parts as it is, like the records' cost of all CTAs."""
 
 
-class Advice(Struct, frozen=True):
-    """A thing to try, with the reason."""
+class Headroom(Struct, frozen=True):
+    """The time of a launch above its necessary work at the practical ceilings of the device.
 
-    text: str
-    reason: str
-    """What was observed; empty if ``text`` says it."""
-    share: float | None
-    """Upper bound of the gain, as part of the launch's time; None if the advice only helps to judge."""
-    worth: str = ""
-    """``share`` in words, with what limits its validity; empty if it is None."""
+    Only two kinds of work are known to be necessary: the bytes that a launch reads and writes, each once, and the
+    products of its dots. Whatever else keeps units busy may be computed in another way.
+    """
+
+    unit: str
+    """The unit that needs most time for it; empty if nothing notable is known to be necessary."""
+    necessary: float
+    """The part of the launch's time that this unit needs at its practical ceiling."""
+    work: str
+    is_certain: bool = True
+    """False if some addresses are unknown, so that not all bytes may be needed."""
+
+    @property
+    def share(self) -> float:
+        """Upper bound of what any rewrite wins that computes the same, as part of the launch's time."""
+        return max(1 - self.necessary, 0.0)
+
+    @property
+    def is_small(self) -> bool:
+        """True if the launch is at its roof."""
+        return self.is_certain and self.necessary >= _MIN_NECESSARY
+
+    @property
+    def rest(self) -> str:
+        """The possible gain, in words."""
+        needed = "" if self.is_certain else ", if all of it is needed"
+        return f"at most {percent(self.share)} to win, as {self.work} takes the rest{needed}"
+
+    @property
+    def text(self) -> str:
+        """The conclusion that little can be gained, in words."""
+        necessary = percent(min(self.necessary, 1.0))
+        return f"at its roof: no more than {percent(self.share)} to win, as {self.work} takes {necessary} of the time"
 
 
-class Trust(Struct, frozen=True):
-    """Trust in a launch's figures, given the overhead of the records and the records that are missing."""
+def headroom_of(report: LaunchAnalysis) -> Headroom:
+    """Return the headroom of a launch; what findings say is not needed is no necessary work."""
+    parts, device_name, dram = report.limit.parts, report.launch.device_name, report.speed_of_light.dram
+    found = []
+    if dram is not None and report.dram_moved:
+        needed = min(report.dram_once, 1 - _not_needed(report, DRAM))
+        work = f"moving {size_text(round(needed * report.dram_moved))} from and to DRAM"
+        necessary = parts.get(DRAM, 0.0) * needed / ceiling(device_name, DRAM)
+        found.append(Headroom(DRAM, necessary, work, not dram.unknown))
+    if report.limit.evidence == "measured":  # computed parts are of the time in which SMs have work
+        necessary = parts.get(TENSOR, 0.0) * (1 - _not_needed(report, TENSOR)) / ceiling(device_name, TENSOR)
+        found.append(Headroom(TENSOR, necessary, f"the work of {UNIT_NAMES[TENSOR]}"))
+    notable = [one for one in found if one.necessary >= MIN_NOTABLE]
+    return max(notable, key=lambda one: one.necessary, default=Headroom("", 0.0, ""))
 
-    level: Level
-    text: str
-    overhead: Overhead | None
-    figure: str
-    """``overhead`` as text; empty if it allows no verdict."""
+
+def _not_needed(report: LaunchAnalysis, unit: str) -> float:
+    return max((finding.removed.get(unit, 0.0) for finding in report.findings), default=0.0)
 
 
 class Gain(Struct, frozen=True):
@@ -51,12 +90,12 @@ class Gain(Struct, frozen=True):
     share: float | None
     """Upper bound, as part of the launch's time."""
     by: str
-    """What would win it: edits that did, the name of a finding, or ``AT_ROOF``; empty if that is unknown."""
+    """What would win it: edits that did, or the name of a finding; empty if that is unknown.
+
+    *at its roof* if the launch gains little unless it has less work."""
 
 
 UNKNOWN_GAIN = Gain(None, "")
-AT_ROOF = "at its roof"
-"""Value of ``Gain.by`` for a launch that gains little unless it has less work."""
 
 
 def gain_in(report: LaunchAnalysis) -> Gain:
@@ -72,7 +111,19 @@ def gain_in(report: LaunchAnalysis) -> Gain:
     headroom = headroom_of(report)
     if not headroom.unit:
         return UNKNOWN_GAIN
-    return Gain(headroom.share, AT_ROOF if headroom.is_small else "")
+    return Gain(headroom.share, "at its roof" if headroom.is_small else "")
+
+
+class Advice(Struct, frozen=True):
+    """A thing to try, with the reason."""
+
+    text: str
+    reason: str
+    """What was observed; empty if ``text`` says it."""
+    share: float | None
+    """Upper bound of the gain, as part of the launch's time; None if the advice only helps to judge."""
+    worth: str = ""
+    """``share`` in words, with what limits its validity; empty if it is None."""
 
 
 def advice_on(report: LaunchAnalysis, found: Mapping[tuple[str, int | None], str] = {}) -> tuple[Advice, ...]:
@@ -93,24 +144,21 @@ def advice_on(report: LaunchAnalysis, found: Mapping[tuple[str, int | None], str
         left = "" if findings or not headroom.unit else f"; {headroom.rest}"
         first.append(Advice(f"see whether all of this work is needed: {less}{left}", where, None))
     if not first and not report.summary.is_foreign:  # no experiment can repeat another profiler's launch
-        first.append(_nothing_found(report, headroom))
-    to_judge = []
+        first.append(Advice(_nothing_found(report, headroom), "", None))
     for why, rules in report.unjudged.items():
         what = f"{listed(rules, _MAX_RULES)} could not be judged: {why.reason}"
-        to_judge.append(Advice(f"{why.remedy} ({what})" if why.remedy else what, "", None))
-    return (*first, *to_judge)
+        first.append(Advice(f"{why.remedy} ({what})" if why.remedy else what, "", None))
+    return tuple(first)
 
 
-def _nothing_found(report: LaunchAnalysis, headroom: Headroom) -> Advice:
-    """Return that no rule found anything, and what would."""
+def _nothing_found(report: LaunchAnalysis, headroom: Headroom) -> str:
     how = "causal shows which part is critical, and try measures other options"
     if not report.limit.is_known:
-        return Advice(f"could not judge what to change: the limit is not known; {how}", "", None)
+        return f"could not judge what to change: the limit is not known; {how}"
     if report.limit.name == MEMORY_WAITS:
         less = "let fewer CTAs wait, do other work meanwhile, or divide the kernel into two launches where it waits"
-        return Advice(f"wait less: {less}; {how}", "", None)
-    left = f"{headroom.rest}; " if headroom.unit else ""
-    return Advice(f"no specific advice: {left}{how}", "", None)
+        return f"wait less: {less}; {how}"
+    return f"no specific advice: {f'{headroom.rest}; ' if headroom.unit else ''}{how}"
 
 
 def _by_findings(report: LaunchAnalysis, found: Mapping[tuple[str, int | None], str]) -> Iterator[Advice]:
@@ -125,6 +173,16 @@ def _by_findings(report: LaunchAnalysis, found: Mapping[tuple[str, int | None], 
         doubtful = ", but doubtful" if all(one.doubt for one in findings) else ""
         worth = f"worth up to {percent(share)}{doubtful}{f'; {where}' if where else ''}"
         yield Advice(text, findings[0].sentence, share, worth)
+
+
+class Trust(Struct, frozen=True):
+    """Trust in a launch's figures, given the overhead of the records and the records that are missing."""
+
+    level: Level
+    text: str
+    overhead: Overhead | None
+    figure: str
+    """``overhead`` as text; empty if it allows no verdict."""
 
 
 def trust_in(report: LaunchAnalysis) -> Trust:
@@ -153,10 +211,6 @@ def _fewer_records(report: LaunchAnalysis) -> str:
     if ScopeKind.LOOP in kinds:
         return "--at func"
     return "--at func --warps 0" if len(report.timeline.warps) > 1 else ""
-
-
-_MIN_SLOWDOWN = 0.05
-"""A smaller difference leaves the order of a kernel's parts as it is, like the records' cost of all CTAs."""
 
 
 def _doubts(summary: LaunchSummary) -> Iterator[str]:

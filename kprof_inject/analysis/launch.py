@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TypeVar
 
-import numpy as np
 from msgspec import structs
 
 from kprof_inject.analysis.causal.slopes import kernel_slopes
-from kprof_inject.analysis.evidence.units import CodeEvidence, UnitEvidence, code_evidence, disagreements, unit_evidence
+from kprof_inject.analysis.evidence.units import UnitEvidence, code_evidence, disagreements, unit_evidence
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.launch_conditions import throttled
 from kprof_inject.analysis.findings.rules import Judgement, judge_by_rules
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel, evaluated_kernel, with_recorded_iterations
 from kprof_inject.analysis.limits.coalescing import requests_of
-from kprof_inject.analysis.limits.judges import dram_part, limit_by_bounds, limit_by_counters
-from kprof_inject.analysis.limits.limit import Limit, memory_wait_limit, whole_roof
-from kprof_inject.analysis.limits.measured import Measured, measured_of
+from kprof_inject.analysis.limits.judges import limit_by_bounds, limit_by_counters
+from kprof_inject.analysis.limits.limit import CodeBounds, Limit, dram_part, memory_wait_limit, whole_roof
+from kprof_inject.analysis.limits.measured import measured_of
 from kprof_inject.analysis.limits.speed_of_light import speed_of_light
 from kprof_inject.analysis.limits.stalls import kernel_stalls
 from kprof_inject.analysis.summary import LaunchSummary, summarise
@@ -29,34 +27,27 @@ from kprof_inject.capture.edits import EditsRecord
 from kprof_inject.capture.experiments import ExperimentRecord
 from kprof_inject.capture.model import Launch
 from kprof_inject.capture.reader import machine_code_of
-from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.errors import KprofError
 from kprof_inject.timeline.captures import timeline_of, timelines_of
 from kprof_inject.timeline.choice import EVERYTHING, Choice
-from kprof_inject.timeline.timeline import Timeline, timed_ctas
+from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import Level, Verdict, judge, median_time_ns
-from kprof_inject.timeline.waves import idle_sms_of, launch_duration_ns, waves_of_ctas
+from kprof_inject.timeline.waves import launch_duration_ns
 
-_Record = TypeVar("_Record", ExperimentRecord, EditsRecord)
 Experiment = ExperimentRecord | EditsRecord
 """Result of ``causal``, or of ``try``, with one kernel."""
 
 _DISTURBED = "the records disturb this kernel so much that it may be limited by something else without them"
 
 
-class LaunchEvidence(Evidence, frozen=True, eq=False, kw_only=True):
-    """The evidence on a launch, and its limit by the strongest of it."""
+class LaunchAnalysis(Evidence, frozen=True, eq=False, kw_only=True):
+    """A launch analysed: the evidence, and everything that is concluded from it."""
 
     verdict: Verdict
     """How far the records disturbed the kernel."""
-    code_evidence: CodeEvidence | None
+    code_evidence: CodeBounds | None
     """Lower bounds of the units' utilization by the machine code."""
     limit: Limit
-
-
-class LaunchAnalysis(LaunchEvidence, frozen=True, eq=False, kw_only=True):
-    """A launch analysed: the evidence, and everything that is concluded from it."""
-
     units: tuple[UnitEvidence, ...]
     """Utilization of each unit by each kind of evidence."""
     findings: tuple[Finding, ...]
@@ -97,7 +88,10 @@ class LaunchAnalysis(LaunchEvidence, frozen=True, eq=False, kw_only=True):
     @classmethod
     def of(cls, timeline: Timeline, experiments: Sequence[Experiment] = ()) -> LaunchAnalysis:
         """Analyse a launch; ``experiments`` are those with any kernels of its capture."""
-        evidence = evidence_on(timeline, experiments)
+        launch = timeline.launch
+        key = launch.kernel.program_variant, launch.grid
+        experiments = [one for one in experiments if (one.variant, one.grid) == key]
+        evidence, verdict, limit, bounds = _evidence_on(timeline, experiments)
         try:
             with evaluating():
                 judgements = judge_by_rules(evidence)
@@ -105,109 +99,82 @@ class LaunchAnalysis(LaunchEvidence, frozen=True, eq=False, kw_only=True):
             judgements = judge_by_rules(structs.replace(evidence, executed=None))
         found = [finding for judgement in judgements for finding in judgement.findings]
         found += throttled(evidence)
-        tried = _with_kernel_of(timeline.launch, experiments, EditsRecord)
+        tried = (one for one in experiments if isinstance(one, EditsRecord))
         return cls(
             **structs.asdict(evidence),
-            units=_units(evidence),
+            verdict=verdict,
+            code_evidence=bounds,
+            limit=limit,
+            units=_units(evidence, bounds.parts if bounds else {}),
             # The sort is stable: findings with equal gains stay in the order of the rules.
             findings=tuple(sorted(found, key=lambda finding: -finding.expected)),
             judgements=judgements,
-            edits=next((one for one in tried if one.host_ns >= timeline.launch.host_ns), None),
+            edits=next((one for one in tried if one.host_ns >= launch.host_ns), None),
         )
 
 
-def limit_of(launch: Launch) -> Limit:
-    """Return a launch's limit.
+_Known = tuple[Evidence, Verdict, Limit, CodeBounds | None]
 
-    With counters, neither its module nor its records are read, unless scopes of it wait for memory.
+
+def _evidence_on(timeline: Timeline, experiments: Sequence[Experiment]) -> _Known:
+    """Return the evidence on a launch with these experiments, the limit by it, and the bounds of the machine code.
+
+    The kernel's module is evaluated; if that is not possible, nothing is computed from its operations.
     """
-    kernel = launch.kernel
-    measured, spins = measured_of(kernel), any(scope.kind == ScopeKind.SPIN for scope in kernel.scopes.scopes)
-    ctas = None if measured is None or spins or launch.recorded else timed_ctas(launch)
-    if measured is None or ctas is None:
-        return evidence_on(timeline_of(launch)).limit
-    everything, is_sample = np.concatenate(ctas), bool(ctas[1].size)
-    waves = waves_of_ctas(everything, kernel.with_records.ctas_per_sm, is_sample)
-    return limit_by_counters(measured, waves, idle_sms_of(everything, waves.slots_per_sm) if waves else None)
-
-
-def evidence_on(timeline: Timeline, experiments: Sequence[Experiment] = ()) -> LaunchEvidence:
-    """Return the evidence on a launch, and its limit.
-
-    With counters, the limit is known first. Then the kernel's module is evaluated; without it, or if that is not
-    possible, nothing is computed from its operations.
-    """
-    summary, measured = summarise(timeline), measured_of(timeline.launch.kernel)
-    limit = None
-    if measured:
-        limit = limit_by_counters(measured, summary.waves, summary.idle, memory_wait_limit(summary))
+    summary = summarise(timeline)
     try:
         ran = evaluated_kernel(timeline.launch)
         with evaluating():
             if not timeline.records_lost:  # the remaining records do not show how many iterations there were
                 ran = with_recorded_iterations(ran, summary)
-            return _gathered(timeline, summary, measured, limit, ran, experiments)
+            return _gathered(timeline, summary, ran, experiments)
     except Unevaluated as error:
         unknown = Unjudged(error.what, CHECK_MODULE)
     except KprofError as error:
         unknown = Unjudged(f"the kernel's module cannot be read: {error.what}", "")
-    return _gathered(timeline, summary, measured, limit, unknown, experiments)
+    return _gathered(timeline, summary, unknown, experiments)
 
 
 def _gathered(
-    timeline: Timeline,
-    summary: LaunchSummary,
-    measured: Measured | None,
-    limit: Limit | None,
-    ran: ExecutedKernel | Unjudged,
-    experiments: Sequence[Experiment],
-) -> LaunchEvidence:
-    """Gather the evidence of the module, and the limit by it without counters."""
+    timeline: Timeline, summary: LaunchSummary, ran: ExecutedKernel | Unjudged, experiments: Sequence[Experiment]
+) -> _Known:
     kernel, executed = timeline.launch.kernel, None if isinstance(ran, Unjudged) else ran
-    code, stalls, verdict = machine_code_of(kernel), kernel_stalls(kernel), judge(kernel)
+    code, verdict, measured = machine_code_of(kernel), judge(kernel), measured_of(kernel)
     requests = requests_of(executed, code) if executed and kernel.target.startswith("cuda:") else ()
     light = speed_of_light(timeline, summary, ran, requests)
     bounds, whole = None, whole_roof(summary, light)
     if code is not None and whole is not None and executed is not None:
         cycles = {scope.index: scope.sm_cycles for scope in summary.scopes if scope.sm_cycles}
         bounds = code_evidence(kernel, code, executed, requests, whole.sm_cycles, cycles)
-    if limit is None:
+    if measured:
+        limit = limit_by_counters(measured, summary.waves, summary.idle, memory_wait_limit(summary))
+    else:
         clean_ns = median_time_ns(kernel.clean.without_launching())
-        of_launch = bounds.launch if bounds else None
-        limit = limit_by_bounds(summary, light, kernel.sm_count, verdict.overhead, of_launch, requests, clean_ns)
-    delayed = _with_kernel_of(timeline.launch, experiments, ExperimentRecord)
-    return LaunchEvidence(
+        limit = limit_by_bounds(summary, light, kernel.sm_count, verdict.overhead, bounds, requests, clean_ns)
+    delayed = next((one for one in experiments if isinstance(one, ExperimentRecord)), None)
+    evidence = Evidence(
         timeline=timeline,
         summary=summary,
         speed_of_light=light,
         executed=executed,
-        slopes=kernel_slopes(delayed[0], executed, timeline, summary) if delayed else None,
+        slopes=kernel_slopes(delayed, executed, timeline, summary) if delayed else None,
         parts=limit.parts,
         measured=measured,
-        stalls=stalls,
+        stalls=kernel_stalls(kernel),
         machine_code=code,
         requests=requests,
-        verdict=verdict,
-        code_evidence=bounds,
-        limit=limit,
     )
+    return evidence, verdict, limit, bounds
 
 
-def _units(evidence: LaunchEvidence) -> tuple[UnitEvidence, ...]:
+def _units(evidence: Evidence, code_parts: Mapping[str, float]) -> tuple[UnitEvidence, ...]:
     summary, light, measured = evidence.summary, evidence.speed_of_light, evidence.measured
     whole = whole_roof(summary, light)
     parts = whole.parts if whole else {}
-    code_parts = evidence.code_evidence.launch.parts if evidence.code_evidence else {}
     if measured is None:
         return unit_evidence({**parts, **dram_part(summary, light)}, code_parts, {}, 1.0)
     scale = whole.sm_cycles / measured.sm_cycles if whole and measured.sm_cycles else 1.0
     return unit_evidence(parts, code_parts, measured.shares, scale)
-
-
-def _with_kernel_of(launch: Launch, experiments: Sequence[Experiment], kind: type[_Record]) -> list[_Record]:
-    """Return the experiments of a kind with a launch's kernel and grid."""
-    key = launch.kernel.program_variant, launch.grid
-    return [one for one in experiments if isinstance(one, kind) and (one.variant, one.grid) == key]
 
 
 class ReportLaunch:

@@ -28,7 +28,6 @@ from kprof_inject.timeline.captures import headers_of
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import median_time_ns
 
-_EVERY_KERNEL = "*"
 _MAX_RANKED = 24
 """Kernels whose gain is determined: it takes up to some seconds for each."""
 MAX_JUDGED = 11
@@ -227,39 +226,46 @@ def _program_of(reports: Sequence[ReportLaunch], captured: Sequence[Launch]) -> 
     for launch in captured:
         if (launch.kernel.folder, launch.index) not in chosen:
             by_folder.setdefault(launch.kernel.folder, _Variant(launch.kernel)).others.append(launch)
-    by_name: dict[str, list[_Variant]] = {report.launch.kernel.name: [] for report in reports}
+    by_name: dict[str, list[_Variant]] = {}
     for variant in by_folder.values():
-        if variant.kernel.name in by_name:
-            by_name[variant.kernel.name].append(variant)
-    others: tuple[GpuWork, ...] = ()
+        by_name.setdefault(variant.kernel.name, []).append(variant)
     folder = reports[0].launch.process.capture_folder if reports else None
-    if folder and (record := read_optional(folder, GpuWorkRecord)):
-        names = {variant.kernel.name for variant in by_folder.values()}
-        others = tuple(work for work in record.work if work.name not in names)
+    record = read_optional(folder, GpuWorkRecord) if folder else None
+    others = tuple(work for work in record.work if work.name not in by_name) if record else ()
     whole_ns: float | None = None
     # Without counts there are no shares, so the other kernels are not needed.
     if all(variant.kernel.launches is not None for variant in by_folder.values()):
         times_ns = [variant.whole_ns for variant in by_folder.values()]
         if None not in times_ns:
-            whole_ns = sum(time_ns or 0.0 for time_ns in times_ns) + sum(work.total_ns for work in others)
-    kernels = [_overview(name, group, whole_ns or None) for name, group in by_name.items()]
+            whole_ns = sum(filter(None, times_ns)) + sum(work.total_ns for work in others) or None
+    names = dict.fromkeys(report.launch.kernel.name for report in reports)
+    kernels = [_overview(name, by_name[name], whole_ns) for name in names]
     kernels.sort(key=lambda kernel: -kernel.whole_ns)
     ReportLaunch.decode([kernel.middle for kernel in kernels[:_MAX_RANKED]])
     ranked = [structs.replace(kernel, gain=gain_in(kernel.middle.analysis)) for kernel in kernels[:_MAX_RANKED]]
     ranked.sort(key=lambda one: -(one.whole_ns if one.to_win_ns is None else one.to_win_ns))
-    return Program((*ranked, *kernels[_MAX_RANKED:]), others, whole_ns or None)
+    return Program((*ranked, *kernels[_MAX_RANKED:]), others, whole_ns)
 
 
-def glob_of(kernel: KernelOverview, report: Report) -> str:
-    """Return the glob that selects a kernel of a report among those of the program.
-
-    It is the kernel's name if the capture has other kernels, chosen or not; otherwise the glob by which kernels were
-    captured. Empty if the kernel is the only one, as far as is known.
-    """
-    if len({one.kernel.name for one in (*(chosen.launch for chosen in report.launches), *report.captured)}) > 1:
-        return kernel.name
-    recording = kernel.middle.launch.process.recording
-    return "" if recording is None or recording.kernel == _EVERY_KERNEL else recording.kernel
+def _overview(name: str, variants: Sequence[_Variant], program_ns: float | None) -> KernelOverview:
+    """Merge the variants of one kernel; ``program_ns`` is the time of all launches of the program, None if unknown."""
+    reports = [report for variant in variants for report in variant.reports]
+    counts = [variant.kernel.launches for variant in variants]
+    whole_ns = sum(variant.whole_ns or 0.0 for variant in variants)
+    shown = sorted((one for one in variants if one.reports), key=lambda one: -(one.whole_ns or 0.0))
+    return KernelOverview(
+        name=name,
+        variants=len({report.launch.kernel.variant for report in reports}),
+        reports=tuple(reports),
+        captured=sum(len(variant.reports) + len(variant.others) for variant in variants),
+        launches=sum(count for count in counts if count is not None) if None not in counts else None,
+        time_ns=median(report.duration_ns for report in reports),
+        whole_ns=whole_ns,
+        share=None if program_ns is None else whole_ns / program_ns,
+        middles=tuple(middle_of(variant.reports) for variant in shown),
+        not_chosen=tuple(launch for variant in variants for launch in variant.others),
+        gain=UNKNOWN_GAIN,
+    )
 
 
 class _Variant(Struct, dict=True):
@@ -277,9 +283,9 @@ class _Variant(Struct, dict=True):
         """
         known_ns = [report.duration_ns for report in self.reports]
         count, time_ns = len(known_ns), None
+        if self.kernel.launches is not None and self.kernel.grids:
+            return time_of_grids_ns(self.kernel)
         if self.kernel.launches is not None:
-            if self.kernel.grids:
-                return time_of_grids_ns(self.kernel)
             count, time_ns = self.kernel.launches, median_time_ns(self.kernel.clean.without_launching())
             if time_ns is None:
                 others = [one for one in headers_of(self.others) if isinstance(one, LaunchHeaders)]
@@ -319,22 +325,14 @@ def middle_of(reports: Iterable[ReportLaunch]) -> ReportLaunch:
     return ordered[(len(ordered) - 1) // 2]
 
 
-def _overview(name: str, variants: Sequence[_Variant], program_ns: float | None) -> KernelOverview:
-    """Merge the variants of one kernel; ``program_ns`` is the time of all launches of the program, None if unknown."""
-    reports = [report for variant in variants for report in variant.reports]
-    counts = [variant.kernel.launches for variant in variants]
-    whole_ns = sum(variant.whole_ns or 0.0 for variant in variants)
-    shown = sorted((one for one in variants if one.reports), key=lambda one: -(one.whole_ns or 0.0))
-    return KernelOverview(
-        name=name,
-        variants=len({report.launch.kernel.variant for report in reports}),
-        reports=tuple(reports),
-        captured=sum(len(variant.reports) + len(variant.others) for variant in variants),
-        launches=sum(count for count in counts if count is not None) if None not in counts else None,
-        time_ns=median(report.duration_ns for report in reports),
-        whole_ns=whole_ns,
-        share=None if program_ns is None else whole_ns / program_ns,
-        middles=tuple(middle_of(variant.reports) for variant in shown),
-        not_chosen=tuple(launch for variant in variants for launch in variant.others),
-        gain=UNKNOWN_GAIN,
-    )
+def glob_of(kernel: KernelOverview, report: Report) -> str:
+    """Return the glob that selects a kernel of a report among those of the program.
+
+    It is the kernel's name if the capture has other kernels, chosen or not; otherwise the glob by which kernels were
+    captured. Empty if the kernel is the only one, as far as is known.
+    """
+    launches = [*(one.launch for one in report.launches), *report.captured]
+    if any(one.kernel.name != kernel.name for one in launches):
+        return kernel.name
+    recording = kernel.middle.launch.process.recording
+    return "" if recording is None or recording.kernel == "*" else recording.kernel

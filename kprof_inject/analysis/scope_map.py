@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 
-from kprof_inject.capture.scopes import Scope, ScopeKind, ScopeTable
+from kprof_inject.capture.scopes import ScopeKind, ScopeTable
 from kprof_inject.ttgir.nodes import Module, Operation
 
 Lines = tuple[int, int]
@@ -18,19 +18,22 @@ Lines = tuple[int, int]
 
 
 class ScopeMap:
-    """The operations of one module and the scopes of one table, which was planned for this module."""
+    """The operations of one module and the scopes of one table, which was planned for this module.
+
+    Scopes are given by their indices in the table.
+    """
 
     def __init__(self, module: Module, table: ScopeTable) -> None:
         """Relate a module and the scope table that was planned for it."""
         self.module = module
-        self._table = table
+        self._kinds = [scope.kind for scope in table.scopes]
+        self._ranges = {index: scope.lines for index, scope in enumerate(table.scopes) if scope.lines is not None}
         self._lines_of: dict[Operation, Lines] = {}
 
     @cached_property
     def _loops(self) -> list[tuple[Operation, Lines]]:
         """The loops in the order of the text: an outer loop comes before those in it."""
-        loops = [operation for operation in self.module.walk() if operation.traits.is_loop]
-        return [(loop, self.lines_of(loop)) for loop in loops]
+        return [(one, self.lines_of(one)) for one in self.module.walk() if one.traits.is_loop]
 
     def lines_of(self, operation: Operation) -> Lines:
         """Return the lines that an operation is printed on, with those of its regions."""
@@ -41,46 +44,37 @@ class ScopeMap:
 
     def loop_of(self, index: int) -> Operation | None:
         """Return the loop that a scope records, or whose iterations it records."""
-        scope = self._table.scopes[index]
-        if scope.lines is None:
-            return None
-        if scope.kind == ScopeKind.LOOP:
-            return next((loop for loop, lines in self._loops if lines == scope.lines), None)
-        if scope.kind == ScopeKind.ITERATION:
-            around = [loop for loop, lines in self._loops if lines[0] < scope.lines[0] and scope.lines[1] <= lines[1]]
-            return around[-1] if around else None
-        return None
+        found: list[Operation] = []
+        if lines := self._ranges.get(index):
+            if self._kinds[index] == ScopeKind.LOOP:
+                found = [loop for loop, own in self._loops if own == lines][:1]
+            elif self._kinds[index] == ScopeKind.ITERATION:
+                found = [loop for loop, own in self._loops if own[0] < lines[0] and lines[1] <= own[1]]
+        return found[-1] if found else None
 
     def scopes_of_loop(self, loop: Operation) -> list[int]:
         """Return the scopes that record a loop as a whole."""
-        lines = self.lines_of(loop)
-        return [index for index, scope in self._scopes_of_kind(ScopeKind.LOOP) if scope.lines == lines]
+        own = self.lines_of(loop)
+        return [index for index, lines in self._ranges.items() if lines == own and self._kinds[index] == ScopeKind.LOOP]
 
     def iteration_counters(self) -> Iterator[tuple[Operation, int]]:
         """Yield each loop whose iterations are recorded, with the scope that records them."""
-        for index, _ in self._scopes_of_kind(ScopeKind.ITERATION):
-            loop = self.loop_of(index)
-            if loop is not None:
+        for index, kind in enumerate(self._kinds):
+            if kind == ScopeKind.ITERATION and (loop := self.loop_of(index)) is not None:
                 yield loop, index
 
     def covering(self, lines: Lines) -> list[int]:
         """Return the scopes that cover a range of lines, the innermost last."""
-        return [
-            index
-            for index, scope in enumerate(self._table.scopes)
-            if scope.lines is not None and scope.lines[0] <= lines[0] and lines[1] <= scope.lines[1]
-        ]
+        return [index for index, (first, last) in self._ranges.items() if first <= lines[0] and lines[1] <= last]
 
     def innermost_around(self, operation: Operation, among: Collection[int]) -> int | None:
         """Return the smallest of some scopes that cover an operation, or None."""
         around = [index for index in self.covering(self.lines_of(operation)) if index in among]
-        lines = {index: self._table.scopes[index].lines or (0, 0) for index in around}
-        return min(around, key=lambda index: lines[index][1] - lines[index][0], default=None)
+        return min(around, key=lambda index: self._ranges[index][1] - self._ranges[index][0], default=None)
 
     def innermost_at(self, line: int, is_wanted: Callable[[int], bool]) -> int | None:
         """Return the innermost scope that covers a line and is wanted, or None."""
-        around = [index for index in self.covering((line, line)) if is_wanted(index)]
-        return around[-1] if around else None
+        return next(filter(is_wanted, reversed(self.covering((line, line)))), None)
 
     def sole_scopes(self, operations: Iterable[Operation]) -> dict[Operation, int]:
         """Return the scope of each operation that is recorded by itself.
@@ -91,36 +85,29 @@ class ScopeMap:
         owners = {self.lines_of(operation)[0]: operation for operation in operations}
         begins = sorted(owners)
         found: dict[Operation, int] = {}
-        for index, scope in self._scopes_of_kind(ScopeKind.OPERATION, ScopeKind.PART):
-            if scope.lines is None:
-                continue
-            inside = begins[bisect_left(begins, scope.lines[0]) : bisect_right(begins, scope.lines[1])]
-            if len(inside) == 1 and (scope.kind == ScopeKind.OPERATION or owners[inside[0]] not in found):
-                found[owners[inside[0]]] = index
+        for index in self._ranges:
+            kind, inside = self._kinds[index], self.rows_in(index, begins)
+            if kind in (ScopeKind.OPERATION, ScopeKind.PART) and len(inside) == 1:
+                owner = owners[begins[inside[0]]]
+                if kind == ScopeKind.OPERATION or owner not in found:
+                    found[owner] = index
         return found
 
     def exact_scopes(self, operations: Iterable[Operation]) -> list[int]:
         """Return the scopes that cover nothing but the first line of one of these operations."""
         begins = {self.lines_of(operation)[0] for operation in operations}
-        return [
-            index
-            for index, scope in enumerate(self._table.scopes)
-            if scope.lines is not None and scope.lines[0] == scope.lines[1] and scope.lines[0] in begins
-        ]
+        return [index for index, (first, last) in self._ranges.items() if first == last and first in begins]
 
     def rows_in(self, index: int, begins: Sequence[int]) -> range:
         """Return which operations begin in a scope: places in ``begins``, the ascending first lines of operations."""
-        lines = self._table.scopes[index].lines
-        return range(0) if lines is None else range(bisect_left(begins, lines[0]), bisect_right(begins, lines[1]))
+        first, last = self._ranges.get(index, (0, -1))
+        return range(bisect_left(begins, first), bisect_right(begins, last))
 
     def outermost_from(self, operation: Operation, index: int) -> Operation:
         """Return the outermost operation around this one, or this one, that begins in a scope with known lines."""
-        lines = self._table.scopes[index].lines
+        lines = self._ranges.get(index)
         for owner in operation.owners():
             if lines is None or self.lines_of(owner)[0] < lines[0]:
                 break
             operation = owner
         return operation
-
-    def _scopes_of_kind(self, *kinds: str) -> Iterator[tuple[int, Scope]]:
-        return ((index, scope) for index, scope in enumerate(self._table.scopes) if scope.kind in kinds)

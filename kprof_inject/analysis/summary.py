@@ -15,13 +15,7 @@ from kprof_inject.quantities import counted, numbered
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.partitions import PartitionScopes, partition_names
 from kprof_inject.timeline.phases import Phases, PhaseSums
-from kprof_inject.timeline.scope_statistics import (
-    MemoryWait,
-    MemoryWaitSums,
-    ScopeStatistics,
-    ScopeSums,
-    SmCycles,
-)
+from kprof_inject.timeline.scope_statistics import MemoryWait, MemoryWaitSums, ScopeStatistics, ScopeSums, SmCycles
 from kprof_inject.timeline.spread import Slowdown, slowdown_of
 from kprof_inject.timeline.tags import TagStatistics, TagSums
 from kprof_inject.timeline.timeline import Timeline
@@ -272,23 +266,18 @@ def summarise(timeline: Timeline) -> LaunchSummary:
 
 
 def _scope_summaries(
-    timeline: Timeline,
-    statistics: Sequence[ScopeStatistics],
-    sm_cycles: Sequence[int],
-    tags: TagSums,
+    timeline: Timeline, statistics: Sequence[ScopeStatistics], sm_cycles: Sequence[int], tags: TagSums
 ) -> Iterator[ScopeSummary]:
+    scopes, partitions = timeline.table.scopes, partition_names(timeline.table)
+    names, titles = distinct_names(scopes), distinct_names(scopes, with_source=True)
     without_partner = (timeline.open_starts + timeline.stray_ends).tolist()
-    partitions = partition_names(timeline.table)
-    depth: list[int] = []
-    names, titles = distinct_names(timeline.table.scopes), distinct_names(timeline.table.scopes, with_source=True)
-    ran = zip(timeline.table.scopes, statistics, strict=True)
     loops = {
         scope.parent
-        for scope, recorded in ran
-        if scope.kind == ScopeKind.ITERATION and recorded.count and not scope.ended_by_next
+        for scope, figures in zip(scopes, statistics, strict=True)
+        if scope.kind == ScopeKind.ITERATION and figures.count and not scope.ended_by_next
     }
-    for index, figures in enumerate(statistics):
-        scope = timeline.table.scopes[index]
+    depth: list[int] = []
+    for index, (scope, figures) in enumerate(zip(scopes, statistics, strict=True)):
         depth.append(depth[scope.parent] + 1 if scope.parent >= 0 else 0)
         partition, is_body = partitions.get(index), scope.kind == ScopeKind.FUNCTION and scope.parent < 0
         yield ScopeSummary(

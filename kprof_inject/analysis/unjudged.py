@@ -22,12 +22,6 @@ class Unjudged(Struct, frozen=True):
     finding: str = ""
     """The name of the findings that may be missing, if a rule yields others, too."""
 
-    @property
-    def options(self) -> str:
-        """Options to add to ``profile`` if that is the remedy, such as ``--at loop --at iter``; empty otherwise."""
-        verb, _, rest = self.remedy.partition(" ")
-        return rest if verb == "add" and rest.startswith("--") else ""
-
     def __str__(self) -> str:
         """Return the reason and the remedy."""
         return f"{self.reason}; {self.remedy}" if self.remedy else self.reason

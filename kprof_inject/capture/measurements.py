@@ -8,8 +8,7 @@ What the compiler moved, and the integers in memory that decide what a kernel ex
 from __future__ import annotations
 
 import zlib
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
@@ -43,14 +42,6 @@ class SampledInstruction(Struct, frozen=True, array_like=True):
 
     address: Bytes
     samples: Mapping[Name, Count]
-
-
-def summed(samples: Iterable[Mapping[str, int]]) -> Counter[str]:
-    """Add up samples by reason."""
-    total: Counter[str] = Counter()
-    for one in samples:
-        total.update(one)
-    return total
 
 
 class SamplesRecord(Struct, frozen=True, kw_only=True):

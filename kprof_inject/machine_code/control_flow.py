@@ -1,17 +1,31 @@
-"""Find the basic blocks and the loops of a function's machine code."""
+"""Find a function's basic blocks, its loops, and which instruction is awaited where a warp waits.
+
+NVIDIA's instructions wait until scoreboards are empty. A wave of AMD's counts its outstanding instructions in a few
+counters. ``s_waitcnt vmcnt(2)`` waits until two of those that ``vmcnt`` counts are outstanding, or fewer. Those of one
+kind end in the order in which they were issued, so that all but the last two have ended. Reads of scalar memory end in
+any order, and FLAT instructions count in two counters, so that only a wait for 0 says that they have ended. Source:
+AMD, "AMD Instinct MI300 Instruction Set Architecture Reference Guide" (CDNA 3), sections 4.4 and 10.2.2.
+
+From gfx10 on, stores have a counter of their own; gfx12 has more counters, and a wait instruction for each. Source:
+LLVM, SIInsertWaitcnts.cpp (``WaitEventMaskForInstPreGFX12``, ``WaitEventMaskForInstGFX12Plus``,
+``updateEventWaitcntAfter``), which inserts the wait instructions.
+
+Left out are waits for what is no memory access or message (``expcnt``, ``s_wait_alu``), and for the translation of
+addresses (``s_wait_xcnt``).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+import re
+from collections import defaultdict
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from msgspec import Struct
 
-from kprof_inject.machine_code.instructions import Instruction, MachineFunction
-
-_T = TypeVar("_T")
+from kprof_inject.machine_code.instructions import NEVER, Instruction, InstructionSet, MachineFunction
 
 # s_setpc_b64 returns; LLVM also uses it for branches of more than 128 KiB, whose targets are then unknown.
 _ENDS = frozenset(("EXIT", "RET", "s_endpgm", "s_endpgm_saved", "s_setpc_b64"))
@@ -86,17 +100,52 @@ def reached(starts: Iterable[int], following: Callable[[int], Iterable[int]], wi
     return found
 
 
-def follow_paths(
-    blocks: Sequence[Block],
-    nothing: tuple[frozenset[_T], ...],
-    step: Callable[[int, tuple[frozenset[_T], ...]], tuple[frozenset[_T], ...]],
-) -> None:
+def loops_of(blocks: Sequence[Block]) -> list[MachineLoop]:
+    """Return the loops that are entered at one block, outer ones first; those of unreachable code are left out."""
+
+    def successors(number: int) -> Sequence[int]:
+        return blocks[number].successors
+
+    predecessors: defaultdict[int, set[int]] = defaultdict(set)
+    for number in reached([0], successors):
+        for successor in successors(number):
+            predecessors[successor].add(number)
+    loops = []
+    for header, before in [*predecessors.items()]:
+        # The next iteration begins after blocks that are reached through the header alone.
+        if latches := before - reached([0], successors, {header}):
+            body = reached(latches, predecessors.__getitem__, {header})
+            loops.append(MachineLoop(header, frozenset((header, *body))))
+    return sorted(loops, key=lambda loop: (-len(loop.blocks), loop.header))
+
+
+class Wait(NamedTuple):
+    """The instruction with index ``waiting`` is not issued before that with index ``awaited`` has its result."""
+
+    waiting: int
+    awaited: int
+
+
+def waits_in(function: MachineFunction) -> list[Wait]:
+    """Return all waits for a result or for operands, in the order of the code.
+
+    Where several instructions may be awaited, depending on the path to the waiting one, there is a wait for each.
+    """
+    is_nvidia = function.instruction_set is InstructionSet.NVIDIA
+    return sorted((_scoreboard_waits if is_nvidia else _counter_waits)(function))
+
+
+_Fact = TypeVar("_Fact")
+
+
+def _follow_paths(function: MachineFunction, step: Callable[[int, frozenset[_Fact]], frozenset[_Fact]]) -> None:
     """Call ``step`` for each instruction with what may hold before it, until no path adds anything.
 
-    ``step`` gets the index of an instruction and sets of facts, and returns the sets after the instruction. It must
-    return more for more. Where paths meet, the sets are united; ``nothing`` is the state at the entry.
+    ``step`` gets the index of an instruction and a set of facts, and returns the set after the instruction. It must
+    return more for more. Where paths meet, the sets are united; at the entry, nothing holds.
     """
-    before = [nothing] * len(blocks)
+    blocks = blocks_of(function)
+    before: list[frozenset[_Fact]] = [frozenset()] * len(blocks)
     waiting = list(range(len(blocks)))
     while waiting:
         number = waiting.pop()
@@ -104,43 +153,143 @@ def follow_paths(
         for index in range(blocks[number].first, blocks[number].end):
             state = step(index, state)
         for successor in blocks[number].successors:
-            merged = tuple(a | b for a, b in zip(before[successor], state, strict=True))
-            if merged != before[successor]:
-                before[successor] = merged
+            if not state <= before[successor]:
+                before[successor] |= state
                 waiting.append(successor)
 
 
-def loops_of(blocks: Sequence[Block]) -> list[MachineLoop]:
-    """Return the loops that are entered at one block, outer ones first; those of unreachable code are left out."""
-    dominators = _dominators(blocks)
-    bodies: dict[int, set[int]] = {}
-    predecessors: list[list[int]] = [[] for _ in blocks]
-    for number, block in enumerate(blocks):
-        for successor in block.successors if dominators[number] else ():
-            predecessors[successor].append(number)
-    for number, block in enumerate(blocks):
-        for header in block.successors:
-            if dominators[number] >> header & 1:
-                bodies.setdefault(header, {header}).update(reached([number], predecessors.__getitem__, {header}))
-    loops = [MachineLoop(header, frozenset(body)) for header, body in bodies.items()]
-    return sorted(loops, key=lambda loop: (-len(loop.blocks), loop.header))
+# Loads from shared memory have their results in order. ptxas was seen to let only the last of several count: the
+# results of the others are there when that of the next counted one is.
+_IN_ORDER = frozenset(("LDS", "LDSM"))
+_UNCOUNTED = -1
 
 
-def _dominators(blocks: Sequence[Block]) -> list[int]:
-    """Return the dominators of each block as the bits of an integer; 0 for a block that the entry does not reach."""
-    everything = (1 << len(blocks)) - 1
-    found = [everything] * len(blocks)
-    reachable = reached([0], lambda number: blocks[number].successors)
-    found[0] = 1
-    changed = True
-    while changed:
-        changed = False
-        incoming = [everything] * len(blocks)
-        for number in reachable:
-            for successor in blocks[number].successors:
-                incoming[successor] &= found[number]
-        for number in reachable:
-            mine = 1 if number == 0 else incoming[number] | 1 << number
-            if mine != found[number]:
-                found[number], changed = mine, True
-    return [dominators if number in reachable else 0 for number, dominators in enumerate(found)]
+def _scoreboard_waits(function: MachineFunction) -> set[Wait]:
+    code = function.instructions
+    found: set[Wait] = set()
+
+    def step(index: int, pending: frozenset[tuple[int, int]]) -> frozenset[tuple[int, int]]:
+        """Take and return scoreboards, or ``_UNCOUNTED``, with the indices of instructions that may count in them."""
+        one = code[index]
+        is_in_order = one.operation in _IN_ORDER and one.predicate != NEVER
+        result, operand = one.result_scoreboard, one.operand_scoreboard
+        if not (is_in_order or one.awaited or result is not None or operand is not None):
+            return pending
+        found.update(Wait(index, awaited) for board, awaited in pending if board in one.awaited)
+        after = {(board, earlier) for board, earlier in pending if board not in one.awaited}
+        if operand is not None:
+            after.add((operand, index))
+        if result is not None:
+            after.add((result, index))
+            if is_in_order:
+                after = {(result if board == _UNCOUNTED else board, earlier) for board, earlier in after}
+        elif is_in_order:
+            after.add((_UNCOUNTED, index))
+        return frozenset(after)
+
+    _follow_paths(function, step)
+    return found
+
+
+_VECTOR_MEMORY = r"(?:buffer|tbuffer|global|scratch|image)_"
+# LLVM lets none of these count, and never waits for them.
+_INVALIDATES = r"(?!inv|gl\d_inv|wbinv)"
+_WRITES = r"(?:store|wb|atomic(?!.*(?:\bglc\b|RETURN)))"
+_SCALAR_MEMORY = r"s_(?:buffer_)?(?:load|store|atomic)|s_(?:memtime|memrealtime|sendmsg)"
+_LDS = r"ds_(?!nop)"
+_ANY_ORDER = re.compile(rf"flat_|{_SCALAR_MEMORY}")
+
+# For each instruction set, by how an instruction begins, the counters in which it is until it ends; the first fits.
+_COUNTED: dict[InstructionSet, dict[str, tuple[str, ...]]] = {
+    InstructionSet.GFX9: {
+        _VECTOR_MEMORY + _INVALIDATES: ("vmcnt",),
+        "flat_": ("vmcnt", "lgkmcnt"),
+        _LDS: ("lgkmcnt",),
+        _SCALAR_MEMORY: ("lgkmcnt",),
+    },
+    InstructionSet.GFX10: {
+        _VECTOR_MEMORY + _WRITES: ("vscnt",),
+        _VECTOR_MEMORY + _INVALIDATES: ("vmcnt",),
+        "flat_" + _WRITES: ("vscnt", "lgkmcnt"),
+        "flat_": ("vmcnt", "lgkmcnt"),
+        _LDS: ("lgkmcnt",),
+        _SCALAR_MEMORY: ("lgkmcnt",),
+    },
+    InstructionSet.GFX12: {
+        r"(?:global|cluster)_\w+_async_": ("asynccnt",),
+        "tensor_": ("tensorcnt",),
+        _VECTOR_MEMORY + _WRITES: ("storecnt",),
+        _VECTOR_MEMORY: ("loadcnt",),
+        "flat_" + _WRITES: ("storecnt", "dscnt"),
+        "flat_": ("loadcnt", "dscnt"),
+        _LDS: ("dscnt",),
+        _SCALAR_MEMORY: ("kmcnt",),
+    },
+}
+# A called function begins with a wait for everything (LLVM, SIInsertWaitcnts.cpp).
+_CALLS = frozenset(("s_swappc_b64", "s_call_b64"))
+
+_Outstanding = tuple[str, int, int]
+"""A counter, the index of an instruction that may be outstanding in it, and the number of instructions after that one
+that end in order; or ``_ANY_TIME``.
+"""
+_ANY_TIME = -1
+
+
+def _counter_waits(function: MachineFunction) -> set[Wait]:
+    code = function.instructions
+    kinds = _COUNTED[function.instruction_set]
+    texts = [one.text for one in code]
+    counters = [next((kinds[pattern] for pattern in kinds if re.match(pattern, text)), ()) for text in texts]
+    remaining = [_remaining_after(one) for one in code]
+    # Numbers that are higher than in any wait of the function need not be distinguished.
+    highest = max((count for one in remaining for count in one.values()), default=0)
+    found: set[Wait] = set()
+
+    def step(index: int, outstanding: frozenset[_Outstanding]) -> frozenset[_Outstanding]:
+        if code[index].operation in _CALLS:
+            return frozenset()
+        if counting := counters[index]:
+            if _ANY_ORDER.match(texts[index]):
+                return outstanding.union((counter, index, _ANY_TIME) for counter in counting)
+            older = (
+                (counter, one, min(later + 1, highest) if counter in counting and later != _ANY_TIME else later)
+                for counter, one, later in outstanding
+            )
+            return frozenset(older).union((counter, index, 0) for counter in counting)
+        left = remaining[index]
+        if not left:
+            return outstanding
+        kept = frozenset(
+            (counter, one, later)
+            for counter, one, later in outstanding
+            if counter not in left or (left[counter] and later < left[counter])
+        )
+        found.update(Wait(index, awaited) for _, awaited, _ in outstanding - kept)
+        return kept
+
+    _follow_paths(function, step)
+    return found
+
+
+_OF_COUNTER = re.compile(r"(\w+cnt)\((\d+)\)")
+_WAIT = re.compile(r"s_wait(?:cnt)?_(?P<first>\w+?cnt)(?:_(?P<second>\w+cnt))?")
+_SECOND_BITS = 8  # s_wait_loadcnt_dscnt has dscnt in the lower bits (LLVM, AMDGPUBaseInfo.cpp, decodeLoadcntDscnt)
+
+
+def _remaining_after(one: Instruction) -> Mapping[str, int]:
+    """Return the instructions that a wait leaves outstanding, by counter; empty for other instructions.
+
+    The operand of ``s_waitcnt`` may also be one number for all counters, in handwritten code. Its bits differ between
+    processors, so only 0 is read.
+    """
+    if one.operation == "s_waitcnt":
+        counts = {counter: int(count) for counter, count in _OF_COUNTER.findall(one.operands)}
+        return counts if one.operands != "0" else {"vmcnt": 0, "lgkmcnt": 0}
+    found = _WAIT.fullmatch(one.operation)
+    if found is None:
+        return {}
+    number = int(one.operands.rpartition(",")[2], 0)
+    if found["second"] is None:
+        return {found["first"]: number}
+    return {found["first"]: number >> _SECOND_BITS, found["second"]: number & ((1 << _SECOND_BITS) - 1)}

@@ -15,28 +15,26 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from difflib import SequenceMatcher
 from enum import Enum
 from pathlib import PurePath
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from kprof_inject.errors import KprofError
 
 INSTRUCTION_BYTES = 16
 SCOREBOARDS = range(6)
-MAX_LINE = (1 << 31) - 1
+_MAX_LINE = (1 << 31) - 1
 NEVER = "@!PT"
 """Predicate of an instruction that is never executed, such as a load that ptxas adds to ``LDGSTS``."""
 _NO_SCOREBOARD = 7
 # Other operations with a label, such as BSSY and LEPC, do not branch to it. AMD's names are in lower case.
-_BRANCH_NAMES = """
-    BRA BRX BRXU JMP JMX
-    s_branch s_cbranch_scc0 s_cbranch_scc1 s_cbranch_vccz s_cbranch_vccnz s_cbranch_execz s_cbranch_execnz
-"""
-_BRANCHES = frozenset(_BRANCH_NAMES.split())
+_BRANCHES = {
+    *("BRA", "BRX", "BRXU", "JMP", "JMX", "s_branch", "s_cbranch_scc0", "s_cbranch_scc1", "s_cbranch_vccz"),
+    *("s_cbranch_vccnz", "s_cbranch_execz", "s_cbranch_execnz"),
+}
 _DOT_BEGINS = "WARPGROUP.ARRIVE"
 _DOTS = frozenset(("HGMMA", "IGMMA", "QGMMA", "BGMMA"))
 _TARGET = re.compile(r"\.L_\w+")
@@ -72,7 +70,7 @@ class Instruction(Struct, frozen=True, array_like=True):
 
     An instruction whose duration is not known counts in a scoreboard until its result is there
     (``result_scoreboard``), and until its operands are read (``operand_scoreboard``). Before it is issued, the
-    scoreboards in ``awaited`` must be empty. AMD's have no scoreboards: see ``waits``. ``targets`` are the
+    scoreboards in ``awaited`` must be empty. AMD's have no scoreboards: see ``waits_in``. ``targets`` are the
     addresses to which it may branch.
     """
 
@@ -91,6 +89,11 @@ class Instruction(Struct, frozen=True, array_like=True):
     def operation(self) -> str:
         """The opcode without modifiers: ``LDG``."""
         return self.opcode.partition(".")[0]
+
+    @property
+    def text(self) -> str:
+        """The opcode with its operands."""
+        return f"{self.opcode} {self.operands}"
 
     @property
     def is_branch(self) -> bool:
@@ -123,7 +126,7 @@ class MachineFunction(Struct, frozen=True, omit_defaults=True):
                 raise ValueError(f"expected an instruction at {index * step}, got one at {one.address}")
             if any(target not in targets for target in one.targets):
                 raise ValueError(f"the instruction at {one.address} branches out of the function")
-            if not 0 <= one.line <= MAX_LINE or any(board not in SCOREBOARDS for board in boards):
+            if not 0 <= one.line <= _MAX_LINE or any(board not in SCOREBOARDS for board in boards):
                 raise ValueError(f"the instruction at {one.address} has a line or a scoreboard that there is not")
 
     def __hash__(self) -> int:
@@ -137,6 +140,8 @@ class MachineFunction(Struct, frozen=True, omit_defaults=True):
 
 _SECTION = re.compile(r"\s*\.section\s+\.text\.(?P<name>[^,\s]+),")
 _LABEL = re.compile(r"(?P<label>\S+):\s*$")
+_WORDS = re.compile(r"[\w.$]+")
+_CALLED = re.compile(r"`\((\$__internal_[^)]+)\)")
 _LINE = re.compile(r'\s*//## File "(?P<file>(?:[^"\\]|\\.)*)", line (?P<line>\d+)')
 _INSTRUCTION = re.compile(
     r"\s+/\*(?P<address>[0-9a-f]+)\*/\s+(?P<predicate>@!?U?P\w+\s+)?(?P<opcode>[A-Z][\w.]*)\s*(?P<operands>.*?)\s*;"
@@ -145,33 +150,66 @@ _INSTRUCTION = re.compile(
 _HIGH_WORD = re.compile(r"\s+/\* 0x(?P<high>[0-9a-f]{16}) \*/\s*$")
 
 
+class _Read(Struct):
+    """A function as far as it is read, with the addresses of its labels."""
+
+    name: str
+    instructions: list[Instruction] = field(default_factory=list)
+    labels: dict[str, int] = field(default_factory=dict)
+
+    def completed(self, instruction_set: InstructionSet) -> MachineFunction:
+        """Give branches their targets, and each wgmma the line of the WARPGROUP.ARRIVE with which its dot begins.
+
+        ptxas was seen to give half of them a line of other operations.
+        """
+        last, dot_line, completed = self.instructions[-1].address, 0, []
+        for one in self._with_lines_of_callers():
+            if one.opcode == _DOT_BEGINS:
+                dot_line = one.line
+            if one.is_branch:
+                targets = (self.labels.get(word, last + 1) for word in _WORDS.findall(one.operands))
+                one = replace(one, targets=tuple(target for target in targets if target <= last))
+            elif dot_line and one.operation in _DOTS:
+                one = replace(one, line=dot_line)
+            completed.append(one)
+        return MachineFunction(self.name, tuple(completed), instruction_set)
+
+    def _with_lines_of_callers(self) -> list[Instruction]:
+        """Give ptxas's own functions, such as 64-bit division, the line that calls them most: nvdisasm prints none."""
+        callers: defaultdict[int, Counter[int]] = defaultdict(Counter)
+        for one in self.instructions:
+            if one.operation == "CALL" and (called := _CALLED.search(one.operands)) and called[1] in self.labels:
+                callers[self.labels[called[1]]][one.line] += 1
+        line, found = None, []
+        for one in self.instructions:
+            line = callers[one.address].most_common(1)[0][0] if one.address in callers else line
+            found.append(one if line is None else replace(one, line=line))
+        return found
+
+
 def read_nvdisasm(printed: str, file: str) -> list[MachineFunction]:
     """Return the functions in the output of ``nvdisasm -g -c -hex``; their lines are those of ``file``.
 
     Raises ``KprofError`` if an instruction is not as expected.
     """
-    sections: list[tuple[str, list[Instruction], dict[str, int]]] = []
+    functions: list[_Read] = []
     line = 0
     lines = iter(enumerate(printed.splitlines(), 1))
     for number, text in lines:
         if found := _SECTION.match(text):
-            sections.append((found["name"], [], {}))
+            functions.append(_Read(found["name"]))
             line = 0
-        elif not sections:
+        elif not functions:
             continue
         elif found := _LINE.match(text):
             line = int(found["line"]) if PurePath(found["file"]).name == PurePath(file).name else 0
         elif found := _LABEL.match(text):
-            _, instructions, labels = sections[-1]
-            labels[found["label"]] = len(instructions) * INSTRUCTION_BYTES
+            functions[-1].labels[found["label"]] = len(functions[-1].instructions) * INSTRUCTION_BYTES
         elif text.lstrip().startswith("/*"):
             _, high = next(lines, (0, ""))
-            sections[-1][1].append(_instruction(text, high, line, number, len(sections[-1][1]) * INSTRUCTION_BYTES))
-    return [
-        MachineFunction(name, tuple(_completed(_with_lines_of_callers(found, labels), labels)))
-        for name, found, labels in sections
-        if found
-    ]
+            instructions = functions[-1].instructions
+            instructions.append(_instruction(text, high, line, number, len(instructions) * INSTRUCTION_BYTES))
+    return [one.completed(InstructionSet.NVIDIA) for one in functions if one.instructions]
 
 
 def _instruction(text: str, next_text: str, line: int, number: int, address: int) -> Instruction:
@@ -194,38 +232,6 @@ def _instruction(text: str, next_text: str, line: int, number: int, address: int
         operand_scoreboard=None if operand == _NO_SCOREBOARD else operand,
         awaited=tuple(board for board in SCOREBOARDS if awaited >> board & 1),
     )
-
-
-_CALLED = re.compile(r"`\((\$__internal_[^)]+)\)")
-
-
-def _with_lines_of_callers(instructions: list[Instruction], labels: dict[str, int]) -> list[Instruction]:
-    """Give ptxas's own functions, such as 64-bit division, the line that calls them most: nvdisasm prints none."""
-    callers: defaultdict[int, Counter[int]] = defaultdict(Counter)
-    for one in instructions:
-        if one.operation == "CALL" and (called := _CALLED.search(one.operands)) and called[1] in labels:
-            callers[labels[called[1]]][one.line] += 1
-    line, found = None, []
-    for one in instructions:
-        line = callers[one.address].most_common(1)[0][0] if one.address in callers else line
-        found.append(one if line is None else replace(one, line=line))
-    return found
-
-
-def _completed(instructions: list[Instruction], labels: dict[str, int]) -> Iterator[Instruction]:
-    """Give branches their targets, and each wgmma the line of the WARPGROUP.ARRIVE with which its dot begins.
-
-    ptxas was seen to give half of them a line of other operations.
-    """
-    end, dot_line = len(instructions) * INSTRUCTION_BYTES, 0
-    for one in instructions:
-        if one.opcode == _DOT_BEGINS:
-            dot_line = one.line
-        if one.is_branch:
-            addresses = (labels.get(label, end) for label in _TARGET.findall(one.operands))
-            yield replace(one, targets=tuple(address for address in addresses if address < end))
-        else:
-            yield replace(one, line=dot_line) if dot_line and one.operation in _DOTS else one
 
 
 SPILL = "Folded"
@@ -263,14 +269,14 @@ def read_assembly(text: str, file: str) -> list[MachineFunction]:
             f"the assembly is of {target['processor'] if target else 'no processor'}, whose waits are not known",
             hint="those of gfx9 to gfx12 are",
         )
-    functions: list[tuple[str, list[Instruction], dict[str, int]]] = []
+    functions: list[_Read] = []
     is_inside = False
     line = 0
     names: dict[str, str] = {}
     for number, whole in enumerate(text.splitlines(), 1):
         code = _AMD_COMMENT.sub("", whole)
         if found := _AMD_FUNCTION.match(code):
-            functions.append((found["name"].strip('"'), [], {}))
+            functions.append(_Read(found["name"].strip('"')))
             is_inside, line = True, 0
         elif found := _AMD_FILE.match(code):
             names[found["number"]] = found["name"]
@@ -281,33 +287,16 @@ def read_assembly(text: str, file: str) -> list[MachineFunction]:
         elif found := _AMD_LOCATION.match(code):
             line = int(found["line"]) if names.get(found["file"]) == PurePath(file).name else 0
         elif found := _AMD_LABEL.match(code):
-            _, instructions, labels = functions[-1]
-            labels[found["label"]] = len(instructions)
+            functions[-1].labels[found["label"]] = len(functions[-1].instructions)
         elif not code.lstrip().startswith("."):
-            instructions = functions[-1][1]
-            instructions.append(_amd_instruction(code, line, number, len(instructions)))
-    return [
-        MachineFunction(name, tuple(_with_targets(found, labels)), instruction_set)
-        for name, found, labels in functions
-        if found
-    ]
-
-
-def _amd_instruction(code: str, line: int, number: int, address: int) -> Instruction:
-    found = _AMD_INSTRUCTION.fullmatch(code)
-    if found is None:
-        raise KprofError(
-            f"line {number} of the assembly is no instruction: {code.strip()[:80]}",
-            hint="Triton may be of a version that kprof-inject does not know; please report it",
-        )
-    return Instruction(address, found["opcode"], found["operands"] or "", line=line)
-
-
-def _with_targets(instructions: list[Instruction], labels: dict[str, int]) -> Iterator[Instruction]:
-    for one in instructions:
-        target = labels.get(one.operands) if one.is_branch else None
-        is_there = target is not None and target < len(instructions)
-        yield replace(one, targets=(target,)) if is_there else one
+            if (found := _AMD_INSTRUCTION.fullmatch(code)) is None:
+                raise KprofError(
+                    f"line {number} of the assembly is no instruction: {code.strip()[:80]}",
+                    hint="Triton may be of a version that kprof-inject does not know; please report it",
+                )
+            instructions = functions[-1].instructions
+            instructions.append(Instruction(len(instructions), found["opcode"], found["operands"] or "", line=line))
+    return [one.completed(instruction_set) for one in functions if one.instructions]
 
 
 def with_lines_of(function: MachineFunction, other: MachineFunction) -> MachineFunction:

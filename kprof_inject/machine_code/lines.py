@@ -13,10 +13,9 @@ from enum import Enum
 
 from msgspec import Struct
 
-from kprof_inject.machine_code.control_flow import blocks_of, followers, loops_of, reached
-from kprof_inject.machine_code.instructions import NEVER, SPILL, Instruction, MachineFunction
+from kprof_inject.machine_code.control_flow import blocks_of, followers, loops_of, reached, waits_in
+from kprof_inject.machine_code.instructions import NEVER, SPILL, MachineFunction
 from kprof_inject.machine_code.units import Pipeline, pipeline_of
-from kprof_inject.machine_code.waits import waits_in
 
 
 class Awaited(Struct, frozen=True, order=True):
@@ -65,7 +64,7 @@ def summary_of(function: MachineFunction) -> CodeSummary:
     for one in code:
         pipelines[one.line][pipeline_of(one)] += 1
     awaited: defaultdict[int, Counter[Awaited]] = defaultdict(Counter)
-    for line, index in {(code[wait.waiting].line, wait.awaited) for wait in waits_in(function, blocks)}:
+    for line, index in {(code[wait.waiting].line, wait.awaited) for wait in waits_in(function)}:
         awaited[line][Awaited(code[index].line, code[index].operation)] += 1
     loops = []
     for loop in loops_of(blocks):
@@ -135,7 +134,7 @@ def moved_in(function: MachineFunction, scope: RecordedLines) -> list[Moved] | N
     Only memory accesses, tensor operations and special functions count.
     """
     code = function.instructions
-    reads = [index for index, one in enumerate(code) if _CLOCK_READ.match(_text(one))]
+    reads = [index for index, one in enumerate(code) if _CLOCK_READ.match(one.text)]
     starts = [index for index in reads if code[index].line in scope.starts]
     ends = {index for index in reads if code[index].line in scope.ends}
     if not starts or not ends:
@@ -153,7 +152,7 @@ def moved_in(function: MachineFunction, scope: RecordedLines) -> list[Moved] | N
     totals: Counter[tuple[int, str]] = Counter()
     moved: Counter[tuple[int, str, Side]] = Counter()
     for index, one in enumerate(code):
-        if pipeline_of(one) not in _OF_INTEREST or _LOCAL.match(_text(one)) or one.predicate == NEVER:
+        if pipeline_of(one) not in _OF_INTEREST or _LOCAL.match(one.text) or one.predicate == NEVER:
             continue
         if one.line in scope.copies and pipeline_of(one) is Pipeline.XU:
             continue
@@ -167,7 +166,3 @@ def moved_in(function: MachineFunction, scope: RecordedLines) -> list[Moved] | N
     return [
         Moved(line, operation, count, totals[line, operation], side) for (line, operation, side), count in moved.items()
     ]
-
-
-def _text(one: Instruction) -> str:
-    return f"{one.opcode} {one.operands}"

@@ -88,24 +88,17 @@ _AMD = re.compile(
 
 def pipeline_of(one: Instruction) -> Pipeline:
     """Return the pipeline that executes an instruction."""
-    known = _PIPELINE_OF.get(one.operation)
-    if known is Pipeline.FP16 and ".MMA" in one.opcode:
-        return Pipeline.FP16_MMA
-    if known is not None:
-        return known
-    amd = _AMD.match(one.operation)
-    if amd is not None and amd.lastgroup is not None:
+    if known := _PIPELINE_OF.get(one.operation):
+        return Pipeline.FP16_MMA if known is Pipeline.FP16 and ".MMA" in one.opcode else known
+    if (amd := _AMD.match(one.operation)) and amd.lastgroup:
         return Pipeline[amd.lastgroup]
     # The uniform datapath has the operations of the others with U before them: UIADD3, ULOP3, USHF.
     return Pipeline.UNIFORM if one.operation.startswith("U") or one.operation == "R2UR" else Pipeline.OTHER
 
 
 _KINDS = {"LDG": "load", "LDGSTS": "load", "STG": "store"}
+# Bytes of a thread, by the width in an opcode; without one, they are 4.
 _BYTES = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16, "256": 32}
-_DEFAULT_BYTES = 4
-# Matrices of 8 x 8 elements of 16 bits, 128 bytes each: one, two or four of them.
-_MATRICES = frozenset(("LDSM", "STSM"))
-_OF_MATRICES = {"2": 2, "4": 4}
 # CUDA C++ Programming Guide, "Shared Memory": 32 banks of 4 bytes serve a warp in a cycle.
 _WAVEFRONT_BYTES, _LANES = 128, 32
 
@@ -113,9 +106,7 @@ _WAVEFRONT_BYTES, _LANES = 128, 32
 def global_access(one: Instruction) -> tuple[str, int] | None:
     """Return ``load`` or ``store`` and the bytes of a thread; None for any other instruction."""
     kind = _KINDS.get(one.operation)
-    if kind is None or one.predicate == NEVER:
-        return None
-    return kind, bytes_of_thread(one)
+    return (kind, bytes_of_thread(one)) if kind and one.predicate != NEVER else None
 
 
 def min_wavefronts(one: Instruction) -> int:
@@ -125,13 +116,11 @@ def min_wavefronts(one: Instruction) -> int:
     """
     if pipeline_of(one) is not Pipeline.LSU or one.predicate == NEVER or one.operation == "CCTL":
         return 0
-    if one.operation in _MATRICES:
-        return _OF_MATRICES.get(one.opcode.rpartition(".")[2], 1)
+    if one.operation in ("LDSM", "STSM"):
+        # Matrices of 8 x 8 elements of 16 bits, 128 bytes each: one, two or four of them.
+        return {"2": 2, "4": 4}.get(one.opcode.rpartition(".")[2], 1)
     # Copies around the L1 are written to shared memory by another way: an H200 counted 1.1 to 1.5 each.
-    return 1 if _BYPASS in one.opcode else wavefronts_of(bytes_of_thread(one))
-
-
-_BYPASS = ".BYPASS"
+    return 1 if ".BYPASS" in one.opcode else wavefronts_of(bytes_of_thread(one))
 
 
 def wavefronts_of(access_bytes: int) -> int:
@@ -142,4 +131,4 @@ def wavefronts_of(access_bytes: int) -> int:
 def bytes_of_thread(one: Instruction) -> int:
     """Return the bytes that a thread accesses with an LSU instruction."""
     widths = (_BYTES[part] for part in one.opcode.split(".") if part in _BYTES)
-    return next(widths, _DEFAULT_BYTES)
+    return next(widths, 4)

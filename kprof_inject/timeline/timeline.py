@@ -323,8 +323,8 @@ def _timeline(tallied: _Tallied, clock: ClockFit | None) -> Timeline:
         launch=launch,
         table=table,
         clock=clock,
-        ctas=_recorded_ctas(raw),
-        unrecorded=_other_ctas(raw),
+        ctas=_cta_rows(raw.cta, raw.sm, raw.init_ns, raw.pre_final_ns, raw.post_final_ns),
+        unrecorded=_cta_rows(*raw.others, raw.others[3]),
         incomplete=_incomplete(raw, tally.warps, clock),
         lanes=tally.lanes,
         records_written=int((raw.written_words // WORDS_PER_ENTRY).sum()),
@@ -340,23 +340,6 @@ def _timeline(tallied: _Tallied, clock: ClockFit | None) -> Timeline:
         _blocks=ScopeBlocks(launch, decoder.scope_of_id, decoder.counter, clock, decoder.tags),
         partitions=partitions_of(table, tally.groups, recorded_warps(launch)),
     )
-
-
-def timed_ctas(launch: Launch) -> tuple[Rows, Rows] | None:
-    """Return the CTAs of a launch that recorded, and the others, without decoding its records; None without a timer.
-
-    Raises ``KprofError`` if its buffer is damaged as a whole.
-    """
-    raw = read_raw(launch)
-    return (_recorded_ctas(raw), _other_ctas(raw)) if raw.timed else None
-
-
-def _recorded_ctas(raw: RawCtas) -> Rows:
-    return _cta_rows(raw.cta, raw.sm, raw.init_ns, raw.pre_final_ns, raw.post_final_ns)
-
-
-def _other_ctas(raw: RawCtas) -> Rows:
-    return _cta_rows(*raw.others, raw.others[3])
 
 
 def _scope_of_id(scope_ids: dict[int, str], table: ScopeTable) -> NDArray[np.int16]:

@@ -10,9 +10,9 @@ from known_kernels import DRAM_BOUND, MOST_DRAM, MOST_TENSOR
 from known_launch import known_launch
 from replacing import replace
 
+from kprof_inject.analysis.advice import headroom_of
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.rules import Judgement
-from kprof_inject.analysis.headroom import headroom_of
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.limits.measured import Measured
 from kprof_inject.analysis.limits.memory import DramBound

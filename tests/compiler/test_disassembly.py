@@ -13,11 +13,10 @@ import pytest
 from golden import fixture_id, read
 from triton_oracle import GPUTarget, installed_fixtures, triton
 
-from kprof_inject.machine_code.control_flow import blocks_of
+from kprof_inject.machine_code.control_flow import Wait, blocks_of, waits_in
 from kprof_inject.machine_code.instructions import Instruction, MachineFunction
 from kprof_inject.machine_code.lines import LoopCode, summary_of
 from kprof_inject.machine_code.units import Pipeline, pipeline_of
-from kprof_inject.machine_code.waits import Wait, waits_in
 from kprof_inject.runtime.compiling.disassembly import machine_code_of
 from kprof_inject.runtime.compiling.instrumentation import lower_without_records
 from kprof_inject.runtime.compiling.module_check import module_target
@@ -132,7 +131,7 @@ def loads_and_users(function: MachineFunction) -> Iterator[tuple[int, int]]:
 
 def require_waits(function: MachineFunction) -> None:
     """No result of a load is read before it was waited for."""
-    waits = set(waits_in(function, blocks_of(function)))
+    waits = set(waits_in(function))
     for load, user in loads_and_users(function):
         assert any(Wait(waiting, load) in waits for waiting in range(load + 1, user + 1))
 
@@ -176,7 +175,7 @@ def test_amds_machine_code() -> None:
     dots = {module.position(one.start).line for one in module.walk() if one.name == "tt.dot"}
     assert dots == {one.line for one in code if pipeline_of(one) is Pipeline.TENSOR}
 
-    waits = set(waits_in(function, blocks_of(function)))
+    waits = set(waits_in(function))
     pairs = list(amd_loads_and_users(function))
     assert len(pairs) > 16
     for load, user in pairs:

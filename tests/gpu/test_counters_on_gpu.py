@@ -12,7 +12,7 @@ from gpu_support import EXAMPLES, Kprof
 from program_runs import PROGRAMS
 
 from kprof_inject.analysis.evidence.executed_instructions import block_executions
-from kprof_inject.analysis.evidence.instruction_work import launch_work
+from kprof_inject.analysis.evidence.units import launch_work
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.capture import counters

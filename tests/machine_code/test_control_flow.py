@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from listing import encoded, function
 
-from kprof_inject.machine_code.control_flow import Block, MachineLoop, blocks_of, loops_of
+from kprof_inject.machine_code.control_flow import Block, MachineLoop, Wait, blocks_of, loops_of, waits_in
 from kprof_inject.machine_code.instructions import MachineFunction
 from kprof_inject.machine_code.lines import Awaited, summary_of
 from kprof_inject.machine_code.units import Pipeline
-from kprof_inject.machine_code.waits import Wait, waits_in
 
 
 def loops_in(found: MachineFunction) -> list[tuple[int, list[int]]]:
     return [(loop.header, sorted(loop.blocks)) for loop in loops_of(blocks_of(found))]
-
-
-def waits_of(found: MachineFunction) -> list[Wait]:
-    return waits_in(found, blocks_of(found))
 
 
 NESTED = function(
@@ -78,7 +73,7 @@ def test_an_instruction_waits_for_those_that_count_in_its_scoreboard() -> None:
         ("FADD R8, R4, R4", encoded(awaited=[0])),
         ("FADD R9, R4, R4", encoded(awaited=[0])),
     )
-    assert waits_of(found) == [Wait(3, 1), Wait(4, 0), Wait(4, 2)]
+    assert waits_in(found) == [Wait(3, 1), Wait(4, 0), Wait(4, 2)]
 
 
 def test_what_a_loop_waits_for_may_be_of_its_last_iteration() -> None:
@@ -90,7 +85,7 @@ def test_what_a_loop_waits_for_may_be_of_its_last_iteration() -> None:
         "@P0 BRA `(.L_x_0)",
         ("EXIT", encoded(awaited=[0])),
     )
-    assert waits_of(found) == [Wait(1, 0), Wait(1, 2), Wait(4, 2)]
+    assert waits_in(found) == [Wait(1, 0), Wait(1, 2), Wait(4, 2)]
 
 
 def test_the_last_of_loads_from_shared_memory_counts_for_those_before_it() -> None:
@@ -103,7 +98,7 @@ def test_the_last_of_loads_from_shared_memory_counts_for_those_before_it() -> No
         ("FADD R8, R4, R5", encoded(awaited=[0])),
         ("FADD R8, R6, R6", encoded(awaited=[1])),
     )
-    assert waits_of(found) == [Wait(5, 1), Wait(5, 3), Wait(6, 2)]
+    assert waits_in(found) == [Wait(5, 1), Wait(5, 3), Wait(6, 2)]
 
 
 def test_a_line_has_its_instructions_by_pipeline_and_what_it_waits_for() -> None:

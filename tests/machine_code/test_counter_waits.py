@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from listing import amd_function
 
-from kprof_inject.machine_code.control_flow import blocks_of
+from kprof_inject.machine_code.control_flow import waits_in
 from kprof_inject.machine_code.lines import Awaited, summary_of
-from kprof_inject.machine_code.waits import waits_in
 
 LOAD = "global_load_dword v1, v[2:3], off"
 STORE = "global_store_dword v[2:3], v1, off"
@@ -20,7 +19,7 @@ def awaited(*parts: str, processor: str = "gfx942") -> dict[int, list[int]]:
     """For the index of each wait, the indices of what it waits for."""
     found = amd_function(*parts, processor=processor)
     result: dict[int, list[int]] = {}
-    for wait in waits_in(found, blocks_of(found)):
+    for wait in waits_in(found):
         result.setdefault(wait.waiting, []).append(wait.awaited)
     return result
 

@@ -163,31 +163,25 @@ def flights_of(timeline: Timeline, found: InFlight, roofs: Sequence[Roof]) -> Fl
     for scope in np.unique(groups["scope"]).tolist():
         mine = groups[groups["scope"] == scope]
         blocked = mine[mine["blocked_ns"] > 0]
-        info = timeline.table.scopes[scope]
-        flights += [
-            Flight(
-                index=scope,
-                scope=info.name,
-                source=info.source,
-                work=found.works[scope],
-                groups=len(mine),
-                depth=int(np.median(mine["depth"])),
-                latency_ns=float(np.median(blocked["end_ns"] - blocked["start_ns"])) if blocked.size else None,
-                blocked_share=len(blocked) / len(mine),
-                blocked_ns=int(blocked["blocked_ns"].sum()),
-                group_bytes=int(np.median(mine["bytes"])),
-            )
-        ]
+        flight = Flight(
+            index=scope,
+            scope=timeline.table.scopes[scope].name,
+            source=timeline.table.scopes[scope].source,
+            work=found.works[scope],
+            groups=len(mine),
+            depth=int(np.median(mine["depth"])),
+            latency_ns=float(np.median(blocked["end_ns"] - blocked["start_ns"])) if blocked.size else None,
+            blocked_share=len(blocked) / len(mine),
+            blocked_ns=int(blocked["blocked_ns"].sum()),
+            group_bytes=int(np.median(mine["bytes"])),
+        )
+        flights.append(flight)
     longest = max((roof.sm_cycles for roof in roofs), default=0)
     carrying = groups[groups["bytes"] > 0]
     held = float((carrying["bytes"] * (carrying["end_cycles"] - carrying["start_cycles"])).sum())
-    return Flights(
-        tuple(flights),
-        held * timeline.ctas_per_recorded / longest if longest else 0.0,
-        _max_at_once(carrying, timeline),
-        _needed(timeline, carrying, roofs),
-        found.unpaired,
-    )
+    mean_bytes = held * timeline.ctas_per_recorded / longest if longest else 0.0
+    needed = _needed(timeline, carrying, roofs)
+    return Flights(tuple(flights), mean_bytes, _max_at_once(carrying, timeline), needed, found.unpaired)
 
 
 def _max_at_once(groups: NDArray[np.void], timeline: Timeline) -> int:

@@ -53,25 +53,25 @@ def block_executions(function: MachineFunction, ran: ExecutedKernel, warps: int)
     where the warps of each partition execute only their own code.
     """
     ways = _Ways(function)
-    numbers = range(len(blocks_of(function)))
+    blocks = len(blocks_of(function))
     ctas = next((one.executed.sizes[CTA] for one in ran.operations if CTA in one.executed.sizes), None)
     if ctas is None or not ways.lead_out or any(one.name == WARP_SPECIALIZE for one in ran.module.walk()):
-        return BlockExecutions([None for _ in numbers], [None for _ in numbers])
+        return BlockExecutions([None] * blocks, [None] * blocks)
     warps_of_ctas = warps * int(ran.module.attribute("ttg.num-ctas") or 1)
     has_calls = any(one.operation == "CALL" for one in function.instructions)
-    known = [None if has_calls or number in ways.whole.blocks else 0 for number in numbers]
+    known = [None if has_calls or number in ways.whole.blocks else 0 for number in range(blocks)]
     for point, loop, times in ((0, ways.whole, ctas), *_points(function, ran, warps, ways)):
         for number in loop.blocks:
             if times and ways.go_together(number, point, loop):
                 known[number] = max(known[number] or 0, times * warps_of_ctas)
-    of_loops: Counter[MachineLoop] = Counter()
+    most: Counter[MachineLoop] = Counter()
     for number in ways.whole.blocks:
-        loop = ways.around(number)
-        of_loops[loop] = max(of_loops[loop], known[number] or 0)
-    possible = [
-        next((of_loops[loop] for loop in ways.all_around(number) if of_loops[loop]), None) if count is None else count
-        for number, count in enumerate(known)
-    ]
+        loop = ways.around(number)[0]
+        most[loop] = max(most[loop], known[number] or 0)
+    possible = known.copy()
+    for number, count in enumerate(known):
+        if count is None:
+            possible[number] = next((most[loop] for loop in (*ways.around(number), ways.whole) if most[loop]), None)
     return BlockExecutions(known, possible)
 
 
@@ -89,8 +89,7 @@ class _Ways:
             if not block.successors or function.instructions[block.end - 1].operation in _LEAVES
         }
         self.whole = MachineLoop(0, frozenset(reached([0], self._after)))
-        # Inner loops come first.
-        self._loops = loops_of(self._blocks)[::-1]
+        self._loops = [*loops_of(self._blocks)[::-1], self.whole]
 
     def _after(self, number: int) -> Sequence[int]:
         return self._blocks[number].successors
@@ -100,17 +99,13 @@ class _Ways:
         """True if one leads out of the function."""
         return not self.whole.blocks.isdisjoint(self._leaving)
 
-    def all_around(self, block: int) -> list[MachineLoop]:
-        """Return the loops around a block, the innermost first, and the whole function."""
-        return [*(loop for loop in self._loops if block in loop.blocks), self.whole]
-
-    def around(self, block: int) -> MachineLoop:
-        """Return the innermost loop around a block, or the whole function."""
-        return self.all_around(block)[0]
+    def around(self, block: int) -> list[MachineLoop]:
+        """Return the loops around a block that is reached, the innermost first, and the whole function."""
+        return [loop for loop in self._loops if block in loop.blocks]
 
     def depth(self, block: int) -> int:
-        """Return the number of loops around a block."""
-        return len(self.all_around(block)) - 1
+        """Return the number of loops around a block that is reached."""
+        return len(self.around(block)) - 1
 
     def leave_out(self, block: int, start: int, ends: Collection[int], loop: MachineLoop) -> bool:
         """Return True if a path from one block to any of others, in one iteration of a loop, leaves out a block."""
@@ -120,28 +115,25 @@ class _Ways:
 
         return not reached([start], inside, {block}).isdisjoint(ends)
 
-    def _latches(self, loop: MachineLoop) -> list[int]:
-        """Return the blocks from which the next iteration of a loop begins; none for the whole function."""
-        return [number for number in loop.blocks if loop is not self.whole and loop.header in self._after(number)]
-
-    def _exits(self, loop: MachineLoop) -> list[int]:
-        """Return the blocks from which a way leads out of a loop."""
-        return [
-            number
-            for number in loop.blocks
-            if number in self._leaving or not loop.blocks.issuperset(self._after(number))
-        ]
+    def _ends(self, loop: MachineLoop) -> tuple[list[int], list[int]]:
+        """Return the blocks from which a loop's next iteration begins, and those from which a way leads out of it."""
+        after = {number: self._after(number) for number in loop.blocks}
+        latches = [number for number in after if loop is not self.whole and loop.header in after[number]]
+        exits = [number for number in after if number in self._leaving or not loop.blocks.issuperset(after[number])]
+        return latches, exits
 
     def go_together(self, block: int, point: int, loop: MachineLoop) -> bool:
         """Return True if each iteration of a loop that executes ``point`` executes the block, too."""
         if not self.leave_out(block, loop.header, [point], loop):
             return True
-        return not self.leave_out(block, point, self._latches(loop) + self._exits(loop), loop)
+        latches, exits = self._ends(loop)
+        return not self.leave_out(block, point, latches + exits, loop)
 
     def all_execute(self, block: int) -> bool:
         """Return True if each iteration of the loop around a block executes it, if another one follows."""
-        loop = self.around(block)
-        return not self.leave_out(block, loop.header, self._latches(loop) or self._exits(loop), loop)
+        loop = self.around(block)[0]
+        latches, exits = self._ends(loop)
+        return not self.leave_out(block, loop.header, latches or exits, loop)
 
 
 class _Copies(Struct, frozen=True):
@@ -171,16 +163,16 @@ def _points(
         depth = ways.depth(block)
         trips = _trips(best[0].counted, times) if _loops_around(best[0].counted) == depth else None
         if not others:
-            yield block, ways.around(block), times // copies
+            yield block, ways.around(block)[0], times // copies
         elif not trips or max(others.values()) >= 1 or any(ways.depth(one) not in (depth, depth - 1) for one in others):
             continue
         # Iterations before all others.
         first = sum(copies * others[one] for one in others if not ways.leave_out(one, 0, [block], ways.whole))
         rounds = [(int(max(trip - first, 0) // copies), entries) for trip, entries in (trips or {}).items()]
-        yield block, ways.around(block), sum(count * entries for count, entries in rounds)
-        if depth:
-            loop, outside = ways.all_around(block)[:2]
-            yield loop.header, outside, sum(entries for count, entries in rounds if count)
+        loop, *outside = ways.around(block)
+        yield block, loop, sum(count * entries for count, entries in rounds)
+        if outside:
+            yield loop.header, outside[0], sum(entries for count, entries in rounds if count)
 
 
 # Instructions that the compiler neither removes nor merges, with what an operation that they are of does; ptxas gives
@@ -278,7 +270,7 @@ def _counters(function: MachineFunction, ran: ExecutedKernel, ways: _Ways) -> It
     for number, block in enumerate(blocks_of(function)):
         code = function.instructions[block.first : block.end]
         loop = loop_at.get(code[-1].line)
-        if loop is not None and ways.depth(number) and ways.around(number).header in block.successors:
+        if loop is not None and ways.depth(number) > 0 and ways.around(number)[0].header in block.successors:
             copies = _counted_by(code, loop)
             if copies == 1 or (copies and not any(one.traits.is_loop for one in loop.walk() if one is not loop)):
                 found[loop][number] = copies

@@ -1,21 +1,19 @@
-"""Utilization of each unit by each kind of evidence, and bounds of it by instructions and their executions."""
+"""Utilization of each unit by each kind of evidence, and lower bounds of it by the machine code.
+
+An instruction belongs to all scopes that cover its line of the TTGIR. Instructions whose number of executions is
+unknown are not included, so work and utilization are lower bounds.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from kprof_inject.analysis.evidence.executed_instructions import block_executions
-from kprof_inject.analysis.evidence.instruction_work import (
-    InstructionWork,
-    disabled_wavefronts,
-    launch_work,
-    scope_work,
-    shared_wavefronts,
-)
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel
 from kprof_inject.analysis.limits.coalescing import Requests
 from kprof_inject.analysis.limits.limit import UNIT_NAMES, CodeBounds
@@ -34,14 +32,27 @@ from kprof_inject.analysis.limits.rates import (
     rates_of,
 )
 from kprof_inject.analysis.limits.speed_of_light import MAX_POSSIBLE
+from kprof_inject.analysis.limits.stalls import ISSUED, sampled
+from kprof_inject.analysis.scope_map import ScopeMap
+from kprof_inject.analysis.structure.banks import SIDES, shared_cycles
 from kprof_inject.capture.model import KERNELS_CACHED, Kernel
-from kprof_inject.machine_code.instructions import MachineFunction
+from kprof_inject.machine_code.control_flow import blocks_of
+from kprof_inject.machine_code.instructions import NEVER, Instruction, MachineFunction
+from kprof_inject.machine_code.units import Pipeline, global_access, min_wavefronts, pipeline_of
 from kprof_inject.quantities import percent
+from kprof_inject.ttgir.loops import body_of
 
 _SHOWN_UNITS = (TENSOR, ISSUE, ALU, FP32, FP64, SPECIAL, SHARED, L2_TO_SM, L2, DRAM)
 """The units in the order of tables."""
 # Counts of the hardware vary by less from pass to pass, and small shares do not matter.
 _MAX_RATIO, _MAX_EXCESS = 1.05, 0.02
+# Fewer samples of issued instructions say less than executions that are computed.
+_MIN_ISSUED = 200
+# Scattered copies take longer than their words of one bank: on an H100, Nsight Compute counted up to 6 times as many
+# cycles.
+_COPY = "ttg.async_copy_global_to_local"
+# Instructions that only access shared memory.
+_SHARED_MEMORY = frozenset(("LDS", "LDSM", "STS", "STSM"))
 
 
 class UnitEvidence(Struct, frozen=True):
@@ -93,11 +104,61 @@ def disagreements(units: Sequence[UnitEvidence]) -> list[str]:
     ]
 
 
-class CodeEvidence(Struct, frozen=True):
-    """Bounds of a launch, and lower ones of each scope's parts by its index in the scope table."""
+def code_evidence(
+    kernel: Kernel,
+    code: MachineFunction,
+    ran: ExecutedKernel,
+    requests: Sequence[Requests],
+    sm_cycles: int,
+    scope_cycles: Mapping[int, int],
+) -> CodeBounds | None:
+    """Return the utilization of the units by the machine code; None if the rates of the target are not known.
 
-    launch: CodeBounds
-    scopes: Mapping[int, Mapping[str, float]]
+    ``requests`` are those of the loads and stores, in the order of the text. ``sm_cycles`` are the cycles in which any
+    warp ran the kernel, summed over the SMs, and ``scope_cycles`` those of each scope.
+    """
+    rates = rates_of(kernel.target)
+    if rates is None or not rates.pipelines:
+        return None
+    work, unknown_share, works = _code_work(code, ran, kernel.num_warps, tuple(requests))
+
+    def parts(work: InstructionWork, cycles: int) -> dict[str, float]:
+        # Units that would need more than all cycles are left out: the work or the cycles are not the scope's.
+        found = work.parts(cycles, rates)
+        return {unit: min(share, 1.0) for unit, share in found.items() if 0 < share <= MAX_POSSIBLE}
+
+    scopes = {index: parts(one, scope_cycles[index]) for index, one in works.items() if index in scope_cycles}
+    return CodeBounds(parts(work, sm_cycles), unknown_share, scopes)
+
+
+class InstructionWork(Struct, frozen=True):
+    """Executions of instructions by the warps of all CTAs.
+
+    An instruction is issued even if its predicate disables all threads. It counts in ``pipelines``, too, unless its
+    predicate is always false. ``wavefronts`` are the cycles of the L1's data path without conflicts.
+    """
+
+    issued: int
+    pipelines: Mapping[Pipeline, int]
+    wavefronts: int
+
+    def with_wavefronts(self, requests: Sequence[Requests], uncounted: Iterable[float]) -> InstructionWork:
+        """Add the cycles of the L1 for uncoalesced requests and conflicts of banks, which are ``uncounted``.
+
+        Masks remove some.
+        """
+        more = sum(one.uncounted_wavefronts for one in requests) + sum(uncounted)
+        return replace(self, wavefronts=max(self.wavefronts + round(more), 0))
+
+    def parts(self, sm_cycles: int, rates: UnitRates) -> dict[str, float]:
+        """Return the part of ``sm_cycles`` that each unit is busy: cycles in which any warp ran the scope, on all SMs.
+
+        A part above 1 shows that work and cycles are not those of the same scope.
+        """
+        rate_of = rates.pipelines
+        used = {one: count / rate_of[one] / sm_cycles for one, count in self.pipelines.items() if one in rate_of}
+        parts = {unit: sum(used.get(one, 0.0) for one in members) for unit, members in rates.unit_pipelines.items()}
+        return {**parts, ISSUE: self.issued / rates.warp_issue / sm_cycles, SHARED: self.wavefronts / sm_cycles}
 
 
 @lru_cache(maxsize=KERNELS_CACHED)
@@ -110,50 +171,139 @@ def _code_work(
     """
     executions = block_executions(code, ran, warps)
     known = executions.known
-    uncounted = shared_wavefronts(code, known, ran)
-    counted_by_masks = {(one.line, one.kind) for one in requests}
-    least = Counter(uncounted)
-    least.subtract(disabled_wavefronts(code, known, counted_by_masks, uncounted))
+    uncounted = uncounted_wavefronts(code, known, ran, requests)
     scopes: dict[int, InstructionWork] = {}
-    lines, lines_of_shared = [one.line for one in requests], sorted(least)
+    lines, uncounted_lines = [one.line for one in requests], sorted(uncounted)
     for index, work_of_scope in scope_work(code, known, ran.scope_map).items():
         own = [requests[row] for row in ran.scope_map.rows_in(index, lines)]
-        more = [least[lines_of_shared[row]] for row in ran.scope_map.rows_in(index, lines_of_shared)]
+        more = [uncounted[uncounted_lines[row]] for row in ran.scope_map.rows_in(index, uncounted_lines)]
         scopes[index] = work_of_scope.with_wavefronts(own, more)
     work, possible = launch_work(code, known), launch_work(code, executions.possible)
     unknown_share = 1 - work.issued / possible.issued if possible.issued else 1.0
-    return work.with_wavefronts(requests, least.values()), unknown_share, scopes
+    return work.with_wavefronts(requests, uncounted.values()), unknown_share, scopes
 
 
-def code_evidence(
-    kernel: Kernel,
-    code: MachineFunction,
-    ran: ExecutedKernel,
-    requests: Sequence[Requests],
-    sm_cycles: int,
-    scope_cycles: Mapping[int, int],
-) -> CodeEvidence | None:
-    """Return the utilization of the units by the machine code; None if the rates of the target are not known.
+_Executed = tuple[Instruction, int]
 
-    ``requests`` are those of the loads and stores, in the order of the text. ``sm_cycles`` are the cycles in which any
-    warp ran the kernel, summed over the SMs, and ``scope_cycles`` those of each scope.
+
+def launch_work(function: MachineFunction, executions: Sequence[int | None]) -> InstructionWork:
+    """Return the work of a launch; ``executions`` are those of the function's blocks."""
+    return _work(_executed(function, executions))
+
+
+def scope_work(
+    function: MachineFunction, executions: Sequence[int | None], scope_map: ScopeMap
+) -> dict[int, InstructionWork]:
+    """Return the work of each scope that has instructions, by the scope's index."""
+    by_line: defaultdict[int, list[_Executed]] = defaultdict(list)
+    for one, count in _executed(function, executions):
+        by_line[one.line].append((one, count))
+    found: defaultdict[int, list[_Executed]] = defaultdict(list)
+    for line, executed in by_line.items():
+        for index in scope_map.covering((line, line)):
+            found[index] += executed
+    return {index: _work(found[index]) for index in sorted(found)}
+
+
+def _executed(function: MachineFunction, executions: Sequence[int | None]) -> Iterator[_Executed]:
+    """Yield the instructions that are known to be executed, with their executions."""
+    for block, count in zip(blocks_of(function), executions, strict=True):
+        if count:
+            yield from ((one, count) for one in function.instructions[block.first : block.end])
+
+
+def _work(executed: Iterable[_Executed]) -> InstructionWork:
+    pipelines: Counter[Pipeline] = Counter()
+    issued = wavefronts = 0
+    for one, count in executed:
+        issued += count
+        wavefronts += count * min_wavefronts(one)
+        if one.predicate != NEVER:
+            pipelines[pipeline_of(one)] += count
+    return InstructionWork(issued, dict(pipelines), wavefronts)
+
+
+def uncounted_wavefronts(
+    code: MachineFunction, executions: Sequence[int | None], ran: ExecutedKernel, requests: Iterable[Requests]
+) -> dict[int, float]:
+    """Return the L1 cycles that accesses take beyond those of their instructions, by the TTGIR line.
+
+    Types and layouts show the conflicts of banks in shared memory, and less than no conflicts if threads read the same
+    words. Other accesses that predicates may disable in whole warps count as nothing, unless masks of ``requests`` show
+    how much of them is.
     """
-    rates = rates_of(kernel.target)
-    if rates is None or not rates.pipelines:
-        return None
-    work, unknown_share, scope_works = _code_work(code, ran, kernel.num_warps, tuple(requests))
-    scopes = {
-        index: _parts(scope_work, scope_cycles[index], rates)
-        for index, scope_work in scope_works.items()
-        if index in scope_cycles
-    }
-    return CodeEvidence(CodeBounds(_parts(work, sm_cycles, rates), unknown_share), scopes)
+    counted_by_masks = {(one.line, one.kind) for one in requests}
+    shared: Counter[int] = Counter()
+    disabled: Counter[int] = Counter()
+    for one, times in _executed(code, executions):
+        if one.operation in _SHARED_MEMORY:
+            shared[one.line] += times * min_wavefronts(one)
+        access = global_access(one)
+        if one.predicate and (access is None or (one.line, access[0]) not in counted_by_masks):
+            disabled[one.line] -= times * min_wavefronts(one)
+    found: dict[int, float] = {}
+    for accessing in ran.operations:
+        name, all_times = accessing.operation.name, accessing.times
+        if name not in SIDES or all_times is None:
+            continue
+        if cycles := shared_cycles(accessing.operation, ran.module.aliases):
+            own = all_times * cycles.cycles - shared[accessing.line] if shared[accessing.line] else 0.0
+            extra = (accessing.whole_times or 0) * (cycles.cycles - cycles.least)
+            found[accessing.line] = extra if name == _COPY else own
+    return found | {line: cycles for line, cycles in disabled.items() if line not in found}
 
 
-def _parts(work: InstructionWork, sm_cycles: int, rates: UnitRates) -> dict[str, float]:
-    """Return the parts of these cycles, at least.
+@lru_cache(maxsize=KERNELS_CACHED)
+def issued_instructions(
+    kernel: Kernel, code: MachineFunction, ran: ExecutedKernel | None
+) -> Sequence[tuple[Instruction, float]]:
+    """Return the instructions that warps issue, each with its share of all: sampled, or else computed.
 
-    Units that would need more than all cycles are left out, as the work or the cycles are not the scope's.
+    Empty if they are unknown.
     """
-    found = work.parts(sm_cycles, rates)
-    return {unit: min(share, 1.0) for unit, share in found.items() if 0 < share <= MAX_POSSIBLE}
+    record = kernel.measurements.samples if kernel.measurements else None
+    samples = sampled(record, code) if record else ()
+    found = [(code.instructions[index], reasons.get(ISSUED, 0)) for index, reasons in samples]
+    if sum(count for _, count in found) < _MIN_ISSUED:
+        found = _computed(kernel, code, ran) if ran else []
+    whole = sum(count for _, count in found)
+    return [(one, count / whole) for one, count in found if count]
+
+
+def _computed(kernel: Kernel, code: MachineFunction, ran: ExecutedKernel) -> list[_Executed]:
+    times = {one.operation: one.times for one in ran.operations}
+    loops = [one for one in ran.module.walk() if one.traits.is_loop]
+    if any(times.get(body_of(loop)[0]) is None for loop in loops):
+        return []  # outside of its loops, a kernel does too little to show its shares
+    return list(_executed(code, block_executions(code, ran, kernel.num_warps).known))
+
+
+class UnitUse:
+    """The share of each unit's work by line of the TTGIR."""
+
+    def __init__(
+        self, kernel: Kernel, issued: Sequence[tuple[Instruction, float]], requests: Sequence[Requests]
+    ) -> None:
+        """Take the instructions that warps issue, with their shares, and the requests to the L1."""
+        rates = rates_of(kernel.target)
+        pipelines = {**(rates.unit_pipelines if rates else {}), TENSOR: (Pipeline.TENSOR,)}
+        self._lines: defaultdict[str, defaultdict[int, float]] = defaultdict(lambda: defaultdict(float))
+        wavefronts = {(one.line, one.kind): one.wavefronts for one in requests}
+        for one, share in issued:
+            self._lines[ISSUE][one.line] += share
+            access = global_access(one)
+            each = wavefronts.get((one.line, access[0])) if access else None
+            self._lines[SHARED][one.line] += share * (min_wavefronts(one) if each is None else each)
+            for unit, members in pipelines.items():
+                if one.predicate != NEVER and pipeline_of(one) in members:
+                    self._lines[unit][one.line] += share
+
+    def share_of(self, unit: str, lines: Collection[int]) -> float:
+        """Return the part of a unit's work that is done for some lines; 0 if it is unknown."""
+        return sum(share for line, share in self.by_line(unit).items() if line in lines)
+
+    def by_line(self, unit: str) -> Mapping[int, float]:
+        """Return the parts of a unit's work by line; empty if they are unknown."""
+        found = self._lines[unit]
+        whole = sum(found.values())
+        return {line: count / whole for line, count in found.items()} if whole else {}

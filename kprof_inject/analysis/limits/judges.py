@@ -26,6 +26,7 @@ from kprof_inject.analysis.limits.limit import (
     Judged,
     Limit,
     as_busy,
+    judged_by_bounds,
     memory_wait_limit,
     named,
     sms_without_work,
@@ -46,10 +47,11 @@ from kprof_inject.analysis.limits.memory_limits import (
 )
 from kprof_inject.analysis.limits.operation_work import Work
 from kprof_inject.analysis.limits.rates import ALU, DRAM, FP32, FP64, ISSUE, L2, L2_TO_SM, SHARED, SPECIAL, TENSOR
-from kprof_inject.analysis.limits.speed_of_light import MAX_POSSIBLE, Roof, SpeedOfLight
+from kprof_inject.analysis.limits.speed_of_light import SpeedOfLight
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture import counters
-from kprof_inject.capture.scopes import ScopeKind
+from kprof_inject.capture.scopes import ScopeKind, distinct_names
+from kprof_inject.machine_code.units import Pipeline
 from kprof_inject.quantities import counted, percent, short_time, size_text
 from kprof_inject.timeline.trust import Overhead
 from kprof_inject.timeline.waves import IdleSms, Waves
@@ -90,7 +92,7 @@ def limit_by_bounds(
     the machine code shows, in the same cycles as ``light``; None if it is unknown. ``requests`` are those of loads and
     stores.
     """
-    whole, waits = whole_roof(summary, light), memory_wait_limit(summary)
+    whole = whole_roof(summary, light)
     has_unknown = light.unknown or (light.dram and light.dram.streamed_bytes is None)
     if whole is None or (light.missing and has_unknown):
         why = "the kernel's function was not recorded; add --at func"
@@ -100,51 +102,21 @@ def limit_by_bounds(
             why = "how often its operations are executed is unknown, as that depends on loaded data"
         idle = sms_without_work(summary.idle, device_sms)
         without = Limit(IDLE, (), f"{idle}; what limits those that have one is not known: {why}", {}) if idle else None
-        return waits or without or Limit(NOT_KNOWN, (), why, {}, is_known=False)
-    slowdown = 1.0
-    if overhead and (overhead.low_percent > NOTABLE_COST_PERCENT or (overhead.is_measurable and overhead.percent < 0)):
-        # The lower end of the interval, as parts are lower bounds.
-        slowdown = max(1 + overhead.low_percent / 100, 0.0)
-    # The share of the launch's time in which the device's SMs have a CTA, on average.
-    shared = 1.0
-    if summary.idle is not None:
-        shared = summary.idle.work_share * summary.idle.sms / max(device_sms or 0, summary.idle.sms)
-    if slowdown > 1 and clean_ns:
+        return memory_wait_limit(summary) or without or Limit(NOT_KNOWN, (), why, {}, is_known=False)
+    slowdown = _slowdown(overhead, summary.duration_ns, clean_ns)
+    launch = judged_by_bounds(summary, light, whole, device_sms, slowdown, code, requests)
+    return _without_records(slowdown, _first(launch))
+
+
+def _slowdown(overhead: Overhead | None, duration_ns: int, clean_ns: float | None) -> float:
+    """Return ``Bounds.slowdown``: the lower end of the interval, as parts are lower bounds."""
+    if overhead is None:
+        return 1.0
+    if overhead.low_percent > NOTABLE_COST_PERCENT:
+        slowdown = 1 + overhead.low_percent / 100
         # Part of the cost is before the first CTA and after the last one.
-        slowdown = max(min(slowdown, summary.duration_ns / clean_ns), 1.0)
-    # SMs need not spend on work what the launch takes longer.
-    slowdown_of_sms = max(shared * slowdown, 1.0) if slowdown > 1 else slowdown
-    if slowdown < 1:
-        light = replace(light, roofs=tuple(roof.without_slowdown(slowdown) for roof in light.roofs))
-    if slowdown > 1 and light.resident_cycles > whole.sm_cycles:
-        # The overhead is relative to the time in which CTAs are on the SMs, which includes writing out their records.
-        whole = whole.without_slowdown(whole.sm_cycles / light.resident_cycles)
-    roofs = tuple(_of_the_launch(roof, shared) for roof in light.roofs)
-    light = replace(light, roofs=roofs, l2_writes=shared * light.l2_writes)
-    whole = _of_the_launch(whole, shared)
-    of_code = code.parts if code else {}
-    least = {
-        unit: max(whole.parts.get(unit, 0.0), of_code.get(unit, 0.0))
-        for unit in dict.fromkeys([*whole.parts, *of_code])
-    }
-    of_whole_time = {L2_TO_SM: least.pop(L2_TO_SM, 0.0), **dram_part(summary, light)}
-    parts = {unit: min(slowdown_of_sms * part, 1.0) for unit, part in least.items()}
-    parts |= {unit: min(slowdown * part, 1.0) for unit, part in of_whole_time.items()}
-    bounds = Bounds(summary, light, whole, slowdown, slowdown_of_sms, code, requests)
-    return _without_records(
-        slowdown, _first(Judged(parts, summary.waves, summary.idle, device_sms, waits, bounds=bounds))
-    )
-
-
-def _of_the_launch(roof: Roof, share: float) -> Roof:
-    """Return the roof with the L2's part of the launch's whole time, as it serves all SMs and rests if some do."""
-    return replace(roof, parts={**roof.parts, L2_TO_SM: share * roof.parts.get(L2_TO_SM, 0.0)})
-
-
-def dram_part(summary: LaunchSummary, light: SpeedOfLight) -> dict[str, float]:
-    """Return DRAM's part; empty if it exceeds all of the time, as then an unknown part of the bytes hit the L2."""
-    part = light.dram.min_part(summary.duration_ns) if light.dram else 0.0
-    return {DRAM: min(part, 1.0)} if 0 < part <= MAX_POSSIBLE else {}
+        return max(min(slowdown, duration_ns / clean_ns), 1.0) if clean_ns else slowdown
+    return max(1 + overhead.low_percent / 100, 0.0) if overhead.is_measurable and overhead.percent < 0 else 1.0
 
 
 def _without_records(slowdown: float, limit: Limit) -> Limit:
@@ -167,7 +139,8 @@ def _first(launch: Judged) -> Limit:
         _idle,
         _at_roof,
         busy_memory,
-        _at_roof_in_a_loop,
+        _computed_loop,
+        _sampled_loop,
         _at_roof_while_active,
         _two_units,
         _atomics,
@@ -294,16 +267,60 @@ def _name(unit: str, work: Work | None) -> str:
     return UNIT_NAMES[unit]
 
 
-def _at_roof_in_a_loop(launch: Judged) -> Limit | None:
-    if (loop := launch.busy_loop) is None:
+@by_bounds
+def _computed_loop(launch: Judged, bounds: Bounds) -> Limit | None:
+    """Judge the longest loop that keeps a unit of the SM busy, if it takes half of the time."""
+    scopes, whole = bounds.summary.scopes, whole_roof(bounds.summary, bounds.light)
+    loops = [one for one in bounds.light.roofs if scopes[one.index].kind == ScopeKind.LOOP]
+    busy = [one for one in loops if one.part >= LIMITING and one.unit != DRAM]
+    loop = max(busy, key=lambda roof: roof.sm_cycles, default=None)
+    if loop is None or whole is None or (share := loop.sm_cycles / whole.sm_cycles) < POSSIBLE:
         return None
-    units = as_busy(loop.parts)
-    where = f"{loop.name}, {percent(loop.share)} of the kernel's time"
-    if not launch.at_least:
-        return _within(launch, units[0], f"{percent(loop.parts[units[0]])} in {where}")
-    text = f"{_with_parts(launch, units, loop.parts, loop.work)} in {where}"
+    units, name = as_busy(loop.parts), scopes[loop.index].distinct_name
+    text = f"{_with_parts(launch, units, loop.parts, loop.work)} in {name}, {percent(share)} of the kernel's time"
     text += f"; {percent(launch.parts[units[0]])} over the whole kernel"
     return launch.limit(named(units, loop.parts), text, *units)
+
+
+def _sampled_loop(launch: Judged) -> Limit | None:
+    """Judge the longest loop that keeps the launch's busiest unit busy, by the warps' samples.
+
+    The unit belongs to the SM. Its work in the loop is that of the instructions that were sampled as issued there. CTAs
+    on an SM are taken to be in the loop independently of each other.
+    """
+    measured, parts = launch.measured, launch.parts
+    unit = max(_PIPELINES, key=lambda one: parts.get(one, 0.0))
+    part = parts.get(unit, 0.0)
+    if measured is None or part < max(parts.values()) - MIN_NOTABLE:
+        return None
+    stalls, table = measured.stalls, measured.kernel.scopes
+    if stalls is None or not stalls.samples or table.partitions:
+        return None
+    found = []
+    for index, reasons in stalls.scopes.items():
+        share = 1 - (1 - sum(reasons.values()) / stalls.samples) ** max(measured.held_ctas, 1.0)
+        if table.scopes[index].kind == ScopeKind.LOOP and share >= POSSIBLE:
+            work = measured.issued_share(_PIPELINES[unit], stalls.ranges[index])
+            in_loop = min(part * work / (share * (measured.active or 1.0)), 1.0)
+            if in_loop >= LIMITING:
+                found.append((share, index, in_loop))
+    if not found:
+        return None
+    share, index, in_loop = max(found, key=lambda loop: loop[0])
+    name = distinct_names(table.scopes)[index]
+    return _within(launch, unit, f"{percent(in_loop)} in {name}, {percent(share)} of the kernel's time")
+
+
+_PIPELINES = {
+    TENSOR: (Pipeline.TENSOR,),
+    ISSUE: tuple(Pipeline),
+    ALU: (Pipeline.ALU,),
+    FP32: (Pipeline.FMA, Pipeline.FP16),
+    FP64: (Pipeline.FP64,),
+    SPECIAL: (Pipeline.XU,),
+    SHARED: (Pipeline.LSU, Pipeline.TENSOR),
+}
+"""The pipelines of each unit of the SM that is counted; tensor cores read operands from shared memory."""
 
 
 def _at_roof_while_active(launch: Judged) -> Limit | None:

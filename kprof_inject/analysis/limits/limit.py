@@ -11,12 +11,10 @@ from msgspec.structs import replace
 from kprof_inject.analysis.limits.coalescing import Requests, is_spread, worst_of
 from kprof_inject.analysis.limits.measured import Measured
 from kprof_inject.analysis.limits.memory import DramBound
-from kprof_inject.analysis.limits.operation_work import Work
 from kprof_inject.analysis.limits.rates import ALU, DRAM, FP32, FP64, ISSUE, L2, L2_TO_SM, SHARED, SPECIAL, TENSOR
-from kprof_inject.analysis.limits.speed_of_light import Roof, SpeedOfLight
+from kprof_inject.analysis.limits.speed_of_light import MAX_POSSIBLE, Roof, SpeedOfLight
 from kprof_inject.analysis.summary import LaunchSummary
-from kprof_inject.capture.scopes import ScopeKind, distinct_names
-from kprof_inject.machine_code.units import Pipeline
+from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.quantities import percent
 from kprof_inject.timeline.waves import IdleSms, Waves
 
@@ -60,13 +58,14 @@ UNIT_NAMES = {
 
 
 class CodeBounds(Struct, frozen=True):
-    """Lower bounds of the units' parts by the machine code.
+    """Lower bounds of the units' parts by the machine code, and those of each scope by its index in the scope table.
 
     ``unknown_share`` is the share of the instructions, of all that warps might execute, whose executions are unknown.
     """
 
     parts: Mapping[str, float]
     unknown_share: float
+    scopes: Mapping[int, Mapping[str, float]] = {}
 
 
 class Limit(Struct, frozen=True):
@@ -112,15 +111,6 @@ class Bounds(Struct, frozen=True):
     def dram_part(self, dram: DramBound, size_bytes: int) -> float:
         """Return the part of the launch's time in which DRAM would move these bytes."""
         return self.slowdown * 1e9 * size_bytes / dram.bytes_per_s / max(self.summary.duration_ns, 1)
-
-
-class BusyLoop(Struct, frozen=True):
-    """A loop that takes ``share`` of the kernel's time and keeps units busy; ``work`` is None if it was sampled."""
-
-    name: str
-    share: float
-    parts: Mapping[str, float]
-    work: Work | None = None
 
 
 class Judged(Struct, frozen=True):
@@ -214,12 +204,49 @@ class Judged(Struct, frozen=True):
         needed = max(MIN_NOTABLE * part * cycles, conflicts - extra)
         return worst_of(bounds.requests) if part >= MIN_NOTABLE and extra >= needed else None
 
-    @property
-    def busy_loop(self) -> BusyLoop | None:
-        """The longest loop that keeps a unit of the SM busy; None if it takes less than half of the time."""
-        if self.measured:
-            return _sampled_loop(self.measured, self.parts)
-        return _computed_loop(self.bounds.summary, self.bounds.light) if self.bounds else None
+
+def judged_by_bounds(
+    summary: LaunchSummary,
+    light: SpeedOfLight,
+    whole: Roof,
+    device_sms: int | None,
+    slowdown: float,
+    code: CodeBounds | None,
+    requests: Sequence[Requests],
+) -> Judged:
+    """Return a launch without counters, and its parts without records; ``slowdown`` is that of ``Bounds``."""
+    idle, sms_share = summary.idle, 1.0
+    if idle is not None:  # the share of the launch's time in which the device's SMs have a CTA, on average
+        sms_share = idle.work_share * idle.sms / max(device_sms or 0, idle.sms)
+    # SMs need not spend on work what the launch takes longer.
+    slowdown_of_sms = max(sms_share * slowdown, 1.0) if slowdown > 1 else slowdown
+    if slowdown < 1:
+        light = replace(light, roofs=tuple(roof.without_slowdown(slowdown) for roof in light.roofs))
+    if slowdown > 1 and light.resident_cycles > whole.sm_cycles:
+        # The overhead is relative to the time in which CTAs are on the SMs, which includes writing out their records.
+        whole = whole.without_slowdown(whole.sm_cycles / light.resident_cycles)
+    roofs = tuple(_of_the_launch(roof, sms_share) for roof in light.roofs)
+    light = replace(light, roofs=roofs, l2_writes=sms_share * light.l2_writes)
+    whole = _of_the_launch(whole, sms_share)
+    of_code = code.parts if code else {}
+    units = dict.fromkeys([*whole.parts, *of_code])
+    least = {unit: max(whole.parts.get(unit, 0.0), of_code.get(unit, 0.0)) for unit in units}
+    of_whole_time = {L2_TO_SM: least.pop(L2_TO_SM, 0.0), **dram_part(summary, light)}
+    parts = {unit: min(slowdown_of_sms * part, 1.0) for unit, part in least.items()}
+    parts |= {unit: min(slowdown * part, 1.0) for unit, part in of_whole_time.items()}
+    bounds = Bounds(summary, light, whole, slowdown, slowdown_of_sms, code, requests)
+    return Judged(parts, summary.waves, idle, device_sms, memory_wait_limit(summary), bounds=bounds)
+
+
+def _of_the_launch(roof: Roof, share: float) -> Roof:
+    """Return the roof with the L2's part of the launch's whole time, as it serves all SMs and rests if some do."""
+    return replace(roof, parts={**roof.parts, L2_TO_SM: share * roof.parts.get(L2_TO_SM, 0.0)})
+
+
+def dram_part(summary: LaunchSummary, light: SpeedOfLight) -> dict[str, float]:
+    """Return DRAM's part; empty if it exceeds all of the time, as then an unknown part of the bytes hit the L2."""
+    part = light.dram.min_part(summary.duration_ns) if light.dram else 0.0
+    return {DRAM: min(part, 1.0)} if 0 < part <= MAX_POSSIBLE else {}
 
 
 def spread_load(bounds: Bounds) -> Requests | None:
@@ -274,50 +301,3 @@ def sms_without_work(idle: IdleSms | None, device_sms: int | None) -> str:
     reasons = [f"{what} ({percent(share)})" for what, share in others.items() if share >= MIN_NOTABLE]
     average = idle.work_share * idle.sms
     return f"SMs without work: on average, {average:.1f} of {sms} SMs have a CTA; the others {' or '.join(reasons)}"
-
-
-def _computed_loop(summary: LaunchSummary, light: SpeedOfLight) -> BusyLoop | None:
-    whole = whole_roof(summary, light)
-    loops = [
-        roof
-        for roof in light.roofs
-        if summary.scopes[roof.index].kind == ScopeKind.LOOP and roof.part >= LIMITING and roof.unit != DRAM
-    ]
-    if whole is None or not loops:
-        return None
-    loop = max(loops, key=lambda roof: roof.sm_cycles)
-    name, share = summary.scopes[loop.index].distinct_name, loop.sm_cycles / whole.sm_cycles
-    return BusyLoop(name, share, loop.parts, loop.work) if share >= POSSIBLE else None
-
-
-def _sampled_loop(measured: Measured, shares: Mapping[str, float]) -> BusyLoop | None:
-    """Return the longest loop that keeps the launch's busiest unit busy, by the warps' samples.
-
-    The unit belongs to the SM. Its work in the loop is that of the instructions that were sampled as issued there. CTAs
-    on an SM are taken to be in the loop independently of each other.
-    """
-    stalls, unit = measured.stalls, max(_PIPELINES, key=lambda one: shares.get(one, 0.0))
-    table, part = measured.kernel.scopes, shares.get(unit, 0.0)
-    if stalls is None or not stalls.samples or table.partitions or part < max(shares.values()) - MIN_NOTABLE:
-        return None
-    found = []
-    for index, reasons in stalls.scopes.items():
-        if table.scopes[index].kind == ScopeKind.LOOP:
-            share = 1 - (1 - sum(reasons.values()) / stalls.samples) ** max(measured.held_ctas, 1.0)
-            work = measured.issued_share(_PIPELINES[unit], stalls.ranges[index])
-            in_loop = min(part * work / (share * (measured.active or 1.0)), 1.0) if share >= POSSIBLE else 0.0
-            if in_loop >= LIMITING:
-                found.append(BusyLoop(distinct_names(table.scopes)[index], share, {unit: in_loop}))
-    return max(found, key=lambda loop: loop.share, default=None)
-
-
-_PIPELINES = {
-    TENSOR: (Pipeline.TENSOR,),
-    ISSUE: tuple(Pipeline),
-    ALU: (Pipeline.ALU,),
-    FP32: (Pipeline.FMA, Pipeline.FP16),
-    FP64: (Pipeline.FP64,),
-    SPECIAL: (Pipeline.XU,),
-    SHARED: (Pipeline.LSU, Pipeline.TENSOR),
-}
-"""The pipelines of each unit of the SM that is counted; tensor cores read operands from shared memory."""

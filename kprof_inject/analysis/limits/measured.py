@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Mapping
-from functools import lru_cache
 
 from msgspec import Struct
 
 from kprof_inject.analysis.limits.coalescing import MIN_UNCOALESCED, SECTOR_BYTES, sectors_text
 from kprof_inject.analysis.limits.rates import ALU, DRAM, FP32, FP64, ISSUE, L2, SHARED, SPECIAL, TENSOR
-from kprof_inject.analysis.limits.stalls import Stalls, kernel_stalls, sampled
+from kprof_inject.analysis.limits.stalls import FOR_MEMORY, ISSUED, Stalls, kernel_stalls, sampled
 from kprof_inject.capture import counters
 from kprof_inject.capture.measurements import CountersRecord
-from kprof_inject.capture.model import KERNELS_CACHED, Kernel
+from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.reader import machine_code_of
 from kprof_inject.machine_code.instructions import MachineFunction
 from kprof_inject.machine_code.units import Pipeline, global_access, pipeline_of
 
 _LANES = 32
-_ISSUED = "selected"
 _MAX_ACCESS_BYTES = 16
 _LOADS = frozenset(("LDG", "LDGSTS"))
 # DRAM reads more than this times the bytes that warps load if the L2 loses parts of sectors before they are used.
@@ -36,19 +33,11 @@ _METRICS: Mapping[str, tuple[str, ...]] = {
     L2: (counters.L2,),
     DRAM: (counters.DRAM,),
 }
-_KINDS = {
+# Counters of the accesses of each kind to global memory.
+_ACCESSES = {
     "load": (counters.LOAD_REQUESTS, counters.LOAD_SECTORS),
     "store": (counters.STORE_REQUESTS, counters.STORE_SECTORS),
 }
-"""The counters of the accesses of each kind to global memory."""
-
-
-def measured_shares(record: CountersRecord) -> dict[str, float]:
-    """Return the utilization of each unit that was counted."""
-    found = {
-        unit: [record.metrics[name] for name in names if name in record.metrics] for unit, names in _METRICS.items()
-    }
-    return {unit: max(values) / 100 for unit, values in found.items() if values}
 
 
 class Measured(Struct, frozen=True):
@@ -62,7 +51,9 @@ class Measured(Struct, frozen=True):
     @property
     def shares(self) -> dict[str, float]:
         """Utilization of each unit that was counted."""
-        return measured_shares(self.counted)
+        metrics = self.counted.metrics
+        found = {unit: [metrics[name] for name in names if name in metrics] for unit, names in _METRICS.items()}
+        return {unit: max(values) / 100 for unit, values in found.items() if values}
 
     @property
     def active(self) -> float:
@@ -105,19 +96,21 @@ class Measured(Struct, frozen=True):
         for index, samples in sampled(record.samples, self.code):
             one = self.code.instructions[index]
             if pipeline_of(one) in pipelines:
-                whole += samples.get(_ISSUED, 0)
-                inside += samples.get(_ISSUED, 0) if first <= one.line <= last else 0
+                whole += samples.get(ISSUED, 0)
+                inside += samples.get(ISSUED, 0) if first <= one.line <= last else 0
         return inside / whole if whole else 0.0
 
     def _adjacent_sectors(self, kind: str) -> float:
         """Return the number of sectors that a request of a warp touches if its addresses are adjacent."""
-        return _widest_access(self.code).get(kind, _MAX_ACCESS_BYTES) * _LANES / SECTOR_BYTES
+        accesses = map(global_access, self.code.instructions if self.code else ())
+        widths = [access[1] for access in accesses if access and access[0] == kind]
+        return max(widths, default=_MAX_ACCESS_BYTES) * _LANES / SECTOR_BYTES
 
     @property
     def uncoalesced_text(self) -> str:
         """What each request of the kind of accesses with most sectors touches; empty if adjacent ones touch as many."""
         found = []
-        for kind, names in _KINDS.items():
+        for kind, names in _ACCESSES.items():
             requests, sectors = map(self.metric, names)
             if requests and sectors / requests >= MIN_UNCOALESCED * self._adjacent_sectors(kind):
                 found.append((sectors, sectors / requests, kind))
@@ -131,26 +124,14 @@ class Measured(Struct, frozen=True):
     @property
     def _slowest_load(self) -> str:
         """Source line of the load that warps wait for longest; empty if it is unknown."""
-        awaited: Counter[int] = Counter()
-        for line in self.stalls.lines if self.stalls else ():
-            for other, count in line.awaited.get("long_scoreboard", {}).items():
-                if self.stalls and self.stalls.operations.get(other, "") in _LOADS:
-                    awaited[other] += count
-        return self.stalls.place_of(awaited.most_common(1)[0][0]) if self.stalls and awaited else ""
+        if self.stalls is None:
+            return ""
+        awaited = self.stalls.awaited(FOR_MEMORY).most_common()
+        loads = (line for line, _ in awaited if self.stalls.operations.get(line) in _LOADS)
+        return self.stalls.place_of(next(loads, 0))
 
 
 def measured_of(kernel: Kernel) -> Measured | None:
     """Return the measurements of a kernel; None without counters."""
     counted = kernel.measurements.counters if kernel.measurements else None
     return Measured(kernel, counted, kernel_stalls(kernel), machine_code_of(kernel)) if counted else None
-
-
-@lru_cache(maxsize=KERNELS_CACHED)
-def _widest_access(code: MachineFunction | None) -> dict[str, int]:
-    """Return the bytes that a thread loads or stores at most with one instruction."""
-    found: dict[str, int] = {}
-    for one in code.instructions if code else ():
-        if access := global_access(one):
-            kind, size_bytes = access
-            found[kind] = max(found.get(kind, 0), size_bytes)
-    return found

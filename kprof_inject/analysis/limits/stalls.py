@@ -9,22 +9,23 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import PurePath
+from typing import TypeVar
 
 from msgspec import Struct
 
-from kprof_inject.capture.measurements import SamplesRecord, summed
+from kprof_inject.capture.measurements import SamplesRecord
 from kprof_inject.capture.model import KERNELS_CACHED, Kernel
 from kprof_inject.capture.reader import machine_code_of
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.capture.source_text import SourceLine, lines_of, places_of, ttgir_of
-from kprof_inject.machine_code.control_flow import blocks_of
+from kprof_inject.machine_code.control_flow import waits_in
 from kprof_inject.machine_code.instructions import INSTRUCTION_BYTES, Instruction, MachineFunction
-from kprof_inject.machine_code.waits import waits_in
 from kprof_inject.ttgir.strings import variable_in
 
+ISSUED = "selected"
 # Nsight Compute, Kernel Profiling Guide, "Warp Stall Reasons".
 REASONS: Mapping[str, str] = {
     "barrier": "a barrier of the CTA",
@@ -49,7 +50,7 @@ REASONS: Mapping[str, str] = {
 """Description of each stall reason, in words that follow *warps wait for*."""
 NOT_STALLED: Mapping[str, str] = {
     "not_selected": "their turn: the scheduler issues another warp's instruction",
-    "selected": "nothing: their instruction is issued",
+    ISSUED: "nothing: their instruction is issued",
 }
 """The same for warps that are ready."""
 
@@ -62,7 +63,6 @@ FOR_MEMORY = "long_scoreboard"
 """Reason of warps that wait for data from global memory, also by asynchronous copies (DEPBAR)."""
 
 _WAITS_FOR_TENSOR_CORES = "WARPGROUP"
-_TENSOR_CORES = "gmma"
 _SCOREBOARDS = FOR_MEMORY, "short_scoreboard"
 # Operations whose scoreboards warps await with the reason "long_scoreboard": those of the L1 and texture unit (L1TEX),
 # and, as 60 kernels on an H100 showed, stores, fences and operations on mbarriers.
@@ -115,6 +115,13 @@ class LineStalls(Struct, frozen=True):
         """Number of samples at a barrier of the CTA, without waits for wgmma."""
         return self.reasons.get(BARRIER, 0) - self.for_tensor_cores
 
+    def waits_for(self, lines: Collection[int]) -> int:
+        """Return how many samples wait for results of some lines, or perhaps for those of others."""
+        return sum(
+            min(sum(count for line, count in found.items() if line in lines), self.reasons.get(reason, 0))
+            for reason, found in self.awaited.items()
+        )
+
     @property
     def place(self) -> str:
         """``file:line`` of the source, after the name of the value, if there is one; empty if unknown."""
@@ -152,11 +159,7 @@ class Stalls(Struct, frozen=True):
     @property
     def by_source(self) -> Counter[SourceLine]:
         """Samples by line of the source."""
-        found: Counter[SourceLine] = Counter()
-        for line in self.lines:
-            if line.source is not None:
-                found[line.source] += line.samples
-        return found
+        return _summed({line.source: line.samples} for line in self.lines if line.source is not None)
 
     def label(self, reason: str, index: int | None = None) -> str:
         """Return the reason, with *(wgmma)* if it is a barrier at which warps wait for the tensor cores."""
@@ -164,7 +167,7 @@ class Stalls(Struct, frozen=True):
 
     def words(self, reason: str) -> str:
         """Return what warps wait for, in words."""
-        return REASONS.get(_TENSOR_CORES if self._is_for_tensor_cores(reason, None) else reason, reason)
+        return REASONS.get("gmma" if self._is_for_tensor_cores(reason, None) else reason, reason)
 
     def _is_for_tensor_cores(self, reason: str, index: int | None) -> bool:
         lines = self._lines_in(index)
@@ -174,7 +177,7 @@ class Stalls(Struct, frozen=True):
     def share_of(self, lines: Collection[int]) -> float:
         """Return the share of the warps' time at instructions of some lines, or in waits for results of these."""
         own = sum(line.samples for line in self.lines if line.line in lines)
-        waits = sum(self._awaiting(line, lines) for line in self.lines if line.line not in lines)
+        waits = sum(line.waits_for(lines) for line in self.lines if line.line not in lines)
         return self._share(min(own + waits, self.samples))
 
     def share_of_execution(self, lines: Collection[int]) -> float:
@@ -183,16 +186,13 @@ class Stalls(Struct, frozen=True):
         It is an upper bound if an instruction waits for results of both.
         """
         others = {line.line for line in self.lines} - set(lines)
-        waits = sum(
-            max(self._awaiting(line, others) - self._awaiting(line, lines), 0)
-            for line in self.lines
-            if line.line in lines
-        )
+        own = [line for line in self.lines if line.line in lines]
+        waits = sum(max(line.waits_for(others) - line.waits_for(lines), 0) for line in own)
         return self._share(max(round(self.share_of(lines) * self.samples) - waits, 0))
 
     def share_of_waits(self, lines: Collection[int]) -> float:
         """Return the share of the warps' time in waits for results of some lines, wherever the warps wait."""
-        return self._share(min(sum(self._awaiting(line, lines) for line in self.lines), self.samples))
+        return self._share(min(sum(line.waits_for(lines) for line in self.lines), self.samples))
 
     def share_of_barriers(self, lines: Collection[int], with_wgmma: bool = False) -> float:
         """Return the share of the warps' time at barriers in some lines: of the CTA, and for wgmma if wanted."""
@@ -202,17 +202,6 @@ class Stalls(Struct, frozen=True):
     def _share(self, samples: int) -> float:
         return samples / self.samples if self.samples else 0.0
 
-    @staticmethod
-    def _awaiting(waiting_line: LineStalls, lines: Collection[int]) -> int:
-        """Return how many samples of a line wait for results of some lines.
-
-        Where warps may wait for several results, each counts.
-        """
-        return sum(
-            min(sum(count for line, count in found.items() if line in lines), waiting_line.reasons.get(reason, 0))
-            for reason, found in waiting_line.awaited.items()
-        )
-
     def waiting_in(self, index: int) -> list[tuple[str, Share]]:
         """Return what warps wait for in a scope, as shares of their time in it, the longest first.
 
@@ -220,9 +209,7 @@ class Stalls(Struct, frozen=True):
         """
         reasons = self.scopes.get(index, {})
         whole = sum(reasons.values())
-        if whole < _MIN_SAMPLES:
-            return []
-        return [(reason, Share.of(count, whole)) for reason, count in waiting(reasons)]
+        return [(one, Share.of(count, whole)) for one, count in waiting(reasons) if whole >= _MIN_SAMPLES]
 
     @property
     def top(self) -> TopStall | None:
@@ -231,7 +218,7 @@ class Stalls(Struct, frozen=True):
         if not ranked:
             return None
         reason, count = ranked[0]
-        return TopStall(reason, self._share(count), self.operations.get(self._awaited_for(reason), ""))
+        return TopStall(reason, self._share(count), self.operations.get(self._most_awaited(reason), ""))
 
     def places_of(self, reason: str, index: int | None = None) -> tuple[str, str]:
         """Return where most warps wait for a reason, and for which line's result; empty if unknown.
@@ -240,7 +227,7 @@ class Stalls(Struct, frozen=True):
         """
         line = max(self._lines_in(index), key=lambda line: line.reasons.get(reason, 0), default=None)
         place = line.place if line and line.reasons.get(reason) else ""
-        return place, self.result_of(self._awaited_for(reason, index))
+        return place, self.result_of(self._most_awaited(reason, index))
 
     def _lines_in(self, index: int | None) -> list[LineStalls]:
         if index is None:
@@ -248,11 +235,12 @@ class Stalls(Struct, frozen=True):
         first, last = self.ranges.get(index, (0, -1))
         return [line for line in self.lines if first <= line.line <= last]
 
-    def _awaited_for(self, reason: str, index: int | None = None) -> int:
-        found: Counter[int] = Counter()
-        for line in self._lines_in(index):
-            found.update(line.awaited.get(reason, {}))
-        return found.most_common(1)[0][0] if found else 0
+    def awaited(self, reason: str, index: int | None = None) -> Counter[int]:
+        """Return the samples that wait for a reason, by the line whose result they need, in a scope or everywhere."""
+        return _summed(line.awaited.get(reason, {}) for line in self._lines_in(index))
+
+    def _most_awaited(self, reason: str, index: int | None = None) -> int:
+        return next((line for line, _ in self.awaited(reason, index).most_common(1)), 0)
 
     def place_of(self, line: int) -> str:
         """Return the place of a line of the TTGIR that was sampled or awaited; empty if unknown."""
@@ -275,6 +263,16 @@ def waiting(reasons: Mapping[str, int]) -> list[tuple[str, int]]:
     """Return the samples of warps that wait, by reason, most first: not of those issued or ready to be."""
     found = [(reason, count) for reason, count in reasons.items() if reason not in NOT_STALLED and count]
     return sorted(found, key=lambda entry: -entry[1])
+
+
+_Key = TypeVar("_Key")
+
+
+def _summed(samples: Iterable[Mapping[_Key, int]]) -> Counter[_Key]:
+    total: Counter[_Key] = Counter()
+    for one in samples:
+        total.update(one)
+    return total
 
 
 @lru_cache(maxsize=KERNELS_CACHED)
@@ -304,7 +302,8 @@ def stalls_of(record: SamplesRecord, code: MachineFunction, table: ScopeTable, t
                 for other_line, operation in _awaited_for(reason, awaited.get(index, ())).items():
                     awaited_by_line[line][reason][other_line] += count
                     operations[other_line][operation] += count
-    reasons = summed(by_line.values())
+    ranges = {index: scope.lines for index, scope in enumerate(table.scopes) if scope.lines is not None}
+    reasons = _summed(by_line.values())
     places = places_of(ttgir)
     lines = [
         LineStalls(
@@ -322,11 +321,14 @@ def stalls_of(record: SamplesRecord, code: MachineFunction, table: ScopeTable, t
     return Stalls(
         samples=sum(reasons.values()),
         reasons=dict(reasons),
-        scopes=_by_scope(table, by_line),
+        scopes={
+            index: dict(_summed(samples for line, samples in by_line.items() if first <= line <= last))
+            for index, (first, last) in ranges.items()
+        },
         lines=tuple(sorted(lines, key=lambda line: (-line.samples, line.line))),
         unknown=sum(by_line.get(0, {}).values()),
         operations={line: counts.most_common(1)[0][0] for line, counts in operations.items()},
-        ranges={index: scope.lines for index, scope in enumerate(table.scopes) if scope.lines is not None},
+        ranges=ranges,
     )
 
 
@@ -345,7 +347,7 @@ def sampled(record: SamplesRecord, code: MachineFunction) -> Iterator[tuple[int,
 def _awaited_operations(code: MachineFunction) -> dict[int, list[Instruction]]:
     """Return the instructions whose results each instruction may wait for, by its index."""
     found: defaultdict[int, list[Instruction]] = defaultdict(list)
-    for wait in waits_in(code, blocks_of(code)):
+    for wait in waits_in(code):
         found[wait.waiting].append(code.instructions[wait.awaited])
     return found
 
@@ -367,22 +369,10 @@ def share_of_instructions(record: SamplesRecord, code: MachineFunction, names: C
     awaited = _awaited_operations(code)
     counted = whole = 0
     for index, samples in sampled(record, code):
-        number = sum(samples.values())
-        whole += number
-        awaited_for = {reason: set(_awaited_for(reason, awaited.get(index, ())).values()) for reason in _SCOREBOARDS}
-        if code.instructions[index].operation in names:
-            of_others = [reason for reason, found in awaited_for.items() if found and found.isdisjoint(names)]
-            counted += number - sum(samples.get(reason, 0) for reason in of_others)
-        else:
-            own = [reason for reason, found in awaited_for.items() if not found.isdisjoint(names)]
-            counted += sum(samples.get(reason, 0) for reason in own)
+        is_own = code.instructions[index].operation in names
+        for reason, count in samples.items():
+            results = _awaited_for(reason, awaited.get(index, ())).values() if reason in _SCOREBOARDS else ()
+            whole += count
+            if any(one in names for one in results) if results else is_own:
+                counted += count
     return counted / whole if whole else 0.0
-
-
-def _by_scope(table: ScopeTable, by_line: Mapping[int, Mapping[str, int]]) -> dict[int, dict[str, int]]:
-    scopes: dict[int, dict[str, int]] = {}
-    for index, scope in enumerate(table.scopes):
-        if scope.lines is not None:
-            first, last = scope.lines
-            scopes[index] = dict(summed(samples for line, samples in by_line.items() if first <= line <= last))
-    return scopes

@@ -8,7 +8,7 @@ import golden
 import pytest
 from programs.child import REPO
 
-from kprof_inject.analysis.async_work.issues_and_waits import AsyncWork, async_work
+from kprof_inject.analysis.async_work.in_flight import AsyncWork, async_work
 from kprof_inject.analysis.interpreter.axis_arrays import Mask
 from kprof_inject.analysis.interpreter.executions import CountedOperation
 from kprof_inject.analysis.interpreter.interpreter import executed

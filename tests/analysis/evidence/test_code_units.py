@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from strided_loads import CTAS, THIN, strided
 
-from kprof_inject.analysis.evidence.units import CodeEvidence, code_evidence
+from kprof_inject.analysis.evidence.units import code_evidence
 from kprof_inject.analysis.limits.coalescing import requests_of
+from kprof_inject.analysis.limits.limit import CodeBounds
 from kprof_inject.analysis.limits.rates import SHARED
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.machine_code.instructions import INSTRUCTION_BYTES, Instruction, MachineFunction
@@ -18,7 +19,7 @@ SM_CYCLES = 1000
 WARPS = 4
 
 
-def evidence(step: int) -> CodeEvidence:
+def evidence(step: int) -> CodeBounds:
     """Make the evidence for a load and a store of 32 elements."""
     (launch,) = read_capture(CAPTURE).launches
     ran = strided(THIN, step=step, size=32)
@@ -38,5 +39,5 @@ def evidence(step: int) -> CodeEvidence:
 
 def test_addresses_that_are_apart_take_cycles_of_the_l1() -> None:
     """The four warps load the same elements, one of them stores them, which takes a cycle if they are adjacent."""
-    assert evidence(1).launch.parts[SHARED] == pytest.approx(CTAS * (WARPS + 1) / SM_CYCLES)
-    assert evidence(8).launch.parts[SHARED] == pytest.approx(CTAS * (WARPS + 1) * 8 / SM_CYCLES)
+    assert evidence(1).parts[SHARED] == pytest.approx(CTAS * (WARPS + 1) / SM_CYCLES)
+    assert evidence(8).parts[SHARED] == pytest.approx(CTAS * (WARPS + 1) * 8 / SM_CYCLES)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 from bank_layouts import BLOCKED, SWIZZLED
 from replacing import replace
 
-from kprof_inject.analysis.evidence.instruction_work import disabled_wavefronts, shared_wavefronts
+from kprof_inject.analysis.evidence.units import uncounted_wavefronts
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel, evaluated
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.machine_code.control_flow import blocks_of
@@ -48,7 +50,7 @@ def code(*parts: tuple[int, str]) -> MachineFunction:
 
 def test_a_load_takes_what_its_banks_need() -> None:
     """The rows are stored by columns: a warp's 32 floats are all of one bank."""
-    found = shared_wavefronts(code(*[(LOAD, "LDS")] * 8), [CTAS * WARPS], ran())
+    found = uncounted_wavefronts(code(*[(LOAD, "LDS")] * 8), [CTAS * WARPS], ran(), ())
     counted = CTAS * WARPS * 8
     assert found == {LOAD: CTAS * 32 * 32 - counted}
 
@@ -58,10 +60,9 @@ def test_what_predicates_may_disable_is_no_lower_bound() -> None:
     made = code((LOAD, "LDS"), (9, "LDG.E.64"), (9, "STG.E"), (10, "RED.E"))
     function = replace(made, instructions=tuple(replace(one, predicate="@P0") for one in made.instructions))
     executions = [CTAS * WARPS] * len(blocks_of(function))
-    found = disabled_wavefronts(function, executions, {(9, "load")}, {LOAD})
-    assert found == {9: CTAS * WARPS, 10: CTAS * WARPS, 0: 0}
-    assert not disabled_wavefronts(made, [CTAS * WARPS], (), ())
+    found = uncounted_wavefronts(function, executions, ran(), [SimpleNamespace(line=9, kind="load")])
+    assert found == {LOAD: CTAS * (32 * 32 - WARPS), 9: -CTAS * WARPS, 10: -CTAS * WARPS, 0: 0}
 
 
-def test_a_load_without_instructions_adds_nothing() -> None:
-    assert shared_wavefronts(code(), [CTAS * WARPS], ran()) == {LOAD: 0}
+def test_accesses_without_instructions_or_predicates_add_nothing() -> None:
+    assert uncounted_wavefronts(code((9, "STG.E")), [CTAS * WARPS], ran(), ()) == {LOAD: 0}

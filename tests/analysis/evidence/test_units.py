@@ -9,7 +9,7 @@ from replacing import replace
 
 from kprof_inject.analysis.evidence.units import disagreements, unit_evidence
 from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.analysis.limits.measured import measured_shares
+from kprof_inject.analysis.limits.measured import Measured
 from kprof_inject.analysis.limits.rates import ALU, FP32, ISSUE, SHARED, TENSOR
 from kprof_inject.capture import counters
 from kprof_inject.capture.measurements import CountersRecord
@@ -25,8 +25,9 @@ def counted(**metrics: float) -> CountersRecord:
 
 
 def test_the_busier_part_of_a_unit_counts() -> None:
-    shares = measured_shares(counted(FMA=20.0, FMA_HEAVY=35.0, ALU=10.0))
-    assert shares == {ALU: 0.1, FP32: 0.35}
+    (launch,) = read_capture(DEMO / "matmul-one-stage").launches
+    measured = Measured(launch.kernel, counted(FMA=20.0, FMA_HEAVY=35.0, ALU=10.0), None, None)
+    assert measured.shares == {ALU: 0.1, FP32: 0.35}
 
 
 def test_lower_bounds_refer_to_the_cycles_of_the_measurement() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from replacing import replace
 
-from kprof_inject.analysis.launch import LaunchAnalysis, limit_of
+from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.limits.judges import limit_by_counters
 from kprof_inject.analysis.limits.measured import Measured
 from kprof_inject.analysis.limits.rates import ALU, DRAM, L2
@@ -147,17 +147,5 @@ def test_a_busy_loop_of_the_unit_that_is_busiest_in_the_launch() -> None:
     report = LaunchAnalysis.of(decode_launch(launch))
     assert report.limit.name == "tensor cores 57 %"
     assert "% in loop[0], 9" in report.limit.text
-    assert report.limit == limit_of(launch)
     uncounted = replace(launch, kernel=replace(launch.kernel, measurements=None))
     assert LaunchAnalysis.of(decode_launch(uncounted)).limit.evidence == "computed"
-
-
-@pytest.mark.parametrize("name", ["matmul-three-stages", "matmul-one-stage", "late-at-barrier"])
-def test_a_limit_by_counters_needs_neither_module_nor_decoded_records(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    launch = read_capture(CAPTURE.parent / name).launches[0]
-    whole = LaunchAnalysis.of(decode_launch(launch)).limit
-    if whole.name != "waits for memory":  # which records show
-        monkeypatch.setattr("kprof_inject.analysis.launch.evidence_on", None)
-    assert limit_of(launch) == whole
