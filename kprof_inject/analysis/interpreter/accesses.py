@@ -108,16 +108,12 @@ def asks_for_iteration(bit: str, user: Operation) -> bool:
 T = TypeVar("T")
 
 
-def made_descriptor(operation: Operation, operands: Sequence[Value]) -> Descriptor | None:
-    """Return the descriptor that ``tt.make_tensor_descriptor`` creates, or None if it is malformed."""
-    types = types_of(operation)
-    sums = [value if isinstance(value, IntegerExpr) else None for value in operands]
-    if not types or not sums:
-        return None
-    rank = (len(sums) - 1) // 2
-    element = IntegerExpr.integer(bytes_of(types[0].pointee))
-    strides = tuple(size and size * element for size in sums[1 + rank : 1 + 2 * rank])
-    return Descriptor(sums[0], tuple(sums[1 : 1 + rank]), strides)
+def descriptor_of(values: Sequence[Value], rank: int, element_bytes: int) -> Descriptor:
+    """Return the descriptor with this base address, then ``rank`` sizes, then as many strides in elements."""
+    address, *sums = (value if isinstance(value, IntegerExpr) else None for value in values)
+    element = IntegerExpr.integer(element_bytes)
+    strides = tuple(stride and stride * element for stride in sums[rank : 2 * rank])
+    return Descriptor(address, tuple(sums[:rank]), strides)
 
 
 _CREATED = " -> descriptor"
@@ -133,6 +129,7 @@ def is_descriptor_at(name: str) -> bool:
     return name.endswith(_CREATED)
 
 
+@if_misfit(None)
 def descriptor_in_memory(operation: Operation, operands: Sequence[Value]) -> Descriptor | None:
     """Return the descriptor that ``ttng.tensormap_create`` writes, or None if it is malformed.
 
@@ -309,12 +306,12 @@ def access_of(one: Executed) -> Access | None:
     shape = pointed.shape
     address, mask = _place_of(one, form, pointed) if form.is_known else (None, None)
     sizes = {**one.sizes, **{dimension(number): size for number, size in enumerate(shape)}}
-    is_whole = mask is not None and not mask.factors
+    is_whole = mask is not None and not mask.parts
     places = None
     if mask is not None and one.when is not None:
         mask = mask & one.when
         with suppress(TooLarge):
-            places = None if mask.is_lower_bound and not mask.factors else mask.count(sizes)
+            places = None if mask.is_lower_bound and not mask.parts else mask.count(sizes)
     else:
         mask = None
     cached = CACHE_MODIFIER.search(one.operation.tail)

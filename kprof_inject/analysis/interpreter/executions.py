@@ -13,13 +13,14 @@ from msgspec.structs import replace
 
 from kprof_inject.analysis.interpreter.accesses import Access, Executed, access_of, asks_for_iteration, predicate_of
 from kprof_inject.analysis.interpreter.axis_arrays import loop_axis
-from kprof_inject.analysis.interpreter.interpreter import Grid, executed
+from kprof_inject.analysis.interpreter.interpreter import executed
 from kprof_inject.analysis.interpreter.loaded_integers import KnownRanges
 from kprof_inject.analysis.scope_map import ScopeMap
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.analysis.unjudged import evaluating
 from kprof_inject.capture.measurements import LoadedIntegersRecord
 from kprof_inject.capture.model import KERNELS_CACHED, Launch
+from kprof_inject.capture.schema import Grid
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.capture.source_text import ttgir_of
 from kprof_inject.errors import KprofError
@@ -195,7 +196,7 @@ def _times(one: Executed, recorded: Mapping[Operation, int]) -> int | None:
         predicate = predicate_of(one.operation)
         if one.times is not None or predicate is None or not asks_for_iteration(predicate, one.operation):
             return one.times
-    differs = {axis for part in one.when.factors for axis in part.axes} if one.when else set()
+    differs = {axis for part in one.when.parts for axis in part.axes} if one.when else set()
     times = 1
     for owner in one.operation.ancestors():
         axis = loop_axis(owner.start)

@@ -63,10 +63,10 @@ def touched(address: IntegerExpr, mask: Mask, element_bytes: int) -> Ranges:
 
     If these are too many ranges, gaps count as touched that are in sectors of which other bytes are touched.
     """
-    factors = set(map(id, mask.factors))
+    factors = set(map(id, mask.parts))
     offsets = [
         _offsets([part for part in group if id(part) not in factors], [part for part in group if id(part) in factors])
-        for group in groups_of([*address.parts, *mask.factors])
+        for group in groups_of([*address.parts, *mask.parts])
     ]
     ranges = Ranges(np.zeros(1, np.int64), np.full(1, element_bytes, np.int64))
     # The smallest step first: adjacent elements merge into one range.

@@ -18,8 +18,8 @@ from kprof_inject.analysis.interpreter.accesses import (
     described,
     descriptor_at,
     descriptor_in_memory,
+    descriptor_of,
     is_descriptor_at,
-    made_descriptor,
     predicate_of,
 )
 from kprof_inject.analysis.interpreter.axis_arrays import (
@@ -27,7 +27,7 @@ from kprof_inject.analysis.interpreter.axis_arrays import (
     CTA,
     OPEN,
     AxisArray,
-    Descriptor,
+    AxisArrays,
     GridAxis,
     IntegerExpr,
     Mask,
@@ -38,7 +38,6 @@ from kprof_inject.analysis.interpreter.axis_arrays import (
     is_settled,
     joined,
     loop_axis,
-    size_of,
 )
 from kprof_inject.analysis.interpreter.control_flow import (
     Arrivals,
@@ -51,9 +50,9 @@ from kprof_inject.analysis.interpreter.control_flow import (
     same_memory,
     stacked,
 )
-from kprof_inject.analysis.interpreter.float_operations import float_value_of, has_float_indices
-from kprof_inject.analysis.interpreter.integer_operations import value_of
 from kprof_inject.analysis.interpreter.loaded_integers import Memory, deciding_loads, loaded
+from kprof_inject.analysis.interpreter.operations import float_value_of, value_of
+from kprof_inject.capture.schema import Grid
 from kprof_inject.ttgir.dialect import PARTITIONS, PROGRAM_ID, WARP_SPECIALIZE
 from kprof_inject.ttgir.nodes import Block, Module, Operation, Region
 from kprof_inject.ttgir.ssa_values import (
@@ -64,7 +63,7 @@ from kprof_inject.ttgir.ssa_values import (
     operand_names,
     result_names,
 )
-from kprof_inject.ttgir.types import MISFITS, if_misfit, types_of
+from kprof_inject.ttgir.types import MISFITS, bytes_of, if_misfit, types_of
 
 _MAX_DEPTH = 40
 # A loop's body is interpreted two or three times to determine how its values change, and so is each loop in it: only
@@ -74,9 +73,6 @@ _MAX_TAKEN_EACH = 32  # the same for large modules, per operation
 # A loop is interpreted iteration by iteration if nothing else shows how its values change.
 _MAX_STEPS = 1 << 12
 _MAX_STEPPED = 1 << 15  # operations of all these iterations: about half a second
-
-
-Grid = tuple[int, int, int]
 
 
 def executed(
@@ -108,40 +104,29 @@ _WHICH = re.compile(r"\s*([xyz])\b")
 class _Interpreter:
     def __init__(self, module: Module, grid: Grid, memory: Memory | None, ctas: Sequence[int]) -> None:
         self.found: list[Executed] = []
-        self._module = module
-        self._grid = grid
-        self._ctas = ctas
+        self._module, self._grid, self._ctas, self._memory = module, grid, ctas, memory
         self._values: dict[str, Value] = {}
         self._depth = 0
         self._taken = 0
         self._max_taken = max(_MAX_TAKEN, _MAX_TAKEN_EACH * module.text.count("\n"))
-        self._memory = memory
-        self._has_float_indices = has_float_indices(module)
+        self._has_float_indices = "arith.fpto" in module.text
         self._known_loads: frozenset[Operation] = frozenset()
 
     def function(self, function: Operation, arguments: Sequence[int | None]) -> None:
         if self._memory is not None:
             self._known_loads = deciding_loads(self._module, function)
-        names = argument_names(self._module, function)
+        names, types = argument_names(self._module, function), argument_types(function)
         if len(arguments) == len(names):
-            for name, kind, argument in zip(names, argument_types(function), arguments, strict=True):
+            for name, kind, argument in zip(names, types, arguments, strict=True):
                 if argument is not None:
                     self._values[name] = Mask.of_bit(bool(argument)) if kind == "i1" else IntegerExpr.integer(argument)
-            self._describe(function, names)
+            for place, facts in enumerate(map(described, types)):
+                if facts is not None:  # the tensor's shape and strides follow the descriptor
+                    rank, element_bytes = facts
+                    values = [self._values.get(name) for name in names[place : place + 1 + 2 * rank]]
+                    self._values[names[place]] = descriptor_of(values, rank, element_bytes)
         if function.regions:
-            self._region(function.regions[0], Mask(), {CTA: len(self._ctas) or prod(self._grid)})
-
-    def _describe(self, function: Operation, names: Sequence[str]) -> None:
-        """Bind descriptor arguments: the shape and the strides of the tensor follow as arguments of their own."""
-        for place, (name, facts) in enumerate(zip(names, map(described, argument_types(function)), strict=False)):
-            if facts is not None:
-                rank, element_bytes = facts
-                address, *numbers = (
-                    value if isinstance(value, IntegerExpr) else None
-                    for value in map(self._values.get, (name, *names[place + 1 : place + 1 + 2 * rank]))
-                )
-                strides = (stride and stride * IntegerExpr.integer(element_bytes) for stride in numbers[rank:])
-                self._values[name] = Descriptor(address, tuple(numbers[:rank]), tuple(strides))
+            self._region(function.regions[0], ALWAYS, {CTA: len(self._ctas) or prod(self._grid)})
 
     def _region(self, region: Region, when: Mask | None, sizes: Mapping[GridAxis, int]) -> list[Value]:
         if len(region.blocks) == 1:
@@ -183,10 +168,12 @@ class _Interpreter:
         names = result_names(operation)
         if len(names) == 1:
             self._values[names[0]] = value = self._value(operation, operands, when)
-            self._taken += size_of(value) // 1024
+            if isinstance(value, AxisArrays):
+                self._taken += sum(part.values.size for part in value.parts) // 1024
         if operation.name == "tt.split" and len(operands) == 1:
             self._values |= zip(names, self._halves(operation, operands[0]), strict=False)
-        self._create(operation, operands)
+        if operation.name == "ttng.tensormap_create" and operands:
+            self._values[descriptor_at(operand_names(operation)[0])] = descriptor_in_memory(operation, operands)
         return []
 
     @if_misfit(None)
@@ -211,7 +198,7 @@ class _Interpreter:
                 found = _WHICH.match(operation.tail)
                 return self._of_grid(operation.name, "xyz".index(found[1])) if found else None
             if operation.name == "tt.make_tensor_descriptor":
-                return made_descriptor(operation, operands)
+                return descriptor_of(operands, (len(operands) - 1) // 2, bytes_of(types_of(operation)[0].pointee))
             if operation.name == "ttng.reinterpret_tensor_descriptor":
                 return self._values.get(descriptor_at(operand_names(operation)[0]))
             value = value_of(operation, operands)
@@ -226,12 +213,6 @@ class _Interpreter:
         programs = ids // prod(self._grid[:which]) % size
         return IntegerExpr((AxisArray((CTA,), programs),))
 
-    @if_misfit(None)
-    def _create(self, operation: Operation, operands: Sequence[Value]) -> None:
-        """Bind a descriptor that is written to memory. Its operation has no result."""
-        if operation.name == "ttng.tensormap_create":
-            self._values[descriptor_at(operand_names(operation)[0])] = descriptor_in_memory(operation, operands)
-
     def _nest(self, operation: Operation, when: Mask | None, sizes: Mapping[GridAxis, int]) -> None:
         begun = len(self.found)
         try:
@@ -239,8 +220,7 @@ class _Interpreter:
         except (TooLarge, *MISFITS):
             del self.found[begun:]
             results = self._unknown(operation, when, sizes)
-        for name, value in zip(result_names(operation), results, strict=False):
-            self._values[name] = value
+        self._values |= zip(result_names(operation), results, strict=False)
 
     @contextmanager
     def _names(self, bound: Mapping[str, Value]) -> Iterator[None]:
@@ -292,31 +272,43 @@ class _Interpreter:
         pairs = _BOUND_NAME.findall(carried[1]) if carried else []
         names = [name for name, _ in pairs]
         initial = [self._values.get(value) for _, value in pairs]
-        body = operation.regions[-1]
         loop = self._loop(operation, [self._values.get(name) for name in found.groups()[1:]]) if found else None
         if found is None or loop is None or (when is None and not loop.is_even):
-            unknown: dict[str, Value] = dict.fromkeys([*names, *(found.groups()[:1] if found else ())])
-            with self._trial(), self._names(unknown):
-                passed = self._region(body, None, sizes)
-            carried_on = {name: same_memory(*both) for name, *both in zip(names, initial, passed, strict=False)}
-            with self._names({**unknown, **carried_on}):
-                self._region(body, None, sizes)
-            return [carried_on.get(name) for name in names]
+            return self._uncounted(operation, names, initial, found.groups()[:1] if found else (), sizes)
         if not loop.most:
             return initial
-        inside = {**sizes, loop.axis: loop.most}
         counter = {**self._rewritten(operation), found[1]: loop.first + loop.step * loop.places}
+
+        def passed(values: Sequence[Value], when: Mask | None) -> list[Value]:
+            with self._names({**counter, **dict(zip(names, values, strict=True))}):
+                return self._region(operation.regions[-1], when, {**sizes, loop.axis: loop.most})
+
         changes = Changes(loop, initial)
-        with self._trial(), self._names({**counter, **dict(zip(names, changes.symbols, strict=True))}):
-            changes.settle(self._region(body, None, inside))
+        with self._trial():
+            changes.settle(passed(changes.symbols, None))
         if changes.open and loop.most <= _MAX_STEPS:
             self._step(operation, found[1], names, changes)
         if changes.has_open_slots:
-            with self._trial(), self._names({**counter, **dict(zip(names, changes.values, strict=True))}):
-                changes.settle_slots(self._region(body, None, inside))
-        with self._names({**counter, **dict(zip(names, changes.values, strict=True))}):
-            passed = self._region(body, when & loop.when() if when else None, inside)
-        return changes.results(passed)
+            with self._trial():
+                changes.settle_slots(passed(changes.values, None))
+        return changes.results(passed(changes.values, when & loop.when() if when else None))
+
+    def _uncounted(
+        self,
+        loop: Operation,
+        names: Sequence[str],
+        initial: Sequence[Value],
+        counter: Sequence[str],
+        sizes: Mapping[GridAxis, int],
+    ) -> list[Value]:
+        """Interpret a loop with an unknown number of iterations: only memory that it passes on is known."""
+        unknown: dict[str, Value] = dict.fromkeys([*names, *counter])
+        with self._trial(), self._names(unknown):
+            passed = self._region(loop.regions[-1], None, sizes)
+        carried = {name: same_memory(*both) for name, *both in zip(names, initial, passed, strict=False)}
+        with self._names({**unknown, **carried}):
+            self._region(loop.regions[-1], None, sizes)
+        return [carried.get(name) for name in names]
 
     def _unknown(self, operation: Operation, _: Mask | None, sizes: Mapping[GridAxis, int]) -> Sequence[Value]:
         """Interpret regions of which neither the condition nor the arguments are known."""
@@ -339,19 +331,19 @@ class _Interpreter:
         initial = [self._values.get(name) for name in (operands[1::2] if bound else operands)]
         given = argument_names(self._module, after)
         steps = self._steps(before, after, names, initial, given) if when is not None else None
-        if steps is None:
+        if when is None or steps is None:
             return self._unknown(operation, when, sizes)
-        for region, bound_there, axis in (
+        for region, its, axis in (
             (before, names, loop_axis(before.end)),
             (after, given, loop_axis(operation.start)),
         ):
             loop, values = steps.rounds(axis, is_condition=region is before)
-            in_round = None
             if not loop.most:
                 continue
+            in_round = None
             with suppress(TooLarge):
-                in_round = when & loop.when() if when else None
-            with self._names({**self._rewritten(operation), **dict(zip(bound_there, values, strict=True))}):
+                in_round = when & loop.when()
+            with self._names({**self._rewritten(operation), **dict(zip(its, values, strict=True))}):
                 self._region(region, in_round, {**sizes, loop.axis: loop.most})
         return steps.results
 
@@ -385,8 +377,12 @@ class _Interpreter:
         asked = names
         if before is not None:
             asked = [name for name, value in zip(names, before, strict=True) if value is not None]
+        return self._computed(names, makers_of(operations, asked), given)
+
+    def _computed(self, names: Sequence[str], makers: Sequence[Operation], given: Mapping[str, Value]) -> list[Value]:
+        """Return the values of some names after interpreting the operations that make them once."""
         with self._trial(), self._names(given):
-            for one in makers_of(operations, asked):
+            for one in makers:
                 self._take(one, None, {})
             return [self._values.get(name) for name in names]
 
@@ -407,25 +403,20 @@ class _Interpreter:
             return
         operations = body.blocks[0].operations
         passed_names = operand_names(operations[-1]) if operations else []
-        open_now = sorted(changes.open)
-        needed = makers_of(operations, [passed_names[place] for place in open_now if place < len(passed_names)])
-        if loop.most * sum(1 for one in needed for _ in one.walk()) > _MAX_STEPPED:
+        places = sorted(changes.open)
+        open_names, passed = [names[place] for place in places], [passed_names[place] for place in places]
+        makers = makers_of(operations, passed)
+        if loop.most * sum(1 for one in makers for _ in one.walk()) > _MAX_STEPPED:
             return
-        current = {names[place]: changes.initial[place] for place in open_now}
-        found: dict[int, list[Value]] = {place: [] for place in open_now}
-        settled = {name: value for place, name in enumerate(names) if (value := changes.values[place]) is not None}
+        settled = {name: value for name, value in zip(names, changes.values, strict=True) if value is not None}
+        rounds = [[changes.initial[place] for place in places]]
         for number in range(loop.most):
-            for place in open_now:
-                found[place].append(current[names[place]])
-            at = {name: at_iteration(value, loop.axis, number) for name, value in settled.items()}
-            at[counter] = loop.first + loop.step * IntegerExpr.integer(number)
-            with self._trial(), self._names({**at, **current}):
-                for one in needed:
-                    self._take(one, None, {})
-                current = {names[place]: self._values.get(passed_names[place]) for place in open_now}
-            if any(value is None for value in current.values()):
+            given = {name: at_iteration(value, loop.axis, number) for name, value in settled.items()}
+            given[counter] = loop.first + loop.step * IntegerExpr.integer(number)
+            rounds.append(self._computed(passed, makers, given | dict(zip(open_names, rounds[-1], strict=True))))
+            if any(value is None for value in rounds[-1]):
                 return
-        for place, values in found.items():
+        for place, values in zip(places, zip(*rounds[:-1], strict=True), strict=True):
             changes.values[place] = stacked(values, loop.axis)
 
 

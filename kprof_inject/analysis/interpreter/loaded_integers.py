@@ -118,7 +118,7 @@ def loaded(load: Operation, operands: Sequence[Value], when: Mask | None, memory
     if not isinstance(address, IntegerExpr) or not isinstance(mask, Mask) or not isinstance(other, IntegerExpr):
         return None
     found = None if mask.is_lower_bound else _read(load, address, mask, other, memory)
-    if found is None and when is not None and when.factors:
+    if found is None and when is not None and when.parts:
         inside = mask & when
         found = None if inside.is_lower_bound else _read(load, address, inside, other, memory)
     return found

@@ -238,7 +238,7 @@ class _Grid(Struct, frozen=True):
         assert address is not None
         assert mask is not None
         assert when is not None
-        sizes, parts = one.executed.sizes, (*address.parts, *mask.factors, *when.factors)
+        sizes, parts = one.executed.sizes, (*address.parts, *mask.parts, *when.parts)
         axes = sorted({axis for part in parts for axis in part.axes} & sizes.keys())
         inside = min(elements.bit_length() - 1, len(layout.registers))
         of_elements, of_instructions = layout.registers[:inside], (*layout.registers[inside:], *layout.warps)
@@ -246,7 +246,7 @@ class _Grid(Struct, frozen=True):
         execution, instruction = _chosen(executions, instructions, _MAX_REQUESTS // first)
         places = np.unravel_index(execution, [sizes[axis] for axis in axes]) if axes else ()
         at = dict(zip(axes, places, strict=True))
-        happens = np.broadcast_to(_all(when.factors, at), execution.shape)
+        happens = np.broadcast_to(_all(when.parts, at), execution.shape)
         at = {axis: place[happens][:, None, None] for axis, place in at.items()}
         for dim in range(len(access.shape)):
             at[dimension(dim)] = (
@@ -256,7 +256,7 @@ class _Grid(Struct, frozen=True):
             )
         shape = (int(happens.sum()), first, _LANES)
         addresses = sum((_values(part, at) for part in address.parts), np.zeros(shape, np.int64))
-        return cls(addresses, np.broadcast_to(_all(mask.factors, at), shape))
+        return cls(addresses, np.broadcast_to(_all(mask.parts, at), shape))
 
     @property
     def starts(self) -> _Numbers:

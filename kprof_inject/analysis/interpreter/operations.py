@@ -1,4 +1,8 @@
-"""Results of integer operations on abstract values."""
+"""Results of operations on abstract values: of integers, and of floats that a kernel converts to integers.
+
+Such floats are roots that find the row of a packed triangle, for example. They are computed as IEEE 754 defines it; a
+GPU's fast division and root may differ in the last bit.
+"""
 
 from __future__ import annotations
 
@@ -82,11 +86,12 @@ def _of_shape(operation: Operation, operands: Sequence[Value]) -> Value:
         return None
     if operation.name == "tt.expand_dims" and (axis := _AXIS.search(operation.tail)):
         new = int(axis[1])
-        return value.moved(lambda number: number + (number >= new))
+        return value.each(lambda part: part.moved(lambda number: number + (number >= new)))
     if operation.name == "tt.trans" and (printed := _ORDER.search(operation.tail)):
-        return value.moved([int(number) for number in printed[1].split(",")].index)
+        order = [int(number) for number in printed[1].split(",")]
+        return value.each(lambda part: part.moved(order.index))
     if operation.name == "tt.reshape" and "allow_reorder" not in operation.tail and len(types) == 2:
-        return value.reshaped(types[0].shape, types[1].shape)
+        return value.each(lambda part: part.reshaped(types[0].shape, types[1].shape))
     return None
 
 
@@ -98,8 +103,7 @@ def _of_bitcast(operation: Operation, operands: Sequence[Value]) -> Value:
 def _of_widening(operation: Operation, operands: Sequence[Value]) -> Value:
     value = operands[0]
     if isinstance(value, Mask):
-        joint = value.joint()
-        return None if value.is_lower_bound else IntegerExpr((AxisArray(joint.axes, joint.values.astype(np.int64)),))
+        return None if value.is_lower_bound else _each(value, lambda values: values.astype(np.int64))
     if not isinstance(value, IntegerExpr) or value.bounds()[0] >= 0:
         return value
     bits = types_of(operation)[0].bits
@@ -121,28 +125,29 @@ def _of_narrowing(operation: Operation, operands: Sequence[Value]) -> Value:
     return _each(value, lambda values: ((values + half) & (2 * half - 1)) - half)
 
 
-def _each(value: IntegerExpr, compute: Callable[[Array], Array]) -> IntegerExpr:
+def _each(value: IntegerExpr | Mask, compute: Callable[[Array], Array]) -> IntegerExpr:
     joint = value.joint()
     return IntegerExpr((AxisArray(joint.axes, compute(joint.values)),))
 
 
-def _two(compute: Callable[[IntegerExpr, IntegerExpr], Value]) -> Give:
-    def give(_: Operation, operands: Sequence[Value]) -> Value:
+OfIntegers = Callable[[IntegerExpr, IntegerExpr], Value]
+
+
+def _two(compute: OfIntegers) -> Give:
+    """Compute with two integers; operations whose names end in ``ui`` take their bits as unsigned numbers."""
+
+    def give(operation: Operation, operands: Sequence[Value]) -> Value:
+        if operation.name.endswith("ui"):
+            operands = _unsigned(operation, operands)
         one, other = operands[:2]
         return compute(one, other) if isinstance(one, IntegerExpr) and isinstance(other, IntegerExpr) else None
 
     return give
 
 
-def _unsigned(compute: Callable[[IntegerExpr, IntegerExpr], Value]) -> Give:
-    """Compute with the operands' bits as unsigned numbers."""
-
-    def give(operation: Operation, operands: Sequence[Value]) -> Value:
-        bits = types_of(operation)[-1].bits
-        read = [_as_unsigned(one, bits) if isinstance(one, IntegerExpr) else None for one in operands[:2]]
-        return _two(compute)(operation, read)
-
-    return give
+def _unsigned(operation: Operation, operands: Sequence[Value]) -> list[Value]:
+    bits = types_of(operation)[-1].bits
+    return [_as_unsigned(one, bits) if isinstance(one, IntegerExpr) else None for one in operands]
 
 
 def _as_unsigned(value: IntegerExpr, bits: int) -> IntegerExpr | None:
@@ -152,32 +157,28 @@ def _as_unsigned(value: IntegerExpr, bits: int) -> IntegerExpr | None:
     return _each(value, lambda values: values & ((1 << bits) - 1)) if bits < 64 else None
 
 
-def _joint(compute: Callable[[Array, Array], Array]) -> Callable[[IntegerExpr, IntegerExpr], Value]:
+def _joint(compute: Callable[[Array, Array], Array]) -> OfIntegers:
     return lambda one, other: IntegerExpr((joined(compute, one.joint(), other.joint()),))
 
 
-def _jointly(compute: Callable[[Array, Array], Array]) -> Give:
-    return _two(_joint(compute))
-
-
-def _bitwise(of_bits: Callable[[Array, Array], Array], of_integers: Callable[[Array, Array], Array]) -> Give:
+def _bitwise(compute: Callable[[Array, Array], Array]) -> Give:
     def give(operation: Operation, operands: Sequence[Value]) -> Value:
         one, other = operands[:2]
         if not (isinstance(one, Mask) and isinstance(other, Mask)):
-            return _two(partial(_by_bits, of_integers))(operation, operands)
-        if of_bits is np.logical_and:
+            return _two(partial(_by_bits, compute))(operation, operands)
+        if compute is np.bitwise_and:
             return one & other
         if one.is_lower_bound or other.is_lower_bound:
             return None
-        return Mask((joined(of_bits, one.joint(), other.joint()),))
+        return Mask((joined(compute, one.joint(), other.joint()),))
 
     return give
 
 
-def _by_bits(of_integers: Callable[[Array, Array], Array], one: IntegerExpr, other: IntegerExpr) -> IntegerExpr:
+def _by_bits(compute: Callable[[Array, Array], Array], one: IntegerExpr, other: IntegerExpr) -> IntegerExpr:
     """Compute groups of terms that have no bits in common each by themselves. Raises ``TooLarge``."""
     mask = other.only()
-    if of_integers is np.bitwise_and and mask is not None and mask < 0 <= one.bounds()[0]:
+    if compute is np.bitwise_and and mask is not None and mask < 0 <= one.bounds()[0]:
         other = IntegerExpr.integer(mask & (1 << one.bounds()[1].bit_length()) - 1)
     terms: list[tuple[int, int, AxisArray]] = []
     for side, value in enumerate((one, other)):
@@ -188,7 +189,7 @@ def _by_bits(of_integers: Callable[[Array, Array], Array], one: IntegerExpr, oth
                 if term.values.any():
                     terms.append((bits & -bits if term is part else int(term.values), side, term))
     if any(part.values.min(initial=0) < 0 for _, _, part in terms):
-        return IntegerExpr((joined(of_integers, one.joint(), other.joint()),))
+        return IntegerExpr((joined(compute, one.joint(), other.joint()),))
     groups: list[tuple[list[AxisArray], ...]] = []
     most = [0, 0]
     for lowest_bit, side, part in sorted(terms, key=lambda term: term[:2]):
@@ -196,51 +197,56 @@ def _by_bits(of_integers: Callable[[Array, Array], Array], one: IntegerExpr, oth
             groups.append(([constant(0)], [constant(0)]))
         groups[-1][side].append(part)
         most[side] += int(part.values.max())
-    found = [joined(of_integers, *(IntegerExpr(tuple(one)).joint() for one in group)) for group in groups]
+    found = [joined(compute, *(IntegerExpr(tuple(one)).joint() for one in group)) for group in groups]
     return IntegerExpr.of(constant(0), *found)
+
+
+_MAX_SHIFT = 62  # larger powers of two are no 64-bit integers
 
 
 def _times_power(one: IntegerExpr, other: IntegerExpr) -> Value:
     places = other.only()
-    if places is None or not 0 <= places < 63:
+    if places is None or not 0 <= places <= _MAX_SHIFT:
         return _joint(np.left_shift)(one, other)
     return one * IntegerExpr.integer(1 << places)
 
 
 def _shifted(one: IntegerExpr, other: IntegerExpr) -> Value:
     places = other.only()
-    if places is None or not 0 <= places < 63 or one.bounds()[0] < 0:
+    if places is None or not 0 <= places <= _MAX_SHIFT or one.bounds()[0] < 0:
         return _joint(np.right_shift)(one, other)
     return _quotient(one, IntegerExpr.integer(1 << places))
 
 
 def _quotient(one: IntegerExpr, other: IntegerExpr) -> Value:
-    divisor = other.only()
-    if divisor and one.bounds()[0] >= 0 and one.bounds()[1] < divisor:
-        return IntegerExpr.integer(0)
-    if not _divides(other):
-        return None
-    if divisor and divisor > 0 and one.bounds()[0] >= 0:
-        multiple, rest, _ = _terms_by_divisor(one, divisor)
-        parts = (*multiple, rest.joint())
-        return IntegerExpr.of(*(AxisArray(part.axes, part.values // divisor) for part in parts))
-    return _joint(_divided)(one, other)
-
-
-def _ceiling(one: IntegerExpr, other: IntegerExpr) -> Value:
-    return _joint(lambda one, other: -(-one // other))(one, other) if _divides(other) else None
+    return _divided(one, other)[0]
 
 
 def _remainder(one: IntegerExpr, other: IntegerExpr) -> Value:
-    divisor = other.only()
-    if divisor and one.bounds()[0] >= 0 and one.bounds()[1] < divisor:
-        return one
-    if not _divides(other):
-        return None
-    if divisor and divisor > 0 and one.bounds()[0] >= 0:
-        _, rest, small = _terms_by_divisor(one, divisor)
-        return _each(rest, lambda values: values % divisor) + small
-    return _joint(lambda one, other: one - _divided(one, other) * other)(one, other)
+    return _divided(one, other)[1]
+
+
+def _divided(one: IntegerExpr, other: IntegerExpr) -> tuple[Value, Value]:
+    """Return quotient and remainder; None if a divisor is 0. Raises ``TooLarge``."""
+    divisor, (low, high) = other.only(), one.bounds()
+    if divisor and low >= 0 and high < divisor:
+        return IntegerExpr.integer(0), one
+    if not other.joint().values.all():
+        return None, None
+    if divisor and divisor > 0 and low >= 0:
+        multiple, rest, small = _terms_by_divisor(one, divisor)
+        parts = (AxisArray(part.axes, part.values // divisor) for part in (*multiple, rest.joint()))
+        return IntegerExpr.of(*parts), _each(rest, lambda values: values % divisor) + small
+    return _joint(_truncated)(one, other), _joint(lambda one, other: one - _truncated(one, other) * other)(one, other)
+
+
+def _truncated(one: Array, other: Array) -> Array:
+    found: Array = np.abs(one) // np.abs(other) * np.sign(one) * np.sign(other)
+    return found
+
+
+def _ceiling(one: IntegerExpr, other: IntegerExpr) -> Value:
+    return _joint(lambda one, other: -(-one // other))(one, other) if other.joint().values.all() else None
 
 
 def _terms_by_divisor(value: IntegerExpr, divisor: int) -> tuple[list[AxisArray], IntegerExpr, IntegerExpr]:
@@ -261,48 +267,31 @@ def _terms_by_divisor(value: IntegerExpr, divisor: int) -> tuple[list[AxisArray]
     return multiple, others, small
 
 
-def _divides(divisor: IntegerExpr) -> bool:
-    return bool(divisor.joint().values.all())
-
-
-def _divided(one: Array, other: Array) -> Array:
-    found: Array = np.abs(one) // np.abs(other) * np.sign(one) * np.sign(other)
-    return found
-
-
-_COMPARE = re.compile(r"\s*(\w+),")
-_COMPARISONS: dict[str, Callable[[Array, Array], Array]] = {
+# The first letter says whether integers are signed, and the order of floats that are no numbers.
+_COMPARISON = re.compile(r"\s*([sou]?)(eq|ne|lt|le|gt|ge),")
+_COMPARISONS: Mapping[str, Callable[[Array, Array], Array]] = {
     "eq": np.equal,
     "ne": np.not_equal,
-    **dict.fromkeys(("slt", "ult"), np.less),
-    **dict.fromkeys(("sle", "ule"), np.less_equal),
-    **dict.fromkeys(("sgt", "ugt"), np.greater),
-    **dict.fromkeys(("sge", "uge"), np.greater_equal),
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
 }
 
 
-_UNSIGNED = ("ult", "ule", "ugt", "uge")
-
-
 def _of_comparison(operation: Operation, operands: Sequence[Value]) -> Value:
-    found = _COMPARE.match(operation.tail)
-    compare = _COMPARISONS.get(found[1]) if found else None
-    one, other = operands[:2]
-    if compare is None or not isinstance(one, IntegerExpr) or not isinstance(other, IntegerExpr):
+    found = _COMPARISON.match(operation.tail)
+    if found is None:
         return None
-    if found and found[1] in _UNSIGNED:
-        bits = types_of(operation)[-1].bits
-        return _two(lambda one, other: compared(compare, one, other))(
-            operation, [_as_unsigned(each, bits) for each in (one, other)]
-        )
-    return compared(compare, one, other)
+    read = _unsigned(operation, operands) if found[1] == "u" else operands
+    return _two(partial(compared, _COMPARISONS[found[2]]))(operation, read)
 
 
 def _of_selection(operation: Operation, operands: Sequence[Value]) -> Value:
     condition = operands[0]
     if not isinstance(condition, Mask) or condition.is_lower_bound:
         return None
-    return _two(lambda one, other: where(condition, one, other))(operation, operands[1:])
+    return _two(partial(where, condition))(operation, operands[1:])
 
 
 def _of_join(operation: Operation, operands: Sequence[Value]) -> Value:
@@ -312,23 +301,20 @@ def _of_join(operation: Operation, operands: Sequence[Value]) -> Value:
 
 
 def _of_pointer(operation: Operation, operands: Sequence[Value]) -> Value:
-    pointer, offset = operands[:2]
-    types = types_of(operation)
-    if not isinstance(pointer, IntegerExpr) or not isinstance(offset, IntegerExpr) or not types:
-        return None
-    return pointer + offset * IntegerExpr.integer(bytes_of(types[0].pointee))
+    size_bytes = IntegerExpr.integer(bytes_of(types_of(operation)[0].pointee))
+    return _two(lambda pointer, offset: pointer + offset * size_bytes)(operation, operands)
 
 
 _SAME = """
-    tt.splat tt.broadcast tt.bitcast tt.int_to_ptr tt.ptr_to_int ttg.convert_layout tt.unsplat
+    tt.splat tt.broadcast tt.int_to_ptr tt.ptr_to_int ttg.convert_layout tt.unsplat
     arith.extsi arith.index_cast arith.index_castui
     ttg.memdesc_trans ttg.memdesc_reshape ttg.memdesc_reinterpret
 """
 _LINEAR_NAMES = f"""
-    {_SAME} ttg.memdesc_index ttg.memdesc_subview tt.expand_dims tt.trans tt.reshape tt.addptr
+    {_SAME} tt.bitcast ttg.memdesc_index ttg.memdesc_subview tt.expand_dims tt.trans tt.reshape tt.addptr
     arith.trunci arith.addi arith.subi arith.muli
 """
-_LINEAR = frozenset(_LINEAR_NAMES.split())
+_LINEAR = frozenset(_LINEAR_NAMES.split())  # placeholders may be operands of these
 _OPERATIONS: Mapping[str, Give] = {
     "arith.constant": _of_constant,
     "tt.make_range": _of_range,
@@ -347,24 +333,65 @@ _OPERATIONS: Mapping[str, Give] = {
     "arith.addi": _two(lambda one, other: one + other),
     "arith.subi": _two(lambda one, other: one + -other),
     "arith.muli": _two(lambda one, other: one * other if is_settled(one) or is_settled(other) else OPEN),
-    "arith.divsi": _two(_quotient),
-    "arith.divui": _unsigned(_quotient),
+    **dict.fromkeys(("arith.divsi", "arith.divui"), _two(_quotient)),
+    **dict.fromkeys(("arith.remsi", "arith.remui"), _two(_remainder)),
     "arith.ceildivsi": _two(_ceiling),
-    "arith.remsi": _two(_remainder),
-    "arith.remui": _unsigned(_remainder),
-    "arith.minsi": _jointly(np.minimum),
-    "arith.minui": _unsigned(_joint(np.minimum)),
-    "arith.maxsi": _jointly(np.maximum),
-    "arith.maxui": _unsigned(_joint(np.maximum)),
-    "arith.andi": _bitwise(np.logical_and, np.bitwise_and),
-    "arith.ori": _bitwise(np.logical_or, np.bitwise_or),
-    "arith.xori": _bitwise(np.logical_xor, np.bitwise_xor),
+    **dict.fromkeys(("arith.minsi", "arith.minui"), _two(_joint(np.minimum))),
+    **dict.fromkeys(("arith.maxsi", "arith.maxui"), _two(_joint(np.maximum))),
+    "arith.andi": _bitwise(np.bitwise_and),
+    "arith.ori": _bitwise(np.bitwise_or),
+    "arith.xori": _bitwise(np.bitwise_xor),
     "arith.shli": _two(_times_power),
-    "arith.shrsi": _two(_shifted),
-    "arith.shrui": _unsigned(_shifted),
+    **dict.fromkeys(("arith.shrsi", "arith.shrui"), _two(_shifted)),
     "math.absi": lambda _, operands: _each(operands[0], np.abs) if isinstance(operands[0], IntegerExpr) else None,
     "tt.join": _of_join,
     "arith.cmpi": _of_comparison,
     "arith.select": _of_selection,
     "tt.addptr": _of_pointer,
 }
+
+_FLOATS = {"f16": np.float16, "bf16": np.float32, "f32": np.float32, "f64": np.float64}
+_FLOAT_CONSTANT = re.compile(r"\s*(?:dense<)?(-?\d+\.[\d.e+-]+)>? : ")
+_OF_FLOATS: Mapping[str, Callable[..., Array]] = {
+    **dict.fromkeys(("arith.sitofp", "arith.extf", "arith.truncf"), np.positive),
+    **dict.fromkeys(("arith.fptosi", "arith.fptoui"), np.trunc),
+    "arith.addf": np.add,
+    "arith.subf": np.subtract,
+    "arith.mulf": np.multiply,
+    **dict.fromkeys(("arith.divf", "tt.precise_divf"), np.divide),
+    "arith.negf": np.negative,
+    **dict.fromkeys(("arith.maximumf", "arith.maxnumf"), np.maximum),
+    **dict.fromkeys(("arith.minimumf", "arith.minnumf"), np.minimum),
+    "tt.clampf": np.clip,
+    **dict.fromkeys(("math.sqrt", "tt.precise_sqrt"), np.sqrt),
+    "math.absf": np.abs,
+    "math.floor": np.floor,
+    "math.ceil": np.ceil,
+    "math.exp2": np.exp2,
+    "math.log2": np.log2,
+}
+
+
+def float_value_of(operation: Operation, operands: Sequence[Value]) -> Value:
+    """Compute the result of an operation on floats, or of a conversion from or to them; None is unknown.
+
+    Raises ``TooLarge``, and ``MISFITS`` if the operands do not fit the operation.
+    """
+    kind, compute = types_of(operation)[-1].element, _OF_FLOATS.get(operation.name)
+    if operation.name == "arith.constant":
+        number = _FLOAT_CONSTANT.match(operation.tail)
+        return IntegerExpr((AxisArray((), np.array(number[1], _FLOATS[kind])),)) if number else None
+    is_comparison = operation.name == "arith.cmpf"
+    if is_comparison and (predicate := _COMPARISON.match(operation.tail)):
+        compute = _COMPARISONS[predicate[2]]
+    parts = [one for one in operands if isinstance(one, IntegerExpr)]
+    if compute is None or len(parts) < len(operands):
+        return None
+    if not all(map(is_settled, parts)):
+        return OPEN_MASK if is_comparison else OPEN
+    found = joined(compute, *(one.joint() for one in parts))
+    if is_comparison:
+        return Mask((found,))
+    if kind not in _FLOATS and not np.isfinite(found.values).all():
+        return None
+    return IntegerExpr((AxisArray(found.axes, found.values.astype(_FLOATS.get(kind, np.int64))),))
