@@ -16,9 +16,8 @@ from msgspec.structs import replace
 from kprof_inject.analysis.interpreter.executions import CountedOperation, ExecutedKernel
 from kprof_inject.analysis.limits.coalescing import Requests
 from kprof_inject.analysis.limits.computed_elements import computed_shares
-from kprof_inject.analysis.limits.integer_work import work_with_integers
 from kprof_inject.analysis.limits.memory import DramBound, Traffic, sms_of_ctas, traffic_of
-from kprof_inject.analysis.limits.operation_work import NO_WORK, Work, exchanged_bytes, work_of
+from kprof_inject.analysis.limits.operation_work import NO_WORK, Work, exchanged_bytes, work_of, work_with_integers
 from kprof_inject.analysis.limits.rates import UnitRates, rates_of
 from kprof_inject.analysis.scope_map import ScopeMap
 from kprof_inject.analysis.summary import LaunchSummary
