@@ -61,10 +61,9 @@ class Executed(Struct, frozen=True):
         if self.when is None or self.predicate is None:
             return None
         when = self.when & self.predicate
-        try:
+        with suppress(TooLarge):
             return None if when.is_lower_bound else when.count(self.sizes)
-        except TooLarge:
-            return None
+        return None
 
 
 # The predicate's position among the operands, not counting those in brackets (a token, and the predicates of barriers);
@@ -110,19 +109,6 @@ def descriptor_of(values: Sequence[Value], rank: int, element_bytes: int) -> Des
     return Descriptor(address, tuple(sums[:rank]), strides)
 
 
-_CREATED = " -> descriptor"
-
-
-def descriptor_at(name: str) -> str:
-    """Return the key of the descriptor in the memory that a pointer names."""
-    return f"{name}{_CREATED}"
-
-
-def is_descriptor_at(name: str) -> bool:
-    """Return whether a name is the key of a descriptor in memory."""
-    return name.endswith(_CREATED)
-
-
 @if_misfit(None)
 def descriptor_in_memory(operation: Operation, operands: Sequence[Value]) -> Descriptor | None:
     """Return the descriptor that ``ttng.tensormap_create`` writes, or None if it is malformed.
@@ -130,13 +116,12 @@ def descriptor_in_memory(operation: Operation, operands: Sequence[Value]) -> Des
     It is printed as ``%to, %base, [box], [shape], [strides in bytes, but for the innermost], [element strides]``, with
     dimensions from the innermost.
     """
-    lists = [len(re.findall(r"%", one)) for one in _BRACKETS.findall(operation.tail.partition(" : ")[0])]
     types = types_of(operation)
-    if len(lists) != 4 or len(operands) != 2 + sum(lists) or len(types) < 2:
+    boxes, rank, *rest = (one.count("%") for one in _BRACKETS.findall(operation.tail.partition(" : ")[0]))
+    if len(rest) != 2 or len(operands) != 2 + boxes + rank + sum(rest):
         return None
     sums = [value if isinstance(value, IntegerExpr) else None for value in operands]
-    rank = lists[1]
-    shape, strides = sums[2 + lists[0] :][:rank], sums[2 + lists[0] + rank :][: rank - 1]
+    shape, strides = sums[2 + boxes :][:rank], sums[2 + boxes + rank :][: rank - 1]
     element = IntegerExpr.integer(bytes_of(types[1].pointee))
     return Descriptor(sums[1], tuple(shape[::-1]), (*strides[::-1], element))
 
@@ -154,7 +139,8 @@ class AccessForm(Struct, frozen=True):
     """Kind of access to global memory by an operation.
 
     ``passes_by_l1``: data goes from the L2 to shared memory without being kept in the L1. ``by_registers``: data moves
-    between the L1 and registers.
+    between the L1 and registers. ``operands`` are a tensor of pointers, a pointer and a tensor of offsets, or a
+    descriptor and coordinates.
     """
 
     reads: bool
@@ -162,7 +148,6 @@ class AccessForm(Struct, frozen=True):
     passes_by_l1: bool = False
     by_registers: bool = False
     operands: Literal["pointers", "buffer", "descriptor", "not modelled"] = "pointers"
-    """A tensor of pointers, a pointer and a tensor of offsets, or a descriptor and coordinates."""
 
     @property
     def is_descriptors(self) -> bool:
@@ -212,24 +197,22 @@ def deciding_operands(operation: Operation, operands: Sequence[_T]) -> list[_T]:
 
 
 class Access(Struct, frozen=True):
-    """An access of all CTAs, in all iterations, to all elements.
+    """An access of all CTAs, in all iterations, to all elements of a tensor with this ``shape``.
 
-    ``mask`` is true for those that access memory, at ``address``. None is unknown.
+    ``mask`` is true for those that access memory, at ``address``; ``places`` is their number. None is unknown.
+    ``is_whole``: each execution accesses all elements. ``is_for_each_iteration``: it does so once for each iteration of
+    its loop, some iterations ahead.
     """
 
     operation: Operation
     form: AccessForm
     element_bytes: int
     shape: tuple[int, ...]
-    """The shape of the tensor that is read or written."""
     address: IntegerExpr | None
     mask: Mask | None
     places: int | None
-    """The number of elements accessed in total."""
     is_whole: bool
-    """Whether each execution accesses all elements."""
     is_for_each_iteration: bool
-    """Whether it accesses all elements once for each iteration of its loop, some iterations ahead."""
 
     def distinct_bytes(self, times: int | None) -> int:
         """Return a lower bound of the bytes requested, each address of an execution once; 0 if unknown."""

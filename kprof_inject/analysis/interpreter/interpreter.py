@@ -10,16 +10,15 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from math import prod
+from types import MappingProxyType
 
 import numpy as np
 
 from kprof_inject.analysis.interpreter.accesses import (
     Executed,
     described,
-    descriptor_at,
     descriptor_in_memory,
     descriptor_of,
-    is_descriptor_at,
     predicate_of,
 )
 from kprof_inject.analysis.interpreter.axis_arrays import (
@@ -99,6 +98,11 @@ _BOUNDS = re.compile(r"\s*(%[\w$.-]+) = (%[\w$.#-]+) to (%[\w$.#-]+) step (%[\w$
 _CARRIED = re.compile(r"\biter_args\(([^)]*)\)")
 _BOUND_NAME = re.compile(r"(%[\w$.-]+) = (%[\w$.#-]+)")
 _WHICH = re.compile(r"\s*([xyz])\b")
+_CREATED = " -> descriptor"  # after the name of a pointer: the descriptor in the memory there
+
+
+def _created_at(pointer: str) -> str:
+    return f"{pointer}{_CREATED}"
 
 
 class _Interpreter:
@@ -164,46 +168,37 @@ class _Interpreter:
         operands = [self._values.get(name) for name in operand_names(operation)]
         if operation.traits.is_terminator:
             return operands
-        self.found.append(Executed(operation, tuple(operands), sizes, when, self._predicate(operation)))
-        names = result_names(operation)
-        if len(names) == 1:
-            self._values[names[0]] = value = self._value(operation, operands, when)
-            if isinstance(value, AxisArrays):
-                self._taken += sum(part.values.size for part in value.parts) // 1024
-        if operation.name == "tt.split" and len(operands) == 1:
-            self._values |= zip(names, self._halves(operation, operands[0]), strict=False)
-        if operation.name == "ttng.tensormap_create" and operands:
-            self._values[descriptor_at(operand_names(operation)[0])] = descriptor_in_memory(operation, operands)
+        predicate = ALWAYS if (name := predicate_of(operation)) is None else self._values.get(name)
+        has_effect = predicate if isinstance(predicate, Mask) else None
+        self.found.append(Executed(operation, tuple(operands), sizes, when, has_effect))
+        names, results = result_names(operation), self._results(operation, operands, when)
+        self._values |= {**dict.fromkeys(names), **dict(zip(names, results, strict=False))}
+        arrays = (part for result in results if isinstance(result, AxisArrays) for part in result.parts)
+        self._taken += sum(part.values.size for part in arrays) // 1024
         return []
 
-    @if_misfit(None)
-    def _predicate(self, operation: Operation) -> Mask | None:
-        name = predicate_of(operation)
-        value = ALWAYS if name is None else self._values.get(name)
-        return value if isinstance(value, Mask) else None
-
-    @if_misfit((None, None))
-    def _halves(self, operation: Operation, value: Value) -> tuple[Value, Value]:
-        """Return the two results of ``tt.split``: the places along the last dimension."""
-        last = dimension(len(types_of(operation)[0].shape) - 1)
-        return at_iteration(value, last, 0), at_iteration(value, last, 1)
-
-    @if_misfit(None)
-    def _value(self, operation: Operation, operands: Sequence[Value], when: Mask | None) -> Value:
-        """Return the result of an operation, or None if that would be too large."""
+    @if_misfit(())
+    def _results(self, operation: Operation, operands: Sequence[Value], when: Mask | None) -> Sequence[Value]:
+        """Return the results of an operation; empty if they are unknown, or would be too large."""
+        name = operation.name
         with suppress(TooLarge):
             if operation in self._known_loads and self._memory is not None:
-                return loaded(operation, operands, when, self._memory) if all(map(is_settled, operands)) else OPEN
-            if operation.name in (PROGRAM_ID, "tt.get_num_programs"):
+                return [loaded(operation, operands, when, self._memory) if all(map(is_settled, operands)) else OPEN]
+            if name in (PROGRAM_ID, "tt.get_num_programs"):
                 found = _WHICH.match(operation.tail)
-                return self._of_grid(operation.name, "xyz".index(found[1])) if found else None
-            if operation.name == "tt.make_tensor_descriptor":
-                return descriptor_of(operands, (len(operands) - 1) // 2, bytes_of(types_of(operation)[0].pointee))
-            if operation.name == "ttng.reinterpret_tensor_descriptor":
-                return self._values.get(descriptor_at(operand_names(operation)[0]))
+                return [self._of_grid(name, "xyz".index(found[1]))] if found else ()
+            if name == "tt.split":
+                last = dimension(len(types_of(operation)[0].shape) - 1)
+                return [at_iteration(operands[0], last, place) for place in (0, 1)]
+            if name == "tt.make_tensor_descriptor":
+                return [descriptor_of(operands, (len(operands) - 1) // 2, bytes_of(types_of(operation)[0].pointee))]
+            if name == "ttng.tensormap_create":  # it has no result
+                self._values[_created_at(operand_names(operation)[0])] = descriptor_in_memory(operation, operands)
+            if name == "ttng.reinterpret_tensor_descriptor":
+                return [self._values.get(_created_at(operand_names(operation)[0]))]
             value = value_of(operation, operands)
-            return float_value_of(operation, operands) if value is None and self._has_float_indices else value
-        return None
+            return [float_value_of(operation, operands) if value is None and self._has_float_indices else value]
+        return ()
 
     def _of_grid(self, name: str, which: int) -> IntegerExpr:
         size = self._grid[which]
@@ -231,13 +226,13 @@ class _Interpreter:
             yield
         finally:
             # After the region, the memory may or may not hold the descriptor that was written inside.
-            changed = {name for name in around if is_descriptor_at(name) and self._values[name] is not around[name]}
+            changed = {name for name in around if name.endswith(_CREATED) and self._values[name] is not around[name]}
             self._values = {**around, **dict.fromkeys(changed)}
 
     def _rewritten(self, loop: Operation) -> dict[str, Value]:
         """Return the descriptors in memory that a loop rewrites, as unknown: each iteration may find another one."""
         inside = (one for one in loop.walk() if one.name == "ttng.tensormap_create")
-        return {descriptor_at(name): None for one in inside for name in operand_names(one)[:1]}
+        return {_created_at(name): None for one in inside for name in operand_names(one)[:1]}
 
     @contextmanager
     def _trial(self) -> Iterator[None]:
@@ -274,7 +269,11 @@ class _Interpreter:
         initial = [self._values.get(value) for _, value in pairs]
         loop = self._loop(operation, [self._values.get(name) for name in found.groups()[1:]]) if found else None
         if found is None or loop is None or (when is None and not loop.is_even):
-            return self._uncounted(operation, names, initial, found.groups()[:1] if found else (), sizes)
+            with self._trial(), self._names(dict.fromkeys(bound_names(operation))):
+                passed_on = self._region(operation.regions[-1], None, sizes)
+            carried_on = {name: same_memory(*both) for name, *both in zip(names, initial, passed_on, strict=False)}
+            self._unknown(operation, None, sizes, carried_on)
+            return [carried_on.get(name) for name in names]
         if not loop.most:
             return initial
         counter = {**self._rewritten(operation), found[1]: loop.first + loop.step * loop.places}
@@ -293,28 +292,17 @@ class _Interpreter:
                 changes.settle_slots(passed(changes.values, None))
         return changes.results(passed(changes.values, when & loop.when() if when else None))
 
-    def _uncounted(
+    def _unknown(
         self,
-        loop: Operation,
-        names: Sequence[str],
-        initial: Sequence[Value],
-        counter: Sequence[str],
+        operation: Operation,
+        _: Mask | None,
         sizes: Mapping[GridAxis, int],
-    ) -> list[Value]:
-        """Interpret a loop with an unknown number of iterations: only memory that it passes on is known."""
-        unknown: dict[str, Value] = dict.fromkeys([*names, *counter])
-        with self._trial(), self._names(unknown):
-            passed = self._region(loop.regions[-1], None, sizes)
-        carried = {name: same_memory(*both) for name, *both in zip(names, initial, passed, strict=False)}
-        with self._names({**unknown, **carried}):
-            self._region(loop.regions[-1], None, sizes)
-        return [carried.get(name) for name in names]
-
-    def _unknown(self, operation: Operation, _: Mask | None, sizes: Mapping[GridAxis, int]) -> Sequence[Value]:
-        """Interpret regions of which neither the condition nor the arguments are known."""
+        known: Mapping[str, Value] = MappingProxyType({}),
+    ) -> Sequence[Value]:
+        """Interpret regions under an unknown condition, whose arguments are unknown but for some."""
         bound = bound_names(operation)
         for region in operation.regions:
-            with self._names(dict.fromkeys([*bound, *argument_names(self._module, region)])):
+            with self._names({**dict.fromkeys([*bound, *argument_names(self._module, region)]), **known}):
                 self._region(region, None, sizes)
         return ()
 
