@@ -15,9 +15,8 @@ from timelines import Ran, cta_rows, made_timeline, scope_rows
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.analysis.limits.ceilings import ceiling
 from kprof_inject.analysis.limits.memory import DramBound
-from kprof_inject.analysis.limits.rates import DRAM, TENSOR
+from kprof_inject.analysis.limits.rates import DRAM, TENSOR, ceiling
 from kprof_inject.analysis.limits.speed_of_light import SpeedOfLight
 from kprof_inject.analysis.summary import LaunchSummary, summarise
 from kprof_inject.analysis.unjudged import Unjudged

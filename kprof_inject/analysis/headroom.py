@@ -9,9 +9,8 @@ from __future__ import annotations
 from msgspec import Struct
 
 from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.analysis.limits.ceilings import ceiling
 from kprof_inject.analysis.limits.limit import MIN_NOTABLE, UNIT_NAMES
-from kprof_inject.analysis.limits.rates import DRAM, TENSOR
+from kprof_inject.analysis.limits.rates import DRAM, TENSOR, ceiling
 from kprof_inject.quantities import percent, size_text
 
 _MIN_NECESSARY = 0.8

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from kprof_inject.analysis.limits.ceilings import ceiling
-from kprof_inject.analysis.limits.rates import DRAM, L2_TO_SM, TENSOR, rates_of
+from kprof_inject.analysis.limits.rates import DRAM, L2_TO_SM, TENSOR, ceiling, rates_of
 
 pytest.importorskip("triton")
 SCRIPT = Path(__file__).parents[2] / "scripts/ceilings"

@@ -11,11 +11,22 @@ from msgspec import Struct
 from kprof_inject.analysis.causal.slopes import KernelSlopes
 from kprof_inject.analysis.evidence.unit_use import UnitUse, issued_instructions
 from kprof_inject.analysis.interpreter.executions import CountedOperation, ExecutedKernel
-from kprof_inject.analysis.limits.ceilings import ceiling
 from kprof_inject.analysis.limits.coalescing import Requests
 from kprof_inject.analysis.limits.limit import LIMITING
 from kprof_inject.analysis.limits.measured import Measured
-from kprof_inject.analysis.limits.rates import ALU, DRAM, FP32, FP64, ISSUE, L2, L2_TO_SM, SHARED, SPECIAL, TENSOR
+from kprof_inject.analysis.limits.rates import (
+    ALU,
+    DRAM,
+    FP32,
+    FP64,
+    ISSUE,
+    L2,
+    L2_TO_SM,
+    SHARED,
+    SPECIAL,
+    TENSOR,
+    ceiling,
+)
 from kprof_inject.analysis.limits.speed_of_light import Roof, SpeedOfLight
 from kprof_inject.analysis.limits.stalls import Stalls
 from kprof_inject.analysis.structure.uses import Uses, uses_of

@@ -26,7 +26,13 @@ from kprof_inject.ttgir.types import types_of
 
 
 class DramBound(Struct, frozen=True):
-    """Bounds of the bytes that a launch moves from and to DRAM if it finds nothing in the L2."""
+    """Bounds of the bytes that a launch moves from and to DRAM if it finds nothing in the L2.
+
+    ``fits_l2``: everything that it reads and writes may be in the L2 when it begins. ``unknown`` operations access
+    memory at unknown addresses, which the bounds do not include, for ``unknown_reason``; ``unknown_bytes`` is their
+    part of ``streamed_bytes``, and ``scattered`` the number of elements that threads access there, each perhaps in a
+    cycle of its own of the L1.
+    """
 
     read_bytes: int
     written_bytes: int
@@ -37,17 +43,12 @@ class DramBound(Struct, frozen=True):
     """Upper bound: no operation finds in the L2 what another one read, nor anything read at an unknown address. None if
     the number of executions of any operation is unknown."""
     fits_l2: bool
-    """True if everything that the launch reads and writes may be in the L2 when it begins."""
     unknown: int
-    """Number of operations that access memory at unknown addresses, which the bounds do not include."""
     unknown_bytes: int
-    """Part of ``streamed_bytes`` at unknown addresses."""
     bytes_per_s: float
     """Bandwidth of the device's DRAM."""
     unknown_reason: str = ""
-    """The reason, if any addresses are unknown."""
     scattered: int = 0
-    """Number of elements that threads access at unknown addresses, each perhaps in a cycle of its own of the L1."""
 
     @property
     def once_bytes(self) -> int:
@@ -203,17 +204,16 @@ class Traffic:
 
     def _streamed_bytes(self, l1_bytes: int, kept_bytes: int) -> int | None:
         streamed = [one.streamed_bytes for one in self._moved]
-        known = [one for one in streamed if one is not None]
-        if len(known) < len(streamed):
+        if None in streamed:
             return None
-        resources = self._kernel.with_records
-        read_bytes = kept_bytes / self._ctas
+        total = sum(one or 0 for one in streamed)
+        resources, read_bytes = self._kernel.with_records, kept_bytes / self._ctas
         # If an SM's L1 has room for what its CTAs read through it, they hit it again.
-        if (resources.ctas_per_sm or 1) * (read_bytes + (resources.shared_bytes or 0)) > l1_bytes:
-            return sum(known)
-        kept = [one.is_kept and one.ranges is not None for one in self._moved]
-        again = sum(size_bytes for size_bytes, is_kept in zip(known, kept, strict=True) if not is_kept)
-        return again + union(one.ranges for one in self._moved if one.is_kept and one.ranges is not None).size_bytes
+        if (resources.ctas_per_sm or 1) * (read_bytes + (resources.shared_bytes or 0)) <= l1_bytes:
+            kept = [one for one in self._moved if one.is_kept and one.ranges is not None]
+            again = union(one.ranges for one in kept if one.ranges is not None).size_bytes
+            total += again - sum(one.streamed_bytes or 0 for one in kept)
+        return total
 
     def _reason(self, unknown: Sequence[Operation]) -> str:
         """Return why the addresses of some accesses are unknown; empty without any."""

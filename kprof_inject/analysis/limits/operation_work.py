@@ -24,33 +24,29 @@ from kprof_inject.ttgir.types import PrintedType, bits_of, factors_of, if_misfit
 
 
 class Work(Struct, frozen=True):
-    """Work of one CTA, or of all.
+    """Work of one CTA, or of all, in elements that count as floats of 32 bits, unless a field's name says otherwise.
 
-    Elements count as floats of 32 bits unless a field says otherwise.
+    ``tensor_flops`` are the tensor cores' by the operands' type; all types of 8 bits are ``f8``. ``special`` elements
+    go through a special function. ``logic``: elements of 32 bits, integers and floats, that are compared, selected or
+    bounded, and integers that are shifted or combined by bitwise logic. ``upper_halves`` are the integer
+    multiplications that give the upper half of the product, ``conversions`` those to floats of 32 bits, ``fp64``
+    instructions of the fp64 units for an element each. ``shared_bytes`` move between shared memory, or the L1, and
+    registers or tensor cores, ``l2_bytes`` from the L2 to the SM. ``conflict_cycles`` are cycles of shared memory and
+    the L1 beyond those that the bytes need.
     """
 
     tensor_flops: Mapping[str, float] = field(default_factory=dict)
-    """Operations of the tensor cores by the operands' type; all types of 8 bits are ``f8``."""
     special: float = 0
-    """Elements that go through a special function."""
     multiplications: float = 0
     additions: float = 0
     logic: float = 0
-    """Elements of 32 bits, integers and floats, that are compared, selected or bounded, and integers that are shifted
-    or combined by bitwise logic."""
     integer_multiplications: float = 0
     upper_halves: float = 0
-    """The integer multiplications that give the upper half of the product."""
     conversions: float = 0
-    """Elements that are converted to floats of 32 bits."""
     fp64: float = 0
-    """Instructions of the fp64 units for an element each."""
     shared_bytes: float = 0
-    """Bytes between shared memory, or the L1, and registers or tensor cores."""
     conflict_cycles: float = 0
-    """Cycles of shared memory and the L1 beyond those that the bytes need."""
     l2_bytes: float = 0
-    """Bytes from the L2 to the SM."""
 
     def __add__(self, other: Work) -> Work:
         """Return the sum of both."""

@@ -34,22 +34,22 @@ MAX_POSSIBLE = 1.05
 
 
 class Roof(Struct, frozen=True):
-    """Lower bounds of the utilization of the units by one scope of a launch."""
+    """Lower bounds of the utilization of the units by one scope of a launch, whose ``scope`` name need not be unique.
+
+    ``sm_cycles`` are those in which any warp ran the scope, on each SM, summed over the SMs. ``parts`` has the part of
+    these that each unit needs, from 0 to 1; it is 0 for ``impossible`` units, which would need more than all cycles,
+    because the work or the cycles are not the scope's.
+    """
 
     index: int
     """The scope's index in the scope table."""
     scope: str
-    """The scope's name, which need not be unique."""
     executions: int
     """Number of executions by CTAs."""
     sm_cycles: int
-    """Cycles in which any warp ran the scope, on each SM, summed over the SMs."""
     work: Work
     parts: Mapping[str, float]
-    """Lower bound of the part of ``sm_cycles`` that each unit needs, from 0 to 1, by the unit's name."""
     impossible: Mapping[str, float] = field(default_factory=dict)
-    """Units that would need more than all cycles, with that part; their ``parts`` are 0, because the work or the cycles
-    are not the scope's."""
 
     @classmethod
     def of(cls, index: int, scope: str, executions: int, sm_cycles: int, work: Work, rates: UnitRates) -> Roof:
@@ -75,18 +75,18 @@ class Roof(Struct, frozen=True):
 
 
 class SpeedOfLight(Struct, frozen=True):
-    """The roofs of a launch's scopes."""
+    """The roofs of a launch's scopes, in the order of the scope table.
+
+    ``missing`` is why there are none, or only that of the whole kernel. ``unknown`` operations have work that is not
+    included, because the number of their executions is unknown; ``atomics`` are the module's atomic operations.
+    ``dram`` has the bounds for the whole launch; None if nothing is known about the device's memory.
+    """
 
     roofs: tuple[Roof, ...]
-    """In the order of the scope table."""
     unknown: int = 0
-    """Number of operations whose work is not included, because the number of their executions is unknown."""
     missing: Unjudged | None = None
-    """Why there are no roofs, or only that of the whole kernel."""
     dram: DramBound | None = None
-    """The bounds for the whole launch; None if nothing is known about the device's memory."""
     atomics: int = 0
-    """Number of atomic operations in the module."""
     resident_cycles: int = 0
     """Cycles in which CTAs were on the SMs, including those in which they write out records; 0 without a timer."""
     exchanges: float = 0
@@ -123,6 +123,7 @@ def speed_of_light(
     if timeline.clock.source == ClockSource.FITTED:
         resident_cycles = cycles_with_ctas(timeline.all_ctas, timeline.clock.clock_hz, end="post_final_ns")
     working = _working(ran)
+    exchanged = sum(exchanged_bytes(one.operation, ran.module.aliases) * (one.times or 0) for one in ran.operations)
     return SpeedOfLight(
         tuple(_roofs(timeline, ran.scope_map, times, rates, working, traffic, kept_bytes, requests)),
         unknown=sum(one.whole_times is None for one, _ in working),
@@ -130,7 +131,7 @@ def speed_of_light(
         dram=traffic.dram_bound(rates.l1_bytes, kept_bytes[-1]),
         atomics=sum(one.operation.traits.is_atomic for one in ran.operations),
         resident_cycles=resident_cycles,
-        exchanges=_exchanged_bytes(ran) / rates.shared_bytes / sm_cycles if sm_cycles else 0.0,
+        exchanges=exchanged / rates.shared_bytes / sm_cycles if sm_cycles else 0.0,
         l2_writes=traffic.l2_written_bytes / rates.l2_bytes / sm_cycles if sm_cycles else 0.0,
     )
 
@@ -168,20 +169,13 @@ def _by_timer(timeline: Timeline) -> _Times:
 
 @lru_cache(maxsize=KERNELS_CACHED)
 def _working(ran: ExecutedKernel) -> Sequence[tuple[CountedOperation, Work]]:
-    of_integers = work_with_integers(ran.module)
-    computed = computed_shares(ran.module)
-    found: list[tuple[CountedOperation, Work]] = []
-    for one in ran.operations:
-        work = work_of(one.operation, ran.module.aliases) + of_integers.get(one.operation, NO_WORK)
-        work = work * computed.get(one.operation, 1.0)
-        if work != NO_WORK:
-            found.append((one, work))
-    return found
-
-
-@lru_cache(maxsize=KERNELS_CACHED)
-def _exchanged_bytes(ran: ExecutedKernel) -> float:
-    return sum(exchanged_bytes(one.operation, ran.module.aliases) * (one.times or 0) for one in ran.operations)
+    aliases, of_integers, computed = ran.module.aliases, work_with_integers(ran.module), computed_shares(ran.module)
+    found = [
+        (one, (work_of(one.operation, aliases) + of_integers.get(one.operation, NO_WORK)) * share)
+        for one in ran.operations
+        if (share := computed.get(one.operation, 1.0))
+    ]
+    return [(one, work) for one, work in found if work != NO_WORK]
 
 
 def _missing(timeline: Timeline) -> Unjudged | None:
