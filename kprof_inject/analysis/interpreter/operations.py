@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from math import gcd
 
 import numpy as np
 
 from kprof_inject.analysis.interpreter.axis_arrays import (
+    ALWAYS,
     OPEN,
     OPEN_MASK,
     Array,
@@ -34,7 +34,16 @@ from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.ssa_values import constant_of
 from kprof_inject.ttgir.types import bytes_of, types_of
 
-Give = Callable[[Operation, Sequence[Value]], Value]
+# Placeholders are no operands of these; of additions and the like they may be.
+_NOT_LINEAR = """
+    ttg.local_alloc ttng.tmem_alloc tt.join arith.extui arith.select arith.cmpi math.absi
+    arith.divsi arith.divui arith.ceildivsi arith.remsi arith.remui arith.minsi arith.minui arith.maxsi arith.maxui
+    arith.andi arith.ori arith.xori arith.shli arith.shrsi arith.shrui
+"""
+_ONLY_SETTLED = frozenset(_NOT_LINEAR.split())
+_RANGE = re.compile(r"\b(start|end) = (-?\d+)")
+_AXIS = re.compile(r"\baxis = (\d+)")
+_ORDER = re.compile(r"\border = array<i32: ([\d, ]+)>")
 
 
 def value_of(operation: Operation, operands: Sequence[Value]) -> Value:
@@ -42,79 +51,87 @@ def value_of(operation: Operation, operands: Sequence[Value]) -> Value:
 
     Raises ``TooLarge``, and ``MISFITS`` if the operands do not fit the operation.
     """
-    give = _OPERATIONS.get(operation.name)
-    if give is None:
-        return None
-    if operation.name not in _LINEAR and not all(map(is_settled, operands)):
-        return OPEN_MASK if operation.name == "arith.cmpi" else OPEN
-    return give(operation, operands)
-
-
-def _of_constant(operation: Operation, _: Sequence[Value]) -> Value:
-    number = constant_of(operation)
-    if isinstance(number, bool):
-        return Mask.of_bit(number)
-    return None if number is None else IntegerExpr.integer(number)
-
-
-_RANGE = re.compile(r"\b(start|end) = (-?\d+)")
-
-
-def _of_range(operation: Operation, _: Sequence[Value]) -> Value:
-    ends = {name: int(value) for name, value in _RANGE.findall(operation.tail)}
-    (result,), first = types_of(operation), ends.get("start", 0)
-    if result.shape != (ends["end"] - first,):
-        return None
-    return IntegerExpr((counting(dimension(0), *result.shape, first),))
-
-
-def _of_part(_: Operation, operands: Sequence[Value]) -> Value:
-    whole, index = operands[:2]
-    if not isinstance(whole, SharedMemorySlice):
-        return None
-    return SharedMemorySlice(whole.allocation, index if isinstance(index, IntegerExpr) else None)
-
-
-_AXIS = re.compile(r"\baxis = (\d+)")
-_ORDER = re.compile(r"\border = array<i32: ([\d, ]+)>")
-
-
-def _of_shape(operation: Operation, operands: Sequence[Value]) -> Value:
-    """Move or reshape dimensions, unless the compiler may reorder the elements."""
-    value, types = operands[0], types_of(operation)
-    if not isinstance(value, IntegerExpr | Mask):
-        return None
-    if operation.name == "tt.expand_dims" and (axis := _AXIS.search(operation.tail)):
-        new = int(axis[1])
-        return value.each(lambda part: part.moved(lambda number: number + (number >= new)))
-    if operation.name == "tt.trans" and (printed := _ORDER.search(operation.tail)):
-        order = [int(number) for number in printed[1].split(",")]
-        return value.each(lambda part: part.moved(order.index))
-    if operation.name == "tt.reshape" and "allow_reorder" not in operation.tail and len(types) == 2:
-        return value.each(lambda part: part.reshaped(types[0].shape, types[1].shape))
+    name, types = operation.name, types_of(operation)
+    if name in _ONLY_SETTLED and not all(map(is_settled, operands)):
+        return OPEN_MASK if name == "arith.cmpi" else OPEN
+    match name, operands:
+        case "arith.constant", _:
+            number = constant_of(operation)
+            if isinstance(number, bool):
+                return Mask.of_bit(number)
+            return None if number is None else IntegerExpr.integer(number)
+        case "ub.poison", _:  # no kernel depends on it
+            return ALWAYS if types[0].element == "i1" else IntegerExpr.integer(0)
+        case "tt.make_range", _:
+            ends = {end: int(number) for end, number in _RANGE.findall(operation.tail)}
+            first, size = ends.get("start", 0), ends["end"] - ends.get("start", 0)
+            return IntegerExpr((counting(dimension(0), size, first),)) if types[0].shape == (size,) else None
+        case (
+            # A value that a tensor repeats needs no axis for it.
+            "tt.splat"
+            | "tt.broadcast"
+            | "tt.unsplat"
+            | "ttg.convert_layout"
+            | "tt.int_to_ptr"
+            | "tt.ptr_to_int"
+            | "arith.extsi"
+            | "arith.index_cast"
+            | "arith.index_castui"
+            | "ttg.memdesc_trans"
+            | "ttg.memdesc_reshape"
+            | "ttg.memdesc_reinterpret",
+            [value, *_],
+        ):
+            return value
+        case "tt.bitcast", [value]:
+            is_float = {one.element.startswith(("f", "bf")) for one in types}
+            return value if len(is_float) == 1 else None
+        case "ttg.local_alloc" | "ttng.tmem_alloc", _:
+            return SharedMemorySlice(operation, IntegerExpr.integer(0))
+        case "ttg.memdesc_index" | "ttg.memdesc_subview", [SharedMemorySlice() as memory, index, *_]:
+            return SharedMemorySlice(memory.allocation, index if isinstance(index, IntegerExpr) else None)
+        case "tt.expand_dims", [IntegerExpr() | Mask() as value] if axis := _AXIS.search(operation.tail):
+            new = int(axis[1])
+            return value.each(lambda part: part.moved(lambda number: number + (number >= new)))
+        case "tt.trans", [IntegerExpr() | Mask() as value] if printed := _ORDER.search(operation.tail):
+            order = [int(number) for number in printed[1].split(",")]
+            return value.each(lambda part: part.moved(order.index))
+        case "tt.reshape", [IntegerExpr() | Mask() as value] if "allow_reorder" not in operation.tail:
+            before, after = types
+            return value.each(lambda part: part.reshaped(before.shape, after.shape))
+        case "tt.join", [IntegerExpr() as one, IntegerExpr() as other]:  # along a new last dimension
+            side = IntegerExpr((counting(dimension(len(types[0].shape)), 2),))
+            return one + (other - one) * side
+        case "tt.addptr", [IntegerExpr() as pointer, IntegerExpr() as offset]:
+            return pointer + offset * IntegerExpr.integer(bytes_of(types[0].pointee))
+        case "arith.trunci", [IntegerExpr() as one] if is_settled(one):  # a placeholder is assumed to fit
+            return _low_bits(one, types[-1].bits)
+        case "arith.trunci", [value]:
+            return value
+        case "arith.extui", [Mask() as mask]:
+            return None if mask.is_lower_bound else _each(mask, lambda values: values.astype(np.int64))
+        case "arith.extui", [IntegerExpr() as one]:
+            return one if one.bounds()[0] >= 0 else _unsigned(one, types[0].bits)
+        case "math.absi", [IntegerExpr() as one]:
+            return _each(one, np.abs)
+        case "arith.andi", [Mask() as mask, Mask() as other_mask]:
+            return mask & other_mask
+        case (
+            ("arith.ori" | "arith.xori"),
+            [Mask(is_lower_bound=False) as mask, Mask(is_lower_bound=False) as other_mask],
+        ):
+            compute = np.logical_or if name == "arith.ori" else np.logical_xor
+            return Mask((joined(compute, mask.joint(), other_mask.joint()),))
+        case "arith.select", [Mask(is_lower_bound=False) as mask, IntegerExpr() as one, IntegerExpr() as other]:
+            return where(mask, one, other)
+        case "arith.cmpi", [IntegerExpr() as one, IntegerExpr() as other]:
+            return _compared(operation, one, other)
+        case _, [IntegerExpr() as one, IntegerExpr() as other]:
+            return _of_integers(operation, one, other)
     return None
 
 
-def _of_bitcast(operation: Operation, operands: Sequence[Value]) -> Value:
-    is_float = {one.element.startswith(("f", "bf")) for one in types_of(operation)}
-    return operands[0] if len(is_float) == 1 else None
-
-
-def _of_widening(operation: Operation, operands: Sequence[Value]) -> Value:
-    value = operands[0]
-    if isinstance(value, Mask):
-        return None if value.is_lower_bound else _each(value, lambda values: values.astype(np.int64))
-    if not isinstance(value, IntegerExpr) or value.bounds()[0] >= 0:
-        return value
-    bits = types_of(operation)[0].bits
-    return _each(value, lambda values: np.where(values < 0, values + (1 << bits), values)) if bits < 64 else None
-
-
-def _of_narrowing(operation: Operation, operands: Sequence[Value]) -> Value:
-    """Keep the low bits of a number; a placeholder is assumed to fit."""
-    value, bits = operands[0], types_of(operation)[-1].bits
-    if not isinstance(value, IntegerExpr) or not is_settled(value):
-        return value
+def _low_bits(value: IntegerExpr, bits: int) -> IntegerExpr | Mask:
     if bits == 1:
         joint = value.joint()
         return Mask((AxisArray(joint.axes, joint.values & 1 != 0),))
@@ -130,49 +147,82 @@ def _each(value: IntegerExpr | Mask, compute: Callable[[Array], Array]) -> Integ
     return IntegerExpr((AxisArray(joint.axes, compute(joint.values)),))
 
 
-OfIntegers = Callable[[IntegerExpr, IntegerExpr], Value]
-
-
-def _two(compute: OfIntegers) -> Give:
-    """Compute with two integers; operations whose names end in ``ui`` take their bits as unsigned numbers."""
-
-    def give(operation: Operation, operands: Sequence[Value]) -> Value:
-        if operation.name.endswith("ui"):
-            operands = _unsigned(operation, operands)
-        one, other = operands[:2]
-        return compute(one, other) if isinstance(one, IntegerExpr) and isinstance(other, IntegerExpr) else None
-
-    return give
-
-
-def _unsigned(operation: Operation, operands: Sequence[Value]) -> list[Value]:
-    bits = types_of(operation)[-1].bits
-    return [_as_unsigned(one, bits) if isinstance(one, IntegerExpr) else None for one in operands]
-
-
-def _as_unsigned(value: IntegerExpr, bits: int) -> IntegerExpr | None:
+def _unsigned(value: IntegerExpr, bits: int) -> IntegerExpr:
+    """Return the bits of numbers as unsigned ones. Raises ``OverflowError`` for negative ones of 64 bits."""
     low, high = value.bounds()
     if low >= 0 and high >> bits == 0:
         return value
-    return _each(value, lambda values: values & ((1 << bits) - 1)) if bits < 64 else None
+    if bits >= 64:
+        raise OverflowError
+    return _each(value, lambda values: values & ((1 << bits) - 1))
 
 
-def _joint(compute: Callable[[Array, Array], Array]) -> OfIntegers:
-    return lambda one, other: IntegerExpr((joined(compute, one.joint(), other.joint()),))
+# The first letter says whether integers are signed, and the order of floats that are no numbers.
+_COMPARISON = re.compile(r"\s*([sou]?)(eq|ne|lt|le|gt|ge),")
+_COMPARISONS: Mapping[str, Callable[[Array, Array], Array]] = {
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+}
 
 
-def _bitwise(compute: Callable[[Array, Array], Array]) -> Give:
-    def give(operation: Operation, operands: Sequence[Value]) -> Value:
-        one, other = operands[:2]
-        if not (isinstance(one, Mask) and isinstance(other, Mask)):
-            return _two(partial(_by_bits, compute))(operation, operands)
-        if compute is np.bitwise_and:
-            return one & other
-        if one.is_lower_bound or other.is_lower_bound:
-            return None
-        return Mask((joined(compute, one.joint(), other.joint()),))
+def _compared(operation: Operation, one: IntegerExpr, other: IntegerExpr) -> Mask | None:
+    found = _COMPARISON.match(operation.tail)
+    if found and found[1] == "u":
+        one, other = (_unsigned(each, types_of(operation)[-1].bits) for each in (one, other))
+    return compared(_COMPARISONS[found[2]], one, other) if found else None
 
-    return give
+
+def _of_integers(operation: Operation, one: IntegerExpr, other: IntegerExpr) -> Value:
+    if operation.name.endswith("ui"):
+        one, other = (_unsigned(each, types_of(operation)[-1].bits) for each in (one, other))
+    match operation.name:
+        case "arith.addi":
+            return one + other
+        case "arith.subi":
+            return one + -other
+        case "arith.muli":
+            return one * other if is_settled(one) or is_settled(other) else OPEN
+        case "arith.divsi" | "arith.divui":
+            return _divided(one, other)[0]
+        case "arith.remsi" | "arith.remui":
+            return _divided(one, other)[1]
+        case "arith.ceildivsi":
+            is_divisor = other.joint().values.all()
+            return _joint(lambda one, other: -(-one // other), one, other) if is_divisor else None
+        case "arith.minsi" | "arith.minui":
+            return _joint(np.minimum, one, other)
+        case "arith.maxsi" | "arith.maxui":
+            return _joint(np.maximum, one, other)
+        case "arith.andi":
+            return _by_bits(np.bitwise_and, one, other)
+        case "arith.ori":
+            return _by_bits(np.bitwise_or, one, other)
+        case "arith.xori":
+            return _by_bits(np.bitwise_xor, one, other)
+        case "arith.shli":
+            return _shifted(np.left_shift, one, other)
+        case "arith.shrsi" | "arith.shrui":
+            return _shifted(np.right_shift, one, other)
+    return None
+
+
+_MAX_SHIFT = 62  # larger powers of two are no 64-bit integers
+
+
+def _shifted(compute: Callable[[Array, Array], Array], one: IntegerExpr, other: IntegerExpr) -> IntegerExpr | None:
+    places = other.only()
+    if places is None or not 0 <= places <= _MAX_SHIFT or (compute is np.right_shift and one.bounds()[0] < 0):
+        return _joint(compute, one, other)
+    power = IntegerExpr.integer(1 << places)
+    return one * power if compute is np.left_shift else _divided(one, power)[0]
+
+
+def _joint(compute: Callable[[Array, Array], Array], one: IntegerExpr, other: IntegerExpr) -> IntegerExpr:
+    return IntegerExpr((joined(compute, one.joint(), other.joint()),))
 
 
 def _by_bits(compute: Callable[[Array, Array], Array], one: IntegerExpr, other: IntegerExpr) -> IntegerExpr:
@@ -201,32 +251,7 @@ def _by_bits(compute: Callable[[Array, Array], Array], one: IntegerExpr, other: 
     return IntegerExpr.of(constant(0), *found)
 
 
-_MAX_SHIFT = 62  # larger powers of two are no 64-bit integers
-
-
-def _times_power(one: IntegerExpr, other: IntegerExpr) -> Value:
-    places = other.only()
-    if places is None or not 0 <= places <= _MAX_SHIFT:
-        return _joint(np.left_shift)(one, other)
-    return one * IntegerExpr.integer(1 << places)
-
-
-def _shifted(one: IntegerExpr, other: IntegerExpr) -> Value:
-    places = other.only()
-    if places is None or not 0 <= places <= _MAX_SHIFT or one.bounds()[0] < 0:
-        return _joint(np.right_shift)(one, other)
-    return _quotient(one, IntegerExpr.integer(1 << places))
-
-
-def _quotient(one: IntegerExpr, other: IntegerExpr) -> Value:
-    return _divided(one, other)[0]
-
-
-def _remainder(one: IntegerExpr, other: IntegerExpr) -> Value:
-    return _divided(one, other)[1]
-
-
-def _divided(one: IntegerExpr, other: IntegerExpr) -> tuple[Value, Value]:
+def _divided(one: IntegerExpr, other: IntegerExpr) -> tuple[IntegerExpr | None, IntegerExpr | None]:
     """Return quotient and remainder; None if a divisor is 0. Raises ``TooLarge``."""
     divisor, (low, high) = other.only(), one.bounds()
     if divisor and low >= 0 and high < divisor:
@@ -237,16 +262,13 @@ def _divided(one: IntegerExpr, other: IntegerExpr) -> tuple[Value, Value]:
         multiple, rest, small = _terms_by_divisor(one, divisor)
         parts = (AxisArray(part.axes, part.values // divisor) for part in (*multiple, rest.joint()))
         return IntegerExpr.of(*parts), _each(rest, lambda values: values % divisor) + small
-    return _joint(_truncated)(one, other), _joint(lambda one, other: one - _truncated(one, other) * other)(one, other)
+    rest = _joint(lambda one, other: one - _truncated(one, other) * other, one, other)
+    return _joint(_truncated, one, other), rest
 
 
 def _truncated(one: Array, other: Array) -> Array:
     found: Array = np.abs(one) // np.abs(other) * np.sign(one) * np.sign(other)
     return found
-
-
-def _ceiling(one: IntegerExpr, other: IntegerExpr) -> Value:
-    return _joint(lambda one, other: -(-one // other))(one, other) if other.joint().values.all() else None
 
 
 def _terms_by_divisor(value: IntegerExpr, divisor: int) -> tuple[list[AxisArray], IntegerExpr, IntegerExpr]:
@@ -266,89 +288,6 @@ def _terms_by_divisor(value: IntegerExpr, divisor: int) -> tuple[list[AxisArray]
     others, small = (IntegerExpr.of(constant(0), *(part for _, part in some)) for some in (rest[:count], rest[count:]))
     return multiple, others, small
 
-
-# The first letter says whether integers are signed, and the order of floats that are no numbers.
-_COMPARISON = re.compile(r"\s*([sou]?)(eq|ne|lt|le|gt|ge),")
-_COMPARISONS: Mapping[str, Callable[[Array, Array], Array]] = {
-    "eq": np.equal,
-    "ne": np.not_equal,
-    "lt": np.less,
-    "le": np.less_equal,
-    "gt": np.greater,
-    "ge": np.greater_equal,
-}
-
-
-def _of_comparison(operation: Operation, operands: Sequence[Value]) -> Value:
-    found = _COMPARISON.match(operation.tail)
-    if found is None:
-        return None
-    read = _unsigned(operation, operands) if found[1] == "u" else operands
-    return _two(partial(compared, _COMPARISONS[found[2]]))(operation, read)
-
-
-def _of_selection(operation: Operation, operands: Sequence[Value]) -> Value:
-    condition = operands[0]
-    if not isinstance(condition, Mask) or condition.is_lower_bound:
-        return None
-    return _two(partial(where, condition))(operation, operands[1:])
-
-
-def _of_join(operation: Operation, operands: Sequence[Value]) -> Value:
-    """Return two tensors along a new last dimension."""
-    side = IntegerExpr((counting(dimension(len(types_of(operation)[0].shape)), 2),))
-    return _two(lambda one, other: one + (other - one) * side)(operation, operands)
-
-
-def _of_pointer(operation: Operation, operands: Sequence[Value]) -> Value:
-    size_bytes = IntegerExpr.integer(bytes_of(types_of(operation)[0].pointee))
-    return _two(lambda pointer, offset: pointer + offset * size_bytes)(operation, operands)
-
-
-_SAME = """
-    tt.splat tt.broadcast tt.int_to_ptr tt.ptr_to_int ttg.convert_layout tt.unsplat
-    arith.extsi arith.index_cast arith.index_castui
-    ttg.memdesc_trans ttg.memdesc_reshape ttg.memdesc_reinterpret
-"""
-_LINEAR_NAMES = f"""
-    {_SAME} tt.bitcast ttg.memdesc_index ttg.memdesc_subview tt.expand_dims tt.trans tt.reshape tt.addptr
-    arith.trunci arith.addi arith.subi arith.muli
-"""
-_LINEAR = frozenset(_LINEAR_NAMES.split())  # placeholders may be operands of these
-_OPERATIONS: Mapping[str, Give] = {
-    "arith.constant": _of_constant,
-    "tt.make_range": _of_range,
-    # A value that a tensor repeats needs no axis for it.
-    **dict.fromkeys(_SAME.split(), lambda _, operands: operands[0] if operands else None),
-    **dict.fromkeys(
-        ("ttg.local_alloc", "ttng.tmem_alloc"), lambda one, _: SharedMemorySlice(one, IntegerExpr.integer(0))
-    ),
-    **dict.fromkeys(("ttg.memdesc_index", "ttg.memdesc_subview"), _of_part),
-    "tt.bitcast": _of_bitcast,
-    "arith.extui": _of_widening,
-    "arith.trunci": _of_narrowing,
-    **dict.fromkeys(("tt.expand_dims", "tt.trans", "tt.reshape"), _of_shape),
-    # No kernel depends on poison.
-    "ub.poison": lambda operation, _: Mask() if types_of(operation)[0].element == "i1" else IntegerExpr.integer(0),
-    "arith.addi": _two(lambda one, other: one + other),
-    "arith.subi": _two(lambda one, other: one + -other),
-    "arith.muli": _two(lambda one, other: one * other if is_settled(one) or is_settled(other) else OPEN),
-    **dict.fromkeys(("arith.divsi", "arith.divui"), _two(_quotient)),
-    **dict.fromkeys(("arith.remsi", "arith.remui"), _two(_remainder)),
-    "arith.ceildivsi": _two(_ceiling),
-    **dict.fromkeys(("arith.minsi", "arith.minui"), _two(_joint(np.minimum))),
-    **dict.fromkeys(("arith.maxsi", "arith.maxui"), _two(_joint(np.maximum))),
-    "arith.andi": _bitwise(np.bitwise_and),
-    "arith.ori": _bitwise(np.bitwise_or),
-    "arith.xori": _bitwise(np.bitwise_xor),
-    "arith.shli": _two(_times_power),
-    **dict.fromkeys(("arith.shrsi", "arith.shrui"), _two(_shifted)),
-    "math.absi": lambda _, operands: _each(operands[0], np.abs) if isinstance(operands[0], IntegerExpr) else None,
-    "tt.join": _of_join,
-    "arith.cmpi": _of_comparison,
-    "arith.select": _of_selection,
-    "tt.addptr": _of_pointer,
-}
 
 _FLOATS = {"f16": np.float16, "bf16": np.float32, "f32": np.float32, "f64": np.float64}
 _FLOAT_CONSTANT = re.compile(r"\s*(?:dense<)?(-?\d+\.[\d.e+-]+)>? : ")
