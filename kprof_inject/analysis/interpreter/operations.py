@@ -34,13 +34,19 @@ from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.ssa_values import constant_of
 from kprof_inject.ttgir.types import bytes_of, types_of
 
+# A value that a tensor repeats needs no axis for it.
+_SAME_NAMES = """
+    tt.splat tt.broadcast tt.unsplat ttg.convert_layout tt.int_to_ptr tt.ptr_to_int
+    arith.extsi arith.index_cast arith.index_castui ttg.memdesc_trans ttg.memdesc_reshape ttg.memdesc_reinterpret
+"""
 # Placeholders are no operands of these; of additions and the like they may be.
-_NOT_LINEAR = """
+_NOT_LINEAR_NAMES = """
     ttg.local_alloc ttng.tmem_alloc tt.join arith.extui arith.select arith.cmpi math.absi
     arith.divsi arith.divui arith.ceildivsi arith.remsi arith.remui arith.minsi arith.minui arith.maxsi arith.maxui
     arith.andi arith.ori arith.xori arith.shli arith.shrsi arith.shrui
 """
-_ONLY_SETTLED = frozenset(_NOT_LINEAR.split())
+_SAME, _NOT_LINEAR = (frozenset(names.split()) for names in (_SAME_NAMES, _NOT_LINEAR_NAMES))
+_BITWISE = {"arith.andi": np.bitwise_and, "arith.ori": np.bitwise_or, "arith.xori": np.bitwise_xor}
 _RANGE = re.compile(r"\b(start|end) = (-?\d+)")
 _AXIS = re.compile(r"\baxis = (\d+)")
 _ORDER = re.compile(r"\border = array<i32: ([\d, ]+)>")
@@ -52,7 +58,7 @@ def value_of(operation: Operation, operands: Sequence[Value]) -> Value:
     Raises ``TooLarge``, and ``MISFITS`` if the operands do not fit the operation.
     """
     name, types = operation.name, types_of(operation)
-    if name in _ONLY_SETTLED and not all(map(is_settled, operands)):
+    if name in _NOT_LINEAR and not all(map(is_settled, operands)):
         return OPEN_MASK if name == "arith.cmpi" else OPEN
     match name, operands:
         case "arith.constant", _:
@@ -66,22 +72,7 @@ def value_of(operation: Operation, operands: Sequence[Value]) -> Value:
             ends = {end: int(number) for end, number in _RANGE.findall(operation.tail)}
             first, size = ends.get("start", 0), ends["end"] - ends.get("start", 0)
             return IntegerExpr((counting(dimension(0), size, first),)) if types[0].shape == (size,) else None
-        case (
-            # A value that a tensor repeats needs no axis for it.
-            "tt.splat"
-            | "tt.broadcast"
-            | "tt.unsplat"
-            | "ttg.convert_layout"
-            | "tt.int_to_ptr"
-            | "tt.ptr_to_int"
-            | "arith.extsi"
-            | "arith.index_cast"
-            | "arith.index_castui"
-            | "ttg.memdesc_trans"
-            | "ttg.memdesc_reshape"
-            | "ttg.memdesc_reinterpret",
-            [value, *_],
-        ):
+        case _, [value, *_] if name in _SAME:
             return value
         case "tt.bitcast", [value]:
             is_float = {one.element.startswith(("f", "bf")) for one in types}
@@ -116,12 +107,8 @@ def value_of(operation: Operation, operands: Sequence[Value]) -> Value:
             return _each(one, np.abs)
         case "arith.andi", [Mask() as mask, Mask() as other_mask]:
             return mask & other_mask
-        case (
-            ("arith.ori" | "arith.xori"),
-            [Mask(is_lower_bound=False) as mask, Mask(is_lower_bound=False) as other_mask],
-        ):
-            compute = np.logical_or if name == "arith.ori" else np.logical_xor
-            return Mask((joined(compute, mask.joint(), other_mask.joint()),))
+        case _, [Mask(is_lower_bound=False) as mask, Mask(is_lower_bound=False) as other_mask] if name in _BITWISE:
+            return Mask((joined(_BITWISE[name], mask.joint(), other_mask.joint()),))
         case "arith.select", [Mask(is_lower_bound=False) as mask, IntegerExpr() as one, IntegerExpr() as other]:
             return where(mask, one, other)
         case "arith.cmpi", [IntegerExpr() as one, IntegerExpr() as other]:
@@ -197,12 +184,8 @@ def _of_integers(operation: Operation, one: IntegerExpr, other: IntegerExpr) -> 
             return _joint(np.minimum, one, other)
         case "arith.maxsi" | "arith.maxui":
             return _joint(np.maximum, one, other)
-        case "arith.andi":
-            return _by_bits(np.bitwise_and, one, other)
-        case "arith.ori":
-            return _by_bits(np.bitwise_or, one, other)
-        case "arith.xori":
-            return _by_bits(np.bitwise_xor, one, other)
+        case name if name in _BITWISE:
+            return _by_bits(_BITWISE[name], one, other)
         case "arith.shli":
             return _shifted(np.left_shift, one, other)
         case "arith.shrsi" | "arith.shrui":

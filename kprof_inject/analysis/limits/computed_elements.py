@@ -120,24 +120,25 @@ class _ComputedFunction:
                 return _ALL_DIMENSIONS, 0
             axis = _AXIS.search(combining.tail) if combining is not None and combining.name == "tt.reduce" else None
             return (_without(data_dims, axis), _without(index_dims, axis)) if axis else (data_dims, index_dims)
-        operation = leaf.operation
-        name, traits = operation.name, operation.traits
-        if traits.is_constant or name == "tt.splat":
-            return 0, 0
-        if name == "tt.make_range":
-            return 0, 1
-        if name in _MOVES:
-            return _moved(operation, data_dims), _moved(operation, index_dims)
-        if name in ("arith.cmpi", _COMPARISON) or (name in _FROM_INTEGERS and _is_of_bits(operation)):
-            # Comparisons of neighbouring indices mostly give the same result.
-            return data_dims, 0
-        if name == _SELECT:
-            return data_dims, _joined(index[one] for one in operands[1:])
+        traits = leaf.operation.traits
+        match leaf.operation.name:
+            case "tt.splat" | "arith.constant":
+                return 0, 0
+            case "tt.make_range":
+                return 0, 1
+            case name if name in _MOVES:
+                return _moved(leaf.operation, data_dims), _moved(leaf.operation, index_dims)
+            case "arith.cmpi" | "arith.cmpf":  # neighbouring indices mostly give the same result
+                return data_dims, 0
+            case "arith.sitofp" | "arith.uitofp" if _is_of_bits(leaf.operation):
+                return data_dims, 0
+            case "arith.select":
+                return data_dims, _joined(index[one] for one in operands[1:])
+            case "tt.addptr" | "tt.bitcast":
+                return data_dims, index_dims
         if traits.is_random:
             return data_dims | index_dims, index_dims
-        if traits.is_arithmetic or traits.is_foreign or name in ("tt.addptr", "tt.bitcast"):
-            return data_dims, index_dims
-        return _ALL_DIMENSIONS, 0
+        return (data_dims, index_dims) if traits.is_arithmetic or traits.is_foreign else (_ALL_DIMENSIONS, 0)
 
     def _distinct(self, leaf: Leaf) -> float:
         types = types_of(leaf.operation)
