@@ -101,40 +101,6 @@ def asks_for_iteration(bit: str, user: Operation) -> bool:
     return operand_names(made)[:1] == bound_names(loop)[:1]
 
 
-def descriptor_of(values: Sequence[Value], rank: int, element_bytes: int) -> Descriptor:
-    """Return the descriptor with this base address, then ``rank`` sizes, then as many strides in elements."""
-    address, *sums = (value if isinstance(value, IntegerExpr) else None for value in values)
-    element = IntegerExpr.integer(element_bytes)
-    strides = tuple(stride and stride * element for stride in sums[rank : 2 * rank])
-    return Descriptor(address, tuple(sums[:rank]), strides)
-
-
-@if_misfit(None)
-def descriptor_in_memory(operation: Operation, operands: Sequence[Value]) -> Descriptor | None:
-    """Return the descriptor that ``ttng.tensormap_create`` writes, or None if it is malformed.
-
-    It is printed as ``%to, %base, [box], [shape], [strides in bytes, but for the innermost], [element strides]``, with
-    dimensions from the innermost.
-    """
-    types = types_of(operation)
-    boxes, rank, *rest = (one.count("%") for one in _BRACKETS.findall(operation.tail.partition(" : ")[0]))
-    if len(rest) != 2 or len(operands) != 2 + boxes + rank + sum(rest):
-        return None
-    sums = [value if isinstance(value, IntegerExpr) else None for value in operands]
-    shape, strides = sums[2 + boxes :][:rank], sums[2 + boxes + rank :][: rank - 1]
-    element = IntegerExpr.integer(bytes_of(types[1].pointee))
-    return Descriptor(sums[1], tuple(shape[::-1]), (*strides[::-1], element))
-
-
-_DESCRIBED = re.compile(r"!tt\.tensordesc<(?:tensor<)?((?:\d+x)+)([a-z]\w*)")
-
-
-def described(argument_type: str) -> tuple[int, int] | None:
-    """Return the rank and the element size in bytes of an argument that is a descriptor, and None for others."""
-    found = _DESCRIBED.match(argument_type)
-    return (found[1].count("x"), bytes_of(found[2])) if found else None
-
-
 class AccessForm(Struct, frozen=True):
     """Kind of access to global memory by an operation.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial, reduce
 from graphlib import CycleError, TopologicalSorter
@@ -336,10 +336,10 @@ class Steps:
         """Return the number of iterations."""
         return len(self._passed)
 
-    def rounds(self, axis: GridAxis, *, is_condition: bool) -> tuple[CountedLoop, list[Value]]:
-        """Return the CTAs' executions of the condition's block, or the body, and its arguments in each round."""
-        values = self._given if is_condition else self._passed
-        going = (one.joint() for one in self._going[1:])
-        trips = reduce(partial(joined, np.add), going, constant(int(is_condition)))
-        loop = CountedLoop(axis, IntegerExpr.integer(0), IntegerExpr.integer(1), trips, len(values))
-        return loop, [stacked(one, axis) for one in zip(*values, strict=True)]
+    def rounds(self, before: GridAxis, after: GridAxis) -> Iterator[tuple[CountedLoop, list[Value]]]:
+        """Yield the CTAs' executions of the condition's block, then of the body, with its arguments in each round."""
+        zero, one = IntegerExpr.integer(0), IntegerExpr.integer(1)
+        trips = reduce(partial(joined, np.add), (going.joint() for going in self._going[1:]), constant(0))
+        for axis, values, extra in ((before, self._given, 1), (after, self._passed, 0)):
+            loop = CountedLoop(axis, zero, one, joined(np.add, trips, constant(extra)), len(values))
+            yield loop, [stacked(value, axis) for value in zip(*values, strict=True)]

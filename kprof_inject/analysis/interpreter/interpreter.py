@@ -14,13 +14,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from kprof_inject.analysis.interpreter.accesses import (
-    Executed,
-    described,
-    descriptor_in_memory,
-    descriptor_of,
-    predicate_of,
-)
+from kprof_inject.analysis.interpreter.accesses import Executed, predicate_of
 from kprof_inject.analysis.interpreter.axis_arrays import (
     ALWAYS,
     CTA,
@@ -50,7 +44,13 @@ from kprof_inject.analysis.interpreter.control_flow import (
     stacked,
 )
 from kprof_inject.analysis.interpreter.loaded_integers import Memory, deciding_loads, loaded
-from kprof_inject.analysis.interpreter.operations import float_value_of, value_of
+from kprof_inject.analysis.interpreter.operations import (
+    described,
+    descriptor_in_memory,
+    descriptor_of,
+    float_value_of,
+    value_of,
+)
 from kprof_inject.capture.schema import Grid
 from kprof_inject.ttgir.dialect import PARTITIONS, PROGRAM_ID, WARP_SPECIALIZE
 from kprof_inject.ttgir.nodes import Block, Module, Operation, Region
@@ -62,7 +62,7 @@ from kprof_inject.ttgir.ssa_values import (
     operand_names,
     result_names,
 )
-from kprof_inject.ttgir.types import MISFITS, bytes_of, if_misfit, types_of
+from kprof_inject.ttgir.types import MISFITS, if_misfit, types_of
 
 _MAX_DEPTH = 40
 # A loop's body is interpreted two or three times to determine how its values change, and so is each loop in it: only
@@ -190,8 +190,6 @@ class _Interpreter:
             if name == "tt.split":
                 last = dimension(len(types_of(operation)[0].shape) - 1)
                 return [at_iteration(operands[0], last, place) for place in (0, 1)]
-            if name == "tt.make_tensor_descriptor":
-                return [descriptor_of(operands, (len(operands) - 1) // 2, bytes_of(types_of(operation)[0].pointee))]
             if name == "ttng.tensormap_create":  # it has no result
                 self._values[_created_at(operand_names(operation)[0])] = descriptor_in_memory(operation, operands)
             if name == "ttng.reinterpret_tensor_descriptor":
@@ -321,11 +319,8 @@ class _Interpreter:
         steps = self._steps(before, after, names, initial, given) if when is not None else None
         if when is None or steps is None:
             return self._unknown(operation, when, sizes)
-        for region, its, axis in (
-            (before, names, loop_axis(before.end)),
-            (after, given, loop_axis(operation.start)),
-        ):
-            loop, values = steps.rounds(axis, is_condition=region is before)
+        axes = loop_axis(before.end), loop_axis(operation.start)
+        for region, its, (loop, values) in zip((before, after), (names, given), steps.rounds(*axes), strict=True):
             if not loop.most:
                 continue
             in_round = None

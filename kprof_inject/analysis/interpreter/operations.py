@@ -18,6 +18,7 @@ from kprof_inject.analysis.interpreter.axis_arrays import (
     OPEN_MASK,
     Array,
     AxisArray,
+    Descriptor,
     IntegerExpr,
     Mask,
     SharedMemorySlice,
@@ -32,7 +33,7 @@ from kprof_inject.analysis.interpreter.axis_arrays import (
 )
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.ssa_values import constant_of
-from kprof_inject.ttgir.types import bytes_of, types_of
+from kprof_inject.ttgir.types import bytes_of, if_misfit, types_of
 
 # A value that a tensor repeats needs no axis for it.
 _SAME_NAMES = """
@@ -93,6 +94,8 @@ def value_of(operation: Operation, operands: Sequence[Value]) -> Value:
         case "tt.join", [IntegerExpr() as one, IntegerExpr() as other]:  # along a new last dimension
             side = IntegerExpr((counting(dimension(len(types[0].shape)), 2),))
             return one + (other - one) * side
+        case "tt.make_tensor_descriptor", _:
+            return descriptor_of(operands, (len(operands) - 1) // 2, bytes_of(types[0].pointee))
         case "tt.addptr", [IntegerExpr() as pointer, IntegerExpr() as offset]:
             return pointer + offset * IntegerExpr.integer(bytes_of(types[0].pointee))
         case "arith.trunci", [IntegerExpr() as one] if is_settled(one):  # a placeholder is assumed to fit
@@ -317,3 +320,40 @@ def float_value_of(operation: Operation, operands: Sequence[Value]) -> Value:
     if kind not in _FLOATS and not np.isfinite(found.values).all():
         return None
     return IntegerExpr((AxisArray(found.axes, found.values.astype(_FLOATS.get(kind, np.int64))),))
+
+
+def descriptor_of(values: Sequence[Value], rank: int, element_bytes: int) -> Descriptor:
+    """Return the descriptor with this base address, then ``rank`` sizes, then as many strides in elements."""
+    address, *sums = (value if isinstance(value, IntegerExpr) else None for value in values)
+    element = IntegerExpr.integer(element_bytes)
+    strides = tuple(stride and stride * element for stride in sums[rank : 2 * rank])
+    return Descriptor(address, tuple(sums[:rank]), strides)
+
+
+_LIST = re.compile(r"\[([^\]]*)\]")
+
+
+@if_misfit(None)
+def descriptor_in_memory(operation: Operation, operands: Sequence[Value]) -> Descriptor | None:
+    """Return the descriptor that ``ttng.tensormap_create`` writes, or None if it is malformed.
+
+    It is printed as ``%to, %base, [box], [shape], [strides in bytes, but for the innermost], [element strides]``, with
+    dimensions from the innermost.
+    """
+    types = types_of(operation)
+    boxes, rank, *rest = (one.count("%") for one in _LIST.findall(operation.tail.partition(" : ")[0]))
+    if len(rest) != 2 or len(operands) != 2 + boxes + rank + sum(rest):
+        return None
+    sums = [value if isinstance(value, IntegerExpr) else None for value in operands]
+    shape, strides = sums[2 + boxes :][:rank], sums[2 + boxes + rank :][: rank - 1]
+    element = IntegerExpr.integer(bytes_of(types[1].pointee))
+    return Descriptor(sums[1], tuple(shape[::-1]), (*strides[::-1], element))
+
+
+_DESCRIBED = re.compile(r"!tt\.tensordesc<(?:tensor<)?((?:\d+x)+)([a-z]\w*)")
+
+
+def described(argument_type: str) -> tuple[int, int] | None:
+    """Return the rank and the element size in bytes of an argument that is a descriptor, and None for others."""
+    found = _DESCRIBED.match(argument_type)
+    return (found[1].count("x"), bytes_of(found[2])) if found else None
