@@ -222,11 +222,6 @@ class Mask(AxisArrays, frozen=True):
 
     is_lower_bound: bool = False
 
-    @classmethod
-    def of_bit(cls, bit: bool) -> Mask:
-        """Return a mask that is the same everywhere."""
-        return cls() if bit else cls((constant(False),))
-
     def __and__(self, other: Mask) -> Mask:
         """Return the conjunction of two masks; it is a lower bound if either is."""
         return Mask((*self.parts, *other.parts), self.is_lower_bound or other.is_lower_bound)
@@ -251,7 +246,7 @@ class Mask(AxisArrays, frozen=True):
         return times * prod(sizes[axis] for axis in axes)
 
 
-ALWAYS = Mask()
+ALWAYS, NEVER = Mask(), Mask((constant(False),))
 
 
 def where(condition: Mask, one: IntegerExpr, other: IntegerExpr) -> IntegerExpr:

@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from math import prod
-from types import MappingProxyType
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from kprof_inject.analysis.interpreter.accesses import Executed, predicate_of
 from kprof_inject.analysis.interpreter.axis_arrays import (
     ALWAYS,
     CTA,
+    NEVER,
     OPEN,
     AxisArray,
     AxisArrays,
@@ -58,6 +58,7 @@ from kprof_inject.ttgir.ssa_values import (
     argument_names,
     argument_types,
     bound_names,
+    loop_arguments,
     makers_of,
     operand_names,
     result_names,
@@ -98,6 +99,7 @@ _BOUNDS = re.compile(r"\s*(%[\w$.-]+) = (%[\w$.#-]+) to (%[\w$.#-]+) step (%[\w$
 _CARRIED = re.compile(r"\biter_args\(([^)]*)\)")
 _BOUND_NAME = re.compile(r"(%[\w$.-]+) = (%[\w$.#-]+)")
 _WHICH = re.compile(r"\s*([xyz])\b")
+_BITS = NEVER, ALWAYS
 _CREATED = " -> descriptor"  # after the name of a pointer: the descriptor in the memory there
 
 
@@ -123,7 +125,7 @@ class _Interpreter:
         if len(arguments) == len(names):
             for name, kind, argument in zip(names, types, arguments, strict=True):
                 if argument is not None:
-                    self._values[name] = Mask.of_bit(bool(argument)) if kind == "i1" else IntegerExpr.integer(argument)
+                    self._values[name] = _BITS[bool(argument)] if kind == "i1" else IntegerExpr.integer(argument)
             for place, facts in enumerate(map(described, types)):
                 if facts is not None:  # the tensor's shape and strides follow the descriptor
                     rank, element_bytes = facts
@@ -267,10 +269,12 @@ class _Interpreter:
         initial = [self._values.get(value) for _, value in pairs]
         loop = self._loop(operation, [self._values.get(name) for name in found.groups()[1:]]) if found else None
         if found is None or loop is None or (when is None and not loop.is_even):
-            with self._trial(), self._names(dict.fromkeys(bound_names(operation))):
+            unknown: dict[str, Value] = dict.fromkeys(loop_arguments(self._module, operation))
+            with self._trial(), self._names(unknown):
                 passed_on = self._region(operation.regions[-1], None, sizes)
             carried_on = {name: same_memory(*both) for name, *both in zip(names, initial, passed_on, strict=False)}
-            self._unknown(operation, None, sizes, carried_on)
+            with self._names({**unknown, **carried_on}):
+                self._region(operation.regions[-1], None, sizes)
             return [carried_on.get(name) for name in names]
         if not loop.most:
             return initial
@@ -290,17 +294,10 @@ class _Interpreter:
                 changes.settle_slots(passed(changes.values, None))
         return changes.results(passed(changes.values, when & loop.when() if when else None))
 
-    def _unknown(
-        self,
-        operation: Operation,
-        _: Mask | None,
-        sizes: Mapping[GridAxis, int],
-        known: Mapping[str, Value] = MappingProxyType({}),
-    ) -> Sequence[Value]:
-        """Interpret regions under an unknown condition, whose arguments are unknown but for some."""
+    def _unknown(self, operation: Operation, _: Mask | None, sizes: Mapping[GridAxis, int]) -> Sequence[Value]:
         bound = bound_names(operation)
         for region in operation.regions:
-            with self._names({**dict.fromkeys([*bound, *argument_names(self._module, region)]), **known}):
+            with self._names(dict.fromkeys([*bound, *argument_names(self._module, region)])):
                 self._region(region, None, sizes)
         return ()
 
@@ -313,9 +310,8 @@ class _Interpreter:
         before, after = operation.regions
         # The arguments of the block with the condition, and their first values; the generic form has them in a label.
         bound, operands = bound_names(operation), operand_names(operation)
-        names = bound or argument_names(self._module, before)
+        names, given = loop_arguments(self._module, operation), argument_names(self._module, after)
         initial = [self._values.get(name) for name in (operands[1::2] if bound else operands)]
-        given = argument_names(self._module, after)
         steps = self._steps(before, after, names, initial, given) if when is not None else None
         if when is None or steps is None:
             return self._unknown(operation, when, sizes)

@@ -14,6 +14,7 @@ import numpy as np
 
 from kprof_inject.analysis.interpreter.axis_arrays import (
     ALWAYS,
+    NEVER,
     OPEN,
     OPEN_MASK,
     Array,
@@ -65,7 +66,7 @@ def value_of(operation: Operation, operands: Sequence[Value]) -> Value:
         case "arith.constant", _:
             number = constant_of(operation)
             if isinstance(number, bool):
-                return Mask.of_bit(number)
+                return ALWAYS if number else NEVER
             return None if number is None else IntegerExpr.integer(number)
         case "ub.poison", _:  # no kernel depends on it
             return ALWAYS if types[0].element == "i1" else IntegerExpr.integer(0)

@@ -71,10 +71,7 @@ _SECTOR_BYTES = 32
 
 
 class _Moved(Struct, frozen=True, eq=False, dict=True):
-    """What an access moves; each figure is computed once.
-
-    ``passes``: what it reads certainly comes from the L2.
-    """
+    """What an access moves; ``passes``: what it reads certainly comes from the L2. Each figure is computed once."""
 
     line: int
     access: Access
@@ -84,7 +81,6 @@ class _Moved(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def ranges(self) -> Ranges | None:
-        """The bytes that are touched; None if the addresses or the mask are unknown."""
         return self.access.touched()
 
     @cached_property
@@ -116,7 +112,6 @@ class _Moved(Struct, frozen=True, eq=False, dict=True):
 
     @property
     def scattered(self) -> int:
-        """Number of elements that threads access at unknown addresses."""
         is_scattered = self.access.form.by_registers and self.access.address is None
         return (self.streamed_bytes or 0) // self.access.element_bytes if is_scattered else 0
 

@@ -62,7 +62,6 @@ class Work(Struct, frozen=True):
 
 NO_WORK = Work()
 
-
 _LOGIC = Work(logic=1)
 _BOUNDS = ("arith.maximumf", "arith.maxnumf", "arith.minimumf", "arith.minnumf", "tt.clampf")
 _WORK_OF_ELEMENT = {
@@ -108,7 +107,7 @@ def work_of(operation: Operation, aliases: Mapping[str, str]) -> Work:
             return NO_WORK
         return _WORK_OF_COMBINED[name] * (_divisors(operation) if name in DIVISIONS else types[-1].elements)
     if traits.is_dot:
-        return _dot_work(operation, types, aliases) + Work(shared_bytes=_operand_bytes(operation, types))
+        return _dot_work(operation, types, aliases) + Work(shared_bytes=_bytes_read_by_tensor_cores(operation, types))
     if name in SIDES:
         moved = types[SIDES[name][0]]
         # What threads copy without registers counts as bytes from the L2.
@@ -138,8 +137,7 @@ def _divisors(division: Operation) -> int:
 _ROWS_AT_ONCE = {"ttng.warp_group_dot": 64, "ttng.tc_gen5_mma": 256, "ttng.tc_gen5_mma_scaled": 256}
 
 
-def _operand_bytes(dot: Operation, types: Sequence[PrintedType]) -> float:
-    """Return the bytes of the operands that tensor cores read from shared memory."""
+def _bytes_read_by_tensor_cores(dot: Operation, types: Sequence[PrintedType]) -> float:
     rows = _ROWS_AT_ONCE.get(dot.name)
     if rows is None or len(types) < 3:
         return 0
@@ -159,9 +157,10 @@ def _combination_work(operation: Operation, types: Sequence[PrintedType], aliase
     if len(types) < 2 or types[0].element not in ("f32", "f64") or not types[0].shape:
         return NO_WORK
     walked = [inner.name for region in operation.regions for inner in region.walk()]
-    inside = [_WORK_OF_COMBINED[name] for name in walked if name in _WORK_OF_COMBINED]
+    work_of_name = _WORK_OF_COMBINED
     if types[0].element == "f64":
-        inside = [Work(fp64=_FP64[name]) for name in walked if name in _FP64]
+        work_of_name = {name: Work(fp64=count) for name, count in _FP64.items()}
+    inside = [work_of_name[name] for name in walked if name in work_of_name]
     times = types[0].elements - types[-1].elements or types[-1].elements
     if operation.name == "tt.reduce" and inside != [_LOGIC]:
         times = max(times, _combinations(operation, types[0], aliases))
@@ -194,8 +193,6 @@ _PASSES = {
     **dict.fromkeys(("3", "bf16x3"), ("bf16", 3)),
     **dict.fromkeys(("4", "bf16x6"), ("bf16", 6)),
 }
-# The default is not printed. For other operations, f32 in tensor cores is tf32.
-_DEFAULT_PRECISION = {"tt.dot": "ieee"}
 # Scaled dots pack two floats of four bits into an integer of eight, and run at the rate of the other operand's type.
 _SCALED, _PACKED = ("tt.dot_scaled", "ttng.tc_gen5_mma_scaled"), "i8"
 _PACKED_BY_ROWS = "lhs_k_pack = false"
@@ -224,9 +221,9 @@ def _dot_work(operation: Operation, types: Sequence[PrintedType], aliases: Mappi
             return Work(multiplications=flops / 2, additions=flops / 2)
     if first.element != "f32":
         return Work({_family(first.element): flops})
-    found = _PRECISION.search(operation.tail)
-    precision = found[1] if found else _DEFAULT_PRECISION.get(operation.name, "tf32")
-    family, passes = _PASSES.get(precision, ("tf32", 1))
+    # The default is not printed. For other operations, f32 in tensor cores is tf32.
+    found, default = _PRECISION.search(operation.tail), "ieee" if operation.name == "tt.dot" else "tf32"
+    family, passes = _PASSES.get(found[1] if found else default, ("tf32", 1))
     return Work({family: flops * passes})
 
 
@@ -253,9 +250,8 @@ def exchanged_bytes(operation: Operation, aliases: Mapping[str, str]) -> float:
     first, last = types_of(operation)[0], types_of(operation)[-1]
     if not first.shape:
         return 0
-    if operation.name in ("tt.gather", "tt.histogram", "tt.join", "tt.split", "tt.scan"):
-        return 2 * _bytes(first)
-    if operation.name == "ttg.convert_layout" and not _FREE_LAYOUT.search(_resolved(last.rest, aliases)):
+    moves = operation.name == "ttg.convert_layout" and not _FREE_LAYOUT.search(_resolved(last.rest, aliases))
+    if moves or operation.name in ("tt.gather", "tt.histogram", "tt.join", "tt.split", "tt.scan"):
         return 2 * _bytes(first)
     if operation.name == "tt.reduce":
         return 2 * last.elements * min(first.elements // last.elements, _LANES) * first.bits / 8

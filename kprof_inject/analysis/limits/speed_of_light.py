@@ -6,7 +6,7 @@ that no clock rate is needed. CTAs that share an SM share its units. All work is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from math import prod
 
@@ -19,7 +19,6 @@ from kprof_inject.analysis.limits.computed_elements import computed_shares
 from kprof_inject.analysis.limits.memory import DramBound, Traffic, sms_of_ctas, traffic_of
 from kprof_inject.analysis.limits.operation_work import NO_WORK, Work, exchanged_bytes, work_of, work_with_integers
 from kprof_inject.analysis.limits.rates import UnitRates, rates_of
-from kprof_inject.analysis.scope_map import ScopeMap
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.analysis.unjudged import Unjudged, missing_records, unpaired_records
 from kprof_inject.capture.model import KERNELS_CACHED
@@ -122,11 +121,14 @@ def speed_of_light(
     resident_cycles = 0
     if timeline.clock.source == ClockSource.FITTED:
         resident_cycles = cycles_with_ctas(timeline.all_ctas, timeline.clock.clock_hz, end="post_final_ns")
-    working = _working(ran)
+    work = {
+        index: _work_in(ran, index, traffic, kept_bytes, requests) for index, (_, cycles) in times.items() if cycles
+    }
+    names = [scope.name for scope in timeline.table.scopes]
     exchanged = sum(exchanged_bytes(one.operation, ran.module.aliases) * (one.times or 0) for one in ran.operations)
     return SpeedOfLight(
-        tuple(_roofs(timeline, ran.scope_map, times, rates, working, traffic, kept_bytes, requests)),
-        unknown=sum(one.whole_times is None for one, _ in working),
+        tuple(Roof.of(index, names[index], *times[index], one, rates) for index, one in work.items() if one != NO_WORK),
+        unknown=sum(one.whole_times is None for one, _ in _working(ran)),
         missing=missing,
         dram=traffic.dram_bound(rates.l1_bytes, kept_bytes[-1]),
         atomics=sum(one.operation.traits.is_atomic for one in ran.operations),
@@ -185,29 +187,19 @@ def _missing(timeline: Timeline) -> Unjudged | None:
     return missing_records(timeline) or unpaired_records(timeline)
 
 
-def _roofs(
-    timeline: Timeline,
-    scope_map: ScopeMap,
-    times: _Times,
-    rates: UnitRates,
-    working: Sequence[tuple[CountedOperation, Work]],
-    traffic: Traffic,
-    kept_bytes: Sequence[int],
-    requests: Sequence[Requests],
-) -> Iterator[Roof]:
-    lines = [one.line for one, _ in working]
-    request_lines = [one.line for one in requests]
-    for index, (executions, sm_cycles) in times.items():
-        if not sm_cycles:
-            continue
-        accesses = scope_map.rows_in(index, traffic.lines)
-        extra = sum(requests[row].extra_wavefronts for row in scope_map.rows_in(index, request_lines))
-        l1_bytes, l2_bytes = traffic.l1_bytes(accesses), traffic.l2_bytes(accesses, kept_bytes)
-        work = Work(shared_bytes=l1_bytes, conflict_cycles=extra, l2_bytes=l2_bytes)
-        for row in scope_map.rows_in(index, lines):
-            one, each = working[row]
-            if one.whole_times:
-                work += each * one.whole_times
-        if work != NO_WORK:
-            name = timeline.table.scopes[index].name
-            yield Roof.of(index, name, executions, sm_cycles, work, rates)
+def _work_in(
+    ran: ExecutedKernel, index: int, traffic: Traffic, kept_bytes: Sequence[int], requests: Sequence[Requests]
+) -> Work:
+    """Return the work of all executions of a scope."""
+    rows_in, working = ran.scope_map.rows_in, _working(ran)
+    accesses = rows_in(index, traffic.lines)
+    work = Work(
+        shared_bytes=traffic.l1_bytes(accesses),
+        conflict_cycles=sum(requests[row].extra_wavefronts for row in rows_in(index, [one.line for one in requests])),
+        l2_bytes=traffic.l2_bytes(accesses, kept_bytes),
+    )
+    for row in rows_in(index, [one.line for one, _ in working]):
+        one, each = working[row]
+        if one.whole_times:
+            work += each * one.whole_times
+    return work
