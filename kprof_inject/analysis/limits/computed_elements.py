@@ -14,9 +14,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache, reduce
+from functools import lru_cache
 from math import prod
-from operator import or_
 
 from kprof_inject.capture.model import KERNELS_CACHED
 from kprof_inject.ttgir.dialect import DIVISIONS, FUNCTION, INTEGER_DIVISIONS
@@ -24,8 +23,11 @@ from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.ssa_values import Leaf, ValueGraph
 from kprof_inject.ttgir.types import types_of
 
+Dims = frozenset[int]
+"""Dimensions of a tensor."""
+
 _PAIRED = 0.5
-_ALL_DIMENSIONS = -1
+_NONE, _ALL = Dims(), Dims(range(16))  # Triton has no tensors of so many dimensions
 
 _ARITHMETIC = ("arith.mulf", "arith.addf", "arith.subf", "math.fma")
 _BOUNDS = ("arith.maximumf", "arith.maxnumf", "arith.minimumf", "arith.minnumf", "tt.clampf")
@@ -88,57 +90,56 @@ class _ComputedFunction:
             return 0.0
         return _PAIRED if any(self._is_narrow(value) for value in values) else 1.0
 
-    # ---- which elements differ ---------------------------------------------------------------------------------
-
-    def _varying(self) -> tuple[list[int], list[int]]:
-        """Return the dimensions along which the elements of each node differ, as bits.
+    def _varying(self) -> tuple[list[Dims], list[Dims]]:
+        """Return the dimensions along which the elements of each node differ.
 
         The first list has those that differ because they come from data, the second those computed from an element's
         index. Because of loops, this is repeated until nothing changes.
         """
         size = len(self._graph.operands)
-        data, index = [0] * size, [0] * size
+        data, index = [_NONE] * size, [_NONE] * size
         combining = {node: one for one, nodes in self._combined for node in nodes}
         changed = True
         while changed:
-            changed = False
+            before = *data, *index
             for node in range(size):
-                new = self._varying_at(node, data, index, combining.get(node))
-                if new != (data[node], index[node]):
-                    data[node], index[node] = new
-                    changed = True
+                data[node], index[node] = self._varying_at(node, data, index, combining.get(node))
+            changed = before != (*data, *index)
         return data, index
 
     def _varying_at(
-        self, node: int, data: Sequence[int], index: Sequence[int], combining: Operation | None
-    ) -> tuple[int, int]:
+        self, node: int, data: Sequence[Dims], index: Sequence[Dims], combining: Operation | None
+    ) -> tuple[Dims, Dims]:
         leaf = self._leaf_of.get(node)
         operands = leaf.values if leaf else self._graph.operands[node]
-        data_dims, index_dims = _joined(data[one] for one in operands), _joined(index[one] for one in operands)
+        of_data, of_index = (
+            _NONE.union(*(data[one] for one in operands)),
+            _NONE.union(*(index[one] for one in operands)),
+        )
         if leaf is None:
             if not operands:
-                return _ALL_DIMENSIONS, 0
+                return _ALL, _NONE
             axis = _AXIS.search(combining.tail) if combining is not None and combining.name == "tt.reduce" else None
-            return (_without(data_dims, axis), _without(index_dims, axis)) if axis else (data_dims, index_dims)
+            return (_without(of_data, int(axis[1])), _without(of_index, int(axis[1]))) if axis else (of_data, of_index)
         traits = leaf.operation.traits
         match leaf.operation.name:
             case "tt.splat" | "arith.constant":
-                return 0, 0
+                return _NONE, _NONE
             case "tt.make_range":
-                return 0, 1
+                return _NONE, Dims([0])
             case name if name in _MOVES:
-                return _moved(leaf.operation, data_dims), _moved(leaf.operation, index_dims)
+                return _moved(leaf.operation, of_data), _moved(leaf.operation, of_index)
             case "arith.cmpi" | "arith.cmpf":  # neighbouring indices mostly give the same result
-                return data_dims, 0
+                return of_data, _NONE
             case "arith.sitofp" | "arith.uitofp" if _is_of_bits(leaf.operation):
-                return data_dims, 0
+                return of_data, _NONE
             case "arith.select":
-                return data_dims, _joined(index[one] for one in operands[1:])
+                return of_data, _NONE.union(*(index[one] for one in operands[1:]))
             case "tt.addptr" | "tt.bitcast":
-                return data_dims, index_dims
+                return of_data, of_index
         if traits.is_random:
-            return data_dims | index_dims, index_dims
-        return (data_dims, index_dims) if traits.is_arithmetic or traits.is_foreign else (_ALL_DIMENSIONS, 0)
+            return of_data | of_index, of_index
+        return (of_data, of_index) if traits.is_arithmetic or traits.is_foreign else (_ALL, _NONE)
 
     def _distinct(self, leaf: Leaf) -> float:
         types = types_of(leaf.operation)
@@ -146,10 +147,8 @@ class _ComputedFunction:
             return 1.0
         # A division counts as the reciprocal of its divisor.
         taken = leaf.values[1:] if leaf.operation.name in DIVISIONS else leaf.values
-        varying = _joined(self._data_dims[one] | self._index_dims[one] for one in taken or [leaf.node])
-        return 1 / prod(size for dimension, size in enumerate(types[-1].shape) if not varying >> dimension & 1)
-
-    # ---- what uses a value -------------------------------------------------------------------------------------
+        varying = _NONE.union(*(self._data_dims[one] | self._index_dims[one] for one in taken or [leaf.node]))
+        return 1 / prod(size for dim, size in enumerate(types[-1].shape) if dim not in varying)
 
     def _users(self, node: int) -> list[Leaf] | None:
         """Return the operations that use a value in any layout; None if it leaves its block in another way."""
@@ -214,8 +213,6 @@ class _ComputedFunction:
     def _has_constant(self, leaf: Leaf, values: re.Pattern[str]) -> bool:
         made = map(self._made_by, leaf.values)
         return any(one and one.operation.name == _CONSTANT and values.search(one.operation.tail) for one in made)
-
-    # ---- what neighbours do to an operation --------------------------------------------------------------------
 
     def _narrow_share(self, leaf: Leaf) -> float:
         """Return 0.5 if an operation is on 16 bits, in pairs; 0 if it is on 32 bits of 64, else 1."""
@@ -311,10 +308,6 @@ _AXIS = re.compile(r"\baxis = (\d+)")
 _ORDER = re.compile(r"\border = array<i32: ([\d, ]+)>")
 
 
-def _joined(bits: Iterable[int]) -> int:
-    return reduce(or_, bits, 0)
-
-
 def _is_wide(leaf: Leaf) -> bool:
     """Return True if an operation computes or compares floats of 64 bits."""
     return any(one.element == "f64" for one in types_of(leaf.operation)[:1])
@@ -324,13 +317,12 @@ def _is_of_bits(operation: Operation) -> bool:
     return any(one.bits == 1 for one in types_of(operation)[:1])
 
 
-def _covers(dims: int, shape: Sequence[int]) -> bool:
-    return all(size == 1 or dims >> dimension & 1 for dimension, size in enumerate(shape))
+def _covers(dims: Dims, shape: Sequence[int]) -> bool:
+    return all(size == 1 or dim in dims for dim, size in enumerate(shape))
 
 
-def _without(dims: int, axis: re.Match[str]) -> int:
-    place = int(axis[1])
-    return dims & ((1 << place) - 1) | dims >> (place + 1) << place
+def _without(dims: Dims, axis: int) -> Dims:
+    return Dims(dim - (dim > axis) for dim in dims if dim != axis)
 
 
 # Operations whose results vary along other dimensions than their operands.
@@ -338,16 +330,16 @@ _MOVES = {"tt.expand_dims", "tt.broadcast", "ttg.convert_layout", "tt.trans"}
 _MOVES |= {"tt.reshape", "tt.join", "tt.split", "tt.cat"}
 
 
-def _moved(operation: Operation, dims: int) -> int:
+def _moved(operation: Operation, dims: Dims) -> Dims:
     """Return the dimensions along which a result varies, from those of the operand."""
     if operation.name in ("tt.broadcast", "ttg.convert_layout"):
         return dims
     if operation.name == "tt.expand_dims":
         axis = _AXIS.search(operation.tail)
         place = int(axis[1]) if axis else 0
-        return dims & ((1 << place) - 1) | dims >> place << (place + 1)
+        return Dims(dim + (dim >= place) for dim in dims)
     if operation.name == "tt.trans" and (order := _ORDER.search(operation.tail)):
-        return _joined((dims >> int(old) & 1) << new for new, old in enumerate(order[1].split(",")))
+        return Dims(new for new, old in enumerate(order[1].split(",")) if int(old) in dims)
     # All dimensions or none: which elements are equal is not tracked.
     types = types_of(operation)
-    return _ALL_DIMENSIONS if types and _covers(dims, types[0].shape) else 0
+    return _ALL if types and _covers(dims, types[0].shape) else _NONE
