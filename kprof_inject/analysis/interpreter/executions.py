@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import prod
 
@@ -63,8 +61,7 @@ _MAX_SAMPLED = 32
 _GOLDEN_RATIO = 0.6180339887498949
 
 
-@dataclass(frozen=True, eq=False)
-class ExecutedKernel:
+class ExecutedKernel(Struct, frozen=True, eq=False, dict=True):
     """The module that a launch was compiled from, its operations in the order of the text, and the recorded scopes."""
 
     scope_map: ScopeMap
@@ -126,7 +123,7 @@ def with_recorded_iterations(ran: ExecutedKernel, summary: LaunchSummary) -> Exe
 @lru_cache(maxsize=KERNELS_CACHED)  # mostly, all launches have the same
 def _with_iterations(ran: ExecutedKernel, recorded: tuple[tuple[Operation, int], ...]) -> ExecutedKernel:
     counted = (replace(one, times=_times(one.executed, dict(recorded))) for one in ran.operations)
-    return dataclasses.replace(ran, operations=tuple(counted))
+    return replace(ran, operations=tuple(counted))
 
 
 _parse_once = lru_cache(maxsize=KERNELS_CACHED)(parse)

@@ -52,30 +52,27 @@ _Bits = NDArray[np.bool_]
 
 
 class Requests(Struct, frozen=True):
-    """Requests of one operation to the L1.
+    """Requests of one operation, of a ``kind`` ``load`` or ``store``, to the L1.
 
-    ``sectors``, ``lines`` and ``wavefronts`` are means of the requests whose mask enables any lane. The lower bound of
-    ``wavefronts``, cycles of the L1's data path, is 0 where the data does not pass through it.
+    A lane accesses ``access_bytes`` with one of the ``instructions`` of all warps and CTAs; the mask enables any lane
+    in an ``active_share`` of these. ``sectors``, ``lines`` and ``wavefronts`` are means of those, and adjacent ones
+    what the same bytes would touch if they were adjacent. The lower bound of ``wavefronts``, cycles of the L1's data
+    path, is 0 where the data does not pass through it. ``place`` is the name and the source line of an uncoalesced
+    access, such as *of 'x' at f.py:3*; empty if unknown.
     """
 
     line: int
     """Line of the operation in the TTGIR."""
     kind: str
-    """``load`` or ``store``."""
     access_bytes: int
-    """What a lane accesses with one instruction."""
     instructions: int | None
-    """Number of instructions, of all warps and CTAs."""
     active_share: float
-    """Share of the instructions whose mask enables any lane."""
     sectors: float
     adjacent_sectors: float
-    """Sectors that the same bytes would touch if they were adjacent."""
     lines: float
     adjacent_lines: float
     wavefronts: float
     place: str = ""
-    """The name and the source line of an uncoalesced access, such as *of 'x' at f.py:3*; empty if unknown."""
 
     @property
     def requests(self) -> float:

@@ -112,10 +112,7 @@ class _ComputedFunction:
     ) -> tuple[Dims, Dims]:
         leaf = self._leaf_of.get(node)
         operands = leaf.values if leaf else self._graph.operands[node]
-        of_data, of_index = (
-            _NONE.union(*(data[one] for one in operands)),
-            _NONE.union(*(index[one] for one in operands)),
-        )
+        of_data, of_index = (_NONE.union(*(dims[one] for one in operands)) for dims in (data, index))
         if leaf is None:
             if not operands:
                 return _ALL, _NONE
