@@ -312,9 +312,8 @@ def _in_tensor(one: Executed, shape: tuple[int, ...]) -> tuple[Value, Value]:
     address, mask = tensor.address, coordinates[-1]
     if one.operation.name != "ttng.async_tma_copy_global_to_local":
         mask = ALWAYS
-    for dim, (coordinate, size, stride) in enumerate(
-        zip(coordinates[: len(shape)], tensor.shape, tensor.strides_bytes, strict=True)
-    ):
+    dimensions = zip(coordinates[: len(shape)], tensor.shape, tensor.strides_bytes, strict=True)
+    for dim, (coordinate, size, stride) in enumerate(dimensions):
         if not isinstance(coordinate, IntegerExpr) or size is None or stride is None:
             return None, None
         place = coordinate + IntegerExpr((counting(dimension(dim), shape[dim]),))

@@ -80,13 +80,11 @@ class Arrivals:
         names = block_arguments(self._module, self._region, block)
         found: dict[str, Value] = dict.fromkeys(names)
         arrivals = [] if self._goes_back else self._arrivals[block.label]
-        for place, name in enumerate(names):
-            passed = [(condition, values[place]) for condition, values in arrivals if place < len(values)]
-            if passed and len(passed) == len(arrivals):
-                value = passed[0][1]
-                for condition, other in passed[1:]:
-                    value = chosen(condition, other, value)
-                found[name] = value
+        by_argument = zip(*(values for _, values in arrivals), strict=False)
+        for name, (value, *others) in zip(names, by_argument, strict=False):
+            for (condition, _), other in zip(arrivals[1:], others, strict=True):
+                value = chosen(condition, other, value)
+            found[name] = value
         return found
 
     def leave(self, block: Block, when: Condition, values: Mapping[str, Value]) -> None:

@@ -99,7 +99,6 @@ _BOUNDS = re.compile(r"\s*(%[\w$.-]+) = (%[\w$.#-]+) to (%[\w$.#-]+) step (%[\w$
 _CARRIED = re.compile(r"\biter_args\(([^)]*)\)")
 _BOUND_NAME = re.compile(r"(%[\w$.-]+) = (%[\w$.#-]+)")
 _WHICH = re.compile(r"\s*([xyz])\b")
-_BITS = NEVER, ALWAYS
 _CREATED = " -> descriptor"  # after the name of a pointer: the descriptor in the memory there
 
 
@@ -124,8 +123,10 @@ class _Interpreter:
         names, types = argument_names(self._module, function), argument_types(function)
         if len(arguments) == len(names):
             for name, kind, argument in zip(names, types, arguments, strict=True):
-                if argument is not None:
-                    self._values[name] = _BITS[bool(argument)] if kind == "i1" else IntegerExpr.integer(argument)
+                if argument is not None and kind == "i1":
+                    self._values[name] = ALWAYS if argument else NEVER
+                elif argument is not None:
+                    self._values[name] = IntegerExpr.integer(argument)
             for place, facts in enumerate(map(described, types)):
                 if facts is not None:  # the tensor's shape and strides follow the descriptor
                     rank, element_bytes = facts

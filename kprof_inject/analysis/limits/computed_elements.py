@@ -124,7 +124,7 @@ class _ComputedFunction:
                 return _NONE, _NONE
             case "tt.make_range":
                 return _NONE, Dims([0])
-            case name if name in _MOVES:
+            case name if name in _MOVES.split():
                 return _moved(leaf.operation, of_data), _moved(leaf.operation, of_index)
             case "arith.cmpi" | "arith.cmpf":  # neighbouring indices mostly give the same result
                 return of_data, _NONE
@@ -323,8 +323,7 @@ def _without(dims: Dims, axis: int) -> Dims:
 
 
 # Operations whose results vary along other dimensions than their operands.
-_MOVES = {"tt.expand_dims", "tt.broadcast", "ttg.convert_layout", "tt.trans"}
-_MOVES |= {"tt.reshape", "tt.join", "tt.split", "tt.cat"}
+_MOVES = "tt.expand_dims tt.broadcast ttg.convert_layout tt.trans tt.reshape tt.join tt.split tt.cat"
 
 
 def _moved(operation: Operation, dims: Dims) -> Dims:

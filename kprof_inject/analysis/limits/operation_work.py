@@ -195,7 +195,6 @@ _PASSES = {
 }
 # Scaled dots pack two floats of four bits into an integer of eight, and run at the rate of the other operand's type.
 _SCALED, _PACKED = ("tt.dot_scaled", "ttng.tc_gen5_mma_scaled"), "i8"
-_PACKED_BY_ROWS = "lhs_k_pack = false"
 _TENSOR_LAYOUT = re.compile(r"mma|mfma")
 _ALIAS = re.compile(r"#\w+")
 # The layout of an operand names that of the dot, which may be that of a slice.
@@ -207,7 +206,7 @@ def _dot_work(operation: Operation, types: Sequence[PrintedType], aliases: Mappi
         return NO_WORK
     first, second = factors_of(operation)
     if operation.name in _SCALED:
-        is_packed = first.element == _PACKED and _PACKED_BY_ROWS not in operation.tail
+        is_packed = first.element == _PACKED and "lhs_k_pack = false" not in operation.tail
         result = types[2] if operation.name == "ttng.tc_gen5_mma_scaled" else types[-1]
         flops = 2 * result.elements * first.shape[-1] * (2 if is_packed else 1)
         wider = max((one.element for one in (first, second) if one.element != _PACKED), key=bits_of, default="f4")
