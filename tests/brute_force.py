@@ -502,7 +502,7 @@ def _at(value: IntegerExpr | Mask, places: Mapping[GridAxis, int], rank: int) ->
     if isinstance(value, IntegerExpr):
         found: Array = sum((_part_at(part, places, rank) for part in value.parts), np.zeros([1] * rank, np.int64))
         return found
-    factors = [_part_at(part, places, rank) for part in value.factors]
+    factors = [_part_at(part, places, rank) for part in value.parts]
     return np.asarray(np.logical_and.reduce(np.broadcast_arrays(np.full([1] * rank, True), *factors)))
 
 

@@ -17,9 +17,8 @@ from triton_oracle import GPUTarget, triton
 
 from kprof_inject.analysis.interpreter.executions import evaluated
 from kprof_inject.analysis.limits.computed_elements import computed_shares
-from kprof_inject.analysis.limits.integer_work import work_with_integers
 from kprof_inject.analysis.limits.memory import passes_by_l1
-from kprof_inject.analysis.limits.operation_work import NO_WORK, Work, work_of
+from kprof_inject.analysis.limits.operation_work import NO_WORK, Work, work_of, work_with_integers
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.ttgir.parser import parse
 

@@ -74,7 +74,7 @@ class Demands:
         users = self._uses.users(operation) if depth else ()
         users = [one for one in users if not result or operand_names(one[0])[one[1]] == result]
         found = [self._by(user, place, depth - 1) for user, place in users]
-        if not found or any(not one.mask.factors and not one.chosen for one in found):
+        if not found or any(not one.mask.parts and not one.chosen for one in found):
             return _ALL
         deciding = tuple(dict.fromkeys(other for one in found for other in one.deciding))
         chosen = found[0].chosen if all(one.chosen for one in found) else ()
@@ -134,7 +134,7 @@ def unneeded_elements(evidence: Evidence) -> Iterator[Waste]:
             continue
         loaded[one.operation] = size = _sectors(touched)
         demand = demands.of(one.operation)
-        needed = of_each_cta(replace(access, mask=access.mask & demand.mask), one) if demand.mask.factors else None
+        needed = of_each_cta(replace(access, mask=access.mask & demand.mask), one) if demand.mask.parts else None
         if needed is not None and size - _sectors(needed) >= _MIN_UNNEEDED * size:
             unneeded[one.operation] = size - _sectors(needed)
             deciding += demand.deciding[:1]
@@ -253,7 +253,7 @@ def masked_iterations(evidence: Evidence) -> Iterator[Waste]:
         if not one.operation.traits.is_dot or loop is None or loop in seen:
             continue
         demand, (zeros, load) = demands.of(one.operation), _zeros(evidence, one)
-        share = _discarded(demand.mask, one) if demand.mask.factors else 0.0
+        share = _discarded(demand.mask, one) if demand.mask.parts else 0.0
         name, certainty = evidence.name_around(one.operation), 1.0
         if load is not None and zeros >= max(share, _MIN_UNNEEDED):
             share, text = zeros, f"{percent(zeros)} of the iterations of {name} multiply by zeros: the mask of "

@@ -1,7 +1,4 @@
-"""Operations as the CTAs of a launch execute them, and their accesses to global memory.
-
-Of an access: how many bytes it requests, and which bytes it touches; tensor descriptors.
-"""
+"""Operations as the CTAs of a launch execute them, and their accesses to global memory: how many bytes, and which."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from math import prod
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 from msgspec import Struct
@@ -64,10 +61,9 @@ class Executed(Struct, frozen=True):
         if self.when is None or self.predicate is None:
             return None
         when = self.when & self.predicate
-        try:
+        with suppress(TooLarge):
             return None if when.is_lower_bound else when.count(self.sizes)
-        except TooLarge:
-            return None
+        return None
 
 
 # The predicate's position among the operands, not counting those in brackets (a token, and the predicates of barriers);
@@ -105,160 +101,93 @@ def asks_for_iteration(bit: str, user: Operation) -> bool:
     return operand_names(made)[:1] == bound_names(loop)[:1]
 
 
-T = TypeVar("T")
-
-
-def made_descriptor(operation: Operation, operands: Sequence[Value]) -> Descriptor | None:
-    """Return the descriptor that ``tt.make_tensor_descriptor`` creates, or None if it is malformed."""
-    types = types_of(operation)
-    sums = [value if isinstance(value, IntegerExpr) else None for value in operands]
-    if not types or not sums:
-        return None
-    rank = (len(sums) - 1) // 2
-    element = IntegerExpr.integer(bytes_of(types[0].pointee))
-    strides = tuple(size and size * element for size in sums[1 + rank : 1 + 2 * rank])
-    return Descriptor(sums[0], tuple(sums[1 : 1 + rank]), strides)
-
-
-_CREATED = " -> descriptor"
-
-
-def descriptor_at(name: str) -> str:
-    """Return the key of the descriptor in the memory that a pointer names."""
-    return f"{name}{_CREATED}"
-
-
-def is_descriptor_at(name: str) -> bool:
-    """Return whether a name is the key of a descriptor in memory."""
-    return name.endswith(_CREATED)
-
-
-def descriptor_in_memory(operation: Operation, operands: Sequence[Value]) -> Descriptor | None:
-    """Return the descriptor that ``ttng.tensormap_create`` writes, or None if it is malformed.
-
-    It is printed as ``%to, %base, [box], [shape], [strides in bytes, but for the innermost], [element strides]``, with
-    dimensions from the innermost.
-    """
-    lists = [len(re.findall(r"%", one)) for one in _BRACKETS.findall(operation.tail.partition(" : ")[0])]
-    types = types_of(operation)
-    if len(lists) != 4 or len(operands) != 2 + sum(lists) or len(types) < 2:
-        return None
-    sums = [value if isinstance(value, IntegerExpr) else None for value in operands]
-    rank = lists[1]
-    shape, strides = sums[2 + lists[0] :][:rank], sums[2 + lists[0] + rank :][: rank - 1]
-    element = IntegerExpr.integer(bytes_of(types[1].pointee))
-    return Descriptor(sums[1], tuple(shape[::-1]), (*strides[::-1], element))
-
-
-_DESCRIBED = re.compile(r"!tt\.tensordesc<(?:tensor<)?((?:\d+x)+)([a-z]\w*)")
-
-
-def described(argument_type: str) -> tuple[int, int] | None:
-    """Return the rank and the element size in bytes of an argument that is a descriptor, and None for others."""
-    found = _DESCRIBED.match(argument_type)
-    return (found[1].count("x"), bytes_of(found[2])) if found else None
-
-
 class AccessForm(Struct, frozen=True):
     """Kind of access to global memory by an operation.
 
     ``passes_by_l1``: data goes from the L2 to shared memory without being kept in the L1. ``by_registers``: data moves
-    between the L1 and registers.
+    between the L1 and registers. ``operands`` are a tensor of pointers, a pointer and a tensor of offsets, or a
+    descriptor and coordinates.
     """
 
     reads: bool
     writes: bool
     passes_by_l1: bool = False
     by_registers: bool = False
-    is_descriptors: bool = False
-    """The operands are a descriptor and coordinates."""
-    is_buffer: bool = False
-    """The operands are a pointer and a tensor of offsets; if neither of these is set, a tensor of pointers."""
-    is_known: bool = True
-    """False if the operands of this operation are not modelled."""
+    operands: Literal["pointers", "buffer", "descriptor", "not modelled"] = "pointers"
+
+    @property
+    def is_descriptors(self) -> bool:
+        """True if the operands are a descriptor and coordinates."""
+        return self.operands == "descriptor"
 
 
 _READ, _WRITE = AccessForm(True, False, by_registers=True), AccessForm(False, True, by_registers=True)
-_CHANGE = AccessForm(True, True)
+_CHANGE, _COPY = AccessForm(True, True), "ttg.async_copy_global_to_local"
 # TMA reads and writes shared memory by the L2: CUDA C++ Programming Guide, "Asynchronous Data Copies using the Tensor
 # Memory Accelerator".
-_TMA_READ = AccessForm(True, False, passes_by_l1=True, is_descriptors=True)
-_TMA_WRITE = AccessForm(False, True, passes_by_l1=True, is_descriptors=True)
-_NAMES = (
-    ("tt.load", _READ),
-    ("tt.store", _WRITE),
-    ("tt.atomic_rmw tt.atomic_cas", _CHANGE),
-    ("ttg.async_copy_global_to_local", AccessForm(True, False, passes_by_l1=True)),
-    ("tt.descriptor_load ttng.async_tma_copy_global_to_local", _TMA_READ),
-    ("tt.descriptor_store ttng.async_tma_copy_local_to_global", _TMA_WRITE),
-    ("tt.descriptor_reduce ttng.async_tma_reduce", replace(_TMA_WRITE, reads=True)),
-    ("amdg.buffer_load amdgpu.buffer_load", replace(_READ, is_buffer=True)),
-    ("amdg.buffer_store amdgpu.buffer_store", replace(_WRITE, is_buffer=True)),
-    ("amdg.buffer_atomic_rmw amdgpu.buffer_atomic_rmw", replace(_CHANGE, is_buffer=True)),
-    (
-        """
-        tt.descriptor_gather ttng.async_tma_gather amdg.buffer_load_to_local amdgpu.buffer_load_to_local
-        tt.atomic_load tt.atomic_poll amdg.masked_load amdg.async_tdm_copy_global_to_local amdg.async_tdm_gather
-        amdg.async_tdm_fused_copy_global_to_local
-        """,
-        AccessForm(True, False, is_known=False),
-    ),
-    (
-        """
-        tt.descriptor_scatter ttng.async_tma_scatter tt.atomic_store amdg.masked_store amdg.async_copy_local_to_global
-        amdg.async_tdm_copy_local_to_global amdg.async_tdm_scatter
-        """,
-        AccessForm(False, True, is_known=False),
-    ),
-    (
-        "amdg.buffer_atomic_cas amdgpu.buffer_atomic_cas",
-        AccessForm(True, True, is_known=False),
-    ),
-)
-_FORMS = {name: form for names, form in _NAMES for name in names.split()}
+_TMA_READ = AccessForm(True, False, passes_by_l1=True, operands="descriptor")
+_TMA_WRITE = AccessForm(False, True, passes_by_l1=True, operands="descriptor")
+_NAMES = {
+    "tt.load": _READ,
+    "tt.store": _WRITE,
+    "tt.atomic_rmw tt.atomic_cas": _CHANGE,
+    _COPY: AccessForm(True, False, passes_by_l1=True),
+    "tt.descriptor_load ttng.async_tma_copy_global_to_local": _TMA_READ,
+    "tt.descriptor_store ttng.async_tma_copy_local_to_global": _TMA_WRITE,
+    "tt.descriptor_reduce ttng.async_tma_reduce": replace(_TMA_WRITE, reads=True),
+    "amdg.buffer_load amdgpu.buffer_load": replace(_READ, operands="buffer"),
+    "amdg.buffer_store amdgpu.buffer_store": replace(_WRITE, operands="buffer"),
+    "amdg.buffer_atomic_rmw amdgpu.buffer_atomic_rmw": replace(_CHANGE, operands="buffer"),
+    """
+    tt.descriptor_gather ttng.async_tma_gather amdg.buffer_load_to_local amdgpu.buffer_load_to_local
+    tt.atomic_load tt.atomic_poll amdg.masked_load amdg.async_tdm_copy_global_to_local amdg.async_tdm_gather
+    amdg.async_tdm_fused_copy_global_to_local
+    """: AccessForm(True, False, operands="not modelled"),
+    """
+    tt.descriptor_scatter ttng.async_tma_scatter tt.atomic_store amdg.masked_store amdg.async_copy_local_to_global
+    amdg.async_tdm_copy_local_to_global amdg.async_tdm_scatter
+    """: AccessForm(False, True, operands="not modelled"),
+    "amdg.buffer_atomic_cas amdgpu.buffer_atomic_cas": AccessForm(True, True, operands="not modelled"),
+}
+_FORMS = {name: form for names, form in _NAMES.items() for name in names.split()}
+_DATA = {"tt.store": 1, "tt.atomic_rmw": 1, "tt.atomic_cas": 1}  # the operand that is written
+_T = TypeVar("_T")
 
 
-_WRITTEN = {"tt.store": 1, "tt.atomic_rmw": 1, "tt.atomic_cas": 1}
-"""The operand that a write takes its data from, by the operation's name."""
-
-
-def deciding_operands(operation: Operation, operands: Sequence[T]) -> list[T]:
+def deciding_operands(operation: Operation, operands: Sequence[_T]) -> list[_T]:
     """Return those operands of an operation that decide which global memory it accesses; empty if it accesses none."""
     if operation.name not in _FORMS:
         return []
-    written = _WRITTEN.get(operation.name)
-    return [operand for place, operand in enumerate(operands) if place != written]
+    data = _DATA.get(operation.name)
+    return [operand for place, operand in enumerate(operands) if place != data]
 
 
 class Access(Struct, frozen=True):
-    """An access of all CTAs, in all iterations, to all elements.
+    """An access of all CTAs, in all iterations, to all elements of a tensor with this ``shape``.
 
-    ``mask`` is true for those that access memory, at ``address``. None is unknown.
+    ``mask`` is true for those that access memory, at ``address``; ``places`` is their number. None is unknown.
+    ``is_whole``: each execution accesses all elements. ``is_for_each_iteration``: it does so once for each iteration of
+    its loop, some iterations ahead.
     """
 
     operation: Operation
     form: AccessForm
     element_bytes: int
     shape: tuple[int, ...]
-    """The shape of the tensor that is read or written."""
     address: IntegerExpr | None
     mask: Mask | None
     places: int | None
-    """The number of elements accessed in total."""
     is_whole: bool
-    """Whether each execution accesses all elements."""
-    is_for_each_iteration: bool = False
-    """Whether it accesses all elements once for each iteration of its loop, some iterations ahead."""
+    is_for_each_iteration: bool
 
     def distinct_bytes(self, times: int | None) -> int:
         """Return a lower bound of the bytes requested, each address of an execution once; 0 if unknown."""
         requested_bytes = self.requested_bytes(times) or 0
         if self.form.is_descriptors:
             return requested_bytes
-        if self.address is None:
-            return 0
-        with suppress(TooLarge):
-            return requested_bytes // max_repeats(self.address, self.shape)
+        if self.address is not None:
+            with suppress(TooLarge):
+                return requested_bytes // max_repeats(self.address, self.shape)
         return 0
 
     @property
@@ -294,74 +223,73 @@ class Access(Struct, frozen=True):
         return None
 
 
-# Larger than any address, so that the ranges of two SMs never overlap.
-_APART = 1 << 50
+_APART = 1 << 50  # larger than any address, so that the ranges of two SMs never overlap
 
 
 def access_of(one: Executed) -> Access | None:
     """Return an operation's access to global memory, or None if it makes none that is modelled."""
-    form = _FORMS.get(one.operation.name)
+    form, tail = _FORMS.get(one.operation.name), one.operation.tail
     if form is None:
         return None
     types = types_of(one.operation)
     # A buffer operation prints the pointer's type first and the data's type last.
-    pointed = types[-1 if form.is_buffer else 0] if types else PrintedType("", (), "i8")
-    shape = pointed.shape
-    address, mask = _place_of(one, form, pointed) if form.is_known else (None, None)
-    sizes = {**one.sizes, **{dimension(number): size for number, size in enumerate(shape)}}
-    is_whole = mask is not None and not mask.factors
+    pointed = types[-1 if form.operands == "buffer" else 0] if types else PrintedType("", (), "i8")
+    address, enabled = _place_of(one, form, pointed)
+    mask = enabled & one.when if enabled is not None and one.when is not None else None
     places = None
-    if mask is not None and one.when is not None:
-        mask = mask & one.when
+    if mask is not None and (mask.parts or not mask.is_lower_bound):
         with suppress(TooLarge):
-            places = None if mask.is_lower_bound and not mask.factors else mask.count(sizes)
-    else:
-        mask = None
-    cached = CACHE_MODIFIER.search(one.operation.tail)
+            places = mask.count({**one.sizes, **{dimension(dim): size for dim, size in enumerate(pointed.shape)}})
+    cached = CACHE_MODIFIER.search(tail)
     if cached and cached[1] in ("cg", "cv"):  # these bypass the L1 (PTX ISA, "Cache Operators")
         form = replace(form, passes_by_l1=True)
-    named = _MASK_NAME.search(one.operation.tail) if one.operation.name == _COPY else None
+    named = _MASK_NAME.search(tail) if one.operation.name == _COPY and mask is None else None
     return Access(
         operation=one.operation,
         form=form,
         element_bytes=bytes_of(pointed.pointee),
-        shape=shape,
+        shape=pointed.shape,
         address=address,
         mask=mask,
         places=places,
-        is_whole=is_whole,
-        is_for_each_iteration=mask is None and named is not None and asks_for_iteration(named[1], one.operation),
+        is_whole=enabled is not None and not enabled.parts,
+        is_for_each_iteration=named is not None and asks_for_iteration(named[1], one.operation),
     )
 
 
 @if_misfit((None, None))
 def _place_of(one: Executed, form: AccessForm, pointed: PrintedType) -> tuple[IntegerExpr | None, Mask | None]:
-    if form.is_buffer:
-        return _in_buffer(one, bytes_of(pointed.element))
-    return _in_tensor(one, pointed.shape) if form.is_descriptors else _at_pointers(one)
+    """Return the addresses of an access, and where it accesses them."""
+    address: Value = None
+    mask: Value = None
+    with suppress(TooLarge):
+        if form.operands == "pointers":
+            address, mask = one.operands[0], _mask(one)
+        elif form.operands == "buffer":
+            address, mask = _in_buffer(one, bytes_of(pointed.element))
+        elif form.operands == "descriptor":
+            address, mask = _in_tensor(one, pointed.shape)
+    return address if isinstance(address, IntegerExpr) else None, mask if isinstance(mask, Mask) else None
 
 
-_COPY = "ttg.async_copy_global_to_local"
 _MASK_NAME = re.compile(r"\bmask (%[\w$.#-]+)")
 _MASK_PLACE = {"tt.load": 1, "tt.store": 2, "tt.atomic_rmw": 2, _COPY: 2}
 
 
-def _at_pointers(one: Executed) -> tuple[IntegerExpr | None, Mask | None]:
-    address = one.operands[0] if one.operands else None
+def _mask(one: Executed) -> Value:
     place = _MASK_PLACE.get(one.operation.name, len(one.operands))
-    mask: Value = Mask()
-    if place < len(one.operands):
-        if one.operation.name != _COPY or _MASK_NAME.search(one.operation.tail):
-            mask = one.operands[place]
-        elif one.operation.tail.startswith("("):
-            mask = None  # the generic form does not say which of its operands this is
-    return address if isinstance(address, IntegerExpr) else None, mask if isinstance(mask, Mask) else None
+    if place >= len(one.operands):
+        return ALWAYS
+    if one.operation.name != _COPY or _MASK_NAME.search(one.operation.tail):
+        return one.operands[place]
+    # The generic form does not say which of its operands this is.
+    return None if one.operation.tail.startswith("(") else ALWAYS
 
 
 _HAS_MASK = re.compile(r"\s*, %")
 
 
-def _in_buffer(one: Executed, element_bytes: int) -> tuple[IntegerExpr | None, Mask | None]:
+def _in_buffer(one: Executed, element_bytes: int) -> tuple[Value, Value]:
     """Return address and mask of ``%pointer[%offsets], %mask``, which a store prints after the data.
 
     Both are None in the generic form, which does not tell the operands apart.
@@ -369,36 +297,27 @@ def _in_buffer(one: Executed, element_bytes: int) -> tuple[IntegerExpr | None, M
     before, bracket, after = one.operation.tail.partition("[")
     if not bracket or before.lstrip().startswith("("):
         return None, None
-    place = len(names_in(before)) - 1
-    pointer, offsets, *others = one.operands[place:]
-    mask = (others[0] if others else None) if _HAS_MASK.match(after.partition("]")[2]) else Mask()
-    address = None
-    if isinstance(pointer, IntegerExpr) and isinstance(offsets, IntegerExpr):
-        address = pointer + offsets * IntegerExpr.integer(element_bytes)
-    return address, mask if isinstance(mask, Mask) else None
+    pointer, offsets, *others = one.operands[len(names_in(before)) - 1 :]
+    mask = (others[0] if others else None) if _HAS_MASK.match(after.partition("]")[2]) else ALWAYS
+    if not isinstance(pointer, IntegerExpr) or not isinstance(offsets, IntegerExpr):
+        return None, mask
+    return pointer + offsets * IntegerExpr.integer(element_bytes), mask
 
 
-def _in_tensor(one: Executed, shape: tuple[int, ...]) -> tuple[IntegerExpr | None, Mask | None]:
+def _in_tensor(one: Executed, shape: tuple[int, ...]) -> tuple[Value, Value]:
     """Return address and mask of a block of a descriptor's tensor. Elements outside the tensor are not accessed."""
-    tensor = one.operands[0] if one.operands else None
-    if not isinstance(tensor, Descriptor):
+    tensor, *coordinates = one.operands
+    if not isinstance(tensor, Descriptor) or len(tensor.shape) != len(shape):
         return None, None
-    rank = len(tensor.shape)
-    coordinates, predicate = one.operands[1 : 1 + rank], one.operands[-1]
-    mask: Mask | None = Mask()
-    if one.operation.name == "ttng.async_tma_copy_global_to_local":
-        mask = predicate if isinstance(predicate, Mask) else None
-    address = tensor.address
-    for number, (coordinate, size, stride) in enumerate(
-        zip(coordinates, tensor.shape, tensor.strides_bytes, strict=True)
-    ):
-        if not isinstance(coordinate, IntegerExpr) or size is None or stride is None or len(shape) != rank:
+    address, mask = tensor.address, coordinates[-1]
+    if one.operation.name != "ttng.async_tma_copy_global_to_local":
+        mask = ALWAYS
+    dimensions = zip(coordinates[: len(shape)], tensor.shape, tensor.strides_bytes, strict=True)
+    for dim, (coordinate, size, stride) in enumerate(dimensions):
+        if not isinstance(coordinate, IntegerExpr) or size is None or stride is None:
             return None, None
-        with suppress(TooLarge):
-            place = coordinate + IntegerExpr((counting(dimension(number), shape[number]),))
-            inside = compared(np.less, place, size) & compared(np.greater_equal, place, IntegerExpr.integer(0))
-            mask = mask & inside if mask is not None else None
-            address = address + place * stride if address is not None else None
-            continue
-        return None, None
+        place = coordinate + IntegerExpr((counting(dimension(dim), shape[dim]),))
+        inside = compared(np.less, place, size) & compared(np.greater_equal, place, IntegerExpr.integer(0))
+        mask = mask & inside if isinstance(mask, Mask) else None
+        address = address + place * stride if address is not None else None
     return address, mask

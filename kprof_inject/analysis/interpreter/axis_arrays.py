@@ -6,26 +6,28 @@ the row, plus one that depends on the iteration. So billions of numbers stay as 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import reduce
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from functools import partial, reduce
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from kprof_inject.ttgir.nodes import Operation
 
 MAX_ELEMENTS = 1 << 22
 """Maximum size of an array of integers."""
-
-_BITS_EACH = 8
-"""So many booleans take the memory of an integer."""
+_BITS_EACH = 8  # booleans in the memory of an integer
 
 
 class TooLarge(Exception):
     """An array would have more than ``MAX_ELEMENTS``, or the shapes of its terms do not match."""
+
+
+_CTA, _LOOP, _DIMENSION, _SYMBOL = range(4)
 
 
 class GridAxis(NamedTuple):
@@ -34,21 +36,28 @@ class GridAxis(NamedTuple):
     rank: int
     number: int
 
+    @property
+    def is_dimension(self) -> bool:
+        """True for a tensor's dimension."""
+        return self.rank == _DIMENSION
 
-CTA = GridAxis(0, 0)
+    @property
+    def is_symbol(self) -> bool:
+        """True for an axis that marks a placeholder (``symbol``)."""
+        return self.rank == _SYMBOL
+
+
+CTA = GridAxis(_CTA, 0)
 
 
 def loop_axis(number: int) -> GridAxis:
     """Return the axis of a loop's iterations. An inner loop has a larger number than the loops around it."""
-    return GridAxis(1, number)
-
-
-_DIMENSION_RANK = 2
+    return GridAxis(_LOOP, number)
 
 
 def dimension(number: int) -> GridAxis:
     """Return the axis of a tensor's dimension."""
-    return GridAxis(_DIMENSION_RANK, number)
+    return GridAxis(_DIMENSION, number)
 
 
 Axes = tuple[GridAxis, ...]
@@ -61,15 +70,54 @@ class AxisArray(Struct, frozen=True):
     axes: Axes
     values: Array
 
+    @property
+    def sizes(self) -> dict[GridAxis, int]:
+        """The size of each axis."""
+        return dict(zip(self.axes, self.values.shape, strict=True))
+
     def over(self, axes: Axes) -> Array:
         """Return the values with a dimension for each of ``axes``: of size 1 where they do not differ."""
         sizes = self.sizes
         return self.values.reshape([sizes.get(axis, 1) for axis in axes])
 
-    @property
-    def sizes(self) -> dict[GridAxis, int]:
-        """The size of each axis."""
-        return dict(zip(self.axes, self.values.shape, strict=True))
+    def at(self, axis: GridAxis, number: int) -> AxisArray:
+        """Return the values at a place of an axis."""
+        if axis not in self.axes:
+            return self
+        place = self.axes.index(axis)
+        return AxisArray((*self.axes[:place], *self.axes[place + 1 :]), self.values.take(number, axis=place))
+
+    def moved(self, places: Callable[[int], int]) -> AxisArray:
+        """Renumber the tensor's dimensions."""
+        axes = [dimension(places(axis.number)) if axis.is_dimension else axis for axis in self.axes]
+        order = sorted(range(len(axes)), key=lambda place: axes[place])
+        return AxisArray(tuple(axes[place] for place in order), self.values.transpose(order))
+
+    def reshaped(self, before: Sequence[int], after: Sequence[int]) -> AxisArray:
+        """Reshape the tensor; the order of its elements stays the same. Raises ``TooLarge``."""
+        axes = [axis for axis in self.axes if not axis.is_dimension]
+        sizes, taken, given = [self.sizes[axis] for axis in axes], [], []
+        for mine, others in _regrouped(before, after):
+            if any(dimension(number) in self.axes for number in mine):
+                taken += mine
+                given += others
+        spread = self.over((*axes, *map(dimension, taken)))
+        shape = (*sizes, *(before[number] for number in taken))
+        if prod(shape) > MAX_ELEMENTS:
+            raise TooLarge
+        values = np.broadcast_to(spread, shape).reshape((*sizes, *(after[number] for number in given)))
+        return AxisArray((*axes, *map(dimension, given)), values)
+
+
+def _regrouped(before: Sequence[int], after: Sequence[int]) -> list[list[list[int]]]:
+    """Match the smallest groups of dimensions of two shapes that have equally many elements. Size 1 is skipped."""
+    # The elements up to each dimension, with it, by the dimension.
+    upto = [{n: prod(shape[: n + 1]) for n, size in enumerate(shape) if size > 1} for shape in (before, after)]
+    groups, begin = [], 1
+    for end in sorted(set(upto[0].values()).intersection(upto[1].values())):
+        groups.append([[number for number, elements in one.items() if begin < elements <= end] for one in upto])
+        begin = end
+    return groups
 
 
 def joined(compute: Callable[..., Array], *parts: AxisArray, are_bits: bool = False) -> AxisArray:
@@ -100,10 +148,23 @@ def constant(value: int | bool) -> AxisArray:
     return AxisArray((), np.array(value))
 
 
-class IntegerExpr(Struct, frozen=True):
-    """A sum of arrays, no two of which have the same axes. Floats are one array of that type."""
+class AxisArrays(Struct, frozen=True):
+    """Arrays that together are one value."""
 
-    parts: tuple[AxisArray, ...]
+    parts: tuple[AxisArray, ...] = ()
+
+    @property
+    def axes(self) -> frozenset[GridAxis]:
+        """The axes along which the value may differ."""
+        return frozenset(axis for part in self.parts for axis in part.axes)
+
+    def each(self, change: Callable[[AxisArray], AxisArray]) -> Self:
+        """Change each array by itself."""
+        return replace(self, parts=tuple(map(change, self.parts)))
+
+
+class IntegerExpr(AxisArrays, frozen=True):
+    """A sum of arrays, no two of which have the same axes. Floats are one array of that type."""
 
     @classmethod
     def of(cls, *parts: AxisArray) -> IntegerExpr:
@@ -119,13 +180,17 @@ class IntegerExpr(Struct, frozen=True):
         """Return a number that is the same everywhere."""
         return cls((constant(value),))
 
+    def each(self, change: Callable[[AxisArray], AxisArray]) -> IntegerExpr:
+        """Change each array by itself; they may have the same axes afterwards."""
+        return IntegerExpr.of(*map(change, self.parts))
+
     def __add__(self, other: IntegerExpr) -> IntegerExpr:
         """Add two sums."""
         return IntegerExpr.of(*self.parts, *other.parts)
 
     def __neg__(self) -> IntegerExpr:
         """Negate each part of the sum."""
-        return IntegerExpr(tuple(AxisArray(part.axes, -part.values) for part in self.parts))
+        return self.each(lambda part: AxisArray(part.axes, -part.values))
 
     def __sub__(self, other: IntegerExpr) -> IntegerExpr:
         """Return the difference of two sums, without the terms that are zero everywhere."""
@@ -138,12 +203,7 @@ class IntegerExpr(Struct, frozen=True):
 
     def joint(self) -> AxisArray:
         """Return the sum as one array. Raises ``TooLarge``."""
-        return reduce(lambda one, another: joined(np.add, one, another), self.parts)
-
-    @property
-    def axes(self) -> frozenset[GridAxis]:
-        """The axes along which the value may differ."""
-        return frozenset(axis for part in self.parts for axis in part.axes)
+        return reduce(partial(joined, np.add), self.parts)
 
     def bounds(self) -> tuple[int, int]:
         """Return a lower and an upper bound of all values."""
@@ -156,63 +216,37 @@ class IntegerExpr(Struct, frozen=True):
         low, high = self.bounds()
         return low if low == high else None
 
-    def moved(self, places: Callable[[int], int]) -> IntegerExpr:
-        """Renumber the tensor's dimensions."""
-        return IntegerExpr.of(*(_moved(part, places) for part in self.parts))
 
-    def reshaped(self, before: Sequence[int], after: Sequence[int]) -> IntegerExpr:
-        """Reshape the tensor; the order of its elements stays the same. Raises ``TooLarge``."""
-        return IntegerExpr.of(*(_reshaped(part, before, after) for part in self.parts))
-
-
-class Mask(Struct, frozen=True):
+class Mask(AxisArrays, frozen=True):
     """A conjunction of boolean arrays. ``is_lower_bound``: it may be true in more places."""
 
-    factors: tuple[AxisArray, ...] = ()
     is_lower_bound: bool = False
-
-    @classmethod
-    def of_bit(cls, bit: bool) -> Mask:
-        """Return a mask that is the same everywhere."""
-        return cls() if bit else cls((constant(False),))
 
     def __and__(self, other: Mask) -> Mask:
         """Return the conjunction of two masks; it is a lower bound if either is."""
-        return Mask((*self.factors, *other.factors), self.is_lower_bound or other.is_lower_bound)
+        return Mask((*self.parts, *other.parts), self.is_lower_bound or other.is_lower_bound)
 
     def joint(self) -> AxisArray:
         """Return the mask as one array. Raises ``TooLarge``."""
-        return reduce(
-            lambda one, another: joined(np.logical_and, one, another, are_bits=True),
-            self.factors,
-            constant(True),
-        )
+        return reduce(partial(joined, np.logical_and, are_bits=True), self.parts, constant(True))
 
     def inverted(self) -> Mask | None:
         """Return the negation, or None if the mask is only a lower bound. Raises ``TooLarge``."""
         joint = self.joint()
         return None if self.is_lower_bound else Mask((AxisArray(joint.axes, ~joint.values),))
 
-    def moved(self, places: Callable[[int], int]) -> Mask:
-        """Renumber the tensor's dimensions."""
-        return Mask(tuple(_moved(part, places) for part in self.factors), self.is_lower_bound)
-
-    def reshaped(self, before: Sequence[int], after: Sequence[int]) -> Mask:
-        """Reshape the tensor; the order of its elements stays the same. Raises ``TooLarge``."""
-        return Mask(tuple(_reshaped(part, before, after) for part in self.factors), self.is_lower_bound)
-
     def count(self, sizes: Mapping[GridAxis, int]) -> int:
         """Count the places where the mask is true, along axes of these sizes. Raises ``TooLarge``."""
         axes = set(sizes)
         times = 1
-        for group in groups_of(self.factors):
+        for group in groups_of(self.parts):
             inside = Mask(tuple(group)).joint()
             times *= int(np.count_nonzero(inside.values))
             axes -= {axis for axis, size in inside.sizes.items() if size != 1}
         return times * prod(sizes[axis] for axis in axes)
 
 
-ALWAYS = Mask()
+ALWAYS, NEVER = Mask(), Mask((constant(False),))
 
 
 def where(condition: Mask, one: IntegerExpr, other: IntegerExpr) -> IntegerExpr:
@@ -223,7 +257,7 @@ def where(condition: Mask, one: IntegerExpr, other: IntegerExpr) -> IntegerExpr:
     return IntegerExpr((joined(np.where, chosen, one.joint(), other.joint()),))
 
 
-def compared(compare: Callable[[Array, Array], Array], one: IntegerExpr, other: IntegerExpr) -> Mask:
+def compared(compare: Callable[..., Array], one: IntegerExpr, other: IntegerExpr) -> Mask:
     """Return where a comparison holds. Raises ``TooLarge``.
 
     If the array would be too large and the comparison is an order, the mask is a lower bound: the places where it holds
@@ -231,9 +265,9 @@ def compared(compare: Callable[[Array, Array], Array], one: IntegerExpr, other: 
     """
     # A comparison that holds at both ends of an interval holds between them.
     is_order = compare in (np.less, np.less_equal, np.greater, np.greater_equal)
-    difference, zero = one - other, np.array(0)
-    if is_order and all(bool(compare(np.array(end), zero)) for end in difference.bounds()):
-        return Mask()
+    difference = one - other
+    if is_order and all(compare(end, 0) for end in difference.bounds()):
+        return ALWAYS
     if difference.axes < one.axes | other.axes:
         one, other = difference, IntegerExpr.integer(0)
     try:
@@ -241,67 +275,27 @@ def compared(compare: Callable[[Array, Array], Array], one: IntegerExpr, other: 
     except TooLarge:
         if not is_order:
             raise
-    ends = []
-    for end in (np.min, np.max):
-        parts = []
-        for part in difference.parts:
-            inside = tuple(place for place, axis in enumerate(part.axes) if axis.rank == _DIMENSION_RANK)
-            outside = tuple(axis for axis in part.axes if axis.rank != _DIMENSION_RANK)
-            parts.append(AxisArray(outside, end(part.values, axis=inside)))
-        ends.append(IntegerExpr.of(*parts).joint())
-    everywhere = joined(lambda low, high: compare(low, zero) & compare(high, zero), *ends)
+    least, most = (difference.each(partial(_over_tensor, end)).joint() for end in (np.min, np.max))
+    everywhere = joined(lambda low, high: compare(low, 0) & compare(high, 0), least, most)
     return Mask((everywhere,), is_lower_bound=True)
 
 
-def groups_of(parts: Sequence[AxisArray]) -> list[list[AxisArray]]:
-    """Group arrays that share axes, directly or through other arrays."""
+def _over_tensor(combine: Callable[..., Array], part: AxisArray) -> AxisArray:
+    """Combine the values along all dimensions of the tensor."""
+    inside = tuple(place for place, axis in enumerate(part.axes) if axis.is_dimension)
+    outside = tuple(axis for axis in part.axes if not axis.is_dimension)
+    return AxisArray(outside, combine(part.values, axis=inside))
+
+
+def groups_of(parts: Iterable[AxisArray], along: Set[GridAxis] | None = None) -> list[list[AxisArray]]:
+    """Group arrays that share axes, directly or through other arrays; with ``along``, only these axes count."""
     groups: list[tuple[set[GridAxis], list[AxisArray]]] = []
     for part in parts:
-        axes, members = set(part.axes), [part]
-        apart = []
-        for group in groups:
-            if group[0].isdisjoint(axes):
-                apart.append(group)
-            else:
-                axes |= group[0]
-                members = [*group[1], *members]
-        groups = [*apart, (axes, members)]
+        axes = {axis for axis in part.axes if along is None or axis in along}
+        sharing = [group for group in groups if not axes.isdisjoint(group[0])]
+        groups = [group for group in groups if axes.isdisjoint(group[0])]
+        groups.append((axes.union(*(its for its, _ in sharing)), [*(one for _, its in sharing for one in its), part]))
     return [members for _, members in groups]
-
-
-def _moved(part: AxisArray, places: Callable[[int], int]) -> AxisArray:
-    axes = [dimension(places(axis.number)) if axis.rank == _DIMENSION_RANK else axis for axis in part.axes]
-    order = sorted(range(len(axes)), key=lambda place: axes[place])
-    return AxisArray(tuple(axes[place] for place in order), part.values.transpose(order))
-
-
-def _reshaped(part: AxisArray, before: Sequence[int], after: Sequence[int]) -> AxisArray:
-    axes = [axis for axis in part.axes if axis.rank != _DIMENSION_RANK]
-    sizes, taken, given = [part.sizes[axis] for axis in axes], [], []
-    for mine, others in _regrouped(before, after):
-        if any(dimension(number) in part.axes for number in mine):
-            taken += mine
-            given += others
-    spread = part.over((*axes, *map(dimension, taken)))
-    shape = (*sizes, *(before[number] for number in taken))
-    if prod(shape) > MAX_ELEMENTS:
-        raise TooLarge
-    values = np.broadcast_to(spread, shape).reshape((*sizes, *(after[number] for number in given)))
-    return AxisArray((*axes, *map(dimension, given)), values)
-
-
-def _regrouped(before: Sequence[int], after: Sequence[int]) -> list[tuple[list[int], list[int]]]:
-    """Match the smallest groups of dimensions of two shapes that have equally many elements. Size 1 is skipped."""
-    mine, others = ([number for number, size in enumerate(shape) if size > 1] for shape in (before, after))
-    found: list[tuple[list[int], list[int]]] = []
-    while mine and others:
-        one, another = [mine.pop(0)], [others.pop(0)]
-        while (left := prod(before[number] for number in one)) != (right := prod(after[number] for number in another)):
-            if not (mine if left < right else others):
-                raise TooLarge
-            (one if left < right else another).append((mine if left < right else others).pop(0))
-        found.append((one, another))
-    return found
 
 
 class Descriptor(Struct, frozen=True):
@@ -311,6 +305,11 @@ class Descriptor(Struct, frozen=True):
     shape: tuple[IntegerExpr | None, ...]
     strides_bytes: tuple[IntegerExpr | None, ...]
 
+    def each(self, change: Callable[[AxisArray], AxisArray]) -> Descriptor:
+        """Change each array by itself."""
+        address, *sums = (one and one.each(change) for one in (self.address, *self.shape, *self.strides_bytes))
+        return Descriptor(address, tuple(sums[: len(self.shape)]), tuple(sums[len(self.shape) :]))
+
 
 class SharedMemorySlice(Struct, frozen=True):
     """A slice of a shared memory allocation along its first dimension. The ``index`` is None if unknown."""
@@ -318,12 +317,13 @@ class SharedMemorySlice(Struct, frozen=True):
     allocation: Operation
     index: IntegerExpr | None
 
+    def each(self, change: Callable[[AxisArray], AxisArray]) -> SharedMemorySlice:
+        """Change each array by itself."""
+        return replace(self, index=self.index and self.index.each(change))
+
 
 Value = IntegerExpr | Mask | Descriptor | SharedMemorySlice | None
 """None is unknown."""
-
-
-_SYMBOL_RANK = 3
 
 
 def symbol(number: int) -> IntegerExpr:
@@ -331,31 +331,17 @@ def symbol(number: int) -> IntegerExpr:
 
     It can be added, and multiplied by known values; all other operations on it give ``OPEN``.
     """
-    return IntegerExpr((AxisArray((GridAxis(_SYMBOL_RANK, number),), np.ones(1, np.int64)),))
-
-
-def is_symbol(axis: GridAxis) -> bool:
-    """Return whether an axis marks a placeholder."""
-    return axis.rank == _SYMBOL_RANK
+    return IntegerExpr((AxisArray((GridAxis(_SYMBOL, number),), np.ones(1, np.int64)),))
 
 
 # Twice a symbol that no loop has: no sum of it with others is a symbol by itself.
-_OPEN_PART = AxisArray((GridAxis(_SYMBOL_RANK, -1),), np.full(1, 2))
+_OPEN_PART = AxisArray((GridAxis(_SYMBOL, -1),), np.full(1, 2))
 OPEN = IntegerExpr((_OPEN_PART,))
 OPEN_MASK = Mask((AxisArray(_OPEN_PART.axes, np.ones(1, bool)),))
 
 
 def is_settled(value: Value) -> bool:
     """Return whether a value contains no placeholder."""
-    if isinstance(value, IntegerExpr):
-        return not any(map(is_symbol, value.axes))
-    if isinstance(value, Mask):
-        return not any(is_symbol(axis) for part in value.factors for axis in part.axes)
-    return is_settled(value.index) if isinstance(value, SharedMemorySlice) else True
-
-
-def size_of(value: Value) -> int:
-    """Count the elements of a value's arrays."""
-    if isinstance(value, IntegerExpr):
-        return sum(part.values.size for part in value.parts)
-    return sum(part.values.size for part in value.factors) if isinstance(value, Mask) else 0
+    if isinstance(value, SharedMemorySlice):
+        return is_settled(value.index)
+    return not (isinstance(value, AxisArrays) and any(axis.is_symbol for axis in value.axes))

@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import reduce
+from functools import partial, reduce
 from graphlib import CycleError, TopologicalSorter
 from math import prod
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from kprof_inject.analysis.interpreter.axis_arrays import (
     ALWAYS,
     MAX_ELEMENTS,
     OPEN,
     AxisArray,
-    Descriptor,
     GridAxis,
     IntegerExpr,
     Mask,
     SharedMemorySlice,
     TooLarge,
     Value,
+    constant,
     counting,
     is_settled,
-    is_symbol,
     joined,
     symbol,
     where,
@@ -47,17 +47,16 @@ class Arrivals:
 
     def __init__(self, module: Module, region: Region, when: Condition) -> None:
         """Start with a region whose first block runs under the condition ``when``, without arguments."""
-        self._module = module
-        self._region = region
+        self._module, self._region = module, region
         self._arrivals: dict[str, list[tuple[Condition, Sequence[Value]]]] = defaultdict(list)
         self._arrivals[region.blocks[0].label].append((when, ()))
-        self._goes_back = False
-        self.blocks: Sequence[Block] = region.blocks
-        order = TopologicalSorter[str]({block.label: () for block in region.blocks})
+        by_label = {block.label: block for block in region.blocks}
+        order = TopologicalSorter[str](dict.fromkeys(by_label, ()))
         for block in region.blocks:
             for label, _ in _ways_from(block):
                 order.add(label, block.label)
-        by_label = {block.label: block for block in region.blocks}
+        self._goes_back = False
+        self.blocks: Sequence[Block] = region.blocks
         try:
             self.blocks = [by_label[label] for label in order.static_order() if label in by_label]
         except CycleError:
@@ -81,13 +80,11 @@ class Arrivals:
         names = block_arguments(self._module, self._region, block)
         found: dict[str, Value] = dict.fromkeys(names)
         arrivals = [] if self._goes_back else self._arrivals[block.label]
-        for place, name in enumerate(names):
-            passed = [(condition, values[place]) for condition, values in arrivals if place < len(values)]
-            if passed and len(passed) == len(arrivals):
-                value = passed[0][1]
-                for condition, other in passed[1:]:
-                    value = chosen(condition, other, value)
-                found[name] = value
+        by_argument = zip(*(values for _, values in arrivals), strict=False)
+        for name, (value, *others) in zip(names, by_argument, strict=False):
+            for (condition, _), other in zip(arrivals[1:], others, strict=True):
+                value = chosen(condition, other, value)
+            found[name] = value
         return found
 
     def leave(self, block: Block, when: Condition, values: Mapping[str, Value]) -> None:
@@ -128,9 +125,6 @@ def chosen(condition: Condition, one: Value, other: Value) -> Value:
     return None
 
 
-_MAX_CARRIED = 1 << 12  # loop-carried values of one loop; each has a placeholder of its own
-
-
 class CountedLoop(Struct):
     """A loop that is being interpreted. ``trips`` may differ between CTAs; ``most`` is their maximum."""
 
@@ -152,7 +146,10 @@ class CountedLoop(Struct):
 
     def when(self) -> Mask:
         """Return which CTAs execute each iteration. Raises ``TooLarge``."""
-        return Mask() if self.is_even else Mask((joined(np.less, self.places.joint(), self.trips),))
+        return ALWAYS if self.is_even else Mask((joined(np.less, self.places.joint(), self.trips),))
+
+
+_MAX_CARRIED = 1 << 12  # loop-carried values of one loop; each has a placeholder of its own
 
 
 class Changes:
@@ -178,9 +175,8 @@ class Changes:
     def settle(self, passed: Sequence[Value]) -> None:
         """Determine values from what one iteration passes on, as expressions of the placeholders."""
         self.settle_slots(passed)
-        waiting: dict[int, tuple[int | None, IntegerExpr]] = {}
-        for place, value in enumerate(passed[: len(self.values)]):
-            initial = self.initial[place]
+        waiting: list[tuple[int, IntegerExpr, int | None, IntegerExpr]] = []
+        for place, (initial, value) in enumerate(zip(self.initial, passed, strict=False)):
             if not isinstance(value, IntegerExpr) or not isinstance(initial, IntegerExpr):
                 continue
             source, rest = self._of_symbol(value)
@@ -189,12 +185,12 @@ class Changes:
             elif source == place:
                 self.values[place] = self._growing(initial, rest)
             else:
-                waiting[place] = (source, rest)
-        for place, (source, rest) in waiting.items():
+                waiting.append((place, initial, source, rest))
+        for place, initial, source, rest in waiting:
             from_where = IntegerExpr.integer(0) if source is None else self.values[source]
             if isinstance(from_where, IntegerExpr):
                 with suppress(TooLarge):
-                    self.values[place] = self._following(self.initial[place], from_where + rest)
+                    self.values[place] = self._following(initial, from_where + rest)
             else:
                 self.open.add(place)
 
@@ -205,10 +201,12 @@ class Changes:
 
     def settle_slots(self, passed: Sequence[Value]) -> None:
         """Determine slices of shared memory from what one iteration passes on."""
-        for place, value in enumerate(passed[: len(self.values)]):
-            initial = self.initial[place]
+        for place, (initial, value) in enumerate(zip(self.initial, passed, strict=False)):
             if isinstance(value, SharedMemorySlice) and isinstance(initial, SharedMemorySlice):
-                self.values[place] = self._rotating(initial, value)
+                same = self.values[place] = same_memory(initial, value)
+                if same is not None and initial.index is not None and value.index is not None and is_settled(value):
+                    with suppress(TooLarge):
+                        self.values[place] = replace(same, index=self._following(initial.index, value.index))
 
     def _of_symbol(self, value: IntegerExpr) -> tuple[int | None, IntegerExpr | None]:
         """Split a value into a placeholder of this loop and a remainder without any.
@@ -217,7 +215,7 @@ class Changes:
         """
         source, rest = None, []
         for part in value.parts:
-            mine = [axis.number - self._first_symbol for axis in part.axes if is_symbol(axis)]
+            mine = [axis.number - self._first_symbol for axis in part.axes if axis.is_symbol]
             if OPEN.axes & set(part.axes):
                 return None, None
             if not any(0 <= place < len(self.initial) for place in mine):
@@ -239,23 +237,13 @@ class Changes:
         place = joint.axes.index(axis)
         return initial + IntegerExpr((AxisArray(joint.axes, np.cumsum(joint.values, axis=place) - joint.values),))
 
-    def _rotating(self, initial: SharedMemorySlice, passed: SharedMemorySlice) -> Value:
-        same = same_memory(initial, passed)
-        if same is None or initial.index is None or passed.index is None or not is_settled(passed):
-            return same
-        with suppress(TooLarge):
-            index = self._following(initial.index, passed.index)
-            return SharedMemorySlice(initial.allocation, index if isinstance(index, IntegerExpr) else None)
-        return same
-
-    def _following(self, initial: Value, passed: IntegerExpr) -> Value:
-        if not isinstance(initial, IntegerExpr):
-            return None
-        both = joined(np.add, passed.joint(), AxisArray((self.loop.axis,), np.zeros(self.loop.most, np.int64)))
-        place = both.axes.index(self.loop.axis)
-        rolled = IntegerExpr((AxisArray(both.axes, np.roll(both.values, 1, axis=place)),))
-        is_first = Mask((AxisArray((self.loop.axis,), np.arange(self.loop.most) == 0),))
-        return where(is_first, initial, rolled)
+    def _following(self, initial: IntegerExpr, passed: IntegerExpr) -> IntegerExpr:
+        """Return the initial value, then what each iteration but the last passes on. Raises ``TooLarge``."""
+        numbers = self.loop.places.joint()
+        each = joined(lambda value, _: value, passed.joint(), numbers)
+        rolled = np.roll(each.values, 1, axis=each.axes.index(self.loop.axis))
+        is_first = Mask((AxisArray(numbers.axes, numbers.values == 0),))
+        return where(is_first, initial, IntegerExpr((AxisArray(each.axes, rolled),)))
 
     def results(self, passed: Sequence[Value]) -> list[Value]:
         """Return the values after the loop, from what each iteration passes on."""
@@ -269,21 +257,22 @@ class Changes:
             return same_memory(initial, passed)
         if not is_settled(passed):
             return OPEN
+        trips = self.loop.trips
         with suppress(TooLarge):
-            last = IntegerExpr.of(*(self._part_in_last(part) for part in passed.parts))
-            return where(Mask((AxisArray(self.loop.trips.axes, self.loop.trips.values > 0),)), last, initial)
+            return where(Mask((AxisArray(trips.axes, trips.values > 0),)), passed.each(self._in_last), initial)
         return None
 
-    def _part_in_last(self, part: AxisArray) -> AxisArray:
+    def _in_last(self, part: AxisArray) -> AxisArray:
         """Return a term's value in each CTA's last iteration. Raises ``TooLarge``."""
         axis, trips = self.loop.axis, self.loop.trips
         if axis not in part.axes:
             return part
         last = AxisArray(trips.axes, np.maximum(trips.values - 1, 0))
-        is_last = joined(np.equal, AxisArray((axis,), np.arange(self.loop.most)), last)
-        chosen = joined(np.multiply, part, is_last)
-        place = chosen.axes.index(axis)
-        return AxisArray((*chosen.axes[:place], *chosen.axes[place + 1 :]), chosen.values.sum(axis=place))
+        is_last = joined(np.equal, self.loop.places.joint(), last)
+        only_last = joined(np.multiply, part, is_last)
+        place = only_last.axes.index(axis)
+        axes = (*only_last.axes[:place], *only_last.axes[place + 1 :])
+        return AxisArray(axes, only_last.values.sum(axis=place))
 
 
 def same_memory(one: Value, other: Value) -> SharedMemorySlice | None:
@@ -295,29 +284,7 @@ def same_memory(one: Value, other: Value) -> SharedMemorySlice | None:
 
 def at_iteration(value: Value, axis: GridAxis, number: int) -> Value:
     """Return a value in one iteration."""
-    if isinstance(value, IntegerExpr):
-        return _sum_at(value, axis, number)
-    if isinstance(value, Mask):
-        return Mask(tuple(_part_at(part, axis, number) for part in value.factors), value.is_lower_bound)
-    if isinstance(value, SharedMemorySlice):
-        return SharedMemorySlice(value.allocation, value.index and _sum_at(value.index, axis, number))
-    if isinstance(value, Descriptor):
-        shape, strides = (
-            tuple(one and _sum_at(one, axis, number) for one in sums) for sums in (value.shape, value.strides_bytes)
-        )
-        return Descriptor(value.address and _sum_at(value.address, axis, number), shape, strides)
-    return value
-
-
-def _sum_at(value: IntegerExpr, axis: GridAxis, number: int) -> IntegerExpr:
-    return IntegerExpr.of(*(_part_at(part, axis, number) for part in value.parts))
-
-
-def _part_at(part: AxisArray, axis: GridAxis, number: int) -> AxisArray:
-    if axis not in part.axes:
-        return part
-    place = part.axes.index(axis)
-    return AxisArray((*part.axes[:place], *part.axes[place + 1 :]), part.values.take(number, axis=place))
+    return value and value.each(lambda part: part.at(axis, number))
 
 
 def stacked(values: Sequence[Value], axis: GridAxis) -> Value:
@@ -332,9 +299,9 @@ def stacked(values: Sequence[Value], axis: GridAxis) -> Value:
         shape = np.broadcast_shapes(*(one.shape for one in of_iterations))
         if len(sums) * prod(shape) > MAX_ELEMENTS:
             return None
-        together = np.stack([np.broadcast_to(one, shape) for one in of_iterations])
         place = sum(other < axis for other in axes)
-        found.append(AxisArray((*axes[:place], axis, *axes[place:]), np.moveaxis(together, 0, place)))
+        together = np.stack([np.broadcast_to(one, shape) for one in of_iterations], axis=place)
+        found.append(AxisArray((*axes[:place], axis, *axes[place:]), together))
     return IntegerExpr.of(*found)
 
 
@@ -357,20 +324,20 @@ class Steps:
         self.results = [chosen(before, *both) for both in zip(passed, self.results or passed, strict=True)]
         self._given.append(given)
         goes_on = (before & condition).joint()
-        if goes_on.values.any():
-            self._passed.append(passed)
-            self._going.append(Mask((goes_on,)))
-        return bool(goes_on.values.any())
+        if not goes_on.values.any():
+            return False
+        self._passed.append(passed)
+        self._going.append(Mask((goes_on,)))
+        return True
 
     def __len__(self) -> int:
         """Return the number of iterations."""
         return len(self._passed)
 
-    def rounds(self, axis: GridAxis, *, is_condition: bool) -> tuple[CountedLoop, list[Value]]:
-        """Return the CTAs' executions of the condition's block, or the body, and its arguments in each round."""
-        values = self._given if is_condition else self._passed
-        trips = AxisArray((), np.array(int(is_condition)))
-        for going in self._going[1:]:
-            trips = joined(np.add, trips, going.joint())
-        loop = CountedLoop(axis, IntegerExpr.integer(0), IntegerExpr.integer(1), trips, len(values))
-        return loop, [stacked(one, axis) for one in zip(*values, strict=True)]
+    def rounds(self, before: GridAxis, after: GridAxis) -> Iterator[tuple[CountedLoop, list[Value]]]:
+        """Yield the CTAs' executions of the condition's block, then of the body, with its arguments in each round."""
+        zero, one = IntegerExpr.integer(0), IntegerExpr.integer(1)
+        trips = reduce(partial(joined, np.add), (going.joint() for going in self._going[1:]), constant(0))
+        for axis, values, extra in ((before, self._given, 1), (after, self._passed, 0)):
+            loop = CountedLoop(axis, zero, one, joined(np.add, trips, constant(extra)), len(values))
+            yield loop, [stacked(value, axis) for value in zip(*values, strict=True)]

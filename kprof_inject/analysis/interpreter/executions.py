@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import prod
 
@@ -13,16 +11,16 @@ from msgspec.structs import replace
 
 from kprof_inject.analysis.interpreter.accesses import Access, Executed, access_of, asks_for_iteration, predicate_of
 from kprof_inject.analysis.interpreter.axis_arrays import loop_axis
-from kprof_inject.analysis.interpreter.interpreter import Grid, executed
+from kprof_inject.analysis.interpreter.interpreter import executed
 from kprof_inject.analysis.interpreter.loaded_integers import KnownRanges
 from kprof_inject.analysis.scope_map import ScopeMap
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.analysis.unjudged import evaluating
 from kprof_inject.capture.measurements import LoadedIntegersRecord
 from kprof_inject.capture.model import KERNELS_CACHED, Launch
+from kprof_inject.capture.schema import Grid
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.capture.source_text import ttgir_of
-from kprof_inject.errors import KprofError
 from kprof_inject.ttgir.dialect import FUNCTION
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.parser import parse
@@ -60,11 +58,10 @@ class CountedOperation(Struct, frozen=True):
 
 
 _MAX_SAMPLED = 32
-_GOLDEN = 0.6180339887498949
+_GOLDEN_RATIO = 0.6180339887498949
 
 
-@dataclass(frozen=True, eq=False)
-class ExecutedKernel:
+class ExecutedKernel(Struct, frozen=True, eq=False, dict=True):
     """The module that a launch was compiled from, its operations in the order of the text, and the recorded scopes."""
 
     scope_map: ScopeMap
@@ -79,7 +76,7 @@ class ExecutedKernel:
         ctas = prod(self.grid)
         if ctas <= _MAX_SAMPLED:
             return range(ctas)
-        return sorted({int(ctas * (number * _GOLDEN % 1)) for number in range(_MAX_SAMPLED)})
+        return sorted({int(ctas * (number * _GOLDEN_RATIO % 1)) for number in range(_MAX_SAMPLED)})
 
     @cached_property
     def sample(self) -> tuple[CountedOperation, ...]:
@@ -125,18 +122,11 @@ def with_recorded_iterations(ran: ExecutedKernel, summary: LaunchSummary) -> Exe
 
 @lru_cache(maxsize=KERNELS_CACHED)  # mostly, all launches have the same
 def _with_iterations(ran: ExecutedKernel, recorded: tuple[tuple[Operation, int], ...]) -> ExecutedKernel:
-    iterations = dict(recorded)
-    counted = (replace(one, times=_times(one.executed, iterations)) for one in ran.operations)
-    return dataclasses.replace(ran, operations=tuple(counted))
+    counted = (replace(one, times=_times(one.executed, dict(recorded))) for one in ran.operations)
+    return replace(ran, operations=tuple(counted))
 
 
-@lru_cache(maxsize=KERNELS_CACHED)
-def _parsed(text: str, file: str) -> Module | KprofError:
-    """Return the module, or the error: a module that cannot be parsed is not parsed again."""
-    try:
-        return parse(text, file)
-    except KprofError as error:
-        return error.with_traceback(None)
+_parse_once = lru_cache(maxsize=KERNELS_CACHED)(parse)
 
 
 @lru_cache(maxsize=KERNELS_CACHED)  # many launches have the same arguments
@@ -153,9 +143,7 @@ def evaluated(
     ``loaded`` has integers of its memory, None if all are unknown. Raises ``KprofError`` if the module cannot be read,
     or evaluated.
     """
-    module = _parsed(text, file)
-    if isinstance(module, KprofError):
-        raise module.with_traceback(None)
+    module = _parse_once(text, file)
     with evaluating():
         memory = KnownRanges.of(loaded) if loaded else None
         counted = _counted(module, grid, arguments, memory)
@@ -169,9 +157,8 @@ def _counted(
     memory: KnownRanges | None,
     ctas: Sequence[int] = (),
 ) -> tuple[CountedOperation, ...]:
-    entry = entry_function(module)
-    found: list[Executed] = []
-    for function in (one for one in module.walk() if one.name == FUNCTION):
+    entry, found = entry_function(module), list[Executed]()
+    for function in _functions(module):
         if function is entry:
             found += executed(module, function, grid, arguments, memory, ctas)
         else:
@@ -182,8 +169,12 @@ def _counted(
 
 def entry_function(module: Module) -> Operation | None:
     """Return the function that is launched, or None in a module without functions."""
-    functions = [one for one in module.walk() if one.name == FUNCTION]
+    functions = _functions(module)
     return next((one for one in functions if " public @" in one.tail), functions[0] if functions else None)
+
+
+def _functions(module: Module) -> list[Operation]:
+    return [one for one in module.walk() if one.name == FUNCTION]
 
 
 def _times(one: Executed, recorded: Mapping[Operation, int]) -> int | None:
@@ -195,7 +186,7 @@ def _times(one: Executed, recorded: Mapping[Operation, int]) -> int | None:
         predicate = predicate_of(one.operation)
         if one.times is not None or predicate is None or not asks_for_iteration(predicate, one.operation):
             return one.times
-    differs = {axis for part in one.when.factors for axis in part.axes} if one.when else set()
+    differs = {axis for part in one.when.parts for axis in part.axes} if one.when else set()
     times = 1
     for owner in one.operation.ancestors():
         axis = loop_axis(owner.start)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import reduce
 from math import prod
 
 import numpy as np
@@ -63,11 +62,7 @@ def touched(address: IntegerExpr, mask: Mask, element_bytes: int) -> Ranges:
 
     If these are too many ranges, gaps count as touched that are in sectors of which other bytes are touched.
     """
-    factors = set(map(id, mask.factors))
-    offsets = [
-        _offsets([part for part in group if id(part) not in factors], [part for part in group if id(part) in factors])
-        for group in groups_of([*address.parts, *mask.factors])
-    ]
+    offsets = [_offsets(group) for group in groups_of([*address.parts, *mask.parts])]
     ranges = Ranges(np.zeros(1, np.int64), np.full(1, element_bytes, np.int64))
     # The smallest step first: adjacent elements merge into one range.
     for chunks in sorted(offsets, key=lambda one: int(np.diff(one[0]).min()) if one[0].size > 1 else 0):
@@ -88,22 +83,20 @@ def _without_small_gaps(ranges: Ranges) -> Ranges:
     return Ranges(ranges.starts[first], ranges.ends[np.append(first[1:], ranges.ends.size) - 1])
 
 
-def _offsets(parts: Sequence[AxisArray], factors: Sequence[AxisArray]) -> list[Addresses]:
-    """Return the values of a sum where a mask is true, in chunks along the first axis if they are many."""
+def _offsets(group: Sequence[AxisArray]) -> list[Addresses]:
+    """Return the sum of integers where all booleans are true, in chunks along the first axis if they are many."""
     sizes: dict[GridAxis, int] = {}
-    for part in (*parts, *factors):
+    for part in group:
         sizes |= {axis: max(size, sizes.get(axis, 1)) for axis, size in part.sizes.items()}
     count = -(-prod(sizes.values()) // MAX_ELEMENTS)
     if count < 2:
-        return [_offsets_of(parts, factors)]
+        return [_offsets_of(group)]
     axis = min(sizes)
     each = sizes[axis] // count
     if count > _MAX_CHUNKS or not each:
         raise TooLarge
-    return [
-        _offsets_of(*([_sliced(part, axis, slice(first, first + each)) for part in some] for some in (parts, factors)))
-        for first in range(0, sizes[axis], each)
-    ]
+    chunks = (slice(first, first + each) for first in range(0, sizes[axis], each))
+    return [_offsets_of([_sliced(part, axis, chunk) for part in group]) for chunk in chunks]
 
 
 def _sliced(part: AxisArray, axis: GridAxis, places: slice) -> AxisArray:
@@ -112,14 +105,14 @@ def _sliced(part: AxisArray, axis: GridAxis, places: slice) -> AxisArray:
     return AxisArray(part.axes, part.values[(slice(None),) * part.axes.index(axis) + (places,)])
 
 
-def _offsets_of(parts: Sequence[AxisArray], factors: Sequence[AxisArray]) -> Addresses:
-    values = IntegerExpr(tuple(parts)).joint() if parts else constant(0)
-    if factors:
-        mask = reduce(lambda one, another: joined(np.logical_and, one, another), factors)
-        both = joined(lambda values, mask: np.broadcast_arrays(values, mask)[0], values, mask)
-        inside = joined(lambda values, mask: np.broadcast_arrays(values, mask)[1], values, mask)
-        return distinct(both.values[inside.values])
-    return distinct(values.values)
+def _offsets_of(group: Sequence[AxisArray]) -> Addresses:
+    values = IntegerExpr.of(constant(0), *(part for part in group if part.values.dtype != bool)).joint()
+    conditions = tuple(part for part in group if part.values.dtype == bool)
+    if not conditions:
+        return distinct(values.values)
+    mask = Mask(conditions).joint()
+    inside = joined(lambda _, inside: inside, values, mask)
+    return distinct(joined(lambda value, _: value, values, mask).values[inside.values])
 
 
 def max_repeats(address: IntegerExpr, shape: Sequence[int], along: int | None = None) -> int:
@@ -128,29 +121,20 @@ def max_repeats(address: IntegerExpr, shape: Sequence[int], along: int | None = 
     With ``along``, only elements that differ in no other dimension are counted.
     """
     axes = {dimension(number): size for number, size in enumerate(shape) if along in (None, number)}
-    # Terms without any of these dimensions are skipped; the others are grouped if they share any.
-    groups: list[list[AxisArray]] = []
-    for part in address.parts:
-        mine = set(part.axes) & axes.keys()
-        if not mine:
-            continue
-        together = [group for group in groups if any(not mine.isdisjoint(one.axes) for one in group)]
-        groups = [group for group in groups if group not in together]
-        groups.append([part, *(one for group in together for one in group)])
-    unused = prod(size for axis, size in axes.items() if all(axis not in part.axes for part in address.parts))
-    found = sorted(_step_span_and_repeats(parts, axes) for parts in groups)
+    varying = [part for part in address.parts if not axes.keys().isdisjoint(part.axes)]
+    unused = prod(size for axis, size in axes.items() if axis not in address.axes)
+    found = sorted(_step_span_and_repeats(parts, axes) for parts in groups_of(varying, axes.keys()))
     total_span = 0
     for step, span, _ in found:
         if total_span >= step:
             # The step of one dimension is within the range of another: rows may overlap.
-            everything = [part for part in address.parts if not axes.keys().isdisjoint(part.axes)]
-            return unused * _step_span_and_repeats(everything, axes)[2]
+            return unused * _step_span_and_repeats(varying, axes)[2]
         total_span += span
     return unused * prod(repeats for *_, repeats in found)
 
 
 def _step_span_and_repeats(parts: Sequence[AxisArray], axes: dict[GridAxis, int]) -> tuple[int, int, int]:
-    """Return for the sum of some terms, along dimensions of the tensor, facts about its values in any execution.
+    """Return facts about the values of a sum in any execution, where only some dimensions of the tensor differ.
 
     They are the smallest difference of two unequal ones, the largest difference, and how many are equal at most.
     """
@@ -161,8 +145,7 @@ def _step_span_and_repeats(parts: Sequence[AxisArray], axes: dict[GridAxis, int]
     order = sorted(range(len(joint.axes)), key=lambda place: joint.axes[place] in axes)
     values = np.sort(joint.values.transpose(order).reshape(-1, inside), axis=1)
     differences = np.diff(values, axis=1)
-    positive = differences[differences > 0]
     span = int((values[:, -1] - values[:, 0]).max(initial=0))
     ends = np.pad(differences != 0, ((0, 0), (1, 1)), constant_values=True)
     longest_run = int(np.diff(np.flatnonzero(ends)).max(initial=1))  # of equal neighbours in any row
-    return int(positive.min(initial=1 << 62)), span, repeated * longest_run
+    return int(differences[differences > 0].min(initial=1 << 62)), span, repeated * longest_run

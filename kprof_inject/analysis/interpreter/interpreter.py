@@ -13,21 +13,14 @@ from math import prod
 
 import numpy as np
 
-from kprof_inject.analysis.interpreter.accesses import (
-    Executed,
-    described,
-    descriptor_at,
-    descriptor_in_memory,
-    is_descriptor_at,
-    made_descriptor,
-    predicate_of,
-)
+from kprof_inject.analysis.interpreter.accesses import Executed, predicate_of
 from kprof_inject.analysis.interpreter.axis_arrays import (
     ALWAYS,
     CTA,
+    NEVER,
     OPEN,
     AxisArray,
-    Descriptor,
+    AxisArrays,
     GridAxis,
     IntegerExpr,
     Mask,
@@ -38,7 +31,6 @@ from kprof_inject.analysis.interpreter.axis_arrays import (
     is_settled,
     joined,
     loop_axis,
-    size_of,
 )
 from kprof_inject.analysis.interpreter.control_flow import (
     Arrivals,
@@ -51,15 +43,22 @@ from kprof_inject.analysis.interpreter.control_flow import (
     same_memory,
     stacked,
 )
-from kprof_inject.analysis.interpreter.float_operations import float_value_of, has_float_indices
-from kprof_inject.analysis.interpreter.integer_operations import value_of
 from kprof_inject.analysis.interpreter.loaded_integers import Memory, deciding_loads, loaded
+from kprof_inject.analysis.interpreter.operations import (
+    described,
+    descriptor_in_memory,
+    descriptor_of,
+    float_value_of,
+    value_of,
+)
+from kprof_inject.capture.schema import Grid
 from kprof_inject.ttgir.dialect import PARTITIONS, PROGRAM_ID, WARP_SPECIALIZE
 from kprof_inject.ttgir.nodes import Block, Module, Operation, Region
 from kprof_inject.ttgir.ssa_values import (
     argument_names,
     argument_types,
     bound_names,
+    loop_arguments,
     makers_of,
     operand_names,
     result_names,
@@ -74,9 +73,6 @@ _MAX_TAKEN_EACH = 32  # the same for large modules, per operation
 # A loop is interpreted iteration by iteration if nothing else shows how its values change.
 _MAX_STEPS = 1 << 12
 _MAX_STEPPED = 1 << 15  # operations of all these iterations: about half a second
-
-
-Grid = tuple[int, int, int]
 
 
 def executed(
@@ -103,45 +99,41 @@ _BOUNDS = re.compile(r"\s*(%[\w$.-]+) = (%[\w$.#-]+) to (%[\w$.#-]+) step (%[\w$
 _CARRIED = re.compile(r"\biter_args\(([^)]*)\)")
 _BOUND_NAME = re.compile(r"(%[\w$.-]+) = (%[\w$.#-]+)")
 _WHICH = re.compile(r"\s*([xyz])\b")
+_CREATED = " -> descriptor"  # after the name of a pointer: the descriptor in the memory there
+
+
+def _created_at(pointer: str) -> str:
+    return f"{pointer}{_CREATED}"
 
 
 class _Interpreter:
     def __init__(self, module: Module, grid: Grid, memory: Memory | None, ctas: Sequence[int]) -> None:
         self.found: list[Executed] = []
-        self._module = module
-        self._grid = grid
-        self._ctas = ctas
+        self._module, self._grid, self._ctas, self._memory = module, grid, ctas, memory
         self._values: dict[str, Value] = {}
         self._depth = 0
         self._taken = 0
         self._max_taken = max(_MAX_TAKEN, _MAX_TAKEN_EACH * module.text.count("\n"))
-        self._memory = memory
-        self._has_float_indices = has_float_indices(module)
+        self._has_float_indices = "arith.fpto" in module.text
         self._known_loads: frozenset[Operation] = frozenset()
 
     def function(self, function: Operation, arguments: Sequence[int | None]) -> None:
         if self._memory is not None:
             self._known_loads = deciding_loads(self._module, function)
-        names = argument_names(self._module, function)
+        names, types = argument_names(self._module, function), argument_types(function)
         if len(arguments) == len(names):
-            for name, kind, argument in zip(names, argument_types(function), arguments, strict=True):
-                if argument is not None:
-                    self._values[name] = Mask.of_bit(bool(argument)) if kind == "i1" else IntegerExpr.integer(argument)
-            self._describe(function, names)
+            for name, kind, argument in zip(names, types, arguments, strict=True):
+                if argument is not None and kind == "i1":
+                    self._values[name] = ALWAYS if argument else NEVER
+                elif argument is not None:
+                    self._values[name] = IntegerExpr.integer(argument)
+            for place, facts in enumerate(map(described, types)):
+                if facts is not None:  # the tensor's shape and strides follow the descriptor
+                    rank, element_bytes = facts
+                    values = [self._values.get(name) for name in names[place : place + 1 + 2 * rank]]
+                    self._values[names[place]] = descriptor_of(values, rank, element_bytes)
         if function.regions:
-            self._region(function.regions[0], Mask(), {CTA: len(self._ctas) or prod(self._grid)})
-
-    def _describe(self, function: Operation, names: Sequence[str]) -> None:
-        """Bind descriptor arguments: the shape and the strides of the tensor follow as arguments of their own."""
-        for place, (name, facts) in enumerate(zip(names, map(described, argument_types(function)), strict=False)):
-            if facts is not None:
-                rank, element_bytes = facts
-                address, *numbers = (
-                    value if isinstance(value, IntegerExpr) else None
-                    for value in map(self._values.get, (name, *names[place + 1 : place + 1 + 2 * rank]))
-                )
-                strides = (stride and stride * IntegerExpr.integer(element_bytes) for stride in numbers[rank:])
-                self._values[name] = Descriptor(address, tuple(numbers[:rank]), tuple(strides))
+            self._region(function.regions[0], ALWAYS, {CTA: len(self._ctas) or prod(self._grid)})
 
     def _region(self, region: Region, when: Mask | None, sizes: Mapping[GridAxis, int]) -> list[Value]:
         if len(region.blocks) == 1:
@@ -179,44 +171,35 @@ class _Interpreter:
         operands = [self._values.get(name) for name in operand_names(operation)]
         if operation.traits.is_terminator:
             return operands
-        self.found.append(Executed(operation, tuple(operands), sizes, when, self._predicate(operation)))
-        names = result_names(operation)
-        if len(names) == 1:
-            self._values[names[0]] = value = self._value(operation, operands, when)
-            self._taken += size_of(value) // 1024
-        if operation.name == "tt.split" and len(operands) == 1:
-            self._values |= zip(names, self._halves(operation, operands[0]), strict=False)
-        self._create(operation, operands)
+        predicate = ALWAYS if (name := predicate_of(operation)) is None else self._values.get(name)
+        has_effect = predicate if isinstance(predicate, Mask) else None
+        self.found.append(Executed(operation, tuple(operands), sizes, when, has_effect))
+        names, results = result_names(operation), self._results(operation, operands, when)
+        self._values |= {**dict.fromkeys(names), **dict(zip(names, results, strict=False))}
+        arrays = (part for result in results if isinstance(result, AxisArrays) for part in result.parts)
+        self._taken += sum(part.values.size for part in arrays) // 1024
         return []
 
-    @if_misfit(None)
-    def _predicate(self, operation: Operation) -> Mask | None:
-        name = predicate_of(operation)
-        value = ALWAYS if name is None else self._values.get(name)
-        return value if isinstance(value, Mask) else None
-
-    @if_misfit((None, None))
-    def _halves(self, operation: Operation, value: Value) -> tuple[Value, Value]:
-        """Return the two results of ``tt.split``: the places along the last dimension."""
-        last = dimension(len(types_of(operation)[0].shape) - 1)
-        return at_iteration(value, last, 0), at_iteration(value, last, 1)
-
-    @if_misfit(None)
-    def _value(self, operation: Operation, operands: Sequence[Value], when: Mask | None) -> Value:
-        """Return the result of an operation, or None if that would be too large."""
+    @if_misfit(())
+    def _results(self, operation: Operation, operands: Sequence[Value], when: Mask | None) -> Sequence[Value]:
+        """Return the results of an operation; empty if they are unknown, or would be too large."""
+        name = operation.name
         with suppress(TooLarge):
             if operation in self._known_loads and self._memory is not None:
-                return loaded(operation, operands, when, self._memory) if all(map(is_settled, operands)) else OPEN
-            if operation.name in (PROGRAM_ID, "tt.get_num_programs"):
+                return [loaded(operation, operands, when, self._memory) if all(map(is_settled, operands)) else OPEN]
+            if name in (PROGRAM_ID, "tt.get_num_programs"):
                 found = _WHICH.match(operation.tail)
-                return self._of_grid(operation.name, "xyz".index(found[1])) if found else None
-            if operation.name == "tt.make_tensor_descriptor":
-                return made_descriptor(operation, operands)
-            if operation.name == "ttng.reinterpret_tensor_descriptor":
-                return self._values.get(descriptor_at(operand_names(operation)[0]))
+                return [self._of_grid(name, "xyz".index(found[1]))] if found else ()
+            if name == "tt.split":
+                last = dimension(len(types_of(operation)[0].shape) - 1)
+                return [at_iteration(operands[0], last, place) for place in (0, 1)]
+            if name == "ttng.tensormap_create":  # it has no result
+                self._values[_created_at(operand_names(operation)[0])] = descriptor_in_memory(operation, operands)
+            if name == "ttng.reinterpret_tensor_descriptor":
+                return [self._values.get(_created_at(operand_names(operation)[0]))]
             value = value_of(operation, operands)
-            return float_value_of(operation, operands) if value is None and self._has_float_indices else value
-        return None
+            return [float_value_of(operation, operands) if value is None and self._has_float_indices else value]
+        return ()
 
     def _of_grid(self, name: str, which: int) -> IntegerExpr:
         size = self._grid[which]
@@ -226,12 +209,6 @@ class _Interpreter:
         programs = ids // prod(self._grid[:which]) % size
         return IntegerExpr((AxisArray((CTA,), programs),))
 
-    @if_misfit(None)
-    def _create(self, operation: Operation, operands: Sequence[Value]) -> None:
-        """Bind a descriptor that is written to memory. Its operation has no result."""
-        if operation.name == "ttng.tensormap_create":
-            self._values[descriptor_at(operand_names(operation)[0])] = descriptor_in_memory(operation, operands)
-
     def _nest(self, operation: Operation, when: Mask | None, sizes: Mapping[GridAxis, int]) -> None:
         begun = len(self.found)
         try:
@@ -239,8 +216,7 @@ class _Interpreter:
         except (TooLarge, *MISFITS):
             del self.found[begun:]
             results = self._unknown(operation, when, sizes)
-        for name, value in zip(result_names(operation), results, strict=False):
-            self._values[name] = value
+        self._values |= zip(result_names(operation), results, strict=False)
 
     @contextmanager
     def _names(self, bound: Mapping[str, Value]) -> Iterator[None]:
@@ -251,13 +227,13 @@ class _Interpreter:
             yield
         finally:
             # After the region, the memory may or may not hold the descriptor that was written inside.
-            changed = {name for name in around if is_descriptor_at(name) and self._values[name] is not around[name]}
+            changed = {name for name in around if name.endswith(_CREATED) and self._values[name] is not around[name]}
             self._values = {**around, **dict.fromkeys(changed)}
 
     def _rewritten(self, loop: Operation) -> dict[str, Value]:
         """Return the descriptors in memory that a loop rewrites, as unknown: each iteration may find another one."""
         inside = (one for one in loop.walk() if one.name == "ttng.tensormap_create")
-        return {descriptor_at(name): None for one in inside for name in operand_names(one)[:1]}
+        return {_created_at(name): None for one in inside for name in operand_names(one)[:1]}
 
     @contextmanager
     def _trial(self) -> Iterator[None]:
@@ -292,34 +268,34 @@ class _Interpreter:
         pairs = _BOUND_NAME.findall(carried[1]) if carried else []
         names = [name for name, _ in pairs]
         initial = [self._values.get(value) for _, value in pairs]
-        body = operation.regions[-1]
         loop = self._loop(operation, [self._values.get(name) for name in found.groups()[1:]]) if found else None
         if found is None or loop is None or (when is None and not loop.is_even):
-            unknown: dict[str, Value] = dict.fromkeys([*names, *(found.groups()[:1] if found else ())])
+            unknown: dict[str, Value] = dict.fromkeys(loop_arguments(self._module, operation))
             with self._trial(), self._names(unknown):
-                passed = self._region(body, None, sizes)
-            carried_on = {name: same_memory(*both) for name, *both in zip(names, initial, passed, strict=False)}
+                passed_on = self._region(operation.regions[-1], None, sizes)
+            carried_on = {name: same_memory(*both) for name, *both in zip(names, initial, passed_on, strict=False)}
             with self._names({**unknown, **carried_on}):
-                self._region(body, None, sizes)
+                self._region(operation.regions[-1], None, sizes)
             return [carried_on.get(name) for name in names]
         if not loop.most:
             return initial
-        inside = {**sizes, loop.axis: loop.most}
         counter = {**self._rewritten(operation), found[1]: loop.first + loop.step * loop.places}
+
+        def passed(values: Sequence[Value], when: Mask | None) -> list[Value]:
+            with self._names({**counter, **dict(zip(names, values, strict=True))}):
+                return self._region(operation.regions[-1], when, {**sizes, loop.axis: loop.most})
+
         changes = Changes(loop, initial)
-        with self._trial(), self._names({**counter, **dict(zip(names, changes.symbols, strict=True))}):
-            changes.settle(self._region(body, None, inside))
+        with self._trial():
+            changes.settle(passed(changes.symbols, None))
         if changes.open and loop.most <= _MAX_STEPS:
             self._step(operation, found[1], names, changes)
         if changes.has_open_slots:
-            with self._trial(), self._names({**counter, **dict(zip(names, changes.values, strict=True))}):
-                changes.settle_slots(self._region(body, None, inside))
-        with self._names({**counter, **dict(zip(names, changes.values, strict=True))}):
-            passed = self._region(body, when & loop.when() if when else None, inside)
-        return changes.results(passed)
+            with self._trial():
+                changes.settle_slots(passed(changes.values, None))
+        return changes.results(passed(changes.values, when & loop.when() if when else None))
 
     def _unknown(self, operation: Operation, _: Mask | None, sizes: Mapping[GridAxis, int]) -> Sequence[Value]:
-        """Interpret regions of which neither the condition nor the arguments are known."""
         bound = bound_names(operation)
         for region in operation.regions:
             with self._names(dict.fromkeys([*bound, *argument_names(self._module, region)])):
@@ -335,23 +311,19 @@ class _Interpreter:
         before, after = operation.regions
         # The arguments of the block with the condition, and their first values; the generic form has them in a label.
         bound, operands = bound_names(operation), operand_names(operation)
-        names = bound or argument_names(self._module, before)
+        names, given = loop_arguments(self._module, operation), argument_names(self._module, after)
         initial = [self._values.get(name) for name in (operands[1::2] if bound else operands)]
-        given = argument_names(self._module, after)
         steps = self._steps(before, after, names, initial, given) if when is not None else None
-        if steps is None:
+        if when is None or steps is None:
             return self._unknown(operation, when, sizes)
-        for region, bound_there, axis in (
-            (before, names, loop_axis(before.end)),
-            (after, given, loop_axis(operation.start)),
-        ):
-            loop, values = steps.rounds(axis, is_condition=region is before)
-            in_round = None
+        axes = loop_axis(before.end), loop_axis(operation.start)
+        for region, its, (loop, values) in zip((before, after), (names, given), steps.rounds(*axes), strict=True):
             if not loop.most:
                 continue
+            in_round = None
             with suppress(TooLarge):
-                in_round = when & loop.when() if when else None
-            with self._names({**self._rewritten(operation), **dict(zip(bound_there, values, strict=True))}):
+                in_round = when & loop.when()
+            with self._names({**self._rewritten(operation), **dict(zip(its, values, strict=True))}):
                 self._region(region, in_round, {**sizes, loop.axis: loop.most})
         return steps.results
 
@@ -385,8 +357,12 @@ class _Interpreter:
         asked = names
         if before is not None:
             asked = [name for name, value in zip(names, before, strict=True) if value is not None]
+        return self._computed(names, makers_of(operations, asked), given)
+
+    def _computed(self, names: Sequence[str], makers: Sequence[Operation], given: Mapping[str, Value]) -> list[Value]:
+        """Return the values of some names after interpreting the operations that make them once."""
         with self._trial(), self._names(given):
-            for one in makers_of(operations, asked):
+            for one in makers:
                 self._take(one, None, {})
             return [self._values.get(name) for name in names]
 
@@ -407,25 +383,20 @@ class _Interpreter:
             return
         operations = body.blocks[0].operations
         passed_names = operand_names(operations[-1]) if operations else []
-        open_now = sorted(changes.open)
-        needed = makers_of(operations, [passed_names[place] for place in open_now if place < len(passed_names)])
-        if loop.most * sum(1 for one in needed for _ in one.walk()) > _MAX_STEPPED:
+        places = sorted(changes.open)
+        open_names, passed = [names[place] for place in places], [passed_names[place] for place in places]
+        makers = makers_of(operations, passed)
+        if loop.most * sum(1 for one in makers for _ in one.walk()) > _MAX_STEPPED:
             return
-        current = {names[place]: changes.initial[place] for place in open_now}
-        found: dict[int, list[Value]] = {place: [] for place in open_now}
-        settled = {name: value for place, name in enumerate(names) if (value := changes.values[place]) is not None}
+        settled = {name: value for name, value in zip(names, changes.values, strict=True) if value is not None}
+        rounds = [[changes.initial[place] for place in places]]
         for number in range(loop.most):
-            for place in open_now:
-                found[place].append(current[names[place]])
-            at = {name: at_iteration(value, loop.axis, number) for name, value in settled.items()}
-            at[counter] = loop.first + loop.step * IntegerExpr.integer(number)
-            with self._trial(), self._names({**at, **current}):
-                for one in needed:
-                    self._take(one, None, {})
-                current = {names[place]: self._values.get(passed_names[place]) for place in open_now}
-            if any(value is None for value in current.values()):
+            given = {name: at_iteration(value, loop.axis, number) for name, value in settled.items()}
+            given[counter] = loop.first + loop.step * IntegerExpr.integer(number)
+            rounds.append(self._computed(passed, makers, given | dict(zip(open_names, rounds[-1], strict=True))))
+            if any(value is None for value in rounds[-1]):
                 return
-        for place, values in found.items():
+        for place, values in zip(places, zip(*rounds[:-1], strict=True), strict=True):
             changes.values[place] = stacked(values, loop.axis)
 
 

@@ -14,7 +14,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from kprof_inject.analysis.interpreter.accesses import deciding_operands
-from kprof_inject.analysis.interpreter.axis_arrays import AxisArray, IntegerExpr, Mask, Value, constant, joined
+from kprof_inject.analysis.interpreter.axis_arrays import ALWAYS, AxisArray, IntegerExpr, Mask, Value, joined
 from kprof_inject.capture.measurements import LoadedIntegersRecord
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.ssa_values import ValueGraph, reached
@@ -22,7 +22,6 @@ from kprof_inject.ttgir.types import bytes_of, types_of
 
 Integers = NDArray[np.int64]
 
-_LOAD = "tt.load"
 _INTEGERS = ("i8", "i16", "i32", "i64")
 
 
@@ -66,45 +65,41 @@ def integers_at(data: NDArray[np.uint8], offsets: Integers, size_bytes: int) -> 
 def deciding_loads(module: Module, function: Operation) -> frozenset[Operation]:
     """Return the loads of integers on which control flow or the addresses of other accesses depend."""
     graph = ValueGraph(module, function)
-    deciding = reached(_deciding(graph), graph.operands)
-    loads = [leaf.operation for leaf in graph.leaves if leaf.node in deciding and leaf.operation.name == _LOAD]
+    deciding = [value for _, values in _conditions(graph) for value in values]
+    for leaf in graph.leaves:
+        deciding += deciding_operands(leaf.operation, leaf.values)
+    needed = reached(deciding, graph.operands)
+    loads = [leaf.operation for leaf in graph.leaves if leaf.node in needed and leaf.operation.name == "tt.load"]
     pointees = ((load, types_of(load)[0].pointee) for load in loads if types_of(load))
     return frozenset(load for load, one in pointees if one in _INTEGERS or one.startswith("!tt.ptr"))
 
 
-# How many operands of an operation with regions decide what it executes; the others are values that it passes on.
-_CONDITIONS = {"scf.for": 3, "scf.if": 1}
-_BRANCHES = {"cf.cond_br": 1, "scf.condition": 1}
+# How many operands of an operation decide what is executed; the others are values that it passes on.
+_CONDITIONS = {"scf.for": 3, "scf.if": 1, "cf.cond_br": 1, "scf.condition": 1}
 
 
-def _deciding(graph: ValueGraph) -> Iterator[int]:
-    """Yield the values that decide what is executed, and which memory is accessed."""
-    for operation, values in graph.nests:
-        yield from values[: _CONDITIONS.get(operation.name, 0)]
+def _conditions(graph: ValueGraph) -> Iterator[tuple[Operation | None, list[int]]]:
+    """Yield operations with regions, and the values that decide what they execute."""
+    for nest, values in graph.nests:
+        yield nest, values[: _CONDITIONS.get(nest.name, 0)]
     for leaf in graph.leaves:
-        yield from leaf.values[: _BRANCHES.get(leaf.operation.name, 0)]
-        yield from deciding_operands(leaf.operation, leaf.values)
+        yield next(leaf.operation.ancestors(), None), leaf.values[: _CONDITIONS.get(leaf.operation.name, 0)]
 
 
 def data_dependent(module: Module, function: Operation) -> frozenset[Operation]:
     """Return the accesses to global memory whose addresses, masks or number depend on loaded data."""
     graph = ValueGraph(module, function)
+    conditions = list(_conditions(graph))
     found = reached((leaf.node for leaf in graph.leaves if leaf.operation.traits.reads_memory), graph.uses)
-    decided: set[Operation] = set()
-    while True:
-        nests = {nest for nest, values in graph.nests if found.intersection(values[: _CONDITIONS.get(nest.name, 0)])}
-        for leaf in graph.leaves:
-            if found.intersection(leaf.values[: _BRANCHES.get(leaf.operation.name, 0)]):
-                nests.update(list(leaf.operation.ancestors())[:1])
-        if nests <= decided:
-            break
-        decided |= nests
-        found |= reached((node for nest, nodes in graph.results if nest in decided for node in nodes), graph.uses)
+    decided: set[Operation | None] = set()
+    while new := {nest for nest, values in conditions if found.intersection(values)} - decided:
+        decided |= new
+        found |= reached((node for nest, nodes in graph.results if nest in new for node in nodes), graph.uses)
+    accesses = ((leaf.operation, deciding_operands(leaf.operation, leaf.values)) for leaf in graph.leaves)
     return frozenset(
-        leaf.operation
-        for leaf in graph.leaves
-        if found.intersection(deciding_operands(leaf.operation, leaf.values))
-        or (deciding_operands(leaf.operation, leaf.values) and not decided.isdisjoint(leaf.operation.ancestors()))
+        access
+        for access, operands in accesses
+        if operands and (found.intersection(operands) or not decided.isdisjoint(access.ancestors()))
     )
 
 
@@ -114,26 +109,24 @@ def loaded(load: Operation, operands: Sequence[Value], when: Mask | None, memory
     Elements for which the mask is false have the load's third operand, or 0: no kernel depends on them without one. So
     do those that are not loaded, where ``when`` is false, if their addresses are outside of the known memory.
     """
-    address, mask, other = (*operands, *_DEFAULTS[len(operands) :])[:3]
+    defaults = (None, ALWAYS, IntegerExpr.integer(0))
+    address, mask, other = (*operands, *defaults[len(operands) :])[:3]
     if not isinstance(address, IntegerExpr) or not isinstance(mask, Mask) or not isinstance(other, IntegerExpr):
         return None
     found = None if mask.is_lower_bound else _read(load, address, mask, other, memory)
-    if found is None and when is not None and when.factors:
+    if found is None and when is not None and when.parts:
         inside = mask & when
         found = None if inside.is_lower_bound else _read(load, address, inside, other, memory)
     return found
 
 
 def _read(load: Operation, address: IntegerExpr, mask: Mask, other: IntegerExpr, memory: Memory) -> IntegerExpr | None:
-    where, elsewhere = mask.joint(), other.joint()
-    places = joined(lambda place, inside, _: np.where(inside, place, 0), address.joint(), where, elsewhere)
-    is_inside = np.broadcast_to(where.over(places.axes), places.values.shape)
-    values = np.array(np.broadcast_to(elsewhere.over(places.axes), places.values.shape), np.int64)
-    found = memory.read(places.values[is_inside], bytes_of(types_of(load)[0].pointee))
+    parts = address.joint(), mask.joint(), other.joint()
+    places = joined(lambda place, _, __: place, *parts)
+    inside = joined(lambda _, inside, __: inside, *parts).values
+    values = joined(lambda _, __, value: value, *parts).values.astype(np.int64)
+    found = memory.read(places.values[inside], bytes_of(types_of(load)[0].pointee))
     if found is None:
         return None
-    values[is_inside] = found
+    values[inside] = found
     return IntegerExpr((AxisArray(places.axes, values),))
-
-
-_DEFAULTS: tuple[Value, ...] = (None, Mask(), IntegerExpr((constant(0),)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, reduce
 from math import prod
 from typing import Any
 
@@ -52,30 +52,27 @@ _Bits = NDArray[np.bool_]
 
 
 class Requests(Struct, frozen=True):
-    """Requests of one operation to the L1.
+    """Requests of one operation, of a ``kind`` ``load`` or ``store``, to the L1.
 
-    ``sectors``, ``lines`` and ``wavefronts`` are means of the requests whose mask enables any lane. The lower bound of
-    ``wavefronts``, cycles of the L1's data path, is 0 where the data does not pass through it.
+    A lane accesses ``access_bytes`` with one of the ``instructions`` of all warps and CTAs; the mask enables any lane
+    in an ``active_share`` of these. ``sectors``, ``lines`` and ``wavefronts`` are means of those, and adjacent ones
+    what the same bytes would touch if they were adjacent. The lower bound of ``wavefronts``, cycles of the L1's data
+    path, is 0 where the data does not pass through it. ``place`` is the name and the source line of an uncoalesced
+    access, such as *of 'x' at f.py:3*; empty if unknown.
     """
 
     line: int
     """Line of the operation in the TTGIR."""
     kind: str
-    """``load`` or ``store``."""
     access_bytes: int
-    """What a lane accesses with one instruction."""
     instructions: int | None
-    """Number of instructions, of all warps and CTAs."""
     active_share: float
-    """Share of the instructions whose mask enables any lane."""
     sectors: float
     adjacent_sectors: float
-    """Sectors that the same bytes would touch if they were adjacent."""
     lines: float
     adjacent_lines: float
     wavefronts: float
     place: str = ""
-    """The name and the source line of an uncoalesced access, such as *of 'x' at f.py:3*; empty if unknown."""
 
     @property
     def requests(self) -> float:
@@ -154,8 +151,7 @@ def _widths(code: MachineFunction) -> dict[tuple[int, str], int]:
     found: defaultdict[tuple[int, str], Counter[int]] = defaultdict(Counter)
     for one in code.instructions:
         if access := global_access(one):
-            kind, size_bytes = access
-            found[one.line, kind][size_bytes] += 1
+            found[one.line, access[0]][access[1]] += 1
     return {key: counts.most_common(1)[0][0] for key, counts in found.items()}
 
 
@@ -164,9 +160,7 @@ def _requests(
     one: CountedOperation, module: Module, warps: int, widths: Mapping[tuple[int, str], int]
 ) -> Requests | None:
     kind, access = _KINDS.get(one.operation.name), one.access
-    if kind is None or access is None or access.address is None or access.mask is None or one.executed.when is None:
-        return None
-    if access.mask.is_lower_bound:
+    if kind is None or access is None or access.address is None or access.mask is None or access.mask.is_lower_bound:
         return None
     layout = _layout(one.operation, access, module.aliases, warps)
     if layout is None or len(layout.lanes) != _LANE_BITS:
@@ -175,8 +169,10 @@ def _requests(
     distinct = replace(layout, warps=tuple(basis for basis in layout.warps if any(basis)))
     access_bytes = widths.get((one.line, kind)) or _widest_bytes(one, access, distinct)
     elements = max(access_bytes // access.element_bytes, 1)
-    grid = _Grid.of(one, access, distinct, elements, 1)
-    starts = grid.starts
+    address, active = _lanes_of(one, access, distinct, elements, 1)
+    # The first elements' addresses, ascending, of each instruction whose mask enables any lane.
+    starts = np.sort(np.where(active[:, 0], address[:, 0], _NOWHERE), axis=1)
+    starts = starts[starts[:, 0] < _NOWHERE]
     if not starts.size:
         return None
     # A lane's access is aligned, so it touches one sector.
@@ -189,7 +185,7 @@ def _requests(
         access_bytes=access_bytes,
         instructions=None if one.times is None else one.times * instructions,
         # Of warps that have the same elements, all load them, and one writes or copies them.
-        active_share=len(starts) / len(grid.active) / (1 if one.operation.name == "tt.load" else 1 << repeating),
+        active_share=len(starts) / len(active) / (1 if one.operation.name == "tt.load" else 1 << repeating),
         sectors=float(_distinct(starts // SECTOR_BYTES).mean()),
         adjacent_sectors=float(np.ceil(used_bytes / SECTOR_BYTES).mean()),
         lines=float(_distinct(starts // LINE_BYTES).mean()),
@@ -215,54 +211,43 @@ def _widest_bytes(one: CountedOperation, access: Access, layout: LinearLayout) -
     widest = min(MAX_ACCESS_BITS // 8, access.element_bytes << len(layout.registers))
     while widest > access.element_bytes:
         elements = widest // access.element_bytes
-        grid = _Grid.of(one, access, layout, elements, elements)
-        first = grid.address[:, :1]
+        address, active = _lanes_of(one, access, layout, elements, elements)
         offsets = np.arange(elements)[:, None] * access.element_bytes
-        is_adjacent = (grid.address == first + offsets).all() and not (first % widest).any()
-        if is_adjacent and (grid.active == grid.active[:, :1]).all():
+        is_adjacent = (address == address[:, :1] + offsets).all() and not (address[:, :1] % widest).any()
+        if is_adjacent and (active == active[:, :1]).all():
             break
         widest //= 2
     return widest
 
 
-class _Grid(Struct, frozen=True):
-    """Addresses and mask of some instructions of warps: of each, the elements of a lane, by lane."""
+def _lanes_of(
+    one: CountedOperation, access: Access, layout: LinearLayout, elements: int, first: int
+) -> tuple[_Numbers, _Bits]:
+    """Return addresses and mask of some instructions of warps: of each, the elements of a lane, by lane.
 
-    address: _Numbers
-    active: _Bits
-
-    @classmethod
-    def of(cls, one: CountedOperation, access: Access, layout: LinearLayout, elements: int, first: int) -> _Grid:
-        """Evaluate an access whose instructions access ``elements`` of a lane, of which only the ``first`` count."""
-        address, mask, when = access.address, access.mask, one.executed.when
-        assert address is not None
-        assert mask is not None
-        assert when is not None
-        sizes, parts = one.executed.sizes, (*address.parts, *mask.factors, *when.factors)
-        axes = sorted({axis for part in parts for axis in part.axes} & sizes.keys())
-        inside = min(elements.bit_length() - 1, len(layout.registers))
-        of_elements, of_instructions = layout.registers[:inside], (*layout.registers[inside:], *layout.warps)
-        executions, instructions = prod(sizes[axis] for axis in axes), 1 << len(of_instructions)
-        execution, instruction = _chosen(executions, instructions, _MAX_REQUESTS // first)
-        places = np.unravel_index(execution, [sizes[axis] for axis in axes]) if axes else ()
-        at = dict(zip(axes, places, strict=True))
-        happens = np.broadcast_to(_all(when.factors, at), execution.shape)
-        at = {axis: place[happens][:, None, None] for axis, place in at.items()}
-        for dim in range(len(access.shape)):
-            at[dimension(dim)] = (
-                _sums(of_instructions, instruction[happens], dim)[:, None, None]
-                ^ _sums(of_elements, np.arange(first), dim)[:, None]
-                ^ _sums(layout.lanes, np.arange(_LANES), dim)
-            )
-        shape = (int(happens.sum()), first, _LANES)
-        addresses = sum((_values(part, at) for part in address.parts), np.zeros(shape, np.int64))
-        return cls(addresses, np.broadcast_to(_all(mask.factors, at), shape))
-
-    @property
-    def starts(self) -> _Numbers:
-        """Addresses of the first elements, ascending, of each instruction whose mask enables any lane."""
-        found = np.sort(np.where(self.active[:, 0], self.address[:, 0], _NOWHERE), axis=1)
-        return found[found[:, 0] < _NOWHERE]
+    An instruction accesses ``elements`` of a lane, of which only the ``first`` are returned.
+    """
+    address, mask, when = access.address, access.mask, one.executed.when
+    assert address is not None and mask is not None and when is not None
+    sizes, parts = one.executed.sizes, (*address.parts, *mask.parts, *when.parts)
+    axes = sorted({axis for part in parts for axis in part.axes} & sizes.keys())
+    inside = min(elements.bit_length() - 1, len(layout.registers))
+    of_elements, of_instructions = layout.registers[:inside], (*layout.registers[inside:], *layout.warps)
+    executions, instructions = prod(sizes[axis] for axis in axes), 1 << len(of_instructions)
+    execution, instruction = _chosen(executions, instructions, _MAX_REQUESTS // first)
+    places = np.unravel_index(execution, [sizes[axis] for axis in axes]) if axes else ()
+    at = dict(zip(axes, places, strict=True))
+    happens = np.broadcast_to(_all(when.parts, at), execution.shape)
+    at = {axis: place[happens][:, None, None] for axis, place in at.items()}
+    for dim in range(len(access.shape)):
+        at[dimension(dim)] = (
+            _sums(of_instructions, instruction[happens], dim)[:, None, None]
+            ^ _sums(of_elements, np.arange(first), dim)[:, None]
+            ^ _sums(layout.lanes, np.arange(_LANES), dim)
+        )
+    shape = (int(happens.sum()), first, _LANES)
+    addresses = sum((_values(part, at) for part in address.parts), np.zeros(shape, np.int64))
+    return addresses, np.broadcast_to(_all(mask.parts, at), shape)
 
 
 def _chosen(executions: int, instructions: int, count: int) -> tuple[_Numbers, _Numbers]:
@@ -275,16 +260,12 @@ def _chosen(executions: int, instructions: int, count: int) -> tuple[_Numbers, _
 
 
 def _values(part: AxisArray, at: Mapping[GridAxis, _Numbers]) -> NDArray[Any]:
-    sizes = zip(part.axes, part.values.shape, strict=True)
-    index = tuple(at[axis] if size > 1 else np.zeros(1, np.int64) for axis, size in sizes)
-    return np.asarray(part.values[index])
+    nowhere = np.zeros(1, np.int64)
+    return np.asarray(part.values[tuple(at[axis] if size > 1 else nowhere for axis, size in part.sizes.items())])
 
 
-def _all(factors: Sequence[AxisArray], at: Mapping[GridAxis, _Numbers]) -> _Bits:
-    found = np.ones(1, bool)
-    for part in factors:
-        found = found & _values(part, at)
-    return found
+def _all(conditions: Sequence[AxisArray], at: Mapping[GridAxis, _Numbers]) -> _Bits:
+    return reduce(np.logical_and, (_values(part, at) for part in conditions), np.ones(1, bool))
 
 
 def _sums(bases: Sequence[Basis], numbers: _Numbers, dim: int) -> _Numbers:

@@ -14,25 +14,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache, reduce
-from operator import or_
+from functools import lru_cache
+from math import prod
 
 from kprof_inject.capture.model import KERNELS_CACHED
 from kprof_inject.ttgir.dialect import DIVISIONS, FUNCTION, INTEGER_DIVISIONS
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.ssa_values import Leaf, ValueGraph
-from kprof_inject.ttgir.types import PrintedType, types_of
+from kprof_inject.ttgir.types import types_of
+
+Dims = frozenset[int]
+"""Dimensions of a tensor."""
 
 _PAIRED = 0.5
-_ALL_DIMENSIONS = -1
+_NONE, _ALL = Dims(), Dims(range(16))  # Triton has no tensors of so many dimensions
 
 _ARITHMETIC = ("arith.mulf", "arith.addf", "arith.subf", "math.fma")
 _BOUNDS = ("arith.maximumf", "arith.maxnumf", "arith.minimumf", "arith.minnumf", "tt.clampf")
 _COMPARISON, _SELECT, _NARROWING, _WIDENING = "arith.cmpf", "arith.select", "arith.truncf", "arith.extf"
-_FROM_INTEGERS = ("arith.sitofp", "arith.uitofp")
+_CONSTANT, _FROM_INTEGERS = "arith.constant", ("arith.sitofp", "arith.uitofp")
 # Operations whose result has 16 bits if their operands do.
 _KEEPS_WIDTH = (*_BOUNDS, _SELECT, "arith.negf", "math.absf")
 _HALF_BITS = 16
+_MAX_DEPTH = 8  # operations that are followed to see how many bits a value has
 
 
 @lru_cache(maxsize=KERNELS_CACHED)
@@ -61,12 +65,9 @@ class _ComputedFunction:
                 if key := self._key(leaf):
                     share = 0.0 if key in seen else share
                     seen.add(key)
-                if share < 1:
-                    found[leaf.operation] = share
-        for operation, nodes in self._combined:
-            if (share := self._combined_share(operation, nodes)) < 1:
-                found[operation] = share
-        return found
+                found[leaf.operation] = share
+        found |= {operation: self._combined_share(operation, nodes) for operation, nodes in self._combined}
+        return {operation: share for operation, share in found.items() if share < 1}
 
     def _share(self, leaf: Leaf) -> float:
         distinct = self._distinct(leaf)
@@ -89,61 +90,53 @@ class _ComputedFunction:
             return 0.0
         return _PAIRED if any(self._is_narrow(value) for value in values) else 1.0
 
-    # ---- which elements differ ---------------------------------------------------------------------------------
-
-    def _varying(self) -> tuple[list[int], list[int]]:
-        """Return the dimensions along which the elements of each node differ, as bits.
+    def _varying(self) -> tuple[list[Dims], list[Dims]]:
+        """Return the dimensions along which the elements of each node differ.
 
         The first list has those that differ because they come from data, the second those computed from an element's
         index. Because of loops, this is repeated until nothing changes.
         """
         size = len(self._graph.operands)
-        data, index = [0] * size, [0] * size
-        axes = {node: one for one, nodes in self._combined for node in nodes}
+        data, index = [_NONE] * size, [_NONE] * size
+        combining = {node: one for one, nodes in self._combined for node in nodes}
         changed = True
         while changed:
-            changed = False
+            before = *data, *index
             for node in range(size):
-                new = self._varying_at(node, data, index, axes.get(node))
-                if new != (data[node], index[node]):
-                    data[node], index[node] = new
-                    changed = True
+                data[node], index[node] = self._varying_at(node, data, index, combining.get(node))
+            changed = before != (*data, *index)
         return data, index
 
     def _varying_at(
-        self, node: int, data: Sequence[int], index: Sequence[int], combined: Operation | None
-    ) -> tuple[int, int]:
+        self, node: int, data: Sequence[Dims], index: Sequence[Dims], combining: Operation | None
+    ) -> tuple[Dims, Dims]:
         leaf = self._leaf_of.get(node)
         operands = leaf.values if leaf else self._graph.operands[node]
-        if leaf is None and not operands:
-            return _ALL_DIMENSIONS, 0
-        data_dims = _joined(data[one] for one in operands)
-        index_dims = _joined(index[one] for one in operands)
+        of_data, of_index = (_NONE.union(*(dims[one] for one in operands)) for dims in (data, index))
         if leaf is None:
-            axis = _AXIS.search(combined.tail) if combined is not None and combined.name == "tt.reduce" else None
-            if axis is None:
-                return data_dims, index_dims
-            return _without(data_dims, int(axis[1])), _without(index_dims, int(axis[1]))
-        operation = leaf.operation
-        name, traits = operation.name, operation.traits
-        if traits.is_constant or name == "tt.splat":
-            return 0, 0
-        if name == "tt.make_range":
-            return 0, 1
-        if name in _RESULT_DIMS:
-            return _RESULT_DIMS[name](operation, data_dims), _RESULT_DIMS[name](operation, index_dims)
-        if name in ("arith.cmpi", _COMPARISON):
-            # Comparisons of neighbouring indices mostly give the same result.
-            return data_dims, 0
-        if name in _FROM_INTEGERS and _is_bit(types_of(operation)[:1]):
-            return data_dims, 0
-        if name == _SELECT:
-            return data_dims, _joined(index[one] for one in operands[1:])
+            if not operands:
+                return _ALL, _NONE
+            axis = _AXIS.search(combining.tail) if combining is not None and combining.name == "tt.reduce" else None
+            return (_without(of_data, int(axis[1])), _without(of_index, int(axis[1]))) if axis else (of_data, of_index)
+        traits = leaf.operation.traits
+        match leaf.operation.name:
+            case "tt.splat" | "arith.constant":
+                return _NONE, _NONE
+            case "tt.make_range":
+                return _NONE, Dims([0])
+            case name if name in _MOVES.split():
+                return _moved(leaf.operation, of_data), _moved(leaf.operation, of_index)
+            case "arith.cmpi" | "arith.cmpf":  # neighbouring indices mostly give the same result
+                return of_data, _NONE
+            case "arith.sitofp" | "arith.uitofp" if _is_of_bits(leaf.operation):
+                return of_data, _NONE
+            case "arith.select":
+                return of_data, _NONE.union(*(index[one] for one in operands[1:]))
+            case "tt.addptr" | "tt.bitcast":
+                return of_data, of_index
         if traits.is_random:
-            return data_dims | index_dims, index_dims
-        if traits.is_arithmetic or traits.is_foreign or name in ("tt.addptr", "tt.bitcast"):
-            return data_dims, index_dims
-        return _ALL_DIMENSIONS, 0
+            return of_data | of_index, of_index
+        return (of_data, of_index) if traits.is_arithmetic or traits.is_foreign else (_ALL, _NONE)
 
     def _distinct(self, leaf: Leaf) -> float:
         types = types_of(leaf.operation)
@@ -151,13 +144,8 @@ class _ComputedFunction:
             return 1.0
         # A division counts as the reciprocal of its divisor.
         taken = leaf.values[1:] if leaf.operation.name in DIVISIONS else leaf.values
-        varying = _joined(self._data_dims[one] | self._index_dims[one] for one in taken or [leaf.node])
-        share = 1.0
-        for dimension, size in enumerate(types[-1].shape):
-            share /= 1 if varying >> dimension & 1 else size
-        return share
-
-    # ---- what uses a value -------------------------------------------------------------------------------------
+        varying = _NONE.union(*(self._data_dims[one] | self._index_dims[one] for one in taken or [leaf.node]))
+        return 1 / prod(size for dim, size in enumerate(types[-1].shape) if dim not in varying)
 
     def _users(self, node: int) -> list[Leaf] | None:
         """Return the operations that use a value in any layout; None if it leaves its block in another way."""
@@ -166,27 +154,19 @@ class _ComputedFunction:
             leaf = self._leaf_of.get(use)
             if leaf is None:
                 return None
-            if leaf.operation.traits.keeps_elements:
-                further = self._users(use)
-                if further is None:
-                    return None
-                users += further
-            else:
-                users.append(leaf)
+            further = self._users(use) if leaf.operation.traits.keeps_elements else [leaf]
+            if further is None:
+                return None
+            users += further
         return users
 
     def _is_predicated(self, leaf: Leaf) -> bool:
-        users = self._users(leaf.node)
-        if not users:
-            return False
-        if leaf.operation.name not in (_COMPARISON, "arith.cmpi") and all(
-            one.operation.name == _SELECT for one in users
-        ):
+        if leaf.operation.name not in (_COMPARISON, "arith.cmpi") and self._is_used_by(leaf, _SELECT):
             return True
-        around = {id(one) for one in leaf.operation.ancestors()}
-        return all(
-            any(one.traits.regions == "branch" and id(one) not in around for one in user.operation.ancestors())
-            for user in users
+        users, around = self._users(leaf.node), set(leaf.operation.ancestors())
+        return bool(users) and all(
+            any(one.traits.regions == "branch" and one not in around for one in user.operation.ancestors())
+            for user in users or ()
         )
 
     def _is_used_by(self, leaf: Leaf, *names: str) -> bool:
@@ -202,15 +182,15 @@ class _ComputedFunction:
         operation = leaf.operation
         operands = [self._origin(value) for value in leaf.values]
         if operation.name in DIVISIONS and len(operands) > 1:
-            return ("reciprocal", operands[1], id(operation.block))
+            return ("reciprocal", operands[1], operation.block)
         if operation.name in INTEGER_DIVISIONS:
-            return ("quotient", *operands, id(operation.block))
+            return ("quotient", *operands, operation.block)
         if operation.name == _COMPARISON:
-            return (operation.name, *sorted(operands), id(operation.block))
+            return (operation.name, *sorted(operands), operation.block)
         types = types_of(operation)
         if not operands or not types or "{" in operation.tail:
             return None
-        return (operation.name, *operands, types[-1].element, types[-1].shape, id(operation.block))
+        return (operation.name, *operands, types[-1].element, types[-1].shape, operation.block)
 
     def _origin(self, node: int) -> int:
         """Return the value that was computed, for one that only has another layout."""
@@ -223,7 +203,13 @@ class _ComputedFunction:
     def _made_by(self, node: int) -> Leaf | None:
         return self._leaf_of.get(self._origin(node))
 
-    # ---- what neighbours do to an operation --------------------------------------------------------------------
+    def _makers(self, values: Iterable[int]) -> list[str]:
+        """Return the names of the operations that made some values; empty for an argument or a result of regions."""
+        return [made.operation.name if made else "" for made in map(self._made_by, values)]
+
+    def _has_constant(self, leaf: Leaf, values: re.Pattern[str]) -> bool:
+        made = map(self._made_by, leaf.values)
+        return any(one and one.operation.name == _CONSTANT and values.search(one.operation.tail) for one in made)
 
     def _narrow_share(self, leaf: Leaf) -> float:
         """Return 0.5 if an operation is on 16 bits, in pairs; 0 if it is on 32 bits of 64, else 1."""
@@ -231,7 +217,7 @@ class _ComputedFunction:
             return 1.0
         return 0.0 if _is_wide(leaf) else _PAIRED
 
-    def _is_narrow(self, node: int, depth: int = 8) -> bool:
+    def _is_narrow(self, node: int, depth: int = _MAX_DEPTH) -> bool:
         """Return True if a value has 16 bits, or at most 32 of 64, whatever its type."""
         made = self._made_by(node)
         if made is None or not depth:
@@ -241,22 +227,10 @@ class _ComputedFunction:
             return bool(types) and (types[0].bits == _HALF_BITS or types[-1].element == "f64")
         return made.operation.name in _KEEPS_WIDTH and self._all_narrow(made, depth - 1)
 
-    def _all_narrow(self, leaf: Leaf, depth: int = 8) -> bool:
+    def _all_narrow(self, leaf: Leaf, depth: int = _MAX_DEPTH) -> bool:
         values = leaf.values[1:] if leaf.operation.name == _SELECT else leaf.values
-        others = [one for one in values if not self._is_constant(one)]
+        others = [one for one, maker in zip(values, self._makers(values), strict=True) if maker != _CONSTANT]
         return bool(others) and all(self._is_narrow(one, depth) for one in others)
-
-    def _is_constant(self, node: int) -> bool:
-        made = self._made_by(node)
-        return made is not None and made.operation.traits.is_constant
-
-    def _has_constant(self, leaf: Leaf, values: re.Pattern[str]) -> bool:
-        made = [self._made_by(value) for value in leaf.values]
-        return any(one and one.operation.traits.is_constant and values.search(one.operation.tail) for one in made)
-
-    def _is_from_integers(self, node: int) -> bool:
-        made = self._made_by(node)
-        return made is not None and made.operation.name in _FROM_INTEGERS
 
     def arithmetic(self, leaf: Leaf) -> float:
         """Return 0 if the compiler may remove the operation, 0.5 if it is computed in pairs, else 1.
@@ -264,13 +238,12 @@ class _ComputedFunction:
         It is removed for a neutral operand, and for integers, which may be computed before their conversion. Of 64
         bits, it may be a part of the sum that uses it, or done in the 32 bits that it is from and for.
         """
-        neutral = _ONE if leaf.operation.name == "arith.mulf" else _ZERO
-        if leaf.operation.name != "math.fma" and self._has_constant(leaf, neutral):
+        name = leaf.operation.name
+        if name != "math.fma" and self._has_constant(leaf, _ONE if name == "arith.mulf" else _ZERO):
             return 0.0
-        if all(self._is_from_integers(one) or self._is_constant(one) for one in leaf.values):
+        if all(maker in (*_FROM_INTEGERS, _CONSTANT) for maker in self._makers(leaf.values)):
             return 0.0
-        is_product = leaf.operation.name == "arith.mulf" and _is_wide(leaf)
-        if is_product and self._is_used_by(leaf, "arith.addf", "arith.subf"):
+        if name == "arith.mulf" and _is_wide(leaf) and self._is_used_by(leaf, "arith.addf", "arith.subf"):
             return 0.0
         return self._narrow_share(leaf) if self._is_used_by(leaf, _NARROWING) else 1.0
 
@@ -280,21 +253,16 @@ class _ComputedFunction:
         Newer devices compute several bounds by one instruction; a bound at 0 or 1 may be part of arithmetic or of a
         conversion.
         """
-        if self._is_used_by(leaf, *_BOUNDS) or (
-            self._has_constant(leaf, _END)
-            and (leaf.operation.name == "tt.clampf" or self._is_used_by(leaf, _NARROWING))
-        ):
-            return 0.0
-        made = [self._made_by(value) for value in leaf.values]
-        if self._has_constant(leaf, _END) and any(one and one.operation.name in _BOUNDS for one in made):
-            return 0.0
-        return self._narrow_share(leaf)
+        is_at_end = self._has_constant(leaf, _END) and (
+            leaf.operation.name == "tt.clampf"
+            or self._is_used_by(leaf, _NARROWING)
+            or not set(_BOUNDS).isdisjoint(self._makers(leaf.values))
+        )
+        return 0.0 if is_at_end or self._is_used_by(leaf, *_BOUNDS) else self._narrow_share(leaf)
 
     def comparison(self, leaf: Leaf) -> float:
         """Return 0 if integers may be compared before their conversion, 0.5 for pairs, else 1."""
-        if any(map(self._is_from_integers, leaf.values)):
-            return 0.0
-        return self._narrow_share(leaf)
+        return self._narrow_share(leaf) if set(_FROM_INTEGERS).isdisjoint(self._makers(leaf.values)) else 0.0
 
     def widening(self, leaf: Leaf) -> float:
         """Return 0 if everything that uses the value is done in 16 bits, else 1."""
@@ -309,10 +277,9 @@ class _ComputedFunction:
 
     def from_integers(self, leaf: Leaf) -> float:
         """Return 0 if the conversion may become a select (of a bit) or follow the arithmetic, else 1."""
-        types = types_of(leaf.operation)
         made = self._made_by(leaf.values[0]) if leaf.values else None
         was_extended = made is not None and made.operation.name in ("arith.extui", "arith.extsi")
-        if _is_bit(types[:1]) or (made and was_extended and _is_bit(types_of(made.operation)[:1])):
+        if _is_of_bits(leaf.operation) or (made and was_extended and _is_of_bits(made.operation)):
             return 0.0
         users = self._users(leaf.node)
         merged = users and all(
@@ -338,57 +305,37 @@ _AXIS = re.compile(r"\baxis = (\d+)")
 _ORDER = re.compile(r"\border = array<i32: ([\d, ]+)>")
 
 
-def _joined(bits: Iterable[int]) -> int:
-    return reduce(or_, bits, 0)
-
-
 def _is_wide(leaf: Leaf) -> bool:
     """Return True if an operation computes or compares floats of 64 bits."""
-    types = types_of(leaf.operation)
-    return bool(types) and types[0].element == "f64"
+    return any(one.element == "f64" for one in types_of(leaf.operation)[:1])
 
 
-def _is_bit(types: Sequence[PrintedType]) -> bool:
-    return bool(types) and types[0].bits == 1
+def _is_of_bits(operation: Operation) -> bool:
+    return any(one.bits == 1 for one in types_of(operation)[:1])
 
 
-def _covers(bits: int, shape: Sequence[int]) -> bool:
-    return all(size == 1 or bits >> dimension & 1 for dimension, size in enumerate(shape))
+def _covers(dims: Dims, shape: Sequence[int]) -> bool:
+    return all(size == 1 or dim in dims for dim, size in enumerate(shape))
 
 
-def _without(bits: int, axis: int) -> int:
-    low = bits & ((1 << axis) - 1)
-    return low | (bits >> (axis + 1) << axis)
+def _without(dims: Dims, axis: int) -> Dims:
+    return Dims(dim - (dim > axis) for dim in dims if dim != axis)
 
 
-def _expanded(operation: Operation, bits: int) -> int:
-    axis = _AXIS.search(operation.tail)
-    place = int(axis[1]) if axis else 0
-    return (bits & ((1 << place) - 1)) | (bits >> place << (place + 1))
+# Operations whose results vary along other dimensions than their operands.
+_MOVES = "tt.expand_dims tt.broadcast ttg.convert_layout tt.trans tt.reshape tt.join tt.split tt.cat"
 
 
-def _transposed(operation: Operation, bits: int) -> int:
-    order = _ORDER.search(operation.tail)
-    if order is None:
-        return _reshaped(operation, bits)
-    return _joined((bits >> int(old) & 1) << new for new, old in enumerate(order[1].split(",")))
-
-
-def _reshaped(operation: Operation, bits: int) -> int:
-    """Return all dimensions or none: which elements are equal is not tracked."""
+def _moved(operation: Operation, dims: Dims) -> Dims:
+    """Return the dimensions along which a result varies, from those of the operand."""
+    if operation.name in ("tt.broadcast", "ttg.convert_layout"):
+        return dims
+    if operation.name == "tt.expand_dims":
+        axis = _AXIS.search(operation.tail)
+        place = int(axis[1]) if axis else 0
+        return Dims(dim + (dim >= place) for dim in dims)
+    if operation.name == "tt.trans" and (order := _ORDER.search(operation.tail)):
+        return Dims(new for new, old in enumerate(order[1].split(",")) if int(old) in dims)
+    # All dimensions or none: which elements are equal is not tracked.
     types = types_of(operation)
-    return _ALL_DIMENSIONS if types and _covers(bits, types[0].shape) else 0
-
-
-def _kept(_: Operation, bits: int) -> int:
-    return bits
-
-
-# The dimensions along which a result varies, from those of the operand.
-_RESULT_DIMS: Mapping[str, Callable[[Operation, int], int]] = {
-    "tt.expand_dims": _expanded,
-    "tt.broadcast": _kept,
-    "ttg.convert_layout": _kept,
-    "tt.trans": _transposed,
-    **dict.fromkeys(("tt.reshape", "tt.join", "tt.split", "tt.cat"), _reshaped),
-}
+    return _ALL if types and _covers(dims, types[0].shape) else _NONE

@@ -26,7 +26,13 @@ from kprof_inject.ttgir.types import types_of
 
 
 class DramBound(Struct, frozen=True):
-    """Bounds of the bytes that a launch moves from and to DRAM if it finds nothing in the L2."""
+    """Bounds of the bytes that a launch moves from and to DRAM if it finds nothing in the L2.
+
+    ``fits_l2``: everything that it reads and writes may be in the L2 when it begins. ``unknown`` operations access
+    memory at unknown addresses, which the bounds do not include, for ``unknown_reason``; ``unknown_bytes`` is their
+    part of ``streamed_bytes``, and ``scattered`` the number of elements that threads access there, each perhaps in a
+    cycle of its own of the L1.
+    """
 
     read_bytes: int
     written_bytes: int
@@ -37,17 +43,12 @@ class DramBound(Struct, frozen=True):
     """Upper bound: no operation finds in the L2 what another one read, nor anything read at an unknown address. None if
     the number of executions of any operation is unknown."""
     fits_l2: bool
-    """True if everything that the launch reads and writes may be in the L2 when it begins."""
     unknown: int
-    """Number of operations that access memory at unknown addresses, which the bounds do not include."""
     unknown_bytes: int
-    """Part of ``streamed_bytes`` at unknown addresses."""
     bytes_per_s: float
     """Bandwidth of the device's DRAM."""
     unknown_reason: str = ""
-    """The reason, if any addresses are unknown."""
     scattered: int = 0
-    """Number of elements that threads access at unknown addresses, each perhaps in a cycle of its own of the L1."""
 
     @property
     def once_bytes(self) -> int:
@@ -69,41 +70,65 @@ class DramBound(Struct, frozen=True):
 _SECTOR_BYTES = 32
 
 
+class _Moved(Struct, frozen=True, eq=False, dict=True):
+    """What an access moves; ``passes``: what it reads certainly comes from the L2. Each figure is computed once."""
+
+    line: int
+    access: Access
+    times: int | None
+    passes: bool
+    aliases: Mapping[str, str]
+
+    @cached_property
+    def ranges(self) -> Ranges | None:
+        return self.access.touched()
+
+    @cached_property
+    def distinct_bytes(self) -> int:
+        """Lower bound of the bytes requested, each address of an execution once."""
+        if self.passes and self.access.operation.name == _COPY:
+            return _copied_bytes(self.access, self.times, self.aliases)
+        return self.access.distinct_bytes(self.times)
+
+    @property
+    def is_kept(self) -> bool:
+        """True if an SM's L1 may keep what is read."""
+        form = self.access.form
+        is_through_l1 = form.by_registers or self.access.operation.name == _COPY
+        return form.reads and not form.writes and is_through_l1 and not self.passes
+
+    @property
+    def streamed_bytes(self) -> int | None:
+        """Bytes that DRAM moves if no other operation brings them to the L2; None if the number is unknown."""
+        one = self.access
+        if one.mask is not None and one.mask.is_lower_bound:
+            return one.max_bytes(self.times)
+        if self.ranges is not None:
+            return self.ranges.size_bytes
+        if self.times is None and one.whole_bytes <= _SECTOR_BYTES:
+            return 0
+        requested_bytes = one.requested_bytes(self.times)
+        return one.max_bytes(self.times) if requested_bytes is None else requested_bytes
+
+    @property
+    def scattered(self) -> int:
+        is_scattered = self.access.form.by_registers and self.access.address is None
+        return (self.streamed_bytes or 0) // self.access.element_bytes if is_scattered else 0
+
+
 class Traffic:
-    """Memory traffic of a kernel's launches with the same grid and arguments; each figure is computed once."""
+    """Memory traffic of a kernel's launches with the same grid and arguments."""
 
     def __init__(self, operations: Sequence[CountedOperation], module: Module, kernel: Kernel, ctas: int) -> None:
         """Take all operations of the kernel, in the order of the text, and its module."""
-        accessing = [one for one in operations if one.access is not None]
-        self._accesses = [one.access for one in accessing if one.access is not None]
-        self._times = [one.times for one in accessing]
-        self.lines = [one.line for one in accessing]
+        self._kernel, self._ctas, self._module = kernel, ctas, module
+        self._moved = [
+            _Moved(one.line, one.access, one.times, passes_by_l1(one.access, module.aliases), module.aliases)
+            for one in operations
+            if one.access is not None
+        ]
+        self.lines = [one.line for one in self._moved]
         """The first line of each operation that accesses memory, ascending."""
-        self._kernel, self._ctas, self._module, self._aliases = kernel, ctas, module, module.aliases
-        self._passing = {number for number, one in enumerate(self._accesses) if passes_by_l1(one, self._aliases)}
-
-    @cached_property
-    def _unknown(self) -> list[int]:
-        """Accesses at unknown addresses, or under an unknown mask."""
-        return [number for number, ranges in enumerate(self._ranges) if ranges is None]
-
-    @cached_property
-    def _unknown_reason(self) -> str:
-        operations = [self._accesses[number].operation for number in self._unknown]
-        functions = {owner for one in operations for owner in one.ancestors() if owner.name == FUNCTION}
-        dependent = set[Operation]().union(*(data_dependent(self._module, function) for function in functions))
-        others = {one.name for one in operations if one not in dependent}
-        if others:
-            return f"the addresses of {' and '.join(sorted(others))} are not modelled"
-        return "addresses depend on loaded data"
-
-    @cached_property
-    def _streamed(self) -> list[int | None]:
-        return [self._streamed_by(number) for number in range(len(self._accesses))]
-
-    @cached_property
-    def _ranges(self) -> list[Ranges | None]:
-        return [one.touched(None) for one in self._accesses]
 
     def l2_bytes(self, accesses: range, kept_bytes: Sequence[int]) -> int:
         """Return a lower bound of the bytes that some accesses move from the L2 to the SMs.
@@ -111,35 +136,23 @@ class Traffic:
         ``accesses`` are places in ``lines``. What bypasses an SM's L1 counts in each execution; what is kept there
         (``Traffic.kept_bytes``), once for each SM that reads it.
         """
-        passing = sum(
-            self._distinct_bytes[number]
-            for number in accesses
-            if number in self._passing and self._accesses[number].form.reads
-        )
+        moved = self._moved[accesses.start : accesses.stop]
+        passing = sum(one.distinct_bytes for one in moved if one.passes and one.access.form.reads)
         return passing + kept_bytes[accesses.stop] - kept_bytes[accesses.start]
 
     @property
     def l2_written_bytes(self) -> int:
         """Bytes that all stores and atomic operations pass to the L2, in each execution; the latter read them, too."""
-        forms = (one.form for one in self._accesses)
-        written = ((2 if form.reads else 1) * form.writes for form in forms)
-        return sum(times * each for times, each in zip(written, self._distinct_bytes, strict=True))
+        written = [one for one in self._moved if one.access.form.writes]
+        return sum((2 if one.access.form.reads else 1) * one.distinct_bytes for one in written)
 
     def l1_bytes(self, accesses: range) -> int:
         """Return the bytes that some accesses move between the L1 and registers.
 
         ``accesses`` are places in ``lines``.
         """
-        return sum(self._distinct_bytes[number] for number in accesses if self._accesses[number].form.by_registers)
-
-    @cached_property
-    def _distinct_bytes(self) -> list[int]:
-        return [
-            _copied_bytes(one, times, self._aliases)
-            if number in self._passing and one.operation.name == _COPY
-            else one.distinct_bytes(times)
-            for number, (times, one) in enumerate(zip(self._times, self._accesses, strict=True))
-        ]
+        moved = self._moved[accesses.start : accesses.stop]
+        return sum(one.distinct_bytes for one in moved if one.access.form.by_registers)
 
     def kept_bytes(self, sm_of_cta: AxisArray | None) -> list[int]:
         """Return the bytes that the L1s of all SMs have read before the first access, and after each.
@@ -147,18 +160,13 @@ class Traffic:
         They read whole sectors. ``sm_of_cta`` has the SM of each CTA; None unless all are known.
         """
         sizes, sectors = [0], NOTHING
-        for number in range(len(self._accesses)):
-            ranges = self._accesses[number].touched(sm_of_cta) if self._is_kept(number) else None
+        for one in self._moved:
+            ranges = one.access.touched(sm_of_cta) if one.is_kept else None
             if ranges is not None:
                 starts, ends = ranges.starts // _SECTOR_BYTES, -(-ranges.ends // _SECTOR_BYTES)
                 sectors = union((sectors, Ranges(starts * _SECTOR_BYTES, ends * _SECTOR_BYTES)))
             sizes.append(sectors.size_bytes)
         return sizes
-
-    def _is_kept(self, number: int) -> bool:
-        """Return True if an SM's L1 may keep what is read."""
-        form, name = self._accesses[number].form, self._accesses[number].operation.name
-        return form.reads and (form.by_registers or name == _COPY) and not form.writes and number not in self._passing
 
     def dram_bound(self, l1_bytes: int, kept_bytes: int) -> DramBound | None:
         """Return the bounds for DRAM; None if the device's memory is unknown.
@@ -168,57 +176,48 @@ class Traffic:
         kernel = self._kernel
         if kernel.dram_bytes_per_s is None or kernel.l2_bytes is None:
             return None
-        read, written, either_bytes = self._read_and_written
+        read, written = self._distinct
+        unknown = [one for one in self._moved if one.ranges is None]
         return DramBound(
-            read_bytes=read,
-            written_bytes=written,
-            least_bytes=read + max(written - kernel.l2_bytes, 0),
+            read_bytes=read.size_bytes,
+            written_bytes=written.size_bytes,
+            least_bytes=read.size_bytes + max(written.size_bytes - kernel.l2_bytes, 0),
             streamed_bytes=self._streamed_bytes(l1_bytes, kept_bytes),
-            fits_l2=either_bytes <= kernel.l2_bytes,
-            unknown=len(self._unknown),
-            unknown_bytes=sum(self._streamed[number] or 0 for number in self._unknown),
+            fits_l2=union((read, written)).size_bytes <= kernel.l2_bytes,
+            unknown=len(unknown),
+            unknown_bytes=sum(one.streamed_bytes or 0 for one in unknown),
             bytes_per_s=kernel.dram_bytes_per_s,
-            unknown_reason=self._unknown_reason if self._unknown else "",
-            scattered=sum(self._scattered(number) for number in self._unknown),
+            unknown_reason=self._reason([one.access.operation for one in unknown]),
+            scattered=sum(one.scattered for one in unknown),
         )
 
     @cached_property
-    def _read_and_written(self) -> tuple[int, int, int]:
-        """Distinct bytes that are read, are written, and are either; the L2 reads what an atomic operation changes."""
-        known = [(one.form, each) for one, each in zip(self._accesses, self._ranges, strict=True) if each is not None]
-        read = union(each for form, each in known if form.reads)
-        written = union(each for form, each in known if form.writes)
-        return read.size_bytes, written.size_bytes, union((read, written)).size_bytes
-
-    def _scattered(self, number: int) -> int:
-        one = self._accesses[number]
-        is_scattered = one.form.by_registers and one.address is None
-        return (self._streamed[number] or 0) // one.element_bytes if is_scattered else 0
+    def _distinct(self) -> tuple[Ranges, Ranges]:
+        """What is read, and what is written; the L2 reads what an atomic operation changes."""
+        known = [(one.access.form, one.ranges) for one in self._moved if one.ranges is not None]
+        return union(each for form, each in known if form.reads), union(each for form, each in known if form.writes)
 
     def _streamed_bytes(self, l1_bytes: int, kept_bytes: int) -> int | None:
-        found = self._streamed
-        if None in found:
+        streamed = [one.streamed_bytes for one in self._moved]
+        if None in streamed:
             return None
-        total = sum(one for one in found if one is not None)
-        resources = self._kernel.with_records
-        read_bytes = kept_bytes / self._ctas
+        total = sum(one or 0 for one in streamed)
+        resources, read_bytes = self._kernel.with_records, kept_bytes / self._ctas
         # If an SM's L1 has room for what its CTAs read through it, they hit it again.
         if (resources.ctas_per_sm or 1) * (read_bytes + (resources.shared_bytes or 0)) <= l1_bytes:
-            kept = {number: one for number, one in enumerate(self._ranges) if one is not None and self._is_kept(number)}
-            total += union(kept.values()).size_bytes - sum(found[number] or 0 for number in kept)
+            kept = [one for one in self._moved if one.is_kept and one.ranges is not None]
+            again = union(one.ranges for one in kept if one.ranges is not None).size_bytes
+            total += again - sum(one.streamed_bytes or 0 for one in kept)
         return total
 
-    def _streamed_by(self, number: int) -> int | None:
-        times, one = self._times[number], self._accesses[number]
-        if one.mask is not None and one.mask.is_lower_bound:
-            return one.max_bytes(times)
-        ranges = self._ranges[number]
-        if ranges is not None:
-            return ranges.size_bytes
-        if times is None and one.whole_bytes <= _SECTOR_BYTES:
-            return 0
-        requested_bytes = one.requested_bytes(times)
-        return one.max_bytes(times) if requested_bytes is None else requested_bytes
+    def _reason(self, unknown: Sequence[Operation]) -> str:
+        """Return why the addresses of some accesses are unknown; empty without any."""
+        functions = {owner for one in unknown for owner in one.ancestors() if owner.name == FUNCTION}
+        dependent = set[Operation]().union(*(data_dependent(self._module, function) for function in functions))
+        others = {one.name for one in unknown if one not in dependent}
+        if others:
+            return f"the addresses of {' and '.join(sorted(others))} are not modelled"
+        return "addresses depend on loaded data" if unknown else ""
 
 
 @lru_cache(maxsize=KERNELS_CACHED)  # mostly, all launches have the same

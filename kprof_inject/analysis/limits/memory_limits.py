@@ -44,14 +44,18 @@ def by_bounds(judge: Callable[[Judged, Bounds], Limit | None]) -> Judge:
     return lambda launch: judge(launch, launch.bounds) if launch.bounds else None
 
 
-@by_bounds
-def busy_memory(judged: Judged, bounds: Bounds) -> Limit | None:
+def _by_dram(judge: Callable[[Judged, Bounds, DramBound], Limit | None]) -> Judge:
+    """Return a judge that has nothing to judge by if DRAM's traffic is unknown."""
+    return by_bounds(lambda judged, bounds: judge(judged, bounds, dram) if (dram := bounds.light.dram) else None)
+
+
+@_by_dram
+def busy_memory(judged: Judged, bounds: Bounds, dram: DramBound) -> Limit | None:
     """Judge DRAM by its upper bound.
 
     Memory that is accessed again may or may not hit the L2, and the addresses of a gather are unknown.
     """
-    dram = bounds.light.dram
-    if dram is None or dram.streamed_bytes is None:
+    if dram.streamed_bytes is None:
         return None
     most = bounds.dram_part(dram, dram.streamed_bytes)
     elsewhere = bounds.dram_part(dram, dram.streamed_bytes - dram.unknown_bytes)
@@ -62,15 +66,11 @@ def busy_memory(judged: Judged, bounds: Bounds) -> Limit | None:
     if most < _needed(others):
         return None
     if dram.unknown and most > 1:
-        return judged.unclear(
-            f"DRAM would take {percent(most)} of the time for all that was requested, so some of it hit the L2; how "
-            f"much is unknown, as {dram.unknown_reason}"
-        )
+        text = f"DRAM would take {percent(most)} of the time for all that was requested, so some of it hit the L2; how "
+        return judged.unclear(f"{text}much is unknown, as {dram.unknown_reason}")
     if dram.unknown and (elsewhere < LIMITING or dram.fits_l2):
-        return judged.unclear(
-            f"DRAM may be at {percent(least)} to {percent(most)} of peak: {dram.unknown_reason}, so it is "
-            "unknown how much hit the L2"
-        )
+        text = f"DRAM may be at {percent(least)} to {percent(most)} of peak: {dram.unknown_reason}, so it is "
+        return judged.unclear(f"{text}unknown how much hit the L2")
     text = f"DRAM or the L2, most likely (DRAM at {percent(least)} to {percent(min(most, 1.0))} of peak: data that is "
     text += "read again, or at unknown addresses, may hit the L2)"
     return judged.limit(DRAM_OR_L2, text, DRAM, L2)
@@ -90,10 +90,9 @@ def _memory_in_l2(judged: Judged, bounds: Bounds, dram: DramBound, others: float
     least, most = bounds.dram_part(dram, dram.least_bytes), bounds.dram_part(dram, dram.once_bytes)
     if most < _needed(others):
         return None
+    reason = f"DRAM at up to {percent(min(most, 1.0))} of peak, unless the L2 had the data already"
     if least > MAX_POSSIBLE:
         reason = f"DRAM would take {percent(least)} of the time, so the L2 had some of the data already"
-    else:
-        reason = f"DRAM at up to {percent(min(most, 1.0))} of peak, unless the L2 had the data already"
     text = f"DRAM or the L2, most likely ({reason})"
     if load := spread_load(bounds):
         text += f"; {load.text}"
@@ -124,9 +123,8 @@ def looked_up_lines(judged: Judged, bounds: Bounds) -> Limit | None:
         return None
     lines = f"it looks up lines for {percent(min(each * least, 1.0))} to {percent(min(most, 1.0))} of the time"
     if each * least < LIMITING / 2:
-        return judged.unclear(
-            f"the L2 may be the limit, by uncoalesced access, unless loads hit the L1: {lines}; {worst.text}"
-        )
+        text = f"the L2 may be the limit, by uncoalesced access, unless loads hit the L1: {lines}; {worst.text}"
+        return judged.unclear(text)
     text = f"the L2, most likely, by uncoalesced access: {lines}; {worst.text}"
     return judged.limit(f"{UNCOALESCED}, most likely", text, L2)
 
@@ -138,11 +136,10 @@ def busy_l2(judged: Judged, bounds: Bounds) -> Limit | None:
     if read + written < _NOTABLE_L2:
         return None
     if _USUAL_L2 * read + written >= max(LIMITING, *judged.parts.values()):
-        text = f"the L2, most likely (at least {percent(read)} of peak for what SMs read; "
+        more = "writes and what DRAM delivers add to that"
         if _USUAL_L2 * read < LIMITING:
-            text += f"what they write adds some {percent(written)}, and what DRAM delivers adds to that)"
-        else:
-            text += "writes and what DRAM delivers add to that)"
+            more = f"what they write adds some {percent(written)}, and what DRAM delivers adds to that"
+        text = f"the L2, most likely (at least {percent(read)} of peak for what SMs read; {more})"
         return judged.limit("L2, most likely", text, L2)
     if read < _NOTABLE_L2:
         return None
@@ -152,29 +149,25 @@ def busy_l2(judged: Judged, bounds: Bounds) -> Limit | None:
     )
 
 
-@by_bounds
-def empty_l2(judged: Judged, bounds: Bounds) -> Limit | None:
+@_by_dram
+def empty_l2(judged: Judged, bounds: Bounds, dram: DramBound) -> Limit | None:
     """Judge DRAM if it would be busy, had the L2 nothing of what is accessed when the launch begins."""
-    dram = bounds.light.dram
-    if dram is None or (most := bounds.dram_part(dram, dram.once_bytes)) < LIMITING:
+    if (most := bounds.dram_part(dram, dram.once_bytes)) < LIMITING:
         return None
     return judged.unclear(f"DRAM would take {percent(most)} of the time if the L2 had nothing of what is accessed")
 
 
-@by_bounds
-def scattered_accesses(judged: Judged, bounds: Bounds) -> Limit | None:
+@_by_dram
+def scattered_accesses(judged: Judged, bounds: Bounds, dram: DramBound) -> Limit | None:
     """Judge shared memory and L1 if accesses at unknown addresses may make them the limit."""
-    dram = bounds.light.dram
-    if dram is None or {SHARED, DRAM}.intersection(as_busy(judged.parts)):
+    if {SHARED, DRAM}.intersection(as_busy(judged.parts)):
         return None
     part = judged.parts.get(SHARED, 0.0)
     most = part + bounds.slowdown_of_sms * dram.scattered / bounds.whole.sm_cycles
     if most <= max(*judged.parts.values(), LIMITING):
         return None
-    return judged.unclear(
-        f"shared memory and L1 are busy for {percent(part)} to {percent(min(most, 1.0))} of the time, as "
-        f"{dram.unknown_reason}"
-    )
+    busy = f"{percent(part)} to {percent(min(most, 1.0))} of the time"
+    return judged.unclear(f"shared memory and L1 are busy for {busy}, as {dram.unknown_reason}")
 
 
 @by_bounds
@@ -194,11 +187,10 @@ def exchanges(judged: Judged, bounds: Bounds) -> Limit | None:
     )
 
 
-@by_bounds
-def unknown_accesses(judged: Judged, bounds: Bounds) -> Limit | None:
+@_by_dram
+def unknown_accesses(judged: Judged, _: Bounds, dram: DramBound) -> Limit | None:
     """Judge accesses to memory of unknown number, for which there is no upper bound of bytes."""
-    dram = bounds.light.dram
-    if dram is None or dram.streamed_bytes is not None:
+    if dram.streamed_bytes is not None:
         return None
     return judged.unclear(
         "the number of some memory accesses is unknown, as it depends on loaded data or a called function (--at iter "

@@ -1,4 +1,4 @@
-"""Peak rates of the units of an SM (or CU), in a cycle.
+"""Peak rates of the units of an SM (or CU), in a cycle, and what kernels reach of them in practice.
 
 Sources. NVIDIA: CUDA C++ Programming Guide, "Throughput of Native Arithmetic Instructions" of each compute capability
 (floats of 32 bits, integers, special functions); for integers on sm_100 and sm_120, all that can be issued. The
@@ -53,32 +53,26 @@ _PACKED = 2  # results of a packed fp16 instruction in each thread
 class UnitRates(Struct, frozen=True):
     """Peak rates of one SM in one cycle.
 
-    A multiplication and an addition may be one instruction.
+    ``tensor_flops`` are dense, by the operands' type. ``issue`` are instructions of all kinds; ``special``, ``fp32``,
+    ``integers`` (the ALU) and ``fp64`` those of a unit, each for one element. The fp32 units multiply integers at the
+    same rate, and a multiplication and an addition may be one instruction. ``shared_bytes`` move to or from shared
+    memory and L1, ``l2_bytes`` from the L2. ``fp16`` are elements of 16 bits that are added or multiplied. The rates of
+    pipelines are unknown if ``fp64`` is 0.
     """
 
     tensor_flops: Mapping[str, int]
-    """Dense rates by the operands' type."""
     special: int
-    """Instructions of the special function units, each for one element."""
     fp32: int
-    """Instructions of the fp32 units, each for one element; they multiply integers at the same rate."""
     integers: int = 64
-    """Instructions of the ALU, each for one element."""
     shared_bytes: int = 128
-    """Bytes to or from shared memory and L1."""
     l2_bytes: int = 64
-    """Bytes from the L2."""
     issue: int = 128
-    """Instructions of all kinds."""
     packed_floats: int = 1
-    """Maximum number of floats of 32 bits that an instruction adds or multiplies: PTX ISA, "add.f32x2", from sm_100
-    on."""
+    """Maximum number of floats of 32 bits that an instruction adds or multiplies: PTX ISA, "add.f32x2"."""
     l1_bytes: int = 0
     """Size of an SM's L1 and shared memory together."""
     fp64: int = 0
-    """Instructions of the fp64 units, each for one element; 0 if the rates of pipelines are unknown."""
     fp16: int = 0
-    """Elements of 16 bits that are added or multiplied."""
     has_fp16_pipeline: bool = False
     """True for GA100 and older GPUs: their fp16 is not a part of the fp32 units (Nsight Compute, Kernel Profiling
     Guide, "Pipelines")."""
@@ -113,18 +107,14 @@ class UnitRates(Struct, frozen=True):
 
         Work of an unknown type is ignored.
         """
-        tensor = (
-            flops / self.tensor_flops[element]
-            for element, flops in work.tensor_flops.items()
-            if element in self.tensor_flops
-        )
+        known = [(flops, self.tensor_flops.get(element)) for element, flops in work.tensor_flops.items()]
         floats = max(work.multiplications, work.additions)
         fp32 = floats + work.integer_multiplications
         others = work.integer_multiplications + work.special + work.logic + work.conversions + work.fp64
         of_fp64 = {FP64: work.fp64 / self.fp64} if self.fp64 and work.fp64 else {}
         return {
             **of_fp64,
-            TENSOR: sum(tensor),
+            TENSOR: sum(flops / rate for flops, rate in known if rate),
             SPECIAL: work.special / self.special,
             # An upper half takes two passes: for random numbers on an H200, Nsight Compute reports that the "fmaheavy"
             # pipe is active 93 % of the time, and this gives 91 %.
@@ -140,24 +130,25 @@ def _tensor(f16: int, **others: int) -> dict[str, int]:
     return {"f16": f16, "bf16": f16, "i8": 2 * f16, **others}
 
 
+_KB = 1 << 10
 _RATES = {
     "cuda:80": UnitRates(
-        _tensor(2048, tf32=1024, f64=128), 16, 64, l1_bytes=192 << 10, fp64=32, fp16=256, has_fp16_pipeline=True
+        _tensor(2048, tf32=1024, f64=128), 16, 64, l1_bytes=192 * _KB, fp64=32, fp16=256, has_fp16_pipeline=True
     ),
-    "cuda:86": UnitRates(_tensor(1024, tf32=512), 16, 128, l1_bytes=128 << 10, fp64=2, fp16=256),
-    "cuda:89": UnitRates(_tensor(1024, tf32=512, f8=2048), 16, 128, l1_bytes=128 << 10, fp64=2, fp16=128),
-    "cuda:90": UnitRates(_tensor(4096, tf32=2048, f64=256, f8=8192), 16, 128, l1_bytes=256 << 10, fp64=64, fp16=256),
+    "cuda:86": UnitRates(_tensor(1024, tf32=512), 16, 128, l1_bytes=128 * _KB, fp64=2, fp16=256),
+    "cuda:89": UnitRates(_tensor(1024, tf32=512, f8=2048), 16, 128, l1_bytes=128 * _KB, fp64=2, fp16=128),
+    "cuda:90": UnitRates(_tensor(4096, tf32=2048, f64=256, f8=8192), 16, 128, l1_bytes=256 * _KB, fp64=64, fp16=256),
     "cuda:100": UnitRates(
         *(_tensor(8192, tf32=4096, f64=128, f8=16384, f4=32768), 16, 128, 128),
         packed_floats=2,
-        l1_bytes=256 << 10,
+        l1_bytes=256 * _KB,
         fp64=64,
         fp16=256,
     ),
     "cuda:120": UnitRates(
         *(_tensor(1024, tf32=512, f8=2048, f4=4096), 16, 128, 128),
         packed_floats=2,
-        l1_bytes=128 << 10,
+        l1_bytes=128 * _KB,
         fp64=2,
         fp16=256,
     ),

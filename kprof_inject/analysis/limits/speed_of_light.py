@@ -6,7 +6,7 @@ that no clock rate is needed. CTAs that share an SM share its units. All work is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from math import prod
 
@@ -16,11 +16,9 @@ from msgspec.structs import replace
 from kprof_inject.analysis.interpreter.executions import CountedOperation, ExecutedKernel
 from kprof_inject.analysis.limits.coalescing import Requests
 from kprof_inject.analysis.limits.computed_elements import computed_shares
-from kprof_inject.analysis.limits.integer_work import work_with_integers
 from kprof_inject.analysis.limits.memory import DramBound, Traffic, sms_of_ctas, traffic_of
-from kprof_inject.analysis.limits.operation_work import NO_WORK, Work, exchanged_bytes, work_of
+from kprof_inject.analysis.limits.operation_work import NO_WORK, Work, exchanged_bytes, work_of, work_with_integers
 from kprof_inject.analysis.limits.rates import UnitRates, rates_of
-from kprof_inject.analysis.scope_map import ScopeMap
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.analysis.unjudged import Unjudged, missing_records, unpaired_records
 from kprof_inject.capture.model import KERNELS_CACHED
@@ -35,22 +33,22 @@ MAX_POSSIBLE = 1.05
 
 
 class Roof(Struct, frozen=True):
-    """Lower bounds of the utilization of the units by one scope of a launch."""
+    """Lower bounds of the utilization of the units by one scope of a launch, whose ``scope`` name need not be unique.
+
+    ``sm_cycles`` are those in which any warp ran the scope, on each SM, summed over the SMs. ``parts`` has the part of
+    these that each unit needs, from 0 to 1; it is 0 for ``impossible`` units, which would need more than all cycles,
+    because the work or the cycles are not the scope's.
+    """
 
     index: int
     """The scope's index in the scope table."""
     scope: str
-    """The scope's name, which need not be unique."""
     executions: int
     """Number of executions by CTAs."""
     sm_cycles: int
-    """Cycles in which any warp ran the scope, on each SM, summed over the SMs."""
     work: Work
     parts: Mapping[str, float]
-    """Lower bound of the part of ``sm_cycles`` that each unit needs, from 0 to 1, by the unit's name."""
     impossible: Mapping[str, float] = field(default_factory=dict)
-    """Units that would need more than all cycles, with that part; their ``parts`` are 0, because the work or the cycles
-    are not the scope's."""
 
     @classmethod
     def of(cls, index: int, scope: str, executions: int, sm_cycles: int, work: Work, rates: UnitRates) -> Roof:
@@ -76,18 +74,18 @@ class Roof(Struct, frozen=True):
 
 
 class SpeedOfLight(Struct, frozen=True):
-    """The roofs of a launch's scopes."""
+    """The roofs of a launch's scopes, in the order of the scope table.
+
+    ``missing`` is why there are none, or only that of the whole kernel. ``unknown`` operations have work that is not
+    included, because the number of their executions is unknown; ``atomics`` are the module's atomic operations.
+    ``dram`` has the bounds for the whole launch; None if nothing is known about the device's memory.
+    """
 
     roofs: tuple[Roof, ...]
-    """In the order of the scope table."""
     unknown: int = 0
-    """Number of operations whose work is not included, because the number of their executions is unknown."""
     missing: Unjudged | None = None
-    """Why there are no roofs, or only that of the whole kernel."""
     dram: DramBound | None = None
-    """The bounds for the whole launch; None if nothing is known about the device's memory."""
     atomics: int = 0
-    """Number of atomic operations in the module."""
     resident_cycles: int = 0
     """Cycles in which CTAs were on the SMs, including those in which they write out records; 0 without a timer."""
     exchanges: float = 0
@@ -123,15 +121,19 @@ def speed_of_light(
     resident_cycles = 0
     if timeline.clock.source == ClockSource.FITTED:
         resident_cycles = cycles_with_ctas(timeline.all_ctas, timeline.clock.clock_hz, end="post_final_ns")
-    working = _working(ran)
+    work = {
+        index: _work_in(ran, index, traffic, kept_bytes, requests) for index, (_, cycles) in times.items() if cycles
+    }
+    names = [scope.name for scope in timeline.table.scopes]
+    exchanged = sum(exchanged_bytes(one.operation, ran.module.aliases) * (one.times or 0) for one in ran.operations)
     return SpeedOfLight(
-        tuple(_roofs(timeline, ran.scope_map, times, rates, working, traffic, kept_bytes, requests)),
-        unknown=sum(one.whole_times is None for one, _ in working),
+        tuple(Roof.of(index, names[index], *times[index], one, rates) for index, one in work.items() if one != NO_WORK),
+        unknown=sum(one.whole_times is None for one, _ in _working(ran)),
         missing=missing,
         dram=traffic.dram_bound(rates.l1_bytes, kept_bytes[-1]),
         atomics=sum(one.operation.traits.is_atomic for one in ran.operations),
         resident_cycles=resident_cycles,
-        exchanges=_exchanged_bytes(ran) / rates.shared_bytes / sm_cycles if sm_cycles else 0.0,
+        exchanges=exchanged / rates.shared_bytes / sm_cycles if sm_cycles else 0.0,
         l2_writes=traffic.l2_written_bytes / rates.l2_bytes / sm_cycles if sm_cycles else 0.0,
     )
 
@@ -169,20 +171,13 @@ def _by_timer(timeline: Timeline) -> _Times:
 
 @lru_cache(maxsize=KERNELS_CACHED)
 def _working(ran: ExecutedKernel) -> Sequence[tuple[CountedOperation, Work]]:
-    of_integers = work_with_integers(ran.module)
-    computed = computed_shares(ran.module)
-    found: list[tuple[CountedOperation, Work]] = []
-    for one in ran.operations:
-        work = work_of(one.operation, ran.module.aliases) + of_integers.get(one.operation, NO_WORK)
-        work = work * computed.get(one.operation, 1.0)
-        if work != NO_WORK:
-            found.append((one, work))
-    return found
-
-
-@lru_cache(maxsize=KERNELS_CACHED)
-def _exchanged_bytes(ran: ExecutedKernel) -> float:
-    return sum(exchanged_bytes(one.operation, ran.module.aliases) * (one.times or 0) for one in ran.operations)
+    aliases, of_integers, computed = ran.module.aliases, work_with_integers(ran.module), computed_shares(ran.module)
+    found = [
+        (one, (work_of(one.operation, aliases) + of_integers.get(one.operation, NO_WORK)) * share)
+        for one in ran.operations
+        if (share := computed.get(one.operation, 1.0))
+    ]
+    return [(one, work) for one, work in found if work != NO_WORK]
 
 
 def _missing(timeline: Timeline) -> Unjudged | None:
@@ -192,29 +187,19 @@ def _missing(timeline: Timeline) -> Unjudged | None:
     return missing_records(timeline) or unpaired_records(timeline)
 
 
-def _roofs(
-    timeline: Timeline,
-    scope_map: ScopeMap,
-    times: _Times,
-    rates: UnitRates,
-    working: Sequence[tuple[CountedOperation, Work]],
-    traffic: Traffic,
-    kept_bytes: Sequence[int],
-    requests: Sequence[Requests],
-) -> Iterator[Roof]:
-    lines = [one.line for one, _ in working]
-    request_lines = [one.line for one in requests]
-    for index, (executions, sm_cycles) in times.items():
-        if not sm_cycles:
-            continue
-        accesses = scope_map.rows_in(index, traffic.lines)
-        extra = sum(requests[row].extra_wavefronts for row in scope_map.rows_in(index, request_lines))
-        l1_bytes, l2_bytes = traffic.l1_bytes(accesses), traffic.l2_bytes(accesses, kept_bytes)
-        work = Work(shared_bytes=l1_bytes, conflict_cycles=extra, l2_bytes=l2_bytes)
-        for row in scope_map.rows_in(index, lines):
-            one, each = working[row]
-            if one.whole_times:
-                work += each * one.whole_times
-        if work != NO_WORK:
-            name = timeline.table.scopes[index].name
-            yield Roof.of(index, name, executions, sm_cycles, work, rates)
+def _work_in(
+    ran: ExecutedKernel, index: int, traffic: Traffic, kept_bytes: Sequence[int], requests: Sequence[Requests]
+) -> Work:
+    """Return the work of all executions of a scope."""
+    rows_in, working = ran.scope_map.rows_in, _working(ran)
+    accesses = rows_in(index, traffic.lines)
+    work = Work(
+        shared_bytes=traffic.l1_bytes(accesses),
+        conflict_cycles=sum(requests[row].extra_wavefronts for row in rows_in(index, [one.line for one in requests])),
+        l2_bytes=traffic.l2_bytes(accesses, kept_bytes),
+    )
+    for row in rows_in(index, [one.line for one, _ in working]):
+        one, each = working[row]
+        if one.whole_times:
+            work += each * one.whole_times
+    return work

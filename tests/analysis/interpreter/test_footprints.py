@@ -59,7 +59,7 @@ def everywhere(part: AxisArray) -> NDArray[np.int64]:
 def test_what_is_touched_is_what_each_element_is(address: IntegerExpr, mask: Mask, element_bytes: int) -> None:
     all_addresses = sum((everywhere(part) for part in address.parts), np.zeros(list(SIZES.values()), np.int64))
     inside = np.full(list(SIZES.values()), True)
-    for factor in mask.factors:
+    for factor in mask.parts:
         inside = inside & everywhere(factor)
     starts = all_addresses[inside].tolist()
     assert bytes_in(touched(address, mask, element_bytes)) == bytes_from([(start, element_bytes) for start in starts])

@@ -8,8 +8,7 @@ import pytest
 from text_cases import facts_in
 from work_facts import work_named
 
-from kprof_inject.analysis.limits.integer_work import work_with_integers
-from kprof_inject.analysis.limits.operation_work import NO_WORK, Work
+from kprof_inject.analysis.limits.operation_work import NO_WORK, Work, work_with_integers
 from kprof_inject.ttgir.parser import parse
 
 WORK = facts_in(Path(__file__).with_name("integer_work.txt"))
