@@ -16,7 +16,7 @@ from kprof_inject.analysis.interpreter.executions import ExecutedKernel
 from kprof_inject.analysis.limits.coalescing import Requests
 from kprof_inject.analysis.limits.rates import ISSUE, SHARED, UnitRates
 from kprof_inject.analysis.scope_map import ScopeMap
-from kprof_inject.analysis.structure.banks import SIDES, shared_cycles
+from kprof_inject.analysis.structure.layouts import SIDES, shared_cycles
 from kprof_inject.machine_code.control_flow import blocks_of
 from kprof_inject.machine_code.instructions import NEVER, Instruction, MachineFunction
 from kprof_inject.machine_code.units import Pipeline, global_access, min_wavefronts, pipeline_of

@@ -18,7 +18,7 @@ from kprof_inject.analysis.limits.measured import Measured
 from kprof_inject.analysis.limits.rates import ALU, DRAM, FP32, FP64, ISSUE, L2, L2_TO_SM, SHARED, SPECIAL, TENSOR
 from kprof_inject.analysis.limits.speed_of_light import Roof, SpeedOfLight
 from kprof_inject.analysis.limits.stalls import Stalls
-from kprof_inject.analysis.structure.uses import Uses, uses_of
+from kprof_inject.analysis.structure.values import Uses, uses_of
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture import counters
 from kprof_inject.capture.model import Kernel

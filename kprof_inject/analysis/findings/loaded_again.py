@@ -15,7 +15,7 @@ from kprof_inject.analysis.interpreter.axis_arrays import CTA, AxisArray
 from kprof_inject.analysis.interpreter.executions import CountedOperation
 from kprof_inject.analysis.interpreter.footprints import NOTHING, Ranges, union
 from kprof_inject.analysis.limits.rates import DRAM, L2, L2_TO_SM, SHARED, rates_of
-from kprof_inject.analysis.structure.dependence import invariant_operations
+from kprof_inject.analysis.structure.values import invariant_operations
 from kprof_inject.capture import counters
 from kprof_inject.capture.resources import THREADS_PER_WARP
 from kprof_inject.quantities import percent, size_text

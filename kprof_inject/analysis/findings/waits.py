@@ -20,7 +20,7 @@ from kprof_inject.analysis.findings.loops import (
 )
 from kprof_inject.analysis.findings.pipelining import MIN_COPIED_BYTES, has_sampled_waits
 from kprof_inject.analysis.limits.limit import LIMITING
-from kprof_inject.analysis.structure.dependence import varying_names
+from kprof_inject.analysis.structure.values import varying_names
 from kprof_inject.analysis.unjudged import Unjudged, missing_records, missing_warps, unpaired_records
 from kprof_inject.capture.resources import limited_by
 from kprof_inject.capture.scopes import ScopeKind

@@ -15,14 +15,14 @@ from functools import partial
 
 from msgspec import Struct
 
-from kprof_inject.analysis.structure.banks import shared_cycles
-from kprof_inject.analysis.structure.tensor_layouts import (
+from kprof_inject.analysis.structure.layouts import (
     access_bits,
     dot_instruction,
     lanes_and_warps_along,
     lanes_dimension,
     layout_of,
     linear_layout,
+    shared_cycles,
 )
 from kprof_inject.capture.source_text import without_folders
 from kprof_inject.quantities import counted
