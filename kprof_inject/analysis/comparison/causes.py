@@ -10,7 +10,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 from kprof_inject.analysis.comparison.matching import NOWHERE, ScopeIdentity
-from kprof_inject.analysis.comparison.runs import Both, Sides, typical_value
+from kprof_inject.analysis.comparison.runs import Both, LaunchSides
 from kprof_inject.analysis.comparison.verdicts import TOTAL, ChangeVerdict, KernelDiff, ScopeChange
 from kprof_inject.timeline.comparison import Change
 from kprof_inject.timeline.waves import Waves
@@ -41,7 +41,7 @@ def explanation_of(diff: KernelDiff) -> Explanation | None:
     change with records.
     """
     launch, recorded = diff.launch, diff.recorded
-    duration_ns, cta_ns = diff.sides.duration_ns.a, typical_value(diff.sides.a, lambda launch: launch.cta_ns)
+    duration_ns, cta_ns = diff.sides.duration_ns.a, diff.sides.both(lambda launch: launch.cta_ns).a
     took_ns = diff.compared_ns.a
     if not launch.changed or launch.change is None or not duration_ns or not cta_ns or not took_ns:
         return None
@@ -141,7 +141,7 @@ def _grown(scope: ScopeChange) -> ScopeGrowth | None:
     totals = scope.both(TOTAL.time_ns)
     if scope.basis is not TOTAL or totals.a is None or totals.b is None:
         return None
-    warps = (warp for side in scope.figures for one in side for warp in one.statistics.warps.ids.tolist())
+    warps = (warp for one in scope.sides.launches for warp in one.statistics.warps.ids.tolist())
     return ScopeGrowth(totals.b - totals.a, frozenset(warps))
 
 
@@ -214,7 +214,7 @@ _SLOTS_BY_DRIVER = "occupancy"  # the source of the number of slots
 _MIN_IDLE = 0.01  # idle shares that change by less of the launch are not the cause
 
 
-def why_at_once(sides: Sides) -> dict[str, Both]:
+def why_at_once(sides: LaunchSides) -> dict[str, Both]:
     """Return the reasons for another number of CTAs at once: SMs, slots and waves, or else idle SMs or the tail."""
 
     def by_driver(waves: Waves | None) -> Waves | None:
