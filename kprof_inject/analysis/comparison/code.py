@@ -26,8 +26,12 @@ from kprof_inject.analysis.comparison.verdicts import KernelDiff, ScopeChange
 from kprof_inject.analysis.findings.loops import LoopFigures
 from kprof_inject.analysis.interpreter.executions import entry_function
 from kprof_inject.analysis.scope_map import ScopeMap
-from kprof_inject.analysis.structure.code_lines import LinePair, differing_lines
-from kprof_inject.analysis.structure.structural_changes import StructuralChange, structural_changes
+from kprof_inject.analysis.structure.structural_changes import (
+    LinePair,
+    StructuralChange,
+    differing_lines,
+    structural_changes,
+)
 from kprof_inject.analysis.unjudged import Unevaluated, evaluating
 from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.scopes import ScopeKind, ScopeTable, distinct_names

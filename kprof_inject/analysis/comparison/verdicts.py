@@ -157,7 +157,6 @@ class KernelDiff:
     """Launches with records that are compared: without the first of each process."""
     warps: tuple[int, ...] | None
     """Warps that were compared; None for all."""
-    identities: tuple[tuple[ScopeIdentity, ...], tuple[ScopeIdentity, ...]]
     matching: ScopeMatching
     globs: Sequence[str]
     """Scopes to show; all if there are none."""
@@ -253,9 +252,9 @@ class KernelDiff:
 
     def scopes_of(self, sides: LaunchSides) -> tuple[ScopeChange, ...]:
         """Return the same with the figures of these launches."""
-        (a, b), table = self.identities, self.b.kernel.scopes
+        a, b, around = self.matching.a, self.matching.b, self.b.kernel.scopes.around
         return tuple(
-            ScopeChange(sides.of_scope(one.a, one.b), one, a[one.a], b[one.b], len([*table.around(one.b)]))
+            ScopeChange(sides.of_scope(one.a, one.b), one, a[one.a], b[one.b], len([*around(one.b)]))
             for one in self.matching.matches
         )
 
@@ -309,9 +308,9 @@ class CaptureDiff(Struct, frozen=True, eq=False):
     Kernels that changed come first, then the others; both are sorted by ``worth_ns``, largest first.
     """
 
-    kernels: tuple[KernelDiff, ...]
-    only_a: tuple[KernelRuns, ...]
-    only_b: tuple[KernelRuns, ...]
+    kernels: Sequence[KernelDiff]
+    only_a: Sequence[KernelRuns]
+    only_b: Sequence[KernelRuns]
 
     @property
     def is_by_rank(self) -> bool:
@@ -343,14 +342,13 @@ def diff_captures(
     pairs = []
     for of_a, of_b in pairing.pairs:
         sides, warps = runs.sides_of(of_a, of_b)
-        both = matching.identities(of_a.kernel), matching.identities(of_b.kernel)
-        matched = matching.match_scopes(*both)
-        pairs.append(KernelDiff(of_a, of_b, sides, sides.without_first(), warps, both, matched, scopes))
+        matched = matching.match_scopes(*map(matching.identities, (of_a.kernel, of_b.kernel)))
+        pairs.append(KernelDiff(of_a, of_b, sides, sides.without_first(), warps, matched, scopes))
     for glob in scopes:
-        matching.require_scope(glob, [(pair.identities, pair.matching) for pair in pairs])
+        matching.require_scope(glob, [pair.matching for pair in pairs])
     compared = [(pair, scope) for pair in pairs for scope in pair.scopes_of(pair.all_launches) if all(scope.ran())]
     chosen = [pair.is_chosen(scope) for pair, scope in compared]
     comparisons = (len(pairs), max(sum(chosen), 1), max(len(chosen), 1))
     kernels = [replace(pair, comparisons=comparisons) for pair in pairs]
     kernels.sort(key=lambda kernel: (not kernel.launch.changed, -kernel.worth_ns))
-    return CaptureDiff(tuple(kernels), pairing.only_a, pairing.only_b)
+    return CaptureDiff(kernels, pairing.only_a, pairing.only_b)

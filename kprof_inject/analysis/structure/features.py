@@ -171,8 +171,7 @@ def _features_in(module: Module, function: Function, code_of: CodeOf, by_line: b
             dots = [other for other in one.block.operations if other.traits.is_dot]
             before = sum(other.start < one.start for other in dots)
             facts |= {"place": f"{before} of {counted(len(dots), 'dot')}"} if dots else {}
-        if any(holder.name == "scf.if" for holder in one.owners()):
-            facts["predicated"] = 1
+        facts["predicated"] = any(holder.name == "scf.if" for holder in one.owners())
         yield Feature(kind, lines[identity], operand, loops[one.loop], len(inside), facts, tuple(group))
 
 
@@ -294,7 +293,8 @@ def _shared(module: Module, operation: Operation) -> _Facts:
     memory = next((one for one in types_of(operation) if one.kind == "memdesc"), None)
     if memory is not None:
         found = _SWIZZLE.findall(layout_of(memory, module.aliases))
-        facts["swizzle"] = ", ".join(f"{name} {value}".strip() + padding for name, value, padding in found)
+        swizzle = ", ".join(f"{name} {value}".strip() + padding for name, value, padding in found)
+        facts["swizzle"] = swizzle or "plain"
     if (cycles := shared_cycles(operation, module.aliases)) is not None:
         facts["conflicts"] = f"{cycles.cycles / cycles.least:.2g}"
     return facts

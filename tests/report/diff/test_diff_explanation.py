@@ -56,7 +56,7 @@ def test_what_is_in_a_scope_of_one_side_alone_counts_for_the_one_around(tmp_path
     renamed = [SCOPES[0], replace(SCOPES[1], name="other", kind="marker"), SCOPES[2]]
     b = usual(tmp_path / "b", 2, iter_ns=1.1 * ITER_NS, scopes=renamed)
     kernel = compared(usual(tmp_path / "a", 1), b)
-    assert parents_of(kernel.unjudged, kernel.identities[1]) == [-1, 0]
+    assert parents_of(kernel) == [-1, 0]
     assert [scope.b.info.name for scope in kernel.unjudged] == ["func", "iter[0]"]
 
 
