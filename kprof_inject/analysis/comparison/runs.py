@@ -27,7 +27,7 @@ from kprof_inject.timeline.columns import Reals
 from kprof_inject.timeline.comparison import MIN_LAUNCHES, Change, change_between, typical
 from kprof_inject.timeline.records import recorded_warps
 from kprof_inject.timeline.scope_statistics import ScopeStatistics, ScopeSums
-from kprof_inject.timeline.tags import TagStatistics, TagSums
+from kprof_inject.timeline.tags import TagSums
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import usable_times
 from kprof_inject.timeline.waves import IdleSms, Waves, idle_sms_of, launch_duration_ns, waves_of
@@ -247,18 +247,14 @@ class ScopeFigures(Struct, frozen=True, eq=False):
 
     process: Hashable
     statistics: ScopeStatistics
-    tags: tuple[TagStatistics, ...]
+    tags: Mapping[str, Mapping[int, float | None]]
+    """Median duration by a tag's name and value."""
     is_whole: bool
     count: int
     total_ns: int | None
     warp_ns: float
     warp_cycles: float
     cta_ns: float
-
-    def median_ns(self, tag: str, value: int) -> float | None:
-        """Return the median duration with this value of a tag."""
-        rows = (row for statistics in self.tags if statistics.name == tag for row in statistics.values)
-        return next((row.p50_ns for row in rows if row.value == value), None)
 
 
 class LaunchFigures(Struct, frozen=True, eq=False):
@@ -301,7 +297,7 @@ def _figures_of(whole: Timeline, choice: Choice) -> LaunchFigures:
             ScopeFigures(
                 process,
                 one,
-                tags.of(index),
+                {tag.name: {row.value: row.p50_ns for row in tag.values} for tag in tags.of(index)},
                 is_whole=is_whole and has_partners[index],
                 count=round(one.count * times),
                 total_ns=total_ns,

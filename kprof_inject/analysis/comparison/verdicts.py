@@ -131,11 +131,10 @@ class ScopeChange:
         Tags are those that all launches have, values those that occur in any.
         """
         shown = [figures.tags for figures in self.sides.launches]
-        in_all = set.intersection(*({tag.name for tag in tags} for tags in shown))
         found: dict[str, dict[int, Both]] = {}
-        for name, value in dict.fromkeys((tag.name, row.value) for tags in shown for tag in tags for row in tag.values):
-            if name in in_all:
-                medians = self.both(lambda scope: scope.median_ns(name, value))  # noqa: B023 (used at once)
+        for name, value in dict.fromkeys((name, value) for tags in shown for name in tags for value in tags[name]):
+            if all(name in tags for tags in shown):
+                medians = self.both(lambda scope: scope.tags[name].get(value))  # noqa: B023 (used at once)
                 found.setdefault(name, {})[value] = medians
         return found
 

@@ -66,24 +66,17 @@ def _is_of_tensor_cores(layout: str, aliases: Mapping[str, str]) -> bool:
     return (aliases.get(operand[2], operand[2]) if operand else layout).startswith("#ttg.nvidia_mma")
 
 
-class _Blocked(Struct, frozen=True):
-    """Tiles, one after the other in each dimension; ``order`` has the dimension that varies fastest first."""
-
-    elements: tuple[int, ...]
-    lanes: tuple[int, ...]
-    warps: tuple[int, ...]
-    order: tuple[int, ...]
+_TILES = {"register": "sizePerThread", "lane": "threadsPerWarp", "warp": "warpsPerCTA"}
 
 
-def _blocked_of(layout: str) -> _Blocked | None:
+def _blocked_of(layout: str) -> dict[str, tuple[int, ...]] | None:
+    """Return the numbers of a blocked layout; None for others, if split between CTAs, or if they describe no tiles."""
     numbers = _numbers_of(layout)
-    parts = [numbers.get(name, ()) for name in ("sizePerThread", "threadsPerWarp", "warpsPerCTA", "order")]
-    sizes, order = sum(parts[:3], ()), parts[3]
-    is_whole = layout.startswith("#ttg.blocked") and not _SPLIT.search(layout)
-    has_rank = {len(part) for part in parts} == {len(order)} and sorted(order) == list(range(len(order)))
-    if is_whole and has_rank and min(sizes, default=0) > 0 and prod(sizes) <= _MAX_TENSOR:
-        return _Blocked(*parts)
-    return None
+    order, counts = numbers.get("order", ()), [numbers.get(name, ()) for name in _TILES.values()]
+    has_rank = {*map(len, counts)} == {len(order)} and sorted(order) == list(range(len(order)))
+    sizes = [size for part in counts for size in part]
+    is_of_tiles = has_rank and min(sizes, default=0) > 0 and prod(sizes) <= _MAX_TENSOR
+    return numbers if is_of_tiles and layout.startswith("#ttg.blocked") and not _SPLIT.search(layout) else None
 
 
 @if_misfit(None)
@@ -228,7 +221,7 @@ def _printed_bases(layout: str, rank: int) -> LinearLayout:
         found[name] = tuple(tuple(map(int, basis.split(","))) for basis in _BASIS.findall(text))
     if any(len(basis) != rank for bases in found.values() for basis in bases):
         raise ValueError(layout)
-    return LinearLayout(*(found.get(name, ()) for name in ("register", "lane", "warp")))
+    return LinearLayout(*(found.get(name, ()) for name in _TILES))
 
 
 _Step = tuple[str, int | None, int | None]
@@ -256,9 +249,9 @@ def _composed(steps: Sequence[_Step], shape: Sequence[int]) -> LinearLayout:
 
 def _steps(layout: str, rank: int) -> list[_Step] | None:
     if blocked := _blocked_of(layout):
-        parts = {"register": blocked.elements, "lane": blocked.lanes, "warp": blocked.warps}
-        tile: list[_Step] = [(part, dim, counts[dim]) for part, counts in parts.items() for dim in blocked.order]
-        return [*tile, *(("register", dim, None) for dim in blocked.order)] if len(blocked.order) == rank else None
+        order = blocked["order"]
+        tile: list[_Step] = [(part, dim, blocked[name][dim]) for part, name in _TILES.items() for dim in order]
+        return [*tile, *(("register", dim, None) for dim in order)] if len(order) == rank else None
     numbers, major = _numbers_of(layout), _MAJOR.search(layout)
     if not layout.startswith("#ttg.nvidia_mma") or _SPLIT.search(layout) or rank != 2:
         return None
@@ -354,7 +347,7 @@ def shared_cycles(operation: Operation, aliases: Mapping[str, str]) -> SharedCyc
     access = _Access(layout, layout_of(memory, aliases), memory.shape, memory.bits // 8)
     if blocked := _blocked_of(of_threads):
         # Instructions for whole matrices need two elements of 16 bits in a row: PTX ISA, "ldmatrix".
-        may_be_matrices = memory.bits == 16 and blocked.elements[blocked.order[0]] == 2
+        may_be_matrices = memory.bits == 16 and blocked["sizePerThread"][blocked["order"][0]] == 2
         return None if may_be_matrices else _by_warps(access)
     return _by_matrices(access) if _is_of_tensor_cores(of_threads, aliases) else _by_threads(access)
 
@@ -371,7 +364,7 @@ def is_transposed(operation: Operation, aliases: Mapping[str, str]) -> bool:
     """Return True if neighbours in the threads' tensor are not neighbours in memory, and vice versa."""
     threads, memory = (layout_of(one, aliases) for one in _sides_of(operation))
     blocked, fastest = _blocked_of(threads), _fastest_dimension(memory)
-    return blocked is not None and fastest is not None and blocked.order[0] != fastest
+    return blocked is not None and fastest is not None and blocked["order"][0] != fastest
 
 
 def _sides_of(operation: Operation) -> tuple[PrintedType, PrintedType]:
@@ -394,27 +387,26 @@ class _Access(Struct, frozen=True):
 
     def offsets(self) -> _Offsets | None:
         """Return the offsets in bytes by register, lane and warp."""
-        numbers = [np.zeros((1, len(self.shape)), np.int64)] * 3
-        for place, bases in enumerate((self.threads.registers, self.threads.lanes, self.threads.warps)):
+        found = np.zeros((1, 1, 1, len(self.shape)), np.int64)
+        for axis, bases in enumerate((self.threads.registers, self.threads.lanes, self.threads.warps)):
             for basis in bases:
-                numbers[place] = np.concatenate([numbers[place], numbers[place] ^ np.array(basis, np.int64)])
-        registers, lanes, warps = numbers
-        places = registers[:, None, None] ^ lanes[None, :, None] ^ warps[None, None]
-        at = [places[..., dim] for dim in range(len(self.shape))]
+                found = np.concatenate([found, found ^ np.array(basis, np.int64)], axis)
+        at = [found[..., dim] for dim in range(len(self.shape))]
         return _offsets(self.memory, self.shape, at, self.element_bytes)
 
-    def vector_bytes(self, offsets: _Offsets) -> int:
-        """Return the size of an access: of the elements that each thread has in a row, up to the widest access."""
-        first = np.unique(offsets[:, 0, 0])
-        vector_bytes = MAX_ACCESS_BITS // 8
-        while vector_bytes > self.element_bytes:
-            # The elements of each thread fill rows of this many bytes, the same elements in all threads.
-            rows, counts = np.unique(first // vector_bytes, return_counts=True)
-            is_filled = len(rows) * vector_bytes == len(first) * self.element_bytes and len({*counts.tolist()}) == 1
-            if is_filled and not (_starts(offsets, vector_bytes) % vector_bytes).any():
-                break
-            vector_bytes //= 2
-        return vector_bytes
+
+def _vector_bytes(offsets: _Offsets, element_bytes: int) -> int:
+    """Return the size of an access: of the elements that each thread has in a row, up to the widest access."""
+    first = np.unique(offsets[:, 0, 0])
+    vector_bytes = MAX_ACCESS_BITS // 8
+    while vector_bytes > element_bytes:
+        # The elements of each thread fill rows of this many bytes, the same elements in all threads.
+        rows, counts = np.unique(first // vector_bytes, return_counts=True)
+        is_filled = len(rows) * vector_bytes == len(first) * element_bytes and len({*counts.tolist()}) == 1
+        if is_filled and not (_starts(offsets, vector_bytes) % vector_bytes).any():
+            break
+        vector_bytes //= 2
+    return vector_bytes
 
 
 def _starts(offsets: _Offsets, vector_bytes: int) -> _Offsets:
@@ -438,7 +430,7 @@ def _by_warps(access: _Access) -> SharedCycles | None:
     offsets = access.offsets()
     if offsets is None:
         return None
-    vector_bytes = access.vector_bytes(offsets)
+    vector_bytes = _vector_bytes(offsets, access.element_bytes)
     # Instructions that only repeat another one's words are left out.
     starts = np.unique(np.sort(_starts(offsets, vector_bytes).transpose(0, 2, 1).reshape(-1, _LANES)), axis=0)
     least = _min_cycles(access.shape, access.element_bytes)
@@ -458,7 +450,7 @@ def _by_threads(access: _Access) -> SharedCycles | None:
     cycles = least = 0
     for warp in range(offsets.shape[2]):
         own = offsets[:, :, [warp]]
-        vector_bytes = access.vector_bytes(own)
+        vector_bytes = _vector_bytes(own, access.element_bytes)
         served_lanes = _LANES // 2 if vector_bytes > _WORD_BYTES else _LANES
         served = _served(_starts(own, vector_bytes).reshape(-1, served_lanes), vector_bytes)
         cycles, least = cycles + served.cycles, least + served.least
