@@ -132,7 +132,7 @@ class ScopeChange:
         """
         shown = [figures.tags for figures in self.sides.launches]
         found: dict[str, dict[int, Both]] = {}
-        for name, value in dict.fromkeys((name, value) for tags in shown for name in tags for value in tags[name]):
+        for name, value in dict.fromkeys((tag, value) for tags in shown for tag in tags for value in tags[tag]):
             if all(name in tags for tags in shown):
                 medians = self.both(lambda scope: scope.tags[name].get(value))  # noqa: B023 (used at once)
                 found.setdefault(name, {})[value] = medians

@@ -344,12 +344,13 @@ def shared_cycles(operation: Operation, aliases: Mapping[str, str]) -> SharedCyc
     layout, of_threads = linear_layout(threads, aliases), layout_of(threads, aliases)
     if layout is None or len(layout.lanes) != _LANE_BITS or max(layout.size, memory.elements) > _MAX_ELEMENTS:
         return None
-    access = _Access(layout, layout_of(memory, aliases), memory.shape, memory.bits // 8)
+    kind = "tensor cores" if _is_of_tensor_cores(of_threads, aliases) else "other"
     if blocked := _blocked_of(of_threads):
+        kind = "blocked"
         # Instructions for whole matrices need two elements of 16 bits in a row: PTX ISA, "ldmatrix".
-        may_be_matrices = memory.bits == 16 and blocked["sizePerThread"][blocked["order"][0]] == 2
-        return None if may_be_matrices else _by_warps(access)
-    return _by_matrices(access) if _is_of_tensor_cores(of_threads, aliases) else _by_threads(access)
+        if memory.bits == 16 and blocked["sizePerThread"][blocked["order"][0]] == 2:
+            return None
+    return _cycles_of(_Access(layout, layout_of(memory, aliases), memory.shape, memory.bits // 8, kind))
 
 
 @if_misfit(0)
@@ -384,6 +385,8 @@ class _Access(Struct, frozen=True):
     memory: str
     shape: tuple[int, ...]
     element_bytes: int
+    kind: str
+    """``blocked``, ``tensor cores`` or ``other``, of the threads' layout."""
 
     def offsets(self) -> _Offsets | None:
         """Return the offsets in bytes by register, lane and warp."""
@@ -426,58 +429,50 @@ def _served(starts: _Offsets, vector_bytes: int) -> SharedCycles:
 
 
 @lru_cache(maxsize=256)  # a module's accesses come with each of its launches
-def _by_warps(access: _Access) -> SharedCycles | None:
+def _cycles_of(access: _Access) -> SharedCycles | None:
     offsets = access.offsets()
     if offsets is None:
         return None
-    vector_bytes = _vector_bytes(offsets, access.element_bytes)
-    # Instructions that only repeat another one's words are left out.
-    starts = np.unique(np.sort(_starts(offsets, vector_bytes).transpose(0, 2, 1).reshape(-1, _LANES)), axis=0)
-    least = _min_cycles(access.shape, access.element_bytes)
-    return SharedCycles(max(_served(starts, vector_bytes).cycles, least), least)
-
-
-@lru_cache(maxsize=256)
-def _by_threads(access: _Access) -> SharedCycles | None:
-    """Return the cycles of accesses that are served by half-warps where they are wide.
-
-    So they are on an H100: of a dot of floats without tensor cores, Nsight Compute counted 2324 cycles for an iteration
-    whose accesses of 16 bytes take 2368 by half-warps, 1344 by whole ones, and 2624 by quarters.
-    """
-    offsets = access.offsets()
-    if offsets is None:
-        return None
-    cycles = least = 0
+    if access.kind == "blocked":
+        vector_bytes = _vector_bytes(offsets, access.element_bytes)
+        # Instructions that only repeat another one's words are left out.
+        starts = np.unique(np.sort(_starts(offsets, vector_bytes).transpose(0, 2, 1).reshape(-1, _LANES)), axis=0)
+        least = _min_cycles(access.shape, access.element_bytes)
+        return SharedCycles(max(_served(starts, vector_bytes).cycles, least), least)
+    of_warps = []
     for warp in range(offsets.shape[2]):
-        own = offsets[:, :, [warp]]
+        own = offsets[:, :, warp : warp + 1]
         vector_bytes = _vector_bytes(own, access.element_bytes)
+        # Wide accesses are served by half-warps on an H100: of a dot of floats without tensor cores, Nsight Compute
+        # counted 2324 cycles for an iteration whose accesses of 16 bytes take 2368 by half-warps, 1344 by whole ones,
+        # and 2624 by quarters.
         served_lanes = _LANES // 2 if vector_bytes > _WORD_BYTES else _LANES
-        served = _served(_starts(own, vector_bytes).reshape(-1, served_lanes), vector_bytes)
-        cycles, least = cycles + served.cycles, least + served.least
-    return SharedCycles(cycles, least)
+        of_warps.append(_served(_starts(own, vector_bytes).reshape(-1, served_lanes), vector_bytes))
+    found = SharedCycles(sum(one.cycles for one in of_warps), sum(one.least for one in of_warps))
+    matrices = _by_matrices(access) if access.kind == "tensor cores" else None
+    return min(matrices or found, found, key=lambda one: one.cycles)
 
 
-@lru_cache(maxsize=256)
 def _by_matrices(access: _Access) -> SharedCycles | None:
-    """Return the fewer cycles of an access by each thread, and one of matrices of eight rows of 16 bytes.
+    """Return the cycles of an access by matrices of eight rows of 16 bytes; None if it cannot be one of these.
 
     Source: PTX ISA, "ldmatrix".
     """
-    found, fastest = _by_threads(access), _fastest_dimension(access.memory)
-    shape, rows, columns = access.shape, 8, _CHUNK_BYTES // access.element_bytes
+    fastest, shape = _fastest_dimension(access.memory), access.shape
+    rows, columns = 8, _CHUNK_BYTES // access.element_bytes
     # Only elements of 16 bits can be transposed.
-    if found is None or fastest is None or not (access.element_bytes == 2 or access.threads.lanes[0][fastest]):
-        return found
+    if fastest is None or not (access.element_bytes == 2 or access.threads.lanes[0][fastest]):
+        return None
     if len(shape) != 2 or shape[fastest] % columns or shape[1 - fastest] % rows:
-        return found
+        return None
     row, column = np.ogrid[: shape[1 - fastest], : shape[fastest] : columns]
     offsets = _offsets(access.memory, shape, [row, column] if fastest else [column, row], access.element_bytes)
     if offsets is None:
-        return found
-    groups = offsets.reshape(-1, rows, offsets.shape[1]).transpose(0, 2, 1).reshape(-1, rows)
+        return None
+    starts = offsets.reshape(-1, rows, offsets.shape[1]).transpose(0, 2, 1).reshape(-1, rows)
     repeats = 1 << sum(not any(basis) for basis in access.threads.warps)
-    moved = _served(groups // _CHUNK_BYTES * _CHUNK_BYTES, _CHUNK_BYTES)
-    return min(SharedCycles(repeats * moved.cycles, repeats * moved.least), found, key=lambda one: one.cycles)
+    found = _served(starts // _CHUNK_BYTES * _CHUNK_BYTES, _CHUNK_BYTES)
+    return SharedCycles(repeats * found.cycles, repeats * found.least)
 
 
 def _fastest_dimension(memory: str) -> int | None:
