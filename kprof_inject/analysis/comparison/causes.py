@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from functools import lru_cache
 
 from msgspec import Struct
 
-from kprof_inject.analysis.comparison.matching import NOWHERE
+from kprof_inject.analysis.comparison.matching import NOWHERE, ScopeMatch
 from kprof_inject.analysis.comparison.runs import Both, LaunchSides
 from kprof_inject.analysis.comparison.verdicts import TOTAL, ChangeVerdict, KernelDiff, ScopeChange
 from kprof_inject.timeline.comparison import Change
@@ -110,24 +110,16 @@ def explained_by(diff: KernelDiff, scope: ScopeChange) -> float | None:
 
 
 @lru_cache(maxsize=16)
-def _own_cta_changes_ns(diff: KernelDiff) -> list[float]:
-    changes_ns = [cta_ns_of(scope).change for scope in diff.unjudged if scope.basis is TOTAL]
-    grown_ns = [change_ns for change_ns in changes_ns if change_ns is not None]
-    return _without_inner(grown_ns, parents_of(diff)) if len(grown_ns) == len(diff.unjudged) else []
+def own_cta_changes_ns(diff: KernelDiff) -> Mapping[ScopeMatch, float]:
+    """Return the change of each scope's time in a CTA, without the matched scopes in it.
 
-
-def own_cta_change_ns(diff: KernelDiff, scope: ScopeChange) -> float | None:
-    """Return the change of a scope's time in a CTA, without the matched scopes in it.
-
-    None if records are missing from any scope.
+    Empty if records are missing from any scope.
     """
-    found = _own_cta_changes_ns(diff)
-    return found[diff.matching.matches.index(scope.match)] if found else None
-
-
-def cta_ns_of(scope: ScopeChange) -> Both:
-    """Return the time of a scope in a CTA, of a warp that runs it."""
-    return scope.both(lambda figures: figures.cta_ns)
+    changes_ns = [scope.cta_ns.change for scope in diff.unjudged if scope.basis is TOTAL]
+    grown_ns = [change_ns for change_ns in changes_ns if change_ns is not None]
+    if len(grown_ns) < len(diff.unjudged):
+        return {}
+    return dict(zip(diff.matching.matches, _without_inner(grown_ns, parents_of(diff)), strict=True))
 
 
 def net_cta_change_ns(diff: KernelDiff) -> float | None:
@@ -136,12 +128,11 @@ def net_cta_change_ns(diff: KernelDiff) -> float | None:
     return None if has_partitions else diff.sides.both(lambda launch: launch.net_cta_ns).change
 
 
-# A scope that explains less of a change is not named as its cause.
-MIN_EXPLAINED = 0.25
-_MIN_BY_SCOPES, _MAX_BY_SCOPES = 0.5, 1.2
-"""A part of the change outside this range does not come from the scopes, or not from them alone."""
-_MIN_AT_ONCE = 0.5
-"""A smaller part of the launch's change is not explained by the number of CTAs at once."""
+MIN_EXPLAINED = 0.25  # a scope that explains less of a change is not named as its cause
+_MIN_BY_SCOPES, _MAX_BY_SCOPES = 0.5, 1.2  # another part of the change does not come from the scopes alone
+_MIN_AT_ONCE = 0.5  # a smaller part of the launch's change is not explained by the number of CTAs at once
+_MIN_IDLE = 0.01  # idle shares that change by less of the launch are not the cause
+_MANY_LAUNCHES = 20  # with this many launches, ``MORE_LAUNCHES`` has been followed already
 _ONE_SIDED = {ChangeVerdict.SLOWER: ChangeVerdict.NEW, ChangeVerdict.FASTER: ChangeVerdict.GONE}
 
 
@@ -200,9 +191,6 @@ def ctas_at_once(diff: KernelDiff) -> Both | None:
     return None if is_little else found
 
 
-_MIN_IDLE = 0.01  # idle shares that change by less of the launch are not the cause
-
-
 def why_at_once(sides: LaunchSides) -> dict[str, Both]:
     """Return the reasons for another number of CTAs at once: SMs, slots and waves, or else idle SMs or the tail."""
 
@@ -239,9 +227,6 @@ class Remedy(Enum):
     MORE_WORK = "give each launch more work"
     MORE_LAUNCHES = "capture more launches (--launches all or 0:20, from a program that launches the kernel that often)"
     MORE_CAPTURES = "give more captures of each side (--more-a, --more-b)"
-
-
-_MANY_LAUNCHES = 20  # with this many launches, ``MORE_LAUNCHES`` has been followed already
 
 
 def remedies(diff: KernelDiff) -> tuple[Remedy, ...]:

@@ -21,10 +21,10 @@ from kprof_inject.analysis.comparison.causes import (
     is_certain,
     largest_scope,
     net_cta_change_ns,
-    own_cta_change_ns,
+    own_cta_changes_ns,
 )
 from kprof_inject.analysis.comparison.matching import code_of
-from kprof_inject.analysis.comparison.runs import SETTINGS, KernelRuns, LaunchFigures, differences, typical_value
+from kprof_inject.analysis.comparison.runs import KernelRuns, LaunchFigures, differences, typical_value
 from kprof_inject.analysis.comparison.verdicts import KernelDiff, ScopeChange
 from kprof_inject.analysis.findings.loops import LoopFigures
 from kprof_inject.analysis.interpreter.executions import entry_function
@@ -170,7 +170,7 @@ def _structure(diff: KernelDiff, a: Module, b: Module) -> Structure:
         # A change of the whole kernel acts on all code without changes of its own.
         scopes = places.scopes_of(part) if part != WHOLE else places.scopes_outside(by_part) if acting else ()
         explained, certain = places.explained(scopes), any(is_certain(diff, scope) for scope in scopes)
-        own_ns = None if explained is None else _sum([own_cta_change_ns(diff, scope) for scope in scopes])
+        own_ns = None if explained is None else _sum([own_cta_changes_ns(diff).get(scope.match) for scope in scopes])
         parts.append(ChangedPart(part, inside, scopes, explained, own_ns, places.loops(part), certain))
     parts.sort(key=lambda part: -(part.explained or 0.0))
     has_others = any(part.explained is not None for part in parts if part.part != WHOLE)
@@ -179,7 +179,7 @@ def _structure(diff: KernelDiff, a: Module, b: Module) -> Structure:
         differ.add(WHOLE)
     # All other differences, such as of the grid, are more than a change of the code.
     covered = {*_SEEN, *_OF_RECORDS, *_BUILD}
-    is_of_code = all(one.what in covered or one.what not in SETTINGS for one in differences(diff.a, diff.b))
+    is_of_code = all(one.what in covered or one.is_option for one in differences(diff.a, diff.b))
     only = next(iter(differ)) if is_of_code and len(differ) == 1 else None
     return Structure(parts, len(differing), causes if has_others else [], only)
 
@@ -280,7 +280,7 @@ def _whole_changes(diff: KernelDiff, a: Module, b: Module) -> Iterator[Structura
         what = difference.what
         if what in _BUILD:
             yield StructuralChange(what.replace(" ", "-"), _BUILD[what].format(difference))
-        elif what not in SETTINGS:
+        elif difference.is_option:
             yield StructuralChange("option", f"option {difference}")
     before, after = _arguments(diff.a, a), _arguments(diff.b, b)
     for name, values in after.items():

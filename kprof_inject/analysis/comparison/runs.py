@@ -19,7 +19,6 @@ from kprof_inject.analysis.findings.loops import LoopFigures, loop_figures
 from kprof_inject.analysis.launch import LaunchAnalysis, ReportLaunch
 from kprof_inject.analysis.limits.stalls import Stalls
 from kprof_inject.analysis.program import middle_of
-from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.model import Kernel
 from kprof_inject.kernel_names import CONFIG, distinct_names
 from kprof_inject.timeline.choice import EVERYTHING, Choice, NumberSet
@@ -152,16 +151,9 @@ def runs_of(timelines: Iterable[Timeline], renamed: Mapping[str, str], *, by_ran
     return groups
 
 
-class Difference(Struct, frozen=True):
-    """Property ``what`` with its differing values in A and in B."""
-
-    what: str
-    a: str
-    b: str
-
-    def __str__(self) -> str:
-        """Return the difference as ``num_warps 4 → 8``."""
-        return f"{self.what} {self.a} → {self.b}"
+def grid_text(grid: tuple[int, int, int]) -> str:
+    """Return a grid as ``16x4x1``."""
+    return "x".join(map(str, grid))
 
 
 def config_of(kernel: Kernel) -> tuple[object, ...]:
@@ -173,14 +165,23 @@ def distinct_runs(side: Sequence[KernelRuns]) -> list[str]:
     """Return a name for each that distinguishes it from the others."""
     named = []
     for runs in side:
-        facts = {name: text for name in (*CONFIG, "grid") if (text := SETTINGS[name](runs))}
-        named.append((runs.kernel, facts if runs.rank is None else {**facts, "rank": str(runs.rank)}))
+        config = dict(zip(CONFIG, config_of(runs.kernel), strict=True))
+        facts = config | {"grid": grid_text(runs.grid), "rank": runs.rank}
+        named.append((runs.kernel, {name: str(fact) for name, fact in facts.items() if fact not in (None, "")}))
     return distinct_names(named)
 
 
-def grid_text(grid: tuple[int, int, int]) -> str:
-    """Return a grid as ``16x4x1``."""
-    return "x".join(map(str, grid))
+class Difference(Struct, frozen=True):
+    """Property ``what`` with its differing values in A and in B; ``is_option`` if only Triton's metadata names it."""
+
+    what: str
+    a: str
+    b: str
+    is_option: bool
+
+    def __str__(self) -> str:
+        """Return the difference as ``num_warps 4 → 8``."""
+        return f"{self.what} {self.a} → {self.b}"
 
 
 def differences(a: KernelRuns, b: KernelRuns) -> tuple[Difference, ...]:
@@ -188,10 +189,15 @@ def differences(a: KernelRuns, b: KernelRuns) -> tuple[Difference, ...]:
 
     A setting that is unknown on either side does not differ.
     """
-    names = (a.kernel.metadata.keys() & b.kernel.metadata.keys()) - _NO_OPTIONS - SETTINGS.keys()
-    texts = SETTINGS | {name: _metadata(name) for name in sorted(names)}
-    rows = [(what, text(a), text(b)) for what, text in texts.items()]
-    return tuple(Difference(*row) for row in rows if row[1] != row[2] and "" not in row[1:])
+    settings_a, settings_b = _settings_of(a), _settings_of(b)
+    options = (a.kernel.metadata.keys() & b.kernel.metadata.keys()) - _NO_OPTIONS - settings_a.keys()
+    all_a, all_b = a.kernel.metadata | settings_a, b.kernel.metadata | settings_b
+    found = []
+    for name in (*settings_a, *sorted(options)):
+        value_a, value_b = ("" if side[name] is None else str(side[name]) for side in (all_a, all_b))
+        if value_a and value_b and value_a != value_b:
+            found.append(Difference(name, value_a, value_b, name in options))
+    return tuple(found)
 
 
 # Triton metadata that are facts of a build, or options that recording sets.
@@ -202,39 +208,25 @@ _NO_OPTIONS = frozenset(
 )
 
 
-def _text(value: object) -> str:
-    return "" if value is None else str(value)
-
-
-def _metadata(name: str) -> Callable[[KernelRuns], str]:
-    return lambda runs: _text(runs.kernel.metadata.get(name))
-
-
-def _cost(name: str) -> Callable[[KernelRuns], str]:
-    return lambda runs: _text(getattr(runs.kernel.clean, name))
-
-
-def _mode(mode: Mode) -> str:
+def _settings_of(runs: KernelRuns) -> dict[str, object]:
+    kernel, launch, mode, clean = runs.kernel, runs.timelines[0].launch, runs.kernel.mode, runs.kernel.clean
     size = f"{mode.buffer_bytes} bytes" if mode.buffer_bytes else "auto"
     stores = ", stores moved" if mode.sched_stores else ""
     barriers = ", scheduling barriers" if mode.sched_barriers else ""
-    return f"{mode.buffer} {size}, clock {mode.clock_bits}{stores}{barriers}"
-
-
-SETTINGS: dict[str, Callable[[KernelRuns], str]] = {
-    "kernel": lambda runs: runs.kernel.name if runs.name else "",
-    **{name: _metadata(name) for name in CONFIG},
-    "grid": lambda runs: grid_text(runs.grid),
-    "registers": _cost("registers"),
-    "spills": _cost("spills"),
-    "shared bytes": _cost("shared_bytes"),
-    "CTAs per SM": _cost("ctas_per_sm"),
-    "device": lambda runs: runs.timelines[0].launch.device_name,
-    "triton_version": _metadata("triton_version"),
-    "target": lambda runs: runs.kernel.target,
-    "records": lambda runs: _mode(runs.kernel.mode),
-    "recorded warps": lambda runs: ",".join(map(str, recorded_warps(runs.timelines[0].launch))),
-}
+    return {
+        "kernel": kernel.name if runs.name else "",
+        **dict(zip(CONFIG, config_of(kernel), strict=True)),
+        "grid": grid_text(runs.grid),
+        "registers": clean.registers,
+        "spills": clean.spills,
+        "shared bytes": clean.shared_bytes,
+        "CTAs per SM": clean.ctas_per_sm,
+        "device": launch.device_name,
+        "triton_version": kernel.metadata.get("triton_version"),
+        "target": kernel.target,
+        "records": f"{mode.buffer} {size}, clock {mode.clock_bits}{stores}{barriers}",
+        "recorded warps": ",".join(map(str, recorded_warps(launch))),
+    }
 
 
 class ScopeFigures(Struct, frozen=True, eq=False):

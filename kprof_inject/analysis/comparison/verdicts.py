@@ -121,6 +121,11 @@ class ScopeChange:
         """Time that the verdict compares."""
         return self.both(self.basis.time_ns)
 
+    @property
+    def cta_ns(self) -> Both:
+        """Time in a CTA, of a warp that runs it."""
+        return self.both(lambda figures: figures.cta_ns)
+
     def both(self, value: Callable[[ScopeFigures], float | None]) -> Both:
         """Return the typical ``value`` of a launch on each side."""
         return self.sides.both(value)

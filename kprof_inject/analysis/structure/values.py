@@ -145,7 +145,7 @@ def independent_operations(module: Module, function: Operation, varying: frozens
     as are those inside of loops. A load depends on its address alone, as if nothing wrote to memory meanwhile.
     """
     tainted: set[str] = set()
-    inside = _inside(function)
+    inside = [one for one in function.walk() if one is not function]
     known = -1
     while known != len(tainted):  # a loop passes values back to its begin
         known = len(tainted)
@@ -202,17 +202,13 @@ def _names_given(one: Operation) -> set[str]:
     return {name for name in result_names(one) for name in (name, name.partition("#")[0])}
 
 
-def _inside(function: Operation) -> list[Operation]:
-    return [one for one in function.walk() if one is not function]
-
-
 def program_ids(function: Operation) -> Mapping[str, frozenset[Operation]]:
     """Return the program ids that a function distinguishes, in words, each with the operations that give it.
 
     A program id that is only divided stands for two: its quotient and its remainder.
     """
     found: defaultdict[str, set[Operation]] = defaultdict(set)
-    inside = _inside(function)
+    inside = [one for one in function.walk() if one is not function]
     for one in (one for one in inside if one.name == PROGRAM_ID):
         of_axis = f"program_id({max('xyz'.find(one.tail.strip()[:1]), 0)})"
         users = list(_users_of(set(result_names(one)), inside))

@@ -157,7 +157,7 @@ def scope_rows(diff: KernelDiff) -> list[Row]:
             "compared_ns": json_values(compared_ns),
             **{name: json_values(both) for name, both in figures.items()},
             "explained": causes.explained_by(diff, scope),
-            "own_cta_change_ns": causes.own_cta_change_ns(diff, scope),
+            "own_cta_change_ns": causes.own_cta_changes_ns(diff).get(scope.match),
             "tags": [
                 {"name": name, "value": value, "p50_ns": json_values(both)}
                 for name, medians in scope.tags().items()
