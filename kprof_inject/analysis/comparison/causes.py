@@ -46,29 +46,27 @@ def explanation_of(diff: KernelDiff) -> Explanation | None:
     took_ns = diff.compared_ns.a
     if not diff.launch.changed or change is None or not duration_ns or not cta_ns or not took_ns:
         return None
-    grown, around = list(map(_grown, diff.unjudged)), parents_of(diff)
+    around, grown = parents_of(diff), [growth for growth in map(_grown, diff.unjudged) if growth is not None]
+    if not grown or len(grown) < len(around):
+        return None
     # CTAs run in parallel, so a nanosecond of all CTAs' time is a smaller part of the launch, as measured in A.
     explained = explain_change(around, grown, change, 100 * duration_ns / cta_ns / took_ns)
-    if explained is None or recorded is None or not diff.recorded.changed:
+    if recorded is None or not diff.recorded.changed:
         return explained
     if recorded.low_percent > change.high_percent or change.low_percent > recorded.high_percent:
         return explained
-    with_records = explain_change(around, grown, recorded, 100 / cta_ns)
-    return with_records and Explanation(explained.percent, with_records.parts)
+    return Explanation(explained.percent, explain_change(around, grown, recorded, 100 / cta_ns).parts)
 
 
 def explain_change(
-    around: Sequence[int], grown: Sequence[ScopeGrowth | None], change: Change, percent_per_ns: float
-) -> Explanation | None:
+    around: Sequence[int], grown: Sequence[ScopeGrowth], change: Change, percent_per_ns: float
+) -> Explanation:
     """Explain by its scopes a launch's ``change``; each nanosecond of all CTAs' time changes it by ``percent_per_ns``.
 
-    ``around`` is the match around each. Return None if the change of any scope is unknown.
+    ``around`` is the match around each.
     """
-    known = [growth for growth in grown if growth is not None]
-    if not known or len(known) < len(grown):
-        return None
     by_warp: Counter[int] = Counter()
-    for growth, outer in zip(known, around, strict=True):
+    for growth, outer in zip(grown, around, strict=True):
         if outer == NOWHERE:
             by_warp.update(dict.fromkeys(growth.warps, growth.ns))
     # Warps run in parallel, so the one that explains most of the change counts.
@@ -76,7 +74,7 @@ def explain_change(
     percent = percent_per_ns * slowest_ns
     # A value within the launch's interval may be its whole change.
     whole = percent if change.low_percent <= percent <= change.high_percent else change.percent
-    own_ns = _without_inner([growth.ns for growth in known], around)
+    own_ns = _without_inner([growth.ns for growth in grown], around)
     return Explanation(percent, tuple(percent_per_ns * ns / whole for ns in own_ns))
 
 

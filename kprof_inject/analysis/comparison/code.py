@@ -308,10 +308,9 @@ def elsewhere_cta_ns(structure: Structure, diff: KernelDiff) -> float | None:
     """Return the change of a CTA's time outside of the parts."""
     net_ns = net_cta_change_ns(diff)
     parts_ns = [part.cta_change_ns for part in structure.parts if part.scopes]
-    known_ns = [part_ns for part_ns in parts_ns if part_ns is not None]
-    if net_ns is None or not known_ns or len(known_ns) < len(parts_ns):
+    if net_ns is None or not parts_ns or None in parts_ns:
         return None
-    return net_ns - sum(known_ns)
+    return net_ns - sum(filter(None, parts_ns))
 
 
 def largest_cause(diff: KernelDiff) -> tuple[ScopeChange | None, ChangedPart | None, float]:

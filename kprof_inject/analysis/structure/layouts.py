@@ -102,10 +102,7 @@ def access_bits(printed: PrintedType, aliases: Mapping[str, str]) -> int | None:
 def _longest_run(registers: Sequence[Basis], dim: int) -> int:
     """Return the number of neighbours that a thread has along a dimension: of bases 1, 2, 4 and so on."""
     along = {basis[dim] for basis in registers if not any(basis[:dim] + basis[dim + 1 :])}
-    run = 1
-    while run in along:
-        run *= 2
-    return run
+    return next(1 << bit for bit in range(len(along) + 1) if 1 << bit not in along)
 
 
 @if_misfit(None)
@@ -291,7 +288,7 @@ _LANES, _LANE_BITS = 32, 5
 _MAX_ELEMENTS = 1 << 18  # larger tensors are not evaluated, to bound time and memory
 
 _ALLOCATED = re.compile(r", (\d+(?:x\d+)+)$")
-_NUMBER = re.compile(r"\b(vec|perPhase|maxPhase|swizzlingByteWidth|elementBitWidth) = (\d+)")
+_NUMBER = re.compile(r"\b(vec|perPhase|maxPhase|swizzlingByteWidth) = (\d+)")
 _TRANSPOSED = "transposed = true"
 _PADDED = "fp4Padded = true"  # a special layout for 4 bits
 _CHUNK_BYTES, _WIDEST_BYTES = 16, 128
