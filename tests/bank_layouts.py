@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kprof_inject.analysis.structure.banks import conflict_cycles, min_cycles
+from kprof_inject.analysis.structure.layouts import conflict_cycles, min_cycles
 from kprof_inject.ttgir.parser import parse
 
 BLOCKED = "#ttg.blocked<{{sizePerThread = {}, threadsPerWarp = {}, warpsPerCTA = [4, 1], order = {}}}>"

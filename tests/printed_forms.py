@@ -7,8 +7,7 @@ from collections.abc import Callable
 from functools import cache
 from itertools import count
 
-from kprof_inject.analysis.structure.code_lines import differing_lines
-from kprof_inject.analysis.structure.structural_changes import structural_changes
+from kprof_inject.analysis.structure.structural_changes import differing_lines, structural_changes
 from kprof_inject.ttgir.locations import SourcePoint
 from kprof_inject.ttgir.nodes import Module
 from kprof_inject.ttgir.parser import parse

@@ -1,17 +1,23 @@
 """Relation between the scopes of a scope table and the operations of a module: which scope owns which operation.
 
 A scope covers a range of lines of the TTGIR (``Scope.lines``), and an operation owns the lines that it is printed
-on. All analyses use this map to relate the two.
+on. All analyses use this map to relate the two. In a module with records, the records show which lines a scope has.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 
 from kprof_inject.capture.scopes import ScopeKind, ScopeTable
-from kprof_inject.ttgir.nodes import Module, Operation
+from kprof_inject.machine_code.instructions import MachineFunction
+from kprof_inject.machine_code.lines import Moved, RecordedLines, moved_in
+from kprof_inject.ttgir.dialect import RECORD, RECORD_TAIL
+from kprof_inject.ttgir.nodes import Module, Operation, Region
+from kprof_inject.ttgir.scalars import is_isolated
+from kprof_inject.ttgir.strings import unquote
 
 Lines = tuple[int, int]
 """First and last line, from 1."""
@@ -111,3 +117,56 @@ class ScopeMap:
                 break
             operation = owner
         return operation
+
+
+_COPIES = frozenset(
+    ("tt.load", "tt.store", "ttg.local_load", "ttg.local_store", "ttg.local_alloc", "ttg.async_copy_global_to_local")
+)
+
+
+def recorded_lines(module: Module) -> list[RecordedLines]:
+    """Return the lines of each scope of a module with records that has a start and an end, in the order of the starts.
+
+    Partitions are run by other warps than the code around them, so each of them counts as a function.
+    """
+    own = [region for operation in module.walk() for region in operation.regions if is_isolated(region)]
+    return [scope for region in own for scope in _recorded_in(module, region)]
+
+
+def moves_in(module: Module, functions: Sequence[MachineFunction]) -> dict[str, tuple[Moved, ...] | None]:
+    """Return what the compiler moved out of each scope and into it, by the name of its record.
+
+    ``functions`` are the machine code of the module with records. None if no clock read of the scope was found.
+    """
+    found: dict[str, tuple[Moved, ...] | None] = {}
+    for scope in recorded_lines(module):
+        moves = (moved_in(function, scope) for function in functions)
+        found[scope.name] = next((tuple(moved) for moved in moves if moved is not None), None)
+    return found
+
+
+def _recorded_in(module: Module, body: Region) -> Iterator[RecordedLines]:
+    starts: defaultdict[str, set[int]] = defaultdict(set)
+    ends: defaultdict[str, set[int]] = defaultdict(set)
+    lines, copies = set[int](), set[int]()
+    for operation in _operations_in(body):
+        line = module.position(operation.start).line
+        if operation.name == RECORD and (found := RECORD_TAIL.match(operation.tail)):
+            (starts if found["edge"] == "start" else ends)[unquote(found["name"])].add(line)
+            continue
+        lines.add(line)
+        if operation.name in _COPIES:
+            copies.add(line)
+    lines -= {line for of_record in (*starts.values(), *ends.values()) for line in of_record}
+    for name in starts:
+        if ends[name]:
+            inside = {line for line in lines if min(starts[name]) < line < max(ends[name])}
+            yield RecordedLines(name, *map(frozenset, (starts[name], ends[name], inside, lines, copies)))
+
+
+def _operations_in(region: Region) -> Iterator[Operation]:
+    for operation in (operation for block in region.blocks for operation in block.operations):
+        yield operation
+        for inner in operation.regions:
+            if not is_isolated(inner):
+                yield from _operations_in(inner)

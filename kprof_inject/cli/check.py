@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from kprof_inject.analysis.structure.recorded_lines import moves_in
+from kprof_inject.analysis.scope_map import moves_in
 from kprof_inject.cli.console import print_error, read_input, table_console
 from kprof_inject.cli.options import PATH, harmless_setting, json_option
 from kprof_inject.errors import KprofError

@@ -23,7 +23,7 @@ from kprof_inject.analysis.interpreter.executions import entry_function
 from kprof_inject.analysis.interpreter.footprints import NOTHING, Ranges, union
 from kprof_inject.analysis.interpreter.interpreter import executed
 from kprof_inject.analysis.interpreter.loaded_integers import Integers, deciding_loads, integers_at
-from kprof_inject.analysis.structure.recorded_lines import moves_in, original_lines
+from kprof_inject.analysis.scope_map import moves_in
 from kprof_inject.analysis.unjudged import evaluating
 from kprof_inject.capture.capture_files import FILES, KernelRecord, LaunchRecord, launch_lines, write
 from kprof_inject.capture.measurements import MAX_COMPRESSED_BYTES, MAX_LOADED_BYTES, LoadedIntegersRecord, MovesRecord
@@ -96,10 +96,15 @@ def _moves(workspace: Workspace, kernel: CapturedKernel) -> MovesRecord:
     module = parse(text, str(path))
     with CompilerProcess() as compiler:
         functions = recorded_machine_code_of(module, compiler, TIME_LIMIT_S)
-    lines = dict(enumerate(original_lines(text, kernel.ttgir()), 1))
+    original, number = kernel.ttgir().splitlines(), 0
+    numbers: dict[int, int] = {}  # in the original text, of its lines in the one with records
+    for line, printed in enumerate(text.splitlines(), 1):
+        if number < len(original) and printed == original[number]:
+            number += 1
+            numbers[line] = number
     return MovesRecord(
         scopes={
-            name: moved and tuple(replace(one, line=lines.get(one.line, 0)) for one in moved)
+            name: moved and tuple(replace(one, line=numbers.get(one.line, 0)) for one in moved)
             for name, moved in moves_in(module, functions).items()
         }
     )

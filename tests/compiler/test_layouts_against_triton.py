@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from triton_oracle import ir
 
-from kprof_inject.analysis.structure.tensor_layouts import LinearLayout, linear_layout
+from kprof_inject.analysis.structure.layouts import LinearLayout, linear_layout
 from kprof_inject.ttgir.types import printed_types
 
 BLOCKED = "#ttg.blocked<{{sizePerThread = {}, threadsPerWarp = {}, warpsPerCTA = {}, order = {}}}>"

@@ -6,7 +6,7 @@ import pytest
 from listing import amd_function, function
 from msgspec.structs import replace
 
-from kprof_inject.analysis.structure.recorded_lines import recorded_lines
+from kprof_inject.analysis.scope_map import recorded_lines
 from kprof_inject.machine_code.lines import Moved, RecordedLines, Side, moved_in
 from kprof_inject.ttgir.parser import parse
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from functools import lru_cache
 
 from msgspec import Struct
 
-from kprof_inject.analysis.comparison.matching import NOWHERE, ScopeIdentity
-from kprof_inject.analysis.comparison.runs import Both, Sides, typical_value
+from kprof_inject.analysis.comparison.matching import NOWHERE, ScopeMatch
+from kprof_inject.analysis.comparison.runs import Both, LaunchSides
 from kprof_inject.analysis.comparison.verdicts import TOTAL, ChangeVerdict, KernelDiff, ScopeChange
 from kprof_inject.timeline.comparison import Change
 from kprof_inject.timeline.waves import Waves
@@ -40,93 +41,56 @@ def explanation_of(diff: KernelDiff) -> Explanation | None:
     records. If the launch's changes with and without records agree within their intervals, the parts are those of the
     change with records.
     """
-    launch, recorded = diff.launch, diff.recorded
-    duration_ns, cta_ns = diff.sides.duration_ns.a, typical_value(diff.sides.a, lambda launch: launch.cta_ns)
+    change, recorded = diff.launch.change, diff.recorded.change
+    duration_ns, cta_ns = diff.sides.duration_ns.a, diff.sides.both(lambda launch: launch.cta_ns).a
     took_ns = diff.compared_ns.a
-    if not launch.changed or launch.change is None or not duration_ns or not cta_ns or not took_ns:
+    if not diff.launch.changed or change is None or not duration_ns or not cta_ns or not took_ns:
         return None
-    grown = list(map(_grown, diff.unjudged))
-    around = parents_of(diff.unjudged, diff.identities[1])
+    around, grown = parents_of(diff), [growth for growth in map(_grown, diff.unjudged) if growth is not None]
+    if not grown or len(grown) < len(around):
+        return None
     # CTAs run in parallel, so a nanosecond of all CTAs' time is a smaller part of the launch, as measured in A.
-    explained = explain_change(around, grown, launch.change, 100 * duration_ns / cta_ns / took_ns)
-    change = recorded.change if recorded.changed else None
-    if explained is None or change is None:
+    explained = explain_change(around, grown, change, 100 * duration_ns / cta_ns / took_ns)
+    if recorded is None or not diff.recorded.changed:
         return explained
-    if change.low_percent > launch.change.high_percent or launch.change.low_percent > change.high_percent:
+    if recorded.low_percent > change.high_percent or change.low_percent > recorded.high_percent:
         return explained
-    with_records = explain_change(around, grown, change, 100 / cta_ns)
-    return with_records and Explanation(explained.percent, with_records.parts)
+    return Explanation(explained.percent, explain_change(around, grown, recorded, 100 / cta_ns).parts)
 
 
 def explain_change(
-    around: Sequence[int], grown: Sequence[ScopeGrowth | None], change: Change, percent_per_ns: float
-) -> Explanation | None:
+    around: Sequence[int], grown: Sequence[ScopeGrowth], change: Change, percent_per_ns: float
+) -> Explanation:
     """Explain by its scopes a launch's ``change``; each nanosecond of all CTAs' time changes it by ``percent_per_ns``.
 
-    ``around`` is the match around each. Return None if the change of any scope is unknown.
+    ``around`` is the match around each.
     """
-    known = [growth for growth in grown if growth is not None]
-    if not known or len(known) < len(grown):
-        return None
-    by_warp: dict[int, float] = {}
-    for growth, outer in zip(known, around, strict=True):
-        for warp in growth.warps if outer == NOWHERE else ():
-            by_warp[warp] = by_warp.get(warp, 0.0) + growth.ns
+    by_warp: Counter[int] = Counter()
+    for growth, outer in zip(grown, around, strict=True):
+        if outer == NOWHERE:
+            by_warp.update(dict.fromkeys(growth.warps, growth.ns))
     # Warps run in parallel, so the one that explains most of the change counts.
     slowest_ns = change.direction * max((change.direction * ns for ns in by_warp.values()), default=0.0)
     percent = percent_per_ns * slowest_ns
     # A value within the launch's interval may be its whole change.
     whole = percent if change.low_percent <= percent <= change.high_percent else change.percent
-    parts = (percent_per_ns * ns / whole for ns in _without_inner([growth.ns for growth in known], around))
-    return Explanation(percent, tuple(parts))
+    own_ns = _without_inner([growth.ns for growth in grown], around)
+    return Explanation(percent, tuple(percent_per_ns * ns / whole for ns in own_ns))
 
 
-def explained_by(diff: KernelDiff, scope: ScopeChange) -> float | None:
-    """Return a scope's own part of the launch's change; None if the launch did not change or it is unknown."""
-    found = explanation_of(diff)
-    return found.parts[diff.matching.matches.index(scope.match)] if found else None
-
-
-@lru_cache(maxsize=16)
-def _own_cta_changes_ns(diff: KernelDiff) -> list[float] | None:
-    grown_ns = [both.b - both.a for both in map(cta_ns_of, diff.unjudged) if both.a is not None and both.b is not None]
-    if len(grown_ns) < len(diff.unjudged) or any(scope.basis is not TOTAL for scope in diff.unjudged):
+def _grown(scope: ScopeChange) -> ScopeGrowth | None:
+    grown_ns = scope.both(TOTAL.time_ns).change
+    if scope.basis is not TOTAL or grown_ns is None:
         return None
-    return _without_inner(grown_ns, parents_of(diff.unjudged, diff.identities[1]))
+    warps = (warp for one in scope.sides.launches for warp in one.statistics.warps.ids.tolist())
+    return ScopeGrowth(grown_ns, frozenset(warps))
 
 
-def own_cta_change_ns(diff: KernelDiff, scope: ScopeChange) -> float | None:
-    """Return the change of a scope's time in a CTA, without the matched scopes in it.
-
-    None if records are missing from any scope.
-    """
-    found = _own_cta_changes_ns(diff)
-    return found[diff.matching.matches.index(scope.match)] if found else None
-
-
-def cta_ns_of(scope: ScopeChange) -> Both:
-    """Return the time of a scope in a CTA, of a warp that runs it."""
-    return scope.both(lambda figures: figures.cta_ns)
-
-
-def net_cta_change_ns(diff: KernelDiff) -> float | None:
-    """Return the change of a warp's time in a CTA, without records; None for partitions, which run in parallel."""
-    net_ns = diff.sides.both(lambda launch: launch.net_cta_ns)
-    if net_ns.a is None or net_ns.b is None or any(scope.b.partition for scope in diff.unjudged):
-        return None
-    return net_ns.b - net_ns.a
-
-
-def parents_of(matches: Sequence[ScopeChange], scopes: Sequence[ScopeIdentity]) -> list[int]:
-    """Return for each match the number of the innermost match around it among the ``scopes`` of B, or ``NOWHERE``."""
-    at = {scope.match.b: number for number, scope in enumerate(matches)}
-    found = []
-    for scope in matches:
-        parent = scope.b.info.parent
-        while parent != NOWHERE and parent not in at:
-            parent = scopes[parent].info.parent
-        found.append(at.get(parent, NOWHERE))
-    return found
+def parents_of(diff: KernelDiff) -> list[int]:
+    """Return for each match the number of the innermost match around it in B, or ``NOWHERE``."""
+    at = {match.b: number for number, match in enumerate(diff.matching.matches)}
+    around = diff.b.kernel.scopes.around
+    return [next((at[outer] for outer in around(inner) if outer in at), NOWHERE) for inner in at]
 
 
 def _without_inner(grown_ns: Sequence[float], around: Sequence[int]) -> list[float]:
@@ -137,20 +101,36 @@ def _without_inner(grown_ns: Sequence[float], around: Sequence[int]) -> list[flo
     return own_ns
 
 
-def _grown(scope: ScopeChange) -> ScopeGrowth | None:
-    totals = scope.both(TOTAL.time_ns)
-    if scope.basis is not TOTAL or totals.a is None or totals.b is None:
-        return None
-    warps = (warp for side in scope.figures for one in side for warp in one.statistics.warps.ids.tolist())
-    return ScopeGrowth(totals.b - totals.a, frozenset(warps))
+def explained_by(diff: KernelDiff, scope: ScopeChange) -> float | None:
+    """Return a scope's own part of the launch's change; None if the launch did not change or it is unknown."""
+    found = explanation_of(diff)
+    return found.parts[diff.matching.matches.index(scope.match)] if found else None
 
 
-# A scope that explains less of a change is not named as its cause.
-MIN_EXPLAINED = 0.25
-_MIN_BY_SCOPES, _MAX_BY_SCOPES = 0.5, 1.2
-"""A part of the change outside this range does not come from the scopes, or not from them alone."""
-_MIN_AT_ONCE = 0.5
-"""A smaller part of the launch's change is not explained by the number of CTAs at once."""
+@lru_cache(maxsize=16)
+def own_cta_changes_ns(diff: KernelDiff) -> Mapping[ScopeMatch, float]:
+    """Return the change of each scope's time in a CTA, without the matched scopes in it.
+
+    Empty if records are missing from any scope.
+    """
+    changes_ns = [scope.cta_ns.change for scope in diff.unjudged if scope.basis is TOTAL]
+    grown_ns = [change_ns for change_ns in changes_ns if change_ns is not None]
+    if len(grown_ns) < len(diff.unjudged):
+        return {}
+    return dict(zip(diff.matching.matches, _without_inner(grown_ns, parents_of(diff)), strict=True))
+
+
+def net_cta_change_ns(diff: KernelDiff) -> float | None:
+    """Return the change of a warp's time in a CTA, without records; None for partitions, which run in parallel."""
+    has_partitions = any(scope.b.partition for scope in diff.unjudged)
+    return None if has_partitions else diff.sides.both(lambda launch: launch.net_cta_ns).change
+
+
+MIN_EXPLAINED = 0.25  # a scope that explains less of a change is not named as its cause
+_MIN_BY_SCOPES, _MAX_BY_SCOPES = 0.5, 1.2  # another part of the change does not come from the scopes alone
+_MIN_AT_ONCE = 0.5  # a smaller part of the launch's change is not explained by the number of CTAs at once
+_MIN_IDLE = 0.01  # idle shares that change by less of the launch are not the cause
+_MANY_LAUNCHES = 20  # with this many launches, ``MORE_LAUNCHES`` has been followed already
 _ONE_SIDED = {ChangeVerdict.SLOWER: ChangeVerdict.NEW, ChangeVerdict.FASTER: ChangeVerdict.GONE}
 
 
@@ -173,19 +153,18 @@ def place_of_cause(diff: KernelDiff) -> Place | None:
     change, recorded, explanation = diff.launch.change, diff.recorded.change, explanation_of(diff)
     if explanation is None or change is None:
         return None
-    alone = explanation.percent
-    if _accounts(alone, change):
+
+    def is_whole(percent: float) -> bool:
+        is_within = change.low_percent <= percent <= change.high_percent
+        return is_within or _MIN_BY_SCOPES <= percent / change.percent <= _MAX_BY_SCOPES
+
+    if is_whole(explanation.percent):
         return Place.SCOPES
-    if diff.by_clean_times and recorded is not None and not _accounts(recorded.percent, change):
+    if diff.by_clean_times and recorded is not None and not is_whole(recorded.percent):
         return Place.HIDDEN
-    if alone / change.percent > _MAX_BY_SCOPES:
+    if explanation.percent / change.percent > _MAX_BY_SCOPES:
         return Place.SCOPES_BEYOND
     return Place.AT_ONCE if ctas_at_once(diff) else Place.OUTSIDE
-
-
-def _accounts(alone: float, change: Change) -> bool:
-    within = change.low_percent <= alone <= change.high_percent
-    return within or _MIN_BY_SCOPES <= alone / change.percent <= _MAX_BY_SCOPES
 
 
 def is_certain(diff: KernelDiff, scope: ScopeChange) -> bool:
@@ -210,37 +189,29 @@ def ctas_at_once(diff: KernelDiff) -> Both | None:
     return None if is_little else found
 
 
-_SLOTS_BY_DRIVER = "occupancy"  # the source of the number of slots
-_MIN_IDLE = 0.01  # idle shares that change by less of the launch are not the cause
-
-
-def why_at_once(sides: Sides) -> dict[str, Both]:
+def why_at_once(sides: LaunchSides) -> dict[str, Both]:
     """Return the reasons for another number of CTAs at once: SMs, slots and waves, or else idle SMs or the tail."""
 
     def by_driver(waves: Waves | None) -> Waves | None:
         # The number of slots seen at once may be lower than the driver's.
-        return waves if waves and waves.slots_source == _SLOTS_BY_DRIVER else None
+        return waves if waves and waves.slots_source == "occupancy" else None
 
     counts = {
         "SMs": sides.both(lambda launch: getattr(launch.waves, "sms", None)),
         "slots": sides.both(lambda launch: getattr(by_driver(launch.waves), "slots_per_sm", None)),
         "waves": sides.both(lambda launch: getattr(by_driver(launch.waves), "waves", None)),
     }
-    differ = {what: both for what, both in counts.items() if None not in (both.a, both.b) and both.a != both.b}
-    if differ:
+    if differ := {what: both for what, both in counts.items() if both.change}:
         return differ
     idle = {
         what: sides.both(lambda launch: getattr(launch.idle, f"{what}_share", None))  # noqa: B023 (used at once)
         for what in ("before", "between", "after")
     }
-    most = max(("before", "between"), key=lambda what: _moved(idle[what]))
-    if _moved(idle[most]) > max(_moved(idle["after"]), _MIN_IDLE):
+    moved = {what: abs(both.change or 0.0) for what, both in idle.items()}
+    most = max(("before", "between"), key=moved.__getitem__)
+    if moved[most] > max(moved["after"], _MIN_IDLE):
         return {most: idle[most]}
     return {"tail": sides.both(lambda launch: launch.waves.tail.duration_ns if launch.waves else None)}
-
-
-def _moved(both: Both) -> float:
-    return 0.0 if both.a is None or both.b is None else abs(both.b - both.a)
 
 
 def took_no_time(diff: KernelDiff) -> bool:
@@ -254,9 +225,6 @@ class Remedy(Enum):
     MORE_WORK = "give each launch more work"
     MORE_LAUNCHES = "capture more launches (--launches all or 0:20, from a program that launches the kernel that often)"
     MORE_CAPTURES = "give more captures of each side (--more-a, --more-b)"
-
-
-_MANY_LAUNCHES = 20  # with this many launches, ``MORE_LAUNCHES`` has been followed already
 
 
 def remedies(diff: KernelDiff) -> tuple[Remedy, ...]:
@@ -284,7 +252,7 @@ def may_be_clock(diff: KernelDiff) -> bool:
     cycles, change = diff.sides.duration_cycles, diff.launch.change
     if change is None or not diff.recorded.other_clock or diff.recorded.cycles is not None:
         return False
-    return bool(cycles.a and cycles.b) and ((cycles.b or 0) - (cycles.a or 0)) * change.log_ratio <= 0
+    return bool(cycles.a and cycles.b) and (cycles.change or 0.0) * change.log_ratio <= 0
 
 
 def changed_scopes(diff: KernelDiff) -> list[tuple[ScopeChange, Change]]:

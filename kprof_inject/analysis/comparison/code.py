@@ -1,12 +1,15 @@
-"""Comparison of a kernel's compiled code on both sides, joined with the time that each part of it takes.
+"""Comparison of a kernel's code on both sides, joined with the time that each loop and each source line takes.
 
 It also covers what changed for the kernel as a whole: its resources, its build, its device and its arguments.
 """
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Container, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
 from functools import lru_cache, partial
 from pathlib import Path
 
@@ -18,20 +21,34 @@ from kprof_inject.analysis.comparison.causes import (
     is_certain,
     largest_scope,
     net_cta_change_ns,
-    own_cta_change_ns,
+    own_cta_changes_ns,
 )
 from kprof_inject.analysis.comparison.matching import code_of
-from kprof_inject.analysis.comparison.runs import SETTINGS, KernelRuns, differences
+from kprof_inject.analysis.comparison.runs import KernelRuns, LaunchFigures, differences, typical_value
 from kprof_inject.analysis.comparison.verdicts import KernelDiff, ScopeChange
 from kprof_inject.analysis.findings.loops import LoopFigures
 from kprof_inject.analysis.interpreter.executions import entry_function
+from kprof_inject.analysis.limits.stalls import Share, Stalls
 from kprof_inject.analysis.scope_map import ScopeMap
-from kprof_inject.analysis.structure.code_lines import LinePair, differing_lines
-from kprof_inject.analysis.structure.structural_changes import StructuralChange, structural_changes
+from kprof_inject.analysis.structure.structural_changes import (
+    LinePair,
+    StructuralChange,
+    differing_lines,
+    structural_changes,
+)
 from kprof_inject.analysis.unjudged import Unevaluated, evaluating
 from kprof_inject.capture.model import Kernel
-from kprof_inject.capture.scopes import ScopeKind, ScopeTable, distinct_names
-from kprof_inject.capture.source_text import SourceText, sources_of, ttgir_of
+from kprof_inject.capture.scopes import Scope, ScopeKind, ScopeTable, distinct_names
+from kprof_inject.capture.source_text import (
+    SourceLine,
+    SourceText,
+    file_and_line,
+    lines_of,
+    shown_line,
+    sources_of,
+    ttgir_of,
+    without_folders,
+)
 from kprof_inject.errors import KprofError
 from kprof_inject.files import read_text
 from kprof_inject.quantities import listed
@@ -67,20 +84,20 @@ class ChangedPart(Struct, frozen=True):
     """
 
     part: CodePart
-    changes: tuple[StructuralChange, ...]
-    scopes: tuple[ScopeChange, ...] = ()
-    explained: float | None = None
-    cta_change_ns: float | None = None
+    changes: list[StructuralChange]
+    scopes: tuple[ScopeChange, ...]
+    explained: float | None
+    cta_change_ns: float | None
     """Change of its scopes' time in a CTA; None if the launch did not change or it is unknown."""
-    loops: tuple[LoopFigures, LoopFigures] | None = None
-    is_certain: bool = False
+    loops: tuple[LoopFigures, LoopFigures] | None
+    is_certain: bool
     """True if any of its scopes certainly changed as the launch did."""
 
     @property
     def loop(self) -> ScopeChange | None:
         """The loop's own scope; None for a part that is no loop, or is on one side alone."""
-        is_of_b = self.part.index is not None and not self.part.is_of_a
-        return next((scope for scope in self.scopes if is_of_b and scope.match.b == self.part.index), None)
+        index = None if self.part.is_of_a else self.part.index
+        return next((scope for scope in self.scopes if scope.match.b == index), None)
 
 
 class Structure(Struct, frozen=True):
@@ -92,10 +109,10 @@ class Structure(Struct, frozen=True):
     wherever its time shows; None if several parts differ, or a difference could act elsewhere.
     """
 
-    parts: tuple[ChangedPart, ...]
+    parts: list[ChangedPart]
     differing_lines: int
-    everywhere: tuple[StructuralChange, ...] = ()
-    only_part: CodePart | None = None
+    everywhere: list[StructuralChange]
+    only_part: CodePart | None
 
 
 @lru_cache(maxsize=16)  # each view of a comparison needs it
@@ -104,47 +121,12 @@ def structure_of(diff: KernelDiff) -> Structure | None:
 
     None if a side has no module, or one that cannot be read or evaluated.
     """
-    modules = [_module(side.kernel) for side in (diff.a, diff.b)]
-    if modules[0] is None or modules[1] is None:
-        return None
+    a, b = (_module(side.kernel) for side in (diff.a, diff.b))
     try:
         with evaluating():
-            return _structure(diff, modules[0], modules[1])
+            return _structure(diff, a, b) if a and b else None
     except Unevaluated:
         return None
-
-
-def _structure(diff: KernelDiff, a: Module, b: Module) -> Structure:
-    texts = [SourceText(sources_of(side.kernel)) for side in (diff.a, diff.b)]
-    changes = structural_changes(a, b, *(partial(_code_at, text) for text in texts))
-    places = _Places(diff, a, b)
-    by_part: dict[CodePart, list[StructuralChange]] = {}
-    for change in (*_whole_changes(diff, a, b), *changes):
-        by_part.setdefault(places.part_of(change), []).append(change)
-    of_whole = by_part.get(WHOLE, [])
-    acting = [change for change in of_whole if change.id not in _IDLE]
-    found = []
-    for part, changes_inside in by_part.items():
-        # A change of the whole kernel acts on all code without changes of its own.
-        scopes = places.scopes_of(part) if part != WHOLE else places.scopes_outside(by_part) if acting else ()
-        explained = places.explained(scopes)
-        own_ns = None if explained is None else _sum([own_cta_change_ns(diff, scope) for scope in scopes])
-        certain = any(is_certain(diff, scope) for scope in scopes)
-        loops = places.loops(part)
-        found.append(ChangedPart(part, tuple(changes_inside), scopes, explained, own_ns, loops, certain))
-    parts = tuple(sorted(found, key=lambda part: -(part.explained or 0.0)))
-    has_others = any(part.explained is not None for part in parts if part.part != WHOLE)
-    differing = differing_lines(a, b)
-    only = None
-    covered = _SEEN | _OF_RECORDS | _BUILD.keys()
-    # All other differences, such as of the grid, are more than a change of the code.
-    if all(difference.what in covered or difference.what not in SETTINGS for difference in differences(diff.a, diff.b)):
-        differ = places.parts_of_lines(differing) | by_part.keys() - {WHOLE}
-        if any(map(_is_cause, of_whole)) or (of_whole and not differ):
-            differ = {*differ, WHOLE}
-        only = next(iter(differ)) if len(differ) == 1 else None
-    everywhere = tuple(filter(_is_cause, acting)) if has_others else ()
-    return Structure(parts, len(differing), everywhere, only)
 
 
 def _module(kernel: Kernel) -> Module | None:
@@ -155,20 +137,51 @@ def _module(kernel: Kernel) -> Module | None:
         return None
 
 
-def _code_at(text: SourceText, point: SourcePoint) -> str:
-    return code_of(text, f"{point.file}:{point.line}")
-
-
 def changes_between(a: Path, b: Path) -> tuple[list[StructuralChange], int]:
     """Return the changes from one ``.ttgir`` file to another, and the number of differing lines.
 
     Raises ``KprofError`` if a file cannot be read or evaluated.
     """
-    modules = [parse(read_text(path), str(path)) for path in (a, b)]
-    texts = [SourceText(saved_sources(path)) for path in (a, b)]
+    module_a, module_b = (parse(read_text(path), str(path)) for path in (a, b))
     with evaluating():
-        changes = structural_changes(modules[0], modules[1], *(partial(_code_at, text) for text in texts))
-        return list(changes), len(differing_lines(*modules))
+        changes = _changes(module_a, module_b, [saved_sources(path) for path in (a, b)])
+        return changes, len(differing_lines(module_a, module_b))
+
+
+def _changes(a: Module, b: Module, sources: Iterable[Mapping[str, str]]) -> list[StructuralChange]:
+    def code_at(text: SourceText, point: SourcePoint) -> str:
+        return code_of(text, f"{point.file}:{point.line}")
+
+    code_a, code_b = (partial(code_at, SourceText(texts)) for texts in sources)
+    return structural_changes(a, b, code_a, code_b)
+
+
+def _structure(diff: KernelDiff, a: Module, b: Module) -> Structure:
+    changes = _changes(a, b, [sources_of(side.kernel) for side in (diff.a, diff.b)])
+    places, differing = _Places(diff, a, b), differing_lines(a, b)
+    by_part: defaultdict[CodePart, list[StructuralChange]] = defaultdict(list)
+    for change in (*_whole_changes(diff, a, b), *changes):
+        by_part[places.part_of(change)].append(change)
+    of_whole = by_part.get(WHOLE, [])
+    acting = [change for change in of_whole if change.id not in _IDLE]
+    causes = [change for change in of_whole if change.id not in _RESOURCES]
+    parts = []
+    for part, inside in by_part.items():
+        # A change of the whole kernel acts on all code without changes of its own.
+        scopes = places.scopes_of(part) if part != WHOLE else places.scopes_outside(by_part) if acting else ()
+        explained, certain = places.explained(scopes), any(is_certain(diff, scope) for scope in scopes)
+        own_ns = None if explained is None else _sum([own_cta_changes_ns(diff).get(scope.match) for scope in scopes])
+        parts.append(ChangedPart(part, inside, scopes, explained, own_ns, places.loops(part), certain))
+    parts.sort(key=lambda part: -(part.explained or 0.0))
+    has_others = any(part.explained is not None for part in parts if part.part != WHOLE)
+    differ = places.parts_of_lines(differing) | by_part.keys() - {WHOLE}
+    if causes or (of_whole and not differ):
+        differ.add(WHOLE)
+    # All other differences, such as of the grid, are more than a change of the code.
+    covered = {*_SEEN, *_OF_RECORDS, *_BUILD}
+    is_of_code = all(one.what in covered or one.is_option for one in differences(diff.a, diff.b))
+    only = next(iter(differ)) if is_of_code and len(differ) == 1 else None
+    return Structure(parts, len(differing), causes if has_others else [], only)
 
 
 class _Places:
@@ -203,31 +216,24 @@ class _Places:
         return OUTSIDE if change.operations_a or change.operations_b else WHOLE
 
     def parts_of_lines(self, differing: Sequence[LinePair]) -> set[CodePart]:
-        """Return the parts with differing lines.
-
-        Lines outside of functions belong to the kernel as a whole.
-        """
-        functions = [
-            [scope_map.lines_of(operation) for operation in module.walk() if operation.name == FUNCTION]
-            for scope_map, module in zip(self._scope_maps, self._modules, strict=True)
-        ]
+        """Return the parts with differing lines; those outside of functions belong to the kernel as a whole."""
         found = set()
-        for side, line in ((side, line) for pair in differing for side, line in enumerate(pair) if line is not None):
-            is_inside = any(first <= line <= last for first, last in functions[side])
-            found.add(self._part_of_line(side, line) if is_inside else WHOLE)
+        for side, (scope_map, module) in enumerate(zip(self._scope_maps, self._modules, strict=True)):
+            functions = [scope_map.lines_of(operation) for operation in module.walk() if operation.name == FUNCTION]
+            for line in (pair[side] for pair in differing):
+                if line is not None:
+                    is_inside = any(first <= line <= last for first, last in functions)
+                    found.add(self._part_of_line(side, line) if is_inside else WHOLE)
         return found
 
     def _part_of_line(self, side: int, line: int) -> CodePart:
-        table = self._tables[side]
-        loop = self._scope_maps[side].innermost_at(line, lambda index: _is_loop(table, index))
+        loop = self._scope_maps[side].innermost_at(line, lambda index: _is_loop(self._tables[side], index))
         return OUTSIDE if loop is None else self._parts[side][loop]
 
     def scopes_of(self, part: CodePart) -> tuple[ScopeChange, ...]:
-        """Return the scopes of a part."""
         return tuple(scope for scope in self._diff.every_scope if self._part_of_scope[scope.match.b] == part)
 
     def scopes_outside(self, parts: Container[CodePart]) -> tuple[ScopeChange, ...]:
-        """Return the scopes of all other parts."""
         return tuple(scope for scope in self._diff.every_scope if self._part_of_scope[scope.match.b] not in parts)
 
     def explained(self, scopes: Sequence[ScopeChange]) -> float | None:
@@ -235,7 +241,6 @@ class _Places:
         return _sum([explained_by(self._diff, scope) for scope in scopes])
 
     def loops(self, part: CodePart) -> tuple[LoopFigures, LoopFigures] | None:
-        """Return the figures of a loop on both sides; None for a part that is no matched loop."""
         match = next((one for one in self._diff.matching.matches if part == self._parts[1][one.b]), None)
         return (self._diff.a.loop(match.a), self._diff.b.loop(match.b)) if match else None
 
@@ -253,12 +258,11 @@ def _sum(parts: Sequence[float | None]) -> float | None:
     return sum(known) if known else None
 
 
-# Resources of a build, the Triton that compiled it, and the device that runs it.
+# Resources of a build, the Triton that compiled it, and the device that runs it, with their messages.
 _BUILD = {
     **dict.fromkeys(("registers", "spills", "shared bytes", "CTAs per SM", "device"), "{0}"),
     "triton_version": "lowered by Triton {0.a} → {0.b}",
 }
-"""Message template for each property that differs."""
 # Consequences of the code and its compiler. More registers or shared memory slow unchanged code only through fewer CTAs
 # on an SM.
 _RESOURCES = frozenset({"registers", "spills", "shared-bytes", "CTAs-per-SM"})
@@ -267,6 +271,7 @@ _IDLE = frozenset({"registers", "shared-bytes"})
 _SEEN = frozenset({"kernel", "target", "num_warps", "num_ctas", "num_stages", "maxnreg"})
 _OF_RECORDS = frozenset({"records", "recorded warps"})
 _INTEGER = re.compile(r"i\d+")
+_MAX_VALUES = 4
 
 
 def _whole_changes(diff: KernelDiff, a: Module, b: Module) -> Iterator[StructuralChange]:
@@ -275,45 +280,37 @@ def _whole_changes(diff: KernelDiff, a: Module, b: Module) -> Iterator[Structura
         what = difference.what
         if what in _BUILD:
             yield StructuralChange(what.replace(" ", "-"), _BUILD[what].format(difference))
-        elif what not in SETTINGS:
+        elif difference.is_option:
             yield StructuralChange("option", f"option {difference}")
     before, after = _arguments(diff.a, a), _arguments(diff.b, b)
     for name, values in after.items():
         if before.get(name, values) != values:
-            was, now = (listed(list(map(str, side)), _MAX_VALUES) for side in (before[name], values))
+            was, now = (listed(list(map(str, sorted(side))), _MAX_VALUES) for side in (before[name], values))
             yield StructuralChange("argument", f"argument {name} {was} → {now}")
 
 
-def _is_cause(change: StructuralChange) -> bool:
-    return change.id not in _RESOURCES
-
-
-def _arguments(runs: KernelRuns, module: Module) -> dict[str, tuple[int, ...]]:
+def _arguments(runs: KernelRuns, module: Module) -> Mapping[str, set[int]]:
     function = entry_function(module)
     if function is None:
         return {}
     names, types = argument_names(module, function), argument_types(function)
-    found: dict[str, set[int]] = {}
+    found: defaultdict[str, set[int]] = defaultdict(set)
     for timeline in runs.timelines:
         values: Sequence[int | None] = timeline.launch.arguments
         if len(values) == len(names) == len(types):
             for name, type_, value in zip(names, types, values, strict=True):
                 if value is not None and _INTEGER.fullmatch(type_):
-                    found.setdefault(name.lstrip("%"), set()).add(value)
-    return {name: tuple(sorted(values)) for name, values in found.items()}
-
-
-_MAX_VALUES = 4
+                    found[name.lstrip("%")].add(value)
+    return found
 
 
 def elsewhere_cta_ns(structure: Structure, diff: KernelDiff) -> float | None:
     """Return the change of a CTA's time outside of the parts."""
     net_ns = net_cta_change_ns(diff)
     parts_ns = [part.cta_change_ns for part in structure.parts if part.scopes]
-    known_ns = [part_ns for part_ns in parts_ns if part_ns is not None]
-    if net_ns is None or not known_ns or len(known_ns) < len(parts_ns):
+    if net_ns is None or not parts_ns or None in parts_ns:
         return None
-    return net_ns - sum(known_ns)
+    return net_ns - sum(filter(None, parts_ns))
 
 
 def largest_cause(diff: KernelDiff) -> tuple[ScopeChange | None, ChangedPart | None, float]:
@@ -322,7 +319,7 @@ def largest_cause(diff: KernelDiff) -> tuple[ScopeChange | None, ChangedPart | N
     It is a scope, the changed part of the code that it is in, or both; neither if nothing explains much of the change.
     """
     structure, scope = structure_of(diff), largest_scope(diff)
-    parts = structure.parts if structure else ()
+    parts = structure.parts if structure else []
     by_scope = (explained_by(diff, scope) or 0.0) if scope else 0.0
     part = next((part for part in parts if scope in part.scopes), None)
     largest = parts[0] if parts else None
@@ -331,3 +328,136 @@ def largest_cause(diff: KernelDiff) -> tuple[ScopeChange | None, ChangedPart | N
     if part is not None and (scope is None or part.loop is not None):
         return part.loop, part, part.explained or 0.0
     return scope, part, by_scope
+
+
+_SEVERAL_LINES = re.compile(r"\d-\d+\)$")
+
+_Time = tuple[float, float | None]
+"""Time at a source line on one side, and half of its 95 % interval by sampling; None if it was not sampled."""
+_Times = Mapping[SourceLine | None, _Time]
+
+
+class LineChange(Struct, frozen=True):
+    """Average time of a warp in a CTA at a source line, in A and in B.
+
+    ``a`` and ``b`` are the line on each side, of which one may be None; ``text`` is B's, or A's if B lacks the line.
+    """
+
+    a: SourceLine | None
+    b: SourceLine | None
+    text: str
+    a_ns: float
+    b_ns: float
+    error_ns: float | None
+    """Half of the change's 95 % interval by sampling."""
+
+    @property
+    def change_ns(self) -> float:
+        """Increase of its time from A to B."""
+        return self.b_ns - self.a_ns
+
+    @property
+    def is_noise(self) -> bool:
+        """True if the change is within the sampling error."""
+        return abs(self.change_ns) <= (self.error_ns or 0.0)
+
+
+class LineChanges(Struct, frozen=True):
+    """Changes of all lines with a time on either side, largest first.
+
+    ``samples`` are the numbers in A and in B; the times are from samples if both sides have some, else from scopes.
+    """
+
+    samples: tuple[int, int]
+    lines: list[LineChange]
+
+
+@lru_cache(maxsize=16)  # each view of a comparison needs it
+def line_changes(diff: KernelDiff) -> LineChanges | None:
+    """Return the changes of time by source line; None if neither samples nor scopes show any."""
+    stalls, sources = (diff.a.stalls, diff.b.stalls), [sources_of(side.kernel) for side in (diff.a, diff.b)]
+    # A line without samples takes no time; that of one without scopes is unknown.
+    absent: _Time | None = None
+    if stalls[0] and stalls[1]:
+        cta_ns, absent = diff.sides.both(lambda launch: launch.net_cta_ns), (0.0, 0.0)
+        times = _sampled(stalls[0], cta_ns.a or 0.0), _sampled(stalls[1], cta_ns.b or 0.0)
+    else:
+        times = _recorded(diff.a, diff.sides.a), _recorded(diff.b, diff.sides.b)
+    lines = []
+    for line_a, line_b in _line_pairs(times, sources):
+        before, after = times[0].get(line_a, absent), times[1].get(line_b, absent)
+        if before is not None and after is not None:
+            path, number = line_b or line_a or ("", 0)
+            text = shown_line(SourceText(sources[line_b is not None]).line(f"{path}:{number}")).strip()
+            error_ns = None if before[1] is None or after[1] is None else math.hypot(before[1], after[1])
+            lines.append(LineChange(line_a, line_b, text, before[0], after[0], error_ns))
+    lines.sort(key=lambda line: -abs(line.change_ns))
+    samples_a, samples_b = (found.samples if found else 0 for found in stalls)
+    return LineChanges((samples_a, samples_b), lines) if lines else None
+
+
+def _sampled(stalls: Stalls, cta_ns: float) -> _Times:
+    shares = {line: Share.of(count, stalls.samples) for line, count in stalls.by_source.items() if count}
+    return {line: (share.value * cta_ns, share.error * cta_ns) for line, share in shares.items()}
+
+
+def _recorded(runs: KernelRuns, launches: tuple[LaunchFigures, ...]) -> _Times:
+    table = runs.kernel.scopes
+    found: defaultdict[SourceLine | None, float] = defaultdict(float)
+    for index, scope in enumerate(table.scopes):
+        line = _line_of(scope)
+        is_counted = any(_line_of(table.scopes[outer]) == line for outer in table.around(index))
+        figures = [launch.scopes[index] for launch in launches]
+        cta_ns = typical_value(figures, lambda scope: scope.cta_ns)
+        if line and not is_counted and all(one.is_whole for one in figures) and cta_ns is not None:
+            found[line] += cta_ns
+    return {line: (ns, None) for line, ns in found.items()}
+
+
+def _line_of(scope: Scope) -> SourceLine | None:
+    """Return the line of a scope of an operation or of one line; None for other scopes."""
+    is_of_one_line = scope.kind == ScopeKind.LINES and not _SEVERAL_LINES.search(scope.label or scope.name)
+    return file_and_line(scope.source) if scope.kind == ScopeKind.OPERATION or is_of_one_line else None
+
+
+def _line_pairs(
+    times: tuple[_Times, _Times], sources: Sequence[Mapping[str, str]]
+) -> Iterator[tuple[SourceLine | None, SourceLine | None]]:
+    """Yield the lines with a time on either side; an edited line is paired if both sides have a time there."""
+    b_of: dict[SourceLine | None, SourceLine] = {}
+    for path_a, path_b in _files(times, sources):
+        if path_a in sources[0] and path_b in sources[1]:
+            texts = lines_of(sources[0][path_a]), lines_of(sources[1][path_b])
+            for tag, a_begin, a_end, b_begin, b_end in SequenceMatcher(None, *texts, autojunk=False).get_opcodes():
+                for at_a, at_b in zip(range(a_begin, a_end), range(b_begin, b_end), strict=False):
+                    line_a, line_b = (path_a, at_a + 1), (path_b, at_b + 1)
+                    if tag == "equal" or (line_a in times[0] and line_b in times[1]):
+                        b_of[line_a] = line_b
+        else:
+            numbers = [line[1] for line in (*times[0], *times[1]) if line and line[0] in (path_a, path_b)]
+            b_of |= {(path_a, number): (path_b, number) for number in numbers}
+    yield from ((line_a, b_of.get(line_a)) for line_a in times[0])
+    a_of = {line_b: line_a for line_a, line_b in b_of.items()}
+    yield from ((a_of.get(line_b), line_b) for line_b in times[1] if line_b and a_of.get(line_b) not in times[0])
+
+
+def _files(times: tuple[_Times, _Times], sources: Sequence[Mapping[str, str]]) -> set[tuple[str, str]]:
+    """Return the paths in A and in B of each file with a time.
+
+    Files are paired by name; if one file is left on each side, these two are a pair, too.
+    """
+    a, b = ({line[0] for line in side if line} for side in times)
+    found = {(path, partner) for path in a if (partner := _partner_of(path, {*sources[1], *b}))}
+    found |= {(partner, path) for path in b if (partner := _partner_of(path, {*sources[0], *a}))}
+    alone_a, alone_b = a - {path for path, _ in found}, b - {path for _, path in found}
+    if len(alone_a) == len(alone_b) == 1:
+        found.add((alone_a.pop(), alone_b.pop()))
+    return found
+
+
+def _partner_of(path: str, others: Collection[str]) -> str | None:
+    """Return the other side's path of a file, whatever its folder; None if there is none, or several of its name."""
+    if path in others:
+        return path
+    named = [other for other in others if without_folders(other) == without_folders(path)]
+    return named[0] if len(named) == 1 else None

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kprof_inject.analysis.comparison.runs import KernelRuns, config_of, distinct_runs
-from kprof_inject.analysis.structure.structural_changes import match_by_keys
+from kprof_inject.analysis.structure.structural_changes import Matched, match_by_keys
 from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.scopes import Scope, distinct_names
 from kprof_inject.capture.source_text import SourceText, sources_of
@@ -23,15 +23,6 @@ from kprof_inject.timeline.choice import matches_scope
 from kprof_inject.timeline.partitions import partition_names
 
 _MAX_NAMES = 12
-
-
-class Pairing(Struct, frozen=True):
-    """Pairs of kernels in A's order, and the kernels without a partner."""
-
-    pairs: tuple[tuple[KernelRuns, KernelRuns], ...]
-    only_a: tuple[KernelRuns, ...]
-    only_b: tuple[KernelRuns, ...]
-
 
 # Most specific key first. A program launches a kernel's variants in the same order, however the kernel was edited.
 _KEYS: tuple[Callable[[KernelRuns], Hashable], ...] = (
@@ -43,16 +34,16 @@ _KEYS: tuple[Callable[[KernelRuns], Hashable], ...] = (
 )
 
 
-def pair_runs(a: Sequence[KernelRuns], b: Sequence[KernelRuns]) -> Pairing:
-    """Pair the kernels of A and B; raise ``KprofError``, with both sides' names, if there is no pair."""
-    pairs, left_a, left_b = match_by_keys(a, b, _KEYS)
-    if not pairs and len(a) == len(b) == 1 and not (a[0].name and b[0].name):
+def pair_runs(a: Sequence[KernelRuns], b: Sequence[KernelRuns]) -> Matched[KernelRuns]:
+    """Pair the kernels of A and B, in A's order; raise ``KprofError``, with both sides' names, if there is no pair."""
+    found = match_by_keys(a, b, _KEYS)
+    if not found.pairs and len(a) == len(b) == 1 and not (a[0].name and b[0].name):
         # A Proton buffer has no kernel name, so the two that the user gives are taken for the same kernel.
-        return Pairing(((a[0], b[0]),), (), ())
-    if not pairs:
+        return Matched([(a[0], b[0])], [], [])
+    if not found.pairs:
         raise _nothing_in_common(a, b)
     order = {id(runs): number for number, runs in enumerate(a)}
-    return Pairing(tuple(sorted(pairs, key=lambda pair: order[id(pair[0])])), tuple(left_a), tuple(left_b))
+    return replace(found, pairs=sorted(found.pairs, key=lambda pair: order[id(pair[0])]))
 
 
 def require_names(renamed: Mapping[str, str], a: Sequence[KernelRuns], b: Sequence[KernelRuns]) -> None:
@@ -61,31 +52,26 @@ def require_names(renamed: Mapping[str, str], a: Sequence[KernelRuns], b: Sequen
         known = {name for launches in runs for name in (launches.kernel.name, launches.kernel.variant)}
         for name in names:
             if name not in known:
-                raise KprofError(
-                    f"--renamed: {side} has no kernel {printable(name)}",
-                    hint=f"give the names in A and in B, --renamed OLD=NEW; {side} has "
-                    f"{_shortened(distinct_runs(runs))}",
-                )
+                there = _shortened(distinct_runs(runs))
+                hint = f"give the names in A and in B, --renamed OLD=NEW; {side} has {there}"
+                raise KprofError(f"--renamed: {side} has no kernel {printable(name)}", hint=hint)
 
 
 def _nothing_in_common(a: Sequence[KernelRuns], b: Sequence[KernelRuns]) -> KprofError:
     shared = {runs.name for runs in a} & {runs.name for runs in b} - {""}
     if not shared:
-        return KprofError(
-            f"A and B have no kernel in common: A has {_shortened([runs.kernel.name for runs in a])}; "
-            f"B has {_shortened([runs.kernel.name for runs in b])}",
-            hint="compare captures of the same kernel; if its name has changed: --renamed OLD=NEW",
-        )
+        in_a, in_b = (_shortened([runs.kernel.name for runs in side]) for side in (a, b))
+        hint = "compare captures of the same kernel; if its name has changed: --renamed OLD=NEW"
+        return KprofError(f"A and B have no kernel in common: A has {in_a}; B has {in_b}", hint=hint)
     name = min(shared)
     left_a, left_b = ([runs for runs in side if runs.name == name] for side in (a, b))
     called = distinct_runs([*left_a, *left_b])
     old, new = left_a[0].kernel.variant, left_b[0].kernel.variant
+    by_name = f"pair them by name: --renamed {printable(old)}={printable(new)}"
     return KprofError(
         f"cannot pair the variants of {printable(name)}, {len(left_a)} in A and {len(left_b)} in B: "
         f"A has {_shortened(called[: len(left_a)])}; B has {_shortened(called[len(left_a) :])}",
-        hint=f"pair them by name: --renamed {printable(old)}={printable(new)}"
-        if old != new
-        else "select launches of one grid on each side with --launch",
+        hint=by_name if old != new else "select launches of one grid on each side with --launch",
     )
 
 
@@ -118,6 +104,8 @@ class ScopeIdentity(Struct, frozen=True):
     """True if no other scope of its side and kind has its name."""
     is_only_in_parent: bool = True
     """True if no other scope of that kind in the same parent has its name."""
+    place: Hashable = None
+    """Partner of its parent, or its partition if it has no parent; None if the parent has no partner."""
 
     @property
     def steady_name(self) -> str:
@@ -152,8 +140,10 @@ class Unmatched(Struct, frozen=True):
 
 
 class ScopeMatching(Struct, frozen=True):
-    """Matches and B's unmatched scopes in the order of B's scopes; A's unmatched scopes in A's order."""
+    """Scopes ``a`` and ``b`` of both sides: matches and B's unmatched ones in B's order, A's unmatched ones in A's."""
 
+    a: Sequence[ScopeIdentity]
+    b: Sequence[ScopeIdentity]
     matches: tuple[ScopeMatch, ...]
     only_a: tuple[Unmatched, ...]
     only_b: tuple[Unmatched, ...]
@@ -164,11 +154,12 @@ def identities(kernel: Kernel) -> tuple[ScopeIdentity, ...]:
     text, partitions = SourceText(sources_of(kernel)), partition_names(kernel.scopes)
     scopes = kernel.scopes.scopes
     names, titles = distinct_names(scopes), distinct_names(scopes, with_source=True)
-    lines = [tuple(code_of(text, place) for place in (scope.source, *scope.called_from)) for scope in scopes]
-    return tuple(
-        ScopeIdentity(scope, own if all(own) else (), partitions.get(index, ""), names[index], titles[index])
-        for index, (scope, own) in enumerate(zip(scopes, lines, strict=True))
-    )
+    found = []
+    for index, scope in enumerate(scopes):
+        lines = tuple(code_of(text, place) for place in (scope.source, *scope.called_from))
+        partition = partitions.get(index, "")
+        found.append(ScopeIdentity(scope, lines if all(lines) else (), partition, names[index], titles[index]))
+    return tuple(found)
 
 
 def code_of(text: SourceText, place: str) -> str:
@@ -181,13 +172,13 @@ _Key = Callable[[ScopeIdentity], Hashable]
 """Returns None if the key does not apply to a scope."""
 
 _WITHIN_PARENT: tuple[_Key, ...] = (
-    lambda scope: (scope.info.kind, scope.info.name, scope.info.label, scope.lines),
-    lambda scope: (scope.info.kind, scope.info.name, scope.sort, scope.lines),
-    lambda scope: (scope.info.kind, scope.steady_name, scope.sort, scope.lines),
-    lambda scope: (scope.info.kind, scope.lines) if scope.lines else None,
-    lambda scope: (scope.info.kind, scope.steady_name, scope.steady_label),
-    lambda scope: (scope.info.kind, scope.steady_name, scope.sort) if scope.is_only_in_parent else None,
-    lambda scope: (scope.info.kind, scope.steady_name) if scope.is_only else None,
+    lambda scope: (scope.place, scope.info.kind, scope.info.name, scope.info.label, scope.lines),
+    lambda scope: (scope.place, scope.info.kind, scope.info.name, scope.sort, scope.lines),
+    lambda scope: (scope.place, scope.info.kind, scope.steady_name, scope.sort, scope.lines),
+    lambda scope: (scope.place, scope.info.kind, scope.lines) if scope.lines else None,
+    lambda scope: (scope.place, scope.info.kind, scope.steady_name, scope.steady_label),
+    lambda scope: (scope.place, scope.info.kind, scope.steady_name, scope.sort) if scope.is_only_in_parent else None,
+    lambda scope: (scope.place, scope.info.kind, scope.steady_name) if scope.is_only else None,
 )
 """Keys of scopes with matched parents, or outermost in the same partition; most reliable first."""
 
@@ -206,21 +197,21 @@ def match_scopes(a: Sequence[ScopeIdentity], b: Sequence[ScopeIdentity]) -> Scop
     Scopes with equal keys match in order if both sides have equally many. A name alone matches two scopes only if no
     others have it.
     """
+    in_a, in_b = _comparable(a, b)
     found: dict[int, int] = {}
-    comparable_a, comparable_b = _comparable(a, b)
     while True:
-        before = len(found)
-        _match_within_parents(comparable_a, comparable_b, found)
-        if len(found) == before:
-            left_a = [one for one in comparable_a if one.index not in found]
-            taken = set(found.values())
-            left_b = [other for other in comparable_b if other.index not in taken]
-            pairs, _, _ = match_by_keys(left_a, left_b, _ANYWHERE)
-            found |= {one.index: other.index for one, other in pairs}
-        if len(found) == before:
+        partners = {index_b: index_a for index_a, index_b in found.items()}
+        left_a = [scope for scope in in_a if scope.index not in found]
+        left_b = [scope for scope in in_b if scope.index not in partners]
+        placed_a, placed_b = _placed(left_a, in_a, found), _placed(left_b, in_b, {at: at for at in partners})
+        pairs = match_by_keys(placed_a, placed_b, _WITHIN_PARENT).pairs
+        pairs = pairs or match_by_keys(left_a, left_b, _ANYWHERE).pairs
+        if not pairs:
             break
-    partners = {index_b: index_a for index_a, index_b in found.items()}
+        found |= {one.index: other.index for one, other in pairs}
     return ScopeMatching(
+        a,
+        b,
         tuple(ScopeMatch(partners[at], at, _note(a, b, partners[at], at, found)) for at in sorted(partners)),
         tuple(Unmatched(at, a[at], _why(a[at], a, b, "B")) for at in range(len(a)) if at not in found),
         tuple(Unmatched(at, b[at], _why(b[at], b, a, "A")) for at in range(len(b)) if at not in partners),
@@ -230,44 +221,36 @@ def match_scopes(a: Sequence[ScopeIdentity], b: Sequence[ScopeIdentity]) -> Scop
 def _comparable(*sides: Sequence[ScopeIdentity]) -> list[list[ScopeIdentity]]:
     """Set whether names are unique; clear partitions if only one side has them, such as a specialized kernel."""
     has_partitions = all(any(scope.partition for scope in side) for side in sides)
-
-    def name(scope: ScopeIdentity) -> Hashable:
-        return scope.info.kind, scope.steady_name
-
-    def name_in_parent(scope: ScopeIdentity) -> Hashable:
-        return scope.info.parent, scope.partition, name(scope)
-
     found = []
     for side in sides:
-        scopes = side if has_partitions else [replace(scope, partition="") for scope in side]
-        everywhere, in_parent = Counter(map(name, scopes)), Counter(map(name_in_parent, scopes))
+        scopes = [
+            replace(scope, index=index, partition=scope.partition if has_partitions else "")
+            for index, scope in enumerate(side)
+        ]
+        names = [(scope.info.kind, scope.steady_name) for scope in scopes]
+        places = [(scope.info.parent, scope.partition, name) for scope, name in zip(scopes, names, strict=True)]
+        everywhere, in_parent = Counter(names), Counter(places)
         found.append(
             [
-                replace(
-                    scope,
-                    index=index,
-                    is_only=everywhere[name(scope)] == 1,
-                    is_only_in_parent=in_parent[name_in_parent(scope)] == 1,
-                )
-                for index, scope in enumerate(scopes)
+                replace(scope, is_only=everywhere[name] == 1, is_only_in_parent=in_parent[place] == 1)
+                for scope, name, place in zip(scopes, names, places, strict=True)
             ]
         )
     return found
 
 
-def _match_within_parents(a: Sequence[ScopeIdentity], b: Sequence[ScopeIdentity], found: dict[int, int]) -> None:
-    """Match outermost scopes in partitions of the same name, scopes in matched ones, and then scopes in those."""
-    partitions = dict.fromkeys(scope.partition for scope in (*a, *b))
-    waiting = [((NOWHERE, name), (NOWHERE, name)) for name in partitions]
-    waiting += [((at_a, a[at_a].partition), (at_b, b[at_b].partition)) for at_a, at_b in found.items()]
-    while waiting:
-        parent_a, parent_b = waiting.pop()
-        taken = set(found.values())
-        inside_a = [one for one in a if (one.info.parent, one.partition) == parent_a and one.index not in found]
-        inside_b = [one for one in b if (one.info.parent, one.partition) == parent_b and one.index not in taken]
-        for one, other in match_by_keys(inside_a, inside_b, _WITHIN_PARENT)[0]:
-            found[one.index] = other.index
-            waiting.append(((one.index, one.partition), (other.index, other.partition)))
+def _placed(
+    left: Sequence[ScopeIdentity], side: Sequence[ScopeIdentity], partners: Mapping[int, int]
+) -> list[ScopeIdentity]:
+    """Return the scopes without a parent, and those in one that has a partner and runs in the same partition."""
+    found = []
+    for scope in left:
+        parent = scope.info.parent
+        if parent == NOWHERE:
+            found.append(replace(scope, place=scope.partition))
+        elif parent in partners and side[parent].partition == scope.partition:
+            found.append(replace(scope, place=partners[parent]))
+    return found
 
 
 def is_named(a: ScopeIdentity, b: ScopeIdentity, glob: str) -> bool:
@@ -275,26 +258,22 @@ def is_named(a: ScopeIdentity, b: ScopeIdentity, glob: str) -> bool:
     return any(matches_scope(side.info.name, glob) for side in (a, b))
 
 
-def require_scope(
-    glob: str, compared: Sequence[tuple[tuple[Sequence[ScopeIdentity], Sequence[ScopeIdentity]], ScopeMatching]]
-) -> None:
+def require_scope(glob: str, compared: Sequence[ScopeMatching]) -> None:
     """Raise ``KprofError``, with the scopes on both sides, if the glob matches no match of any kernel."""
-    matched = [(a[match.a], b[match.b]) for (a, b), matching in compared for match in matching.matches]
+    matched = [(one.a[match.a], one.b[match.b]) for one in compared for match in one.matches]
     if any(is_named(a, b, glob) for a, b in matched):
         return
     both = dict.fromkeys(b.info.name for _, b in matched)
     alone = [
         f"only {side} has {item.scope.distinct_name}"
-        for _, matching in compared
-        for side, unmatched in (("A", matching.only_a), ("B", matching.only_b))
+        for one in compared
+        for side, unmatched in (("A", one.only_a), ("B", one.only_b))
         for item in unmatched
         if matches_scope(item.scope.info.name, glob)
     ]
     there = f"both have {', '.join(both)}" if both else "A and B have no scope in common"
-    raise KprofError(
-        f"--scope {glob} matches no scope that is in both A and B",
-        hint=printable("; ".join([*dict.fromkeys(alone), there])),
-    )
+    hint = printable("; ".join([*dict.fromkeys(alone), there]))
+    raise KprofError(f"--scope {glob} matches no scope that is in both A and B", hint=hint)
 
 
 def _note(a: Sequence[ScopeIdentity], b: Sequence[ScopeIdentity], at_a: int, at_b: int, found: dict[int, int]) -> str:
@@ -320,16 +299,15 @@ def _place(scopes: Sequence[ScopeIdentity], scope: ScopeIdentity) -> str:
 def _why(
     scope: ScopeIdentity, own_side: Sequence[ScopeIdentity], other_side: Sequence[ScopeIdentity], side: str
 ) -> str:
-    alike = [other for other in other_side if other.steady_name == scope.steady_name]
-    same_kind = [other for other in alike if other.info.kind == scope.info.kind]
-    if same_kind:
-        here = sum(other.steady_name == scope.steady_name and other.info.kind == scope.info.kind for other in own_side)
-        if here == len(same_kind):
-            return f"{side} has {counted(here, 'scope')} of this name, none at this site"
-        counts = (here, len(same_kind)) if side == "B" else (len(same_kind), here)
-        return f"not paired: {counts[0]} in A, {counts[1]} in B"
-    if alike:
-        return f"in {side} this name has kind {alike[0].info.kind}, not {scope.info.kind}"
-    if scope.lines:
-        return f"{side} has no scope of this name, and none of kind {scope.info.kind} on a line {scope.lines[0]!r}"
-    return f"{side} has no scope of this name"
+    name, kind = scope.steady_name, scope.info.kind
+    here, there = ([one.info.kind for one in scopes if one.steady_name == name] for scopes in (own_side, other_side))
+    counts = here.count(kind), there.count(kind)
+    if counts[0] == counts[1]:
+        return f"{side} has {counted(counts[0], 'scope')} of this name, none at this site"
+    if counts[1]:
+        in_a, in_b = counts if side == "B" else counts[::-1]
+        return f"not paired: {in_a} in A, {in_b} in B"
+    if there:
+        return f"in {side} this name has kind {there[0]}, not {kind}"
+    none = f"{side} has no scope of this name"
+    return f"{none}, and none of kind {kind} on a line {scope.lines[0]!r}" if scope.lines else none

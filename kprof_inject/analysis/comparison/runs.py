@@ -5,27 +5,28 @@ If both sides have several ranks, the launches are those of one of them.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Generic, TypeVar
 
 import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
+from msgspec.structs import replace
 
 from kprof_inject.analysis.findings.loops import LoopFigures, loop_figures
 from kprof_inject.analysis.launch import LaunchAnalysis, ReportLaunch
 from kprof_inject.analysis.limits.stalls import Stalls
 from kprof_inject.analysis.program import middle_of
-from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.model import Kernel
 from kprof_inject.kernel_names import CONFIG, distinct_names
 from kprof_inject.timeline.choice import EVERYTHING, Choice, NumberSet
-from kprof_inject.timeline.comparison import MIN_LAUNCHES, typical
+from kprof_inject.timeline.columns import Reals
+from kprof_inject.timeline.comparison import MIN_LAUNCHES, Change, change_between, typical
 from kprof_inject.timeline.records import recorded_warps
 from kprof_inject.timeline.scope_statistics import ScopeStatistics, ScopeSums
-from kprof_inject.timeline.tags import TagStatistics, TagSums
+from kprof_inject.timeline.tags import TagSums
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import usable_times
 from kprof_inject.timeline.waves import IdleSms, Waves, idle_sms_of, launch_duration_ns, waves_of
@@ -36,6 +37,11 @@ class Both(Struct, frozen=True):
 
     a: float | None
     b: float | None
+
+    @property
+    def change(self) -> float | None:
+        """Increase from A to B; None if a side has none."""
+        return None if self.a is None or self.b is None else self.b - self.a
 
 
 class KernelRuns(Struct, frozen=True, eq=False):
@@ -75,7 +81,7 @@ class KernelRuns(Struct, frozen=True, eq=False):
         counts = [count for count in processes.values() if count is not None]
         return sum(counts) / len(counts) if counts else len(self.timelines)
 
-    def times_ns(self, name: str = "times_ns", *, with_launching: bool = True) -> list[NDArray[np.float64]]:
+    def times_ns(self, name: str = "times_ns", *, with_launching: bool = True) -> list[Reals]:
         """Return the times without records of launches or replays (``replayed_ns``), an array for each process.
 
         Captures that share the times of one process count once.
@@ -110,9 +116,7 @@ def has_launching(a: KernelRuns, b: KernelRuns) -> bool:
     return not all(timeline.launch.kernel.clean.has_empty_times for side in (a, b) for timeline in side.timelines)
 
 
-def comparable_clean_times_ns(
-    a: KernelRuns, b: KernelRuns
-) -> tuple[list[NDArray[np.float64]], list[NDArray[np.float64]]]:
+def comparable_clean_times_ns(a: KernelRuns, b: KernelRuns) -> tuple[list[Reals], list[Reals]]:
     """Return the times without records of both sides, measured the same way.
 
     They are times of the program's own launches, or of replays if a side has too few of those. The launch overhead is
@@ -133,30 +137,23 @@ def runs_of(timelines: Iterable[Timeline], renamed: Mapping[str, str], *, by_ran
     ``renamed`` maps names of kernels or variants to their names on the other side. With ``by_rank``, each rank has
     groups of its own.
     """
-    found: dict[tuple[int | None, str, Hashable, Hashable], list[Timeline]] = {}
+    found: defaultdict[tuple[int | None, str, Hashable, Hashable], list[Timeline]] = defaultdict(list)
     for timeline in timelines:
         launch = timeline.launch
         rank = launch.place.rank if by_rank else None
-        found.setdefault((rank, launch.kernel.variant, launch.grid, timeline.table), []).append(timeline)
+        found[rank, launch.kernel.variant, launch.grid, timeline.table].append(timeline)
     groups = []
-    for (rank, variant, *_), runs in found.items():
-        kernel = runs[0].launch.kernel
+    for (rank, variant, *_), timelines_inside in found.items():
+        runs = KernelRuns("", tuple(timelines_inside), rank)
         # Without files, the kernel is only named after its Proton buffer.
-        own = kernel.name if kernel.folder.is_dir() else ""
-        groups.append(KernelRuns(renamed.get(variant, renamed.get(kernel.name, own)), tuple(runs), rank))
+        own = "" if runs.is_of_buffer else runs.kernel.name
+        groups.append(replace(runs, name=renamed.get(variant, renamed.get(runs.kernel.name, own))))
     return groups
 
 
-class Difference(Struct, frozen=True):
-    """Property ``what`` with its differing values in A and in B."""
-
-    what: str
-    a: str
-    b: str
-
-    def __str__(self) -> str:
-        """Return the difference as ``num_warps 4 → 8``."""
-        return f"{self.what} {self.a} → {self.b}"
+def grid_text(grid: tuple[int, int, int]) -> str:
+    """Return a grid as ``16x4x1``."""
+    return "x".join(map(str, grid))
 
 
 def config_of(kernel: Kernel) -> tuple[object, ...]:
@@ -168,14 +165,23 @@ def distinct_runs(side: Sequence[KernelRuns]) -> list[str]:
     """Return a name for each that distinguishes it from the others."""
     named = []
     for runs in side:
-        facts = {name: text for name in (*CONFIG, "grid") if (text := SETTINGS[name](runs))}
-        named.append((runs.kernel, facts if runs.rank is None else {**facts, "rank": str(runs.rank)}))
+        config = dict(zip(CONFIG, config_of(runs.kernel), strict=True))
+        facts = config | {"grid": grid_text(runs.grid), "rank": runs.rank}
+        named.append((runs.kernel, {name: str(fact) for name, fact in facts.items() if fact not in (None, "")}))
     return distinct_names(named)
 
 
-def grid_text(grid: tuple[int, int, int]) -> str:
-    """Return a grid as ``16x4x1``."""
-    return "x".join(map(str, grid))
+class Difference(Struct, frozen=True):
+    """Property ``what`` with its differing values in A and in B; ``is_option`` if only Triton's metadata names it."""
+
+    what: str
+    a: str
+    b: str
+    is_option: bool
+
+    def __str__(self) -> str:
+        """Return the difference as ``num_warps 4 → 8``."""
+        return f"{self.what} {self.a} → {self.b}"
 
 
 def differences(a: KernelRuns, b: KernelRuns) -> tuple[Difference, ...]:
@@ -183,10 +189,15 @@ def differences(a: KernelRuns, b: KernelRuns) -> tuple[Difference, ...]:
 
     A setting that is unknown on either side does not differ.
     """
-    names = (a.kernel.metadata.keys() & b.kernel.metadata.keys()) - _NO_OPTIONS - SETTINGS.keys()
-    texts = SETTINGS | {name: _metadata(name) for name in sorted(names)}
-    rows = [(what, text(a), text(b)) for what, text in texts.items()]
-    return tuple(Difference(*row) for row in rows if row[1] != row[2] and "" not in row[1:])
+    settings_a, settings_b = _settings_of(a), _settings_of(b)
+    options = (a.kernel.metadata.keys() & b.kernel.metadata.keys()) - _NO_OPTIONS - settings_a.keys()
+    all_a, all_b = a.kernel.metadata | settings_a, b.kernel.metadata | settings_b
+    found = []
+    for name in (*settings_a, *sorted(options)):
+        value_a, value_b = ("" if side[name] is None else str(side[name]) for side in (all_a, all_b))
+        if value_a and value_b and value_a != value_b:
+            found.append(Difference(name, value_a, value_b, name in options))
+    return tuple(found)
 
 
 # Triton metadata that are facts of a build, or options that recording sets.
@@ -197,39 +208,25 @@ _NO_OPTIONS = frozenset(
 )
 
 
-def _text(value: object) -> str:
-    return "" if value is None else str(value)
-
-
-def _metadata(name: str) -> Callable[[KernelRuns], str]:
-    return lambda runs: _text(runs.kernel.metadata.get(name))
-
-
-def _cost(name: str) -> Callable[[KernelRuns], str]:
-    return lambda runs: _text(getattr(runs.kernel.clean, name))
-
-
-def _mode(mode: Mode) -> str:
+def _settings_of(runs: KernelRuns) -> dict[str, object]:
+    kernel, launch, mode, clean = runs.kernel, runs.timelines[0].launch, runs.kernel.mode, runs.kernel.clean
     size = f"{mode.buffer_bytes} bytes" if mode.buffer_bytes else "auto"
     stores = ", stores moved" if mode.sched_stores else ""
     barriers = ", scheduling barriers" if mode.sched_barriers else ""
-    return f"{mode.buffer} {size}, clock {mode.clock_bits}{stores}{barriers}"
-
-
-SETTINGS: dict[str, Callable[[KernelRuns], str]] = {
-    "kernel": lambda runs: runs.kernel.name if runs.name else "",
-    **{name: _metadata(name) for name in CONFIG},
-    "grid": lambda runs: grid_text(runs.grid),
-    "registers": _cost("registers"),
-    "spills": _cost("spills"),
-    "shared bytes": _cost("shared_bytes"),
-    "CTAs per SM": _cost("ctas_per_sm"),
-    "device": lambda runs: runs.timelines[0].launch.device_name,
-    "triton_version": _metadata("triton_version"),
-    "target": lambda runs: runs.kernel.target,
-    "records": lambda runs: _mode(runs.kernel.mode),
-    "recorded warps": lambda runs: ",".join(map(str, recorded_warps(runs.timelines[0].launch))),
-}
+    return {
+        "kernel": kernel.name if runs.name else "",
+        **dict(zip(CONFIG, config_of(kernel), strict=True)),
+        "grid": grid_text(runs.grid),
+        "registers": clean.registers,
+        "spills": clean.spills,
+        "shared bytes": clean.shared_bytes,
+        "CTAs per SM": clean.ctas_per_sm,
+        "device": launch.device_name,
+        "triton_version": kernel.metadata.get("triton_version"),
+        "target": kernel.target,
+        "records": f"{mode.buffer} {size}, clock {mode.clock_bits}{stores}{barriers}",
+        "recorded warps": ",".join(map(str, recorded_warps(launch))),
+    }
 
 
 class ScopeFigures(Struct, frozen=True, eq=False):
@@ -240,37 +237,16 @@ class ScopeFigures(Struct, frozen=True, eq=False):
     can be missing.
     """
 
+    process: Hashable
     statistics: ScopeStatistics
-    tags: tuple[TagStatistics, ...]
+    tags: Mapping[str, Mapping[int, float | None]]
+    """Median duration by a tag's name and value."""
     is_whole: bool
     count: int
     total_ns: int | None
     warp_ns: float
     warp_cycles: float
     cta_ns: float
-
-    @classmethod
-    def of(
-        cls, statistics: ScopeStatistics, tags: tuple[TagStatistics, ...], timeline: Timeline, *, is_whole: bool
-    ) -> ScopeFigures:
-        """Return the figures by a scope's statistics."""
-        times, warps, ctas = timeline.ctas_per_recorded, len(statistics.warps.ids), len(timeline.ctas)
-        total_ns = None if statistics.total_ns is None else round(statistics.total_ns * times)
-        return cls(
-            statistics,
-            tags,
-            is_whole,
-            count=round(statistics.count * times),
-            total_ns=total_ns,
-            warp_ns=(total_ns or 0) / max(warps, 1),
-            warp_cycles=(statistics.mean_cycles or 0.0) * statistics.count * times / max(warps, 1),
-            cta_ns=(statistics.total_ns or 0) / max(ctas * warps, 1),
-        )
-
-    def median_ns(self, tag: str, value: int) -> float | None:
-        """Return the median duration with this value of a tag."""
-        rows = (row for statistics in self.tags if statistics.name == tag for row in statistics.values)
-        return next((row.p50_ns for row in rows if row.value == value), None)
 
 
 class LaunchFigures(Struct, frozen=True, eq=False):
@@ -281,6 +257,7 @@ class LaunchFigures(Struct, frozen=True, eq=False):
     of a record; it is 0 if that is unknown.
     """
 
+    process: Hashable
     timeline: Timeline
     scopes: tuple[ScopeFigures, ...]
     waves: Waves | None
@@ -291,56 +268,88 @@ class LaunchFigures(Struct, frozen=True, eq=False):
     cta_ns: int
     net_cta_ns: float
 
-    @classmethod
-    def of(cls, whole: Timeline, choice: Choice) -> LaunchFigures:
-        """Return the figures of a launch in the chosen warps."""
-        timeline = whole.chosen(choice)
-        ctas, waves = timeline.all_ctas, waves_of(timeline)
-        scopes, tags = ScopeSums(timeline), TagSums(timeline.table)
-        for block in timeline.blocks():
-            scopes.add(block)
-            tags.add(block)
-        ran = scopes.statistics()
-        net_ns = timeline.warp_time_ns - sum(statistics.subtracted_ns for statistics in ran)
-        is_whole = not (timeline.records_lost or timeline.records_damaged or timeline.ctas_damaged)
-        without_partner = (timeline.open_starts + timeline.stray_ends).tolist()
-        duration_ns, clock_hz = launch_duration_ns(timeline), timeline.clock.measured_hz
-        cost = timeline.launch.kernel.record_cost
-        return cls(
-            timeline,
-            tuple(
-                ScopeFigures.of(statistics, tags.of(index), timeline, is_whole=is_whole and not alone)
-                for index, (statistics, alone) in enumerate(zip(ran, without_partner, strict=True))
-            ),
-            waves,
-            idle_sms_of(ctas, waves.slots_per_sm) if waves else None,
-            duration_ns,
-            duration_cycles=None if clock_hz is None else duration_ns * clock_hz / 1e9,
-            resolution_ns=cost.resolution_ns(timeline.clock.clock_hz) if cost else 0.0,
-            cta_ns=int(np.maximum(ctas["pre_final_ns"] - ctas["init_ns"], 0).sum()),
-            net_cta_ns=net_ns / max(len(timeline.ctas) * len(timeline.warps), 1),
+
+def _figures_of(whole: Timeline, choice: Choice) -> LaunchFigures:
+    timeline = whole.chosen(choice)
+    launch, ctas, waves = timeline.launch, timeline.all_ctas, waves_of(timeline)
+    process = launch.kernel.folder, launch.device
+    sums, tags = ScopeSums(timeline), TagSums(timeline.table)
+    for block in timeline.blocks():
+        sums.add(block)
+        tags.add(block)
+    ran = sums.statistics()
+    is_whole = not (timeline.records_lost or timeline.records_damaged or timeline.ctas_damaged)
+    has_partners = (timeline.open_starts + timeline.stray_ends == 0).tolist()
+    times, warp_ctas = timeline.ctas_per_recorded, len(timeline.ctas)
+    scopes = []
+    for index, one in enumerate(ran):
+        warps = max(len(one.warps.ids), 1)
+        total_ns = None if one.total_ns is None else round(one.total_ns * times)
+        scopes.append(
+            ScopeFigures(
+                process,
+                one,
+                {tag.name: {row.value: row.p50_ns for row in tag.values} for tag in tags.of(index)},
+                is_whole=is_whole and has_partners[index],
+                count=round(one.count * times),
+                total_ns=total_ns,
+                warp_ns=(total_ns or 0) / warps,
+                warp_cycles=(one.mean_cycles or 0.0) * one.count * times / warps,
+                cta_ns=(one.total_ns or 0) / max(warp_ctas * len(one.warps.ids), 1),
+            )
         )
+    duration_ns, clock_hz, cost = launch_duration_ns(timeline), timeline.clock.measured_hz, launch.kernel.record_cost
+    net_ns = timeline.warp_time_ns - sum(one.subtracted_ns for one in ran)
+    return LaunchFigures(
+        process,
+        timeline,
+        tuple(scopes),
+        waves,
+        idle_sms_of(ctas, waves.slots_per_sm) if waves else None,
+        duration_ns,
+        duration_cycles=None if clock_hz is None else duration_ns * clock_hz / 1e9,
+        resolution_ns=cost.resolution_ns(timeline.clock.clock_hz) if cost else 0.0,
+        cta_ns=int(np.maximum(ctas["pre_final_ns"] - ctas["init_ns"], 0).sum()),
+        net_cta_ns=net_ns / max(warp_ctas * len(timeline.warps), 1),
+    )
 
 
-_Launches = tuple[LaunchFigures, ...]
-_Value = Callable[[LaunchFigures], float | None]
+_Figures = TypeVar("_Figures", bound=LaunchFigures | ScopeFigures)
+_Value = Callable[[_Figures], float | None]
 
 
 @dataclass(frozen=True, eq=False)
-class Sides:
-    """Figures of a kernel's launches in A and in B."""
+class Sides(Generic[_Figures]):
+    """Figures of the launches in A and in B, or of one scope in each launch."""
 
-    a: _Launches
-    b: _Launches
+    a: tuple[_Figures, ...]
+    b: tuple[_Figures, ...]
 
     @property
-    def launches(self) -> _Launches:
-        """Launches of A, then of B."""
+    def launches(self) -> tuple[_Figures, ...]:
+        """The figures in A, then in B."""
         return (*self.a, *self.b)
 
-    def without_first(self) -> Sides:
+    def both(self, value: _Value[_Figures]) -> Both:
+        """Return the typical ``value`` of a launch on each side."""
+        return Both(typical_value(self.a, value), typical_value(self.b, value))
+
+    def change(self, value: _Value[_Figures], *, floor: float, comparisons: int, step: float = 0.0) -> Change | None:
+        """Return the change of a ``value``, as ``change_between`` does."""
+        a, b = (_by_process(side, value) for side in (self.a, self.b))
+        return change_between(a, b, floor=floor, comparisons=comparisons, step=step)
+
+
+class LaunchSides(Sides[LaunchFigures]):
+    """Figures of a kernel's launches in A and in B."""
+
+    def without_first(self) -> LaunchSides:
         """Return the launches without each process's first one, which fills the caches, if two others remain."""
-        return Sides(_without_first(self.a), _without_first(self.b))
+        return LaunchSides(_without_first(self.a), _without_first(self.b))
+
+    def of_scope(self, a: int, b: int) -> Sides[ScopeFigures]:
+        """Return the figures of scope ``a`` of A and ``b`` of B."""
+        return Sides(tuple(one.scopes[a] for one in self.a), tuple(one.scopes[b] for one in self.b))
 
     @cached_property
     def duration_ns(self) -> Both:
@@ -352,12 +361,8 @@ class Sides:
         """Typical duration of a launch on each side, in SM cycles."""
         return self.both(lambda launch: launch.duration_cycles)
 
-    def both(self, value: _Value) -> Both:
-        """Return the typical ``value`` of a launch on each side."""
-        return Both(typical_value(self.a, value), typical_value(self.b, value))
 
-
-def sides_of(a: KernelRuns, b: KernelRuns) -> tuple[Sides, tuple[int, ...] | None]:
+def sides_of(a: KernelRuns, b: KernelRuns) -> tuple[LaunchSides, tuple[int, ...] | None]:
     """Return the figures of both sides' launches, and the warps that they cover; None for all recorded warps.
 
     If a side recorded only some warps, the figures cover the warps that both sides recorded.
@@ -368,27 +373,22 @@ def sides_of(a: KernelRuns, b: KernelRuns) -> tuple[Sides, tuple[int, ...] | Non
     else:
         both = tuple(sorted({*warps_a} & {*warps_b}))
         choice = Choice(warps=NumberSet.of(both))
-    figures = [tuple(LaunchFigures.of(timeline, choice) for timeline in runs.timelines) for runs in (a, b)]
-    return Sides(figures[0], figures[1]), both
+    return LaunchSides(*(tuple(_figures_of(one, choice) for one in side.timelines) for side in (a, b))), both
 
 
-def _without_first(launches: _Launches) -> _Launches:
-    later = Counter(_process(launch) for launch in launches if launch.timeline.launch.index)
-    return tuple(one for one in launches if one.timeline.launch.index or later[_process(one)] < 2)
+def _without_first(launches: tuple[LaunchFigures, ...]) -> tuple[LaunchFigures, ...]:
+    later = Counter(one.process for one in launches if one.timeline.launch.index)
+    return tuple(one for one in launches if one.timeline.launch.index or later[one.process] < 2)
 
 
-def _process(launch: LaunchFigures) -> Hashable:
-    return launch.timeline.launch.kernel.folder, launch.timeline.launch.device
-
-
-def typical_value(launches: Sequence[LaunchFigures], value: _Value) -> float | None:
+def typical_value(side: Sequence[_Figures], value: _Value[_Figures]) -> float | None:
     """Return the typical ``value`` of a side's launches; None if it is unknown in all of them."""
-    return typical(by_process([launch for launch in launches if value(launch) is not None], value))
+    return typical(_by_process([one for one in side if value(one) is not None], value))
 
 
-def by_process(launches: Sequence[LaunchFigures], value: _Value) -> list[NDArray[np.float64]]:
+def _by_process(side: Sequence[_Figures], value: _Value[_Figures]) -> list[Reals]:
     """Return the values of each process's launches in their order; an unknown value counts as 0."""
-    found: dict[Hashable, list[float]] = {}
-    for launch in launches:
-        found.setdefault(_process(launch), []).append(value(launch) or 0.0)
+    found: defaultdict[Hashable, list[float]] = defaultdict(list)
+    for one in side:
+        found[one.process].append(value(one) or 0.0)
     return [np.array(values, dtype=np.float64) for values in found.values()]

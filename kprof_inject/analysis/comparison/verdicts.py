@@ -10,13 +10,13 @@ from functools import cached_property
 
 import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
 from kprof_inject.analysis.comparison import matching, runs
 from kprof_inject.analysis.comparison.matching import ScopeIdentity, ScopeMatch, ScopeMatching
-from kprof_inject.analysis.comparison.runs import Both, KernelRuns, LaunchFigures, ScopeFigures, Sides, by_process
+from kprof_inject.analysis.comparison.runs import Both, KernelRuns, LaunchSides, ScopeFigures, Sides
 from kprof_inject.capture.model import several_ranks
 from kprof_inject.capture.scopes import ScopeKind
+from kprof_inject.timeline.columns import Reals
 from kprof_inject.timeline.comparison import Change, change_between, noise_floor, timer_step_ns, typical
 from kprof_inject.timeline.timeline import Timeline
 
@@ -103,7 +103,7 @@ MEAN = Basis("mean", lambda scope: scope.statistics.mean_ns, lambda scope: scope
 class ScopeChange:
     """Scope that is on both sides, with its verdict."""
 
-    sides: Sides
+    sides: Sides[ScopeFigures]
     match: ScopeMatch
     a: ScopeIdentity
     b: ScopeIdentity
@@ -112,67 +112,42 @@ class ScopeChange:
     """None if there is nothing to compare: a mark, or a scope that ran on neither side."""
 
     @property
-    def figures(self) -> tuple[list[ScopeFigures], list[ScopeFigures]]:
-        """Figures in each launch of A, and of B."""
-        a, b = self.match.a, self.match.b
-        return [launch.scopes[a] for launch in self.sides.a], [launch.scopes[b] for launch in self.sides.b]
-
-    @property
     def basis(self) -> Basis:
         """Basis of the verdict: totals, or means if records are missing."""
-        return TOTAL if all(figures.is_whole for side in self.figures for figures in side) else MEAN
+        return TOTAL if all(figures.is_whole for figures in self.sides.launches) else MEAN
 
     @property
     def compared_ns(self) -> Both:
         """Time that the verdict compares."""
         return self.both(self.basis.time_ns)
 
+    @property
+    def cta_ns(self) -> Both:
+        """Time in a CTA, of a warp that runs it."""
+        return self.both(lambda figures: figures.cta_ns)
+
     def both(self, value: Callable[[ScopeFigures], float | None]) -> Both:
         """Return the typical ``value`` of a launch on each side."""
-        a, b = self.match.a, self.match.b
-        return Both(
-            runs.typical_value(self.sides.a, lambda launch: value(launch.scopes[a])),
-            runs.typical_value(self.sides.b, lambda launch: value(launch.scopes[b])),
-        )
+        return self.sides.both(value)
 
     def tags(self) -> dict[str, dict[int, Both]]:
         """Return the median durations by tag and value, without a verdict: they have no measure of noise.
 
         Tags are those that all launches have, values those that occur in any.
         """
-        shown = [figures.tags for side in self.figures for figures in side]
-        in_all = set.intersection(*({tag.name for tag in tags} for tags in shown)) if shown else set()
+        shown = [figures.tags for figures in self.sides.launches]
         found: dict[str, dict[int, Both]] = {}
-        for name, value in dict.fromkeys((tag.name, row.value) for tags in shown for tag in tags for row in tag.values):
-            if name in in_all:
-                medians = self.both(lambda scope: scope.median_ns(name, value))  # noqa: B023 (used at once)
+        for name, value in dict.fromkeys((tag, value) for tags in shown for tag in tags for value in tags[tag]):
+            if all(name in tags for tags in shown):
+                medians = self.both(lambda scope: scope.tags[name].get(value))  # noqa: B023 (used at once)
                 found.setdefault(name, {})[value] = medians
         return found
 
     def ran(self) -> tuple[bool, bool]:
         """Return True for each side on which it took time in any launch; a mark takes none."""
-        in_a, in_b = (any(figures.count for figures in side) for side in self.figures)
-        is_mark = self.b.info.kind == ScopeKind.INSTANT
-        return in_a and not is_mark, in_b and not is_mark
-
-    def judge(self, clocks: Both, comparisons: int) -> Judged:
-        """Judge the change of its time; ``comparisons`` is the number of scopes compared."""
-        shares, span_ns = self.both(lambda scope: scope.statistics.share), self.sides.duration_ns
-        shorter_ns = min(span_ns.a or 0.0, span_ns.b or 0.0)
-        part_ns = shorter_ns * min(shares.a or 0.0, shares.b or 0.0)
-        if part_ns <= 0:
-            return judge_change(None, None, clocks)
-
-        def change(value: Callable[[ScopeFigures], float | None]) -> Change | None:
-            a, b = self.match.a, self.match.b
-            return change_between(
-                by_process(self.sides.a, lambda launch: value(launch.scopes[a])),
-                by_process(self.sides.b, lambda launch: value(launch.scopes[b])),
-                floor=noise_floor(shorter_ns, part_ns),
-                comparisons=comparisons,
-            )
-
-        return judge_change(change(self.basis.time_ns), change(self.basis.cycles), clocks)
+        takes_time = self.b.info.kind != ScopeKind.INSTANT
+        in_a, in_b = (takes_time and any(one.count for one in side) for side in (self.sides.a, self.sides.b))
+        return in_a, in_b
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,12 +156,11 @@ class KernelDiff:
 
     a: KernelRuns
     b: KernelRuns
-    all_launches: Sides
-    sides: Sides
+    all_launches: LaunchSides
+    sides: LaunchSides
     """Launches with records that are compared: without the first of each process."""
     warps: tuple[int, ...] | None
     """Warps that were compared; None for all."""
-    identities: tuple[tuple[ScopeIdentity, ...], tuple[ScopeIdentity, ...]]
     matching: ScopeMatching
     globs: Sequence[str]
     """Scopes to show; all if there are none."""
@@ -196,35 +170,31 @@ class KernelDiff:
     @cached_property
     def clocks(self) -> Both:
         """Typical SM clock rates; None for a side with a launch whose rate was not measured."""
-
-        def rate_hz(launches: Sequence[LaunchFigures]) -> float | None:
-            rates = [launch.timeline.clock.measured_hz for launch in launches]
-            return None if None in rates else runs.typical_value(launches, lambda one: one.timeline.clock.measured_hz)
-
-        return Both(rate_hz(self.sides.a), rate_hz(self.sides.b))
+        rates = self.sides.both(lambda launch: launch.timeline.clock.measured_hz)
+        is_known = [all(one.timeline.clock.measured_hz for one in side) for side in (self.sides.a, self.sides.b)]
+        return Both(rates.a if is_known[0] else None, rates.b if is_known[1] else None)
 
     @cached_property
     def recorded(self) -> Judged:
         """Change of the launch's span with records, from the first CTA's begin to the last one's end."""
-        span_ns = self.sides.duration_ns
-        if not span_ns.a or not span_ns.b:
+        shorter_ns = self._shorter_span_ns
+        if not shorter_ns:
             return judge_change(None, None, self.clocks)
-        shorter_ns = min(span_ns.a, span_ns.b)
-        step_ns = max(launch.timeline.clock.timer_step_ns for launch in self.sides.launches)
+        floor = noise_floor(shorter_ns, shorter_ns)
+        step = max(launch.timeline.clock.timer_step_ns for launch in self.sides.launches) / shorter_ns
         time, cycles = (
-            change_between(
-                by_process(self.sides.a, value),
-                by_process(self.sides.b, value),
-                floor=noise_floor(shorter_ns, shorter_ns),
-                comparisons=self.comparisons[0],
-                step=step_ns / shorter_ns,
-            )
+            self.sides.change(value, floor=floor, comparisons=self.comparisons[0], step=step)
             for value in (lambda launch: launch.duration_ns, lambda launch: launch.duration_cycles)
         )
         return judge_change(time, cycles, self.clocks)
 
+    @property
+    def _shorter_span_ns(self) -> float:
+        span_ns = self.sides.duration_ns
+        return min(span_ns.a or 0.0, span_ns.b or 0.0)
+
     @cached_property
-    def clean_times_ns(self) -> tuple[list[NDArray[np.float64]], list[NDArray[np.float64]]]:
+    def clean_times_ns(self) -> tuple[list[Reals], list[Reals]]:
         """Times without records of each process of A, and of B."""
         return runs.comparable_clean_times_ns(self.a, self.b)
 
@@ -276,35 +246,37 @@ class KernelDiff:
 
         It is at least 0, and 0 if a side has no time. Only the verdict says whether it is noise.
         """
-        a_ns, b_ns = self.compared_ns.a, self.compared_ns.b
-        return abs(b_ns - a_ns) * self.b.launches_in_program if a_ns and b_ns else 0.0
+        is_known = self.compared_ns.a and self.compared_ns.b
+        return abs(self.compared_ns.change or 0.0) * self.b.launches_in_program if is_known else 0.0
 
     @cached_property
     def unjudged(self) -> tuple[ScopeChange, ...]:
         """Scopes on both sides, in the order of their matches, without a verdict."""
         return self.scopes_of(self.sides)
 
-    def scopes_of(self, sides: Sides) -> tuple[ScopeChange, ...]:
+    def scopes_of(self, sides: LaunchSides) -> tuple[ScopeChange, ...]:
         """Return the same with the figures of these launches."""
-        (a, b), table = self.identities, self.b.kernel.scopes
-        matches = self.matching.matches
-        return tuple(ScopeChange(sides, one, a[one.a], b[one.b], len([*table.around(one.b)])) for one in matches)
+        a, b, around = self.matching.a, self.matching.b, self.b.kernel.scopes.around
+        return tuple(
+            ScopeChange(sides.of_scope(one.a, one.b), one, a[one.a], b[one.b], len([*around(one.b)]))
+            for one in self.matching.matches
+        )
 
     @cached_property
     def scopes(self) -> tuple[ScopeChange, ...]:
         """Chosen scopes that are on both sides, by partition."""
-        return self._judged(self.is_chosen, self.comparisons[1])
+        return tuple(self._judged(self.is_chosen, self.comparisons[1]))
 
     @cached_property
     def every_scope(self) -> tuple[ScopeChange, ...]:
         """Scopes on both sides, chosen or not, which explain the launch's change."""
-        return self._judged(lambda _: True, self.comparisons[2]) if self.globs else self.scopes
+        return tuple(self._judged(lambda _: True, self.comparisons[2])) if self.globs else self.scopes
 
     def is_chosen(self, scope: ScopeChange) -> bool:
         """Return True if a scope is to be shown."""
         return not self.globs or any(matching.is_named(scope.a, scope.b, glob) for glob in self.globs)
 
-    def _judged(self, is_wanted: Callable[[ScopeChange], bool], comparisons: int) -> tuple[ScopeChange, ...]:
+    def _judged(self, is_wanted: Callable[[ScopeChange], bool], comparisons: int) -> list[ScopeChange]:
         found = []
         for scope, in_all in zip(self.unjudged, self.scopes_of(self.all_launches), strict=True):
             if not is_wanted(scope):
@@ -312,15 +284,26 @@ class KernelDiff:
             ran_a, ran_b = in_all.ran()
             judged = None
             if ran_a and ran_b:
-                judged = scope.judge(self.clocks, comparisons)
-            elif (ran_a or ran_b) and in_all.basis is not TOTAL:
-                judged = Judged(ChangeVerdict.UNKNOWN)  # its records may be among the missing ones
+                judged = self._judge(scope, comparisons)
             elif ran_a or ran_b:
-                judged = Judged(ChangeVerdict.NEW if ran_b else ChangeVerdict.GONE)
+                one_sided = ChangeVerdict.NEW if ran_b else ChangeVerdict.GONE
+                # Records of the other side may be among the missing ones.
+                judged = Judged(one_sided if in_all.basis is TOTAL else ChangeVerdict.UNKNOWN)
             found.append(replace(scope, judged=judged))
-        # Group by partition; the sort is stable.
         partitions = list(dict.fromkeys(scope.b.partition for scope in found))
-        return tuple(sorted(found, key=lambda scope: partitions.index(scope.b.partition)))
+        return sorted(found, key=lambda scope: partitions.index(scope.b.partition))
+
+    def _judge(self, scope: ScopeChange, comparisons: int) -> Judged:
+        shares = scope.both(lambda figures: figures.statistics.share)
+        part_ns = self._shorter_span_ns * min(shares.a or 0.0, shares.b or 0.0)
+        if part_ns <= 0:
+            return judge_change(None, None, self.clocks)
+        floor = noise_floor(self._shorter_span_ns, part_ns)
+        time, cycles = (
+            scope.sides.change(value, floor=floor, comparisons=comparisons)
+            for value in (scope.basis.time_ns, scope.basis.cycles)
+        )
+        return judge_change(time, cycles, self.clocks)
 
 
 class CaptureDiff(Struct, frozen=True, eq=False):
@@ -329,9 +312,9 @@ class CaptureDiff(Struct, frozen=True, eq=False):
     Kernels that changed come first, then the others; both are sorted by ``worth_ns``, largest first.
     """
 
-    kernels: tuple[KernelDiff, ...]
-    only_a: tuple[KernelRuns, ...]
-    only_b: tuple[KernelRuns, ...]
+    kernels: Sequence[KernelDiff]
+    only_a: Sequence[KernelRuns]
+    only_b: Sequence[KernelRuns]
 
     @property
     def is_by_rank(self) -> bool:
@@ -363,14 +346,13 @@ def diff_captures(
     pairs = []
     for of_a, of_b in pairing.pairs:
         sides, warps = runs.sides_of(of_a, of_b)
-        both = matching.identities(of_a.kernel), matching.identities(of_b.kernel)
-        matched = matching.match_scopes(*both)
-        pairs.append(KernelDiff(of_a, of_b, sides, sides.without_first(), warps, both, matched, scopes))
+        matched = matching.match_scopes(*map(matching.identities, (of_a.kernel, of_b.kernel)))
+        pairs.append(KernelDiff(of_a, of_b, sides, sides.without_first(), warps, matched, scopes))
     for glob in scopes:
-        matching.require_scope(glob, [(pair.identities, pair.matching) for pair in pairs])
+        matching.require_scope(glob, [pair.matching for pair in pairs])
     compared = [(pair, scope) for pair in pairs for scope in pair.scopes_of(pair.all_launches) if all(scope.ran())]
     chosen = [pair.is_chosen(scope) for pair, scope in compared]
     comparisons = (len(pairs), max(sum(chosen), 1), max(len(chosen), 1))
     kernels = [replace(pair, comparisons=comparisons) for pair in pairs]
     kernels.sort(key=lambda kernel: (not kernel.launch.changed, -kernel.worth_ns))
-    return CaptureDiff(tuple(kernels), pairing.only_a, pairing.only_b)
+    return CaptureDiff(kernels, pairing.only_a, pairing.only_b)

@@ -34,7 +34,7 @@ from kprof_inject.analysis.limits.rates import (
 from kprof_inject.analysis.limits.speed_of_light import MAX_POSSIBLE
 from kprof_inject.analysis.limits.stalls import ISSUED, sampled
 from kprof_inject.analysis.scope_map import ScopeMap
-from kprof_inject.analysis.structure.banks import SIDES, shared_cycles
+from kprof_inject.analysis.structure.layouts import SIDES, shared_cycles
 from kprof_inject.capture.model import KERNELS_CACHED, Kernel
 from kprof_inject.machine_code.control_flow import blocks_of
 from kprof_inject.machine_code.instructions import NEVER, Instruction, MachineFunction

@@ -11,8 +11,7 @@ from kprof_inject.analysis.findings.finding import MIN_SHARE
 from kprof_inject.analysis.findings.waste import Waste, row
 from kprof_inject.analysis.limits.operation_work import work_of
 from kprof_inject.analysis.limits.rates import ALU, DRAM, FP32, ISSUE, L2, L2_TO_SM, SPECIAL
-from kprof_inject.analysis.structure.dependence import varying_names
-from kprof_inject.analysis.structure.uses import Uses
+from kprof_inject.analysis.structure.values import Uses, varying_names
 from kprof_inject.quantities import listed, percent
 from kprof_inject.ttgir.dialect import DIVISIONS
 from kprof_inject.ttgir.loops import body_of

@@ -29,7 +29,7 @@ from kprof_inject.analysis.limits.rates import (
 )
 from kprof_inject.analysis.limits.speed_of_light import Roof, SpeedOfLight
 from kprof_inject.analysis.limits.stalls import Stalls
-from kprof_inject.analysis.structure.uses import Uses, uses_of
+from kprof_inject.analysis.structure.values import Uses, uses_of
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture import counters
 from kprof_inject.capture.model import Kernel

@@ -16,7 +16,7 @@ from kprof_inject.analysis.interpreter.executions import CountedOperation
 from kprof_inject.analysis.interpreter.footprints import NOTHING, Ranges, union
 from kprof_inject.analysis.limits.limit import POSSIBLE
 from kprof_inject.analysis.limits.rates import DRAM, L2, L2_TO_SM, SHARED, rates_of
-from kprof_inject.analysis.structure.dependence import invariant_operations
+from kprof_inject.analysis.structure.values import invariant_operations
 from kprof_inject.capture import counters
 from kprof_inject.capture.resources import THREADS_PER_WARP
 from kprof_inject.quantities import percent, size_text

@@ -13,7 +13,7 @@ from kprof_inject.analysis.findings.finding import Figures, Results, found, rule
 from kprof_inject.analysis.limits.rates import SHARED
 from kprof_inject.analysis.limits.speed_of_light import Roof
 from kprof_inject.analysis.limits.stalls import FOR_MEMORY
-from kprof_inject.analysis.structure.banks import conflict_cycles
+from kprof_inject.analysis.structure.layouts import conflict_cycles
 from kprof_inject.capture.resources import limits_of
 from kprof_inject.quantities import counted, numbered, percent, size_text
 from kprof_inject.ttgir.loops import CopyPipeline, copy_pipelines, is_for_a_branch, is_used_at_once

@@ -9,14 +9,14 @@ from kprof_inject.analysis.findings.loaded_again import common_bytes, moved_by
 from kprof_inject.analysis.findings.waste import Waste, row
 from kprof_inject.analysis.interpreter.executions import entry_function
 from kprof_inject.analysis.interpreter.footprints import union
-from kprof_inject.analysis.structure.dependence import (
+from kprof_inject.analysis.structure.values import (
+    Uses,
     accumulation_of,
     independent_operations,
     invariant_operations,
     program_ids,
     varying_names,
 )
-from kprof_inject.analysis.structure.uses import Uses
 from kprof_inject.quantities import percent
 from kprof_inject.ttgir.dialect import DIVISIONS, DOT_WAIT, INTEGER_DIVISIONS, READ
 from kprof_inject.ttgir.loops import body_of

@@ -8,7 +8,7 @@ from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import MIN_SHARE
 from kprof_inject.analysis.findings.waste import Waste, row
 from kprof_inject.analysis.limits.rates import SHARED
-from kprof_inject.analysis.structure.banks import conflict_cycles, is_transposed, min_cycles
+from kprof_inject.analysis.structure.layouts import conflict_cycles, is_transposed, min_cycles
 from kprof_inject.quantities import percent
 
 

@@ -17,8 +17,8 @@ from kprof_inject.analysis.interpreter.axis_arrays import dimension
 from kprof_inject.analysis.interpreter.executions import CountedOperation, entry_function
 from kprof_inject.analysis.limits.coalescing import LINE_BYTES, SECTOR_BYTES, Requests
 from kprof_inject.analysis.limits.rates import DRAM, L2, SHARED
-from kprof_inject.analysis.structure.tensor_layouts import MAX_ACCESS_BITS, lanes_dimension
-from kprof_inject.analysis.structure.uses import Uses
+from kprof_inject.analysis.structure.layouts import MAX_ACCESS_BITS, lanes_dimension
+from kprof_inject.analysis.structure.values import Uses
 from kprof_inject.capture import counters
 from kprof_inject.capture.resources import THREADS_PER_WARP
 from kprof_inject.machine_code.units import global_access

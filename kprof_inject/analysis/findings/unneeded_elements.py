@@ -23,7 +23,7 @@ from kprof_inject.analysis.interpreter.executions import CountedOperation
 from kprof_inject.analysis.interpreter.footprints import Ranges
 from kprof_inject.analysis.limits.limit import POSSIBLE
 from kprof_inject.analysis.limits.rates import DRAM, L2, L2_TO_SM, SHARED
-from kprof_inject.analysis.structure.uses import Uses
+from kprof_inject.analysis.structure.values import Uses
 from kprof_inject.quantities import percent
 from kprof_inject.ttgir.dialect import DOT_WAIT
 from kprof_inject.ttgir.nodes import Operation

@@ -8,7 +8,7 @@ from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import MIN_SHARE, Results, found, no_memory_waits, rule
 from kprof_inject.analysis.findings.pipelining import MIN_COPIED_BYTES
 from kprof_inject.analysis.limits.limit import LIMITING
-from kprof_inject.analysis.structure.dependence import varying_names
+from kprof_inject.analysis.structure.values import varying_names
 from kprof_inject.capture.resources import limited_by
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.quantities import percent

@@ -10,7 +10,7 @@ from kprof_inject.analysis.interpreter.executions import CountedOperation
 from kprof_inject.analysis.limits.limit import POSSIBLE
 from kprof_inject.analysis.limits.operation_work import work_of
 from kprof_inject.analysis.limits.rates import ALU, DRAM, FP32, FP64, ISSUE, L2, L2_TO_SM, SHARED, TENSOR
-from kprof_inject.analysis.structure.uses import Uses
+from kprof_inject.analysis.structure.values import Uses
 from kprof_inject.quantities import percent
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.types import bits_of, factors_of, types_of

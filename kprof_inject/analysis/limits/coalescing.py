@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from kprof_inject.analysis.interpreter.accesses import Access
 from kprof_inject.analysis.interpreter.axis_arrays import AxisArray, GridAxis, dimension
 from kprof_inject.analysis.interpreter.executions import CountedOperation, ExecutedKernel
-from kprof_inject.analysis.structure.tensor_layouts import MAX_ACCESS_BITS, Basis, LinearLayout, linear_layout
+from kprof_inject.analysis.structure.layouts import MAX_ACCESS_BITS, Basis, LinearLayout, linear_layout
 from kprof_inject.capture.model import KERNELS_CACHED
 from kprof_inject.machine_code.instructions import MachineFunction
 from kprof_inject.machine_code.units import global_access, wavefronts_of

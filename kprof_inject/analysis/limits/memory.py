@@ -16,7 +16,7 @@ from kprof_inject.analysis.interpreter.axis_arrays import CTA, AxisArray, TooLar
 from kprof_inject.analysis.interpreter.executions import CountedOperation, ExecutedKernel
 from kprof_inject.analysis.interpreter.footprints import NOTHING, Ranges, max_repeats, union
 from kprof_inject.analysis.interpreter.loaded_integers import data_dependent
-from kprof_inject.analysis.structure.tensor_layouts import access_bits, lanes_and_warps_along, lanes_dimension
+from kprof_inject.analysis.structure.layouts import access_bits, lanes_and_warps_along, lanes_dimension
 from kprof_inject.capture.model import KERNELS_CACHED, Kernel
 from kprof_inject.capture.schema import Grid
 from kprof_inject.timeline.timeline import Timeline

@@ -13,8 +13,7 @@ from operator import add
 from msgspec import Struct, field
 from msgspec.structs import astuple
 
-from kprof_inject.analysis.structure.banks import SIDES, conflict_cycles
-from kprof_inject.analysis.structure.tensor_layouts import lanes_and_warps_along
+from kprof_inject.analysis.structure.layouts import SIDES, conflict_cycles, lanes_and_warps_along
 from kprof_inject.capture.model import KERNELS_CACHED
 from kprof_inject.select.functions import integer_work
 from kprof_inject.ttgir.dialect import AXIS, DIVISIONS, FUNCTION, INTEGER_DIVISIONS

@@ -8,21 +8,21 @@ that run most often: the ones in the innermost loop.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import partial
 
 from msgspec import Struct
 
-from kprof_inject.analysis.structure.banks import shared_cycles
-from kprof_inject.analysis.structure.tensor_layouts import (
+from kprof_inject.analysis.structure.layouts import (
     access_bits,
     dot_instruction,
     lanes_and_warps_along,
     lanes_dimension,
     layout_of,
     linear_layout,
+    shared_cycles,
 )
 from kprof_inject.capture.source_text import without_folders
 from kprof_inject.quantities import counted
@@ -59,6 +59,25 @@ class Kind(StrEnum):
 
 
 Fact = str | int
+_Facts = dict[str, Fact]
+
+CodeOf = Callable[[SourcePoint], str]
+"""Returns the text of a source line; empty if it is unknown."""
+
+
+class Line(Struct, frozen=True):
+    """A source line as named in a report, with its identity.
+
+    The identity is its text and that of the lines that call it, if known, else their files' names and their numbers.
+    """
+
+    source: SourcePoint | None
+    identity: tuple[str, ...]
+
+    @property
+    def own(self) -> tuple[str, ...]:
+        """Identity without the lines that call it: for a call of several lines, compilers name different ones."""
+        return self.identity[:2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +112,8 @@ _OPERATIONS = {
         amdg.async_tdm_fused_copy_global_to_local amdg.async_tdm_gather amdg.async_tdm_scatter""",
 }
 _WAYS = {operation: way for way, names in _OPERATIONS.items() for operation in names.split()}
-_POINTERS, _BUFFER = "by pointers", "by buffer instructions"
-_BUFFER_ACCESS = re.compile(r"(?:amdg|amdgpu)\.buffer_")
 _FENCE = "ttng.fence_async_shared"
 _SCHEDULING = ("amdg.instruction_sched_hint", "rocdl.s.setprio", "rocdl.sched.barrier")
-
-
-_WORK = frozenset(Kind) - {Kind.CONVERSION, Kind.FENCE, Kind.SYNCHRONIZATION}
 
 
 def kind_of(operation: Operation) -> Kind | None:
@@ -115,15 +129,15 @@ def kind_of(operation: Operation) -> Kind | None:
         return Kind.LOAD
     if traits.combines_elements:
         return Kind.REDUCTION
-    if traits.is_transcendental and _is_tensor(operation):
+    if traits.is_transcendental and _tensors_of(operation):
         return Kind.SPECIAL
     if name == "ttg.convert_layout":
         return Kind.CONVERSION
     if name == _FENCE:
         return Kind.FENCE
     if name.startswith(TENSOR_MEMORY):
-        return Kind.TENSOR_MEMORY if traits.starts_async or _is_tensor(operation) else None
-    if traits.accesses_shared and _is_tensor(operation):
+        return Kind.TENSOR_MEMORY if traits.starts_async or _tensors_of(operation) else None
+    if traits.accesses_shared and _tensors_of(operation):
         return Kind.SHARED
     # Other waits show in what they wait for.
     if (traits.is_wait and name not in (*GROUP_WAITS, DOT_WAIT)) or traits.is_arrival or name in _SCHEDULING:
@@ -131,12 +145,8 @@ def kind_of(operation: Operation) -> Kind | None:
     return None
 
 
-def _is_tensor(operation: Operation) -> bool:
-    return any(one.kind == "tensor" for one in types_of(operation))
-
-
-_Facts = dict[str, Fact]
-_Place = tuple[str, ...]
+def _tensors_of(operation: Operation) -> list[PrintedType]:
+    return [one for one in types_of(operation) if one.kind == "tensor"]
 
 
 def features_of(module: Module, code_of: CodeOf, *, by_line: bool = True) -> list[Feature]:
@@ -144,9 +154,7 @@ def features_of(module: Module, code_of: CodeOf, *, by_line: bool = True) -> lis
 
     Without ``by_line``, operations of a function belong to one line, as if it had no source lines.
     """
-    return [
-        feature for function in functions_of(module) for feature in _features_in(module, function, code_of, by_line)
-    ]
+    return [one for function in functions_of(module) for one in _features_in(module, function, code_of, by_line)]
 
 
 def _features_in(module: Module, function: Function, code_of: CodeOf, by_line: bool) -> Iterator[Feature]:
@@ -155,51 +163,71 @@ def _features_in(module: Module, function: Function, code_of: CodeOf, by_line: b
     loops: dict[Operation | None, str] = {None: ""}
     loops |= {loop.operation: f"loop{loop.subscript}" for loop in function.loops}
     depths = {loop: name.count(".") + bool(name) for loop, name in loops.items()}
-    groups: dict[tuple[Kind, _Place, str], list[Operation]] = {}
-    lines: dict[_Place, Line] = {}
+    groups: defaultdict[tuple[Kind, tuple[str, ...], str], list[Operation]] = defaultdict(list)
+    lines: dict[tuple[str, ...], Line] = {}
     for one in function.operations:
         kind = kind_of(one)
         if kind is not None and not function.illegal_owner(one):
             line = _line_of(function.source_of(one), owner, code_of, by_line)
             lines.setdefault(line.identity, line)
-            groups.setdefault((kind, line.identity, _operand(kind, one)), []).append(one)
+            groups[kind, line.identity, _operand(kind, one)].append(one)
     for (kind, identity, operand), group in groups.items():
         one = max(group, key=lambda other: depths[other.loop])
         inside = [other for other in group if other.loop is one.loop]
-        facts = dict(_printed_facts(module, kind, one)) | _facts_in_loop(module, kind, one, inside, group)
-        if kind == Kind.SYNCHRONIZATION and one.block is not None:
-            dots = [other for other in one.block.operations if other.traits.is_dot]
-            before = sum(other.start < one.start for other in dots)
-            facts |= {"place": f"{before} of {counted(len(dots), 'dot')}"} if dots else {}
-        if any(holder.name == "scf.if" for holder in one.owners()):
-            facts["predicated"] = 1
+        facts = _printed_facts(kind, one, module.aliases) | _facts_in_loop(module, kind, inside, group)
+        dots = [other for other in one.block.operations if other.traits.is_dot] if one.block else []
+        if kind == Kind.SYNCHRONIZATION and dots:
+            facts["place"] = f"{sum(other.start < one.start for other in dots)} of {counted(len(dots), 'dot')}"
+        facts["predicated"] = any(holder.name == "scf.if" for holder in one.owners())
         yield Feature(kind, lines[identity], operand, loops[one.loop], len(inside), facts, tuple(group))
 
 
-@if_misfit(())
-def _printed_facts(module: Module, kind: Kind, operation: Operation) -> Sequence[tuple[str, Fact]]:
-    return tuple(_FACTS[kind](module, operation).items()) if kind in _FACTS else ()
+# If USE_IR_LOC is set, Triton's locations are lines of its own dumps; so are those of modules printed without locations
+# and read again. They change with every edit, and from stage to stage.
+_COMPILER_SUFFIXES = (".ttir", ".ttgir", ".mlir")
 
 
-def _facts_in_loop(
-    module: Module, kind: Kind, one: Operation, inside: Sequence[Operation], group: Sequence[Operation]
-) -> _Facts:
-    facts: _Facts = {}
+def has_source_lines(module: Module) -> bool:
+    """Return True if any operation's location is a line of the program."""
+    return any(
+        _users_lines(function.source_of(one)) for function in functions_of(module) for one in function.operations
+    )
+
+
+def _line_of(chain: Chain, owner: str, code_of: CodeOf, by_line: bool) -> Line:
+    users = _users_lines(chain)
+    codes = (code_of(point) or without_folders(f"{point.file}:{point.line}") for point in users if by_line)
+    return Line(next(iter(users or chain), None), (owner, *codes))
+
+
+def _users_lines(chain: Chain) -> Chain:
+    """Return the program's lines, without Triton's own library, whose lines are the same for all callers."""
+    chain = tuple(point for point in chain if not point.file.endswith(_COMPILER_SUFFIXES))
+    own = next((depth for depth, point in enumerate(chain) if not is_library(point.file)), 0)
+    return chain[own:]
+
+
+_WORK = frozenset(Kind) - {Kind.CONVERSION, Kind.FENCE, Kind.SYNCHRONIZATION}
+
+
+def _facts_in_loop(module: Module, kind: Kind, inside: Sequence[Operation], group: Sequence[Operation]) -> _Facts:
+    """Return how far ahead an operation is issued, or awaited; ``inside`` are those of a group that are in the loop."""
+    one = inside[0]
     if one.loop is None:
-        return facts
-    if kind == Kind.LOAD and (ahead := iterations_ahead(module, one.loop, one, group)) is not None:
-        facts["ahead"] = ahead
+        return {}
+    if kind == Kind.LOAD:
+        ahead = iterations_ahead(module, one.loop, one, group)
+        return {} if ahead is None else {"ahead": ahead}
     if kind == Kind.SHARED and one.name == READ:
-        facts["ahead"] = int(any(is_for_the_next(one.loop, other) for other in inside))
-    if kind == Kind.DOT and (found := awaited_dot(module, one.loop, one)):
-        between = [other for other in body_of(one.loop) if one.start < other.start < found.wait.start]
-        if found.iterations_ago:
-            facts["awaited"] = f"{counted(found.iterations_ago, 'iteration')} later"
-        elif any(kind_of(other) in _WORK or (other.traits.is_arithmetic and _is_tensor(other)) for other in between):
-            facts["awaited"] = "later in its iteration"
-        else:
-            facts["awaited"] = "at once"
-    return facts
+        return {"ahead": int(any(is_for_the_next(one.loop, other) for other in inside))}
+    found = awaited_dot(module, one.loop, one) if kind == Kind.DOT else None
+    if found is None:
+        return {}
+    if found.iterations_ago:
+        return {"awaited": f"{counted(found.iterations_ago, 'iteration')} later"}
+    between = [other for other in body_of(one.loop) if one.start < other.start < found.wait.start]
+    does_work = any(kind_of(other) in _WORK or (other.traits.is_arithmetic and _tensors_of(other)) for other in between)
+    return {"awaited": "later in its iteration" if does_work else "at once"}
 
 
 def _operand(kind: Kind, operation: Operation) -> str:
@@ -227,8 +255,7 @@ def _moved(kind: Kind, operation: Operation) -> PrintedType | None:
     The generic form also prints the types of offsets and masks: before the result's, and after those of the values to
     store and of the memory to copy to.
     """
-    types = types_of(operation)
-    shaped = [one for one in types if one.shape] or list(types)
+    shaped = [one for one in types_of(operation) if one.shape] or list(types_of(operation))
     if kind == Kind.LOAD:
         shaped = [one for one in shaped if one.kind == "memdesc"] or shaped
     if not shaped:
@@ -236,141 +263,82 @@ def _moved(kind: Kind, operation: Operation) -> PrintedType | None:
     return shaped[-1] if kind in _GIVES_LAST else shaped[0]
 
 
-def _access(kind: Kind, module: Module, operation: Operation) -> _Facts:
-    facts: _Facts = {"way": _WAYS.get(operation.name, _PLAIN)}
-    if facts["way"] not in (_TMA, _TDM):
-        facts["addresses"] = _BUFFER if _BUFFER_ACCESS.match(operation.name) else _POINTERS
-    tensors = [one for one in types_of(operation) if one.kind == "tensor" and (one.is_pointer or one.shape)]
-    if facts["way"] not in (_TMA, _TDM) and tensors:
-        moved = _moved(kind, operation)
-        first = moved if moved is not None and moved.kind == "tensor" else tensors[0]
-        one = next((tensor for tensor in tensors if tensor.is_pointer), first)
-        known = {"bits": access_bits(one, module.aliases), "lanes": lanes_dimension(one, module.aliases)}
-        facts |= {name: fact for name, fact in known.items() if fact is not None}
-    return facts
-
-
 # AMD's newest layouts have the bases of the warps' numbers.
 _WARPS = re.compile(r"\bwarpsPerCTA = (\[[^\]]*\])|\bctaLayout = \{warp = (\[(?:\[[^\]]*\](?:, )?)*\])")
-
-
-def _dot(module: Module, operation: Operation) -> _Facts:
-    if operation.name.startswith("ttng.tc_gen5"):
-        return {"instruction": "tcgen05"}
-    results = [one for one in types_of(operation) if one.kind == "tensor"]
-    instruction = dot_instruction(layout_of(results[-1], module.aliases)) if results else ""
-    facts: _Facts = {"instruction": instruction} if instruction else {}
-    if results and (warps := _WARPS.search(layout_of(results[-1], module.aliases))):
-        facts["warps"] = warps[1] or warps[2]
-    if operation.name == WARP_GROUP_DOT:
-        facts["way"] = "asynchronous" if is_asynchronous_dot(operation) else "synchronous"
-    return facts
-
-
-def _reduction(module: Module, operation: Operation) -> _Facts:
-    axis = AXIS.search(operation.tail)
-    spread = lanes_and_warps_along(types_of(operation)[0], int(axis[1]), module.aliases) if axis else None
-    if spread is None:
-        return {}
-    parts = [counted(count, word) for count, word in zip(spread, ("thread", "warp"), strict=True) if count > 1]
-    return {"threads": f"over {' and '.join(parts)}" if parts else "within each thread"}
-
-
-def _conversion(module: Module, operation: Operation) -> _Facts:
-    tensors = [one for one in types_of(operation) if one.kind == "tensor"]
-    before, after = (linear_layout(one, module.aliases) for one in (tensors[0], tensors[-1]))
-    if before is None or after is None:
-        return {}
-    within = "within each thread" if before.lanes == after.lanes else "between threads of a warp"
-    return {"exchange": within if before.warps == after.warps else "between warps"}
-
-
 # Of the layouts of shared memory: swizzled_shared, nvmma_shared and padded_shared.
 _SWIZZLE = re.compile(r"\b(vec|perPhase|maxPhase|swizzlingByteWidth|transposed) = (\w+)|(\d+:\+\d+)")
-
-
-def _shared(module: Module, operation: Operation) -> _Facts:
-    facts: _Facts = {}
-    memory = next((one for one in types_of(operation) if one.kind == "memdesc"), None)
-    if memory is not None:
-        found = _SWIZZLE.findall(layout_of(memory, module.aliases))
-        facts["swizzle"] = ", ".join(f"{name} {value}".strip() + padding for name, value, padding in found)
-    if (cycles := shared_cycles(operation, module.aliases)) is not None:
-        facts["conflicts"] = f"{cycles.cycles / cycles.least:.2g}"
-    return facts
-
-
 # The generic form prints numbers: TritonAttrDefs.td, MemSemantic.
 _ORDERS = ("", "relaxed", "acquire", "release", "acq_rel")
 _ORDER = re.compile(r"\b(relaxed|acquire|release|acq_rel)\b|\bsem = (\d)")
 _PENDING = re.compile(r"\bpendings = (\d+)")
 
 
-def _atomic(module: Module, operation: Operation) -> _Facts:
-    found = _ORDER.search(operation.tail)
-    return _access(Kind.ATOMIC, module, operation) | (
-        {"memory-order": found[1] or _ORDERS[int(found[2]) % len(_ORDERS)]} if found else {}
-    )
+@if_misfit({})
+def _printed_facts(kind: Kind, operation: Operation, aliases: Mapping[str, str]) -> _Facts:
+    """Return what an operation and the layouts of its types show."""
+    tensors = _tensors_of(operation)
+    if kind in (Kind.LOAD, Kind.STORE):
+        return _access(kind, operation, aliases)
+    if kind == Kind.ATOMIC:
+        order = _ORDER.search(operation.tail)
+        known = {"memory-order": order[1] or _ORDERS[int(order[2]) % len(_ORDERS)]} if order else {}
+        return _access(kind, operation, aliases) | known
+    if kind == Kind.DOT:
+        return _dot(operation, aliases)
+    if kind == Kind.REDUCTION and (axis := AXIS.search(operation.tail)):
+        spread = lanes_and_warps_along(types_of(operation)[0], int(axis[1]), aliases)
+        if spread is None:
+            return {}
+        parts = [counted(count, word) for count, word in zip(spread, ("thread", "warp"), strict=True) if count > 1]
+        return {"threads": f"over {' and '.join(parts)}" if parts else "within each thread"}
+    if kind == Kind.CONVERSION:
+        before, after = (linear_layout(one, aliases) for one in (tensors[0], tensors[-1]))
+        if before is None or after is None:
+            return {}
+        within = "within each thread" if before.lanes == after.lanes else "between threads of a warp"
+        return {"exchange": within if before.warps == after.warps else "between warps"}
+    if kind == Kind.SHARED:
+        return _shared(operation, aliases)
+    if kind == Kind.SYNCHRONIZATION and (pending := _PENDING.search(operation.tail)):
+        return {"pending": int(pending[1])}
+    return {}
 
 
-def _synchronization(module: Module, operation: Operation) -> _Facts:
-    found = _PENDING.search(operation.tail)
-    return {"pending": int(found[1])} if found else {}
+def _access(kind: Kind, operation: Operation, aliases: Mapping[str, str]) -> _Facts:
+    way = _WAYS.get(operation.name, _PLAIN)
+    if way in (_TMA, _TDM):
+        return {"way": way}
+    is_buffer = operation.name.startswith(("amdg.buffer_", "amdgpu.buffer_"))
+    facts: _Facts = {"way": way, "addresses": "by buffer instructions" if is_buffer else "by pointers"}
+    tensors, moved = [one for one in _tensors_of(operation) if one.is_pointer or one.shape], _moved(kind, operation)
+    if tensors:
+        first = moved if moved is not None and moved.kind == "tensor" else tensors[0]
+        one = next((tensor for tensor in tensors if tensor.is_pointer), first)
+        known = {"bits": access_bits(one, aliases), "lanes": lanes_dimension(one, aliases)}
+        facts |= {name: fact for name, fact in known.items() if fact is not None}
+    return facts
 
 
-_FACTS: dict[Kind, Callable[[Module, Operation], _Facts]] = {
-    Kind.LOAD: partial(_access, Kind.LOAD),
-    Kind.STORE: partial(_access, Kind.STORE),
-    Kind.ATOMIC: _atomic,
-    Kind.DOT: _dot,
-    Kind.REDUCTION: _reduction,
-    Kind.CONVERSION: _conversion,
-    Kind.SHARED: _shared,
-    Kind.SYNCHRONIZATION: _synchronization,
-}
+def _dot(operation: Operation, aliases: Mapping[str, str]) -> _Facts:
+    if operation.name.startswith("ttng.tc_gen5"):
+        return {"instruction": "tcgen05"}
+    facts: _Facts = {}
+    if results := _tensors_of(operation)[-1:]:
+        layout = layout_of(results[0], aliases)
+        if instruction := dot_instruction(layout):
+            facts["instruction"] = instruction
+        if warps := _WARPS.search(layout):
+            facts["warps"] = warps[1] or warps[2]
+    if operation.name == WARP_GROUP_DOT:
+        facts["way"] = "asynchronous" if is_asynchronous_dot(operation) else "synchronous"
+    return facts
 
 
-CodeOf = Callable[[SourcePoint], str]
-"""Returns the text of a source line; empty if it is unknown."""
-
-# If USE_IR_LOC is set, Triton's locations are lines of its own dumps; so are those of modules printed without locations
-# and read again. They change with every edit, and from stage to stage.
-_COMPILER_SUFFIXES = (".ttir", ".ttgir", ".mlir")
-
-
-class Line(Struct, frozen=True):
-    """A source line as named in a report, with its identity.
-
-    The identity is its text and that of the lines that call it, if known, else their files' names and their numbers.
-    """
-
-    source: SourcePoint | None
-    identity: _Place
-
-    @property
-    def own(self) -> _Place:
-        """Identity without the lines that call it: for a call of several lines, compilers name different ones."""
-        return self.identity[:2]
-
-
-def has_source_lines(module: Module) -> bool:
-    """Return True if any operation's location is a line of the program."""
-    return any(
-        _users_lines(function.source_of(operation))
-        for function in functions_of(module)
-        for operation in function.operations
-    )
-
-
-def _line_of(chain: Chain, owner: str, code_of: CodeOf, by_line: bool) -> Line:
-    users = _users_lines(chain)
-    source = next(iter(users or chain), None)
-    codes = (code_of(point) or without_folders(f"{point.file}:{point.line}") for point in users if by_line)
-    return Line(source, (owner, *codes))
-
-
-def _users_lines(chain: Chain) -> Chain:
-    """Return the program's lines, without Triton's own library, whose lines are the same for all callers."""
-    chain = tuple(point for point in chain if not point.file.endswith(_COMPILER_SUFFIXES))
-    own = next((depth for depth, point in enumerate(chain) if not is_library(point.file)), 0)
-    return chain[own:]
+def _shared(operation: Operation, aliases: Mapping[str, str]) -> _Facts:
+    facts: _Facts = {}
+    for memory in [one for one in types_of(operation) if one.kind == "memdesc"][:1]:
+        found = _SWIZZLE.findall(layout_of(memory, aliases))
+        facts["swizzle"] = ", ".join(f"{name} {value}".strip() + padding for name, value, padding in found) or "plain"
+    if cycles := shared_cycles(operation, aliases):
+        facts["conflicts"] = f"{cycles.cycles / cycles.least:.2g}"
+    return facts

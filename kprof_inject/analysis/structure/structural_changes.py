@@ -6,17 +6,22 @@ another folder or another version of the compiler are therefore no changes by th
 
 from __future__ import annotations
 
-from collections import Counter
+import re
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from typing import TypeVar
+from difflib import SequenceMatcher
+from itertools import zip_longest
+from typing import Generic, TypeVar
 
 from msgspec import Struct
 
 from kprof_inject.analysis.structure.features import CodeOf, Fact, Feature, Kind, Line, features_of, has_source_lines
 from kprof_inject.quantities import counted
 from kprof_inject.select.functions import functions_of
+from kprof_inject.select.tags import is_inserted
 from kprof_inject.ttgir.locations import SourcePoint
 from kprof_inject.ttgir.nodes import Module, Operation
+from kprof_inject.ttgir.strings import STRING, without_locations
 
 _T = TypeVar("_T")
 
@@ -53,36 +58,57 @@ def structural_changes(a: Module, b: Module, code_a: CodeOf, code_b: CodeOf) -> 
     return [*_module_changes(a, b), *_feature_changes(*features)]
 
 
+_ATTRIBUTES = {
+    "target": ("ttg.target", "compiled for {} → {}"),
+    "num_warps": ("ttg.num-warps", "{} → {} warps"),
+    "num_ctas": ("ttg.num-ctas", "{} → {} CTAs in a cluster"),
+    "warp_size": ("ttg.threads-per-warp", "{} → {} threads in a warp"),
+    "maxnreg": ("ttg.maxnreg", "registers per thread limited to {} → {}"),
+}
+"""Attributes of a module and their messages, by the word for programs."""
+
+
+def _module_changes(a: Module, b: Module) -> Iterator[StructuralChange]:
+    for word, (name, text) in _ATTRIBUTES.items():
+        unknown = "no limit" if word == "maxnreg" else ""
+        before, after = (module.attribute(name) or unknown for module in (a, b))
+        if before and after and before != after:
+            yield StructuralChange(word, text.format(before, after))
+    before, after = (
+        ", ".join(label for function in functions_of(module) for label, _, _ in function.partitions()) or "none"
+        for module in (a, b)
+    )
+    if before != after:
+        yield StructuralChange("partitions", f"partitions: {before} → {after}")
+
+
+_COUNT = "count"
+
+
 def _feature_changes(a: Sequence[Feature], b: Sequence[Feature]) -> list[StructuralChange]:
-    pairs, only_a, only_b = _matched(a, b)
-    moved = [pair for pair in pairs if bool(pair[0].loop) != bool(pair[1].loop)]
-    kept = [*_loop_changes(moved)]
+    matched = _matched(a, b)
+    moved = [pair for pair in matched.pairs if bool(pair[0].loop) != bool(pair[1].loop)]
     same = {work for work, _ in _totals(a).items() & _totals(b).items()}
-    for feature_a, feature_b in pairs:
-        if (feature_a, feature_b) not in moved:
-            operands = feature_a.operand, feature_b.operand
-            if feature_a.times == feature_b.times and operands[0] != operands[1]:
-                kept.append(_change("operand", " → ".join(operands), feature_a, feature_b))
-            elif feature_a.times != feature_b.times and _work_in_loop(feature_b) not in same:
-                counts = (f"{one.times} x {one.operand}" for one in (feature_a, feature_b))
-                kept.append(_change(_COUNT, " → ".join(counts), feature_a, feature_b))
-        kept += _fact_changes(feature_a, feature_b)
-    for one in only_b:
+    kept = [*_loop_changes(moved)]
+    for before, after in matched.pairs:
+        if (before, after) not in moved:
+            if before.times == after.times and before.operand != after.operand:
+                kept.append(_change("operand", f"{before.operand} → {after.operand}", before, after))
+            elif before.times != after.times and _work_in_loop(after) not in same:
+                text = f"{before.times} x {before.operand} → {after.times} x {after.operand}"
+                kept.append(_change(_COUNT, text, before, after))
+        kept += _fact_changes(before, after)
+    for one in matched.only_b:
         if _work_in_loop(one) not in same:
             text = f"{_named(one)}: new"
             kept.append(StructuralChange("appeared", text, one.kind, one.line, one.loop, (), one.operations))
-    for one in only_a:
+    for one in matched.only_a:
         if _work_in_loop(one) not in same:
             text = f"{_named(one)}: gone"
             kept.append(StructuralChange("gone", text, one.kind, one.line, one.loop, one.operations, ()))
     # Loads and dots pass data through shared memory, so their changes cause its.
-    causes = {(change.id, change.kind, change.loop) for change in kept}
-    return [
-        change
-        for change in kept
-        if change.kind != Kind.SHARED
-        or causes.isdisjoint({("way", Kind.LOAD, change.loop), (_COUNT, Kind.DOT, change.loop)})
-    ]
+    loops = {change.loop for change in kept if (change.id, change.kind) in (("way", Kind.LOAD), (_COUNT, Kind.DOT))}
+    return [change for change in kept if change.kind != Kind.SHARED or change.loop not in loops]
 
 
 def _work_in_loop(one: Feature) -> tuple[Kind, str, str]:
@@ -96,70 +122,71 @@ def _totals(features: Sequence[Feature]) -> Counter[tuple[Kind, str, str]]:
     return times
 
 
-_EXACT: tuple[Callable[[Feature], Hashable], ...] = (
-    lambda one: (one.kind, one.line.identity, one.operand),
-    lambda one: (one.kind, one.line.identity),
-    lambda one: (one.kind, one.line.own, one.loop, one.operand),
-    lambda one: (one.kind, one.line.own, one.operand),
-    lambda one: (one.kind, one.loop, one.operand),
-    lambda one: (one.kind, one.operand),
-    lambda one: (one.kind, one.loop, one.times),
+_Keys = Sequence[Callable[[_T], Hashable]]
+
+_EXACT: _Keys[Feature] = (
+    lambda one: (one.line.identity, one.operand),
+    lambda one: one.line.identity,
+    lambda one: (one.line.own, one.loop, one.operand),
+    lambda one: (one.line.own, one.operand),
+    lambda one: (one.loop, one.operand),
+    lambda one: one.operand,
+    lambda one: (one.loop, one.times),
 )
 # The compiler moves these from line to line, so only their number in a loop matters.
-_MOVABLE: tuple[Callable[[Feature], Hashable], ...] = (
-    lambda one: (one.kind, one.line.identity, one.operand),
-    lambda one: (one.kind, one.line.own, one.loop, one.operand),
-    lambda one: (one.kind, one.loop, one.operand, one.times),
-    lambda one: (one.kind, one.line.identity, one.loop),
-    lambda one: (one.kind, one.loop, one.times),
-    lambda one: (one.kind, one.line.own, one.operand),
+_MOVABLE: _Keys[Feature] = (
+    lambda one: (one.line.identity, one.operand),
+    lambda one: (one.line.own, one.loop, one.operand),
+    lambda one: (one.loop, one.operand, one.times),
+    lambda one: (one.line.identity, one.loop),
+    lambda one: (one.loop, one.times),
+    lambda one: (one.line.own, one.operand),
 )
 _KEYS = dict.fromkeys((Kind.CONVERSION, Kind.SHARED, Kind.TENSOR_MEMORY, Kind.FENCE, Kind.SYNCHRONIZATION), _MOVABLE)
 
 
-def _matched(
-    a: Sequence[Feature], b: Sequence[Feature]
-) -> tuple[list[tuple[Feature, Feature]], list[Feature], list[Feature]]:
-    pairs: list[tuple[Feature, Feature]] = []
-    only_a: list[Feature] = []
-    only_b: list[Feature] = []
+class Matched(Struct, Generic[_T]):
+    """Pairs of objects of A and B, and the others."""
+
+    pairs: list[tuple[_T, _T]]
+    only_a: list[_T]
+    only_b: list[_T]
+
+
+def _matched(a: Sequence[Feature], b: Sequence[Feature]) -> Matched[Feature]:
     order = {id(one): number for number, one in enumerate(b)}
+    found: Matched[Feature] = Matched([], [], [])
     for kind in Kind:
-        kind_a, kind_b = ([one for one in side if one.kind == kind] for side in (a, b))
-        found, left_a, left_b = match_by_keys(kind_a, kind_b, _KEYS.get(kind, _EXACT))
-        pairs += sorted(found, key=lambda pair: order[id(pair[1])])
-        only_a += left_a
-        only_b += left_b
-    return pairs, only_a, only_b
+        in_a, in_b = ([one for one in side if one.kind == kind] for side in (a, b))
+        of_kind = match_by_keys(in_a, in_b, _KEYS.get(kind, _EXACT))
+        found.pairs += sorted(of_kind.pairs, key=lambda pair: order[id(pair[1])])
+        found.only_a += of_kind.only_a
+        found.only_b += of_kind.only_b
+    return found
 
 
-def match_by_keys(
-    a: Sequence[_T], b: Sequence[_T], keys: Sequence[Callable[[_T], Hashable]]
-) -> tuple[list[tuple[_T, _T]], list[_T], list[_T]]:
-    """Match objects with equal keys, in order, if both sides have equally many; return what is left of A and B, too.
+def match_by_keys(a: Iterable[_T], b: Iterable[_T], keys: _Keys[_T]) -> Matched[_T]:
+    """Match objects with equal keys, in order, if both sides have equally many.
 
     ``keys`` begin with the most reliable one. None is not a key.
     """
-    pairs: list[tuple[_T, _T]] = []
-    left_a, left_b = list(a), list(b)
+    found = Matched([], list(a), list(b))
     for key in keys:
-        groups_a, groups_b = _grouped(left_a, key), _grouped(left_b, key)
+        groups_a, groups_b = _grouped(found.only_a, key), _grouped(found.only_b, key)
         for value, group in groups_a.items():
-            if value is not None and len(group) == len(groups_b.get(value, ())):
-                pairs += zip(group, groups_b[value], strict=True)
-        taken = {id(one) for pair in pairs for one in pair}
-        left_a, left_b = ([one for one in left if id(one) not in taken] for left in (left_a, left_b))
-    return pairs, left_a, left_b
+            if value is not None and len(group) == len(groups_b[value]):
+                found.pairs += zip(group, groups_b[value], strict=True)
+        taken = {id(one) for pair in found.pairs for one in pair}
+        left_a, left_b = ([one for one in left if id(one) not in taken] for left in (found.only_a, found.only_b))
+        found = Matched(found.pairs, left_a, left_b)
+    return found
 
 
-def _grouped(found: Iterable[_T], key: Callable[[_T], Hashable]) -> dict[Hashable, list[_T]]:
-    groups: dict[Hashable, list[_T]] = {}
+def _grouped(found: Iterable[_T], key: Callable[[_T], Hashable]) -> defaultdict[Hashable, list[_T]]:
+    groups: defaultdict[Hashable, list[_T]] = defaultdict(list)
     for one in found:
-        groups.setdefault(key(one), []).append(one)
+        groups[key(one)].append(one)
     return groups
-
-
-_COUNT = "count"
 
 
 def _loop_changes(moved: Sequence[tuple[Feature, Feature]]) -> Iterator[StructuralChange]:
@@ -181,7 +208,7 @@ def _loop_changes(moved: Sequence[tuple[Feature, Feature]]) -> Iterator[Structur
 def _fact_changes(a: Feature, b: Feature) -> Iterator[StructuralChange]:
     for name, message in _MESSAGES.items():
         before, after = a.facts.get(name), b.facts.get(name)
-        if before == after or (name != "predicated" and None in (before, after)):
+        if before == after or before is None or after is None:
             continue
         # Older versions print fewer sizes of an instruction: ``mfma 32x32`` may be ``mfma 32x32x8``.
         says_less = str(before).startswith(f"{after}x") or str(after).startswith(f"{before}x")
@@ -191,33 +218,29 @@ def _fact_changes(a: Feature, b: Feature) -> Iterator[StructuralChange]:
 
 
 def _change(id_: str, text: str, a: Feature, b: Feature) -> StructuralChange:
-    loop = b.loop or a.loop
     line = b.line if b.line.source else a.line
-    return StructuralChange(id_, f"{b.kind}: {text}", b.kind, line, loop, a.operations, b.operations)
+    return StructuralChange(id_, f"{b.kind}: {text}", b.kind, line, b.loop or a.loop, a.operations, b.operations)
 
 
-def _ahead(before: Fact | None, after: Fact | None) -> str:
-    iterations = counted(int(after or before or 0), "iteration")
+def _ahead(before: Fact, after: Fact) -> str:
+    iterations = counted(int(after or before), "iteration")
     if not after:
         return f"no longer pipelined: issued {iterations} ahead → on use"
     return f"issued {before} → {iterations} ahead" if before else f"now pipelined: issued on use → {iterations} ahead"
 
 
-_MESSAGES: dict[str, Callable[[Fact | None, Fact | None], str]] = {
+_MESSAGES: dict[str, Callable[[Fact, Fact], str]] = {
     "ahead": _ahead,
-    **dict.fromkeys(
-        ("way", "addresses", "instruction", "threads", "exchange", "memory-order"),
-        lambda before, after: f"{before} → {after}",
-    ),
+    **dict.fromkeys(("way", "addresses", "instruction", "threads", "exchange", "memory-order"), "{} → {}".format),
     # A mask may allow less.
-    "bits": lambda before, after: f"up to {before} → {after} bits per thread and access",
-    "lanes": lambda before, after: f"a warp's threads are spread along dimension {before} → {after}",
-    "warps": lambda before, after: f"warps {before} → {after}",
-    "awaited": lambda before, after: f"awaited {before} → {after}",
-    "conflicts": lambda before, after: f"{before} → {after} × the cycles without bank conflicts",
-    "swizzle": lambda before, after: f"memory layout {before or 'plain'} → {after or 'plain'}",
-    "pending": lambda before, after: f"{before} → {after} may be pending",
-    "place": lambda before, after: f"after {before} → {after}",
+    "bits": "up to {} → {} bits per thread and access".format,
+    "lanes": "a warp's threads are spread along dimension {} → {}".format,
+    "warps": "warps {} → {}".format,
+    "awaited": "awaited {} → {}".format,
+    "conflicts": "{} → {} × the cycles without bank conflicts".format,
+    "swizzle": "memory layout {} → {}".format,
+    "pending": "{} → {} may be pending".format,
+    "place": "after {} → {}".format,
     "predicated": lambda _, after: "now under a condition" if after else "no longer under a condition",
 }
 
@@ -227,25 +250,68 @@ def _named(one: Feature) -> str:
     return f"{one.kind} of {times}{one.operand}" if one.operand else f"{times}{one.kind}"
 
 
-_ATTRIBUTES = {
-    "target": ("ttg.target", "compiled for {} → {}"),
-    "num_warps": ("ttg.num-warps", "{} → {} warps"),
-    "num_ctas": ("ttg.num-ctas", "{} → {} CTAs in a cluster"),
-    "warp_size": ("ttg.threads-per-warp", "{} → {} threads in a warp"),
-    "maxnreg": ("ttg.maxnreg", "registers per thread limited to {} → {}"),
-}
-"""Attributes of a module and their messages, by the word for programs."""
+_NAME = re.compile(rf"{STRING}|(%[\w$.-]+)")
+_DECLARED = re.compile(rf"{STRING}|(%[\w$.-]+)(?: =|: )")
+_ALIAS = re.compile(rf"{STRING}|(?<![\w@])#[\w$.-]+")
+_ALIAS_DEFINITION = re.compile(r"#[\w$.-]+ =")
+_MAX_LAYOUT = 10_000  # characters; in a hostile file, layouts may double with each alias
+
+LinePair = tuple[int | None, int | None]
+"""Numbers of a line in A and of the one that replaces it in B, from 1; None where a side has none."""
 
 
-def _module_changes(a: Module, b: Module) -> Iterator[StructuralChange]:
-    for word, (name, text) in _ATTRIBUTES.items():
-        unknown = "no limit" if word == "maxnreg" else ""
-        before, after = (module.attribute(name) or unknown for module in (a, b))
-        if before and after and before != after:
-            yield StructuralChange(word, text.format(before, after))
-    partitions_a, partitions_b = (
-        ", ".join(label for function in functions_of(module) for label, _, _ in function.partitions()) or "none"
-        for module in (a, b)
-    )
-    if partitions_a != partitions_b:
-        yield StructuralChange("partitions", f"partitions: {partitions_a} → {partitions_b}")
+class _CodeLine(Struct, frozen=True):
+    number: int
+    text: str
+    """The code with layouts in place of their aliases, and without the names of values."""
+    names: list[str]
+    given: set[str]
+    """Results and arguments among ``names``."""
+
+
+def differing_lines(a: Module, b: Module) -> list[LinePair]:
+    """Return the lines in which the code differs: none only if all lines are equal and name the same values.
+
+    Locations, comments, records, and the names of values and layouts do not count as code.
+    """
+    lines_a, lines_b = _code_of(a), _code_of(b)
+    found: list[LinePair] = []
+    b_of: dict[str, str] = {}
+    a_of: dict[str, str] = {}
+    matcher = SequenceMatcher(None, [line.text for line in lines_a], [line.text for line in lines_b])
+    for tag, a_begin, a_end, b_begin, b_end in matcher.get_opcodes():
+        for one, other in zip_longest(lines_a[a_begin:a_end], lines_b[b_begin:b_end]):
+            # Values that a line gives are new ones: other regions and functions reuse names.
+            for known, line in ((b_of, one), (a_of, other)):
+                for name in line.given if line else ():
+                    known.pop(name, None)
+            names = zip(one.names, other.names, strict=True) if tag == "equal" else ()
+            # Values seen for the first time correspond from then on.
+            agree = [
+                (b_of.setdefault(name_a, name_b), a_of.setdefault(name_b, name_a)) == (name_b, name_a)
+                for name_a, name_b in names
+            ]
+            if tag != "equal" or not all(agree):
+                found.append((one.number if one else None, other.number if other else None))
+    return found
+
+
+def _code_of(module: Module) -> list[_CodeLine]:
+    layouts: dict[str, str] = {}
+
+    def written_out(text: str) -> str:
+        return _ALIAS.sub(lambda alias: layouts.get(alias[0], alias[0]), without_locations(text))
+
+    for alias, body in module.aliases.items():
+        layout = written_out(body)
+        layouts[alias] = layout if len(layout) <= _MAX_LAYOUT else alias
+    inserted = set(module.line_numbers([one.start for one in module.walk() if is_inserted(one)]))
+    lines = []
+    for number, printed in enumerate(module.text.split("\n"), 1):
+        if number in inserted or _ALIAS_DEFINITION.match(printed) or not (text := written_out(printed)):
+            continue
+        names = list(filter(None, _NAME.findall(text)))
+        results = text.partition(" = ")[0] if text.startswith("%") else ""
+        given = {*_NAME.findall(results), *_DECLARED.findall(text)} - {""}
+        lines.append(_CodeLine(number, _NAME.sub(lambda name: "%" if name[1] else name[0], text), names, given))
+    return lines

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kprof_inject.analysis.comparison import causes, code, lines, runs
+from kprof_inject.analysis.comparison import causes, code, runs
 from kprof_inject.analysis.comparison.matching import Unmatched
 from kprof_inject.analysis.comparison.runs import Both, KernelRuns
 from kprof_inject.analysis.comparison.verdicts import CaptureDiff, ChangeVerdict, Judged, KernelDiff
@@ -157,7 +157,7 @@ def scope_rows(diff: KernelDiff) -> list[Row]:
             "compared_ns": json_values(compared_ns),
             **{name: json_values(both) for name, both in figures.items()},
             "explained": causes.explained_by(diff, scope),
-            "own_cta_change_ns": causes.own_cta_change_ns(diff, scope),
+            "own_cta_change_ns": causes.own_cta_changes_ns(diff).get(scope.match),
             "tags": [
                 {"name": name, "value": value, "p50_ns": json_values(both)}
                 for name, medians in scope.tags().items()
@@ -173,7 +173,7 @@ def _resolved(ns: Both, shortest_ns: Both) -> str:
     return before_and_after(resolved_time(ns.a, shortest_ns.a or 0.0), resolved_time(ns.b, shortest_ns.b or 0.0))
 
 
-def _line_row(line: lines.LineChange, changes: lines.LineChanges) -> Row:
+def _line_row(line: code.LineChange, changes: code.LineChanges) -> Row:
     before, after = (place_text(place) or "-" for place in (line.a, line.b))
     file, _, number = after.rpartition(":")
     is_moved = before != after and before.startswith(f"{file}:")
@@ -201,7 +201,7 @@ def _line_row(line: lines.LineChange, changes: lines.LineChanges) -> Row:
 
 def shown_lines(diff: KernelDiff) -> tuple[str, list[Row]]:
     """Return the sentence on the source lines and the largest changes; none if all are noise."""
-    changes = lines.line_changes(diff)
+    changes = code.line_changes(diff)
     if changes is None:
         return "", []
     a, b = changes.samples
@@ -314,7 +314,7 @@ def diff_json(diff: CaptureDiff) -> dict[str, Any]:
 
 def _kernel_values(diff: KernelDiff) -> dict[str, Any]:
     *clean, recorded = launch_rows(diff)
-    explanation, structure, changes = causes.explanation_of(diff), code.structure_of(diff), lines.line_changes(diff)
+    explanation, structure, changes = causes.explanation_of(diff), code.structure_of(diff), code.line_changes(diff)
     differences = runs.differences(diff.a, diff.b)
     return {
         "kernel": diff.b.kernel.name,

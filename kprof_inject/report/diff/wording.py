@@ -187,7 +187,7 @@ def _in_scopes(diff: KernelDiff, *, is_all: bool) -> str:
     (scope, part, explained), structure = largest_cause(diff), structure_of(diff)
     if scope is not None:
         only_in = f" ({scope.judged.verdict.value})" if scope.judged and scope.judged.verdict in ONE_SIDED else ""
-        text = f"{_scope_name(scope)}{only_in}, {_from_to(causes.cta_ns_of(scope))} per CTA"
+        text = f"{_scope_name(scope)}{only_in}, {_from_to(scope.cta_ns)} per CTA"
     elif part is not None:
         text = part.part.name
     else:

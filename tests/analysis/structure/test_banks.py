@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from bank_layouts import BLOCKED, OF_MATRICES, SWIZZLED, cycles
 
-from kprof_inject.analysis.structure.banks import SharedCycles, shared_cycles
+from kprof_inject.analysis.structure.layouts import SharedCycles, shared_cycles
 from kprof_inject.ttgir.parser import parse
 
 

@@ -8,7 +8,7 @@ import pytest
 from golden import FIXTURES
 from printed_forms import local_scope
 
-from kprof_inject.analysis.structure.code_lines import differing_lines
+from kprof_inject.analysis.structure.structural_changes import differing_lines
 from kprof_inject.ttgir.parser import parse
 
 FOLDER = FIXTURES / "3.6.0/cuda-90"

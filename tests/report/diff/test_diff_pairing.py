@@ -10,8 +10,9 @@ from known_sides import usual
 from replacing import replace
 from snapshots import check
 
-from kprof_inject.analysis.comparison.matching import Pairing, pair_runs
+from kprof_inject.analysis.comparison.matching import pair_runs
 from kprof_inject.analysis.comparison.runs import KernelRuns, differences, runs_of
+from kprof_inject.analysis.structure.structural_changes import Matched
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.resources import KernelResources
 from kprof_inject.errors import KprofError
@@ -43,7 +44,7 @@ def made(one: Timeline, *kernels: tuple[str, str, int, int], renamed: dict[str, 
     )
 
 
-def variants(pairing: Pairing) -> list[tuple[str, str]]:
+def variants(pairing: Matched[KernelRuns]) -> list[tuple[str, str]]:
     return [(a.kernel.variant, b.kernel.variant) for a, b in pairing.pairs]
 
 

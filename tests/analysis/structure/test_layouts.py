@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from kprof_inject.analysis.structure.tensor_layouts import (
-    Blocked,
+from kprof_inject.analysis.structure.layouts import (
     access_bits,
-    blocked_of,
     dot_instruction,
     lanes_and_warps_along,
     lanes_dimension,
     layout_of,
+    linear_layout,
 )
 from kprof_inject.ttgir.types import PrintedType, printed_types
 
@@ -170,19 +169,16 @@ def test_the_instruction_of_a_dot(layout: str, instruction: str) -> None:
     assert dot_instruction(layout) == instruction
 
 
-def test_tiles_of_a_blocked_layout() -> None:
-    found = blocked_of(COLUMNS)
-    assert found == Blocked(elements=(2, 4), lanes=(16, 2), warps=(1, 4), order=(0, 1))
-    # No tensor has more than 2^20 elements.
-    assert blocked_of(BLOCKED.format([1024, 1], [32, 1], [32, 1], [1, 0])) is not None
-    assert blocked_of(BLOCKED.format([1024, 1], [32, 1], [33, 1], [1, 0])) is None
+def test_a_blocked_layout_has_no_more_elements_than_a_tensor() -> None:
+    for warps, is_known in ((32, True), (64, False)):
+        layout = BLOCKED.format([1024, 1], [32, 1], [warps, 1], [1, 0])
+        assert (linear_layout(tensor("32x64xf32, #l"), {"#l": layout}) is not None) == is_known
 
 
 @pytest.mark.parametrize(
     "layout",
     [
         UNKNOWN,
-        MMA,
         ROWS.replace("order", "sequence"),
         ROWS.replace("}>", ", CGALayout = [[1, 0]]}>"),
         ROWS.replace("}>", ", CTAsPerCGA = [2, 1]}>"),
@@ -195,5 +191,5 @@ def test_tiles_of_a_blocked_layout() -> None:
         BLOCKED.format([1, 4], [2, 16], [4, -1], [1, 0]),
     ],
 )
-def test_other_layouts_have_no_such_tiles(layout: str) -> None:
-    assert blocked_of(layout) is None
+def test_other_layouts_are_unknown(layout: str) -> None:
+    assert linear_layout(tensor("32x64xf32, #l"), {"#l": layout}) is None
