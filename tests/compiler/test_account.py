@@ -28,6 +28,7 @@ from kprof_inject.analysis.findings.arithmetic import (
     random_numbers,
     rounded_functions,
     searches,
+    special_functions,
 )
 from kprof_inject.analysis.findings.busy_units import work_by_line
 from kprof_inject.analysis.findings.evidence import Evidence
@@ -44,10 +45,12 @@ from kprof_inject.analysis.findings.unneeded_elements import (
     unneeded_elements,
     unneeded_results,
 )
-from kprof_inject.analysis.findings.wide_types import fp32_dots, fp64, wide_types
+from kprof_inject.analysis.findings.waits import work_after_wait
+from kprof_inject.analysis.findings.wide_types import fp32_dots, fp64, partial_sums, wide_types
 from kprof_inject.analysis.interpreter.executions import evaluated
 from kprof_inject.analysis.limits.coalescing import requests_of
 from kprof_inject.analysis.limits.speed_of_light import SpeedOfLight
+from kprof_inject.analysis.limits.stalls import LineStalls, Stalls
 from kprof_inject.analysis.summary import summarise
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.capture.scopes import ScopeTable
@@ -323,6 +326,38 @@ CASES = {
         {"ALIGNED": True},
         parts={"shared memory and L1": 0.9},
     ),
+    "a product of exponentials": Case(
+        special_functions,
+        kernels.three_weights,
+        {**ROW, "n": 64, "JOINED": False},
+        {"special functions": (0.3, 0.6)},
+        {"JOINED": True},
+        parts={**ISSUES, "special functions": 0.6},
+    ),
+    "a row for each slot": Case(
+        same_in_all_ctas,
+        kernels.quantize_for_slots,
+        {**ROW, "scales": "*fp32", "out": "*i8", "n": 8, "ONCE": False},
+        {"instruction issue": (0.2, 0.95)},
+        {"ONCE": True},
+        parts=ISSUES,
+    ),
+    "keys of 64 bits": Case(
+        unneeded_results,
+        kernels.order_of,
+        {"x": "*i16", "out": "*i32", "B": 256, "WIDE": True},
+        {"instruction issue": (0.4, 0.5)},
+        {"WIDE": False},
+        parts=ISSUES,
+    ),
+    "sums outside of the tensor cores": Case(
+        partial_sums,
+        kernels.dot_of_bytes,
+        {**MATRIX, "x": "*fp8e4nv", "y": "*fp8e4nv", "PRODUCTS": 32},
+        {"instruction issue": (0.05, 0.7)},
+        {"PRODUCTS": 128},
+        parts=DOTS,
+    ),
 }
 
 
@@ -444,3 +479,21 @@ def test_a_division_that_is_called_has_the_line_of_its_caller() -> None:
     called = {one.line for one in code.instructions[ends[0] + 1 :] if one.operation not in ("BRA", "NOP")}
     assert any(one.operation == "CALL" for one in code.instructions)
     assert ["arith.remsi" in text.splitlines()[line - 1] for line in called] == [True]
+
+
+def test_work_that_follows_a_wait_for_another_cta(tmp_path: Path) -> None:
+    for early, names in ((False, [f"wasteful_kernels.py:{_marked(SCAN)[0]}"]), (True, [])):
+        evidence = evidence_of(tmp_path / str(early), SCAN.kernel, {**SCAN.arguments, "EARLY": early}, SCAN)
+        (spin,) = [one for one in evidence.loops if one.name == "scf.while"]
+        stalls = Stalls(100, {}, {}, (LineStalls(evidence.first_lines_of([spin])[0], None, {"wait": 90}, {}),), 0, {})
+        found = found_by(work_after_wait, replace(evidence, stalls=stalls))
+        assert [one.text.partition("; at most")[0].rpartition(" at ")[2] for one in found] == names
+
+
+SCAN = Case(
+    work_after_wait,
+    kernels.scan_of_tiles,
+    {"x": "*i32", "state": "*i32", "out": "*i32", "B": 1024},
+    {},
+    parts={"L2": 0.1},
+)

@@ -499,3 +499,65 @@ def packed(x, y, out, B: tl.constexpr, ALIGNED: tl.constexpr):
         start = tl.multiple_of(start, 16)
     v = tl.load(x + start + tl.arange(0, B))  # here
     tl.store(out + tl.program_id(0) * B + tl.arange(0, B), v)
+
+
+@triton.jit
+def three_weights(x, y, out, n, B: tl.constexpr, JOINED: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    a, b, acc = tl.load(x + i), tl.load(y + i), tl.zeros((B,), tl.float32)
+    for k in range(n):
+        if JOINED:
+            acc += 0.5 * tl.exp(-a * k - b * k)
+        else:
+            acc += 0.5 * tl.exp(-a * k) * tl.exp(-b * k)  # here
+    tl.store(out + i, acc)
+
+
+@triton.jit
+def quantize_for_slots(x, out, scales, n, B: tl.constexpr, ONCE: tl.constexpr):
+    i = tl.arange(0, B)
+    if ONCE:
+        token = tl.program_id(0)
+        v = tl.load(x + token * B + i)
+        most = tl.max(tl.abs(v))
+        for slot in range(n):
+            tl.store(out + (token * n + slot) * B + i, (v / most).to(tl.int8))
+    else:
+        token = tl.program_id(0) // n
+        v = tl.load(x + token * B + i)
+        most = tl.max(tl.abs(v))  # here
+        tl.store(out + (token * n + tl.program_id(0) % n) * B + i, (v / most).to(tl.int8))
+
+
+@triton.jit
+def order_of(x, out, B: tl.constexpr, WIDE: tl.constexpr):
+    i = tl.arange(0, B)
+    v = tl.load(x + tl.program_id(0) * B + i).to(tl.int32)
+    key = tl.sort((v.to(tl.int64) << 32 if WIDE else v << 16) | i)  # here
+    tl.store(out + tl.program_id(0) * B + i, (key & 0xFFFF).to(tl.int32))
+
+
+@triton.jit
+def dot_of_bytes(x, y, out, n, B: tl.constexpr, PRODUCTS: tl.constexpr):
+    i, j = tl.arange(0, B), tl.arange(0, 128)
+    rows = tl.program_id(0) * B + i
+    acc = tl.zeros((B, B), tl.float32)
+    for k in range(0, n, 128):
+        a = tl.load(x + rows[:, None] * n + k + j[None, :])
+        b = tl.load(y + i[None, :] * n + k + j[:, None])
+        acc = tl.dot(a, b, acc, max_num_imprecise_acc=PRODUCTS)  # here
+    tl.store(out + rows[:, None] * B + i[None, :], acc)
+
+
+@triton.jit
+def scan_of_tiles(x, state, out, B: tl.constexpr, EARLY: tl.constexpr):
+    tile, i = tl.program_id(0), tl.arange(0, B)
+    if EARLY:
+        v = tl.load(x + tile * B + i)
+    carry = tl.load(state + tile, volatile=True)
+    while carry == 0:
+        carry = tl.load(state + tile, volatile=True)
+    if not EARLY:
+        v = tl.load(x + tile * B + i)  # here
+    tl.store(out + tile * B + i, v + carry)
+    tl.atomic_xchg(state + tile + 1, carry + 1)

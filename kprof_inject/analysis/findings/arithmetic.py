@@ -90,9 +90,11 @@ def _removable(evidence: Evidence, counts: Mapping[Operation, float]) -> Iterato
         operands = [definition_of(name, one) for name in operand_names(one)] if may_match else []
         functions = [joined.get(operand, operand) for operand in operands if operand is not None]
         for name, names, edit in _PATTERNS:
-            if one.name == name and len(functions) == 2 and all(other.name in names for other in functions):
-                joined[one] = functions[0]
-                yield _Removable((functions[1],), one, edit)
+            matching = [other for other in functions if other.name in names] if one.name == name else []
+            if matching:
+                joined[one] = matching[0]  # a product with another factor still has the function
+            if len(matching) == 2:
+                yield _Removable((matching[1],), one, edit)
         if one.name in DIVISIONS and len(operands) == 2:
             if one in counts:
                 divisions.setdefault(operand_names(one)[1], []).append(one)

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from kprof_inject.analysis.findings.evidence import MAX_NAMES, Evidence
 from kprof_inject.analysis.findings.finding import MIN_SHARE, Figures, Results, found, rule
-from kprof_inject.analysis.findings.in_flight import less_of_limit
+from kprof_inject.analysis.findings.in_flight import less_of_limit, unused_stages
 from kprof_inject.analysis.limits.limit import UNIT_NAMES
 from kprof_inject.analysis.limits.rates import ALU, FP32, FP64, ISSUE, SHARED, SPECIAL, TENSOR
 from kprof_inject.analysis.limits.stalls import BARRIER, Stalls
@@ -73,10 +73,12 @@ def _turns(evidence: Evidence, stalls: Stalls) -> Iterator[_Turn]:
     more_than = f" than the {evidence.room} that fit{'s' if evidence.room == 1 else ''}" if evidence.room else ""
     by, less = less_of_limit(evidence)
     more_ctas = f"more CTAs on an SM{more_than} ({f'{by}: ' if by else ''}{less})"
+    has_all_stages = unused_stages(evidence) != (0, 0.0)
     for (what, advice), lines in by_turn.items():
         most = tuple(operations[line] for line, _ in lines.most_common() if line in operations)[:MAX_NAMES]
         if most:
             where = f"{what} ({evidence.places_of(most)})"
+            advice = "have {more_ctas}" if has_all_stages and what == _LOADS[0] else advice
             yield _Turn(lines.total() / stalls.samples, where, advice.format(more_ctas=more_ctas), most)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from math import prod
 
 from kprof_inject.analysis.findings.evidence import Evidence
@@ -192,7 +193,18 @@ def less_of_limit(evidence: Evidence) -> tuple[str, str]:
     """Return the resource that limits the CTAs on an SM, empty if it is unknown, and what takes less of it."""
     kernel = evidence.kernel
     by = limited_by(kernel.target, kernel.num_warps, kernel.clean)
+    stages, iterations = unused_stages(evidence)
+    if stages and "shared memory" in by:
+        return by, f"num_stages={max(round(iterations), 1)} in place of {stages}, as no more are ever in use"
     return by, _LESS_OF.get(by, "smaller tiles")
+
+
+def unused_stages(evidence: Evidence) -> tuple[int, float]:
+    """Return ``num_stages`` and the iterations of the longest loop with dots if some stages are never used, or 0, 0."""
+    stages = evidence.kernel.metadata.get("num_stages")
+    loops = [loop for loop in evidence.loops if any(one.traits.is_dot for one in body_of(loop))]
+    iterations = max(map(evidence.iterations_of, loops), default=math.inf)
+    return (stages, iterations) if isinstance(stages, int) and iterations < stages else (0, 0.0)
 
 
 @rule(no_memory_waits, all_ctas)

@@ -6,12 +6,14 @@ from collections.abc import Iterator
 
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.waste import Waste, row
+from kprof_inject.analysis.interpreter.executions import entry_function
 from kprof_inject.analysis.limits.limit import POSSIBLE
 from kprof_inject.analysis.limits.rates import ALU, DRAM, FP32, ISSUE
 from kprof_inject.analysis.limits.stalls import share_of_instructions
 from kprof_inject.capture.resources import THREADS_PER_WARP
 from kprof_inject.quantities import counted, percent
 from kprof_inject.ttgir.dialect import CALL, INTEGER_DIVISIONS
+from kprof_inject.ttgir.polling import polling_loops
 from kprof_inject.ttgir.types import PrintedType, types_of
 
 _MIN_SHARE = 0.15  # of all instructions
@@ -68,8 +70,9 @@ _ADVANCE = (
 @row
 def same_in_all_threads(evidence: Evidence) -> Iterator[Waste]:
     """Yield loops that work on fewer elements than the CTA has threads: several threads do the same."""
-    threads = evidence.kernel.num_warps * THREADS_PER_WARP
-    for loop in evidence.loops:
+    threads, function = evidence.kernel.num_warps * THREADS_PER_WARP, entry_function(evidence.module)
+    polling = set(polling_loops(evidence.module, function)) if function else set()
+    for loop in (one for one in evidence.loops if one not in polling):
         inside = [one for one in loop.walk() if one is not loop]
         work = [one for one in inside if one.traits.is_arithmetic or one.traits.reads_global]
         work = [one for one in work if not one.traits.is_constant]

@@ -165,7 +165,8 @@ def same_in_all_ctas(evidence: Evidence) -> Iterator[Waste]:
     for words, varying in (("", frozenset().union(*ids.values())), *(ids.items() if len(ids) > 1 else ())):
         same = independent_operations(evidence.module, function, varying)
         same = [one for one in same if not one.traits.is_constant and not one.traits.reads_global]
-        costly = [one for one in same if one.traits.is_transcendental or one.name in DIVISIONS or one.traits.is_dot]
+        costly = [one for one in same if one.traits.is_transcendental or one.name in (*DIVISIONS, _REDUCTION)]
+        costly += [one for one in same if one.traits.is_dot]
         costly = [one for one in costly if one not in seen and is_tensor(one)]
         seen.update(costly)
         share = evidence.time_share_of(same) if costly else 0.0

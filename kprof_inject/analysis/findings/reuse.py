@@ -185,13 +185,20 @@ def _evicted(evidence: Evidence, read: float, needed_bytes: int) -> Iterator[Was
         elif touched.size_bytes >= needed_bytes / 10:
             streamed.append(one.operation)
     evicted = 1 - needed_bytes / read if read else 0.0
-    if not (shared and streamed) or evicted < _MIN_EVICTED or shared_bytes > (evidence.kernel.l2_bytes or 0):
+    if not (shared and streamed) or evicted < _MIN_EVICTED:
+        return
+    removed = {DRAM: evicted * read / evidence.dram_moved, L2: 0.0}
+    if shared_bytes > (evidence.kernel.l2_bytes or 0):
+        text = f"DRAM reads {size_text(round(read))} where {size_text(needed_bytes)} suffice: CTAs share "
+        text += f"{evidence.names_of(shared)}, of {size_text(shared_bytes)}, at times too far apart for the L2"
+        advice = "let CTAs that share data run one after another: they should differ in what counts fastest "
+        advice += "(program_id(0), or its remainder); or let one CTA do the work of several"
+        yield Waste(text, advice, removed | {L2: removed[DRAM]}, tuple(shared), time_share=0.0, certainty=0.7)
         return
     text = f"DRAM reads {size_text(round(read))} where {size_text(needed_bytes)} suffice: what CTAs share "
     text += f"({evidence.names_of(shared)}) fits into the L2, but streamed data takes its place "
     text += f"({evidence.places_of(streamed)})"
     advice = "let streamed data leave first: eviction_policy='evict_first' for it, 'evict_last' for what is shared"
-    removed = {DRAM: evicted * read / evidence.dram_moved, L2: 0.0}
     yield Waste(text, advice, removed, tuple(shared), time_share=0.0, certainty=0.4)
 
 

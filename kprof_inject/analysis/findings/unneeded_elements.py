@@ -176,6 +176,10 @@ def unneeded_results(evidence: Evidence) -> Iterator[Waste]:
         demand = demands.of(operations[-1])
         used = float(demand.mask.joint().values.mean())
         is_sort = sum(one.traits.combines_elements for one in operations) >= _MIN_STEPS
+        if is_sort and used > _MAX_USED and types_of(operations[-1])[-1].bits == _WIDE_KEY_BITS:
+            text = f"{place} sorts keys of {_WIDE_KEY_BITS} bits"
+            advice = "pack value and index into 32 bits if they fit, which halves exchanges and comparisons"
+            yield Waste(text, advice, *evidence.saved_by(operations, 0.5)[:1], tuple(operations), certainty=0.5)
         # Tiles with few elements that a store keeps are larger than the data: see ``padding``.
         if used > _MAX_USED or not (is_sort or any(one.name == _SELECT for one in demand.deciding)):
             continue
@@ -187,6 +191,7 @@ def unneeded_results(evidence: Evidence) -> Iterator[Waste]:
 
 
 _MAX_USED = 0.5
+_WIDE_KEY_BITS = 64
 _MIN_STEPS = 4  # a sort exchanges elements more often
 _FEW_OF_SORT = (
     "do not sort all for a few: find the largest by a reduction, then the next with it masked out (tl.max, tl.argmax), "

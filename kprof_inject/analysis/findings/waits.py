@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kprof_inject.analysis.findings.evidence import Evidence
+from kprof_inject.analysis.findings.evidence import Evidence, is_tensor
 from kprof_inject.analysis.findings.finding import MIN_SHARE, Results, found, no_memory_waits, rule
 from kprof_inject.analysis.findings.pipelining import MIN_COPIED_BYTES
+from kprof_inject.analysis.interpreter.executions import entry_function
 from kprof_inject.analysis.limits.limit import LIMITING
 from kprof_inject.analysis.structure.values import varying_names
 from kprof_inject.capture.resources import limited_by
@@ -16,7 +17,7 @@ from kprof_inject.ttgir.dialect import FUNCTION
 from kprof_inject.ttgir.loops import body_of, is_for_a_copy, pipeline_of
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.polling import polling_loops
-from kprof_inject.ttgir.ssa_values import operand_names
+from kprof_inject.ttgir.ssa_values import operand_names, result_names
 
 # Warps of healthy kernels wait as long for data or at barriers.
 _MIN_SHARE = 0.25
@@ -127,3 +128,35 @@ def lock(evidence: Evidence) -> Results:
         figures={"waiting": share},
         at=locks,
     )
+
+
+@rule(idle="warps")
+def work_after_wait(evidence: Evidence) -> Results:
+    """Yield loads and reductions after a wait for another CTA that do not depend on what it awaits."""
+    function = entry_function(evidence.module) if evidence.executed else None
+    spins = sum(scope.share or 0.0 for scope in evidence.summary.scopes if scope.kind == ScopeKind.SPIN)
+    for loop in polling_loops(evidence.module, function) if function is not None else ():
+        late = _independent_after(loop)
+        share = max(spins, evidence.time_share_of([loop]) if evidence.stalls else 0.0)
+        if share < MIN_SHARE or not late:
+            continue
+        text = f"warps wait {percent(share)} of their time for memory to change, and only then do work that does not "
+        text += f"depend on it: {evidence.names_of(late)}"
+        advice = "load and compute before the wait what does not depend on the awaited value: CTAs that wait for each "
+        advice += "other then do this at the same time"
+        gain = min(evidence.bound_of(min(share, 1.0)), 1 - evidence.necessary())
+        yield found(evidence, gain, text, advice, {"waiting": share}, likely=gain / 2, at=late)
+
+
+def _independent_after(loop: Operation) -> list[Operation]:
+    """Return loads of tensors, scans and reductions that follow a loop in its block and use none of its results."""
+    block = loop.block.operations if loop.block else ()
+    awaited, found = set(result_names(loop)), list[Operation]()
+    for one in block:
+        if one.start <= loop.start:
+            continue
+        if any(name.partition("#")[0] in awaited for inner in one.walk() for name in operand_names(inner)):
+            awaited.update(result_names(one))
+        elif (one.traits.reads_global or one.traits.combines_elements) and is_tensor(one):
+            found.append(one)
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from kprof_inject.analysis.findings.evidence import Evidence, is_tensor
@@ -144,3 +145,22 @@ def fp64(evidence: Evidence) -> Iterator[Waste]:
     advice += "registers; a sum that needs more precision can carry the rounding error along (Kahan), or add up blocks "
     advice += "first"
     yield Waste(text, advice, {**evidence.unit_shares_of(doubles, _OF_DOUBLES), FP64: 1.0}, tuple(doubles))
+
+
+_IMPRECISE = re.compile(r"maxNumImpreciseAcc = (\d+)")
+
+
+@row
+def partial_sums(evidence: Evidence) -> Iterator[Waste]:
+    """Yield dots of 8 bits whose partial sums leave the tensor cores several times for each tile."""
+    for one in evidence.operations:
+        found, factors = _IMPRECISE.search(one.operation.tail), factors_of(one.operation)
+        if found is None or not factors or not 0 < int(found[1]) < factors[0].shape[-1]:
+            continue
+        products, whole = int(found[1]), factors[0].shape[-1]
+        text = f"{evidence.words_of(one.operation)} adds up {products} products in the tensor cores, and the rest of "
+        text += f"its {whole} by single instructions, for which it waits each time"
+        advice = f"raise max_num_imprecise_acc in tl.dot from {products} to {whole}, if results stay accurate enough"
+        removed, _ = evidence.saved_by([one.operation], 1 - products / whole)
+        share = evidence.time_share_of([one.operation]) * (1 - products / whole)
+        yield Waste(text, advice, removed | {TENSOR: 0.0}, (one.operation,), share, certainty=0.5)

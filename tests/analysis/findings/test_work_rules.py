@@ -278,17 +278,20 @@ def test_a_pass_finds_no_more_than_the_l2_holds(tmp_path: Path) -> None:
     assert not found_by(l2_reuse, with_kernel(evidence, l2_bytes=128))
 
 
-@pytest.mark.parametrize(("read", "l2_bytes", "found"), [(1.5, 1024, True), (1.05, 1024, False), (1.5, 256, False)])
-def test_streams_that_push_out_what_ctas_share(tmp_path: Path, read: float, l2_bytes: int, found: bool) -> None:
+@pytest.mark.parametrize(
+    ("read", "l2_bytes", "case"),
+    [(1.5, 1024, "streams in the L2"), (1.05, 1024, ""), (1.5, 256, "shared data that the L2 does not hold")],
+)
+def test_streams_that_push_out_what_ctas_share(tmp_path: Path, read: float, l2_bytes: int, case: str) -> None:
     """8 CTAs load the same 512 bytes, and 512 of their own."""
     body = LOAD.replace("%x", "%table") + of_each_cta(LOAD)
     needed = replace(DRAM_BOUND, read_bytes=9 * 512)
     counted = {"DRAM_READ_BYTES": read * 9 * 512, "DRAM_WRITE_BYTES": 512.0, "L2_HIT_PERCENT": 40.0}
     evidence = with_kernel(evidence_of(tmp_path, body, {"DRAM": 0.9}, dram=needed, **counted), l2_bytes=l2_bytes)
-    if not found:
+    if not case:
         assert not found_by(l2_reuse, evidence)
         return
-    finding = the_one(l2_reuse, evidence, "streams in the L2", "%table")
+    finding = the_one(l2_reuse, evidence, case, "%table")
     assert finding.removed["DRAM"] == pytest.approx(0.5 * 9 / (1.5 * 9 + 1))
 
 
