@@ -481,6 +481,15 @@ def test_a_division_that_is_called_has_the_line_of_its_caller() -> None:
     assert ["arith.remsi" in text.splitlines()[line - 1] for line in called] == [True]
 
 
+def test_a_factor_of_each_iteration_cannot_move_behind_the_loop(tmp_path: Path) -> None:
+    """It comes from a buffer of shared memory, which is the same in all iterations."""
+    arguments = {"x": "*fp16", "y": "*i8", "scales": "*fp16", "out": "*fp32", "n": 512, "B": 64}
+    parts = {**DOTS, "shared memory and L1": 0.9, "instruction issue": 0.9}
+    case = Case(operands_by_registers, kernels.dequantized_matmul, arguments, {}, parts=parts)
+    (finding,) = found_by(case.rule, evidence_of(tmp_path, case.kernel, arguments, case))
+    assert finding.advice.startswith("convert or scale the operand once")
+
+
 def test_work_that_follows_a_wait_for_another_cta(tmp_path: Path) -> None:
     for early, names in ((False, [f"wasteful_kernels.py:{_marked(SCAN)[0]}"]), (True, [])):
         evidence = evidence_of(tmp_path / str(early), SCAN.kernel, {**SCAN.arguments, "EARLY": early}, SCAN)

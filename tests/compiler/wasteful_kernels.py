@@ -561,3 +561,15 @@ def scan_of_tiles(x, state, out, B: tl.constexpr, EARLY: tl.constexpr):
         v = tl.load(x + tile * B + i)  # here
     tl.store(out + tile * B + i, v + carry)
     tl.atomic_xchg(state + tile + 1, carry + 1)
+
+
+@triton.jit
+def dequantized_matmul(x, y, scales, out, n, B: tl.constexpr):
+    rows, inner = tl.program_id(0) * B + tl.arange(0, B), tl.arange(0, B)
+    acc = tl.zeros((B, B), tl.float32)
+    for i in range(0, n, B):
+        a = tl.load(x + rows[:, None] * n + i + inner[None, :])
+        b = tl.load(y + (i + inner)[:, None] * B + inner[None, :])
+        scale = tl.load(scales + (i + inner)[:, None] * B + inner[None, :])
+        acc += tl.dot(a, b.to(tl.float16) * scale)
+    tl.store(out + rows[:, None] * B + inner[None, :], acc)

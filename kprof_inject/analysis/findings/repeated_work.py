@@ -278,7 +278,7 @@ def divided_in_loop(evidence: Evidence) -> Iterator[Waste]:
 
 
 _SUMS = ("arith.addf", "arith.addi", "math.fma")
-_PRODUCT = "arith.mulf"
+_PRODUCT, _BUFFER = "arith.mulf", "ttg.local_alloc"
 _REGISTER_MOVES = frozenset(("ttg.local_load", "ttg.local_store", "ttg.local_alloc", "ttg.convert_layout"))
 
 
@@ -317,6 +317,7 @@ def _has_invariant(uses: Uses, product: Operation, varying: Set[str]) -> bool:
     made = [uses.origin(product, place) for place in (0, 1)]
     names = operand_names(product)
     return any(
-        name not in varying or (one is not None and varying.isdisjoint(result_names(one)))
+        # What is in a buffer of shared memory changes, though the buffer does not.
+        name not in varying or (one is not None and one.name != _BUFFER and varying.isdisjoint(result_names(one)))
         for name, one in zip(names, made, strict=False)
     )
