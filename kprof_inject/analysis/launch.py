@@ -8,7 +8,6 @@ from functools import cached_property
 from msgspec import structs
 
 from kprof_inject.analysis.causal.slopes import kernel_slopes
-from kprof_inject.analysis.evidence.units import UnitEvidence, code_evidence, disagreements, unit_evidence
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.launch_conditions import throttled
@@ -20,6 +19,7 @@ from kprof_inject.analysis.limits.limit import CodeBounds, Limit, dram_part, mem
 from kprof_inject.analysis.limits.measured import measured_of
 from kprof_inject.analysis.limits.speed_of_light import speed_of_light
 from kprof_inject.analysis.limits.stalls import kernel_stalls
+from kprof_inject.analysis.limits.unit_evidence import UnitEvidence, code_evidence, disagreements, unit_evidence
 from kprof_inject.analysis.summary import LaunchSummary, summarise
 from kprof_inject.analysis.unjudged import CHECK_MODULE, Unevaluated, Unjudged, evaluating
 from kprof_inject.capture.buffer_layouts import LaunchHeaders

@@ -14,13 +14,13 @@ from msgspec import Struct, structs
 from kprof_inject.analysis.advice import Advice, Trust, advice_on, trust_in
 from kprof_inject.analysis.async_work.flights import Flights, flights_of
 from kprof_inject.analysis.async_work.in_flight import recorded_in_flight
-from kprof_inject.analysis.evidence.units import UnitEvidence
 from kprof_inject.analysis.findings.rules import RuleOutcome
 from kprof_inject.analysis.launch import LaunchAnalysis, ReportLaunch
 from kprof_inject.analysis.limits.coalescing import Requests
 from kprof_inject.analysis.limits.limit import Limit
 from kprof_inject.analysis.limits.speed_of_light import SpeedOfLight
 from kprof_inject.analysis.limits.stalls import Stalls
+from kprof_inject.analysis.limits.unit_evidence import UnitEvidence
 from kprof_inject.analysis.program import KernelFinding, Report
 from kprof_inject.analysis.summary import LaunchSummary, ScopeSummary
 from kprof_inject.capture.edits import EditsRecord

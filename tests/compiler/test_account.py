@@ -35,10 +35,10 @@ from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import Finding, Rule
 from kprof_inject.analysis.findings.instructions import address_arithmetic, same_in_all_threads
 from kprof_inject.analysis.findings.loaded_again import loaded_again, past_l1, stored_again
+from kprof_inject.analysis.findings.memory_accesses import narrow_accesses
 from kprof_inject.analysis.findings.repeated_work import divided_in_loop, operands_by_registers, same_in_all_ctas
-from kprof_inject.analysis.findings.reuse import shared_halos, symmetric_product
+from kprof_inject.analysis.findings.reuse import shared_loads, symmetric_product
 from kprof_inject.analysis.findings.rules import RULES
-from kprof_inject.analysis.findings.uncoalesced import narrow_accesses
 from kprof_inject.analysis.findings.unneeded_elements import (
     masked_iterations,
     padding,
@@ -54,8 +54,8 @@ from kprof_inject.analysis.limits.stalls import LineStalls, Stalls
 from kprof_inject.analysis.summary import summarise
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.capture.scopes import ScopeTable
-from kprof_inject.machine_code.instructions import MachineFunction, read_nvdisasm
-from kprof_inject.runtime.compiling.disassembly import disassembled
+from kprof_inject.machine_code.instructions import MachineFunction
+from kprof_inject.runtime.compiling.disassembly import _read, _spaced, disassembled
 from kprof_inject.runtime.compiling.module_check import module_target, text_without_locations
 from kprof_inject.ttgir.parser import parse
 
@@ -99,7 +99,7 @@ MATRIX = {"x": "*fp16", "y": "*fp16", "out": "*fp32", "n": 512, "B": 64}
 CAUSAL = {"q": "*fp16", "k": "*fp16", "v": "*fp16", "out": "*fp32", "n": CTAS * 64, "B": 64, "D": 64}
 MASKED, ENDS = {"MASKED": True}, {"ENDS": True}
 # Loops of a few instructions are not as busy with these in practice, and tiles are small to be compiled soon.
-NEEDED = {"address-arithmetic", "small-tiles", "shared-halos"}
+NEEDED = {"address-arithmetic", "small-tiles", "shared-loads"}
 # CTA 0 needs one block of 8, CTA 7 needs all.
 ABOVE_DIAGONAL = 28 / 64
 
@@ -300,7 +300,7 @@ CASES = {
     ),
     # Each of 8 rows of CTAs loads 8 rows of x for one of its own: 64, of which 15 differ.
     "a flat tile": Case(
-        shared_halos,
+        shared_loads,
         kernels.column_sums,
         {**ROW, "n": 1024, "TALL": 1, "WIDE": 1024},
         {"L2": 1 - 15 / 64},
@@ -378,8 +378,9 @@ def compiled(kernel: Any, **arguments: Any) -> tuple[str, MachineFunction]:
     built = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": WARPS})
     text = built.asm["ttgir"]
     module = parse(text, "kernel.ttgir")
-    printed = disassembled(text_without_locations(module), module_target(module), {"num_warps": WARPS}, Path())
-    (code,) = read_nvdisasm(printed, "kernel.ttgir")
+    target = module_target(module)
+    printed = disassembled(_spaced(text_without_locations(module)), target, {"num_warps": WARPS}, Path())
+    (code,) = _read(printed, target)
     return text, code
 
 

@@ -8,8 +8,8 @@ from functools import cache
 import pytest
 from golden import FIXTURES
 
-from kprof_inject.analysis.evidence.executed_instructions import block_executions
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel, evaluated
+from kprof_inject.analysis.limits.executed_instructions import block_executions
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.machine_code.control_flow import blocks_of
 from kprof_inject.machine_code.instructions import INSTRUCTION_BYTES, Instruction, MachineFunction

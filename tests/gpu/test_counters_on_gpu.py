@@ -11,10 +11,10 @@ import pytest
 from gpu_support import EXAMPLES, Kprof
 from program_runs import PROGRAMS
 
-from kprof_inject.analysis.evidence.executed_instructions import block_executions
-from kprof_inject.analysis.evidence.units import launch_work
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel
 from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.analysis.limits.executed_instructions import block_executions
+from kprof_inject.analysis.limits.unit_evidence import launch_work
 from kprof_inject.capture import counters
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.runtime.counters.cupti import is_permitted

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from msgspec import Struct
 
 from kprof_inject.analysis.findings.evidence import MAX_NAMES, Evidence, is_tensor
-from kprof_inject.analysis.findings.finding import MIN_SHARE
-from kprof_inject.analysis.findings.waste import Waste, row
+from kprof_inject.analysis.findings.finding import MIN_SHARE, Waste, row
 from kprof_inject.analysis.limits.operation_work import work_of
 from kprof_inject.analysis.limits.rates import ALU, DRAM, FP32, ISSUE, L2, L2_TO_SM, SPECIAL
 from kprof_inject.analysis.structure.values import Uses, varying_names
@@ -260,7 +259,7 @@ _FROZEN = 0.9  # of the iterations, at most
 
 @row
 def searches(evidence: Evidence) -> Iterator[Waste]:
-    """Yield loops over running sums that are only compared: the result is known before their end."""
+    """Yield loops that only compare running sums, and continue after the result is known."""
     for loop in (one for one in evidence.loops if one.name == "scf.for"):
         sums, compared = [one for one in body_of(loop) if one.name == "tt.scan"], list[Operation]()
         names = {name for one in sums for name in result_names(one)}
@@ -273,10 +272,10 @@ def searches(evidence: Evidence) -> Iterator[Waste]:
                 compared.append(one)
         if not compared or any(one.name not in ("arith.cmpf", "arith.cmpi") for one in compared):
             continue
-        text = f"{evidence.name_around(sums[0])} only compares running sums ({evidence.places_of(compared)}), and goes "
-        text += "on after the place is found"
-        advice = "end the loop once the running sum has passed the value (a while loop on the sum so far), or search "
-        advice += "among sums of whole blocks first"
+        text = f"{evidence.name_around(sums[0])} searches running sums ({evidence.places_of(compared)}), and continues "
+        text += "after the result is known"
+        advice = "if no term is negative, stop once the running sum passes the value (a while loop, which is not "
+        advice += "pipelined), or find the block by sums of blocks first, and search only there"
         inside = [one for one in loop.walk() if one is not loop]
         removed, time_share = evidence.saved_by(inside, _FROZEN)
         removed |= dict.fromkeys((DRAM, L2, L2_TO_SM), _FROZEN)

@@ -1,19 +1,23 @@
-"""Units of the SM that limit a launch: the lines that they work for, and two units that work in turn."""
+"""Units of the SM that limit a launch, with the lines that they work for; units in turn; places that set the pace."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from kprof_inject.analysis.causal.slopes import PlaceSlope
 from kprof_inject.analysis.findings.evidence import MAX_NAMES, Evidence
 from kprof_inject.analysis.findings.finding import MIN_SHARE, Figures, Results, found, rule
-from kprof_inject.analysis.findings.in_flight import less_of_limit, unused_stages
+from kprof_inject.analysis.findings.in_flight import occupancy_remedy, unused_stages
 from kprof_inject.analysis.limits.limit import UNIT_NAMES
 from kprof_inject.analysis.limits.rates import ALU, FP32, FP64, ISSUE, SHARED, SPECIAL, TENSOR
 from kprof_inject.analysis.limits.stalls import BARRIER, Stalls
+from kprof_inject.capture.scopes import Scope, ScopeKind
 from kprof_inject.quantities import listed, percent
+from kprof_inject.select.parts import COPIES, WAIT, part_of
 from kprof_inject.ttgir.loops import body_of
 from kprof_inject.ttgir.nodes import Operation
 
@@ -70,15 +74,15 @@ def _turns(evidence: Evidence, stalls: Stalls) -> Iterator[_Turn]:
             if line.line not in of_dots or turn == _LOADS:
                 by_turn.setdefault(turn, Counter())[line.line] += count
     operations = {one.line: one.operation for one in evidence.operations}
-    more_than = f" than the {evidence.room} that fit{'s' if evidence.room == 1 else ''}" if evidence.room else ""
-    by, less = less_of_limit(evidence)
-    more_ctas = f"more CTAs on an SM{more_than} ({f'{by}: ' if by else ''}{less})"
-    has_all_stages = unused_stages(evidence) != (0, 0.0)
+    by, less = occupancy_remedy(evidence)
+    limit = f"now {evidence.room}{f', limited by {by}' if by else ''}: " if evidence.room else ""
+    more_ctas = f"more CTAs on an SM ({limit}{less})"
+    has_unused_stages = unused_stages(evidence) != (0, 0.0)  # more would not make loads earlier
     for (what, advice), lines in by_turn.items():
         most = tuple(operations[line] for line, _ in lines.most_common() if line in operations)[:MAX_NAMES]
         if most:
             where = f"{what} ({evidence.places_of(most)})"
-            advice = "have {more_ctas}" if has_all_stages and what == _LOADS[0] else advice
+            advice = "have {more_ctas}" if has_unused_stages and what == _LOADS[0] else advice
             yield _Turn(lines.total() / stalls.samples, where, advice.format(more_ctas=more_ctas), most)
 
 
@@ -152,3 +156,54 @@ def work_by_line(evidence: Evidence) -> tuple[str, str]:
     where = listed([f"{place} ({percent(share)})" for place, share in most], MAX_NAMES)
     does = "works" if unit in (ALU, ISSUE) else "work"
     return _LESS[unit], f"{UNIT_NAMES[unit]} ({percent(part)} of peak) {does} most for {where}"
+
+
+_MAX_NAMES = 4  # named in one sentence
+
+
+@rule()
+def pace(evidence: Evidence) -> Results:
+    """Yield the critical places; without any, the kernel waits for what all CTAs share."""
+    slopes = evidence.slopes
+    critical = [place for place in slopes.ranked if place.is_critical] if slopes else []
+    if slopes is None or not critical:
+        return
+    hidden = [place for place in slopes.places if place.is_hidden]
+    first, values = critical[0], [place.response.slope.value if place.response else 0.0 for place in critical]
+    # Each place can gain its slope times its part of the time.
+    gains = [min(value, 1.0) * (place.time_share or 0.0) for place, value in zip(critical, values, strict=True)]
+    names = listed([place.name for place in critical], _MAX_NAMES)
+    sets, there = ("sets", "there") if len(critical) == 1 else ("set", f"in {first.name}")
+    slacks = [f"{slack:.0f} cycles in {place.name}" for place in hidden if (slack := place.spare_cycles)]
+    spare = f"; slack: {listed(slacks, _MAX_NAMES)}" if slacks else ""
+    finding = found(
+        evidence,
+        min(sum(gains), 1.0),
+        text=f"{names} {sets} the pace: each cycle saved {there} makes the kernel {values[0]:.2f} cycles faster{spare}",
+        advice=_advice(slopes.places, critical),
+        figures={
+            f"slope of {one.name}": round(one.response.slope.value, 3) for one in (*critical, *hidden) if one.response
+        },
+    )
+    yield replace(finding, scope=first.scope.name, index=first.index)
+
+
+def _advice(places: Sequence[PlaceSlope], critical: Sequence[PlaceSlope]) -> str:
+    """Return remedies for the critical places.
+
+    Code that issues copies should start earlier, not get shorter, and a wait is as long as what it waits for.
+    """
+    shortened = [one.name for one in critical if _part(one.scope) not in (COPIES, WAIT)]
+    advice = [f"shorten {listed(shortened, _MAX_NAMES)}"] if shortened else []
+    copies = [place for place in places if _part(place.scope) == COPIES]
+    if any(place.is_critical for place in copies):
+        advice.append("start the copies earlier, with more stages: the kernel waits for them")
+    elif copies and all(place.is_hidden for place in copies):
+        advice.append("the copies are hidden: more stages would gain nothing")
+    return "; ".join(advice) or f"see what {critical[0].name} waits for"
+
+
+def _part(scope: Scope) -> str:
+    """Return the kind of part that a scope is, whatever name the user gave it; empty if it is none."""
+    label = scope.label or scope.name
+    return label.partition("@")[0] if scope.kind == ScopeKind.PART else part_of(label)

@@ -9,7 +9,6 @@ from statistics import median
 from msgspec import Struct
 
 from kprof_inject.analysis.causal.slopes import KernelSlopes
-from kprof_inject.analysis.evidence.units import UnitUse, issued_instructions
 from kprof_inject.analysis.interpreter.executions import CountedOperation, ExecutedKernel
 from kprof_inject.analysis.limits.coalescing import Requests
 from kprof_inject.analysis.limits.limit import LIMITING
@@ -29,6 +28,7 @@ from kprof_inject.analysis.limits.rates import (
 )
 from kprof_inject.analysis.limits.speed_of_light import Roof, SpeedOfLight
 from kprof_inject.analysis.limits.stalls import Stalls
+from kprof_inject.analysis.limits.unit_evidence import UnitUse, issued_instructions
 from kprof_inject.analysis.structure.values import Uses, uses_of
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture import counters

@@ -182,25 +182,26 @@ def _more_warps(evidence: Evidence, waves: Waves, needs_more: bool) -> tuple[str
 
 
 def _more_room(evidence: Evidence) -> str:
-    kernel, (by, how) = evidence.kernel, less_of_limit(evidence)
+    kernel, (by, how) = evidence.kernel, occupancy_remedy(evidence)
     if not by:
-        return f"use {how}"
+        return "use smaller tiles"
     by_warps = ctas_per_sm(limits_of(kernel.target), 0, kernel.num_warps, None)
     return f"make room for more CTAs on an SM ({by}: for {evidence.room}; warps: for {by_warps}): {how}"
 
 
-def less_of_limit(evidence: Evidence) -> tuple[str, str]:
-    """Return the resource that limits the CTAs on an SM, empty if it is unknown, and what takes less of it."""
+def occupancy_remedy(evidence: Evidence) -> tuple[str, str]:
+    """Return the resource that limits the CTAs on an SM (empty if unknown), and how to use less of it."""
     kernel = evidence.kernel
     by = limited_by(kernel.target, kernel.num_warps, kernel.clean)
     stages, iterations = unused_stages(evidence)
-    if stages and "shared memory" in by:
-        return by, f"num_stages={max(round(iterations), 1)} in place of {stages}, as no more are ever in use"
+    if stages and by == "shared memory":
+        fewer = max(math.ceil(iterations), 1)
+        return by, f"num_stages={fewer} instead of {stages}: the dot loop's mean trip count is {iterations:.3g}"
     return by, _LESS_OF.get(by, "smaller tiles")
 
 
 def unused_stages(evidence: Evidence) -> tuple[int, float]:
-    """Return ``num_stages`` and the iterations of the longest loop with dots if some stages are never used, or 0, 0."""
+    """Return ``num_stages`` and the longest dot loop's mean trip count if that is smaller, else 0 and 0."""
     stages = evidence.kernel.metadata.get("num_stages")
     loops = [loop for loop in evidence.loops if any(one.traits.is_dot for one in body_of(loop))]
     iterations = max(map(evidence.iterations_of, loops), default=math.inf)

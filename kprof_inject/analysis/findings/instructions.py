@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kprof_inject.analysis.findings.evidence import Evidence
-from kprof_inject.analysis.findings.waste import Waste, row
+from kprof_inject.analysis.findings.finding import Waste, row
 from kprof_inject.analysis.interpreter.executions import entry_function
 from kprof_inject.analysis.limits.limit import POSSIBLE
 from kprof_inject.analysis.limits.rates import ALU, DRAM, FP32, ISSUE

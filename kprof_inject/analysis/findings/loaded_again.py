@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import Struct
 
 from kprof_inject.analysis.findings.evidence import Evidence, is_tensor
-from kprof_inject.analysis.findings.waste import Waste, row
+from kprof_inject.analysis.findings.finding import Waste, row
 from kprof_inject.analysis.interpreter.accesses import Access
 from kprof_inject.analysis.interpreter.axis_arrays import CTA, AxisArray
 from kprof_inject.analysis.interpreter.executions import CountedOperation
@@ -103,18 +103,20 @@ def loaded_again(evidence: Evidence) -> Iterator[Waste]:
         advice, certainty = _OF_ITERATIONS, 0.7
     if bypassing:
         where, certainty = evidence.places_of(bypassing), 1.0
-        advice = f"drop the cache modifier of {where}, with which loads bypass the L1; or {advice}"
+        advice = (
+            f"drop the cache modifier at {where}, which bypasses the L1, unless other CTAs write the data; or {advice}"
+        )
     elif all(_is_of_tiles(evidence, one) for one in again):
         certainty = _OF_TILES
     yield Waste(text, advice, removed, operations, certainty=certainty)
 
 
-# A CTA that loops over tiles loads their operands again, unless its shared memory has room for them.
+# Shared memory rarely holds the operands of all tiles of a CTA: reloading them is often unavoidable.
 _OF_TILES = 0.3
 
 
 def _is_of_tiles(evidence: Evidence, again: _Again) -> bool:
-    """Return True for an operand of dots that one place of the source loads again."""
+    """Return True if one source line reloads a dot's operand, as a loop over tiles does."""
     load, first = again.moved.operation, again.first.operation
     is_of_dot = load.traits.starts_async or (load.loop and any(one.traits.is_dot for one in load.loop.walk()))
     return bool(is_of_dot) and evidence.place_of(load) == evidence.place_of(first)
@@ -142,7 +144,7 @@ def common_bytes(one: Ranges, other: Ranges) -> int:
 
 
 def _removed(evidence: Evidence, again: Sequence[_Again], share: float) -> Mapping[str, float]:
-    """Return the part of each unit's work that is for bytes moved again: ``share`` of those that the L2 delivers."""
+    """Return the part of each unit's work that moves bytes again; ``share`` is that part of the L2's bytes."""
     removed = dict[str, float]()
     for one in again:
         part = one.again_bytes / one.moved.requested_bytes if one.first is one.moved else 1.0
@@ -187,8 +189,8 @@ def _amounts(evidence: Evidence, unit: str, loads: Sequence[Moved]) -> str:
 
 
 _OF_ITERATIONS = (
-    "load it once for the iterations in a row that need the same: a larger step along the loop (one iteration for each "
-    "group of elements with one scale or index), or an outer loop around them"
+    "load it once for consecutive iterations that share it: step by whole groups (one iteration for each scale or "
+    "index), or load it in an outer loop over groups"
 )
 # A window that moves overlaps itself, and no operation takes elements of a tile at an offset, but gathers.
 _NEAR = 0.3
@@ -240,12 +242,15 @@ def stored_again(evidence: Evidence) -> Iterator[Waste]:
 
 @row
 def past_l1(evidence: Evidence) -> Iterator[Waste]:
-    """Yield gathers with a cache modifier that keeps them out of the L1: their addresses may repeat."""
-    gathers = [one.operation for one in evidence.operations if one.access and one.access.address is None]
-    gathers = [one for one in gathers if _bypasses_l1(one) and is_tensor(one)]
-    text = f"{evidence.names_of(gathers)} bypass the L1, by a cache modifier: what threads or CTAs share comes from "
-    text += "the L2 each time"
-    advice = f"drop the cache modifier at {evidence.places_of(gathers)}, unless no element is loaded twice"
+    """Yield gathers whose cache modifier bypasses the L1, although their addresses may repeat."""
+    unknown = [one for one in evidence.operations if one.access and one.access.address is None]
+    gathers = [one.operation for one in unknown if one.access and one.access.form.reads]
+    gathers = [one for one in gathers if _bypasses_l1(one) and is_tensor(one) and not one.traits.is_atomic]
+    text = (
+        f"a cache modifier makes gathers bypass the L1 ({evidence.names_of(gathers)}): elements that threads of an SM "
+    )
+    text += "share come from the L2 each time"
+    advice = f"drop the cache modifier at {evidence.places_of(gathers)} if elements repeat and no CTA writes them"
     if gathers:
         yield Waste(text, advice, {L2: 1.0, L2_TO_SM: 1.0}, tuple(gathers), certainty=0.5)
 

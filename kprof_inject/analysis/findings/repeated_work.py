@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence, Set
 
 from kprof_inject.analysis.findings.evidence import Evidence, is_tensor
+from kprof_inject.analysis.findings.finding import Waste, row
 from kprof_inject.analysis.findings.loaded_again import common_bytes, moved_by
-from kprof_inject.analysis.findings.waste import Waste, row
 from kprof_inject.analysis.interpreter.executions import entry_function
 from kprof_inject.analysis.interpreter.footprints import union
 from kprof_inject.analysis.structure.values import (
@@ -68,7 +68,7 @@ def _invariant(
     removed = [*repeated, *divided]
     share = time = evidence.execution_share_of(removed)
     if any(one.name == _REDUCTION for one in repeated):
-        time = _without_barriers(evidence, loop, share)
+        time = _saved_without_barriers(evidence, loop, share)
     advice = []
     if repeated:
         advice.append(f"move {evidence.names_of(repeated)} before the loop")
@@ -89,10 +89,10 @@ def _invariant(
     )
 
 
-def _without_barriers(evidence: Evidence, loop: Operation, share: float) -> float:
-    """Return the part of the warps' time in a loop's reductions, ``share``, and in waits for loads that these cause.
+def _saved_without_barriers(evidence: Evidence, loop: Operation, share: float) -> float:
+    """Return the share of the warps' time saved without a loop's reductions: their ``share``, and waits for loads.
 
-    Iterations overlap without the barriers of reductions: no warp then waits for each load alone.
+    Without their barriers, iterations overlap, and the loads of several are in flight together.
     """
     loads = [one for one in body_of(loop) if one.traits.reads_global]
     waits = evidence.stalls.share_of_waits(evidence.lines_of(loads)) if evidence.stalls else 0.0
@@ -128,7 +128,7 @@ def reduction_in_loop(evidence: Evidence) -> Iterator[Waste]:
             advice,
             removed,
             tuple(sums),
-            time_share=_without_barriers(evidence, loop, share * saved),
+            time_share=_saved_without_barriers(evidence, loop, share * saved),
             certainty=0.7,
             figures={"reductions": len(sums)},
         )
@@ -259,7 +259,7 @@ def scaled_in_loop(evidence: Evidence) -> Iterator[Waste]:
 
 @row
 def divided_in_loop(evidence: Evidence) -> Iterator[Waste]:
-    """Yield loops that divide what they accumulate, in each iteration, by one value for several elements."""
+    """Yield loops that divide their accumulator in each iteration by a value that several elements share."""
     uses = evidence.uses
     for loop in evidence.loops:
         end = body_of(loop)[-1]
@@ -270,9 +270,14 @@ def divided_in_loop(evidence: Evidence) -> Iterator[Waste]:
             if (divisor := uses.origin(one, 1)) and types_of(divisor)[-1].elements < types_of(one)[-1].elements
         ]
         share = evidence.time_share_of(divided)
-        text = f"{evidence.name_around(loop)} divides what it accumulates in each iteration, by one value for several "
-        text += f"elements ({evidence.places_of(divided)}): {percent(share)} of the warps' time"
-        advice = "accumulate without the divisor (rescale by a running maximum alone), and divide once after the loop"
+        text = (
+            f"{evidence.name_around(loop)} divides its accumulator in each iteration by a value that several elements "
+        )
+        text += f"share ({evidence.places_of(divided)}): {percent(share)} of the warps' time"
+        advice = (
+            "if this normalizes a running sum, keep the sum unnormalized (rescale only by the running maximum), and "
+        )
+        advice += "divide once after the loop"
         if divided:
             yield Waste(text, advice, evidence.unit_shares_of(divided), tuple(divided), time_share=share, around=loop)
 
@@ -317,7 +322,7 @@ def _has_invariant(uses: Uses, product: Operation, varying: Set[str]) -> bool:
     made = [uses.origin(product, place) for place in (0, 1)]
     names = operand_names(product)
     return any(
-        # What is in a buffer of shared memory changes, though the buffer does not.
+        # A shared-memory buffer is invariant, but its contents are not.
         name not in varying or (one is not None and one.name != _BUFFER and varying.isdisjoint(result_names(one)))
         for name, one in zip(names, made, strict=False)
     )

@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from kprof_inject.analysis.findings.evidence import UNITS_OF_SM, Evidence
+from kprof_inject.analysis.findings.finding import Waste, row
 from kprof_inject.analysis.findings.loaded_again import moved_by
-from kprof_inject.analysis.findings.uncoalesced import step_along
-from kprof_inject.analysis.findings.waste import Waste, row
+from kprof_inject.analysis.findings.memory_accesses import step_along
 from kprof_inject.analysis.interpreter.footprints import Ranges, union
 from kprof_inject.analysis.limits.limit import LIMITING
 from kprof_inject.analysis.limits.rates import DRAM, L2, L2_TO_SM
@@ -65,8 +65,8 @@ def _is_shared(evidence: Evidence, shape: set[int]) -> bool:
 
 
 @row
-def shared_halos(evidence: Evidence) -> Iterator[Waste]:
-    """Yield tiles without dots that load what other CTAs load, too, in a launch that the L2 limits."""
+def shared_loads(evidence: Evidence) -> Iterator[Waste]:
+    """Yield loads that overlap other CTAs' loads, in a kernel without dots that the L2 limits."""
     busy = max(evidence.parts.get(L2, 0.0), evidence.parts.get(L2_TO_SM, 0.0))
     if busy < max(LIMITING, _MIN_ABOVE_DRAM * evidence.parts.get(DRAM, 0.0)) or evidence.has_dots:
         return
@@ -80,10 +80,12 @@ def shared_halos(evidence: Evidence) -> Iterator[Waste]:
     saved = 1 - needed / max(of_ctas, 1)
     if saved < _MIN_SHARED_PART:
         return
-    text = f"the L2 delivers {size_text(round(of_ctas))} where {size_text(needed)} would do for larger tiles: "
-    text += f"neighbouring CTAs load the same ({evidence.names_of(one.operation for one in loads)})"
-    advice = "let a CTA compute a larger tile, as long in the direction in which its loads overlap as in the other "
-    advice += "(64 x 64 in place of 1 x 1024), or several tiles that need the same data"
+    text = f"the L2 delivers {size_text(round(of_ctas))}, but {size_text(needed)} if each byte were loaded once: CTAs "
+    text += f"load the same data ({evidence.names_of(one.operation for one in loads)})"
+    advice = (
+        "let a CTA compute a larger or squarer tile (64 x 64 instead of 1 x 1024), so that fewer loads overlap other "
+    )
+    advice += "CTAs' loads, or several tiles that need the same data"
     operations = tuple(one.operation for one in loads)
     yield Waste(text, advice, dict.fromkeys((L2, L2_TO_SM), saved), operations, time_share=0.0, certainty=0.7)
 
@@ -190,9 +192,11 @@ def _evicted(evidence: Evidence, read: float, needed_bytes: int) -> Iterator[Was
     removed = {DRAM: evicted * read / evidence.dram_moved, L2: 0.0}
     if shared_bytes > (evidence.kernel.l2_bytes or 0):
         text = f"DRAM reads {size_text(round(read))} where {size_text(needed_bytes)} suffice: CTAs share "
-        text += f"{evidence.names_of(shared)}, of {size_text(shared_bytes)}, at times too far apart for the L2"
-        advice = "let CTAs that share data run one after another: they should differ in what counts fastest "
-        advice += "(program_id(0), or its remainder); or let one CTA do the work of several"
+        text += f"data ({evidence.names_of(shared)}: {size_text(shared_bytes)}), but reuse it after the L2 evicted it"
+        advice = (
+            "make CTAs that share data consecutive: they should differ in program_id(0), which varies fastest (or in "
+        )
+        advice += "its remainder); or let one CTA do the work of several"
         yield Waste(text, advice, removed | {L2: removed[DRAM]}, tuple(shared), time_share=0.0, certainty=0.7)
         return
     text = f"DRAM reads {size_text(round(read))} where {size_text(needed_bytes)} suffice: what CTAs share "

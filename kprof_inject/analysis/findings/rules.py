@@ -10,49 +10,45 @@ from msgspec.structs import replace
 
 from kprof_inject.analysis.findings import (
     arithmetic,
-    atomics,
     busy_units,
     imbalanced_warps,
     in_flight,
     instructions,
     launch_conditions,
     loaded_again,
-    loop_phases,
+    loops,
+    memory_accesses,
     pipelining,
     repeated_work,
     reuse,
-    shared_memory,
-    uncoalesced,
     unneeded_elements,
     waits,
     wide_types,
 )
+from kprof_inject.analysis.findings.busy_units import pace
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import Finding, Rule
-from kprof_inject.analysis.findings.pace import pace
 from kprof_inject.analysis.unjudged import Unjudged
 
 _MODULES = (
     launch_conditions,
     imbalanced_warps,
-    loop_phases,
+    loops,
     waits,
     pipelining,
     in_flight,
     busy_units,
     # The account of waste.
-    atomics,
     loaded_again,
     unneeded_elements,
     wide_types,
-    uncoalesced,
+    memory_accesses,
     reuse,
-    shared_memory,
     repeated_work,
     instructions,
     arithmetic,
 )
-RULES = tuple(one for module in _MODULES for one in vars(module).values() if isinstance(one, Rule))
+RULES = tuple(one for module in _MODULES for one in vars(module).values() if isinstance(one, Rule) and one is not pace)
 """The rules in the order in which findings of equal gains are shown; with a causal experiment, ``pace`` follows."""
 
 

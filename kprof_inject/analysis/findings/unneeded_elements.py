@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from kprof_inject.analysis.findings.evidence import UNITS_OF_SM, Evidence
+from kprof_inject.analysis.findings.finding import Waste, row
 from kprof_inject.analysis.findings.loaded_again import of_each_cta
-from kprof_inject.analysis.findings.waste import Waste, row
 from kprof_inject.analysis.interpreter.accesses import Access
 from kprof_inject.analysis.interpreter.axis_arrays import CTA, Mask, TooLarge, joined, loop_axis
 from kprof_inject.analysis.interpreter.executions import CountedOperation
@@ -152,7 +152,7 @@ def unneeded_elements(evidence: Evidence) -> Iterator[Waste]:
         share = sum(loaded[one] for one in loads) / whole
         if len(loads) < 2:
             if _hides_rows(evidence.uses, select):
-                yield _hidden(evidence, select, loads, share)
+                yield _hidden_waste(evidence, select, loads, share)
             continue
         share *= 0.5
         text = f"both operands of the choice at {evidence.place_of(select)} are loaded in full, and each element "
@@ -164,7 +164,7 @@ def unneeded_elements(evidence: Evidence) -> Iterator[Waste]:
 
 @row
 def unneeded_results(evidence: Evidence) -> Iterator[Waste]:
-    """Yield costly work of which selects use few results, such as a sort for the first elements."""
+    """Yield costly work whose results are mostly discarded, such as a full sort for a few elements."""
     demands, by_place = Demands(evidence), defaultdict[str, list[CountedOperation]](list)
     for one in evidence.sample:
         if not one.operation.regions or one.operation.traits.combines_elements:
@@ -177,30 +177,32 @@ def unneeded_results(evidence: Evidence) -> Iterator[Waste]:
         used = float(demand.mask.joint().values.mean())
         is_sort = sum(one.traits.combines_elements for one in operations) >= _MIN_STEPS
         if is_sort and used > _MAX_USED and types_of(operations[-1])[-1].bits == _WIDE_KEY_BITS:
-            text = f"{place} sorts keys of {_WIDE_KEY_BITS} bits"
-            advice = "pack value and index into 32 bits if they fit, which halves exchanges and comparisons"
+            text = f"{place} sorts {_WIDE_KEY_BITS}-bit keys"
+            advice = (
+                "use 32-bit keys if value and index fit (such as 16 bits each), which halves exchanges and comparisons"
+            )
             yield Waste(text, advice, *evidence.saved_by(operations, 0.5)[:1], tuple(operations), certainty=0.5)
-        # Tiles with few elements that a store keeps are larger than the data: see ``padding``.
+        # If only a store's mask discards results, the tile is larger than the data: see ``padding``.
         if used > _MAX_USED or not (is_sort or any(one.name == _SELECT for one in demand.deciding)):
             continue
-        text = f"only {percent(used)} of the results that {place} computes are used, at "
+        text = f"only {percent(used)} of the results of {place} are used; the rest is discarded at "
         text += evidence.places_of(demand.deciding)
         removed, time_share = evidence.saved_by(operations, 1 - used)
-        advice = _FEW_OF_SORT if is_sort else "compute only what is used: select before, not after"
+        advice = _FEW_OF_SORT if is_sort else "compute only what is used: apply the condition before the work"
         yield Waste(text, advice, removed, tuple(operations), time_share, certainty=0.9 if is_sort else 0.4)
 
 
 _MAX_USED = 0.5
 _WIDE_KEY_BITS = 64
-_MIN_STEPS = 4  # a sort exchanges elements more often
+_MIN_STEPS = 4  # combining operations at one place from which it counts as a sort
 _FEW_OF_SORT = (
-    "do not sort all for a few: find the largest by a reduction, then the next with it masked out (tl.max, tl.argmax), "
-    "or use tl.topk"
+    "do not sort everything for a few: use tl.topk, or for a handful, repeat tl.max or tl.argmax with earlier results "
+    "masked out"
 )
 
 
 def _hides_rows(uses: Uses, select: Operation) -> bool:
-    """Return True if a select puts a constant in place of elements by a condition that is no matter of each element."""
+    """Return True if a select replaces elements by a constant, and no data of each element decides which."""
     if not any((other := uses.origin(select, place)) and other.traits.is_constant for place in (1, 2)):
         return False
     pending, seen = [(select, 0)], set[Operation]()
@@ -223,11 +225,13 @@ def _elements(operation: Operation) -> int:
 _POSSIBLY_HIDDEN = 0.9  # of the elements
 
 
-def _hidden(evidence: Evidence, select: Operation, loads: list[Operation], share: float) -> Waste:
-    text = f"{evidence.names_of(loads)} loads all elements, and {evidence.place_of(select)} discards those beyond a "
-    text += "limit that depends on loaded data, such as a length"
-    advice = f"load only what is used: give {evidence.places_of(loads)} the condition as its mask, which skips whole "
-    advice += "sectors, or end the loop at the limit"
+def _hidden_waste(evidence: Evidence, select: Operation, loads: list[Operation], share: float) -> Waste:
+    text = f"{evidence.names_of(loads)} reads all elements, but {evidence.place_of(select)} may discard many by a "
+    text += "condition on loaded data, such as a length"
+    advice = (
+        f"use the condition as the mask at {evidence.places_of(loads)}, which skips unused sectors, or end a loop at "
+    )
+    advice += "the limit"
     return Waste(text, advice, _of_loads(evidence, loads, _POSSIBLY_HIDDEN * share), tuple(loads), certainty=1 / 3)
 
 
@@ -262,7 +266,7 @@ def masked_iterations(evidence: Evidence) -> Iterator[Waste]:
         name, certainty = evidence.name_around(one.operation), 1.0
         if load is not None and zeros >= max(share, _MIN_UNNEEDED):
             share, text = zeros, f"{percent(zeros)} of the iterations of {name} multiply by zeros: the mask of "
-            text += f"{evidence.words_of(load)} is false for its whole tile"
+            text += f"{evidence.words_of(load)} is false for the whole tile"
         elif share >= _MIN_UNNEEDED:
             where = evidence.places_of(demand.deciding[:1])
             text = f"{percent(share)} of the iterations of {name} compute only what the mask at {where} discards"
@@ -278,8 +282,10 @@ def masked_iterations(evidence: Evidence) -> Iterator[Waste]:
         loads = [other for other in inside if other.traits.reads_global or other.traits.starts_async]
         if loads:
             removed |= {L2_TO_SM: share, L2: share}
-        advice = "begin and end the loop where the CTA's tile has data (its diagonal, window, group or document), and "
-        advice += "mask only in the iterations that cross it"
+        advice = (
+            "limit the loop to the range with data (the CTA's diagonal, window, group or document), and mask only in "
+        )
+        advice += "iterations that cross its ends"
         yield Waste(text, advice, removed, tuple(inside), time_share, certainty=certainty, around=one.operation)
 
 
@@ -287,7 +293,7 @@ _POSSIBLY_MASKED = 0.9  # of the iterations
 
 
 def _zeros(evidence: Evidence, dot: CountedOperation) -> tuple[float, Operation | None]:
-    """Return the part of a dot's executions in which a factor is zero, as its load is masked, and the load."""
+    """Return the part of a dot's executions with an operand masked to zero, and that operand's load."""
     sample = {one.operation: one for one in evidence.sample}
     found: tuple[float, Operation | None] = 0.0, None
     for place in (0, 1) if dot.times else ():
@@ -303,7 +309,7 @@ def _zeros(evidence: Evidence, dot: CountedOperation) -> tuple[float, Operation 
 
 
 def _loads_of(uses: Uses, dot: Operation, place: int) -> list[Operation]:
-    """Return the loads of a dot's factor in each iteration, and the copies to the shared memory that it is in."""
+    """Return the loads of a dot's operand in its loop, or the copies into its buffer in shared memory."""
     made = uses.origin(dot, place)
     if made is None or made.traits.reads_global:
         return [made] if made and made.loop is dot.loop else []
@@ -311,10 +317,10 @@ def _loads_of(uses: Uses, dot: Operation, place: int) -> list[Operation]:
 
 
 def _is_zero_elsewhere(uses: Uses, load: Operation) -> bool:
-    """Return True if a load has no other value than zero for masked elements."""
-    others = (uses.origin(load, place) for place in range(1, len(operand_names(load))))
-    constants = [one for one in others if one is not None and one.name == "arith.constant"]
-    return all(_ZERO.search(one.tail) or "true" in one.tail for one in constants)
+    """Return True if a load's masked elements are zero: its ``other`` is zero or absent."""
+    names, place = operand_names(load), 3 if load.traits.starts_async else 2  # a copy also has its destination
+    other = uses.origin(load, place) if len(names) > place else None
+    return len(names) <= place or (other is not None and _ZERO.search(other.tail) is not None)
 
 
 @row

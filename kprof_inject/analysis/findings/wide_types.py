@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from kprof_inject.analysis.findings.evidence import Evidence, is_tensor
-from kprof_inject.analysis.findings.waste import Waste, row
+from kprof_inject.analysis.findings.finding import Waste, row
 from kprof_inject.analysis.interpreter.executions import CountedOperation
 from kprof_inject.analysis.limits.limit import POSSIBLE
 from kprof_inject.analysis.limits.operation_work import work_of
@@ -129,7 +129,7 @@ _OF_DOUBLES = 0.8
 
 @row
 def fp64(evidence: Evidence) -> Iterator[Waste]:
-    """Yield fp64 arithmetic in a kernel that neither loads nor stores tensors of fp64; scalars make it fp64, too."""
+    """Yield fp64 arithmetic in a kernel that loads and stores no fp64 tensors; fp64 scalars can cause it."""
     wide = [
         one
         for one in evidence.operations
@@ -139,27 +139,34 @@ def fp64(evidence: Evidence) -> Iterator[Waste]:
     doubles = [one for one in doubles if not one.traits.is_constant]
     if not doubles or any(one.access and is_tensor(one.operation) for one in wide):
         return
-    text = "fp64 arithmetic on values that come from narrower types and go back to them, at "
+    text = "fp64 arithmetic, although no tensor in memory is fp64, at "
     text += f"{evidence.places_of(doubles)}: {percent(evidence.time_share_of(doubles))} of the warps' time"
-    advice = "compute in fp32, also with scalars (.to(tl.float32)): fp64 has half of its rate at best, and twice its "
-    advice += "registers; a sum that needs more precision can carry the rounding error along (Kahan), or add up blocks "
-    advice += "first"
+    advice = (
+        "compute in fp32, and cast fp64 scalars (.to(tl.float32)): fp64 runs at half the rate at best, with twice the "
+    )
+    advice += "registers; if a sum needs more precision, use Kahan summation, or sum in blocks first"
     yield Waste(text, advice, {**evidence.unit_shares_of(doubles, _OF_DOUBLES), FP64: 1.0}, tuple(doubles))
 
 
+_WGMMA_TARGET = "cuda:90"  # others add up fp8 products exactly, or ignore the option
 _IMPRECISE = re.compile(r"maxNumImpreciseAcc = (\d+)")
 
 
 @row
 def partial_sums(evidence: Evidence) -> Iterator[Waste]:
-    """Yield dots of 8 bits whose partial sums leave the tensor cores several times for each tile."""
+    """Yield fp8 dots that drain the tensor cores several times for each tile to add partial sums (sm_90)."""
     for one in evidence.operations:
         found, factors = _IMPRECISE.search(one.operation.tail), factors_of(one.operation)
-        if found is None or not factors or not 0 < int(found[1]) < factors[0].shape[-1]:
+        if (
+            evidence.kernel.target != _WGMMA_TARGET
+            or found is None
+            or not factors
+            or not 0 < int(found[1]) < factors[0].shape[-1]
+        ):
             continue
         products, whole = int(found[1]), factors[0].shape[-1]
-        text = f"{evidence.words_of(one.operation)} adds up {products} products in the tensor cores, and the rest of "
-        text += f"its {whole} by single instructions, for which it waits each time"
+        text = f"{evidence.words_of(one.operation)} waits for the tensor cores after every {products} of its {whole} "
+        text += "products along K, to add their sum in fp32 outside of them"
         advice = f"raise max_num_imprecise_acc in tl.dot from {products} to {whole}, if results stay accurate enough"
         removed, _ = evidence.saved_by([one.operation], 1 - products / whole)
         share = evidence.time_share_of([one.operation]) * (1 - products / whole)

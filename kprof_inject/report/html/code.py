@@ -11,8 +11,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from kprof_inject.analysis.evidence.executed_instructions import block_executions
 from kprof_inject.analysis.launch import LaunchAnalysis
+from kprof_inject.analysis.limits.executed_instructions import block_executions
 from kprof_inject.analysis.limits.stalls import NOT_STALLED, REASONS, Share, Stalls
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.analysis.unjudged import Unevaluated, evaluating

@@ -8,8 +8,8 @@ from math import prod
 from rich.console import Console
 
 from kprof_inject.analysis.causal.slopes import KernelSlopes, PlaceSlope
-from kprof_inject.analysis.evidence.units import UnitEvidence
 from kprof_inject.analysis.limits.stalls import LineStalls, Share, Stalls, place_text, waiting
+from kprof_inject.analysis.limits.unit_evidence import UnitEvidence
 from kprof_inject.capture.edits import AppliedEdits, EditsRecord, TriedEdits
 from kprof_inject.capture.source_text import without_folders
 from kprof_inject.quantities import before_and_after, counted, listed, percent, short_time

@@ -9,8 +9,7 @@ from known_kernels import launched
 from replacing import replace
 
 from kprof_inject.analysis.findings.evidence import Evidence
-from kprof_inject.analysis.findings.finding import Finding
-from kprof_inject.analysis.findings.waste import Waste, gains
+from kprof_inject.analysis.findings.finding import Finding, Waste, gains
 from kprof_inject.analysis.interpreter.executions import evaluated
 from kprof_inject.analysis.limits.coalescing import requests_of
 from kprof_inject.analysis.limits.measured import Measured

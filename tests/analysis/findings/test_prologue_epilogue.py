@@ -24,7 +24,7 @@ from snapshots import check
 from timelines import incomplete_rows
 
 from kprof_inject.analysis.findings.finding import Finding
-from kprof_inject.analysis.findings.loop_phases import loop_phases
+from kprof_inject.analysis.findings.loops import loop_phases
 from kprof_inject.analysis.summary import summarise
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.timeline.timeline import Timeline

@@ -13,19 +13,16 @@ from replacing import replace
 from snapshots import check
 
 from kprof_inject.analysis.findings.arithmetic import special_functions
-from kprof_inject.analysis.findings.atomics import atomics
 from kprof_inject.analysis.findings.busy_units import units_in_turn
 from kprof_inject.analysis.findings.evidence import Evidence
-from kprof_inject.analysis.findings.finding import Finding
+from kprof_inject.analysis.findings.finding import Finding, Waste, gains
 from kprof_inject.analysis.findings.in_flight import few_warps, small_ctas
 from kprof_inject.analysis.findings.instructions import spills
 from kprof_inject.analysis.findings.launch_conditions import short_launch
+from kprof_inject.analysis.findings.memory_accesses import needless_barriers, uncoalesced
 from kprof_inject.analysis.findings.repeated_work import same_in_all_ctas
 from kprof_inject.analysis.findings.reuse import l2_reuse, small_tiles
-from kprof_inject.analysis.findings.shared_memory import needless_barriers
-from kprof_inject.analysis.findings.uncoalesced import uncoalesced
-from kprof_inject.analysis.findings.waits import barriers, exposed_loads, lock
-from kprof_inject.analysis.findings.waste import Waste, gains
+from kprof_inject.analysis.findings.waits import atomics, barriers, exposed_loads, lock
 from kprof_inject.analysis.findings.wide_types import fp32_dots
 from kprof_inject.analysis.limits.limit import LIMITING
 from kprof_inject.analysis.limits.stalls import LineStalls

@@ -11,9 +11,9 @@ import numpy as np
 from altered import altered, answer_of
 from buffers import Cta, Scope, end, save_launch, start
 
-from kprof_inject.analysis.evidence.units import UnitEvidence
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.limits.stalls import LineStalls, Stalls
+from kprof_inject.analysis.limits.unit_evidence import UnitEvidence
 from kprof_inject.capture.model import Launch
 from kprof_inject.capture.proton_buffer import read_proton_buffer
 from kprof_inject.capture.reader import read_capture

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from replacing import replace
 
-from kprof_inject.analysis.evidence.units import disagreements, unit_evidence
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.limits.measured import Measured
 from kprof_inject.analysis.limits.rates import ALU, FP32, ISSUE, SHARED, TENSOR
+from kprof_inject.analysis.limits.unit_evidence import disagreements, unit_evidence
 from kprof_inject.capture import counters
 from kprof_inject.capture.measurements import CountersRecord
 from kprof_inject.capture.reader import read_capture

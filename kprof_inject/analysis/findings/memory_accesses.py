@@ -1,4 +1,4 @@
-"""Loads and stores whose threads access addresses that are far apart, or few bytes at a time."""
+"""Accesses to memory that take longer than their bytes: threads far apart, few bytes at a time, bank conflicts."""
 
 from __future__ import annotations
 
@@ -11,18 +11,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.analysis.findings.evidence import Evidence, is_tensor
-from kprof_inject.analysis.findings.waste import Waste, row
+from kprof_inject.analysis.findings.finding import MIN_SHARE, Waste, row
 from kprof_inject.analysis.interpreter.accesses import Access
 from kprof_inject.analysis.interpreter.axis_arrays import dimension
 from kprof_inject.analysis.interpreter.executions import CountedOperation, entry_function
 from kprof_inject.analysis.limits.coalescing import LINE_BYTES, SECTOR_BYTES, Requests
 from kprof_inject.analysis.limits.rates import DRAM, L2, SHARED
-from kprof_inject.analysis.structure.layouts import MAX_ACCESS_BITS, lanes_dimension
+from kprof_inject.analysis.structure.layouts import (
+    MAX_ACCESS_BITS,
+    conflict_cycles,
+    is_transposed,
+    lanes_dimension,
+    min_cycles,
+)
 from kprof_inject.analysis.structure.values import Uses
 from kprof_inject.capture import counters
 from kprof_inject.capture.resources import THREADS_PER_WARP
 from kprof_inject.machine_code.units import global_access
-from kprof_inject.quantities import listed
+from kprof_inject.quantities import listed, percent
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.ssa_values import argument_names, operand_names
 from kprof_inject.ttgir.types import types_of
@@ -75,46 +81,47 @@ _STREAMING = 0.7
 
 @row
 def narrow_accesses(evidence: Evidence) -> Iterator[Waste]:
-    """Yield accesses of few bytes whose addresses are, or may be, aligned, but the compiler cannot know it."""
+    """Yield narrow accesses whose addresses are or may be aligned, which the compiler cannot know."""
     requests = {(one.line, one.kind): one for one in evidence.requests}
     aligned, widths = _unspecialized(evidence), _widths(evidence)
-    narrow, sectors, are_loaded = dict[Operation, tuple[int, int]](), 0.0, False
+    narrow, sectors = dict[Operation, tuple[int, int, bool]](), 0.0
     for one in evidence.operations:
         access = one.access
         is_loaded = access is not None and _is_from_loaded_offset(evidence.uses, one.operation)
         if access is None or not (aligned or is_loaded):
-            continue  # whatever else makes accesses narrow, no knowledge of scalars widens them
+            continue  # alignment hints cannot widen it
         request = requests.get((one.line, "store" if access.form.writes else "load"))
         possible, width = _possible_bytes(evidence, access), request.access_bytes if request else widths.get(one.line)
         if access.address is None and is_loaded and access.form.by_registers:
             possible = min(_WIDEST_BYTES, access.whole_bytes // (evidence.kernel.num_warps * THREADS_PER_WARP))
         if width and 2 * width <= possible:
-            narrow[one.operation] = width, possible
+            narrow[one.operation] = width, possible, is_loaded
             sectors += request.extra_sectors if request else 0.0
-            are_loaded |= is_loaded
     if not narrow:
         return
     whole = sum(one.sectors * one.requests for one in evidence.requests)
     worst = max(narrow, key=lambda operation: narrow[operation][1] / narrow[operation][0])
-    width, possible = narrow[worst]
+    width, possible, is_loaded = narrow[worst]
     text = f"narrow access: {evidence.words_of(worst)} moves {width} byte{'s' if width > 1 else ''} of a thread at a "
     text += f"time where {possible} would do, "
-    if are_loaded:
-        text += "if its begin, a loaded offset, were known to be aligned"
-        advice = "if the loaded offsets are multiples of 16, say so: tl.multiple_of(offset, 16)"
+    if is_loaded:
+        text += "if its start, a loaded offset, were known to be aligned"
+        advice = "if the loaded offsets are always multiples of 16, declare it: tl.multiple_of(offset, 16)"
     else:
         are = "is a multiple" if len(aligned) == 1 else "are multiples"
-        text += "as its addresses are contiguous and aligned, but not known to be "
+        text += "as its addresses are contiguous and aligned, which the compiler does not know "
         text += f"({listed(aligned, _MAX_NAMES)} {are} of 16 in this launch)"
-        advice = "let Triton know the alignment: no do_not_specialize and no annotation for sizes and strides, "
-        advice += "tl.constexpr, or tl.multiple_of(..., 16) and tl.max_contiguous"
+        advice = (
+            "let Triton see the alignment: no do_not_specialize or annotation for sizes and strides, tl.constexpr, "
+        )
+        advice += "or tl.multiple_of(..., 16) and tl.max_contiguous"
     removed = {**evidence.unit_shares_of(narrow, 1 - width / possible), L2: sectors / whole if whole else 0.0}
     time_share = None if evidence.parts.get(DRAM, 0.0) < _STREAMING else 0.0
-    yield Waste(text, advice, removed, tuple(narrow), time_share, certainty=0.6 if are_loaded else 1.0)
+    yield Waste(text, advice, removed, tuple(narrow), time_share, certainty=0.6 if is_loaded else 1.0)
 
 
 def _widths(evidence: Evidence) -> Mapping[int, int]:
-    """Return the bytes of a thread that most instructions of a line access in global memory."""
+    """Return each line's most frequent width of global accesses, in bytes per thread."""
     found: defaultdict[int, Counter[int]] = defaultdict(Counter)
     for instruction, _ in evidence.issued:
         if access := global_access(instruction):
@@ -123,7 +130,7 @@ def _widths(evidence: Evidence) -> Mapping[int, int]:
 
 
 def _is_from_loaded_offset(uses: Uses, operation: Operation) -> bool:
-    """Return True if the address is a scalar that depends on loaded data, plus offsets that depend on none."""
+    """Return True if the address depends on loaded scalars, but on no loaded tensor."""
     pending, seen = [(operation, 0)], set[Operation]()
     while pending:
         made = uses.maker(*pending.pop())
@@ -261,3 +268,62 @@ def _differences(access: Access, dim: int) -> Iterator[NDArray[np.int64]]:
     for part in access.address.parts if access.address is not None else ():
         if axis in part.axes and part.sizes[axis] > 1:
             yield np.diff(part.values, axis=part.axes.index(axis))
+
+
+@row
+def bank_conflicts(evidence: Evidence) -> Iterator[Waste]:
+    """Yield accesses to shared memory with bank conflicts.
+
+    The cycles are a lower bound, from the layouts; an SM has one shared memory.
+    """
+    if not evidence.sm_cycles:
+        return
+    for one in evidence.operations:
+        each = conflict_cycles(one.operation, evidence.module.aliases)
+        share = min(each * (one.whole_times or 0) / evidence.sm_cycles, 1.0)
+        if share < MIN_SHARE:
+            continue
+        # The layouts show a lower bound of the conflicts.
+        removed, advice = max(share, evidence.measured.conflict_share if evidence.measured else 0.0), _OTHER_LAYOUT
+        if is_transposed(one.operation, evidence.module.aliases):
+            removed, advice = 1 - (1 - removed) * _REST_OF_COPY, _TRANSPOSED
+        least, roof = min_cycles(one.operation), evidence.roof_around(one.operation)
+        where = f" in {evidence.name_of(roof)}" if roof else ""
+        text = f"bank conflicts: {one.operation.name}{where} ({evidence.place_of(one.operation)}) occupies shared "
+        text += f"memory for {each + least} cycles instead of {least}, {percent(share)} of the SMs' time: threads of a "
+        text += "warp access the same bank, or less than its 4 bytes"
+        yield Waste(
+            text,
+            advice,
+            {SHARED: removed},
+            (one.operation,),
+            time_share=share,
+            figures={"cycles": each + least, "least_cycles": least, "times": one.whole_times or 0},
+        )
+
+
+# Operands that need not be transposed are copied to shared memory past the registers: no thread loads or stores them.
+_REST_OF_COPY = 0.5
+_TRANSPOSED = (
+    "store the tensor transposed in global memory, or transpose it once before the kernel: the tile's rows become "
+    "columns in shared memory (Hopper's tensor cores need operands along K, unless their elements have 16 bits)"
+)
+_OTHER_LAYOUT = "try another shape of the tile, or another layout of the tensor in global memory"
+
+
+_BARRIERS = frozenset(("gpu.barrier", "ttg.barrier", "ttg.local_barrier"))
+
+
+@row
+def needless_barriers(evidence: Evidence) -> Iterator[Waste]:
+    """Yield barriers of the kernel's own in a loop that accesses no shared memory: nothing needs their order."""
+    for loop in evidence.loops:
+        inside = [one for one in loop.walk() if one is not loop]
+        own = [one for one in inside if one.name in _BARRIERS]
+        if not own or any(one.traits.accesses_shared or one.traits.is_atomic for one in inside):
+            continue
+        share = evidence.stalls.share_of_barriers(evidence.lines_of(own)) if evidence.stalls else 0.0
+        text = f"each iteration of {evidence.name_around(own[0])} waits at a barrier that orders no access to shared "
+        text += f"memory ({evidence.places_of(own)}): {percent(share)} of the warps' time"
+        advice = "remove tl.debug_barrier: the compiler inserts the barriers that are needed"
+        yield Waste(text, advice, evidence.unit_shares_of(own), tuple(own), time_share=share, certainty=0.5)

@@ -13,9 +13,9 @@ from functools import lru_cache
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kprof_inject.analysis.evidence.executed_instructions import block_executions
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel
 from kprof_inject.analysis.limits.coalescing import Requests
+from kprof_inject.analysis.limits.executed_instructions import block_executions
 from kprof_inject.analysis.limits.limit import UNIT_NAMES, CodeBounds
 from kprof_inject.analysis.limits.rates import (
     ALU,

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from strided_loads import CTAS, THIN, strided
 
-from kprof_inject.analysis.evidence.units import code_evidence
 from kprof_inject.analysis.limits.coalescing import requests_of
 from kprof_inject.analysis.limits.limit import CodeBounds
 from kprof_inject.analysis.limits.rates import SHARED
+from kprof_inject.analysis.limits.unit_evidence import code_evidence
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.machine_code.instructions import INSTRUCTION_BYTES, Instruction, MachineFunction
 

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 from bank_layouts import BLOCKED, SWIZZLED
 from replacing import replace
 
-from kprof_inject.analysis.evidence.units import uncounted_wavefronts
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel, evaluated
+from kprof_inject.analysis.limits.unit_evidence import uncounted_wavefronts
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.machine_code.control_flow import blocks_of
 from kprof_inject.machine_code.instructions import INSTRUCTION_BYTES, Instruction, MachineFunction

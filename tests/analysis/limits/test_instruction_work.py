@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from golden import FIXTURES
 
-from kprof_inject.analysis.evidence.executed_instructions import block_executions
-from kprof_inject.analysis.evidence.units import InstructionWork, launch_work, scope_work
 from kprof_inject.analysis.interpreter.executions import evaluated
+from kprof_inject.analysis.limits.executed_instructions import block_executions
 from kprof_inject.analysis.limits.rates import ALU, FP32, FP64, ISSUE, SHARED, SPECIAL, rates_of
+from kprof_inject.analysis.limits.unit_evidence import InstructionWork, launch_work, scope_work
 from kprof_inject.analysis.scope_map import ScopeMap
 from kprof_inject.capture.scopes import Scope, ScopeTable
 from kprof_inject.machine_code.instructions import INSTRUCTION_BYTES, NEVER, Instruction, MachineFunction

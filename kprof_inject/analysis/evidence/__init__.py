@@ -1,1 +1,0 @@
-"""Evidence on a launch from below TTGIR: machine code, counters and samples."""
