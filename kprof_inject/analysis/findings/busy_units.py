@@ -49,10 +49,8 @@ def units_in_turn(evidence: Evidence) -> Results:
     first, others = turns[0], [turn for turn in turns[1:] if turn.share >= MIN_SHARE]
     also = "".join(f", {percent(turn.share)} {turn.what}" for turn in others)
     share = min(share, evidence.bound_of(sum(turn.share for turn in (first, *others))))
-    text = (
-        f"dots and other work take turns: {UNIT_NAMES[TENSOR]} are idle for {percent(1 - tensor)} of the time, while "
-    )
-    text += f"warps spend {percent(first.share)} of theirs {first.what}{also}"
+    text = f"dots and other work take turns: {UNIT_NAMES[TENSOR]} are idle for {percent(1 - tensor)} of the time, "
+    text += f"while warps spend {percent(first.share)} of theirs {first.what}{also}"
     figures: Figures = {"tensor": tensor, "idle": 1 - tensor, "other": first.share}
     figures |= {f"other_{place}": turn.share for place, turn in enumerate(others, 2)}
     yield found(evidence, share, text, first.advice, figures, likely=share / 3, at=first.operations)

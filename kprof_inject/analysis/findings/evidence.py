@@ -387,3 +387,9 @@ class Evidence(Struct, frozen=True, eq=False):
 def is_tensor(operation: Operation) -> bool:
     """Return True if an operation has a tensor among its printed types."""
     return any(printed.shape for printed in types_of(operation))
+
+
+def elements_of(operation: Operation) -> int:
+    """Return the number of elements of an operation's last result; 1 for scalars and unknown types."""
+    types = types_of(operation)
+    return types[-1].elements if types else 1

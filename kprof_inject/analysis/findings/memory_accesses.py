@@ -111,10 +111,8 @@ def narrow_accesses(evidence: Evidence) -> Iterator[Waste]:
         are = "is a multiple" if len(aligned) == 1 else "are multiples"
         text += "as its addresses are contiguous and aligned, which the compiler does not know "
         text += f"({listed(aligned, _MAX_NAMES)} {are} of 16 in this launch)"
-        advice = (
-            "let Triton see the alignment: no do_not_specialize or annotation for sizes and strides, tl.constexpr, "
-        )
-        advice += "or tl.multiple_of(..., 16) and tl.max_contiguous"
+        advice = "let Triton see the alignment: no do_not_specialize or annotation for sizes and strides, "
+        advice += "tl.constexpr, or tl.multiple_of(..., 16) and tl.max_contiguous"
     removed = {**evidence.unit_shares_of(narrow, 1 - width / possible), L2: sectors / whole if whole else 0.0}
     time_share = None if evidence.parts.get(DRAM, 0.0) < _STREAMING else 0.0
     yield Waste(text, advice, removed, tuple(narrow), time_share, certainty=0.6 if is_loaded else 1.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
 
-from kprof_inject.analysis.findings.evidence import Evidence, is_tensor
+from kprof_inject.analysis.findings.evidence import Evidence, elements_of, is_tensor
 from kprof_inject.analysis.findings.finding import Waste, row
 from kprof_inject.analysis.findings.loaded_again import common_bytes, moved_by
 from kprof_inject.analysis.interpreter.executions import entry_function
@@ -216,10 +216,8 @@ def operands_by_registers(evidence: Evidence) -> Iterator[Waste]:
             advice = "convert or scale the operand once, before the kernel or in the kernel that writes it; or keep it "
             advice += "as the dot's first operand, which the tensor cores take from registers"
         text = f"an operand of the dot in {evidence.name_around(loop)} goes through registers in each iteration, to "
-        text += (
-            f"be changed at {evidence.places_of(changed)}, and back to shared memory: {percent(share)} of the warps' "
-        )
-        text += "time"
+        text += f"be changed at {evidence.places_of(changed)}, and back to shared memory: {percent(share)} of the "
+        text += "warps' time"
         removed = evidence.without(moved)
         yield Waste(
             text, advice, removed, tuple(changed), time_share=share, certainty=0.9 if factors else 0.4, around=loop
@@ -248,10 +246,8 @@ def scaled_in_loop(evidence: Evidence) -> Iterator[Waste]:
         work = [one for one in body_of(loop) if one in scaled or one.name in (*_SUMS, *_LINEAR)]
         share = evidence.time_share_of(work)
         text = f"{evidence.name_around(loop)} scales each result of a dot at {evidence.places_of(scaled)} by what "
-        text += (
-            f"does not depend on the iteration, and adds it up outside of the tensor cores: {percent(share)} of the "
-        )
-        text += "warps' time"
+        text += f"does not depend on the iteration, and adds it up outside of the tensor cores: {percent(share)} of "
+        text += "the warps' time"
         advice = "let the dot accumulate (tl.dot(a, b, acc)), in integers if its operands are, and scale the sum "
         advice += "once after the loop"
         yield Waste(text, advice, evidence.unit_shares_of(work), tuple(scaled), time_share=share, around=loop)
@@ -262,22 +258,17 @@ def divided_in_loop(evidence: Evidence) -> Iterator[Waste]:
     """Yield loops that divide their accumulator in each iteration by a value that several elements share."""
     uses = evidence.uses
     for loop in evidence.loops:
-        end = body_of(loop)[-1]
         divided = [
             one
             for one in body_of(loop)
-            if one.name in DIVISIONS and any(user is end for user, _ in uses.readers(one))
-            if (divisor := uses.origin(one, 1)) and types_of(divisor)[-1].elements < types_of(one)[-1].elements
+            if one.name in DIVISIONS and any(user is body_of(loop)[-1] for user, _ in uses.readers(one))
+            if (divisor := uses.origin(one, 1)) and elements_of(divisor) < elements_of(one)
         ]
         share = evidence.time_share_of(divided)
-        text = (
-            f"{evidence.name_around(loop)} divides its accumulator in each iteration by a value that several elements "
-        )
-        text += f"share ({evidence.places_of(divided)}): {percent(share)} of the warps' time"
-        advice = (
-            "if this normalizes a running sum, keep the sum unnormalized (rescale only by the running maximum), and "
-        )
-        advice += "divide once after the loop"
+        text = f"{evidence.name_around(loop)} divides its accumulator in each iteration by a value that several "
+        text += f"elements share ({evidence.places_of(divided)}): {percent(share)} of the warps' time"
+        advice = "if this normalizes a running sum, keep the sum unnormalized (rescale only by the running maximum), "
+        advice += "and divide once after the loop"
         if divided:
             yield Waste(text, advice, evidence.unit_shares_of(divided), tuple(divided), time_share=share, around=loop)
 

@@ -82,10 +82,8 @@ def shared_loads(evidence: Evidence) -> Iterator[Waste]:
         return
     text = f"the L2 delivers {size_text(round(of_ctas))}, but {size_text(needed)} if each byte were loaded once: CTAs "
     text += f"load the same data ({evidence.names_of(one.operation for one in loads)})"
-    advice = (
-        "let a CTA compute a larger or squarer tile (64 x 64 instead of 1 x 1024), so that fewer loads overlap other "
-    )
-    advice += "CTAs' loads, or several tiles that need the same data"
+    advice = "let a CTA compute a larger or squarer tile (64 x 64 instead of 1 x 1024), so that fewer loads overlap "
+    advice += "other CTAs' loads, or several tiles that need the same data"
     operations = tuple(one.operation for one in loads)
     yield Waste(text, advice, dict.fromkeys((L2, L2_TO_SM), saved), operations, time_share=0.0, certainty=0.7)
 
@@ -193,10 +191,8 @@ def _evicted(evidence: Evidence, read: float, needed_bytes: int) -> Iterator[Was
     if shared_bytes > (evidence.kernel.l2_bytes or 0):
         text = f"DRAM reads {size_text(round(read))} where {size_text(needed_bytes)} suffice: CTAs share "
         text += f"data ({evidence.names_of(shared)}: {size_text(shared_bytes)}), but reuse it after the L2 evicted it"
-        advice = (
-            "make CTAs that share data consecutive: they should differ in program_id(0), which varies fastest (or in "
-        )
-        advice += "its remainder); or let one CTA do the work of several"
+        advice = "make CTAs that share data consecutive: they should differ in program_id(0), which varies fastest (or "
+        advice += "in its remainder); or let one CTA do the work of several"
         yield Waste(text, advice, removed | {L2: removed[DRAM]}, tuple(shared), time_share=0.0, certainty=0.7)
         return
     text = f"DRAM reads {size_text(round(read))} where {size_text(needed_bytes)} suffice: what CTAs share "

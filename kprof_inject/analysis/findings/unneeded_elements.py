@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from kprof_inject.analysis.findings.evidence import UNITS_OF_SM, Evidence
+from kprof_inject.analysis.findings.evidence import UNITS_OF_SM, Evidence, elements_of
 from kprof_inject.analysis.findings.finding import Waste, row
 from kprof_inject.analysis.findings.loaded_again import of_each_cta
 from kprof_inject.analysis.interpreter.accesses import Access
@@ -171,12 +171,17 @@ def unneeded_results(evidence: Evidence) -> Iterator[Waste]:
             by_place[evidence.place_of(one.operation)].append(one)
     for place, work in by_place.items():
         operations = [one.operation for one in work]
-        if evidence.issued_share_of(operations) < _MIN_UNNEEDED:
+        # Masked products are no waste of their own: see ``masked_iterations``.
+        if any(one.traits.is_dot for one in operations) or evidence.issued_share_of(operations) < _MIN_UNNEEDED:
             continue
         demand = demands.of(operations[-1])
-        used = float(demand.mask.joint().values.mean())
+        try:
+            used = float(demand.mask.joint().values.mean())
+        except TooLarge:
+            continue
         is_sort = sum(one.traits.combines_elements for one in operations) >= _MIN_STEPS
-        if is_sort and used > _MAX_USED and types_of(operations[-1])[-1].bits == _WIDE_KEY_BITS:
+        has_wide_keys = any(printed.bits == _WIDE_KEY_BITS for printed in types_of(operations[-1])[-1:])
+        if is_sort and used > _MAX_USED and has_wide_keys:
             text = f"{place} sorts {_WIDE_KEY_BITS}-bit keys"
             advice = (
                 "use 32-bit keys if value and index fit (such as 16 bits each), which halves exchanges and comparisons"
@@ -211,15 +216,11 @@ def _hides_rows(uses: Uses, select: Operation) -> bool:
         if made is None or made in seen:
             continue
         seen.add(made)
-        if made.traits.is_random or (made.traits.reads_memory and _elements(made) >= _elements(select)):
+        if made.traits.is_random or (made.traits.reads_memory and elements_of(made) >= elements_of(select)):
             return False
         if made.traits.is_arithmetic or made.traits.is_move:
             pending += [(made, place) for place in range(len(operand_names(made)))]
     return True
-
-
-def _elements(operation: Operation) -> int:
-    return max((printed.elements for printed in types_of(operation)), default=1)
 
 
 _POSSIBLY_HIDDEN = 0.9  # of the elements
@@ -228,11 +229,9 @@ _POSSIBLY_HIDDEN = 0.9  # of the elements
 def _hidden_waste(evidence: Evidence, select: Operation, loads: list[Operation], share: float) -> Waste:
     text = f"{evidence.names_of(loads)} reads all elements, but {evidence.place_of(select)} may discard many by a "
     text += "condition on loaded data, such as a length"
-    advice = (
-        f"use the condition as the mask at {evidence.places_of(loads)}, which skips unused sectors, or end a loop at "
-    )
-    advice += "the limit"
-    return Waste(text, advice, _of_loads(evidence, loads, _POSSIBLY_HIDDEN * share), tuple(loads), certainty=1 / 3)
+    advice = f"use the condition as the mask at {evidence.places_of(loads)}, which skips unused sectors, or end a loop "
+    advice += "at the limit"
+    return Waste(text, advice, _of_loads(evidence, loads, _POSSIBLY_HIDDEN * share), tuple(loads), certainty=0.25)
 
 
 def _sectors(touched: Ranges) -> int:
@@ -282,10 +281,8 @@ def masked_iterations(evidence: Evidence) -> Iterator[Waste]:
         loads = [other for other in inside if other.traits.reads_global or other.traits.starts_async]
         if loads:
             removed |= {L2_TO_SM: share, L2: share}
-        advice = (
-            "limit the loop to the range with data (the CTA's diagonal, window, group or document), and mask only in "
-        )
-        advice += "iterations that cross its ends"
+        advice = "limit the loop to the range with data (the CTA's diagonal, window, group or document), and mask only "
+        advice += "in iterations that cross its ends"
         yield Waste(text, advice, removed, tuple(inside), time_share, certainty=certainty, around=one.operation)
 
 

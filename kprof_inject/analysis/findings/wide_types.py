@@ -141,10 +141,8 @@ def fp64(evidence: Evidence) -> Iterator[Waste]:
         return
     text = "fp64 arithmetic, although no tensor in memory is fp64, at "
     text += f"{evidence.places_of(doubles)}: {percent(evidence.time_share_of(doubles))} of the warps' time"
-    advice = (
-        "compute in fp32, and cast fp64 scalars (.to(tl.float32)): fp64 runs at half the rate at best, with twice the "
-    )
-    advice += "registers; if a sum needs more precision, use Kahan summation, or sum in blocks first"
+    advice = "compute in fp32, and cast fp64 scalars (.to(tl.float32)): fp64 runs at half the rate at best, with twice "
+    advice += "the registers; if a sum needs more precision, use Kahan summation, or sum in blocks first"
     yield Waste(text, advice, {**evidence.unit_shares_of(doubles, _OF_DOUBLES), FP64: 1.0}, tuple(doubles))
 
 
@@ -155,16 +153,12 @@ _IMPRECISE = re.compile(r"maxNumImpreciseAcc = (\d+)")
 @row
 def partial_sums(evidence: Evidence) -> Iterator[Waste]:
     """Yield fp8 dots that drain the tensor cores several times for each tile to add partial sums (sm_90)."""
-    for one in evidence.operations:
+    dots = [one for one in evidence.operations if one.operation.traits.is_dot]
+    for one in dots if evidence.kernel.target == _WGMMA_TARGET else ():
         found, factors = _IMPRECISE.search(one.operation.tail), factors_of(one.operation)
-        if (
-            evidence.kernel.target != _WGMMA_TARGET
-            or found is None
-            or not factors
-            or not 0 < int(found[1]) < factors[0].shape[-1]
-        ):
+        products, whole = int(found[1]) if found else 0, factors[0].shape[-1] if factors and factors[0].shape else 0
+        if not 0 < products < whole:
             continue
-        products, whole = int(found[1]), factors[0].shape[-1]
         text = f"{evidence.words_of(one.operation)} waits for the tensor cores after every {products} of its {whole} "
         text += "products along K, to add their sum in fp32 outside of them"
         advice = f"raise max_num_imprecise_acc in tl.dot from {products} to {whole}, if results stay accurate enough"
