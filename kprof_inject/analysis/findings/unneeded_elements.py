@@ -183,9 +183,7 @@ def unneeded_results(evidence: Evidence) -> Iterator[Waste]:
         has_wide_keys = any(printed.bits == _WIDE_KEY_BITS for printed in types_of(operations[-1])[-1:])
         if is_sort and used > _MAX_USED and has_wide_keys:
             text = f"{place} sorts {_WIDE_KEY_BITS}-bit keys"
-            advice = (
-                "use 32-bit keys if value and index fit (such as 16 bits each), which halves exchanges and comparisons"
-            )
+            advice = "use 32-bit keys if value and index fit, such as 16 bits each: half the exchanges and comparisons"
             yield Waste(text, advice, *evidence.saved_by(operations, 0.5)[:1], tuple(operations), certainty=0.5)
         # If only a store's mask discards results, the tile is larger than the data: see ``padding``.
         if used > _MAX_USED or not (is_sort or any(one.name == _SELECT for one in demand.deciding)):
