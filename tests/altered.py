@@ -12,8 +12,8 @@ from kprof_inject.report.facts import Answer, Answers
 
 
 def altered(analysis: LaunchAnalysis, **parts: Any) -> LaunchAnalysis:
-    """Return a copy with these parts; findings are those of its judgements. All others are as in ``analysis``."""
-    made = replace(analysis, **parts)
+    """Return a copy with these parts; findings are those of its judgements, and utilizations those of its limit."""
+    made = replace(analysis, **({"parts": parts["limit"].parts} if "limit" in parts else {}), **parts)
     if "judgements" not in parts:
         return made
     found = [finding for judgement in made.judgements for finding in judgement.findings]

@@ -13,7 +13,7 @@ from kprof_inject.analysis.findings.busy_units import work_by_line
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.limits.limit import MEMORY_WAITS, MIN_NOTABLE, UNIT_NAMES
-from kprof_inject.analysis.limits.rates import DRAM, TENSOR, ceiling
+from kprof_inject.analysis.limits.rates import DRAM, TENSOR
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.quantities import counted, listed, percent, size_text
@@ -27,11 +27,7 @@ _MIN_SLOWDOWN = 0.05
 
 
 class Headroom(Struct, frozen=True):
-    """The time of a launch above its necessary work at the practical ceilings of the device.
-
-    Only two kinds of work are known to be necessary: the bytes that a launch reads and writes, each once, and the
-    products of its dots. Whatever else keeps units busy may be computed in another way.
-    """
+    """The time of a launch above its necessary work: see ``Evidence.necessary_parts``."""
 
     unit: str
     """The unit that needs most time for it; empty if nothing notable is known to be necessary."""
@@ -66,22 +62,19 @@ class Headroom(Struct, frozen=True):
 
 def headroom_of(report: LaunchAnalysis) -> Headroom:
     """Return the headroom of a launch; what findings say is not needed is no necessary work."""
-    parts, device_name, dram = report.limit.parts, report.launch.device_name, report.speed_of_light.dram
-    found = []
+    dram, found = report.speed_of_light.dram, []
+    removed = {
+        unit: max((one.removed.get(unit, 0.0) for one in report.findings), default=0.0) for unit in (DRAM, TENSOR)
+    }
+    necessary = report.necessary_parts(removed)
     if dram is not None and report.dram_moved:
-        needed = min(report.dram_once, 1 - _not_needed(report, DRAM))
-        work = f"moving {size_text(round(needed * report.dram_moved))} from and to DRAM"
-        necessary = parts.get(DRAM, 0.0) * needed / ceiling(device_name, DRAM)
-        found.append(Headroom(DRAM, necessary, work, not dram.unknown))
+        needed_bytes = round(min(report.dram_once, 1 - removed[DRAM]) * report.dram_moved)
+        work = f"moving {size_text(needed_bytes)} from and to DRAM"
+        found.append(Headroom(DRAM, necessary[DRAM], work, not dram.unknown))
     if report.limit.evidence == "measured":  # computed parts are of the time in which SMs have work
-        necessary = parts.get(TENSOR, 0.0) * (1 - _not_needed(report, TENSOR)) / ceiling(device_name, TENSOR)
-        found.append(Headroom(TENSOR, necessary, f"the work of {UNIT_NAMES[TENSOR]}"))
+        found.append(Headroom(TENSOR, necessary[TENSOR], f"the work of {UNIT_NAMES[TENSOR]}"))
     notable = [one for one in found if one.necessary >= MIN_NOTABLE]
     return max(notable, key=lambda one: one.necessary, default=Headroom("", 0.0, ""))
-
-
-def _not_needed(report: LaunchAnalysis, unit: str) -> float:
-    return max((finding.removed.get(unit, 0.0) for finding in report.findings), default=0.0)
 
 
 class Gain(Struct, frozen=True):

@@ -134,7 +134,7 @@ def recorded_lines(module: Module) -> list[RecordedLines]:
 
 
 def moves_in(module: Module, functions: Sequence[MachineFunction]) -> dict[str, tuple[Moved, ...] | None]:
-    """Return what the compiler moved out of each scope and into it, by the name of its record.
+    """Return the compiler's moves out of each scope and into it, by the name of its record.
 
     ``functions`` are the machine code of the module with records. None if no clock read of the scope was found.
     """

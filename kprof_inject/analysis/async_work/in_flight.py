@@ -75,7 +75,7 @@ class AsyncOperation(Struct, frozen=True):
 
     @property
     def queue(self) -> str | Operation:
-        """What pairs issues with waits: the allocation of the barriers, or the kind of work that completes in order."""
+        """Key that pairs issues with waits: the barriers' allocation, or the kind of work that completes in order."""
         return self.slot.allocation if self.slot else self.work
 
 

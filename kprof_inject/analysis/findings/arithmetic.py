@@ -250,36 +250,11 @@ def frozen_iterations(evidence: Evidence) -> Iterator[Waste]:
         text += "them fails, and runs all iterations even if it fails for all elements of the tile"
         advice = "end the loop when no element is active any more: a while loop on tl.max of the condition, computed "
         advice += "every few iterations; smaller tiles end sooner"
-        removed, time_share = evidence.saved_by(body, _FROZEN)
+        removed, time_share = evidence.saved_by(body, _AVOIDABLE)
         yield Waste(text, advice, removed, tuple(frozen), time_share, certainty=0.5)
 
 
-_FROZEN = 0.9  # of the iterations, at most
-
-
-@row
-def searches(evidence: Evidence) -> Iterator[Waste]:
-    """Yield loops that only compare running sums, and continue after the result is known."""
-    for loop in (one for one in evidence.loops if one.name == "scf.for"):
-        sums, compared = [one for one in body_of(loop) if one.name == "tt.scan"], list[Operation]()
-        names = {name for one in sums for name in result_names(one)}
-        for one in body_of(loop):
-            if names.isdisjoint(operand_names(one)):
-                continue
-            if one.name in ("arith.addf", "arith.addi"):
-                names.update(result_names(one))
-            else:
-                compared.append(one)
-        if not compared or any(one.name not in ("arith.cmpf", "arith.cmpi") for one in compared):
-            continue
-        text = f"{evidence.name_around(sums[0])} searches running sums ({evidence.places_of(compared)}), and continues "
-        text += "after the result is known"
-        advice = "if no term is negative, stop once the running sum passes the value (a while loop, which is not "
-        advice += "pipelined), or find the block by sums of blocks first, and search only there"
-        inside = [one for one in loop.walk() if one is not loop]
-        removed, time_share = evidence.saved_by(inside, _FROZEN)
-        removed |= dict.fromkeys((DRAM, L2, L2_TO_SM), _FROZEN)
-        yield Waste(text, advice, removed, tuple(compared), time_share, certainty=0.4)
+_AVOIDABLE = 0.9  # of the iterations, at most
 
 
 def _frozen(evidence: Evidence, loop: Operation) -> list[Operation]:
@@ -312,3 +287,28 @@ def _read(uses: Uses, select: Operation, varying: Set[str]) -> set[str]:
             seen.add(made)
             pending += [(made, operand) for operand in range(len(operand_names(made)))]
     return found
+
+
+@row
+def searches(evidence: Evidence) -> Iterator[Waste]:
+    """Yield loops that only compare running sums, and continue after the result is known."""
+    for loop in (one for one in evidence.loops if one.name == "scf.for"):
+        sums, compared = [one for one in body_of(loop) if one.name == "tt.scan"], list[Operation]()
+        names = {name for one in sums for name in result_names(one)}
+        for one in body_of(loop):
+            if names.isdisjoint(operand_names(one)):
+                continue
+            if one.name in ("arith.addf", "arith.addi"):
+                names.update(result_names(one))
+            else:
+                compared.append(one)
+        if not compared or any(one.name not in ("arith.cmpf", "arith.cmpi") for one in compared):
+            continue
+        text = f"{evidence.name_around(sums[0])} searches running sums ({evidence.places_of(compared)}), and continues "
+        text += "after the result is known"
+        advice = "if no term is negative, stop once the running sum passes the value (a while loop, which is not "
+        advice += "pipelined), or find the block by sums of blocks first, and search only there"
+        inside = [one for one in loop.walk() if one is not loop]
+        removed, time_share = evidence.saved_by(inside, _AVOIDABLE)
+        removed |= dict.fromkeys((DRAM, L2, L2_TO_SM), _AVOIDABLE)
+        yield Waste(text, advice, removed, tuple(compared), time_share, certainty=0.4)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from kprof_inject.analysis.causal.slopes import PlaceSlope
 from kprof_inject.analysis.findings.evidence import MAX_NAMES, Evidence
 from kprof_inject.analysis.findings.finding import MIN_SHARE, Figures, Results, found, rule
-from kprof_inject.analysis.findings.in_flight import occupancy_remedy, unused_stages
+from kprof_inject.analysis.findings.in_flight import iterations_below_stages, occupancy_remedy
 from kprof_inject.analysis.limits.limit import UNIT_NAMES
 from kprof_inject.analysis.limits.rates import ALU, FP32, FP64, ISSUE, SHARED, SPECIAL, TENSOR
 from kprof_inject.analysis.limits.stalls import BARRIER, Stalls
@@ -75,7 +75,7 @@ def _turns(evidence: Evidence, stalls: Stalls) -> Iterator[_Turn]:
     by, less = occupancy_remedy(evidence)
     limit = f"now {evidence.room}{f', limited by {by}' if by else ''}: " if evidence.room else ""
     more_ctas = f"more CTAs on an SM ({limit}{less})"
-    has_unused_stages = unused_stages(evidence) != (0, 0.0)  # more would not make loads earlier
+    has_unused_stages = iterations_below_stages(evidence) is not None  # more would not make loads earlier
     for (what, advice), lines in by_turn.items():
         most = tuple(operations[line] for line, _ in lines.most_common() if line in operations)[:MAX_NAMES]
         if most:
@@ -156,7 +156,7 @@ def work_by_line(evidence: Evidence) -> tuple[str, str]:
     return _LESS[unit], f"{UNIT_NAMES[unit]} ({percent(part)} of peak) {does} most for {where}"
 
 
-_MAX_NAMES = 4  # named in one sentence
+_MAX_PLACES = 4  # named in one sentence
 
 
 @rule()
@@ -170,10 +170,10 @@ def pace(evidence: Evidence) -> Results:
     first, values = critical[0], [place.response.slope.value if place.response else 0.0 for place in critical]
     # Each place can gain its slope times its part of the time.
     gains = [min(value, 1.0) * (place.time_share or 0.0) for place, value in zip(critical, values, strict=True)]
-    names = listed([place.name for place in critical], _MAX_NAMES)
+    names = listed([place.name for place in critical], _MAX_PLACES)
     sets, there = ("sets", "there") if len(critical) == 1 else ("set", f"in {first.name}")
     slacks = [f"{slack:.0f} cycles in {place.name}" for place in hidden if (slack := place.spare_cycles)]
-    spare = f"; slack: {listed(slacks, _MAX_NAMES)}" if slacks else ""
+    spare = f"; slack: {listed(slacks, _MAX_PLACES)}" if slacks else ""
     finding = found(
         evidence,
         min(sum(gains), 1.0),
@@ -192,7 +192,7 @@ def _advice(places: Sequence[PlaceSlope], critical: Sequence[PlaceSlope]) -> str
     Code that issues copies should start earlier, not get shorter, and a wait is as long as what it waits for.
     """
     shortened = [one.name for one in critical if _part(one.scope) not in (COPIES, WAIT)]
-    advice = [f"shorten {listed(shortened, _MAX_NAMES)}"] if shortened else []
+    advice = [f"shorten {listed(shortened, _MAX_PLACES)}"] if shortened else []
     copies = [place for place in places if _part(place.scope) == COPIES]
     if any(place.is_critical for place in copies):
         advice.append("start the copies earlier, with more stages: the kernel waits for them")

@@ -134,14 +134,18 @@ class Evidence(Struct, frozen=True, eq=False):
         return max(1 - max([*left, self._min_launching]), 0.0)
 
     def necessary(self, removed: Mapping[str, float] = {}) -> float:
-        """Return the part of the launch's time that its necessary work takes at the ceilings of the device.
+        """Return the part of the launch's time that its necessary work takes, and the launching."""
+        return min(max(*self.necessary_parts(removed).values(), self._min_launching), 1.0)
 
-        These are each byte that it reads and writes, once, the products of its dots, and the launching.
+    def necessary_parts(self, removed: Mapping[str, float] = {}) -> dict[str, float]:
+        """Return the part of the launch's time that necessary work takes on each unit, at the device's ceilings.
+
+        Only two kinds of work are known to be necessary: each byte that the launch reads and writes, once, and the
+        products of its dots. ``removed`` is the part of each unit's work that is not.
         """
-        device, needed = self.timeline.launch.device_name, min(self.dram_once, 1 - removed.get(DRAM, 0.0))
-        bytes_part = self.parts.get(DRAM, 0.0) * needed / ceiling(device, DRAM)
-        dots_part = self.parts.get(TENSOR, 0.0) * (1 - removed.get(TENSOR, 0.0)) / ceiling(device, TENSOR)
-        return min(max(bytes_part, dots_part, self._min_launching), 1.0)
+        device, rest = self.timeline.launch.device_name, 1 - removed.get(DRAM, 0.0)
+        needed = {DRAM: min(self.dram_once, rest), TENSOR: 1 - removed.get(TENSOR, 0.0)}
+        return {unit: self.parts.get(unit, 0.0) * part / ceiling(device, unit) for unit, part in needed.items()}
 
     @property
     def _min_launching(self) -> float:

@@ -1,4 +1,4 @@
-"""Findings: each is one cause that limits a launch, and the rules and rows of the account that find them.
+"""Findings, each one cause that limits a launch, and the rules and rows of the account that find them.
 
 The account of a launch is what it does that its results do not need. The *use* of a unit is counted, or computed; its
 *need* is the least that the same results take. Each row finds one cause of waste, which is worth the time that the

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from math import prod
 
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import Results, all_ctas, found, no_memory_waits, rule
 from kprof_inject.analysis.findings.waits import MIN_ITERATIONS, may_load_ahead
 from kprof_inject.analysis.limits.limit import LIMITING
-from kprof_inject.analysis.limits.rates import ALU, FP32, ISSUE, SHARED
+from kprof_inject.analysis.limits.rates import ALU, FP32, ISSUE, SHARED, WGMMA_TARGET
 from kprof_inject.capture import counters
 from kprof_inject.capture.resources import THREADS_PER_WARP, ctas_per_sm, limited_by, limits_of
 from kprof_inject.quantities import counted, percent, short_time, size_text
@@ -34,7 +33,7 @@ _MIN_SHARE = 0.2
 # With fewer elements, a thread cannot share them with threads of other warps.
 _MIN_ELEMENTS_PER_THREAD = 4
 _MAX_NUM_WARPS = 16
-_WGMMA_TARGET, _WARPS_OF_GROUP = "cuda:90", 4
+_WARPS_OF_GROUP = 4
 # More warps keep a unit that is busier than this only a little busier.
 _MAX_BUSY = 0.75
 # Reasons why warps wait that more warps would not hide, as they share what they wait for.
@@ -103,7 +102,7 @@ def _few_warps_of_dots(evidence: Evidence, waves: Waves, active: float, share: f
     (NVIDIA's H100 white paper).
     """
     kernel, warps = evidence.kernel, evidence.kernel.num_warps
-    if kernel.target == _WGMMA_TARGET and warps < _WARPS_OF_GROUP:
+    if kernel.target == WGMMA_TARGET and warps < _WARPS_OF_GROUP:
         more, likely = _WARPS_OF_GROUP, share / 2
         text = f"too few warps for wgmma, which a group of {_WARPS_OF_GROUP} issues: the kernel has "
         text += f"{counted(warps, 'warp')}, and its dots use older, slower instructions"
@@ -157,7 +156,7 @@ def _more_warps(evidence: Evidence, waves: Waves, needs_more: bool) -> tuple[str
     kernel, warps = evidence.kernel, evidence.kernel.num_warps
     limits = limits_of(kernel.target)
     accessed = (one for one in evidence.module.walk() if one.traits.reads_global or one.traits.is_arithmetic)
-    elements = max((prod(printed.shape) for one in accessed for printed in types_of(one)), default=1)
+    elements = max((math.prod(printed.shape) for one in accessed for printed in types_of(one)), default=1)
     room, on_sm = evidence.room, _max_resident(evidence, waves)
     more = warps
     most = min(_MAX_NUM_WARPS, limits.warps // max(on_sm, 1), elements // (THREADS_PER_WARP * _MIN_ELEMENTS_PER_THREAD))
@@ -193,19 +192,18 @@ def occupancy_remedy(evidence: Evidence) -> tuple[str, str]:
     """Return the resource that limits the CTAs on an SM (empty if unknown), and how to use less of it."""
     kernel = evidence.kernel
     by = limited_by(kernel.target, kernel.num_warps, kernel.clean)
-    stages, iterations = unused_stages(evidence)
-    if stages and by == "shared memory":
-        fewer = max(math.ceil(iterations), 1)
+    if by == "shared memory" and (iterations := iterations_below_stages(evidence)) is not None:
+        fewer, stages = max(math.ceil(iterations), 1), kernel.metadata["num_stages"]
         return by, f"num_stages={fewer} instead of {stages}: the dot loop's mean trip count is {iterations:.3g}"
     return by, _LESS_OF.get(by, "smaller tiles")
 
 
-def unused_stages(evidence: Evidence) -> tuple[int, float]:
-    """Return ``num_stages`` and the longest dot loop's mean trip count if that is smaller, else 0 and 0."""
+def iterations_below_stages(evidence: Evidence) -> float | None:
+    """Return the longest dot loop's mean trip count if ``num_stages`` exceeds it: then some stages stay unused."""
     stages = evidence.kernel.metadata.get("num_stages")
     loops = [loop for loop in evidence.loops if any(one.traits.is_dot for one in body_of(loop))]
     iterations = max(map(evidence.iterations_of, loops), default=math.inf)
-    return (stages, iterations) if isinstance(stages, int) and iterations < stages else (0, 0.0)
+    return iterations if isinstance(stages, int) and iterations < stages else None
 
 
 @rule(no_memory_waits, all_ctas)

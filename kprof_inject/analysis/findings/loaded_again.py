@@ -243,14 +243,18 @@ def stored_again(evidence: Evidence) -> Iterator[Waste]:
 @row
 def past_l1(evidence: Evidence) -> Iterator[Waste]:
     """Yield gathers whose cache modifier bypasses the L1, although their addresses may repeat."""
-    unknown = [one for one in evidence.operations if one.access and one.access.address is None]
-    gathers = [one.operation for one in unknown if one.access and one.access.form.reads]
-    gathers = [one for one in gathers if _bypasses_l1(one) and is_tensor(one) and not one.traits.is_atomic]
+    gathers = [
+        one.operation
+        for one in evidence.operations
+        if one.access and one.access.address is None and one.access.form.reads and not one.operation.traits.is_atomic
+        if _bypasses_l1(one.operation) and is_tensor(one.operation)
+    ]
+    if not gathers:
+        return
     text = f"a cache modifier makes gathers bypass the L1 ({evidence.names_of(gathers)}): elements that threads of an "
     text += "SM share come from the L2 each time"
     advice = f"drop the cache modifier at {evidence.places_of(gathers)} if elements repeat and no CTA writes them"
-    if gathers:
-        yield Waste(text, advice, {L2: 1.0, L2_TO_SM: 1.0}, tuple(gathers), certainty=0.5)
+    yield Waste(text, advice, {L2: 1.0, L2_TO_SM: 1.0}, tuple(gathers), certainty=0.5)
 
 
 def _bypasses_l1(load: Operation) -> bool:

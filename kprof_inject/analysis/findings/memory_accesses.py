@@ -1,10 +1,9 @@
-"""Accesses to memory that take longer than their bytes: threads far apart, few bytes at a time, bank conflicts."""
+"""Memory accesses that take longer than their bytes (far apart, narrow, bank conflicts); barriers that order none."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from math import prod
 
 import numpy as np
@@ -15,7 +14,7 @@ from kprof_inject.analysis.findings.finding import MIN_SHARE, Waste, row
 from kprof_inject.analysis.interpreter.accesses import Access
 from kprof_inject.analysis.interpreter.axis_arrays import dimension
 from kprof_inject.analysis.interpreter.executions import CountedOperation, entry_function
-from kprof_inject.analysis.limits.coalescing import LINE_BYTES, SECTOR_BYTES, Requests
+from kprof_inject.analysis.limits.coalescing import LINE_BYTES, SECTOR_BYTES, Requests, access_widths
 from kprof_inject.analysis.limits.rates import DRAM, L2, SHARED
 from kprof_inject.analysis.structure.layouts import (
     MAX_ACCESS_BITS,
@@ -27,10 +26,9 @@ from kprof_inject.analysis.structure.layouts import (
 from kprof_inject.analysis.structure.values import Uses
 from kprof_inject.capture import counters
 from kprof_inject.capture.resources import THREADS_PER_WARP
-from kprof_inject.machine_code.units import global_access
 from kprof_inject.quantities import listed, percent
 from kprof_inject.ttgir.nodes import Operation
-from kprof_inject.ttgir.ssa_values import argument_names, operand_names
+from kprof_inject.ttgir.ssa_values import argument_names
 from kprof_inject.ttgir.types import types_of
 
 # A smaller part of the sectors, or of the cycles of the L1, is not worth an edit.
@@ -83,15 +81,17 @@ _STREAMING = 0.7
 def narrow_accesses(evidence: Evidence) -> Iterator[Waste]:
     """Yield narrow accesses whose addresses are or may be aligned, which the compiler cannot know."""
     requests = {(one.line, one.kind): one for one in evidence.requests}
-    aligned, widths = _unspecialized(evidence), _widths(evidence)
+    aligned = _unspecialized(evidence)
+    widths = access_widths(evidence.machine_code) if evidence.machine_code else {}
     narrow, sectors = dict[Operation, tuple[int, int, bool]](), 0.0
     for one in evidence.operations:
         access = one.access
         is_loaded = access is not None and _is_from_loaded_offset(evidence.uses, one.operation)
         if access is None or not (aligned or is_loaded):
             continue  # alignment hints cannot widen it
-        request = requests.get((one.line, "store" if access.form.writes else "load"))
-        possible, width = _possible_bytes(evidence, access), request.access_bytes if request else widths.get(one.line)
+        key = one.line, "store" if access.form.writes else "load"
+        request, possible = requests.get(key), _possible_bytes(evidence, access)
+        width = request.access_bytes if request else widths.get(key)
         if access.address is None and is_loaded and access.form.by_registers:
             possible = min(_WIDEST_BYTES, access.whole_bytes // (evidence.kernel.num_warps * THREADS_PER_WARP))
         if width and 2 * width <= possible:
@@ -118,25 +118,10 @@ def narrow_accesses(evidence: Evidence) -> Iterator[Waste]:
     yield Waste(text, advice, removed, tuple(narrow), time_share, certainty=0.6 if is_loaded else 1.0)
 
 
-def _widths(evidence: Evidence) -> Mapping[int, int]:
-    """Return each line's most frequent width of global accesses, in bytes per thread."""
-    found: defaultdict[int, Counter[int]] = defaultdict(Counter)
-    for instruction, _ in evidence.issued:
-        if access := global_access(instruction):
-            found[instruction.line][access[1]] += 1
-    return {line: counts.most_common(1)[0][0] for line, counts in found.items()}
-
-
 def _is_from_loaded_offset(uses: Uses, operation: Operation) -> bool:
     """Return True if the address depends on loaded scalars, but on no loaded tensor."""
-    pending, seen = [(operation, 0)], set[Operation]()
-    while pending:
-        made = uses.maker(*pending.pop())
-        if made is not None and made not in seen:
-            seen.add(made)
-            if not made.traits.reads_memory:
-                pending += [(made, place) for place in range(len(operand_names(made)))]
-    loaded = [one for one in seen if one.traits.reads_memory]
+    sources = uses.sources(operation, 0, lambda made: not made.traits.reads_memory)
+    loaded = [one for one in sources if one.traits.reads_memory]
     return bool(loaded) and not any(is_tensor(one) for one in loaded)
 
 

@@ -165,9 +165,12 @@ def same_in_all_ctas(evidence: Evidence) -> Iterator[Waste]:
     for words, varying in (("", frozenset().union(*ids.values())), *(ids.items() if len(ids) > 1 else ())):
         same = independent_operations(evidence.module, function, varying)
         same = [one for one in same if not one.traits.is_constant and not one.traits.reads_global]
-        costly = [one for one in same if one.traits.is_transcendental or one.name in (*DIVISIONS, _REDUCTION)]
-        costly += [one for one in same if one.traits.is_dot]
-        costly = [one for one in costly if one not in seen and is_tensor(one)]
+        costly = [
+            one
+            for one in same
+            if one.traits.is_transcendental or one.traits.is_dot or one.name in (*DIVISIONS, _REDUCTION)
+            if one not in seen and is_tensor(one)
+        ]
         seen.update(costly)
         share = evidence.time_share_of(same) if costly else 0.0
         if share < _MIN_SHARE:
@@ -264,13 +267,14 @@ def divided_in_loop(evidence: Evidence) -> Iterator[Waste]:
             if one.name in DIVISIONS and any(user is body_of(loop)[-1] for user, _ in uses.readers(one))
             if (divisor := uses.origin(one, 1)) and elements_of(divisor) < elements_of(one)
         ]
+        if not divided:
+            continue
         share = evidence.time_share_of(divided)
         text = f"{evidence.name_around(loop)} divides its accumulator in each iteration by a value that several "
         text += f"elements share ({evidence.places_of(divided)}): {percent(share)} of the warps' time"
         advice = "if this normalizes a running sum, keep the sum unnormalized (rescale only by the running maximum), "
         advice += "and divide once after the loop"
-        if divided:
-            yield Waste(text, advice, evidence.unit_shares_of(divided), tuple(divided), time_share=share, around=loop)
+        yield Waste(text, advice, evidence.unit_shares_of(divided), tuple(divided), time_share=share, around=loop)
 
 
 _SUMS = ("arith.addf", "arith.addi", "math.fma")

@@ -28,8 +28,8 @@ _MIN_LOADS = 2
 @row
 def small_tiles(evidence: Evidence) -> Iterator[Waste]:
     """Yield dots of a launch that the L2 limits, if their tiles could be larger: these share what they load."""
-    busy = max(evidence.parts.get(L2, 0.0), evidence.parts.get(L2_TO_SM, 0.0))
-    if busy < max(LIMITING, _MIN_ABOVE_DRAM * evidence.parts.get(DRAM, 0.0)):
+    busy = _limiting_l2(evidence)
+    if not busy:
         return
     dots = [one.operation for one in evidence.operations if one.operation.traits.is_dot]
     types = [(its, dot) for dot in dots if (its := types_of(dot)) and len(its[-1].shape) == 2]
@@ -50,6 +50,12 @@ def small_tiles(evidence: Evidence) -> Iterator[Waste]:
     yield Waste(text, advice, dict.fromkeys((L2, L2_TO_SM), saved), (dot,), time_share=0.0, figures={"saved": saved})
 
 
+def _limiting_l2(evidence: Evidence) -> float:
+    """Return the L2's utilization if it limits the launch, and DRAM does less; else 0."""
+    busy = max(evidence.parts.get(L2, 0.0), evidence.parts.get(L2_TO_SM, 0.0))
+    return busy if busy >= max(LIMITING, _MIN_ABOVE_DRAM * evidence.parts.get(DRAM, 0.0)) else 0.0
+
+
 def _is_shared(evidence: Evidence, shape: set[int]) -> bool:
     """Return False if each part of an operand is known to be loaded once, in tiles with these sizes."""
     loads = list[float]()
@@ -67,8 +73,7 @@ def _is_shared(evidence: Evidence, shape: set[int]) -> bool:
 @row
 def shared_loads(evidence: Evidence) -> Iterator[Waste]:
     """Yield loads that overlap other CTAs' loads, in a kernel without dots that the L2 limits."""
-    busy = max(evidence.parts.get(L2, 0.0), evidence.parts.get(L2_TO_SM, 0.0))
-    if busy < max(LIMITING, _MIN_ABOVE_DRAM * evidence.parts.get(DRAM, 0.0)) or evidence.has_dots:
+    if not _limiting_l2(evidence) or evidence.has_dots:
         return
     loads = moved_by(evidence.sample, reads=True)
     touched = [one.access.touched() for one in evidence.operations if one.access and one.access.form.reads]

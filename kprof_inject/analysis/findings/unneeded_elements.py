@@ -208,17 +208,11 @@ def _hides_rows(uses: Uses, select: Operation) -> bool:
     """Return True if a select replaces elements by a constant, and no data of each element decides which."""
     if not any((other := uses.origin(select, place)) and other.traits.is_constant for place in (1, 2)):
         return False
-    pending, seen = [(select, 0)], set[Operation]()
-    while pending:
-        made = uses.maker(*pending.pop())
-        if made is None or made in seen:
-            continue
-        seen.add(made)
-        if made.traits.is_random or (made.traits.reads_memory and elements_of(made) >= elements_of(select)):
-            return False
-        if made.traits.is_arithmetic or made.traits.is_move:
-            pending += [(made, place) for place in range(len(operand_names(made)))]
-    return True
+    sources = uses.sources(select, 0, lambda made: made.traits.is_arithmetic or made.traits.is_move)
+    return not any(
+        made.traits.is_random or (made.traits.reads_memory and elements_of(made) >= elements_of(select))
+        for made in sources
+    )
 
 
 _POSSIBLY_HIDDEN = 0.9  # of the elements

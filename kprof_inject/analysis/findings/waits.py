@@ -275,7 +275,7 @@ def _how_to_combine(repeats: int | None, updates: float) -> tuple[str, str]:
 
 
 def _updates(access: Access, times: int | None) -> float:
-    """Return how many elements of all CTAs update an address, on average; infinite if that is unknown."""
+    """Return the mean number of elements of all CTAs that update an address; infinite if unknown."""
     touched, requested_bytes = access.touched(), access.requested_bytes(times)
     if touched is None or not touched.size_bytes or requested_bytes is None:
         return math.inf

@@ -10,7 +10,7 @@ from kprof_inject.analysis.findings.finding import Waste, row
 from kprof_inject.analysis.interpreter.executions import CountedOperation
 from kprof_inject.analysis.limits.limit import POSSIBLE
 from kprof_inject.analysis.limits.operation_work import work_of
-from kprof_inject.analysis.limits.rates import ALU, DRAM, FP32, FP64, ISSUE, L2, L2_TO_SM, SHARED, TENSOR
+from kprof_inject.analysis.limits.rates import ALU, DRAM, FP32, FP64, ISSUE, L2, L2_TO_SM, SHARED, TENSOR, WGMMA_TARGET
 from kprof_inject.analysis.structure.values import Uses
 from kprof_inject.quantities import percent
 from kprof_inject.ttgir.nodes import Operation
@@ -146,7 +146,7 @@ def fp64(evidence: Evidence) -> Iterator[Waste]:
     yield Waste(text, advice, {**evidence.unit_shares_of(doubles, _OF_DOUBLES), FP64: 1.0}, tuple(doubles))
 
 
-_WGMMA_TARGET = "cuda:90"  # others add up fp8 products exactly, or ignore the option
+# It only applies to fp8 dots on sm_90 (Triton, language/semantic.py).
 _IMPRECISE = re.compile(r"maxNumImpreciseAcc = (\d+)")
 
 
@@ -154,7 +154,7 @@ _IMPRECISE = re.compile(r"maxNumImpreciseAcc = (\d+)")
 def partial_sums(evidence: Evidence) -> Iterator[Waste]:
     """Yield fp8 dots that drain the tensor cores several times for each tile to add partial sums (sm_90)."""
     dots = [one for one in evidence.operations if one.operation.traits.is_dot]
-    for one in dots if evidence.kernel.target == _WGMMA_TARGET else ():
+    for one in dots if evidence.kernel.target == WGMMA_TARGET else ():
         found, factors = _IMPRECISE.search(one.operation.tail), factors_of(one.operation)
         products, whole = int(found[1]) if found else 0, factors[0].shape[-1] if factors and factors[0].shape else 0
         if not 0 < products < whole:

@@ -140,13 +140,13 @@ def requests_of(ran: ExecutedKernel, code: MachineFunction | None) -> tuple[Requ
 
     The machine code shows how many bytes an instruction accesses; without it, the addresses do.
     """
-    widths = _widths(code) if code else {}
+    widths = access_widths(code) if code else {}
     warps = int(ran.module.attribute("ttg.num-warps") or 1).bit_length() - 1
     found = (_requests(one, ran.module, warps, widths) for one in ran.operations)
     return tuple(one for one in found if one is not None)
 
 
-def _widths(code: MachineFunction) -> dict[tuple[int, str], int]:
+def access_widths(code: MachineFunction) -> dict[tuple[int, str], int]:
     """Return the bytes of a lane that most instructions of a line access, by the line and the kind of access."""
     found: defaultdict[tuple[int, str], Counter[int]] = defaultdict(Counter)
     for one in code.instructions:

@@ -71,7 +71,7 @@ _SECTOR_BYTES = 32
 
 
 class _Moved(Struct, frozen=True, eq=False, dict=True):
-    """What an access moves; ``passes``: what it reads certainly comes from the L2. Each figure is computed once."""
+    """Bytes that an access moves; ``passes``: its reads certainly come from the L2. Each figure is computed once."""
 
     line: int
     access: Access
@@ -193,7 +193,7 @@ class Traffic:
 
     @cached_property
     def _distinct(self) -> tuple[Ranges, Ranges]:
-        """What is read, and what is written; the L2 reads what an atomic operation changes."""
+        """Bytes that are read, and bytes that are written; the L2 reads what an atomic operation changes."""
         known = [(one.access.form, one.ranges) for one in self._moved if one.ranges is not None]
         return union(each for form, each in known if form.reads), union(each for form, each in known if form.writes)
 
@@ -211,7 +211,7 @@ class Traffic:
         return total
 
     def _reason(self, unknown: Sequence[Operation]) -> str:
-        """Return why the addresses of some accesses are unknown; empty without any."""
+        """Return the reason why the addresses of some accesses are unknown; empty if all are known."""
         functions = {owner for one in unknown for owner in one.ancestors() if owner.name == FUNCTION}
         dependent = set[Operation]().union(*(data_dependent(self._module, function) for function in functions))
         others = {one.name for one in unknown if one not in dependent}

@@ -121,7 +121,7 @@ def _bytes(one: PrintedType) -> float:
 
 
 def _divisors(division: Operation) -> int:
-    """Return how many divisors differ; 0 if all are the same."""
+    """Return the number of distinct divisors; 0 if all are the same."""
     names = operand_names(division)
     made = definition_of(names[1], division) if len(names) > 1 else None
     divisors = types_of(division)[-1].elements
@@ -379,7 +379,7 @@ class _IntegerFunction:
         return node
 
     def _made_by(self, node: int) -> Leaf | None:
-        """Return what made a value; None for an argument and for results of operations with regions."""
+        """Return the operation that computes a value; None for arguments and results of operations with regions."""
         return self._leaf_of.get(self._origin(node))
 
     def _constant(self, node: int) -> int | None:

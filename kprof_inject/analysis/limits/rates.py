@@ -162,6 +162,9 @@ def rates_of(target: str) -> UnitRates | None:
     return _RATES.get(target)
 
 
+WGMMA_TARGET = "cuda:90"
+"""The only target whose dots are wgmma (PTX ISA, "wgmma.mma_async")."""
+
 # Shares of peak rates that units reach in practice, by device: ``scripts/ceilings`` measures them. DRAM's peak rate is
 # memory clock times bus width. Units that are missing may reach all of their peak, so that no gain is underestimated.
 # An H200 had 96.1 % of DRAM by reads, 93.9 % by writes, 89.5 % by two reads and a write, and 83.3 % by copies; its

@@ -116,7 +116,7 @@ class LineStalls(Struct, frozen=True):
         return self.reasons.get(BARRIER, 0) - self.for_tensor_cores
 
     def waits_for(self, lines: Collection[int]) -> int:
-        """Return how many samples wait for results of some lines, or perhaps for those of others."""
+        """Return the number of samples that wait for results of some lines, or perhaps of others."""
         return sum(
             min(sum(count for line, count in found.items() if line in lines), self.reasons.get(reason, 0))
             for reason, found in self.awaited.items()

@@ -211,7 +211,7 @@ _WORK = frozenset(Kind) - {Kind.CONVERSION, Kind.FENCE, Kind.SYNCHRONIZATION}
 
 
 def _facts_in_loop(module: Module, kind: Kind, inside: Sequence[Operation], group: Sequence[Operation]) -> _Facts:
-    """Return how far ahead an operation is issued, or awaited; ``inside`` are those of a group that are in the loop."""
+    """Return the distance at which a group is issued ahead, or awaited; ``inside`` are its operations in the loop."""
     one = inside[0]
     if one.loop is None:
         return {}
@@ -275,7 +275,7 @@ _PENDING = re.compile(r"\bpendings = (\d+)")
 
 @if_misfit({})
 def _printed_facts(kind: Kind, operation: Operation, aliases: Mapping[str, str]) -> _Facts:
-    """Return what an operation and the layouts of its types show."""
+    """Return the features that an operation and the layouts of its types show."""
     tensors = _tensors_of(operation)
     if kind in (Kind.LOAD, Kind.STORE):
         return _access(kind, operation, aliases)

@@ -81,7 +81,7 @@ def _blocked_of(layout: str) -> dict[str, tuple[int, ...]] | None:
 
 @if_misfit(None)
 def access_bits(printed: PrintedType, aliases: Mapping[str, str]) -> int | None:
-    """Return how many bits of global memory a thread accesses at once.
+    """Return the number of bits of global memory that a thread accesses at once.
 
     The tensor, of pointers or of what they point to, is distributed by this layout. The addresses may allow less.
     """
@@ -128,7 +128,7 @@ _AMD_LANES = {"#ttg.amd_mfma": 64, "#ttg.amd_wmma": 32}
 
 @if_misfit(None)
 def lanes_and_warps_along(printed: PrintedType, dim: int, aliases: Mapping[str, str]) -> tuple[int, int] | None:
-    """Return how many lanes of a warp, and how many warps, have elements that differ only along a dimension.
+    """Return the numbers of lanes of a warp, and of warps, whose elements differ only along a dimension.
 
     None if it does not follow from the layout.
     """
@@ -326,7 +326,7 @@ def conflict_cycles(operation: Operation, aliases: Mapping[str, str]) -> int:
 
 @if_misfit(None)
 def shared_cycles(operation: Operation, aliases: Mapping[str, str]) -> SharedCycles | None:
-    """Return how long an access occupies shared memory: a lower bound, as the order of accesses does not count.
+    """Return the cycles for which an access occupies shared memory, at least: the order of accesses does not count.
 
     An instruction of a warp takes at least as many cycles as the words that it needs from one bank. None if the layouts
     do not show it.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from functools import lru_cache
 
 from kprof_inject.capture.model import KERNELS_CACHED
@@ -73,6 +73,17 @@ class Uses:
         while made is not None and _keeps_elements(made) and (source := self.maker(made, 0)) is not None:
             made = source
         return made
+
+    def sources(self, operation: Operation, place: int, passes: Callable[[Operation], bool]) -> set[Operation]:
+        """Return the operations from which an operand is computed, back to the first that do not pass."""
+        found, pending = set[Operation](), [(operation, place)]
+        while pending:
+            made = self.maker(*pending.pop())
+            if made is not None and made not in found:
+                found.add(made)
+                if passes(made):
+                    pending += [(made, number) for number in range(len(operand_names(made)))]
+        return found
 
     @property
     def of_addresses(self) -> set[Operation]:
