@@ -16,7 +16,6 @@ import argparse
 import csv
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -91,12 +90,14 @@ def main() -> None:
     for name, launch in launches_of(arguments.out).items():
         if name in counted:
             report = LaunchAnalysis.of(decode_launch(launch))
-            for line in lines_of(name, report, counted[name]):
+            # What is computed only bounds the units from below where they were counted, and is not asked for there.
+            kernel = structs.replace(launch.kernel, measurements=None)
+            computed = LaunchAnalysis.of(decode_launch(structs.replace(launch, kernel=kernel)))
+            for line in lines_of(name, report, computed, counted[name]):
                 print(line)
-            uncounted = replace(launch, kernel=structs.replace(launch.kernel, measurements=None))
             judged[name] = {
                 "counters": report.limit.name if report.measured else None,
-                "computed": LaunchAnalysis.of(decode_launch(uncounted)).limit.name,
+                "computed": computed.limit.name,
                 "busy": {unit: counts_in(counted[name], metric) for unit, metric in BUSY.items()},
             }
     if arguments.json:
@@ -108,14 +109,15 @@ def counts_in(counts: Counts, metric: str) -> float:
     return float(counts.get(metric, "nan").replace(",", "") or "nan")
 
 
-def lines_of(name: str, report: LaunchAnalysis, counts: Counts) -> Iterator[str]:
+def lines_of(name: str, report: LaunchAnalysis, computed: LaunchAnalysis, counts: Counts) -> Iterator[str]:
     def count(metric: str) -> float:
         return counts_in(counts, metric)
 
     yield f"{name}: ours {report.summary.duration_ns / 1e3:.1f} us, Nsight Compute {count(DURATION) / 1e3:.1f}"
     yield f"    {report.limit.sentence}"
+    yield f"    without counters: {computed.limit.sentence}"
     yield f"    Nsight Compute: compute {count(COMPUTE):.0f} %, memory {count(MEMORY):.0f} %"
-    whole = next((roof for roof in report.speed_of_light.roofs if roof.scope == "func"), None)
+    whole = next((roof for roof in computed.speed_of_light.roofs if roof.scope == "func"), None)
     if whole is not None:
         for unit, metric in UNITS.items():
             needed = 100 * whole.parts[unit] * whole.sm_cycles
@@ -125,7 +127,7 @@ def lines_of(name: str, report: LaunchAnalysis, counts: Counts) -> Iterator[str]
             ours += f"in which CTAs were there, {100 * whole.parts[unit]:.2f} of the function's"
             yield f"    {unit}: {ours}; {count(metric):.2f} %"
         yield f"    multiplication of integers: Nsight Compute {count(MULTIPLIER):.2f} % with that of floats"
-        for what, ours, theirs in _amounts(whole, report, count):
+        for what, ours, theirs in _amounts(whole, computed, count):
             fault = "  TOO MUCH" if ours > MOST_ABOVE * max(theirs, 1) else ""
             yield f"    {what}: {ours / 1e6:.3f} and {theirs / 1e6:.3f} million, {ours / max(theirs, 1):.3f}{fault}"
 
@@ -141,7 +143,7 @@ def resident_cycles(report: LaunchAnalysis) -> float:
     return total_ns * report.timeline.clock.clock_hz / 1e9
 
 
-def _amounts(whole: Roof, report: LaunchAnalysis, count: Callable[[str], float]) -> Iterator[tuple[str, float, float]]:
+def _amounts(whole: Roof, computed: LaunchAnalysis, count: Callable[[str], float]) -> Iterator[tuple[str, float, float]]:
     work, active = whole.work, count(ACTIVE_CYCLES) / 100
     cycles = rates_of("cuda:90").cycles(work)  # type: ignore[union-attr]
     yield "cycles of the tensor cores", cycles[TENSOR], active * count(UNITS[TENSOR])
@@ -152,7 +154,7 @@ def _amounts(whole: Roof, report: LaunchAnalysis, count: Callable[[str], float])
     yield "instructions", cycles[ISSUE] * SCHEDULERS, count(INSTRUCTIONS[ISSUE])
     yield "wavefronts of shared memory and L1", cycles[SHARED], count(WAVEFRONTS)
     yield "bytes from the L2", work.l2_bytes, count(FROM_L2)
-    if dram := report.speed_of_light.dram:
+    if dram := computed.speed_of_light.dram:
         yield "bytes from DRAM", dram.read_bytes, count(FROM_DRAM)
 
 

@@ -33,7 +33,6 @@ from kprof_inject.timeline.unwrap import (
     counter_of,
     far_records,
     max_launch_cycles,
-    max_record_cycles,
     often_overflowing,
     torn_by_cycles,
 )
@@ -135,8 +134,8 @@ class RecordDecoder(Struct, frozen=True):
     scope_of_id: NDArray[np.int16]
     """Scope of each id, or -1; several ids may map to one scope."""
     counter: Counter | None
-    max_record_cycles: Numbers
-    """Maximum distance of two records of each CTA."""
+    max_cycles: int
+    """Maximum distance of two records of a CTA."""
     stores_moved: bool
     """Rings are written as ``parted_starts`` describes."""
     clock_bits: int
@@ -207,12 +206,11 @@ class RecordDecoder(Struct, frozen=True):
     def _mended(self, records: Records, rows: slice) -> tuple[Records, Mask]:
         """Return the records with torn clock values corrected, and which records are too far from their CTA's time."""
         row = records.group // self.ctas.entries.shape[1] - rows.start
-        max_distance = self.max_record_cycles[rows]
-        distance = far_records(row, records.cycles, records.scope >= 0, max_distance)
+        distance = far_records(row, records.cycles, records.scope >= 0, self.max_cycles)
         far = distance != 0
         if self.clock_bits == CLOCK_LOW_BITS or not far.any():
             return records, far
-        torn = torn_by_cycles(records.cycles, distance, max_distance[row])
+        torn = torn_by_cycles(records.cycles, distance, self.max_cycles)
         return replace(records, cycles=records.cycles - torn), far & (torn == 0)
 
     def _damaged(self, records: Records, far: Mask) -> Mask:
@@ -276,11 +274,12 @@ def record_decoder(
     """
     bits = CLOCK_LOW_BITS if clock_bits == CLOCK_LOW_BITS else CLOCK_BITS
     oldest, newest = _ring_ends(ctas, tags)
-    if max_launch_cycles(ctas) < 1 << (bits - 1):
+    max_cycles = max_launch_cycles(ctas)
+    if max_cycles < 1 << (bits - 1):
         counter = counter_of(oldest, newest, ctas.sm, bits, stores_moved=stores_moved)
-        return RecordDecoder(ctas, scope_of_id, counter, max_record_cycles(ctas), stores_moved, clock_bits, tags)
+        return RecordDecoder(ctas, scope_of_id, counter, max_cycles, stores_moved, clock_bits, tags)
     often = often_overflowing(newest, ctas, bits, clock_hz)
-    decoder = RecordDecoder(ctas, scope_of_id, often, max_record_cycles(ctas), stores_moved, clock_bits, tags)
+    decoder = RecordDecoder(ctas, scope_of_id, often, max_cycles, stores_moved, clock_bits, tags)
     return replace(decoder, counter=often.lifted(_lowest_of_sm(decoder)))
 
 

@@ -41,7 +41,7 @@ from kprof_inject.timeline.records import (
     without_records,
 )
 from kprof_inject.timeline.tags import TagIds
-from kprof_inject.timeline.unwrap import Counter, max_record_cycles
+from kprof_inject.timeline.unwrap import Counter, max_launch_cycles
 
 # Just below glibc's largest dynamic mmap threshold, 32 MiB on 64 bits (mallopt(3), M_MMAP_THRESHOLD).
 _LARGE_BYTES = 30 << 20
@@ -74,7 +74,7 @@ class ScopeBlocks(Struct, frozen=True):
     def __iter__(self) -> Iterator[Rows]:
         """Decode the launch's buffer and yield its blocks that have scopes."""
         ctas, mode = read_raw(self.launch), self.launch.kernel.mode
-        max_cycles = max_record_cycles(ctas)
+        max_cycles = max_launch_cycles(ctas)
         decoder = RecordDecoder(
             ctas, self.scope_of_id, self.counter, max_cycles, mode.sched_stores, mode.clock_bits, self.tags
         )

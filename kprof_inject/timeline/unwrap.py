@@ -155,7 +155,7 @@ _HALF = 1 << CLOCK_LOW_BITS
 _MAX_BETWEEN_CYCLES = 1 << 12
 
 
-def torn_by_cycles(cycles: Numbers, distance: Numbers, max_distance: Numbers) -> Numbers:
+def torn_by_cycles(cycles: Numbers, distance: Numbers, max_distance: int) -> Numbers:
     """Return by how much each clock value is too large because it was torn: 2^32, or 0.
 
     A record reads the lower half of the counter, then the upper one: PTX ``%clock`` and ``%clock_hi`` (Proton's
@@ -175,37 +175,31 @@ def torn_by_cycles(cycles: Numbers, distance: Numbers, max_distance: Numbers) ->
 _MAX_CYCLES_PER_NS = 5
 # Each timer reading may be off by two steps of the coarsest timer (1 µs).
 _TIMER_SLACK_NS = 2_000
-# About 26 days: longer than any CTA runs, and short enough that its cycles fit 64 bits.
-_MAX_CTA_NS = 1 << 51
+# About 26 days: longer than any launch runs, and short enough that its cycles fit 64 bits.
+_MAX_LAUNCH_NS = 1 << 51
 # Assumed maximum length of a launch that read no timer.
 _UNTIMED_LAUNCH_NS = 60_000_000_000
 
 
-def max_record_cycles(ctas: RawCtas) -> Numbers:
-    """Return the maximum distance of two records of each CTA: what its SM may have counted in the CTA's time."""
-    if not ctas.timed:
-        return np.full(len(ctas.sm), np.iinfo(np.int64).max)
-    duration_ns = np.clip(ctas.pre_final_ns - ctas.init_ns, 0, _MAX_CTA_NS)
-    cycles: Numbers = (duration_ns + 2 * _TIMER_SLACK_NS) * _MAX_CYCLES_PER_NS
-
-    return cycles
-
-
 def max_launch_cycles(ctas: RawCtas) -> int:
-    """Return the maximum distance of two records of one SM: what it may have counted in the launch's time."""
+    """Return the maximum distance of two records of one SM: what it may have counted in the launch's time.
+
+    A CTA has no smaller maximum: one warp reads the timer for it, and may begin long after the others. In a loop that
+    keeps the fp32 units busy, a warp waited 100 µs for its first instruction (H200).
+    """
     if not ctas.timed:
         return _UNTIMED_LAUNCH_NS * _MAX_CYCLES_PER_NS
     if not ctas.sm.size:
         return 0
-    duration_ns = int(ctas.pre_final_ns.max()) - int(ctas.init_ns.min())
+    duration_ns = min(max(int(ctas.pre_final_ns.max()) - int(ctas.init_ns.min()), 0), _MAX_LAUNCH_NS)
     return (duration_ns + 2 * _TIMER_SLACK_NS) * _MAX_CYCLES_PER_NS
 
 
-def far_records(row: Numbers, cycles: Numbers, usable: Mask, max_distance: Numbers) -> Numbers:
+def far_records(row: Numbers, cycles: Numbers, usable: Mask, max_distance: int) -> Numbers:
     """Return the distance of each record from the middle record of its CTA, in cycles; 0 within the maximum.
 
-    ``max_distance`` (row) is that maximum: no warp of the CTA can have written a record further away. Records that are
-    not ``usable`` get 0. The records are in order of ``row``.
+    No warp can have written a record further away than ``max_distance``. Records that are not ``usable`` get 0. The
+    records are in order of ``row``.
     """
     found = np.zeros(len(row), dtype=np.int64)
     row, cycles = row[usable], cycles[usable]
@@ -213,7 +207,7 @@ def far_records(row: Numbers, cycles: Numbers, usable: Mask, max_distance: Numbe
         return found
     begins = np.flatnonzero(np.append(True, row[1:] != row[:-1]))
     span = np.maximum.reduceat(cycles, begins) - np.minimum.reduceat(cycles, begins)
-    wide = span > max_distance[row[begins]]
+    wide = span > max_distance
     if not wide.any():
         return found
     # Sort only CTAs that have a record out of place.
@@ -223,6 +217,6 @@ def far_records(row: Numbers, cycles: Numbers, usable: Mask, max_distance: Numbe
     counts = np.diff(np.append(begins, order.size))
     middle = np.repeat(cycles[order][begins + counts // 2], counts)
     distance = cycles[order] - middle
-    far = np.abs(distance) > max_distance[row[order]]
+    far = np.abs(distance) > max_distance
     found[np.flatnonzero(usable)[order[far]]] = distance[far]
     return found

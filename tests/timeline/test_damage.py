@@ -9,7 +9,7 @@ from decoded_records import decoded, entries_of, read
 from replacing import replace
 
 from kprof_inject.timeline.records import contradicted_records
-from kprof_inject.timeline.unwrap import far_records, max_launch_cycles, max_record_cycles
+from kprof_inject.timeline.unwrap import far_records, max_launch_cycles
 
 # What a CTA of 1 µs may have counted: 5 GHz, and 2 µs more at either end.
 MOST = 25_000
@@ -19,12 +19,12 @@ def times_of(*times_ns: tuple[int, int]) -> list[Cta]:
     return [Cta([[]], init_ns=begin, pre_final_ns=done, post_final_ns=done) for begin, done in times_ns]
 
 
-def far(cycles: list[list[int]], most: list[int], unusable: tuple[int, ...] = ()) -> list[int]:
+def far(cycles: list[list[int]], most: int, unusable: tuple[int, ...] = ()) -> list[int]:
     """Which of the records of some CTAs are, counted through."""
     row = np.repeat(np.arange(len(cycles)), [len(values) for values in cycles])
     usable = ~np.isin(np.arange(len(row)), unusable)
     flat = np.array([value for values in cycles for value in values], dtype=np.int64)
-    return np.flatnonzero(far_records(row, flat, usable, np.array(most))).tolist()
+    return np.flatnonzero(far_records(row, flat, usable, most)).tolist()
 
 
 def contradicted(cycles: list[list[int]], unusable: tuple[int, ...] = ()) -> list[int]:
@@ -35,30 +35,35 @@ def contradicted(cycles: list[list[int]], unusable: tuple[int, ...] = ()) -> lis
     return np.flatnonzero(contradicted_records(group, flat, usable)).tolist()
 
 
-def test_a_cta_has_as_many_cycles_as_its_time_allows() -> None:
+def test_a_launch_has_as_many_cycles_as_its_time_allows() -> None:
     raw = read(times_of((1_000, 2_000), (1_000, 1_000), (5_000, 1_005_000)), slots=1)
-    assert max_record_cycles(raw).tolist() == [MOST, 20_000, 5_020_000]
     assert max_launch_cycles(raw) == 5 * (1_004_000 + 4_000)
 
 
 def test_no_time_is_so_long_that_its_cycles_overflow() -> None:
     raw = read(times_of((0, 1_000)), slots=1)
-    raw = replace(raw, init_ns=np.array([0, 1 << 62]), pre_final_ns=np.array([(1 << 63) - 1, 0]))
-    longest, none = max_record_cycles(raw).tolist()
-    assert longest > 1 << 50
-    assert none == 20_000
+    longest = replace(raw, init_ns=np.array([0, 1 << 62]), pre_final_ns=np.array([(1 << 63) - 1, 0]))
+    assert 1 << 50 < max_launch_cycles(longest) < 1 << 62
+    backward = replace(raw, init_ns=np.array([1 << 62]), pre_final_ns=np.array([0]))
+    assert max_launch_cycles(backward) == 20_000
 
 
-def test_without_a_timer_nothing_is_far() -> None:
+def test_without_a_timer_a_launch_may_take_a_minute() -> None:
     untimed = replace(read(times_of((0, 0)), slots=1), timed=False)
-    assert max_record_cycles(untimed).tolist() == [np.iinfo(np.int64).max]
-    assert max_launch_cycles(untimed) > 1 << 32
+    assert max_launch_cycles(untimed) == 5 * 60_000_000_000
+
+
+def test_a_warp_may_begin_long_before_the_one_that_reads_the_timer() -> None:
+    early = [start(0, 0), end(0, 500_000)]
+    late = [start(0, 499_900), end(0, 500_000)]
+    ctas = [Cta([late, early], init_ns=100_000, pre_final_ns=101_000), Cta([late, early], init_ns=0, pre_final_ns=101_000)]
+    assert not decoded(read(ctas, slots=2), {0: 0}).damaged.size
 
 
 def test_far_is_what_is_further_from_the_middle_than_the_ctas_time() -> None:
-    assert far([[100, 200, 300, 401, 0]], [200]) == [3]
-    assert far([[100, 200, 300, 400]], [300]) == []
-    assert far([[0, 100, 200, 300, 1 << 42]], [300]) == [4]
+    assert far([[100, 200, 300, 401, 0]], 200) == [3]
+    assert far([[100, 200, 300, 400]], 300) == []
+    assert far([[0, 100, 200, 300, 1 << 42]], 300) == [4]
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def test_a_value_is_torn_if_it_was_about_to_overflow_and_is_near_the_others_with
     """The two reads are at most 4096 cycles apart."""
     about = 2 * HALF - 4096
     cycles = np.array([about, about - 1, 2 * HALF - 1, 2 * HALF, HALF - 1])
-    everywhere, nowhere = np.full(5, 1 << 40), np.full(5, 999)
+    everywhere, nowhere = 1 << 40, 999
     distance = np.full(5, HALF + 1000)
     assert torn_by_cycles(cycles, distance, everywhere).tolist() == [HALF, 0, HALF, 0, 0]
     assert torn_by_cycles(cycles, distance, nowhere).tolist() == [0] * 5

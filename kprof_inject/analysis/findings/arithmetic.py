@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 
 from msgspec import Struct
@@ -144,27 +145,41 @@ def _of_broadcast(one: Operation, operands: _Operands) -> _Removable | None:
     return None
 
 
-_ROUNDED = {"tt.precise_divf": "a division", "tt.precise_sqrt": "a square root"}
+_FAST = "divide with / and use tl.sqrt or tl.rsqrt, if the last bit does not matter; compute a reciprocal once, and "
+_FAST += "multiply by it"
+_OF_PRODUCTS = "multiply, and take roots: x ** 1.5 is x * tl.sqrt(x), x ** -0.5 is tl.rsqrt(x)"
+_SLOW = {
+    "tt.precise_divf": ("a division rounded by IEEE 754", _FAST),
+    "tt.precise_sqrt": ("a square root rounded by IEEE 754", _FAST),
+    "__nv_powf": ("a power with a constant exponent", _OF_PRODUCTS),
+    "__nv_pow": ("a power with a constant exponent", _OF_PRODUCTS),
+}
+_SYMBOL = re.compile(r'symbol = "(\w+)"')
 # Fast division and square root take an instruction of the special function units, and one or two more, in place of some
-# ten and a branch (PTX ISA, "div.full.f32", "sqrt.approx.f32").
-_OF_ROUNDING = 0.95
+# ten and a branch (PTX ISA, "div.full.f32", "sqrt.approx.f32"); a power takes some fifty (libdevice, in SASS).
+_OF_SLOW = 0.95
 
 
 @row
 def rounded_functions(evidence: Evidence) -> Iterator[Waste]:
-    """Yield divisions and square roots that are rounded as IEEE 754 asks, which takes several times as long."""
-    rounded = [one.operation for one in evidence.operations if one.operation.name in _ROUNDED]
-    rounded = [one for one in rounded if is_tensor(one)]
-    share = evidence.time_share_of(rounded)
+    """Yield functions that take several times as long as an equal or nearly equal expression."""
+    found = {one.operation: _function_of(one.operation) for one in evidence.operations if is_tensor(one.operation)}
+    slow = [one for one, function in found.items() if function in _SLOW]
+    share = evidence.time_share_of(slow)
     if share < MIN_SHARE:
         return
-    what = " and ".join(dict.fromkeys(_ROUNDED[one.name] for one in rounded))
-    text = f"{what} rounded by IEEE 754 at {evidence.places_of(rounded)} take{'' if ' and ' in what else 's'} "
-    text += f"{percent(share)} of the warps' time"
-    advice = "divide with / and use tl.sqrt or tl.rsqrt, if the last bit does not matter; compute a reciprocal once, "
-    advice += "and multiply by it"
-    removed, time_share = evidence.saved_by(rounded, _OF_ROUNDING)
-    yield Waste(text, advice, removed, tuple(rounded), time_share)
+    what, advice = zip(*(_SLOW[found[one]] for one in slow), strict=True)
+    text = f"{listed([*dict.fromkeys(what)], MAX_NAMES)} at {evidence.places_of(slow)} "
+    text += f"take{'s' if len({*what}) == 1 else ''} {percent(share)} of the warps' time"
+    removed, time_share = evidence.saved_by(slow, _OF_SLOW)
+    yield Waste(text, "; ".join(dict.fromkeys(advice)), removed, tuple(slow), time_share)
+
+
+def _function_of(one: Operation) -> str:
+    """Return an operation's name, or that of the library's function that it calls; empty if an exponent varies."""
+    symbol = _SYMBOL.search(one.tail)
+    exponents = [definition_of(name, one) for name in operand_names(one)[1:2]] if symbol else []
+    return symbol[1] if symbol and all(made and made.traits.is_constant for made in exponents) else one.name
 
 
 @row
@@ -200,11 +215,11 @@ def product_sums(evidence: Evidence) -> Iterator[Waste]:
     text += f"({percent(share)} of the instructions)"
     advice = "use tl.dot on tiles of rows and columns, on the tensor cores (squared differences are squared norms "
     advice += "less twice the product: |x|^2 + |y|^2 - 2 x.y)"
-    removed, time_share = evidence.saved_by(around, _OF_PRODUCTS)
+    removed, time_share = evidence.saved_by(around, _PRODUCTS_REMOVED)
     yield Waste(text, advice, removed, tuple(products), time_share, certainty=0.9)
 
 
-_OF_PRODUCTS = 0.95
+_PRODUCTS_REMOVED = 0.95
 _MIN_TILE = 16  # of a dot, in each dimension
 _FLOATS = frozenset(("f16", "bf16", "f32"))
 

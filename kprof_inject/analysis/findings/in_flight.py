@@ -7,8 +7,9 @@ import math
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import Results, all_ctas, found, no_memory_waits, rule
 from kprof_inject.analysis.findings.waits import MIN_ITERATIONS, may_load_ahead
+from kprof_inject.analysis.limits.coalescing import LINE_BYTES, SECTOR_BYTES
 from kprof_inject.analysis.limits.limit import LIMITING
-from kprof_inject.analysis.limits.rates import ALU, FP32, ISSUE, SHARED, WGMMA_TARGET
+from kprof_inject.analysis.limits.rates import ALU, FP32, ISSUE, L2, SHARED, WGMMA_TARGET
 from kprof_inject.capture import counters
 from kprof_inject.capture.resources import THREADS_PER_WARP, ctas_per_sm, limited_by, limits_of
 from kprof_inject.quantities import counted, percent, short_time, size_text
@@ -101,8 +102,8 @@ def _few_warps_of_dots(evidence: Evidence, waves: Waves, active: float, share: f
     A group of four warps issues wgmma (PTX ISA, "wgmma.mma_async"), and each of an SM's four parts has a scheduler
     (NVIDIA's H100 white paper).
     """
-    kernel, warps = evidence.kernel, evidence.kernel.num_warps
-    if kernel.target == WGMMA_TARGET and warps < _WARPS_OF_GROUP:
+    warps = evidence.kernel.num_warps
+    if lacks_wgmma(evidence):
         more, likely = _WARPS_OF_GROUP, share / 2
         text = f"too few warps for wgmma, which a group of {_WARPS_OF_GROUP} issues: the kernel has "
         text += f"{counted(warps, 'warp')}, and its dots use older, slower instructions"
@@ -117,6 +118,11 @@ def _few_warps_of_dots(evidence: Evidence, waves: Waves, active: float, share: f
         return
     if share >= _MIN_SHARE:
         yield found(evidence, share, text, advice, {"active_warps": active, "more_num_warps": more}, likely=likely)
+
+
+def lacks_wgmma(evidence: Evidence) -> bool:
+    """Return True if a launch has fewer warps than issue wgmma together: its dots use older, slower instructions."""
+    return evidence.kernel.target == WGMMA_TARGET and evidence.kernel.num_warps < _WARPS_OF_GROUP
 
 
 def _max_resident(evidence: Evidence, waves: Waves) -> int:
@@ -193,17 +199,19 @@ def occupancy_remedy(evidence: Evidence) -> tuple[str, str]:
     kernel = evidence.kernel
     by = limited_by(kernel.target, kernel.num_warps, kernel.clean)
     if by == "shared memory" and (iterations := iterations_below_stages(evidence)) is not None:
-        fewer, stages = max(math.ceil(iterations), 1), kernel.metadata["num_stages"]
+        # A pipeline that is never full for long only needs what a few loads ahead take.
+        fewer = max(math.ceil(iterations / 2), min(math.ceil(iterations), 2), 1)
+        stages = kernel.metadata["num_stages"]
         return by, f"num_stages={fewer} instead of {stages}: the dot loop's mean trip count is {iterations:.3g}"
     return by, _LESS_OF.get(by, "smaller tiles")
 
 
 def iterations_below_stages(evidence: Evidence) -> float | None:
-    """Return the longest dot loop's mean trip count if ``num_stages`` exceeds it: then some stages stay unused."""
+    """Return the longest dot loop's mean trip count if ``num_stages`` reaches it: most of the loop fills and drains."""
     stages = evidence.kernel.metadata.get("num_stages")
     loops = [loop for loop in evidence.loops if any(one.traits.is_dot for one in body_of(loop))]
     iterations = max(map(evidence.iterations_of, loops), default=math.inf)
-    return iterations if isinstance(stages, int) and iterations < stages else None
+    return iterations if isinstance(stages, int) and iterations <= stages else None
 
 
 @rule(no_memory_waits, all_ctas)
@@ -218,8 +226,11 @@ def small_ctas(evidence: Evidence) -> Results:
     moved = evidence.speed_of_light.dram.once_bytes / waves.ctas if evidence.speed_of_light.dram else 0.0
     if waves.waves < _MIN_WAVES or cta_ns > _SHORT_CTA_NS or moved > _MAX_CTA_BYTES:
         return
-    # Larger blocks share the instructions that each CTA executes for itself.
-    share = evidence.max_gain(dict.fromkeys((ISSUE, ALU, FP32, SHARED), _MAX_OF_CTA))
+    # Larger blocks share the instructions that each CTA executes for itself, and request whole lines from the L2.
+    requests = sum(one.requests for one in evidence.requests)
+    sectors = sum(one.sectors * one.requests for one in evidence.requests)
+    narrow = 1 - sectors / (LINE_BYTES // SECTOR_BYTES * requests) if requests else 0.0
+    share = evidence.max_gain({**dict.fromkeys((ISSUE, ALU, FP32, SHARED), _MAX_OF_CTA), L2: max(narrow, 0.0)})
     unit, part = evidence.busiest
     if share < _MIN_SHARE or part >= _MAX_BUSY:
         return

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from kprof_inject.analysis.async_work.flights import copied_ahead
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import MIN_SHARE, Figures, Results, found, rule
+from kprof_inject.analysis.findings.in_flight import iterations_below_stages, occupancy_remedy
 from kprof_inject.analysis.summary import ScopeSummary
 from kprof_inject.analysis.unjudged import Unjudged, missing_records, unpaired_records
 from kprof_inject.capture.encoding import json_values
@@ -195,7 +196,7 @@ def _ends(evidence: Evidence) -> Results:
         return
     if before := unrecorded_before(table, phases.first_loop):
         yield Unjudged(f"{before} was not recorded", "add --at loop", PROLOGUE)
-    else:
+    elif not _fills_too_far(evidence):
         advice = "move work out of the kernel, or give each CTA more iterations or several tiles"
         where = f"before {evidence.summary.scopes[phases.first_loop].distinct_name}"
         longest = phases.before_scope, phases.before_scope_ns
@@ -204,6 +205,12 @@ def _ends(evidence: Evidence) -> Results:
     where = f"after {evidence.summary.scopes[phases.last_loop].distinct_name}"
     longest = phases.after_scope, phases.after_scope_ns
     yield from _phase(evidence, EPILOGUE, where, phases.last_loop, phases.after_ns, longest, advice)
+
+
+def _fills_too_far(evidence: Evidence) -> bool:
+    """Return True if the prologue is long as it loads most of a short dot loop's data, for which few CTAs have room."""
+    is_short = evidence.executed is not None and iterations_below_stages(evidence) is not None
+    return is_short and occupancy_remedy(evidence)[0] == "shared memory"
 
 
 def _phase(

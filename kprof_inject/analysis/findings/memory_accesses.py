@@ -23,7 +23,6 @@ from kprof_inject.analysis.structure.layouts import (
     lanes_dimension,
     min_cycles,
 )
-from kprof_inject.analysis.structure.values import Uses
 from kprof_inject.capture import counters
 from kprof_inject.capture.resources import THREADS_PER_WARP
 from kprof_inject.quantities import listed, percent
@@ -86,7 +85,8 @@ def narrow_accesses(evidence: Evidence) -> Iterator[Waste]:
     narrow, sectors = dict[Operation, tuple[int, int, bool]](), 0.0
     for one in evidence.operations:
         access = one.access
-        is_loaded = access is not None and _is_from_loaded_offset(evidence.uses, one.operation)
+        loaded = evidence.uses.loads_for(one.operation) if access else []
+        is_loaded = bool(loaded) and not any(map(is_tensor, loaded))
         if access is None or not (aligned or is_loaded):
             continue  # alignment hints cannot widen it
         key = one.line, "store" if access.form.writes else "load"
@@ -113,16 +113,15 @@ def narrow_accesses(evidence: Evidence) -> Iterator[Waste]:
         text += f"({listed(aligned, _MAX_NAMES)} {are} of 16 in this launch)"
         advice = "let Triton see the alignment: no do_not_specialize or annotation for sizes and strides, "
         advice += "tl.constexpr, or tl.multiple_of(..., 16) and tl.max_contiguous"
-    removed = {**evidence.unit_shares_of(narrow, 1 - width / possible), L2: sectors / whole if whole else 0.0}
+    # If loads and stores were as wide, they would have one layout.
+    made = [evidence.uses.maker(one, 1) for one in narrow if one.traits.writes_global]
+    conversions = [one for one in made if one is not None and one.name == "ttg.convert_layout"]
+    of_conversions = evidence.unit_shares_of(conversions)
+    of_narrow = evidence.unit_shares_of(narrow, 1 - width / possible)
+    removed = {unit: share + of_conversions[unit] for unit, share in of_narrow.items()}
+    removed[L2] = sectors / whole if whole else 0.0
     time_share = None if evidence.parts.get(DRAM, 0.0) < _STREAMING else 0.0
-    yield Waste(text, advice, removed, tuple(narrow), time_share, certainty=0.6 if is_loaded else 1.0)
-
-
-def _is_from_loaded_offset(uses: Uses, operation: Operation) -> bool:
-    """Return True if the address depends on loaded scalars, but on no loaded tensor."""
-    sources = uses.sources(operation, 0, lambda made: not made.traits.reads_memory)
-    loaded = [one for one in sources if one.traits.reads_memory]
-    return bool(loaded) and not any(is_tensor(one) for one in loaded)
+    yield Waste(text, advice, removed, (*narrow, *conversions), time_share, certainty=0.6 if is_loaded else 1.0)
 
 
 _MAX_NAMES = 4

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from kprof_inject.analysis.findings.evidence import UNITS_OF_SM, Evidence
 from kprof_inject.analysis.findings.finding import Waste, row
+from kprof_inject.analysis.findings.in_flight import lacks_wgmma
 from kprof_inject.analysis.findings.loaded_again import moved_by
 from kprof_inject.analysis.findings.memory_accesses import step_along
 from kprof_inject.analysis.interpreter.footprints import Ranges, union
@@ -35,8 +36,8 @@ def small_tiles(evidence: Evidence) -> Iterator[Waste]:
     types = [(its, dot) for dot in dots if (its := types_of(dot)) and len(its[-1].shape) == 2]
     tiles = [(its[-1].shape, its[0].shape[-1], dot) for its, dot in types]
     waves, sms = evidence.summary.waves, evidence.kernel.sm_count
-    if not tiles or (waves is not None and sms and waves.ctas < 2 * sms):
-        return  # half as many CTAs would leave SMs idle
+    if not tiles or lacks_wgmma(evidence) or (waves is not None and sms and waves.ctas < 2 * sms):
+        return  # larger tiles need more warps; half as many CTAs would leave SMs idle
     (rows, columns), inner, dot = max(tiles, key=lambda tile: tile[0][0] * tile[0][1])
     longer, shorter = max(rows, columns), min(rows, columns)
     if 2 * rows * columns > _MAX_TILE or not _is_shared(evidence, {longer, inner}):
@@ -76,6 +77,8 @@ def shared_loads(evidence: Evidence) -> Iterator[Waste]:
     if not _limiting_l2(evidence) or evidence.has_dots:
         return
     loads = moved_by(evidence.sample, reads=True)
+    if any(evidence.uses.loads_for(one.operation) for one in loads):
+        return  # which CTAs share data is up to the data
     touched = [one.access.touched() for one in evidence.operations if one.access and one.access.form.reads]
     known = [one for one in touched if one is not None]
     if not loads or len(known) < len(touched):

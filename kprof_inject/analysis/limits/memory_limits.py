@@ -174,9 +174,10 @@ def scattered_accesses(judged: Judged, bounds: Bounds, dram: DramBound) -> Limit
 def exchanges(judged: Judged, bounds: Bounds) -> Limit | None:
     """Judge exchanges between threads: types do not show how many of their bytes go through shared memory.
 
-    The machine code shows it.
+    The machine code shows it, but not how often banks conflict.
     """
-    if bounds.code is not None and bounds.code.unknown_share <= MIN_NOTABLE:
+    is_counted = bounds.code is not None and bounds.code.unknown_share <= MIN_NOTABLE
+    if is_counted and judged.parts[SHARED] < MIN_NOTABLE:
         return None
     possible = bounds.light.exchanges
     if possible < _NOTABLE_EXCHANGES or possible < max(judged.parts.values()):

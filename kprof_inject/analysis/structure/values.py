@@ -85,6 +85,11 @@ class Uses:
                     pending += [(made, number) for number in range(len(operand_names(made)))]
         return found
 
+    def loads_for(self, access: Operation) -> list[Operation]:
+        """Return the loads from whose results the address of an access is computed."""
+        sources = self.sources(access, 0, lambda made: not made.traits.reads_memory)
+        return [one for one in sources if one.traits.reads_memory]
+
     @property
     def of_addresses(self) -> set[Operation]:
         """The operations that only compute which memory is accessed: addresses, offsets and masks.
