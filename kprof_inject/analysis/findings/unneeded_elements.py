@@ -179,8 +179,9 @@ def unneeded_results(evidence: Evidence) -> Iterator[Waste]:
             used = float(demand.mask.joint().values.mean())
         except TooLarge:
             continue
-        is_sort = sum(one.traits.combines_elements for one in operations) >= _MIN_STEPS
-        has_wide_keys = any(printed.bits == _WIDE_KEY_BITS for printed in types_of(operations[-1])[-1:])
+        steps = [one for one in operations if one.traits.combines_elements]
+        is_sort = len(steps) >= _MIN_STEPS
+        has_wide_keys = is_sort and any(printed.bits == _WIDE_KEY_BITS for printed in types_of(steps[-1])[-1:])
         if is_sort and used > _MAX_USED and has_wide_keys:
             text = f"{place} sorts {_WIDE_KEY_BITS}-bit keys"
             advice = "use 32-bit keys if value and index fit, such as 16 bits each: half the exchanges and comparisons"

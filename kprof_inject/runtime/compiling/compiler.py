@@ -28,7 +28,6 @@ from kprof_inject.capture.edits import MAX_COMBINATIONS, OtherValues, Values, Wa
 from kprof_inject.capture.schema import DumpedKernelRecord, Target
 from kprof_inject.runtime.faults import first_line
 from kprof_inject.runtime.packages import is_installed_file
-from kprof_inject.runtime.stack_room import COMPILING
 from kprof_inject.ttgir.strings import without_locations
 from kprof_inject.workspace import DumpedKernel, Workspace
 
@@ -72,8 +71,7 @@ def wrap_compiler(around: Callable[[Compile, Any, Any], Any]) -> Callable[[], No
     def compile(*args: Any, **kwargs: Any) -> Any:
         # A kernel function that is launched meanwhile keeps a reference to this wrapper.
         around = state.get("around")
-        with COMPILING:
-            return around(original, args, kwargs) if around else original(*args, **kwargs)
+        return around(original, args, kwargs) if around else original(*args, **kwargs)
 
     def unwrap() -> None:
         state.clear()

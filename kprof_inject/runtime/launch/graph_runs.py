@@ -10,8 +10,6 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from kprof_inject.runtime.stack_room import ONE_FRAME
-
 Action = Callable[[], None]
 
 _ATTRIBUTE = "_kprof_before_first_run"
@@ -38,16 +36,14 @@ def watch_graphs_of(module: ModuleType) -> None:
 
     @functools.wraps(begin)
     def capture_begin(graph: Any, *args: Any, **kwargs: Any) -> Any:
-        with ONE_FRAME:
-            result = begin(graph, *args, **kwargs)
+        result = begin(graph, *args, **kwargs)
         _being_captured.append([])
         return result
 
     @functools.wraps(end)
     def capture_end(graph: Any, *args: Any, **kwargs: Any) -> Any:
         actions = _being_captured.pop() if _being_captured else []
-        with ONE_FRAME:
-            result = end(graph, *args, **kwargs)
+        result = end(graph, *args, **kwargs)
         if actions:
             setattr(graph, _ATTRIBUTE, actions)
         return result
@@ -56,8 +52,7 @@ def watch_graphs_of(module: ModuleType) -> None:
     def replay_after_actions(graph: Any, *args: Any, **kwargs: Any) -> Any:
         for action in vars(graph).pop(_ATTRIBUTE, ()):
             action()
-        with ONE_FRAME:
-            return replay(graph, *args, **kwargs)
+        return replay(graph, *args, **kwargs)
 
     graph_class.capture_begin = capture_begin
     graph_class.capture_end = capture_end

@@ -5,7 +5,6 @@ Triton asks our allocator for the profile buffer of each launch.
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -24,9 +23,8 @@ from kprof_inject.runtime.launch.launch_saver import KernelToSave
 from kprof_inject.runtime.launch.lock_free import AtomicCounter
 from kprof_inject.runtime.launch.recorded_launch import HOOK_ARGUMENTS, RecordedLaunch, RecordingBuild, SampleBuffer
 from kprof_inject.runtime.launch.timing import EmptyKernel, Turn
-from kprof_inject.runtime.launch.triton_wrapping import StandInLauncher, has_exit_hook, is_benchmarking
+from kprof_inject.runtime.launch.triton_wrapping import StandInLauncher, is_benchmarking
 from kprof_inject.runtime.process_events import is_of_signal_handler
-from kprof_inject.runtime.stack_room import COMPILING, FRAMES_OF_LAUNCHER
 
 
 class _PresentLaunch(threading.local):
@@ -134,21 +132,6 @@ class CapturingLauncher(StandInLauncher):
     ) -> Any:
         """Launch as Triton's launcher does, with records if possible."""
         grid = (grid_x, grid_y, grid_z)
-        try:
-            return self._launch_somehow(grid, stream, function, metadata, *args)
-        except RecursionError:
-            # Without a hook after it, the error means that the launch was not made.
-            if has_exit_hook(*args):
-                raise
-        # In this frame, because a deeper one could not restore the limit.
-        limit = sys.getrecursionlimit()
-        try:
-            sys.setrecursionlimit(limit + FRAMES_OF_LAUNCHER)
-            return self._launch(*grid, stream, function, metadata, *args)
-        finally:
-            sys.setrecursionlimit(limit)
-
-    def _launch_somehow(self, grid: Grid, stream: int, function: Any, metadata: Any, *args: Any) -> Any:
         _allocation._profile_allocator.set(_allocate)  # at each launch: Triton has one allocator for each context
         is_ours = not self._given_up and grid[0] * grid[1] * grid[2] and not is_benchmarking()
         begun = self._begin(grid, stream, args) if is_ours else None
@@ -178,12 +161,6 @@ class CapturingLauncher(StandInLauncher):
             timer = capture.timer(build, grid, turn)
             start = timer.begin(stream) if timer is not None else None
             result = build.launch(*grid, stream, build.function, build.packed_metadata, *args)
-        except RecursionError:
-            if saved is not None:
-                saver.failed(saved)
-            launch.owner.failed(launch)
-            capture.pass_over(self._variant, grid, launch.place)
-            raise
         except Exception as error:
             if is_of_signal_handler(error):
                 raise
@@ -203,8 +180,6 @@ class CapturingLauncher(StandInLauncher):
             if saved is not None:
                 saver.launched(saved, stream)
             launch.owner.launched(launch)
-        except RecursionError:
-            pass  # the launch was made; the capture counts it as interrupted
         except Exception as error:
             if is_of_signal_handler(error):
                 raise
@@ -242,9 +217,6 @@ class CapturingLauncher(StandInLauncher):
                     capture.pass_over(self._variant, grid, place)
                     return capture, None, turn
                 launch = self._with_buffer(capture, number, place, grid, stream, args[HOOK_ARGUMENTS:])
-            except RecursionError:
-                capture.pass_over(self._variant, grid, place)
-                raise
             except Exception as error:
                 if is_of_signal_handler(error):
                     raise
@@ -260,10 +232,9 @@ class CapturingLauncher(StandInLauncher):
         excess = capture.excess(self._variant)
         if excess is None:
             return
-        with COMPILING:
-            if self._builds.record_less(excess, grid):
-                self._of_grid = {}
-                capture.begin_turns_again(self._variant)
+        if self._builds.record_less(excess, grid):
+            self._of_grid = {}
+            capture.begin_turns_again(self._variant)
 
     def _with_buffer(
         self,
@@ -281,8 +252,7 @@ class CapturingLauncher(StandInLauncher):
         while True:
             build = self._of_grid.get(grid)
             if build is None:
-                with COMPILING:
-                    build = self._builds.build_for(grid, self._max_bytes)
+                build = self._builds.build_for(grid, self._max_bytes)
                 self._of_grid[grid] = build
             try:
                 return capture.begin(build, number, place, grid, stream, arguments)
@@ -316,23 +286,22 @@ class SavingLauncher(StandInLauncher):
     ) -> Any:
         """Launch as Triton's launcher does, and save the launch if it is the one to save."""
         grid = (grid_x, grid_y, grid_z)
-        with COMPILING:
-            capture, saved = self._captures.current(), None
-            if capture is None or capture.saver.is_over(self._to_save.variant):
-                self._step_aside()
-            elif not is_benchmarking() and grid_x * grid_y * grid_z:
-                number = self._launches.add()
-                if capture.saver.is_due(self._to_save.variant, number):
-                    saved = capture.saver.begin(self._to_save, number, grid, stream, args)
-            if capture is None or saved is None:
-                return self._launch(*grid, stream, function, metadata, *args)
-            try:
-                result = self._launch(*grid, stream, function, metadata, *args)
-            except BaseException:
-                capture.saver.failed(saved)
-                raise
-            capture.saver.launched(saved, stream)
-            return result
+        capture, saved = self._captures.current(), None
+        if capture is None or capture.saver.is_over(self._to_save.variant):
+            self._step_aside()
+        elif not is_benchmarking() and grid_x * grid_y * grid_z:
+            number = self._launches.add()
+            if capture.saver.is_due(self._to_save.variant, number):
+                saved = capture.saver.begin(self._to_save, number, grid, stream, args)
+        if capture is None or saved is None:
+            return self._launch(*grid, stream, function, metadata, *args)
+        try:
+            result = self._launch(*grid, stream, function, metadata, *args)
+        except BaseException:
+            capture.saver.failed(saved)
+            raise
+        capture.saver.launched(saved, stream)
+        return result
 
 
 def _reason(error: Exception) -> str:

@@ -25,9 +25,8 @@ from kprof_inject.capture.resources import PairedTimesRecord
 from kprof_inject.capture.schema import Grid
 from kprof_inject.runtime.devices.device import Device, Event
 from kprof_inject.runtime.imports import after_import
-from kprof_inject.runtime.launch.triton_wrapping import StandInLauncher, has_exit_hook, is_benchmarking
+from kprof_inject.runtime.launch.triton_wrapping import StandInLauncher, is_benchmarking
 from kprof_inject.runtime.process_events import is_of_signal_handler
-from kprof_inject.runtime.stack_room import FRAMES_OF_LAUNCHER, ONE_FRAME
 
 _WARP_SIZE = 32
 SAMPLES = 10
@@ -102,8 +101,7 @@ def watch_events_of(module: ModuleType) -> None:
 
     @functools.wraps(make)
     def make_and_note(cls: Any, enable_timing: bool = False, *args: Any, **kwargs: Any) -> Any:
-        with ONE_FRAME:
-            made = make(cls, enable_timing, *args, **kwargs)
+        made = make(cls, enable_timing, *args, **kwargs)
         (with_time.add if enable_timing else with_time.discard)(id(made))
         return made
 
@@ -111,8 +109,7 @@ def watch_events_of(module: ModuleType) -> None:
     def record_and_note(self: Any, *args: Any, **kwargs: Any) -> Any:
         if not programs_events.were_recorded and id(self) in with_time and not is_benchmarking():
             programs_events.were_recorded = True
-        with ONE_FRAME:
-            return record(self, *args, **kwargs)
+        return record(self, *args, **kwargs)
 
     event.__new__ = staticmethod(make_and_note)
     event.record = record_and_note
@@ -184,8 +181,6 @@ class LaunchTimer:
                 return None
             self._device.hold(stream, self._hold_ns)
             return self._device.timing_mark(stream)
-        except RecursionError:
-            raise  # the program's stack is near its limit
         except Exception as error:  # noqa: BLE001 (whatever it is, the program must go on)
             self._stop_for(error)
             return None
@@ -200,8 +195,6 @@ class LaunchTimer:
             if begin is not None:
                 self._empty.launch(self._device, stream)
                 self._add(self._empty_events, begin, stream, None)
-        except RecursionError:
-            pass  # the program's stack is near its limit
         except Exception as error:  # noqa: BLE001 (whatever it is, the program must go on)
             self._stop_for(error)
 
@@ -342,25 +335,12 @@ class TimingLauncher(StandInLauncher):
     ) -> Any:
         """Launch as Triton's launcher does, and time the launch if samples are missing."""
         start = None
-        try:
-            if self._timer.is_done:
-                if self._timer.count():
-                    self._step_aside()
-            elif not is_benchmarking():
-                start = self._timer.begin(stream)
-            result = self._launch(grid_x, grid_y, grid_z, stream, function, metadata, *args)
-        except RecursionError:
-            # Without a hook after it, the error means that the launch was not made.
-            if has_exit_hook(*args):
-                raise
-        else:
-            if start is not None:
-                self._timer.end(start, stream)
-            return result
-        # In this frame, because a deeper one could not restore the limit.
-        limit = sys.getrecursionlimit()
-        try:
-            sys.setrecursionlimit(limit + FRAMES_OF_LAUNCHER)
-            return self._launch(grid_x, grid_y, grid_z, stream, function, metadata, *args)
-        finally:
-            sys.setrecursionlimit(limit)
+        if self._timer.is_done:
+            if self._timer.count():
+                self._step_aside()
+        elif not is_benchmarking():
+            start = self._timer.begin(stream)
+        result = self._launch(grid_x, grid_y, grid_z, stream, function, metadata, *args)
+        if start is not None:
+            self._timer.end(start, stream)
+        return result

@@ -24,7 +24,6 @@ from triton.runtime.jit import JITFunction
 from kprof_inject.capture.edits import OtherValues, grid_of
 from kprof_inject.capture.schema import Grid
 from kprof_inject.runtime.process_report import ProcessReport
-from kprof_inject.runtime.stack_room import COMPILING, ONE_FRAME
 
 Load = Callable[[], None]
 
@@ -52,8 +51,7 @@ def wrap_loading() -> None:
             _, around = _around.get(id(kernel), (None, None))
             if around is None:
                 return
-            with COMPILING:
-                around(kernel, functools.partial(original, kernel))
+            around(kernel, functools.partial(original, kernel))
             _around.pop(id(kernel), None)
 
     CompiledKernel._init_handles = load
@@ -96,11 +94,6 @@ class StandInLauncher:
     def __getattr__(self, name: str) -> Any:
         """Return an attribute of Triton's launcher."""
         return getattr(self._launch, name)
-
-
-def has_exit_hook(launch_metadata: Any, enter_hook: Any, exit_hook: Any, *arguments: Any) -> bool:
-    """Return whether a profiler's hook runs after a launch, given its arguments after the metadata."""
-    return bool(getattr(exit_hook, "calls", exit_hook))  # Triton's chain of hooks may be empty
 
 
 class _Depth(threading.local):
@@ -163,8 +156,7 @@ def report_choices(report: ProcessReport) -> None:
     @functools.wraps(run)
     def run_and_note(tuner: Any, *args: Any, **kwargs: Any) -> Any:
         known = len(tuner.cache)
-        with ONE_FRAME:
-            result = run(tuner, *args, **kwargs)
+        result = run(tuner, *args, **kwargs)
         if len(tuner.cache) != known:
             with report.guard("noting an autotuner's choice"):
                 key, config = list(tuner.cache.items())[-1]
@@ -184,8 +176,7 @@ def mark_inductors_benchmarks(module: Any) -> None:
     @functools.wraps(run)
     def run_or_benchmark(*args: Any, **kwargs: Any) -> Any:
         # max-autotune compares templates this way.
-        with ONE_FRAME:
-            return (benchmark if kwargs.get("benchmark_run") else run)(*args, **kwargs)
+        return (benchmark if kwargs.get("benchmark_run") else run)(*args, **kwargs)
 
     tuner.run = run_or_benchmark
     benchmarkers = sys.modules.get("torch._inductor.runtime.benchmarking")
@@ -203,8 +194,7 @@ def report_inductors_choices(module: Any, report: ProcessReport) -> None:
 
     @functools.wraps(tune)
     def tune_and_note(tuner: Any, *args: Any, **kwargs: Any) -> Any:
-        with ONE_FRAME:
-            result = tune(tuner, *args, **kwargs)
+        result = tune(tuner, *args, **kwargs)
         with report.guard("noting an autotuner's choice"):
             report.add_choice(str(tuner.fn.__name__), "its first arguments", str(tuner.launchers[0].config))
         return result
@@ -227,7 +217,7 @@ def benchmarking(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         _depth.value += 1
         try:
-            with ONE_FRAME, contextlib.ExitStack() as contexts:
+            with contextlib.ExitStack() as contexts:
                 for context in (_benchmarks.one_more, *_spans) if _depth.value == 1 else ():
                     contexts.enter_context(context())
                 return function(*args, **kwargs)
@@ -259,8 +249,7 @@ class ProgramGrids:
 
             launches.grids.append(grid_with)
             try:
-                with ONE_FRAME:
-                    return original(function, *args, grid=grid, warmup=warmup, **kwargs)
+                return original(function, *args, grid=grid, warmup=warmup, **kwargs)
             finally:
                 launches.grids.pop()
 
