@@ -99,7 +99,7 @@ def parse(path: Path) -> None:
 
 def insert(path: Path) -> int:
     """Do what ``kprof-inject insert FILE`` does, but for printing. How many scopes there are."""
-    from kprof_inject.pipeline.insertion import insert_module, view_of
+    from kprof_inject.insertion import insert_module, view_of
 
     return len(insert_module(view_of(path.read_bytes().decode(), str(path), {}), []).plan.scopes)
 

@@ -20,7 +20,7 @@ from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.reader import is_capture, read_capture
 from kprof_inject.capture.recording import Recording
 from kprof_inject.errors import KprofError
-from kprof_inject.pipeline.insertion import Inserter
+from kprof_inject.insertion import Inserter
 from kprof_inject.pipeline.launch_measurements import measure_run, with_permitted_metrics
 from kprof_inject.pipeline.saved_launches import drop_launches, launches_to_save
 from kprof_inject.quantities import listed

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from golden import FIXTURES
 
-from kprof_inject.pipeline.insertion import Insertion, insert_module
+from kprof_inject.insertion import Insertion, insert_module
 from kprof_inject.select.candidates import outline
 from kprof_inject.select.module_view import ModuleView
 from kprof_inject.select.plan import Plan, make_plan

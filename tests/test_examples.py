@@ -16,7 +16,7 @@ from triton import knobs
 from triton.backends.compiler import GPUTarget
 
 from kprof_inject.capture.mode import Mode
-from kprof_inject.pipeline.insertion import insert_module, view_of
+from kprof_inject.insertion import insert_module, view_of
 from kprof_inject.runtime.compiling.instrumentation import lower
 from kprof_inject.select.selectors import parse_selectors
 

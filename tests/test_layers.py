@@ -54,7 +54,7 @@ AGAINST = {
     "no command imports a command": [("cli.profile", "cli.dump"), ("cli.demo", "cli.profile")],
     "a capture is read without the runtime": [("report.notes", "runtime.session")],
     "Triton and torch stay in the runtime": [("pipeline.programs", "triton"), ("cli.doctor", "torch")],
-    "lark stays in the front end": [("pipeline.insertion", "lark")],
+    "lark stays in the front end": [("insertion", "lark")],
     "click and rich stay in the command line and the reports": [
         ("pipeline.captures", "click"),
         ("pipeline.programs", "rich"),

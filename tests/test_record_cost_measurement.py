@@ -20,7 +20,7 @@ from triton.compiler import ASTSource
 
 from kprof_inject.capture.mode import Mode, RecordCost
 from kprof_inject.errors import KprofError
-from kprof_inject.pipeline.insertion import insert_module, view_of
+from kprof_inject.insertion import insert_module, view_of
 from kprof_inject.runtime.compiling.instrumentation import lower
 from kprof_inject.runtime.versions import installed_version
 from kprof_inject.timeline.timeline import Timeline, decode_launch

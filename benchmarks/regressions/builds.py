@@ -58,7 +58,7 @@ def write_build(name: str, folder: Path, ttgir: Path | None) -> KernelBuild:
     from kernels import HOPPER, KERNELS
     from triton import knobs
 
-    from kprof_inject.pipeline.insertion import insert_module, view_of
+    from kprof_inject.insertion import insert_module, view_of
     from kprof_inject.runtime.compiling.compiler import as_json
     from kprof_inject.runtime.compiling.instrumentation import lower, scope_names
     from kprof_inject.runtime.versions import installed_version

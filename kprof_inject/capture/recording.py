@@ -103,11 +103,6 @@ class LaunchFilter:
         inside = self.first <= index and (self.stop is None or index < self.stop)
         return inside and (index - self.first) % self.step == 0
 
-    def kept_of(self, launches: int) -> int:
-        """Return how many of the first ``launches`` launches are kept, whether or not later ones replace them."""
-        stop = launches if self.stop is None else min(launches, self.stop)
-        return len(range(self.first, stop, self.step))
-
 
 _WORDS = {
     "last": LaunchFilter("last", replaces=True),

@@ -31,6 +31,7 @@ from kprof_inject.cli.options import (
 from kprof_inject.cli.plans import say_kernels_briefly
 from kprof_inject.errors import KprofError
 from kprof_inject.files import write_text
+from kprof_inject.insertion import insert_kernels, write_insertions
 from kprof_inject.pipeline.captures import decode_capture, experiments_at
 from kprof_inject.pipeline.causal_runs import (
     CausalChoice,
@@ -40,7 +41,6 @@ from kprof_inject.pipeline.causal_runs import (
     slopes_in,
     with_structure,
 )
-from kprof_inject.pipeline.insertion import insert_kernels, write_insertions
 from kprof_inject.pipeline.saved_launches import drop_launches, finish_launches
 from kprof_inject.report.experiments import slopes_csv
 from kprof_inject.report.terminal.evidence_tables import print_slopes

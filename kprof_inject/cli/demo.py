@@ -21,12 +21,12 @@ from kprof_inject.cli.console import as_a_step, say, table_console
 from kprof_inject.cli.options import PATH
 from kprof_inject.errors import KprofError
 from kprof_inject.export.formats import TraceFile
+from kprof_inject.insertion import insert_module, view_of
+from kprof_inject.packages import install_command, is_installed, missing_to_run
 from kprof_inject.pipeline.captures import decode_capture
-from kprof_inject.pipeline.insertion import insert_module, view_of
 from kprof_inject.report.diff.terminal import print_diff_answer
 from kprof_inject.report.terminal.screens import print_answers
 from kprof_inject.runtime.devices.device import has_gpu
-from kprof_inject.runtime.packages import install_command, is_installed, missing_to_run
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.workspace import Workspace
 from kprof_inject.workspace_folder import DEMO_WORKSPACE, held

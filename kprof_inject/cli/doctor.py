@@ -11,8 +11,7 @@ from rich.text import Text
 
 from kprof_inject.cli.console import say, table_console
 from kprof_inject.cli.options import json_option
-from kprof_inject.runtime.diagnosis import examine
-from kprof_inject.runtime.packages import Status
+from kprof_inject.runtime.diagnosis import Status, examine
 
 _STYLES = {Status.OK: "green", Status.WARNING: "yellow", Status.MISSING: "bold red", Status.PROBLEM: "bold red"}
 

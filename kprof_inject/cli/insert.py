@@ -14,7 +14,7 @@ from kprof_inject.cli.options import PATH, at_option, json_option, place_argumen
 from kprof_inject.cli.plans import plan_json, say_changes, say_kernels, say_plan
 from kprof_inject.cli.recording_options import style_options
 from kprof_inject.files import write_json
-from kprof_inject.pipeline.insertion import changed_sources, insert_kernels, insert_module, view_of, write_insertions
+from kprof_inject.insertion import changed_sources, insert_kernels, insert_module, view_of, write_insertions
 from kprof_inject.select.plan import table_json
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.select.spans import Style

@@ -15,9 +15,9 @@ from rich.text import Text
 from kprof_inject.cli.console import print_error, read_input, say, table_console
 from kprof_inject.cli.options import json_option, place_argument
 from kprof_inject.errors import KprofError
+from kprof_inject.insertion import view_of, views_in
 from kprof_inject.kernel_names import differing_facts, facts_in_words
 from kprof_inject.machine_code.lines import CodeSummary, LineCode, summary_of
-from kprof_inject.pipeline.insertion import view_of, views_in
 from kprof_inject.quantities import counted
 from kprof_inject.select.candidates import Candidate, outline
 from kprof_inject.select.module_view import ModuleView

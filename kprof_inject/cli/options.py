@@ -76,7 +76,7 @@ def completions(texts_of: Callable[[Path], list[str]], ctx: click.Context, incom
 
 
 def _selectors_of(place: Path) -> list[str]:
-    from kprof_inject.pipeline.insertion import view_of, views_in
+    from kprof_inject.insertion import view_of, views_in
     from kprof_inject.select.candidates import candidates
     from kprof_inject.workspace import Workspace, saved_sources
 

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from kprof_inject.capture.scopes import Scope
 from kprof_inject.cli.console import print_error, say, say_table
-from kprof_inject.pipeline.insertion import KernelInsertion, unmatched_selectors
+from kprof_inject.insertion import KernelInsertion, unmatched_selectors
 from kprof_inject.quantities import counted
 from kprof_inject.select.plan import Plan, Selection, table_json
 from kprof_inject.select.selectors import Selector

@@ -31,8 +31,8 @@ from kprof_inject.cli.plans import say_kernels_briefly
 from kprof_inject.cli.reading_options import layout_option, trace_file, trace_option
 from kprof_inject.cli.recording_options import capture_options, fit_option, style_options
 from kprof_inject.errors import KprofError
+from kprof_inject.insertion import KernelInsertion, insert_kernels, write_insertions
 from kprof_inject.pipeline.captures import decode_capture
-from kprof_inject.pipeline.insertion import KernelInsertion, insert_kernels, write_insertions
 from kprof_inject.pipeline.programs import fit_and_run, profile_program, torch_traces
 from kprof_inject.pipeline.saved_launches import adopt, capture_launch, saved_launch_at, saved_launches_of
 from kprof_inject.pipeline.torch_traces import merge

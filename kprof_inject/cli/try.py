@@ -28,9 +28,9 @@ from kprof_inject.cli.options import (
 )
 from kprof_inject.cli.plans import say_kernels_briefly
 from kprof_inject.errors import KprofError, Position
+from kprof_inject.insertion import insert_kernels, write_insertions
 from kprof_inject.pipeline.captures import experiments_at, report_on
 from kprof_inject.pipeline.edit_trials import TryChoice, try_edits
-from kprof_inject.pipeline.insertion import insert_kernels, write_insertions
 from kprof_inject.pipeline.saved_launches import saved_launches_of
 from kprof_inject.runtime.experiments.edits.kinds import KINDS, parse_edits
 from kprof_inject.runtime.program import STOPPED

@@ -20,8 +20,8 @@ from kprof_inject.capture.schema import SOURCES_FILE, TTGIR_FILE
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.errors import KprofError
 from kprof_inject.files import read_text, write_json, write_text
+from kprof_inject.insertion import KernelInsertion, views_in
 from kprof_inject.pipeline import Say
-from kprof_inject.pipeline.insertion import KernelInsertion, views_in
 from kprof_inject.pipeline.own_processes import do_tasks
 from kprof_inject.quantities import counted
 from kprof_inject.rewrite import inserted

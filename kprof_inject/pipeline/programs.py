@@ -21,6 +21,7 @@ from kprof_inject.capture.resources import without_empty
 from kprof_inject.capture.ring_sizes import MAX_LAUNCH_BYTES
 from kprof_inject.errors import KprofError
 from kprof_inject.kernel_names import differing_facts, facts_in_words
+from kprof_inject.packages import install_command, missing_to_run
 from kprof_inject.pipeline import Say
 from kprof_inject.pipeline.launch_measurements import main_kernels, measure_run, with_permitted_metrics
 from kprof_inject.pipeline.saved_launches import (
@@ -32,7 +33,6 @@ from kprof_inject.pipeline.saved_launches import (
 )
 from kprof_inject.pipeline.torch_traces import save_gpu_work
 from kprof_inject.quantities import counted
-from kprof_inject.runtime.packages import install_command, missing_to_run
 from kprof_inject.runtime.process_report import Reports, read_reports
 from kprof_inject.runtime.program import STOPPED, ProgramInput, is_run_by_us, programs_triton_cache, run_program
 from kprof_inject.runtime.session import TORCH_TRACE, Session

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import ctypes
 import os
+import platform
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
 
 from kprof_inject.capture.schema import Target
 from kprof_inject.errors import KprofError
-from kprof_inject.runtime import packages
+from kprof_inject.packages import REQUIRED, install_command, installed_version_of, is_installed
 from kprof_inject.runtime.counters import cupti
 from kprof_inject.runtime.own_python import own_python
-from kprof_inject.runtime.packages import CheckResult, Status
 from kprof_inject.runtime.process_report import read_reports
 from kprof_inject.runtime.program import program_environment
 from kprof_inject.runtime.session import Session
+from kprof_inject.version import __version__
 from kprof_inject.workspace import Workspace
 
 _HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
@@ -47,6 +51,127 @@ _RECORDS = 2
 
 # The default of --max-bytes.
 _ROOM_BYTES = 1 << 30
+
+
+class Status(StrEnum):
+    """Result of a check of ``doctor``.
+
+    With a ``missing`` package or a ``problem``, ``run`` or decoding does not work here.
+    """
+
+    OK = "ok"
+    WARNING = "warning"
+    MISSING = "missing"
+    PROBLEM = "problem"
+
+    @property
+    def is_fatal(self) -> bool:
+        """True if ``run`` or decoding does not work with this."""
+        return self in (Status.MISSING, Status.PROBLEM)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """A fact about the subject ``what``, and what to do about it, if anything."""
+
+    what: str
+    status: Status
+    fact: str
+    advice: str = ""
+
+
+_OPTIONAL = {
+    "pyarrow": ".parquet files, to_arrow",
+    "zstandard": "compressed saved launches",
+    "pandas": "to_pandas",
+    "llnl-hatchet": "proton-viewer shows .hatchet files",
+}
+"""Features that need each optional package."""
+
+_WITHOUT = "not needed to read captures and .ttgir files; programs that run with this Python need it"
+_GET_TORCH = "https://pytorch.org/get-started"
+
+
+def _python() -> Iterator[CheckResult]:
+    """Report the versions of Python and of kprof-inject."""
+    yield CheckResult("Python", Status.OK, f"{platform.python_version()}, {sys.executable}")
+    yield CheckResult("kprof-inject", Status.OK, f"{__version__}, {Path(__file__).parents[2]}")
+
+
+def _required() -> Iterator[CheckResult]:
+    """Check the packages in ``REQUIRED``."""
+    for name, first in REQUIRED.items():
+        found = installed_version_of(name)
+        is_missing = tuple(map(int, re.findall(r"\d+", found)))[: len(first)] < first
+        status, advice = (Status.MISSING, install_command(name)) if is_missing else (Status.OK, "")
+        yield CheckResult(name, status, found or "not installed", advice)
+
+
+def _optional() -> Iterator[CheckResult]:
+    """Report which optional packages are installed."""
+    for name, use in _OPTIONAL.items():
+        yield CheckResult(name, Status.OK, installed_version_of(name) or f"not installed; optional: {use}")
+
+
+def _triton() -> Iterator[CheckResult]:
+    """Check that Triton can be imported, and that its version is supported."""
+    if not is_installed("triton"):
+        yield CheckResult(
+            "Triton", Status.WARNING, "not installed", f"{_WITHOUT}, and so does check: {install_command('triton')}"
+        )
+        return
+    try:
+        module = import_module("triton")
+    except ImportError as error:
+        yield CheckResult("Triton", Status.MISSING, f"cannot be imported: {error}", "reinstall it")
+        return
+    from kprof_inject.runtime.versions import installed_version
+
+    place = f"{module.__version__}, {Path(str(module.__file__)).parent}"
+    try:
+        installed_version()
+    except KprofError as error:
+        yield CheckResult("Triton", Status.PROBLEM, f"{place}: {error.what}", error.hint)
+    else:
+        yield CheckResult("Triton", Status.OK, place)
+
+
+def _proton() -> Iterator[CheckResult]:
+    """Check that Triton was built with Proton."""
+    try:
+        import_module("triton")
+    except ImportError:
+        return  # the check of Triton reports it
+    try:
+        import_module("triton._C.libtriton").proton  # noqa: B018 (raises if it does not exist)
+    except (ImportError, AttributeError) as error:
+        advice = "install a Triton wheel from PyPI, or build Triton with TRITON_BUILD_PROTON=ON"
+        yield CheckResult("Proton", Status.MISSING, f"not in this Triton: {error}", advice)
+    else:
+        yield CheckResult("Proton", Status.OK, "this Triton can lower records")
+
+
+def _torch() -> Iterator[CheckResult]:
+    """Check that torch can be imported, and whether it was built for GPUs."""
+    if not is_installed("torch"):
+        yield CheckResult("torch", Status.WARNING, "not installed", f"{_WITHOUT}: {_GET_TORCH}")
+        return
+    try:
+        module = import_module("torch")
+    except ImportError as error:
+        advice = f"reinstall it: {_GET_TORCH}"
+        yield CheckResult("torch", Status.MISSING, f"cannot be imported: {error}", advice)
+        return
+    built_for = [
+        f"{name} {release}"
+        for name, release in (("CUDA", module.version.cuda), ("ROCm", getattr(module.version, "hip", None)))
+        if release
+    ]
+    if built_for:
+        yield CheckResult("torch", Status.OK, f"{module.__version__}, built for {' and '.join(built_for)}")
+    else:
+        advice = f"to run on a GPU, install a build for it: {_GET_TORCH}"
+        yield CheckResult("torch", Status.WARNING, f"{module.__version__}, built for CPU only", advice)
 
 
 def gpus() -> Iterator[CheckResult]:
@@ -239,12 +364,12 @@ def _value(name: str) -> str:
 Check = Callable[[], Iterable[CheckResult]]
 
 _CHECKS: tuple[tuple[str, Check], ...] = (
-    ("Python", packages.python),
-    ("packages", packages.required),
-    ("optional packages", packages.optional),
-    ("Triton", packages.triton),
-    ("Proton", packages.proton),
-    ("torch", packages.torch),
+    ("Python", _python),
+    ("packages", _required),
+    ("optional packages", _optional),
+    ("Triton", _triton),
+    ("Proton", _proton),
+    ("torch", _torch),
     ("GPU", gpus),
     ("GPU driver", driver),
     ("counters", counters),

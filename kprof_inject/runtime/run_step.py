@@ -6,7 +6,6 @@ In a program that runs only once, or calls our Python API, kernels are planned w
 from __future__ import annotations
 
 import functools
-import importlib
 import os
 import sys
 import threading
@@ -15,13 +14,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from kprof_inject.capture.measurements import BENCHMARK_SPAN
 from kprof_inject.capture.schema import MAX_TEXT_BYTES
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.errors import KprofError
 from kprof_inject.files import decode_text, read_regular
+from kprof_inject.insertion import Inserter
 from kprof_inject.rewrite import strip
 from kprof_inject.runtime.compiling.compiler import ANOTHER_TTGIR, same_code, wrap_compiler
 from kprof_inject.runtime.compiling.instrumented_kernel import remove_binaries
@@ -58,9 +58,7 @@ def install(session: Session, report: ProcessReport) -> None:
         at_end(trace.finish)
     step: RunStep
     if dump is not None:
-        # By its name, because it is not a part of the runtime.
-        insertion: Any = importlib.import_module("kprof_inject.pipeline.insertion")
-        plans = PlansMadeNow(session, report, insertion.Inserter(session.selectors, session.style), trace)
+        plans = PlansMadeNow(session, report, Inserter(session.selectors, session.style), trace)
         step = _ProfileStep(session, report, device, capture, plans, dump)
     else:
         step = RunStep(session, report, device, capture, WorkspacePlans(session, report, trace))
@@ -110,16 +108,6 @@ def _why_another(workspace: Workspace, dumped: DumpedKernel, compiled: str) -> s
         return "" if same_code(compiled, dumped.ttgir(), planned) else ANOTHER_TTGIR
     except KprofError as error:
         return error.what
-
-
-class Inserter(Protocol):
-    """Inserter of records into dumped kernels: it writes their plans to the workspace."""
-
-    def insert(self, workspace: Workspace, kernel: DumpedKernel) -> None:
-        """Plan a kernel. Raises ``KprofError`` if it cannot take records."""
-
-    def insert_less(self, workspace: Workspace, kernel: DumpedKernel, plan: str) -> str:
-        """Plan fewer records than those of ``plan``; return the name of the new plan, empty if none is possible."""
 
 
 class LiveCapture:

@@ -16,8 +16,8 @@ from command_line import REAL_TORCH, CommandLine
 from programs.child import REPO, SMALL_TORCH, Ended, python_path, run_python
 from snapshots import check
 
+from kprof_inject.packages import REQUIRED, TO_RUN
 from kprof_inject.runtime.diagnosis import gpus
-from kprof_inject.runtime.packages import REQUIRED, TO_RUN
 
 
 def findings(ended: Ended) -> dict[str, dict[str, Any]]:

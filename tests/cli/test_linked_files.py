@@ -15,7 +15,7 @@ from programs.child import REPO
 from kprof_inject.capture.schema import DumpedKernelRecord
 from kprof_inject.cli.main import root
 from kprof_inject.errors import KprofError
-from kprof_inject.pipeline.insertion import insert_kernels, write_insertions
+from kprof_inject.insertion import insert_kernels, write_insertions
 from kprof_inject.workspace import Workspace
 
 CAPTURE = "captures/001"

@@ -26,7 +26,7 @@ from fake_gpu.gpu import FakeGpu
 from fake_gpu.kernels import HOST_KERNELS, scale
 from kprof_inject.capture.recording import Recording
 from kprof_inject.capture.saved_launch import SavedLaunch, read_saved_launch
-from kprof_inject.pipeline.insertion import insert_kernel, write_insertion
+from kprof_inject.insertion import insert_kernel, write_insertion
 from kprof_inject.runtime.compiling.compiler import wrap_compiler
 from kprof_inject.runtime.compiling.planned_kernel import RunStep
 from kprof_inject.runtime.compiling.triton_caches import fresh_jit_caches

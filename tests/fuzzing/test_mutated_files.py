@@ -26,8 +26,8 @@ from kprof_inject.analysis.program import Report
 from kprof_inject.capture.saved_launch import SAVED_LAUNCH_FILE
 from kprof_inject.errors import KprofError
 from kprof_inject.files import decode_text
+from kprof_inject.insertion import view_of
 from kprof_inject.pipeline.captures import decode_capture, open_capture
-from kprof_inject.pipeline.insertion import view_of
 from kprof_inject.report.terminal.screens import answers_text
 from kprof_inject.rewrite import apply, strip
 from kprof_inject.select.plan import make_plan

@@ -27,7 +27,7 @@ from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.model import Launch
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.recording import Recording
-from kprof_inject.pipeline.insertion import insert_kernels, write_insertions
+from kprof_inject.insertion import insert_kernels, write_insertions
 from kprof_inject.runtime.compiling.compiler import wrap_compiler
 from kprof_inject.runtime.compiling.planned_kernel import RunStep
 from kprof_inject.runtime.compiling.triton_caches import fresh_jit_caches

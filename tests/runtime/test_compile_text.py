@@ -97,7 +97,7 @@ def test_the_assembly_of_the_programs_own_assembler(
     with monkeypatch.context() as installed:
         torch = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
         found = {"torch": torch, "triton": find_spec("triton")}
-        installed.setattr("kprof_inject.runtime.packages.find_spec", found.get)
+        installed.setattr("kprof_inject.packages.find_spec", found.get)
         compile_text(made.asm["ttgir"], record, tmp_path)
     assert assembly_in(tmp_path) == made.asm["ptx"]
     assert "TRITON_PTXAS_PATH" not in os.environ

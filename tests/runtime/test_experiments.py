@@ -16,8 +16,8 @@ from snapshots import check
 
 from kprof_inject.capture.experiments import ExperimentRecord
 from kprof_inject.capture.saved_launch import read_saved_launch
+from kprof_inject.insertion import insert_kernels, write_insertions
 from kprof_inject.pipeline.causal_runs import CausalChoice, prepare
-from kprof_inject.pipeline.insertion import insert_kernels, write_insertions
 from kprof_inject.pipeline.saved_launches import adopt
 from kprof_inject.runtime.experiments import delayed_kernel
 from kprof_inject.runtime.experiments.tasks import TaskResult, TimeDelays

@@ -108,13 +108,13 @@ def test_a_thread_that_takes_a_smaller_buffer_leaves_others_theirs(
     with fake_runs.here(launches="all", max_bytes=5 * LAUNCH_BYTES) as run:
         run.launch(1)
 
-        def begin_and_be_overtaken(capture: LaunchCapture, *args: Any) -> Any:
+        def begin_and_be_overtaken(capture: LaunchCapture, *args: Any, **options: Any) -> Any:
             monkeypatch.setattr(LaunchCapture, "begin", begin)
-            place = begin(capture, *args)
+            launch = begin(capture, *args, **options)
             larger = threading.Thread(target=run.launch, args=(3,), kwargs={"ctas": 81})
             larger.start()
             larger.join()
-            return place
+            return launch
 
         monkeypatch.setattr(LaunchCapture, "begin", begin_and_be_overtaken)
         run.launch(2)

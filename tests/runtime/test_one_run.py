@@ -280,7 +280,7 @@ def test_what_the_user_selects_is_recorded_however_slow(tmp_path: Path) -> None:
     assert "are not recorded" not in ended.stderr
 
 
-@pytest.mark.parametrize("broken", ["LaunchCapture.turn", "TurnTimer.excess", "PlannedKernel.record_less"])
+@pytest.mark.parametrize("broken", ["KernelLaunches.turn", "TurnTimer.excess", "PlannedKernel.record_less"])
 def test_a_fault_of_ours_never_reaches_the_program(tmp_path: Path, broken: str) -> None:
     owner, name = broken.split(".")
     runs = FakeRuns(tmp_path, tmp_path / "workspace")
@@ -293,7 +293,7 @@ def test_a_fault_of_ours_never_reaches_the_program(tmp_path: Path, broken: str) 
 
 BREAKS = """
 from kprof_inject.runtime.compiling.planned_kernel import PlannedKernel
-from kprof_inject.runtime.launch.launch_capture import LaunchCapture
+from kprof_inject.runtime.launch.kernel_launches import KernelLaunches
 from kprof_inject.runtime.launch.timing import TurnTimer
 
 def fail(*_, **__):

@@ -11,7 +11,7 @@ from fake_gpu.captured import launches_in, scopes_of, states_in
 from fake_runs import FakeRuns
 from programs.child import Ended, run_child
 
-from kprof_inject.pipeline.insertion import insert_kernels, write_insertions
+from kprof_inject.insertion import insert_kernels, write_insertions
 from kprof_inject.runtime.compiling.compiler import put_in_place
 from kprof_inject.workspace import DumpedKernel, Workspace
 

@@ -56,7 +56,10 @@ def test_without_a_timer_a_launch_may_take_a_minute() -> None:
 def test_a_warp_may_begin_long_before_the_one_that_reads_the_timer() -> None:
     early = [start(0, 0), end(0, 500_000)]
     late = [start(0, 499_900), end(0, 500_000)]
-    ctas = [Cta([late, early], init_ns=100_000, pre_final_ns=101_000), Cta([late, early], init_ns=0, pre_final_ns=101_000)]
+    ctas = [
+        Cta([late, early], init_ns=100_000, pre_final_ns=101_000),
+        Cta([late, early], init_ns=0, pre_final_ns=101_000),
+    ]
     assert not decoded(read(ctas, slots=2), {0: 0}).damaged.size
 
 

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from kprof_inject.capture.schema import DumpedKernelRecord
 from kprof_inject.errors import KprofError
-from kprof_inject.runtime.packages import is_installed_file
+from kprof_inject.packages import is_installed_file
 
 if TYPE_CHECKING:
     from kprof_inject.runtime.compiling.compiler_process import CompilerProcess

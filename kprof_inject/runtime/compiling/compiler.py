@@ -26,8 +26,8 @@ from triton.runtime.driver import driver
 
 from kprof_inject.capture.edits import MAX_COMBINATIONS, OtherValues, Values, WantedValues, combinations
 from kprof_inject.capture.schema import DumpedKernelRecord, Target
+from kprof_inject.packages import is_installed_file
 from kprof_inject.runtime.faults import first_line
-from kprof_inject.runtime.packages import is_installed_file
 from kprof_inject.ttgir.strings import without_locations
 from kprof_inject.workspace import DumpedKernel, Workspace
 

@@ -22,6 +22,7 @@ from kprof_inject.capture.saved_launch import SavedLaunch
 from kprof_inject.capture.schema import TTGIR_FILE, Target
 from kprof_inject.errors import KprofError
 from kprof_inject.machine_code.instructions import MachineFunction, read_assembly, read_nvdisasm, with_lines_of
+from kprof_inject.packages import install_command, is_installed
 from kprof_inject.runtime.compiling.builds import compiler_options
 from kprof_inject.runtime.compiling.compiler_process import CompilerProcess
 from kprof_inject.runtime.compiling.module_check import (
@@ -31,7 +32,6 @@ from kprof_inject.runtime.compiling.module_check import (
     printed_by,
     text_without_locations,
 )
-from kprof_inject.runtime.packages import install_command, is_installed
 from kprof_inject.select.module_view import lowerable
 from kprof_inject.ttgir.nodes import Module
 from kprof_inject.ttgir.parser import parse

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -15,7 +16,6 @@ from kprof_inject.capture.capture_files import CaptureWriter, ClockRecord, Launc
 from kprof_inject.runtime.devices.cuda_driver import NoDeviceMemory
 from kprof_inject.runtime.devices.device import Buffer, Device
 from kprof_inject.runtime.faults import fault_of, first_line
-from kprof_inject.runtime.launch.lock_free import AtomicCounts
 from kprof_inject.runtime.launch.recorded_launch import RecordedLaunch
 from kprof_inject.runtime.process_report import ProcessReport
 
@@ -51,7 +51,7 @@ class BufferCopier:
         device: Device,
         writer: CaptureWriter,
         report: ProcessReport,
-        left_out: AtomicCounts,
+        left_out: Counter[str],
         max_bytes: int,
         replaces: bool,
         keep_up: Callable[[int], None],
@@ -102,8 +102,7 @@ class BufferCopier:
             else None
         )
         if not self._has_room(size_bytes, replaced):
-            launch.is_taken = True
-            self._left_out.add("the disk was too slow")
+            self._left_out["the disk was too slow"] += 1
             return
         self._waiting[launch] = size_bytes
         if replaces:
@@ -184,20 +183,19 @@ class BufferCopier:
         memory = launch.memory
         if memory is None:
             return  # replaced by a newer launch
-        launch.is_taken = True
         try:
             if not self._stopped:
                 self._save(launch, memory)
         except OSError as error:
             self._stopped = f"the disk failed: {error.strerror}"
         except NoDeviceMemory:
-            self._left_out.add("the host has no memory to copy them to")
+            self._left_out["the host has no memory to copy them to"] += 1
         except RuntimeError as error:  # torch and cuda_driver report failures of the device with this
             self._stopped = f"the device failed: {first_line(error)}"
         except Exception as error:  # noqa: BLE001 (whatever it is, the program must go on)
             self._stopped = fault_of(error)
         if self._stopped:
-            self._left_out.add(self._stopped)
+            self._left_out[self._stopped] += 1
 
     def _save(self, launch: RecordedLaunch, memory: Buffer) -> None:
         replaced = self._written.get(launch.build.variant_of_program) if self._replaces else None
@@ -212,7 +210,7 @@ class BufferCopier:
             self._written_bytes + launch.record.buffer_bytes - (replaced.buffer_bytes if replaced else 0)
             > self._max_bytes
         ):
-            self._left_out.add("the capture reached its size limit")
+            self._left_out["the capture reached its size limit"] += 1
             return
         with self._report.guard("reading a device's clock"):
             if time.time_ns() - self._clock_read_ns.get(launch.record.device, 0) >= _READ_CLOCK_EVERY_NS:
@@ -220,7 +218,7 @@ class BufferCopier:
         with self.waiting_for_device():
             data = self._device.fetch(memory, launch.record.buffer_bytes, launch.record.device, launch.done)
         if launch.record.graph and data[: len(_NEVER_RAN)] == _NEVER_RAN:
-            self._left_out.add("captured into a CUDA graph that never ran")
+            self._left_out["captured into a CUDA graph that never ran"] += 1
             return
         build = launch.build
         begun_ns = int.from_bytes(data[_BEGUN_AT], "little") if build.record.layout == "timed" else 0

@@ -9,43 +9,21 @@ memory nor a copy.
 
 Nothing here takes a lock: each launch has a buffer to itself, whatever other threads or signal handlers launch
 meanwhile. Ctrl-C, or an exception of a signal handler, may end a launch at any line, and a handler may launch in the
-middle of another launch. In whatever state they leave this, the next launch gets its buffer, a launch that an exception
-ends loses only its own, and the process reports at its end how many launches were interrupted.
+middle of another launch. In whatever state they leave this, the next launch gets its buffer, and a launch that an
+exception ends loses only its own.
 """
 
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from kprof_inject.capture.schema import Grid
 from kprof_inject.runtime.devices.cuda_driver import NoDeviceMemory
 from kprof_inject.runtime.devices.device import Buffer, Device
-from kprof_inject.runtime.launch.lock_free import AtomicCounts
 from kprof_inject.runtime.launch.recorded_launch import BufferOwner, RecordedLaunch, RecordingBuild, Save
-
-
-class MadeLaunch(NamedTuple):
-    """A launch that was made, and its place (``LaunchCapture.count``)."""
-
-    number: int
-    grid: Grid
-    place: int
-
-    @classmethod
-    def of(cls, launch: RecordedLaunch) -> MadeLaunch:
-        """Return what is known of a launch that may be kept: it may become another one."""
-        return cls(launch.record.index, launch.record.grid, launch.place or 0)
-
-    def newer(self, other: MadeLaunch | None) -> MadeLaunch:
-        """Return the newer one: by the places in the same grid, as another launch may be numbered in between."""
-        if other is None:
-            return self
-        is_newer = self.place >= other.place if self.grid == other.grid else self.number >= other.number
-        return self if is_newer else other
 
 
 @dataclass(slots=True)
@@ -70,43 +48,19 @@ class ScratchBuffers:
 
 @dataclass(slots=True, eq=False)
 class _OwnBuffers(BufferOwner):
-    """A buffer for each launch, saved right after it.
-
-    ``newest`` has the last launch made, for each variant of the program.
-    """
+    """A buffer for each launch, saved right after it."""
 
     device: Device
     save: Save
-    newest: dict[str, MadeLaunch] = field(default_factory=dict)
-    _open: dict[RecordedLaunch, None] = field(default_factory=dict)
 
     def lend(self, launch: RecordedLaunch) -> None:
         launch.memory = self.device.zeros(launch.record.buffer_bytes, launch.record.stream)
         launch.memory_bytes = launch.record.buffer_bytes
         launch.owner = self
-        self._open[launch] = None
 
     def launched(self, launch: RecordedLaunch) -> None:
         launch.host_end_ns = time.time_ns()
-        self._hand_over(launch)
-        self._open.pop(launch, None)
-
-    def failed(self, launch: RecordedLaunch) -> None:
-        self._open.pop(launch, None)
-
-    def save_rest(self) -> None:
-        """Save the launches that were made, but that an exception kept from being saved."""
-        for launch in list(self._open):
-            if launch.host_end_ns and not launch.is_taken:
-                self._hand_over(launch)
-
-    def unsaved(self) -> int:
-        return sum(launch.host_end_ns > 0 and not launch.is_taken for launch in list(self._open))
-
-    def _hand_over(self, launch: RecordedLaunch) -> None:
         _hand_over(launch, self.device, self.save)
-        variant = launch.build.variant_of_program
-        self.newest[variant] = MadeLaunch.of(launch).newer(self.newest.get(variant))
 
 
 def _hand_over(launch: RecordedLaunch, device: Device, save: Save) -> None:
@@ -165,7 +119,7 @@ class ChosenLaunches:
         max_launches: int,
         max_graph_bytes: int,
         save: Save,
-        left_out: AtomicCounts,
+        left_out: Counter[str],
     ) -> None:
         """Pass launches to keep to ``save``, and count the others by reason in ``left_out``."""
         self._max_launches = max_launches
@@ -191,21 +145,16 @@ class ChosenLaunches:
                 self._kept.add((launch.build.variant_of_program, launch.record.index))
 
     def _leave_out(self, launch: RecordedLaunch, reason: str) -> None:
-        self._left_out.add(reason)
+        self._left_out[reason] += 1
         self._scratch.lend(launch)
 
     def save_rest(self) -> None:
         """Save the launches that are still in the buffers."""
-        self._own.save_rest()
         self._in_graphs.save_rest()
 
-    def newest(self) -> dict[str, MadeLaunch]:
-        """Return the last launch made and kept, for each variant of the program."""
-        return self._own.newest.copy()
-
     def unsaved(self) -> int:
-        """Return the number of launches to keep that are not saved yet."""
-        return self._own.unsaved() + self._in_graphs.unsaved()
+        """Return the number of launches in the buffers that are not saved yet."""
+        return self._in_graphs.unsaved()
 
 
 _SAVE_EVERY_NS = 1_000_000_000
@@ -244,7 +193,7 @@ class LastLaunches:
             key = (build.variant, launch.record.device, launch.record.stream)
             rotation = self._rotations.get(key)
             if rotation is None:
-                new = _Rotation(build.variant_of_program, self._device, self._save, self._require_room)
+                new = _Rotation(self._device, self._save, self._require_room)
                 rotation = self._rotations.setdefault(key, new)
             rotation.lend(launch)
 
@@ -269,7 +218,6 @@ class LastLaunches:
 
     def save_rest(self) -> None:
         """Save the launches that are still in the buffers."""
-        self._own.save_rest()
         for rotation in list(self._rotations.values()):
             rotation.save_rest()
         # Graphs come last: the writer compares their start times with those of the launches it has.
@@ -277,20 +225,10 @@ class LastLaunches:
             with self._device.selected(launch.record.device):
                 _hand_over(launch, self._device, self._save)
 
-    def newest(self) -> dict[str, MadeLaunch]:
-        """Return the last launch made and kept, for each variant of the program."""
-        found = [(rotation.variant, made) for rotation in list(self._rotations.values()) for made in rotation.made()]
-        found += self._own.newest.copy().items()
-        found += [(launch.build.variant_of_program, MadeLaunch.of(launch)) for launch in self._last_in_graphs()]
-        newest: dict[str, MadeLaunch] = {}
-        for variant, made in found:
-            newest[variant] = made.newer(newest.get(variant))
-        return newest
-
     def unsaved(self) -> int:
-        """Return the number of launches to keep that are not saved yet."""
+        """Return the number of launches in the buffers that are not saved yet."""
         in_rotations = sum(map(_Rotation.unsaved, list(self._rotations.values())))
-        return self._own.unsaved() + in_rotations + len(list(self._last_in_graphs()))
+        return in_rotations + len(list(self._last_in_graphs()))
 
     def _last_in_graphs(self) -> Iterator[RecordedLaunch]:
         for shared in list(self._graph_buffers.values()):
@@ -306,17 +244,15 @@ _SizedBuffer = tuple[Buffer, int]
 class _Rotation(BufferOwner):
     """Buffers of one kernel on one stream: in use by launches being made, of the last launch, and free.
 
-    A launch that was made keeps its buffer until a later launch takes it. ``variant`` is the program's, not a build's.
+    A launch that was made keeps its buffer until a later launch takes it.
     """
 
-    variant: str
     device: Device
     save: Save
     require_room: Callable[[int], None]
     # Appending and popping are one step each: two launches never get the same buffer.
     _free: deque[RecordedLaunch] = field(default_factory=deque)
     _last: deque[RecordedLaunch] = field(default_factory=deque)
-    _newest: MadeLaunch | None = None
     _saved_ns: int = 0
     _has_room: bool = True
 
@@ -342,7 +278,6 @@ class _Rotation(BufferOwner):
             launch.is_handed_over = True  # before other threads can see the launch
             self._saved_ns = now_ns
         self._keep(launch)
-        self._newest = MadeLaunch.of(launch).newer(self._newest)
         if is_due:
             _hand_over(launch, self.device, self.save)
 
@@ -356,10 +291,6 @@ class _Rotation(BufferOwner):
             launch.is_handed_over = True
             with self.device.selected(launch.record.device):
                 _hand_over(launch, self.device, self.save)
-
-    def made(self) -> list[MadeLaunch]:
-        """Return the last launches made, of which the newest is the last one."""
-        return [*filter(None, [self._newest]), *map(MadeLaunch.of, self._last.copy())]
 
     def held_bytes(self) -> int:
         return sum(launch.memory_bytes for launch in (*self._free.copy(), *self._last.copy()))

@@ -3,32 +3,28 @@
 from __future__ import annotations
 
 import functools
-import math
 import os
 import platform
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import triton
 
 from kprof_inject.capture.capture_files import CaptureWriter, LaunchRecord, ProcessRecord
-from kprof_inject.capture.mode import TRUSTED_PERCENT
-from kprof_inject.capture.resources import MAX_GRIDS, GridTimesRecord, TimingRecord
 from kprof_inject.capture.schema import Grid
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.faults import first_line
 from kprof_inject.runtime.launch.copier import BufferCopier
-from kprof_inject.runtime.launch.launch_buffers import ChosenLaunches, LastLaunches, MadeLaunch, ScratchBuffers
+from kprof_inject.runtime.launch.kernel_launches import KernelLaunches
+from kprof_inject.runtime.launch.launch_buffers import ChosenLaunches, LastLaunches, ScratchBuffers
 from kprof_inject.runtime.launch.launch_saver import LaunchSaver
-from kprof_inject.runtime.launch.lock_free import AtomicCounts, GridCounts
 from kprof_inject.runtime.launch.recorded_launch import RecordedLaunch, RecordingBuild
-from kprof_inject.runtime.launch.timing import EmptyKernel, LaunchTimer, Turn, TurnTimer
 from kprof_inject.runtime.process_events import MAX_SECONDS_AT_END, in_forked_child
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import Session
@@ -61,8 +57,6 @@ class LaunchCapture:
         self._report = report
         self._device = device
         self._filter = session.recording.filter
-        self.has_turns = session.runs_once
-        """True if launches are timed without records and with them in turn."""
         self._reset()
         in_forked_child(self._begin_in_child)
 
@@ -72,18 +66,11 @@ class LaunchCapture:
         self._report.forget_launches()
 
     def _reset(self) -> None:
-        self._left_out = AtomicCounts()
-        self._numbers = AtomicCounts()
-        self._numbers_before: dict[str, int] = {}
-        self._grids: dict[str, GridCounts] = {}
-        self._grids_before: dict[str, dict[Grid, int]] = {}
-        self._passed_over: set[tuple[str, Grid, int]] = set()
+        self._left_out: Counter[str] = Counter()
+        self._kernels: dict[str, KernelLaunches] = {}
         self._devices: set[int] = set()
-        self._timers: dict[str, LaunchTimer] = {}
-        self._turns: dict[str, TurnTimer] = {}
-        self._recorded: dict[tuple[str, Grid], RecordingBuild] = {}
-        """Builds whose launches with this grid have turns, by the program's variant."""
-        self._timed: set[str] = set()
+        self._present: dict[RecordedLaunch, KernelLaunches] = {}
+        """Launches to keep that were begun and have not ended."""
         self._parts: list[_Part] = []
         """The part, once it has begun: if another thread or a signal handler adds one too, the first counts."""
         self._has_ended = False
@@ -107,64 +94,26 @@ class LaunchCapture:
         """Return the capture that takes launches now: this one, or None after its end."""
         return None if self._has_ended else self
 
-    def count(self, variant: str, grid: Grid) -> tuple[int, int | None]:
-        """Count a launch of the program's variant that is about to be made; return its number and its place.
-
-        The place is among the launches with its grid if each kept launch replaces the one before, otherwise among all.
-        It is None for a launch that is not to be kept. Of those that replace each other, only launches with the main
-        grid are kept, and those in graphs: a graph may run any number of times.
-        """
-        if not self._filter.replaces:
-            number = self._numbers.add(variant)
-            return number, number if self._filter.keeps(number) else None
-        counts = self._grids.get(variant) or self._grids.setdefault(variant, GridCounts())
-        place, has_main_grid = counts.add(grid)
-        number = self._numbers.add(variant)
-        return number, place if has_main_grid or self._device.is_capturing() else None
-
-    def pass_over(self, variant: str, grid: Grid, place: int | None) -> None:
-        """Note that a launch is made without records, or not made."""
-        if place is not None:
-            self._passed_over.add((variant, grid, place))
-
-    def turn(self, variant: str, place: int | None, grid: Grid, clean: EmptyKernel) -> Turn | None:
-        """Return the turn of a launch that is about to be made; None if it has none.
-
-        ``clean`` is like the kernel without records. Launches that the user wants by their number have no turn.
-        """
-        if place is not None and not self._filter.replaces:
-            return None
-        turns = self._turns.get(variant) or self._turns.setdefault(variant, TurnTimer(self._device, clean))
-        return turns.turn(grid)
-
-    def excess(self, variant: str) -> float | None:
-        """Return by which part of its time a kernel takes longer with records, once that is found to be too much."""
-        turns = self._turns.get(variant)
-        excess = turns.excess() if turns is not None else None
-        return excess if excess is not None and 100 * excess > TRUSTED_PERCENT else None
-
-    def begin_turns_again(self, variant: str) -> None:
-        """Forget the times of a variant, which has other records from now on."""
-        self._turns.pop(variant, None)
-        for key in [key for key in list(self._recorded) if key[0] == variant]:
-            self._recorded.pop(key, None)
-
-    def has_records(self, variant: str, place: int | None, turn: Turn | None) -> bool:
-        """Return whether to record a launch: one that is kept, or one of those that are timed."""
-        if turn is not None:
-            return turn.has_records
-        return place is not None or not (self.has_turns or variant in self._timed)
+    def kernel(self, variant: str) -> KernelLaunches:
+        """Return the launches of a variant of the program in this capture."""
+        kernel = self._kernels.get(variant)
+        if kernel is None:
+            new = KernelLaunches(variant, self._device, self._filter, has_turns=self._session.runs_once)
+            kernel = self._kernels.setdefault(variant, new)  # another thread may have been faster
+        return kernel
 
     def begin(
         self,
+        kernel: KernelLaunches,
         build: RecordingBuild,
         number: int,
-        place: int | None,
         grid: Grid,
         stream: int,
         arguments: Sequence[Any],
+        *,
+        is_kept: bool,
     ) -> RecordedLaunch | None:
-        """Return a launch with a buffer, or None if the capture has ended.
+        """Return a launch with a buffer, or None if the capture has ended. ``ended`` follows, once it is made.
 
         This is in the launch path. Raises ``NoDeviceMemory``; the caller may then try another build.
         """
@@ -174,12 +123,13 @@ class LaunchCapture:
             self._start()
         device = self._device.current()
         self._devices.add(device)
-        numbers = build.argument_kinds.numbers(arguments) if place is not None else ()
+        numbers = build.argument_kinds.numbers(arguments) if is_kept else ()
         is_graph = self._device.is_capturing()
-        if place is not None and not is_graph:
+        if is_kept and not is_graph:
             former = self._buffers.reuse(build, grid, device, stream)
             if former is not None:
-                former.begin_again(number, place, numbers)
+                former.begin_again(number, numbers)
+                self._present[former] = kernel
                 return former
         record = LaunchRecord(
             variant=build.variant,
@@ -194,29 +144,15 @@ class LaunchCapture:
             arguments=numbers,
             cta_shift=build.sample(grid).shift,
         )
-        launch = RecordedLaunch(build, place, record)
-        if place is None:
-            self._scratch.lend(launch)
-        else:
-            self._buffers.lend(launch)
+        launch = RecordedLaunch(build, is_kept, record)
+        (self._buffers if is_kept else self._scratch).lend(launch)
+        if is_kept:
+            self._present[launch] = kernel
         return launch
 
-    def timer(self, build: RecordingBuild, grid: Grid, turn: Turn | None) -> LaunchTimer | None:
-        """Return the timer of a launch with records, whose times are saved at the end; None if it is not timed."""
-        if self.has_turns:
-            if turn is None:
-                return None
-            if self._turns.get(build.variant_of_program) is turn.timer:
-                self._recorded.setdefault((build.variant_of_program, grid), build)
-            return turn.timer.with_records(EmptyKernel.like(build.record.known_metadata))
-        timer = self._timers.get(build.variant)
-        if timer is None:
-            empty = EmptyKernel.like(build.record.known_metadata)
-            timer = self._timers.setdefault(build.variant, LaunchTimer(self._device, empty))
-        if timer.is_done:
-            self._timed.add(build.variant_of_program)
-            return None
-        return timer
+    def ended(self, launch: RecordedLaunch) -> None:
+        """Note that a launch was made, or failed."""
+        self._present.pop(launch, None)
 
     def finish(self) -> None:
         """Save the remaining launches, record what was left out, and end the capture.
@@ -235,115 +171,46 @@ class LaunchCapture:
             is_saved = part.copier.close(functools.partial(self._save_rest, part), MAX_SECONDS_AT_END)
             self.saver.finish()
         finally:
-            if is_saved:
-                self._left_out.add_many("interrupted while they were launched", self._interrupted(part.copier.saved))
-            else:
+            if interrupted := self._interrupted() if is_saved else 0:
+                self._left_out["interrupted while they were launched"] += interrupted
+            if not is_saved:
                 # Without us, the program would end here in any case.
                 waiting, reason = part.copier.unfinished()
-                self._left_out.add_many(reason, max(waiting + self._buffers.unsaved(), 1))
+                self._left_out[reason] += max(waiting + self._buffers.unsaved(), 1)
             with self._report.guard("ending the capture"):
                 self._add_times(part.writer)
-                part.writer.finish(self._left_out.counts(), self._launches())
+                part.writer.finish(self._left_out, {one.variant: one.launches for one in self._kernels.values()})
 
     def resume(self) -> None:
         """Capture again after ``finish``, because the process did not end.
 
         Further launches go to a folder of their own; their numbers continue.
         """
-        numbers, grids = self._numbers, self._grids
+        kernels = self._kernels
         self._reset()
-        self._numbers, self._numbers_before = numbers, numbers.counts()
-        self._grids, self._grids_before = grids, {variant: one.counts() for variant, one in grids.items()}
+        self._kernels = {variant: one.again() for variant, one in kernels.items()}
 
-    def _interrupted(self, saved: int) -> int:
-        """Return the number of launches to keep that are neither saved nor left out for another reason.
+    def _interrupted(self) -> int:
+        """Return the number of launches to keep that an exception (Ctrl-C, a time-out) ended before they were made.
 
-        An exception (Ctrl-C, a time-out) ended them before we could note that they had been made.
+        If later launches replace them, only the last one of each kernel counts.
         """
-        if self._filter.replaces:
-            newest = self._buffers.newest()
-            return sum(self._interrupted_of(variant, newest.get(variant)) for variant in list(self._grids))
-        to_keep = sum(
-            self._filter.kept_of(launches) - self._filter.kept_of(self._numbers_before.get(variant, 0))
-            for variant, launches in self._numbers.counts().items()
+        interrupted = ((launch, kernel) for launch, kernel in self._present.items() if not launch.is_handed_over)
+        return sum(
+            not self._filter.replaces or launch.record.index + 1 == kernel.launches for launch, kernel in interrupted
         )
-        return max(to_keep - len(self._passed_over) - saved - sum(self._left_out.counts().values()), 0)
-
-    def _interrupted_of(self, variant: str, newest: MadeLaunch | None) -> int:
-        """Return how many launches of a variant were interrupted after the ``newest`` that was made."""
-        counts = self._grids[variant].counts()
-        if newest is None:
-            grid = self._grids[variant].main
-            first = self._grids_before.get(variant, {}).get(grid, 0)
-        else:
-            grid, first = newest.grid, newest.place + 1
-        return sum((variant, grid, place) not in self._passed_over for place in range(first, counts[grid]))
-
-    def _launches(self) -> dict[str, int]:
-        if self._filter.replaces:
-            return {variant: sum(one.counts().values()) for variant, one in self._grids.copy().items()}
-        return self._numbers.counts()
 
     def _add_times(self, writer: CaptureWriter) -> None:
-        for variant, timing in self._timings_in_turn() if self.has_turns else self._timings():
-            writer.add_times(variant, timing)
-        if self.has_turns:
-            self._write_clean_runs()
-
-    def _timings(self) -> Iterator[tuple[str, TimingRecord]]:
-        """Yield each build's variant and the times of its launches, until the device fails."""
-        for variant, timer in list(self._timers.items()):
-            try:
-                times_ns, empty_ns = timer.times_ns(), timer.empty_ns()
-            except RuntimeError:  # the device failed
-                return
-            yield variant, TimingRecord(tuple(times_ns), timer.not_timed or None, empty_launch_ns=empty_ns)
-
-    def _timings_in_turn(self) -> Iterator[tuple[str, TimingRecord]]:
-        """Yield the same of launches in turn, which have their times in pairs."""
-        for build in {build.variant: build for build in self._recorded.values()}.values():
-            turns = self._turns.get(build.variant_of_program)
-            if turns is None:
-                continue
-            main_grid = self._grids[build.variant_of_program].main if self._filter.replaces else None
-            try:
-                grids_of_build = [grid for (_, grid), recorded in self._recorded.items() if recorded is build]
-                times = turns.times([grid for grid in grids_of_build if main_grid in (None, grid)])
-                grids = self._grid_times(build.variant_of_program, turns)
-            except RuntimeError:  # the device failed
-                return
-            yield build.variant, TimingRecord((), turns.clean.not_timed or None, in_turn=times, grids=grids)
-
-    def _grid_times(self, variant: str, turns: TurnTimer) -> tuple[GridTimesRecord, ...]:
-        """Return the launches of a variant by grid, that with most CTAs first; none if all have one grid."""
-        counts = self._grids[variant].counts() if variant in self._grids else {}
-        if len(counts) < 2:
-            return ()
-        times_ns = turns.clean_by_grid()
-        first = sorted(counts, key=lambda grid: -counts[grid] * math.prod(grid))[:MAX_GRIDS]
-        return tuple(
-            GridTimesRecord(grid=grid, launches=counts[grid], clean_ns=tuple(times_ns.get(grid, ()))) for grid in first
-        )
-
-    def _write_clean_runs(self) -> None:
-        """Save into the workspace what the dump saves of a program that runs twice: the times without records."""
+        """Save the kernels' times; into the workspace those without records, which a program shows that runs once."""
         workspace = Workspace(Path(self._session.workspace))
-        for build in {build.variant_of_program: build for build in self._recorded.values()}.values():
-            turns = self._turns.get(build.variant_of_program)
-            if turns is None:
-                continue
-            try:
-                times_ns, empty_ns = turns.clean.times_ns(), turns.clean.empty_ns()
-            except RuntimeError:  # the device failed
-                return
-            run = msgspec.structs.replace(
-                build.record.clean,
-                times_ns=tuple(times_ns),
-                not_timed=turns.clean.not_timed or None,
-                empty_launch_ns=empty_ns,
-                launches=self._launches().get(build.variant_of_program),
-            )
-            workspace.write_clean_run(build.variant_of_program, str(os.getpid()), run)
+        try:
+            for kernel in list(self._kernels.values()):
+                for variant, times in kernel.times():
+                    writer.add_times(variant, times)
+                if clean := kernel.clean_run():
+                    workspace.write_clean_run(kernel.variant, str(os.getpid()), clean)
+        except RuntimeError:
+            return  # the device failed
 
     def _save_rest(self, part: _Part) -> None:
         """Wait for the devices if launches are still on them, and save these."""
@@ -352,7 +219,7 @@ class LaunchCapture:
                 for device in sorted(self._devices) if self._buffers.unsaved() else ():
                     self._device.synchronise(device)
         except Exception as error:  # noqa: BLE001 (the program handles failures of its device)
-            self._left_out.add_many(f"the device failed: {first_line(error)}", self._buffers.unsaved())
+            self._left_out[f"the device failed: {first_line(error)}"] += self._buffers.unsaved()
             return
         self._buffers.save_rest()
         for device in sorted(self._devices):
@@ -387,7 +254,7 @@ class LaunchCapture:
 
     def _note_progress(self, saved: int) -> None:
         """Update the report's counts, which show what is lost if the process is killed."""
-        progress = (sum(self._numbers.counts().values()), saved)
+        progress = (sum(one.launches for one in list(self._kernels.values())), saved)
         if progress != self._noted:
             self._noted = progress
             self._report.note_launches(*progress)

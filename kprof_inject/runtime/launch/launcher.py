@@ -5,6 +5,7 @@ Triton asks our allocator for the profile buffer of each launch.
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,9 +19,9 @@ from kprof_inject.errors import KprofError
 from kprof_inject.runtime.devices.cuda_driver import NoDeviceMemory
 from kprof_inject.runtime.devices.device import Buffer, Device
 from kprof_inject.runtime.faults import fault_of, first_line
+from kprof_inject.runtime.launch.kernel_launches import KernelLaunches
 from kprof_inject.runtime.launch.launch_capture import LaunchCapture
 from kprof_inject.runtime.launch.launch_saver import KernelToSave
-from kprof_inject.runtime.launch.lock_free import AtomicCounter
 from kprof_inject.runtime.launch.recorded_launch import HOOK_ARGUMENTS, RecordedLaunch, RecordingBuild, SampleBuffer
 from kprof_inject.runtime.launch.timing import EmptyKernel, Turn
 from kprof_inject.runtime.launch.triton_wrapping import StandInLauncher, is_benchmarking
@@ -142,7 +143,7 @@ class CapturingLauncher(StandInLauncher):
             return self._launch_without_records(turn, grid, stream, function, metadata, *args)
         build = launch.build
         saver, saved = capture.saver, None
-        if launch.place is not None and (
+        if launch.is_kept and (
             saver.is_due(self._variant, launch.record.index)
             or (not launch.record.graph and saver.is_due_again(self._variant, grid))
         ):
@@ -158,7 +159,7 @@ class CapturingLauncher(StandInLauncher):
         outer = _present_launch.buffer
         try:
             _present_launch.buffer = _as_taken(launch.memory, build.sample(grid))
-            timer = capture.timer(build, grid, turn)
+            timer = capture.kernel(self._variant).timer(build, grid, turn)
             start = timer.begin(stream) if timer is not None else None
             result = build.launch(*grid, stream, build.function, build.packed_metadata, *args)
         except Exception as error:
@@ -167,7 +168,7 @@ class CapturingLauncher(StandInLauncher):
             if saved is not None:
                 saver.failed(saved)
             launch.owner.failed(launch)
-            capture.pass_over(self._variant, grid, launch.place)
+            capture.ended(launch)
             # If the launch fails without records too, the program sees that failure.
             result = self._launch(*grid, stream, function, metadata, *args)
             self._give_up(f"its launch fails with records: {first_line(error)}")
@@ -180,6 +181,7 @@ class CapturingLauncher(StandInLauncher):
             if saved is not None:
                 saver.launched(saved, stream)
             launch.owner.launched(launch)
+            capture.ended(launch)
         except Exception as error:
             if is_of_signal_handler(error):
                 raise
@@ -207,43 +209,41 @@ class CapturingLauncher(StandInLauncher):
         """
         # If another thread ends the capture meanwhile, the launch belongs to the next one.
         while (capture := self._captures.current()) is not None:
-            number, place = capture.count(self._variant, grid)
+            kernel = capture.kernel(self._variant)
+            number, is_kept = kernel.count(grid)
             turn = None
             try:
-                if capture.has_turns:
-                    self._record_less_if_slow(capture, grid)
-                    turn = capture.turn(self._variant, place, grid, self._empty)
-                if not capture.has_records(self._variant, place, turn):
-                    capture.pass_over(self._variant, grid, place)
+                self._record_less_if_slow(kernel, grid)
+                turn = kernel.turn(grid, self._empty, is_kept=is_kept)
+                if not kernel.has_records(turn, is_kept=is_kept):
                     return capture, None, turn
-                launch = self._with_buffer(capture, number, place, grid, stream, args[HOOK_ARGUMENTS:])
+                arguments = args[HOOK_ARGUMENTS:]
+                launch = self._with_buffer(capture, kernel, number, grid, stream, arguments, is_kept=is_kept)
             except Exception as error:
                 if is_of_signal_handler(error):
                     raise
-                capture.pass_over(self._variant, grid, place)
                 self._give_up(_reason(error))
                 return None
             if launch is not None:
                 return capture, launch, turn
-            capture.pass_over(self._variant, grid, place)
         return None
 
-    def _record_less_if_slow(self, capture: LaunchCapture, grid: Grid) -> None:
-        excess = capture.excess(self._variant)
-        if excess is None:
-            return
-        if self._builds.record_less(excess, grid):
+    def _record_less_if_slow(self, kernel: KernelLaunches, grid: Grid) -> None:
+        excess = kernel.excess()
+        if excess is not None and self._builds.record_less(excess, grid):
             self._of_grid = {}
-            capture.begin_turns_again(self._variant)
+            kernel.begin_turns_again()
 
     def _with_buffer(
         self,
         capture: LaunchCapture,
+        kernel: KernelLaunches,
         number: int,
-        place: int | None,
         grid: Grid,
         stream: int,
         arguments: Sequence[Any],
+        *,
+        is_kept: bool,
     ) -> RecordedLaunch | None:
         """Begin a launch of a build whose buffer fits; return None if the capture has ended.
 
@@ -255,7 +255,7 @@ class CapturingLauncher(StandInLauncher):
                 build = self._builds.build_for(grid, self._max_bytes)
                 self._of_grid[grid] = build
             try:
-                return capture.begin(build, number, place, grid, stream, arguments)
+                return capture.begin(kernel, build, number, grid, stream, arguments, is_kept=is_kept)
             except NoDeviceMemory:
                 self._max_bytes = build.buffer_bytes(grid) // 2
                 self._of_grid = {}
@@ -279,7 +279,7 @@ class SavingLauncher(StandInLauncher):
         super().__init__(kernel)
         self._to_save = to_save
         self._captures = captures
-        self._launches = AtomicCounter()
+        self._numbers = itertools.count()
 
     def __call__(
         self, grid_x: int, grid_y: int, grid_z: int, stream: int, function: Any, metadata: Any, *args: Any
@@ -290,7 +290,7 @@ class SavingLauncher(StandInLauncher):
         if capture is None or capture.saver.is_over(self._to_save.variant):
             self._step_aside()
         elif not is_benchmarking() and grid_x * grid_y * grid_z:
-            number = self._launches.add()
+            number = next(self._numbers)
             if capture.saver.is_due(self._to_save.variant, number):
                 saved = capture.saver.begin(self._to_save, number, grid, stream, args)
         if capture is None or saved is None:

@@ -181,8 +181,8 @@ class RecordedLaunch:
     """
 
     build: RecordingBuild
-    place: int | None
-    """Its place among the launches that may be kept (``LaunchCapture.count``); None for a launch that is not read."""
+    is_kept: bool
+    """False for a launch that is not read."""
     record: LaunchRecord
     """The capture's record, without the file that the writer adds; without arguments for a launch that is not read."""
     host_end_ns: int = 0
@@ -197,13 +197,10 @@ class RecordedLaunch:
     """Event after the launch in its stream; once it has happened, the records are in the buffer."""
     is_handed_over: bool = False
     """True if the copier may read the buffer, so no other launch may write to it."""
-    is_taken: bool = False
-    """True once the copier's thread has taken the launch."""
 
-    def begin_again(self, index: int, place: int, arguments: Numbers) -> None:
+    def begin_again(self, index: int, arguments: Numbers) -> None:
         """Become a later launch with the same buffer; this one's records are not wanted."""
         self.record = replace(self.record, index=index, host_ns=time.time_ns(), arguments=arguments)
-        self.place = place
         self.host_end_ns = 0
 
 

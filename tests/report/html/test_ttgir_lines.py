@@ -12,7 +12,7 @@ from kprof_inject.analysis.program import Report
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.capture.source_text import places_of
-from kprof_inject.pipeline.insertion import view_of
+from kprof_inject.insertion import view_of
 from kprof_inject.report.html.document import write_html
 from kprof_inject.select.plan import make_plan
 from kprof_inject.select.selectors import parse_selectors

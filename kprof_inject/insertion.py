@@ -13,9 +13,9 @@ from msgspec import Struct
 
 from kprof_inject.errors import KprofError, did_you_mean
 from kprof_inject.files import source_text
+from kprof_inject.packages import installed_folders
 from kprof_inject.quantities import listed
 from kprof_inject.rewrite import apply
-from kprof_inject.runtime.packages import installed_folders
 from kprof_inject.select.candidates import candidates
 from kprof_inject.select.module_view import ModuleView, has_helpers, lowerable
 from kprof_inject.select.plan import Plan, make_plan, max_records, table_json

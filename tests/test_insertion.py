@@ -17,7 +17,7 @@ from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.cli.console import diff_of
 from kprof_inject.cli.plans import plan_json
 from kprof_inject.errors import KprofError
-from kprof_inject.pipeline.insertion import (
+from kprof_inject.insertion import (
     KernelInsertion,
     insert_kernels,
     insert_module,
