@@ -222,6 +222,14 @@ CASES = {
         {"ROUNDED": False},
         parts=ISSUES,
     ),
+    "a power with a constant exponent": Case(
+        rounded_functions,
+        kernels.power,
+        {**TILE, "LIBRARY": True},
+        {"instruction issue": (0.5, 1.0)},
+        {"LIBRARY": False},
+        parts=ISSUES,
+    ),
     "one of four random numbers": Case(
         random_numbers,
         kernels.drop,
