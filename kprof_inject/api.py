@@ -34,7 +34,7 @@ from kprof_inject.workspace import Workspace
 from kprof_inject.workspace_folder import held
 
 if TYPE_CHECKING:
-    from kprof_inject.runtime.run_step import LiveCapture
+    from kprof_inject.runtime.step import LiveCapture
 
 
 _MAX_NAMES = 12
@@ -78,7 +78,7 @@ class Profile(Results):
                 )
             raise KprofError("another profile is already running", hint="profile one block at a time")
         try:
-            from kprof_inject.runtime.run_step import live
+            from kprof_inject.runtime.step import live
 
             with ExitStack() as entered:
                 entered.enter_context(held(self._folder, warnings.warn))

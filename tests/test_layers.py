@@ -45,7 +45,7 @@ AGAINST = {
     ],
     "imports point down in the runtime": [
         ("runtime.devices.torch_device", "runtime.launch.graph_runs"),
-        ("runtime.launch.launcher", "runtime.run_step"),
+        ("runtime.launch.launcher", "runtime.step"),
         ("runtime.launch.launch_capture", "runtime.experiments.loaded_launch"),
         ("runtime.compiling.builds", "runtime.experiments.loaded_launch"),
         ("runtime.faults", "runtime.devices.torch_device"),

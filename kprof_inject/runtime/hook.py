@@ -65,14 +65,6 @@ def _warn_once() -> None:
     say("the program's proton.start() does nothing under kprof-inject; run the program on its own for Proton's profile")
 
 
-_STEPS = {
-    "dump": "kprof_inject.runtime.dump_step",
-    "run": "kprof_inject.runtime.run_step",
-    "profile": "kprof_inject.runtime.run_step",
-}
-"""Module of each step; its ``install(session, report)`` is called after the import of Triton."""
-
-
 def imported(module: ModuleType, stderr: Any) -> None:
     """Install what belongs to a module that the program has just imported. Never raises.
 
@@ -107,7 +99,7 @@ def _install_step(triton: ModuleType, session: Session, report: ProcessReport) -
         report.write()
         # Raises an error that lists all names that this Triton lacks; the step would fail at the first one.
         importlib.import_module("kprof_inject.runtime.versions").installed_version()
-        importlib.import_module(_STEPS[session.step]).install(session, report)
+        importlib.import_module("kprof_inject.runtime.step").install(session, report)
 
 
 def _mark_benchmarks(module: ModuleType, session: Session, report: ProcessReport) -> None:

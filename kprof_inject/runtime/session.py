@@ -6,6 +6,7 @@ import json
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -49,12 +50,12 @@ NO_SAVED_LAUNCHES = SavedLaunches()
 class Session:
     """Settings for the program's processes, in a JSON file that the environment names.
 
-    ``step`` is ``dump``, ``run`` or ``profile``; paths are absolute. ``made_by`` is that of ``ProcessRecord``.
+    Paths are absolute. ``made_by`` is that of ``ProcessRecord``.
     ``programs_cache`` is where the program's Triton caches without us; empty not to read it. ``values`` are those of
     constants to make TTIR for. ``selectors`` and the words of a ``style`` say which records ``profile`` inserts.
     """
 
-    step: str
+    step: Literal["dump", "run", "profile"]
     workspace: str
     reports: str
     recording: Recording = Recording()  # noqa: RUF009 (frozen)

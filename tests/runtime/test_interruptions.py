@@ -25,12 +25,13 @@ from triton import knobs
 
 from kprof_inject.capture.recording import Recording
 from kprof_inject.runtime.compiling.compiler import wrap_compiler
-from kprof_inject.runtime.compiling.planned_kernel import RunStep
+from kprof_inject.runtime.compiling.planned_kernel import Step
 from kprof_inject.runtime.compiling.triton_caches import fresh_jit_caches
 from kprof_inject.runtime.launch.launcher import CapturingLauncher
+from kprof_inject.runtime.plans import WorkspacePlans
 from kprof_inject.runtime.process_report import ProcessReport
-from kprof_inject.runtime.run_step import LiveCapture, WorkspacePlans, _install_once
 from kprof_inject.runtime.session import Session
+from kprof_inject.runtime.step import LiveCapture, _install_once
 
 X = torch.arange(1, 17, dtype=torch.float32)
 LAUNCH_BYTES = 16 * (8192 + 128)
@@ -86,7 +87,7 @@ def captures(runs: FakeRuns, path: str) -> Iterator[Captures]:
     uninstall = install(gpu)
     capture = LiveCapture(session, report, device)
     _install_once()
-    unwrap = wrap_compiler(RunStep(session, report, device, capture, WorkspacePlans(session, report)).compile)
+    unwrap = wrap_compiler(Step(session, report, WorkspacePlans(session, report), device, capture).compile)
     try:
         with fresh_jit_caches(), knobs.cache.scope():
             knobs.cache.dir = str(runs.workspace / "cache" / "here")

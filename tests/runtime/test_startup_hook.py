@@ -199,8 +199,8 @@ def test_an_unknown_step_is_reported_and_the_program_runs(dump: Dump) -> None:
     session = json.loads(dump.session_path.read_text())
     dump.session_path.write_text(json.dumps({**session, "step": "dance"}))
     ended = dump.run("-c", f"import triton; {RUN_AND_END_WITH_7}")
-    assert (ended.exit_code, ended.stdout, ended.stderr) == (7, "ran\n", "")
-    assert [report["errors"] for report in dump.reports()] == [["joining Triton: KeyError: 'dance'"]]
+    assert (ended.exit_code, ended.stdout) == (7, "ran\n")
+    assert ended.stderr.startswith("kprof-inject: not active in this process: Invalid enum value 'dance'")
 
 
 def test_a_triton_that_fails_to_import_fails_as_without_us(tmp_path: Path, dump: Dump) -> None:
@@ -217,7 +217,7 @@ def test_kernels_that_cannot_be_saved_do_not_stop_the_program(dump: Dump) -> Non
     ended = dump.run(PROGRAMS / "ending.py", "7")
     assert ended == Ended(7, "7", "begins\nends\n")
     (report,) = dump.reports()
-    assert [error.split(":")[0] for error in report["errors"]] == ["saving a kernel"]
+    assert [error.split(":")[0] for error in report["errors"]] == ["preparing a kernel"]
 
 
 def test_the_environment_is_the_programs_but_for_the_hook_and_the_caches(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from kprof_inject.capture.measurements import BENCHMARK_SPAN
 from kprof_inject.runtime.launch import triton_wrapping
 from kprof_inject.runtime.launch.triton_wrapping import benchmarking
 from kprof_inject.runtime.process_report import ProcessReport, read_reports
-from kprof_inject.runtime.run_step import TorchTracer
+from kprof_inject.runtime.torch_tracer import TorchTracer
 
 PROGRAM = """
 from fake_gpu.program import gpu  # isort: skip  (before Triton)

@@ -6,12 +6,14 @@ import functools
 import threading
 from contextlib import ExitStack
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 
 from kprof_inject.capture.cta_samples import AUTO_CTAS, EVERY_CTA, FEWER_CTAS, CtaChoice, CtaSample
+from kprof_inject.capture.edits import write_other_values
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.ring_sizes import MAX_LAUNCH_BYTES, smaller_buffer_bytes
 from kprof_inject.capture.schema import Grid
@@ -22,6 +24,7 @@ from kprof_inject.runtime.compiling.compiler import (
     ANOTHER_TTGIR,
     Compile,
     call_of,
+    other_values,
     put_in_place,
     same_code,
     variant_of,
@@ -30,8 +33,9 @@ from kprof_inject.runtime.compiling.compiler import (
 from kprof_inject.runtime.compiling.instrumented_kernel import InstrumentedKernel, binaries_folder
 from kprof_inject.runtime.compiling.triton_caches import overriding
 from kprof_inject.runtime.devices.cuda_driver import resources_of
-from kprof_inject.runtime.devices.device import Device
+from kprof_inject.runtime.devices.device import Device, devices_of_process
 from kprof_inject.runtime.hook import packages_binaries
+from kprof_inject.runtime.launch.clean_times import CleanTimes
 from kprof_inject.runtime.launch.launch_saver import KernelToSave
 from kprof_inject.runtime.launch.launcher import Captures, CapturingLauncher, SavingLauncher
 from kprof_inject.runtime.launch.recorded_launch import ArgumentKinds, RecordingBuild
@@ -63,23 +67,34 @@ class Plans(Protocol):
         """
 
 
-class RunStep:
+class Step:
     """Compiler of this process, which arranges that the launches of each planned kernel have records.
 
     The program gets the kernel that Triton compiles. A build with records is compiled at the first launch that needs
-    it, so the configurations that an autotuner only tries have none.
+    it, so the configurations that an autotuner only tries have none. Kernels without a plan may be timed or saved.
     """
 
     def __init__(
-        self, session: Session, report: ProcessReport, device: Device, captures: Captures, plans: Plans
+        self,
+        session: Session,
+        report: ProcessReport,
+        plans: Plans,
+        device: Device | None = None,
+        captures: Captures | None = None,
+        times: CleanTimes | None = None,
     ) -> None:
-        """Take the plans from ``plans``, and launch the kernels into ``captures``."""
+        """Take the plans from ``plans``, and launch the kernels into ``captures``.
+
+        Without a plan for any kernel, neither ``captures`` nor the ``device`` are needed. With ``times``, kernels
+        without records are timed.
+        """
         self.session = session
         self.report = report
-        self.device = device
-        self.captures = captures
+        self.captures = captures or _NoCaptures()
         self.workspace = Workspace(Path(session.workspace))
         self.plans = plans
+        self._device = device
+        self._times = times
         # Triton's knobs and the backend's instrumentation are global to the process.
         self.lock = threading.RLock()
         in_forked_child(self._begin_in_child)
@@ -87,12 +102,17 @@ class RunStep:
     def _begin_in_child(self) -> None:
         self.lock = threading.RLock()
 
+    @property
+    def device(self) -> Device:
+        """The devices of this process. To look for them imports torch."""
+        return self._device or devices_of_process()
+
     def compile(self, original: Compile, args: Any, kwargs: Any) -> Any:
         """Compile a kernel, and prepare to record its launches if it is planned."""
         plain = functools.partial(with_room(original), *args, **kwargs)
         with self.lock:
             kernel = plain()
-            with self.report.guard("looking up a kernel's plan"):
+            with self.report.guard("preparing a kernel"):
                 variant = variant_of(self.workspace, original, args, kwargs, kernel.asm)
                 source, target, options = call_of(original, args, kwargs)
                 if isinstance(source, str) and source.endswith(".ttgir"):
@@ -101,6 +121,9 @@ class RunStep:
                     self.prepare(variant, kernel, lambda path: from_file(str(path)))
                 else:
                     self.prepare(variant, kernel, lambda _: plain())
+                values = self.session.values if variant.ttgir_path.exists() else {}
+                if others := other_values(source, target, options, values) if values else ():
+                    write_other_values(self.workspace.kernels_folder / variant.variant, others)
         return kernel
 
     def prepare(self, variant: DumpedKernel, kernel: Any, overridden: Compile) -> None:
@@ -114,16 +137,17 @@ class RunStep:
             plan = None
         if plan is not None:
             around_load(kernel, PlannedKernel(self, variant, *plan, overridden).load)
-        elif self.takes_part(variant):
-            around_load(kernel, functools.partial(self.load_unplanned, variant))
+        elif self._is_timed(variant) or self.session.saved.has(variant.variant):
+            around_load(kernel, functools.partial(self._load_unplanned, variant))
 
-    def takes_part(self, variant: DumpedKernel) -> bool:
-        """Return whether launches of a kernel without a plan matter to this step."""
-        return self.session.saved.has(variant.variant)
+    def _is_timed(self, variant: DumpedKernel) -> bool:
+        return self._times is not None and fnmatchcase(variant.name, self.session.recording.kernel)
 
-    def load_unplanned(self, variant: DumpedKernel, kernel: Any, load: Load) -> None:
-        """Load a kernel without a plan."""
-        load()
+    def _load_unplanned(self, variant: DumpedKernel, kernel: Any, load: Load) -> None:
+        if self._times is not None and self._is_timed(variant):
+            self._times.load(variant.variant, kernel, load)
+        else:
+            load()
         self.save_launch_of(kernel, variant)
 
     def save_launch_of(self, kernel: Any, variant: DumpedKernel) -> None:
@@ -144,6 +168,13 @@ class RunStep:
                 clean = self.workspace.clean_run(variant.variant)
                 to_save = KernelToSave.of(kinds, name=variant.name, variant=variant.variant, clean=clean)
                 kernel._run = SavingLauncher(kernel, to_save, self.captures)
+
+
+class _NoCaptures:
+    """Captures of a program in which no launch is recorded."""
+
+    def current(self) -> None:
+        """Return None."""
 
 
 def why_not_recorded(variant: DumpedKernel) -> str:
@@ -167,7 +198,7 @@ class PlannedKernel:
 
     def __init__(
         self,
-        step: RunStep,
+        step: Step,
         variant: DumpedKernel,
         dumped: DumpedKernel,
         scope_table: ScopeTable,

@@ -25,7 +25,7 @@ from kprof_inject.capture.measurements import CountersRecord, L2Contents, Sample
 from kprof_inject.capture.resources import KernelResources
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.compiling.builds import BuildSource, compile_text
-from kprof_inject.runtime.compiling.planned_kernel import Plan, PlannedKernel, RunStep
+from kprof_inject.runtime.compiling.planned_kernel import Plan, PlannedKernel, Step
 from kprof_inject.runtime.counters.cupti import CuptiError
 from kprof_inject.runtime.counters.pc_sampler import PcSampler, PcSamples
 from kprof_inject.runtime.counters.range_profiler import RangeProfiler
@@ -222,7 +222,7 @@ def capture_launch(launch: LoadedLaunch, clean: Any, session_path: Path, times: 
         workspace.write_clean_run(dumped.variant, str(os.getpid()), clean_run)
         saver = LaunchSaver(NO_SAVED_LAUNCHES, session.recording.launches, device, report)
         capture = LaunchCapture(session, report, device, saver)
-        step = RunStep(session, report, device, capture, _NoPlans())
+        step = Step(session, report, _NoPlans(), device, capture)
         triton_wrapping.wrap_loading()
         _SavedKernel(step, dumped, dumped, scope_table, lambda _: clean).attach(clean)
         for _ in range(times):

@@ -1,0 +1,66 @@
+"""Times of kernels without records, saved into the workspace at the end of the process."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from kprof_inject.capture.resources import KernelResources
+from kprof_inject.runtime.devices.cuda_driver import resources_of
+from kprof_inject.runtime.devices.device import devices_of_process
+from kprof_inject.runtime.launch.timing import EmptyKernel, LaunchTimer, TimingLauncher
+from kprof_inject.runtime.launch.triton_wrapping import Load
+from kprof_inject.runtime.process_report import ProcessReport
+from kprof_inject.workspace import Workspace
+
+
+class CleanTimes:
+    """Kernels of this process whose launches without records are timed."""
+
+    def __init__(self, workspace: Path, report: ProcessReport) -> None:
+        """Save to a workspace."""
+        self._workspace = Workspace(workspace)
+        self._report = report
+        self._timed: list[_TimedKernel] = []
+
+    def load(self, variant: str, kernel: Any, load: Load) -> None:
+        """Load a kernel, and time its launches."""
+        load()
+        with self._report.guard("timing a kernel"):
+            device = devices_of_process()
+            device.prepare()
+            timer = LaunchTimer(device, EmptyKernel.like(kernel.metadata))
+            timed = _TimedKernel(variant, resources_of(kernel), timer, os.getpid())
+            if not isinstance(kernel._run, TimingLauncher):  # set already if an exception ended an earlier attempt
+                kernel._run = TimingLauncher(kernel, timed.timer)
+            self._timed.append(timed)
+            self._save(timed)
+
+    def finish(self) -> None:
+        """Save the times. Never raises."""
+        # A forked child cannot query its parent's devices.
+        for kernel in [kernel for kernel in self._timed if kernel.pid == os.getpid()]:
+            with self._report.guard("timing a kernel"):
+                self._save(kernel)
+        self._timed.clear()  # frees their events while the driver still exists
+
+    def _save(self, kernel: _TimedKernel) -> None:
+        timer = kernel.timer
+        run = KernelResources(
+            **kernel.resources,
+            times_ns=tuple(timer.times_ns()),
+            not_timed=timer.not_timed or None,
+            empty_launch_ns=timer.empty_ns(),
+            launches=timer.launches,
+        )
+        self._workspace.write_clean_run(kernel.variant, str(os.getpid()), run)
+
+
+class _TimedKernel(Struct, frozen=True):
+    variant: str
+    resources: dict[str, Any]
+    timer: LaunchTimer
+    pid: int

@@ -1,0 +1,160 @@
+"""Plans of the kernels that get records, and the dump of kernels as the compiler made them."""
+
+from __future__ import annotations
+
+import linecache
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import triton
+
+from kprof_inject.capture.schema import MAX_TEXT_BYTES
+from kprof_inject.capture.scopes import ScopeTable
+from kprof_inject.errors import KprofError
+from kprof_inject.files import decode_text, read_regular, source_text
+from kprof_inject.insertion import Inserter
+from kprof_inject.rewrite import strip
+from kprof_inject.runtime.compiling.builds import build_files
+from kprof_inject.runtime.compiling.compiler import ANOTHER_TTGIR, as_json, put_in_place, same_code
+from kprof_inject.runtime.compiling.planned_kernel import Plan
+from kprof_inject.runtime.hook import is_compile_worker
+from kprof_inject.runtime.process_report import ProcessReport
+from kprof_inject.runtime.session import Session
+from kprof_inject.runtime.torch_tracer import TorchTracer
+from kprof_inject.ttgir.parser import parse
+from kprof_inject.ttgir.strings import source_files
+from kprof_inject.workspace import DumpedKernel, Workspace
+
+
+class DumpsAlone:
+    """Plans of a program whose kernels are dumped, and get no records."""
+
+    def __init__(self, session: Session, report: ProcessReport) -> None:
+        """Dump to the session's workspace."""
+        self._session = session
+        self._report = report
+
+    def plan_of(self, variant: DumpedKernel, kernel: Any) -> None:
+        """Dump the kernel if its name matches; return None."""
+        workspace = Workspace(Path(self._session.workspace))
+        save_kernel(workspace, self._session.recording.kernel, variant, kernel, self._report)
+
+    def fewer(self, dumped: DumpedKernel, plan: str) -> None:
+        """Return None."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspacePlans:
+    """Plans that ``insert`` wrote to the session's workspace. The first one that is used starts the ``trace``."""
+
+    session: Session
+    report: ProcessReport
+    trace: TorchTracer | None = None
+
+    def plan_of(self, variant: DumpedKernel, kernel: Any) -> Plan | None:
+        """Return the plan of a variant, if it can be used."""
+        workspace = Workspace(Path(self.session.workspace))
+        scope_table = workspace.scope_table(variant.variant)
+        if scope_table is None or not fnmatchcase(variant.name, self.session.recording.kernel):
+            return None
+        dumped = workspace.kernel(variant.variant)
+        if reason := why_left_alone(dumped) or _why_another(workspace, dumped, kernel.asm["ttgir"]):
+            self.report.add_kernel(variant.variant, variant.name, "left alone", reason)
+            return None
+        if self.trace is not None:
+            self.trace.start()
+        return dumped, scope_table
+
+    def fewer(self, dumped: DumpedKernel, plan: str) -> None:
+        """Return None: the user planned them."""
+        return None
+
+
+def _why_another(workspace: Workspace, dumped: DumpedKernel, compiled: str) -> str:
+    """Return the reason why the plan is not of the TTGIR that the program has compiled now; empty if it is."""
+    path = workspace.override_path(dumped)
+    try:
+        with_records = decode_text(read_regular(path, MAX_TEXT_BYTES, workspace.folder), str(path))
+        planned = strip(parse(with_records, str(path)))
+        return "" if same_code(compiled, dumped.ttgir(), planned) else ANOTHER_TTGIR
+    except KprofError as error:
+        return error.what
+
+
+@dataclass(frozen=True, slots=True)
+class PlansMadeNow:
+    """Plans made from each kernel's TTGIR when it is compiled. The first one starts the ``trace``."""
+
+    session: Session
+    report: ProcessReport
+    inserter: Inserter
+    trace: TorchTracer | None = None
+
+    def plan_of(self, variant: DumpedKernel, kernel: Any) -> Plan | None:
+        """Dump the kernel and plan its records, if its name matches."""
+        workspace = Workspace(Path(self.session.workspace))
+        if not save_kernel(workspace, self.session.recording.kernel, variant, kernel, self.report):
+            return None
+        dumped = workspace.kernel(variant.variant)
+        try:
+            self.inserter.insert(workspace, dumped)
+        except KprofError as error:
+            self.report.add_kernel(variant.variant, variant.name, "left alone", error.what)
+            return None
+        scope_table = workspace.scope_table(variant.variant)
+        if scope_table is None:
+            return None
+        if self.trace is not None:
+            self.trace.start()
+        return dumped, scope_table
+
+    def fewer(self, dumped: DumpedKernel, plan: str) -> tuple[str, ScopeTable] | None:
+        """Plan fewer records for a kernel that they slow down."""
+        workspace = Workspace(Path(self.session.workspace))
+        name = self.inserter.insert_less(workspace, dumped, plan)
+        scope_table = workspace.scope_table(name) if name else None
+        return None if scope_table is None else (name, scope_table)
+
+
+def why_left_alone(dumped: DumpedKernel) -> str:
+    """Return the reason why a later step must run a dumped kernel as it is; empty if there is none."""
+    if dumped.info.triton_version != triton.__version__:
+        return f"Triton {dumped.info.triton_version} dumped it, and the program has {triton.__version__}; dump it again"
+    return "an Inductor worker process compiled it; set compile_threads to 1" if is_compile_worker() else ""
+
+
+def save_kernel(
+    workspace: Workspace, kernel_glob: str, kernel: DumpedKernel, compiled: Any, report: ProcessReport
+) -> bool:
+    """Save a compiled kernel whose name matches, with the source files that its locations name, and report it.
+
+    Returns False if it is not saved.
+    """
+    ttgir = compiled.asm.get("ttgir")
+    if not fnmatchcase(kernel.name, kernel_glob):
+        report.add_kernel(kernel.variant, kernel.name, "passed over")
+        return False
+    if ttgir is None:
+        reason = "Triton keeps no TTGIR of it (knobs.compilation.store_binary_only)"
+        report.add_kernel(kernel.variant, kernel.name, "left alone", reason)
+        return False
+    metadata = as_json(compiled.metadata._asdict()) | kernel.info.metadata
+    info = msgspec.structs.replace(kernel.info, name=compiled.metadata.name, metadata=metadata)
+    workspace.write_kernel(kernel.variant, info, ttgir, _sources(ttgir), build_files(compiled))
+    note = f"the program puts its code in place: {path}" if (path := put_in_place(kernel)) else ""
+    report.add_kernel(kernel.variant, kernel.name, "dumped", note)
+    return True
+
+
+def _sources(ttgir: str) -> dict[str, str]:
+    """Return the present text of the source files that the module's locations name, without Triton's own library.
+
+    A notebook's cell is not a file; its text is in Python's ``linecache``, from which Triton had it.
+    """
+    library = Path(triton.__file__).parent
+    users = [name for name in source_files(ttgir) if library not in Path(name).parents]
+    texts = {name: source_text(Path(name)) or "".join(linecache.getlines(name)) for name in users}
+    return {name: text for name, text in texts.items() if text}
