@@ -143,7 +143,9 @@ def resident_cycles(report: LaunchAnalysis) -> float:
     return total_ns * report.timeline.clock.clock_hz / 1e9
 
 
-def _amounts(whole: Roof, computed: LaunchAnalysis, count: Callable[[str], float]) -> Iterator[tuple[str, float, float]]:
+def _amounts(
+    whole: Roof, computed: LaunchAnalysis, count: Callable[[str], float]
+) -> Iterator[tuple[str, float, float]]:
     work, active = whole.work, count(ACTIVE_CYCLES) / 100
     cycles = rates_of("cuda:90").cycles(work)  # type: ignore[union-attr]
     yield "cycles of the tensor cores", cycles[TENSOR], active * count(UNITS[TENSOR])

@@ -12,28 +12,168 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
+from kprof_inject.capture.edits import write_other_values
 from kprof_inject.insertion import Inserter
-from kprof_inject.runtime.compiling.compiler import wrap_compiler
+from kprof_inject.runtime.compiling.compiler import (
+    ANOTHER_TTGIR,
+    Compile,
+    call_of,
+    compiling_alone,
+    other_values,
+    put_in_place,
+    same_code,
+    variant_of,
+    with_room,
+    wrap_compiler,
+)
 from kprof_inject.runtime.compiling.instrumented_kernel import remove_binaries
-from kprof_inject.runtime.compiling.planned_kernel import Plans, Step
+from kprof_inject.runtime.compiling.recording_build import ArgumentKinds
 from kprof_inject.runtime.compiling.triton_caches import fresh_jit_caches, take_from
 from kprof_inject.runtime.devices.device import Device, devices_of_process
-from kprof_inject.runtime.hook import INDUCTOR_AUTOTUNER
+from kprof_inject.runtime.hook import INDUCTOR_AUTOTUNER, packages_binaries
 from kprof_inject.runtime.imports import after_import
 from kprof_inject.runtime.launch import triton_wrapping
 from kprof_inject.runtime.launch.clean_times import CleanTimes
 from kprof_inject.runtime.launch.graph_runs import watch_graphs_of
 from kprof_inject.runtime.launch.launch_capture import LaunchCapture
-from kprof_inject.runtime.launch.launch_saver import LaunchSaver
+from kprof_inject.runtime.launch.launch_saver import KernelToSave, LaunchSaver
+from kprof_inject.runtime.launch.launcher import Captures, SavingLauncher, record_launches
+from kprof_inject.runtime.launch.planned_kernel import PlannedKernel, Plans
 from kprof_inject.runtime.launch.timing import watch_programs_events
+from kprof_inject.runtime.launch.triton_wrapping import Load, around_load
 from kprof_inject.runtime.plans import DumpsAlone, PlansMadeNow, WorkspacePlans
 from kprof_inject.runtime.process_events import at_end
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import Session
 from kprof_inject.runtime.torch_tracer import TorchTracer
-from kprof_inject.workspace import Workspace
+from kprof_inject.workspace import DumpedKernel, Workspace
+
+
+class Step:
+    """Compiler of this process, which arranges that the launches of each planned kernel have records.
+
+    The program gets the kernel that Triton compiles. A build with records is compiled at the first launch that needs
+    it, so the configurations that an autotuner only tries have none. Kernels without a plan may be timed or saved.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        report: ProcessReport,
+        plans: Plans,
+        device: Device | None = None,
+        captures: Captures | None = None,
+        times: CleanTimes | None = None,
+    ) -> None:
+        """Take the plans from ``plans``, and launch the kernels into ``captures``.
+
+        Without a plan for any kernel, neither ``captures`` nor the ``device`` are needed. With ``times``, kernels
+        without records are timed.
+        """
+        self.session = session
+        self.report = report
+        self.captures = captures or _NoCaptures()
+        self.workspace = Workspace(Path(session.workspace))
+        self.plans = plans
+        self._device = device
+        self._times = times
+
+    @property
+    def device(self) -> Device:
+        """The devices of this process. To look for them imports torch."""
+        return self._device or devices_of_process()
+
+    def compile(self, original: Compile, args: Any, kwargs: Any) -> Any:
+        """Compile a kernel, and prepare to record its launches if it is planned."""
+        plain = functools.partial(with_room(original), *args, **kwargs)
+        with compiling_alone():
+            kernel = plain()
+            with self.report.guard("preparing a kernel"):
+                variant = variant_of(self.workspace, original, args, kwargs, kernel.asm)
+                source, target, options = call_of(original, args, kwargs)
+                if isinstance(source, str) and source.endswith(".ttgir"):
+                    # Triton replaces the results of its stages, and this is where it starts.
+                    from_file = functools.partial(with_room(original), target=target, options=options)
+                    self.prepare(variant, kernel, lambda path: from_file(str(path)))
+                else:
+                    self.prepare(variant, kernel, lambda _: plain())
+                values = self.session.values if variant.ttgir_path.exists() else {}
+                if others := other_values(source, target, options, values) if values else ():
+                    write_other_values(self.workspace.kernels_folder / variant.variant, others)
+        return kernel
+
+    def prepare(self, variant: DumpedKernel, kernel: Any, overridden: Compile) -> None:
+        """Arrange that loading a compiled ``kernel`` prepares its launches.
+
+        ``overridden(path)`` compiles it again while Triton finds its TTGIR at this path.
+        """
+        plan = self.plans.plan_of(variant, kernel)
+        if plan is not None and (reason := _why_not_recorded(variant)):
+            self.report.add_kernel(variant.variant, variant.name, "left alone", reason)
+            plan = None
+        if plan is not None:
+            planned = PlannedKernel(self.session, self.report, self.device, self.plans, variant, plan, overridden)
+            around_load(kernel, functools.partial(self._load_planned, planned))
+        elif self._is_timed(variant) or self.session.saved.has(variant.variant):
+            around_load(kernel, functools.partial(self._load_unplanned, variant))
+
+    def _load_planned(self, planned: PlannedKernel, kernel: Any, load: Load) -> None:
+        load()
+        with self.report.guard("preparing to record a kernel"):
+            gave_up = functools.partial(self.save_launch_of, variant=planned.dumped)
+            record_launches(kernel, planned, self.captures, gave_up)
+
+    def _is_timed(self, variant: DumpedKernel) -> bool:
+        return self._times is not None and fnmatchcase(variant.name, self.session.recording.kernel)
+
+    def _load_unplanned(self, variant: DumpedKernel, kernel: Any, load: Load) -> None:
+        if self._times is not None and self._is_timed(variant):
+            self._times.load(variant.variant, kernel, load)
+        else:
+            load()
+        self.save_launch_of(kernel, variant)
+
+    def save_launch_of(self, kernel: Any, variant: DumpedKernel) -> None:
+        """Have a launch of a loaded kernel without records saved, if that is wanted."""
+        if not self.session.saved.has(variant.variant):
+            return
+        with self.report.guard("preparing to save a launch"):
+            reason = _why_no_records_fit(variant)
+            if not reason and variant.ttgir_path.exists() and not same_code(variant.ttgir(), kernel.asm["ttgir"]):
+                reason = ANOTHER_TTGIR
+            if reason:
+                self.report.add_saved_launch(variant.variant, variant.name, reason)
+                return
+            self.device.prepare()
+            # It is one already if an exception ended an earlier attempt.
+            if not isinstance(kernel._run, SavingLauncher):
+                kinds = ArgumentKinds.of(variant.info.signature)
+                clean = self.workspace.clean_run(variant.variant)
+                to_save = KernelToSave.of(kinds, name=variant.name, variant=variant.variant, clean=clean)
+                kernel._run = SavingLauncher(kernel, to_save, self.captures)
+
+
+class _NoCaptures:
+    """Captures of a program in which no launch is recorded."""
+
+    def current(self) -> None:
+        """Return None."""
+
+
+def _why_not_recorded(variant: DumpedKernel) -> str:
+    """Return the reason why a planned kernel must not get records; empty if there is none."""
+    return _why_no_records_fit(variant) or ("Inductor packages it for C++" if packages_binaries() else "")
+
+
+def _why_no_records_fit(variant: DumpedKernel) -> str:
+    """Return the reason if what runs is not made of the kernel's TTGIR; empty if it is."""
+    path = put_in_place(variant)
+    is_after_ttgir = path and not path.endswith((".ttir", ".ttgir"))
+    return f"the program replaces what is made of its TTGIR by {path}" if is_after_ttgir else ""
 
 
 def install(session: Session, report: ProcessReport) -> None:

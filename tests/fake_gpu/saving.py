@@ -28,13 +28,12 @@ from kprof_inject.capture.recording import Recording
 from kprof_inject.capture.saved_launch import SavedLaunch, read_saved_launch
 from kprof_inject.insertion import insert_kernel, write_insertion
 from kprof_inject.runtime.compiling.compiler import wrap_compiler
-from kprof_inject.runtime.compiling.planned_kernel import Step
 from kprof_inject.runtime.compiling.triton_caches import fresh_jit_caches
 from kprof_inject.runtime.devices.cuda_driver import MemoryRange
 from kprof_inject.runtime.plans import PlansMadeNow
 from kprof_inject.runtime.process_report import ProcessReport, read_reports
 from kprof_inject.runtime.session import SavedLaunches, Session
-from kprof_inject.runtime.step import LiveCapture, _install_once
+from kprof_inject.runtime.step import LiveCapture, Step, _install_once
 from kprof_inject.workspace import DumpedKernel, Workspace
 
 # Free in every process that a test starts: programs, heaps and libraries are above.

@@ -37,7 +37,7 @@ def compile_for_h200(kernel, num_warps):
 def with_records(compiled):
     """Return the build with records that the tool would compile at the kernel's first launch, or the kernel itself."""
     wrapping = sys.modules.get("kprof_inject.runtime.launch.triton_wrapping")
-    planned = getattr(wrapping and wrapping._around.get(id(compiled), (None, None))[1], "__self__", None)
+    planned = next(iter(getattr(wrapping and wrapping._around.get(id(compiled), (None, None))[1], "args", ())), None)
     if type(planned).__name__ != "PlannedKernel":
         return compiled
     from kprof_inject.capture.cta_samples import EVERY_CTA
@@ -46,8 +46,8 @@ def with_records(compiled):
     from kprof_inject.runtime.compiling.instrumented_kernel import InstrumentedKernel
 
     instrumented = InstrumentedKernel(
-        planned._step.session,
-        planned._dumped,
+        planned._session,
+        planned.dumped,
         planned._plan,
         planned._scope_table,
         KernelResources(),
@@ -57,9 +57,9 @@ def with_records(compiled):
     try:
         built = instrumented.compile_with_records(instrumented.mode(EVERY_CTA.sample((1, 1, 1), 1)), EVERY_CTA)
     except KprofError as error:
-        planned.give_up(None, f"{error.what}; {error.hint}" if error.hint else error.what)
+        planned.give_up(f"{error.what}; {error.hint}" if error.hint else error.what)
         return compiled
-    planned._step.report.add_kernel(planned._variant, planned._name, "instrumented")
+    planned._report.add_kernel(planned.variant, planned._name, "instrumented")
     return built
 
 

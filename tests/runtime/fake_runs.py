@@ -29,14 +29,13 @@ from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.recording import Recording
 from kprof_inject.insertion import insert_kernels, write_insertions
 from kprof_inject.runtime.compiling.compiler import wrap_compiler
-from kprof_inject.runtime.compiling.planned_kernel import Step
 from kprof_inject.runtime.compiling.triton_caches import fresh_jit_caches
 from kprof_inject.runtime.launch.launch_capture import LaunchCapture
 from kprof_inject.runtime.launch.launch_saver import LaunchSaver
 from kprof_inject.runtime.plans import WorkspacePlans
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import SavedLaunches, Session
-from kprof_inject.runtime.step import _install_once
+from kprof_inject.runtime.step import Step, _install_once
 from kprof_inject.workspace import Workspace
 
 EIGHT_KIB = Mode(buffer_bytes=8192)

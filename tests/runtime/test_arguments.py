@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kprof_inject.capture.schema import MAX_ARGUMENT
-from kprof_inject.runtime.launch.recorded_launch import ArgumentKinds
+from kprof_inject.runtime.compiling.recording_build import ArgumentKinds
 
 
 @dataclass(frozen=True)

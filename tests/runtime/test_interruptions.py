@@ -25,13 +25,12 @@ from triton import knobs
 
 from kprof_inject.capture.recording import Recording
 from kprof_inject.runtime.compiling.compiler import wrap_compiler
-from kprof_inject.runtime.compiling.planned_kernel import Step
 from kprof_inject.runtime.compiling.triton_caches import fresh_jit_caches
 from kprof_inject.runtime.launch.launcher import CapturingLauncher
 from kprof_inject.runtime.plans import WorkspacePlans
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import Session
-from kprof_inject.runtime.step import LiveCapture, _install_once
+from kprof_inject.runtime.step import LiveCapture, Step, _install_once
 
 X = torch.arange(1, 17, dtype=torch.float32)
 LAUNCH_BYTES = 16 * (8192 + 128)

@@ -16,11 +16,12 @@ from fake_gpu.kernels import scale
 from fake_runs import FakeRuns
 
 from kprof_inject.capture.capture_files import CaptureWriter
-from kprof_inject.runtime.compiling import planned_kernel
+from kprof_inject.runtime import step
 from kprof_inject.runtime.compiling.instrumented_kernel import InstrumentedKernel
-from kprof_inject.runtime.compiling.planned_kernel import PlannedKernel
 from kprof_inject.runtime.devices.device import Device
+from kprof_inject.runtime.launch import planned_kernel
 from kprof_inject.runtime.launch.launch_capture import LaunchCapture
+from kprof_inject.runtime.launch.planned_kernel import PlannedKernel
 
 LAUNCH_BYTES = 16 * (8192 + 128)
 NO_SPACE = f"the disk failed: {os.strerror(errno.ENOSPC)}"
@@ -161,11 +162,11 @@ def test_a_launch_that_fails_is_the_programs_own_failure(fake_runs: FakeRuns, mo
     [
         *((FakeDevice, name) for name in OF_DEVICE),
         (LaunchCapture, "begin"),
-        (PlannedKernel, "attach"),
+        (PlannedKernel, "prepare"),
         (PlannedKernel, "build_for"),
         (InstrumentedKernel, "_build_of"),
         (InstrumentedKernel, "compile_with_records"),
-        (planned_kernel, "variant_of"),
+        (step, "variant_of"),
         (planned_kernel, "smaller_buffer_bytes"),
         (CaptureWriter, "__init__"),
         (CaptureWriter, "add_kernel"),

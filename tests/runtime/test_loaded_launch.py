@@ -29,12 +29,12 @@ from kprof_inject.capture.saved_launch import DescriptorArgument, PointerArgumen
 from kprof_inject.capture.schema import Metadata
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.errors import KprofError
+from kprof_inject.runtime.compiling.recording_build import ArgumentKinds
 from kprof_inject.runtime.devices.cuda_driver import MemoryRange, NoDeviceMemory
 from kprof_inject.runtime.devices.worker_device import AddressTaken
 from kprof_inject.runtime.experiments.loaded_launch import Address, NotReplayable, _restored, loaded_launch
 from kprof_inject.runtime.experiments.tasks import ADDRESS_TAKEN, TaskResult, TimeRecords
 from kprof_inject.runtime.launch.reachable_memory import saved_arguments
-from kprof_inject.runtime.launch.recorded_launch import ArgumentKinds
 
 pytestmark = pytest.mark.triton
 

@@ -28,6 +28,7 @@ from kprof_inject.capture.saved_launch import (
     TensorMapArgument,
     TupleArgument,
 )
+from kprof_inject.runtime.compiling.recording_build import ArgumentKinds
 from kprof_inject.runtime.devices.cuda_driver import MemoryRange
 from kprof_inject.runtime.launch.reachable_memory import (
     NotSaved,
@@ -37,7 +38,6 @@ from kprof_inject.runtime.launch.reachable_memory import (
     reached_by,
     saved_arguments,
 )
-from kprof_inject.runtime.launch.recorded_launch import ArgumentKinds
 
 pytestmark = pytest.mark.triton
 

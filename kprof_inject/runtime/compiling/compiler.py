@@ -10,7 +10,9 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +57,24 @@ def with_room(compile: Compile) -> Compile:
             return compile(*args, **kwargs)
 
     return compile_somewhere
+
+
+_lock = threading.RLock()
+
+
+@contextmanager
+def compiling_alone() -> Iterator[None]:
+    """Keep other threads from compiling: Triton's knobs and the backend's passes are those of the process."""
+    with _lock:
+        yield
+
+
+def _begin_in_child() -> None:
+    global _lock
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_begin_in_child)
 
 
 def wrap_compiler(around: Callable[[Compile, Any, Any], Any]) -> Callable[[], None]:

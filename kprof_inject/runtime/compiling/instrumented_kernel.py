@@ -36,8 +36,8 @@ from kprof_inject.runtime.compiling.instrumentation import (
     tag_values,
     target_of,
 )
+from kprof_inject.runtime.compiling.recording_build import ArgumentKinds, RecordingBuild
 from kprof_inject.runtime.devices.cuda_driver import l2_bytes, resources_of
-from kprof_inject.runtime.launch.recorded_launch import ArgumentKinds, RecordingBuild
 from kprof_inject.runtime.process_events import in_forked_child
 from kprof_inject.runtime.session import Session
 from kprof_inject.runtime.versions import installed_version

@@ -23,12 +23,12 @@ from kprof_inject.capture.experiments import (
 from kprof_inject.capture.resources import Resources
 from kprof_inject.capture.schema import Grid, plausible_sm_clock_hz
 from kprof_inject.runtime.compiling.builds import assembly_in, load, objection_to
+from kprof_inject.runtime.compiling.recording_build import ArgumentKinds
 from kprof_inject.runtime.devices.cuda_driver import l2_bytes, resources_of
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.experiments.loaded_launch import NotReplayable
 from kprof_inject.runtime.experiments.paired_launches import LaunchPairs, PairedLaunches, PairedTimes
 from kprof_inject.runtime.faults import first_line
-from kprof_inject.runtime.launch.recorded_launch import ArgumentKinds
 
 SLOPE_ERROR = 0.03
 """An experiment ends early when half the interval of every slope is below this."""

@@ -25,7 +25,6 @@ from kprof_inject.capture.measurements import CountersRecord, L2Contents, Sample
 from kprof_inject.capture.resources import KernelResources
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.compiling.builds import BuildSource, compile_text
-from kprof_inject.runtime.compiling.planned_kernel import Plan, PlannedKernel, Step
 from kprof_inject.runtime.counters.cupti import CuptiError
 from kprof_inject.runtime.counters.pc_sampler import PcSampler, PcSamples
 from kprof_inject.runtime.counters.range_profiler import RangeProfiler
@@ -35,7 +34,8 @@ from kprof_inject.runtime.experiments.paired_launches import BackToBack, PairedL
 from kprof_inject.runtime.launch import triton_wrapping
 from kprof_inject.runtime.launch.launch_capture import LaunchCapture
 from kprof_inject.runtime.launch.launch_saver import LaunchSaver
-from kprof_inject.runtime.launch.launcher import own_scratch
+from kprof_inject.runtime.launch.launcher import own_scratch, record_launches
+from kprof_inject.runtime.launch.planned_kernel import Plan, PlannedKernel
 from kprof_inject.runtime.launch.timing import EmptyKernel, LaunchTimer
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import NO_SAVED_LAUNCHES, Session
@@ -194,7 +194,7 @@ class _SavedKernel(PlannedKernel):
     """Planned kernel that is compiled from the text of its instrumented TTGIR, because its source is not here."""
 
     def _compile_planned(self, effects: ExitStack) -> Any:
-        workspace, kernel = self._step.workspace, self._dumped
+        workspace, kernel = self._workspace, self.dumped
         folder = workspace.recorded_builds_folder / f"{kernel.variant}.compiled"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
@@ -222,9 +222,10 @@ def capture_launch(launch: LoadedLaunch, clean: Any, session_path: Path, times: 
         workspace.write_clean_run(dumped.variant, str(os.getpid()), clean_run)
         saver = LaunchSaver(NO_SAVED_LAUNCHES, session.recording.launches, device, report)
         capture = LaunchCapture(session, report, device, saver)
-        step = Step(session, report, _NoPlans(), device, capture)
         triton_wrapping.wrap_loading()
-        _SavedKernel(step, dumped, dumped, scope_table, lambda _: clean).attach(clean)
+        plan = dumped, scope_table
+        planned = _SavedKernel(session, report, device, _NoPlans(), dumped, plan, lambda _: clean)
+        record_launches(clean, planned, capture)
         for _ in range(times):
             launch.refresh()
             fills[l2]()

@@ -12,8 +12,8 @@ from kprof_inject.capture.mode import TRUSTED_PERCENT
 from kprof_inject.capture.recording import LaunchFilter
 from kprof_inject.capture.resources import MAX_GRIDS, GridTimesRecord, KernelResources, TimingRecord
 from kprof_inject.capture.schema import Grid
+from kprof_inject.runtime.compiling.recording_build import RecordingBuild
 from kprof_inject.runtime.devices.device import Device
-from kprof_inject.runtime.launch.recorded_launch import RecordingBuild
 from kprof_inject.runtime.launch.timing import EmptyKernel, LaunchTimer, Turn, TurnTimer
 
 

@@ -21,9 +21,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from kprof_inject.capture.schema import Grid
+from kprof_inject.runtime.compiling.recording_build import RecordingBuild
 from kprof_inject.runtime.devices.cuda_driver import NoDeviceMemory
 from kprof_inject.runtime.devices.device import Buffer, Device
-from kprof_inject.runtime.launch.recorded_launch import BufferOwner, RecordedLaunch, RecordingBuild, Save
+from kprof_inject.runtime.launch.recorded_launch import BufferOwner, RecordedLaunch, Save
 
 
 @dataclass(slots=True)

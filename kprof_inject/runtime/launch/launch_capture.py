@@ -18,13 +18,14 @@ import triton
 
 from kprof_inject.capture.capture_files import CaptureWriter, LaunchRecord, ProcessRecord
 from kprof_inject.capture.schema import Grid
+from kprof_inject.runtime.compiling.recording_build import RecordingBuild
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.faults import first_line
 from kprof_inject.runtime.launch.copier import BufferCopier
 from kprof_inject.runtime.launch.kernel_launches import KernelLaunches
 from kprof_inject.runtime.launch.launch_buffers import ChosenLaunches, LastLaunches, ScratchBuffers
 from kprof_inject.runtime.launch.launch_saver import LaunchSaver
-from kprof_inject.runtime.launch.recorded_launch import RecordedLaunch, RecordingBuild
+from kprof_inject.runtime.launch.recorded_launch import RecordedLaunch
 from kprof_inject.runtime.process_events import MAX_SECONDS_AT_END, in_forked_child
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import Session

@@ -34,6 +34,7 @@ from kprof_inject.capture.saved_launch import (
 )
 from kprof_inject.capture.schema import Grid
 from kprof_inject.quantities import size_text
+from kprof_inject.runtime.compiling.recording_build import ArgumentKinds
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.devices.snapshot import Snapshot
 from kprof_inject.runtime.faults import first_line
@@ -48,7 +49,7 @@ from kprof_inject.runtime.launch.reachable_memory import (
     reached_by,
     saved_arguments,
 )
-from kprof_inject.runtime.launch.recorded_launch import HOOK_ARGUMENTS, ArgumentKinds
+from kprof_inject.runtime.launch.recorded_launch import HOOK_ARGUMENTS
 from kprof_inject.runtime.launch.timing import TIMES_ITSELF, programs_events
 from kprof_inject.runtime.launch.triton_wrapping import ProgramGrids, wait_for_benchmarks
 from kprof_inject.runtime.process_events import MAX_SECONDS_AT_END, in_forked_child, is_of_signal_handler

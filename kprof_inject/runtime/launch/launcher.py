@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -16,13 +16,15 @@ from triton.runtime import _allocation
 from kprof_inject.capture.cta_samples import CtaSample
 from kprof_inject.capture.schema import Grid
 from kprof_inject.errors import KprofError
+from kprof_inject.runtime.compiling.recording_build import RecordingBuild
 from kprof_inject.runtime.devices.cuda_driver import NoDeviceMemory
 from kprof_inject.runtime.devices.device import Buffer, Device
 from kprof_inject.runtime.faults import fault_of, first_line
 from kprof_inject.runtime.launch.kernel_launches import KernelLaunches
 from kprof_inject.runtime.launch.launch_capture import LaunchCapture
 from kprof_inject.runtime.launch.launch_saver import KernelToSave
-from kprof_inject.runtime.launch.recorded_launch import HOOK_ARGUMENTS, RecordedLaunch, RecordingBuild, SampleBuffer
+from kprof_inject.runtime.launch.planned_kernel import PlannedKernel
+from kprof_inject.runtime.launch.recorded_launch import HOOK_ARGUMENTS, RecordedLaunch, SampleBuffer
 from kprof_inject.runtime.launch.timing import EmptyKernel, Turn
 from kprof_inject.runtime.launch.triton_wrapping import StandInLauncher, is_benchmarking
 from kprof_inject.runtime.process_events import is_of_signal_handler
@@ -81,25 +83,6 @@ def own_scratch(device: Device) -> Iterator[None]:
         _allocation._allocator.reset(before)
 
 
-class Builds(Protocol):
-    """The builds with records of a kernel, compiled when they are needed."""
-
-    def build_for(self, grid: Grid, max_bytes: int) -> RecordingBuild:
-        """Return a build whose buffer for ``grid`` takes at most ``max_bytes``.
-
-        Raises ``KprofError`` if there is none, and any error of compiling.
-        """
-
-    def record_less(self, excess: float, grid: Grid) -> bool:
-        """Make builds with cheaper records from now on: with them, the kernel takes longer by this part of its time.
-
-        ``grid`` is that of a launch. Returns False if there is no other way. Raises any error of planning.
-        """
-
-    def give_up(self, kernel: Any, reason: str) -> None:
-        """Report that this kernel is launched without records from now on. ``kernel`` is None if it is gone."""
-
-
 class Captures(Protocol):
     """Captures of this process, one after another."""
 
@@ -114,16 +97,17 @@ class CapturingLauncher(StandInLauncher):
     failures, but it does see a failure of the launch.
     """
 
-    def __init__(self, kernel: Any, variant: str, builds: Builds, captures: Captures, max_bytes: int) -> None:
-        """Stand in for the launcher of a loaded ``kernel``, and launch one of ``builds`` instead.
+    def __init__(self, kernel: Any, planned: PlannedKernel, captures: Captures, gave_up: Callable[[Any], None]) -> None:
+        """Stand in for the launcher of a loaded ``kernel``, and launch a build of ``planned`` instead.
 
-        The buffer of a launch takes at most ``max_bytes``.
+        ``gave_up(kernel)`` is called once no build can be launched.
         """
         super().__init__(kernel)
-        self._variant = variant
-        self._builds = builds
+        self._planned = planned
+        self._variant = planned.variant
         self._captures = captures
-        self._max_bytes = max_bytes
+        self._gave_up = gave_up
+        self._max_bytes = planned.max_bytes
         self._empty = EmptyKernel.like(kernel.metadata)
         self._of_grid: dict[Grid, RecordingBuild] = {}
         self._given_up = False
@@ -230,7 +214,7 @@ class CapturingLauncher(StandInLauncher):
 
     def _record_less_if_slow(self, kernel: KernelLaunches, grid: Grid) -> None:
         excess = kernel.excess()
-        if excess is not None and self._builds.record_less(excess, grid):
+        if excess is not None and self._planned.record_less(excess, grid):
             self._of_grid = {}
             kernel.begin_turns_again()
 
@@ -252,7 +236,7 @@ class CapturingLauncher(StandInLauncher):
         while True:
             build = self._of_grid.get(grid)
             if build is None:
-                build = self._builds.build_for(grid, self._max_bytes)
+                build = self._planned.build_for(grid, self._max_bytes)
                 self._of_grid[grid] = build
             try:
                 return capture.begin(kernel, build, number, grid, stream, arguments, is_kept=is_kept)
@@ -261,14 +245,23 @@ class CapturingLauncher(StandInLauncher):
                 self._of_grid = {}
 
     def _give_up(self, reason: str) -> None:
+        self._planned.give_up(reason)
         kernel = self._kernel()
         if kernel is not None and kernel._run is self:
             self._step_aside()
-            self._builds.give_up(kernel, reason)
+            self._gave_up(kernel)
             self._launch = kernel._run
-        else:
-            self._builds.give_up(None, reason)
         self._given_up = True
+
+
+def record_launches(
+    kernel: Any, planned: PlannedKernel, captures: Captures, gave_up: Callable[[Any], None] = lambda kernel: None
+) -> None:
+    """Replace the launcher of a loaded ``kernel`` by one that records; the arguments are as for that."""
+    planned.prepare(kernel)
+    # It is replaced already if an exception ended an earlier attempt.
+    if not isinstance(kernel._run, CapturingLauncher):
+        kernel._run = CapturingLauncher(kernel, planned, captures, gave_up)
 
 
 class SavingLauncher(StandInLauncher):

@@ -27,9 +27,9 @@ from kprof_inject.capture.saved_launch import (
     TupleArgument,
 )
 from kprof_inject.quantities import counted
+from kprof_inject.runtime.compiling.recording_build import CONSTANT, ArgumentKinds
 from kprof_inject.runtime.devices.cuda_driver import MemoryRange
 from kprof_inject.runtime.devices.device import FindAllocation
-from kprof_inject.runtime.launch.recorded_launch import CONSTANT, ArgumentKinds
 
 _TENSOR_MAP_BYTES = 128
 # The type that a pointer or a descriptor points to; a pointer to pointers has none here, so that it is searched.
