@@ -44,7 +44,7 @@ AGAINST = {
         ("report.notes", "report.html.data"),
     ],
     "imports point down in the runtime": [
-        ("runtime.devices.torch_device", "runtime.launch.graph_runs"),
+        ("runtime.devices.torch_device", "runtime.launch.triton_wrapping"),
         ("runtime.launch.launcher", "runtime.step"),
         ("runtime.launch.launch_capture", "runtime.experiments.loaded_launch"),
         ("runtime.compiling.builds", "runtime.experiments.loaded_launch"),

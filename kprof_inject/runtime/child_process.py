@@ -18,9 +18,23 @@ from pathlib import Path
 from typing import Any, Self
 
 from kprof_inject.errors import KprofError
-from kprof_inject.runtime.own_python import finding_this_package, own_python
 
 _ENDING_S = 5.0
+_PACKAGE_ROOT = Path(__file__).parents[2]
+
+
+def own_python(words: Sequence[str], executable: str = "") -> list[str]:
+    """Return the command of a Python, ours by default, that imports nothing from the current folder.
+
+    That may be a stranger's, or have a module with the name of one that we need.
+    """
+    return [executable or sys.executable, "-P", *words]
+
+
+def finding_this_package(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment in which Python finds this package first, and no empty path: the current folder."""
+    paths = [str(_PACKAGE_ROOT), *variables.get("PYTHONPATH", "").split(os.pathsep)]
+    return {**variables, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 
 class ProcessOverdueError(KprofError):

@@ -19,8 +19,8 @@ from pathlib import Path
 from kprof_inject.capture.schema import Target
 from kprof_inject.errors import KprofError
 from kprof_inject.packages import REQUIRED, install_command, installed_version_of, is_installed
+from kprof_inject.runtime.child_process import own_python
 from kprof_inject.runtime.counters import cupti
-from kprof_inject.runtime.own_python import own_python
 from kprof_inject.runtime.process_report import read_reports
 from kprof_inject.runtime.program import program_environment
 from kprof_inject.runtime.session import Session

@@ -38,13 +38,12 @@ from kprof_inject.runtime.hook import INDUCTOR_AUTOTUNER, packages_binaries
 from kprof_inject.runtime.imports import after_import
 from kprof_inject.runtime.launch import triton_wrapping
 from kprof_inject.runtime.launch.clean_times import CleanTimes
-from kprof_inject.runtime.launch.graph_runs import watch_graphs_of
 from kprof_inject.runtime.launch.launch_capture import LaunchCapture
 from kprof_inject.runtime.launch.launch_saver import KernelToSave, LaunchSaver
 from kprof_inject.runtime.launch.launcher import Captures, SavingLauncher, record_launches
 from kprof_inject.runtime.launch.planned_kernel import PlannedKernel, Plans
 from kprof_inject.runtime.launch.timing import watch_programs_events
-from kprof_inject.runtime.launch.triton_wrapping import Load, around_load
+from kprof_inject.runtime.launch.triton_wrapping import Load, around_load, watch_graphs_of
 from kprof_inject.runtime.plans import DumpsAlone, PlansMadeNow, WorkspacePlans
 from kprof_inject.runtime.process_events import at_end
 from kprof_inject.runtime.process_report import ProcessReport

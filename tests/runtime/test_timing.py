@@ -15,6 +15,7 @@ from snapshots import check
 
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.runtime.launch import timing
+from kprof_inject.runtime.launch.clean_times import TimingLauncher
 from kprof_inject.runtime.launch.timing import SAMPLES, EmptyKernel
 from kprof_inject.runtime.launch.triton_wrapping import benchmarking
 from kprof_inject.timeline.trust import judge
@@ -131,7 +132,7 @@ class _Kernel:
 def test_when_enough_is_timed_the_launcher_is_the_kernels_own_again() -> None:
     kernel, timer = _Kernel(), timing.LaunchTimer(FakeDevice(FakeGpu()), EmptyKernel(128, 0))
     own = kernel._run
-    kernel._run = timing.TimingLauncher(kernel, timer)
+    kernel._run = TimingLauncher(kernel, timer)
     launches = 0
     while kernel._run is not own:
         kernel._run(1, 1, 1, 0, None, None, None, None, None, launches)

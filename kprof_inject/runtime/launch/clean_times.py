@@ -11,8 +11,8 @@ from msgspec import Struct
 from kprof_inject.capture.resources import KernelResources
 from kprof_inject.runtime.devices.cuda_driver import resources_of
 from kprof_inject.runtime.devices.device import devices_of_process
-from kprof_inject.runtime.launch.timing import EmptyKernel, LaunchTimer, TimingLauncher
-from kprof_inject.runtime.launch.triton_wrapping import Load
+from kprof_inject.runtime.launch.timing import EmptyKernel, LaunchTimer
+from kprof_inject.runtime.launch.triton_wrapping import Load, StandInLauncher, is_benchmarking
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.workspace import Workspace
 
@@ -64,3 +64,27 @@ class _TimedKernel(Struct, frozen=True):
     resources: dict[str, Any]
     timer: LaunchTimer
     pid: int
+
+
+class TimingLauncher(StandInLauncher):
+    """Launcher that times some launches, then steps aside."""
+
+    def __init__(self, kernel: Any, timer: LaunchTimer) -> None:
+        """Stand in for the launcher of a loaded ``kernel``."""
+        super().__init__(kernel)
+        self._timer = timer
+
+    def __call__(
+        self, grid_x: int, grid_y: int, grid_z: int, stream: int, function: Any, metadata: Any, *args: Any
+    ) -> Any:
+        """Launch as Triton's launcher does, and time the launch if samples are missing."""
+        start = None
+        if self._timer.is_done:
+            if self._timer.count():
+                self._step_aside()
+        elif not is_benchmarking():
+            start = self._timer.begin(stream)
+        result = self._launch(grid_x, grid_y, grid_z, stream, function, metadata, *args)
+        if start is not None:
+            self._timer.end(start, stream)
+        return result

@@ -38,7 +38,6 @@ from kprof_inject.runtime.compiling.recording_build import ArgumentKinds
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.devices.snapshot import Snapshot
 from kprof_inject.runtime.faults import first_line
-from kprof_inject.runtime.launch.graph_runs import before_first_run
 from kprof_inject.runtime.launch.memory_file import write_memory
 from kprof_inject.runtime.launch.reachable_memory import (
     MAX_SEARCHED_BYTES,
@@ -51,7 +50,7 @@ from kprof_inject.runtime.launch.reachable_memory import (
 )
 from kprof_inject.runtime.launch.recorded_launch import HOOK_ARGUMENTS
 from kprof_inject.runtime.launch.timing import TIMES_ITSELF, programs_events
-from kprof_inject.runtime.launch.triton_wrapping import ProgramGrids, wait_for_benchmarks
+from kprof_inject.runtime.launch.triton_wrapping import ProgramGrids, before_first_run, wait_for_benchmarks
 from kprof_inject.runtime.process_events import MAX_SECONDS_AT_END, in_forked_child, is_of_signal_handler
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import SavedLaunches

@@ -25,7 +25,7 @@ from kprof_inject.capture.resources import PairedTimesRecord
 from kprof_inject.capture.schema import Grid
 from kprof_inject.runtime.devices.device import Device, Event
 from kprof_inject.runtime.imports import after_import
-from kprof_inject.runtime.launch.triton_wrapping import StandInLauncher, is_benchmarking
+from kprof_inject.runtime.launch.triton_wrapping import is_benchmarking
 from kprof_inject.runtime.process_events import is_of_signal_handler
 
 _WARP_SIZE = 32
@@ -320,27 +320,3 @@ def _ratios(times: PairedTimesRecord) -> list[float]:
 def _calls_for(pairs: int) -> int:
     """Return the number of launches with a grid after which this number of pairs is timed."""
     return _BEFORE_TURNS + 2 * (_WARM_UP_PAIRS + pairs)
-
-
-class TimingLauncher(StandInLauncher):
-    """Launcher that times some launches, then steps aside."""
-
-    def __init__(self, kernel: Any, timer: LaunchTimer) -> None:
-        """Stand in for the launcher of a loaded ``kernel``."""
-        super().__init__(kernel)
-        self._timer = timer
-
-    def __call__(
-        self, grid_x: int, grid_y: int, grid_z: int, stream: int, function: Any, metadata: Any, *args: Any
-    ) -> Any:
-        """Launch as Triton's launcher does, and time the launch if samples are missing."""
-        start = None
-        if self._timer.is_done:
-            if self._timer.count():
-                self._step_aside()
-        elif not is_benchmarking():
-            start = self._timer.begin(stream)
-        result = self._launch(grid_x, grid_y, grid_z, stream, function, metadata, *args)
-        if start is not None:
-            self._timer.end(start, stream)
-        return result
