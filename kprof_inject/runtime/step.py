@@ -40,7 +40,7 @@ from kprof_inject.runtime.launch import triton_wrapping
 from kprof_inject.runtime.launch.clean_times import CleanTimes
 from kprof_inject.runtime.launch.launch_capture import LaunchCapture
 from kprof_inject.runtime.launch.launch_saver import KernelToSave, LaunchSaver
-from kprof_inject.runtime.launch.launcher import Captures, SavingLauncher, record_launches
+from kprof_inject.runtime.launch.launcher import CurrentCapture, SavingLauncher, record_launches
 from kprof_inject.runtime.launch.planned_kernel import PlannedKernel, Plans
 from kprof_inject.runtime.launch.timing import watch_programs_events
 from kprof_inject.runtime.launch.triton_wrapping import Load, around_load, watch_graphs_of
@@ -65,17 +65,17 @@ class Step:
         report: ProcessReport,
         plans: Plans,
         device: Device | None = None,
-        captures: Captures | None = None,
+        capture: CurrentCapture = lambda: None,
         times: CleanTimes | None = None,
     ) -> None:
-        """Take the plans from ``plans``, and launch the kernels into ``captures``.
+        """Take the plans from ``plans``, and launch the kernels into what ``capture`` returns.
 
-        Without a plan for any kernel, neither ``captures`` nor the ``device`` are needed. With ``times``, kernels
+        Without a plan for any kernel, neither ``capture`` nor the ``device`` are needed. With ``times``, kernels
         without records are timed.
         """
         self.session = session
         self.report = report
-        self.captures = captures or _NoCaptures()
+        self.capture = capture
         self.workspace = Workspace(Path(session.workspace))
         self.plans = plans
         self._device = device
@@ -124,7 +124,7 @@ class Step:
         load()
         with self.report.guard("preparing to record a kernel"):
             gave_up = functools.partial(self.save_launch_of, variant=planned.dumped)
-            record_launches(kernel, planned, self.captures, gave_up)
+            record_launches(kernel, planned, self.capture, gave_up)
 
     def _is_timed(self, variant: DumpedKernel) -> bool:
         return self._times is not None and fnmatchcase(variant.name, self.session.recording.kernel)
@@ -153,14 +153,7 @@ class Step:
                 kinds = ArgumentKinds.of(variant.info.signature)
                 clean = self.workspace.clean_run(variant.variant)
                 to_save = KernelToSave.of(kinds, name=variant.name, variant=variant.variant, clean=clean)
-                kernel._run = SavingLauncher(kernel, to_save, self.captures)
-
-
-class _NoCaptures:
-    """Captures of a program in which no launch is recorded."""
-
-    def current(self) -> None:
-        """Return None."""
+                kernel._run = SavingLauncher(kernel, to_save, self.capture)
 
 
 def _why_not_recorded(variant: DumpedKernel) -> str:
@@ -198,7 +191,7 @@ def _install_recording(session: Session, report: ProcessReport, times: CleanTime
         plans = PlansMadeNow(session, report, Inserter(session.selectors, session.style), trace)
     else:
         plans = WorkspacePlans(session, report, trace)
-    _watch(Step(session, report, plans, device, capture, times), session, report)
+    _watch(Step(session, report, plans, device, capture.current, times), session, report)
     if session.saved.variants != ():
         after_import({"torch.cuda.graphs": watch_graphs_of})
     at_end(functools.partial(remove_binaries, Workspace(Path(session.workspace))))
@@ -274,7 +267,7 @@ def live(session: Session, report: ProcessReport, inserter: Inserter) -> Iterato
     """Record the kernels that this process launches in this context, as ``session`` says."""
     device = devices_of_process()
     capture = LiveCapture(session, report, device)
-    step = Step(session, report, PlansMadeNow(session, report, inserter), device, capture)
+    step = Step(session, report, PlansMadeNow(session, report, inserter), device, capture.current)
     _install_once()
     unwrap = wrap_compiler(step.compile)
     try:

@@ -225,7 +225,7 @@ def capture_launch(launch: LoadedLaunch, clean: Any, session_path: Path, times: 
         triton_wrapping.wrap_loading()
         plan = dumped, scope_table
         planned = _SavedKernel(session, report, device, _NoPlans(), dumped, plan, lambda _: clean)
-        record_launches(clean, planned, capture)
+        record_launches(clean, planned, capture.current)
         for _ in range(times):
             launch.refresh()
             fills[l2]()

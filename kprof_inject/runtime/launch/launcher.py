@@ -9,7 +9,7 @@ import itertools
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 from triton.runtime import _allocation
 
@@ -83,11 +83,8 @@ def own_scratch(device: Device) -> Iterator[None]:
         _allocation._allocator.reset(before)
 
 
-class Captures(Protocol):
-    """Captures of this process, one after another."""
-
-    def current(self) -> LaunchCapture | None:
-        """Return the capture that takes launches now, or None if launches are not captured."""
+CurrentCapture = Callable[[], LaunchCapture | None]
+"""Function that returns the capture that takes launches now, or None if launches are not captured."""
 
 
 class CapturingLauncher(StandInLauncher):
@@ -97,7 +94,9 @@ class CapturingLauncher(StandInLauncher):
     failures, but it does see a failure of the launch.
     """
 
-    def __init__(self, kernel: Any, planned: PlannedKernel, captures: Captures, gave_up: Callable[[Any], None]) -> None:
+    def __init__(
+        self, kernel: Any, planned: PlannedKernel, capture: CurrentCapture, gave_up: Callable[[Any], None]
+    ) -> None:
         """Stand in for the launcher of a loaded ``kernel``, and launch a build of ``planned`` instead.
 
         ``gave_up(kernel)`` is called once no build can be launched.
@@ -105,7 +104,7 @@ class CapturingLauncher(StandInLauncher):
         super().__init__(kernel)
         self._planned = planned
         self._variant = planned.variant
-        self._captures = captures
+        self._capture = capture
         self._gave_up = gave_up
         self._max_bytes = planned.max_bytes
         self._empty = EmptyKernel.like(kernel.metadata)
@@ -192,7 +191,7 @@ class CapturingLauncher(StandInLauncher):
         metadata.
         """
         # If another thread ends the capture meanwhile, the launch belongs to the next one.
-        while (capture := self._captures.current()) is not None:
+        while (capture := self._capture()) is not None:
             kernel = capture.kernel(self._variant)
             number, is_kept = kernel.count(grid)
             turn = None
@@ -255,23 +254,23 @@ class CapturingLauncher(StandInLauncher):
 
 
 def record_launches(
-    kernel: Any, planned: PlannedKernel, captures: Captures, gave_up: Callable[[Any], None] = lambda kernel: None
+    kernel: Any, planned: PlannedKernel, capture: CurrentCapture, gave_up: Callable[[Any], None] = lambda kernel: None
 ) -> None:
     """Replace the launcher of a loaded ``kernel`` by one that records; the arguments are as for that."""
     planned.prepare(kernel)
     # It is replaced already if an exception ended an earlier attempt.
     if not isinstance(kernel._run, CapturingLauncher):
-        kernel._run = CapturingLauncher(kernel, planned, captures, gave_up)
+        kernel._run = CapturingLauncher(kernel, planned, capture, gave_up)
 
 
 class SavingLauncher(StandInLauncher):
     """Launcher of a kernel without records, of which a launch is saved; then it steps aside."""
 
-    def __init__(self, kernel: Any, to_save: KernelToSave, captures: Captures) -> None:
+    def __init__(self, kernel: Any, to_save: KernelToSave, capture: CurrentCapture) -> None:
         """Stand in for the launcher of a loaded ``kernel``."""
         super().__init__(kernel)
         self._to_save = to_save
-        self._captures = captures
+        self._capture = capture
         self._numbers = itertools.count()
 
     def __call__(
@@ -279,7 +278,7 @@ class SavingLauncher(StandInLauncher):
     ) -> Any:
         """Launch as Triton's launcher does, and save the launch if it is the one to save."""
         grid = (grid_x, grid_y, grid_z)
-        capture, saved = self._captures.current(), None
+        capture, saved = self._capture(), None
         if capture is None or capture.saver.is_over(self._to_save.variant):
             self._step_aside()
         elif not is_benchmarking() and grid_x * grid_y * grid_z:
