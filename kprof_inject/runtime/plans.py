@@ -29,21 +29,9 @@ from kprof_inject.ttgir.strings import source_files
 from kprof_inject.workspace import DumpedKernel, Workspace
 
 
-class DumpsAlone:
-    """Plans of a program whose kernels are dumped, and get no records."""
-
-    def __init__(self, session: Session, report: ProcessReport) -> None:
-        """Dump to the session's workspace."""
-        self._session = session
-        self._report = report
-
-    def plan_of(self, variant: DumpedKernel, kernel: Any) -> None:
-        """Dump the kernel if its name matches; return None."""
-        workspace = Workspace(Path(self._session.workspace))
-        save_kernel(workspace, self._session.recording.kernel, variant, kernel, self._report)
-
-    def fewer(self, dumped: DumpedKernel, plan: str) -> None:
-        """Return None."""
+def dump_alone(session: Session, report: ProcessReport, variant: DumpedKernel, kernel: Any) -> None:
+    """Dump a kernel if its name matches; it has no plan."""
+    save_kernel(Path(session.workspace), session.recording.kernel, variant, kernel, report)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +55,6 @@ class WorkspacePlans:
         if self.trace is not None:
             self.trace.start()
         return dumped, scope_table
-
-    def fewer(self, dumped: DumpedKernel, plan: str) -> None:
-        """Return None: the user planned them."""
-        return None
 
 
 def _why_another(workspace: Workspace, dumped: DumpedKernel, compiled: str) -> str:
@@ -96,7 +80,7 @@ class PlansMadeNow:
     def plan_of(self, variant: DumpedKernel, kernel: Any) -> Plan | None:
         """Dump the kernel and plan its records, if its name matches."""
         workspace = Workspace(Path(self.session.workspace))
-        if not save_kernel(workspace, self.session.recording.kernel, variant, kernel, self.report):
+        if not save_kernel(workspace.folder, self.session.recording.kernel, variant, kernel, self.report):
             return None
         dumped = workspace.kernel(variant.variant)
         try:
@@ -126,10 +110,8 @@ def why_left_alone(dumped: DumpedKernel) -> str:
     return "an Inductor worker process compiled it; set compile_threads to 1" if is_compile_worker() else ""
 
 
-def save_kernel(
-    workspace: Workspace, kernel_glob: str, kernel: DumpedKernel, compiled: Any, report: ProcessReport
-) -> bool:
-    """Save a compiled kernel whose name matches, with the source files that its locations name, and report it.
+def save_kernel(folder: Path, kernel_glob: str, kernel: DumpedKernel, compiled: Any, report: ProcessReport) -> bool:
+    """Save a compiled kernel whose name matches into a workspace, with the source files of its locations; report it.
 
     Returns False if it is not saved.
     """
@@ -143,7 +125,7 @@ def save_kernel(
         return False
     metadata = as_json(compiled.metadata._asdict()) | kernel.info.metadata
     info = msgspec.structs.replace(kernel.info, name=compiled.metadata.name, metadata=metadata)
-    workspace.write_kernel(kernel.variant, info, ttgir, _sources(ttgir), build_files(compiled))
+    Workspace(folder).write_kernel(kernel.variant, info, ttgir, _sources(ttgir), build_files(compiled))
     note = f"the program puts its code in place: {path}" if (path := put_in_place(kernel)) else ""
     report.add_kernel(kernel.variant, kernel.name, "dumped", note)
     return True

@@ -64,11 +64,16 @@ def keeping_signal_handlers() -> Iterator[None]:
 _MAX_SIGACTION_BYTES = 512  # glibc's ``struct sigaction`` has 152 on x86-64
 
 
-def is_of_signal_handler(error: BaseException) -> bool:
-    """Return whether one of the program's signal handlers raised the error in the middle of our code.
+def let_through(error: Exception) -> None:
+    """Raise an error again that one of the program's signal handlers raised in the middle of our code.
 
     Such an error, a time-out for example, must reach the program, as it would without us.
     """
+    if _is_of_signal_handler(error):
+        raise error
+
+
+def _is_of_signal_handler(error: Exception) -> bool:
     handlers = {_code_of(signal.getsignal(number)) for number in signal.valid_signals()} - {None}
     trace: TracebackType | None = error.__traceback__
     while trace is not None:
@@ -95,7 +100,7 @@ class Guarded:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
         """Handle our own exception, and let any other go on."""
-        if not isinstance(error, Exception) or is_of_signal_handler(error):
+        if not isinstance(error, Exception) or _is_of_signal_handler(error):
             return False
         self._failed(error)
         return True

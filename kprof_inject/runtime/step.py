@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -41,15 +41,18 @@ from kprof_inject.runtime.launch.clean_times import CleanTimes
 from kprof_inject.runtime.launch.launch_capture import LaunchCapture
 from kprof_inject.runtime.launch.launch_saver import KernelToSave, LaunchSaver
 from kprof_inject.runtime.launch.launcher import CurrentCapture, SavingLauncher, record_launches
-from kprof_inject.runtime.launch.planned_kernel import PlannedKernel, Plans
+from kprof_inject.runtime.launch.planned_kernel import Fewer, Plan, PlannedKernel, no_fewer
 from kprof_inject.runtime.launch.timing import watch_programs_events
 from kprof_inject.runtime.launch.triton_wrapping import Load, around_load, watch_graphs_of
-from kprof_inject.runtime.plans import DumpsAlone, PlansMadeNow, WorkspacePlans
+from kprof_inject.runtime.plans import PlansMadeNow, WorkspacePlans, dump_alone
 from kprof_inject.runtime.process_events import at_end
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import Session
 from kprof_inject.runtime.torch_tracer import TorchTracer
 from kprof_inject.workspace import DumpedKernel, Workspace
+
+PlanOf = Callable[[DumpedKernel, Any], Plan | None]
+"""Function that returns the plan of a variant, which Triton has just compiled, or None to leave it as it is."""
 
 
 class Step:
@@ -63,12 +66,13 @@ class Step:
         self,
         session: Session,
         report: ProcessReport,
-        plans: Plans,
+        plan_of: PlanOf,
         device: Device | None = None,
         capture: CurrentCapture = lambda: None,
         times: CleanTimes | None = None,
+        fewer: Fewer = no_fewer,
     ) -> None:
-        """Take the plans from ``plans``, and launch the kernels into what ``capture`` returns.
+        """Take the plans from ``plan_of``, and launch the kernels into what ``capture`` returns.
 
         Without a plan for any kernel, neither ``capture`` nor the ``device`` are needed. With ``times``, kernels
         without records are timed.
@@ -77,7 +81,8 @@ class Step:
         self.report = report
         self.capture = capture
         self.workspace = Workspace(Path(session.workspace))
-        self.plans = plans
+        self._plan_of = plan_of
+        self._fewer = fewer
         self._device = device
         self._times = times
 
@@ -110,12 +115,12 @@ class Step:
 
         ``overridden(path)`` compiles it again while Triton finds its TTGIR at this path.
         """
-        plan = self.plans.plan_of(variant, kernel)
+        plan = self._plan_of(variant, kernel)
         if plan is not None and (reason := _why_not_recorded(variant)):
             self.report.add_kernel(variant.variant, variant.name, "left alone", reason)
             plan = None
         if plan is not None:
-            planned = PlannedKernel(self.session, self.report, self.device, self.plans, variant, plan, overridden)
+            planned = PlannedKernel(self.session, self.report, self.device, self._fewer, variant, plan, overridden)
             around_load(kernel, functools.partial(self._load_planned, planned))
         elif self._is_timed(variant) or self.session.saved.has(variant.variant):
             around_load(kernel, functools.partial(self._load_unplanned, variant))
@@ -172,7 +177,7 @@ def install(session: Session, report: ProcessReport) -> None:
     """Install the session's step. Called once, right after the import of Triton."""
     times = None if session.step == "run" else CleanTimes(Path(session.workspace), report)
     if session.step == "dump":
-        _watch(Step(session, report, DumpsAlone(session, report), times=times), session, report)
+        _watch(Step(session, report, functools.partial(dump_alone, session, report), times=times), session, report)
     else:
         _install_recording(session, report, times)
     if times is not None:
@@ -186,12 +191,12 @@ def _install_recording(session: Session, report: ProcessReport, times: CleanTime
     trace = TorchTracer(Path(session.reports), report) if session.recording.torch_trace else None
     if trace is not None:
         at_end(trace.finish)
-    plans: Plans
     if session.runs_once:
         plans = PlansMadeNow(session, report, Inserter(session.selectors, session.style), trace)
+        step = Step(session, report, plans.plan_of, device, capture.current, times, plans.fewer)
     else:
-        plans = WorkspacePlans(session, report, trace)
-    _watch(Step(session, report, plans, device, capture.current, times), session, report)
+        step = Step(session, report, WorkspacePlans(session, report, trace).plan_of, device, capture.current, times)
+    _watch(step, session, report)
     if session.saved.variants != ():
         after_import({"torch.cuda.graphs": watch_graphs_of})
     at_end(functools.partial(remove_binaries, Workspace(Path(session.workspace))))
@@ -267,7 +272,8 @@ def live(session: Session, report: ProcessReport, inserter: Inserter) -> Iterato
     """Record the kernels that this process launches in this context, as ``session`` says."""
     device = devices_of_process()
     capture = LiveCapture(session, report, device)
-    step = Step(session, report, PlansMadeNow(session, report, inserter), device, capture.current)
+    plans = PlansMadeNow(session, report, inserter)
+    step = Step(session, report, plans.plan_of, device, capture.current, fewer=plans.fewer)
     _install_once()
     unwrap = wrap_compiler(step.compile)
     try:

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fake_gpu.gpu import SM_CLOCK_HZ, Block, FakeGpu
+from kprof_inject.capture.capture_files import ClockRecord
 from kprof_inject.runtime.devices.cuda_driver import MemoryRange, NoDeviceMemory
-from kprof_inject.runtime.devices.device import Buffer, ClockReading, FindAllocation
+from kprof_inject.runtime.devices.device import Buffer, FindAllocation
 from kprof_inject.runtime.devices.worker_device import AddressTaken, areas_of
 
 
@@ -220,8 +221,8 @@ class FakeDevice:
     def synchronise(self, device: int) -> None:
         self.gpu.wait()
 
-    def read_clock(self, device: int) -> ClockReading | None:
-        return ClockReading(time.time_ns(), self.gpu.now_ns, 1_000)
+    def read_clock(self, device: int) -> ClockRecord | None:
+        return ClockRecord(device, time.time_ns(), self.gpu.now_ns, 1_000)
 
     def sm_clock_hz(self, stream: int) -> float | None:
         self.gpu.wait()

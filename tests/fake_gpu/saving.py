@@ -114,7 +114,7 @@ def saving(folder: Path, launches: str = "last", **limits: Any) -> Iterator[Savi
     report, device = ProcessReport(session.reports), FakeDevice(gpu)
     uninstall = install(gpu)
     capture = LiveCapture(session, report, device)
-    step = Step(session, report, PlansMadeNow(session, report, _Inserter()), device, capture.current)
+    step = Step(session, report, PlansMadeNow(session, report, _Inserter()).plan_of, device, capture.current)
     _install_once()
     unwrap = wrap_compiler(step.compile)
     try:

@@ -112,7 +112,7 @@ class FakeRuns:
         device = FakeDevice(gpu)
         saver = LaunchSaver(session.saved, session.recording.launches, device, report)
         capture = LaunchCapture(session, report, device, saver)
-        step = Step(session, report, WorkspacePlans(session, report), device, capture.current)
+        step = Step(session, report, WorkspacePlans(session, report).plan_of, device, capture.current)
         _install_once()
         unwrap = wrap_compiler(step.compile)
         try:

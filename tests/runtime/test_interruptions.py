@@ -86,7 +86,9 @@ def captures(runs: FakeRuns, path: str) -> Iterator[Captures]:
     uninstall = install(gpu)
     capture = LiveCapture(session, report, device)
     _install_once()
-    unwrap = wrap_compiler(Step(session, report, WorkspacePlans(session, report), device, capture.current).compile)
+    unwrap = wrap_compiler(
+        Step(session, report, WorkspacePlans(session, report).plan_of, device, capture.current).compile
+    )
     try:
         with fresh_jit_caches(), knobs.cache.scope():
             knobs.cache.dir = str(runs.workspace / "cache" / "here")

@@ -266,7 +266,6 @@ class InstrumentedKernel:
             ttgir=dumped.ttgir(),
             sources=workspace.kernel_sources(dumped.variant),
             record=record,
-            signature=dumped.info.signature,
             argument_kinds=ArgumentKinds.of(dumped.info.signature),
         )
 

@@ -123,10 +123,7 @@ class RecordingBuild:
     ttgir: str
     sources: dict[str, str]
     record: KernelRecord
-    signature: dict[str, str]
-    """Types of the kernel's arguments, by name."""
     argument_kinds: ArgumentKinds
-    """The signature, parsed for reading a launch's arguments."""
     _samples: dict[Grid, tuple[CtaSample, int]] = field(default_factory=dict)
 
     def sample(self, grid: Grid) -> CtaSample:

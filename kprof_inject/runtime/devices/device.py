@@ -22,9 +22,9 @@ import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from typing import Any, Protocol
 
+from kprof_inject.capture.capture_files import ClockRecord
 from kprof_inject.runtime.devices.cuda_driver import (
     Chunk,
     CudaBuffer,
@@ -59,15 +59,6 @@ _CLOCK_TRIES = 50
 _MAX_CLOCK_NS = 20_000_000
 # So long that the timer's step at both ends, 32 ns or 1 us each, is at most 2 % of it.
 _COUNTED_NS = 100_000
-
-
-@dataclass(frozen=True, slots=True)
-class ClockReading:
-    """A reading ``device_ns`` of the device's timer at host time ``host_ns`` ± ``error_ns`` (``time.time_ns``)."""
-
-    host_ns: int
-    device_ns: int
-    error_ns: int
 
 
 FindAllocation = Callable[[int], MemoryRange | None]
@@ -397,12 +388,12 @@ class Device:
         function = self._kernels.function(device, b"kprof_digest")
         self._kernels.launch(function, ctypes.c_void_p(stream), *arguments, ctas=_DIGEST_CTAS, threads=_DIGEST_THREADS)
 
-    def read_clock(self, device: int) -> ClockReading | None:
+    def read_clock(self, device: int) -> ClockRecord | None:
         """Relate the timer that CTAs read to the host's clock, with the smallest error of several readings."""
         with relaxed_capture(), self.selected(device):
             return min(self._clock_readings(device), key=lambda reading: reading.error_ns, default=None)
 
-    def _clock_readings(self, device: int) -> Iterator[ClockReading]:
+    def _clock_readings(self, device: int) -> Iterator[ClockRecord]:
         function = self._kernels.function(device, b"kprof_read_timer")
         stream = self._stream(device, _HIGHEST_PRIORITY)  # above the program's
         if device not in self._timer_words:
@@ -415,7 +406,7 @@ class Device:
             self._driver.call("cuStreamSynchronize", stream)
             after = time.time_ns()
             read = int.from_bytes(self._fetch(word, _WORD_BYTES, device), "little")
-            yield ClockReading((before + after) // 2, read, (after - before + 1) // 2)
+            yield ClockRecord(device, (before + after) // 2, read, (after - before + 1) // 2)
             if after - begun > _MAX_CLOCK_NS:
                 return
 

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 import torch
 
+from kprof_inject.capture.capture_files import ClockRecord
 from kprof_inject.runtime.devices.cuda_driver import (
     Driver,
     MemoryRange,
@@ -18,7 +19,7 @@ from kprof_inject.runtime.devices.cuda_driver import (
     loaded_driver,
     relaxed_capture,
 )
-from kprof_inject.runtime.devices.device import Buffer, ClockReading, Device, Event, FindAllocation
+from kprof_inject.runtime.devices.device import Buffer, Device, Event, FindAllocation
 
 # Above the clocks of present GPUs.
 _MAX_CYCLES_PER_NS = 2
@@ -145,7 +146,7 @@ class _TorchDevice(_TorchsChoice, Device):
     def synchronise(self, device: int) -> None:
         torch.cuda.synchronize(device)
 
-    def read_clock(self, device: int) -> ClockReading | None:
+    def read_clock(self, device: int) -> ClockRecord | None:
         return None  # torch cannot read the timer
 
     def sm_clock_hz(self, stream: int) -> float | None:

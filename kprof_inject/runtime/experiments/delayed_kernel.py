@@ -141,7 +141,6 @@ def _spins_of(plan: DelaysRecord, device: Device, stream: int) -> tuple[SpinReco
 
 
 def _properties() -> dict[str, int]:
-    """Return Triton's properties of the current device."""
     found: dict[str, int] = driver.active.utils.get_device_properties(driver.active.get_current_device())
     return found
 

@@ -35,11 +35,11 @@ from kprof_inject.runtime.launch import triton_wrapping
 from kprof_inject.runtime.launch.launch_capture import LaunchCapture
 from kprof_inject.runtime.launch.launch_saver import LaunchSaver
 from kprof_inject.runtime.launch.launcher import own_scratch, record_launches
-from kprof_inject.runtime.launch.planned_kernel import Plan, PlannedKernel
+from kprof_inject.runtime.launch.planned_kernel import PlannedKernel, no_fewer
 from kprof_inject.runtime.launch.timing import EmptyKernel, LaunchTimer
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import NO_SAVED_LAUNCHES, Session
-from kprof_inject.workspace import DumpedKernel, Workspace
+from kprof_inject.workspace import Workspace
 
 # Reading twice as much as fits leaves nothing else.
 _TIMES_L2 = 2
@@ -178,18 +178,6 @@ class MeasuredLaunch:
             self._wait()
 
 
-class _NoPlans:
-    """Plans of the kernels that this process compiles from source: there are none."""
-
-    def plan_of(self, variant: DumpedKernel, kernel: Any) -> Plan | None:
-        """Return None."""
-        return None
-
-    def fewer(self, dumped: DumpedKernel, plan: str) -> None:
-        """Return None."""
-        return None
-
-
 class _SavedKernel(PlannedKernel):
     """Planned kernel that is compiled from the text of its instrumented TTGIR, because its source is not here."""
 
@@ -224,7 +212,7 @@ def capture_launch(launch: LoadedLaunch, clean: Any, session_path: Path, times: 
         capture = LaunchCapture(session, report, device, saver)
         triton_wrapping.wrap_loading()
         plan = dumped, scope_table
-        planned = _SavedKernel(session, report, device, _NoPlans(), dumped, plan, lambda _: clean)
+        planned = _SavedKernel(session, report, device, no_fewer, dumped, plan, lambda _: clean)
         record_launches(clean, planned, capture.current)
         for _ in range(times):
             launch.refresh()
@@ -247,9 +235,4 @@ def _clean_run(launch: LoadedLaunch, clean: Any, fill: Callable[[], None]) -> Ke
         if start is not None:
             timer.end(start, stream)
     device.synchronise(device.current())
-    return KernelResources(
-        **resources_of(clean),
-        times_ns=tuple(timer.times_ns()),
-        not_timed=timer.not_timed or None,
-        empty_launch_ns=timer.empty_ns(),
-    )
+    return timer.resources(**resources_of(clean))

@@ -8,7 +8,6 @@ from typing import Any
 
 from msgspec import Struct
 
-from kprof_inject.capture.resources import KernelResources
 from kprof_inject.runtime.devices.cuda_driver import resources_of
 from kprof_inject.runtime.devices.device import devices_of_process
 from kprof_inject.runtime.launch.timing import EmptyKernel, LaunchTimer
@@ -48,14 +47,7 @@ class CleanTimes:
         self._timed.clear()  # frees their events while the driver still exists
 
     def _save(self, kernel: _TimedKernel) -> None:
-        timer = kernel.timer
-        run = KernelResources(
-            **kernel.resources,
-            times_ns=tuple(timer.times_ns()),
-            not_timed=timer.not_timed or None,
-            empty_launch_ns=timer.empty_ns(),
-            launches=timer.launches,
-        )
+        run = kernel.timer.resources(**kernel.resources, launches=kernel.timer.launches)
         self._workspace.write_clean_run(kernel.variant, str(os.getpid()), run)
 
 

@@ -7,12 +7,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from queue import Empty, SimpleQueue
 
 import msgspec
 
-from kprof_inject.capture.capture_files import CaptureWriter, ClockRecord, LaunchRecord
+from kprof_inject.capture.capture_files import CaptureWriter, LaunchRecord
 from kprof_inject.runtime.devices.cuda_driver import NoDeviceMemory
 from kprof_inject.runtime.devices.device import Buffer, Device
 from kprof_inject.runtime.faults import fault_of, first_line
@@ -132,7 +131,7 @@ class BufferCopier:
             reading = self._device.read_clock(device)
         self._clock_read_ns[device] = time.time_ns()
         if reading is not None:
-            self._writer.add_clock_reading(ClockRecord(device, **asdict(reading)))
+            self._writer.add_clock_reading(reading)
 
     def unfinished(self) -> tuple[int, str]:
         """Return the number of buffers not written yet, and the reason."""

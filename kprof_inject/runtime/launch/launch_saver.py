@@ -51,7 +51,7 @@ from kprof_inject.runtime.launch.reachable_memory import (
 from kprof_inject.runtime.launch.recorded_launch import HOOK_ARGUMENTS
 from kprof_inject.runtime.launch.timing import TIMES_ITSELF, programs_events
 from kprof_inject.runtime.launch.triton_wrapping import ProgramGrids, before_first_run, wait_for_benchmarks
-from kprof_inject.runtime.process_events import MAX_SECONDS_AT_END, in_forked_child, is_of_signal_handler
+from kprof_inject.runtime.process_events import MAX_SECONDS_AT_END, in_forked_child, let_through
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import SavedLaunches
 from kprof_inject.version import __version__
@@ -191,9 +191,8 @@ class LaunchSaver:
                 return None
             choice = self._choose(kernel, grid)
             return None if choice is None else self._begun_at(described, choice, stream)
-        except Exception as error:
-            if is_of_signal_handler(error):
-                raise
+        except Exception as error:  # noqa: BLE001 (the program must go on)
+            let_through(error)
             self._choose(kernel, grid)
             self._refuse(kernel, error)
             return None
@@ -218,9 +217,8 @@ class LaunchSaver:
             return
         try:
             self._finish_in_thread(self._begun_at(described, choice, self._device.current_stream()))
-        except Exception as error:
-            if is_of_signal_handler(error):
-                raise
+        except Exception as error:  # noqa: BLE001 (the program must go on)
+            let_through(error)
             self._refuse(kernel, error)
 
     def _refuse(self, kernel: KernelToSave, error: Exception) -> None:
@@ -286,9 +284,8 @@ class LaunchSaver:
             finally:
                 self._begun.append(begun)
             self._finish_in_thread(begun)
-        except Exception as error:
-            if is_of_signal_handler(error):
-                raise
+        except Exception as error:  # noqa: BLE001 (the program must go on)
+            let_through(error)
             self.failed(begun)
             self._refuse(begun.described.kernel, error)
 

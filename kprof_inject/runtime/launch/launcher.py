@@ -27,7 +27,7 @@ from kprof_inject.runtime.launch.planned_kernel import PlannedKernel
 from kprof_inject.runtime.launch.recorded_launch import HOOK_ARGUMENTS, RecordedLaunch, SampleBuffer
 from kprof_inject.runtime.launch.timing import EmptyKernel, Turn
 from kprof_inject.runtime.launch.triton_wrapping import StandInLauncher, is_benchmarking
-from kprof_inject.runtime.process_events import is_of_signal_handler
+from kprof_inject.runtime.process_events import let_through
 
 
 class _PresentLaunch(threading.local):
@@ -145,9 +145,8 @@ class CapturingLauncher(StandInLauncher):
             timer = capture.kernel(self._variant).timer(build, grid, turn)
             start = timer.begin(stream) if timer is not None else None
             result = build.launch(*grid, stream, build.function, build.packed_metadata, *args)
-        except Exception as error:
-            if is_of_signal_handler(error):
-                raise
+        except Exception as error:  # noqa: BLE001 (the program must go on)
+            let_through(error)
             if saved is not None:
                 saver.failed(saved)
             launch.owner.failed(launch)
@@ -165,9 +164,8 @@ class CapturingLauncher(StandInLauncher):
                 saver.launched(saved, stream)
             launch.owner.launched(launch)
             capture.ended(launch)
-        except Exception as error:
-            if is_of_signal_handler(error):
-                raise
+        except Exception as error:  # noqa: BLE001 (the program must go on)
+            let_through(error)
             self._give_up(fault_of(error))
         return result
 
@@ -202,9 +200,8 @@ class CapturingLauncher(StandInLauncher):
                     return capture, None, turn
                 arguments = args[HOOK_ARGUMENTS:]
                 launch = self._with_buffer(capture, kernel, number, grid, stream, arguments, is_kept=is_kept)
-            except Exception as error:
-                if is_of_signal_handler(error):
-                    raise
+            except Exception as error:  # noqa: BLE001 (the program must go on)
+                let_through(error)
                 self._give_up(_reason(error))
                 return None
             if launch is not None:

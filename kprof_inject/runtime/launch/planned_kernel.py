@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -40,17 +41,15 @@ Plan = tuple[DumpedKernel, ScopeTable]
 """A dumped kernel, and the scopes of the records to insert."""
 
 
-class Plans(Protocol):
-    """The plans of the kernels that get records."""
+Fewer = Callable[[DumpedKernel, str], tuple[str, ScopeTable] | None]
+"""Function that plans fewer records than a plan has, for a kernel that they slow down.
 
-    def plan_of(self, variant: DumpedKernel, kernel: Any) -> Plan | None:
-        """Return the plan of a variant, which Triton has just compiled as ``kernel``, or None to leave it as it is."""
+It returns the name of the new plan, and its scopes; None if that is not possible.
+"""
 
-    def fewer(self, dumped: DumpedKernel, plan: str) -> tuple[str, ScopeTable] | None:
-        """Plan fewer records than ``plan`` has, for a kernel that they slow down; return None if that is not possible.
 
-        The result is the name of the new plan, and its scopes.
-        """
+def no_fewer(dumped: DumpedKernel, plan: str) -> None:
+    """Plan nothing: the records of a kernel are those that the user planned."""
 
 
 class PlannedKernel:
@@ -65,12 +64,12 @@ class PlannedKernel:
         session: Session,
         report: ProcessReport,
         device: Device,
-        plans: Plans,
+        fewer: Fewer,
         variant: DumpedKernel,
         plan: Plan,
         overridden: Compile,
     ) -> None:
-        """Prepare to launch a variant of the program with the records of ``plan``, which is one of ``plans``.
+        """Prepare to launch a variant of the program with the records of ``plan``, or ``fewer``.
 
         ``overridden(path)`` compiles the kernel again while Triton finds its TTGIR at this path.
         """
@@ -81,7 +80,7 @@ class PlannedKernel:
         self._session = session
         self._report = report
         self._device = device
-        self._plans = plans
+        self._fewer = fewer
         self._workspace = Workspace(Path(session.workspace))
         self._name = variant.name  # the function's name; Triton's module may have another
         self._plan = self.dumped.variant
@@ -129,7 +128,7 @@ class PlannedKernel:
             if excess <= _MAX_FOR_OTHER_MEMORY and before.can_prefer_shared(sample):
                 prefers_shared = True
                 self._why_fewer = "its records are in shared memory: in global memory"
-            elif (plan := self._plans.fewer(self.dumped, self._plan)) is not None:
+            elif (plan := self._fewer(self.dumped, self._plan)) is not None:
                 left_out = "loops" if self._reduced else "iterations"
                 self._reduced = f"no-{left_out}"
                 self._why_fewer = f"its {left_out} are not recorded: with them"

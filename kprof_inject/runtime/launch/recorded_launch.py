@@ -32,9 +32,6 @@ class BufferOwner:
         """Note that a launch failed."""
 
 
-NO_OWNER = BufferOwner()
-
-
 # Not frozen, because this is in the launch path: a frozen dataclass takes three times as long to create, and a launch
 # becomes the next one of its kind.
 @dataclass(slots=True, eq=False)
@@ -53,7 +50,7 @@ class RecordedLaunch:
     host_end_ns: int = 0
     """Time at which the launch was made; 0 before."""
 
-    owner: BufferOwner = NO_OWNER
+    owner: BufferOwner = BufferOwner()  # noqa: RUF009 (it has no state)
     memory: Buffer | None = None
     """The buffer; None before it is lent, and after a newer launch has replaced this one."""
     memory_bytes: int = 0

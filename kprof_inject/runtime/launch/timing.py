@@ -21,12 +21,12 @@ from statistics import median
 from types import ModuleType
 from typing import Any
 
-from kprof_inject.capture.resources import PairedTimesRecord
+from kprof_inject.capture.resources import KernelResources, PairedTimesRecord
 from kprof_inject.capture.schema import Grid
 from kprof_inject.runtime.devices.device import Device, Event
 from kprof_inject.runtime.imports import after_import
 from kprof_inject.runtime.launch.triton_wrapping import is_benchmarking
-from kprof_inject.runtime.process_events import is_of_signal_handler
+from kprof_inject.runtime.process_events import let_through
 
 _WARP_SIZE = 32
 SAMPLES = 10
@@ -207,13 +207,17 @@ class LaunchTimer:
             events.append((start, end, turn))
 
     def _stop_for(self, error: Exception) -> None:
-        if is_of_signal_handler(error):
-            raise error
+        let_through(error)
         self._is_stopped = True
 
     def times_ns(self) -> list[float]:
         """Return the times of the timed launches that have ended."""
         return [time_ns for time_ns, _ in _times_ns(self._events)]
+
+    def resources(self, **known: Any) -> KernelResources:
+        """Return these times of a kernel, with what is ``known`` of it."""
+        not_timed, empty_ns = self.not_timed or None, self.empty_ns()
+        return KernelResources(**known, times_ns=tuple(self.times_ns()), not_timed=not_timed, empty_launch_ns=empty_ns)
 
     def times_by_turn(self) -> dict[Turn, float]:
         """Return the times of the timed launches that had a turn and have ended."""
