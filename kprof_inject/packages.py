@@ -9,7 +9,7 @@ from importlib.util import find_spec
 
 
 def is_installed_file(path: str, *packages: str) -> bool:
-    """Return whether a path leads into the folder of one of these packages, as they are installed here."""
+    """Return True if a path leads into the installed folder of one of these packages."""
     return os.path.realpath(path).startswith(installed_folders(*packages))
 
 
@@ -28,7 +28,7 @@ TO_RUN = {"torch": (2, 7), "triton": (3, 5, 1)}
 
 
 def is_installed(name: str) -> bool:
-    """Return whether this Python has the top-level package, without importing it."""
+    """Return True if this Python has the top-level package, which is not imported."""
     return _spec_of(name) is not None
 
 

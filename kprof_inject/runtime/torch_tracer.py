@@ -1,4 +1,4 @@
-"""A trace of the program by ``torch.profiler``, beside the records."""
+"""A trace of the program by ``torch.profiler``, while its launches are recorded."""
 
 from __future__ import annotations
 

@@ -176,7 +176,7 @@ def rounded_functions(evidence: Evidence) -> Iterator[Waste]:
 
 
 def _function_of(one: Operation) -> str:
-    """Return an operation's name, or that of the library's function that it calls; empty if an exponent varies."""
+    """Return the name of the library function that an operation calls with a constant exponent, else its own name."""
     symbol = _SYMBOL.search(one.tail)
     exponents = [definition_of(name, one) for name in operand_names(one)[1:2]] if symbol else []
     return symbol[1] if symbol and all(made and made.traits.is_constant for made in exponents) else one.name

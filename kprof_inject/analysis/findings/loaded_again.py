@@ -255,7 +255,7 @@ def past_l1(evidence: Evidence) -> Iterator[Waste]:
     text += "SM share come from the L2 each time"
     advice = f"drop the cache modifier at {evidence.places_of(gathers)} if elements repeat and no CTA writes them"
     removed = {L2: 1.0, L2_TO_SM: 1.0}
-    # Other accesses wait behind these: on an H200, 66 % of the warps' time cost 98 % of the launch's.
+    # Other accesses queue after these: on an H200, 66 % of the warps' time cost 98 % of the launch's.
     gain = min(_WAIT_BEHIND * evidence.time_share_of(gathers), 1 - evidence.necessary(removed))
     yield Waste(text, advice, removed, tuple(gathers), certainty=0.3, gain=gain)
 

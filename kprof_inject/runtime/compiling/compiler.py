@@ -64,7 +64,7 @@ _lock = threading.RLock()
 
 @contextmanager
 def compiling_alone() -> Iterator[None]:
-    """Keep other threads from compiling: Triton's knobs and the backend's passes are those of the process."""
+    """Keep other threads from compiling: the process has one set of Triton's knobs, and of the backend's passes."""
     with _lock:
         yield
 

@@ -127,7 +127,7 @@ class RecordingBuild:
     _samples: dict[Grid, tuple[CtaSample, int]] = field(default_factory=dict)
 
     def sample(self, grid: Grid) -> CtaSample:
-        """Return which CTAs of a launch with this grid record."""
+        """Return the sample of CTAs that record in a launch with this grid."""
         return self._sample_and_bytes(grid)[0]
 
     def buffer_bytes(self, grid: Grid) -> int:

@@ -180,7 +180,8 @@ class LaunchCapture:
                 self._left_out[reason] += max(waiting + self._buffers.unsaved(), 1)
             with self._report.guard("ending the capture"):
                 self._add_times(part.writer)
-                part.writer.finish(self._left_out, {one.variant: one.launches for one in self._kernels.values()})
+                launches = {one.variant: one.launches for one in list(self._kernels.values())}
+                part.writer.finish(self._left_out, launches)
 
     def resume(self) -> None:
         """Capture again after ``finish``, because the process did not end.
@@ -196,7 +197,7 @@ class LaunchCapture:
 
         If later launches replace them, only the last one of each kernel counts.
         """
-        interrupted = ((launch, kernel) for launch, kernel in self._present.items() if not launch.is_handed_over)
+        interrupted = ((launch, kernel) for launch, kernel in list(self._present.items()) if not launch.is_handed_over)
         return sum(
             not self._filter.replaces or launch.record.index + 1 == kernel.launches for launch, kernel in interrupted
         )
