@@ -14,7 +14,6 @@ import sys
 import time
 from pathlib import Path
 
-from kprof_inject.analysis.async_work.in_flight import recorded_in_flight
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.export.formats import TraceFile
 from kprof_inject.pipeline.captures import decode_launches, run_to_decode, run_to_write
@@ -33,7 +32,7 @@ def main() -> None:
     decoded = decode_launches(launches, run_to_decode(launches))
     timelines = [found for found in decoded if isinstance(found, Timeline)]
     decoded_at = time.perf_counter()
-    TraceFile.at(trace).write(timelines, recorded_in_flight, run_to_write(timelines))
+    TraceFile.at(trace).write(timelines, run_to_write(timelines))
     figures["seconds"] = time.perf_counter() - begin
     figures["decode_seconds"] = decoded_at - begin
     figures["launches"] = len(launches)

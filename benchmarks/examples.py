@@ -18,7 +18,6 @@ import tempfile
 import time
 from pathlib import Path
 
-from kprof_inject.analysis.async_work.in_flight import recorded_in_flight
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.export.formats import TraceFile
 from kprof_inject.timeline.timeline import decode_launch
@@ -69,7 +68,7 @@ def measure(example: str, folder: Path) -> dict[str, float]:
     capture = read_capture(sorted((workspace / "captures").iterdir())[-1])
     begin = time.perf_counter()
     timelines = [decode_launch(launch) for launch in capture.launches]
-    TraceFile.at(folder / "trace.json").write(timelines, recorded_in_flight)
+    TraceFile.at(folder / "trace.json").write(timelines)
     row["decode_s"] = time.perf_counter() - begin
     row["launches"] = len(timelines)
     row["scopes"] = sum(len(timeline.scopes) for timeline in timelines)

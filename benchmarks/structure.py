@@ -175,14 +175,13 @@ def _drawing(folder: Path, traced: Traced) -> None:
     import msgspec
 
     import kprof_inject
-    from kprof_inject.analysis.async_work.in_flight import recorded_in_flight
     from kprof_inject.export import chrome, drawing
 
     timelines = [
         msgspec.structs.replace(timeline, _blocks=list(timeline.blocks()))
         for timeline in kprof_inject.load(DEMO).timelines
     ]
-    launches = drawing.drawn_launches(timelines, recorded_in_flight)
+    launches = drawing.drawn_launches(timelines)
     traced(lambda: (folder / "trace.json").write_bytes(b"".join(chrome.encode(drawing.draw(launches, "sm")))))
 
 

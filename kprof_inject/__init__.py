@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from kprof_inject.api import profile as profile
     from kprof_inject.capture.mode import Mode as Mode
     from kprof_inject.errors import KprofError as KprofError
+    from kprof_inject.export.tables import to_arrow as to_arrow
+    from kprof_inject.export.tables import to_pandas as to_pandas
     from kprof_inject.results import diff as diff
     from kprof_inject.results import load as load
     from kprof_inject.results import read_buffer as read_buffer
-    from kprof_inject.results import to_arrow as to_arrow
-    from kprof_inject.results import to_pandas as to_pandas
 
 _PLACES = {
     "profile": "kprof_inject.api",
@@ -37,8 +37,8 @@ _PLACES = {
     "read_buffer": "kprof_inject.results",
     "KprofError": "kprof_inject.errors",
     "Mode": "kprof_inject.capture.mode",
-    "to_arrow": "kprof_inject.results",
-    "to_pandas": "kprof_inject.results",
+    "to_arrow": "kprof_inject.export.tables",
+    "to_pandas": "kprof_inject.export.tables",
 }
 _HOOKS = {"load_ipython_extension": "kprof_inject.notebook"}
 """What other programs look for by name, and users do not call."""

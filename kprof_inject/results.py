@@ -9,7 +9,6 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from kprof_inject.analysis.async_work.in_flight import recorded_in_flight
 from kprof_inject.analysis.comparison.verdicts import CaptureDiff, KernelDiff, diff_captures
 from kprof_inject.analysis.launch import Experiment
 from kprof_inject.analysis.program import KernelFinding, Report
@@ -118,11 +117,11 @@ class Results:
 
         Raises ``KprofError`` without pandas.
         """
-        return to_pandas(self.timelines)
+        return tables.to_pandas(self.timelines)
 
     def to_arrow(self) -> pyarrow.Table:
         """Return the same as an Arrow table; texts are dictionaries. Raises ``KprofError`` without pyarrow."""
-        return to_arrow(self.timelines)
+        return tables.to_arrow(self.timelines)
 
     def export(self, path: str | Path, hooks: Hook | Sequence[Hook] = ()) -> Path:
         """Write a trace of all launches and return its path, whose ending determines the format.
@@ -131,7 +130,7 @@ class Results:
         ``KprofError`` if there is no launch.
         """
         trace = TraceFile.at(Path(path), hooks=hooks_of(hooks))
-        trace.write(self._kept(), recorded_in_flight)
+        trace.write(self._kept())
         return trace.path
 
     def _report(self, timelines: Sequence[Timeline]) -> Report:
@@ -170,22 +169,6 @@ def _of_kernels(timelines: Sequence[Timeline], glob: str) -> list[Timeline]:
         hint = did_you_mean(glob, known) + f"the kernels are {listed(known, _MAX_NAMES)}"
         raise KprofError(f"no kernel matches {glob!r}", hint=hint)
     return chosen
-
-
-def to_pandas(timelines: Sequence[Timeline]) -> pandas.DataFrame:
-    """Return a data frame of all scopes of these launches; texts are categories. It needs no pyarrow.
-
-    Raises ``KprofError`` without pandas, and for a timeline that is not in a list.
-    """
-    return tables.to_pandas(timelines, recorded_in_flight)
-
-
-def to_arrow(timelines: Sequence[Timeline]) -> pyarrow.Table:
-    """Return a table of all scopes of these launches; texts are dictionaries.
-
-    Raises ``KprofError`` without pyarrow, and for a timeline that is not in a list.
-    """
-    return tables.to_arrow(timelines, recorded_in_flight)
 
 
 def load(path: str | Path) -> Results:

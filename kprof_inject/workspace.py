@@ -279,9 +279,9 @@ class Workspace:
         """Read the source texts of a dumped kernel."""
         return _texts(self.kernels_folder / variant / SOURCES_FILE, self.folder)
 
-    def write_clean_run(self, variant: str, process: str, run: KernelResources) -> None:
-        """Save one process's data on a kernel without records: its resources, and ``times_ns`` of launches."""
-        _write(self.kernels_folder / variant / f"clean-{process}.json", run)
+    def write_clean_run(self, variant: str, run: KernelResources) -> None:
+        """Save this process's data on a kernel without records: its resources, and ``times_ns`` of launches."""
+        _write(self.kernels_folder / variant / f"clean-{os.getpid()}.json", run)
 
     def clean_run(self, variant: str) -> KernelResources:
         """Read the data on a kernel without records: the resources of one process, and the times of all.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from kprof_inject.analysis.async_work.in_flight import recorded_in_flight
 from kprof_inject.export import chrome, perfetto, tables
 from kprof_inject.export.drawing import draw as draw_launches
 from kprof_inject.export.drawing import drawn_launches
@@ -18,7 +17,7 @@ from kprof_inject.timeline.timeline import Timeline
 
 
 def draw(timelines: Sequence[Timeline], layout: str = LAYOUT_NAMES[0], hooks: Sequence[Hook] = ()) -> Scene:
-    return draw_launches(drawn_launches(timelines, recorded_in_flight), layout, hooks)
+    return draw_launches(drawn_launches(timelines), layout, hooks)
 
 
 def parts_of(scene: Scene) -> list[Part]:
@@ -34,11 +33,11 @@ def perfetto_trace(timelines: Sequence[Timeline], layout: str = LAYOUT_NAMES[0])
 
 
 def csv_table(timelines: Sequence[Timeline]) -> Iterator[bytes]:
-    return tables.csv_table(timelines, recorded_in_flight)
+    return tables.csv_table(timelines)
 
 
 def parquet_table(timelines: Sequence[Timeline]) -> Iterator[bytes]:
-    return tables.parquet_table(timelines, recorded_in_flight)
+    return tables.parquet_table(timelines)
 
 
 def write_trace(
@@ -48,4 +47,4 @@ def write_trace(
     run: JobRunner = in_turn,
     hooks: Sequence[Hook] = (),
 ) -> int:
-    return TraceFile.at(path, layout, hooks).write(timelines, recorded_in_flight, run)
+    return TraceFile.at(path, layout, hooks).write(timelines, run)

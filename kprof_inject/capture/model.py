@@ -95,13 +95,9 @@ class Process(ProcessRecord, frozen=True, eq=False, kw_only=True):
         """Return the device's name, empty if unknown."""
         return _item(self.device_names, device)
 
-    def device_uuid(self, device: int) -> str:
-        """Return the device's UUID, empty if unknown."""
-        return _item(self.device_uuids, device)
-
     def globaltimer(self, device: int) -> Hashable:
         """Return the key of the device's globaltimer: it is equal for launches that the same timer timed."""
-        if uuid := self.device_uuid(device):
+        if uuid := _item(self.device_uuids, device):
             return self.device_name(device), uuid
         return self.host, self.boot_id, self.name, device
 

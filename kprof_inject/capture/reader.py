@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -42,20 +41,8 @@ def is_capture(folder: Path) -> bool:
     return bool(_process_folders(folder))
 
 
-def seen_launches(folder: Path) -> int:
-    """Return how many launches with records a capture's processes made, kept or not.
-
-    Processes that were killed do not count, because they saved no number.
-    """
-    return sum(sum(end.launches.values()) for end in _ends(folder))
-
-
-def left_out_launches(folder: Path) -> Counter[str]:
-    """Return how many launches a capture's processes did not save, by the reason."""
-    return sum((Counter(end.left_out) for end in _ends(folder)), Counter())
-
-
-def _ends(folder: Path) -> Iterator[EndRecord]:
+def ends_of(folder: Path) -> Iterator[EndRecord]:
+    """Yield how a capture's processes ended, except for those that were killed."""
     for process_folder in _process_folders(folder):
         read_process(process_folder)
         end = read_optional(process_folder, EndRecord)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import click
 
-from kprof_inject.analysis.async_work.in_flight import recorded_in_flight
 from kprof_inject.analysis.launch import ReportLaunch
 from kprof_inject.analysis.program import Report, glob_of
 from kprof_inject.capture.edits import EditsRecord
@@ -38,7 +37,7 @@ _MAX_IN_BROWSER = 3_000_000
 
 def write_and_say(trace: TraceFile, timelines: Sequence[Timeline]) -> None:
     """Write the trace, and print its size and how to open it."""
-    size = trace.write(timelines, recorded_in_flight, run_to_write(timelines))
+    size = trace.write(timelines, run_to_write(timelines))
     scopes = sum(timeline.scope_count for timeline in timelines)
     say(f"wrote {trace.path}: {counted(len(timelines), 'launch')}, {counted(scopes, 'scope')}, {size_text(size)}")
     if trace.format.is_drawing:

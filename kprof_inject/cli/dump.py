@@ -10,7 +10,7 @@ from kprof_inject.cli.console import say, say_next_step
 from kprof_inject.cli.options import PROGRAM_SETTINGS, kernel_option, program_argument, workspace_option
 from kprof_inject.pipeline.programs import dump
 from kprof_inject.pipeline.saved_launches import adopt, saved_launch_at
-from kprof_inject.runtime.program import ProgramInput, require_startable
+from kprof_inject.runtime.program import ProgramInput
 from kprof_inject.workspace import Workspace
 from kprof_inject.workspace_folder import held, workspace_argument
 
@@ -26,8 +26,6 @@ def command(ctx: click.Context, workspace: Path, kernel: str, program: tuple[str
     With NAME.launch instead of PROGRAM, take the kernel of that saved launch.
     """
     saved = saved_launch_at(program, kernel)
-    if saved is None:
-        require_startable(program)
     exit_code = 0
     with held(workspace, say):
         opened = Workspace.begin(workspace)

@@ -16,7 +16,7 @@ from kprof_inject.cli.console import say
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.programs import dump, run
 from kprof_inject.pipeline.saved_launches import adopt, capture_launch, saved_launch_at, saved_launches_of
-from kprof_inject.runtime.program import STOPPED, ProgramInput, kept_input, require_startable
+from kprof_inject.runtime.program import STOPPED, ProgramInput, kept_input
 from kprof_inject.workspace import Workspace
 
 
@@ -36,8 +36,6 @@ class KernelSource:
         Raises ``KprofError`` if it is neither a program nor a saved launch.
         """
         saved = saved_launch_at(words, kernel)
-        if saved is None:
-            require_startable(words)
         return cls(words, kept_input(workspace), saved, command)
 
     def dump(self, workspace: Workspace, kernel: str, values: WantedValues = NO_VALUES) -> int:

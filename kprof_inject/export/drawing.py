@@ -16,6 +16,7 @@ from kprof_inject.analysis.async_work.flights import (
     group_numbers,
     numbers_in_group,
 )
+from kprof_inject.analysis.async_work.in_flight import recorded_in_flight
 from kprof_inject.capture.model import Launch
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.export.events import (
@@ -44,7 +45,6 @@ from kprof_inject.timeline.tags import tag_column, tag_columns
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import judge
 
-FindInFlight = Callable[[Timeline], InFlight | None]
 """A function that finds the asynchronous work in a launch, if any is known."""
 
 
@@ -64,13 +64,13 @@ class DrawnLaunch(Struct, frozen=True):
     position: int | None = None
 
 
-def drawn_launches(timelines: Sequence[Timeline], in_flight: FindInFlight) -> list[DrawnLaunch]:
+def drawn_launches(timelines: Sequence[Timeline]) -> list[DrawnLaunch]:
     """Place launches, and find out about them all that a drawing shows."""
     launches = []
     for number, placed in enumerate(place_launches(timelines), 1):
         call = placed.call if placed.timeline.ctas.size else None
         called_ns = placed.clock.ns_on_axis(call.start_ns) if call else None
-        found = in_flight(placed.timeline)
+        found = recorded_in_flight(placed.timeline)
         launches.append(DrawnLaunch(number, placed, launch_facts(placed), found, called_ns))
     return launches
 

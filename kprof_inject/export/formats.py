@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from kprof_inject.errors import KprofError
 from kprof_inject.export import chrome, perfetto
-from kprof_inject.export.drawing import FindInFlight, draw, drawn_launches
+from kprof_inject.export.drawing import draw, drawn_launches
 from kprof_inject.export.hooks import Hook
 from kprof_inject.export.tables import csv_table, hatchet_tree, optional_module, parquet_table
 from kprof_inject.export.tracks import LAYOUT_NAMES
@@ -46,7 +46,7 @@ FORMATS = {
     ".pftrace.gz": _PERFETTO,
     ".csv": _CSV,
     ".csv.gz": _CSV,
-    ".parquet": Format(lambda timelines, in_flight, _: parquet_table(timelines, in_flight), _ROWS, needs="pyarrow"),
+    ".parquet": Format(lambda timelines, _: parquet_table(timelines), _ROWS, needs="pyarrow"),
     ".hatchet": Format(lambda timelines, *_: hatchet_tree(timelines), _VIEW_TREE),
 }
 
@@ -85,15 +85,15 @@ class TraceFile(Struct, frozen=True):
             optional_module(format.needs, format.needs)
         return cls(path, format, layout or LAYOUT_NAMES[0], hooks)
 
-    def write(self, timelines: Sequence[Timeline], in_flight: FindInFlight, run: JobRunner = in_turn) -> int:
+    def write(self, timelines: Sequence[Timeline], run: JobRunner = in_turn) -> int:
         """Write the file; return its size in bytes. For most formats, ``run`` runs launches in parallel.
 
         Raises ``KprofError`` if the file cannot be written.
         """
         if self.format.is_drawing:
-            chunks = self.format.encode(draw(drawn_launches(timelines, in_flight), self.layout, self.hooks), run)
+            chunks = self.format.encode(draw(drawn_launches(timelines), self.layout, self.hooks), run)
         else:
-            chunks = self.format.encode(timelines, in_flight, run)
+            chunks = self.format.encode(timelines, run)
         if self.path.suffix.lower() == ".gz":
             chunks = gzipped(chunks)
         try:

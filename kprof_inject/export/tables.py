@@ -23,11 +23,12 @@ from msgspec import Raw
 from numpy.typing import NDArray
 
 from kprof_inject.analysis.async_work.flights import IN_FLIGHT_COLUMNS
+from kprof_inject.analysis.async_work.in_flight import recorded_in_flight
 from kprof_inject.capture.encoding import json_values
 from kprof_inject.capture.model import place_names
 from kprof_inject.capture.scopes import ScopeKind, distinct_names
 from kprof_inject.errors import KprofError, printable
-from kprof_inject.export.drawing import FindInFlight, launch_facts
+from kprof_inject.export.drawing import launch_facts
 from kprof_inject.files import csv_cell
 from kprof_inject.forks import JobRunner, in_turn
 from kprof_inject.timeline.axis import PlacedLaunch, place_launches
@@ -80,9 +81,9 @@ def _places_of(timeline: Timeline) -> tuple[int, ...]:
     return place.pid, _NONE if place.rank is None else place.rank, place.device
 
 
-def _number_columns(timeline: Timeline, in_flight: FindInFlight, tags: Mapping[str, str]) -> Iterator[Columns]:
+def _number_columns(timeline: Timeline, tags: Mapping[str, str]) -> Iterator[Columns]:
     """Yield the columns from ``SCOPE_COLUMNS`` on, in parts of at least one row."""
-    found = in_flight(timeline)
+    found = recorded_in_flight(timeline)
     groups = found.groups if found else np.empty(0, IN_FLIGHT_COLUMNS)
     groups = groups[np.argsort(_keys(groups, "record"), kind="stable")]
     keys = _keys(groups, "record")
@@ -103,26 +104,26 @@ def _keys(rows: Rows, record: str) -> Numbers:
     return keys
 
 
-def csv_table(timelines: Sequence[Timeline], in_flight: FindInFlight, run: JobRunner = in_turn) -> Iterator[bytes]:
+def csv_table(timelines: Sequence[Timeline], run: JobRunner = in_turn) -> Iterator[bytes]:
     """Yield comma-separated values (RFC 4180) in UTF-8, in chunks; the lines of each launch are one of ``run``'s jobs.
 
     A line ends in a line feed only; an empty cell is a tag without a value.
     """
     tags = tag_columns(timeline.table for timeline in timelines)
     yield (",".join((*COLUMN_TYPES, *tags)) + "\n").encode()
-    yield from run([partial(_lines, timeline, in_flight, tags) for timeline in timelines])
+    yield from run([partial(_lines, timeline, tags) for timeline in timelines])
 
 
 _CHUNK_ROWS = 1 << 12
 
 
-def _lines(timeline: Timeline, in_flight: FindInFlight, tags: Mapping[str, str]) -> Iterator[bytes]:
+def _lines(timeline: Timeline, tags: Mapping[str, str]) -> Iterator[bytes]:
     places = map(str, _places_of(timeline))
     ending = ",".join(("", *places))
     beginnings = [Raw((",".join(map(csv_cell, texts)) + ending).encode()) for texts in _texts_of(timeline)]
     # A row is an array of JSON without its brackets.
     encode, empty = msgspec.json.Encoder().encode, Raw(b"")
-    for columns in _number_columns(timeline, in_flight, tags):
+    for columns in _number_columns(timeline, tags):
         for first in range(0, len(columns["scope"]), _CHUNK_ROWS):
             part = {name: column[first : first + _CHUNK_ROWS].tolist() for name, column in columns.items()}
             for name in tags:
@@ -134,11 +135,10 @@ def _lines(timeline: Timeline, in_flight: FindInFlight, tags: Mapping[str, str])
 class _Rows:
     """The rows of all launches; ``tags`` has the tag's name for each column of tags."""
 
-    def __init__(self, timelines: Sequence[Timeline], in_flight: FindInFlight) -> None:
+    def __init__(self, timelines: Sequence[Timeline]) -> None:
         if isinstance(timelines, Timeline):
             raise KprofError("expected a list of timelines, got a single one", hint="write [timeline]")
         self._timelines = timelines
-        self._in_flight = in_flight
         self._described = [_texts_of(timeline) for timeline in timelines]
         self.tags = tag_columns(timeline.table for timeline in timelines)
         self.types = COLUMN_TYPES | dict.fromkeys(self.tags, np.dtype(np.int64))
@@ -153,7 +153,7 @@ class _Rows:
                 [[known[text] for known, text in zip(numbers, row, strict=True)] for row in described], dtype=np.int32
             )
             places = dict(zip(_PLACES, _places_of(timeline), strict=True))
-            for columns in _number_columns(timeline, self._in_flight, self.tags):
+            for columns in _number_columns(timeline, self.tags):
                 texts = dict(zip(_TEXTS, indices[columns["scope"]].T, strict=True))
                 count = len(columns["scope"])
                 yield {**texts, **{name: np.full(count, value) for name, value in places.items()}, **columns}
@@ -167,13 +167,13 @@ def optional_module(name: str, package: str) -> Any:
         raise KprofError(f"this needs {package}, which is not installed", hint=f"pip install {package}") from None
 
 
-def to_pandas(timelines: Sequence[Timeline], in_flight: FindInFlight) -> pandas.DataFrame:
+def to_pandas(timelines: Sequence[Timeline]) -> pandas.DataFrame:
     """Return a data frame of all scopes of these launches; texts are categories. It needs no pyarrow.
 
     Raises ``KprofError`` without pandas, and for a timeline that is not in a list.
     """
     pandas = optional_module("pandas", "pandas")
-    rows = _Rows(timelines, in_flight)
+    rows = _Rows(timelines)
     parts = list(rows.parts())
     columns = {
         name: np.concatenate([np.empty(0, kind), *(part[name] for part in parts)]) for name, kind in rows.types.items()
@@ -185,13 +185,13 @@ def to_pandas(timelines: Sequence[Timeline], in_flight: FindInFlight) -> pandas.
     return pandas.DataFrame(columns | categories | tags)
 
 
-def to_arrow(timelines: Sequence[Timeline], in_flight: FindInFlight) -> pyarrow.Table:
+def to_arrow(timelines: Sequence[Timeline]) -> pyarrow.Table:
     """Return a table of all scopes of these launches; texts are dictionaries.
 
     Raises ``KprofError`` without pyarrow, and for a timeline that is not in a list.
     """
     arrow = optional_module("pyarrow", "pyarrow")
-    schema, batches = _arrow_batches(_Rows(timelines, in_flight))
+    schema, batches = _arrow_batches(_Rows(timelines))
     return arrow.Table.from_batches(batches, schema)
 
 
@@ -222,14 +222,14 @@ METADATA_KEY = "kprof_inject"
 _MIN_GROUP_ROWS = 122_880
 
 
-def parquet_table(timelines: Sequence[Timeline], in_flight: FindInFlight) -> Iterator[bytes]:
+def parquet_table(timelines: Sequence[Timeline]) -> Iterator[bytes]:
     """Yield the file's bytes in chunks. Raises ``KprofError`` without pyarrow.
 
     The file's metadata have a JSON object at ``METADATA_KEY``: the ``version`` that wrote it, and the facts of each of
     the ``launches``.
     """
     arrow, parquet = optional_module("pyarrow", "pyarrow"), optional_module("pyarrow.parquet", "pyarrow")
-    schema, every = _arrow_batches(_Rows(timelines, in_flight))
+    schema, every = _arrow_batches(_Rows(timelines))
     metadata = {"version": __version__, "launches": list(map(_facts, place_launches(timelines)))}
     schema = schema.with_metadata({METADATA_KEY: json.dumps(metadata)})
     sink = _Sink()

@@ -21,11 +21,12 @@ import msgspec
 import numpy as np
 from msgspec import Raw, Struct
 
+from kprof_inject.analysis.async_work.in_flight import recorded_in_flight
 from kprof_inject.capture.capture_files import ClockRecord
 from kprof_inject.capture.measurements import BENCHMARK_SPAN
 from kprof_inject.errors import KprofError
 from kprof_inject.export.chrome import events_in, json_text
-from kprof_inject.export.drawing import DrawnLaunch, FindInFlight, launch_facts, launch_processes
+from kprof_inject.export.drawing import DrawnLaunch, launch_facts, launch_processes
 from kprof_inject.export.events import sections
 from kprof_inject.forks import JobRunner, in_turn
 from kprof_inject.quantities import time_text
@@ -205,7 +206,6 @@ def merged_trace(
     launches: Sequence[MatchedLaunch],
     facts: Mapping[str, Any],
     layout: str,
-    in_flight: FindInFlight,
     run: JobRunner = in_turn,
 ) -> Iterator[bytes]:
     """Yield the trace with our launches after its own events, and with a summary that has ``facts``, in chunks."""
@@ -218,7 +218,7 @@ def merged_trace(
             number,
             placed,
             launch_facts(placed),
-            in_flight(launch.timeline),
+            recorded_in_flight(launch.timeline),
             called_ns,
             (("correlation", launch.bar.args.correlation),),
             trace.positions.get(launch.bar.pid),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from msgspec.structs import replace
 
 from kprof_inject.capture.capture_files import FILES, LaunchRecord
 from kprof_inject.capture.edits import NO_VALUES, WantedValues
-from kprof_inject.capture.reader import left_out_launches, read_capture, seen_launches
+from kprof_inject.capture.reader import ends_of, read_capture
 from kprof_inject.capture.recording import Recording
 from kprof_inject.capture.resources import without_empty
 from kprof_inject.capture.ring_sizes import MAX_LAUNCH_BYTES
@@ -328,7 +329,9 @@ def _say_losses(losses: Iterable[Need], say: Say) -> None:
 def _nothing_saved(
     folder: Path, exit_code: int, reports: Reports, recording: Recording, program: Sequence[str]
 ) -> KprofError:
-    seen, left_out = seen_launches(folder), left_out_launches(folder)
+    ends = list(ends_of(folder))
+    seen = sum(sum(end.launches.values()) for end in ends)  # without processes that were killed
+    left_out = sum((Counter(end.left_out) for end in ends), Counter[str]())
     reasons = [f"{reason} ({count})" for reason, count in left_out.items()] or list(map(str, reports.unfinished))
     if reasons:
         return KprofError(f"no launch was saved: {'; '.join(reasons)}", exit_code=exit_code or 1)

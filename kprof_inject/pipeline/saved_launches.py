@@ -33,6 +33,7 @@ from kprof_inject.report.notes import l2_in_words
 from kprof_inject.runtime.compiling.builds import require_own_files
 from kprof_inject.runtime.experiments.tasks import MAX_TIMES, CaptureLaunch
 from kprof_inject.runtime.process_report import read_reports
+from kprof_inject.runtime.program import require_startable
 from kprof_inject.runtime.session import SavedLaunches, Session
 from kprof_inject.workspace import Workspace
 
@@ -101,9 +102,11 @@ def saved_launches_of(workspace: Workspace, capture: Path) -> dict[str, Path]:
 def saved_launch_at(words: Sequence[str], kernel_glob: str) -> SavedLaunch | None:
     """Return the saved launch that a command names in place of a program; None if it names a program.
 
-    Raises ``KprofError`` if it is damaged or not safe to compile, or if its kernel does not match ``kernel_glob``.
+    Raises ``KprofError`` for a program that does not exist, and if the launch is damaged or not safe to compile, or its
+    kernel does not match ``kernel_glob``.
     """
     if len(words) != 1 or not names_saved_launch(Path(words[0])):
+        require_startable(words)
         return None
     saved = read_saved_launch(Path(words[0]))
     if not fnmatchcase(saved.record.name, kernel_glob):

@@ -10,7 +10,6 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from kprof_inject.analysis.async_work.in_flight import recorded_in_flight
 from kprof_inject.capture.capture_files import write
 from kprof_inject.capture.measurements import (
     BENCHMARK_SPAN,
@@ -130,7 +129,7 @@ def merge(traces: Sequence[Path], timelines: Sequence[Timeline], folder: Path, l
             raise KprofError(f"no launch is from the process of {path}", hint="profile a program that launches kernels")
         facts = {"version": __version__, "refused": refused}
         run = run_to_write([launch.timeline for launch in launches])
-        chunks = merged_trace(trace, launches, facts, layout or LAYOUT_NAMES[0], recorded_in_flight, run)
+        chunks = merged_trace(trace, launches, facts, layout or LAYOUT_NAMES[0], run)
         target = folder / f"torch_trace.{f'{pid}.' if len(traces) > 1 else ''}kprof.json.gz"
         try:
             size = write_chunks(target, gzipped(chunks))

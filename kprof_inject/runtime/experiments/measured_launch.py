@@ -8,7 +8,6 @@ several contents, and use those with which it takes as long as there.
 from __future__ import annotations
 
 import math
-import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -207,7 +206,7 @@ def capture_launch(launch: LoadedLaunch, clean: Any, session_path: Path, times: 
     with own_scratch(device), l2_fills(launch) as fills:
         l2 = contents_as_in_program(launch, clean, fills, _CLEAN_LAUNCHES)
         clean_run = _clean_run(launch, clean, fills[l2])
-        workspace.write_clean_run(dumped.variant, str(os.getpid()), clean_run)
+        workspace.write_clean_run(dumped.variant, clean_run)
         saver = LaunchSaver(NO_SAVED_LAUNCHES, session.recording.launches, device, report)
         capture = LaunchCapture(session, report, device, saver)
         triton_wrapping.wrap_loading()

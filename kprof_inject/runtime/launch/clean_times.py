@@ -48,7 +48,7 @@ class CleanTimes:
 
     def _save(self, kernel: _TimedKernel) -> None:
         run = kernel.timer.resources(**kernel.resources, launches=kernel.timer.launches)
-        self._workspace.write_clean_run(kernel.variant, str(os.getpid()), run)
+        self._workspace.write_clean_run(kernel.variant, run)
 
 
 class _TimedKernel(Struct, frozen=True):

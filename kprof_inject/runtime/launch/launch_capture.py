@@ -210,7 +210,7 @@ class LaunchCapture:
                 for variant, times in kernel.times():
                     writer.add_times(variant, times)
                 if clean := kernel.clean_run():
-                    workspace.write_clean_run(kernel.variant, str(os.getpid()), clean)
+                    workspace.write_clean_run(kernel.variant, clean)
         except RuntimeError:
             return  # the device failed
 
