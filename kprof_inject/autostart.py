@@ -59,7 +59,7 @@ def _begin(triton: ModuleType) -> None:
     """Start the profile. Never raises, because the program must go on whatever is wrong."""
     from kprof_inject.errors import KprofError
     from kprof_inject.runtime import faults, process_events
-    from kprof_inject.runtime.hook import ENVIRONMENT
+    from kprof_inject.runtime.inductor import ENVIRONMENT
 
     try:
         from kprof_inject.cli.recording_options import read_options

@@ -4,42 +4,15 @@ from __future__ import annotations
 
 import functools
 import importlib
-import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 from kprof_inject.runtime import faults, process_events
 from kprof_inject.runtime.faults import say
+from kprof_inject.runtime.inductor import INDUCTOR_AUTOTUNER
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import Session
-
-ENVIRONMENT = {
-    # A kernel compiled by a worker process arrives as a pickle, without a launcher for its records.
-    "TORCHINDUCTOR_COMPILE_THREADS": "1",
-    # Inductor's static launcher uses neither Triton's launcher nor its profile buffer.
-    "TORCHINDUCTOR_USE_STATIC_CUDA_LAUNCHER": "0",
-}
-"""Variables for the program that have Inductor compile in the program's own process, and launch through Triton."""
-
-INDUCTOR_AUTOTUNER = "torch._inductor.runtime.triton_heuristics"
-"""Module of Inductor's own autotuner."""
-
-_WORKER = "torch._inductor.compile_worker"
-
-
-def packages_binaries() -> bool:
-    """Return whether Inductor passes binaries to C++ code, which launches them without Triton."""
-    config = sys.modules.get("torch._inductor.config")
-    return bool(getattr(config, "cpp_wrapper", False))
-
-
-def is_compile_worker() -> bool:
-    """Return whether this process compiles kernels for another one (the program set its number of workers itself)."""
-    words = " ".join(sys.orig_argv).replace("/", ".")
-    utilities = sys.modules.get(f"{_WORKER}.utils")
-    return _WORKER in words or (utilities is not None and not utilities.in_toplevel_process())
-
 
 # Functions that start a session, and those that need one, by module. Triton up to 3.6 has no ``data``.
 _STARTS = {"triton.profiler.profile": ("start",)}

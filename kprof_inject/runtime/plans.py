@@ -19,7 +19,7 @@ from kprof_inject.insertion import Inserter
 from kprof_inject.rewrite import strip
 from kprof_inject.runtime.compiling.builds import build_files
 from kprof_inject.runtime.compiling.compiler import ANOTHER_TTGIR, as_json, put_in_place, same_code
-from kprof_inject.runtime.hook import is_compile_worker
+from kprof_inject.runtime.inductor import is_compile_worker
 from kprof_inject.runtime.launch.planned_kernel import Plan
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import Session

@@ -23,7 +23,7 @@ from typing import IO
 
 from kprof_inject.errors import KprofError
 from kprof_inject.quantities import size_text
-from kprof_inject.runtime.hook import ENVIRONMENT as INDUCTOR_ENVIRONMENT
+from kprof_inject.runtime.inductor import ENVIRONMENT as INDUCTOR_ENVIRONMENT
 from kprof_inject.runtime.session import SESSION_VARIABLE, Session
 from kprof_inject.workspace_folder import is_workspace
 

@@ -34,8 +34,8 @@ from kprof_inject.runtime.compiling.instrumented_kernel import remove_binaries
 from kprof_inject.runtime.compiling.recording_build import ArgumentKinds
 from kprof_inject.runtime.compiling.triton_caches import fresh_jit_caches, take_from
 from kprof_inject.runtime.devices.device import Device, devices_of_process
-from kprof_inject.runtime.hook import INDUCTOR_AUTOTUNER, packages_binaries
 from kprof_inject.runtime.imports import after_import
+from kprof_inject.runtime.inductor import INDUCTOR_AUTOTUNER, packages_binaries
 from kprof_inject.runtime.launch import triton_wrapping
 from kprof_inject.runtime.launch.clean_times import CleanTimes
 from kprof_inject.runtime.launch.launch_capture import LaunchCapture
