@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 
 from kprof_inject.capture.scopes import ScopeKind, ScopeTable
@@ -77,10 +77,6 @@ class ScopeMap:
         """Return the smallest of some scopes that cover an operation, or None."""
         around = [index for index in self.covering(self.lines_of(operation)) if index in among]
         return min(around, key=lambda index: self._ranges[index][1] - self._ranges[index][0], default=None)
-
-    def innermost_at(self, line: int, is_wanted: Callable[[int], bool]) -> int | None:
-        """Return the innermost scope that covers a line and is wanted, or None."""
-        return next(filter(is_wanted, reversed(self.covering((line, line)))), None)
 
     def sole_scopes(self, operations: Iterable[Operation]) -> dict[Operation, int]:
         """Return the scope of each operation that is recorded by itself.

@@ -256,9 +256,9 @@ def executions(
     # How often a CTA executes the block in which each scope begins, by the kernel's arguments.
     evaluated: list[float | None] = [None] * len(table.scopes)
     if ran is not None and ctas:
-        scope_map = ScopeMap(ran.module, table)
+        scope_map, lines = ScopeMap(ran.module, table), [one.line for one in ran.operations]
         for index in range(len(table.scopes)):
-            rows = scope_map.rows_in(index, ran.lines)
+            rows = scope_map.rows_in(index, lines)
             if rows:
                 begin = scope_map.outermost_from(ran.operations[rows.start].operation, index)
                 inside = (one for one in ran.operations if one.operation.block is begin.block)

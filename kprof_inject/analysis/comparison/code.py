@@ -227,7 +227,8 @@ class _Places:
         return found
 
     def _part_of_line(self, side: int, line: int) -> CodePart:
-        loop = self._scope_maps[side].innermost_at(line, lambda index: _is_loop(self._tables[side], index))
+        covering = reversed(self._scope_maps[side].covering((line, line)))
+        loop = next((index for index in covering if _is_loop(self._tables[side], index)), None)
         return OUTSIDE if loop is None else self._parts[side][loop]
 
     def scopes_of(self, part: CodePart) -> tuple[ScopeChange, ...]:

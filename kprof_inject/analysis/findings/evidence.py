@@ -13,19 +13,7 @@ from kprof_inject.analysis.interpreter.executions import CountedOperation, Execu
 from kprof_inject.analysis.limits.coalescing import Requests
 from kprof_inject.analysis.limits.limit import LIMITING
 from kprof_inject.analysis.limits.measured import Measured
-from kprof_inject.analysis.limits.rates import (
-    ALU,
-    DRAM,
-    FP32,
-    FP64,
-    ISSUE,
-    L2,
-    L2_TO_SM,
-    SHARED,
-    SPECIAL,
-    TENSOR,
-    ceiling,
-)
+from kprof_inject.analysis.limits.rates import DRAM, L2, L2_TO_SM, TENSOR, UNITS_OF_SM, ceiling
 from kprof_inject.analysis.limits.speed_of_light import Roof, SpeedOfLight
 from kprof_inject.analysis.limits.stalls import Stalls
 from kprof_inject.analysis.limits.unit_evidence import UnitUse, issued_instructions
@@ -53,8 +41,6 @@ MAX_NAMES = 3
 _MIN_LAUNCH_NS = 2_000
 # A CTA takes as long to start, to load from the L2, and to end: an H100's L2 answers after 0.2 to 0.3 us.
 _MIN_CTA_NS = 500
-
-UNITS_OF_SM = (TENSOR, SPECIAL, FP32, FP64, ALU, ISSUE, SHARED)
 
 _WORDS = {
     "tt.load": "the load",

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from kprof_inject.analysis.findings.evidence import UNITS_OF_SM, Evidence
+from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import Waste, row
 from kprof_inject.analysis.findings.in_flight import lacks_wgmma
 from kprof_inject.analysis.findings.loaded_again import moved_by
 from kprof_inject.analysis.findings.memory_accesses import step_along
 from kprof_inject.analysis.interpreter.footprints import Ranges, union
 from kprof_inject.analysis.limits.limit import LIMITING
-from kprof_inject.analysis.limits.rates import DRAM, L2, L2_TO_SM
+from kprof_inject.analysis.limits.rates import DRAM, L2, L2_TO_SM, UNITS_OF_SM
 from kprof_inject.capture import counters
 from kprof_inject.quantities import percent, ratio, size_text
 from kprof_inject.ttgir.nodes import Operation

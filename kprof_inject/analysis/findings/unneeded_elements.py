@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from kprof_inject.analysis.findings.evidence import UNITS_OF_SM, Evidence, elements_of
+from kprof_inject.analysis.findings.evidence import Evidence, elements_of
 from kprof_inject.analysis.findings.finding import Waste, row
 from kprof_inject.analysis.findings.loaded_again import of_each_cta
 from kprof_inject.analysis.interpreter.accesses import Access
@@ -22,7 +22,7 @@ from kprof_inject.analysis.interpreter.axis_arrays import CTA, Mask, TooLarge, j
 from kprof_inject.analysis.interpreter.executions import CountedOperation
 from kprof_inject.analysis.interpreter.footprints import Ranges
 from kprof_inject.analysis.limits.limit import POSSIBLE
-from kprof_inject.analysis.limits.rates import DRAM, L2, L2_TO_SM, SHARED
+from kprof_inject.analysis.limits.rates import DRAM, L2, L2_TO_SM, SHARED, UNITS_OF_SM
 from kprof_inject.analysis.structure.values import Uses
 from kprof_inject.quantities import percent
 from kprof_inject.ttgir.dialect import DOT_WAIT
@@ -373,7 +373,7 @@ def padding(evidence: Evidence) -> Iterator[Waste]:
     for one in evidence.sample:
         access = one.access
         # Elements that are not stored may have been needed.
-        if access is None or not one.times or not access.form.reads or access.form.is_descriptors:
+        if access is None or not one.times or not access.form.reads or access.form.operands == "descriptor":
             continue
         if prod(access.shape) <= 1:
             continue

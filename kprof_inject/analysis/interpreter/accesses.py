@@ -115,11 +115,6 @@ class AccessForm(Struct, frozen=True):
     by_registers: bool = False
     operands: Literal["pointers", "buffer", "descriptor", "not modelled"] = "pointers"
 
-    @property
-    def is_descriptors(self) -> bool:
-        """True if the operands are a descriptor and coordinates."""
-        return self.operands == "descriptor"
-
 
 _READ, _WRITE = AccessForm(True, False, by_registers=True), AccessForm(False, True, by_registers=True)
 _CHANGE, _COPY = AccessForm(True, True), "ttg.async_copy_global_to_local"
@@ -183,7 +178,7 @@ class Access(Struct, frozen=True):
     def distinct_bytes(self, times: int | None) -> int:
         """Return a lower bound of the bytes requested, each address of an execution once; 0 if unknown."""
         requested_bytes = self.requested_bytes(times) or 0
-        if self.form.is_descriptors:
+        if self.form.operands == "descriptor":
             return requested_bytes
         if self.address is not None:
             with suppress(TooLarge):

@@ -89,11 +89,6 @@ class ExecutedKernel(Struct, frozen=True, eq=False, dict=True):
         """The parsed TTGIR."""
         return self.scope_map.module
 
-    @cached_property
-    def lines(self) -> list[int]:
-        """The first line of each operation, ascending."""
-        return [one.line for one in self.operations]
-
     def of_loop(self, loop: Operation) -> list[CountedOperation]:
         """Return the operations of a loop's body, without those of inner loops."""
         return [one for one in self.operations if one.operation.loop is loop]

@@ -46,6 +46,10 @@ L2_TO_SM = "L2 to SM"
 DRAM = "DRAM"
 """The names of the units: ``Roof.parts`` and ``Limit.parts`` have them."""
 
+UNITS_OF_SM = (TENSOR, SPECIAL, FP32, FP64, ALU, ISSUE, SHARED)
+SHOWN_UNITS = (TENSOR, ISSUE, ALU, FP32, FP64, SPECIAL, SHARED, L2_TO_SM, L2, DRAM)
+"""The units in the order of tables."""
+
 _LANES = 32  # threads of a warp
 _PACKED = 2  # results of a packed fp16 instruction in each thread
 

@@ -17,20 +17,7 @@ from kprof_inject.analysis.interpreter.executions import ExecutedKernel
 from kprof_inject.analysis.limits.coalescing import Requests
 from kprof_inject.analysis.limits.executed_instructions import block_executions
 from kprof_inject.analysis.limits.limit import UNIT_NAMES, CodeBounds
-from kprof_inject.analysis.limits.rates import (
-    ALU,
-    DRAM,
-    FP32,
-    FP64,
-    ISSUE,
-    L2,
-    L2_TO_SM,
-    SHARED,
-    SPECIAL,
-    TENSOR,
-    UnitRates,
-    rates_of,
-)
+from kprof_inject.analysis.limits.rates import ISSUE, SHARED, SHOWN_UNITS, TENSOR, UnitRates, rates_of
 from kprof_inject.analysis.limits.speed_of_light import MAX_POSSIBLE
 from kprof_inject.analysis.limits.stalls import ISSUED, sampled
 from kprof_inject.analysis.scope_map import ScopeMap
@@ -42,8 +29,6 @@ from kprof_inject.machine_code.units import Pipeline, global_access, min_wavefro
 from kprof_inject.quantities import percent
 from kprof_inject.ttgir.loops import body_of
 
-_SHOWN_UNITS = (TENSOR, ISSUE, ALU, FP32, FP64, SPECIAL, SHARED, L2_TO_SM, L2, DRAM)
-"""The units in the order of tables."""
 # Counts of the hardware vary by less from pass to pass, and small shares do not matter.
 _MAX_RATIO, _MAX_EXCESS = 1.05, 0.02
 # Fewer samples of issued instructions say less than executions that are computed.
@@ -87,7 +72,7 @@ def unit_evidence(
     ``scale``, the ratio of these cycles to those of ``measured``.
     """
     computed, code = ({unit: scale * part for unit, part in parts.items() if part} for parts in (computed, code))
-    found = (UnitEvidence(unit, computed.get(unit), code.get(unit), measured.get(unit)) for unit in _SHOWN_UNITS)
+    found = (UnitEvidence(unit, computed.get(unit), code.get(unit), measured.get(unit)) for unit in SHOWN_UNITS)
     return tuple(one for one in found if (one.computed, one.code, one.measured) != (None, None, None))
 
 

@@ -11,7 +11,6 @@ from kprof_inject.ttgir.dialect import FUNCTION, INTEGER_DIVISIONS, PROGRAM_ID
 from kprof_inject.ttgir.loops import body_of
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.ssa_values import (
-    Leaf,
     ValueGraph,
     loop_arguments,
     names_in,
@@ -34,13 +33,10 @@ class Uses:
     def __init__(self, module: Module) -> None:
         """Build the graph of each function."""
         self._graphs = [ValueGraph(module, one) for one in module.walk() if one.name == FUNCTION]
-        self._leaves: dict[_Node, Leaf] = {}
-        self._nodes: dict[Operation, _Node] = {}
+        self._leaves = {(number, leaf.node): leaf for number, graph in enumerate(self._graphs) for leaf in graph.leaves}
+        self._nodes = {leaf.operation: node for node, leaf in self._leaves.items()}
         self._users: defaultdict[_Node, list[Use]] = defaultdict(list)
         for number, graph in enumerate(self._graphs):
-            for leaf in graph.leaves:
-                self._leaves[number, leaf.node] = leaf
-                self._nodes[leaf.operation] = number, leaf.node
             for operation, values in [*((leaf.operation, leaf.values) for leaf in graph.leaves), *graph.nests]:
                 for place, value in enumerate(values):
                     self._users[number, value].append((operation, place))
@@ -126,10 +122,7 @@ def _keeps_elements(operation: Operation) -> bool:
     return operation.traits.keeps_elements or operation.name in _KEEPING
 
 
-@lru_cache(maxsize=KERNELS_CACHED)
-def uses_of(module: Module) -> Uses:
-    """Return the uses of a module's values."""
-    return Uses(module)
+uses_of = lru_cache(maxsize=KERNELS_CACHED)(Uses)
 
 
 @lru_cache(maxsize=KERNELS_CACHED)
