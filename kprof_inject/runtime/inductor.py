@@ -19,13 +19,13 @@ _WORKER = "torch._inductor.compile_worker"
 
 
 def packages_binaries() -> bool:
-    """Return whether Inductor passes binaries to C++ code, which launches them without Triton."""
+    """Return True if Inductor passes binaries to C++ code, which launches them without Triton."""
     config = sys.modules.get("torch._inductor.config")
     return bool(getattr(config, "cpp_wrapper", False))
 
 
 def is_compile_worker() -> bool:
-    """Return whether this process compiles kernels for another one (the program set its number of workers itself)."""
+    """Return True if this process compiles kernels for another one (the program set its number of workers itself)."""
     words = " ".join(sys.orig_argv).replace("/", ".")
     utilities = sys.modules.get(f"{_WORKER}.utils")
     return _WORKER in words or (utilities is not None and not utilities.in_toplevel_process())

@@ -93,7 +93,8 @@ class Step:
 
     def compile(self, original: Compile, args: Any, kwargs: Any) -> Any:
         """Compile a kernel, and prepare to record its launches if it is planned."""
-        plain = functools.partial(with_room(original), *args, **kwargs)
+        compile = with_room(original)
+        plain = functools.partial(compile, *args, **kwargs)
         with compiling_alone():
             kernel = plain()
             with self.report.guard("preparing a kernel"):
@@ -101,7 +102,7 @@ class Step:
                 source, target, options = call_of(original, args, kwargs)
                 if isinstance(source, str) and source.endswith(".ttgir"):
                     # Triton replaces the results of its stages, and this is where it starts.
-                    from_file = functools.partial(with_room(original), target=target, options=options)
+                    from_file = functools.partial(compile, target=target, options=options)
                     self.prepare(variant, kernel, lambda path: from_file(str(path)))
                 else:
                     self.prepare(variant, kernel, lambda _: plain())

@@ -25,7 +25,7 @@ class TorchTracer:
     """
 
     def __init__(self, folder: Path, report: ProcessReport) -> None:
-        """Prepare to write the trace to ``folder``, that of the reports."""
+        """Prepare to write the trace to ``folder``, where the reports are."""
         self._folder = folder
         self._report = report
         self._was_started = False
@@ -75,7 +75,7 @@ class TorchTracer:
             yield
             return
         with torch.profiler.record_function(BENCHMARK_SPAN):
-            # Of this thread alone: a backward pass tunes in a thread of its own.
+            # Only for this thread: a backward pass tunes in a thread of its own.
             torch.autograd._enable_record_function(False)
             try:
                 yield

@@ -159,14 +159,14 @@ def assert_all_is_told(folder: Path, path: str, line: int) -> None:
     """Launches that were made are saved; the one that was cut off may be saved, and is mostly said to be left out."""
     numbers = Counter(n for _, n in numbers_in(folder))
     (end,) = ends_of(folder)
-    told = left_out(folder)
+    not_recorded = left_out(folder)
     (launches,) = end["launches"].values()
     assert launches in (2, 3), line
     if path in ("all", "smaller"):
         assert numbers - Counter([CUT]) == Counter([FIRST, THREAD]), line
-        assert launches - 1 <= sum(numbers.values()) + told.total() <= launches, (line, told)
-        assert told in ({}, {INTERRUPTED: 1}), line
+        assert launches - 1 <= sum(numbers.values()) + not_recorded.total() <= launches, (line, not_recorded)
+        assert not_recorded in ({}, {INTERRUPTED: 1}), line
     else:
         # What was launched later by another thread is the last, whatever was cut off before.
-        assert told == {}, line
+        assert not_recorded == {}, line
         assert numbers in ({THREAD: 1}, {CUT: 1}), line

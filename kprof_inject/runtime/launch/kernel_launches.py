@@ -67,7 +67,7 @@ class KernelLaunches:
         return self._grids.get(grid, 0) * math.prod(grid)
 
     def turn(self, grid: Grid, clean: EmptyKernel, *, is_kept: bool) -> Turn | None:
-        """Return the turn of a launch that is about to be made; None if it has none.
+        """Return the turn of a launch that is about to be made, if it has one.
 
         ``clean`` is like the kernel without records. Launches that the user wants by their number have no turn.
         """
@@ -113,10 +113,8 @@ class KernelLaunches:
     def times(self) -> Iterator[tuple[str, TimingRecord]]:
         """Yield each build's variant and the times of its launches. Raises ``RuntimeError`` if the device failed."""
         for variant, timer in self._timers.items():
-            yield (
-                variant,
-                TimingRecord(tuple(timer.times_ns()), timer.not_timed or None, empty_launch_ns=timer.empty_ns()),
-            )
+            times_ns = tuple(timer.times_ns())
+            yield variant, TimingRecord(times_ns, timer.not_timed or None, empty_launch_ns=timer.empty_ns())
         turns = self._turns
         if turns is None:
             return
@@ -139,7 +137,7 @@ class KernelLaunches:
         )
 
     def clean_run(self) -> KernelResources | None:
-        """Return what a dump saves of a program that runs twice: the times without records; None without turns.
+        """Return the kernel's resources with its times without records, as a dump saves them; None without turns.
 
         Raises ``RuntimeError`` if the device failed.
         """

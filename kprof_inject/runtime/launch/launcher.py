@@ -253,7 +253,7 @@ class CapturingLauncher(StandInLauncher):
 def record_launches(
     kernel: Any, planned: PlannedKernel, capture: CurrentCapture, gave_up: Callable[[Any], None] = lambda kernel: None
 ) -> None:
-    """Replace the launcher of a loaded ``kernel`` by one that records; the arguments are as for that."""
+    """Replace the launcher of a loaded ``kernel`` by one that records; see ``CapturingLauncher`` for the arguments."""
     planned.prepare(kernel)
     # It is replaced already if an exception ended an earlier attempt.
     if not isinstance(kernel._run, CapturingLauncher):

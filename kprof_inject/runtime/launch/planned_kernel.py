@@ -17,11 +17,7 @@ from kprof_inject.capture.schema import Grid
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.errors import KprofError
 from kprof_inject.quantities import counted, size_text
-from kprof_inject.runtime.compiling.compiler import (
-    Compile,
-    compiling_alone,
-    put_in_place,
-)
+from kprof_inject.runtime.compiling.compiler import Compile, compiling_alone, put_in_place
 from kprof_inject.runtime.compiling.instrumented_kernel import InstrumentedKernel, binaries_folder
 from kprof_inject.runtime.compiling.recording_build import RecordingBuild
 from kprof_inject.runtime.compiling.triton_caches import overriding
@@ -39,7 +35,6 @@ one made at most 12 % of difference (H100)."""
 
 Plan = tuple[DumpedKernel, ScopeTable]
 """A dumped kernel, and the scopes of the records to insert."""
-
 
 Fewer = Callable[[DumpedKernel, str], tuple[str, ScopeTable] | None]
 """Function that plans fewer records than a plan has, for a kernel that they slow down.
