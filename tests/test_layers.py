@@ -50,7 +50,7 @@ AGAINST = {
         ("runtime.compiling.builds", "runtime.experiments.loaded_launch"),
         ("runtime.faults", "runtime.devices.torch_device"),
     ],
-    "a launch goes one way": [("runtime.launch.recorded_launch", "runtime.launch.launch_buffers")],
+    "a launch goes one way": [("runtime.launch.launch_buffers", "runtime.launch.launcher")],
     "no command imports a command": [("cli.profile", "cli.dump"), ("cli.demo", "cli.profile")],
     "a capture is read without the runtime": [("report.notes", "runtime.session")],
     "Triton and torch stay in the runtime": [("pipeline.programs", "triton"), ("cli.doctor", "torch")],

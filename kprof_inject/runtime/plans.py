@@ -12,7 +12,6 @@ import msgspec
 import triton
 
 from kprof_inject.capture.schema import MAX_TEXT_BYTES
-from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.errors import KprofError
 from kprof_inject.files import decode_text, read_regular, source_text
 from kprof_inject.insertion import Inserter
@@ -54,7 +53,7 @@ class WorkspacePlans:
             return None
         if self.trace is not None:
             self.trace.start()
-        return dumped, scope_table
+        return Plan(dumped, dumped.variant, scope_table)
 
 
 def _why_another(workspace: Workspace, dumped: DumpedKernel, compiled: str) -> str:
@@ -93,14 +92,14 @@ class PlansMadeNow:
             return None
         if self.trace is not None:
             self.trace.start()
-        return dumped, scope_table
+        return Plan(dumped, dumped.variant, scope_table)
 
-    def fewer(self, dumped: DumpedKernel, plan: str) -> tuple[str, ScopeTable] | None:
+    def fewer(self, plan: Plan) -> Plan | None:
         """Plan fewer records for a kernel that they slow down."""
         workspace = Workspace(Path(self.session.workspace))
-        name = self.inserter.insert_less(workspace, dumped, plan)
+        name = self.inserter.insert_less(workspace, plan.dumped, plan.name)
         scope_table = workspace.scope_table(name) if name else None
-        return None if scope_table is None else (name, scope_table)
+        return None if scope_table is None else Plan(plan.dumped, name, scope_table)
 
 
 def why_left_alone(dumped: DumpedKernel) -> str:

@@ -10,7 +10,7 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -30,18 +30,16 @@ from kprof_inject.runtime.compiling.compiler import (
     with_room,
     wrap_compiler,
 )
-from kprof_inject.runtime.compiling.instrumented_kernel import remove_binaries
-from kprof_inject.runtime.compiling.recording_build import ArgumentKinds
-from kprof_inject.runtime.compiling.triton_caches import fresh_jit_caches, take_from
+from kprof_inject.runtime.compiling.recording_build import ArgumentKinds, binaries_folder, remove_binaries
+from kprof_inject.runtime.compiling.triton_caches import fresh_jit_caches, overriding, take_from
 from kprof_inject.runtime.devices.device import Device, devices_of_process
 from kprof_inject.runtime.imports import after_import
 from kprof_inject.runtime.inductor import INDUCTOR_AUTOTUNER, packages_binaries
 from kprof_inject.runtime.launch import triton_wrapping
-from kprof_inject.runtime.launch.clean_times import CleanTimes
 from kprof_inject.runtime.launch.launch_capture import LaunchCapture
 from kprof_inject.runtime.launch.launch_saver import KernelToSave, LaunchSaver
-from kprof_inject.runtime.launch.launcher import CurrentCapture, SavingLauncher, record_launches
-from kprof_inject.runtime.launch.planned_kernel import Fewer, Plan, PlannedKernel, no_fewer
+from kprof_inject.runtime.launch.launcher import CleanTimes, CurrentCapture, SavingLauncher, record_launches
+from kprof_inject.runtime.launch.planned_kernel import Fewer, Plan, PlannedKernel
 from kprof_inject.runtime.launch.timing import watch_programs_events
 from kprof_inject.runtime.launch.triton_wrapping import Load, around_load, watch_graphs_of
 from kprof_inject.runtime.plans import PlansMadeNow, WorkspacePlans, dump_alone
@@ -70,7 +68,7 @@ class Step:
         device: Device | None = None,
         capture: CurrentCapture = lambda: None,
         times: CleanTimes | None = None,
-        fewer: Fewer = no_fewer,
+        fewer: Fewer = lambda plan: None,
     ) -> None:
         """Take the plans from ``plan_of``, and launch the kernels into what ``capture`` returns.
 
@@ -121,7 +119,12 @@ class Step:
             self.report.add_kernel(variant.variant, variant.name, "left alone", reason)
             plan = None
         if plan is not None:
-            planned = PlannedKernel(self.session, self.report, self.device, self._fewer, variant, plan, overridden)
+
+            def compile_plan(path: Path, effects: ExitStack) -> Any:
+                effects.enter_context(overriding(path.parents[1], binaries_folder(self.workspace)))
+                return overridden(path)
+
+            planned = PlannedKernel(self.session, self.report, self.device, self._fewer, variant, plan, compile_plan)
             around_load(kernel, functools.partial(self._load_planned, planned))
         elif self._is_timed(variant) or self.session.saved.has(variant.variant):
             around_load(kernel, functools.partial(self._load_unplanned, variant))
@@ -176,7 +179,7 @@ def _why_no_records_fit(variant: DumpedKernel) -> str:
 
 def install(session: Session, report: ProcessReport) -> None:
     """Install the session's step. Called once, right after the import of Triton."""
-    times = None if session.step == "run" else CleanTimes(Path(session.workspace), report)
+    times = None if session.step == "run" else CleanTimes(Workspace(Path(session.workspace)), report)
     if session.step == "dump":
         _watch(Step(session, report, functools.partial(dump_alone, session, report), times=times), session, report)
     else:

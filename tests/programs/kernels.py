@@ -2,6 +2,7 @@
 
 import re
 import sys
+from functools import partial
 
 import known_key  # noqa: F401
 import triton
@@ -41,21 +42,15 @@ def with_records(compiled):
     if type(planned).__name__ != "PlannedKernel":
         return compiled
     from kprof_inject.capture.cta_samples import EVERY_CTA
-    from kprof_inject.capture.resources import KernelResources
     from kprof_inject.errors import KprofError
-    from kprof_inject.runtime.compiling.instrumented_kernel import InstrumentedKernel
+    from kprof_inject.runtime.compiling.recording_build import compile_with_records
 
-    instrumented = InstrumentedKernel(
-        planned._session,
-        planned.dumped,
-        planned._plan,
-        planned._scope_table,
-        KernelResources(),
-        None,
-        planned._compile_planned,
-    )
+    has_tags = any(scope.tags for scope in planned._plan.scopes.scopes)
     try:
-        built = instrumented.compile_with_records(instrumented.mode(EVERY_CTA.sample((1, 1, 1), 1)), EVERY_CTA)
+        mode = planned.mode(EVERY_CTA.sample((1, 1, 1), 1))
+        built = compile_with_records(
+            partial(planned._compile, planned._plan_path), planned._target, mode, has_tags, None
+        )
     except KprofError as error:
         planned.give_up(f"{error.what}; {error.hint}" if error.hint else error.what)
         return compiled

@@ -16,13 +16,12 @@ import pytest
 from kprof_inject.capture.capture_files import LaunchRecord
 from kprof_inject.runtime.devices.cuda_driver import NoDeviceMemory
 from kprof_inject.runtime.launch.copier import BufferCopier
-from kprof_inject.runtime.launch.recorded_launch import RecordedLaunch
+from kprof_inject.runtime.launch.launch_buffers import RecordedLaunch
 from kprof_inject.runtime.process_report import ProcessReport
 
 BUILD: Any = SimpleNamespace(
     variant="v",
-    variant_of_program="v",
-    record=SimpleNamespace(layout="timed"),
+    record=SimpleNamespace(layout="timed", program_variant="v"),
     ttgir="",
     sources={},
 )

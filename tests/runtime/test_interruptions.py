@@ -34,7 +34,6 @@ from kprof_inject.runtime.step import LiveCapture, Step, _install_once
 
 X = torch.arange(1, 17, dtype=torch.float32)
 LAUNCH_BYTES = 16 * (8192 + 128)
-INTERRUPTED = "interrupted while they were launched"
 AT_ONCE_S = 2.0
 TRACED = ("kprof_inject/runtime/launch/", "kprof_inject/runtime/experiments/")
 FIRST, CUT, THREAD = 1, 2, 3
@@ -156,17 +155,14 @@ def test_after_an_exception_another_thread_launches_at_once_and_nothing_is_lost(
 
 
 def assert_all_is_told(folder: Path, path: str, line: int) -> None:
-    """Launches that were made are saved; the one that was cut off may be saved, and is mostly said to be left out."""
+    """Launches that were made are saved; the one that was cut off may be saved."""
     numbers = Counter(n for _, n in numbers_in(folder))
     (end,) = ends_of(folder)
-    not_recorded = left_out(folder)
+    assert left_out(folder) == {}, line
     (launches,) = end["launches"].values()
     assert launches in (2, 3), line
     if path in ("all", "smaller"):
         assert numbers - Counter([CUT]) == Counter([FIRST, THREAD]), line
-        assert launches - 1 <= sum(numbers.values()) + not_recorded.total() <= launches, (line, not_recorded)
-        assert not_recorded in ({}, {INTERRUPTED: 1}), line
     else:
         # What was launched later by another thread is the last, whatever was cut off before.
-        assert not_recorded == {}, line
         assert numbers in ({THREAD: 1}, {CUT: 1}), line

@@ -17,7 +17,6 @@ from fake_runs import FakeRuns
 
 from kprof_inject.capture.capture_files import CaptureWriter
 from kprof_inject.runtime import step
-from kprof_inject.runtime.compiling.instrumented_kernel import InstrumentedKernel
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.launch import planned_kernel
 from kprof_inject.runtime.launch.launch_capture import LaunchCapture
@@ -164,8 +163,8 @@ def test_a_launch_that_fails_is_the_programs_own_failure(fake_runs: FakeRuns, mo
         (LaunchCapture, "begin"),
         (PlannedKernel, "prepare"),
         (PlannedKernel, "build_for"),
-        (InstrumentedKernel, "_build_of"),
-        (InstrumentedKernel, "compile_with_records"),
+        (PlannedKernel, "_record_of"),
+        (PlannedKernel, "_compiled"),
         (step, "variant_of"),
         (planned_kernel, "smaller_buffer_bytes"),
         (CaptureWriter, "__init__"),

@@ -17,8 +17,8 @@ from kprof_inject.capture.buffer_layouts import rows_of
 from kprof_inject.capture.cta_samples import EVERY_CTA, CtaChoice
 from kprof_inject.capture.mode import AUTO_BUFFER, Mode
 from kprof_inject.capture.model import Launch
-from kprof_inject.runtime.compiling import instrumented_kernel
 from kprof_inject.runtime.devices.cuda_driver import resources_of
+from kprof_inject.runtime.launch import planned_kernel
 from kprof_inject.runtime.versions import installed_version
 from kprof_inject.timeline.timeline import decode_launch
 from kprof_inject.workspace import Workspace
@@ -124,7 +124,7 @@ def test_each_kind_of_build_has_a_name(planned_once: FakeRuns, tmp_path: Path) -
 def test_the_first_launch_tells_what_a_choice_by_sm_is(
     planned_once: FakeRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(instrumented_kernel.InstrumentedKernel, "sms", 10)
+    monkeypatch.setattr(planned_kernel, "device_properties", lambda target: {"multiprocessor_count": 10})
     with planned_once.here(ctas=CtaChoice(per_sm=4), launches="all", capture=str(tmp_path / "capture")) as here:
         for count in (400, 100, 1600):
             here.launch(1, ctas=count)
@@ -151,7 +151,7 @@ def test_no_sample_records_if_a_second_body_spills(
     def found(kernel: Any) -> dict[str, Any]:
         return {**original(kernel), "spills": spills[1] if "$kprof_with" in kernel.asm["ptx"] else spills[2]}
 
-    monkeypatch.setattr(instrumented_kernel, "resources_of", found)
+    monkeypatch.setattr(planned_kernel, "resources_of", found)
     monkeypatch.setattr(Workspace, "clean_run", lambda *args: replace(clean_run(*args), spills=spills[0]))
     with planned_once.here(ctas=CtaChoice(1), capture=str(tmp_path / "capture")) as here:
         here.launch(2, ctas=64)
@@ -166,15 +166,15 @@ def test_a_sample_records_where_all_ctas_cannot(
     planned_once: FakeRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever happens when the build for the comparison is made."""
-    original, compiled = resources_of, instrumented_kernel.InstrumentedKernel.compile_with_records
+    original, compiled = resources_of, planned_kernel.PlannedKernel._compiled
 
     def fail(self: Any, mode: Any, ctas: CtaChoice, *others: Any) -> Any:
         if ctas == EVERY_CTA:
             raise RuntimeError("out of resource")
         return compiled(self, mode, ctas, *others)
 
-    monkeypatch.setattr(instrumented_kernel, "resources_of", lambda kernel: {**original(kernel), "spills": 20})
-    monkeypatch.setattr(instrumented_kernel.InstrumentedKernel, "compile_with_records", fail)
+    monkeypatch.setattr(planned_kernel, "resources_of", lambda kernel: {**original(kernel), "spills": 20})
+    monkeypatch.setattr(planned_kernel.PlannedKernel, "_compiled", fail)
     with planned_once.here(ctas=CtaChoice(1), capture=str(tmp_path / "capture")) as here:
         here.launch(2, ctas=64)
     (launch,) = launches_in(tmp_path / "capture")
@@ -217,7 +217,7 @@ def test_a_large_buffer_in_global_memory_gets_smaller_rings(
         return launch.kernel.stride_bytes
 
     usual = row_bytes("usual", Mode(AUTO_BUFFER))
-    monkeypatch.setattr(instrumented_kernel, "_MAX_AUTO_BYTES", 16 * usual // 3)
+    monkeypatch.setattr(planned_kernel, "_MAX_AUTO_BYTES", 16 * usual // 3)
     assert usual / 4 <= row_bytes("limited", Mode(AUTO_BUFFER)) <= usual / 3
     for number, mode in enumerate((Mode("global"), Mode(AUTO_BUFFER, 1 << 16))):
         assert row_bytes(str(number), mode) >= usual - 256

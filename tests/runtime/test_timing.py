@@ -15,7 +15,7 @@ from snapshots import check
 
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.runtime.launch import timing
-from kprof_inject.runtime.launch.clean_times import TimingLauncher
+from kprof_inject.runtime.launch.launcher import TimingLauncher
 from kprof_inject.runtime.launch.timing import SAMPLES, EmptyKernel
 from kprof_inject.runtime.launch.triton_wrapping import benchmarking
 from kprof_inject.timeline.trust import judge

@@ -1,4 +1,4 @@
-"""Builds of a kernel with records, as launches need them, and the arguments of launches as plain numbers.
+"""Builds of a kernel with records, and the arguments of launches as plain numbers.
 
 A capture keeps the numbers without the memory that they point to.
 """
@@ -7,13 +7,32 @@ from __future__ import annotations
 
 import ast
 import re
+import shutil
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+
+from triton.backends.compiler import GPUTarget
+from triton.runtime.driver import driver
 
 from kprof_inject.capture.capture_files import KernelRecord
 from kprof_inject.capture.cta_samples import CtaChoice, CtaSample
+from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.schema import MAX_ARGUMENT, Grid
+from kprof_inject.errors import KprofError
+from kprof_inject.runtime.compiling.compiler_process import errors_in, without_false_alarms
+from kprof_inject.runtime.compiling.instrumentation import (
+    instrumented,
+    keeping_body,
+    require_clock_reads,
+    shared_bytes_of,
+    tag_values,
+)
+from kprof_inject.runtime.process_events import in_forked_child
+from kprof_inject.workspace import Workspace
 
 Numbers = tuple[int | None, ...]
 CONSTANT = "constexpr"
@@ -101,21 +120,16 @@ class RecordingBuild:
     """A loaded build of a kernel with records: what a launch needs, and what the capture saves.
 
     It does not refer to Triton's kernel: a launch waiting to be saved refers to this build, and would keep code on the
-    device that the program has dropped. ``KernelRecord`` is no substitute: it lacks the launcher and the texts.
+    device that the program has dropped.
     """
 
     variant: str
-    """Name of this build in the capture."""
-    variant_of_program: str
-    """Name of the program's variant. Its builds for large grids differ only in the size of their rings, so launches are
-    counted and chosen for all of them together."""
+    """Name of this build in the capture; ``record`` has that of the program's variant, which may have several builds.
+    Launches are counted and chosen for all of them together."""
     launch: Callable[..., Any]
     """Launcher that Triton made; it takes ``function`` and ``packed_metadata`` of the same kernel."""
     function: Any
     packed_metadata: Any
-    row_bytes: int
-    """Size of a CTA's row in the buffer."""
-    cluster_ctas: int
     ctas: CtaChoice
     """Which CTAs of a launch record."""
     overlaps: bool
@@ -137,6 +151,75 @@ class RecordingBuild:
     def _sample_and_bytes(self, grid: Grid) -> tuple[CtaSample, int]:
         found = self._samples.get(grid)
         if found is None:
-            sample = self.ctas.sample(grid, self.cluster_ctas)
-            found = self._samples.setdefault(grid, (sample, sample.buffer_bytes(self.row_bytes)))
+            known = self.record.known_metadata
+            sample = self.ctas.sample(grid, known.num_ctas)
+            found = self._samples.setdefault(grid, (sample, sample.buffer_bytes(known.profile_scratch_size)))
         return found
+
+
+TwoBodies = tuple[str, int, int | None]
+"""What ``keeping_body`` takes: the PTX without records, the CTAs of a cluster, and the most registers of a thread."""
+
+
+def compile_with_records(
+    compile: Callable[[ExitStack], Any], target: GPUTarget, mode: Mode, has_tags: bool, bodies: TwoBodies | None
+) -> Any:
+    """Have Triton compile a kernel's TTGIR with records in place of its own, with ``bodies`` for a sample of its CTAs.
+
+    The effects on the process that ``compile`` enters are undone at the end. Raises ``KprofError`` with the compiler's
+    reason if it refuses, and if the result has no records.
+    """
+    shared_bytes = device_properties(target).get("max_shared_mem") or shared_bytes_of(target)
+    with _Effects() as effects, without_false_alarms() as messages:
+        effects.enter_context(instrumented(target, mode, shared_bytes))
+        if has_tags:
+            effects.enter_context(tag_values())
+        if bodies is not None:
+            effects.enter_context(keeping_body(*bodies))
+        try:
+            kernel = compile(effects)
+        except Exception as error:  # the compiler's errors have no common base
+            errors = errors_in(messages.take())
+            reason = errors[0].text if errors else f"{type(error).__name__}: {error}"
+            raise KprofError(f"Triton does not compile it with records: {reason}") from error
+    if not kernel.metadata.profile_scratch_size:
+        raise KprofError("Triton did not use the override: its records are not in the binary")
+    require_clock_reads(kernel, target)
+    return kernel
+
+
+class _Effects(ExitStack):
+    """Changes of the process's state for one compilation, undone at its end.
+
+    A child that another thread forks meanwhile never reaches that end, so there they are undone at once.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._thread = threading.get_ident()
+        in_forked_child(self._undo_in_child)
+
+    def _undo_in_child(self) -> None:
+        if threading.get_ident() != self._thread:
+            self.close()
+
+
+def binaries_folder(workspace: Workspace) -> Path:
+    """Return this process's folder for binaries with records."""
+    return workspace.cache_folder("instrumented")
+
+
+def remove_binaries(workspace: Workspace) -> None:
+    """Remove the binaries that this process compiled with records. The next run removes those of killed processes."""
+    shutil.rmtree(binaries_folder(workspace), ignore_errors=True)
+
+
+def device_properties(target: GPUTarget) -> dict[str, Any]:
+    """Return the driver's properties of the current device; empty if the program compiles for another target."""
+    try:
+        if driver.active.get_current_target() != target:
+            return {}
+        device = driver.active.get_current_device()
+        return dict(driver.active.utils.get_device_properties(device))
+    except RuntimeError:  # no active driver, as on a machine without a GPU
+        return {}

@@ -28,7 +28,7 @@ from kprof_inject.quantities import size_text
 from kprof_inject.runtime.devices.cuda_driver import MemoryRange, NoDeviceMemory, packed
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.devices.worker_device import WorkerDevice
-from kprof_inject.runtime.launch.recorded_launch import HOOK_ARGUMENTS
+from kprof_inject.runtime.launch.triton_wrapping import HOOK_ARGUMENTS
 
 # CUDA Driver API reference, cuTensorMapEncodeTiled: "must be aligned to 64B".
 _TENSOR_MAP_ALIGNMENT = 64

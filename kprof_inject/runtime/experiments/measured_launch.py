@@ -34,11 +34,11 @@ from kprof_inject.runtime.launch import triton_wrapping
 from kprof_inject.runtime.launch.launch_capture import LaunchCapture
 from kprof_inject.runtime.launch.launch_saver import LaunchSaver
 from kprof_inject.runtime.launch.launcher import own_scratch, record_launches
-from kprof_inject.runtime.launch.planned_kernel import PlannedKernel, no_fewer
+from kprof_inject.runtime.launch.planned_kernel import Plan, PlannedKernel
 from kprof_inject.runtime.launch.timing import EmptyKernel, LaunchTimer
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import NO_SAVED_LAUNCHES, Session
-from kprof_inject.workspace import Workspace
+from kprof_inject.workspace import DumpedKernel, Workspace
 
 # Reading twice as much as fits leaves nothing else.
 _TIMES_L2 = 2
@@ -177,17 +177,13 @@ class MeasuredLaunch:
             self._wait()
 
 
-class _SavedKernel(PlannedKernel):
-    """Planned kernel that is compiled from the text of its instrumented TTGIR, because its source is not here."""
-
-    def _compile_planned(self, effects: ExitStack) -> Any:
-        workspace, kernel = self._workspace, self.dumped
-        folder = workspace.recorded_builds_folder / f"{kernel.variant}.compiled"
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        compile_text(workspace.override_path(kernel).read_text(), kernel.info, folder)
-        group = {made.name: str(made) for made in sorted(folder.iterdir())}
-        return CompiledKernel(BuildSource.of(kernel.info), group, "")
+def _compiled_from(text: Path, kernel: DumpedKernel, workspace: Workspace) -> Any:
+    """Compile a kernel from its instrumented TTGIR alone, because its source is not here."""
+    folder = workspace.recorded_builds_folder / f"{kernel.variant}.compiled"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    compile_text(text.read_text(), kernel.info, folder)
+    return CompiledKernel(BuildSource.of(kernel.info), {made.name: str(made) for made in sorted(folder.iterdir())}, "")
 
 
 def capture_launch(launch: LoadedLaunch, clean: Any, session_path: Path, times: int) -> L2Contents:
@@ -210,8 +206,16 @@ def capture_launch(launch: LoadedLaunch, clean: Any, session_path: Path, times: 
         saver = LaunchSaver(NO_SAVED_LAUNCHES, session.recording.launches, device, report)
         capture = LaunchCapture(session, report, device, saver)
         triton_wrapping.wrap_loading()
-        plan = dumped, scope_table
-        planned = _SavedKernel(session, report, device, no_fewer, dumped, plan, lambda _: clean)
+        plan = Plan(dumped, dumped.variant, scope_table)
+        planned = PlannedKernel(
+            session,
+            report,
+            device,
+            lambda _: None,
+            dumped,
+            plan,
+            lambda path, _: _compiled_from(path, dumped, workspace),
+        )
         record_launches(clean, planned, capture.current)
         for _ in range(times):
             launch.refresh()

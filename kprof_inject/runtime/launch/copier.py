@@ -15,7 +15,7 @@ from kprof_inject.capture.capture_files import CaptureWriter, LaunchRecord
 from kprof_inject.runtime.devices.cuda_driver import NoDeviceMemory
 from kprof_inject.runtime.devices.device import Buffer, Device
 from kprof_inject.runtime.faults import fault_of, first_line
-from kprof_inject.runtime.launch.recorded_launch import RecordedLaunch
+from kprof_inject.runtime.launch.launch_buffers import RecordedLaunch
 from kprof_inject.runtime.process_report import ProcessReport
 
 _READ_CLOCK_EVERY_NS = 5_000_000_000
@@ -94,7 +94,7 @@ class BufferCopier:
             self._largest_bytes = size_bytes
         # Only the buffer shows whether a graph ran, so a launch in a graph replaces nothing before it is copied.
         replaces = self._replaces and not launch.record.graph
-        newest = self._newest.get(launch.build.variant_of_program) if replaces else None
+        newest = self._newest.get(launch.build.record.program_variant) if replaces else None
         replaced = (
             newest
             if newest is not None and newest.record.index < launch.record.index and newest in self._waiting
@@ -106,7 +106,7 @@ class BufferCopier:
         self._waiting[launch] = size_bytes
         if replaces:
             # Before it is queued: the copier's thread removes the entry again.
-            self._newest[launch.build.variant_of_program] = launch
+            self._newest[launch.build.record.program_variant] = launch
         self._queue.put(launch)
         if replaced is not None:
             replaced.memory = None
@@ -159,7 +159,7 @@ class BufferCopier:
             self._is_saving = True
             self._waiting.pop(launch, None)
             self._save_or_stop(launch)
-            variant = launch.build.variant_of_program
+            variant = launch.build.record.program_variant
             if self._newest.get(variant) is launch:
                 self._newest.pop(variant, None)  # the reference would keep the buffer's memory
             del launch  # as would this one until the next launch
@@ -197,7 +197,7 @@ class BufferCopier:
             self._left_out[self._stopped] += 1
 
     def _save(self, launch: RecordedLaunch, memory: Buffer) -> None:
-        replaced = self._written.get(launch.build.variant_of_program) if self._replaces else None
+        replaced = self._written.get(launch.build.record.program_variant) if self._replaces else None
         if (
             replaced is not None
             and not launch.record.graph
@@ -221,13 +221,13 @@ class BufferCopier:
             return
         build = launch.build
         begun_ns = int.from_bytes(data[_BEGUN_AT], "little") if build.record.layout == "timed" else 0
-        if launch.record.graph and replaced is not None and begun_ns < self._begun_ns[build.variant_of_program]:
+        if launch.record.graph and replaced is not None and begun_ns < self._begun_ns[build.record.program_variant]:
             return  # the saved launch began later
         self._writer.add_kernel(build.variant, build.record, build.ttgir, build.sources)
         record = msgspec.structs.replace(launch.record, host_end_ns=launch.host_end_ns)
         name = self._writer.add_launch(record, data)
-        self._written[build.variant_of_program] = msgspec.structs.replace(record, file=name)
-        self._begun_ns[build.variant_of_program] = begun_ns
+        self._written[build.record.program_variant] = msgspec.structs.replace(record, file=name)
+        self._begun_ns[build.record.program_variant] = begun_ns
         self.saved += 1
         self._written_bytes += launch.record.buffer_bytes
         if replaced is not None:

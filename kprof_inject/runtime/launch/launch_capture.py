@@ -23,9 +23,8 @@ from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.faults import first_line
 from kprof_inject.runtime.launch.copier import BufferCopier
 from kprof_inject.runtime.launch.kernel_launches import KernelLaunches
-from kprof_inject.runtime.launch.launch_buffers import ChosenLaunches, LastLaunches, ScratchBuffers
+from kprof_inject.runtime.launch.launch_buffers import ChosenLaunches, LastLaunches, LaunchBuffers, RecordedLaunch
 from kprof_inject.runtime.launch.launch_saver import LaunchSaver
-from kprof_inject.runtime.launch.recorded_launch import RecordedLaunch
 from kprof_inject.runtime.process_events import MAX_SECONDS_AT_END, in_forked_child
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import Session
@@ -48,11 +47,11 @@ class _Part:
 class LaunchCapture:
     """A capture of this process, which gives each launch a buffer, and has the kept launches copied and written.
 
+    The first launch creates the folder and the thread.
     No method that a launch calls takes a lock, so no exception, signal handler or fork can leave one held.
     """
 
     def __init__(self, session: Session, report: ProcessReport, device: Device, saver: LaunchSaver) -> None:
-        """Prepare to capture; the first launch creates the folder and the thread."""
         self.saver = saver
         self._session = session
         self._report = report
@@ -70,25 +69,17 @@ class LaunchCapture:
         self._left_out: Counter[str] = Counter()
         self._kernels: dict[str, KernelLaunches] = {}
         self._devices: set[int] = set()
-        self._present: dict[RecordedLaunch, KernelLaunches] = {}
-        """Launches to keep that were begun and have not ended."""
         self._parts: list[_Part] = []
         """The part, once it has begun: if another thread or a signal handler adds one too, the first counts."""
         self._has_ended = False
         self._noted = (0, 0)
-        self._scratch = ScratchBuffers(self._device)
-        session = self._session
-        self._buffers: ChosenLaunches | LastLaunches
+        recording = self._session.recording
+        self.buffers: LaunchBuffers
         if self._filter.replaces:
-            self._buffers = LastLaunches(self._device, self._save, _MAX_ON_DEVICE * session.recording.max_bytes)
+            self.buffers = LastLaunches(self._device, self._save, _MAX_ON_DEVICE * recording.max_bytes)
         else:
-            self._buffers = ChosenLaunches(
-                self._device,
-                self._scratch,
-                session.recording.max_launches,
-                session.recording.max_bytes,
-                self._save,
-                self._left_out,
+            self.buffers = ChosenLaunches(
+                self._device, self._save, recording.max_launches, recording.max_bytes, self._left_out
             )
 
     def current(self) -> LaunchCapture | None:
@@ -104,17 +95,9 @@ class LaunchCapture:
         return kernel
 
     def begin(
-        self,
-        kernel: KernelLaunches,
-        build: RecordingBuild,
-        number: int,
-        grid: Grid,
-        stream: int,
-        arguments: Sequence[Any],
-        *,
-        is_kept: bool,
+        self, build: RecordingBuild, number: int, grid: Grid, stream: int, arguments: Sequence[Any], *, is_kept: bool
     ) -> RecordedLaunch | None:
-        """Return a launch with a buffer, or None if the capture has ended. ``ended`` follows, once it is made.
+        """Return a launch with a buffer, or None if the capture has ended. ``buffers.made`` follows, once it is made.
 
         This is in the launch path. Raises ``NoDeviceMemory``; the caller may then try another build.
         """
@@ -124,14 +107,6 @@ class LaunchCapture:
             self._start()
         device = self._device.current()
         self._devices.add(device)
-        numbers = build.argument_kinds.numbers(arguments) if is_kept else ()
-        is_graph = self._device.is_capturing()
-        if is_kept and not is_graph:
-            former = self._buffers.reuse(build, grid, device, stream)
-            if former is not None:
-                former.begin_again(number, numbers)
-                self._present[former] = kernel
-                return former
         record = LaunchRecord(
             variant=build.variant,
             index=number,
@@ -141,19 +116,13 @@ class LaunchCapture:
             host_ns=time.time_ns(),
             buffer_bytes=build.buffer_bytes(grid),
             file="",
-            graph=is_graph,
-            arguments=numbers,
+            graph=self._device.is_capturing(),
+            arguments=build.argument_kinds.numbers(arguments) if is_kept else (),
             cta_shift=build.sample(grid).shift,
         )
         launch = RecordedLaunch(build, is_kept, record)
-        (self._buffers if is_kept else self._scratch).lend(launch)
-        if is_kept:
-            self._present[launch] = kernel
+        self.buffers.lend(launch)
         return launch
-
-    def ended(self, launch: RecordedLaunch) -> None:
-        """Note that a launch was made, or failed."""
-        self._present.pop(launch, None)
 
     def finish(self) -> None:
         """Save the remaining launches, record what was left out, and end the capture.
@@ -172,12 +141,10 @@ class LaunchCapture:
             is_saved = part.copier.close(functools.partial(self._save_rest, part), MAX_SECONDS_AT_END)
             self.saver.finish()
         finally:
-            if interrupted := self._interrupted() if is_saved else 0:
-                self._left_out["interrupted while they were launched"] += interrupted
             if not is_saved:
                 # Without us, the program would end here in any case.
                 waiting, reason = part.copier.unfinished()
-                self._left_out[reason] += max(waiting + self._buffers.unsaved(), 1)
+                self._left_out[reason] += max(waiting + self.buffers.unsaved(), 1)
             with self._report.guard("ending the capture"):
                 self._add_times(part.writer)
                 launches = {one.variant: one.launches for one in list(self._kernels.values())}
@@ -191,16 +158,6 @@ class LaunchCapture:
         kernels = self._kernels
         self._reset()
         self._kernels = {variant: one.again() for variant, one in kernels.items()}
-
-    def _interrupted(self) -> int:
-        """Return the number of launches to keep that an exception (Ctrl-C, a time-out) ended before they were made.
-
-        If later launches replace them, only the last one of each kernel counts.
-        """
-        interrupted = ((launch, kernel) for launch, kernel in list(self._present.items()) if not launch.is_handed_over)
-        return sum(
-            not self._filter.replaces or launch.record.index + 1 == kernel.launches for launch, kernel in interrupted
-        )
 
     def _add_times(self, writer: CaptureWriter) -> None:
         """Save the kernels' times; into the workspace those without records, which a program shows that runs once."""
@@ -218,12 +175,12 @@ class LaunchCapture:
         """Wait for the devices if launches are still on them, and save these."""
         try:
             with self._device.unaffected_by_graphs(), part.copier.waiting_for_device():
-                for device in sorted(self._devices) if self._buffers.unsaved() else ():
+                for device in sorted(self._devices) if self.buffers.unsaved() else ():
                     self._device.synchronise(device)
         except Exception as error:  # noqa: BLE001 (the program handles failures of its device)
-            self._left_out[f"the device failed: {first_line(error)}"] += self._buffers.unsaved()
+            self._left_out[f"the device failed: {first_line(error)}"] += self.buffers.unsaved()
             return
-        self._buffers.save_rest()
+        self.buffers.save_rest()
         for device in sorted(self._devices):
             part.copier.read_clock(device)
 

@@ -48,9 +48,13 @@ from kprof_inject.runtime.launch.reachable_memory import (
     reached_by,
     saved_arguments,
 )
-from kprof_inject.runtime.launch.recorded_launch import HOOK_ARGUMENTS
 from kprof_inject.runtime.launch.timing import TIMES_ITSELF, programs_events
-from kprof_inject.runtime.launch.triton_wrapping import ProgramGrids, before_first_run, wait_for_benchmarks
+from kprof_inject.runtime.launch.triton_wrapping import (
+    HOOK_ARGUMENTS,
+    ProgramGrids,
+    before_first_run,
+    wait_for_benchmarks,
+)
 from kprof_inject.runtime.process_events import MAX_SECONDS_AT_END, in_forked_child, let_through
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import SavedLaunches

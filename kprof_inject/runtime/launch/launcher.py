@@ -1,4 +1,4 @@
-"""Launch kernels with records: give each launch a buffer, and hand the launch over once it is made.
+"""Launchers in place of Triton's: with records, each launch in a buffer of ours; or timed, or saved, without any.
 
 Triton asks our allocator for the profile buffer of each launch.
 """
@@ -17,22 +17,35 @@ from kprof_inject.capture.cta_samples import CtaSample
 from kprof_inject.capture.schema import Grid
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.compiling.recording_build import RecordingBuild
-from kprof_inject.runtime.devices.cuda_driver import NoDeviceMemory
-from kprof_inject.runtime.devices.device import Buffer, Device
+from kprof_inject.runtime.devices.cuda_driver import NoDeviceMemory, resources_of
+from kprof_inject.runtime.devices.device import Buffer, Device, devices_of_process
 from kprof_inject.runtime.faults import fault_of, first_line
-from kprof_inject.runtime.launch.kernel_launches import KernelLaunches
+from kprof_inject.runtime.launch.launch_buffers import RecordedLaunch
 from kprof_inject.runtime.launch.launch_capture import LaunchCapture
-from kprof_inject.runtime.launch.launch_saver import KernelToSave
+from kprof_inject.runtime.launch.launch_saver import KernelToSave, LaunchBeingSaved, LaunchSaver
 from kprof_inject.runtime.launch.planned_kernel import PlannedKernel
-from kprof_inject.runtime.launch.recorded_launch import HOOK_ARGUMENTS, RecordedLaunch, SampleBuffer
-from kprof_inject.runtime.launch.timing import EmptyKernel, Turn
-from kprof_inject.runtime.launch.triton_wrapping import StandInLauncher, is_benchmarking
-from kprof_inject.runtime.process_events import let_through
+from kprof_inject.runtime.launch.timing import EmptyKernel, LaunchTimer, Turn
+from kprof_inject.runtime.launch.triton_wrapping import HOOK_ARGUMENTS, Load, StandInLauncher, is_benchmarking
+from kprof_inject.runtime.process_events import in_forked_child, let_through
+from kprof_inject.runtime.process_report import ProcessReport
+from kprof_inject.workspace import Workspace
+
+
+class SampleBuffer:
+    """A buffer as a kernel takes it: the address of its first row, with the sample's ``shift`` in its lowest bits."""
+
+    __slots__ = ("_address", "_buffer")
+
+    def __init__(self, buffer: Buffer, sample: CtaSample) -> None:
+        self._buffer = buffer  # lives as long
+        self._address = buffer.data_ptr() + sample.ends_bytes + sample.shift
+
+    def data_ptr(self) -> int:
+        """Return the address."""
+        return self._address
 
 
 class _PresentLaunch(threading.local):
-    """Buffer of this thread's present launch."""
-
     buffer: Any = None
 
 
@@ -91,19 +104,14 @@ class CapturingLauncher(StandInLauncher):
     """Launcher that makes a kernel's launches with records.
 
     It launches the kernel itself if there is no buffer or an autotuner is comparing. The program never sees our own
-    failures, but it does see a failure of the launch.
+    failures, but it does see a failure of the launch. ``gave_up(kernel)`` is called once no build can be launched.
     """
 
     def __init__(
         self, kernel: Any, planned: PlannedKernel, capture: CurrentCapture, gave_up: Callable[[Any], None]
     ) -> None:
-        """Stand in for the launcher of a loaded ``kernel``, and launch a build of ``planned`` instead.
-
-        ``gave_up(kernel)`` is called once no build can be launched.
-        """
         super().__init__(kernel)
         self._planned = planned
-        self._variant = planned.variant
         self._capture = capture
         self._gave_up = gave_up
         self._max_bytes = planned.max_bytes
@@ -117,7 +125,7 @@ class CapturingLauncher(StandInLauncher):
         """Launch as Triton's launcher does, with records if possible."""
         grid = (grid_x, grid_y, grid_z)
         _allocation._profile_allocator.set(_allocate)  # at each launch: Triton has one allocator for each context
-        is_ours = not self._given_up and grid[0] * grid[1] * grid[2] and not is_benchmarking()
+        is_ours = not self._given_up and grid_x * grid_y * grid_z and not is_benchmarking()
         begun = self._begin(grid, stream, args) if is_ours else None
         if begun is None:
             return self._launch(*grid, stream, function, metadata, *args)
@@ -125,32 +133,18 @@ class CapturingLauncher(StandInLauncher):
         if launch is None:
             return self._launch_without_records(turn, grid, stream, function, metadata, *args)
         build = launch.build
-        saver, saved = capture.saver, None
-        if launch.is_kept and (
-            saver.is_due(self._variant, launch.record.index)
-            or (not launch.record.graph and saver.is_due_again(self._variant, grid))
-        ):
-            kernel = KernelToSave.of(
-                build.argument_kinds,
-                name=build.record.name,
-                variant=build.variant_of_program,
-                relaunch=build.record.scopes.relaunch,
-                clean=build.record.clean,
-            )
-            saved = saver.begin(kernel, launch.record.index, grid, stream, args)
+        saved = self._saved(capture.saver, launch, stream, args) if launch.is_kept else None
         # A signal handler of the program may launch in the middle of this.
         outer = _present_launch.buffer
         try:
             _present_launch.buffer = _as_taken(launch.memory, build.sample(grid))
-            timer = capture.kernel(self._variant).timer(build, grid, turn)
+            timer = capture.kernel(self._planned.variant).timer(build, grid, turn)
             start = timer.begin(stream) if timer is not None else None
             result = build.launch(*grid, stream, build.function, build.packed_metadata, *args)
         except Exception as error:  # noqa: BLE001 (the program must go on)
             let_through(error)
             if saved is not None:
-                saver.failed(saved)
-            launch.owner.failed(launch)
-            capture.ended(launch)
+                capture.saver.failed(saved)
             # If the launch fails without records too, the program sees that failure.
             result = self._launch(*grid, stream, function, metadata, *args)
             self._give_up(f"its launch fails with records: {first_line(error)}")
@@ -161,9 +155,9 @@ class CapturingLauncher(StandInLauncher):
             if timer is not None and start is not None:
                 timer.end(start, stream, turn)
             if saved is not None:
-                saver.launched(saved, stream)
-            launch.owner.launched(launch)
-            capture.ended(launch)
+                capture.saver.launched(saved, stream)
+            if launch.is_kept:
+                capture.buffers.made(launch)
         except Exception as error:  # noqa: BLE001 (the program must go on)
             let_through(error)
             self._give_up(fault_of(error))
@@ -171,14 +165,30 @@ class CapturingLauncher(StandInLauncher):
 
     def _launch_without_records(self, turn: Turn | None, grid: Grid, stream: int, *others: Any) -> Any:
         """Launch as Triton's launcher does, and time the launch if it has a turn."""
-        start = None
-        if turn is not None:
-            timer = turn.timer.clean
-            start = timer.begin(stream)
+        timer = turn.timer.clean if turn is not None else None
+        start = timer.begin(stream) if timer is not None else None
         result = self._launch(*grid, stream, *others)
-        if start is not None:
+        if timer is not None and start is not None:
             timer.end(start, stream, turn)
         return result
+
+    def _saved(
+        self, saver: LaunchSaver, launch: RecordedLaunch, stream: int, args: Sequence[Any]
+    ) -> LaunchBeingSaved | None:
+        """Copy the memory of a launch that is about to be made, if it is the one to save."""
+        variant, number, grid = self._planned.variant, launch.record.index, launch.record.grid
+        is_due_again = not launch.record.graph and saver.is_due_again(variant, grid)
+        if not is_due_again and not saver.is_due(variant, number):
+            return None
+        record = launch.build.record
+        kernel = KernelToSave.of(
+            launch.build.argument_kinds,
+            name=record.name,
+            variant=variant,
+            relaunch=record.scopes.relaunch,
+            clean=record.clean,
+        )
+        return saver.begin(kernel, number, grid, stream, args)
 
     def _begin(
         self, grid: Grid, stream: int, args: Sequence[Any]
@@ -190,16 +200,18 @@ class CapturingLauncher(StandInLauncher):
         """
         # If another thread ends the capture meanwhile, the launch belongs to the next one.
         while (capture := self._capture()) is not None:
-            kernel = capture.kernel(self._variant)
+            kernel = capture.kernel(self._planned.variant)
             number, is_kept = kernel.count(grid)
             turn = None
             try:
-                self._record_less_if_slow(kernel, grid)
+                excess = kernel.excess()
+                if excess is not None and self._planned.record_less(excess, grid):
+                    self._of_grid = {}
+                    kernel.begin_turns_again()
                 turn = kernel.turn(grid, self._empty, is_kept=is_kept)
                 if not kernel.has_records(turn, is_kept=is_kept):
                     return capture, None, turn
-                arguments = args[HOOK_ARGUMENTS:]
-                launch = self._with_buffer(capture, kernel, number, grid, stream, arguments, is_kept=is_kept)
+                launch = self._with_buffer(capture, number, grid, stream, args[HOOK_ARGUMENTS:], is_kept=is_kept)
             except Exception as error:  # noqa: BLE001 (the program must go on)
                 let_through(error)
                 self._give_up(_reason(error))
@@ -208,22 +220,8 @@ class CapturingLauncher(StandInLauncher):
                 return capture, launch, turn
         return None
 
-    def _record_less_if_slow(self, kernel: KernelLaunches, grid: Grid) -> None:
-        excess = kernel.excess()
-        if excess is not None and self._planned.record_less(excess, grid):
-            self._of_grid = {}
-            kernel.begin_turns_again()
-
     def _with_buffer(
-        self,
-        capture: LaunchCapture,
-        kernel: KernelLaunches,
-        number: int,
-        grid: Grid,
-        stream: int,
-        arguments: Sequence[Any],
-        *,
-        is_kept: bool,
+        self, capture: LaunchCapture, number: int, grid: Grid, stream: int, arguments: Sequence[Any], *, is_kept: bool
     ) -> RecordedLaunch | None:
         """Begin a launch of a build whose buffer fits; return None if the capture has ended.
 
@@ -232,10 +230,9 @@ class CapturingLauncher(StandInLauncher):
         while True:
             build = self._of_grid.get(grid)
             if build is None:
-                build = self._planned.build_for(grid, self._max_bytes)
-                self._of_grid[grid] = build
+                build = self._of_grid[grid] = self._planned.build_for(grid, self._max_bytes)
             try:
-                return capture.begin(kernel, build, number, grid, stream, arguments, is_kept=is_kept)
+                return capture.begin(build, number, grid, stream, arguments, is_kept=is_kept)
             except NoDeviceMemory:
                 self._max_bytes = build.buffer_bytes(grid) // 2
                 self._of_grid = {}
@@ -264,7 +261,6 @@ class SavingLauncher(StandInLauncher):
     """Launcher of a kernel without records, of which a launch is saved; then it steps aside."""
 
     def __init__(self, kernel: Any, to_save: KernelToSave, capture: CurrentCapture) -> None:
-        """Stand in for the launcher of a loaded ``kernel``."""
         super().__init__(kernel)
         self._to_save = to_save
         self._capture = capture
@@ -291,6 +287,64 @@ class SavingLauncher(StandInLauncher):
             raise
         capture.saver.launched(saved, stream)
         return result
+
+
+class TimingLauncher(StandInLauncher):
+    """Launcher of a kernel without records that times some launches, then steps aside."""
+
+    def __init__(self, kernel: Any, timer: LaunchTimer) -> None:
+        super().__init__(kernel)
+        self._timer = timer
+
+    def __call__(
+        self, grid_x: int, grid_y: int, grid_z: int, stream: int, function: Any, metadata: Any, *args: Any
+    ) -> Any:
+        """Launch as Triton's launcher does, and time the launch if samples are missing."""
+        start = None
+        if self._timer.is_done:
+            if self._timer.count():
+                self._step_aside()
+        elif not is_benchmarking():
+            start = self._timer.begin(stream)
+        result = self._launch(grid_x, grid_y, grid_z, stream, function, metadata, *args)
+        if start is not None:
+            self._timer.end(start, stream)
+        return result
+
+
+class CleanTimes:
+    """Kernels of this process without records, of which launches are timed; their times go to the workspace."""
+
+    def __init__(self, workspace: Workspace, report: ProcessReport) -> None:
+        self._workspace = workspace
+        self._report = report
+        self._timed: list[tuple[str, dict[str, Any], LaunchTimer]] = []
+        in_forked_child(self._begin_in_child)
+
+    def _begin_in_child(self) -> None:
+        self._timed = []  # it cannot query its parent's devices
+
+    def load(self, variant: str, kernel: Any, load: Load) -> None:
+        """Load a kernel, and time its launches."""
+        load()
+        with self._report.guard("timing a kernel"):
+            device = devices_of_process()
+            device.prepare()
+            timer = LaunchTimer(device, EmptyKernel.like(kernel.metadata))
+            if not isinstance(kernel._run, TimingLauncher):  # set already if an exception ended an earlier attempt
+                kernel._run = TimingLauncher(kernel, timer)
+            self._timed.append((variant, resources_of(kernel), timer))
+            self._save(*self._timed[-1])
+
+    def finish(self) -> None:
+        """Save the times. Never raises."""
+        for timed in self._timed:
+            with self._report.guard("timing a kernel"):
+                self._save(*timed)
+        self._timed.clear()  # frees their events while the driver still exists
+
+    def _save(self, variant: str, resources: dict[str, Any], timer: LaunchTimer) -> None:
+        self._workspace.write_clean_run(variant, timer.resources(**resources, launches=timer.launches))
 
 
 def _reason(error: Exception) -> str:

@@ -1,27 +1,41 @@
-"""Planned kernels, with builds that are compiled when a launch needs them."""
+"""Planned kernels: which CTAs record, where to, and the builds for that, compiled when a launch needs them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import msgspec
+from msgspec.structs import replace
 
+from kprof_inject.capture.capture_files import KernelRecord
 from kprof_inject.capture.cta_samples import AUTO_CTAS, EVERY_CTA, FEWER_CTAS, CtaChoice, CtaSample
-from kprof_inject.capture.mode import Mode
-from kprof_inject.capture.ring_sizes import MAX_LAUNCH_BYTES, smaller_buffer_bytes
-from kprof_inject.capture.schema import Grid
+from kprof_inject.capture.mode import AUTO_BUFFER, Mode
+from kprof_inject.capture.resources import KernelResources, limits_of, registers_for
+from kprof_inject.capture.ring_sizes import (
+    MAX_LAUNCH_BYTES,
+    auto_buffer,
+    keeps_occupancy,
+    mode_of_kernel,
+    smaller_buffer_bytes,
+)
+from kprof_inject.capture.schema import Grid, plausible_sm_clock_hz
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.errors import KprofError
+from kprof_inject.files import write_bytes
 from kprof_inject.quantities import counted, size_text
-from kprof_inject.runtime.compiling.compiler import Compile, compiling_alone, put_in_place
-from kprof_inject.runtime.compiling.instrumented_kernel import InstrumentedKernel, binaries_folder
-from kprof_inject.runtime.compiling.recording_build import RecordingBuild
-from kprof_inject.runtime.compiling.triton_caches import overriding
-from kprof_inject.runtime.devices.cuda_driver import resources_of
+from kprof_inject.runtime.compiling.builds import build_files
+from kprof_inject.runtime.compiling.compiler import compiling_alone, put_in_place
+from kprof_inject.runtime.compiling.instrumentation import scope_names, target_of
+from kprof_inject.runtime.compiling.recording_build import (
+    ArgumentKinds,
+    RecordingBuild,
+    compile_with_records,
+    device_properties,
+)
+from kprof_inject.runtime.devices.cuda_driver import l2_bytes, resources_of
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.process_events import keeping_signal_handlers
 from kprof_inject.runtime.process_report import ProcessReport
@@ -33,18 +47,31 @@ _MAX_FOR_OTHER_MEMORY = 0.15
 """Excess of a kernel's time up to which its records may only be in the wrong memory. For 19 foreign kernels, the other
 one made at most 12 % of difference (H100)."""
 
-Plan = tuple[DumpedKernel, ScopeTable]
-"""A dumped kernel, and the scopes of the records to insert."""
+# A second body is not worth this many more spills: ptxas allocates the registers of both at once, and where it leaves
+# values in memory, the CTAs that do not record wait for them, too.
+_MAX_MORE_SPILLS = 3
 
-Fewer = Callable[[DumpedKernel, str], tuple[str, ScopeTable] | None]
-"""Function that plans fewer records than a plan has, for a kernel that they slow down.
+_MAX_AUTO_BYTES = 128 << 20
+"""Size of a launch's buffer up to which ``auto`` gives each warp a whole ring in global memory. A launch has two or
+three buffers, in memory that the program may need."""
 
-It returns the name of the new plan, and its scopes; None if that is not possible.
-"""
+_CHANGED_BY_RECORDS = ("num_warps", "shared", "profile_scratch_size", "profile_scratch_align")
 
 
-def no_fewer(dumped: DumpedKernel, plan: str) -> None:
-    """Plan nothing: the records of a kernel are those that the user planned."""
+class Plan(NamedTuple):
+    """Records planned for a dumped kernel: their scopes, and the name of the plan in the workspace."""
+
+    dumped: DumpedKernel
+    name: str
+    scopes: ScopeTable
+
+
+Fewer = Callable[[Plan], Plan | None]
+"""Function that plans fewer records than a plan has, for a kernel that they slow down; None if that is not possible."""
+
+CompileText = Callable[[Path, ExitStack], Any]
+"""Function that compiles a kernel from a file with its instrumented TTGIR. The stack undoes its effects on the process
+afterwards."""
 
 
 class PlannedKernel:
@@ -62,14 +89,10 @@ class PlannedKernel:
         fewer: Fewer,
         variant: DumpedKernel,
         plan: Plan,
-        overridden: Compile,
+        compile: CompileText,
     ) -> None:
-        """Prepare to launch a variant of the program with the records of ``plan``, or ``fewer``.
-
-        ``overridden(path)`` compiles the kernel again while Triton finds its TTGIR at this path.
-        """
-        self.variant = variant.variant
-        self.dumped, self._scope_table = plan
+        """Prepare to launch a ``variant`` of the program with the records of ``plan``, or ``fewer``."""
+        self.dumped = plan.dumped
         self.max_bytes = min(session.recording.max_bytes, MAX_LAUNCH_BYTES)
         """Maximum size of a launch's buffer."""
         self._session = session
@@ -78,11 +101,21 @@ class PlannedKernel:
         self._fewer = fewer
         self._workspace = Workspace(Path(session.workspace))
         self._name = variant.name  # the function's name; Triton's module may have another
-        self._plan = self.dumped.variant
-        """Name of the plan in the workspace."""
-        self._overridden = overridden
+        self._plan = plan
+        self._compile = compile
         self._put_in_place = put_in_place(variant)
-        self._instrumented: InstrumentedKernel | None = None
+        info = plan.dumped.info
+        assert info.target is not None  # known for a kernel that was compiled
+        self._target = target_of(info.target)
+        self._cluster_ctas = info.known_metadata.num_ctas
+        self._warps = int(info.metadata["num_warps"])
+        self._shared_bytes = int(info.metadata["shared"])
+        self._clean = KernelResources()
+        """Resources of the kernel without records, once it is loaded."""
+        self._clean_ptx: str | None = None
+        """PTX of the kernel without records; None if it has none, or if all CTAs record in any case."""
+        self._prefers_shared = False
+        """True if records of this kernel cost less in shared memory, also where they mostly cost less in global one."""
         self._why_fewer = ""
         """Reason why fewer records are made than were planned first; empty if there is none."""
         self._why_all_ctas = ""
@@ -96,17 +129,19 @@ class PlannedKernel:
         self._reduced = ""
         """How fewer records were made last; empty if all are made."""
 
+    @property
+    def variant(self) -> str:
+        """Name of the program's variant."""
+        return self.dumped.variant
+
     def prepare(self, kernel: Any) -> None:
         """Prepare to launch a loaded kernel with records."""
         self._device.prepare()
         clean = self._workspace.clean_run(self.variant)
-        if clean.registers is None:
-            clean = msgspec.structs.replace(clean, **resources_of(kernel))
-        may_sample = self._session.recording.cta_choice != EVERY_CTA and installed_version().offset_bits is not None
-        clean_ptx = kernel.asm.get("ptx") if may_sample else None
-        self._instrumented = InstrumentedKernel(
-            self._session, self.dumped, self._plan, self._scope_table, clean, clean_ptx, self._compile_planned
-        )
+        self._clean = replace(clean, **resources_of(kernel)) if clean.registers is None else clean
+        can_sample = self._target.backend == "cuda" and installed_version().offset_bits is not None
+        if can_sample and self._session.recording.cta_choice != EVERY_CTA:
+            self._clean_ptx = kernel.asm.get("ptx")
 
     def record_less(self, excess: float, grid: Grid) -> bool:
         """Have records made that cost less, because the kernel takes longer with them by this part of its time.
@@ -115,38 +150,38 @@ class PlannedKernel:
         False if there is no other way.
         """
         with compiling_alone():
-            before = self._instrumented
-            if before is None:
-                return False
-            sample = self._ctas_of(before, grid).sample(grid, before.cluster_ctas)
-            prefers_shared = before.prefers_shared
-            if excess <= _MAX_FOR_OTHER_MEMORY and before.can_prefer_shared(sample):
-                prefers_shared = True
+            sample = self._ctas_of(grid).sample(grid, self._cluster_ctas)
+            fewer_ctas = FEWER_CTAS.sample(grid, self._cluster_ctas)
+            if excess <= _MAX_FOR_OTHER_MEMORY and self._can_prefer_shared(sample):
+                self._prefers_shared = True
                 self._why_fewer = "its records are in shared memory: in global memory"
-            elif (plan := self._fewer(self.dumped, self._plan)) is not None:
+            elif (plan := self._fewer(self._plan)) is not None:
                 left_out = "loops" if self._reduced else "iterations"
                 self._reduced = f"no-{left_out}"
                 self._why_fewer = f"its {left_out} are not recorded: with them"
-                self._plan, self._scope_table = plan
+                self._plan = plan
                 self._why_all_ctas = ""
-            elif (fewer := self._fewer_ctas(before, grid, sample)) is not None:
+            elif self._ctas == AUTO_CTAS and self._has_samples and fewer_ctas.shift > sample.shift:
                 self._reduced = "fewer-ctas"
-                self._why_fewer = f"{fewer.rows:,} of its {fewer.ctas:,} CTAs record: with more"
+                self._why_fewer = f"{fewer_ctas.rows:,} of its {fewer_ctas.ctas:,} CTAs record: with more"
                 self._ctas = FEWER_CTAS
             else:
                 return False
             self._why_fewer += f", it took {100 * excess:.0f} % longer"
-            self._instrumented = replace(
-                before, plan=self._plan, scope_table=self._scope_table, prefers_shared=prefers_shared
-            )
         return True
 
-    def _fewer_ctas(self, instrumented: InstrumentedKernel, grid: Grid, now: CtaSample) -> CtaSample | None:
-        """Return the sample of a launch of which fewer CTAs record than ``now``; None if that is not possible."""
-        if self._ctas != AUTO_CTAS or self._why_all_ctas or not instrumented.has_samples:
-            return None
-        fewer = FEWER_CTAS.sample(grid, instrumented.cluster_ctas)
-        return fewer if fewer.shift > now.shift else None
+    def _can_prefer_shared(self, sample: CtaSample) -> bool:
+        """Return True if records of these CTAs are in global memory, and could be in shared memory instead.
+
+        They could if that is left to us, and as many CTAs then fit on an SM.
+        """
+        if self._session.recording.mode.buffer != AUTO_BUFFER or sample.shift or self.mode(sample).buffer == "shared":
+            return False
+        try:
+            ring_bytes = self._mode_with(sample, prefers_shared=True).buffer_bytes
+        except KprofError:  # no room
+            return False
+        return keeps_occupancy(ring_bytes, self._shared_bytes, self._warps, self._clean.registers, self._target_name)
 
     def give_up(self, reason: str) -> None:
         """Report that this kernel is launched without records from now on."""
@@ -160,16 +195,13 @@ class PlannedKernel:
         other error if something is wrong with us.
         """
         with compiling_alone(), self._device.unaffected_by_graphs(), keeping_signal_handlers():
-            instrumented = self._instrumented
-            if instrumented is None:
-                raise KprofError("it is not loaded")
-            build = self._usual_build(instrumented, grid)
+            build = self._usual_build(grid)
             if build.buffer_bytes(grid) <= max_bytes:
                 return build
             sample = build.sample(grid)
-            usual = instrumented.mode(sample)
+            usual = self.mode(sample)
             room_bytes = max(max_bytes - sample.ends_bytes, 0)
-            buffer_bytes = smaller_buffer_bytes(usual, sample.rows, instrumented.total_warps, room_bytes)
+            buffer_bytes = smaller_buffer_bytes(usual, sample.rows, self._warps, room_bytes)
             if buffer_bytes is None:
                 raise KprofError(
                     f"a grid of {counted(sample.ctas, 'CTA')} needs a buffer of {size_text(build.buffer_bytes(grid))}, "
@@ -180,47 +212,169 @@ class PlannedKernel:
                 f"for a grid of {counted(sample.ctas, 'CTA')}, each CTA keeps {buffer_bytes} bytes of records instead "
                 f"of {usual.buffer_bytes}"
             )
-            return self._build(
-                instrumented, build.ctas, msgspec.structs.replace(usual, buffer_bytes=buffer_bytes), note
-            )
+            return self._build(build.ctas, replace(usual, buffer_bytes=buffer_bytes), note)
 
-    def _compile_planned(self, effects: ExitStack) -> Any:
-        """Compile the kernel with its instrumented TTGIR; ``effects`` are undone after that."""
-        workspace = self._workspace
-        effects.enter_context(overriding(workspace.override_folder / self._plan, binaries_folder(workspace)))
-        return self._overridden(workspace.override_path(replace(self.dumped, variant=self._plan)))
-
-    def _usual_build(self, instrumented: InstrumentedKernel, grid: Grid) -> RecordingBuild:
+    def _usual_build(self, grid: Grid) -> RecordingBuild:
         """Return the build with the usual buffer. Where no sample of the CTAs can record, all do."""
-        ctas = self._ctas_of(instrumented, grid)
+        ctas = self._ctas_of(grid)
         if ctas != EVERY_CTA:
             try:
-                return self._build_of(instrumented, ctas, grid, "")
+                return self._build(ctas, self.mode(ctas.sample(grid, self._cluster_ctas)), "")
             except KprofError as error:
                 self._why_all_ctas = f"all its CTAs record: {error.what}"
-        return self._build_of(instrumented, EVERY_CTA, grid, self._why_all_ctas)
+        return self._build(EVERY_CTA, self.mode(EVERY_CTA.sample(grid, self._cluster_ctas)), self._why_all_ctas)
 
-    def _ctas_of(self, instrumented: InstrumentedKernel, grid: Grid) -> CtaChoice:
+    @property
+    def _has_samples(self) -> bool:
+        """True if a sample of the CTAs can record."""
+        return self._clean_ptx is not None and not self._why_all_ctas
+
+    def _ctas_of(self, grid: Grid) -> CtaChoice:
         """Return which CTAs of a launch record. Launches in which all do need no second body."""
-        if self._why_all_ctas or not instrumented.has_samples:
+        if not self._has_samples:
             return EVERY_CTA
         choice = self._choice
         if choice is None:
-            choice = self._ctas.of_launch(grid, instrumented.cluster_ctas, instrumented.sms)
+            sms = device_properties(self._target).get("multiprocessor_count", 0)
+            choice = self._ctas.of_launch(grid, self._cluster_ctas, sms)
             self._choice = choice if choice.shift else None
-        return choice if choice.sample(grid, instrumented.cluster_ctas).shift else EVERY_CTA
+        return choice if choice.sample(grid, self._cluster_ctas).shift else EVERY_CTA
 
-    def _build_of(self, instrumented: InstrumentedKernel, ctas: CtaChoice, grid: Grid, note: str) -> RecordingBuild:
-        mode = instrumented.mode(ctas.sample(grid, instrumented.cluster_ctas))
-        return self._build(instrumented, ctas, mode, note)
+    def mode(self, sample: CtaSample) -> Mode:
+        """Return the session's mode for launches of this kernel of which ``sample`` records.
 
-    def _build(self, instrumented: InstrumentedKernel, ctas: CtaChoice, mode: Mode, note: str) -> RecordingBuild:
+        Raises ``KprofError`` if mode and kernel do not suit each other.
+        """
+        return self._mode_with(sample, prefers_shared=self._prefers_shared)
+
+    def _mode_with(self, sample: CtaSample, *, prefers_shared: bool) -> Mode:
+        mode, scopes = self._session.recording.mode, self._plan.scopes
+        is_auto = mode.buffer == AUTO_BUFFER
+        if mode.sched_stores and any(scope.ended_by_next for scope in scopes.scopes):
+            raise KprofError(
+                "--sched-stores moves the store of a start to its end, and iterations have only one record",
+                hint="insert with --iter-records two",
+            )
+        mode.require_tags_kept(any(scope.tags for scope in scopes.scopes))
+        if is_auto:
+            can_choose = self._target.backend == "cuda" and "nvidia" in installed_version().global_buffer_on
+            stays = prefers_shared and not sample.shift
+            mode = replace(mode, buffer=auto_buffer(sample) if can_choose and not stays else "shared")
+        chosen = mode_of_kernel(
+            mode, self._shared_bytes, self._warps, self._clean.registers, self._target_name, scopes.most_records
+        )
+        if is_auto and chosen.buffer == "global" and not mode.buffer_bytes:
+            limited = smaller_buffer_bytes(chosen, sample.rows, self._warps, _MAX_AUTO_BYTES)
+            chosen = replace(chosen, buffer_bytes=limited or chosen.buffer_bytes)
+        return chosen
+
+    @property
+    def _target_name(self) -> str:
+        return str(self.dumped.info.target)
+
+    def _build(self, ctas: CtaChoice, mode: Mode, note: str) -> RecordingBuild:
+        """Return the build with this mode, in which these CTAs record; compile and load it if there is none.
+
+        Raises ``KprofError`` with the reason if the compiler refuses, or if the result would not do.
+        """
         where = mode.buffer if ctas == EVERY_CTA else "sample"
         key = "-".join(filter(None, (self._reduced, where, str(mode.buffer_bytes))))
         if key not in self._builds:
             name = f"{self.variant}-{key}" if self._builds else self.variant
-            self._builds[key] = instrumented.build(name, ctas, mode)
+            kernel = self._compiled(mode, ctas)
+            if ctas != EVERY_CTA:
+                if self._holds_fewer_ctas(kernel):
+                    kernel = self._with_fewer_registers(mode, ctas) or kernel
+                self._require_few_spills(kernel, mode)
+            record = self._record_of(kernel, mode, ctas)
+            before, after = record.clean.ctas_per_sm, record.with_records.ctas_per_sm
+            # All CTAs of a cooperative launch must be resident at once.
+            if getattr(kernel.metadata, "launch_cooperative_grid", False) and before and after and after < before:
+                raise KprofError(
+                    f"with records, an SM holds {after} of its CTAs instead of {before}, and its launch is cooperative"
+                )
+            if self._session.saved.has(self.variant):
+                for file_name, data in build_files(kernel).items():
+                    write_bytes(self._workspace.recorded_builds_folder / name / file_name, data)
+            build = RecordingBuild(
+                variant=name,
+                launch=kernel._run,
+                function=kernel.function,
+                packed_metadata=kernel.packed_metadata,
+                ctas=ctas,
+                overlaps=bool(getattr(kernel.metadata, "launch_pdl", False)),
+                ttgir=self.dumped.ttgir(),
+                sources=self._workspace.kernel_sources(self.variant),
+                record=record,
+                argument_kinds=ArgumentKinds.of(self.dumped.info.signature),
+            )
+            self._builds[key] = build, kernel
             in_place = f"the program puts its TTGIR in place: {self._put_in_place}" if self._put_in_place else ""
             notes = "; ".join(filter(None, (in_place, self._why_fewer, note)))
             self._report.add_kernel(name, self._name, "instrumented", notes)
         return self._builds[key][0]
+
+    @property
+    def _plan_path(self) -> Path:
+        info = self.dumped.info
+        return self._workspace.override_folder / self._plan.name / info.override_key / f"{info.file_name}.ttgir"
+
+    def _compiled(self, mode: Mode, ctas: CtaChoice, max_registers: int | None = None) -> Any:
+        """Return the loaded kernel with records; ``max_registers`` is for one of which a sample of the CTAs records."""
+        has_tags = any(scope.tags for scope in self._plan.scopes.scopes)
+        clean_ptx = self._clean_ptx if ctas != EVERY_CTA else None
+        bodies = (clean_ptx, self._cluster_ctas, max_registers) if clean_ptx is not None else None
+        compile = partial(self._compile, self._plan_path)
+        kernel = compile_with_records(compile, self._target, mode, has_tags, bodies)
+        kernel._init_handles()
+        return kernel
+
+    def _holds_fewer_ctas(self, kernel: Any) -> bool:
+        """Return True if fewer CTAs fit on an SM than without records."""
+        before, after = self._clean.ctas_per_sm, resources_of(kernel)["ctas_per_sm"]
+        return before is not None and after is not None and after < before
+
+    def _with_fewer_registers(self, mode: Mode, ctas: CtaChoice) -> Any:
+        """Return the kernel with so few registers that as many CTAs fit as without records; None if that fails.
+
+        Only the CTAs that record spill. With fewer CTAs on an SM, the launch would be another.
+        """
+        limits, ctas_before = limits_of(self._target_name), self._clean.ctas_per_sm or 0
+        registers = registers_for(limits, self._shared_bytes, self._warps, ctas_before)
+        if registers is None:
+            return None
+        kernel = self._compiled(mode, ctas, registers)
+        return None if self._holds_fewer_ctas(kernel) else kernel
+
+    def _require_few_spills(self, kernel: Any, mode: Mode) -> None:
+        """Raise ``KprofError`` if a kernel with two bodies spills more than both do alone."""
+        before, after = self._clean.spills, resources_of(kernel)["spills"]
+        if before is None or after is None or after <= before + _MAX_MORE_SPILLS:
+            return
+        try:
+            alone = self._compiled(mode, EVERY_CTA)
+        except Exception:  # noqa: BLE001 (whatever prevents records in all CTAs, a sample can have them)
+            return
+        with_records = resources_of(alone)["spills"]
+        if with_records is not None and with_records + _MAX_MORE_SPILLS < after and not self._holds_fewer_ctas(alone):
+            raise KprofError(f"with a second body, its threads spill {counted(after, 'word')} instead of {before}")
+
+    def _record_of(self, kernel: Any, mode: Mode, ctas: CtaChoice) -> KernelRecord:
+        device, clean_metadata = device_properties(self._target), self.dumped.info.metadata
+        return KernelRecord(
+            name=self.dumped.name,
+            program_variant=self.variant,
+            scopes=self._plan.scopes,
+            scope_ids=scope_names(str(self._plan_path), self._target),
+            layout=installed_version().buffer_layout,
+            mode=mode,
+            cta_shift=ctas.shift,
+            sm_clock_hz=plausible_sm_clock_hz(1000 * device.get("sm_clock_rate", 0)),
+            sm_count=device.get("multiprocessor_count") or None,
+            l2_bytes=l2_bytes() or None,
+            # Two bits per cycle and line; the clock is in kHz.
+            dram_bytes_per_s=2 * 1e3 * device.get("mem_clock_rate", 0) * device.get("mem_bus_width", 0) / 8 or None,
+            metadata={**clean_metadata, **{name: getattr(kernel.metadata, name) for name in _CHANGED_BY_RECORDS}},
+            clean=replace(self._clean, shared_bytes=self._shared_bytes),
+            with_records=KernelResources(**resources_of(kernel)),
+        )

@@ -76,6 +76,11 @@ def around_load(kernel: Any, call: Callable[[Any, Load], None]) -> None:
     _around[key] = weakref.ref(kernel, lambda _: forget(key, None)), call
 
 
+HOOK_ARGUMENTS = 3
+"""Arguments of Triton's launchers between the metadata and the kernel's own: the launch metadata for a profiler's
+hooks, and the two hooks."""
+
+
 class StandInLauncher:
     """Replacement for the launcher that Triton made for a kernel, until it steps aside.
 
