@@ -96,8 +96,8 @@ class Step:
         with compiling_alone():
             kernel = plain()
             with self.report.guard("preparing a kernel"):
-                variant = variant_of(self.workspace, original, args, kwargs, kernel.asm)
                 source, target, options = call_of(original, args, kwargs)
+                variant = variant_of(self.workspace, source, target, options, kernel.asm)
                 if isinstance(source, str) and source.endswith(".ttgir"):
                     # Triton replaces the results of its stages, and this is where it starts.
                     from_file = functools.partial(compile, target=target, options=options)

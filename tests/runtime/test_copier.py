@@ -104,16 +104,6 @@ def test_a_launch_that_is_saved_frees_its_buffer(setup: Setup) -> None:
     assert setup.written == [0]
 
 
-def test_a_launch_in_the_queue_frees_its_buffer_for_a_newer_one(setup: Setup) -> None:
-    setup.put(0)
-    setup.fetching.wait()
-    second, third = setup.put(1), setup.put(2)
-    assert second() is None and third() is not None
-    setup.fetched.set()
-    wait_for(lambda: third() is None)
-    assert setup.written == [0, 2]
-
-
 def test_a_launch_that_could_not_be_copied_may_be_put_again(setup: Setup) -> None:
     """As the last launch of a process is, at its end."""
     setup.errors.append(NoDeviceMemory("none"))

@@ -10,7 +10,7 @@ import pytest
 import triton
 from triton.backends.compiler import GPUTarget
 
-from kprof_inject.runtime.compiling.compiler import put_in_place, variant_of
+from kprof_inject.runtime.compiling.compiler import call_of, put_in_place, variant_of
 from kprof_inject.workspace import DumpedKernel, Workspace
 
 pytestmark = pytest.mark.triton
@@ -35,7 +35,7 @@ class Source:
 
 
 def variant(*, source: Source | None = None, target: GPUTarget = H200, **options: Any) -> DumpedKernel:
-    return variant_of(WORKSPACE, triton.compile, (source or Source(),), {"target": target, "options": options}, {})
+    return variant_of(WORKSPACE, source or Source(), target, options or {}, {})
 
 
 @pytest.mark.parametrize(
@@ -68,15 +68,16 @@ def test_a_default_is_the_same_variant_whether_given_or_not() -> None:
 
 def test_the_form_of_the_call_does_not_matter() -> None:
     options = {"num_warps": 8}
-    by_position = variant_of(WORKSPACE, triton.compile, (Source(), H200, options), {}, {})
-    by_name = variant_of(WORKSPACE, triton.compile, (), {"src": Source(), "target": H200, "options": options}, {})
+    by_position = variant_of(WORKSPACE, *call_of(triton.compile, (Source(), H200, options), {}), {})
+    named = {"src": Source(), "target": H200, "options": options}
+    by_name = variant_of(WORKSPACE, *call_of(triton.compile, (), named), {})
     assert by_position == by_name == variant(num_warps=8)
-    assert variant_of(WORKSPACE, triton.compile, (Source(), H200, None), {}, {}) == variant()
+    assert variant_of(WORKSPACE, *call_of(triton.compile, (Source(), H200, None), {}), {}) == variant()
 
 
 def test_a_module_from_a_file_is_a_variant_that_the_program_puts_in_place() -> None:
     fixture = Path(__file__).parents[2] / "ttgir_fixtures" / "3.6.0" / "cuda-90" / "matmul.ttgir"
-    found = variant_of(WORKSPACE, triton.compile, (str(fixture),), {"target": H200}, {})
+    found = variant_of(WORKSPACE, str(fixture), H200, {}, {})
     assert (found.name, found.info.options["num_warps"], put_in_place(found)) == ("matmul_kernel", 4, str(fixture))
     assert put_in_place(variant()) == ""
 

@@ -113,15 +113,16 @@ _STAGES = ("ttir", "ttgir", "llir", "ptx", "amdgcn", "cubin", "hsaco")
 
 
 def variant_of(
-    workspace: Workspace, compile_function: Callable[..., Any], args: Any, kwargs: Any, texts: Mapping[str, Any]
+    workspace: Workspace, source: Any, target: GPUTarget, given: Mapping[str, Any], texts: Mapping[str, Any]
 ) -> DumpedKernel:
-    """Return the variant that a compiler call made; ``texts`` is the compiled kernel's ``asm``.
+    """Return the variant that the compiler made of a source with the ``given`` options.
+
+    ``texts`` is the compiled kernel's ``asm``.
 
     Triton keys its dump and override folders by the source hash, which omits ``num_warps``, ``num_stages`` and every
     other compile option: two configurations of an autotuner share a key. A variant's name includes a digest of all
     options.
     """
-    source, target, given = call_of(compile_function, args, kwargs)
     backend = make_backend(target)
     put_in_place = [source] if isinstance(source, str) else []
     if isinstance(source, str):

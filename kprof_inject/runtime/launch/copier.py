@@ -13,7 +13,7 @@ import msgspec
 
 from kprof_inject.capture.capture_files import CaptureWriter, LaunchRecord
 from kprof_inject.runtime.devices.cuda_driver import NoDeviceMemory
-from kprof_inject.runtime.devices.device import Buffer, Device
+from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.faults import fault_of, first_line
 from kprof_inject.runtime.launch.launch_buffers import RecordedLaunch
 from kprof_inject.runtime.process_report import ProcessReport
@@ -35,7 +35,7 @@ _BEGUN_AT = slice(16, 24)
 class BufferCopier:
     """Writer of buffers, in order, with bounded memory and disk; it counts the launches that it leaves out by reason.
 
-    With ``replaces``, only the newest launch of each variant is kept, on disk and in the queue. The first failure of
+    With ``replaces``, only the newest launch of each variant stays on disk. The first failure of
     the disk or the device ends the capture: later launches are counted, and the program goes on.
 
     ``put`` takes no lock that an interrupted caller could leave held: ``SimpleQueue.put`` is reentrant. The copier's
@@ -55,7 +55,6 @@ class BufferCopier:
         replaces: bool,
         keep_up: Callable[[int], None],
     ) -> None:
-        """Start the thread."""
         self._device = device
         self._writer = writer
         self._report = report
@@ -66,9 +65,8 @@ class BufferCopier:
         self._keep_up = keep_up
         self._kept_up_s = 0.0
         self._queue: SimpleQueue[RecordedLaunch | None] = SimpleQueue()
-        # Launches and their sizes. A launch that is in the queue but not here was replaced by a newer one.
         self._waiting: dict[RecordedLaunch, int] = {}
-        self._newest: dict[str, RecordedLaunch] = {}
+        """Launches in the queue, with their sizes."""
         self._largest_bytes = 0
         self._written: dict[str, LaunchRecord] = {}
         self._begun_ns: dict[str, int] = {}
@@ -90,27 +88,14 @@ class BufferCopier:
             self._save_or_stop(launch)
             return
         size_bytes = launch.record.buffer_bytes
-        if size_bytes > self._largest_bytes:
-            self._largest_bytes = size_bytes
-        # Only the buffer shows whether a graph ran, so a launch in a graph replaces nothing before it is copied.
-        replaces = self._replaces and not launch.record.graph
-        newest = self._newest.get(launch.build.record.program_variant) if replaces else None
-        replaced = (
-            newest
-            if newest is not None and newest.record.index < launch.record.index and newest in self._waiting
-            else None
-        )
-        if not self._has_room(size_bytes, replaced):
+        self._largest_bytes = max(self._largest_bytes, size_bytes)
+        # The usual case needs no sum: this is the launch path.
+        may_be_full = self._waiting and (len(self._waiting) + 1) * self._largest_bytes > MAX_WAITING_BYTES
+        if may_be_full and sum(self._waiting.copy().values()) + size_bytes > MAX_WAITING_BYTES:
             self._left_out["the disk was too slow"] += 1
             return
         self._waiting[launch] = size_bytes
-        if replaces:
-            # Before it is queued: the copier's thread removes the entry again.
-            self._newest[launch.build.record.program_variant] = launch
         self._queue.put(launch)
-        if replaced is not None:
-            replaced.memory = None
-            self._waiting.pop(replaced, None)
 
     def close(self, last: Callable[[], None], limit_s: float) -> bool:
         """Write the waiting launches, call ``last`` in the copier's thread, and end the thread.
@@ -147,22 +132,12 @@ class BufferCopier:
         finally:
             self._waits_for_device = False
 
-    def _has_room(self, size_bytes: int, replaced: RecordedLaunch | None) -> bool:
-        if (len(self._waiting) + 1) * self._largest_bytes <= MAX_WAITING_BYTES:
-            return True  # the usual case needs no sum: this is the launch path
-        waiting = self._waiting.copy()
-        waiting.pop(replaced, None)  # type: ignore[arg-type]
-        return not waiting or sum(waiting.values()) + size_bytes <= MAX_WAITING_BYTES
-
     def _work(self) -> None:
         while (launch := self._next()) is not None:
             self._is_saving = True
             self._waiting.pop(launch, None)
             self._save_or_stop(launch)
-            variant = launch.build.record.program_variant
-            if self._newest.get(variant) is launch:
-                self._newest.pop(variant, None)  # the reference would keep the buffer's memory
-            del launch  # as would this one until the next launch
+            del launch  # the reference would keep the buffer's memory until the next launch
             self._is_saving = False
         with self._report.guard("saving the last launches"):
             self._last()
@@ -179,12 +154,9 @@ class BufferCopier:
                 continue
 
     def _save_or_stop(self, launch: RecordedLaunch) -> None:
-        memory = launch.memory
-        if memory is None:
-            return  # replaced by a newer launch
         try:
             if not self._stopped:
-                self._save(launch, memory)
+                self._save(launch)
         except OSError as error:
             self._stopped = f"the disk failed: {error.strerror}"
         except NoDeviceMemory:
@@ -196,7 +168,7 @@ class BufferCopier:
         if self._stopped:
             self._left_out[self._stopped] += 1
 
-    def _save(self, launch: RecordedLaunch, memory: Buffer) -> None:
+    def _save(self, launch: RecordedLaunch) -> None:
         replaced = self._written.get(launch.build.record.program_variant) if self._replaces else None
         if (
             replaced is not None
@@ -215,7 +187,7 @@ class BufferCopier:
             if time.time_ns() - self._clock_read_ns.get(launch.record.device, 0) >= _READ_CLOCK_EVERY_NS:
                 self.read_clock(launch.record.device)
         with self.waiting_for_device():
-            data = self._device.fetch(memory, launch.record.buffer_bytes, launch.record.device, launch.done)
+            data = self._device.fetch(launch.memory, launch.record.buffer_bytes, launch.record.device, launch.done)
         if launch.record.graph and data[: len(_NEVER_RAN)] == _NEVER_RAN:
             self._left_out["captured into a CUDA graph that never ran"] += 1
             return

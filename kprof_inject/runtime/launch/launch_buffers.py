@@ -42,7 +42,7 @@ class RecordedLaunch:
     host_end_ns: int = 0
     """Time at which the launch was made; 0 before."""
     memory: Buffer | None = None
-    """The buffer; None before it is lent, and after a newer launch has replaced this one in the copier's queue."""
+    """The buffer; None before it is lent."""
     memory_bytes: int = 0
     """Size of the buffer, at least the record's."""
     done: Event | None = None
@@ -231,16 +231,17 @@ class LastLaunches(LaunchBuffers):
 
     def save_rest(self) -> None:
         """Save the launches that are still in the buffers."""
-        for launch in self._unsaved_on_streams():
+        # One may be saved already, or could not be: the writer ignores what it has.
+        for launch in self._last_on_streams():
             self._save_now(launch)
         super().save_rest()
 
     def unsaved(self) -> int:
         """Return the number of launches in the buffers that are not saved yet."""
-        return super().unsaved() + len(self._unsaved_on_streams())
+        return super().unsaved() + sum(not launch.is_handed_over for launch in self._last_on_streams())
 
-    def _unsaved_on_streams(self) -> list[RecordedLaunch]:
-        return [one for buffers in list(self._streams.values()) for one in list(buffers.last) if not one.is_handed_over]
+    def _last_on_streams(self) -> list[RecordedLaunch]:
+        return [launch for buffers in list(self._streams.values()) for launch in list(buffers.last)]
 
     def _lend_in_turn(self, launch: RecordedLaunch) -> None:
         """Lend a free buffer, a new one, or that of the last launch if there is no room for another."""
