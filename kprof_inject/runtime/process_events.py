@@ -84,7 +84,7 @@ def _is_of_signal_handler(error: Exception) -> bool:
 
 
 class Guarded:
-    """Context that keeps our exceptions from the program, but not those of the program's signal handlers.
+    """Context that passes our exceptions to ``failed`` instead of the program; not those of its signal handlers.
 
     It is not a ``contextmanager``: an exception that a generator catches forms a reference cycle with the generator's
     frame, which leads to all frames below, the program's among them. Their tensors would live until Python collects
@@ -92,14 +92,12 @@ class Guarded:
     """
 
     def __init__(self, failed: Callable[[Exception], None]) -> None:
-        """Pass each exception that is kept from the program to ``failed``."""
         self._failed = failed
 
     def __enter__(self) -> None:
-        """Enter the context."""
+        pass
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        """Handle our own exception, and let any other go on."""
         if not isinstance(error, Exception) or _is_of_signal_handler(error):
             return False
         self._failed(error)
@@ -117,7 +115,7 @@ def _code_of(handler: Any) -> CodeType | None:
 
 Callback = Callable[[], None]
 
-_callbacks: list[tuple[Callback, Callback | None]] = []
+_callbacks: list[Callback] = []
 
 
 def watch_for_the_end() -> None:
@@ -136,16 +134,15 @@ def watch_for_the_end() -> None:
     os.execve = _after_callbacks(os.execve)
 
 
-def at_end(callback: Callback, resume: Callback | None = None) -> None:
+def at_end(callback: Callback) -> None:
     """Call ``callback`` when this process ends, before those registered earlier. It must not raise.
 
-    ``resume`` is called if the process does not end after all, because ``os.execv`` did not find its program. Then
-    ``callback`` is called again at the end.
+    If ``os.execv`` does not start its program after all, ``callback`` is called again at the end.
 
     A process that a signal kills ends without this. A forked child calls the callbacks that its parent registered, so
     each must check whether it has anything to do there.
     """
-    _callbacks.append((callback, resume))
+    _callbacks.append(callback)
 
 
 def end() -> None:
@@ -156,7 +153,7 @@ def end() -> None:
     """
     is_interrupted = getattr(sys, "last_type", None) is KeyboardInterrupt and not hasattr(sys, "ps1")
     while _callbacks:
-        _call(_callbacks.pop()[0])
+        _call(_callbacks.pop())
     if is_interrupted:
         with suppress(KeyboardInterrupt):
             exec("raise KeyboardInterrupt")
@@ -173,14 +170,9 @@ def _after_callbacks(execute: Callable[..., Any]) -> Callable[..., Any]:
         # ``os.execvp`` tries one folder after another.
         if not os.path.exists(path):
             return execute(path, *args, **kwargs)
-        for callback, _ in reversed(_callbacks.copy()):
+        for callback in reversed(_callbacks.copy()):
             _call(callback)
-        try:
-            return execute(path, *args, **kwargs)
-        finally:
-            for _, resume in _callbacks.copy():
-                if resume is not None:
-                    _call(resume)
+        return execute(path, *args, **kwargs)
 
     execute_after_callbacks.__name__ = execute_after_callbacks.__qualname__ = execute.__name__
     execute_after_callbacks.__doc__ = execute.__doc__

@@ -120,11 +120,6 @@ class ProcessReport:
         if self._written_by == os.getpid():
             self.write()
 
-    def note_resumed(self) -> None:
-        """Note that the process did not end after ``note_end``."""
-        self._has_ended = False
-        self.write()
-
     def guard(self, doing: str) -> AbstractContextManager[None, bool]:
         """Return a context that reports our own failures instead of letting them reach the program."""
         return Guarded(functools.partial(self._add_error, doing))

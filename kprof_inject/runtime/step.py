@@ -204,7 +204,7 @@ def _install_recording(session: Session, report: ProcessReport, times: CleanTime
     if session.saved.variants != ():
         after_import({"torch.cuda.graphs": watch_graphs_of})
     at_end(functools.partial(remove_binaries, Workspace(Path(session.workspace))))
-    at_end(capture.finish, capture.resume)
+    at_end(capture.finish)
 
 
 def _watch(step: Step, session: Session, report: ProcessReport) -> None:
@@ -216,7 +216,7 @@ def _watch(step: Step, session: Session, report: ProcessReport) -> None:
     wrap_compiler(step.compile)
     if session.programs_cache:
         take_from(Path(session.programs_cache))
-    at_end(report.note_end, report.note_resumed)
+    at_end(report.note_end)
     at_end(functools.partial(_note_gpu, report, os.getpid()))
 
 

@@ -40,13 +40,6 @@ class KernelLaunches:
         """Builds whose launches with this grid have turns."""
         self._is_timed = False
 
-    def again(self) -> KernelLaunches:
-        """Return the kernel for another capture of this process, in which the numbers of its launches continue."""
-        other = KernelLaunches(self.variant, self._device, self._choice, has_turns=self._has_turns)
-        other.launches, other._numbers = self.launches, itertools.count(self.launches)
-        other._grids, other._main_grid = self._grids.copy(), self._main_grid
-        return other
-
     def count(self, grid: Grid) -> tuple[int, bool]:
         """Count a launch that is about to be made; return its number, and whether it may be kept.
 

@@ -150,15 +150,6 @@ class LaunchCapture:
                 launches = {one.variant: one.launches for one in list(self._kernels.values())}
                 part.writer.finish(self._left_out, launches)
 
-    def resume(self) -> None:
-        """Capture again after ``finish``, because the process did not end.
-
-        Further launches go to a folder of their own; their numbers continue.
-        """
-        kernels = self._kernels
-        self._reset()
-        self._kernels = {variant: one.again() for variant, one in kernels.items()}
-
     def _add_times(self, writer: CaptureWriter) -> None:
         """Save the kernels' times; into the workspace those without records, which a program shows that runs once."""
         workspace = Workspace(Path(self._session.workspace))
