@@ -166,7 +166,6 @@ class Step:
 
 
 def _why_not_recorded(variant: DumpedKernel) -> str:
-    """Return the reason why a planned kernel must not get records; empty if there is none."""
     return _why_no_records_fit(variant) or ("Inductor packages it for C++" if packages_binaries() else "")
 
 
@@ -236,7 +235,6 @@ class LiveCapture:
     """Captures to the workspace, one after another: taking one begins the next."""
 
     def __init__(self, session: Session, report: ProcessReport, device: Device) -> None:
-        """Begin the first capture."""
         self.enabled = True
         self._workspace = Workspace(Path(session.workspace))
         self._session = session

@@ -226,7 +226,6 @@ def is_harmless_setting(name: str, value: str) -> bool:
 
 
 def _constants(source: Any) -> dict[str, str]:
-    """Return the values of constant arguments by name, without constants inside of tuples."""
     names = source.fn.arg_names if hasattr(source, "fn") else []
     constants = getattr(source, "constants", None) or {}
     return {

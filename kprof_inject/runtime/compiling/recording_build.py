@@ -87,7 +87,6 @@ class ArgumentKinds:
 
 
 def _is_tensor(kind: str) -> bool | None:
-    """Return True for a tensor, False for an integer, None for any other type."""
     if kind.startswith("*"):
         return True
     return False if _INTEGER.match(kind) else None

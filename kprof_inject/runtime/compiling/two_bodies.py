@@ -139,7 +139,6 @@ def _address(buffer: str) -> str:
 
 
 def _begin(buffer: str, cluster_ctas: int) -> str:
-    """Send the CTA to its body."""
     cluster_bits = cluster_ctas.bit_length() - 1
     return f"""\
 	.reg .pred %kprof_p;

@@ -283,7 +283,6 @@ class LastLaunches(LaunchBuffers):
         return None
 
     def _require_room(self, size_bytes: int) -> None:
-        """Raise ``NoDeviceMemory`` if another buffer exceeds the limit."""
         # Without the buffers of launches being made: a launch that an exception ends loses its buffer.
         held = [one for buffers in list(self._streams.values()) for one in (*buffers.free.copy(), *buffers.last.copy())]
         left_bytes = self._max_bytes - self._graph_bytes() - sum(launch.memory_bytes for launch in held)

@@ -37,8 +37,6 @@ _MAX_ON_DEVICE = 4
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """This process's part of the capture: its folder, and the thread that writes there."""
-
     pid: int
     writer: CaptureWriter
     copier: BufferCopier
@@ -203,7 +201,6 @@ class LaunchCapture:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _note_progress(self, saved: int) -> None:
-        """Update the report's counts, which show what is lost if the process is killed."""
         progress = (sum(one.launches for one in list(self._kernels.values())), saved)
         if progress != self._noted:
             self._noted = progress

@@ -226,7 +226,6 @@ class PlannedKernel:
 
     @property
     def _has_samples(self) -> bool:
-        """True if a sample of the CTAs can record."""
         return self._clean_ptx is not None and not self._why_all_ctas
 
     def _ctas_of(self, grid: Grid) -> CtaChoice:
@@ -330,7 +329,6 @@ class PlannedKernel:
         return kernel
 
     def _holds_fewer_ctas(self, kernel: Any) -> bool:
-        """Return True if fewer CTAs fit on an SM than without records."""
         before, after = self._clean.ctas_per_sm, resources_of(kernel)["ctas_per_sm"]
         return before is not None and after is not None and after < before
 

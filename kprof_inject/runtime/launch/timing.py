@@ -138,7 +138,6 @@ class LaunchTimer:
     """
 
     def __init__(self, device: Device, empty: EmptyKernel, warm_up: int = _WARM_UP) -> None:
-        """Begin without any times. The first ``warm_up`` launches are not timed."""
         self._warm_up = warm_up
         self._device = device
         self._empty = empty
@@ -237,11 +236,11 @@ class TurnTimer:
     """Timer of launches of one kernel, without records and with them in turn.
 
     Of two successive launches with the same grid, one has records. Which one is random: a program may alternate, too.
-    The first launches with a grid all have records, because there may be no more.
+    The first launches with a grid all have records, because there may be no more. ``clean`` is like the kernel without
+    records.
     """
 
     def __init__(self, device: Device, clean: EmptyKernel) -> None:
-        """Begin without any times; ``clean`` is like the kernel without records."""
         self.clean = LaunchTimer(device, clean, _WARM_UP_PAIRS)
         self._device = device
         self._with_records: LaunchTimer | None = None

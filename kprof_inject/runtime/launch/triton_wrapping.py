@@ -88,7 +88,6 @@ class StandInLauncher:
     """
 
     def __init__(self, kernel: Any) -> None:
-        """Stand in for the present launcher of a loaded ``kernel``."""
         self._kernel = weakref.ref(kernel)
         self._launch = kernel._run
 
@@ -98,7 +97,6 @@ class StandInLauncher:
             kernel._run = self._launch
 
     def __getattr__(self, name: str) -> Any:
-        """Return an attribute of Triton's launcher."""
         return getattr(self._launch, name)
 
 
@@ -110,8 +108,6 @@ _depth = _Depth()
 
 
 class _Benchmarks:
-    """Threads in which an autotuner is comparing configurations."""
-
     def __init__(self) -> None:
         self.changes = threading.Condition()
         self.running = 0
@@ -241,10 +237,9 @@ class _Launches(threading.local):
 
 
 class ProgramGrids:
-    """Grid functions of the launches that each thread is in the middle of."""
+    """Grid functions of the launches that each thread is in the middle of. A process makes one."""
 
     def __init__(self) -> None:
-        """Note the grid function of each launch from now on. Call this once in a process."""
         self._launches = _Launches()
         original, launches = JITFunction.run, self._launches
 
@@ -274,7 +269,6 @@ class ProgramGrids:
 
 
 def _arguments(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a launch by name, as grid functions get them."""
     own = {name: value for name, value in kwargs.items() if name in function.arg_names}
     bound = function.signature.bind(*args, **own)
     bound.apply_defaults()
