@@ -122,6 +122,7 @@ class CapturingLauncher(StandInLauncher):
     def __call__(
         self, grid_x: int, grid_y: int, grid_z: int, stream: int, function: Any, metadata: Any, *args: Any
     ) -> Any:
+        """Launch as Triton's launcher does, with records if possible."""
         grid = (grid_x, grid_y, grid_z)
         _allocation._profile_allocator.set(_allocate)  # at each launch: Triton has one allocator for each context
         is_ours = not self._given_up and grid_x * grid_y * grid_z and not is_benchmarking()
@@ -267,6 +268,7 @@ class SavingLauncher(StandInLauncher):
     def __call__(
         self, grid_x: int, grid_y: int, grid_z: int, stream: int, function: Any, metadata: Any, *args: Any
     ) -> Any:
+        """Launch as Triton's launcher does, and save the launch if it is the one to save."""
         grid = (grid_x, grid_y, grid_z)
         capture, saved = self._capture(), None
         if capture is None or capture.saver.is_over(self._to_save.variant):
@@ -296,6 +298,7 @@ class TimingLauncher(StandInLauncher):
     def __call__(
         self, grid_x: int, grid_y: int, grid_z: int, stream: int, function: Any, metadata: Any, *args: Any
     ) -> Any:
+        """Launch as Triton's launcher does, and time the launch if samples are missing."""
         start = None
         if self._timer.is_done:
             if self._timer.count():
