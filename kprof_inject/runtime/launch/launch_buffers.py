@@ -26,7 +26,7 @@ from kprof_inject.runtime.devices.cuda_driver import NoDeviceMemory
 from kprof_inject.runtime.devices.device import Buffer, Device, Event
 
 
-# This is in the launch path: without slots and not frozen, it takes a third of the time to create.
+# This is in the launch path: without slots and not frozen, it takes half of the time to create.
 @dataclass(eq=False)
 class RecordedLaunch:
     """Launch with records, and the buffer that it writes to.
