@@ -322,25 +322,22 @@ class Device:
 
     def read_clock(self, device: int) -> ClockRecord | None:
         """Relate the timer that CTAs read to the host's clock, with the smallest error of several readings."""
+        readings: list[ClockRecord] = []
         with relaxed_capture(), self.selected(device):
-            return min(self._clock_readings(device), key=lambda reading: reading.error_ns, default=None)
-
-    def _clock_readings(self, device: int) -> Iterator[ClockRecord]:
-        function = self._kernels.function(device, "kprof_read_timer")
-        stream = self._stream(device, _HIGHEST_PRIORITY)  # above the program's
-        if device not in self._timer_words:
-            self._timer_words[device] = self._zeros_now(WORD_BYTES, device)
-        word = self._timer_words[device]
-        begun = time.time_ns()
-        for _ in range(_CLOCK_TRIES):
-            before = time.time_ns()
-            self._kernels.launch(function, stream, word.data_ptr())
-            self._driver.call("cuStreamSynchronize", stream)
-            after = time.time_ns()
-            read = int.from_bytes(self._fetch(word, WORD_BYTES, device), "little")
-            yield ClockRecord(device, (before + after) // 2, read, (after - before + 1) // 2)
-            if after - begun > _MAX_CLOCK_NS:
-                return
+            function = self._kernels.function(device, "kprof_read_timer")
+            stream = self._stream(device, _HIGHEST_PRIORITY)  # above the program's
+            if device not in self._timer_words:
+                self._timer_words[device] = self._zeros_now(WORD_BYTES, device)
+            word = self._timer_words[device]
+            begun = after = time.time_ns()
+            while len(readings) < _CLOCK_TRIES and after - begun <= _MAX_CLOCK_NS:
+                before = time.time_ns()
+                self._kernels.launch(function, stream, word.data_ptr())
+                self._driver.call("cuStreamSynchronize", stream)
+                after = time.time_ns()
+                read = int.from_bytes(self._fetch(word, WORD_BYTES, device), "little")
+                readings.append(ClockRecord(device, (before + after) // 2, read, (after - before + 1) // 2))
+        return min(readings, key=lambda reading: reading.error_ns)
 
     # Memory of the program, to save launches
 

@@ -100,7 +100,12 @@ class FixedMemory:
         for page in pages:
             self._map(page, self._created(page.size_bytes))
             self.driver.call("cuMemsetD8_v2", page.address, 0, page.size_bytes)
-        guards = [guard for area in areas for guard in self._neighbours(area)]
+        guards = []
+        for area in areas:
+            for address in (area.address - _RESERVED_UNIT_BYTES, area.end):
+                guard = MemoryRange(address, _RESERVED_UNIT_BYTES)
+                if address > 0 and self._reserve(guard):
+                    guards.append(guard)
         # A piece of memory can be mapped several times, but only as a whole.
         pieces: dict[int, int] = {}
         for area in (*areas, *guards):
@@ -108,13 +113,6 @@ class FixedMemory:
                 if gap.size_bytes not in pieces:
                     pieces[gap.size_bytes] = self._created(gap.size_bytes)
                 self._map(gap, pieces[gap.size_bytes])
-
-    def _neighbours(self, area: MemoryRange) -> Iterator[MemoryRange]:
-        """Reserve a unit before an area and one after it, where that is possible."""
-        for address in (area.address - _RESERVED_UNIT_BYTES, area.end):
-            guard = MemoryRange(address, _RESERVED_UNIT_BYTES)
-            if address > 0 and self._reserve(guard):
-                yield guard
 
     def _reserve(self, area: MemoryRange) -> bool:
         address = ctypes.c_uint64()
@@ -248,9 +246,11 @@ def worker_device(name: str, uuid: str) -> WorkerDevice:
     cuda = Driver(functions)
     devices = Device(cuda)
     names, uuids = devices.names(), devices.uuids()
-    same = [index for index, found in enumerate(uuids) if found == uuid]
-    alike = [index for index, found in enumerate(names) if found == name]
-    index = (*same, *alike, 0)[0]
+    index = 0
+    if uuid in uuids:
+        index = uuids.index(uuid)
+    elif name in names:
+        index = names.index(name)
     device = WorkerDevice(cuda, index)
     driver.set_active(_triton_driver(cuda, index))
     return device
