@@ -7,6 +7,7 @@ the program goes on. Nothing of the program's is changed, kept or allocated, and
 from __future__ import annotations
 
 import functools
+import math
 import os
 import shutil
 import sys
@@ -92,7 +93,6 @@ class LaunchBeingSaved:
     """Number of launches of the variant that were chosen before."""
     folder: Path = field(init=False)
     snapshot: MemorySnapshot = field(init=False)
-    chunk_crc32: Sequence[Sequence[int]] = ()
     is_saved: bool = False
     """True once the launch is on disk."""
 
@@ -226,7 +226,7 @@ class LaunchSaver:
             if not launch.snapshot.is_copied:
                 until_s = time.monotonic() + self._choice.max_seconds
                 self._wait_for(stream, until_s)
-                self._write_memory(launch, until_s)
+                launch.snapshot.write(launch.folder / MEMORY_FILE, until_s)
         except Exception:
             self.failed(launch)
             raise
@@ -298,7 +298,7 @@ class LaunchSaver:
                 try:
                     if is_made:
                         if snapshot.is_copied:
-                            self._write_memory(launch, float("inf"))
+                            snapshot.write(launch.folder / MEMORY_FILE, math.inf)
                         wait_for_benchmarks()
                         before, after = snapshot.digests()
                 finally:
@@ -314,10 +314,6 @@ class LaunchSaver:
                 self._bytes -= sum(one.memory.size_bytes for one in launch.reached)
                 shutil.rmtree(launch.folder, ignore_errors=True)
 
-    def _write_memory(self, launch: LaunchBeingSaved, until_s: float) -> None:
-        launch.folder.mkdir(parents=True, exist_ok=True)
-        launch.chunk_crc32 = launch.snapshot.write(launch.folder / MEMORY_FILE, until_s)
-
     def _complete(self, launch: LaunchBeingSaved, before: Sequence[int], after: Sequence[int]) -> None:
         """Write the rest of a launch, whose memory has these digests."""
         shutil.copytree(self._kernels_folder / launch.record.variant, launch.folder, dirs_exist_ok=True)
@@ -330,7 +326,7 @@ class LaunchSaver:
                     address=one.memory.address,
                     size_bytes=one.memory.size_bytes,
                     offset=offset,
-                    chunk_crc32=tuple(launch.chunk_crc32[number]),
+                    chunk_crc32=tuple(launch.snapshot.chunk_crc32[number]),
                     before=f"{before[number]:016x}",
                     after=f"{after[number]:016x}" if after else None,
                     element=one.element,

@@ -36,6 +36,8 @@ class MemorySnapshot:
         self.device_index = device.current()
         self.is_copied = False
         """True if the ranges may change now; false if there was no room to copy them, so they must be read first."""
+        self.chunk_crc32: list[list[int]] = []
+        """Checksums of each range's chunks, once they are written."""
         self._device = device
         self._ranges = ranges
         self._starts = [source.address for source in ranges]
@@ -84,12 +86,12 @@ class MemorySnapshot:
             word = self._taken[0].address + number * WORD_BYTES
             self._device.queue_digest(source.address, source.size_bytes, word, stream)
 
-    def write(self, path: Path, until_s: float) -> list[list[int]]:
-        """Write the ranges as they were at first to a file, one after another; return the checksums of their chunks.
+    def write(self, path: Path, until_s: float) -> None:
+        """Write the ranges as they were at first to a file, one after another, and note their chunks' checksums.
 
         Raises ``NotSaved`` if ``time.monotonic()`` exceeds ``until_s``, ``OSError``, and any error of the device.
         """
-        checksums = [[0] * chunks_in(one.size_bytes) for one in self._ranges]
+        checksums = self.chunk_crc32 = [[0] * chunks_in(one.size_bytes) for one in self._ranges]
         chunks = [(number, place) for number, of_range in enumerate(checksums) for place in range(len(of_range))]
         file_offsets = list(accumulate((one.size_bytes for one in self._ranges), initial=0))
         remaining = iter(chunks)
@@ -121,6 +123,7 @@ class MemorySnapshot:
             except Exception as error:  # noqa: BLE001 (raised again below)
                 errors[:] = [error]
 
+        path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("wb") as file:
             os.ftruncate(file.fileno(), file_offsets[-1])
         others = min(_MAX_WRITERS, usable_cores(), len(chunks)) - 1
@@ -133,7 +136,6 @@ class MemorySnapshot:
         if errors:
             # The error leads to the program's frames, so nothing of them may lead back to the error.
             raise errors.pop()
-        return checksums
 
     def digests(self) -> tuple[list[int], list[int]]:
         """Wait for the device, and return the digest of each range, at first and after ``note_later``."""
