@@ -137,7 +137,7 @@ class Driver:
 
     def call(self, name: str, *arguments: Any) -> None:
         """Call a function."""
-        status = self.status(name, *arguments)
+        status = getattr(self.functions, name)(*map(_passed, arguments))
         if status == _OUT_OF_MEMORY:
             raise NoDeviceMemory(f"{name}: out of memory")
         if status:

@@ -30,7 +30,6 @@ from kprof_inject.runtime.devices.cuda_driver import CudaEvent, Driver, MemoryRa
 from kprof_inject.runtime.devices.cuda_kernels import CudaKernels
 
 _MAX_NAME_BYTES = 256
-_DEFAULT_STREAM = 0
 _NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
 _HIGHEST_PRIORITY = -1000  # the driver uses the nearest priority that it has
 # Attributes of a pointer that distinguish the device's own memory from the host's, other devices' and managed memory.
@@ -206,8 +205,8 @@ class Device:
         return False
 
     def current_stream(self) -> int:
-        """Return the current stream."""
-        return _DEFAULT_STREAM
+        """Return the current stream; without torch, the default one."""
+        return 0
 
     def selected(self, device: int) -> AbstractContextManager[None]:
         """Return a context in which this device is the current one."""
