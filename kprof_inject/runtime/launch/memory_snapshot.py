@@ -29,7 +29,7 @@ class MemorySnapshot:
     """Contents of memory ranges at a point in a stream, and digests of what is there then and later.
 
     From ``take`` to ``close``, it takes device memory from a private pool, which the program does not see. Any thread
-    may use it in a context in which ``device_index`` is selected.
+    may use it where ``device_index`` is selected, ``unaffected_by_graphs``.
     """
 
     def __init__(self, device: Device, ranges: Sequence[MemoryRange]) -> None:
@@ -153,8 +153,7 @@ class MemorySnapshot:
         self._marks.clear()
         while self._taken:
             # On a stream that has no work: the default one might wait for the program's.
-            with self._device.unaffected_by_graphs():
-                self._taken.pop().give_back(_PER_THREAD_STREAM)
+            self._taken.pop().give_back(_PER_THREAD_STREAM)
 
 
 def _write(descriptor: int, data: memoryview, offset: int) -> None:
