@@ -9,7 +9,6 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any
 
 from fake_gpu.gpu import SM_CLOCK_HZ, Block, FakeGpu
 from kprof_inject.capture.capture_files import ClockRecord
@@ -44,38 +43,27 @@ class FakeEvent:
         return (end.at_ns - self.at_ns) / 1e6
 
 
-class FakeSnapshot:
-    """Copies, made in the order of the stream if there is room."""
+@dataclass(eq=False)
+class FakePoolMemory:
+    """Memory that is noted until it is given back."""
 
-    def __init__(self, device: FakeDevice, ranges: Sequence[MemoryRange], stream: int) -> None:
-        self._device = device
-        self._ranges = ranges
-        self.is_copied = sum(one.size_bytes for one in ranges) <= device.gpu.free_bytes // 4
-        self._copies: list[bytes] = []
-        self._later: list[int] = []
-        self._stream = stream
-        device.gpu.snapshots.append(self)
-        device.gpu.enqueue(stream, lambda: self._copies.extend(self._contents()))
+    gpu: FakeGpu
+    block: Block
 
-    def _contents(self) -> list[bytes]:
-        return [ctypes.string_at(one.address, one.size_bytes) for one in self._ranges]
+    @property
+    def address(self) -> int:
+        return self.block.address
 
-    def note_later(self, stream: int) -> None:
-        self._device.gpu.enqueue(stream, lambda: self._later.extend(map(zlib.crc32, self._contents())))
+    def give_back(self, stream: int) -> None:
+        self.gpu.taken.remove(self)
 
-    def read(self, number: int, offset: int, size_bytes: int, staging: Any) -> memoryview:
-        self._device.gpu.wait()
-        if not self.is_copied:
-            return memoryview(ctypes.string_at(self._ranges[number].address + offset, size_bytes))
-        return memoryview(self._copies[number])[offset : offset + size_bytes]
 
-    def digests(self) -> tuple[list[int], list[int]]:
-        self._device.gpu.wait()
-        return list(map(zlib.crc32, self._copies)), self._later
+@dataclass
+class FakeStaging:
+    gpu: FakeGpu
 
-    def close(self) -> None:
-        self._device.gpu.wait()
-        self._device.gpu.snapshots.remove(self)
+    def read(self, address: int, size_bytes: int) -> memoryview:
+        return memoryview(ctypes.string_at(address, size_bytes))
 
 
 _PAGE_BYTES = 4096
@@ -108,9 +96,10 @@ class MappedPages:
 
 @dataclass
 class FakeDevice:
-    """See ``kprof_inject.runtime.devices.device.Device``."""
+    """See ``kprof_inject.runtime.devices.worker_device.WorkerDevice``."""
 
     gpu: FakeGpu
+    can_save_launches: bool = True
     _staging: bytearray = field(default_factory=bytearray)
     _is_held: bool = False
 
@@ -176,7 +165,7 @@ class FakeDevice:
     def copy(self, to: int, source: int, size_bytes: int, stream: int) -> None:
         self.gpu.enqueue(stream, lambda: ctypes.memmove(to, source, size_bytes))
 
-    def digest(self, address: int, size_bytes: int, stream: int) -> int | None:
+    def digest(self, address: int, size_bytes: int, stream: int) -> int:
         self.gpu.wait()
         return zlib.crc32(ctypes.string_at(address, size_bytes))
 
@@ -187,11 +176,22 @@ class FakeDevice:
         self.gpu.wait()
         return memoryview(ctypes.string_at(address, size_bytes))
 
-    def staging(self, size_bytes: int) -> AbstractContextManager[None]:
-        return nullcontext()
+    def free_bytes(self) -> int:
+        return self.gpu.free_bytes
 
-    def snapshot(self, ranges: Sequence[MemoryRange], stream: int) -> FakeSnapshot:
-        return FakeSnapshot(self, ranges, stream)
+    def taken(self, size_bytes: int, stream: int) -> FakePoolMemory:
+        self.gpu.assert_outside_graph("allocating on a stream")
+        self.gpu.taken.append(FakePoolMemory(self.gpu, self.gpu.allocate_in_host(size_bytes)))
+        return self.gpu.taken[-1]
+
+    def queue_digest(self, address: int, size_bytes: int, word: int, stream: int) -> None:
+        def digest() -> None:
+            ctypes.c_uint64.from_address(word).value += zlib.crc32(ctypes.string_at(address, size_bytes))
+
+        self.gpu.enqueue(stream, digest)
+
+    def staging(self, size_bytes: int) -> AbstractContextManager[FakeStaging]:
+        return nullcontext(FakeStaging(self.gpu))
 
     def mapped(self, ranges: Sequence[MemoryRange]) -> MappedPages:
         pages = MappedPages()
@@ -224,7 +224,7 @@ class FakeDevice:
     def read_clock(self, device: int) -> ClockRecord | None:
         return ClockRecord(device, time.time_ns(), self.gpu.now_ns, 1_000)
 
-    def sm_clock_hz(self, stream: int) -> float | None:
+    def sm_clock_hz(self, stream: int) -> float:
         self.gpu.wait()
         return SM_CLOCK_HZ
 

@@ -144,7 +144,7 @@ class FakeGpu:
     ``free_bytes`` what the device says that it has left; every launch takes ``longer_ns`` longer than it would, and an
     empty kernel ``launching_ns``, which are in the time of any other as well. ``empty`` has the shapes of empty ones.
     The host takes ``host_ns`` to queue what it times.
-    ``allocations`` are what the device knows of memory by its addresses, ``snapshots`` the copies that are not closed,
+    ``allocations`` are what the device knows of memory by its addresses, ``taken`` the copies that are not given back,
     ``read`` what was read for its effect on the L2.
     ``ran`` has every launch that ran, ``freed_writes`` counts those whose profile buffer was there no more.
     ``profile_words`` makes what a launch writes to that: it takes the time when it began, and its host kernel's result.
@@ -164,7 +164,7 @@ class FakeGpu:
         self.host_ns = 0
         self.empty: list[tuple[int, int]] = []
         self.allocations: list[MemoryRange] = []
-        self.snapshots: list[Any] = []
+        self.taken: list[Any] = []
         self.read: list[MemoryRange] = []
         self.now_ns = 1_000_000
         self.loaded: dict[int, LoadedKernel] = {}

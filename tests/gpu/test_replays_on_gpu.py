@@ -9,8 +9,8 @@ import torch
 from program_runs import ProgramRuns, Run
 
 from kprof_inject.capture.model import Kernel
-from kprof_inject.runtime.devices.device import devices_of_process
-from kprof_inject.runtime.devices.torch_device import _TorchDevice
+from kprof_inject.runtime.devices.cuda_driver import Driver, loaded_driver
+from kprof_inject.runtime.devices.worker_device import WorkerDevice
 from kprof_inject.timeline.trust import Level, judge
 
 RESTORED = {"in_place", "counting", "flagged"}
@@ -69,15 +69,15 @@ def test_what_the_program_might_notice_is_done_on_request(runs: ProgramRuns) -> 
 def test_memory_is_copied_and_told_apart_to_the_byte() -> None:
     memory = torch.arange(1_000_003, device="cuda").to(torch.uint8)
     stream = torch.cuda.current_stream().cuda_stream
-    for device in (devices_of_process(), _TorchDevice()):
-        before = memory.clone()
-        with device.borrowed(memory.numel(), stream) as buffer:
-            device.copy(buffer.data_ptr(), memory.data_ptr(), memory.numel(), stream)
-            memory.zero_()
-            device.copy(memory.data_ptr(), buffer.data_ptr(), memory.numel(), stream)
-            torch.cuda.synchronize()
-        assert torch.equal(memory, before)
-    device, address, size_bytes = devices_of_process(), memory.data_ptr(), memory.numel()
+    device = WorkerDevice(Driver(loaded_driver()), torch.cuda.current_device())
+    before = memory.clone()
+    with device.borrowed(memory.numel(), stream) as buffer:
+        device.copy(buffer.data_ptr(), memory.data_ptr(), memory.numel(), stream)
+        memory.zero_()
+        device.copy(memory.data_ptr(), buffer.data_ptr(), memory.numel(), stream)
+        torch.cuda.synchronize()
+    assert torch.equal(memory, before)
+    address, size_bytes = memory.data_ptr(), memory.numel()
     first = device.digest(address, size_bytes, stream)
     assert first == device.digest(address, size_bytes, stream) != device.digest(address, size_bytes - 1, stream)
     for place in (0, 77_777, size_bytes - 1):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 from kprof_inject.runtime.devices.cuda_driver import Driver, MemoryRange
 from kprof_inject.runtime.devices.device import Device
+from kprof_inject.runtime.launch.memory_snapshot import MemorySnapshot
 
 PROGRAMS_STREAM = 77
 
@@ -81,7 +84,7 @@ WAITING = ("cuModuleLoadData", "cuModuleUnload", "cuMemFree_v2", "cuMemFreeHost"
 """Functions that were seen to wait for a running kernel, or are said to, and hold up the launches of all threads."""
 
 
-def test_nothing_waits_for_a_running_kernel_once_the_device_is_prepared() -> None:
+def test_nothing_waits_for_a_running_kernel_once_the_device_is_prepared(tmp_path: Path) -> None:
     functions = _Functions()
     device = Device(Driver(functions))
     device.prepare()
@@ -94,11 +97,13 @@ def test_nothing_waits_for_a_running_kernel_once_the_device_is_prepared() -> Non
         buffer, done = device.zeros(size_bytes, PROGRAMS_STREAM), device.mark(PROGRAMS_STREAM)
         assert len(device.fetch(buffer, size_bytes, 0, done)) == size_bytes
         del buffer, done
-    snapshot = device.snapshot([MemoryRange(1 << 30, 100), MemoryRange(1 << 31, 1 << 20)], PROGRAMS_STREAM)
+    snapshot = MemorySnapshot(device, [MemoryRange(1 << 30, 100), MemoryRange(1 << 31, 1 << 20)])
+    snapshot.take(PROGRAMS_STREAM)
+    assert snapshot.is_copied
     snapshot.note_later(PROGRAMS_STREAM)
     for _ in range(2):
-        with device.staging(1 << 16) as staging:
-            assert len(snapshot.read(1, 0, 1 << 16, staging)) == 1 << 16
+        snapshot.write(tmp_path / "memory", math.inf)
+        assert [len(crc32) for crc32 in snapshot.chunk_crc32] == [1, 1]
     assert snapshot.digests() == ([0, 0], [0, 0])
     snapshot.close()
     assert len(device.contents(1 << 30, 100, PROGRAMS_STREAM)) == 100
@@ -107,9 +112,11 @@ def test_nothing_waits_for_a_running_kernel_once_the_device_is_prepared() -> Non
 
 
 def test_torchs_devices_call_no_driver() -> None:
-    """They override all but what snapshots alone call, which these devices do not have."""
+    """They override all but what saves launches, which these devices do not."""
     from kprof_inject.runtime.devices.torch_device import _TorchDevice
 
     public = {name for name in vars(Device) if not name.startswith("_")}
     inherited = {name for name in public if getattr(_TorchDevice, name) is vars(Device)[name]}
-    assert inherited == {"unaffected_by_graphs", "taken", "settled", "queue_digest"}
+    to_save = {"allocations", "contents", "copy", "free_bytes", "is_local", "queue_digest", "staging", "taken"}
+    assert not _TorchDevice.can_save_launches
+    assert inherited == {"unaffected_by_graphs", *to_save}

@@ -16,7 +16,17 @@ HEADERS = Path(triton.__file__).parent / "backends/nvidia/include"
 STRUCTURE = re.compile(r"typedef struct[^{};]*\{(?P<fields>[^{}]*)\}\s*(?P<name>\w+);")
 # A union of at most 24 bytes: the header says so in its member for invalid data.
 INFORMATION = "CUpti_PCSamplingConfigurationInfo"
+# Of one function alone, the structure has another name.
+OTHER_NAMES = {"CUpti_PCSamplingConfigurationInfoParams": "cuptiPCSamplingSetConfigurationAttribute"}
 SIZES = {"uint64_t": 8, "size_t": 8, "uint32_t": 4, "uint16_t": 2, "uint8_t": 1, "CUcontext": 8}
+
+
+def name_of(structure: str) -> str:
+    """The function that takes a structure, or the structure's own name if none does."""
+    if not structure.endswith("Params"):
+        return structure
+    function = structure.replace("CUpti", "cupti").replace("_", "").removesuffix("Params")
+    return OTHER_NAMES.get(structure, function)
 
 
 def headers() -> dict[str, list[tuple[str, str]]]:
@@ -25,7 +35,7 @@ def headers() -> dict[str, list[tuple[str, str]]]:
         text = re.sub(r"/\*.*?\*/|//[^\n]*", "", header.read_text(), flags=re.DOTALL)
         for match in STRUCTURE.finditer(text):
             fields = [field.split() for field in match["fields"].split(";") if field.strip()]
-            found[match["name"]] = [(" ".join(words[:-1]), words[-1]) for words in fields]
+            found[name_of(match["name"])] = [(" ".join(words[:-1]), words[-1]) for words in fields]
     return found
 
 
@@ -46,7 +56,7 @@ def test_the_sizes_that_cupti_returns_in_arrays() -> None:
 
 
 def test_the_size_of_a_structure_ends_with_its_last_field() -> None:
-    assert cupti.end_of(cupti.structure("CUpti_RangeProfiler_Stop_Params"), "isAllPassSubmitted") == 41
+    assert cupti.end_of(cupti.structure("cuptiRangeProfilerStop"), "isAllPassSubmitted") == 41
 
 
 def library_in(folder: Path, name: str) -> Path:

@@ -141,7 +141,7 @@ class AddressSpace:
         return 0
 
     def cuMemsetD8_v2(self, address: Any, value: int, size: Any) -> int:
-        assert value == 0
+        assert value.value == 0
         assert MemoryRange(address.value, size.value) in self.accessible
         self.zeroed.append(MemoryRange(address.value, size.value))
         return 0

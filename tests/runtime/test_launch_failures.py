@@ -25,21 +25,8 @@ from kprof_inject.runtime.launch.planned_kernel import PlannedKernel
 LAUNCH_BYTES = 16 * (8192 + 128)
 NO_SPACE = f"the disk failed: {os.strerror(errno.ENOSPC)}"
 # Without ``unaffected_by_graphs`` there would be no clean build to fall back on. ``clear`` is for samples (see
-# ``test_sampled_launches.py``), snapshots alone call ``taken``, ``settled`` and ``queue_digest``, experiments the rest.
-NOT_HERE = {
-    "clear",
-    "taken",
-    "settled",
-    "queue_digest",
-    "unaffected_by_graphs",
-    "borrowed",
-    "copy",
-    "current_stream",
-    "counted",
-    "digest",
-    "sm_clock_hz",
-    "contents",
-}
+# ``test_sampled_launches.py``), ``current_stream`` for torch's graphs, and ``contents`` for memory with addresses.
+NOT_HERE = {"can_save_launches", "clear", "contents", "current_stream", "unaffected_by_graphs"}
 OF_DEVICE = sorted(name for name in vars(Device) if not name.startswith("_") and name not in NOT_HERE)
 X = torch.arange(1, 17, dtype=torch.float32)
 

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import torch
 import triton
-from fake_gpu.device import FakeDevice, FakeSnapshot
+from fake_gpu.device import FakeDevice, FakeStaging
 from fake_gpu.kernels import follow, power, scale
 from fake_gpu.repeating import own_process_here
 from fake_gpu.saving import Saving, memory_at, saving, tensors
@@ -28,6 +28,7 @@ from kprof_inject.capture.saved_launch import CHUNK_BYTES, IntegerArgument, Poin
 from kprof_inject.runtime.devices.cuda_driver import MemoryRange
 from kprof_inject.runtime.launch import launch_saver, triton_wrapping
 from kprof_inject.runtime.launch.launch_saver import LaunchSaver
+from kprof_inject.runtime.launch.memory_snapshot import MemorySnapshot
 from kprof_inject.runtime.launch.triton_wrapping import benchmarking
 
 pytestmark = pytest.mark.triton
@@ -60,7 +61,7 @@ def assert_is_scale(saved: SavedLaunch, n: int) -> None:
 
 def assert_nothing_is_left(saved: Saving) -> None:
     """Neither on the device nor on disk."""
-    assert saved.gpu.snapshots == []
+    assert saved.gpu.taken == []
     assert saved.folders == []
 
 
@@ -77,7 +78,7 @@ def test_memory_is_saved_as_the_launch_found_it(tmp_path: Path, free_bytes: int)
         assert torch.equal(out, ZEROS)
     assert saved.refusals() == []
     assert_is_scale(saved.launch(), 3)
-    assert saved.gpu.snapshots == []
+    assert saved.gpu.taken == []
 
 
 def test_memory_is_saved_in_the_order_of_the_stream(tmp_path: Path) -> None:
@@ -169,7 +170,7 @@ def test_the_first_launch_that_is_kept_is_saved(tmp_path: Path, launches: str, i
         for n in range(10, 14):
             out.zero_()
             scale[(16,)](x, out, n)
-            assert (saved.gpu.snapshots != [] or saved.folders != []) == (n >= 10 + index)
+            assert (saved.gpu.taken != [] or saved.folders != []) == (n >= 10 + index)
     assert saved.launch().record.index == index
     assert_is_scale(saved.launch(), 10 + index)
 
@@ -220,13 +221,13 @@ def test_a_launch_that_is_not_kept_is_not_saved(tmp_path: Path) -> None:
 @pytest.mark.parametrize("is_on_disk", [False, True])
 def test_two_threads_save_a_variant_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_on_disk: bool) -> None:
     """Another thread launches when the first one has decided to save its launch."""
-    is_due, snapshot, snapshots = LaunchSaver.is_due, FakeDevice.snapshot, []
+    is_due, take, taken = LaunchSaver.is_due, MemorySnapshot.take, []
 
-    def counted_snapshot(device: FakeDevice, *arguments: Any) -> Any:
-        snapshots.append(snapshot(device, *arguments))
-        return snapshots[-1]
+    def counted_take(snapshot: MemorySnapshot, stream: int) -> None:
+        taken.append(snapshot)
+        take(snapshot, stream)
 
-    monkeypatch.setattr(FakeDevice, "snapshot", counted_snapshot)
+    monkeypatch.setattr(MemorySnapshot, "take", counted_take)
     with tensors(16, 16) as (x, out), saving(tmp_path, "all") as saved:
         x += X
 
@@ -243,7 +244,7 @@ def test_two_threads_save_a_variant_once(tmp_path: Path, monkeypatch: pytest.Mon
         monkeypatch.setattr(LaunchSaver, "is_due", be_overtaken)
         scale[(16,)](x, out, 7)
         assert torch.equal(out, X * 7)
-    assert len(snapshots) == 1
+    assert len(taken) == 1
     assert_is_scale(saved.launch(), 5)
     assert saved.refusals() == []
 
@@ -292,7 +293,7 @@ def test_all_launches_together_have_a_limit(tmp_path: Path) -> None:
         power[(16,)](x, out, 3)
     assert saved.refusals() == ["the launches saved before take up the limit of 255 bytes"]
     assert saved.launch().record.name == "scale"
-    assert saved.gpu.snapshots == []
+    assert saved.gpu.taken == []
 
 
 def test_a_launch_waits_only_so_long_for_a_copy_to_the_host(tmp_path: Path) -> None:
@@ -320,7 +321,7 @@ def test_a_launch_is_not_held_up_by_work_before_it_that_waits_for_a_later_one(tm
         saved.gpu.wait()
         assert torch.equal(out, X * 3)
     assert saved.refusals() == ([] if has_room else [TOO_LONG])
-    assert saved.gpu.snapshots == []
+    assert saved.gpu.taken == []
 
 
 def test_a_launch_whose_memory_is_searched_is_not_held_up_either(tmp_path: Path) -> None:
@@ -338,18 +339,18 @@ def test_an_autotuner_has_the_device_and_the_processor_for_itself(
 ) -> None:
     """Otherwise it measures our threads, too, and may choose another configuration."""
     monkeypatch.setattr(triton_wrapping, "_MAX_PAUSE_S", 60.0)
-    read = FakeSnapshot.read
+    read = FakeStaging.read
     has_begun, may_end, was_read = threading.Event(), threading.Event(), threading.Event()
 
-    def read_and_note(snapshot: FakeSnapshot, *arguments: Any) -> memoryview:
+    def read_and_note(staging: FakeStaging, *arguments: Any) -> memoryview:
         was_read.set()
-        return read(snapshot, *arguments)
+        return read(staging, *arguments)
 
     def tune() -> None:
         has_begun.set()
         assert may_end.wait(GUARD_S)
 
-    monkeypatch.setattr(FakeSnapshot, "read", read_and_note)
+    monkeypatch.setattr(FakeStaging, "read", read_and_note)
     autotuner = threading.Thread(target=benchmarking(benchmarking(tune)))
     autotuner.start()
     assert has_begun.wait(GUARD_S)
@@ -367,6 +368,14 @@ def test_memory_of_the_host_is_a_reason_not_to_save(tmp_path: Path, monkeypatch:
         monkeypatch.setattr(FakeDevice, "is_local", lambda device, address: address != out.data_ptr())
         scale[(16,)](x, out, 3)
     assert saved.refusals() == ["some of its memory is the host's or another device's"]
+    assert_nothing_is_left(saved)
+
+
+def test_another_makers_device_is_a_reason_not_to_save(tmp_path: Path) -> None:
+    with tensors(16, 16) as (x, out), saving(tmp_path) as saved:
+        saved.capture._device.can_save_launches = False
+        scale[(16,)](x, out, 3)
+    assert saved.refusals() == ["saving it failed: launches are saved on NVIDIA's GPUs alone"]
     assert_nothing_is_left(saved)
 
 
@@ -458,11 +467,13 @@ def start_no_saver(thread: threading.Thread) -> None:
 NO_SPACE = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 FAULT = failing(ValueError("a fault"))
 FAULTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
-    "no snapshot": (FakeDevice, "snapshot", FAULT),
+    "no snapshot": (MemorySnapshot, "take", FAULT),
+    "no memory": (FakeDevice, "taken", FAULT),
+    "no copy": (FakeDevice, "queue_digest", FAULT),
     "no staging": (FakeDevice, "staging", FAULT),
-    "no reading": (FakeSnapshot, "read", FAULT),
-    "no digests": (FakeSnapshot, "digests", FAULT),
-    "no later digests": (FakeSnapshot, "note_later", FAULT),
+    "no reading": (FakeStaging, "read", FAULT),
+    "no digests": (MemorySnapshot, "digests", FAULT),
+    "no later digests": (MemorySnapshot, "note_later", FAULT),
     "no free memory known": (FakeDevice, "is_local", FAULT),
     "no thread": (threading.Thread, "start", start_no_saver),
     "a full disk": (os, "pwrite", failing(NO_SPACE)),
@@ -491,7 +502,7 @@ def test_a_fault_of_ours_leaves_nothing_behind(
             saved.capture._saver.finish()
     (refusal,) = saved.refusals()
     assert refusal.startswith("saving it failed: ")
-    assert saved.gpu.snapshots == []
+    assert saved.gpu.taken == []
     assert [one.record.name for one in saved.launches()] == ["power"]
 
 

@@ -44,152 +44,80 @@ _REASONS = {
 }
 _NOT_PERMITTED = frozenset((35, 40))
 
-_Fields = tuple[tuple[str, Any], ...]
-_PARAMETERS: _Fields = (("structSize", c_size_t), ("pPriv", c_void_p))
-_RANGE_PROFILER: _Fields = (("pRangeProfilerObject", c_void_p),)
-_HOST: _Fields = (("pHostObject", c_void_p),)
-_METRICS: _Fields = (("ppMetricNames", c_void_p), ("numMetrics", c_size_t))
-_DATA_IMAGE: _Fields = (("pCounterDataImage", c_void_p), ("counterDataImageSize", c_size_t))
-_SAMPLING: _Fields = (("size", c_size_t), ("pPriv", c_void_p), ("ctx", c_void_p))
-
-STRUCTURES: dict[str, _Fields] = {
-    "CUpti_Profiler_Initialize_Params": _PARAMETERS,
-    "CUpti_Device_GetChipName_Params": (*_PARAMETERS, ("deviceIndex", c_size_t), ("pChipName", c_char_p)),
-    "CUpti_Profiler_GetCounterAvailability_Params": (
-        *_PARAMETERS,
-        ("ctx", c_void_p),
-        ("counterAvailabilityImageSize", c_size_t),
-        ("pCounterAvailabilityImage", c_void_p),
-    ),
-    "CUpti_Profiler_Host_Initialize_Params": (
-        *_PARAMETERS,
-        ("profilerType", c_int),
-        ("pChipName", c_char_p),
-        ("pCounterAvailabilityImage", c_void_p),
-        *_HOST,
-    ),
-    "CUpti_Profiler_Host_Deinitialize_Params": (*_PARAMETERS, *_HOST),
-    "CUpti_Profiler_Host_ConfigAddMetrics_Params": (*_PARAMETERS, *_HOST, *_METRICS),
-    "CUpti_Profiler_Host_GetConfigImageSize_Params": (*_PARAMETERS, *_HOST, ("configImageSize", c_size_t)),
-    "CUpti_Profiler_Host_GetConfigImage_Params": (
-        *_PARAMETERS,
-        *_HOST,
-        ("configImageSize", c_size_t),
-        ("pConfigImage", c_void_p),
-    ),
-    "CUpti_Profiler_Host_EvaluateToGpuValues_Params": (
-        *_PARAMETERS,
-        *_HOST,
-        *_DATA_IMAGE,
-        ("rangeIndex", c_size_t),
-        *_METRICS,
-        ("pMetricValues", c_void_p),
-    ),
-    "CUpti_RangeProfiler_Enable_Params": (*_PARAMETERS, ("ctx", c_void_p), *_RANGE_PROFILER),
-    "CUpti_RangeProfiler_Disable_Params": (*_PARAMETERS, *_RANGE_PROFILER),
-    "CUpti_RangeProfiler_GetCounterDataSize_Params": (
-        *_PARAMETERS,
-        *_RANGE_PROFILER,
-        ("pMetricNames", c_void_p),
-        ("numMetrics", c_size_t),
-        ("maxNumOfRanges", c_size_t),
-        ("maxNumRangeTreeNodes", c_uint32),
-        ("counterDataSize", c_size_t),
-    ),
-    "CUpti_RangeProfiler_CounterDataImage_Initialize_Params": (
-        *_PARAMETERS,
-        *_RANGE_PROFILER,
-        ("counterDataSize", c_size_t),
-        ("pCounterData", c_void_p),
-    ),
-    "CUpti_RangeProfiler_SetConfig_Params": (
-        *_PARAMETERS,
-        *_RANGE_PROFILER,
-        ("configSize", c_size_t),
-        ("pConfig", c_void_p),
-        ("counterDataImageSize", c_size_t),
-        ("pCounterDataImage", c_void_p),
-        ("range", c_int),
-        ("replayMode", c_int),
-        ("maxRangesPerPass", c_size_t),
-        ("numNestingLevels", c_uint16),
-        ("minNestingLevel", c_uint16),
-        ("passIndex", c_size_t),
-        ("targetNestingLevel", c_uint16),
-    ),
-    "CUpti_RangeProfiler_Start_Params": (*_PARAMETERS, *_RANGE_PROFILER),
-    "CUpti_RangeProfiler_Stop_Params": (
-        *_PARAMETERS,
-        *_RANGE_PROFILER,
-        ("passIndex", c_size_t),
-        ("targetNestingLevel", c_size_t),
-        ("isAllPassSubmitted", c_uint8),
-    ),
-    "CUpti_RangeProfiler_PushRange_Params": (*_PARAMETERS, *_RANGE_PROFILER, ("pRangeName", c_char_p)),
-    "CUpti_RangeProfiler_PopRange_Params": (*_PARAMETERS, *_RANGE_PROFILER),
-    "CUpti_RangeProfiler_DecodeData_Params": (*_PARAMETERS, *_RANGE_PROFILER, ("numOfRangeDropped", c_size_t)),
-    "CUpti_RangeProfiler_GetCounterDataInfo_Params": (*_PARAMETERS, *_DATA_IMAGE, ("numTotalRanges", c_size_t)),
-    "CUpti_PCSamplingEnableParams": _SAMPLING,
-    "CUpti_PCSamplingDisableParams": _SAMPLING,
-    "CUpti_PCSamplingStartParams": _SAMPLING,
-    "CUpti_PCSamplingStopParams": _SAMPLING,
-    "CUpti_PCSamplingGetDataParams": (*_SAMPLING, ("pcSamplingData", c_void_p)),
-    "CUpti_PCSamplingGetNumStallReasonsParams": (*_SAMPLING, ("numStallReasons", c_void_p)),
-    "CUpti_PCSamplingGetStallReasonsParams": (
-        *_SAMPLING,
-        ("numStallReasons", c_size_t),
-        ("stallReasonIndex", c_void_p),
-        ("stallReasons", c_void_p),
-    ),
-    "CUpti_PCSamplingConfigurationInfoParams": (
-        *_SAMPLING,
-        ("numAttributes", c_size_t),
-        ("pPCSamplingConfigurationInfo", c_void_p),
-    ),
-    "CUpti_PCSamplingConfigurationInfo": (
-        ("attributeType", c_int),
-        ("attributeStatus", c_int),
-        ("attributeData", c_uint64 * 3),
-    ),
-    "CUpti_PCSamplingStallReason": (("pcSamplingStallReasonIndex", c_uint32), ("samples", c_uint32)),
-    "CUpti_PCSamplingPCData": (
-        ("size", c_size_t),
-        ("cubinCrc", c_uint64),
-        ("pcOffset", c_uint64),
-        ("functionIndex", c_uint32),
-        ("pad", c_uint32),
-        ("functionName", c_char_p),
-        ("stallReasonCount", c_size_t),
-        ("stallReason", c_void_p),
-        ("correlationId", c_uint32),
-    ),
-    "CUpti_PCSamplingData": (
-        ("size", c_size_t),
-        ("collectNumPcs", c_size_t),
-        ("totalSamples", c_uint64),
-        ("droppedSamples", c_uint64),
-        ("totalNumPcs", c_size_t),
-        ("remainingNumPcs", c_size_t),
-        ("rangeId", c_uint64),
-        ("pPcData", c_void_p),
-        ("nonUsrKernelsTotalSamples", c_uint64),
-        ("hardwareBufferFull", c_uint8),
-    ),
+_TYPES = {
+    "z": c_size_t,
+    "p": c_void_p,
+    "s": c_char_p,
+    "i": c_int,
+    "B": c_uint8,
+    "H": c_uint16,
+    "I": c_uint32,
+    "Q": c_uint64,
+    "3Q": c_uint64 * 3,
 }
+_PARAMETERS = "structSize:z pPriv:p"
+_HOST = f"{_PARAMETERS} pHostObject:p"
+_RANGES = f"{_PARAMETERS} pRangeProfilerObject:p"
+_SAMPLING = "size:z pPriv:p ctx:p"
+_METRICS = "ppMetricNames:p numMetrics:z"
+_IMAGE = "pCounterDataImage:p counterDataImageSize:z"
+
+_DECLARED = {
+    "cuptiProfilerInitialize": _PARAMETERS,
+    "cuptiDeviceGetChipName": f"{_PARAMETERS} deviceIndex:z pChipName:s",
+    "cuptiProfilerGetCounterAvailability": f"{_PARAMETERS} ctx:p counterAvailabilityImageSize:z"
+    " pCounterAvailabilityImage:p",
+    "cuptiProfilerHostInitialize": f"{_PARAMETERS} profilerType:i pChipName:s pCounterAvailabilityImage:p"
+    " pHostObject:p",
+    "cuptiProfilerHostDeinitialize": _HOST,
+    "cuptiProfilerHostConfigAddMetrics": f"{_HOST} {_METRICS}",
+    "cuptiProfilerHostGetConfigImageSize": f"{_HOST} configImageSize:z",
+    "cuptiProfilerHostGetConfigImage": f"{_HOST} configImageSize:z pConfigImage:p",
+    "cuptiProfilerHostEvaluateToGpuValues": f"{_HOST} {_IMAGE} rangeIndex:z {_METRICS} pMetricValues:p",
+    "cuptiRangeProfilerEnable": f"{_PARAMETERS} ctx:p pRangeProfilerObject:p",
+    "cuptiRangeProfilerDisable": _RANGES,
+    "cuptiRangeProfilerGetCounterDataSize": f"{_RANGES} pMetricNames:p numMetrics:z maxNumOfRanges:z"
+    " maxNumRangeTreeNodes:I counterDataSize:z",
+    "cuptiRangeProfilerCounterDataImageInitialize": f"{_RANGES} counterDataSize:z pCounterData:p",
+    "cuptiRangeProfilerSetConfig": f"{_RANGES} configSize:z pConfig:p counterDataImageSize:z pCounterDataImage:p"
+    " range:i replayMode:i maxRangesPerPass:z numNestingLevels:H minNestingLevel:H passIndex:z targetNestingLevel:H",
+    "cuptiRangeProfilerStart": _RANGES,
+    "cuptiRangeProfilerStop": f"{_RANGES} passIndex:z targetNestingLevel:z isAllPassSubmitted:B",
+    "cuptiRangeProfilerDecodeData": f"{_RANGES} numOfRangeDropped:z",
+    "cuptiRangeProfilerGetCounterDataInfo": f"{_PARAMETERS} {_IMAGE} numTotalRanges:z",
+    "cuptiPCSamplingEnable": _SAMPLING,
+    "cuptiPCSamplingDisable": _SAMPLING,
+    "cuptiPCSamplingStart": _SAMPLING,
+    "cuptiPCSamplingStop": _SAMPLING,
+    "cuptiPCSamplingGetData": f"{_SAMPLING} pcSamplingData:p",
+    "cuptiPCSamplingGetNumStallReasons": f"{_SAMPLING} numStallReasons:p",
+    "cuptiPCSamplingGetStallReasons": f"{_SAMPLING} numStallReasons:z stallReasonIndex:p stallReasons:p",
+    "cuptiPCSamplingSetConfigurationAttribute": f"{_SAMPLING} numAttributes:z pPCSamplingConfigurationInfo:p",
+    "CUpti_PCSamplingConfigurationInfo": "attributeType:i attributeStatus:i attributeData:3Q",
+    "CUpti_PCSamplingStallReason": "pcSamplingStallReasonIndex:I samples:I",
+    "CUpti_PCSamplingPCData": "size:z cubinCrc:Q pcOffset:Q functionIndex:I pad:I functionName:s"
+    " stallReasonCount:z stallReason:p correlationId:I",
+    "CUpti_PCSamplingData": "size:z collectNumPcs:z totalSamples:Q droppedSamples:Q totalNumPcs:z remainingNumPcs:z"
+    " rangeId:Q pPcData:p nonUsrKernelsTotalSamples:Q hardwareBufferFull:B",
+}
+STRUCTURES = {
+    name: [(field, _TYPES[kind]) for field, kind in (declared.split(":") for declared in fields.split())]
+    for name, fields in _DECLARED.items()
+}
+"""Fields of the structures: those of functions by the function's name, others by their own."""
 
 
 class CuptiError(KprofError):
     """CUPTI refused a call; ``status`` is its result code."""
 
     def __init__(self, what: str, status: int, hint: str = "") -> None:
-        """Keep the result code with the message."""
         super().__init__(what, hint=hint)
         self.status = status
 
 
 @cache
 def structure(name: str) -> Any:
-    """Return the ctypes structure with a name of CUPTI's headers."""
+    """Return the ctypes structure with a name in ``STRUCTURES``."""
     return type(name, (ctypes.Structure,), {"_fields_": STRUCTURES[name]})
 
 
@@ -218,10 +146,9 @@ def find_cupti() -> Path:
 
 
 class Cupti:
-    """CUPTI's functions, with errors as exceptions."""
+    """CUPTI's functions, with errors as exceptions. Raises ``KprofError`` if the library cannot be loaded."""
 
     def __init__(self, path: Path) -> None:
-        """Load a library. Raises ``KprofError`` if that fails."""
         try:
             for name in _NEEDED:
                 ctypes.CDLL(str(path.parent / name), mode=ctypes.RTLD_GLOBAL)
@@ -229,12 +156,12 @@ class Cupti:
         except OSError as error:
             raise KprofError(f"CUPTI cannot be loaded: {error}", hint=NEWER_CUPTI) from None
 
-    def call(self, function: str, kind: str, **fields: Any) -> Any:
-        """Call a function with a structure, and return the structure. Raises ``CuptiError``."""
-        made = structure(kind)
-        parameters = made(**fields)
-        (first, _), *_, (last, _) = STRUCTURES[kind]
-        setattr(parameters, first, end_of(made, last))
+    def call(self, function: str, **fields: Any) -> Any:
+        """Call a function with its structure, and return the structure. Raises ``CuptiError``."""
+        kind = structure(function)
+        parameters = kind(**fields)
+        (first, _), *_, (last, _) = STRUCTURES[function]
+        setattr(parameters, first, end_of(kind, last))
         self.require(function, getattr(self._functions, function)(ctypes.byref(parameters)))
         return parameters
 

@@ -24,7 +24,6 @@ _MAX_NAME_BYTES = 128
 _MAX_BATCHES = 1000
 _PREFIX = "smsp__pcsamp_warps_issue_stalled_"
 
-
 ByAddress = defaultdict[int, Counter[str]]
 """Samples by reason, for each address, counted from the function's begin."""
 
@@ -46,18 +45,16 @@ class PcSamples:
 
 
 class PcSampler:
-    """Sampling of the kernels that are loaded while it is enabled."""
+    """Sampling of the kernels that are loaded while it is enabled.
+
+    Each SM of the context is sampled every ``2**period_log2`` cycles, into a buffer of the hardware's.
+    """
 
     def __init__(self, cupti: Cupti, context: int, period_log2: int, buffer_bytes: int) -> None:
-        """Prepare to sample each SM of a context every ``2**period_log2`` cycles; nothing is called yet.
-
-        The hardware writes into a buffer of ``buffer_bytes``.
-        """
         self._cupti = cupti
         self._context = context
         self._period_log2 = period_log2
         self._buffer_bytes = buffer_bytes
-        self._reasons: dict[int, str] = {}
         self._data: Any = None
 
     @property
@@ -70,7 +67,6 @@ class PcSampler:
         self._call("Enable")
         try:
             if self._data is None:
-                self._reasons = self._stall_reasons()
                 self._make_buffers()
             self._configure()
         except BaseException:
@@ -82,6 +78,7 @@ class PcSampler:
         self._call("Disable")
 
     def _make_buffers(self) -> None:
+        self._reasons = self._stall_reasons()
         of_one = structure("CUpti_PCSamplingStallReason") * len(self._reasons)
         self._found = (of_one * _MAX_PCS)()
         self._pcs = (structure("CUpti_PCSamplingPCData") * _MAX_PCS)()
@@ -92,7 +89,6 @@ class PcSampler:
         self._data = data(size=ctypes.sizeof(data), collectNumPcs=_MAX_PCS, pPcData=ctypes.addressof(self._pcs))
 
     def _stall_reasons(self) -> dict[int, str]:
-        """Return the names of the reasons by their index."""
         count = ctypes.c_size_t()
         self._call("GetNumStallReasons", numStallReasons=ctypes.addressof(count))
         texts = [ctypes.create_string_buffer(_MAX_NAME_BYTES) for _ in range(count.value)]
@@ -119,10 +115,8 @@ class PcSampler:
         attributes = (structure("CUpti_PCSamplingConfigurationInfo") * len(values))()
         for attribute, (kind, value) in zip(attributes, values.items(), strict=True):
             attribute.attributeType, attribute.attributeData[0] = kind, value
-        self._cupti.call(
-            "cuptiPCSamplingSetConfigurationAttribute",
-            "CUpti_PCSamplingConfigurationInfoParams",
-            ctx=self._context,
+        self._call(
+            "SetConfigurationAttribute",
             numAttributes=len(values),
             pPCSamplingConfigurationInfo=ctypes.addressof(attributes),
         )
@@ -130,7 +124,7 @@ class PcSampler:
             self._cupti.require("cuptiPCSamplingSetConfigurationAttribute", attribute.attributeStatus)
 
     def _call(self, name: str, **fields: Any) -> Any:
-        return self._cupti.call(f"cuptiPCSampling{name}", f"CUpti_PCSampling{name}Params", ctx=self._context, **fields)
+        return self._cupti.call(f"cuptiPCSampling{name}", ctx=self._context, **fields)
 
     @contextmanager
     def sampling(self, samples: PcSamples) -> Iterator[None]:
@@ -151,7 +145,6 @@ class PcSampler:
             self._add_buffer(samples)
 
     def _add_buffer(self, samples: PcSamples) -> None:
-        """Add what the buffer has, and empty it."""
         samples.total += self._data.totalSamples
         samples.dropped += self._data.droppedSamples
         for pc, found in zip(self._pcs[: self._data.totalNumPcs], self._found, strict=False):

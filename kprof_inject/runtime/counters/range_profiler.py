@@ -32,26 +32,25 @@ class _Plan:
 
 
 class RangeProfiler:
-    """The counters of the device of the present context."""
+    """The counters of the device of the present context.
+
+    Raises ``CuptiError`` if they cannot be used, above all where the user lacks the permission.
+    """
 
     def __init__(self, cupti: Cupti, device: int, context: int) -> None:
-        """Prepare to use the counters. Raises ``CuptiError``, above all where the user lacks the permission."""
         self._cupti = cupti
         self._context = context
         self._plans: dict[tuple[str, ...], _Plan] = {}
-        cupti.call("cuptiProfilerInitialize", "CUpti_Profiler_Initialize_Params")
-        kind = "CUpti_Profiler_GetCounterAvailability_Params"
-        size = cupti.call("cuptiProfilerGetCounterAvailability", kind, ctx=context).counterAvailabilityImageSize
+        cupti.call("cuptiProfilerInitialize")
+        size = cupti.call("cuptiProfilerGetCounterAvailability", ctx=context).counterAvailabilityImageSize
         self._availability = (ctypes.c_uint8 * size)()
         cupti.call(
             "cuptiProfilerGetCounterAvailability",
-            kind,
             ctx=context,
             counterAvailabilityImageSize=size,
             pCounterAvailabilityImage=ctypes.addressof(self._availability),
         )
-        names = "CUpti_Device_GetChipName_Params"
-        self._chip: bytes = cupti.call("cuptiDeviceGetChipName", names, deviceIndex=device).pChipName
+        self._chip: bytes = cupti.call("cuptiDeviceGetChipName", deviceIndex=device).pChipName
 
     def measure(
         self, metrics: Sequence[str], begin: Callable[[], None], launch: Callable[[], None]
@@ -65,18 +64,31 @@ class RangeProfiler:
         if names not in self._plans:  # making a plan takes as long as two passes
             self._plans[names] = self._plan(names)
         plan = self._plans[names]
-        kind = "CUpti_RangeProfiler_Enable_Params"
-        enabled = self._cupti.call("cuptiRangeProfilerEnable", kind, ctx=self._context).pRangeProfilerObject
+        enabled = self._cupti.call("cuptiRangeProfilerEnable", ctx=self._context).pRangeProfilerObject
         try:
-            image = self._image(enabled, plan.metrics)
+            image = self._new_image(enabled, plan.metrics)
             index, level = 0, 1
             for number in range(1, _MAX_PASSES + 1):
-                self._configure(enabled, plan.config, image, index, level)
+                self._cupti.call(
+                    "cuptiRangeProfilerSetConfig",
+                    pRangeProfilerObject=enabled,
+                    configSize=len(plan.config),
+                    pConfig=ctypes.addressof(plan.config),
+                    counterDataImageSize=len(image),
+                    pCounterDataImage=ctypes.addressof(image),
+                    range=_AUTO_RANGE,
+                    replayMode=_APPLICATION_REPLAY,
+                    maxRangesPerPass=_MAX_RANGES,
+                    numNestingLevels=1,
+                    minNestingLevel=1,
+                    passIndex=index,
+                    targetNestingLevel=level,
+                )
                 begin()
-                self._call("Start", enabled)
+                self._cupti.call("cuptiRangeProfilerStart", pRangeProfilerObject=enabled)
                 launch()
-                stopped = self._call("Stop", enabled)
-                self._call("DecodeData", enabled)
+                stopped = self._cupti.call("cuptiRangeProfilerStop", pRangeProfilerObject=enabled)
+                self._cupti.call("cuptiRangeProfilerDecodeData", pRangeProfilerObject=enabled)
                 if stopped.isAllPassSubmitted:
                     passes = number
                     break
@@ -84,19 +96,16 @@ class RangeProfiler:
             else:
                 raise KprofError(f"the counters need more than {_MAX_PASSES} passes", hint="name fewer metrics")
         finally:
-            self._call("Disable", enabled)
+            self._cupti.call("cuptiRangeProfilerDisable", pRangeProfilerObject=enabled)
         return self._values(plan, image), passes
 
     def _plan(self, metrics: Sequence[str]) -> _Plan:
-        """Plan the passes for those metrics that the chip has. Raises ``CuptiError``."""
         known, host = self._known(metrics), self._new_host()
         self._add(host, known)
-        kind = "CUpti_Profiler_Host_GetConfigImageSize_Params"
-        size = self._cupti.call("cuptiProfilerHostGetConfigImageSize", kind, pHostObject=host).configImageSize
+        size = self._cupti.call("cuptiProfilerHostGetConfigImageSize", pHostObject=host).configImageSize
         config = (ctypes.c_uint8 * size)()
         self._cupti.call(
             "cuptiProfilerHostGetConfigImage",
-            "CUpti_Profiler_Host_GetConfigImage_Params",
             pHostObject=host,
             configImageSize=size,
             pConfigImage=ctypes.addressof(config),
@@ -105,53 +114,42 @@ class RangeProfiler:
 
     def _known(self, metrics: Sequence[str]) -> list[str]:
         """Return those of the metrics that the chip has."""
-        if not metrics or self._has(metrics):
-            return list(metrics)
-        half = len(metrics) // 2
-        return [*self._known(metrics[:half]), *self._known(metrics[half:])] if half else []
-
-    def _has(self, metrics: Sequence[str]) -> bool:
-        # An object that has refused a metric was seen to refuse all others, so each question has its own.
-        host = self._new_host()
+        if not metrics:
+            return []
+        host = self._new_host()  # an object that has refused a metric was seen to refuse all others
         try:
             self._add(host, metrics)
+            return list(metrics)
         except CuptiError:
-            return False
+            half = len(metrics) // 2
         finally:
-            kind = "CUpti_Profiler_Host_Deinitialize_Params"
-            self._cupti.call("cuptiProfilerHostDeinitialize", kind, pHostObject=host)
-        return True
-
-    def _add(self, host: int, metrics: Sequence[str]) -> None:
-        names = _c_strings(metrics)
-        self._cupti.call(
-            "cuptiProfilerHostConfigAddMetrics",
-            "CUpti_Profiler_Host_ConfigAddMetrics_Params",
-            pHostObject=host,
-            ppMetricNames=ctypes.addressof(names),
-            numMetrics=len(metrics),
-        )
+            self._cupti.call("cuptiProfilerHostDeinitialize", pHostObject=host)
+        return [*self._known(metrics[:half]), *self._known(metrics[half:])] if half else []
 
     def _new_host(self) -> int:
         """Return a new object of CUPTI's that plans passes and computes metrics from counters, without a device."""
         made = self._cupti.call(
             "cuptiProfilerHostInitialize",
-            "CUpti_Profiler_Host_Initialize_Params",
             profilerType=_RANGE_PROFILER,
             pChipName=self._chip,
             pCounterAvailabilityImage=ctypes.addressof(self._availability),
         )
         return int(made.pHostObject)
 
-    def _call(self, name: str, enabled: int) -> Any:
-        kind = f"CUpti_RangeProfiler_{name}_Params"
-        return self._cupti.call(f"cuptiRangeProfiler{name}", kind, pRangeProfilerObject=enabled)
+    def _add(self, host: int, metrics: Sequence[str]) -> None:
+        names = _c_strings(metrics)
+        self._cupti.call(
+            "cuptiProfilerHostConfigAddMetrics",
+            pHostObject=host,
+            ppMetricNames=ctypes.addressof(names),
+            numMetrics=len(metrics),
+        )
 
-    def _image(self, enabled: int, metrics: Sequence[str]) -> Any:
+    def _new_image(self, enabled: int, metrics: Sequence[str]) -> Any:
+        """Return CUPTI's memory for the values of counters."""
         names = _c_strings(metrics)
         size = self._cupti.call(
             "cuptiRangeProfilerGetCounterDataSize",
-            "CUpti_RangeProfiler_GetCounterDataSize_Params",
             pRangeProfilerObject=enabled,
             pMetricNames=ctypes.addressof(names),
             numMetrics=len(metrics),
@@ -161,42 +159,21 @@ class RangeProfiler:
         image = (ctypes.c_uint8 * size)()
         self._cupti.call(
             "cuptiRangeProfilerCounterDataImageInitialize",
-            "CUpti_RangeProfiler_CounterDataImage_Initialize_Params",
             pRangeProfilerObject=enabled,
             counterDataSize=size,
             pCounterData=ctypes.addressof(image),
         )
         return image
 
-    def _configure(self, enabled: int, config: Any, image: Any, index: int, level: int) -> None:
-        self._cupti.call(
-            "cuptiRangeProfilerSetConfig",
-            "CUpti_RangeProfiler_SetConfig_Params",
-            pRangeProfilerObject=enabled,
-            configSize=len(config),
-            pConfig=ctypes.addressof(config),
-            counterDataImageSize=len(image),
-            pCounterDataImage=ctypes.addressof(image),
-            range=_AUTO_RANGE,
-            replayMode=_APPLICATION_REPLAY,
-            maxRangesPerPass=_MAX_RANGES,
-            numNestingLevels=1,
-            minNestingLevel=1,
-            passIndex=index,
-            targetNestingLevel=level,
-        )
-
     def _values(self, plan: _Plan, image: Any) -> dict[str, float]:
         counters = {"pCounterDataImage": ctypes.addressof(image), "counterDataImageSize": len(image)}
-        kind = "CUpti_RangeProfiler_GetCounterDataInfo_Params"
-        ranges = self._cupti.call("cuptiRangeProfilerGetCounterDataInfo", kind, **counters).numTotalRanges
+        ranges = self._cupti.call("cuptiRangeProfilerGetCounterDataInfo", **counters).numTotalRanges
         if ranges != 1:
             # An older CUPTI does not see the launches of a newer driver: 12.8 saw none with driver 580.
             raise KprofError(f"CUPTI saw {ranges} launches instead of 1", hint=NEWER_CUPTI)
         names, values = _c_strings(plan.metrics), (ctypes.c_double * len(plan.metrics))()
         self._cupti.call(
             "cuptiProfilerHostEvaluateToGpuValues",
-            "CUpti_Profiler_Host_EvaluateToGpuValues_Params",
             pHostObject=plan.host,
             **counters,
             rangeIndex=0,

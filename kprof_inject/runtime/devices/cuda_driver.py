@@ -76,16 +76,17 @@ def relaxed_capture() -> Iterator[None]:
             driver.cuThreadExchangeStreamCaptureMode(ctypes.byref(mode))
 
 
+def _queried(name: str, *arguments: Any) -> int | None:
+    """Return what a function of the driver reports; None if there is no driver, or the function fails."""
+    driver, value = loaded_driver(), ctypes.c_uint64()
+    if driver is None or getattr(driver, name)(ctypes.byref(value), *map(_passed, arguments)):
+        return None
+    return value.value
+
+
 def ctas_per_sm(function: int, threads: int, shared_bytes: int) -> int | None:
     """Return how many CTAs of a loaded kernel an SM holds at once; None if the driver does not report it."""
-    driver = loaded_driver()
-    if driver is None:
-        return None
-    count = ctypes.c_int()
-    status = driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(
-        ctypes.byref(count), ctypes.c_void_p(function), ctypes.c_int(threads), ctypes.c_size_t(shared_bytes)
-    )
-    return count.value if status == 0 else None
+    return _queried("cuOccupancyMaxActiveBlocksPerMultiprocessor", function, threads, shared_bytes)
 
 
 _L2_CACHE_SIZE = 38  # CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE
@@ -93,56 +94,64 @@ _L2_CACHE_SIZE = 38  # CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE
 
 def l2_bytes() -> int:
     """Return the size of the current device's L2; 0 if the driver does not report it."""
-    driver = loaded_driver()
-    handle, size = ctypes.c_int(), ctypes.c_int()
-    if driver is None or driver.cuCtxGetDevice(ctypes.byref(handle)):
-        return 0
-    return 0 if driver.cuDeviceGetAttribute(ctypes.byref(size), _L2_CACHE_SIZE, handle) else size.value
+    device = _queried("cuCtxGetDevice")
+    return 0 if device is None else _queried("cuDeviceGetAttribute", _L2_CACHE_SIZE, device) or 0
 
 
 def current_context() -> int:
     """Return the handle of this thread's current context; 0 if there is none."""
-    driver, context = loaded_driver(), ctypes.c_void_p()
-    if driver is None or driver.cuCtxGetCurrent(ctypes.byref(context)):
-        return 0
-    return context.value or 0
+    return _queried("cuCtxGetCurrent") or 0
 
 
 def driver_version() -> int:
     """Return the version of CUDA that the driver supports, as ``cuDriverGetVersion`` counts; 0 if unknown."""
-    driver, version = loaded_driver(), ctypes.c_int()
-    return 0 if driver is None or driver.cuDriverGetVersion(ctypes.byref(version)) else version.value
+    return _queried("cuDriverGetVersion") or 0
+
+
+def _passed(argument: Any) -> Any:
+    # 64 bits suit all integers, handles and addresses: each takes a whole register or place on the stack.
+    return ctypes.c_uint64(argument) if isinstance(argument, int) else argument
 
 
 class Driver:
-    """The driver's functions, called by name, with errors as exceptions."""
+    """The driver's functions, called by name, with errors as exceptions.
+
+    Integers, handles and addresses are passed as integers. Calls raise ``NoDeviceMemory``, and ``RuntimeError`` for any
+    other error of the driver.
+    """
 
     def __init__(self, functions: Any) -> None:
-        """Use the functions of a loaded driver."""
         self.functions = functions
-        self._contexts: dict[int, ctypes.c_void_p] = {}
+        self._contexts: dict[int, int] = {}
 
     @contextmanager
     def context(self, device: int) -> Iterator[None]:
         """Have this thread work in the device's primary context, which torch and Triton use too."""
         if device not in self._contexts:
-            handle, context = ctypes.c_int(), ctypes.c_void_p()
-            self.call("cuDeviceGet", ctypes.byref(handle), device)
-            self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), handle)
-            self._contexts[device] = context
+            self._contexts[device] = self.get("cuDevicePrimaryCtxRetain", self.get("cuDeviceGet", device))
         self.call("cuCtxPushCurrent_v2", self._contexts[device])
         try:
             yield
         finally:
-            self.call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
+            self.get("cuCtxPopCurrent_v2")
 
     def call(self, name: str, *arguments: Any) -> None:
-        """Call a function. Raises ``NoDeviceMemory``, and ``RuntimeError`` for any other error of the driver."""
-        status = getattr(self.functions, name)(*arguments)
+        """Call a function."""
+        status = getattr(self.functions, name)(*map(_passed, arguments))
         if status == _OUT_OF_MEMORY:
             raise NoDeviceMemory(f"{name}: out of memory")
         if status:
             raise RuntimeError(f"{name} failed: CUDA driver error {status}")
+
+    def get(self, name: str, *arguments: Any) -> int:
+        """Call a function that writes an integer, a handle or an address to its first argument, and return that."""
+        value = ctypes.c_uint64()
+        self.call(name, ctypes.byref(value), *arguments)
+        return value.value
+
+    def status(self, name: str, *arguments: Any) -> int:
+        """Call a function, and return its result code, 0 if there was no error."""
+        return int(getattr(self.functions, name)(*map(_passed, arguments)))
 
 
 # A stack that the PTX declares, such as the one in which Proton keeps the index of its next record.
@@ -175,14 +184,13 @@ def spilled_words(local_words: int, ptx: str) -> int:
 
 
 class CudaEvent:
-    """A point in a stream."""
+    """A point in a stream, after all its present work: to wait for, or with a time."""
 
     def __init__(self, driver: Driver, stream: int, *, is_timed: bool = False) -> None:
-        """Record an event after all present work of ``stream``: to wait for, or with a time."""
         self._driver = driver
-        self._handle = ctypes.c_void_p()
-        driver.call("cuEventCreate", ctypes.byref(self._handle), _WITH_TIME if is_timed else _BLOCKING_WITHOUT_TIME)
-        driver.call("cuEventRecord", self._handle, ctypes.c_void_p(stream))
+        self._handle = 0  # of no event, if there is none to be had
+        self._handle = driver.get("cuEventCreate", _WITH_TIME if is_timed else _BLOCKING_WITHOUT_TIME)
+        driver.call("cuEventRecord", self._handle, stream)
 
     def synchronize(self) -> None:
         """Wait until the event has happened."""
@@ -191,10 +199,10 @@ class CudaEvent:
     def query(self) -> bool:
         """Return whether the event has happened."""
         with relaxed_capture():  # another thread may be capturing
-            status = self._driver.functions.cuEventQuery(self._handle)
+            status = self._driver.status("cuEventQuery", self._handle)
         if status not in (0, _NOT_READY):
             raise RuntimeError(f"cuEventQuery failed: CUDA driver error {status}")
-        return bool(status == 0)
+        return status == 0
 
     def elapsed_time(self, end: CudaEvent) -> float:
         """Return the milliseconds to a later event; both have happened."""
@@ -203,69 +211,6 @@ class CudaEvent:
         return result.value
 
     def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
-        """Destroy the driver's event."""
         # The status is ignored: a failed device has reported its error before. The end of the process frees all events.
         if not is_finalizing():
-            self._driver.functions.cuEventDestroy_v2(self._handle)
-
-
-@dataclass(slots=True)
-class Chunk:
-    """Device memory whose first ``used_bytes`` may not be zero."""
-
-    address: int
-    size_bytes: int
-    used_bytes: int
-
-
-class CudaBuffer:
-    """A chunk of device memory, which returns to its pool when this object is freed."""
-
-    def __init__(self, chunk: Chunk, free: list[Chunk]) -> None:
-        """Lend ``chunk`` until it returns to ``free``."""
-        self._chunk = chunk
-        self._free = free
-
-    def data_ptr(self) -> int:
-        """Return the address."""
-        return self._chunk.address
-
-    def note_zeroed(self, size_bytes: int) -> None:
-        """Note that the first ``size_bytes`` are zero again."""
-        if size_bytes >= self._chunk.used_bytes:
-            self._chunk.used_bytes = 0
-
-    def __del__(self) -> None:
-        """Return the chunk to its pool."""
-        self._free.append(self._chunk)
-
-
-@dataclass(frozen=True, slots=True)
-class PoolMemory:
-    """Memory of a driver's pool of our own, until ``give_back``."""
-
-    address: int
-    _driver: Driver
-    _pool: ctypes.c_void_p
-
-    def data_ptr(self) -> int:
-        """Return the address."""
-        return self.address
-
-    def give_back(self, stream: ctypes.c_void_p) -> None:
-        """Give the memory back to the driver after all present work of ``stream``, and wait for that."""
-        self._driver.call("cuMemFreeAsync", ctypes.c_uint64(self.address), stream)
-        self._driver.call("cuStreamSynchronize", stream)
-        self._driver.call("cuMemPoolTrimTo", self._pool, ctypes.c_size_t(0))
-
-
-class PoolProperties(ctypes.Structure):
-    """The driver's type ``CUmemPoolProps``."""
-
-    _fields_ = (
-        ("allocation_type", ctypes.c_int),
-        ("handle_types", ctypes.c_int),
-        ("location_type", ctypes.c_int),
-        ("location", ctypes.c_int),
-        ("reserved", ctypes.c_ubyte * 72),
-    )
+            self._driver.status("cuEventDestroy_v2", self._handle)

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import ctypes
 import re
-from typing import Any
 
 from kprof_inject.runtime.devices.cuda_driver import Driver, relaxed_capture
 
 # PTX ISA, "Special Registers": %globaltimer counts nanoseconds.
-_PTX = b"""
+_PTX = """
 .version 7.0
 .target sm_50
 .address_size 64
@@ -136,40 +135,31 @@ class CudaKernels:
     """Our own kernels, loaded on each device once. Every method works on the current device."""
 
     def __init__(self, driver: Driver) -> None:
-        """Begin without any loaded kernel."""
         self._driver = driver
-        self._modules: dict[int, ctypes.c_void_p] = {}
-        self._functions: dict[tuple[int, bytes], ctypes.c_void_p] = {}
+        self._modules: dict[int, int] = {}
+        self._functions: dict[tuple[int, str], int] = {}
 
     def load(self, device: int) -> None:
         """Load all kernels that are not loaded yet, for which the driver and the device wait for running kernels."""
-        for name in ENTRY.findall(_PTX.decode()):
-            self.function(device, name.encode())
+        for name in ENTRY.findall(_PTX):
+            self.function(device, name)
 
-    def function(self, device: int, name: bytes) -> ctypes.c_void_p:
+    def function(self, device: int, name: str) -> int:
         """Return a kernel, which is loaded if it was not."""
         if (device, name) not in self._functions:
-            function = ctypes.c_void_p()
             with relaxed_capture():  # another thread may be capturing
                 if device not in self._modules:
-                    module = ctypes.c_void_p()
-                    self._driver.call("cuModuleLoadData", ctypes.byref(module), _PTX)
-                    self._modules[device] = module
-                self._driver.call("cuModuleGetFunction", ctypes.byref(function), self._modules[device], name)
+                    self._modules[device] = self._driver.get("cuModuleLoadData", _PTX.encode())
+                function = self._driver.get("cuModuleGetFunction", self._modules[device], name.encode())
                 # Else its code is loaded at its first launch ("Lazy Loading" in the CUDA C++ Programming Guide).
-                self._driver.call("cuFuncGetAttribute", ctypes.byref(ctypes.c_int()), _REGISTERS, function)
+                self._driver.get("cuFuncGetAttribute", _REGISTERS, function)
             self._functions[device, name] = function
         return self._functions[device, name]
 
     def launch(
-        self,
-        function: ctypes.c_void_p,
-        stream: ctypes.c_void_p,
-        *arguments: Any,
-        ctas: int = 1,
-        threads: int = 1,
-        shared_bytes: int = 0,
+        self, function: int, stream: int, *arguments: int, ctas: int = 1, threads: int = 1, shared_bytes: int = 0
     ) -> None:
-        """Launch a loaded kernel."""
-        pointers = (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(argument) for argument in arguments))
+        """Launch a loaded kernel, whose arguments have 64 bits each."""
+        values = [ctypes.c_uint64(argument) for argument in arguments]
+        pointers = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
         self._driver.call("cuLaunchKernel", function, ctas, 1, 1, threads, 1, 1, shared_bytes, stream, pointers, None)

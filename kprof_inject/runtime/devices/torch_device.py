@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import functools
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 
@@ -48,15 +47,14 @@ class _TorchsChoice:
 class _TorchDevice(_TorchsChoice, Device):
     """The devices with torch's own memory and events, without any driver. See ``Device``."""
 
+    can_save_launches = False
+
     def __init__(self) -> None:
         self._staging = torch.empty(0, dtype=torch.uint8)
         self._copy_streams: dict[int, torch.cuda.Stream] = {}
 
     def prepare(self) -> None:
         pass  # torch loads its own kernels
-
-    def is_local(self, address: int) -> bool:
-        return True  # torch cannot tell
 
     def zeros(self, size_bytes: int, stream: int) -> Buffer:
         # Zeroed, because CTAs that never ran and warps that never recorded write nothing.
@@ -96,35 +94,6 @@ class _TorchDevice(_TorchsChoice, Device):
         with _on(stream):
             torch.cuda._sleep(0)
 
-    @contextmanager
-    def borrowed(self, size_bytes: int, stream: int) -> Iterator[Buffer]:
-        with _on(stream), _raising_no_memory():
-            buffer = torch.zeros(size_bytes, dtype=torch.uint8, device="cuda")
-        try:
-            yield buffer
-        finally:
-            self.mark(stream).synchronize()
-
-    def copy(self, to: int, source: int, size_bytes: int, stream: int) -> None:
-        with _on(stream):
-            _memory_at(to, size_bytes).copy_(_memory_at(source, size_bytes))
-
-    def digest(self, address: int, size_bytes: int, stream: int) -> int | None:
-        return None  # torch has no suitable kernel
-
-    def allocations(self) -> FindAllocation:
-        return lambda address: None
-
-    def contents(self, address: int, size_bytes: int, stream: int) -> memoryview:
-        with _on(stream):
-            return memoryview(_memory_at(address, size_bytes).cpu().numpy())
-
-    def staging(self, size_bytes: int) -> NoReturn:
-        raise NotImplementedError("launches are saved on NVIDIA's GPUs alone")
-
-    def snapshot(self, ranges: Sequence[MemoryRange], stream: int) -> NoReturn:
-        raise NotImplementedError("launches are saved on NVIDIA's GPUs alone")
-
     def fetch(self, buffer: Any, size_bytes: int, device: int, done: Any) -> memoryview:
         # On a stream of ours: on the launch's stream, the program's next kernel would wait for the copy.
         with relaxed_capture(), torch.cuda.device(device):
@@ -149,12 +118,6 @@ class _TorchDevice(_TorchsChoice, Device):
     def read_clock(self, device: int) -> ClockRecord | None:
         return None  # torch cannot read the timer
 
-    def sm_clock_hz(self, stream: int) -> float | None:
-        return None  # torch cannot measure the clock
-
-    def counted(self, ptx: str, words: int, stream: int) -> list[int]:
-        return []  # torch does not run PTX
-
 
 def _pinned(size_bytes: int, instead_of: torch.Tensor) -> torch.Tensor:
     """Return pinned host memory, and unpin ``instead_of``.
@@ -167,19 +130,6 @@ def _pinned(size_bytes: int, instead_of: torch.Tensor) -> torch.Tensor:
     staging = torch.empty(size_bytes, dtype=torch.uint8)
     runtime.cudaHostRegister(staging.data_ptr(), size_bytes, 0)
     return staging
-
-
-@dataclass(frozen=True, slots=True)
-class _Interface:
-    """Memory that torch can wrap in a tensor. Source: "CUDA Array Interface (Version 3)", also in torch for ROCm."""
-
-    __cuda_array_interface__: dict[str, Any]
-
-
-def _memory_at(address: int, size_bytes: int) -> torch.Tensor:
-    """Return the device memory at an address as a tensor of bytes, without copying it."""
-    description = {"shape": (size_bytes,), "typestr": "|u1", "data": (address, False), "version": 3}
-    return torch.as_tensor(_Interface(description), device="cuda")
 
 
 def _on(stream: int) -> Any:

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from kprof_inject.errors import KprofError
-from kprof_inject.runtime.devices.cuda_driver import CudaBuffer, Driver, MemoryRange, loaded_driver
-from kprof_inject.runtime.devices.device import Device
+from kprof_inject.runtime.devices.cuda_driver import Driver, MemoryRange, loaded_driver
+from kprof_inject.runtime.devices.cuda_kernels import ENTRY
+from kprof_inject.runtime.devices.device import WORD_BYTES, Buffer, Device, PoolMemory
 
 # The driver places reservations at multiples of this (seen with driver 580: an address in between is moved up).
 _RESERVED_UNIT_BYTES = 32 << 20
@@ -24,7 +27,9 @@ _PAGE_BYTES = 2 << 20
 _PINNED, _ON_DEVICE, _READ_WRITE = 1, 1, 3  # CU_MEM_ALLOCATION_TYPE_*, CU_MEM_LOCATION_TYPE_*, CU_MEM_ACCESS_FLAGS_*
 # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR
 _MAJOR, _MINOR = 75, 76
-_WORD_BYTES = 8
+_WARP_THREADS = 32
+# So long that the timer's step at both ends, 32 ns or 1 us each, is at most 2 % of it.
+_COUNTED_NS = 100_000
 
 
 class AddressTaken(Exception):
@@ -80,7 +85,7 @@ class FixedMemory:
     device: int
     _reserved: list[MemoryRange] = field(default_factory=list)
     _mapped: list[MemoryRange] = field(default_factory=list)
-    _handles: list[ctypes.c_uint64] = field(default_factory=list)
+    _handles: list[int] = field(default_factory=list)
 
     def map(self, ranges: Sequence[MemoryRange]) -> None:
         """Map memory at the ranges, which are in ascending order.
@@ -94,61 +99,47 @@ class FixedMemory:
         pages = areas_of(ranges, _PAGE_BYTES)
         for page in pages:
             self._map(page, self._created(page.size_bytes))
-            self.driver.call("cuMemsetD8_v2", ctypes.c_uint64(page.address), 0, ctypes.c_size_t(page.size_bytes))
-        guards = [guard for area in areas for guard in self._neighbours(area)]
+            self.driver.call("cuMemsetD8_v2", page.address, 0, page.size_bytes)
+        guards = []
+        for area in areas:
+            for address in (area.address - _RESERVED_UNIT_BYTES, area.end):
+                guard = MemoryRange(address, _RESERVED_UNIT_BYTES)
+                if address > 0 and self._reserve(guard):
+                    guards.append(guard)
         # A piece of memory can be mapped several times, but only as a whole.
-        pieces: dict[int, ctypes.c_uint64] = {}
+        pieces: dict[int, int] = {}
         for area in (*areas, *guards):
             for gap in _gaps(area, pages):
                 if gap.size_bytes not in pieces:
                     pieces[gap.size_bytes] = self._created(gap.size_bytes)
                 self._map(gap, pieces[gap.size_bytes])
 
-    def _neighbours(self, area: MemoryRange) -> Iterator[MemoryRange]:
-        """Reserve a unit before an area and one after it, where that is possible."""
-        for address in (area.address - _RESERVED_UNIT_BYTES, area.end):
-            guard = MemoryRange(address, _RESERVED_UNIT_BYTES)
-            if address > 0 and self._reserve(guard):
-                yield guard
-
     def _reserve(self, area: MemoryRange) -> bool:
-        address, size = ctypes.c_uint64(), ctypes.c_size_t(area.size_bytes)
-        status = self.driver.functions.cuMemAddressReserve(
-            ctypes.byref(address), size, ctypes.c_size_t(0), ctypes.c_uint64(area.address), ctypes.c_uint64(0)
-        )
-        if status:
+        address = ctypes.c_uint64()
+        if self.driver.status("cuMemAddressReserve", ctypes.byref(address), area.size_bytes, 0, area.address, 0):
             return False
         self._reserved.append(MemoryRange(address.value, area.size_bytes))
         return address.value == area.address
 
-    def _created(self, size_bytes: int) -> ctypes.c_uint64:
-        handle = ctypes.c_uint64()
+    def _created(self, size_bytes: int) -> int:
         properties = _AllocationProperties(type=_PINNED, location=_Location(_ON_DEVICE, self.device))
-        self.driver.call(
-            "cuMemCreate",
-            ctypes.byref(handle),
-            ctypes.c_size_t(size_bytes),
-            ctypes.byref(properties),
-            ctypes.c_uint64(0),
-        )
-        self._handles.append(handle)
-        return handle
+        self._handles.append(self.driver.get("cuMemCreate", size_bytes, ctypes.byref(properties), 0))
+        return self._handles[-1]
 
-    def _map(self, at: MemoryRange, handle: ctypes.c_uint64) -> None:
-        address, size = ctypes.c_uint64(at.address), ctypes.c_size_t(at.size_bytes)
-        self.driver.call("cuMemMap", address, size, ctypes.c_size_t(0), handle, ctypes.c_uint64(0))
+    def _map(self, at: MemoryRange, handle: int) -> None:
+        self.driver.call("cuMemMap", at.address, at.size_bytes, 0, handle, 0)
         self._mapped.append(at)
         access = _Access(_Location(_ON_DEVICE, self.device), _READ_WRITE)
-        self.driver.call("cuMemSetAccess", address, size, ctypes.byref(access), ctypes.c_size_t(1))
+        self.driver.call("cuMemSetAccess", at.address, at.size_bytes, ctypes.byref(access), 1)
 
     def close(self) -> None:
         """Unmap and free everything. No work may use it any more."""
         for at in self._mapped:
-            self.driver.call("cuMemUnmap", ctypes.c_uint64(at.address), ctypes.c_size_t(at.size_bytes))
+            self.driver.call("cuMemUnmap", at.address, at.size_bytes)
         for handle in self._handles:
             self.driver.call("cuMemRelease", handle)
         for area in self._reserved:
-            self.driver.call("cuMemAddressFree", ctypes.c_uint64(area.address), ctypes.c_size_t(area.size_bytes))
+            self.driver.call("cuMemAddressFree", area.address, area.size_bytes)
         self._mapped, self._handles, self._reserved = [], [], []
 
 
@@ -168,13 +159,16 @@ def _gaps(area: MemoryRange, pages: Sequence[MemoryRange]) -> Iterator[MemoryRan
 class WorkerDevice(Device):
     """The only device of this process, with memory at fixed addresses."""
 
-    def __init__(self, functions: Driver, index: int) -> None:
-        """Work on the device with this index from now on, in this thread."""
-        super().__init__(functions)
+    def __init__(self, driver: Driver, index: int) -> None:
+        super().__init__(driver)
         self._index = index
-        self._sum: CudaBuffer | None = None
-        self._context = functions.context(index)
-        self._context.__enter__()
+        self._context = driver.context(index)
+        self._context.__enter__()  # of this thread, from now on
+
+    @cached_property
+    def _words(self) -> Buffer:
+        # Not at once: it could be at an address that a launch's memory needs.
+        return self.zeros_outside_graphs(2 * WORD_BYTES)
 
     def mapped(self, ranges: list[MemoryRange]) -> FixedMemory:
         """Map memory at ranges, until the result's ``close``. Raises ``AddressTaken`` and ``NoDeviceMemory``."""
@@ -188,13 +182,55 @@ class WorkerDevice(Device):
 
     def read(self, memory: MemoryRange, stream: int) -> None:
         """Queue a kernel that reads all of a range, for its effect on the L2."""
-        if self._sum is None:
-            self._sum = self._zeros_now(_WORD_BYTES, self._index)
-        self.queue_digest(self._index, memory.address, memory.size_bytes, self._sum.data_ptr(), stream)
+        self.queue_digest(memory.address, memory.size_bytes, self._words.data_ptr(), stream)
 
     def write(self, address: int, data: bytes) -> None:
         """Copy bytes to device memory, now."""
-        self._driver.call("cuMemcpyHtoD_v2", ctypes.c_uint64(address), data, ctypes.c_size_t(len(data)))
+        self._driver.call("cuMemcpyHtoD_v2", address, data, len(data))
+
+    @contextmanager
+    def borrowed(self, size_bytes: int, stream: int) -> Iterator[PoolMemory]:
+        """Lend zeroed memory for work on ``stream``.
+
+        The end of the context waits for the stream, and gives the memory back to the device. Entering the context
+        raises ``NoDeviceMemory``.
+        """
+        memory = self.taken(size_bytes, stream)
+        try:
+            yield memory
+        finally:
+            memory.give_back(stream)
+
+    def digest(self, address: int, size_bytes: int, stream: int) -> int:
+        """Return a digest of memory after all present work of ``stream``. See ``queue_digest``."""
+        with self.borrowed(WORD_BYTES, stream) as word:
+            self.queue_digest(address, size_bytes, word.address, stream)
+            return self._words_at(word.address, 1, stream)[0]
+
+    def sm_clock_hz(self, stream: int) -> float:
+        """Measure the frequency of the SMs' clock after all present work of ``stream``."""
+        function, address = self._kernels.function(self._index, "kprof_count_cycles"), self._words.data_ptr()
+        self._kernels.launch(function, stream, address, _COUNTED_NS)
+        cycles, elapsed_ns = self._words_at(address, 2, stream)
+        return 1e9 * cycles / elapsed_ns
+
+    def counted(self, ptx: str, words: int, stream: int) -> list[int]:
+        """Run the only kernel of a PTX text once, with one CTA of one warp, and return the 64-bit words that it writes.
+
+        It runs after all present work of ``stream``.
+        """
+        kernel = ENTRY.search(ptx)
+        module = self._driver.get("cuModuleLoadData", ptx.encode())
+        try:
+            function = self._driver.get("cuModuleGetFunction", module, kernel[1].encode() if kernel else b"")
+            with self.borrowed(words * WORD_BYTES, stream) as buffer:
+                self._kernels.launch(function, stream, buffer.address, threads=_WARP_THREADS)
+                return self._words_at(buffer.address, words, stream)
+        finally:
+            self._driver.call("cuModuleUnload", module)
+
+    def _words_at(self, address: int, words: int, stream: int) -> list[int]:
+        return self.contents(address, words * WORD_BYTES, stream).cast("Q").tolist()
 
 
 def worker_device(name: str, uuid: str) -> WorkerDevice:
@@ -210,9 +246,11 @@ def worker_device(name: str, uuid: str) -> WorkerDevice:
     cuda = Driver(functions)
     devices = Device(cuda)
     names, uuids = devices.names(), devices.uuids()
-    same = [index for index, found in enumerate(uuids) if found == uuid]
-    alike = [index for index, found in enumerate(names) if found == name]
-    index = (*same, *alike, 0)[0]
+    index = 0
+    if uuid in uuids:
+        index = uuids.index(uuid)
+    elif name in names:
+        index = names.index(name)
     device = WorkerDevice(cuda, index)
     driver.set_active(_triton_driver(cuda, index))
     return device
@@ -222,16 +260,14 @@ def _triton_driver(cuda: Driver, index: int) -> Any:
     """Return Triton's driver for a device. Triton up to 3.8 makes its own only with torch."""
     from triton.backends.nvidia.driver import CudaDriver, CudaLauncher, CudaUtils
 
-    handle, major, minor = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
-    cuda.call("cuDeviceGet", ctypes.byref(handle), index)
-    cuda.call("cuDeviceGetAttribute", ctypes.byref(major), _MAJOR, handle)
-    cuda.call("cuDeviceGetAttribute", ctypes.byref(minor), _MINOR, handle)
+    handle = cuda.get("cuDeviceGet", index)
+    major, minor = (cuda.get("cuDeviceGetAttribute", attribute, handle) for attribute in (_MAJOR, _MINOR))
 
     class WorkerDriver(CudaDriver):  # type: ignore[misc]
         def __init__(self) -> None:
             self.utils = CudaUtils()
             self.launcher_cls = CudaLauncher
-            self.get_device_capability = lambda device: (major.value, minor.value)
+            self.get_device_capability = lambda device: (major, minor)
             self.get_current_stream = lambda device: 0
             self.get_current_device = lambda: index
             self.set_current_device = lambda device: None

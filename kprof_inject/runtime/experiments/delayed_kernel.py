@@ -25,7 +25,7 @@ from kprof_inject.capture.schema import Grid, plausible_sm_clock_hz
 from kprof_inject.runtime.compiling.builds import assembly_in, load, objection_to
 from kprof_inject.runtime.compiling.recording_build import ArgumentKinds
 from kprof_inject.runtime.devices.cuda_driver import l2_bytes, resources_of
-from kprof_inject.runtime.devices.device import Device
+from kprof_inject.runtime.devices.worker_device import WorkerDevice
 from kprof_inject.runtime.experiments.loaded_launch import NotReplayable
 from kprof_inject.runtime.experiments.paired_launches import LaunchPairs, PairedLaunches, PairedTimes
 from kprof_inject.runtime.faults import first_line
@@ -133,7 +133,7 @@ def experiment_record(
     )
 
 
-def _spins_of(plan: DelaysRecord, device: Device, stream: int) -> tuple[SpinRecord, ...]:
+def _spins_of(plan: DelaysRecord, device: WorkerDevice, stream: int) -> tuple[SpinRecord, ...]:
     """Measure how long the delays of a plan take by themselves; return nothing if that is not possible."""
     counted = device.counted(plan.spin_kernel, len(plan.spin_cycles), stream) if plan.spin_kernel else []
     spins = zip(plan.spin_cycles, counted, strict=False)

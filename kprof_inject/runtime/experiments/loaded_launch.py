@@ -26,7 +26,6 @@ from kprof_inject.capture.saved_launch import (
 from kprof_inject.errors import KprofError
 from kprof_inject.quantities import size_text
 from kprof_inject.runtime.devices.cuda_driver import MemoryRange, NoDeviceMemory, packed
-from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.devices.worker_device import WorkerDevice
 from kprof_inject.runtime.launch.triton_wrapping import HOOK_ARGUMENTS
 
@@ -42,7 +41,7 @@ Digests = tuple[int, ...] | None
 """Digest of each range of a launch's memory; None if the device cannot compute it."""
 
 
-def digests_of(device: Device, ranges: Iterable[MemoryRange], stream: int) -> Digests:
+def digests_of(device: WorkerDevice, ranges: Iterable[MemoryRange], stream: int) -> Digests:
     """Return the digests of the ranges' contents."""
     digests: list[int] = []
     for memory in ranges:

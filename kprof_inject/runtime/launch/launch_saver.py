@@ -6,14 +6,14 @@ the program goes on. Nothing of the program's is changed, kept or allocated, and
 
 from __future__ import annotations
 
-import dataclasses
 import functools
+import math
 import os
 import shutil
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,9 +36,8 @@ from kprof_inject.capture.schema import Grid
 from kprof_inject.quantities import size_text
 from kprof_inject.runtime.compiling.recording_build import ArgumentKinds
 from kprof_inject.runtime.devices.device import Device
-from kprof_inject.runtime.devices.snapshot import Snapshot
 from kprof_inject.runtime.faults import first_line
-from kprof_inject.runtime.launch.memory_file import write_memory
+from kprof_inject.runtime.launch.memory_snapshot import MemorySnapshot
 from kprof_inject.runtime.launch.reachable_memory import (
     MAX_SEARCHED_BYTES,
     NotSaved,
@@ -60,7 +59,7 @@ from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import SavedLaunches
 from kprof_inject.version import __version__
 
-_LOOKS_PER_S = 10_000.0
+_POLL_S = 1e-4
 # Memory that leads to more memory, and so on: a table of structures with pointers has three levels.
 _MAX_LEVELS = 4
 _MAX_REPLACED = 3
@@ -87,46 +86,19 @@ class KernelToSave:
         return self.record.variant
 
 
-@dataclass(frozen=True, slots=True)
-class _DescribedLaunch:
-    """A launch of which nothing is copied yet, without references to the program's memory."""
-
-    kernel: KernelToSave
-    record: SavedLaunchRecord
-    reached: Sequence[ReachedRange]
-    others: Sequence[OtherValues]
-
-
-@dataclass(slots=True, eq=False)
-class _Choice:
-    """Choice of a variant's launch with this grid; ``former`` is the one that it replaces."""
-
-    grid: Grid
-    former: _Choice | None = None
-    is_saved: bool = False
-    """True once the launch is on disk."""
-    _next: dict[None, _Choice] = field(default_factory=dict)
-
-    @property
-    def number(self) -> int:
-        """Number of choices before it."""
-        return self.former.number + 1 if self.former else 0
-
-    def replaced_by(self, choice: _Choice) -> bool:
-        """Return whether this choice is the one that replaces it: another thread may make one at the same time."""
-        return self._next.setdefault(None, choice) is choice
-
-
 @dataclass(slots=True, eq=False)
 class LaunchBeingSaved:
-    """A launch whose memory is copied, and which is about to be made. ``LaunchSaver.launched`` follows."""
+    """A launch that is about to be made and saved, without references to the program's memory."""
 
-    described: _DescribedLaunch
-    folder: Path
-    choice: _Choice
-    device: int
-    snapshot: Snapshot = field(init=False)
-    chunk_crc32: list[list[int]] = field(default_factory=list)
+    record: SavedLaunchRecord
+    reached: Sequence[ReachedRange] = ()
+    others: Sequence[OtherValues] = ()
+    replaced: int = 0
+    """Number of launches of the variant that were chosen before."""
+    folder: Path = field(init=False)
+    snapshot: MemorySnapshot = field(init=False)
+    is_saved: bool = False
+    """True once the launch is on disk."""
 
 
 class LaunchSaver:
@@ -137,7 +109,6 @@ class LaunchSaver:
     """
 
     def __init__(self, choice: SavedLaunches, launches: str, device: Device, report: ProcessReport) -> None:
-        """Save the variants of ``choice`` at a launch that ``launches`` keeps."""
         self._choice = choice
         self._launches = parse_launches(launches)
         # A set, because each launch looks here.
@@ -149,16 +120,17 @@ class LaunchSaver:
         self._device = device
         self._report = report
         self._bytes = 0
-        self._chosen: dict[str, _Choice] = {}
-        self._begun: list[LaunchBeingSaved] = []
-        """Launches that no thread works on now. An exception of a signal handler may leave some here for good."""
-        self._threads: list[tuple[KernelToSave, threading.Thread]] = []
-        self._dropping: list[threading.Thread] = []
-        self._in_unknown_graphs: dict[str, KernelToSave] = {}
+        self._in_unknown_graphs: dict[str, LaunchBeingSaved] = {}
+        self._begin_in_child()
         in_forked_child(self._begin_in_child)
 
     def _begin_in_child(self) -> None:
-        self._chosen, self._begun, self._threads, self._dropping = {}, [], [], []
+        self._chosen: dict[str, dict[int, LaunchBeingSaved]] = {}
+        """Launches of each variant, by how many were chosen before."""
+        self._begun: list[LaunchBeingSaved] = []
+        """Launches that no thread works on now. An exception of a signal handler may leave some here for good."""
+        self._threads: list[tuple[LaunchBeingSaved | None, threading.Thread]] = []
+        """Threads that save a launch, or drop one."""
 
     def save_to(self, folder: Path) -> None:
         """Save further launches to a folder."""
@@ -174,8 +146,27 @@ class LaunchSaver:
 
     def is_due_again(self, variant: str, grid: Grid) -> bool:
         """Return whether to save a launch with what is now the kernel's main grid, instead of the saved one."""
+        return self._to_replace(variant, grid) is not None
+
+    def _to_replace(self, variant: str, grid: Grid) -> LaunchBeingSaved | None:
         chosen = self._chosen.get(variant)
-        return chosen is not None and chosen.grid != grid and chosen.is_saved and chosen.number < _MAX_REPLACED
+        if chosen is None:
+            return None
+        last = chosen[len(chosen) - 1]
+        is_due = last.is_saved and last.record.grid != grid and last.replaced < _MAX_REPLACED
+        return last if is_due else None
+
+    def _choose(self, launch: LaunchBeingSaved) -> bool:
+        """Return whether this launch is the one to save: another thread may choose one at the same time."""
+        chosen = self._chosen.setdefault(launch.record.variant, {0: launch})
+        if chosen[0] is launch:
+            return True
+        # The first one may have come, and be on disk, since this one was found due as the first.
+        last = self._to_replace(launch.record.variant, launch.record.grid)
+        if last is None:
+            return False
+        launch.replaced = last.replaced + 1
+        return chosen.setdefault(launch.replaced, launch) is launch
 
     def begin(
         self, kernel: KernelToSave, number: int, grid: Grid, stream: int, arguments: Sequence[Any]
@@ -185,170 +176,198 @@ class LaunchSaver:
         ``arguments`` are all arguments of a launcher after the metadata. A launch that is captured into a graph is
         saved when the graph runs for the first time, with the memory that it finds.
         """
+        launch = LaunchBeingSaved(replace(kernel.record, index=number, grid=grid))
         try:
             if programs_events.were_recorded and not self._choice.is_asked_for:
                 raise NotSaved(f"{TIMES_ITSELF}; --replay 50 saves it anyway")
-            described = self._described(kernel, number, grid, arguments[HOOK_ARGUMENTS:])
-            if self._device.is_capturing():
-                if not before_first_run(functools.partial(self._save_in_graph, described)):
-                    self._in_unknown_graphs[kernel.variant] = kernel
-                return None
-            choice = self._choose(kernel, grid)
-            return None if choice is None else self._begun_at(described, choice, stream)
+            if not self._device.can_save_launches:
+                raise NotImplementedError("launches are saved on NVIDIA's GPUs alone")
+            with self._device.unaffected_by_graphs():
+                self._describe(launch, kernel.argument_kinds, arguments[HOOK_ARGUMENTS:])
+                if not launch.record.graph:
+                    if not self._choose(launch):
+                        return None
+                    self._copy(launch, stream)
+                    return launch
+            if not before_first_run(functools.partial(self._save_in_graph, launch)):
+                self._in_unknown_graphs[kernel.variant] = launch
         except Exception as error:  # noqa: BLE001 (the program must go on)
             let_through(error)
-            self._choose(kernel, grid)
-            self._refuse(kernel, error)
-            return None
+            if self._choose(launch):  # or if it was chosen as the first
+                self._refuse(launch, error)
+        return None
 
-    def _choose(self, kernel: KernelToSave, grid: Grid) -> _Choice | None:
-        """Return the choice of the launch that is about to be made; None if another one is chosen of its variant."""
-        former = self._chosen.get(kernel.variant)
-        choice = _Choice(grid, former)
-        if former is None:
-            return choice if self._chosen.setdefault(kernel.variant, choice) is choice else None
-        # The former may have come, and be on disk, since this launch was found due as the first.
-        if not self.is_due_again(kernel.variant, grid) or not former.replaced_by(choice):
-            return None
-        self._chosen[kernel.variant] = choice
-        return choice
-
-    def _save_in_graph(self, described: _DescribedLaunch) -> None:
-        """Save a launch in a graph that is about to run. Raises nothing of its own."""
-        kernel = described.kernel
-        choice = None if self.is_over(kernel.variant) else self._choose(kernel, described.record.grid)
-        if choice is None:
-            return
-        try:
-            self._finish_in_thread(self._begun_at(described, choice, self._device.current_stream()))
-        except Exception as error:  # noqa: BLE001 (the program must go on)
-            let_through(error)
-            self._refuse(kernel, error)
-
-    def _refuse(self, kernel: KernelToSave, error: Exception) -> None:
-        if (chosen := self._chosen.get(kernel.variant)) is not None and chosen.former is not None:
-            return  # the launch that was to be replaced is there
-        reason = str(error) if isinstance(error, NotSaved) else f"saving it failed: {first_line(error)}"
-        self._report.add_saved_launch(kernel.variant, kernel.record.name, reason)
-
-    def _described(self, kernel: KernelToSave, number: int, grid: Grid, arguments: Sequence[Any]) -> _DescribedLaunch:
-        with self._device.unaffected_by_graphs():
-            reached = reached_by(arguments, kernel.argument_kinds, self._device.allocations())
-            saved = saved_arguments(arguments, kernel.argument_kinds)
-            device = self._device.current()
-            record = replace(
-                kernel.record,
-                index=number,
-                grid=grid,
-                arguments=saved,
-                graph=self._device.is_capturing(),
-                device_name=self._device.names()[device],
-                device_uuid=self._device.uuids()[device],
-                triton=triton.__version__,
-                torch=str(getattr(sys.modules.get("torch"), "__version__", "")),
-                python=sys.version.split()[0],
-                tool=__version__,
-                argv=tuple(sys.argv),
-            )
-        others = read_other_values(self._kernels_folder / kernel.variant)
+    def _describe(self, launch: LaunchBeingSaved, kinds: ArgumentKinds, arguments: Sequence[Any]) -> None:
+        device = self._device.current()
+        launch.reached = reached_by(arguments, kinds, self._device.allocations())
+        launch.record = replace(
+            launch.record,
+            arguments=saved_arguments(arguments, kinds),
+            graph=self._device.is_capturing(),
+            device_name=self._device.names()[device],
+            device_uuid=self._device.uuids()[device],
+            triton=triton.__version__,
+            torch=str(getattr(sys.modules.get("torch"), "__version__", "")),
+            python=sys.version.split()[0],
+            tool=__version__,
+            argv=tuple(sys.argv),
+        )
+        launch.others = read_other_values(self._kernels_folder / launch.record.variant)
         if self._grids:
-            others = self._grids.with_grids(others, grid)
-        return _DescribedLaunch(kernel, record, reached, others)
+            launch.others = self._grids.with_grids(launch.others, launch.record.grid)
 
-    def _begun_at(self, described: _DescribedLaunch, choice: _Choice, stream: int) -> LaunchBeingSaved:
+    def _copy(self, launch: LaunchBeingSaved, stream: int) -> None:
         """Copy the memory of a launch, after all present work of ``stream``. Raises ``NotSaved``, and any error."""
-        with self._device.unaffected_by_graphs():
-            described = dataclasses.replace(described, reached=self._with_found(described.reached, stream))
-            self._require_room(described.reached)
-            ending = f".{choice.number}" if choice.former else SAVED_LAUNCH_ENDING
-            folder = self._folder / f"{described.kernel.variant}-{os.getpid()}{ending}"
-            begun = LaunchBeingSaved(described, folder, choice, self._device.current())
-            # Noted first: an exception of a signal handler may come right after the copy.
-            self._begun.append(begun)
-            try:
-                begun.snapshot = self._device.snapshot([one.memory for one in described.reached], stream)
-                if not begun.snapshot.is_copied:
-                    until_s = time.monotonic() + self._choice.max_seconds
-                    self._wait_for(stream, until_s)
-                    self._write_memory(begun, until_s)
-            except Exception:
-                self.failed(begun)
-                raise
-            return begun
+        launch.reached = self._with_found(launch.reached, stream)
+        self._require_room(launch.reached)
+        ending = f".{launch.replaced}" if launch.replaced else SAVED_LAUNCH_ENDING
+        launch.folder = self._folder / f"{launch.record.variant}-{os.getpid()}{ending}"
+        launch.snapshot = MemorySnapshot(self._device, [one.memory for one in launch.reached])
+        # Noted first: an exception of a signal handler may come right after the copy.
+        self._begun.append(launch)
+        try:
+            launch.snapshot.take(stream)
+            if not launch.snapshot.is_copied:
+                until_s = time.monotonic() + self._choice.max_seconds
+                self._wait_for(stream, until_s)
+                launch.snapshot.write(launch.folder / MEMORY_FILE, until_s)
+        except Exception:
+            self.failed(launch)
+            raise
 
-    def launched(self, begun: LaunchBeingSaved, stream: int) -> None:
+    def _save_in_graph(self, launch: LaunchBeingSaved) -> None:
+        """Save a launch in a graph that is about to run. Raises nothing of its own."""
+        if self.is_over(launch.record.variant) or not self._choose(launch):
+            return
+        try:
+            stream = self._device.current_stream()
+            with self._device.unaffected_by_graphs():
+                self._copy(launch, stream)
+        except Exception as error:  # noqa: BLE001 (the program must go on)
+            let_through(error)
+            self._refuse(launch, error)
+        else:
+            self.launched(launch, stream)
+
+    def launched(self, launch: LaunchBeingSaved, stream: int) -> None:
         """Note that the launch was made, and have the rest saved while the program goes on."""
-        if not self._claim(begun):
-            self._refuse(begun.described.kernel, NotSaved("the recording ended while it was launched"))
+        if not self._claim(launch):
+            self._refuse(launch, NotSaved("the recording ended while it was launched"))
             return
         try:
             try:
-                with self._device.unaffected_by_graphs():
-                    begun.snapshot.note_later(stream)
+                if not launch.record.graph:  # else it runs later
+                    with self._device.unaffected_by_graphs():
+                        launch.snapshot.note_later(stream)
             finally:
-                self._begun.append(begun)
-            self._finish_in_thread(begun)
+                self._begun.append(launch)
+            self._finish_in_thread(launch, is_made=True)
         except Exception as error:  # noqa: BLE001 (the program must go on)
             let_through(error)
-            self.failed(begun)
-            self._refuse(begun.described.kernel, error)
+            self.failed(launch)
+            self._refuse(launch, error)
 
-    def _finish_in_thread(self, begun: LaunchBeingSaved) -> None:
-        thread = threading.Thread(target=self._finish, args=(begun,), name="kprof-inject-saver", daemon=True)
-        self._threads.append((begun.described.kernel, thread))
-        thread.start()
-
-    def failed(self, begun: LaunchBeingSaved) -> None:
+    def failed(self, launch: LaunchBeingSaved) -> None:
         """Note that the launch was not made.
 
         What it has on the device may wait for what the program launches next, so a thread gives it back.
         """
-        if not self._claim(begun):
-            return
-        thread = threading.Thread(target=self._drop, args=(begun,), name="kprof-inject-saver", daemon=True)
         try:
-            thread.start()
+            self._finish_in_thread(launch, is_made=False)
         except RuntimeError:  # there are too many
-            self._drop(begun)
-        else:
-            self._dropping.append(thread)
+            self._finish(launch, is_made=False)
 
-    def _claim(self, begun: LaunchBeingSaved) -> bool:
+    def _finish_in_thread(self, launch: LaunchBeingSaved, *, is_made: bool) -> None:
+        thread = threading.Thread(
+            target=self._finish, args=(launch,), kwargs={"is_made": is_made}, name="kprof-inject-saver", daemon=True
+        )
+        self._threads.append((launch if is_made else None, thread))
+        thread.start()
+
+    def _claim(self, launch: LaunchBeingSaved) -> bool:
         """Return whether the caller alone may use the snapshot of a launch from now on."""
         try:
-            self._begun.remove(begun)
+            self._begun.remove(launch)
         except ValueError:
             return False
         return True
 
-    def _drop(self, begun: LaunchBeingSaved) -> None:
-        """Give back what a launch has on the device and on disk. Raises nothing of its own."""
-        with self._report.guard("dropping a saved launch"), self._device.unaffected_by_graphs():
-            try:
-                if hasattr(begun, "snapshot"):
-                    with self._device.selected(begun.device):
-                        begun.snapshot.close()
-            finally:
-                self._bytes -= sum(one.memory.size_bytes for one in begun.described.reached)
-                shutil.rmtree(begun.folder, ignore_errors=True)
+    def _finish(self, launch: LaunchBeingSaved, *, is_made: bool) -> None:
+        """Save a launch if it was made, and give back what it has on the device. Raises nothing of its own."""
+        if not self._claim(launch):
+            return
+        snapshot = launch.snapshot
+        try:
+            with self._device.unaffected_by_graphs(), self._device.selected(snapshot.device_index):
+                try:
+                    if is_made:
+                        if snapshot.is_copied:
+                            snapshot.write(launch.folder / MEMORY_FILE, math.inf)
+                        wait_for_benchmarks()
+                        before, after = snapshot.digests()
+                finally:
+                    snapshot.close()
+            if is_made:
+                self._complete(launch, before, after)
+        except Exception as error:  # noqa: BLE001 (whatever it is, the program must go on)
+            let_through(error)
+            if is_made:
+                self._refuse(launch, error)
+        finally:
+            if not launch.is_saved:
+                self._bytes -= sum(one.memory.size_bytes for one in launch.reached)
+                shutil.rmtree(launch.folder, ignore_errors=True)
+
+    def _complete(self, launch: LaunchBeingSaved, before: Sequence[int], after: Sequence[int]) -> None:
+        """Write the rest of a launch, whose memory has these digests."""
+        shutil.copytree(self._kernels_folder / launch.record.variant, launch.folder, dirs_exist_ok=True)
+        if launch.others:
+            write_other_values(launch.folder, launch.others)
+        memory, offset = [], 0
+        for number, one in enumerate(launch.reached):
+            memory.append(
+                MemoryRecord(
+                    address=one.memory.address,
+                    size_bytes=one.memory.size_bytes,
+                    offset=offset,
+                    chunk_crc32=tuple(launch.snapshot.chunk_crc32[number]),
+                    before=f"{before[number]:016x}",
+                    after=f"{after[number]:016x}" if after else None,
+                    element=one.element,
+                    is_found=one.is_found,
+                )
+            )
+            offset += one.memory.size_bytes
+        record = replace(launch.record, memory=tuple(memory), files=checksums(launch.folder))
+        write_saved_launch(launch.folder, record)
+        if launch.replaced:
+            replaced = launch.folder.with_suffix(SAVED_LAUNCH_ENDING)
+            shutil.rmtree(replaced, ignore_errors=True)
+            launch.folder.rename(replaced)
+        else:
+            self._report.add_saved_launch(launch.record.variant, launch.record.name)
+        launch.is_saved = True
+
+    def _refuse(self, launch: LaunchBeingSaved, error: Exception) -> None:
+        if launch.replaced:
+            return  # the launch that was to be replaced is there
+        reason = str(error) if isinstance(error, NotSaved) else f"saving it failed: {first_line(error)}"
+        self._report.add_saved_launch(launch.record.variant, launch.record.name, reason)
 
     def finish(self) -> None:
         """Wait until all launches are on disk, within limits, and drop those that an exception interrupted."""
         until_s = time.monotonic() + MAX_SECONDS_AT_END
-        for kernel, thread in self._threads:
+        for launch, thread in self._threads:
             if thread.ident is None:  # it was not started
                 continue
             thread.join(max(until_s - time.monotonic(), 0.0))
-            if thread.is_alive():
-                self._refuse(kernel, NotSaved("its memory was not on disk in time at the end of the program"))
-        for begun in self._begun.copy():
-            if self._claim(begun):
-                self._drop(begun)
-        for thread in self._dropping:
-            thread.join(max(until_s - time.monotonic(), 0.0))
-        for kernel in list(self._in_unknown_graphs.values()):
-            if not self.is_over(kernel.variant):
-                self._refuse(kernel, NotSaved("it was captured into a graph without torch's class for graphs"))
+            if launch is not None and thread.is_alive():
+                self._refuse(launch, NotSaved("its memory was not on disk in time at the end of the program"))
+        for launch in self._begun.copy():
+            self._finish(launch, is_made=False)
+        for variant, launch in list(self._in_unknown_graphs.items()):
+            if not self.is_over(variant):
+                self._refuse(launch, NotSaved("it was captured into a graph without torch's class for graphs"))
 
     def _with_found(self, reached: Sequence[ReachedRange], stream: int) -> list[ReachedRange]:
         """Return all memory that a launch reaches: ``reached``, and what addresses there lead to."""
@@ -382,7 +401,7 @@ class LaunchSaver:
         while not mark.query():
             if time.monotonic() > until_s:
                 raise NotSaved("the work before it on its stream takes too long")
-            time.sleep(1 / _LOOKS_PER_S)
+            time.sleep(_POLL_S)
 
     def _require_room(self, reached: Sequence[ReachedRange]) -> None:
         if len(reached) > MAX_RANGES:
@@ -395,55 +414,3 @@ class LaunchSaver:
         if self._bytes + size_bytes > self._choice.max_bytes:
             raise NotSaved(f"the launches saved before take up the limit of {size_text(self._choice.max_bytes)}")
         self._bytes += size_bytes
-
-    def _finish(self, begun: LaunchBeingSaved) -> None:
-        if not self._claim(begun):
-            return
-        try:
-            with self._device.unaffected_by_graphs(), self._device.selected(begun.device):
-                try:
-                    if begun.snapshot.is_copied:
-                        self._write_memory(begun, float("inf"))
-                    wait_for_benchmarks()
-                    before, after = begun.snapshot.digests()
-                finally:
-                    begun.snapshot.close()
-            shutil.copytree(self._kernels_folder / begun.described.kernel.variant, begun.folder, dirs_exist_ok=True)
-            if begun.described.others:
-                write_other_values(begun.folder, begun.described.others)
-            memory = tuple(_memory_records(begun, before, after))
-            record = replace(begun.described.record, memory=memory, files=checksums(begun.folder))
-            write_saved_launch(begun.folder, record)
-            if begun.choice.former is not None:
-                replaced = begun.folder.with_suffix(SAVED_LAUNCH_ENDING)
-                shutil.rmtree(replaced, ignore_errors=True)
-                begun.folder.rename(replaced)
-            else:
-                self._report.add_saved_launch(begun.described.kernel.variant, begun.described.kernel.record.name)
-            begun.choice.is_saved = True
-        except Exception as error:  # noqa: BLE001 (whatever it is, the program must go on)
-            shutil.rmtree(begun.folder, ignore_errors=True)
-            self._refuse(begun.described.kernel, error)
-
-    def _write_memory(self, begun: LaunchBeingSaved, until_s: float) -> None:
-        begun.folder.mkdir(parents=True, exist_ok=True)
-        ranges = [one.memory for one in begun.described.reached]
-        begun.chunk_crc32 = write_memory(
-            begun.folder / MEMORY_FILE, ranges, begun.snapshot, self._device, begun.device, until_s
-        )
-
-
-def _memory_records(begun: LaunchBeingSaved, before: Sequence[int], after: Sequence[int]) -> Iterator[MemoryRecord]:
-    offset = 0
-    for number, one in enumerate(begun.described.reached):
-        yield MemoryRecord(
-            address=one.memory.address,
-            size_bytes=one.memory.size_bytes,
-            offset=offset,
-            chunk_crc32=tuple(begun.chunk_crc32[number]),
-            before=f"{before[number]:016x}",
-            after=f"{after[number]:016x}" if after else None,
-            element=one.element,
-            is_found=one.is_found,
-        )
-        offset += one.memory.size_bytes

@@ -11,6 +11,7 @@ import ctypes
 import dataclasses
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -109,25 +110,16 @@ def _descriptor(argument: Any) -> DescriptorArgument:
         named = {field.name: getattr(argument, field.name) for field in dataclasses.fields(argument)}
     else:
         named = vars(argument)
-    fields = {name: _simple(value) for name, value in named.items() if name != "base"}
-    return DescriptorArgument(
-        base=_pointer(base), fields={name: value for name, value in fields.items() if value is not _NOT_SIMPLE}
-    )
-
-
-_NOT_SIMPLE = "(not saved)"
-
-
-def _simple(value: Any) -> bool | int | str | tuple[int, ...] | None:
-    """Return a value that JSON can hold, or ``_NOT_SIMPLE``: launchers read no others, such as layouts."""
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    if isinstance(value, list | tuple) or type(value).__name__ == "Size":
-        try:
-            return tuple(map(int, value))
-        except (TypeError, ValueError):
-            return _NOT_SIMPLE
-    return _NOT_SIMPLE
+    # Those that JSON can hold: launchers read no others, such as layouts.
+    fields: dict[str, bool | int | str | tuple[int, ...] | None] = {}
+    for name, value in named.items():
+        if value is None or isinstance(value, bool | int | str):
+            fields[name] = value
+        elif isinstance(value, list | tuple):
+            with suppress(TypeError, ValueError):
+                fields[name] = tuple(map(int, value))
+    fields.pop("base", None)
+    return DescriptorArgument(base=_pointer(base), fields=fields)
 
 
 def _tensor_map(argument: Any) -> TensorMapArgument:
