@@ -45,7 +45,6 @@ class ProcessDiedError(KprofError):
     """The process ended without an answer: how, and the lines that it wrote meanwhile."""
 
     def __init__(self, exit_code: int, written: str) -> None:
-        """Keep how it ended."""
         names = {int(number): number.name for number in signal.Signals}
         self.how = f"exit code {exit_code}" if exit_code >= 0 else f"signal {names.get(-exit_code, -exit_code)}"
         super().__init__(f"the process ended with {self.how}")
@@ -53,14 +52,13 @@ class ProcessDiedError(KprofError):
 
 
 class ChildProcess:
-    """Child process that runs ``module``, which calls ``serve``.
+    """Child process that runs ``module``, which calls ``serve``, with ``python`` or ours.
 
     The first request starts it, and so does the next one after its end. Use it as a context manager, which at its end
     kills the child and all processes that the child started.
     """
 
     def __init__(self, module: str, python: str = "") -> None:
-        """Make a temporary folder; the child is not started yet. ``python`` is ours if it is empty."""
         self._command = module, python
         self._folder = tempfile.TemporaryDirectory(prefix="kprof-process-")
         self.folder = Path(self._folder.name)
@@ -71,11 +69,9 @@ class ChildProcess:
         """When the answer is overdue, by ``time.monotonic()``."""
 
     def __enter__(self) -> Self:
-        """Return the object itself."""
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Kill the child, and remove the temporary folder."""
         self.stop()
         self._folder.cleanup()
 

@@ -30,7 +30,6 @@ class ProcessStarts:
     """Watcher of the processes that this process starts."""
 
     def __init__(self, startup_folder: str, session_variable: str, reports_folder: str) -> None:
-        """Repair PYTHONPATH with ``startup_folder``, and note unreached processes in ``reports_folder``."""
         self._startup_folder = os.fsencode(startup_folder)
         self._session_variable = os.fsencode(session_variable)
         self._unreached_path = os.path.join(reports_folder, str(os.getpid()) + UNREACHED_ENDING)

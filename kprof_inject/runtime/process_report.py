@@ -72,7 +72,6 @@ class ProcessReport:
     """
 
     def __init__(self, folder: str) -> None:
-        """Prepare a report in ``folder``; ``write`` and each change write it."""
         self._folder = Path(folder)
         self._started_ns = time.time_ns()
         self._changes = 0
@@ -178,7 +177,6 @@ class UnfinishedProcess:
     is_running: bool
 
     def __str__(self) -> str:
-        """Return a message for the user."""
         if self.is_running:
             return (
                 f"process {self.pid} is still running, and has saved {counted(self.saved, 'launch')} with records so "

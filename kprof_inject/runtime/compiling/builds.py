@@ -237,7 +237,6 @@ class Compilers:
     """
 
     def __init__(self, folder: Path, count: int) -> None:
-        """Begin without a process: each is started when it is needed."""
         from kprof_inject.runtime.compiling.compiler_process import CompilerProcess
 
         self._folder = folder
@@ -248,11 +247,9 @@ class Compilers:
         """Time that all builds took, which were compiled at the same time."""
 
     def __enter__(self) -> Compilers:
-        """Return the object itself."""
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Kill the processes, and remove what is unfinished."""
         for process in (*self._free, *(process for process, _ in self._compiling.values())):
             process.__exit__()
         for name in self._compiling:

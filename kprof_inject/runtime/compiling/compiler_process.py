@@ -149,14 +149,13 @@ def _messages(text: str) -> Iterator[Message]:
 
 
 class CompilerProcess(ChildProcess):
-    """Child process for the compiler's tasks.
+    """Child process for the tasks of Triton's compiler: the installed one, or that in the folder ``triton``.
 
     It is started again for another target: in Triton 3.5 and 3.6, compiling for one target changes how the process
     compiles for the next.
     """
 
     def __init__(self, triton: Path | None = None) -> None:
-        """Begin without a child. ``triton`` is a folder with the package, if it is not the installed one."""
         super().__init__(__name__)
         self._triton = triton
         self._target: object = None
