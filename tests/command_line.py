@@ -77,7 +77,7 @@ def without_sizes(messages: str) -> str:
 def _forked(arguments: list[str], folder: Path, settings: dict[str, str], stdin: bytes) -> Ended:
     environment = {**clean_environment(folder), **settings}
     with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
-        theirs, ours = os.pipe()
+        theirs, ours = os.pipe() if stdin else (os.open(os.devnull, os.O_RDONLY), os.open(os.devnull, os.O_WRONLY))
         pid = os.fork()
         if pid == 0:
             os.close(ours)

@@ -59,7 +59,7 @@ def records_of(workspace: Path, words: Sequence[str], limit_s: float) -> dict[st
     begun_ns = time.time_ns()
     command = [sys.executable, "-m", "kprof_inject", "try", "-o", str(workspace), *words]
     try:
-        subprocess.run(command, stdout=subprocess.DEVNULL, timeout=limit_s)
+        subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=limit_s)
     except subprocess.TimeoutExpired:
         print(f"not all kernels were tried in {limit_s:.0f} s", file=sys.stderr)
     opened = Workspace(workspace)

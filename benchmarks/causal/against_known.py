@@ -51,9 +51,8 @@ def elapsed_ms(launch: Callable[[], object]) -> float:
 def experiment(folder: Path, kernel: str, side: int, other: int, seconds: str) -> dict[str, Any]:
     words = ["causal", "-o", str(folder), "--at", "parts", "--seconds", seconds, "--json"]
     program = ["python3", str(PROGRAM), "--kernel", kernel, "--side", str(side), "--other", str(other)]
-    done = subprocess.run(
-        [sys.executable, "-m", "kprof_inject", *words, "--", *program], capture_output=True, text=True
-    )
+    command = [sys.executable, "-m", "kprof_inject", *words, "--", *program]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(done.stderr[-3000:])
     (found,) = json.loads(done.stdout[done.stdout.index("[\n {") :])

@@ -25,7 +25,8 @@ def main() -> None:
         for number in range(options.processes):
             place = ["-o", folder] if number == 0 else [folder]
             words = ["causal", *place, "--seconds", options.seconds, "--json", "--", *options.program]
-            done = subprocess.run([sys.executable, "-m", "kprof_inject", *words], capture_output=True, text=True)
+            command = [sys.executable, "-m", "kprof_inject", *words]
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
             if done.returncode:
                 raise SystemExit(done.stderr[-3000:])
             for found in json.loads(done.stdout[done.stdout.index("[\n {") :]):

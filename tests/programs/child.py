@@ -44,12 +44,12 @@ class Ended:
 def run_child(
     command: Sequence[str | Path], folder: Path, *, stdin: bytes = b"", env: dict[str, str] | None = None
 ) -> Ended:
-    """Run a command to its end in ``folder``; ``env`` goes on top of the clean environment."""
+    """Run a command to its end in ``folder``; ``env`` goes on top of the clean environment, and ``stdin`` by a pipe."""
     ended = subprocess.run(
         [str(word) for word in command],
         cwd=folder,
         env={**clean_environment(folder), **(env or {})},
-        input=stdin,
+        **({"input": stdin} if stdin else {"stdin": subprocess.DEVNULL}),
         capture_output=True,
         timeout=GUARD_S,
         # Of its own, so that a program may send a signal to its whole group as a terminal does.
