@@ -258,7 +258,7 @@ STARTS = {
         True,
     ),
     "isolated": ("subprocess.run([sys.executable, '-sIu', *python[1:]])", False),
-    "without site": ("subprocess.run([sys.executable, '-W', 'ignore', '-S', *python[1:]])", False),
+    "without site": ("subprocess.run([sys.executable, '-Wignore', '-S', *python[1:]])", False),
     "a cleaned environment": ("subprocess.run(python, env={'PATH': os.environ['PATH']})", False),
     "a script": ("subprocess.run(['./script'], env={})", False),
     "execve": ("os.fork() or os.execve(sys.executable, python, {}); os.wait()", False),
@@ -288,7 +288,7 @@ def test_each_python_that_the_program_starts_is_reached_or_named(tmp_path: Path,
     python = f"{sys.executable} {child}"
     assert dump.unreached() == (
         f"{sys.executable} -sIu {child}",
-        f"{sys.executable} -W ignore -S {child}",
+        f"{sys.executable} -Wignore -S {child}",
         python,
         "./script",
     )
