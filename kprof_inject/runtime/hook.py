@@ -14,28 +14,11 @@ from kprof_inject.runtime.inductor import INDUCTOR_AUTOTUNER
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import Session
 
-# Functions that start a session, and those that need one, by module. Triton up to 3.6 has no ``data``.
-_STARTS = {"triton.profiler.profile": ("start",)}
-_ON_SESSIONS = {
-    "triton.profiler.profile": ("activate", "deactivate", "finalize"),
+WITHHELD = {
+    "triton.profiler.profile": ("start", "activate", "deactivate", "finalize"),
     "triton.profiler.data": ("get", "get_msgpack", "advance_phase", "is_phase_complete", "clear"),
 }
-
-PROTON_MODULES = tuple(_ON_SESSIONS)
-"""Modules of Proton with functions that start a session, or need one."""
-
-
-def _replaced(original: Callable[..., Any], instead: Callable[[], None]) -> Callable[..., None]:
-    @functools.wraps(original)
-    def call(*args: Any, **kwargs: Any) -> None:
-        instead()
-
-    return call
-
-
-@functools.cache
-def _warn_once() -> None:
-    say("the program's proton.start() does nothing under kprof-inject; run the program on its own for Proton's profile")
+"""Proton's functions that start a session or need one, by module. Triton up to 3.6 has no ``data``."""
 
 
 def imported(module: ModuleType, stderr: Any) -> None:
@@ -61,7 +44,7 @@ def _join() -> tuple[Session, ProcessReport] | None:
         report.write()
         process_events.watch_for_the_end()
     except Exception as error:  # noqa: BLE001 (whatever it is, the program must go on)
-        faults.say(f"not active in this process: {error}")
+        say(f"not active in this process: {error}")
         return None
     return session, report
 
@@ -90,15 +73,28 @@ def _withhold_sessions(module: ModuleType, session: Session, report: ProcessRepo
     nothing.
     """
     with report.guard("standing in for Proton"):
-        for names, instead in ((_STARTS, _warn_once), (_ON_SESSIONS, lambda: None)):
-            for name in names.get(module.__name__, ()):
-                if hasattr(module, name):
-                    setattr(module, name, _replaced(getattr(module, name), instead))
+        for name in WITHHELD[module.__name__]:
+            if hasattr(module, name):
+                setattr(module, name, _withheld(getattr(module, name)))
+
+
+def _withheld(original: Callable[..., Any]) -> Callable[..., None]:
+    @functools.wraps(original)
+    def call(*_: Any, **__: Any) -> None:
+        if original.__name__ == "start":
+            _warn_once()
+
+    return call
+
+
+@functools.cache
+def _warn_once() -> None:
+    say("the program's proton.start() does nothing under kprof-inject; run the program on its own for Proton's profile")
 
 
 _ACTIONS = {
     "triton": _install_step,
     INDUCTOR_AUTOTUNER: _mark_benchmarks,
-    **dict.fromkeys(PROTON_MODULES, _withhold_sessions),
+    **dict.fromkeys(WITHHELD, _withhold_sessions),
 }
 """Actions after the import of a module; ``startup/sitecustomize.py`` waits for these modules."""
