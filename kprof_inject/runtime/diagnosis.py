@@ -199,7 +199,7 @@ def _compiler() -> list[CheckResult]:
         import_module("triton")
     except ImportError:
         return []  # the check of Triton reports it
-    from kprof_inject.runtime.compiling.compiler_process import CompilerProcess
+    from kprof_inject.runtime.child_process import CompilerProcess
     from kprof_inject.runtime.compiling.module_check import machine_code_facts
 
     target = _present_target() or Target("cuda", 90)

@@ -15,7 +15,8 @@ from triton_oracle import installed_fixtures
 
 from kprof_inject.capture.schema import Target
 from kprof_inject.errors import KprofError
-from kprof_inject.runtime.compiling.compiler_process import CompilerProcess, Message, errors_in
+from kprof_inject.runtime.child_process import CompilerProcess
+from kprof_inject.runtime.compiling.compiler_messages import Message, errors_in
 from kprof_inject.runtime.compiling.module_check import (
     check_module,
     disagreement,

@@ -14,7 +14,7 @@ from typing import Any, TextIO
 import pytest
 from snapshots import check
 
-from kprof_inject.runtime.compiling.compiler_process import without_false_alarms
+from kprof_inject.runtime.compiling.compiler_messages import without_false_alarms
 from kprof_inject.runtime.process_report import KernelState, ProcessReport, read_reports
 
 

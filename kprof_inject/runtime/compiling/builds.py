@@ -29,7 +29,7 @@ from kprof_inject.errors import KprofError
 from kprof_inject.packages import is_installed_file
 
 if TYPE_CHECKING:
-    from kprof_inject.runtime.compiling.compiler_process import CompilerProcess
+    from kprof_inject.runtime.child_process import CompilerProcess
 
 _KEPT = ("source", "ttir", "ttgir", "ptx", "cubin", "amdgcn", "hsaco")
 _COMPILED = (".json", ".ttgir", ".ptx", ".cubin", ".amdgcn", ".hsaco")
@@ -219,7 +219,7 @@ class Build:
 
 
 def _compile_build(build: Build, folder: Path, written: Path) -> None:
-    from kprof_inject.runtime.compiling.compiler_process import errors_in
+    from kprof_inject.runtime.compiling.compiler_messages import errors_in
 
     try:
         compile_text(build.text, build.kernel, folder, build.stage)
@@ -237,7 +237,7 @@ class Compilers:
     """
 
     def __init__(self, folder: Path, count: int) -> None:
-        from kprof_inject.runtime.compiling.compiler_process import CompilerProcess
+        from kprof_inject.runtime.child_process import CompilerProcess
 
         self._folder = folder
         self._free = [CompilerProcess() for _ in range(min(count, _MAX_PROCESSES))]

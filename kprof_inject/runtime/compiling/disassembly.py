@@ -23,8 +23,8 @@ from kprof_inject.capture.schema import TTGIR_FILE, Target
 from kprof_inject.errors import KprofError
 from kprof_inject.machine_code.instructions import MachineFunction, read_assembly, read_nvdisasm, with_lines_of
 from kprof_inject.packages import install_command, is_installed
+from kprof_inject.runtime.child_process import CompilerProcess
 from kprof_inject.runtime.compiling.builds import compiler_options
-from kprof_inject.runtime.compiling.compiler_process import CompilerProcess
 from kprof_inject.runtime.compiling.module_check import (
     TIME_LIMIT_S,
     lowered_in_child,

@@ -26,7 +26,7 @@ from kprof_inject.errors import KprofError
 from kprof_inject.files import write_bytes
 from kprof_inject.quantities import counted
 from kprof_inject.runtime.compiling.builds import build_files
-from kprof_inject.runtime.compiling.compiler_process import errors_in, without_false_alarms
+from kprof_inject.runtime.compiling.compiler_messages import errors_in, without_false_alarms
 from kprof_inject.runtime.compiling.instrumentation import (
     instrumented,
     keeping_body,

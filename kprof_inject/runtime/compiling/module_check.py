@@ -19,7 +19,8 @@ from kprof_inject.capture.resources import KernelResources, ctas_per_sm, limits_
 from kprof_inject.capture.schema import Target
 from kprof_inject.errors import KprofError, Position
 from kprof_inject.packages import is_installed
-from kprof_inject.runtime.compiling.compiler_process import CompilerProcess, errors_in
+from kprof_inject.runtime.child_process import CompilerProcess
+from kprof_inject.runtime.compiling.compiler_messages import errors_in
 from kprof_inject.select.module_view import lowerable
 from kprof_inject.ttgir.dialect import (
     EVENT,
