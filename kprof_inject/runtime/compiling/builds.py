@@ -19,14 +19,16 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from kprof_inject.capture.schema import DumpedKernelRecord
 from kprof_inject.errors import KprofError
 from kprof_inject.packages import is_installed_file
+from kprof_inject.runtime.compiling.compiler_messages import errors_in
 
 if TYPE_CHECKING:
     from kprof_inject.runtime.child_process import CompilerProcess
@@ -49,19 +51,13 @@ def build_files(kernel: Any) -> dict[str, bytes]:
     return {**files, f"{name}.json": json.dumps(as_json(kernel.metadata._asdict())).encode()}
 
 
-@dataclass(frozen=True, slots=True)
-class BuildSource:
-    """Stand-in for the source of a kernel, with what Triton's launchers read of it."""
-
-    signature: Mapping[str, Any]
-    constants: Mapping[Any, Any] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, kernel: DumpedKernelRecord) -> BuildSource:
-        """Return the source of a dumped kernel. A tuple's type is a tuple, as Triton has it."""
-        return cls(
-            {name: ast.literal_eval(kind) if kind.startswith("(") else kind for name, kind in kernel.signature.items()}
-        )
+def source_of(kernel: DumpedKernelRecord) -> SimpleNamespace:
+    """Return a stand-in for the source of a dumped kernel, with what Triton's launchers read of it."""
+    # A tuple's type is a tuple, as Triton has it.
+    signature = {
+        name: ast.literal_eval(kind) if kind.startswith("(") else kind for name, kind in kernel.signature.items()
+    }
+    return SimpleNamespace(signature=signature, constants={})
 
 
 def load(folder: Path, source: Any, key: str = "") -> Any:
@@ -219,8 +215,6 @@ class Build:
 
 
 def _compile_build(build: Build, folder: Path, written: Path) -> None:
-    from kprof_inject.runtime.compiling.compiler_messages import errors_in
-
     try:
         compile_text(build.text, build.kernel, folder, build.stage)
     except KprofError:

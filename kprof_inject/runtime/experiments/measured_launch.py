@@ -23,7 +23,7 @@ from triton.compiler.compiler import CompiledKernel
 from kprof_inject.capture.measurements import CountersRecord, L2Contents, SampledInstruction, SamplesRecord
 from kprof_inject.capture.resources import KernelResources
 from kprof_inject.errors import KprofError
-from kprof_inject.runtime.compiling.builds import BuildSource, compile_text
+from kprof_inject.runtime.compiling.builds import compile_text, source_of
 from kprof_inject.runtime.counters.cupti import CuptiError
 from kprof_inject.runtime.counters.pc_sampler import PcSampler, PcSamples
 from kprof_inject.runtime.counters.range_profiler import RangeProfiler
@@ -187,7 +187,7 @@ class _SavedKernel(PlannedKernel):
         folder.mkdir(parents=True)
         compile_text(workspace.override_path(kernel).read_text(), kernel.info, folder)
         group = {made.name: str(made) for made in sorted(folder.iterdir())}
-        return CompiledKernel(BuildSource.of(kernel.info), group, "")
+        return CompiledKernel(source_of(kernel.info), group, "")
 
 
 def capture_launch(launch: LoadedLaunch, clean: Any, session_path: Path, times: int) -> L2Contents:
