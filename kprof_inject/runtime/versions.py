@@ -58,14 +58,6 @@ _ALWAYS_NEEDED = (
 """Names without a promise of stability that we use from every Triton, as ``module:attributes``."""
 
 
-def _exists(module: str, attributes: str) -> bool:
-    try:
-        functools.reduce(getattr, attributes.split("."), importlib.import_module(module))
-    except (ImportError, AttributeError):
-        return False
-    return True
-
-
 PassAdder = Callable[[Any], None]
 """Function that adds passes to a Triton pass manager."""
 
@@ -225,9 +217,12 @@ def installed_version() -> TritonVersion:
             f"Triton {triton.__version__} is not supported",
             hint=f"install Triton {_dotted(_VERSIONS[0].first)} or later",
         )
-    if missing := _missing_of(row):
+    passes = [f"triton._C.libtriton:proton.{name}" for name in (*row.to_llvmir_passes, *row.to_llvm_passes)]
+    missing = [name for name in (*_ALWAYS_NEEDED, *row.needs, *passes) if not _exists(name)]
+    if missing:
+        names = ", ".join(missing).replace(":", ".")
         raise KprofError(
-            f"Triton {triton.__version__} lacks what kprof-inject needs from it: {', '.join(missing)}",
+            f"Triton {triton.__version__} lacks what kprof-inject needs from it: {names}",
             hint=f"versions {_dotted(_VERSIONS[0].first)} to {_dotted(_VERSIONS[-1].first)} are known to work; use one "
             "of them, or a newer kprof-inject",
         )
@@ -244,10 +239,13 @@ def inline_helpers(module: Any) -> None:
     pass_manager.run(module, *installed_version().run_tag)
 
 
-def _missing_of(row: TritonVersion) -> tuple[str, ...]:
-    passes = tuple(f"triton._C.libtriton:proton.{name}" for name in (*row.to_llvmir_passes, *row.to_llvm_passes))
-    names = (*_ALWAYS_NEEDED, *row.needs, *passes)
-    return tuple(name.replace(":", ".") for name in names if not _exists(*name.split(":")))
+def _exists(name: str) -> bool:
+    module, attributes = name.split(":")
+    try:
+        functools.reduce(getattr, attributes.split("."), importlib.import_module(module))
+    except (ImportError, AttributeError):
+        return False
+    return True
 
 
 def _dotted(version: tuple[int, int]) -> str:
