@@ -51,8 +51,7 @@ def _join() -> tuple[Session, ProcessReport] | None:
 
 def _install_step(triton: ModuleType, session: Session, report: ProcessReport) -> None:
     with report.guard("joining Triton"):
-        report.triton_version = str(triton.__version__)
-        report.write()
+        report.note_triton(str(triton.__version__))
         # Raises an error that lists all names that this Triton lacks; the step would fail at the first one.
         importlib.import_module("kprof_inject.runtime.versions").installed_version()
         importlib.import_module("kprof_inject.runtime.step").install(session, report)

@@ -82,16 +82,15 @@ def test_a_report_names_its_process_alone(tmp_path: Path) -> None:
 
 def test_processes_are_read_together(tmp_path: Path) -> None:
     first, second, third = (ProcessReport(str(tmp_path)) for _ in range(3))
-    first.triton_version = "3.6.0"
+    first.note_triton("3.6.0")
     first.add_kernel("gemm-1", "gemm", "instrumented")
     first.add_kernel("gemm-2", "gemm", "left alone", "too large")
-    second.triton_version = "3.6.0"
-    second.gpu = False
+    second.note_triton("3.6.0")
+    second.note_gpu(False)
     second.add_kernel("gemm-1", "gemm", "instrumented")
     with second.guard("saving a launch"):
         raise OSError("disk full")
-    third.gpu = True
-    third.write()
+    third.note_gpu(True)
 
     reports = read_reports(tmp_path)
     assert reports.joined
