@@ -11,7 +11,7 @@ import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -105,16 +105,26 @@ def run_program(command: Sequence[str], session: Session, cache: Path, program_i
     session.write()
     argv = [sys.executable, *_shebang_options(command[0]), *command] if is_run_by_us(command) else list(command)
     environment = program_environment(dict(os.environ), session.path, cache.resolve())
+    received: list[int] = []
+    process: subprocess.Popen[bytes] | None = None
+
+    def pass_on(number: int, _: FrameType | None) -> None:
+        received.append(number)
+        if process is not None:
+            process.send_signal(number)
+
     program_input.rewind()
-    with _passing_signals_on() as signals:
+    # A terminal sends Ctrl-C to the program too: it ends by itself, and then we go on.
+    with _handling({signal.SIGINT: lambda *_: None, **dict.fromkeys(_PASSED_ON, pass_on)}):
         try:
             process = subprocess.Popen(argv, env=environment)
         except OSError as error:
             raise _cannot_start(argv, error.strerror) from None
-        signals.pass_to(process)
+        for number in received:  # before it had started
+            process.send_signal(number)
         status = process.wait()
-    if signals.received:
-        return 128 + signals.received[0]
+    if received:
+        return 128 + received[0]
     return status if status >= 0 else 128 - status
 
 
@@ -133,39 +143,18 @@ def _shebang_options(script: str) -> list[str]:
     return found[1].decode(errors="surrogateescape").split() if found else []
 
 
-class _Signals:
-    """Signals that we receive while the program runs.
-
-    The program does not inherit the handlers. It begins with the dispositions that we began with, and signals that our
-    caller ignores (``nohup``) stay ignored.
-    """
-
-    def __init__(self) -> None:
-        self.received: list[int] = []
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def pass_to(self, process: subprocess.Popen[bytes]) -> None:
-        self._process = process
-        for number in self.received:
-            process.send_signal(number)
-
-    def handle(self, number: int, _: FrameType | None) -> None:
-        self.received.append(number)
-        if self._process is not None:
-            self._process.send_signal(number)
-
-
 @contextmanager
-def _passing_signals_on() -> Iterator[_Signals]:
-    signals = _Signals()
-    # A terminal sends Ctrl-C to the program too: it ends by itself, and then we go on.
-    handlers = {signal.SIGINT: lambda *_: None, **dict.fromkeys(_PASSED_ON, signals.handle)}
+def _handling(handlers: Mapping[int, Callable[[int, FrameType | None], None]]) -> Iterator[None]:
+    """Handle signals while the program runs, except those that our caller ignores (``nohup``).
+
+    The program does not inherit the handlers: it begins with the dispositions that we began with.
+    """
     before = {number: signal.getsignal(number) for number in handlers}
-    changed = {number: handler for number, handler in handlers.items() if before[number] != signal.SIG_IGN}
-    for number, handler in changed.items():
-        signal.signal(number, handler)
+    changed = [number for number in handlers if before[number] != signal.SIG_IGN]
+    for number in changed:
+        signal.signal(number, handlers[number])
     try:
-        yield signals
+        yield
     finally:
         for number in changed:
             signal.signal(number, before[number])
