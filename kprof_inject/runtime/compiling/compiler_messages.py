@@ -50,17 +50,12 @@ def without_false_alarms() -> Iterator[HeldMessages]:
     MLIR writes to the file descriptor itself, so replacing Python's ``sys.stderr`` would not help.
     """
     try:
-        held = tempfile.TemporaryFile()  # noqa: SIM115 (only this may fail)
-    except OSError:  # a full disk: false alarms do less harm than a failure
+        held, stderr = tempfile.TemporaryFile(), os.dup(2)  # noqa: SIM115 (only these may fail)
+    except OSError:  # a full disk: false alarms do less harm than a failure; or the program has no stderr
         yield HeldMessages(None)
         return
     with held:
         flush_stderr()
-        try:
-            stderr = os.dup(2)
-        except OSError:  # the program has no stderr
-            yield HeldMessages(None)
-            return
         messages = HeldMessages(held, stderr)
         in_forked_child(messages.release_in_child)
         os.dup2(held.fileno(), 2)
