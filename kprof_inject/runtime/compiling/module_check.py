@@ -9,7 +9,7 @@ import re
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -185,39 +185,24 @@ class ModuleCheck:
 def check_module(module: Module, compiler: CompilerProcess, time_limit_s: float) -> ModuleCheck:
     """Verify the module with Triton, compare the two parsers' operations, and compile it for its own target."""
     names = [operation.name for operation in module.walk()]
-    check = ModuleCheck(
-        module.file,
-        functions=names.count(FUNCTION),
-        operations=len(names),
-        records=sum(map(names.count, RECORDS)),
-    )
+    records = sum(map(names.count, RECORDS))
+    check = ModuleCheck(module.file, functions=names.count(FUNCTION), operations=len(names), records=records)
     deadline = time.monotonic() + time_limit_s
     try:
         target = module_target(module)
         check = replace(check, target=target)
-        operations = compiler.ask(
-            operations_by_triton,
-            text_without_locations(module),
-            module.file,
-            target,
-            time_limit_s=deadline - time.monotonic(),
-            target=target,
-        )
-        different = disagreement(module, operations)
+
+        def ask(task: Callable[..., Any], text: str, *arguments: Any) -> Any:
+            left_s = deadline - time.monotonic()
+            return compiler.ask(task, text, module.file, target, *arguments, time_limit_s=left_s, target=target)
+
+        different = disagreement(module, ask(operations_by_triton, text_without_locations(module)))
         if different is not None:
             raise different
         _require_partners(module)
-        has_records = bool(check.records) or EVENT in names
+        has_records = bool(records) or EVENT in names
         text = lowerable(module) if has_records else module.text
-        facts: MachineCodeFacts = compiler.ask(
-            machine_code_facts,
-            text,
-            module.file,
-            target,
-            has_records,
-            time_limit_s=deadline - time.monotonic(),
-            target=target,
-        )
+        facts: MachineCodeFacts = ask(machine_code_facts, text, has_records)
         return replace(check, **facts._asdict())
     except KprofError as error:
         return replace(check, error=_placed(error, module))
@@ -229,15 +214,12 @@ def operations_by_triton(text: str, file: str, target: Target, written: Path) ->
 
     from kprof_inject.runtime.compiling.instrumentation import read_module, target_of
 
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "kernel.ttgir")
-        path.write_bytes(text.encode())
-        try:
-            module = read_module(str(path), target_of(target))
-        except RuntimeError as error:
-            what = f"Triton {triton.__version__} rejects this file"
-            raise _refusal(what, error, _INVALID_HINT, file, written) from None
-        return triton_operations(module)
+    path = written.with_name("kernel.ttgir")
+    path.write_bytes(text.encode())
+    try:
+        return triton_operations(read_module(str(path), target_of(target)))
+    except RuntimeError as error:
+        raise _refusal(f"Triton {triton.__version__} rejects this file", error, _INVALID_HINT, file, written) from None
 
 
 class MachineCodeFacts(NamedTuple):
@@ -255,12 +237,11 @@ def machine_code_facts(text: str, file: str, target: Target, has_records: bool, 
 
     from kprof_inject.runtime.compiling.instrumentation import lower, lower_without_records, target_of
 
-    compiled_for = target_of(target)
     try:
         if has_records:
-            lowered = lower(text, compiled_for, {}, Mode())
+            lowered = lower(text, target_of(target), {}, Mode())
         else:
-            lowered = lower_without_records(text, compiled_for, {})
+            lowered = lower_without_records(text, target_of(target), {})
     except KprofError as error:
         if error.__cause__ is None:  # not an error of the compiler
             raise
