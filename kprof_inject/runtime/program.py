@@ -74,25 +74,19 @@ def require_startable(command: Sequence[str]) -> None:
 
 
 def _cannot_start(command: Sequence[str], reason: str | None) -> KprofError:
-    return KprofError(f"cannot start {command[0]}: {reason}", hint=_start_hint(command))
-
-
-_USUAL_HINT = "put the program after --, as you would run it"
-
-
-def _start_hint(command: Sequence[str]) -> str:
-    """Return what to write instead of a command that cannot be started."""
-    if is_workspace(Path(command[0])):
-        return f"name the workspace before the program: -o {shlex.quote(command[0])} -- PROG"
-    if re.match(r"\w+=", command[0]):
-        return f"a shell sets variables, so do it before kprof-inject, or write: -- env {shlex.join(command)}"
     try:
         words = shlex.split(command[0])
     except ValueError:
-        return _USUAL_HINT
-    if len(words) > 1 and (os.path.isfile(words[0]) or shutil.which(words[0])):
-        return f"leave out the quotes: -- {shlex.join([*words, *command[1:]])}"
-    return _USUAL_HINT
+        words = []
+    if is_workspace(Path(command[0])):
+        hint = f"name the workspace before the program: -o {shlex.quote(command[0])} -- PROG"
+    elif re.match(r"\w+=", command[0]):
+        hint = f"a shell sets variables, so do it before kprof-inject, or write: -- env {shlex.join(command)}"
+    elif len(words) > 1 and (os.path.isfile(words[0]) or shutil.which(words[0])):
+        hint = f"leave out the quotes: -- {shlex.join([*words, *command[1:]])}"
+    else:
+        hint = "put the program after --, as you would run it"
+    return KprofError(f"cannot start {command[0]}: {reason}", hint=hint)
 
 
 def run_program(command: Sequence[str], session: Session, cache: Path, program_input: ProgramInput) -> int:
