@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import importlib
+import os
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -12,7 +14,7 @@ from kprof_inject.runtime import faults, process_events
 from kprof_inject.runtime.faults import say
 from kprof_inject.runtime.inductor import INDUCTOR_AUTOTUNER
 from kprof_inject.runtime.process_report import ProcessReport
-from kprof_inject.runtime.session import Session
+from kprof_inject.runtime.session import SESSION_VARIABLE, Session
 
 WITHHELD = {
     "triton.profiler.profile": ("start", "activate", "deactivate", "finalize"),
@@ -36,10 +38,11 @@ def imported(module: ModuleType, stderr: Any) -> None:
 @functools.cache
 def _join() -> tuple[Session, ProcessReport] | None:
     """Join the session that the environment names, once; print a message and return None if it cannot be read."""
+    path = os.environ.get(SESSION_VARIABLE)
+    if not path:
+        return None
     try:
-        session = Session.from_environment()
-        if session is None:
-            return None
+        session = Session.read(Path(path))
         report = ProcessReport(session.reports)
         report.write()
         process_events.watch_for_the_end()

@@ -157,35 +157,12 @@ class ProcessReport:
 
 
 @dataclass(frozen=True, slots=True)
-class UnfinishedProcess:
-    """Process that launched with records, but did not report that it saved them all.
-
-    When it last reported, it had made ``launches`` launches, and ``saved`` of them were on disk.
-    """
-
-    pid: int
-    launches: int
-    saved: int
-    is_running: bool
-
-    def __str__(self) -> str:
-        if self.is_running:
-            return (
-                f"process {self.pid} is still running, and has saved {counted(self.saved, 'launch')} with records so "
-                "far; the capture gets the rest when it ends"
-            )
-        return (
-            f"process {self.pid} was killed before it had saved everything: it saved {self.saved} of at least "
-            f"{counted(self.launches, 'launch')} with records"
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class Reports:
     """Reports of all processes of one step.
 
     ``joined`` is true if any process started with our hook. ``unreached`` has the commands of Python processes that
-    started without it.
+    started without it. ``unfinished`` has a message for each process that launched with records, but did not report
+    that it saved them all.
     """
 
     joined: bool
@@ -196,7 +173,7 @@ class Reports:
     choices: tuple[AutotunerChoice, ...]
     saved_launches: tuple[SavedLaunchNote, ...]
     errors: tuple[str, ...]
-    unfinished: tuple[UnfinishedProcess, ...] = ()
+    unfinished: tuple[str, ...] = ()
 
 
 def read_reports(folder: Path) -> Reports:
@@ -222,9 +199,17 @@ def read_reports(folder: Path) -> Reports:
         choices=tuple(dict.fromkeys(choice for record in records for choice in record.choices)),
         saved_launches=tuple(note for record in records for note in record.saved_launches),
         errors=tuple(error for record in records for error in record.errors),
-        unfinished=tuple(
-            UnfinishedProcess(record.pid, record.launches, record.saved, is_running(record.pid))
-            for record in records
-            if record.launches and not record.ended
-        ),
+        unfinished=tuple(_unfinished(record) for record in records if record.launches and not record.ended),
+    )
+
+
+def _unfinished(record: _ReportRecord) -> str:
+    if is_running(record.pid):
+        return (
+            f"process {record.pid} is still running, and has saved {counted(record.saved, 'launch')} with records so "
+            "far; the capture gets the rest when it ends"
+        )
+    return (
+        f"process {record.pid} was killed before it had saved everything: it saved {record.saved} of at least "
+        f"{counted(record.launches, 'launch')} with records"
     )

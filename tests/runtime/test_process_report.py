@@ -114,14 +114,12 @@ def test_who_launched_and_did_not_come_to_an_end_is_unfinished(tmp_path: Path) -
     path = killed._folder / f"{os.getpid()}-{killed._started_ns}.json"
     path.write_text(path.read_text().replace(str(os.getpid()), gone.stdout.strip()))
 
-    unfinished = sorted(read_reports(tmp_path).unfinished, key=lambda process: process.is_running)
-    assert [(process.launches, process.saved, process.is_running) for process in unfinished] == [
-        (5, 2, False),
-        (5, 2, True),
-    ]
-    assert "2 of at least 5 launches" in str(unfinished[0])
-    assert f"process {os.getpid()} is still running" in str(unfinished[1])
-    said = re.sub(r"\bprocess \d+", "process PID", "\n".join(map(str, unfinished)))
+    killed_message, running_message = sorted(
+        read_reports(tmp_path).unfinished, key=lambda message: "running" in message
+    )
+    assert "2 of at least 5 launches" in killed_message
+    assert f"process {os.getpid()} is still running" in running_message
+    said = re.sub(r"\bprocess \d+", "process PID", f"{killed_message}\n{running_message}")
     check("runtime/process_report", said, "unfinished")
     running.note_end()
     running.note_resumed()
