@@ -35,7 +35,8 @@ LAUNCH = "10"
 
 
 def kprof(*words: str) -> str:
-    done = subprocess.run([sys.executable, "-m", "kprof_inject", *words], capture_output=True, text=True)
+    command = [sys.executable, "-m", "kprof_inject", *words]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"{words}: {done.stderr[-2000:]}")
     return done.stdout
