@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kprof_inject.runtime.child_process import CompilerProcess
 
 _KEPT = ("source", "ttir", "ttgir", "ptx", "cubin", "amdgcn", "hsaco")
-_COMPILED = (".json", ".ttgir", ".ptx", ".cubin", ".amdgcn", ".hsaco")
+_COMPILED = (".ttgir", ".ptx", ".cubin", ".amdgcn", ".hsaco")
 _ASSEMBLY = (".ptx", ".amdgcn")
 _NOT_CODE = (".version", ".file", ".loc")
 _DEBUG_SECTIONS = ".section\t.debug"
@@ -126,7 +126,7 @@ def compile_text(text: str, kernel: DumpedKernelRecord, folder: Path, stage: str
         path.write_bytes(text.encode())
         made = triton.compile(str(path), target=target_of(kernel.target), options=options)
         for name, source in made.metadata_group.items():
-            if Path(name).suffix in _COMPILED and not name.endswith(".json"):
+            if Path(name).suffix in _COMPILED:
                 shutil.copyfile(source, folder / name)
     # The dumped metadata has more, such as the layouts of descriptors, which stages before TTGIR set.
     metadata = {**kernel.metadata, **as_json(made.metadata._asdict())}
