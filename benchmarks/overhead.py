@@ -33,7 +33,7 @@ from kprof_inject.capture.cta_samples import EVERY_CTA, CtaChoice
 from kprof_inject.capture.mode import AUTO_BUFFER, Mode
 from kprof_inject.capture.ring_sizes import auto_buffer, mode_of_kernel
 from kprof_inject.insertion import insert_module, view_of
-from kprof_inject.runtime.compiling.compiler_process import without_false_alarms
+from kprof_inject.runtime.compiling.compiler_messages import without_false_alarms
 from kprof_inject.runtime.compiling.instrumentation import instrumented, keeping_body, shared_bytes_of
 from kprof_inject.runtime.launch.launcher import SampleBuffer
 from kprof_inject.select.plan import max_records

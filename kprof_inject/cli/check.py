@@ -18,7 +18,7 @@ from kprof_inject.errors import KprofError
 from kprof_inject.machine_code.lines import Moved
 from kprof_inject.packages import install_command, is_installed
 from kprof_inject.report.terminal.tables import Column, print_fitted
-from kprof_inject.runtime.compiling.compiler_process import CompilerProcess
+from kprof_inject.runtime.child_process import CompilerProcess
 from kprof_inject.runtime.compiling.disassembly import recorded_machine_code_of
 from kprof_inject.runtime.compiling.module_check import ModuleCheck, check_module
 from kprof_inject.ttgir.nodes import Module

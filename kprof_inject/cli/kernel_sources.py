@@ -16,7 +16,7 @@ from kprof_inject.cli.console import say
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.programs import dump, run
 from kprof_inject.pipeline.saved_launches import adopt, capture_launch, saved_launch_at, saved_launches_of
-from kprof_inject.runtime.program import STOPPED, ProgramInput, kept_input
+from kprof_inject.runtime.program import ProgramInput
 from kprof_inject.workspace import Workspace
 
 
@@ -30,30 +30,30 @@ class KernelSource:
     command: str
 
     @classmethod
-    def of(cls, words: Sequence[str], workspace: Path, kernel: str, command: str) -> KernelSource:
+    def of(cls, words: Sequence[str], kernel: str, command: str) -> KernelSource:
         """Return the source that the words after the options of ``command`` name.
 
         Raises ``KprofError`` if it is neither a program nor a saved launch.
         """
         saved = saved_launch_at(words, kernel)
-        return cls(words, kept_input(workspace), saved, command)
+        return cls(words, ProgramInput(), saved, command)
 
     def dump(self, workspace: Workspace, kernel: str, values: WantedValues = NO_VALUES) -> int:
-        """Dump the kernels, and return the program's exit code. Raises ``KprofError`` if it cannot be run again.
+        """Dump the kernels, and return the program's exit code. Raises ``KprofError`` if it cannot be run twice.
 
         ``values`` are as in ``pipeline.programs.dump``; a saved launch has those that were saved with it.
         """
         if self.saved is not None:
             adopt(workspace, self.saved)
             return 0
-        code = dump(workspace, kernel, self.program, self.program_input, say, values=values)
-        if code not in STOPPED and self.program_input.refusal:
+        if self.program_input.refusal:
             again = f"kprof-inject {self.command} {quote(str(workspace.folder))} -- PROG"
             raise KprofError(
-                f"cannot rerun the program: {self.program_input.refusal}",
-                hint=f"start it with < FILE, or continue with: {again}",
+                f"cannot run the program twice: {self.program_input.refusal}",
+                hint="start it with < FILE, or with < /dev/null if it reads nothing; or dump it first, and continue "
+                f"with: {again}",
             )
-        return code
+        return dump(workspace, kernel, self.program, self.program_input, say, values=values)
 
     def record(
         self, workspace: Workspace, recording: Recording, *, instead: str, made_by: str = ""

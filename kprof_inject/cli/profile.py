@@ -37,7 +37,7 @@ from kprof_inject.pipeline.programs import fit_and_run, profile_program, torch_t
 from kprof_inject.pipeline.saved_launches import adopt, capture_launch, saved_launch_at, saved_launches_of
 from kprof_inject.pipeline.torch_traces import merge
 from kprof_inject.report.terminal.screens import print_answers
-from kprof_inject.runtime.program import STOPPED, kept_input
+from kprof_inject.runtime.program import STOPPED, ProgramInput
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.select.spans import Style
 from kprof_inject.workspace import Workspace
@@ -107,7 +107,7 @@ def command(
     saved = saved_launch_at(program, recording.kernel)
     if saved is not None and (fit or torch_profiler):
         raise click.UsageError("--fit and --torch-profiler are for programs, not for a saved launch")
-    program_input = kept_input(workspace)
+    program_input = ProgramInput()
     with held(workspace, say):
         opened = Workspace.begin(workspace)
         recording = replace(recording, torch_trace=torch_profiler, keep_launches=recording.keep_launches or tries)

@@ -13,7 +13,7 @@ from kprof_inject.cli.recording_options import capture_options, fit_option
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.programs import fit_and_run, run
 from kprof_inject.pipeline.saved_launches import capture_launch, saved_launch_at
-from kprof_inject.runtime.program import ProgramInput, kept_input
+from kprof_inject.runtime.program import ProgramInput
 from kprof_inject.workspace import Workspace
 from kprof_inject.workspace_folder import held, workspace_argument
 
@@ -39,7 +39,7 @@ def command(ctx: click.Context, workspace: Path, recording: Recording, fit: bool
     saved = saved_launch_at(program, recording.kernel)
     if saved is not None and fit:
         raise click.UsageError("--fit is for programs, not for a saved launch")
-    program_input = kept_input(workspace) if fit else ProgramInput()
+    program_input = ProgramInput()
     exit_code = 0
     with held(workspace, say):
         if saved is not None:

@@ -144,7 +144,7 @@ def command(ctx: click.Context, workspace: Path, choice: TryChoice, as_json: boo
             records = try_edits(opened, launches, _report(capture, opened, kernel), choice, say)
             print_tried(opened, records, as_json=as_json)
         ctx.exit(_exit_code(records))
-    source = KernelSource.of(program, workspace, kernel, "try")
+    source = KernelSource.of(program, kernel, "try")
     with held(workspace, say):
         opened = Workspace.open(workspace) if is_dumped else Workspace.begin(workspace)
         if not is_dumped and (code := source.dump(opened, kernel, choice.values)) in STOPPED:

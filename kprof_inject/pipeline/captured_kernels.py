@@ -32,7 +32,7 @@ from kprof_inject.capture.schema import TTGIR_FILE
 from kprof_inject.errors import KprofError
 from kprof_inject.machine_code.instructions import MachineFunction
 from kprof_inject.pipeline import Say
-from kprof_inject.runtime.compiling.compiler_process import CompilerProcess
+from kprof_inject.runtime.child_process import CompilerProcess
 from kprof_inject.runtime.compiling.disassembly import machine_code_of, programs_machine_code, recorded_machine_code_of
 from kprof_inject.runtime.compiling.module_check import TIME_LIMIT_S
 from kprof_inject.runtime.devices.cuda_driver import loaded_driver

@@ -173,8 +173,8 @@ def _finish(
     _say_states(reports, say)
     for autotuned in reports.choices:
         say(f"the autotuner of {autotuned.kernel} chose {autotuned.config} for {autotuned.key}")
-    for process in reports.unfinished:
-        say(str(process))
+    for message in reports.unfinished:
+        say(message)
     say_what_went_wrong(reports, say)
     save_gpu_work(folder, torch_traces(folder), say)
     say(f"captured to {folder}")
@@ -332,7 +332,7 @@ def _nothing_saved(
     ends = list(ends_of(folder))
     seen = sum(sum(end.launches.values()) for end in ends)  # without processes that were killed
     left_out = sum((Counter(end.left_out) for end in ends), Counter[str]())
-    reasons = [f"{reason} ({count})" for reason, count in left_out.items()] or list(map(str, reports.unfinished))
+    reasons = [f"{reason} ({count})" for reason, count in left_out.items()] or list(reports.unfinished)
     if reasons:
         return KprofError(f"no launch was saved: {'; '.join(reasons)}", exit_code=exit_code or 1)
     if seen and not exit_code:

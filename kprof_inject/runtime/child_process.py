@@ -20,6 +20,7 @@ from typing import Any, Self
 from kprof_inject.errors import KprofError
 
 _ENDING_S = 5.0
+_MAX_LAST_LINES = 5
 _PACKAGE_ROOT = Path(__file__).parents[2]
 
 
@@ -31,12 +32,6 @@ def own_python(words: Sequence[str], executable: str = "") -> list[str]:
     return [executable or sys.executable, "-P", *words]
 
 
-def finding_this_package(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment in which Python finds this package first, and no empty path: the current folder."""
-    paths = [str(_PACKAGE_ROOT), *variables.get("PYTHONPATH", "").split(os.pathsep)]
-    return {**variables, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
-
-
 class ProcessOverdueError(KprofError):
     """The process did not answer in time, and was killed."""
 
@@ -45,7 +40,6 @@ class ProcessDiedError(KprofError):
     """The process ended without an answer: how, and the lines that it wrote meanwhile."""
 
     def __init__(self, exit_code: int, written: str) -> None:
-        """Keep how it ended."""
         names = {int(number): number.name for number in signal.Signals}
         self.how = f"exit code {exit_code}" if exit_code >= 0 else f"signal {names.get(-exit_code, -exit_code)}"
         super().__init__(f"the process ended with {self.how}")
@@ -53,15 +47,14 @@ class ProcessDiedError(KprofError):
 
 
 class ChildProcess:
-    """Child process that runs ``module``, which calls ``serve``.
+    """Child process that runs ``module``, which calls ``serve``, with ``python`` or ours.
 
     The first request starts it, and so does the next one after its end. Use it as a context manager, which at its end
     kills the child and all processes that the child started.
     """
 
     def __init__(self, module: str, python: str = "") -> None:
-        """Make a temporary folder; the child is not started yet. ``python`` is ours if it is empty."""
-        self._command = module, python
+        self._module, self._python = module, python
         self._folder = tempfile.TemporaryDirectory(prefix="kprof-process-")
         self.folder = Path(self._folder.name)
         self._process: subprocess.Popen[bytes] | None = None
@@ -71,11 +64,9 @@ class ChildProcess:
         """When the answer is overdue, by ``time.monotonic()``."""
 
     def __enter__(self) -> Self:
-        """Return the object itself."""
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Kill the child, and remove the temporary folder."""
         self.stop()
         self._folder.cleanup()
 
@@ -91,7 +82,7 @@ class ChildProcess:
     def begin(self, request: Any, time_limit_s: float) -> None:
         """Send a request to the child, which has no other."""
         if self._process is None:
-            self._process = self._started()
+            self._start()
         (self.folder / "written").write_bytes(b"")
         self.until_s = time.monotonic() + time_limit_s
         with suppress(ConnectionError):  # it died: there is no answer
@@ -109,15 +100,18 @@ class ChildProcess:
         self.stop()
         raise ProcessOverdueError("the compiler did not finish in time", hint="raise --time-limit SECONDS")
 
-    def _started(self) -> subprocess.Popen[bytes]:
+    def _start(self) -> None:
         # Not forked, because the child must not inherit our threads and locks.
         written = self.folder / "written"
-        module, python = self._command
+        variables = self.environment()
+        # An empty path would be the current folder.
+        paths = filter(None, [str(_PACKAGE_ROOT), *variables.get("PYTHONPATH", "").split(os.pathsep)])
         self.connection, theirs = Pipe()
         with theirs, written.open("ab") as log:
-            return subprocess.Popen(
-                own_python(["-m", module, str(written)], python),
-                env={**finding_this_package(self.environment()), "KPROF_INJECT": ""},  # it does not profile itself
+            self._process = subprocess.Popen(
+                own_python(["-m", self._module, str(written)], self._python),
+                # It does not profile itself.
+                env={**variables, "PYTHONPATH": os.pathsep.join(paths), "KPROF_INJECT": ""},
                 stdin=theirs.fileno(),
                 stdout=log,
                 stderr=log,
@@ -147,6 +141,47 @@ def wait_for(processes: Sequence[ChildProcess], until_s: float) -> list[ChildPro
     return [process for process in processes if process.is_due]
 
 
+class CompilerProcess(ChildProcess):
+    """Child process for the tasks of Triton's compiler: the installed one, or that in the folder ``triton``.
+
+    It is started again for another target: in Triton 3.5 and 3.6, compiling for one target changes how the process
+    compiles for the next.
+    """
+
+    def __init__(self, triton: Path | None = None) -> None:
+        super().__init__(__name__)
+        self._triton = triton
+        self._target: object = None
+
+    def environment(self) -> Mapping[str, str]:
+        """Return an environment with the folder of ``triton`` first."""
+        folders = [str(self._triton.resolve())] if self._triton is not None else []
+        return {**os.environ, "PYTHONPATH": os.pathsep.join([*folders, os.environ.get("PYTHONPATH", "")])}
+
+    def ask(self, task: Callable[..., Any], *arguments: Any, time_limit_s: float, target: object = None) -> Any:
+        """Run ``task(*arguments, written)`` in the child, and return its result, as ``begin_task`` and ``result``."""
+        self.begin_task(task, *arguments, time_limit_s=time_limit_s, target=target)
+        return self.result()
+
+    def begin_task(self, task: Callable[..., Any], *arguments: Any, time_limit_s: float, target: object = None) -> None:
+        """Begin with ``task(*arguments, written)`` in the child; ``target`` is what it compiles for."""
+        if target is not None and target != self._target:
+            self.stop()
+            self._target = target
+        self.begin((task, arguments), time_limit_s)
+
+    def result(self) -> Any:
+        """Wait for the task's result. Raises its ``KprofError``, or another one if the child dies or is overdue."""
+        try:
+            answer = self.answer()
+        except ProcessDiedError as error:
+            lines = [f"  {line}" for line in [*dict.fromkeys(error.lines)][-_MAX_LAST_LINES:]]
+            raise KprofError("\n".join([f"the compiler died ({error.how})", *lines])) from None
+        if isinstance(answer, KprofError):
+            raise answer
+        return answer
+
+
 def serve(answer_to: Callable[[Any, Path], Any]) -> None:
     """Answer requests in the child until the parent closes the connection, which is stdin.
 
@@ -167,3 +202,20 @@ def serve(answer_to: Callable[[Any, Path], Any]) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         connection.send(answer)
+
+
+def _answer_to(request: tuple[Callable[..., Any], tuple[Any, ...]], written: Path) -> Any:
+    task, arguments = request
+    try:
+        return task(*arguments, written)
+    except KprofError as error:
+        return error
+    except Exception as error:  # noqa: BLE001 (after any failure, the caller must get to the other files)
+        return KprofError(
+            f"{type(error).__name__}: {error}",
+            hint="this is a bug in kprof-inject or in this version of Triton; please report it",
+        )
+
+
+if __name__ == "__main__":
+    serve(_answer_to)

@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-    Prepare = Callable[..., tuple[Any, ...]]
-    Words = Sequence[bytes]
-
 UNREACHED_ENDING = ".unreached"
 """Suffix of files in the reports' folder, with a line for each Python process that starts without us."""
 
@@ -30,7 +27,6 @@ class ProcessStarts:
     """Watcher of the processes that this process starts."""
 
     def __init__(self, startup_folder: str, session_variable: str, reports_folder: str) -> None:
-        """Repair PYTHONPATH with ``startup_folder``, and note unreached processes in ``reports_folder``."""
         self._startup_folder = os.fsencode(startup_folder)
         self._session_variable = os.fsencode(session_variable)
         self._unreached_path = os.path.join(reports_folder, str(os.getpid()) + UNREACHED_ENDING)
@@ -52,59 +48,64 @@ class ProcessStarts:
         return (command,)
 
     def _before_execv(self, path: "Any", words: "Sequence[Any]") -> "tuple[Any, ...]":
-        self._note([os.fsencode(path)], _as_bytes(words), self._repair_inherited())
+        self._note([path], words, self._repair_inherited())
         return path, words
 
     def _before_execve(
         self, path: "Any", words: "Sequence[Any]", environment: "Mapping[Any, Any]"
     ) -> "tuple[Any, ...]":
         variables = {os.fsencode(name): os.fsencode(value) for name, value in environment.items()}
-        keeps_session, repaired = self._repaired(variables)
-        self._note([os.fsencode(path)], _as_bytes(words), keeps_session)
-        return path, words, environment if repaired is None else repaired
+        keeps_session = self._repair(variables)
+        self._note([path], words, keeps_session)
+        return path, words, variables if keeps_session else environment
 
-    def _before_fork_exec(self, words: "Words", executables: "Words", *arguments: "Any") -> "tuple[Any, ...]":
-        close_fds, fds_to_keep, folder, variables, *rest = arguments
-        if variables is None:
+    def _before_fork_exec(
+        self, words: "Sequence[Any]", executables: "Sequence[Any]", *arguments: "Any"
+    ) -> "tuple[Any, ...]":
+        close_fds, fds_to_keep, folder, entries, *rest = arguments
+        if entries is None:
             keeps_session = self._repair_inherited()
         else:
-            variables = list(variables)
-            keeps_session, repaired = self._repaired(dict(entry.split(b"=", 1) for entry in variables))
-            if repaired is not None:
-                variables = [name + b"=" + value for name, value in repaired.items()]
-        self._note(_as_bytes(executables), _as_bytes(words), keeps_session)
-        return (words, executables, close_fds, fds_to_keep, folder, variables, *rest)
+            variables = dict(entry.split(b"=", 1) for entry in entries)
+            keeps_session = self._repair(variables)
+            if keeps_session:
+                entries = [name + b"=" + value for name, value in variables.items()]
+        self._note(executables, words, keeps_session)
+        return (words, executables, close_fds, fds_to_keep, folder, entries, *rest)
 
     def _repair_inherited(self) -> bool:
         """Return whether this process's environment keeps the session; if so, children get a PYTHONPATH with us.
 
         ``os.environ``, which the program itself reads, does not change.
         """
-        keeps_session, repaired = self._repaired(os.environb)
-        if repaired is not None:
-            os.putenv(_PYTHONPATH, repaired[_PYTHONPATH])
+        variables = dict(os.environb)
+        keeps_session = self._repair(variables)
+        if variables != os.environb:
+            os.putenv(_PYTHONPATH, variables[_PYTHONPATH])
         return keeps_session
 
-    def _repaired(self, variables: "Mapping[bytes, bytes]") -> "tuple[bool, dict[bytes, bytes] | None]":
-        """Return whether an environment keeps the session, and the repaired environment, or None if it needs no repair.
+    def _repair(self, variables: "dict[bytes, bytes]") -> bool:
+        """Return whether an environment keeps the session; if so, put our folder first on its PYTHONPATH.
 
-        Our folder must be the first: one before it may have a ``sitecustomize`` that shadows ours.
+        A folder before it may have a ``sitecustomize`` that shadows ours.
         """
         if not variables.get(self._session_variable):
-            return False, None
+            return False
         separator = os.fsencode(os.pathsep)
+        ours = self._startup_folder
         folders = variables.get(_PYTHONPATH, b"").split(separator)
-        if folders[0] == self._startup_folder:
-            return True, None
-        other_folders = [folder for folder in folders if folder and folder != self._startup_folder]
-        return True, {**variables, _PYTHONPATH: separator.join([self._startup_folder, *other_folders])}
+        if folders[0] != ours:
+            others = [folder for folder in folders if folder and folder != ours]
+            variables[_PYTHONPATH] = separator.join([ours, *others])
+        return True
 
-    def _note(self, executables: "Words", words: "Words", keeps_session: bool) -> None:
+    def _note(self, executables: "Sequence[Any]", words: "Sequence[Any]", keeps_session: bool) -> None:
         """Append the command to the file of unreached processes if it starts a Python without us."""
-        options = _python_options(executables, words)
+        command = [os.fsencode(word) for word in words]
+        options = _python_options([os.fsencode(path) for path in executables], command)
         if options is None or (keeps_session and _imports_sitecustomize(options)):
             return
-        line = b" ".join(words).replace(b"\n", b" ")[:_MAX_BYTES_OF_COMMAND] + b"\n"
+        line = b" ".join(command).replace(b"\n", b" ")[:_MAX_BYTES_OF_COMMAND] + b"\n"
         file = os.open(self._unreached_path, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o666)
         try:
             os.write(file, line)
@@ -112,7 +113,7 @@ class ProcessStarts:
             os.close(file)
 
 
-def _prepare_calls(module: "Any", name: str, prepare: "Prepare") -> None:
+def _prepare_calls(module: "Any", name: str, prepare: "Callable[..., tuple[Any, ...]]") -> None:
     """Wrap a function so that each call first passes its positional arguments through ``prepare``."""
     original = getattr(module, name, None)
     if original is None:
@@ -134,17 +135,13 @@ def _prepare_calls(module: "Any", name: str, prepare: "Prepare") -> None:
             supports.add(prepared)
 
 
-def _as_bytes(words: "Sequence[Any]") -> "list[bytes]":
-    return [os.fsencode(word) for word in words]
-
-
-def _python_options(executables: "Words", words: "Words") -> "Words | None":
+def _python_options(executables: "list[bytes]", command: "list[bytes]") -> "list[bytes] | None":
     """Return the words after Python's own name in a command, or None if it does not start Python.
 
-    ``executables`` are the paths at which the system looks for the program.
+    ``executables`` are the paths at which the system looks for the program. A script's first line may name Python.
     """
-    if os.path.basename(executables[0]).startswith((b"python", b"pypy")):
-        return words[1:]
+    if _is_python(executables[0]):
+        return command[1:]
     for path in executables:
         try:
             file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
@@ -154,35 +151,24 @@ def _python_options(executables: "Words", words: "Words") -> "Words | None":
             first_line = os.read(file, 256).split(b"\n", 1)[0]
         finally:
             os.close(file)
-        interpreter, *options = first_line[2:].split() or [b""]
-        if not first_line.startswith(b"#!"):
-            return None
-        if os.path.basename(interpreter) == b"env":  # env [-S] python …
-            interpreter, *options = [option for option in options if option != b"-S"] or [b""]
-        return options if os.path.basename(interpreter).startswith((b"python", b"pypy")) else None
+        words = first_line[2:].split() if first_line.startswith(b"#!") else []
+        for place, word in enumerate(words):
+            if _is_python(word):
+                return words[place + 1 :]
+        return None
     return None
 
 
-def _imports_sitecustomize(options: "Words") -> bool:
-    """Return whether Python imports ``sitecustomize`` from PYTHONPATH with these options.
+def _is_python(path: bytes) -> bool:
+    return os.path.basename(path).startswith((b"python", b"pypy"))
 
-    Source: https://docs.python.org/3/using/cmdline.html
-    """
-    rest = iter(options)
-    for word in rest:
-        if word == b"--check-hash-based-pycs":
-            next(rest, None)
+
+def _imports_sitecustomize(options: "list[bytes]") -> bool:
+    """Return whether Python imports ``sitecustomize`` from PYTHONPATH: not with -I, -E or -S."""
+    for word in options:
         if not word.startswith(b"-") or word == b"-":
-            return True
-        if word.startswith(b"--"):
-            continue
-        for place, letter in enumerate(word.decode("latin-1")):
-            if letter in "IES":
-                return False
-            if letter in "cm":
-                return True
-            if letter in "WX":  # its argument is the rest of the word, or the next word if there is no rest
-                if place == len(word) - 1:
-                    next(rest, None)
-                break
+            break
+        # The rest of these words is their argument.
+        if not word.startswith((b"-c", b"-m", b"-W", b"-X", b"--")) and any(letter in b"IES" for letter in word):
+            return False
     return True

@@ -29,7 +29,6 @@ from kprof_inject.workspace import Workspace
 
 _HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 _WITHOUT_GPU = "profile, dump, run, causal and compare need one; commands that read captures or TTGIR do not"
-_NVIDIA_DRIVER = "libcuda.so.1"
 _DRIVER_VERSION = Path("/sys/module/nvidia/version")
 _AMD_DRIVER = Path("/dev/kfd")
 
@@ -54,10 +53,7 @@ _ROOM_BYTES = 1 << 30
 
 
 class Status(StrEnum):
-    """Result of a check of ``doctor``.
-
-    With a ``missing`` package or a ``problem``, ``run`` or decoding does not work here.
-    """
+    """Result of a check of ``doctor``."""
 
     OK = "ok"
     WARNING = "warning"
@@ -92,147 +88,118 @@ _WITHOUT = "not needed to read captures and .ttgir files; programs that run with
 _GET_TORCH = "https://pytorch.org/get-started"
 
 
-def _python() -> Iterator[CheckResult]:
-    """Report the versions of Python and of kprof-inject."""
+def _versions() -> Iterator[CheckResult]:
     yield CheckResult("Python", Status.OK, f"{platform.python_version()}, {sys.executable}")
     yield CheckResult("kprof-inject", Status.OK, f"{__version__}, {Path(__file__).parents[2]}")
-
-
-def _required() -> Iterator[CheckResult]:
-    """Check the packages in ``REQUIRED``."""
     for name, first in REQUIRED.items():
         found = installed_version_of(name)
-        is_missing = tuple(map(int, re.findall(r"\d+", found)))[: len(first)] < first
-        status, advice = (Status.MISSING, install_command(name)) if is_missing else (Status.OK, "")
-        yield CheckResult(name, status, found or "not installed", advice)
-
-
-def _optional() -> Iterator[CheckResult]:
-    """Report which optional packages are installed."""
+        if tuple(map(int, re.findall(r"\d+", found)))[: len(first)] < first:
+            yield CheckResult(name, Status.MISSING, found or "not installed", install_command(name))
+        else:
+            yield CheckResult(name, Status.OK, found)
     for name, use in _OPTIONAL.items():
         yield CheckResult(name, Status.OK, installed_version_of(name) or f"not installed; optional: {use}")
 
 
-def _triton() -> Iterator[CheckResult]:
-    """Check that Triton can be imported, and that its version is supported."""
+def _triton() -> list[CheckResult]:
     if not is_installed("triton"):
-        yield CheckResult(
-            "Triton", Status.WARNING, "not installed", f"{_WITHOUT}, and so does check: {install_command('triton')}"
-        )
-        return
+        advice = f"{_WITHOUT}, and so does check: {install_command('triton')}"
+        return [CheckResult("Triton", Status.WARNING, "not installed", advice)]
     try:
         module = import_module("triton")
     except ImportError as error:
-        yield CheckResult("Triton", Status.MISSING, f"cannot be imported: {error}", "reinstall it")
-        return
+        return [CheckResult("Triton", Status.MISSING, f"cannot be imported: {error}", "reinstall it")]
     from kprof_inject.runtime.versions import installed_version
 
     place = f"{module.__version__}, {Path(str(module.__file__)).parent}"
     try:
         installed_version()
     except KprofError as error:
-        yield CheckResult("Triton", Status.PROBLEM, f"{place}: {error.what}", error.hint)
-    else:
-        yield CheckResult("Triton", Status.OK, place)
+        return [CheckResult("Triton", Status.PROBLEM, f"{place}: {error.what}", error.hint)]
+    return [CheckResult("Triton", Status.OK, place)]
 
 
-def _proton() -> Iterator[CheckResult]:
-    """Check that Triton was built with Proton."""
+def _proton() -> list[CheckResult]:
     try:
         import_module("triton")
     except ImportError:
-        return  # the check of Triton reports it
+        return []  # the check of Triton reports it
     try:
         import_module("triton._C.libtriton").proton  # noqa: B018 (raises if it does not exist)
     except (ImportError, AttributeError) as error:
         advice = "install a Triton wheel from PyPI, or build Triton with TRITON_BUILD_PROTON=ON"
-        yield CheckResult("Proton", Status.MISSING, f"not in this Triton: {error}", advice)
-    else:
-        yield CheckResult("Proton", Status.OK, "this Triton can lower records")
+        return [CheckResult("Proton", Status.MISSING, f"not in this Triton: {error}", advice)]
+    return [CheckResult("Proton", Status.OK, "this Triton can lower records")]
 
 
-def _torch() -> Iterator[CheckResult]:
-    """Check that torch can be imported, and whether it was built for GPUs."""
+def _torch() -> list[CheckResult]:
     if not is_installed("torch"):
-        yield CheckResult("torch", Status.WARNING, "not installed", f"{_WITHOUT}: {_GET_TORCH}")
-        return
+        return [CheckResult("torch", Status.WARNING, "not installed", f"{_WITHOUT}: {_GET_TORCH}")]
     try:
         module = import_module("torch")
     except ImportError as error:
-        advice = f"reinstall it: {_GET_TORCH}"
-        yield CheckResult("torch", Status.MISSING, f"cannot be imported: {error}", advice)
-        return
-    built_for = [
-        f"{name} {release}"
-        for name, release in (("CUDA", module.version.cuda), ("ROCm", getattr(module.version, "hip", None)))
-        if release
-    ]
+        return [CheckResult("torch", Status.MISSING, f"cannot be imported: {error}", f"reinstall it: {_GET_TORCH}")]
+    releases = {"CUDA": module.version.cuda, "ROCm": getattr(module.version, "hip", None)}
+    built_for = " and ".join(f"{name} {release}" for name, release in releases.items() if release)
     if built_for:
-        yield CheckResult("torch", Status.OK, f"{module.__version__}, built for {' and '.join(built_for)}")
-    else:
-        advice = f"to run on a GPU, install a build for it: {_GET_TORCH}"
-        yield CheckResult("torch", Status.WARNING, f"{module.__version__}, built for CPU only", advice)
+        return [CheckResult("torch", Status.OK, f"{module.__version__}, built for {built_for}")]
+    advice = f"to run on a GPU, install a build for it: {_GET_TORCH}"
+    return [CheckResult("torch", Status.WARNING, f"{module.__version__}, built for CPU only", advice)]
 
 
-def gpus() -> Iterator[CheckResult]:
+def gpus() -> list[CheckResult]:
     """Check which GPUs torch sees."""
     try:
         cuda = import_module("torch").cuda
     except ImportError:
-        yield CheckResult("GPU", Status.WARNING, "unknown: torch cannot be imported", _WITHOUT_GPU)
-        return
+        return [CheckResult("GPU", Status.WARNING, "unknown: torch cannot be imported", _WITHOUT_GPU)]
     if not cuda.is_available():
         hiding = [f"{name}={os.environ[name]!r}" for name in _HIDING if name in os.environ]
         is_set = f" ({', '.join(hiding)} is set)" if hiding else ""
-        yield CheckResult("GPU", Status.WARNING, f"torch sees no GPU{is_set}", _WITHOUT_GPU)
-        return
+        return [CheckResult("GPU", Status.WARNING, f"torch sees no GPU{is_set}", _WITHOUT_GPU)]
+    results = []
     for index in range(cuda.device_count()):
         device = cuda.get_device_properties(index)
         kind = getattr(device, "gcnArchName", "") or f"capability {device.major}.{device.minor}"
-        fact = f"{device.name}, {kind}, {device.total_memory / (1 << 30):.0f} GiB"
-        yield CheckResult(f"GPU {index}", Status.OK, fact)
+        results.append(
+            CheckResult(f"GPU {index}", Status.OK, f"{device.name}, {kind}, {device.total_memory / (1 << 30):.0f} GiB")
+        )
+    return results
 
 
-def driver() -> Iterator[CheckResult]:
-    """Check for a GPU driver, and its version."""
+def _driver() -> list[CheckResult]:
     try:
-        library = ctypes.CDLL(_NVIDIA_DRIVER)
+        library = ctypes.CDLL("libcuda.so.1")
     except OSError as error:
         if _AMD_DRIVER.exists():
-            yield CheckResult("GPU driver", Status.OK, f"AMD ({_AMD_DRIVER} exists)")
-        else:
-            yield CheckResult("GPU driver", Status.WARNING, str(error), _WITHOUT_GPU)
-        return
+            return [CheckResult("GPU driver", Status.OK, f"AMD ({_AMD_DRIVER} exists)")]
+        return [CheckResult("GPU driver", Status.WARNING, str(error), _WITHOUT_GPU)]
     newest = ctypes.c_int()
     library.cuDriverGetVersion(ctypes.byref(newest))
     release = f"{_DRIVER_VERSION.read_text().strip()}, " if _DRIVER_VERSION.exists() else ""
-    fact = f"NVIDIA {release}for CUDA up to {newest.value // 1000}.{newest.value % 1000 // 10}"
-    yield CheckResult("GPU driver", Status.OK, fact)
+    cuda = f"{newest.value // 1000}.{newest.value % 1000 // 10}"
+    return [CheckResult("GPU driver", Status.OK, f"NVIDIA {release}for CUDA up to {cuda}")]
 
 
-def counters() -> Iterator[CheckResult]:
-    """Check whether the hardware's counters can be read, where there is a GPU that has some."""
+def _counters() -> list[CheckResult]:
     if not cupti.has_nvidia_module():
-        return
+        return []
     if not cupti.is_permitted():
         fact = "this user may not read them; profile works without, from TTGIR and machine code"
-        yield CheckResult("counters", Status.WARNING, fact, cupti.HOW_TO_GET_PERMISSION)
-        return
+        return [CheckResult("counters", Status.WARNING, fact, cupti.HOW_TO_GET_PERMISSION)]
     try:
-        library = cupti.find_cupti()
+        return [CheckResult("counters", Status.OK, f"may be read, with {cupti.find_cupti()}")]
     except KprofError as error:
-        yield CheckResult("counters", Status.WARNING, error.what, error.hint)
-        return
-    yield CheckResult("counters", Status.OK, f"may be read, with {library}")
+        return [CheckResult("counters", Status.WARNING, error.what, error.hint)]
 
 
-def compiler() -> Iterator[CheckResult]:
+def _compiler() -> list[CheckResult]:
     """Check that a kernel with records compiles, in a process of its own, so that a crash is reported too."""
     try:
         import_module("triton")
     except ImportError:
-        return  # the check of Triton reports it
-    from kprof_inject.runtime.compiling.compiler_process import CompilerProcess
+        return []  # the check of Triton reports it
+    from kprof_inject.runtime.child_process import CompilerProcess
     from kprof_inject.runtime.compiling.module_check import machine_code_facts
 
     target = _present_target() or Target("cuda", 90)
@@ -242,15 +209,13 @@ def compiler() -> Iterator[CheckResult]:
             arguments = (text, "doctor.ttgir", target, True)
             facts = process.ask(machine_code_facts, *arguments, time_limit_s=_COMPILE_LIMIT_S)
         except KprofError as error:
-            yield CheckResult("compiler", Status.PROBLEM, error.what, "reinstall Triton, or use another version")
-            return
+            return [CheckResult("compiler", Status.PROBLEM, error.what, "reinstall Triton, or use another version")]
     clock_reads = f"{facts.clock_reads} clock reads"
     fact = f"{_RECORDS} records for {target}: {facts.binary_bytes} bytes of machine code, {clock_reads}"
     if facts.clock_reads == _RECORDS:
-        yield CheckResult("compiler", Status.OK, fact)
-    else:
-        advice = "kprof-inject does not know how this Triton lowers records; use another version"
-        yield CheckResult("compiler", Status.PROBLEM, fact, advice)
+        return [CheckResult("compiler", Status.OK, fact)]
+    advice = "kprof-inject does not know how this Triton lowers records; use another version"
+    return [CheckResult("compiler", Status.PROBLEM, fact, advice)]
 
 
 def _present_target() -> Target | None:
@@ -263,24 +228,21 @@ def _present_target() -> Target | None:
     return Target(target.backend, target.arch, target.warp_size)
 
 
-def current_folder() -> Iterator[CheckResult]:
-    """Check that the current folder is writable and has room for a capture."""
+def _current_folder() -> list[CheckResult]:
     here = Path.cwd()
     try:
         with tempfile.TemporaryFile(dir=here):
             pass
     except OSError as error:
-        fact = f"cannot write to {here}: {error.strerror}"
-        yield CheckResult(
-            "current folder", Status.PROBLEM, fact, "change to another folder, or name a workspace with -o"
-        )
-        return
+        advice = "change to another folder, or name a workspace with -o"
+        return [CheckResult("current folder", Status.PROBLEM, f"cannot write to {here}: {error.strerror}", advice)]
     free = shutil.disk_usage(here).free
     fact = f"{here}, {free / (1 << 30):.1f} GiB free"
     if free < _ROOM_BYTES:
-        yield CheckResult("current folder", Status.WARNING, fact, "free some space, or limit captures with --max-bytes")
-    else:
-        yield CheckResult("current folder", Status.OK, fact)
+        return [
+            CheckResult("current folder", Status.WARNING, fact, "free some space, or limit captures with --max-bytes")
+        ]
+    return [CheckResult("current folder", Status.OK, fact)]
 
 
 _PROGRAM = """\
@@ -304,7 +266,7 @@ _INTERFERING = {
 _OFF = ("", "0", "false", "off", "n", "no")
 
 
-def hook() -> Iterator[CheckResult]:
+def _hook() -> Iterator[CheckResult]:
     """Check that a program started as ``dump`` does it reports to us."""
     with tempfile.TemporaryDirectory(prefix="kprof-doctor-") as folder:
         workspace = Workspace(Path(folder, "workspace"))
@@ -332,11 +294,10 @@ def hook() -> Iterator[CheckResult]:
         yield CheckResult("start-up hook", Status.OK, f"ran in a Python process{joined}", _OUT_OF_REACH)
     shadowed = (ended.stdout.splitlines() or [""])[0]
     if shadowed and not Path(shadowed).is_relative_to(Path(__file__).parents[1]):
-        fact = f"{shadowed} runs first, then ours"
-        yield CheckResult("sitecustomize", Status.OK, fact)
+        yield CheckResult("sitecustomize", Status.OK, f"{shadowed} runs first, then ours")
 
 
-def environment() -> Iterator[CheckResult]:
+def _environment() -> Iterator[CheckResult]:
     """Check for variables that change what we do, or that we change for the program."""
     if _is_on("TRITON_INTERPRET"):
         yield CheckResult(
@@ -361,31 +322,28 @@ def _value(name: str) -> str:
     return f"is set to {os.environ[name]!r}"
 
 
-Check = Callable[[], Iterable[CheckResult]]
-
-_CHECKS: tuple[tuple[str, Check], ...] = (
-    ("Python", _python),
-    ("packages", _required),
-    ("optional packages", _optional),
-    ("Triton", _triton),
-    ("Proton", _proton),
-    ("torch", _torch),
-    ("GPU", gpus),
-    ("GPU driver", driver),
-    ("counters", counters),
-    ("compiler", compiler),
-    ("start-up hook", hook),
-    ("environment", environment),
-    ("current folder", current_folder),
-)
+_CHECKS: dict[str, Callable[[], Iterable[CheckResult]]] = {
+    "packages": _versions,
+    "Triton": _triton,
+    "Proton": _proton,
+    "torch": _torch,
+    "GPU": gpus,
+    "GPU driver": _driver,
+    "counters": _counters,
+    "compiler": _compiler,
+    "start-up hook": _hook,
+    "environment": _environment,
+    "current folder": _current_folder,
+}
 
 
 def examine() -> Iterator[CheckResult]:
     """Run all checks. An unexpected failure of a check is a result as well."""
-    for what, check in _CHECKS:
+    for what, check in _CHECKS.items():
         try:
             yield from list(check())
         except Exception as error:  # noqa: BLE001 (a broken installation may fail in any way)
             fact = f"cannot be checked: {type(error).__name__}: {error}"
-            advice = "the installation is broken, or unknown to kprof-inject; please report it"
-            yield CheckResult(what, Status.PROBLEM, fact, advice)
+            yield CheckResult(
+                what, Status.PROBLEM, fact, "the installation is broken, or unknown to kprof-inject; please report it"
+            )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import importlib
+import os
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -12,30 +14,13 @@ from kprof_inject.runtime import faults, process_events
 from kprof_inject.runtime.faults import say
 from kprof_inject.runtime.inductor import INDUCTOR_AUTOTUNER
 from kprof_inject.runtime.process_report import ProcessReport
-from kprof_inject.runtime.session import Session
+from kprof_inject.runtime.session import SESSION_VARIABLE, Session
 
-# Functions that start a session, and those that need one, by module. Triton up to 3.6 has no ``data``.
-_STARTS = {"triton.profiler.profile": ("start",)}
-_ON_SESSIONS = {
-    "triton.profiler.profile": ("activate", "deactivate", "finalize"),
+WITHHELD = {
+    "triton.profiler.profile": ("start", "activate", "deactivate", "finalize"),
     "triton.profiler.data": ("get", "get_msgpack", "advance_phase", "is_phase_complete", "clear"),
 }
-
-PROTON_MODULES = tuple(_ON_SESSIONS)
-"""Modules of Proton with functions that start a session, or need one."""
-
-
-def _replaced(original: Callable[..., Any], instead: Callable[[], None]) -> Callable[..., None]:
-    @functools.wraps(original)
-    def call(*args: Any, **kwargs: Any) -> None:
-        instead()
-
-    return call
-
-
-@functools.cache
-def _warn_once() -> None:
-    say("the program's proton.start() does nothing under kprof-inject; run the program on its own for Proton's profile")
+"""Proton's functions that start a session or need one, by module. Triton up to 3.6 has no ``data``."""
 
 
 def imported(module: ModuleType, stderr: Any) -> None:
@@ -53,23 +38,23 @@ def imported(module: ModuleType, stderr: Any) -> None:
 @functools.cache
 def _join() -> tuple[Session, ProcessReport] | None:
     """Join the session that the environment names, once; print a message and return None if it cannot be read."""
+    path = os.environ.get(SESSION_VARIABLE)
+    if not path:
+        return None
     try:
-        session = Session.from_environment()
-        if session is None:
-            return None
+        session = Session.read(Path(path))
         report = ProcessReport(session.reports)
         report.write()
         process_events.watch_for_the_end()
     except Exception as error:  # noqa: BLE001 (whatever it is, the program must go on)
-        faults.say(f"not active in this process: {error}")
+        say(f"not active in this process: {error}")
         return None
     return session, report
 
 
 def _install_step(triton: ModuleType, session: Session, report: ProcessReport) -> None:
     with report.guard("joining Triton"):
-        report.triton_version = str(triton.__version__)
-        report.write()
+        report.note_triton(str(triton.__version__))
         # Raises an error that lists all names that this Triton lacks; the step would fail at the first one.
         importlib.import_module("kprof_inject.runtime.versions").installed_version()
         importlib.import_module("kprof_inject.runtime.step").install(session, report)
@@ -90,15 +75,28 @@ def _withhold_sessions(module: ModuleType, session: Session, report: ProcessRepo
     nothing.
     """
     with report.guard("standing in for Proton"):
-        for names, instead in ((_STARTS, _warn_once), (_ON_SESSIONS, lambda: None)):
-            for name in names.get(module.__name__, ()):
-                if hasattr(module, name):
-                    setattr(module, name, _replaced(getattr(module, name), instead))
+        for name in WITHHELD[module.__name__]:
+            if hasattr(module, name):
+                setattr(module, name, _withheld(getattr(module, name)))
+
+
+def _withheld(original: Callable[..., Any]) -> Callable[..., None]:
+    @functools.wraps(original)
+    def call(*_: Any, **__: Any) -> None:
+        if original.__name__ == "start":
+            _warn_once()
+
+    return call
+
+
+@functools.cache
+def _warn_once() -> None:
+    say("the program's proton.start() does nothing under kprof-inject; run the program on its own for Proton's profile")
 
 
 _ACTIONS = {
     "triton": _install_step,
     INDUCTOR_AUTOTUNER: _mark_benchmarks,
-    **dict.fromkeys(PROTON_MODULES, _withhold_sessions),
+    **dict.fromkeys(WITHHELD, _withhold_sessions),
 }
 """Actions after the import of a module; ``startup/sitecustomize.py`` waits for these modules."""

@@ -51,73 +51,74 @@ class KernelState:
     reason: str
 
 
-class _ReportRecord(Struct, frozen=True, kw_only=True):
-    pid: int
-    argv: list[str]
-    triton_version: str
-    gpu: bool | None
-    kernels: dict[str, KernelState]
-    choices: list[AutotunerChoice]
-    saved_launches: list[SavedLaunchNote]
-    errors: list[str]
-    launches: int
-    saved: int
-    ended: bool
+class _ReportRecord(Struct, kw_only=True):
+    pid: int = 0
+    argv: list[str] = []
+    triton_version: str = ""
+    gpu: bool | None = None
+    kernels: dict[str, KernelState] = {}
+    choices: list[AutotunerChoice] = []
+    saved_launches: list[SavedLaunchNote] = []
+    errors: list[str] = []
+    launches: int = 0
+    saved: int = 0
+    ended: bool = False
 
 
 class ProcessReport:
-    """Report of one process of the program: a small JSON file, rewritten at each change.
+    """Report of one process of the program: a small JSON file in ``folder``, rewritten at each change.
 
     It is safe to use from several threads, and in a child made by ``fork``.
     """
 
     def __init__(self, folder: str) -> None:
-        """Prepare a report in ``folder``; ``write`` and each change write it."""
         self._folder = Path(folder)
         self._started_ns = time.time_ns()
+        self._record = _ReportRecord()
         self._changes = 0
-        self._kernels: dict[str, KernelState] = {}
-        self._choices: list[AutotunerChoice] = []
-        self._saved_launches: list[SavedLaunchNote] = []
-        self._errors: list[str] = []
         self._refused = False
-        self.triton_version = ""
-        self.gpu: bool | None = None
-        self._launches, self._saved = 0, 0
-        self._has_ended = False
-        self._written_by = 0
+
+    def note_triton(self, version: str) -> None:
+        """Note that the process imported this version of Triton."""
+        self._record.triton_version = version
+        self.write()
+
+    def note_gpu(self, has_gpu: bool) -> None:
+        """Note whether torch sees a GPU."""
+        self._record.gpu = has_gpu
+        self.write()
 
     def add_kernel(self, variant: str, name: str, state: str, reason: str = "") -> None:
         """Set the state of a variant.
 
         ``state`` is ``dumped``, ``passed over`` (by ``--kernel``), ``instrumented``, or ``left alone`` with a reason.
         """
-        self._kernels[variant] = KernelState(variant, name, state, reason)
+        self._record.kernels[variant] = KernelState(variant, name, state, reason)
         self.write()
 
     def add_choice(self, kernel: str, key: str, config: str) -> None:
         """Add an autotuner's choice for a kernel and the arguments that ``key`` represents."""
-        self._choices.append(AutotunerChoice(kernel, key, config))
+        self._record.choices.append(AutotunerChoice(kernel, key, config))
         self.write()
 
     def add_saved_launch(self, variant: str, kernel: str, refusal: str = "") -> None:
         """Add a kernel of which a launch was saved, or was not because of ``refusal``."""
-        self._saved_launches.append(SavedLaunchNote(variant, kernel, refusal))
+        self._record.saved_launches.append(SavedLaunchNote(variant, kernel, refusal))
         self.write()
 
     def note_launches(self, launches: int, saved: int) -> None:
         """Set how many launches with records were made so far, and how many of them are on disk."""
-        self._launches, self._saved = launches, saved
+        self._record.launches, self._record.saved = launches, saved
         self.write()
 
     def forget_launches(self) -> None:
         """Reset the counts of launches in a forked child, whose parent made them."""
-        self._launches, self._saved = 0, 0
+        self._record.launches, self._record.saved = 0, 0
 
     def note_end(self) -> None:
         """Note that the process has saved everything. A forked child that has not written a report writes none."""
-        self._has_ended = True
-        if self._written_by == os.getpid():
+        self._record.ended = True
+        if self._record.pid == os.getpid():
             self.write()
 
     def guard(self, doing: str) -> AbstractContextManager[None, bool]:
@@ -125,13 +126,12 @@ class ProcessReport:
         return Guarded(functools.partial(self._add_error, doing))
 
     def _add_error(self, doing: str, error: Exception) -> None:
-        self._errors.append(f"{doing}: {type(error).__name__}: {first_line(error)}")
+        self._record.errors.append(f"{doing}: {type(error).__name__}: {first_line(error)}")
         self.write()
 
     def write(self) -> None:
         """Write the file. Never raises, because a full disk must not stop the program."""
         self._changes += 1
-        self._written_by = os.getpid()
         while True:
             changes = self._changes
             self._write_once()
@@ -139,21 +139,12 @@ class ProcessReport:
                 return  # else another thread changed the report, and may have written it before this write
 
     def _write_once(self) -> None:
-        record = _ReportRecord(
-            pid=os.getpid(),
-            argv=list(getattr(sys, "argv", ())) or list(sys.orig_argv),
-            triton_version=self.triton_version,
-            gpu=self.gpu,
-            kernels=self._kernels.copy(),
-            choices=self._choices.copy(),
-            saved_launches=self._saved_launches.copy(),
-            errors=self._errors.copy(),
-            launches=self._launches,
-            saved=self._saved,
-            ended=self._has_ended,
-        )
+        self._record.pid = os.getpid()
+        self._record.argv = list(getattr(sys, "argv", ())) or list(sys.orig_argv)
+        # msgspec runs no Python code, so no thread or signal handler changes the record meanwhile.
+        data = encode(self._record) + b"\n"
         try:
-            write_bytes(self._folder / f"{os.getpid()}-{self._started_ns}.json", encode(record) + b"\n")
+            write_bytes(self._folder / f"{os.getpid()}-{self._started_ns}.json", data)
         except OSError as error:
             if not self._refused:
                 self._refused = True
@@ -161,36 +152,12 @@ class ProcessReport:
 
 
 @dataclass(frozen=True, slots=True)
-class UnfinishedProcess:
-    """Process that launched with records, but did not report that it saved them all.
-
-    When it last reported, it had made ``launches`` launches, and ``saved`` of them were on disk.
-    """
-
-    pid: int
-    launches: int
-    saved: int
-    is_running: bool
-
-    def __str__(self) -> str:
-        """Return a message for the user."""
-        if self.is_running:
-            return (
-                f"process {self.pid} is still running, and has saved {counted(self.saved, 'launch')} with records so "
-                "far; the capture gets the rest when it ends"
-            )
-        return (
-            f"process {self.pid} was killed before it had saved everything: it saved {self.saved} of at least "
-            f"{counted(self.launches, 'launch')} with records"
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class Reports:
     """Reports of all processes of one step.
 
     ``joined`` is true if any process started with our hook. ``unreached`` has the commands of Python processes that
-    started without it.
+    started without it. ``unfinished`` has a message for each process that launched with records, but did not report
+    that it saved them all.
     """
 
     joined: bool
@@ -201,7 +168,7 @@ class Reports:
     choices: tuple[AutotunerChoice, ...]
     saved_launches: tuple[SavedLaunchNote, ...]
     errors: tuple[str, ...]
-    unfinished: tuple[UnfinishedProcess, ...] = ()
+    unfinished: tuple[str, ...] = ()
 
 
 def read_reports(folder: Path) -> Reports:
@@ -227,9 +194,17 @@ def read_reports(folder: Path) -> Reports:
         choices=tuple(dict.fromkeys(choice for record in records for choice in record.choices)),
         saved_launches=tuple(note for record in records for note in record.saved_launches),
         errors=tuple(error for record in records for error in record.errors),
-        unfinished=tuple(
-            UnfinishedProcess(record.pid, record.launches, record.saved, is_running(record.pid))
-            for record in records
-            if record.launches and not record.ended
-        ),
+        unfinished=tuple(_unfinished(record) for record in records if record.launches and not record.ended),
+    )
+
+
+def _unfinished(record: _ReportRecord) -> str:
+    if is_running(record.pid):
+        return (
+            f"process {record.pid} is still running, and has saved {counted(record.saved, 'launch')} with records so "
+            "far; the capture gets the rest when it ends"
+        )
+    return (
+        f"process {record.pid} was killed before it had saved everything: it saved {record.saved} of at least "
+        f"{counted(record.launches, 'launch')} with records"
     )

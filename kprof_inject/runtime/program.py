@@ -1,183 +1,63 @@
-"""Run the user's program with the start-up hook in its environment, and give each run the same stdin."""
+"""Run the user's program with the start-up hook in its environment."""
 
 from __future__ import annotations
 
+import array
 import errno
+import fcntl
 import os
 import re
-import select
 import shlex
 import shutil
 import signal
-import socket
 import stat
 import subprocess
 import sys
-import tempfile
-import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+import termios
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import IO
 
 from kprof_inject.errors import KprofError
-from kprof_inject.quantities import size_text
 from kprof_inject.runtime.inductor import ENVIRONMENT as INDUCTOR_ENVIRONMENT
 from kprof_inject.runtime.session import SESSION_VARIABLE, Session
 from kprof_inject.workspace_folder import is_workspace
 
-MAX_KEPT_BYTES = 1 << 30
-"""Maximum size of piped input that is kept for the next run."""
-
 _STDIN = 0
-_CHUNK_BYTES = 1 << 16
 
 
 class ProgramInput:
-    """The stdin of the program's runs, each of the same kind as without us: a terminal, a file, a pipe, or closed.
+    """Our stdin, which each run of the program inherits; a file is rewound to where it was.
 
-    This base class is our own stdin, for a program that runs once. ``refusal`` is the reason why the next run would not
-    get the same input as the first; empty if it will.
+    ``refusal`` is the reason why a second run would not get the same input as the first; empty if it will. A pipe that
+    nobody writes to, as that of a job or an agent, is no reason.
     """
 
     refusal = ""
 
-    def for_run(self) -> AbstractContextManager[int | None]:
-        """Return a context for one run, with its file descriptor for stdin, or None to inherit ours."""
-        return nullcontext()
-
-
-def kept_input(folder: Path) -> ProgramInput:
-    """Return the input of a program that runs more than once.
-
-    A terminal, a device or a closed stdin is the same for each run, and a file is rewound. Piped input is copied to
-    disk as the program reads it: the next run gets the copy first, and then the rest of the pipe. The copy is in an
-    unnamed file in ``folder``.
-    """
-    try:
-        mode = os.fstat(_STDIN).st_mode
-    except OSError:  # it is closed
-        return ProgramInput()
-    if stat.S_ISREG(mode) or stat.S_ISBLK(mode):
-        return _RewoundInput()
-    if stat.S_ISFIFO(mode) or (stat.S_ISSOCK(mode) and _is_connected_stream()):
-        return _CopiedInput(folder, stat.S_ISSOCK(mode))
-    return ProgramInput()
-
-
-def _is_connected_stream() -> bool:
-    with socket.socket(fileno=os.dup(_STDIN)) as ours:
-        return ours.type == socket.SOCK_STREAM and not ours.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
-
-
-class _RewoundInput(ProgramInput):
     def __init__(self) -> None:
-        self._offset = os.lseek(_STDIN, 0, os.SEEK_CUR)
-
-    def for_run(self) -> AbstractContextManager[None]:
-        os.lseek(_STDIN, self._offset, os.SEEK_SET)
-        return nullcontext()
-
-
-class _CopiedInput(ProgramInput):
-    """Piped input: each run has a pipe (or socket) of its own, and a thread writes to it while it has room."""
-
-    def __init__(self, folder: Path, is_socket: bool) -> None:
-        self._folder = folder
-        self._is_socket = is_socket
-        self._kept: IO[bytes] | None = None
-        self._kept_bytes = 0
-        self._ended = False
-
-    @contextmanager
-    def for_run(self) -> Iterator[int]:
-        with ExitStack() as files:
-            theirs, ours = self._connection()
-            files.callback(os.close, theirs)
-            stopped, stop = os.pipe()
-            files.callback(os.close, stopped)
-            feeder = threading.Thread(target=self._feed, args=(ours, stopped), daemon=True)
-            feeder.start()
-            try:
-                yield theirs
-            finally:
-                os.close(stop)
-                feeder.join()
-
-    def _connection(self) -> tuple[int, int]:
-        if self._is_socket:
-            theirs, ours = (end.detach() for end in socket.socketpair())
-        else:
-            theirs, ours = os.pipe()
-        os.set_blocking(ours, False)
-        return theirs, ours
-
-    def _feed(self, sink: int, stopped: int) -> None:
-        """Write the kept input to ``sink``, then new input, until the input or the run ends."""
-        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # they are for the main thread
-        fed_bytes = 0
-        data = memoryview(b"")
+        self._offset: int | None = None
         try:
-            while True:
-                if not data and fed_bytes < self._kept_bytes and self._kept is not None:
-                    data = memoryview(os.pread(self._kept.fileno(), _CHUNK_BYTES, fed_bytes))
-                if not data and self._ended:
-                    return
-                place, event = (sink, select.POLLOUT) if data else (_STDIN, select.POLLIN)
-                if _is_stopped(stopped, place, event):
-                    return
-                if data:
-                    written = os.write(sink, data)
-                    fed_bytes += written
-                    data = data[written:]
-                else:
-                    data = memoryview(self._take())
-        except OSError:  # the program has closed its end
+            mode = os.fstat(_STDIN).st_mode
+            if stat.S_ISREG(mode) or stat.S_ISBLK(mode):
+                self._offset = os.lseek(_STDIN, 0, os.SEEK_CUR)
+            elif (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)) and _waiting_bytes():
+                self.refusal = "its stdin is a pipe with input, which can be read only once"
+        except OSError:  # it is closed, or a socket without a connection
             return
-        finally:
-            os.close(sink)
 
-    def _take(self) -> bytes:
-        """Read and keep the next input; return nothing at its end."""
-        try:
-            data = os.read(_STDIN, _CHUNK_BYTES)
-        except BlockingIOError:  # another reader of the same pipe was faster
-            return b""
-        except OSError:
-            data = b""
-        self._ended = not data
-        if not self.refusal:
-            self._keep(data)
-        return data
-
-    def _keep(self, data: bytes) -> None:
-        if self._kept_bytes + len(data) > MAX_KEPT_BYTES:
-            self._stop_keeping(f"it read more than {size_text(MAX_KEPT_BYTES)} from stdin, which is too much to keep")
-            return
-        try:
-            if self._kept is None:
-                self._kept = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115 (it outlasts the run)
-            self._kept.write(data)
-            self._kept.flush()
-            self._kept_bytes += len(data)
-        except OSError as error:
-            self._stop_keeping(f"kprof-inject cannot keep its stdin: {error.strerror}")
-
-    def _stop_keeping(self, refusal: str) -> None:
-        self.refusal = refusal
-        self._kept_bytes = 0
-        if self._kept is not None:
-            self._kept.close()
-            self._kept = None
+    def rewind(self) -> None:
+        """Have the next run read a file from where the first began."""
+        if self._offset is not None:
+            os.lseek(_STDIN, self._offset, os.SEEK_SET)
 
 
-def _is_stopped(stopped: int, place: int, event: int) -> bool:
-    """Wait for ``event`` on descriptor ``place``; return True if the run ends first."""
-    waiting = select.poll()
-    waiting.register(stopped, select.POLLIN)
-    waiting.register(place, event)
-    return stopped in dict(waiting.poll())
+def _waiting_bytes() -> int:
+    """Return how many bytes of a pipe or socket can be read now."""
+    count = array.array("i", [0])
+    fcntl.ioctl(_STDIN, termios.FIONREAD, count)
+    return count[0]
 
 
 _STARTUP_FOLDER = Path(__file__).parent / "startup"
@@ -204,25 +84,19 @@ def require_startable(command: Sequence[str]) -> None:
 
 
 def _cannot_start(command: Sequence[str], reason: str | None) -> KprofError:
-    return KprofError(f"cannot start {command[0]}: {reason}", hint=_start_hint(command))
-
-
-_USUAL_HINT = "put the program after --, as you would run it"
-
-
-def _start_hint(command: Sequence[str]) -> str:
-    """Return what to write instead of a command that cannot be started."""
-    if is_workspace(Path(command[0])):
-        return f"name the workspace before the program: -o {shlex.quote(command[0])} -- PROG"
-    if re.match(r"\w+=", command[0]):
-        return f"a shell sets variables, so do it before kprof-inject, or write: -- env {shlex.join(command)}"
     try:
         words = shlex.split(command[0])
     except ValueError:
-        return _USUAL_HINT
-    if len(words) > 1 and (os.path.isfile(words[0]) or shutil.which(words[0])):
-        return f"leave out the quotes: -- {shlex.join([*words, *command[1:]])}"
-    return _USUAL_HINT
+        words = []
+    if is_workspace(Path(command[0])):
+        hint = f"name the workspace before the program: -o {shlex.quote(command[0])} -- PROG"
+    elif re.match(r"\w+=", command[0]):
+        hint = f"a shell sets variables, so do it before kprof-inject, or write: -- env {shlex.join(command)}"
+    elif len(words) > 1 and (os.path.isfile(words[0]) or shutil.which(words[0])):
+        hint = f"leave out the quotes: -- {shlex.join([*words, *command[1:]])}"
+    else:
+        hint = "put the program after --, as you would run it"
+    return KprofError(f"cannot start {command[0]}: {reason}", hint=hint)
 
 
 def run_program(command: Sequence[str], session: Session, cache: Path, program_input: ProgramInput) -> int:
@@ -235,15 +109,26 @@ def run_program(command: Sequence[str], session: Session, cache: Path, program_i
     session.write()
     argv = [sys.executable, *_shebang_options(command[0]), *command] if is_run_by_us(command) else list(command)
     environment = program_environment(dict(os.environ), session.path, cache.resolve())
-    with program_input.for_run() as stdin, _passing_signals_on() as signals:
+    received: list[int] = []
+    process: subprocess.Popen[bytes] | None = None
+
+    def pass_on(number: int, _: FrameType | None) -> None:
+        received.append(number)
+        if process is not None:
+            process.send_signal(number)
+
+    program_input.rewind()
+    # A terminal sends Ctrl-C to the program too: it ends by itself, and then we go on.
+    with _handling({signal.SIGINT: lambda *_: None, **dict.fromkeys(_PASSED_ON, pass_on)}):
         try:
-            process = subprocess.Popen(argv, env=environment, stdin=stdin)
+            process = subprocess.Popen(argv, env=environment)
         except OSError as error:
             raise _cannot_start(argv, error.strerror) from None
-        signals.pass_to(process)
+        for number in received:  # before it had started
+            process.send_signal(number)
         status = process.wait()
-    if signals.received:
-        return 128 + signals.received[0]
+    if received:
+        return 128 + received[0]
     return status if status >= 0 else 128 - status
 
 
@@ -256,45 +141,24 @@ def _shebang_options(script: str) -> list[str]:
         if os.sep not in script or not os.access(script, os.X_OK):
             return []
         with open(script, "rb") as file:
-            found = _SHEBANG.match(file.readline(_CHUNK_BYTES))
+            found = _SHEBANG.match(file.readline(1 << 16))
     except OSError:
         return []
     return found[1].decode(errors="surrogateescape").split() if found else []
 
 
-class _Signals:
-    """Signals that we receive while the program runs.
-
-    The program does not inherit the handlers. It begins with the dispositions that we began with, and signals that our
-    caller ignores (``nohup``) stay ignored.
-    """
-
-    def __init__(self) -> None:
-        self.received: list[int] = []
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def pass_to(self, process: subprocess.Popen[bytes]) -> None:
-        self._process = process
-        for number in self.received:
-            process.send_signal(number)
-
-    def handle(self, number: int, _: FrameType | None) -> None:
-        self.received.append(number)
-        if self._process is not None:
-            self._process.send_signal(number)
-
-
 @contextmanager
-def _passing_signals_on() -> Iterator[_Signals]:
-    signals = _Signals()
-    # A terminal sends Ctrl-C to the program too: it ends by itself, and then we go on.
-    handlers = {signal.SIGINT: lambda *_: None, **dict.fromkeys(_PASSED_ON, signals.handle)}
+def _handling(handlers: Mapping[int, Callable[[int, FrameType | None], None]]) -> Iterator[None]:
+    """Handle signals while the program runs, except those that our caller ignores (``nohup``).
+
+    The program does not inherit the handlers: it begins with the dispositions that we began with.
+    """
     before = {number: signal.getsignal(number) for number in handlers}
-    changed = {number: handler for number, handler in handlers.items() if before[number] != signal.SIG_IGN}
-    for number, handler in changed.items():
-        signal.signal(number, handler)
+    changed = [number for number in handlers if before[number] != signal.SIG_IGN]
+    for number in changed:
+        signal.signal(number, handlers[number])
     try:
-        yield signals
+        yield
     finally:
         for number in changed:
             signal.signal(number, before[number])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -80,12 +79,6 @@ class Session:
     def write(self) -> None:
         """Write the file."""
         write_json(self.path, msgspec.to_builtins(self))
-
-    @classmethod
-    def from_environment(cls) -> Session | None:
-        """Return the session that this process belongs to, or None if there is none."""
-        path = os.environ.get(SESSION_VARIABLE)
-        return cls.read(Path(path)) if path else None
 
     @classmethod
     def read(cls, path: Path) -> Session:

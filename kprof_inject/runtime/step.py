@@ -227,8 +227,7 @@ def _note_gpu(report: ProcessReport, pid: int) -> None:
     torch = sys.modules.get("torch")
     if torch is not None and os.getpid() == pid:
         with report.guard("looking for a GPU"):
-            report.gpu = bool(torch.cuda.is_available())
-            report.write()
+            report.note_gpu(bool(torch.cuda.is_available()))
 
 
 class LiveCapture:

@@ -25,7 +25,6 @@ class TorchTracer:
     """
 
     def __init__(self, folder: Path, report: ProcessReport) -> None:
-        """Prepare to write the trace to ``folder``, where the reports are."""
         self._folder = folder
         self._report = report
         self._was_started = False

@@ -15,56 +15,24 @@ from kprof_inject.capture.schema import LayoutName
 from kprof_inject.errors import KprofError
 from kprof_inject.ttgir.dialect import CALL
 
-_ALWAYS_NEEDED = (
-    "triton:knobs.cache.dir",
-    "triton:knobs.cache.override_dir",
-    "triton:knobs.compilation.always_compile",
-    "triton:knobs.compilation.override",
-    "triton:knobs.compilation.store_binary_only",
-    "triton.backends:backends",
-    "triton.backends.compiler:GPUTarget",
-    "triton.compiler.compiler:CompiledKernel._init_handles",
-    "triton.compiler.compiler:IRSource",
-    "triton.compiler.compiler:compile",
-    "triton.compiler.compiler:make_backend",
-    "triton.runtime._allocation:_profile_allocator.set",
-    "triton.runtime.cache:get_override_manager",
-    "triton.runtime.cache:triton_key",
-    "triton.runtime.driver:driver",
-    "triton._C.libtriton:ir.context",
-    "triton._C.libtriton:ir.load_dialects",
-    "triton._C.libtriton:ir.parse_mlir_module",
-    "triton._C.libtriton:ir.pass_manager",
-    "triton._C.libtriton:llvm.to_module",
-    "triton._C.libtriton:passes.common.add_cse",
-    "triton._C.libtriton:passes.convert.add_scf_to_cf",
-    "triton._C.libtriton:passes.gluon.add_inliner",
-    "triton._C.libtriton:proton.BUFFER_STRATEGY.CIRCULAR",
-    "triton._C.libtriton:proton.BUFFER_TYPE.GLOBAL",
-    "triton._C.libtriton:proton.BUFFER_TYPE.SHARED",
-    "triton._C.libtriton:proton.GRANULARITY.WARP",
-    "triton._C.libtriton:proton.METRIC_TYPE.CYCLE",
-    "triton._C.libtriton:proton.SAMPLING_STRATEGY.NONE",
-    "triton._C.libtriton:proton.SAMPLING_STRATEGY.SELECTIVE",
-    "triton._C.libtriton:proton.add_allocate_proton_shared_memory",
-    "triton._C.libtriton:proton.add_convert_proton_amd_gpu_to_llvm",
-    "triton._C.libtriton:proton.add_convert_proton_nvidia_gpu_to_llvm",
-    "triton._C.libtriton:proton.add_convert_proton_to_protongpu",
-    "triton._C.libtriton:proton.add_sched_barriers",
-    "triton._C.libtriton:proton.add_schedule_buffer_store",
-    "triton._C.libtriton:proton.get_scope_id_names",
-    "triton._C.libtriton:proton.load_dialects",
-)
-"""Names without a promise of stability that we use from every Triton, as ``module:attributes``."""
-
-
-def _exists(module: str, attributes: str) -> bool:
-    try:
-        functools.reduce(getattr, attributes.split("."), importlib.import_module(module))
-    except (ImportError, AttributeError):
-        return False
-    return True
-
+_ALWAYS_NEEDED = {
+    "triton": "knobs.cache.dir knobs.cache.override_dir knobs.compilation.always_compile knobs.compilation.override "
+    "knobs.compilation.store_binary_only",
+    "triton.backends": "backends",
+    "triton.backends.compiler": "GPUTarget",
+    "triton.compiler.compiler": "CompiledKernel._init_handles IRSource compile make_backend",
+    "triton.runtime._allocation": "_profile_allocator.set",
+    "triton.runtime.cache": "get_override_manager triton_key",
+    "triton.runtime.driver": "driver",
+    "triton._C.libtriton": "ir.context ir.load_dialects ir.parse_mlir_module ir.pass_manager llvm.to_module "
+    "passes.common.add_cse passes.convert.add_scf_to_cf passes.gluon.add_inliner "
+    "proton.BUFFER_STRATEGY.CIRCULAR proton.BUFFER_TYPE.GLOBAL proton.BUFFER_TYPE.SHARED proton.GRANULARITY.WARP "
+    "proton.METRIC_TYPE.CYCLE proton.SAMPLING_STRATEGY.NONE proton.SAMPLING_STRATEGY.SELECTIVE "
+    "proton.add_allocate_proton_shared_memory proton.add_convert_proton_amd_gpu_to_llvm "
+    "proton.add_convert_proton_nvidia_gpu_to_llvm proton.add_convert_proton_to_protongpu proton.add_sched_barriers "
+    "proton.add_schedule_buffer_store proton.get_scope_id_names proton.load_dialects",
+}
+"""Names without a promise of stability that we use from every Triton, by module."""
 
 PassAdder = Callable[[Any], None]
 """Function that adds passes to a Triton pass manager."""
@@ -92,7 +60,7 @@ class TritonVersion:
     run_tag: tuple[str, ...]
     """Arguments of a pass manager's ``run`` after the module."""
     needs: tuple[str, ...]
-    """Names that this kind needs in addition to ``_ALWAYS_NEEDED``."""
+    """Names that this kind needs in addition to ``_ALWAYS_NEEDED``, as ``module:name``."""
 
 
 @contextmanager
@@ -225,9 +193,13 @@ def installed_version() -> TritonVersion:
             f"Triton {triton.__version__} is not supported",
             hint=f"install Triton {_dotted(_VERSIONS[0].first)} or later",
         )
-    if missing := _missing_of(row):
+    passes = [f"triton._C.libtriton:proton.{name}" for name in (*row.to_llvmir_passes, *row.to_llvm_passes)]
+    always = [f"{module}:{name}" for module, names in _ALWAYS_NEEDED.items() for name in names.split()]
+    missing = [name for name in (*always, *row.needs, *passes) if not _exists(name)]
+    if missing:
+        listed = ", ".join(missing).replace(":", ".")
         raise KprofError(
-            f"Triton {triton.__version__} lacks what kprof-inject needs from it: {', '.join(missing)}",
+            f"Triton {triton.__version__} lacks what kprof-inject needs from it: {listed}",
             hint=f"versions {_dotted(_VERSIONS[0].first)} to {_dotted(_VERSIONS[-1].first)} are known to work; use one "
             "of them, or a newer kprof-inject",
         )
@@ -244,10 +216,13 @@ def inline_helpers(module: Any) -> None:
     pass_manager.run(module, *installed_version().run_tag)
 
 
-def _missing_of(row: TritonVersion) -> tuple[str, ...]:
-    passes = tuple(f"triton._C.libtriton:proton.{name}" for name in (*row.to_llvmir_passes, *row.to_llvm_passes))
-    names = (*_ALWAYS_NEEDED, *row.needs, *passes)
-    return tuple(name.replace(":", ".") for name in names if not _exists(*name.split(":")))
+def _exists(name: str) -> bool:
+    module, attributes = name.split(":")
+    try:
+        functools.reduce(getattr, attributes.split("."), importlib.import_module(module))
+    except (ImportError, AttributeError):
+        return False
+    return True
 
 
 def _dotted(version: tuple[int, int]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+import pytest
 from command_line import CommandLine, diagnosis
 from programs.child import CROSS_COMPILE, PROGRAMS
 from snapshots import check
@@ -42,6 +43,14 @@ while not told:
     time.sleep(0.01)
 print(told.pop())
 """
+
+
+@pytest.mark.parametrize("command", ["causal", "try"])
+def test_input_that_can_be_read_only_once_is_refused_before_the_first_run(kprof: CommandLine, command: str) -> None:
+    ended = kprof(command, "--", "touch", "ran", stdin=b"some words")
+    assert ended.exit_code == 1
+    check("cli/profile", diagnosis(ended).replace(command, "COMMAND"), "piped input")
+    assert not (kprof.folder / "ran").exists()
 
 
 def test_the_program_reads_its_input_and_has_the_workspace_to_itself(kprof: CommandLine) -> None:

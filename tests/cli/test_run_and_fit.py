@@ -105,12 +105,10 @@ def test_a_buffer_beyond_the_limit_is_not_tried(fitted: Fitted, capsys: pytest.C
     check("cli/run_and_fit", capsys.readouterr().err, "a buffer beyond the limit")
 
 
-def test_a_program_whose_input_is_gone_is_not_run_again(
-    fitted: Fitted, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_program_whose_input_is_gone_is_not_run_again(fitted: Fitted, capsys: pytest.CaptureFixture[str]) -> None:
     given = ProgramInput()
-    monkeypatch.setattr(type(given), "refusal", "its input was too much")
+    given.refusal = "its stdin is a pipe"
     modes, _, exit_code = fitted(20, given=given)
     assert (len(modes), exit_code) == (1, 1)
     told = capsys.readouterr().err
-    check("cli/run_and_fit", told, "its input was too much")
+    check("cli/run_and_fit", told, "its stdin is a pipe")

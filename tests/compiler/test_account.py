@@ -56,7 +56,7 @@ from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.machine_code.instructions import MachineFunction
 from kprof_inject.runtime.compiling.disassembly import _read, _spaced, disassembled
-from kprof_inject.runtime.compiling.module_check import module_target, text_without_locations
+from kprof_inject.runtime.compiling.module_check import module_target
 from kprof_inject.ttgir.parser import parse
 
 pytestmark = pytest.mark.triton
@@ -387,7 +387,7 @@ def compiled(kernel: Any, **arguments: Any) -> tuple[str, MachineFunction]:
     text = built.asm["ttgir"]
     module = parse(text, "kernel.ttgir")
     target = module_target(module)
-    printed = disassembled(_spaced(text_without_locations(module)), target, {"num_warps": WARPS}, Path())
+    printed = disassembled(_spaced(module), target, {"num_warps": WARPS}, Path())
     (code,) = _read(printed, target)
     return text, code
 

@@ -15,7 +15,8 @@ from triton_oracle import installed_fixtures
 
 from kprof_inject.capture.schema import Target
 from kprof_inject.errors import KprofError
-from kprof_inject.runtime.compiling.compiler_process import CompilerProcess, Message, errors_in
+from kprof_inject.runtime.child_process import CompilerProcess
+from kprof_inject.runtime.compiling.compiler_messages import Message, errors_in
 from kprof_inject.runtime.compiling.module_check import (
     check_module,
     disagreement,
@@ -65,16 +66,16 @@ def test_a_fixture_is_good(path: Path, compiler: CompilerProcess) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "line", "what"),
     [
+        ("arith.constant 2", "arith.constants 2", 7, "'arith.constants' here, and Triton 'arith.constant'"),
+        ("      %a = arith.constant 1 : i32\n", "", 4, "'scf.yield' here, and Triton 'arith.constant'"),
         (
-            "arith.constant 2",
-            "arith.constants 2",
-            7,
-            "'arith.constants' (depth 3, region 1, block 0)",
+            "    } else {\n",
+            "",
+            3,
+            "'scf.if' (operations inside: 4) here, and Triton 'scf.if' (operations inside: 2 + 2)",
         ),
-        ("      %a = arith.constant 1 : i32\n", "", 4, "'scf.yield'"),
-        ("    } else {\n", "", 6, "'arith.constant' (depth 3, region 0, block 0)"),
-        ("    tt.return\n", "    tt.return\n    tt.return\n", 11, "'tt.return'"),
-        ("    tt.return\n", "", 8, "nothing more here, and Triton 'tt.return'"),
+        ("    tt.return\n", "    tt.return\n    tt.return\n", 11, "'tt.return' here, and Triton 'tt.func'"),
+        ("    tt.return\n", "", 2, "'tt.func' (operations inside: 1) here, and Triton 'tt.return'"),
     ],
 )
 def test_the_first_operation_that_is_read_differently_is_named(

@@ -16,7 +16,7 @@ from programs.child import PROGRAMS, Ended, clean_environment, python_path, run_
 from snapshots import check
 
 from kprof_inject.runtime import inductor, program
-from kprof_inject.runtime.hook import PROTON_MODULES
+from kprof_inject.runtime.hook import WITHHELD
 from kprof_inject.runtime.process_report import read_reports
 from kprof_inject.runtime.program import program_environment
 from kprof_inject.runtime.session import SESSION_VARIABLE, Session
@@ -121,7 +121,7 @@ def test_the_names_that_it_waits_for_are_those_of_their_owners() -> None:
     tree = ast.parse((Path(program.__file__).parent / "startup" / "sitecustomize.py").read_text())
     assigned = [node for node in tree.body if isinstance(node, ast.Assign)]
     names = {ast.unparse(node.targets[0]): ast.unparse(node.value) for node in assigned}
-    assert ast.literal_eval(names["_AWAITED"]) == ("triton", *PROTON_MODULES, inductor.INDUCTOR_AUTOTUNER)
+    assert ast.literal_eval(names["_AWAITED"]) == ("triton", *WITHHELD, inductor.INDUCTOR_AUTOTUNER)
     assert ast.literal_eval(names["_SESSION_VARIABLE"]) == SESSION_VARIABLE
 
 
@@ -258,7 +258,7 @@ STARTS = {
         True,
     ),
     "isolated": ("subprocess.run([sys.executable, '-sIu', *python[1:]])", False),
-    "without site": ("subprocess.run([sys.executable, '-W', 'ignore', '-S', *python[1:]])", False),
+    "without site": ("subprocess.run([sys.executable, '-Wignore', '-S', *python[1:]])", False),
     "a cleaned environment": ("subprocess.run(python, env={'PATH': os.environ['PATH']})", False),
     "a script": ("subprocess.run(['./script'], env={})", False),
     "execve": ("os.fork() or os.execve(sys.executable, python, {}); os.wait()", False),
@@ -288,7 +288,7 @@ def test_each_python_that_the_program_starts_is_reached_or_named(tmp_path: Path,
     python = f"{sys.executable} {child}"
     assert dump.unreached() == (
         f"{sys.executable} -sIu {child}",
-        f"{sys.executable} -W ignore -S {child}",
+        f"{sys.executable} -Wignore -S {child}",
         python,
         "./script",
     )

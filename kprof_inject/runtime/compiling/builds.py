@@ -19,20 +19,22 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from kprof_inject.capture.schema import DumpedKernelRecord
 from kprof_inject.errors import KprofError
 from kprof_inject.packages import is_installed_file
+from kprof_inject.runtime.compiling.compiler_messages import errors_in
 
 if TYPE_CHECKING:
-    from kprof_inject.runtime.compiling.compiler_process import CompilerProcess
+    from kprof_inject.runtime.child_process import CompilerProcess
 
 _KEPT = ("source", "ttir", "ttgir", "ptx", "cubin", "amdgcn", "hsaco")
-_COMPILED = (".json", ".ttgir", ".ptx", ".cubin", ".amdgcn", ".hsaco")
+_COMPILED = (".ttgir", ".ptx", ".cubin", ".amdgcn", ".hsaco")
 _ASSEMBLY = (".ptx", ".amdgcn")
 _NOT_CODE = (".version", ".file", ".loc")
 _DEBUG_SECTIONS = ".section\t.debug"
@@ -49,19 +51,13 @@ def build_files(kernel: Any) -> dict[str, bytes]:
     return {**files, f"{name}.json": json.dumps(as_json(kernel.metadata._asdict())).encode()}
 
 
-@dataclass(frozen=True, slots=True)
-class BuildSource:
-    """Stand-in for the source of a kernel, with what Triton's launchers read of it."""
-
-    signature: Mapping[str, Any]
-    constants: Mapping[Any, Any] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, kernel: DumpedKernelRecord) -> BuildSource:
-        """Return the source of a dumped kernel. A tuple's type is a tuple, as Triton has it."""
-        return cls(
-            {name: ast.literal_eval(kind) if kind.startswith("(") else kind for name, kind in kernel.signature.items()}
-        )
+def source_of(kernel: DumpedKernelRecord) -> SimpleNamespace:
+    """Return a stand-in for the source of a dumped kernel, with what Triton's launchers read of it."""
+    # A tuple's type is a tuple, as Triton has it.
+    signature = {
+        name: ast.literal_eval(kind) if kind.startswith("(") else kind for name, kind in kernel.signature.items()
+    }
+    return SimpleNamespace(signature=signature, constants={})
 
 
 def load(folder: Path, source: Any, key: str = "") -> Any:
@@ -130,7 +126,7 @@ def compile_text(text: str, kernel: DumpedKernelRecord, folder: Path, stage: str
         path.write_bytes(text.encode())
         made = triton.compile(str(path), target=target_of(kernel.target), options=options)
         for name, source in made.metadata_group.items():
-            if Path(name).suffix in _COMPILED and not name.endswith(".json"):
+            if Path(name).suffix in _COMPILED:
                 shutil.copyfile(source, folder / name)
     # The dumped metadata has more, such as the layouts of descriptors, which stages before TTGIR set.
     metadata = {**kernel.metadata, **as_json(made.metadata._asdict())}
@@ -219,8 +215,6 @@ class Build:
 
 
 def _compile_build(build: Build, folder: Path, written: Path) -> None:
-    from kprof_inject.runtime.compiling.compiler_process import errors_in
-
     try:
         compile_text(build.text, build.kernel, folder, build.stage)
     except KprofError:
@@ -237,8 +231,7 @@ class Compilers:
     """
 
     def __init__(self, folder: Path, count: int) -> None:
-        """Begin without a process: each is started when it is needed."""
-        from kprof_inject.runtime.compiling.compiler_process import CompilerProcess
+        from kprof_inject.runtime.child_process import CompilerProcess
 
         self._folder = folder
         self._free = [CompilerProcess() for _ in range(min(count, _MAX_PROCESSES))]
@@ -248,11 +241,9 @@ class Compilers:
         """Time that all builds took, which were compiled at the same time."""
 
     def __enter__(self) -> Compilers:
-        """Return the object itself."""
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Kill the processes, and remove what is unfinished."""
         for process in (*self._free, *(process for process, _ in self._compiling.values())):
             process.__exit__()
         for name in self._compiling:

@@ -23,8 +23,8 @@ from kprof_inject.capture.schema import TTGIR_FILE, Target
 from kprof_inject.errors import KprofError
 from kprof_inject.machine_code.instructions import MachineFunction, read_assembly, read_nvdisasm, with_lines_of
 from kprof_inject.packages import install_command, is_installed
+from kprof_inject.runtime.child_process import CompilerProcess
 from kprof_inject.runtime.compiling.builds import compiler_options
-from kprof_inject.runtime.compiling.compiler_process import CompilerProcess
 from kprof_inject.runtime.compiling.module_check import (
     TIME_LIMIT_S,
     lowered_in_child,
@@ -50,12 +50,10 @@ def machine_code_of(module: Module, options: Mapping[str, Any]) -> list[MachineF
 
     Raises ``KprofError`` without Triton, or if that refuses the module.
     """
-    if not is_installed("triton"):
-        raise KprofError("machine code needs Triton, which is not installed", hint=install_command("triton"))
+    _require_triton()
     target = module_target(module)
-    text = _spaced(text_without_locations(module))
     with CompilerProcess() as compiler:
-        printed: str = compiler.ask(disassembled, text, target, dict(options), time_limit_s=TIME_LIMIT_S)
+        printed: str = compiler.ask(disassembled, _spaced(module), target, dict(options), time_limit_s=TIME_LIMIT_S)
     return _read(printed, target)
 
 
@@ -64,23 +62,22 @@ def recorded_machine_code_of(module: Module, compiler: CompilerProcess, time_lim
 
     Raises ``KprofError`` if Triton refuses it.
     """
-    text, target = text_without_locations(parse(lowerable(module), module.file)), module_target(module)
-    printed: str = compiler.ask(
-        _disassembled_with_records, _spaced(text), target, time_limit_s=time_limit_s, target=target
-    )
+    text, target = _spaced(parse(lowerable(module), module.file)), module_target(module)
+    printed: str = compiler.ask(_disassembled_with_records, text, target, time_limit_s=time_limit_s, target=target)
     return _read(printed, target)
 
 
-def _spaced(text: str) -> str:
-    """Return the text with empty lines between its lines.
+def _spaced(module: Module) -> str:
+    """Return the text without locations, with empty lines between its lines.
 
     Triton 3.8 and 3.9 give each line of an operation's inline assembly a line of its own, from the operation's on.
     """
-    return text.replace("\n", "\n" * _LINES_APART)
+    return text_without_locations(module).replace("\n", "\n" * _LINES_APART)
 
 
 def _read(printed: str, target: Target) -> list[MachineFunction]:
     """Return the functions in the machine code of a text that was spaced, with the lines that it had before."""
+    read = read_nvdisasm if target.backend == "cuda" else read_assembly
     return [
         replace(
             function,
@@ -89,7 +86,7 @@ def _read(printed: str, target: Target) -> list[MachineFunction]:
                 for one in function.instructions
             ),
         )
-        for function in _READERS[target.backend](printed, _FILE)
+        for function in read(printed, _FILE)
     ]
 
 
@@ -99,8 +96,7 @@ def programs_machine_code(saved: SavedLaunch, ttgir: str) -> MachineFunction:
     The lines are those of the kernel compiled again without locations; an instruction that this does not have has none.
     Raises ``KprofError`` as ``machine_code_of`` does, and for a target that is not NVIDIA's.
     """
-    if not is_installed("triton"):
-        raise KprofError("machine code needs Triton, which is not installed", hint=install_command("triton"))
+    _require_triton()
     module = parse(ttgir, str(saved.folder / TTGIR_FILE))
     binary = next(saved.build_folder.glob(f"*{_BINARY}"), None)
     if binary is None:
@@ -108,14 +104,20 @@ def programs_machine_code(saved: SavedLaunch, ttgir: str) -> MachineFunction:
     target = module_target(module)
     if target.backend != "cuda":
         raise KprofError(f"the machine code of a launch for {target} is not read", hint="only that for NVIDIA is")
-    arguments = (binary.read_bytes(), _spaced(text_without_locations(module)), target, saved.kernel.options)
+    options = saved.kernel.options
     with CompilerProcess() as compiler:
-        both: tuple[str, str] = compiler.ask(_both_disassembled, *arguments, time_limit_s=TIME_LIMIT_S)
+        own: str = compiler.ask(_printed, binary.read_bytes(), time_limit_s=TIME_LIMIT_S)
+        again: str = compiler.ask(disassembled, _spaced(module), target, options, time_limit_s=TIME_LIMIT_S)
     name = saved.record.name
-    found = [function for text in both for function in _read(text, target) if function.name == name]
-    if len(found) < len(both):
+    found = [function for text in (own, again) for function in _read(text, target) if function.name == name]
+    if len(found) < 2:
         raise KprofError(f"the machine code has no {name}", hint="please report it")
     return with_lines_of(found[0], found[-1])
+
+
+def _require_triton() -> None:
+    if not is_installed("triton"):
+        raise KprofError("machine code needs Triton, which is not installed", hint=install_command("triton"))
 
 
 def disassembled(text: str, target: Target, options: Mapping[str, Any], written: Path) -> str:
@@ -123,29 +125,20 @@ def disassembled(text: str, target: Target, options: Mapping[str, Any], written:
 
     Raises ``KprofError`` if the compiler refuses, or if there is no nvdisasm.
     """
-    return _code_of(lowered_in_child(text, target, compiler_options(options), written), target)
-
-
-def _both_disassembled(
-    binary: bytes, text: str, target: Target, options: Mapping[str, Any], written: Path
-) -> tuple[str, str]:
-    return _printed(binary), disassembled(text, target, options, written)
+    return _code_of(lowered_in_child(text, target, compiler_options(options), written), target, written)
 
 
 def _disassembled_with_records(text: str, target: Target, written: Path) -> str:
     from kprof_inject.runtime.compiling.instrumentation import lower, target_of
 
-    return _code_of(lower(text, target_of(target), {}, Mode()), target)
+    return _code_of(lower(text, target_of(target), {}, Mode()), target, written)
 
 
-_READERS = {"cuda": read_nvdisasm, "hip": read_assembly}
+def _code_of(lowered: Lowered, target: Target, written: Path) -> str:
+    return _printed(lowered.binary, written) if target.backend == "cuda" else lowered.assembly
 
 
-def _code_of(lowered: Lowered, target: Target) -> str:
-    return _printed(lowered.binary) if target.backend == "cuda" else lowered.assembly
-
-
-def _printed(cubin: bytes) -> str:
+def _printed(cubin: bytes, written: Path) -> str:
     from triton import knobs
 
     try:

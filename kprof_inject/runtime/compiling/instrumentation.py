@@ -25,7 +25,7 @@ from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.resources import limits_of
 from kprof_inject.capture.schema import RECORDS_OF_TAG, Target
 from kprof_inject.errors import KprofError
-from kprof_inject.runtime.compiling.compiler_process import without_false_alarms
+from kprof_inject.runtime.compiling.compiler_messages import without_false_alarms
 from kprof_inject.runtime.compiling.triton_caches import own_cache
 from kprof_inject.runtime.compiling.two_bodies import with_two_bodies
 from kprof_inject.runtime.versions import inline_helpers, installed_version

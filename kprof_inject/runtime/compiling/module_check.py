@@ -9,9 +9,8 @@ import re
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,7 +19,8 @@ from kprof_inject.capture.resources import KernelResources, ctas_per_sm, limits_
 from kprof_inject.capture.schema import Target
 from kprof_inject.errors import KprofError, Position
 from kprof_inject.packages import is_installed
-from kprof_inject.runtime.compiling.compiler_process import CompilerProcess, errors_in
+from kprof_inject.runtime.child_process import CompilerProcess
+from kprof_inject.runtime.compiling.compiler_messages import errors_in
 from kprof_inject.select.module_view import lowerable
 from kprof_inject.ttgir.dialect import (
     EVENT,
@@ -30,10 +30,9 @@ from kprof_inject.ttgir.dialect import (
     RECORD,
     RECORD_TAIL,
     RECORDS,
-    WARP_SPECIALIZE,
     YIELD,
 )
-from kprof_inject.ttgir.nodes import Module, Operation, Region
+from kprof_inject.ttgir.nodes import Module, Operation
 
 if TYPE_CHECKING:  # it imports Triton
     from kprof_inject.runtime.compiling.instrumentation import Lowered
@@ -52,28 +51,23 @@ def module_target(module: Module) -> Target:
     Raises ``KprofError`` for a file without a target, or with one that we cannot compile for.
     """
     root = module.operations[0]
+    where = module.position(root.start)
     if len(module.operations) != 1 or root.name not in MODULES:
         raise KprofError(
             "the functions of this file are outside of a module, so their target is unknown",
-            where=module.position(root.start),
+            where=where,
             hint="give the whole file as Triton writes it",
         )
     # In the generic form, the attributes follow the region.
     attributes = f"{root.tail} {root.closing}"
     found = _TARGET.search(attributes)
     if found is None:
-        raise KprofError(
-            "the module does not name its target",
-            where=module.position(root.start),
-            hint='its attributes must name it: ttg.target = "cuda:90"',
-        )
+        hint = 'its attributes must name it: ttg.target = "cuda:90"'
+        raise KprofError("the module does not name its target", where=where, hint=hint)
     known = _KNOWN.fullmatch(found[1])
     if known is None:
-        raise KprofError(
-            f"kprof-inject cannot compile for the target {found[1]!r}",
-            where=module.position(root.start),
-            hint='it can for targets such as "cuda:90" and "hip:gfx942"',
-        )
+        hint = 'it can for targets such as "cuda:90" and "hip:gfx942"'
+        raise KprofError(f"kprof-inject cannot compile for the target {found[1]!r}", where=where, hint=hint)
     warp_size = _WARP_SIZE.search(attributes)
     size: Any = int(warp_size[1]) if warp_size else _DEFAULT_WARP_SIZE  # Triton refuses a size that no GPU has
     if known[1]:
@@ -81,109 +75,78 @@ def module_target(module: Module) -> Target:
     return Target("hip", known[4], size)
 
 
-class NestedName(NamedTuple):
-    """Operation of a module: its depth, its region in the parent, its block, and its name.
-
-    The lists of both parsers omit what the printer may omit: an ``scf.yield`` without operands, an empty region, and
-    the operation that holds the partitions of ``ttg.warp_specialize``.
-    """
-
-    depth: int
-    region: int
-    block: int
-    name: str
+OperationShape = tuple[str, tuple[int, ...]]
+"""Name of an operation, and how many operations are in each block inside it, without what the printer may omit: an
+``scf.yield`` without operands, an empty region, and the operation that holds the partitions of ``ttg.warp_specialize``.
+"""
 
 
-@dataclass(frozen=True, slots=True)
-class _Node:
-    name: str
-    offset: int
-    regions: Sequence[Sequence[Sequence[_Node]]]
+def triton_operations(module: Any) -> list[OperationShape]:
+    """Return the operations of a Triton module, each after those inside it."""
+    found: list[OperationShape] = []
+    counts_in: dict[int, dict[int, int]] = {}
+    """How many operations were visited in each block, by region."""
 
-
-def triton_operations(module: Any) -> list[NestedName]:
-    """Return the operations of a Triton module, each before those inside it."""
-    blocks_of: dict[int, dict[int, list[_Node]]] = {}
-    root: list[_Node] = []
-
-    def visit(operation: Any) -> None:  # called for the operations inside of another before that one
-        regions = [
-            list(blocks_of.get(operation.get_region(index).id(), {}).values())
-            for index in range(operation.get_num_regions())
-        ]
-        node = _Node(operation.get_name(), -1, regions)
+    def visit(operation: Any) -> None:
+        regions = [operation.get_region(index).id() for index in range(operation.get_num_regions())]
+        inside = {block: count for region in regions for block, count in counts_in.get(region, {}).items()}
         block = operation.get_block()
-        if block is None:
-            root.append(node)
-        else:
-            siblings = blocks_of.setdefault(block.get_parent().id(), {}).setdefault(block.id(), [])
-            if node.name != YIELD or operation.get_num_operands():
-                siblings.append(node)
+        region_id, block_id = (0, 0) if block is None else (block.get_parent().id(), block.id())
+        counts = counts_in.setdefault(region_id, {})
+        name = operation.get_name()
+        if name == PARTITIONS:
+            counts.update(inside)
+        elif name != YIELD or operation.get_num_operands():
+            counts[block_id] = counts.get(block_id, 0) + 1
+            found.append((name, tuple(inside.values())))
 
     module.walk(visit)
-    return [name for name, _ in _nested_names(root[0])]
+    return found
 
 
-def disagreement(module: Module, triton: Sequence[NestedName]) -> KprofError | None:
+def disagreement(module: Module, triton: Sequence[OperationShape]) -> KprofError | None:
     """Return an error at the first operation in which our parse differs from Triton's; None if they agree.
 
     The module has one root.
     """
-    (root,) = module.operations
-    before = root.start
-    for ours, theirs in zip_longest(_nested_names(_node_of(root)), triton):
-        name, offset = ours or (None, before)
-        if name != theirs:
+    found: list[tuple[OperationShape, int]] = []
+    _add_inside_out(module.operations[0], found)
+    for (ours, offset), theirs in zip(found, triton, strict=False):  # both end with the module
+        if ours != theirs:
             return KprofError(
-                f"kprof-inject reads {_description(name)} here, and Triton {_description(theirs)}",
+                f"kprof-inject reads {_description(ours)} here, and Triton {_description(theirs)}",
                 where=module.position(offset),
                 hint="this is a bug in kprof-inject's grammar; please report it with this file",
             )
-        before = offset
     return None
 
 
-def _node_of(operation: Operation) -> _Node:
+def _add_inside_out(operation: Operation, found: list[tuple[OperationShape, int]]) -> list[int]:
+    """Add the operations inside of an operation, and then it; return how many are in each block inside it."""
+    counts: list[int] = []
     # The default region of scf.index_switch is the first one, but is printed after the cases.
-    regions = sorted(operation.regions, key=lambda region: region.clause != "default")
-    name = "module" if operation.name == "builtin.module" else operation.name
-    return _Node(name, operation.start, [_blocks_of(region) for region in regions])
+    for region in sorted(operation.regions, key=lambda region: region.clause != "default"):
+        for block in region.blocks:
+            count = 0
+            for child in block.operations:
+                if child.name == YIELD and "%" not in child.tail:
+                    continue
+                inside = _add_inside_out(child, found)
+                if child.name == PARTITIONS:
+                    counts += inside
+                else:
+                    count += 1
+            if count:
+                counts.append(count)
+    if operation.name != PARTITIONS:
+        name = "builtin.module" if operation.name in MODULES else operation.name
+        found.append(((name, tuple(counts)), operation.start))
+    return counts
 
 
-def _blocks_of(region: Region) -> list[list[_Node]]:
-    return [
-        [_node_of(child) for child in block.operations if child.name != YIELD or "%" in child.tail]
-        for block in region.blocks
-    ]
-
-
-def _nested_names(root: _Node) -> Iterator[tuple[NestedName, int]]:
-    """Yield ``root`` and the operations below it, in the order of the text, with their offsets."""
-    waiting = [(NestedName(0, 0, 0, "module" if root.name == "builtin.module" else root.name), root)]
-    while waiting:
-        name, node = waiting.pop()
-        yield name, node.offset
-        inside = [
-            (NestedName(name.depth + 1, region_index, block_index, child.name), child)
-            for region_index, region in enumerate(_regions_of(node))
-            for block_index, block in enumerate(region)
-            for child in block
-        ]
-        waiting += reversed(inside)
-
-
-def _regions_of(node: _Node) -> list[Sequence[Sequence[_Node]]]:
-    regions = [region for region in node.regions if any(region)]
-    if node.name == WARP_SPECIALIZE and len(regions) == 2 and regions[1][0][0].name == PARTITIONS:
-        holder = regions[1][0][0]
-        return [regions[0], *(region for region in holder.regions if any(region))]
-    return regions
-
-
-def _description(operation: NestedName | None) -> str:
-    if operation is None:
-        return "nothing more"
-    return f"{operation.name!r} (depth {operation.depth}, region {operation.region}, block {operation.block})"
+def _description(operation: OperationShape) -> str:
+    name, counts = operation
+    return f"{name!r} (operations inside: {' + '.join(map(str, counts))})" if counts else repr(name)
 
 
 _LOCATION = re.compile(r" loc\(#[\w$.-]+\)$")
@@ -222,59 +185,41 @@ class ModuleCheck:
 def check_module(module: Module, compiler: CompilerProcess, time_limit_s: float) -> ModuleCheck:
     """Verify the module with Triton, compare the two parsers' operations, and compile it for its own target."""
     names = [operation.name for operation in module.walk()]
-    check = ModuleCheck(
-        module.file,
-        functions=names.count(FUNCTION),
-        operations=len(names),
-        records=sum(map(names.count, RECORDS)),
-    )
+    records = sum(map(names.count, RECORDS))
+    check = ModuleCheck(module.file, functions=names.count(FUNCTION), operations=len(names), records=records)
     deadline = time.monotonic() + time_limit_s
     try:
         target = module_target(module)
         check = replace(check, target=target)
-        operations = compiler.ask(
-            operations_by_triton,
-            text_without_locations(module),
-            module.file,
-            target,
-            time_limit_s=deadline - time.monotonic(),
-            target=target,
-        )
-        different = disagreement(module, operations)
+
+        def ask(task: Callable[..., Any], text: str, *arguments: Any) -> Any:
+            left_s = deadline - time.monotonic()
+            return compiler.ask(task, text, module.file, target, *arguments, time_limit_s=left_s, target=target)
+
+        different = disagreement(module, ask(operations_by_triton, text_without_locations(module)))
         if different is not None:
             raise different
         _require_partners(module)
-        has_records = bool(check.records) or EVENT in names
+        has_records = bool(records) or EVENT in names
         text = lowerable(module) if has_records else module.text
-        facts: MachineCodeFacts = compiler.ask(
-            machine_code_facts,
-            text,
-            module.file,
-            target,
-            has_records,
-            time_limit_s=deadline - time.monotonic(),
-            target=target,
-        )
+        facts: MachineCodeFacts = ask(machine_code_facts, text, has_records)
         return replace(check, **facts._asdict())
     except KprofError as error:
         return replace(check, error=_placed(error, module))
 
 
-def operations_by_triton(text: str, file: str, target: Target, written: Path) -> Sequence[NestedName]:
+def operations_by_triton(text: str, file: str, target: Target, written: Path) -> list[OperationShape]:
     """Return the operations that Triton's parser finds in a text. Raises ``KprofError`` if it rejects the text."""
     import triton
 
     from kprof_inject.runtime.compiling.instrumentation import read_module, target_of
 
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "kernel.ttgir")
-        path.write_bytes(text.encode())
-        try:
-            module = read_module(str(path), target_of(target))
-        except RuntimeError as error:
-            what = f"Triton {triton.__version__} rejects this file"
-            raise _refusal(what, error, _INVALID_HINT, file, written) from None
-        return triton_operations(module)
+    path = written.with_name("kernel.ttgir")
+    path.write_bytes(text.encode())
+    try:
+        return triton_operations(read_module(str(path), target_of(target)))
+    except RuntimeError as error:
+        raise _refusal(f"Triton {triton.__version__} rejects this file", error, _INVALID_HINT, file, written) from None
 
 
 class MachineCodeFacts(NamedTuple):
@@ -292,12 +237,11 @@ def machine_code_facts(text: str, file: str, target: Target, has_records: bool, 
 
     from kprof_inject.runtime.compiling.instrumentation import lower, lower_without_records, target_of
 
-    compiled_for = target_of(target)
     try:
         if has_records:
-            lowered = lower(text, compiled_for, {}, Mode())
+            lowered = lower(text, target_of(target), {}, Mode())
         else:
-            lowered = lower_without_records(text, compiled_for, {})
+            lowered = lower_without_records(text, target_of(target), {})
     except KprofError as error:
         if error.__cause__ is None:  # not an error of the compiler
             raise

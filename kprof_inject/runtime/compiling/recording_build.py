@@ -23,7 +23,7 @@ from kprof_inject.capture.cta_samples import CtaChoice, CtaSample
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.schema import MAX_ARGUMENT, Grid
 from kprof_inject.errors import KprofError
-from kprof_inject.runtime.compiling.compiler_process import errors_in, without_false_alarms
+from kprof_inject.runtime.compiling.compiler_messages import errors_in, without_false_alarms
 from kprof_inject.runtime.compiling.instrumentation import (
     instrumented,
     keeping_body,

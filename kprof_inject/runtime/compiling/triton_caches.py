@@ -97,9 +97,6 @@ def fresh_jit_caches() -> Iterator[None]:
             function.device_caches = caches
 
 
-_GROUP = "__grp__"
-
-
 def take_from(folder: Path) -> None:
     """Have Triton look in ``folder`` for what our cache lacks, unless the program has a cache manager of its own."""
     if knobs.cache.manager_class is None:
@@ -124,35 +121,28 @@ class _TakingCache(FileCacheManager):  # type: ignore[misc]
 
     def get_group(self, filename: str) -> dict[str, str] | None:
         found: dict[str, str] | None = super().get_group(filename)
-        if found is None and self._theirs is not None:
-            return self._taken_group(self._theirs, filename)
-        return found
+        if found is not None or self._theirs is None:
+            return found
+        try:
+            group = json.loads((self._theirs / f"__grp__{filename}").read_bytes())
+            paths = [self._theirs / name for name in group["child_paths"]]
+        except (OSError, ValueError, TypeError, LookupError):  # there is none, or it is damaged
+            return None
+        if any(path.parent != self._theirs for path in paths):
+            return None
+        if not any(path.suffix == ".ttgir" and _is_of_this_process(path) for path in paths):
+            return None
+        copies = {path.name: copy for path in paths if (copy := self._taken(path)) is not None}
+        if len(copies) < len(paths):
+            return None
+        self.put_group(filename, copies)
+        return copies
 
     def _taken(self, path: Path) -> str | None:
         try:
             return str(self.put(path.read_bytes(), path.name))
         except OSError:  # it is not there, or cannot be read or copied: then it is compiled
             return None
-
-    def _taken_group(self, folder: Path, filename: str) -> dict[str, str] | None:
-        paths = _group_in(folder, filename)
-        if not any(path.suffix == ".ttgir" and _is_of_this_process(path) for path in paths):
-            return None
-        group = {path.name: copy for path in paths if (copy := self._taken(path)) is not None}
-        if len(group) < len(paths):
-            return None
-        self.put_group(filename, group)
-        return group
-
-
-def _group_in(folder: Path, filename: str) -> list[Path]:
-    """Return the files of a group; empty if there is none, or if it is damaged or elsewhere."""
-    try:
-        group = json.loads((folder / f"{_GROUP}{filename}").read_bytes())
-        paths = [folder / name for name in group["child_paths"]]
-    except (OSError, ValueError, TypeError, LookupError):
-        return []
-    return paths if all(path.parent == folder for path in paths) else []
 
 
 def _is_of_this_process(ttgir: Path) -> bool:

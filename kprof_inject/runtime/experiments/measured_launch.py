@@ -23,7 +23,7 @@ from triton.compiler.compiler import CompiledKernel
 from kprof_inject.capture.measurements import CountersRecord, L2Contents, SampledInstruction, SamplesRecord
 from kprof_inject.capture.resources import KernelResources
 from kprof_inject.errors import KprofError
-from kprof_inject.runtime.compiling.builds import BuildSource, compile_text
+from kprof_inject.runtime.compiling.builds import compile_text, source_of
 from kprof_inject.runtime.counters.cupti import CuptiError
 from kprof_inject.runtime.counters.pc_sampler import PcSampler, PcSamples
 from kprof_inject.runtime.counters.range_profiler import RangeProfiler
@@ -183,7 +183,7 @@ def _compiled_from(text: Path, kernel: DumpedKernel, workspace: Workspace) -> An
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     compile_text(text.read_text(), kernel.info, folder)
-    return CompiledKernel(BuildSource.of(kernel.info), {made.name: str(made) for made in sorted(folder.iterdir())}, "")
+    return CompiledKernel(source_of(kernel.info), {made.name: str(made) for made in sorted(folder.iterdir())}, "")
 
 
 def capture_launch(launch: LoadedLaunch, clean: Any, session_path: Path, times: int) -> L2Contents:

@@ -21,7 +21,7 @@ from kprof_inject.capture.resources import PairedTimesRecord
 from kprof_inject.capture.saved_launch import SavedLaunch, read_saved_launch
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.child_process import serve
-from kprof_inject.runtime.compiling.builds import BuildSource, load
+from kprof_inject.runtime.compiling.builds import load, source_of
 from kprof_inject.runtime.counters.cupti import Cupti, find_cupti
 from kprof_inject.runtime.counters.pc_sampler import PcSampler
 from kprof_inject.runtime.counters.range_profiler import RangeProfiler
@@ -161,13 +161,13 @@ def clean_kernel(saved: SavedLaunch) -> Any:
         raise NotReplayable(
             f"Triton {saved.record.triton} compiled it, and this Python has {triton.__version__}; launchers differ"
         )
-    return load(saved.build_folder, BuildSource.of(saved.kernel))
+    return load(saved.build_folder, source_of(saved.kernel))
 
 
 @_done.register
 def _time_records(task: TimeRecords, launch: LoadedLaunch, worker: Worker) -> TaskResult:
     saved, clean = launch.saved, clean_kernel(launch.saved)
-    recorded = load(Path(task.build), BuildSource.of(saved.kernel))
+    recorded = load(Path(task.build), source_of(saved.kernel))
     known = task.kernel.known_metadata
     sample = CtaChoice(task.kernel.cta_shift).sample(saved.record.grid, known.num_ctas)
     buffer_bytes = sample.buffer_bytes(known.profile_scratch_size)

@@ -32,7 +32,7 @@ from kprof_inject.capture.saved_launch import (
 from kprof_inject.capture.schema import TTGIR_FILE, Grid
 from kprof_inject.errors import KprofError
 from kprof_inject.files import read_text
-from kprof_inject.runtime.compiling.builds import BuildSource, load
+from kprof_inject.runtime.compiling.builds import load, source_of
 from kprof_inject.runtime.devices.cuda_driver import MemoryRange, resources_of
 from kprof_inject.runtime.experiments.loaded_launch import Digests, LoadedLaunch, digests_of
 from kprof_inject.runtime.experiments.paired_launches import OTHER_RESULTS, LaunchPairs, PairedLaunches, Results
@@ -60,7 +60,7 @@ def time_edit(task: TimeEdit, launches: PairedLaunches, results: CloseResults) -
     build = TimedBuild()
     if task.build:
         try:
-            kernel = load(Path(task.build), BuildSource.of(launches.launch.saved.kernel))
+            kernel = load(Path(task.build), source_of(launches.launch.saved.kernel))
             if task.grid is not None:  # whatever grid it is given
                 kernel._run = partial(_launch_with, kernel._run, task.grid)
             launches.variants = [kernel]

@@ -1,21 +1,15 @@
-"""Run Triton's compiler in a child process, and parse its messages on stderr.
-
-On bad input the compiler may end its process, or never return.
-"""
+"""Messages of Triton's compiler on stderr: hold back its false alarms, and find its errors."""
 
 from __future__ import annotations
 
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
-from kprof_inject.errors import KprofError
-from kprof_inject.runtime.child_process import ChildProcess, ProcessDiedError, serve
 from kprof_inject.runtime.faults import flush_stderr, write_stderr
 from kprof_inject.runtime.process_events import in_forked_child
 from kprof_inject.ttgir.strings import POINT, unquote
@@ -56,17 +50,12 @@ def without_false_alarms() -> Iterator[HeldMessages]:
     MLIR writes to the file descriptor itself, so replacing Python's ``sys.stderr`` would not help.
     """
     try:
-        held = tempfile.TemporaryFile()  # noqa: SIM115 (only this may fail)
-    except OSError:  # a full disk: false alarms do less harm than a failure
+        held, stderr = tempfile.TemporaryFile(), os.dup(2)  # noqa: SIM115 (only these may fail)
+    except OSError:  # a full disk: false alarms do less harm than a failure; or the program has no stderr
         yield HeldMessages(None)
         return
     with held:
         flush_stderr()
-        try:
-            stderr = os.dup(2)
-        except OSError:  # the program has no stderr
-            yield HeldMessages(None)
-            return
         messages = HeldMessages(held, stderr)
         in_forked_child(messages.release_in_child)
         os.dup2(held.fileno(), 2)
@@ -100,7 +89,6 @@ _NAMED_PLACE = re.compile(POINT)
 # Lines that do not continue a message: of the module that MLIR prints after some messages, and of excerpts.
 _NO_MESSAGE = re.compile(r"\s|$|[#!{}]|module\b|\"")
 _MAX_MESSAGE_LINES = 4
-_MAX_LAST_LINES = 5
 
 # Says only that there was an earlier message.
 _FOLLOW_UP = "Failures have been detected while processing an MLIR pass pipeline"
@@ -146,62 +134,3 @@ def _messages(text: str) -> Iterator[Message]:
                 message = replace(message, text=f"{message.text}\n{line}")
     if message is not None:
         yield message
-
-
-class CompilerProcess(ChildProcess):
-    """Child process for the compiler's tasks.
-
-    It is started again for another target: in Triton 3.5 and 3.6, compiling for one target changes how the process
-    compiles for the next.
-    """
-
-    def __init__(self, triton: Path | None = None) -> None:
-        """Begin without a child. ``triton`` is a folder with the package, if it is not the installed one."""
-        super().__init__(__name__)
-        self._triton = triton
-        self._target: object = None
-
-    def environment(self) -> Mapping[str, str]:
-        """Return an environment with the folder of ``triton`` first."""
-        folders = [str(self._triton.resolve())] if self._triton is not None else []
-        return {**os.environ, "PYTHONPATH": os.pathsep.join([*folders, os.environ.get("PYTHONPATH", "")])}
-
-    def ask(self, task: Callable[..., Any], *arguments: Any, time_limit_s: float, target: object = None) -> Any:
-        """Run ``task(*arguments, written)`` in the child, and return its result, as ``begin_task`` and ``result``."""
-        self.begin_task(task, *arguments, time_limit_s=time_limit_s, target=target)
-        return self.result()
-
-    def begin_task(self, task: Callable[..., Any], *arguments: Any, time_limit_s: float, target: object = None) -> None:
-        """Begin with ``task(*arguments, written)`` in the child; ``target`` is what it compiles for."""
-        if target is not None and target != self._target:
-            self.stop()
-            self._target = target
-        self.begin((task, arguments), time_limit_s)
-
-    def result(self) -> Any:
-        """Wait for the task's result. Raises its ``KprofError``, or another one if the child dies or is overdue."""
-        try:
-            answer = self.answer()
-        except ProcessDiedError as error:
-            lines = [f"  {line}" for line in [*dict.fromkeys(error.lines)][-_MAX_LAST_LINES:]]
-            raise KprofError("\n".join([f"the compiler died ({error.how})", *lines])) from None
-        if isinstance(answer, KprofError):
-            raise answer
-        return answer
-
-
-def _answer_to(request: tuple[Callable[..., Any], tuple[Any, ...]], written: Path) -> Any:
-    task, arguments = request
-    try:
-        return task(*arguments, written)
-    except KprofError as error:
-        return error
-    except Exception as error:  # noqa: BLE001 (after any failure, the caller must get to the other files)
-        return KprofError(
-            f"{type(error).__name__}: {error}",
-            hint="this is a bug in kprof-inject or in this version of Triton; please report it",
-        )
-
-
-if __name__ == "__main__":
-    serve(_answer_to)
