@@ -22,11 +22,11 @@ from kprof_inject.errors import KprofError
 from kprof_inject.files import read_text, write_json, write_text
 from kprof_inject.insertion import KernelInsertion, views_in
 from kprof_inject.pipeline import Say
-from kprof_inject.pipeline.own_processes import do_tasks
+from kprof_inject.pipeline.workers import do_tasks
 from kprof_inject.quantities import counted
 from kprof_inject.rewrite import inserted
 from kprof_inject.runtime.compiling.builds import Build, compiled
-from kprof_inject.runtime.experiments.tasks import TimeDelays
+from kprof_inject.runtime.worker.tasks import TimeDelays
 from kprof_inject.select.delays import SPIN_ROUNDS, Delay, spin_kernel
 from kprof_inject.select.module_view import ModuleView
 from kprof_inject.select.selectors import Selector, parse_selectors

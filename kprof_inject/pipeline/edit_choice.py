@@ -29,8 +29,8 @@ from kprof_inject.capture.edits import (
 from kprof_inject.capture.saved_launch import IntegerArgument, SavedLaunch, parameters
 from kprof_inject.capture.schema import DumpedKernelRecord, Grid
 from kprof_inject.errors import KprofError, Position
-from kprof_inject.runtime.experiments.edits.edit import EditRefused, KernelToEdit
-from kprof_inject.runtime.experiments.edits.kinds import KINDS, OTHER_CONSTANTS, in_source, with_options
+from kprof_inject.runtime.worker.edit import EditRefused, KernelToEdit
+from kprof_inject.runtime.worker.edit_kinds import KINDS, OTHER_CONSTANTS, in_source, with_options
 from kprof_inject.workspace import Workspace
 
 MAX_BUILDS = 12

@@ -38,15 +38,15 @@ from kprof_inject.files import read_text
 from kprof_inject.forks import usable_cores
 from kprof_inject.pipeline import Say
 from kprof_inject.pipeline.edit_choice import Proposal, edits_after, edits_for, how_to_apply, named_grid, numbers_of
-from kprof_inject.pipeline.own_processes import Worker, leaving_by_exception
+from kprof_inject.pipeline.workers import Worker, leaving_by_exception
 from kprof_inject.quantities import counted
 from kprof_inject.report.experiments import result_text
 from kprof_inject.runtime.child_process import ProcessOverdueError, wait_for
 from kprof_inject.runtime.compiling.builds import Build, Compilers, assembly_in, code_lines, objection_to
-from kprof_inject.runtime.experiments.edits.edit import EditRefused, KernelToEdit, Stage
-from kprof_inject.runtime.experiments.edits.kinds import changes_ttgir, with_options, with_ttgir_edited
-from kprof_inject.runtime.experiments.tasks import TimedBuild, TimedEdit, TimeEdit
 from kprof_inject.runtime.faults import first_line
+from kprof_inject.runtime.worker.edit import EditRefused, KernelToEdit, Stage
+from kprof_inject.runtime.worker.edit_kinds import changes_ttgir, with_options, with_ttgir_edited
+from kprof_inject.runtime.worker.tasks import TimedBuild, TimedEdit, TimeEdit
 from kprof_inject.select.safety import relaunch
 from kprof_inject.ttgir.parser import parse
 from kprof_inject.workspace import Workspace

@@ -30,11 +30,11 @@ from kprof_inject.capture.saved_launch import SAVED_LAUNCH_ENDING, is_saved_laun
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline import Say
 from kprof_inject.pipeline.captured_kernels import CapturedKernel, kernels_examined
-from kprof_inject.pipeline.own_processes import do_tasks
+from kprof_inject.pipeline.workers import do_tasks
 from kprof_inject.quantities import counted, listed, percent
 from kprof_inject.runtime.counters.cupti import has_nvidia_module, is_permitted
-from kprof_inject.runtime.experiments.tasks import CountLaunch, SampleLaunch, Task, TaskResult, TimeRecords
 from kprof_inject.runtime.process_report import Reports
+from kprof_inject.runtime.worker.tasks import CountLaunch, SampleLaunch, Task, TaskResult, TimeRecords
 from kprof_inject.workspace import Workspace
 
 _MAX_NAMES = 5

@@ -27,14 +27,14 @@ from kprof_inject.insertion import insert_kernels, write_insertions
 from kprof_inject.packages import installed_version_of
 from kprof_inject.pipeline import Say
 from kprof_inject.pipeline.launch_measurements import measure_capture, with_permitted_metrics
-from kprof_inject.pipeline.own_processes import do_tasks
+from kprof_inject.pipeline.workers import do_tasks
 from kprof_inject.quantities import counted
 from kprof_inject.report.notes import l2_in_words
 from kprof_inject.runtime.compiling.builds import require_own_files
-from kprof_inject.runtime.experiments.tasks import MAX_TIMES, CaptureLaunch
 from kprof_inject.runtime.process_report import read_reports
 from kprof_inject.runtime.program import require_startable
 from kprof_inject.runtime.session import SavedLaunches, Session
+from kprof_inject.runtime.worker.tasks import MAX_TIMES, CaptureLaunch
 from kprof_inject.workspace import Workspace
 
 # The first of them fill caches and raise the clock.

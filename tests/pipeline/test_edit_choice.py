@@ -13,8 +13,8 @@ from kprof_inject.capture.resources import Resources
 from kprof_inject.capture.schema import DumpedKernelRecord, Target
 from kprof_inject.pipeline import edit_choice
 from kprof_inject.pipeline.edit_choice import MAX_BUILDS, edits_after, edits_for
-from kprof_inject.runtime.experiments.edits.edit import KernelToEdit
-from kprof_inject.runtime.experiments.edits.kinds import KINDS
+from kprof_inject.runtime.worker.edit import KernelToEdit
+from kprof_inject.runtime.worker.edit_kinds import KINDS
 
 TTGIR = """module attributes {"ttg.num-warps" = 4 : i32, ttg.target = "cuda:90"} {
   tt.func public @k(%in: !tt.ptr<f32>, %out: !tt.ptr<f32>) {

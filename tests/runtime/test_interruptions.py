@@ -36,7 +36,7 @@ X = torch.arange(1, 17, dtype=torch.float32)
 LAUNCH_BYTES = 16 * (8192 + 128)
 INTERRUPTED = "interrupted while they were launched"
 AT_ONCE_S = 2.0
-TRACED = ("kprof_inject/runtime/launch/", "kprof_inject/runtime/experiments/")
+TRACED = ("kprof_inject/runtime/launch/", "kprof_inject/runtime/worker/")
 FIRST, CUT, THREAD = 1, 2, 3
 
 

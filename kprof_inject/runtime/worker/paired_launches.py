@@ -26,10 +26,10 @@ from typing import Any, Literal
 
 from kprof_inject.capture.edits import MIN_PAIRS
 from kprof_inject.runtime.devices.device import Device, Event
-from kprof_inject.runtime.experiments.loaded_launch import Digests, LoadedLaunch, NotReplayable
 from kprof_inject.runtime.faults import say
 from kprof_inject.runtime.launch.launcher import own_scratch
 from kprof_inject.runtime.launch.timing import SAMPLES, EmptyKernel
+from kprof_inject.runtime.worker.loaded_launch import Digests, LoadedLaunch, NotReplayable
 
 _LOOKS_PER_S = 4.0
 

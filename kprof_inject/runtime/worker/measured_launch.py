@@ -28,8 +28,6 @@ from kprof_inject.runtime.counters.cupti import CuptiError
 from kprof_inject.runtime.counters.pc_sampler import PcSampler, PcSamples
 from kprof_inject.runtime.counters.range_profiler import RangeProfiler
 from kprof_inject.runtime.devices.cuda_driver import MemoryRange, NoDeviceMemory, l2_bytes, resources_of
-from kprof_inject.runtime.experiments.loaded_launch import LoadedLaunch
-from kprof_inject.runtime.experiments.paired_launches import BackToBack, PairedLaunches, empty_ns
 from kprof_inject.runtime.launch import triton_wrapping
 from kprof_inject.runtime.launch.launch_capture import LaunchCapture
 from kprof_inject.runtime.launch.launch_saver import LaunchSaver
@@ -38,6 +36,8 @@ from kprof_inject.runtime.launch.planned_kernel import PlannedKernel, no_fewer
 from kprof_inject.runtime.launch.timing import EmptyKernel, LaunchTimer
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import NO_SAVED_LAUNCHES, Session
+from kprof_inject.runtime.worker.loaded_launch import LoadedLaunch
+from kprof_inject.runtime.worker.paired_launches import BackToBack, PairedLaunches, empty_ns
 from kprof_inject.workspace import Workspace
 
 # Reading twice as much as fits leaves nothing else.

@@ -34,10 +34,10 @@ from kprof_inject.errors import KprofError
 from kprof_inject.files import read_text
 from kprof_inject.runtime.compiling.builds import BuildSource, load
 from kprof_inject.runtime.devices.cuda_driver import MemoryRange, resources_of
-from kprof_inject.runtime.experiments.loaded_launch import Digests, LoadedLaunch, digests_of
-from kprof_inject.runtime.experiments.paired_launches import OTHER_RESULTS, LaunchPairs, PairedLaunches, Results
-from kprof_inject.runtime.experiments.tasks import TimedBuild, TimedEdit, TimeEdit
 from kprof_inject.runtime.faults import first_line
+from kprof_inject.runtime.worker.loaded_launch import Digests, LoadedLaunch, digests_of
+from kprof_inject.runtime.worker.paired_launches import OTHER_RESULTS, LaunchPairs, PairedLaunches, Results
+from kprof_inject.runtime.worker.tasks import TimedBuild, TimedEdit, TimeEdit
 from kprof_inject.select.safety import relaunch, written_arguments
 from kprof_inject.ttgir.parser import parse
 

@@ -27,22 +27,25 @@ from kprof_inject.runtime.counters.pc_sampler import PcSampler
 from kprof_inject.runtime.counters.range_profiler import RangeProfiler
 from kprof_inject.runtime.devices.cuda_driver import current_context
 from kprof_inject.runtime.devices.worker_device import AddressTaken, WorkerDevice, worker_device
-from kprof_inject.runtime.experiments.delayed_kernel import experiment_record, load_delays, time_delays
-from kprof_inject.runtime.experiments.loaded_launch import LoadedLaunch, NotReplayable, loaded_launch
-from kprof_inject.runtime.experiments.measured_launch import (
+from kprof_inject.runtime.faults import first_line
+from kprof_inject.runtime.launch.launcher import own_scratch, writing_to
+from kprof_inject.runtime.launch.timing import EmptyKernel
+from kprof_inject.runtime.worker.delayed_kernel import experiment_record, load_delays, time_delays
+from kprof_inject.runtime.worker.loaded_launch import LoadedLaunch, NotReplayable, loaded_launch
+from kprof_inject.runtime.worker.measured_launch import (
     MeasuredLaunch,
     capture_launch,
     contents_as_in_program,
     l2_fills,
 )
-from kprof_inject.runtime.experiments.paired_launches import (
+from kprof_inject.runtime.worker.paired_launches import (
     HOST_IS_SLOW,
     BackToBack,
     PairedLaunches,
     Watchdog,
     empty_ns,
 )
-from kprof_inject.runtime.experiments.tasks import (
+from kprof_inject.runtime.worker.tasks import (
     ADDRESS_TAKEN,
     CaptureLaunch,
     CountLaunch,
@@ -53,10 +56,7 @@ from kprof_inject.runtime.experiments.tasks import (
     TimeEdit,
     TimeRecords,
 )
-from kprof_inject.runtime.experiments.timed_edits import CloseResults, overwrite_outputs, time_edit
-from kprof_inject.runtime.faults import first_line
-from kprof_inject.runtime.launch.launcher import own_scratch, writing_to
-from kprof_inject.runtime.launch.timing import EmptyKernel
+from kprof_inject.runtime.worker.timed_edits import CloseResults, overwrite_outputs, time_edit
 from kprof_inject.workspace import write_experiment
 
 T = TypeVar("T")

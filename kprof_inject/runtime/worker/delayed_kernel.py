@@ -26,9 +26,9 @@ from kprof_inject.runtime.compiling.builds import assembly_in, load, objection_t
 from kprof_inject.runtime.compiling.recording_build import ArgumentKinds
 from kprof_inject.runtime.devices.cuda_driver import l2_bytes, resources_of
 from kprof_inject.runtime.devices.device import Device
-from kprof_inject.runtime.experiments.loaded_launch import NotReplayable
-from kprof_inject.runtime.experiments.paired_launches import LaunchPairs, PairedLaunches, PairedTimes
 from kprof_inject.runtime.faults import first_line
+from kprof_inject.runtime.worker.loaded_launch import NotReplayable
+from kprof_inject.runtime.worker.paired_launches import LaunchPairs, PairedLaunches, PairedTimes
 
 SLOPE_ERROR = 0.03
 """An experiment ends early when half the interval of every slope is below this."""

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from kprof_inject.capture.edits import COLUMNS, COLUMNS_REVERSED, REVERSED
 from kprof_inject.rewrite import Replacement, spliced
-from kprof_inject.runtime.experiments.edits.edit import EditKind, EditRefused, KernelToEdit, number_in
+from kprof_inject.runtime.worker.edit import EditKind, EditRefused, KernelToEdit, number_in
 from kprof_inject.select.safety import relaunch
 from kprof_inject.ttgir.dialect import INTEGER_DIVISIONS, PROGRAM_ID
 from kprof_inject.ttgir.nodes import Module, Operation
