@@ -12,9 +12,9 @@ from pathlib import Path
 from msgspec import Struct
 
 from kprof_inject.analysis.causal.slopes import KernelSlopes, delays_for, executions, kernel_slopes, whole_share
-from kprof_inject.analysis.interpreter.executions import ExecutedKernel, evaluated, evaluated_kernel
+from kprof_inject.analysis.interpreter.executions import evaluated, evaluated_kernel
 from kprof_inject.analysis.summary import summarise
-from kprof_inject.capture.experiments import DelayedBuildRecord, DelaysRecord, ExperimentRecord
+from kprof_inject.capture.experiments import DelayedBuildRecord, DelaysRecord
 from kprof_inject.capture.model import Capture
 from kprof_inject.capture.schema import SOURCES_FILE, TTGIR_FILE
 from kprof_inject.capture.scopes import ScopeTable
@@ -77,7 +77,7 @@ def prepare(
     """
     texts = frozenset(selector.text for selector in selectors)
     workspace.clear_delays()
-    planned = 0
+    are_planned = False
     launched: dict[str, set[str]] = {}
     for launch in capture.launches if capture else ():
         launched.setdefault(launch.kernel.name, set()).add(launch.kernel.program_variant)
@@ -88,10 +88,10 @@ def prepare(
         if name in launched and variant not in launched[name]:
             continue  # an autotuner tried this variant, and chose another
         try:
-            planned += _prepare_kernel(workspace, done, texts, capture, choice, say)
+            are_planned |= _prepare_kernel(workspace, done, texts, capture, choice, say)
         except KprofError as error:
             say(f"{done.kernel.name} is not delayed: {error.what}" + (f"; {error.hint}" if error.hint else ""))
-    if not planned:
+    if not are_planned:
         raise KprofError("there is nothing to delay", hint="select places: --at parts, --at loop, --at 'op(tt.load)'")
 
 
@@ -102,18 +102,19 @@ def _prepare_kernel(
     capture: Capture | None,
     choice: CausalChoice,
     say: Say,
-) -> int:
+) -> bool:
+    """Return whether anything of the kernel is to be delayed."""
     kernel, insertion = done.kernel, done.insertion
     table = workspace.scope_table(kernel.variant)
     if insertion is None or table is None or kernel.info.target is None:
-        return 0
+        return False
     places = [
         index
         for index, scope in enumerate(table.scopes)
         if scope.selector in selectors and _is_in_partition(table, index, choice.partition)
     ]
     if not places:
-        return 0
+        return False
     if len(places) > MAX_PLACES:
         raise KprofError(
             f"{len(places)} places are selected, and the limit is {MAX_PLACES}", hint="select fewer with --at"
@@ -151,7 +152,7 @@ def _prepare_kernel(
             warps=choice.warps,
         ),
     )
-    return len(places)
+    return True
 
 
 def _is_in_partition(table: ScopeTable, index: int, glob: str) -> bool:
@@ -203,9 +204,10 @@ def experiment(workspace: Workspace, launches: Mapping[str, Path], choice: Causa
     """
     folder = workspace.new_experiment_folder()
     planned = [(kernel, workspace.delays(kernel.variant)) for kernel in workspace.kernels()]
-    kernels = [(kernel, plan) for kernel, plan in planned if plan is not None]
     tasks = []
-    for kernel, plan in kernels:
+    for kernel, plan in planned:
+        if plan is None:
+            continue
         if kernel.variant not in launches:
             say(f"{kernel.name} was not delayed: no launch of it was saved")
         else:
@@ -240,14 +242,10 @@ def slopes_in(folder: Path, capture: Capture | None, say: Say) -> Iterator[Kerne
     for kernel_folder, found in read_experiments(folder):
         timeline = recorded_launch(capture, found.variant, found.grid)
         summary = summarise(timeline) if timeline else None
-        yield kernel_slopes(found, _executed(kernel_folder, found, timeline, say), timeline, summary)
-
-
-def _executed(folder: Path, found: ExperimentRecord, timeline: Timeline | None, say: Say) -> ExecutedKernel | None:
-    path = folder / TTGIR_FILE
-    table = timeline.table if timeline else ScopeTable()
-    try:
-        return evaluated(read_text(path), str(path), found.grid, found.arguments, table)
-    except KprofError as error:
-        say(f"{found.name}: {error.what}")
-        return None
+        path, executed = kernel_folder / TTGIR_FILE, None
+        try:
+            table = timeline.table if timeline else ScopeTable()
+            executed = evaluated(read_text(path), str(path), found.grid, found.arguments, table)
+        except KprofError as error:
+            say(f"{found.name}: {error.what}")
+        yield kernel_slopes(found, executed, timeline, summary)
