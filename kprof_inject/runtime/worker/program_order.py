@@ -13,9 +13,8 @@ each other's order.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from kprof_inject.capture.edits import COLUMNS, COLUMNS_REVERSED, REVERSED
@@ -41,28 +40,89 @@ _CTA_ID_REGISTERS = re.compile(r"%(?:n?ctaid|n?clusterid|cluster_n?cta|smid)")
 
 _VALUES = f"{REVERSED}, {COLUMNS}, {COLUMNS_REVERSED}, or {_GROUPED}:N for groups of N rows"
 
+# In these templates, each value gets a prefix. ``%id`` is the program, ``{row}`` the number of tiles in a row.
+_REVERSE = """
+%id = tt.get_program_id {axis} : i32
+%count = tt.get_num_programs {axis} : i32
+%one = arith.constant 1 : i32
+%last = arith.subi %count, %one : i32
+arith.subi %last, %id : i32"""
+
+# In a grid of two dimensions, rows run along x.
+_PROGRAM_IN_PLANE = """
+%x = tt.get_program_id x : i32
+%y = tt.get_program_id y : i32
+%row = tt.get_num_programs x : i32
+%rows = tt.get_num_programs y : i32
+%above = arith.muli %y, %row : i32
+%id = arith.addi %above, %x : i32"""
+
+# In a grid of one dimension, programs stay as they are if the last row is incomplete.
+_ROWS_IN_LINE = """
+%programs = tt.get_num_programs x : i32
+%rows = arith.divsi %programs, {row} : i32"""
+_PROGRAM_IN_LINE = """
+%above = arith.muli %y, {row} : i32
+%new = arith.addi %above, %x : i32
+%whole = arith.muli %rows, {row} : i32
+%fits = arith.cmpi eq, %whole, %programs : i32
+{result} = arith.select %fits, %new, %id : i32 {location}"""
+
+# ``%rows`` is 0 without a complete row, by which nothing must be divided; else the maximum changes nothing.
+_HEIGHT = """
+%least = arith.constant 1 : i32
+%height = arith.maxsi %rows, %least : i32"""
+
+_TILES: Mapping[str, tuple[str, str, str]] = {
+    _GROUPED: (
+        """
+%most = arith.constant {group} : i32
+%one = arith.constant 1 : i32
+%tiles = arith.muli {row}, %most : i32
+%group = arith.divsi %id, %tiles : i32
+%within = arith.remsi %id, %tiles : i32
+%first = arith.muli %group, %most : i32
+%left = arith.subi %rows, %first : i32
+%fewer = arith.minsi %left, %most : i32
+%size = arith.maxsi %fewer, %one : i32
+%below = arith.remsi %within, %size : i32""",
+        "arith.divsi %within, %size : i32",
+        "arith.addi %first, %below : i32",
+    ),
+    COLUMNS: (_HEIGHT, "arith.divsi %id, %height : i32", "arith.remsi %id, %height : i32"),
+    COLUMNS_REVERSED: (
+        f"""
+%count = arith.muli {{row}}, %rows : i32
+%one = arith.constant 1 : i32
+%last = arith.subi %count, %one : i32
+%back = arith.subi %last, %id : i32{_HEIGHT}""",
+        "arith.divsi %back, %height : i32",
+        "arith.remsi %back, %height : i32",
+    ),
+}
+"""Operations that find the tile of a program, and those that compute its x and y, without their results."""
+
 
 def _possible(kernel: KernelToEdit) -> list[str]:
     module = kernel.parsed("ttgir")
     of_tiles = [*(f"{_GROUPED}:{rows}" for rows in _GROUPS), COLUMNS, COLUMNS_REVERSED]
-    return [*(of_tiles if _tiles_of(module) else []), REVERSED] if not _objection(module) else []
+    return [*(of_tiles if _reordered(module, COLUMNS) else []), REVERSED] if not _objection(module) else []
 
 
 def _applied(kernel: KernelToEdit, value: str) -> KernelToEdit:
-    """Permute the program ids."""
     module = kernel.parsed("ttgir")
     if objection := _objection(module):
         raise EditRefused(objection)
+    kind, _, number = value.partition(":")
+    group = number_in(number, 2, _MAX_GROUP) if kind == _GROUPED else 0
     if value == REVERSED:
-        edits = [_replaced(module, one, _reverse) for one in _program_ids(module)]
+        edits = [_replaced(module, one, _REVERSE, axis=_axis_of(one)) for one in _program_ids(module)]
+    elif not group and value not in _TILES:
+        raise EditRefused(f"{value} is none of {_VALUES}")
     else:
-        tile_at = _order(value)
-        if tile_at is None:
-            raise EditRefused(f"{value} is none of {_VALUES}")
-        tiles = _tiles_of(module)
-        if tiles is None:
+        edits = _reordered(module, kind, group)
+        if not edits:
             raise EditRefused("its tiles have no second coordinate")
-        edits = tiles(tile_at)
     return replace(kernel, ttgir=spliced(kernel.ttgir, edits))
 
 
@@ -106,123 +166,46 @@ def _depends_on_order(operation: Operation, operations: Sequence[Operation]) -> 
     return any(not results.isdisjoint(names_in(f"{other.tail} {other.closing}")) for other in operations)
 
 
-def _replaced(module: Module, operation: Operation, computed: Callable[[str, str], list[str]]) -> Replacement:
-    """Return the edit that replaces a program id by ``computed(axis, prefix)``, whose last line lacks its result."""
-    axis, result = _axis_of(operation), result_names(operation)[0]
-    prefix = f"{_PREFIX}_{operation.start}"
-    *lines, last = computed(axis, prefix)
-    lines.append(f"{result} = {last} {operation.location_text}".rstrip())
-    return _over(module, operation, lines)
+def _reordered(module: Module, order: str, group: int = 0) -> list[Replacement]:
+    """Return the edits that change the order of the tiles; none if these have no two coordinates."""
+    tile, x, y = _TILES[order]
+    ids = _program_ids(module)
+    axes = {_axis_of(operation) for operation in ids}
+    if {"x", "y"} <= axes:
+        return [
+            _replaced(module, one, f"{_PROGRAM_IN_PLANE}{tile}\n{x if axis == 'x' else y}", group=group)
+            for one in ids
+            if (axis := _axis_of(one)) in ("x", "y")
+        ]
+    if axes != {"x"} or len(ids) != 1 or (division := _first_division(ids[0])) is None:
+        return []
+    # Programs are permuted before the first use of their id.
+    user, row = division
+    result, location = result_names(ids[0])[0], ids[0].location_text
+    template = f"{_ROWS_IN_LINE}{tile}\n%y = {y}\n%x = {x}{_PROGRAM_IN_LINE}"
+    lines = _operations(template, ids[0], row=row, group=group, result=result, location=location)
+    before_user = "".join(f"{line}{module.newline}{module.indent_at(user.start)}" for line in lines)
+    in_place = _over(module, ids[0], _operations("%id = tt.get_program_id x : i32", ids[0]))
+    return [in_place, (user.start, user.start, before_user)]
+
+
+def _operations(template: str, program_id: Operation, **names: object) -> list[str]:
+    prefix = f"{_PREFIX}_{program_id.start}_"
+    text = template.strip().replace("%", prefix).format(**{"row": f"{prefix}row", **names})
+    return [line.rstrip() for line in text.splitlines()]
+
+
+def _replaced(module: Module, program_id: Operation, template: str, **names: object) -> Replacement:
+    """Return the edit that replaces a program id by the last result of a template."""
+    *lines, last = _operations(template, program_id, **names)
+    lines.append(f"{result_names(program_id)[0]} = {last} {program_id.location_text}".rstrip())
+    return _over(module, program_id, lines)
 
 
 def _over(module: Module, operation: Operation, lines: Sequence[str]) -> Replacement:
     """Return the edit that writes lines in place of an operation."""
     end = operation.start + len(module.text[operation.start : operation.end].rstrip())
     return operation.start, end, f"{module.newline}{module.indent_at(operation.start)}".join(lines)
-
-
-def _reverse(axis: str, prefix: str) -> list[str]:
-    return [
-        f"{prefix}_id = tt.get_program_id {axis} : i32",
-        f"{prefix}_count = tt.get_num_programs {axis} : i32",
-        f"{prefix}_one = arith.constant 1 : i32",
-        f"{prefix}_last = arith.subi {prefix}_count, {prefix}_one : i32",
-        f"arith.subi {prefix}_last, {prefix}_id : i32",
-    ]
-
-
-class _Tile(Struct, frozen=True):
-    """Operations that find the tile of a program, and those that compute its coordinates, without their results."""
-
-    lines: Sequence[str]
-    x: str
-    y: str
-
-
-_TileAt = Callable[[str], _Tile]
-"""Finds the tile of program ``PREFIX_id``, of ``PREFIX_rows`` with ``PREFIX_row`` tiles each, for a prefix."""
-
-
-def _order(value: str) -> _TileAt | None:
-    """Return an order of tiles; None if there is none with this name. Raises ``EditRefused`` for a wrong number."""
-    kind, _, number = value.partition(":")
-    if kind == _GROUPED:
-        rows = number_in(number, 2, _MAX_GROUP)
-        return lambda prefix: _grouped(prefix, rows)
-    return {COLUMNS: _columns, COLUMNS_REVERSED: _columns_reversed}.get(value)
-
-
-def _grouped(prefix: str, rows: int) -> _Tile:
-    lines = (
-        f"{prefix}_most = arith.constant {rows} : i32",
-        f"{prefix}_one = arith.constant 1 : i32",
-        f"{prefix}_tiles = arith.muli {prefix}_row, {prefix}_most : i32",
-        f"{prefix}_group = arith.divsi {prefix}_id, {prefix}_tiles : i32",
-        f"{prefix}_within = arith.remsi {prefix}_id, {prefix}_tiles : i32",
-        f"{prefix}_first = arith.muli {prefix}_group, {prefix}_most : i32",
-        f"{prefix}_left = arith.subi {prefix}_rows, {prefix}_first : i32",
-        f"{prefix}_fewer = arith.minsi {prefix}_left, {prefix}_most : i32",
-        # No program with a complete row gets less than 1. Others must not divide by it.
-        f"{prefix}_size = arith.maxsi {prefix}_fewer, {prefix}_one : i32",
-        f"{prefix}_below = arith.remsi {prefix}_within, {prefix}_size : i32",
-    )
-    return _Tile(
-        lines,
-        x=f"arith.divsi {prefix}_within, {prefix}_size : i32",
-        y=f"arith.addi {prefix}_first, {prefix}_below : i32",
-    )
-
-
-def _columns(prefix: str, place: str = "id") -> _Tile:
-    lines = (
-        f"{prefix}_least = arith.constant 1 : i32",
-        f"{prefix}_height = arith.maxsi {prefix}_rows, {prefix}_least : i32",  # 0 without a complete row
-    )
-    return _Tile(
-        lines,
-        x=f"arith.divsi {prefix}_{place}, {prefix}_height : i32",
-        y=f"arith.remsi {prefix}_{place}, {prefix}_height : i32",
-    )
-
-
-def _columns_reversed(prefix: str) -> _Tile:
-    lines = (
-        f"{prefix}_count = arith.muli {prefix}_row, {prefix}_rows : i32",
-        f"{prefix}_one = arith.constant 1 : i32",
-        f"{prefix}_last = arith.subi {prefix}_count, {prefix}_one : i32",
-        f"{prefix}_back = arith.subi {prefix}_last, {prefix}_id : i32",
-    )
-    columns = _columns(prefix, "back")
-    return replace(columns, lines=(*lines, *columns.lines))
-
-
-def _tiles_of(module: Module) -> Callable[[_TileAt], list[Replacement]] | None:
-    """Return what changes the order of the tiles; None if they have no two coordinates."""
-    ids = _program_ids(module)
-    axes = {_axis_of(operation) for operation in ids}
-    if {"x", "y"} <= axes:
-        in_plane = [operation for operation in ids if _axis_of(operation) in ("x", "y")]
-        return lambda tile_at: [
-            _replaced(module, one, lambda axis, prefix: _in_plane(axis, prefix, tile_at(prefix))) for one in in_plane
-        ]
-    if axes != {"x"} or len(ids) != 1:
-        return None
-    division = _first_division(ids[0])
-    return None if division is None else lambda tile_at: _in_line(module, ids[0], division, tile_at)
-
-
-def _in_plane(axis: str, prefix: str, tile: _Tile) -> list[str]:
-    """Return the operations that compute one coordinate of a grid of two dimensions, whose rows run along x."""
-    return [
-        f"{prefix}_x = tt.get_program_id x : i32",
-        f"{prefix}_y = tt.get_program_id y : i32",
-        f"{prefix}_row = tt.get_num_programs x : i32",
-        f"{prefix}_rows = tt.get_num_programs y : i32",
-        f"{prefix}_above = arith.muli {prefix}_y, {prefix}_row : i32",
-        f"{prefix}_id = arith.addi {prefix}_above, {prefix}_x : i32",
-        *tile.lines,
-        tile.x if axis == "x" else tile.y,
-    ]
 
 
 def _first_division(program_id: Operation) -> tuple[Operation, str] | None:
@@ -244,32 +227,3 @@ def _first_division(program_id: Operation) -> tuple[Operation, str] | None:
             return operation, operands[1]
         return None
     return None
-
-
-def _in_line(
-    module: Module, program_id: Operation, division: tuple[Operation, str], tile_at: _TileAt
-) -> list[Replacement]:
-    """Return the edits that permute the programs of a grid of one dimension before the first use of the program id.
-
-    If the last row is incomplete, they stay as they are.
-    """
-    user, row = division
-    (result,) = result_names(program_id)
-    prefix = f"{_PREFIX}_{program_id.start}"
-    tile = tile_at(prefix)
-    kept = f"{prefix}_id = tt.get_program_id x : i32"
-    lines = [
-        f"{prefix}_programs = tt.get_num_programs x : i32",
-        f"{prefix}_rows = arith.divsi {prefix}_programs, {row} : i32",
-        *(line.replace(f"{prefix}_row,", f"{row},") for line in tile.lines),
-        f"{prefix}_y = {tile.y}",
-        f"{prefix}_x = {tile.x}",
-        f"{prefix}_above = arith.muli {prefix}_y, {row} : i32",
-        f"{prefix}_new = arith.addi {prefix}_above, {prefix}_x : i32",
-        f"{prefix}_whole = arith.muli {prefix}_rows, {row} : i32",
-        f"{prefix}_fits = arith.cmpi eq, {prefix}_whole, {prefix}_programs : i32",
-        f"{result} = arith.select {prefix}_fits, {prefix}_new, {prefix}_id : i32 {program_id.location_text}".rstrip(),
-    ]
-    separator = f"{module.newline}{module.indent_at(user.start)}"
-    before_user = "".join(f"{line}{separator}" for line in lines)
-    return [_over(module, program_id, [kept]), (user.start, user.start, before_user)]
