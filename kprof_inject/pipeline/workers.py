@@ -35,7 +35,6 @@ class Worker(ChildProcess):
     """
 
     def __init__(self, executable: str = "", cache: Path | None = None) -> None:
-        """Begin without a process."""
         super().__init__(_MODULE, executable if os.path.isabs(executable) and shutil.which(executable) else "")
         self._cache = cache or self.folder / "cache"
         self._done = 0

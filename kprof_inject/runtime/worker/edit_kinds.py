@@ -23,13 +23,11 @@ _SWITCH = "DISABLE_LLVM_OPT=disable-lsr"
 
 _MAX_STAGES = 8
 _MAX_PROPOSED_STAGES = 6
-_STEPS_OF_STAGES = 2
 _LOOP = re.compile(r"\bscf\.for\b")
 
 # A CTA has at most 1024 threads (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
 _MAX_WARPS = 32
 _MAX_PROPOSED_WARPS = 16
-_STEPS_UP, _STEPS_DOWN = 4, 2
 _WARP_SPECIALIZED = ("ttg.warp_specialize", "tt.warp_specialize", "nvws.")
 
 # CUDA C++ Programming Guide, "Technical Specifications per Compute Capability": registers per thread.
@@ -42,26 +40,24 @@ _UNIT = 8
 def _more_stages(kernel: KernelToEdit) -> list[str]:
     """Return up to two more stages; none if there is no loop to pipeline."""
     present = kernel.number("num_stages")
-    wanted = range(present + 1, min(present + _STEPS_OF_STAGES, _MAX_PROPOSED_STAGES) + 1)
+    wanted = range(present + 1, min(present + 2, _MAX_PROPOSED_STAGES) + 1)
     return [str(stages) for stages in wanted] if present and _LOOP.search(kernel.ttir) else []
 
 
 def _fewer_stages(kernel: KernelToEdit) -> list[str]:
     """Return up to two stages less; none if there is no loop to pipeline."""
     present = kernel.number("num_stages")
-    wanted = range(present - 1, max(present - _STEPS_OF_STAGES, 1) - 1, -1)
+    wanted = range(present - 1, max(present - 2, 1) - 1, -1)
     return [str(stages) for stages in wanted] if _LOOP.search(kernel.ttir) else []
 
 
 def _more_warps(kernel: KernelToEdit) -> list[str]:
-    """Return twice as many warps, four times as many, and so on."""
-    wanted = [kernel.number("num_warps") << step for step in range(1, _STEPS_UP + 1)]
+    wanted = [kernel.number("num_warps") * factor for factor in (2, 4, 8, 16)]
     return [str(warps) for warps in wanted if 0 < warps <= _MAX_PROPOSED_WARPS]
 
 
 def _fewer_warps(kernel: KernelToEdit) -> list[str]:
-    """Return half and a quarter of the warps."""
-    wanted = [kernel.number("num_warps") >> step for step in range(1, _STEPS_DOWN + 1)]
+    wanted = [kernel.number("num_warps") // factor for factor in (2, 4)]
     return [str(warps) for warps in wanted if warps]
 
 
@@ -278,23 +274,19 @@ def parse_edits(text: str) -> tuple[Edit, ...]:
 
     Raises ``KprofError``; the values are checked later.
     """
-    edits = tuple(map(_parse_edit, _BETWEEN_EDITS.split(text)))
+    edits = []
+    for part in _BETWEEN_EDITS.split(text):
+        name, _, value = part.partition("=")
+        kind = KINDS.get(name)
+        if kind is None:
+            known = f"{did_you_mean(name, KINDS) or 'the edits are '}{', '.join(KINDS)}"
+            raise KprofError(f"there is no edit {name!r}", hint=known, exit_code=2)
+        if not value:
+            raise KprofError(f"the edit {name} has no value", hint=f"{name}=VALUE: {kind.values}", exit_code=2)
+        edits.append(Edit(name, value))
     if len({edit.kind for edit in edits}) < len(edits):
         raise KprofError(f"{text} has an edit twice", hint="try these one after the other", exit_code=2)
-    return edits
-
-
-def _parse_edit(text: str) -> Edit:
-    name, equals, value = text.partition("=")
-    kind = KINDS.get(name)
-    if kind is None:
-        known = ", ".join(KINDS)
-        raise KprofError(
-            f"there is no edit {name!r}", hint=f"{did_you_mean(name, KINDS) or 'the edits are '}{known}", exit_code=2
-        )
-    if not equals or not value:
-        raise KprofError(f"the edit {name} has no value", hint=f"{name}=VALUE: {kind.values}", exit_code=2)
-    return Edit(name, value)
+    return tuple(edits)
 
 
 def with_options(kernel: KernelToEdit, edits: Sequence[Edit]) -> KernelToEdit:
@@ -325,7 +317,7 @@ def _in_order(edits: Sequence[Edit]) -> list[Edit]:
 
 
 def in_source(edits: Sequence[Edit]) -> str:
-    """Return what to write in the kernel's source for edits that no option and no variable makes; empty for others."""
+    """Return what to write in the kernel's source for edits that no option and no variable makes."""
     return "; ".join(found for edit in edits if (found := KINDS[edit.kind].source(edit.value)))
 
 
