@@ -108,11 +108,10 @@ def _prepare_kernel(
     table = workspace.scope_table(kernel.variant)
     if insertion is None or table is None or kernel.info.target is None:
         return False
-    places = [
-        index
-        for index, scope in enumerate(table.scopes)
-        if scope.selector in selectors and _is_in_partition(table, index, choice.partition)
-    ]
+    places = [index for index, scope in enumerate(table.scopes) if scope.selector in selectors]
+    if choice.partition != "*" and table.partitions:
+        numbers = {number for number, one in enumerate(table.partitions) if fnmatchcase(one.name, choice.partition)}
+        places = [index for index in places if table.scopes[index].partition in numbers]
     if not places:
         return False
     if len(places) > MAX_PLACES:
@@ -121,9 +120,8 @@ def _prepare_kernel(
         )
     delays = _planned_delays(workspace, kernel.variant, table, capture)
     planned = [(index, cycles, share) for index in places for cycles, share in delays[index]]
-    plain = Build(insertion.module.text, kernel.info)
-    target = kernel.info.target
-    sites, module = insertion.plan.sites, insertion.module
+    sites, module, target = insertion.plan.sites, insertion.module, kernel.info.target
+    plain = Build(module.text, kernel.info)
     inserts = [Delay(sites[index].start, cycles, 0, target, choice.warps) for index, cycles, _ in planned]
     builds = [Build(inserted(module, [delay]), kernel.info) for delay in inserts]
     say(f"{kernel.name}: {counted(len(places), 'place')}, {counted(len(builds) + 1, 'build')} to compile")
@@ -155,35 +153,26 @@ def _prepare_kernel(
     return True
 
 
-def _is_in_partition(table: ScopeTable, index: int, glob: str) -> bool:
-    number = table.scopes[index].partition
-    if glob == "*" or not table.partitions:
-        return True
-    return number is not None and fnmatchcase(table.partitions[number].name, glob)
-
-
 def _planned_delays(
     workspace: Workspace, variant: str, table: ScopeTable, capture: Capture | None
 ) -> list[list[tuple[int, float]]]:
     """Return the delays of each scope in cycles, each with the kernel's relative slowdown if none of it is hidden."""
     timeline = recorded_launch(capture, variant)
-    cycles: float | None = None
-    counts = None
-    if timeline is not None:
-        launch = timeline.launch
-        times = workspace.clean_run(variant).times_ns
-        ns = statistics.median(times) if times else float(timeline.last_ns - timeline.first_ns)
-        cycles = ns * 1e-9 * timeline.clock.clock_hz
-        slots = (launch.kernel.sm_count or 0) * (launch.kernel.clean.ctas_per_sm or 0)
-        ran = None
-        with suppress(KprofError):
-            ran = evaluated_kernel(launch)
-        counts = executions(table, ran, prod(launch.grid), slots, timeline)
-    found = []
-    for index in range(len(table.scopes)):
-        by_cta, by_chain = (counts[0][index], counts[1][index]) if counts else (None, None)
-        found.append([(delay, whole_share(delay, cycles, by_chain)) for delay in delays_for(cycles, by_cta, by_chain)])
-    return found
+    if timeline is None:
+        return [[(delay, whole_share(delay, None, None)) for delay in delays_for(None, None, None)]] * len(table.scopes)
+    launch = timeline.launch
+    times = workspace.clean_run(variant).times_ns
+    ns = statistics.median(times) if times else float(timeline.last_ns - timeline.first_ns)
+    cycles = ns * 1e-9 * timeline.clock.clock_hz
+    slots = (launch.kernel.sm_count or 0) * (launch.kernel.clean.ctas_per_sm or 0)
+    ran = None
+    with suppress(KprofError):
+        ran = evaluated_kernel(launch)
+    counts = executions(table, ran, prod(launch.grid), slots, timeline)
+    return [
+        [(delay, whole_share(delay, cycles, by_chain)) for delay in delays_for(cycles, by_cta, by_chain)]
+        for by_cta, by_chain in zip(*counts, strict=True)
+    ]
 
 
 def recorded_launch(capture: Capture | None, variant: str, grid: tuple[int, int, int] | None = None) -> Timeline | None:
