@@ -264,7 +264,7 @@ class _Trials:
     def _try_all(self, compilers: Compilers, worker: Worker) -> Ended:
         worker.begin_task(self._task(None, self._deadline_s), self._choice.seconds)
         timing: _Trial | None = None
-        moved_from: Proposal | None = None
+        moved_from: tuple[Edit, ...] | None = None
         while time.monotonic() < (until_s := self._until_s()):
             self._compile(compilers)
             if timing is None and self._timed is not None:
@@ -273,11 +273,11 @@ class _Trials:
                     worker.begin_task(self._task(timing, until_s), self._limit_s + 4 * self._least_seconds)
                 elif not compilers.processes:
                     # What is next to the best edits, and these together with others, as long as the best changes.
-                    winners = [trial.proposal for trial in self._winners()]
+                    winners = [trial.proposal.edits for trial in self._winners()]
                     if self._choice.edits or not winners or winners[0] is moved_from:
                         return "all"
-                    moved_from, tried = winners[0], [trial.proposal.edits for trial in self._trials]
-                    self._add(edits_after([one.edits for one in winners], self.kernel, tried))
+                    moved_from = winners[0]
+                    self._add(edits_after(winners, self.kernel, [trial.proposal.edits for trial in self._trials]))
                     continue
             is_timing = timing is not None or self._timed is None
             due = wait_for([*compilers.processes, *([worker] if is_timing else [])], until_s)

@@ -94,7 +94,7 @@ def as_in_program(
 
 
 def contents_as_in_program(launch: LoadedLaunch, kernel: Any, fills: Fills, times: int) -> L2Contents:
-    """Time a launch with each contents, and return those with which it takes as long as in the program."""
+    """Time a launch with each contents, and return those of the program."""
     if len(fills) == 1:
         return "left"
     timed = BackToBack(launch.device, launch.stream, launch.refresh)

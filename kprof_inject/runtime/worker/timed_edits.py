@@ -69,14 +69,11 @@ def time_edit(task: TimeEdit, launches: PairedLaunches, results: CloseResults) -
         difference = results.differences.pop(place, None)
         build = replace(build, refusal=timed.refusals.get(place, "" if pairs.ns else "there was no time to launch it"))
         if not build.refusal:
-            low, middle, high = pairs.interval
-            gain = MeasuredGain(won=1 - middle, low=1 - high, high=1 - low, pairs=len(pairs.ns))
-            build = replace(
-                build,
-                gain=gain if gain.pairs >= MIN_PAIRS else None,
-                results="identical" if difference is None else "within",
-                difference=difference,
-            )
+            build = replace(build, results="identical" if difference is None else "within", difference=difference)
+            if len(pairs.ns) >= MIN_PAIRS:
+                low, middle, high = pairs.interval
+                gain = MeasuredGain(won=1 - middle, low=1 - high, high=1 - low, pairs=len(pairs.ns))
+                build = replace(build, gain=gain)
     return TimedEdit(
         build=build,
         clean_ns=statistics.median([ns for pairs in timed.pairs for ns in pairs.clean_ns] or [launches.clean_ns]),

@@ -48,8 +48,7 @@ from kprof_inject.runtime.worker.timed_edits import CloseResults, overwrite_outp
 from kprof_inject.workspace import write_experiment
 
 _MAX_TIMES = 100
-_MIN_TIMES = 5
-"""``timeline.comparison`` needs this many for an interval."""
+_MIN_TIMES = 5  # ``timeline.comparison`` needs this many for an interval
 _MIN_NS = 1.0  # below the steps of the device's timer
 _SAMPLING_PERIOD_LOG2 = 8
 _SAMPLING_BUFFER_BYTES = 256 << 20
