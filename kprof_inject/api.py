@@ -21,8 +21,7 @@ from kprof_inject.capture.reader import is_capture, read_capture
 from kprof_inject.capture.recording import Recording
 from kprof_inject.errors import KprofError
 from kprof_inject.insertion import Inserter
-from kprof_inject.pipeline.launch_measurements import measure_run, with_permitted_metrics
-from kprof_inject.pipeline.saved_launches import drop_launches, launches_to_save
+from kprof_inject.pipeline.saved_launches import drop_launches, launches_to_save, measure_run, with_permitted_metrics
 from kprof_inject.quantities import listed
 from kprof_inject.results import Results
 from kprof_inject.runtime.process_report import ProcessReport, read_reports

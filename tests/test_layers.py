@@ -46,8 +46,8 @@ AGAINST = {
     "imports point down in the runtime": [
         ("runtime.devices.torch_device", "runtime.launch.triton_wrapping"),
         ("runtime.launch.launcher", "runtime.step"),
-        ("runtime.launch.launch_capture", "runtime.experiments.loaded_launch"),
-        ("runtime.compiling.builds", "runtime.experiments.loaded_launch"),
+        ("runtime.launch.launch_capture", "runtime.worker.loaded_launch"),
+        ("runtime.compiling.builds", "runtime.worker.loaded_launch"),
         ("runtime.faults", "runtime.devices.torch_device"),
     ],
     "a launch goes one way": [("runtime.launch.launch_buffers", "runtime.launch.launcher")],

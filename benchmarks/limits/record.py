@@ -23,7 +23,7 @@ HERE = Path(__file__).parent
 PROGRAM = [sys.executable, str(HERE / "kernels.py"), "--launches", "2"]
 # Counters of all kernels, also of those that take little of the program's time.
 PROFILE = (
-    "from kprof_inject.pipeline import launch_measurements; launch_measurements._MIN_SHARE = 0.0; "
+    "from kprof_inject.pipeline import saved_launches; saved_launches._MIN_SHARE = 0.0; "
     "from kprof_inject.cli.main import main; main()"
 )
 GROUPS = 6

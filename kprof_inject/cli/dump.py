@@ -8,7 +8,7 @@ import click
 
 from kprof_inject.cli.console import say, say_next_step
 from kprof_inject.cli.options import PROGRAM_SETTINGS, kernel_option, program_argument, workspace_option
-from kprof_inject.pipeline.programs import dump
+from kprof_inject.pipeline.programs import Program
 from kprof_inject.pipeline.saved_launches import adopt, saved_launch_at
 from kprof_inject.runtime.program import ProgramInput
 from kprof_inject.workspace import Workspace
@@ -32,7 +32,7 @@ def command(ctx: click.Context, workspace: Path, kernel: str, program: tuple[str
         if saved is not None:
             adopt(opened, saved)
         else:
-            exit_code = dump(opened, kernel, program, ProgramInput(), say)
+            exit_code = Program(opened, program, ProgramInput(), say).dump(kernel)
     where = workspace_argument(workspace)
     say_next_step(f"kprof-inject insert{where}; what can be selected: kprof-inject list{where}")
     ctx.exit(exit_code)

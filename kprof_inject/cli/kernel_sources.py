@@ -14,7 +14,7 @@ from kprof_inject.capture.recording import Recording
 from kprof_inject.capture.saved_launch import SavedLaunch
 from kprof_inject.cli.console import say
 from kprof_inject.errors import KprofError
-from kprof_inject.pipeline.programs import dump, run
+from kprof_inject.pipeline.programs import Program
 from kprof_inject.pipeline.saved_launches import adopt, capture_launch, saved_launch_at, saved_launches_of
 from kprof_inject.runtime.program import ProgramInput
 from kprof_inject.workspace import Workspace
@@ -41,7 +41,7 @@ class KernelSource:
     def dump(self, workspace: Workspace, kernel: str, values: WantedValues = NO_VALUES) -> int:
         """Dump the kernels, and return the program's exit code. Raises ``KprofError`` if it cannot be run twice.
 
-        ``values`` are as in ``pipeline.programs.dump``; a saved launch has those that were saved with it.
+        ``values`` are as in ``Program.dump``; a saved launch has those that were saved with it.
         """
         if self.saved is not None:
             adopt(workspace, self.saved)
@@ -53,7 +53,7 @@ class KernelSource:
                 hint="start it with < FILE, or with < /dev/null if it reads nothing; or dump it first, and continue "
                 f"with: {again}",
             )
-        return dump(workspace, kernel, self.program, self.program_input, say, values=values)
+        return Program(workspace, self.program, self.program_input, say).dump(kernel, values)
 
     def record(
         self, workspace: Workspace, recording: Recording, *, instead: str, made_by: str = ""
@@ -61,12 +61,13 @@ class KernelSource:
         """Launch the kernels with the planned records; return the capture and the program's exit code.
 
         The capture is None if nothing was recorded; ``instead`` says what that means, in words that follow *so*.
-        ``made_by`` is as in ``run``.
+        ``made_by`` is as in ``Program.run``.
         """
         try:
             if self.saved is not None:
                 return read_capture(capture_launch(workspace, self.saved, recording, say, made_by=made_by)), 0
-            folder, exit_code = run(workspace, recording, self.program, self.program_input, say, made_by=made_by)
+            program = Program(workspace, self.program, self.program_input, say)
+            folder, exit_code = program.run(recording, made_by)
         except KprofError as error:
             say(f"no records, {instead}: {error.what}")
             return None, 0

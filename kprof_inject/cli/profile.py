@@ -33,7 +33,7 @@ from kprof_inject.cli.recording_options import capture_options, fit_option, styl
 from kprof_inject.errors import KprofError
 from kprof_inject.insertion import KernelInsertion, insert_kernels, write_insertions
 from kprof_inject.pipeline.captures import decode_capture
-from kprof_inject.pipeline.programs import fit_and_run, profile_program, torch_traces
+from kprof_inject.pipeline.programs import Program, torch_traces
 from kprof_inject.pipeline.saved_launches import adopt, capture_launch, saved_launch_at, saved_launches_of
 from kprof_inject.pipeline.torch_traces import merge
 from kprof_inject.report.terminal.screens import print_answers
@@ -124,9 +124,10 @@ def command(
                 write_insertions(opened, say_plans())
                 ran = capture_launch(opened, saved, recording, say), 0
             else:
-                ran = profile_program(opened, recording, selectors, style, program, program_input, say, say_plans)
-            if fit:
-                ran = fit_and_run(opened, ran, recording, program, program_input, say)
+                profiled = Program(opened, program, program_input, say)
+                ran = profiled.profile(recording, selectors, style, say_plans)
+                if fit:
+                    ran = profiled.fit_and_run(ran, recording)
         except KprofError:
             _say_earlier_capture(opened)
             raise

@@ -11,7 +11,7 @@ from kprof_inject.cli.console import say, say_next_step
 from kprof_inject.cli.options import PATH, PROGRAM_SETTINGS, WorkspaceOrDefault, program_argument
 from kprof_inject.cli.recording_options import capture_options, fit_option
 from kprof_inject.errors import KprofError
-from kprof_inject.pipeline.programs import fit_and_run, run
+from kprof_inject.pipeline.programs import Program
 from kprof_inject.pipeline.saved_launches import capture_launch, saved_launch_at
 from kprof_inject.runtime.program import ProgramInput
 from kprof_inject.workspace import Workspace
@@ -47,7 +47,8 @@ def command(ctx: click.Context, workspace: Path, recording: Recording, fit: bool
                 raise KprofError(f"{workspace} was not made from {saved.folder}", hint="dump the launch first")
             capture_launch(opened, saved, recording, say)
         else:
-            ran = run(opened, recording, program, program_input, say)
-            _, exit_code = fit_and_run(opened, ran, recording, program, program_input, say) if fit else ran
+            started = Program(opened, program, program_input, say)
+            ran = started.run(recording)
+            _, exit_code = started.fit_and_run(ran, recording) if fit else ran
     say_next_step(f"kprof-inject report{workspace_argument(workspace)}")
     ctx.exit(exit_code)

@@ -32,8 +32,8 @@ from kprof_inject.insertion import insert_kernels, write_insertions
 from kprof_inject.pipeline.captures import experiments_at, report_on
 from kprof_inject.pipeline.edit_trials import TryChoice, try_edits
 from kprof_inject.pipeline.saved_launches import saved_launches_of
-from kprof_inject.runtime.experiments.edits.kinds import KINDS, parse_edits
 from kprof_inject.runtime.program import STOPPED
+from kprof_inject.runtime.worker.edit_kinds import KINDS, parse_edits
 from kprof_inject.timeline.choice import EVERYTHING, Choice
 from kprof_inject.workspace import Workspace
 from kprof_inject.workspace_folder import held

@@ -46,14 +46,12 @@ _MAX_COMPILERS = 8
 class CapturedKernel(Struct, frozen=True):
     """A kernel of a capture's process.
 
-    ``folder`` has its files. ``launch`` is the launch of it that was saved, None if there is none. ``options`` are
-    Triton's, with which the program compiled it.
+    ``folder`` has its files. ``launch`` is the launch of it that was saved.
     """
 
     folder: Path
     record: KernelRecord
     launch: Path | None
-    options: Mapping[str, Any]
 
     @property
     def variant(self) -> str:
@@ -73,10 +71,12 @@ def kernels_examined(workspace: Workspace, kernels: Sequence[CapturedKernel], sa
     """
     launched = kernels if loaded_driver() is not None else ()
     of_nvidia = [kernel for kernel in launched if str(kernel.record.known_metadata.target).startswith("cuda:")]
+    options = {kernel.variant: kernel.info.options for kernel in workspace.kernels()}
     with ThreadPoolExecutor(max(min(2 * len(of_nvidia), os.cpu_count() or 1, _MAX_COMPILERS), 1)) as pool:
         made: list[tuple[CapturedKernel, type[Struct], Future[Any]]] = []
         for kernel in of_nvidia:
-            made.append((kernel, MachineFunction, pool.submit(_machine_code, kernel)))
+            with_options = options.get(kernel.record.program_variant, {})
+            made.append((kernel, MachineFunction, pool.submit(_machine_code, kernel, with_options)))
             made.append((kernel, MovesRecord, pool.submit(_moves, workspace, kernel)))
             made.append((kernel, LoadedIntegersRecord, pool.submit(_integers, kernel)))
         yield
@@ -119,12 +119,12 @@ def _integers(kernel: CapturedKernel) -> LoadedIntegersRecord | None:
     return loaded_integers(kernel.ttgir(), read_saved_launch(kernel.launch), captured)
 
 
-def _machine_code(kernel: CapturedKernel) -> MachineFunction:
+def _machine_code(kernel: CapturedKernel, options: Mapping[str, Any]) -> MachineFunction:
     """Return the machine code of the program's kernel; of the same kernel compiled again if no launch was saved."""
     ttgir = kernel.ttgir()
     if kernel.launch is not None:
         return programs_machine_code(read_saved_launch(kernel.launch), ttgir)
-    functions = machine_code_of(parse(ttgir), kernel.options)
+    functions = machine_code_of(parse(ttgir), options)
     found = next((function for function in functions if function.name == kernel.record.name), None)
     if found is None:
         raise KprofError(f"the machine code has no {kernel.record.name}")
@@ -141,7 +141,6 @@ class SavedMemory:
     """Memory of a saved launch that the launch does not change. It notes what is read."""
 
     def __init__(self, saved: SavedLaunch) -> None:
-        """Read nothing yet."""
         self._saved = saved
         self._tables: dict[MemoryRecord, NDArray[np.uint8]] = {}
         self._touched: dict[MemoryRecord, Ranges] = {}

@@ -35,6 +35,7 @@ from kprof_inject.workspace_folder import DEFAULT_WORKSPACE, is_module, is_works
 T = TypeVar("T")
 
 _MAX_NUMBERS = 20
+_FOR_HOST_BUFFER = "--scope-names is for a file with Proton's host_buffer"
 
 # With smaller buffers in all, forks cost more time than they save. The fixed cost of each launch is counted as the
 # bytes that take as long to decode.
@@ -69,37 +70,42 @@ def open_capture(
     another profiler's buffer, which ``description`` may describe. ``redact`` removes what others should not see. Raises
     ``KprofError`` for anything else.
     """
-    capture = _opened(place, names_path, description)
-    return redacted(capture) if redact else capture
-
-
-def _opened(place: Path, names_path: Path | None, description: BufferDescription) -> Capture:
     if not (place.exists() or may_be_workspace(place)):
         raise KprofError(f"{place} does not exist", hint=where_to_look(place, _is_readable))
-    if is_saved_array(place):
-        _refuse(names_path, place, "--scope-names is for a file with Proton's host_buffer", "use --names")
-        return read_saved_buffer(place, description)
-    if description != NO_DESCRIPTION:
-        _refuse(
-            place, place, "--buffer-format and --names are for NumPy's files", "give the .npy file, or leave them out"
+    is_array = is_saved_array(place)
+    if description != NO_DESCRIPTION and not is_array:
+        raise _not_one(
+            place, "--buffer-format and --names are for NumPy's files", "give the .npy file, or leave them out"
         )
-    if is_proton_buffer(place):
-        return read_proton_buffer(place, read_scope_names(names_path) if names_path else None)
-    if is_module(place):
+    if is_array:
+        if names_path is not None:
+            raise _not_one(place, _FOR_HOST_BUFFER, "use --names")
+        capture = read_saved_buffer(place, description)
+    elif is_proton_buffer(place):
+        capture = read_proton_buffer(place, read_scope_names(names_path) if names_path else None)
+    elif is_module(place):
         raise KprofError(
             f"{place} is TTGIR, which has no times",
             hint="compare it with another .ttgir file: kprof-inject diff A.ttgir B.ttgir; what can be timed in it: "
             f"kprof-inject list {quote(str(place))}",
         )
-    if not may_be_workspace(place):
-        raise KprofError(f"{place} is not a Proton buffer", hint=_instead_of(place))
-    _refuse(
-        names_path,
-        place,
-        "--scope-names is for a file with Proton's host_buffer",
-        "leave it out: a capture has the names of its scopes",
-    )
-    return read_capture(place if is_capture(place) else Workspace.open(place).last_capture_folder())
+    elif not may_be_workspace(place):
+        if place.suffix == ".py":
+            hint = f"to profile a program: kprof-inject profile -- python {quote(str(place))}"
+        elif ending_of(place):
+            hint = "this file is part of a capture; give the capture or its workspace"
+        else:
+            hint = "save one: host_buffer.numpy().tofile(PATH); another profiler's goes to a .npy file"
+        raise KprofError(f"{place} is not a Proton buffer", hint=hint)
+    elif names_path is not None:
+        raise _not_one(place, _FOR_HOST_BUFFER, "leave it out: a capture has the names of its scopes")
+    else:
+        capture = read_capture(place if is_capture(place) else Workspace.open(place).last_capture_folder())
+    return redacted(capture) if redact else capture
+
+
+def _not_one(place: Path, what: str, hint: str) -> KprofError:
+    return KprofError(f"{what}, but {place} is not one", hint=hint, exit_code=2)
 
 
 def _is_readable(place: Path) -> bool:
@@ -138,24 +144,10 @@ def numbered_capture(place: Path) -> Path:
     raise KprofError(f"{DEFAULT_WORKSPACE} has no capture {place}", hint=f"it has {existing}")
 
 
-def _instead_of(place: Path) -> str:
-    if place.suffix == ".py":
-        return f"to profile a program: kprof-inject profile -- python {quote(str(place))}"
-    if ending_of(place):
-        return "this file is part of a capture; give the capture or its workspace"
-    return "save one: host_buffer.numpy().tofile(PATH); another profiler's goes to a .npy file"
-
-
-def _refuse(given: object, place: Path, what: str, hint: str) -> None:
-    if given is not None:
-        raise KprofError(f"{what}, but {place} is not one", hint=hint, exit_code=2)
-
-
 def last_profiled_capture(place: Path, capture: Capture) -> Path | None:
     """Return the folder of the workspace's last capture by ``run`` or ``profile`` if the last of all is another's.
 
-    ``capture`` is the last of all: a command such as ``causal`` may have made it for its own use. None if there is no
-    earlier one, or if ``place`` is not a workspace.
+    ``capture`` is the last of all: a command such as ``causal`` may have made it for its own use.
     """
     if not capture.made_by or not is_workspace(place):
         return None
@@ -223,7 +215,7 @@ def report_on(capture: Capture, experiments: Sequence[Experiment], say: Say, cho
 
 
 def _valid(results: Iterable[T | KprofError], capture: Capture, launches: Sequence[Launch], say: Say) -> list[T]:
-    """Return the results without the errors; report damaged launches and whatever else the capture lacks."""
+    """Return the results without the errors; report damaged launches, and what else the capture lacks."""
     valid: list[T] = []
     failures: list[KprofError] = []
     for result in results:
@@ -232,8 +224,7 @@ def _valid(results: Iterable[T | KprofError], capture: Capture, launches: Sequen
             say(f"skipped a launch: {result.what}")
         else:
             valid.append(result)
-    for line in _lacking(capture, launches):
-        say(line)
+    _say_what_is_missing(capture, launches, say)
     if failures and not valid:
         raise failures[0]
     if not valid:
@@ -241,20 +232,19 @@ def _valid(results: Iterable[T | KprofError], capture: Capture, launches: Sequen
     return valid
 
 
-def _lacking(capture: Capture, launches: Sequence[Launch]) -> Iterator[str]:
-    """Yield what a capture lacks, and each text that is damaged; reports leave out whatever needs it."""
+def _say_what_is_missing(capture: Capture, launches: Sequence[Launch], say: Say) -> None:
     for process in capture.processes:
         if process.end is None:
-            yield f"process {process.pid} ended before its capture was complete; this is what it saved"
+            say(f"process {process.pid} ended before its capture was complete; this is what it saved")
         for reason, count in process.end.left_out.items() if process.end else ():
-            yield f"left out {counted(count, 'launch')} of process {process.pid}: {reason}"
+            say(f"left out {counted(count, 'launch')} of process {process.pid}: {reason}")
     for kernel in {launch.kernel.folder: launch.kernel for launch in launches}.values():
         for saved, read in ((kernel.ttgir_crc32, kernel.ttgir), (kernel.sources_crc32, kernel.sources)):
             if saved is not None:
                 try:
                     read()
-                except KprofError as error:
-                    yield f"ignored a damaged text: {error.what}"
+                except KprofError as error:  # reports leave out whatever needs it
+                    say(f"ignored a damaged text: {error.what}")
 
 
 def decode_launches(launches: Sequence[Launch], run: JobRunner = in_turn) -> Iterator[Timeline | KprofError]:

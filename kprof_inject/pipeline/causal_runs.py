@@ -12,9 +12,9 @@ from pathlib import Path
 from msgspec import Struct
 
 from kprof_inject.analysis.causal.slopes import KernelSlopes, delays_for, executions, kernel_slopes, whole_share
-from kprof_inject.analysis.interpreter.executions import ExecutedKernel, evaluated, evaluated_kernel
+from kprof_inject.analysis.interpreter.executions import evaluated, evaluated_kernel
 from kprof_inject.analysis.summary import summarise
-from kprof_inject.capture.experiments import DelayedBuildRecord, DelaysRecord, ExperimentRecord
+from kprof_inject.capture.experiments import DelayedBuildRecord, DelaysRecord
 from kprof_inject.capture.model import Capture
 from kprof_inject.capture.schema import SOURCES_FILE, TTGIR_FILE
 from kprof_inject.capture.scopes import ScopeTable
@@ -22,11 +22,11 @@ from kprof_inject.errors import KprofError
 from kprof_inject.files import read_text, write_json, write_text
 from kprof_inject.insertion import KernelInsertion, views_in
 from kprof_inject.pipeline import Say
-from kprof_inject.pipeline.own_processes import do_tasks
+from kprof_inject.pipeline.workers import do_tasks
 from kprof_inject.quantities import counted
 from kprof_inject.rewrite import inserted
 from kprof_inject.runtime.compiling.builds import Build, compiled
-from kprof_inject.runtime.experiments.tasks import TimeDelays
+from kprof_inject.runtime.worker.tasks import TimeDelays
 from kprof_inject.select.delays import SPIN_ROUNDS, Delay, spin_kernel
 from kprof_inject.select.module_view import ModuleView
 from kprof_inject.select.selectors import Selector, parse_selectors
@@ -77,7 +77,7 @@ def prepare(
     """
     texts = frozenset(selector.text for selector in selectors)
     workspace.clear_delays()
-    planned = 0
+    are_planned = False
     launched: dict[str, set[str]] = {}
     for launch in capture.launches if capture else ():
         launched.setdefault(launch.kernel.name, set()).add(launch.kernel.program_variant)
@@ -88,10 +88,10 @@ def prepare(
         if name in launched and variant not in launched[name]:
             continue  # an autotuner tried this variant, and chose another
         try:
-            planned += _prepare_kernel(workspace, done, texts, capture, choice, say)
+            are_planned |= _prepare_kernel(workspace, done, texts, capture, choice, say)
         except KprofError as error:
             say(f"{done.kernel.name} is not delayed: {error.what}" + (f"; {error.hint}" if error.hint else ""))
-    if not planned:
+    if not are_planned:
         raise KprofError("there is nothing to delay", hint="select places: --at parts, --at loop, --at 'op(tt.load)'")
 
 
@@ -102,27 +102,26 @@ def _prepare_kernel(
     capture: Capture | None,
     choice: CausalChoice,
     say: Say,
-) -> int:
+) -> bool:
+    """Return whether anything of the kernel is to be delayed."""
     kernel, insertion = done.kernel, done.insertion
     table = workspace.scope_table(kernel.variant)
     if insertion is None or table is None or kernel.info.target is None:
-        return 0
-    places = [
-        index
-        for index, scope in enumerate(table.scopes)
-        if scope.selector in selectors and _is_in_partition(table, index, choice.partition)
-    ]
+        return False
+    places = [index for index, scope in enumerate(table.scopes) if scope.selector in selectors]
+    if choice.partition != "*" and table.partitions:
+        numbers = {number for number, one in enumerate(table.partitions) if fnmatchcase(one.name, choice.partition)}
+        places = [index for index in places if table.scopes[index].partition in numbers]
     if not places:
-        return 0
+        return False
     if len(places) > MAX_PLACES:
         raise KprofError(
             f"{len(places)} places are selected, and the limit is {MAX_PLACES}", hint="select fewer with --at"
         )
     delays = _planned_delays(workspace, kernel.variant, table, capture)
     planned = [(index, cycles, share) for index in places for cycles, share in delays[index]]
-    plain = Build(insertion.module.text, kernel.info)
-    target = kernel.info.target
-    sites, module = insertion.plan.sites, insertion.module
+    sites, module, target = insertion.plan.sites, insertion.module, kernel.info.target
+    plain = Build(module.text, kernel.info)
     inserts = [Delay(sites[index].start, cycles, 0, target, choice.warps) for index, cycles, _ in planned]
     builds = [Build(inserted(module, [delay]), kernel.info) for delay in inserts]
     say(f"{kernel.name}: {counted(len(places), 'place')}, {counted(len(builds) + 1, 'build')} to compile")
@@ -151,14 +150,7 @@ def _prepare_kernel(
             warps=choice.warps,
         ),
     )
-    return len(places)
-
-
-def _is_in_partition(table: ScopeTable, index: int, glob: str) -> bool:
-    number = table.scopes[index].partition
-    if glob == "*" or not table.partitions:
-        return True
-    return number is not None and fnmatchcase(table.partitions[number].name, glob)
+    return True
 
 
 def _planned_delays(
@@ -166,23 +158,21 @@ def _planned_delays(
 ) -> list[list[tuple[int, float]]]:
     """Return the delays of each scope in cycles, each with the kernel's relative slowdown if none of it is hidden."""
     timeline = recorded_launch(capture, variant)
-    cycles: float | None = None
-    counts = None
-    if timeline is not None:
-        launch = timeline.launch
-        times = workspace.clean_run(variant).times_ns
-        ns = statistics.median(times) if times else float(timeline.last_ns - timeline.first_ns)
-        cycles = ns * 1e-9 * timeline.clock.clock_hz
-        slots = (launch.kernel.sm_count or 0) * (launch.kernel.clean.ctas_per_sm or 0)
-        ran = None
-        with suppress(KprofError):
-            ran = evaluated_kernel(launch)
-        counts = executions(table, ran, prod(launch.grid), slots, timeline)
-    found = []
-    for index in range(len(table.scopes)):
-        by_cta, by_chain = (counts[0][index], counts[1][index]) if counts else (None, None)
-        found.append([(delay, whole_share(delay, cycles, by_chain)) for delay in delays_for(cycles, by_cta, by_chain)])
-    return found
+    if timeline is None:
+        return [[(delay, whole_share(delay, None, None)) for delay in delays_for(None, None, None)]] * len(table.scopes)
+    launch = timeline.launch
+    times = workspace.clean_run(variant).times_ns
+    ns = statistics.median(times) if times else float(timeline.last_ns - timeline.first_ns)
+    cycles = ns * 1e-9 * timeline.clock.clock_hz
+    slots = (launch.kernel.sm_count or 0) * (launch.kernel.clean.ctas_per_sm or 0)
+    ran = None
+    with suppress(KprofError):
+        ran = evaluated_kernel(launch)
+    counts = executions(table, ran, prod(launch.grid), slots, timeline)
+    return [
+        [(delay, whole_share(delay, cycles, by_chain)) for delay in delays_for(cycles, by_cta, by_chain)]
+        for by_cta, by_chain in zip(*counts, strict=True)
+    ]
 
 
 def recorded_launch(capture: Capture | None, variant: str, grid: tuple[int, int, int] | None = None) -> Timeline | None:
@@ -203,9 +193,10 @@ def experiment(workspace: Workspace, launches: Mapping[str, Path], choice: Causa
     """
     folder = workspace.new_experiment_folder()
     planned = [(kernel, workspace.delays(kernel.variant)) for kernel in workspace.kernels()]
-    kernels = [(kernel, plan) for kernel, plan in planned if plan is not None]
     tasks = []
-    for kernel, plan in kernels:
+    for kernel, plan in planned:
+        if plan is None:
+            continue
         if kernel.variant not in launches:
             say(f"{kernel.name} was not delayed: no launch of it was saved")
         else:
@@ -240,14 +231,10 @@ def slopes_in(folder: Path, capture: Capture | None, say: Say) -> Iterator[Kerne
     for kernel_folder, found in read_experiments(folder):
         timeline = recorded_launch(capture, found.variant, found.grid)
         summary = summarise(timeline) if timeline else None
-        yield kernel_slopes(found, _executed(kernel_folder, found, timeline, say), timeline, summary)
-
-
-def _executed(folder: Path, found: ExperimentRecord, timeline: Timeline | None, say: Say) -> ExecutedKernel | None:
-    path = folder / TTGIR_FILE
-    table = timeline.table if timeline else ScopeTable()
-    try:
-        return evaluated(read_text(path), str(path), found.grid, found.arguments, table)
-    except KprofError as error:
-        say(f"{found.name}: {error.what}")
-        return None
+        path, executed = kernel_folder / TTGIR_FILE, None
+        try:
+            table = timeline.table if timeline else ScopeTable()
+            executed = evaluated(read_text(path), str(path), found.grid, found.arguments, table)
+        except KprofError as error:
+            say(f"{found.name}: {error.what}")
+        yield kernel_slopes(found, executed, timeline, summary)

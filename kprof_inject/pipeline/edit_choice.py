@@ -26,11 +26,10 @@ from kprof_inject.capture.edits import (
     Values,
     grid_of,
 )
-from kprof_inject.capture.saved_launch import IntegerArgument, SavedLaunch, parameters
 from kprof_inject.capture.schema import DumpedKernelRecord, Grid
 from kprof_inject.errors import KprofError, Position
-from kprof_inject.runtime.experiments.edits.edit import EditRefused, KernelToEdit
-from kprof_inject.runtime.experiments.edits.kinds import KINDS, OTHER_CONSTANTS, in_source, with_options
+from kprof_inject.runtime.worker.edit import EditRefused, KernelToEdit
+from kprof_inject.runtime.worker.edit_kinds import KINDS, OTHER_CONSTANTS, in_source, with_options
 from kprof_inject.workspace import Workspace
 
 MAX_BUILDS = 12
@@ -38,7 +37,6 @@ MAX_BUILDS = 12
 
 ASKED_FOR, NEIGHBOUR = "asked for", "neighbour"
 _VALUES_OF_FINDING = 4
-_MORE, _FEWER = "more", "fewer"
 
 
 class Proposal(Struct, frozen=True):
@@ -52,55 +50,45 @@ class Proposal(Struct, frozen=True):
     predicted: float | None = None
 
 
-_Step = tuple[str, str]
-"""A kind of edit, with a direction or a value."""
-
-_STAGES_UP: _Step = ("num_stages", _MORE)
-_LOOP_STAGES: _Step = ("loop_stages", _MORE)
-_LOOP_STAGES_DOWN: _Step = ("loop_stages", _FEWER)
-_STAGES_DOWN: _Step = ("num_stages", _FEWER)
-_WARPS_UP: _Step = ("num_warps", _MORE)
-_WARPS_DOWN: _Step = ("num_warps", _FEWER)
-_FEWER_REGISTERS: _Step = ("maxnreg", _FEWER)
-_MORE_REGISTERS: _Step = ("maxnreg", _MORE)
-_LAST_FIRST: _Step = ("program_order", REVERSED)
-_COLUMNS: tuple[_Step, ...] = (("program_order", COLUMNS_REVERSED), ("program_order", COLUMNS))
-_GROUPED: tuple[_Step, ...] = tuple(("program_order", f"grouped:{rows}") for rows in (8, 4, 16))
+# Tables name steps: KIND+ and KIND- are a kind's next values up and down, KIND=VALUE is an edit.
+_COLUMNS = (f"program_order={COLUMNS_REVERSED}", f"program_order={COLUMNS}")
+_GROUPED = tuple(f"program_order=grouped:{rows}" for rows in (8, 4, 16))
+_LAST_FIRST = f"program_order={REVERSED}"
 
 # The edits that may help against what each rule finds, most promising first. Other rules propose none.
-_BY_RULE: Mapping[str, tuple[_Step, ...]] = {
-    "not-pipelined": (_STAGES_UP, _WARPS_UP),
-    "too-few-stages": (_STAGES_UP,),
-    "first-iterations": (_STAGES_DOWN, _STAGES_UP),
-    "prologue": (_WARPS_UP, _WARPS_DOWN),
-    "epilogue": (_WARPS_UP, _WARPS_DOWN),
-    "exposed-loads": (_LOOP_STAGES, _STAGES_UP, _WARPS_UP, _FEWER_REGISTERS),
-    "barriers": (_WARPS_DOWN, _STAGES_UP),
-    "low-fill": (_WARPS_UP, _STAGES_UP),
-    "between-ctas": (_WARPS_DOWN, _FEWER_REGISTERS, _STAGES_DOWN),
-    "tail": (_LAST_FIRST, _WARPS_UP, _WARPS_DOWN),
+_BY_RULE: Mapping[str, tuple[str, ...]] = {
+    "not-pipelined": ("num_stages+", "num_warps+"),
+    "too-few-stages": ("num_stages+",),
+    "first-iterations": ("num_stages-", "num_stages+"),
+    "prologue": ("num_warps+", "num_warps-"),
+    "epilogue": ("num_warps+", "num_warps-"),
+    "exposed-loads": ("loop_stages+", "num_stages+", "num_warps+", "maxnreg-"),
+    "barriers": ("num_warps-", "num_stages+"),
+    "low-fill": ("num_warps+", "num_stages+"),
+    "between-ctas": ("num_warps-", "maxnreg-", "num_stages-"),
+    "tail": (_LAST_FIRST, "num_warps+", "num_warps-"),
     "uneven-ctas": (_LAST_FIRST, *_COLUMNS, *_GROUPED),
-    "imbalanced-warps": (_WARPS_DOWN,),
-    "bank-conflicts": (_WARPS_UP, _WARPS_DOWN),
-    "uncoalesced": (_WARPS_UP, _WARPS_DOWN),
-    "small-ctas": (_WARPS_DOWN,),
-    "few-warps": (_WARPS_UP, _LOOP_STAGES, _FEWER_REGISTERS, _STAGES_DOWN),
+    "imbalanced-warps": ("num_warps-",),
+    "bank-conflicts": ("num_warps+", "num_warps-"),
+    "uncoalesced": ("num_warps+", "num_warps-"),
+    "small-ctas": ("num_warps-",),
+    "few-warps": ("num_warps+", "loop_stages+", "maxnreg-", "num_stages-"),
     "l2-reuse": (*_GROUPED, _LAST_FIRST),
-    "loop-invariant": (_WARPS_UP, _WARPS_DOWN),
-    "small-tiles": (_WARPS_UP, _STAGES_UP, _GROUPED[0]),
-    "units-in-turn": (_WARPS_UP, _STAGES_UP, _FEWER_REGISTERS, _STAGES_DOWN),
-    "special-functions": (_WARPS_UP, _STAGES_UP),
-    "reduction-in-loop": (_WARPS_DOWN, _WARPS_UP),
-    "atomics": (_WARPS_UP, _WARPS_DOWN),
-    "spills": (_WARPS_UP, _MORE_REGISTERS, _STAGES_DOWN),
+    "loop-invariant": ("num_warps+", "num_warps-"),
+    "small-tiles": ("num_warps+", "num_stages+", _GROUPED[0]),
+    "units-in-turn": ("num_warps+", "num_stages+", "maxnreg-", "num_stages-"),
+    "special-functions": ("num_warps+", "num_stages+"),
+    "reduction-in-loop": ("num_warps-", "num_warps+"),
+    "atomics": ("num_warps+", "num_warps-"),
+    "spills": ("num_warps+", "maxnreg+", "num_stages-"),
 }
 
 # Edits of the loops that each rule's finding may concern, too. They follow the edits of all findings, so that none of
 # those is left out.
-_ALSO_BY_RULE: Mapping[str, tuple[_Step, ...]] = {
-    "not-pipelined": (_LOOP_STAGES,),
-    "too-few-stages": (_LOOP_STAGES,),
-    "first-iterations": (_LOOP_STAGES_DOWN,),
+_ALSO_BY_RULE: Mapping[str, tuple[str, ...]] = {
+    "not-pipelined": ("loop_stages+",),
+    "too-few-stages": ("loop_stages+",),
+    "first-iterations": ("loop_stages-",),
 }
 
 # The kinds of edits that do what a rule advises, so that its bound is theirs. Other edits only might help against it.
@@ -115,14 +103,12 @@ _REMEDIES: Mapping[str, tuple[str, ...]] = {
     "uneven-ctas": ("program_order",),
 }
 
-_BY_UNIT: Mapping[str, tuple[_Step, ...]] = {
+_BY_UNIT: Mapping[str, tuple[str, ...]] = {
     DRAM: (_GROUPED[0],),
-    L2: (_GROUPED[0], _WARPS_UP),
-    L2_TO_SM: (_GROUPED[0], _WARPS_UP),
+    L2: (_GROUPED[0], "num_warps+"),
+    L2_TO_SM: (_GROUPED[0], "num_warps+"),
 }
-_NEIGHBOURHOOD: tuple[_Step, ...] = (_STAGES_UP, _WARPS_UP, _WARPS_DOWN, _STAGES_DOWN, _FEWER_REGISTERS)
-_AT_LAST: _Step = ("env", _MORE)
-_FEWER_REGISTERS_BY = ("num_warps", "maxnreg")
+_NEIGHBOURHOOD: tuple[str, ...] = ("num_stages+", "num_warps+", "num_warps-", "num_stages-", "maxnreg-")
 
 
 def edits_for(
@@ -142,55 +128,43 @@ def edits_for(
         return [*each, Proposal(all_edits, ASKED_FOR)] if can_be_together else each
     named = [Proposal((Edit(OTHER_CONSTANTS, one.text),), ASKED_FOR) for one in kernel.others]
     proposals: dict[Edit, Proposal] = {}
-    for proposal in (
-        *_by_findings(findings, kernel, _BY_RULE),
-        *_by_limit(limit, kernel),
-        *_by_findings(findings, kernel, _ALSO_BY_RULE),
-        *_neighbours(kernel),
-    ):
+    for proposal in _proposed(findings, limit, kernel):
         proposals.setdefault(proposal.edits[0], proposal)
-    kinds = _FEWER_REGISTERS_BY if kernel.clean.spills else ()
+    kinds = ("num_warps", "maxnreg") if kernel.clean.spills else ()
     slowest = {Edit(kind, value) for kind in kinds for value in KINDS[kind].fewer(kernel)}
     return [*named, *sorted(proposals.values(), key=lambda one: one.edits[0] in slowest)[:MAX_BUILDS]]
 
 
+def _proposed(findings: Sequence[Finding], limit: Limit | None, kernel: KernelToEdit) -> Iterator[Proposal]:
+    yield from _by_findings(findings, kernel, _BY_RULE)
+    for unit in limit.units if limit is not None and limit.is_known else ():
+        for step in _BY_UNIT.get(unit, ()):
+            yield from (Proposal((edit,), f"limit {unit}") for edit in _edits_of(step, kernel))
+    yield from _by_findings(findings, kernel, _ALSO_BY_RULE)
+    for step in (*_NEIGHBOURHOOD, "env+"):
+        yield from (Proposal((edit,), NEIGHBOUR) for edit in _edits_of(step, kernel))
+
+
 def _by_findings(
-    findings: Sequence[Finding], kernel: KernelToEdit, steps: Mapping[str, tuple[_Step, ...]]
+    findings: Sequence[Finding], kernel: KernelToEdit, steps: Mapping[str, tuple[str, ...]]
 ) -> Iterator[Proposal]:
     for finding in findings:
         remedies = _REMEDIES.get(finding.rule, ())
         for step in steps.get(finding.rule, ()):
             for edit in _edits_of(step, kernel, _VALUES_OF_FINDING):
-                yield Proposal((edit,), finding.rule, _promise(finding, edit) if edit.kind in remedies else None)
+                # The finding may know the gain of an edit's value; its share is the most.
+                known = finding.figures.get(edit.value)
+                promise = max(min(known if isinstance(known, float) else 1.0, finding.share, 1.0), 0.0)
+                yield Proposal((edit,), finding.rule, promise if edit.kind in remedies else None)
 
 
-def _promise(finding: Finding, edit: Edit) -> float:
-    """Return the gain that a finding promises at most: that of an edit's value if it knows it, or its share."""
-    known = finding.figures.get(edit.value)
-    return max(min(known if isinstance(known, float) else 1.0, finding.share, 1.0), 0.0)
-
-
-def _by_limit(limit: Limit | None, kernel: KernelToEdit) -> Iterator[Proposal]:
-    for unit in limit.units if limit is not None and limit.is_known else ():
-        for step in _BY_UNIT.get(unit, ()):
-            yield from (Proposal((edit,), f"limit {unit}") for edit in _edits_of(step, kernel))
-
-
-def _neighbours(kernel: KernelToEdit) -> Iterator[Proposal]:
-    for step in (*_NEIGHBOURHOOD, _AT_LAST):
-        yield from (Proposal((edit,), NEIGHBOUR) for edit in _edits_of(step, kernel))
-
-
-def _edits_of(step: _Step, kernel: KernelToEdit, max_count: int = 1) -> list[Edit]:
-    name, what = step
-    kind = KINDS[name]
-    if what == _FEWER:
-        values = kind.fewer(kernel)
-    elif what == _MORE:
-        values = kind.more(kernel)
-    else:
-        values = [value for value in kind.more(kernel) if value == what]
-    return [Edit(name, value) for value in values[:max_count]]
+def _edits_of(step: str, kernel: KernelToEdit, max_count: int = 1) -> list[Edit]:
+    name, is_edit, wanted = step.partition("=")
+    if is_edit:
+        return [Edit(name, wanted)] if wanted in KINDS[name].more(kernel) else []
+    kind = KINDS[step[:-1]]
+    values = kind.more(kernel) if step.endswith("+") else kind.fewer(kernel)
+    return [Edit(kind.name, value) for value in values[:max_count]]
 
 
 def edits_after(
@@ -204,17 +178,12 @@ def edits_after(
     found: dict[frozenset[Edit], Proposal] = {}
     # What moves on from the second best may pass what moves on from the best.
     for place, winner in enumerate(winners):
-        for edits in (*_combined(winner, winners[place + 1 :]), *_moved(winner, kernel)):
+        kinds = {edit.kind for edit in winner}
+        others = [other for other in winners[place + 1 :] if kinds.isdisjoint(edit.kind for edit in other)]
+        for edits in (*((*winner, *other) for other in others), *_moved(winner, kernel)):
             if frozenset(edits) not in known:
                 found.setdefault(frozenset(edits), Proposal(edits, NEIGHBOUR))
     return list(found.values())[:MAX_BUILDS]
-
-
-def _combined(best: tuple[Edit, ...], others: Sequence[tuple[Edit, ...]]) -> Iterator[tuple[Edit, ...]]:
-    kinds = {edit.kind for edit in best}
-    for other in others:
-        if kinds.isdisjoint(edit.kind for edit in other):
-            yield (*best, *other)
 
 
 def _moved(best: tuple[Edit, ...], kernel: KernelToEdit) -> Iterator[tuple[Edit, ...]]:
@@ -286,17 +255,7 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
     ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
 }
-
-
 _FUNCTIONS: Mapping[str, Callable[..., int]] = {"cdiv": lambda a, b: -(-a // b), "min": min, "max": max}
-
-
-def numbers_of(saved: SavedLaunch) -> dict[str, int]:
-    """Return the integer arguments and constants of a saved launch, by name."""
-    named = zip(parameters(saved), saved.record.arguments, strict=True)
-    found = {name: int(one.value) for (name, _), one in named if isinstance(one, IntegerArgument)}
-    constants = saved.kernel.constants.items()
-    return {**{name: int(text) for name, text in constants if text.lstrip("-").isdecimal()}, **found}
 
 
 def named_grid(expression: str, numbers: Mapping[str, int]) -> Grid:

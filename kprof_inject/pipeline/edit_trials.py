@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import Struct, convert
 from msgspec.structs import asdict, replace
@@ -31,22 +31,22 @@ from kprof_inject.capture.edits import (
     read_other_values,
 )
 from kprof_inject.capture.resources import Resources
-from kprof_inject.capture.saved_launch import SavedLaunch, read_saved_launch
+from kprof_inject.capture.saved_launch import IntegerArgument, SavedLaunch, parameters, read_saved_launch
 from kprof_inject.capture.schema import TTGIR_FILE
 from kprof_inject.errors import KprofError
 from kprof_inject.files import read_text
 from kprof_inject.forks import usable_cores
 from kprof_inject.pipeline import Say
-from kprof_inject.pipeline.edit_choice import Proposal, edits_after, edits_for, how_to_apply, named_grid, numbers_of
-from kprof_inject.pipeline.own_processes import Worker, leaving_by_exception
+from kprof_inject.pipeline.edit_choice import Proposal, edits_after, edits_for, how_to_apply, named_grid
+from kprof_inject.pipeline.workers import Worker, leaving_by_exception
 from kprof_inject.quantities import counted
 from kprof_inject.report.experiments import result_text
 from kprof_inject.runtime.child_process import ProcessOverdueError, wait_for
 from kprof_inject.runtime.compiling.builds import Build, Compilers, assembly_in, code_lines, objection_to
-from kprof_inject.runtime.experiments.edits.edit import EditRefused, KernelToEdit, Stage
-from kprof_inject.runtime.experiments.edits.kinds import changes_ttgir, with_options, with_ttgir_edited
-from kprof_inject.runtime.experiments.tasks import TimedBuild, TimedEdit, TimeEdit
 from kprof_inject.runtime.faults import first_line
+from kprof_inject.runtime.worker.edit import EditRefused, KernelToEdit, Stage
+from kprof_inject.runtime.worker.edit_kinds import changes_ttgir, with_options, with_ttgir_edited
+from kprof_inject.runtime.worker.tasks import TimedBuild, TimedEdit, TimeEdit
 from kprof_inject.select.safety import relaunch
 from kprof_inject.ttgir.parser import parse
 from kprof_inject.workspace import Workspace
@@ -111,8 +111,6 @@ def _tried(
     record = convert(saved.record, EditsRecord, from_attributes=True)  # the kernel, its grid, resources and device
     record = replace(record, target=saved.kernel.target, triton=saved.kernel.triton_version, tolerance=choice.tolerance)
     try:
-        if refusal := _refusal_of(saved):
-            return replace(record, refusal=refusal), ""
         trials = _Trials(workspace, saved, choice, say)
         findings, limit = (recorded.analysis.findings, recorded.analysis.limit) if recorded else ((), None)
         trials.run(edits_for(findings, limit, trials.kernel, choice.edits))
@@ -121,15 +119,6 @@ def _tried(
     best = trials.best
     is_edited = best is not None and changes_ttgir(best.proposal.edits)
     return trials.record(record), best.kernel.ttgir if best is not None and is_edited else ""
-
-
-def _refusal_of(saved: SavedLaunch) -> str:
-    """Return why a kernel must not be tried, in words that follow *because*; empty without a reason."""
-    if not saved.build_folder.is_dir():
-        return "its machine code was not saved"
-    path = saved.folder / TTGIR_FILE
-    judged = saved.record.relaunch or relaunch(parse(read_text(path), str(path)))
-    return "it polls memory, and may hang when it runs at another speed" if judged.waits else ""
 
 
 @dataclass(slots=True)
@@ -162,9 +151,11 @@ class _Trial:
             outcome = "not measured" if self.is_late else "refused"
         else:
             outcome = gain.outcome if gain else "not measured"
+        before = {**unchanged.record.options, **unchanged.record.environment}
+        after = {**self.kernel.record.options, **self.kernel.record.environment}
         return replace(
             tried,
-            options=_changed(unchanged, self.kernel),
+            options={name: value for name, value in after.items() if before.get(name) != value},
             constants=self.kernel.constants,
             changes_ttgir=changes_ttgir(self.proposal.edits),
             outcome=outcome,
@@ -188,7 +179,10 @@ def _other_values(saved: SavedLaunch, choice: TryChoice) -> tuple[OtherValues, .
     ]
     if not choice.grid:
         return tuple(others)
-    numbers = numbers_of(saved)
+    constants = {name: int(text) for name, text in present.items() if text.lstrip("-").isdecimal()}
+    named = zip(parameters(saved), saved.record.arguments, strict=True)
+    arguments = {name: int(one.value) for (name, _), one in named if isinstance(one, IntegerArgument)}
+    numbers = {**constants, **arguments}
     return tuple(replace(one, grid=named_grid(choice.grid, {**numbers, **one.values})) for one in others)
 
 
@@ -196,17 +190,19 @@ def _code_of(build: Path, kernel: KernelToEdit) -> str:
     return "\n".join([f"grid {kernel.grid or 'of the launch'}", *code_lines(assembly_in(build))])
 
 
-def _changed(unchanged: KernelToEdit, edited: KernelToEdit) -> dict[str, Any]:
-    before = {**unchanged.record.options, **unchanged.record.environment}
-    after = {**edited.record.options, **edited.record.environment}
-    return {name: value for name, value in after.items() if before.get(name) != value}
-
-
 class _Trials:
-    """Every trial with one kernel: a queue, the most promising first."""
+    """Every trial with one kernel: a queue, the most promising first.
+
+    Making it raises ``KprofError`` if the kernel must not be tried.
+    """
 
     def __init__(self, workspace: Workspace, saved: SavedLaunch, choice: TryChoice, say: Say) -> None:
-        """Read the kernel."""
+        if not saved.build_folder.is_dir():
+            raise KprofError("its machine code was not saved")
+        ttgir_path = saved.folder / TTGIR_FILE
+        ttgir = read_text(ttgir_path)
+        if (saved.record.relaunch or relaunch(parse(ttgir, str(ttgir_path)))).waits:
+            raise KprofError("it polls memory, and may hang when it runs at another speed")
         self._saved, self._choice, self._say = saved, choice, say
         self._deadline_s = time.monotonic() + choice.seconds
         self._limit_s = max(_MAX_PART * choice.seconds, _MIN_LIMIT_S)
@@ -215,7 +211,7 @@ class _Trials:
         ttir = next((read_text(path) for path in sorted(saved.build_folder.glob("*.ttir"))), "")
         clean = convert(saved.record.clean, Resources, from_attributes=True)  # without its times
         others = _other_values(saved, choice)
-        self.kernel = KernelToEdit(saved.kernel, read_text(saved.folder / TTGIR_FILE), ttir, clean, others=others)
+        self.kernel = KernelToEdit(saved.kernel, ttgir, ttir, clean, others=others)
         self._trials: list[_Trial] = []
         # Edits are timed when the unchanged texts of their stages are known to compile to the program's code.
         self._plain: dict[Stage, _Trial] = {}
@@ -268,7 +264,7 @@ class _Trials:
     def _try_all(self, compilers: Compilers, worker: Worker) -> Ended:
         worker.begin_task(self._task(None, self._deadline_s), self._choice.seconds)
         timing: _Trial | None = None
-        moved_from: Proposal | None = None
+        moved_from: tuple[Edit, ...] | None = None
         while time.monotonic() < (until_s := self._until_s()):
             self._compile(compilers)
             if timing is None and self._timed is not None:
@@ -277,11 +273,11 @@ class _Trials:
                     worker.begin_task(self._task(timing, until_s), self._limit_s + 4 * self._least_seconds)
                 elif not compilers.processes:
                     # What is next to the best edits, and these together with others, as long as the best changes.
-                    winners = [trial.proposal for trial in self._winners()]
+                    winners = [trial.proposal.edits for trial in self._winners()]
                     if self._choice.edits or not winners or winners[0] is moved_from:
                         return "all"
-                    moved_from, tried = winners[0], [trial.proposal.edits for trial in self._trials]
-                    self._add(edits_after([one.edits for one in winners], self.kernel, tried))
+                    moved_from = winners[0]
+                    self._add(edits_after(winners, self.kernel, [trial.proposal.edits for trial in self._trials]))
                     continue
             is_timing = timing is not None or self._timed is None
             due = wait_for([*compilers.processes, *([worker] if is_timing else [])], until_s)

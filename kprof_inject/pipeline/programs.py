@@ -1,6 +1,6 @@
 """The steps that run the user's program: dump, run, and run again with a buffer that fits.
 
-They start the program, and report what it saved or why it saved nothing. Only the program imports Triton and torch.
+Each starts the program, and reports what it saved or why it saved nothing. Only the program imports Triton and torch.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from msgspec.structs import replace
 
@@ -24,13 +26,14 @@ from kprof_inject.errors import KprofError
 from kprof_inject.kernel_names import differing_facts, facts_in_words
 from kprof_inject.packages import install_command, missing_to_run
 from kprof_inject.pipeline import Say
-from kprof_inject.pipeline.launch_measurements import main_kernels, measure_run, with_permitted_metrics
 from kprof_inject.pipeline.saved_launches import (
-    drop_builds,
     drop_launches,
     finish_launches,
     keep_launches_of,
     launches_to_save,
+    main_kernels,
+    measure_run,
+    with_permitted_metrics,
 )
 from kprof_inject.pipeline.torch_traces import save_gpu_work
 from kprof_inject.quantities import counted
@@ -48,241 +51,196 @@ _EXCEPTION = 1
 _MAX_UNREACHED = 5
 
 
-def dump(
-    workspace: Workspace,
-    kernel_glob: str,
-    program: Sequence[str],
-    program_input: ProgramInput,
-    say: Say,
-    *,
-    values: WantedValues = NO_VALUES,
-) -> int:
-    """Run the program, replace the workspace's kernels by those of the program, and return its exit code.
+@dataclass(frozen=True, slots=True)
+class Program:
+    """The user's program: its command in ``words``, the stdin of its runs, and the workspace for what they save."""
 
-    Kernels with constants of ``values`` are also saved as TTIR with these values.
-    Raises ``KprofError`` if the program compiled no kernel; the earlier kernels are kept then.
-    """
-    reports_folder = workspace.new_reports_folder("dump")
-    session = Session(
-        "dump",
-        str(workspace.folder.resolve()),
-        str(reports_folder.resolve()),
-        Recording(kernel=kernel_glob),
-        programs_cache=str(programs_triton_cache(os.environ)),
-        values=dict(values),
-    )
-    exit_code, reports = _dumped(workspace, session, program, program_input, say)
-    _say_states(reports, say)
-    say_what_went_wrong(reports, say)
-    return exit_code
+    workspace: Workspace
+    words: Sequence[str]
+    program_input: ProgramInput
+    say: Say
 
+    def dump(self, kernel_glob: str, values: WantedValues = NO_VALUES) -> int:
+        """Run the program, replace the workspace's kernels by those of the program, and return its exit code.
 
-def _dumped(
-    workspace: Workspace, session: Session, program: Sequence[str], program_input: ProgramInput, say: Say
-) -> tuple[int, Reports]:
-    """Run the program of a session that replaces the workspace's kernels, and report these."""
-    with workspace.results_replaced():
-        exit_code = run_program(program, session, workspace.new_cache_folder("dump"), program_input)
-        reports = read_reports(Path(session.reports))
-        kernels = workspace.kernels()
-        if not kernels:
-            raise no_result_error("compiled no kernel", exit_code, reports, session.recording.kernel, program)
-    say(f"dumped {counted(len(kernels), 'kernel')} to {workspace.folder}")
-    differing = differing_facts(kernels)
-    for dumped in kernels:
-        target = dumped.info.target
-        facts = ({"target": str(target)} if target else {}) | differing[dumped.variant]
-        say(f"  {dumped.name} ({facts_in_words(facts)}) {dumped.ttgir_path}")
-    return exit_code, reports
-
-
-def profile_program(
-    workspace: Workspace,
-    recording: Recording,
-    selectors: Sequence[str],
-    style: Style,
-    program: Sequence[str],
-    program_input: ProgramInput,
-    say: Say,
-    dumped: Callable[[], object],
-) -> tuple[Path, int]:
-    """Run the program, and record the launches of its kernels, into which records are inserted when they are compiled.
-
-    Launches without records, in turn with those that have some, show what the records cost. Replaces the workspace's
-    kernels, and calls ``dumped`` then. Returns the capture's folder and the program's exit code. Raises ``KprofError``
-    if the program compiled no kernel, for which the earlier kernels are kept, or if no launch was saved.
-    """
-    recording = with_permitted_metrics(recording, say)
-    saves = recording.keep_launches or recording.metrics or recording.variants_to_replay != ()
-    reports_folder = workspace.new_reports_folder("dump")
-    folder = workspace.new_capture_folder()
-    session = dataclasses.replace(
-        _session(workspace, folder, reports_folder, recording, None if saves else ()),
-        step="profile",
-        selectors=tuple(selectors),
-        style=(style.split, style.iteration_records),
-        programs_cache=str(programs_triton_cache(os.environ)),
-    )
-    try:
-        exit_code, reports = _dumped(workspace, session, program, program_input, say)
-    finally:
-        workspace.forget_if_empty(folder)
-    dumped()
-    _take_traces(folder, reports_folder)
-    if not _is_captured(folder):
-        if recording.keep_launches:
-            finish_launches(workspace, folder, say)
-        raise _nothing_saved(folder, exit_code, reports, recording, program)
-    built = {launch.kernel.program_variant: launch.kernel for launch in read_capture(folder).launches}
-    recording = recording.replaying(variant for variant, kernel in built.items() if variant and needs_replay(kernel))
-    if recording.variants_to_replay is not None:
-        keep_launches_of(workspace, folder, {*main_kernels(workspace), *recording.variants_to_replay})
-    _finish(workspace, folder, exit_code, reports, recording, "", say)
-    return folder, exit_code
-
-
-def run(
-    workspace: Workspace,
-    recording: Recording,
-    program: Sequence[str],
-    program_input: ProgramInput,
-    say: Say,
-    made_by: str = "",
-) -> tuple[Path, int]:
-    """Rerun the program with the planned records, save its launches, and measure what a record costs.
-
-    ``made_by`` is the command that captures for its own use, empty for ``run`` and ``profile``. Returns the capture's
-    folder and the program's exit code. Raises ``KprofError`` if no launch was saved.
-    """
-    recording = recording.replaying(_hard_to_time(workspace))
-    recording = replace(recording, counters="none") if made_by else with_permitted_metrics(recording, say)
-    folder = workspace.new_capture_folder()
-    try:
-        exit_code, reports = capture(workspace, folder, recording, program, program_input, say, made_by)
-    except KprofError:
-        if recording.keep_launches:
-            finish_launches(workspace, folder, say)
-        raise
-    _finish(workspace, folder, exit_code, reports, recording, made_by, say)
-    return folder, exit_code
-
-
-def _finish(
-    workspace: Workspace, folder: Path, exit_code: int, reports: Reports, recording: Recording, made_by: str, say: Say
-) -> None:
-    _say_states(reports, say)
-    for autotuned in reports.choices:
-        say(f"the autotuner of {autotuned.kernel} chose {autotuned.config} for {autotuned.key}")
-    for message in reports.unfinished:
-        say(message)
-    say_what_went_wrong(reports, say)
-    save_gpu_work(folder, torch_traces(folder), say)
-    say(f"captured to {folder}")
-    if exit_code not in STOPPED:
-        measure_run(workspace, folder, reports, recording, say)
-    if not recording.keep_launches:
-        drop_launches(workspace, folder)
-    elif not made_by:
-        drop_builds(workspace)
-        finish_launches(workspace, folder, say)
-
-
-def fit_and_run(
-    workspace: Workspace,
-    ran: tuple[Path, int],
-    recording: Recording,
-    program: Sequence[str],
-    program_input: ProgramInput,
-    say: Say,
-) -> tuple[Path, int]:
-    """Rerun the program with a larger buffer if its capture lost records, unless it was stopped.
-
-    ``ran`` is what ``run`` returned. Returns the same of the last run.
-    """
-    folder, exit_code = ran
-    if exit_code in STOPPED:
-        return ran
-    fit = fitted_buffer(read_capture(folder).launches, recording.mode)
-    if fit is None:
-        say("no record was lost: --fit has nothing to do")
-        return ran
-    _say_losses(fit.losses, say)
-    options = f"--buffer-type {fit.mode.buffer} --buffer-size {fit.mode.buffer_bytes}"
-    limit_bytes = min(recording.max_bytes, MAX_LAUNCH_BYTES)
-    if fit.launch_bytes > limit_bytes:
-        say(
-            f"not rerun: {options} would keep all records, but {fit.largest.kernel.name} with "
-            f"{counted(fit.largest.ctas, 'CTA')} would take {fit.launch_bytes} bytes, and the limit is {limit_bytes}; "
-            "record fewer --warps, select less, or raise --max-bytes"
+        Kernels with constants of ``values`` are also saved as TTIR with these values.
+        Raises ``KprofError`` if the program compiled no kernel; the earlier kernels are kept then.
+        """
+        session = dataclasses.replace(
+            self._session("dump", Recording(kernel=kernel_glob)),
+            programs_cache=str(programs_triton_cache(os.environ)),
+            values=dict(values),
         )
-        return ran
-    if program_input.refusal:
-        say(f"not rerun: {program_input.refusal}; {options} would keep all records")
-        return ran
-    say(f"rerunning with {options}, which have room for as many in every warp")
-    folder, exit_code = run(workspace, replace(recording, mode=fit.mode), program, program_input, say)
-    second_fit = fitted_buffer(read_capture(folder).launches, fit.mode)
-    if second_fit is not None:
-        _say_losses(second_fit.losses, say)
-        say("records were lost again: the program differs between runs, or the buffer was made smaller")
-    return folder, exit_code
+        exit_code, reports = self._dumped(session)
+        _say_states(reports, self.say)
+        _say_what_went_wrong(reports, self.say)
+        return exit_code
 
+    def profile(
+        self, recording: Recording, selectors: Sequence[str], style: Style, dumped: Callable[[], object]
+    ) -> tuple[Path, int]:
+        """Run the program with records, which are inserted into its kernels when they are compiled.
 
-def capture(
-    workspace: Workspace,
-    folder: Path,
-    recording: Recording,
-    program: Sequence[str],
-    program_input: ProgramInput,
-    say: Say,
-    made_by: str = "",
-) -> tuple[int, Reports]:
-    """Rerun the program with the planned records and save its launches into ``folder``.
+        Launches without records, in turn with those that have some, show what the records cost. Replaces the
+        workspace's kernels, and calls ``dumped`` then. Returns the capture's folder and the program's exit code. Raises
+        ``KprofError`` if the program compiled no kernel, for which the earlier kernels are kept, or if no launch was
+        saved.
+        """
+        workspace = self.workspace
+        recording = with_permitted_metrics(recording, self.say)
+        saves = recording.keep_launches or recording.metrics or recording.variants_to_replay != ()
+        folder = workspace.new_capture_folder()
+        session = dataclasses.replace(
+            self._session("dump", recording, folder, None if saves else ()),
+            step="profile",
+            selectors=tuple(selectors),
+            style=(style.split, style.iteration_records),
+            programs_cache=str(programs_triton_cache(os.environ)),
+        )
+        try:
+            exit_code, reports = self._dumped(session)
+        finally:
+            workspace.forget_if_empty(folder)
+        dumped()
+        self._require_captured(session, exit_code, reports)
+        built = {launch.kernel.program_variant: launch.kernel for launch in read_capture(folder).launches}
+        hard_to_time = [variant for variant, kernel in built.items() if variant and needs_replay(kernel)]
+        recording = recording.replaying(hard_to_time)
+        if recording.variants_to_replay is not None:
+            keep_launches_of(workspace, folder, {*main_kernels(workspace), *recording.variants_to_replay})
+        self._finish(folder, exit_code, reports, recording)
+        return folder, exit_code
 
-    Returns the program's exit code and the reports of its processes. Raises ``KprofError`` if no launch was saved.
-    """
-    recording.mode.require_possible_on(
-        {kernel.info.target.backend for kernel in workspace.kernels() if kernel.info.target}
-    )
-    reports_folder = workspace.new_reports_folder("run")
-    wanted = recording.variants_to_replay
-    if recording.keep_launches and made_by:
-        wanted = None  # the command chooses the kernels itself
-    elif (recording.keep_launches or recording.metrics) and wanted is not None:
-        wanted = tuple(dict.fromkeys([*main_kernels(workspace), *wanted]))
-    session = dataclasses.replace(_session(workspace, folder, reports_folder, recording, wanted), made_by=made_by)
-    try:
-        exit_code = run_program(program, session, workspace.cache_folder_of_rerun("run"), program_input)
-    finally:
-        workspace.forget_if_empty(folder)
-    reports = read_reports(reports_folder)
-    _take_traces(folder, reports_folder)
-    if not _is_captured(folder):
-        raise _nothing_saved(folder, exit_code, reports, recording, program)
-    return exit_code, reports
+    def run(self, recording: Recording, made_by: str = "") -> tuple[Path, int]:
+        """Rerun the program with the planned records, save its launches, and measure what a record costs.
 
+        ``made_by`` is the command that captures for its own use, empty for ``run`` and ``profile``. Returns the
+        capture's folder and the program's exit code. Raises ``KprofError`` if no launch was saved.
+        """
+        workspace = self.workspace
+        recording = recording.replaying(_hard_to_time(workspace))
+        recording = replace(recording, counters="none") if made_by else with_permitted_metrics(recording, self.say)
+        targets = [kernel.info.target for kernel in workspace.kernels()]
+        recording.mode.require_possible_on({target.backend for target in targets if target})
+        wanted = recording.variants_to_replay
+        if recording.keep_launches and made_by:
+            wanted = None  # the command chooses the kernels itself
+        elif (recording.keep_launches or recording.metrics) and wanted is not None:
+            wanted = tuple(dict.fromkeys([*main_kernels(workspace), *wanted]))
+        folder = workspace.new_capture_folder()
+        session = dataclasses.replace(self._session("run", recording, folder, wanted), made_by=made_by)
+        try:
+            exit_code = run_program(self.words, session, workspace.cache_folder_of_rerun("run"), self.program_input)
+        finally:
+            workspace.forget_if_empty(folder)
+        reports = read_reports(Path(session.reports))
+        self._require_captured(session, exit_code, reports)
+        self._finish(folder, exit_code, reports, recording, made_by)
+        return folder, exit_code
 
-def _session(
-    workspace: Workspace, folder: Path, reports_folder: Path, recording: Recording, wanted: tuple[str, ...] | None
-) -> Session:
-    """Return the session of a run with records that saves a launch of each ``wanted`` variant (None: of all)."""
-    return Session(
-        "run",
-        str(workspace.folder.resolve()),
-        str(reports_folder.resolve()),
-        recording,
-        capture=str(folder.resolve()),
-        saved=launches_to_save(workspace, folder, wanted, is_asked_for=recording.asks_for_saved_launches),
-    )
+    def fit_and_run(self, ran: tuple[Path, int], recording: Recording) -> tuple[Path, int]:
+        """Rerun the program with a larger buffer if its capture lost records, unless it was stopped.
 
+        ``ran`` is what ``run`` returned. Returns the same of the last run.
+        """
+        folder, exit_code = ran
+        if exit_code in STOPPED:
+            return ran
+        fit = fitted_buffer(read_capture(folder).launches, recording.mode)
+        if fit is None:
+            self.say("no record was lost: --fit has nothing to do")
+            return ran
+        _say_losses(fit.losses, self.say)
+        options = f"--buffer-type {fit.mode.buffer} --buffer-size {fit.mode.buffer_bytes}"
+        limit_bytes = min(recording.max_bytes, MAX_LAUNCH_BYTES)
+        if fit.launch_bytes > limit_bytes:
+            self.say(
+                f"not rerun: {options} would keep all records, but {fit.largest.kernel.name} with "
+                f"{counted(fit.largest.ctas, 'CTA')} would take {fit.launch_bytes} bytes, and the limit is "
+                f"{limit_bytes}; record fewer --warps, select less, or raise --max-bytes"
+            )
+            return ran
+        if self.program_input.refusal:
+            self.say(f"not rerun: {self.program_input.refusal}; {options} would keep all records")
+            return ran
+        self.say(f"rerunning with {options}, which have room for as many in every warp")
+        folder, exit_code = self.run(replace(recording, mode=fit.mode))
+        second_fit = fitted_buffer(read_capture(folder).launches, fit.mode)
+        if second_fit is not None:
+            _say_losses(second_fit.losses, self.say)
+            self.say("records were lost again: the program differs between runs, or the buffer was made smaller")
+        return folder, exit_code
 
-def _take_traces(capture_folder: Path, reports_folder: Path) -> None:
-    for trace in reports_folder.glob(_TORCH_TRACES) if capture_folder.exists() else ():
-        trace.replace(capture_folder / trace.name)
+    def _session(
+        self,
+        step: Literal["dump", "run"],
+        recording: Recording,
+        capture: Path | None = None,
+        variants: tuple[str, ...] | None = (),
+    ) -> Session:
+        """Return the session of a run that captures, if ``capture`` is its folder, and saves launches of variants."""
+        folder, reports_folder = self.workspace.folder.resolve(), self.workspace.new_reports_folder(step).resolve()
+        session = Session(step, str(folder), str(reports_folder), recording)
+        if capture is None:
+            return session
+        saved = launches_to_save(self.workspace, capture, variants, is_asked_for=recording.asks_for_saved_launches)
+        return dataclasses.replace(session, capture=str(capture.resolve()), saved=saved)
 
+    def _dumped(self, session: Session) -> tuple[int, Reports]:
+        """Run the program of a session that replaces the workspace's kernels, and report these."""
+        workspace = self.workspace
+        with workspace.results_replaced():
+            exit_code = run_program(self.words, session, workspace.new_cache_folder("dump"), self.program_input)
+            reports = read_reports(Path(session.reports))
+            kernels = workspace.kernels()
+            if not kernels:
+                raise _no_result("compiled no kernel", exit_code, reports, session.recording.kernel, self.words)
+        self.say(f"dumped {counted(len(kernels), 'kernel')} to {workspace.folder}")
+        differing = differing_facts(kernels)
+        for dumped in kernels:
+            target = dumped.info.target
+            facts = ({"target": str(target)} if target else {}) | differing[dumped.variant]
+            self.say(f"  {dumped.name} ({facts_in_words(facts)}) {dumped.ttgir_path}")
+        return exit_code, reports
 
-def _is_captured(folder: Path) -> bool:
-    return any(folder.glob(f"*/{FILES[LaunchRecord]}"))
+    def _require_captured(self, session: Session, exit_code: int, reports: Reports) -> None:
+        """Take what the processes left beside the capture. Raises ``KprofError`` if no launch was captured."""
+        folder, recording = Path(session.capture), session.recording
+        for trace in Path(session.reports).glob(_TORCH_TRACES) if folder.exists() else ():
+            trace.replace(folder / trace.name)
+        if any(folder.glob(f"*/{FILES[LaunchRecord]}")):
+            return
+        if recording.keep_launches:
+            finish_launches(self.workspace, folder, self.say)
+        ends = list(ends_of(folder))
+        seen = sum(sum(end.launches.values()) for end in ends)  # without processes that were killed
+        left_out = sum((Counter(end.left_out) for end in ends), Counter[str]())
+        reasons = [f"{reason} ({count})" for reason, count in left_out.items()] or list(reports.unfinished)
+        if reasons:
+            raise KprofError(f"no launch was saved: {'; '.join(reasons)}", exit_code=exit_code or 1)
+        if seen and not exit_code:
+            raise KprofError(
+                f"--launches {recording.launches} keeps none of the launches with records ({seen})",
+                hint="launches are counted from 0 for each variant of a kernel, not counting those of autotuners",
+            )
+        raise _no_result("launched no kernel with records", exit_code, reports, recording.kernel, self.words)
+
+    def _finish(self, folder: Path, exit_code: int, reports: Reports, recording: Recording, made_by: str = "") -> None:
+        """Report on a run that has captured launches, and measure those that it has saved to be repeated."""
+        _say_states(reports, self.say)
+        for autotuned in reports.choices:
+            self.say(f"the autotuner of {autotuned.kernel} chose {autotuned.config} for {autotuned.key}")
+        for message in reports.unfinished:
+            self.say(message)
+        _say_what_went_wrong(reports, self.say)
+        save_gpu_work(folder, torch_traces(folder), self.say)
+        self.say(f"captured to {folder}")
+        if exit_code not in STOPPED:
+            measure_run(self.workspace, folder, reports, recording, self.say)
+        if not recording.keep_launches:
+            drop_launches(self.workspace, folder)
+        elif not made_by:
+            finish_launches(self.workspace, folder, self.say)
 
 
 def torch_traces(capture_folder: Path) -> list[Path]:
@@ -308,7 +266,7 @@ def _say_states(reports: Reports, say: Say) -> None:
             say(f"{state.name}: {state.reason}")
 
 
-def say_what_went_wrong(reports: Reports, say: Say) -> None:
+def _say_what_went_wrong(reports: Reports, say: Say) -> None:
     """Report our errors inside the program, which continued, and the Python processes that we could not join."""
     for error in reports.errors:
         say(f"an internal error in kprof-inject, which the program did not notice: {error}")
@@ -326,26 +284,7 @@ def _say_losses(losses: Iterable[Need], say: Say) -> None:
         )
 
 
-def _nothing_saved(
-    folder: Path, exit_code: int, reports: Reports, recording: Recording, program: Sequence[str]
-) -> KprofError:
-    ends = list(ends_of(folder))
-    seen = sum(sum(end.launches.values()) for end in ends)  # without processes that were killed
-    left_out = sum((Counter(end.left_out) for end in ends), Counter[str]())
-    reasons = [f"{reason} ({count})" for reason, count in left_out.items()] or list(reports.unfinished)
-    if reasons:
-        return KprofError(f"no launch was saved: {'; '.join(reasons)}", exit_code=exit_code or 1)
-    if seen and not exit_code:
-        return KprofError(
-            f"--launches {recording.launches} keeps none of the launches with records ({seen})",
-            hint="launches are counted from 0 for each variant of a kernel, not counting those of autotuners",
-        )
-    return no_result_error("launched no kernel with records", exit_code, reports, recording.kernel, program)
-
-
-def no_result_error(
-    what: str, exit_code: int, reports: Reports, kernel_glob: str, program: Sequence[str]
-) -> KprofError:
+def _no_result(what: str, exit_code: int, reports: Reports, kernel_glob: str, program: Sequence[str]) -> KprofError:
     """Explain why a step has no result, by the most specific reason; ``what`` says what the program did not do."""
 
     def error(what: str, hint: str) -> KprofError:

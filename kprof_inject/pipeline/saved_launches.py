@@ -1,18 +1,36 @@
-"""Save launches of a program, and repeat them when the program has ended."""
+"""Save launches of a program, and repeat them in workers when the program has ended.
+
+What is measured is added to the capture, as is the kernels' machine code. Everything that goes wrong is reported: the
+capture is useful without these measurements.
+"""
 
 from __future__ import annotations
 
 import atexit
 import shutil
 import tempfile
-from collections.abc import Container, Sequence
+from collections import defaultdict
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
+from statistics import median
 
 from msgspec.structs import replace
 
-from kprof_inject.capture.recording import Recording
+from kprof_inject.capture.capture_files import (
+    FILES,
+    KERNELS_FOLDER,
+    KernelRecord,
+    ProcessRecord,
+    read,
+    read_optional,
+    write,
+)
+from kprof_inject.capture.measurements import MeasurementsRecord
+from kprof_inject.capture.reader import read_process
+from kprof_inject.capture.recording import KERNEL_SECONDS, Recording
+from kprof_inject.capture.resources import TimingRecord
 from kprof_inject.capture.saved_launch import (
     SAVED_LAUNCH_ENDING,
     SAVED_LAUNCH_FILE,
@@ -26,27 +44,50 @@ from kprof_inject.errors import KprofError
 from kprof_inject.insertion import insert_kernels, write_insertions
 from kprof_inject.packages import installed_version_of
 from kprof_inject.pipeline import Say
-from kprof_inject.pipeline.launch_measurements import measure_capture, with_permitted_metrics
-from kprof_inject.pipeline.own_processes import do_tasks
-from kprof_inject.quantities import counted
+from kprof_inject.pipeline.captured_kernels import CapturedKernel, kernels_examined
+from kprof_inject.pipeline.workers import do_tasks
+from kprof_inject.quantities import counted, listed, percent
 from kprof_inject.report.notes import l2_in_words
 from kprof_inject.runtime.compiling.builds import require_own_files
-from kprof_inject.runtime.experiments.tasks import MAX_TIMES, CaptureLaunch
-from kprof_inject.runtime.process_report import read_reports
+from kprof_inject.runtime.counters.cupti import has_nvidia_module, is_permitted
+from kprof_inject.runtime.process_report import Reports, read_reports
 from kprof_inject.runtime.program import require_startable
 from kprof_inject.runtime.session import SavedLaunches, Session
+from kprof_inject.runtime.worker.tasks import (
+    MAX_TIMES,
+    CaptureLaunch,
+    CountLaunch,
+    SampleLaunch,
+    Task,
+    TaskResult,
+    TimeRecords,
+)
 from kprof_inject.workspace import Workspace
 
 # The first of them fill caches and raise the clock.
 _LAUNCHES = 4
+_MAX_NAMES = 5
+_WAITS_FOR_OTHERS = "it polls memory, and several processes run it: alone, it might wait for ever"
+# Kernels that take less of the time of all kernels are not worth a file.
+_MIN_SHARE = 0.01
+_PURPOSES: Mapping[type[Task], str] = {
+    TimeRecords: "time the records",
+    CountLaunch: "read the counters",
+    SampleLaunch: "sample the warps",
+}
+_REFUSALS: Mapping[type[Task], str] = {
+    TimeRecords: "{name} could not be timed again: {reason}",
+    CountLaunch: "the counters of {name} could not be read: {reason}",
+    SampleLaunch: "the warps of {name} could not be sampled: {reason}",
+}
 
 
 def launches_to_save(
     workspace: Workspace, capture: Path, variants: tuple[str, ...] | None, *, is_asked_for: bool
 ) -> SavedLaunches:
-    """Return the choice of the launches that a run saves: one of each of these variants, of all if it is None.
+    """Return the choice of the launches that the run of a capture saves: one of each variant, of all if it is None.
 
-    ``capture`` is the folder of the run's capture; ``is_asked_for`` is that of ``SavedLaunches``.
+    ``is_asked_for`` is that of ``SavedLaunches``.
     """
     return SavedLaunches(
         variants,
@@ -64,7 +105,7 @@ def keep_launches_of(workspace: Workspace, capture: Path, variants: Container[st
 
 
 def _variant_in(saved_launch: Path) -> str:
-    """Return the variant in the name of a saved launch, which also has the process's id."""
+    # The name also has the process's id.
     return saved_launch.name.removesuffix(SAVED_LAUNCH_ENDING).rpartition("-")[0]
 
 
@@ -73,16 +114,12 @@ def drop_launches(workspace: Workspace, capture: Path) -> None:
     shutil.rmtree(workspace.launches_folder(capture), ignore_errors=True)
     with suppress(OSError):
         workspace.launches_folder(capture).parent.rmdir()
-    drop_builds(workspace)
-
-
-def drop_builds(workspace: Workspace) -> None:
-    """Remove the builds with which saved launches were repeated."""
     shutil.rmtree(workspace.recorded_builds_folder, ignore_errors=True)
 
 
 def finish_launches(workspace: Workspace, capture: Path, say: Say) -> None:
-    """Compress and report the launches that the run of a capture saved."""
+    """Compress and report the launches that the run of a capture saved, and remove the builds for them."""
+    shutil.rmtree(workspace.recorded_builds_folder, ignore_errors=True)
     saved = sorted(path.parent for path in workspace.launches_folder(capture).glob(f"*/{SAVED_LAUNCH_FILE}"))
     for launch in saved:
         compress(launch)
@@ -184,6 +221,164 @@ def capture_launch(workspace: Workspace, saved: SavedLaunch, recording: Recordin
     if reason := result.refusal or (left_alone[0] if left_alone else ""):
         raise KprofError(f"{saved.record.name} was not recorded: {reason}")
     say(f"captured to {folder}" + (f", {l2}" if (l2 := l2_in_words(result.l2)) else ""))
-    measure_capture(workspace, folder, with_permitted_metrics(recording, say), say, saved.folder)
+    kernels = [CapturedKernel(path, record, saved.folder) for _, path, record in _kernels_in(folder)]
+    _measure(workspace, kernels, with_permitted_metrics(recording, say), say)
     drop_launches(workspace, folder)
     return folder
+
+
+def main_kernels(workspace: Workspace) -> tuple[str, ...]:
+    """Return the variants that take at least 1 % of the kernels' time, as far as the dump knows it."""
+    return tuple(variant for variant, share in _shares_of_time(workspace).items() if share >= _MIN_SHARE)
+
+
+def _shares_of_time(workspace: Workspace) -> dict[str, float]:
+    """Return each variant's share of the kernels' time, and 1 for those whose time is unknown."""
+    runs = {kernel.variant: workspace.clean_run(kernel.variant) for kernel in workspace.kernels()}
+    ns = {variant: median(run.times_ns or (0.0,)) * (run.launches or 0) for variant, run in runs.items()}
+    total_ns = sum(ns.values())
+    return {variant: ns[variant] / total_ns if run.times_ns and total_ns else 1.0 for variant, run in runs.items()}
+
+
+def with_permitted_metrics(recording: Recording, say: Say) -> Recording:
+    """Return the recording without metrics if no launch can be measured, and say why if a GPU has counters."""
+    if not recording.metrics or not has_nvidia_module():
+        return replace(recording, counters="none")
+    if not is_permitted():
+        say("without hardware counters, which this user may not read; doctor says how to get the permission")
+        return replace(recording, counters="none")
+    return recording
+
+
+def measure_run(workspace: Workspace, capture: Path, reports: Reports, recording: Recording, say: Say) -> None:
+    """Measure the kernels of which a run has saved a launch."""
+    refusals = [note for note in reports.saved_launches if note.refusal]
+    for kernel, refusal in dict.fromkeys((note.kernel, note.refusal) for note in refusals):
+        say(f"no launch of {kernel} was saved, because {refusal}")
+    try:
+        if recording.variants_to_replay != ():
+            for note in refusals:
+                _note_refusal(capture, note.variant, f"no launch of it was saved: {note.refusal}")
+        kernels = list(_captured_kernels(workspace, capture))
+        if recording.metrics:
+            shares, measured = _shares_of_time(workspace), {kernel.folder for kernel in kernels}
+            for _, folder, record in _kernels_in(capture):
+                if folder not in measured and (share := shares.get(record.program_variant)) is not None:
+                    what = f"it takes {percent(share)} of the kernels' time; profile --kernel {record.name} measures it"
+                    write(folder, MeasurementsRecord(not_counted=what, not_sampled=what))
+        if not recording.replay:
+            kernels = _without_those_that_wait_for_others(capture, kernels, say)
+        _measure(workspace, kernels, recording, say)
+    except OSError as error:
+        say(f"cannot measure saved launches: {error.strerror}")
+
+
+def _captured_kernels(workspace: Workspace, capture: Path) -> Iterator[CapturedKernel]:
+    """Yield the kernels of a capture that take at least 1 % of the time, or of which a launch was saved."""
+    main = main_kernels(workspace)
+    for process, folder, kernel in _kernels_in(capture):
+        name = f"{kernel.program_variant}-{process.pid}{SAVED_LAUNCH_ENDING}"
+        launch = workspace.launches_folder(capture) / name
+        is_saved = is_saved_launch(launch)
+        if is_saved or kernel.program_variant in main:
+            yield CapturedKernel(folder, kernel, launch if is_saved else None)
+
+
+def _without_those_that_wait_for_others(
+    capture: Path, kernels: Sequence[CapturedKernel], say: Say
+) -> list[CapturedKernel]:
+    """Return the kernels, without the launches of those that poll memory where several processes run them.
+
+    Repeated alone, such a launch would wait until it is ended: another process sets what it polls.
+    """
+    processes: defaultdict[str, set[str]] = defaultdict(set)
+    for kernel in kernels:
+        processes[kernel.record.name].add(kernel.folder.parents[1].name)
+
+    def waits_for_others(kernel: CapturedKernel) -> bool:
+        relaunch = kernel.record.scopes.relaunch
+        polls = relaunch is not None and relaunch.waits
+        return kernel.launch is not None and polls and len(processes[kernel.record.name]) > 1
+
+    waiting = list(filter(waits_for_others, kernels))
+    for variant in {kernel.record.program_variant for kernel in waiting}:
+        _note_refusal(capture, variant, _WAITS_FOR_OTHERS)
+    for name in sorted({kernel.record.name for kernel in waiting}):
+        say(f"{name} is not repeated, because {_WAITS_FOR_OTHERS}")
+    return [replace(kernel, launch=None) if waits_for_others(kernel) else kernel for kernel in kernels]
+
+
+def _measure(workspace: Workspace, kernels: Sequence[CapturedKernel], recording: Recording, say: Say) -> None:
+    """Repeat the saved launches of kernels, and examine their machine code meanwhile."""
+    jobs: list[tuple[TimeRecords | CountLaunch | SampleLaunch, list[CapturedKernel]]] = []
+    wanted = recording.variants_to_replay
+    # Builds of a kernel with different records share the counters and samples of a launch.
+    sharing: defaultdict[str, list[CapturedKernel]] = defaultdict(list)
+    for kernel in kernels:
+        if kernel.launch is None:
+            continue
+        launch = str(kernel.launch.resolve())
+        build = workspace.recorded_builds_folder / kernel.variant
+        if build.is_dir() and (wanted is None or kernel.record.program_variant in wanted):
+            timing = TimeRecords(
+                launch=launch,
+                build=str(build.resolve()),
+                kernel=kernel.record,
+                seconds=KERNEL_SECONDS,
+                times=recording.replay,
+            )
+            jobs.append((timing, [kernel]))
+        if recording.metrics:
+            sharing[launch].append(kernel)
+    # All are counted before the first is sampled, because changing between the two takes time.
+    jobs += [(CountLaunch(launch=launch, metrics=recording.metrics), builds) for launch, builds in sharing.items()]
+    jobs += [(SampleLaunch(launch=launch), builds) for launch, builds in sharing.items()]
+    with kernels_examined(workspace, kernels, say):
+        if not jobs:
+            return
+        purposes = ", to ".join(dict.fromkeys(_PURPOSES[type(task)] for task, _ in jobs))
+        launches = counted(len({task.launch for task, _ in jobs}), "saved launch")
+        names = listed(list(dict.fromkeys(builds[0].record.name for _, builds in jobs)), _MAX_NAMES)
+        say(f"repeating {launches} to {purposes}: {names}")
+        executable = read_process(jobs[0][1][0].folder.parents[1]).executable
+        results = do_tasks([task for task, _ in jobs], executable, workspace.cache_folder_of_rerun("launches"))
+        troubles = []
+        for (task, builds), result in zip(jobs, results, strict=True):
+            for kernel in builds:
+                write(kernel.folder, _record_with(kernel.folder, task, result))
+            if result.refusal:
+                troubles.append(_REFUSALS[type(task)].format(name=builds[0].record.name, reason=result.refusal))
+    for trouble in dict.fromkeys(troubles):
+        say(trouble)
+
+
+def _record_with(folder: Path, task: Task, result: TaskResult) -> TimingRecord | MeasurementsRecord:
+    if isinstance(task, TimeRecords):
+        return replace(_timing_of(folder), replay=result.replay, not_replayed=result.refusal or None)
+    if isinstance(task, CountLaunch):
+        return replace(result.measurements or MeasurementsRecord(not_counted=result.refusal), seconds=result.seconds)
+    counted = read(folder, MeasurementsRecord)
+    samples = result.measurements.samples if result.measurements else None
+    return replace(counted, samples=samples, not_sampled=result.refusal, seconds=counted.seconds + result.seconds)
+
+
+def _kernels_in(capture: Path) -> Iterator[tuple[ProcessRecord, Path, KernelRecord]]:
+    for path in sorted(capture.glob(f"*/{FILES[ProcessRecord]}")):
+        try:
+            process = read_process(path.parent)
+            for folder in sorted((path.parent / KERNELS_FOLDER).glob("*")):
+                yield process, folder, read(folder, KernelRecord)
+        except KprofError:
+            continue
+
+
+def _note_refusal(capture: Path, program_variant: str, reason: str) -> None:
+    for _, folder, kernel in _kernels_in(capture):
+        if kernel.program_variant == program_variant:
+            timing = _timing_of(folder)
+            if timing.replay is None:
+                write(folder, replace(timing, not_replayed=reason))
+
+
+def _timing_of(kernel_folder: Path) -> TimingRecord:
+    return read_optional(kernel_folder, TimingRecord) or TimingRecord(())

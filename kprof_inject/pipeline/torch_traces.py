@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -25,6 +25,7 @@ from kprof_inject.export.formats import gzipped
 from kprof_inject.export.torch_trace import match, merged_trace, read_torch_trace
 from kprof_inject.export.tracks import LAYOUT_NAMES
 from kprof_inject.files import read_gzip, write_chunks
+from kprof_inject.pipeline import Say
 from kprof_inject.pipeline.captures import run_to_write
 from kprof_inject.quantities import counted, size_text, time_text
 from kprof_inject.timeline.timeline import Timeline
@@ -35,8 +36,6 @@ _KINDS: dict[str, WorkKind] = {"kernel": "kernel", "gpu_memcpy": "copy", "gpu_me
 
 _CALLS = ("cuda_runtime", "hip_runtime")
 """Categories of the host's calls of a runtime. Kineto keeps few calls of CUDA's driver, and none that copies."""
-
-_ANNOTATION = "user_annotation"
 
 
 class _Arguments(Struct):
@@ -57,7 +56,7 @@ class _Trace(Struct):
     events: list[_Event] = msgspec.field(name="traceEvents", default_factory=list)
 
 
-def save_gpu_work(capture_folder: Path, traces: Sequence[Path], say: Callable[[str], None]) -> None:
+def save_gpu_work(capture_folder: Path, traces: Sequence[Path], say: Say) -> None:
     """Save in a capture what the GPU did, if there are traces of its processes."""
     sums: dict[tuple[str, WorkKind], list[float]] = {}
     read = 0
@@ -82,11 +81,11 @@ def save_gpu_work(capture_folder: Path, traces: Sequence[Path], say: Callable[[s
 def _events(path: Path) -> Iterator[_Event]:
     trace = msgspec.json.decode(read_gzip(path, MAX_TRACE_BYTES), type=_Trace)
     calls = {event.args.correlation for event in trace.events if event.cat in _CALLS}
-    benchmarks = _joined(
-        (event.ts, event.ts + event.dur)
-        for event in trace.events
-        if event.name == BENCHMARK_SPAN and event.cat == _ANNOTATION
-    )
+    benchmarks: list[tuple[float, float]] = []  # of those within others, only the outer ones
+    spans = [event for event in trace.events if event.name == BENCHMARK_SPAN and event.cat == "user_annotation"]
+    for begin, end in sorted((span.ts, span.ts + span.dur) for span in spans):
+        if not benchmarks or begin >= benchmarks[-1][1]:
+            benchmarks.append((begin, end))
     for event in trace.events:
         # Ours goes through the driver, as kernels of Triton do, but no copy or fill of torch.
         is_kernel = _KINDS.get(event.cat) == "kernel"
@@ -96,15 +95,6 @@ def _events(path: Path) -> Iterator[_Event]:
             # A benchmark waits for its launches.
             if not before or event.ts >= benchmarks[before - 1][1]:
                 yield event
-
-
-def _joined(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return the spans in their order; of those within others, only the outer ones."""
-    joined: list[tuple[float, float]] = []
-    for begin, end in sorted(spans):
-        if not joined or begin >= joined[-1][1]:
-            joined.append((begin, end))
-    return joined
 
 
 def merge(traces: Sequence[Path], timelines: Sequence[Timeline], folder: Path, layout: str | None) -> Iterator[str]:

@@ -5,8 +5,7 @@ What the program would have captured is put in place of what it does.
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -17,9 +16,9 @@ from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.recording import Recording
 from kprof_inject.cli.console import say
 from kprof_inject.pipeline import programs
-from kprof_inject.pipeline.programs import fit_and_run, run
-from kprof_inject.runtime.process_report import Reports, read_reports
+from kprof_inject.pipeline.programs import Program
 from kprof_inject.runtime.program import ProgramInput
+from kprof_inject.runtime.session import Session
 from kprof_inject.workspace import Workspace
 
 Fitted = Callable[..., tuple[list[Mode], Path, int]]
@@ -36,21 +35,15 @@ def fitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fitted:
     ) -> tuple[list[Mode], Path, int]:
         modes: list[Mode] = []
 
-        def capture(_: Workspace, folder: Path, recording: Recording, *_rest: object) -> tuple[int, Reports]:
-            written = [start(0, cycles) for cycles in range(records[len(modes)])]
-            words = buffer_words([Cta([written])] * 3, recording.mode.buffer_bytes // 8 or 16)
-            kernel = kernel_json([Scope("s")], words, 1)
-            kernel["clean"] = {"shared_bytes": 0}
-            kernel["metadata"]["target"] = {"backend": "cuda", "arch": 90}
-            save_launches(folder, kernel, [words])
-            modes.append(recording.mode)
-            return exit_code or len(modes), no_reports()
+        def run_program(_: Sequence[str], session: Session, *_rest: object) -> int:
+            save(session, records[len(modes)])
+            modes.append(session.recording.mode)
+            return exit_code or len(modes)
 
-        monkeypatch.setattr(programs, "capture", capture)
-        workspace, recording = Workspace.create(tmp_path / "ws"), Recording(max_bytes=max_bytes)
-        program, program_input = ("prog.py",), given or ProgramInput()
-        ran = run(workspace, recording, program, program_input, say)
-        folder, ended_with = fit_and_run(workspace, ran, recording, program, program_input, say)
+        monkeypatch.setattr(programs, "run_program", run_program)
+        recording = Recording(max_bytes=max_bytes)
+        program = Program(Workspace.create(tmp_path / "ws"), ("prog.py",), given or ProgramInput(), say)
+        folder, ended_with = program.fit_and_run(program.run(recording), recording)
         return modes, folder, ended_with
 
     return call
@@ -65,15 +58,25 @@ def test_after_an_interrupted_program_no_other_is_started(
     def measure_run(workspace: Workspace, folder: Path, *_: object) -> None:
         measured.append(folder)
 
-    monkeypatch.setattr(programs, "capture", lambda *_: (exit_code, no_reports()))
+    def run_program(_: Sequence[str], session: Session, *_rest: object) -> int:
+        save(session, 1)
+        return exit_code
+
+    monkeypatch.setattr(programs, "run_program", run_program)
     monkeypatch.setattr(programs, "measure_run", measure_run)
-    folder, ended_with = run(Workspace.create(tmp_path / "ws"), Recording(), ("prog.py",), ProgramInput(), say)
+    program = Program(Workspace.create(tmp_path / "ws"), ("prog.py",), ProgramInput(), say)
+    folder, ended_with = program.run(Recording())
     assert (measured, ended_with) == ([folder] if is_measured else [], exit_code)
 
 
-def no_reports() -> Reports:
-    with tempfile.TemporaryDirectory() as folder:
-        return read_reports(Path(folder))
+def save(session: Session, records: int) -> None:
+    """Save a launch, as a program of the session does whose warps write so many records."""
+    written = [start(0, cycles) for cycles in range(records)]
+    words = buffer_words([Cta([written])] * 3, session.recording.mode.buffer_bytes // 8 or 16)
+    kernel = kernel_json([Scope("s")], words, 1)
+    kernel["clean"] = {"shared_bytes": 0}
+    kernel["metadata"]["target"] = {"backend": "cuda", "arch": 90}
+    save_launches(Path(session.capture), kernel, [words])
 
 
 def test_a_run_that_lost_nothing_is_the_only_one(fitted: Fitted, capsys: pytest.CaptureFixture[str]) -> None:

@@ -95,7 +95,7 @@ class Launch:
 
 def with_elements(argument: Any) -> Any:
     """The tensor at an address, for host kernels. Nobody says where it ends: copies of memory have room behind them."""
-    from kprof_inject.runtime.experiments.loaded_launch import Address  # imports Triton
+    from kprof_inject.runtime.worker.loaded_launch import Address  # imports Triton
 
     if not isinstance(argument, Address):
         return argument

@@ -14,10 +14,10 @@ from fake_gpu.driver import install
 from fake_gpu.gpu import FakeGpu
 from fake_gpu.kernels import HOST_KERNELS
 from kprof_inject.capture.saved_launch import read_saved_launch
-from kprof_inject.runtime.experiments import own_process
-from kprof_inject.runtime.experiments.loaded_launch import loaded_launch
-from kprof_inject.runtime.experiments.paired_launches import Watchdog
-from kprof_inject.runtime.experiments.tasks import ADDRESS_TAKEN, Task, TaskResult, TimeEdit
+from kprof_inject.runtime.worker import worker
+from kprof_inject.runtime.worker.loaded_launch import loaded_launch
+from kprof_inject.runtime.worker.paired_launches import Watchdog
+from kprof_inject.runtime.worker.tasks import ADDRESS_TAKEN, Task, TaskResult, TimeEdit
 
 
 class Unwatched(Watchdog):
@@ -28,19 +28,19 @@ class Unwatched(Watchdog):
 
 
 @dataclass(frozen=True)
-class OwnProcessHere:
+class WorkerHere:
     """What a process of ours does, in this one. ``gpu`` is its device."""
 
     gpu: FakeGpu
 
     def do(self, *tasks: Task) -> list[TaskResult]:
         """Return the results of tasks, up to one after which nothing works any more."""
-        worker, results = own_process.Worker(), list[TaskResult]()
+        process, results = worker.Worker(), list[TaskResult]()
         for task in tasks:
-            results.append(worker.do(task))
+            results.append(process.do(task))
             if results[-1].is_last or results[-1].refusal == ADDRESS_TAKEN:
                 break
-        worker.forget_edited()
+        process.forget_edited()
         return results
 
     def time(self, launch: Path) -> TaskResult:
@@ -52,7 +52,7 @@ class OwnProcessHere:
         """Repeat a saved launch; return the addresses of memory whose contents then differ from the program's."""
         device, saved = FakeDevice(self.gpu), read_saved_launch(launch)
         with loaded_launch(device, saved) as loaded:
-            loaded.launch(own_process.clean_kernel(saved))
+            loaded.launch(worker.clean_kernel(saved))
             digests = loaded.digest()
         assert digests is not None
         return [
@@ -68,15 +68,15 @@ def timed(launch: Path | str) -> TimeEdit:
 
 
 @contextmanager
-def own_process_here() -> Iterator[OwnProcessHere]:
+def worker_here() -> Iterator[WorkerHere]:
     """Do the tasks of processes of ours in this one. No watchdog kills it."""
     gpu = FakeGpu()
     gpu.host_kernels = HOST_KERNELS
     uninstall = install(gpu)
     try:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(own_process, "worker_device", lambda name, uuid: FakeDevice(gpu))
-            patch.setattr(own_process, "Watchdog", Unwatched)
-            yield OwnProcessHere(gpu)
+            patch.setattr(worker, "worker_device", lambda name, uuid: FakeDevice(gpu))
+            patch.setattr(worker, "Watchdog", Unwatched)
+            yield WorkerHere(gpu)
     finally:
         uninstall()

@@ -16,8 +16,8 @@ from program_runs import ProgramRuns
 
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.runtime.devices.device import devices_of_process
-from kprof_inject.runtime.experiments.paired_launches import BackToBack, empty_ns
 from kprof_inject.runtime.launch.timing import EmptyKernel, LaunchTimer
+from kprof_inject.runtime.worker.paired_launches import BackToBack, empty_ns
 from kprof_inject.timeline.timeline import decode_launch
 from kprof_inject.timeline.trust import judge
 from kprof_inject.workspace import Workspace

@@ -21,7 +21,7 @@ PROCESS = REPO / "tests/captures/matmul"
 def kernel(tmp_path: Path) -> CapturedKernel:
     copytree(PROCESS, tmp_path / "capture")
     (folder,) = (tmp_path / "capture").glob(f"*/{KERNELS_FOLDER}/*")
-    return CapturedKernel(folder, read(folder, KernelRecord), None, {})
+    return CapturedKernel(folder, read(folder, KernelRecord), None)
 
 
 def saved(kernel: CapturedKernel, tmp_path: Path) -> tuple[set[str], list[str]]:

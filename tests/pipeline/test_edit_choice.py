@@ -13,8 +13,8 @@ from kprof_inject.capture.resources import Resources
 from kprof_inject.capture.schema import DumpedKernelRecord, Target
 from kprof_inject.pipeline import edit_choice
 from kprof_inject.pipeline.edit_choice import MAX_BUILDS, edits_after, edits_for
-from kprof_inject.runtime.experiments.edits.edit import KernelToEdit
-from kprof_inject.runtime.experiments.edits.kinds import KINDS
+from kprof_inject.runtime.worker.edit import KernelToEdit
+from kprof_inject.runtime.worker.edit_kinds import KINDS
 
 TTGIR = """module attributes {"ttg.num-warps" = 4 : i32, ttg.target = "cuda:90"} {
   tt.func public @k(%in: !tt.ptr<f32>, %out: !tt.ptr<f32>) {
@@ -135,8 +135,8 @@ def test_the_best_is_combined_and_moved_further() -> None:
 
 @pytest.mark.parametrize("rule", edit_choice._BY_RULE)
 def test_each_row_of_the_table_names_kinds(rule: str) -> None:
-    for name, _ in (*edit_choice._BY_RULE[rule], *edit_choice._ALSO_BY_RULE.get(rule, ())):
-        assert name in KINDS
+    for step in (*edit_choice._BY_RULE[rule], *edit_choice._ALSO_BY_RULE.get(rule, ())):
+        assert step.partition("=")[0].rstrip("+-") in KINDS
 
 
 def test_all_findings_come_before_what_else_one_proposes() -> None:

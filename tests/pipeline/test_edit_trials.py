@@ -27,8 +27,8 @@ from kprof_inject.pipeline.saved_launches import adopt
 from kprof_inject.report.experiments import headline
 from kprof_inject.runtime.compiling import builds
 from kprof_inject.runtime.compiling.builds import Build, assembly_in
-from kprof_inject.runtime.experiments.edits.kinds import parse_edits
-from kprof_inject.runtime.experiments.tasks import TaskResult, TimedBuild, TimedEdit, TimeEdit
+from kprof_inject.runtime.worker.edit_kinds import parse_edits
+from kprof_inject.runtime.worker.tasks import TaskResult, TimedBuild, TimedEdit, TimeEdit
 from kprof_inject.workspace import Workspace
 
 pytestmark = pytest.mark.triton

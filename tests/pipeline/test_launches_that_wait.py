@@ -16,9 +16,9 @@ from kprof_inject.capture.recording import Recording
 from kprof_inject.capture.resources import TimingRecord
 from kprof_inject.capture.saved_launch import SAVED_LAUNCH_ENDING
 from kprof_inject.capture.scopes import RelaunchRecord
-from kprof_inject.pipeline import launch_measurements
+from kprof_inject.pipeline import saved_launches
 from kprof_inject.pipeline.captured_kernels import CapturedKernel
-from kprof_inject.pipeline.launch_measurements import measure_run
+from kprof_inject.pipeline.saved_launches import measure_run
 from kprof_inject.runtime.process_report import read_reports
 from kprof_inject.workspace import Workspace
 
@@ -35,7 +35,7 @@ def captured(folder: Path, processes: int, relaunch: RelaunchRecord) -> list[Cap
         table = replace(record.scopes, relaunch=relaunch)
         record = replace(record, scopes=table, program_variant="v")
         write(kernel, record)
-        kernels.append(CapturedKernel(kernel, record, folder / f"v{SAVED_LAUNCH_ENDING}", {}))
+        kernels.append(CapturedKernel(kernel, record, folder / f"v{SAVED_LAUNCH_ENDING}"))
     return kernels
 
 
@@ -59,8 +59,8 @@ def test_a_kernel_that_polls_is_not_repeated_where_several_processes_run_it(
 ) -> None:
     kernels = captured(tmp_path / "capture", processes, relaunch)
     measured: list[CapturedKernel] = []
-    monkeypatch.setattr(launch_measurements, "_captured_kernels", lambda workspace, capture: kernels)
-    monkeypatch.setattr(launch_measurements, "_measure", lambda workspace, found, choice, say: measured.extend(found))
+    monkeypatch.setattr(saved_launches, "_captured_kernels", lambda workspace, capture: kernels)
+    monkeypatch.setattr(saved_launches, "_measure", lambda workspace, found, choice, say: measured.extend(found))
     said: list[str] = []
     choice = Recording(replay=times)
     (tmp_path / "reports").mkdir()
@@ -82,9 +82,9 @@ def test_small_kernels_say_why_they_have_no_counters(
 ) -> None:
     (kernel,) = captured(tmp_path / "capture", 1, ENDS)
     measured = [kernel] if share == 1.0 else []
-    monkeypatch.setattr(launch_measurements, "_captured_kernels", lambda workspace, capture: measured)
-    monkeypatch.setattr(launch_measurements, "_measure", lambda *_: None)
-    monkeypatch.setattr(launch_measurements, "_shares_of_time", lambda workspace: {"v": share})
+    monkeypatch.setattr(saved_launches, "_captured_kernels", lambda workspace, capture: measured)
+    monkeypatch.setattr(saved_launches, "_measure", lambda *_: None)
+    monkeypatch.setattr(saved_launches, "_shares_of_time", lambda workspace: {"v": share})
     (tmp_path / "reports").mkdir()
     reports = read_reports(tmp_path / "reports")
     workspace = Workspace.create(tmp_path / "ws")

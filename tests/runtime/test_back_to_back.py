@@ -7,7 +7,7 @@ import time
 from fake_gpu.device import FakeDevice
 from fake_gpu.gpu import FakeGpu
 
-from kprof_inject.runtime.experiments import paired_launches
+from kprof_inject.runtime.worker import paired_launches
 
 
 def test_launches_are_queued_again_where_the_device_had_begun_before_all_were() -> None:

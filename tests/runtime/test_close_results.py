@@ -11,8 +11,8 @@ from fake_gpu.device import FakeDevice
 from fake_gpu.gpu import FakeGpu
 
 from kprof_inject.capture.saved_launch import MemoryRecord
-from kprof_inject.runtime.experiments.loaded_launch import LoadedLaunch
-from kprof_inject.runtime.experiments.timed_edits import (
+from kprof_inject.runtime.worker.loaded_launch import LoadedLaunch
+from kprof_inject.runtime.worker.timed_edits import (
     DEFAULT_TOLERANCES,
     CloseResults,
     relative_difference,

@@ -5,8 +5,8 @@ from itertools import islice
 
 import pytest
 
-from kprof_inject.runtime.experiments.delayed_kernel import are_precise
-from kprof_inject.runtime.experiments.paired_launches import LaunchPairs, rounds
+from kprof_inject.runtime.worker.delayed_kernel import are_precise
+from kprof_inject.runtime.worker.paired_launches import LaunchPairs, rounds
 
 
 def test_each_round_has_all_in_an_order_of_its_own() -> None:

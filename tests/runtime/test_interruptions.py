@@ -35,7 +35,7 @@ from kprof_inject.runtime.step import LiveCapture, Step, _install_once
 X = torch.arange(1, 17, dtype=torch.float32)
 LAUNCH_BYTES = 16 * (8192 + 128)
 AT_ONCE_S = 2.0
-TRACED = ("kprof_inject/runtime/launch/", "kprof_inject/runtime/experiments/")
+TRACED = ("kprof_inject/runtime/launch/", "kprof_inject/runtime/worker/")
 FIRST, CUT, THREAD = 1, 2, 3
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from fake_gpu.device import FakeDevice
-from fake_gpu.repeating import OwnProcessHere, own_process_here
+from fake_gpu.repeating import WorkerHere, worker_here
 from launch_files import edit
 
 from kprof_inject.capture.measurements import L2Contents
@@ -17,10 +17,10 @@ from kprof_inject.capture.resources import KernelResources
 from kprof_inject.capture.saved_launch import read_saved_launch
 from kprof_inject.runtime.devices.cuda_driver import NoDeviceMemory
 from kprof_inject.runtime.devices.device import Buffer
-from kprof_inject.runtime.experiments import measured_launch
-from kprof_inject.runtime.experiments.loaded_launch import loaded_launch
-from kprof_inject.runtime.experiments.measured_launch import as_in_program, contents_as_in_program, l2_fills
-from kprof_inject.runtime.experiments.own_process import clean_kernel
+from kprof_inject.runtime.worker import measured_launch
+from kprof_inject.runtime.worker.loaded_launch import loaded_launch
+from kprof_inject.runtime.worker.measured_launch import as_in_program, contents_as_in_program, l2_fills
+from kprof_inject.runtime.worker.worker import clean_kernel
 
 pytestmark = pytest.mark.triton
 
@@ -29,10 +29,10 @@ LEFT_NS, LONGER_NS, SHORTER_NS = 19_570, 10_000, -5_000
 
 
 @pytest.fixture
-def process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OwnProcessHere]:
+def process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[WorkerHere]:
     """Its launches take longer if the L2 was emptied before them, and less if their input was read."""
     monkeypatch.setattr(measured_launch, "l2_bytes", lambda: L2_BYTES)
-    with own_process_here() as made:
+    with worker_here() as made:
         gpu = made.gpu
 
         def scale(grid: tuple[int, int, int], x: Any, out: Any, n: int) -> int:
@@ -46,7 +46,7 @@ def process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OwnProc
         yield made
 
 
-def l2_of(process: OwnProcessHere, launch: Path, *program_ns: float) -> L2Contents:
+def l2_of(process: WorkerHere, launch: Path, *program_ns: float) -> L2Contents:
     """What the L2 held in the program, where the launch took so long."""
     edit(launch, lambda values: values["clean"].update(times_ns=program_ns, empty_launch_ns=0.0))
     device, saved = FakeDevice(process.gpu), read_saved_launch(launch)
@@ -59,24 +59,24 @@ def l2_of(process: OwnProcessHere, launch: Path, *program_ns: float) -> L2Conten
     [(LEFT_NS + 100, "left"), (LEFT_NS + LONGER_NS - 100, "emptied"), (LEFT_NS + SHORTER_NS + 100, "inputs")],
 )
 def test_a_launch_finds_what_it_found_in_the_program(
-    scale_launch: Path, process: OwnProcessHere, program_ns: int, expected: str
+    scale_launch: Path, process: WorkerHere, program_ns: int, expected: str
 ) -> None:
     assert l2_of(process, scale_launch, program_ns) == expected
 
 
-def test_without_times_in_the_program_nothing_is_done(scale_launch: Path, process: OwnProcessHere) -> None:
+def test_without_times_in_the_program_nothing_is_done(scale_launch: Path, process: WorkerHere) -> None:
     assert l2_of(process, scale_launch) == "left"
     assert process.gpu.ran == []
 
 
-def test_a_launch_that_reads_nothing_has_no_inputs(scale_launch: Path, process: OwnProcessHere) -> None:
+def test_a_launch_that_reads_nothing_has_no_inputs(scale_launch: Path, process: WorkerHere) -> None:
     edit(scale_launch, lambda values: [memory.update(after="0" * 16) for memory in values["memory"]])
     assert l2_of(process, scale_launch, 1.0) == "left"
     assert len(process.gpu.ran) == 5 * 2, "each time with the L2 as it was left, and emptied"
 
 
 def test_without_room_the_l2_is_not_emptied(
-    scale_launch: Path, process: OwnProcessHere, monkeypatch: pytest.MonkeyPatch
+    scale_launch: Path, process: WorkerHere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lend = FakeDevice.borrowed
 

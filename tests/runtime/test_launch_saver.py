@@ -20,7 +20,7 @@ import torch
 import triton
 from fake_gpu.device import FakeDevice, FakeStaging
 from fake_gpu.kernels import follow, power, scale
-from fake_gpu.repeating import own_process_here
+from fake_gpu.repeating import worker_here
 from fake_gpu.saving import Saving, memory_at, saving, tensors
 from programs.child import GUARD_S
 
@@ -415,7 +415,7 @@ def test_tables_of_addresses_are_followed_and_repeated(tmp_path: Path, far: int,
     found = [memory for memory in launch.record.memory if memory.is_found]
     assert [MemoryRange(memory.address, memory.size_bytes) for memory in found] == ranges
     assert torch.equal(memory_of(launch)[levels - 1][:16], X)
-    with own_process_here() as process:
+    with worker_here() as process:
         assert process.differences(launch.folder) == []
 
 

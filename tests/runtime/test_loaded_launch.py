@@ -16,7 +16,7 @@ import torch
 from fake_gpu.device import FakeDevice, MappedPages
 from fake_gpu.gpu import FakeGpu
 from fake_gpu.kernels import HOST_KERNELS
-from fake_gpu.repeating import OwnProcessHere, own_process_here, timed
+from fake_gpu.repeating import WorkerHere, timed, worker_here
 from fake_gpu.saving import memory_at
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,9 +32,9 @@ from kprof_inject.errors import KprofError
 from kprof_inject.runtime.compiling.recording_build import ArgumentKinds
 from kprof_inject.runtime.devices.cuda_driver import MemoryRange, NoDeviceMemory
 from kprof_inject.runtime.devices.worker_device import AddressTaken
-from kprof_inject.runtime.experiments.loaded_launch import Address, NotReplayable, _restored, loaded_launch
-from kprof_inject.runtime.experiments.tasks import ADDRESS_TAKEN, TaskResult, TimeRecords
 from kprof_inject.runtime.launch.reachable_memory import saved_arguments
+from kprof_inject.runtime.worker.loaded_launch import Address, NotReplayable, _restored, loaded_launch
+from kprof_inject.runtime.worker.tasks import ADDRESS_TAKEN, TaskResult, TimeRecords
 
 pytestmark = pytest.mark.triton
 
@@ -247,12 +247,12 @@ def test_a_launch_without_memory_is_loaded(scale_launch: Path, device: FakeDevic
 
 
 @pytest.fixture
-def process(tmp_path: Path) -> Iterator[OwnProcessHere]:
-    with own_process_here() as made:
+def process(tmp_path: Path) -> Iterator[WorkerHere]:
+    with worker_here() as made:
         yield made
 
 
-def test_a_launch_is_timed_and_has_the_programs_results(scale_launch_once: Path, process: OwnProcessHere) -> None:
+def test_a_launch_is_timed_and_has_the_programs_results(scale_launch_once: Path, process: WorkerHere) -> None:
     result = process.time(scale_launch_once)
     assert result.refusal == ""
     assert result.edit is not None
@@ -263,9 +263,7 @@ def test_a_launch_is_timed_and_has_the_programs_results(scale_launch_once: Path,
     assert process.differences(scale_launch_once) == []
 
 
-def test_results_that_differ_from_launch_to_launch_are_noticed(
-    scale_launch_once: Path, process: OwnProcessHere
-) -> None:
+def test_results_that_differ_from_launch_to_launch_are_noticed(scale_launch_once: Path, process: WorkerHere) -> None:
     calls = []
 
     def scale(grid: tuple[int, int, int], x: Any, out: Any, n: int) -> int:
@@ -280,14 +278,14 @@ def test_results_that_differ_from_launch_to_launch_are_noticed(
     assert process.differences(scale_launch_once) == [OUT]
 
 
-def test_a_kernel_of_another_triton_is_not_launched(scale_launch: Path, process: OwnProcessHere) -> None:
+def test_a_kernel_of_another_triton_is_not_launched(scale_launch: Path, process: WorkerHere) -> None:
     edit(scale_launch, lambda values: values.update(triton="1.2.3"))
     result = process.time(scale_launch)
     assert result.refusal.startswith("Triton 1.2.3 compiled it, and this Python has ")
     assert process.gpu.ran == []
 
 
-def test_a_launch_without_machine_code_is_not_launched(scale_launch: Path, process: OwnProcessHere) -> None:
+def test_a_launch_without_machine_code_is_not_launched(scale_launch: Path, process: WorkerHere) -> None:
     for path in (scale_launch / "build").iterdir():
         path.unlink()
     (scale_launch / "build").rmdir()
@@ -302,7 +300,7 @@ def drop_build(files: dict[str, int]) -> None:
 
 
 def test_the_tasks_go_on_after_one_that_is_refused(
-    scale_launch_once: Path, scale_launch: Path, process: OwnProcessHere
+    scale_launch_once: Path, scale_launch: Path, process: WorkerHere
 ) -> None:
     (scale_launch / "memory.bin").unlink()
     first, second = process.do(timed(scale_launch), timed(scale_launch_once))
@@ -310,9 +308,7 @@ def test_the_tasks_go_on_after_one_that_is_refused(
     assert second.edit is not None
 
 
-def test_a_failure_of_the_device_ends_the_process_with_a_result(
-    scale_launch_once: Path, process: OwnProcessHere
-) -> None:
+def test_a_failure_of_the_device_ends_the_process_with_a_result(scale_launch_once: Path, process: WorkerHere) -> None:
     def fail(*_: object) -> int:
         raise RuntimeError("misaligned address\nand more")
 
@@ -322,12 +318,12 @@ def test_a_failure_of_the_device_ends_the_process_with_a_result(
     assert (first.refusal, first.is_last) == ("it failed: misaligned address", True)
 
 
-def test_an_address_that_is_taken_ends_the_process(scale_launch_once: Path, process: OwnProcessHere) -> None:
+def test_an_address_that_is_taken_ends_the_process(scale_launch_once: Path, process: WorkerHere) -> None:
     with memory_at(X, 64):
         assert process.do(timed(scale_launch_once)) == [TaskResult(refusal=ADDRESS_TAKEN)]
 
 
-def test_records_are_timed_against_none(scale_launch_once: Path, process: OwnProcessHere) -> None:
+def test_records_are_timed_against_none(scale_launch_once: Path, process: WorkerHere) -> None:
     """Here, both builds are the same."""
     kernel = KernelRecord(
         name="scale",

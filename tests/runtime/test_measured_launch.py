@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from fake_gpu.repeating import OwnProcessHere, own_process_here
+from fake_gpu.repeating import WorkerHere, worker_here
 
 from kprof_inject.capture.measurements import SamplesRecord
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.counters.cupti import CuptiError
 from kprof_inject.runtime.counters.pc_sampler import PcSamples
-from kprof_inject.runtime.experiments import own_process
-from kprof_inject.runtime.experiments.tasks import CountLaunch, SampleLaunch, TaskResult
+from kprof_inject.runtime.worker import worker
+from kprof_inject.runtime.worker.tasks import CountLaunch, SampleLaunch, TaskResult
 
 pytestmark = pytest.mark.triton
 
@@ -68,22 +68,22 @@ class Cupti:
 
 
 @pytest.fixture
-def process(tmp_path: Path) -> Iterator[OwnProcessHere]:
-    with own_process_here() as process:
+def process(tmp_path: Path) -> Iterator[WorkerHere]:
+    with worker_here() as process:
         yield process
 
 
 @pytest.fixture
 def cupti(monkeypatch: pytest.MonkeyPatch) -> Cupti:
     cupti = Cupti()
-    monkeypatch.setattr(own_process, "find_cupti", lambda: Path("libcupti.so.13"))
-    monkeypatch.setattr(own_process, "Cupti", lambda path: cupti)
-    monkeypatch.setattr(own_process, "RangeProfiler", lambda *_: cupti)
-    monkeypatch.setattr(own_process, "PcSampler", lambda *_: cupti)
+    monkeypatch.setattr(worker, "find_cupti", lambda: Path("libcupti.so.13"))
+    monkeypatch.setattr(worker, "Cupti", lambda path: cupti)
+    monkeypatch.setattr(worker, "RangeProfiler", lambda *_: cupti)
+    monkeypatch.setattr(worker, "PcSampler", lambda *_: cupti)
     return cupti
 
 
-def measured(process: OwnProcessHere, launch: Path, *more: Path) -> list[TaskResult]:
+def measured(process: WorkerHere, launch: Path, *more: Path) -> list[TaskResult]:
     launches = [str(launch), *map(str, more)]
     counts = [CountLaunch(launch=one, metrics=METRICS) for one in launches]
     return process.do(*counts, *(SampleLaunch(launch=one) for one in launches))
@@ -94,7 +94,7 @@ def samples_of(result: TaskResult) -> SamplesRecord:
     return result.measurements.samples
 
 
-def test_counters_and_samples(scale_launch_once: Path, process: OwnProcessHere, cupti: Cupti) -> None:
+def test_counters_and_samples(scale_launch_once: Path, process: WorkerHere, cupti: Cupti) -> None:
     counted, sampled = measured(process, scale_launch_once)
     assert counted.measurements is not None and counted.measurements.counters is not None
     assert counted.measurements.counters.metrics == {METRICS[0]: 1000.0}
@@ -105,13 +105,13 @@ def test_counters_and_samples(scale_launch_once: Path, process: OwnProcessHere, 
 
 
 def test_sampling_is_enabled_once_after_all_were_counted(
-    scale_launch_once: Path, process: OwnProcessHere, cupti: Cupti
+    scale_launch_once: Path, process: WorkerHere, cupti: Cupti
 ) -> None:
     measured(process, scale_launch_once, scale_launch_once)
     assert cupti.calls == ["count", "count", "enable", *["sample"] * 4]
 
 
-def test_counting_after_sampling_disables_it(scale_launch_once: Path, process: OwnProcessHere, cupti: Cupti) -> None:
+def test_counting_after_sampling_disables_it(scale_launch_once: Path, process: WorkerHere, cupti: Cupti) -> None:
     sample, count = (
         SampleLaunch(launch=str(scale_launch_once)),
         CountLaunch(launch=str(scale_launch_once), metrics=METRICS),
@@ -121,14 +121,14 @@ def test_counting_after_sampling_disables_it(scale_launch_once: Path, process: O
 
 
 def test_without_permission_there_is_a_reason_for_each(
-    scale_launch_once: Path, process: OwnProcessHere, cupti: Cupti
+    scale_launch_once: Path, process: WorkerHere, cupti: Cupti
 ) -> None:
     cupti.refusal = "no permission"
     assert [result.refusal for result in measured(process, scale_launch_once)] == ["no permission", "no permission"]
 
 
 def test_a_buffer_that_is_full_leaves_the_samples_of_the_first_launch(
-    scale_launch_once: Path, process: OwnProcessHere, cupti: Cupti
+    scale_launch_once: Path, process: WorkerHere, cupti: Cupti
 ) -> None:
     cupti.full_after = 1
     _, sampled = measured(process, scale_launch_once)
@@ -136,24 +136,24 @@ def test_a_buffer_that_is_full_leaves_the_samples_of_the_first_launch(
 
 
 def test_few_samples_of_a_launch_do_not_repeat_it_forever(
-    scale_launch_once: Path, process: OwnProcessHere, cupti: Cupti
+    scale_launch_once: Path, process: WorkerHere, cupti: Cupti
 ) -> None:
     cupti.samples_of_launch = 1
     _, sampled = measured(process, scale_launch_once)
     assert samples_of(sampled).launches == 1 + 60
 
 
-def test_a_kernel_that_is_never_sampled_says_so(scale_launch_once: Path, process: OwnProcessHere, cupti: Cupti) -> None:
+def test_a_kernel_that_is_never_sampled_says_so(scale_launch_once: Path, process: WorkerHere, cupti: Cupti) -> None:
     cupti.samples_of_launch = 0
     _, sampled = measured(process, scale_launch_once)
     assert sampled.refusal == "CUPTI took no sample of it"
 
 
 def test_where_there_is_no_cupti_the_tasks_are_refused(
-    scale_launch_once: Path, process: OwnProcessHere, monkeypatch: pytest.MonkeyPatch
+    scale_launch_once: Path, process: WorkerHere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def find() -> Path:
         raise KprofError("there is no CUPTI")
 
-    monkeypatch.setattr(own_process, "find_cupti", find)
+    monkeypatch.setattr(worker, "find_cupti", find)
     assert [result.refusal for result in measured(process, scale_launch_once)] == ["there is no CUPTI"] * 2

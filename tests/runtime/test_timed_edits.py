@@ -9,18 +9,18 @@ import pytest
 import torch
 from fake_gpu.gpu import FakeGpu, Launch, with_elements
 from fake_gpu.kernels import cycles_of
-from fake_gpu.repeating import OwnProcessHere, own_process_here
+from fake_gpu.repeating import WorkerHere, worker_here
 from launch_files import edit, read_all, reseal
 
 from kprof_inject.capture.edits import Edit
 from kprof_inject.capture.saved_launch import read_saved_launch
 from kprof_inject.runtime.compiling.builds import Build, compiled
-from kprof_inject.runtime.experiments import timed_edits
-from kprof_inject.runtime.experiments.edits.edit import KernelToEdit
-from kprof_inject.runtime.experiments.edits.kinds import with_options
-from kprof_inject.runtime.experiments.paired_launches import LaunchPairs
-from kprof_inject.runtime.experiments.tasks import TimedEdit, TimeEdit
-from kprof_inject.runtime.experiments.timed_edits import outputs_of
+from kprof_inject.runtime.worker import timed_edits
+from kprof_inject.runtime.worker.edit import KernelToEdit
+from kprof_inject.runtime.worker.edit_kinds import with_options
+from kprof_inject.runtime.worker.paired_launches import LaunchPairs
+from kprof_inject.runtime.worker.tasks import TimedEdit, TimeEdit
+from kprof_inject.runtime.worker.timed_edits import outputs_of
 
 pytestmark = pytest.mark.triton
 
@@ -41,13 +41,13 @@ def builds(scale_launch_once: Path, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 @pytest.fixture
-def process(tmp_path: Path) -> Iterator[OwnProcessHere]:
-    with own_process_here() as process:
+def process(tmp_path: Path) -> Iterator[WorkerHere]:
+    with worker_here() as process:
         yield process
 
 
 def timed(
-    process: OwnProcessHere, launch: Path, builds: Sequence[Path | str], tolerance: float | None = None
+    process: WorkerHere, launch: Path, builds: Sequence[Path | str], tolerance: float | None = None
 ) -> list[TimedEdit]:
     tasks = [TimeEdit(launch=str(launch), build=str(build), seconds=0.5, tolerance=tolerance) for build in builds]
     results = process.do(*tasks)
@@ -56,7 +56,7 @@ def timed(
 
 
 def test_each_build_is_compared_with_the_unchanged_kernel(
-    scale_launch: Path, process: OwnProcessHere, builds: list[Path]
+    scale_launch: Path, process: WorkerHere, builds: list[Path]
 ) -> None:
     results = timed(process, scale_launch, builds)
     # 4 warps take 20,000 - 400 - 30 ns.
@@ -68,12 +68,12 @@ def test_each_build_is_compared_with_the_unchanged_kernel(
     assert [one.build.resources.registers for one in results if one.build.resources] == [32] * 3
 
 
-def test_the_unchanged_kernel_warms_up_once(scale_launch: Path, process: OwnProcessHere, builds: list[Path]) -> None:
+def test_the_unchanged_kernel_warms_up_once(scale_launch: Path, process: WorkerHere, builds: list[Path]) -> None:
     timed(process, scale_launch, ["", ""])
     assert len(process.gpu.ran) == 3 + 1
 
 
-def test_a_gain_below_one_percent_is_none(scale_launch: Path, process: OwnProcessHere, builds: list[Path]) -> None:
+def test_a_gain_below_one_percent_is_none(scale_launch: Path, process: WorkerHere, builds: list[Path]) -> None:
     process.gpu.longer_ns = 30_000
     results = timed(process, scale_launch, builds)
     outcomes = [one.build.gain.outcome for one in results if one.build.gain]
@@ -93,7 +93,7 @@ def disturb(monkeypatch: pytest.MonkeyPatch, by: float) -> None:
 
 
 def test_other_results_are_refused(
-    scale_launch: Path, process: OwnProcessHere, builds: list[Path], monkeypatch: pytest.MonkeyPatch
+    scale_launch: Path, process: WorkerHere, builds: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disturb(monkeypatch, 1.0)  # of 48
     results = timed(process, scale_launch, builds)
@@ -104,7 +104,7 @@ def test_other_results_are_refused(
 @pytest.mark.parametrize(("by", "tolerance"), [(0.001, None), (1.0, 0.05)])
 def test_results_may_differ_within_the_tolerance(
     scale_launch: Path,
-    process: OwnProcessHere,
+    process: WorkerHere,
     builds: list[Path],
     monkeypatch: pytest.MonkeyPatch,
     by: float,
@@ -117,7 +117,7 @@ def test_results_may_differ_within_the_tolerance(
 
 
 def test_a_build_that_leaves_results_out_is_noticed_although_they_are_there(
-    scale_launch: Path, process: OwnProcessHere, builds: list[Path], monkeypatch: pytest.MonkeyPatch
+    scale_launch: Path, process: WorkerHere, builds: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A program that launches a kernel repeatedly has its results in memory when a launch begins."""
     with_results = with_results_before(scale_launch)
@@ -158,7 +158,7 @@ def with_results_before(launch: Path) -> Path:
 
 
 def test_a_build_that_does_not_load_is_refused_alone(
-    scale_launch: Path, process: OwnProcessHere, builds: list[Path]
+    scale_launch: Path, process: WorkerHere, builds: list[Path]
 ) -> None:
     nothing, other = timed(process, scale_launch, [builds[0] / "nothing", builds[1]])
     assert "it does not load" in nothing.build.refusal
@@ -166,7 +166,7 @@ def test_a_build_that_does_not_load_is_refused_alone(
 
 
 def test_a_result_of_zero_that_is_left_out_is_noticed(
-    scale_launch: Path, process: OwnProcessHere, builds: list[Path], monkeypatch: pytest.MonkeyPatch
+    scale_launch: Path, process: WorkerHere, builds: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Overwritten memory holds nothing that is within the tolerance."""
     data = bytearray(read_all(scale_launch))
@@ -189,7 +189,7 @@ def test_a_result_of_zero_that_is_left_out_is_noticed(
 
 
 def test_it_is_known_whether_left_out_results_would_be_noticed(
-    scale_launch: Path, process: OwnProcessHere, builds: list[Path], monkeypatch: pytest.MonkeyPatch
+    scale_launch: Path, process: WorkerHere, builds: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with_results = with_results_before(scale_launch)
     (result,) = timed(process, with_results, builds[:1])

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from programs.child import GUARD_S
 from snapshots import check
 
-from kprof_inject.runtime.experiments.paired_launches import Watchdog
+from kprof_inject.runtime.worker.paired_launches import Watchdog
 
 _HANGING = """
 import sys, time
-from kprof_inject.runtime.experiments.paired_launches import Watchdog
+from kprof_inject.runtime.worker.paired_launches import Watchdog
 
 class Never:
     def query(self): return False

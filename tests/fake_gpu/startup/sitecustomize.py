@@ -2,5 +2,5 @@
 
 import sys
 
-if "kprof_inject.runtime.experiments.own_process" in sys.orig_argv:
+if "kprof_inject.runtime.worker.worker" in sys.orig_argv:
     import fake_gpu.program  # noqa: F401

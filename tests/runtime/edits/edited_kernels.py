@@ -16,8 +16,8 @@ from kprof_inject.capture.resources import Resources
 from kprof_inject.capture.schema import DumpedKernelRecord, Target
 from kprof_inject.runtime.compiling.builds import compile_text
 from kprof_inject.runtime.compiling.compiler import as_json
-from kprof_inject.runtime.experiments.edits.edit import KernelToEdit
-from kprof_inject.runtime.experiments.edits.kinds import with_options, with_ttgir_edited
+from kprof_inject.runtime.worker.edit import KernelToEdit
+from kprof_inject.runtime.worker.edit_kinds import with_options, with_ttgir_edited
 
 H100 = GPUTarget("cuda", 90, 32)
 _FOLDER = FIXTURES / triton.__version__ / "cuda-90"

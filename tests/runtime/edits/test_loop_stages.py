@@ -11,8 +11,8 @@ from loops_in_ttir import LINE_10, LINE_20, SUM, dots
 
 from kprof_inject.capture.edits import Edit
 from kprof_inject.runtime.compiling.builds import Build, assembly_in, compiled
-from kprof_inject.runtime.experiments.edits.edit import EditRefused
-from kprof_inject.runtime.experiments.edits.kinds import KINDS, in_source, with_options
+from kprof_inject.runtime.worker.edit import EditRefused
+from kprof_inject.runtime.worker.edit_kinds import KINDS, in_source, with_options
 
 CHOSEN = SUM.replace("\n    }\n    tt.store", "\n    } {tt.num_stages = 2 : i32}\n    tt.store")
 COPY = "cp.async"

@@ -16,8 +16,8 @@ from kprof_inject.capture.edits import Edit
 from kprof_inject.capture.resources import Resources
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.compiling.builds import Build, assembly_in, code_lines, compile_text, compiled
-from kprof_inject.runtime.experiments.edits.edit import EditRefused, KernelToEdit
-from kprof_inject.runtime.experiments.edits.kinds import KINDS, parse_edits, with_options
+from kprof_inject.runtime.worker.edit import EditRefused, KernelToEdit
+from kprof_inject.runtime.worker.edit_kinds import KINDS, parse_edits, with_options
 
 LOOP = "scf.for"
 

@@ -11,8 +11,8 @@ from golden import fixture_id, kernel_of, read
 
 from kprof_inject.capture.edits import Edit
 from kprof_inject.runtime.compiling.builds import compile_text
-from kprof_inject.runtime.experiments.edits.edit import EditRefused
-from kprof_inject.runtime.experiments.edits.kinds import KINDS, with_ttgir_edited
+from kprof_inject.runtime.worker.edit import EditRefused
+from kprof_inject.runtime.worker.edit_kinds import KINDS, with_ttgir_edited
 
 # Of each form: grids of one and two dimensions, and helpers.
 ALWAYS_COMPILED = {"matmul", "softmax", "noinline_helper"}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from fake_gpu.gpu import FakeGpu, Launch, with_elements
-from fake_gpu.repeating import OwnProcessHere, own_process_here
+from fake_gpu.repeating import WorkerHere, worker_here
 from snapshots import check
 
 from kprof_inject.capture.experiments import ExperimentRecord
@@ -19,8 +19,8 @@ from kprof_inject.capture.saved_launch import read_saved_launch
 from kprof_inject.insertion import insert_kernels, write_insertions
 from kprof_inject.pipeline.causal_runs import CausalChoice, prepare
 from kprof_inject.pipeline.saved_launches import adopt
-from kprof_inject.runtime.experiments import delayed_kernel
-from kprof_inject.runtime.experiments.tasks import TaskResult, TimeDelays
+from kprof_inject.runtime.worker import delayed_kernel
+from kprof_inject.runtime.worker.tasks import TaskResult, TimeDelays
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.workspace import Workspace, read_experiments
 
@@ -45,12 +45,12 @@ def workspace(prepared_once: Path, tmp_path: Path) -> Workspace:
 
 
 @pytest.fixture
-def process(tmp_path: Path) -> Iterator[OwnProcessHere]:
-    with own_process_here() as process:
+def process(tmp_path: Path) -> Iterator[WorkerHere]:
+    with worker_here() as process:
         yield process
 
 
-def delayed(process: OwnProcessHere, launch: Path, workspace: Workspace) -> TaskResult:
+def delayed(process: WorkerHere, launch: Path, workspace: Workspace) -> TaskResult:
     (kernel,) = workspace.kernels()
     plan = workspace.delays(kernel.variant)
     assert plan is not None
@@ -65,21 +65,21 @@ def delayed(process: OwnProcessHere, launch: Path, workspace: Workspace) -> Task
     return result
 
 
-def experiment(process: OwnProcessHere, launch: Path, workspace: Workspace) -> ExperimentRecord:
+def experiment(process: WorkerHere, launch: Path, workspace: Workspace) -> ExperimentRecord:
     result = delayed(process, launch, workspace)
     assert result.refusal == ""
     ((_, found),) = read_experiments(workspace.folder / "found")
     return found
 
 
-def test_each_delay_is_timed(scale_launch: Path, process: OwnProcessHere, workspace: Workspace) -> None:
+def test_each_delay_is_timed(scale_launch: Path, process: WorkerHere, workspace: Workspace) -> None:
     found = experiment(process, scale_launch, workspace)
     assert {one.delay_cycles for one in found.delays} == {0, 64, 192, 576, 1728}
     assert all(one.ns for one in found.delays)
 
 
 def test_an_accumulating_kernel_is_restored_before_each_launch(
-    scale_launch: Path, process: OwnProcessHere, workspace: Workspace
+    scale_launch: Path, process: WorkerHere, workspace: Workspace
 ) -> None:
     def accumulate(grid: tuple[int, int, int], x: torch.Tensor, out: torch.Tensor, n: int) -> int:
         out += x * n
@@ -92,7 +92,7 @@ def test_an_accumulating_kernel_is_restored_before_each_launch(
 
 
 def test_a_build_that_computes_something_else_is_left_out(
-    scale_launch: Path, process: OwnProcessHere, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+    scale_launch: Path, process: WorkerHere, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_launch = FakeGpu._run
 
@@ -106,13 +106,13 @@ def test_a_build_that_computes_something_else_is_left_out(
     refused = {(one.delay_cycles, one.refusal) for one in found.delays if one.refusal}
     (reason,) = {reason for _, reason in refused}
     assert {cycles for cycles, _ in refused} == {576, 1728}
-    check("runtime/experiments", reason, "results differ")
+    check("runtime/worker", reason, "results differ")
 
 
 @pytest.mark.parametrize(("sms", "matters"), [(15, True), (16, False)], ids=["more than a wave", "all at once"])
 def test_another_number_of_ctas_on_an_sm_is_another_kernel(
     scale_launch: Path,
-    process: OwnProcessHere,
+    process: WorkerHere,
     workspace: Workspace,
     monkeypatch: pytest.MonkeyPatch,
     sms: int,
@@ -131,7 +131,7 @@ def test_another_number_of_ctas_on_an_sm_is_another_kernel(
     refused = {one.refusal for one in found.delays} - {""}
     assert len(refused) == int(matters)
     for refusal in refused:
-        check("runtime/experiments", refusal, "fewer CTAs on an SM")
+        check("runtime/worker", refusal, "fewer CTAs on an SM")
 
 
 def plain_assembly(workspace: Workspace) -> Path:
@@ -144,11 +144,11 @@ def plain_assembly(workspace: Workspace) -> Path:
 
 
 def test_text_that_compiles_to_another_kernel_is_not_compared(
-    scale_launch: Path, process: OwnProcessHere, workspace: Workspace
+    scale_launch: Path, process: WorkerHere, workspace: Workspace
 ) -> None:
     path = plain_assembly(workspace)
     path.write_text(path.read_text().replace("ret;", "nop;"))
-    check("runtime/experiments", delayed(process, scale_launch, workspace).refusal, "another kernel")
+    check("runtime/worker", delayed(process, scale_launch, workspace).refusal, "another kernel")
     assert not any(launch.kernel.delays for launch in process.gpu.ran)
 
 
@@ -156,7 +156,7 @@ def test_text_that_compiles_to_another_kernel_is_not_compared(
     ("pattern", "other"), [(r"^\.version .*", ".version 9.9"), (r"\.file(\s+1 )\"", r'.file\1"/elsewhere')]
 )
 def test_the_assembler_s_version_and_the_source_s_folder_make_no_other_kernel(
-    scale_launch: Path, process: OwnProcessHere, workspace: Workspace, pattern: str, other: str
+    scale_launch: Path, process: WorkerHere, workspace: Workspace, pattern: str, other: str
 ) -> None:
     path = plain_assembly(workspace)
     text, count = re.subn(pattern, other, path.read_text(), flags=re.MULTILINE)

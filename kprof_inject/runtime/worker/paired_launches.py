@@ -18,7 +18,6 @@ import statistics
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -26,10 +25,10 @@ from typing import Any, Literal
 
 from kprof_inject.capture.edits import MIN_PAIRS
 from kprof_inject.runtime.devices.device import Device, Event
-from kprof_inject.runtime.experiments.loaded_launch import Digests, LoadedLaunch, NotReplayable
 from kprof_inject.runtime.faults import say
 from kprof_inject.runtime.launch.launcher import own_scratch
 from kprof_inject.runtime.launch.timing import SAMPLES, EmptyKernel
+from kprof_inject.runtime.worker.loaded_launch import Digests, LoadedLaunch, NotReplayable
 
 _LOOKS_PER_S = 4.0
 
@@ -38,7 +37,6 @@ class Watchdog:
     """Thread that waits for events, and kills the process if one does not happen in time."""
 
     def __init__(self) -> None:
-        """Begin without a thread."""
         self._watched: list[tuple[Event, float, str]] = []
         self._thread: threading.Thread | None = None
 
@@ -108,18 +106,8 @@ class BackToBack:
     """False if the device began with the last batch before all of it was queued: its times may then be the host's."""
     _queue_ns: int = 0
 
-    def marked(self, launch: Callable[[], None]) -> Marks:
-        """Queue launches of one kind between two events."""
-        if self.restores:
-            self.refresh()
-        self.before()
-        start = self.device.timing_mark(self.stream)
-        for _ in range(self.launches):
-            launch()
-        return start, self.device.timing_mark(self.stream)
-
     def queued(self, launches: Sequence[Callable[[], None]]) -> list[Marks]:
-        """Queue launches of each kind, one kind after another.
+        """Queue launches of each kind between two events, one kind after another.
 
         The stream is held until the host has queued them all. If that takes too long, they are queued again, at most
         ``_TRIES`` times in total.
@@ -128,7 +116,15 @@ class BackToBack:
             begun_ns = time.monotonic_ns()
             hold_ns = min(max(int(_HOST_MARGIN * self._queue_ns), MIN_HOLD_NS), _MAX_HOLD_NS)
             self.device.hold(self.stream, hold_ns)
-            marks = [self.marked(launch) for launch in launches]
+            marks = []
+            for launch in launches:
+                if self.restores:
+                    self.refresh()
+                self.before()
+                start = self.device.timing_mark(self.stream)
+                for _ in range(self.launches):
+                    launch()
+                marks.append((start, self.device.timing_mark(self.stream)))
             self.was_held = not marks[0][0].query()
             self._queue_ns = time.monotonic_ns() - begun_ns
             if self.was_held:
@@ -140,11 +136,6 @@ class BackToBack:
         for _, end in marks:
             end.synchronize()
         return [1e6 * start.elapsed_time(end) / self.launches for start, end in marks]
-
-    def follow_each_other(self, launch_ns: float) -> None:
-        """Time launches of this duration in batches from now on, without refreshed copies."""
-        self.restores = False
-        self.launches = min(max(math.ceil(_MIN_BATCH_NS / max(launch_ns, 1.0)), 1), _MAX_IN_BATCH)
 
 
 def empty_ns(timed: BackToBack, kernel: EmptyKernel) -> float | None:
@@ -168,11 +159,10 @@ class Results:
     """
 
     def __init__(self) -> None:
-        """Begin without any results."""
         self._digests: list[Digests] = []
 
     def note(self, digest: Digests) -> None:
-        """Note what the unchanged kernel has left in memory. It is called after each of its first launches."""
+        """Note what the unchanged kernel has left in memory, after each of its first launches."""
         self._digests.append(digest)
 
     def refusal_of(self, place: int, digest: Digests) -> str:
@@ -243,7 +233,7 @@ Unsettled = Callable[[Sequence[LaunchPairs]], Collection[int]]
 Ended = Literal["precise", "often", "time"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, kw_only=True)
 class PairedTimes:
     """Result of an experiment.
 
@@ -252,13 +242,13 @@ class PairedTimes:
     """
 
     pairs: Sequence[LaunchPairs]
-    sm_clock_hz: Sequence[float]
     launches: int
     restored: bool
-    seconds: float
-    ended: Ended
-    refusals: Mapping[int, str] = field(default_factory=dict)
-    is_repeatable: bool = True
+    refusals: Mapping[int, str]
+    is_repeatable: bool
+    sm_clock_hz: list[float] = field(default_factory=list)
+    seconds: float = 0.0
+    ended: Ended = "often"
 
 
 @dataclass(slots=True)
@@ -282,90 +272,68 @@ class PairedLaunches:
         ``until_s``. Raises ``NotReplayable``, and any error of a launch.
         """
         begun = time.monotonic()
-        with ExitStack() as effects:
-            effects.enter_context(self.launch.device.unaffected_by_graphs())
-            effects.enter_context(own_scratch(self.launch.device))
+        with self.launch.device.unaffected_by_graphs(), own_scratch(self.launch.device):
             timed, is_repeatable = self._warm = self._warm or self.warm_up()
             refusals, self._not_held = self._refused(timed), 0
+            found = PairedTimes(
+                pairs=[LaunchPairs() for _ in self.variants],
+                launches=timed.launches,
+                restored=timed.restores,
+                refusals=refusals,
+                is_repeatable=is_repeatable,
+            )
             included = [
                 place for place, kernel in enumerate(self.variants) if kernel is not None and place not in refusals
             ]
-            pairs = [LaunchPairs() for _ in self.variants]
-            clocks: list[float] = []
-            ended = self._run_rounds(timed, included, pairs, clocks, until_s, max_rounds, unsettled, min_rounds)
-        return PairedTimes(
-            pairs=pairs,
-            sm_clock_hz=clocks,
-            launches=timed.launches,
-            restored=timed.restores,
-            seconds=time.monotonic() - begun,
-            ended=ended,
-            refusals=refusals,
-            is_repeatable=is_repeatable,
-        )
+            going_on, judged_at = set(included), max(min_rounds, MIN_PAIRS)
+            wanted = islice(rounds(len(included), self.launch.saved.record.variant), max_rounds if included else 0)
+            for number, order in enumerate(wanted):
+                places = [included[index] for index in order if included[index] in going_on]
+                if not self._run_round(timed, places, found, until_s if number >= min_rounds else math.inf):
+                    found.ended = "time"
+                    break
+                if number + 1 >= judged_at:
+                    judged_at = math.ceil(_MORE_ROUNDS * judged_at)
+                    going_on &= set(unsettled(found.pairs))
+                    if not going_on:
+                        found.ended = "precise"
+                        break
+        found.seconds = time.monotonic() - begun
+        return found
 
-    def timer(self) -> BackToBack:
-        """Return a timer of the launch."""
-        return BackToBack(self.launch.device, self.launch.stream, self.launch.refresh)
-
-    def _run_rounds(
-        self,
-        timed: BackToBack,
-        included: Sequence[int],
-        pairs: list[LaunchPairs],
-        clocks: list[float],
-        until_s: float,
-        max_rounds: int,
-        unsettled: Unsettled,
-        min_rounds: int,
-    ) -> Ended:
-        going_on, judged_at = set(included), max(min_rounds, MIN_PAIRS)
-        wanted = islice(rounds(len(included), self.launch.saved.record.variant), max_rounds if included else 0)
-        for number, order in enumerate(wanted):
-            for chunk in self._chunks(timed, [included[index] for index in order if included[index] in going_on]):
-                if number >= min_rounds and time.monotonic() > until_s:
-                    return "time"
-                times = self._times(timed, chunk)
-                if not timed.was_held:
-                    self._not_held += 1
-                    if self._not_held > _MAX_NOT_HELD:
-                        raise NotReplayable(HOST_IS_SLOW)
-                    continue
-                for index, place in enumerate(chunk):
-                    before, ns, after = times[2 * index : 2 * index + 3]
-                    pairs[place].add(ns, before, after)
-                if (hz := self.launch.device.sm_clock_hz(self.launch.stream)) is not None:
-                    clocks.append(hz)
-            if number + 1 >= judged_at:
-                judged_at = math.ceil(_MORE_ROUNDS * judged_at)
-                going_on &= set(unsettled(pairs))
-                if not going_on:
-                    return "precise"
-        return "often"
-
-    def _chunks(self, timed: BackToBack, order: Sequence[int]) -> Iterator[Sequence[int]]:
-        """Split a round into chunks that are queued at once, together with a clean launch for each variant."""
+    def _run_round(self, timed: BackToBack, places: Sequence[int], found: PairedTimes, until_s: float) -> bool:
+        """Time these variants, each between two clean launches; return False if the time is over before."""
+        # A chunk of a round is queued at once.
         by_time = int(_CHUNK_NS / max(2 * self.clean_ns * timed.launches, 1.0))
         size = max(min(by_time, _MAX_QUEUED // (2 * timed.launches)), 1)
-        for begin in range(0, len(order), size):
-            yield order[begin : begin + size]
-
-    def _times(self, timed: BackToBack, chunk: Sequence[int]) -> list[float]:
-        """Time clean launches, with one launch of each variant of the chunk between them."""
-        kernels = [self.clean]
-        for place in chunk:
-            kernels += [self.variants[place], self.clean]
-        marks = timed.queued([partial(self.launch.launch, kernel) for kernel in kernels])
-        expected_s = 1e-9 * len(marks) * timed.launches * self.clean_ns
-        self._watch(marks[-1][1], max(MIN_WATCH_S, WATCH_MARGIN * expected_s))
-        return timed.times_ns(marks)
+        for begin in range(0, len(places), size):
+            if time.monotonic() > until_s:
+                return False
+            chunk, kernels = places[begin : begin + size], [self.clean]
+            for place in chunk:
+                kernels += [self.variants[place], self.clean]
+            marks = timed.queued([partial(self.launch.launch, kernel) for kernel in kernels])
+            expected_s = 1e-9 * len(marks) * timed.launches * self.clean_ns
+            self._watch(marks[-1][1], max(MIN_WATCH_S, WATCH_MARGIN * expected_s))
+            times = timed.times_ns(marks)
+            if not timed.was_held:
+                self._not_held += 1
+                if self._not_held > _MAX_NOT_HELD:
+                    raise NotReplayable(HOST_IS_SLOW)
+                continue
+            for index, place in enumerate(chunk):
+                before, ns, after = times[2 * index : 2 * index + 3]
+                found.pairs[place].add(ns, before, after)
+            if (hz := self.launch.device.sm_clock_hz(self.launch.stream)) is not None:
+                found.sm_clock_hz.append(hz)
+        return True
 
     def warm_up(self) -> tuple[BackToBack, bool]:
         """Run the unchanged kernel; return a timer, which restores memory unless a launch does the same work without.
 
         Also return whether the results are the same from launch to launch, unlike with atomics on floats.
         """
-        timed, alone = self.timer(), []
+        timed, alone = self._timer(), []
         for _ in range(3):
             alone.append(self._alone(timed, self.clean))
             self.results.note(alone[-1][1])
@@ -379,12 +347,16 @@ class PairedLaunches:
             finally:
                 timed.restores = True
             if digest == alone[0][1] and self.clean_ns / _SAME_WORK < ns < _SAME_WORK * self.clean_ns:
-                timed.follow_each_other(self.clean_ns)
+                timed.restores = False
+                timed.launches = min(max(math.ceil(_MIN_BATCH_NS / max(self.clean_ns, 1.0)), 1), _MAX_IN_BATCH)
         return timed, is_repeatable
+
+    def _timer(self) -> BackToBack:
+        return BackToBack(self.launch.device, self.launch.stream, self.launch.refresh)
 
     def _refused(self, timed: BackToBack) -> dict[int, str]:
         """Run each variant once; return those whose results are refused, each with the reason."""
-        alone, refusals = self.timer(), {}
+        alone, refusals = self._timer(), {}
         for place, kernel in enumerate(self.variants):
             if kernel is not None:
                 _, digest = self._alone(alone, kernel)

@@ -34,7 +34,7 @@ class TimeRecords(Struct, frozen=True, kw_only=True):
 
 
 class TimeDelays(Struct, frozen=True, kw_only=True):
-    """Time a saved launch with each delay of a plan, whose builds are in ``builds``; the result goes to ``folder``."""
+    """Time a saved launch with each delay of a plan, whose builds are in ``builds``; write the result to ``folder``."""
 
     launch: Text
     plan: DelaysRecord
@@ -46,8 +46,8 @@ class TimeDelays(Struct, frozen=True, kw_only=True):
 class TimeEdit(Struct, frozen=True, kw_only=True):
     """Time a saved launch with the build of its edited kernel in the folder ``build``; without one, unchanged.
 
-    The build is launched with ``grid``; None is the launch's. Floating-point results may differ by ``tolerance``; None
-    is the default of their type. ``best`` is the time of the best edit so far, relative to the unchanged kernel's: the
+    The build is launched with ``grid`` (None: the launch's). Floating-point results may differ by ``tolerance`` (None:
+    the default of their type). ``best`` is the time of the best edit so far, relative to the unchanged kernel's: the
     gain of a slower one need not be precise.
     """
 

@@ -17,10 +17,10 @@ from types import FrameType
 from typing import NoReturn
 
 from kprof_inject.runtime.child_process import ChildProcess, ProcessDiedError, ProcessOverdueError
-from kprof_inject.runtime.experiments.tasks import ADDRESS_TAKEN, Task, TaskResult
 from kprof_inject.runtime.program import process_environment
+from kprof_inject.runtime.worker.tasks import ADDRESS_TAKEN, Task, TaskResult
 
-_MODULE = "kprof_inject.runtime.experiments.own_process"
+_MODULE = "kprof_inject.runtime.worker.worker"
 # Some 1 % of processes were seen to have something at the addresses of a launch.
 _MAX_TRIES = 5
 _MAX_TASK_SECONDS = 300.0
@@ -35,7 +35,6 @@ class Worker(ChildProcess):
     """
 
     def __init__(self, executable: str = "", cache: Path | None = None) -> None:
-        """Begin without a process."""
         super().__init__(_MODULE, executable if os.path.isabs(executable) and shutil.which(executable) else "")
         self._cache = cache or self.folder / "cache"
         self._done = 0

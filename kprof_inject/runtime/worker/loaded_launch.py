@@ -54,12 +54,12 @@ def digests_of(device: WorkerDevice, ranges: Iterable[MemoryRange], stream: int)
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Replacement for a tensor in a launcher's arguments, since a launcher reads only the address of a tensor."""
+    """Replacement for a tensor in a launcher's arguments: a launcher reads only its address."""
 
     value: int
 
     def data_ptr(self) -> int:
-        """Return the address, as a tensor does."""
+        """Return the address."""
         return self.value
 
 
@@ -67,7 +67,6 @@ class TensorMap:
     """Tensor map that a launcher reads from the host's memory (Triton 3.5)."""
 
     def __init__(self, data: bytes) -> None:
-        """Keep the bytes where the driver accepts them."""
         self._buffer = (ctypes.c_ubyte * (len(data) + _TENSOR_MAP_ALIGNMENT))()
         start = ctypes.addressof(self._buffer)
         self._address = -(-start // _TENSOR_MAP_ALIGNMENT) * _TENSOR_MAP_ALIGNMENT
@@ -145,7 +144,6 @@ def loaded_launch(device: WorkerDevice, saved: SavedLaunch) -> Iterator[LoadedLa
 
 
 def _restored(argument: SavedArgument) -> Any:
-    """Return the argument as Triton's launchers take it."""
     if isinstance(argument, IntegerArgument):
         return int(argument.value)
     if isinstance(argument, FloatArgument):

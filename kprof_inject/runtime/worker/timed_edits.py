@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
@@ -23,21 +22,20 @@ from kprof_inject.capture.resources import Resources
 from kprof_inject.capture.saved_launch import (
     CHUNK_BYTES,
     DescriptorArgument,
-    MemoryRecord,
     SavedArgument,
     SavedLaunch,
     parameters,
     pointers_in,
 )
-from kprof_inject.capture.schema import TTGIR_FILE, Grid
+from kprof_inject.capture.schema import TTGIR_FILE
 from kprof_inject.errors import KprofError
 from kprof_inject.files import read_text
 from kprof_inject.runtime.compiling.builds import load, source_of
 from kprof_inject.runtime.devices.cuda_driver import MemoryRange, resources_of
-from kprof_inject.runtime.experiments.loaded_launch import Digests, LoadedLaunch, digests_of
-from kprof_inject.runtime.experiments.paired_launches import OTHER_RESULTS, LaunchPairs, PairedLaunches, Results
-from kprof_inject.runtime.experiments.tasks import TimedBuild, TimedEdit, TimeEdit
 from kprof_inject.runtime.faults import first_line
+from kprof_inject.runtime.worker.loaded_launch import Digests, LoadedLaunch, digests_of
+from kprof_inject.runtime.worker.paired_launches import OTHER_RESULTS, LaunchPairs, PairedLaunches, Results
+from kprof_inject.runtime.worker.tasks import TimedBuild, TimedEdit, TimeEdit
 from kprof_inject.select.safety import relaunch, written_arguments
 from kprof_inject.ttgir.parser import parse
 
@@ -51,31 +49,31 @@ _UNWRITTEN = 0xA5
 _WRITTEN_BYTES = 16 << 20
 
 
-def _launch_with(launcher: Any, grid: Grid, *arguments: Any) -> None:
-    launcher(*grid, *arguments[len(grid) :])
-
-
 def time_edit(task: TimeEdit, launches: PairedLaunches, results: CloseResults) -> TimedEdit:
     """Time the task's build, if it has one, as the only variant of ``launches``, whose results are ``results``."""
     build = TimedBuild()
     if task.build:
         try:
             kernel = load(Path(task.build), source_of(launches.launch.saved.kernel))
-            if task.grid is not None:  # whatever grid it is given
-                kernel._run = partial(_launch_with, kernel._run, task.grid)
+            if task.grid is not None:
+                run, grid = kernel._run, task.grid
+                kernel._run = lambda *given: run(*grid, *given[len(grid) :])
             launches.variants = [kernel]
             build = replace(build, resources=Resources(**resources_of(kernel)))
         except Exception as error:  # noqa: BLE001 (the driver's errors have no common base)
             launches.variants = []
             build = replace(build, refusal=f"it does not load: {first_line(error)}")
-    unsettled = partial(_unsettled, task.best)
-    timed = launches.run(time.monotonic() + task.seconds, _MAX_ROUNDS, unsettled, MIN_PAIRS)
+    until_s, unsettled = time.monotonic() + task.seconds, partial(_unsettled, task.best)
+    timed = launches.run(until_s, _MAX_ROUNDS, unsettled, MIN_PAIRS)
     for place, pairs in enumerate(timed.pairs):
         difference = results.differences.pop(place, None)
         build = replace(build, refusal=timed.refusals.get(place, "" if pairs.ns else "there was no time to launch it"))
         if not build.refusal:
-            close = "identical" if difference is None else "within"
-            build = replace(build, gain=gain_of(pairs), results=close, difference=difference)
+            build = replace(build, results="identical" if difference is None else "within", difference=difference)
+            if len(pairs.ns) >= MIN_PAIRS:
+                low, middle, high = pairs.interval
+                gain = MeasuredGain(won=1 - middle, low=1 - high, high=1 - low, pairs=len(pairs.ns))
+                build = replace(build, gain=gain)
     return TimedEdit(
         build=build,
         clean_ns=statistics.median([ns for pairs in timed.pairs for ns in pairs.clean_ns] or [launches.clean_ns]),
@@ -85,14 +83,6 @@ def time_edit(task: TimeEdit, launches: PairedLaunches, results: CloseResults) -
         is_repeatable=timed.is_repeatable,
         changes_memory=results.changes_memory,
     )
-
-
-def gain_of(pairs: LaunchPairs) -> MeasuredGain | None:
-    """Return the gain that pairs of launches show; None if they are too few."""
-    if len(pairs.ns) < MIN_PAIRS:
-        return None
-    low, middle, high = pairs.interval
-    return MeasuredGain(won=1 - middle, low=1 - high, high=1 - low, pairs=len(pairs.ns))
 
 
 def _unsettled(best: float, pairs: Sequence[LaunchPairs]) -> Collection[int]:
@@ -162,8 +152,9 @@ _BITS = {"fp64": 52, "fp32": 23, "fp16": 10, "bf16": 7, "fp8e4nv": 3, "fp8e5": 2
 # Roundings of the largest magnitude within which results that are updated may always differ.
 _ROUNDINGS = 2
 
-_Read = Callable[[int], NDArray[np.uint8]]
-"""Returns the bytes of a range by its number."""
+
+_Contents = dict[int, NDArray[np.uint8]]
+"""Bytes of ranges by their numbers."""
 
 
 @dataclass(slots=True)
@@ -179,7 +170,7 @@ class CloseResults(Results):
     tolerance: float | None = None
     differences: dict[int, float] = field(default_factory=dict)
     """Largest relative difference of each variant whose results are not the same bytes."""
-    _noted: list[tuple[Digests, dict[int, NDArray[np.uint8]]]] = field(default_factory=list)
+    _noted: list[tuple[Digests, _Contents]] = field(default_factory=list)
     _before: Digests = None
     _own_refusal: str | None = None
 
@@ -205,7 +196,12 @@ class CloseResults(Results):
         if digest is not None and digest in [noted for noted, _ in self._noted]:
             return ""
         if self._own_refusal is None:
-            self._own_refusal = self._compared_own()
+            (a_digest, a), (b_digest, b) = self._noted[0], self._noted[-1]
+            is_same = a_digest == b_digest and a_digest is not None
+            vary = not is_same and self._compared(a_digest, a, b_digest, b.__getitem__)[1]
+            self._own_refusal = (
+                "the unchanged kernel's own results differ from launch to launch by more" if vary else ""
+            )
         if self._own_refusal:
             return self._own_refusal
         found = 0.0
@@ -217,14 +213,6 @@ class CloseResults(Results):
         self.differences[place] = found
         return ""
 
-    def _compared_own(self) -> str:
-        """Return the reason if the unchanged kernel's results vary too much to be a reference; empty if not."""
-        (a_digest, a), (b_digest, b) = self._noted[0], self._noted[-1]
-        if a_digest == b_digest and a_digest is not None:
-            return ""
-        _, refusal = self._compared(a_digest, a, b_digest, b.__getitem__)
-        return "the unchanged kernel's own results differ from launch to launch by more" if refusal else ""
-
     def _now(self, number: int) -> NDArray[np.uint8]:
         record, _ = self.launch.copies[number]
         return self._at(record.address, record.size_bytes)
@@ -233,23 +221,31 @@ class CloseResults(Results):
         return np.array(self.launch.device.contents(address, size_bytes, self.launch.stream), dtype=np.uint8)
 
     def _compared(
-        self, noted: Digests, contents: dict[int, NDArray[np.uint8]], digest: Digests, other: _Read
+        self,
+        noted: Digests,
+        contents: dict[int, NDArray[np.uint8]],
+        digest: Digests,
+        other: Callable[[int], NDArray[np.uint8]],
     ) -> tuple[float, str]:
-        """Return the largest relative difference, and the refusal, of contents that differ from those noted."""
+        """Return the largest relative difference, and the refusal, of contents that differ from those noted.
+
+        ``other`` returns the bytes of a range by its number.
+        """
         found = 0.0
         for number in _changed(noted, digest, len(self.launch.copies)):
             record, copy = self.launch.copies[number]
+            named = f"{record.element or 'unknown type'} at {record.address:#x}"
             tolerance = DEFAULT_TOLERANCES.get(record.element)  # none for types that must have the same bytes
             if tolerance is not None and self.tolerance is not None:
                 tolerance = self.tolerance
             if number not in contents or tolerance is None:
-                return found, f"{OTHER_RESULTS} ({_named(record)})"
+                return found, f"{OTHER_RESULTS} ({named})"
             difference = relative_difference(
                 record.element, contents[number], other(number), self._at(copy, record.size_bytes)
             )
             found = max(found, difference)
             if not difference <= tolerance:
-                return found, f"{OTHER_RESULTS} by {difference:.2g} of the largest ({_named(record)})"
+                return found, f"{OTHER_RESULTS} by {difference:.2g} of the largest ({named})"
         return found, ""
 
 
@@ -257,10 +253,6 @@ def _changed(before: Digests, after: Digests, count: int) -> Sequence[int]:
     if before is None or after is None:
         return range(count)
     return [number for number, (a, b) in enumerate(zip(before, after, strict=True)) if a != b]
-
-
-def _named(record: MemoryRecord) -> str:
-    return f"{record.element or 'unknown type'} at {record.address:#x}"
 
 
 def relative_difference(

@@ -30,8 +30,8 @@ class KernelToEdit(Struct, frozen=True):
     """A kernel as edits change it.
 
     ``ttir`` is empty if it was not saved, as for Gluon. ``clean`` are the resources of the unchanged kernel. ``stage``
-    is the text to compile. ``others`` are the values of its constants that may be chosen; ``constants`` are those that
-    were, with the ``grid`` for them; None is the launch's.
+    is the text to compile. ``others`` are the values that its constants may have; ``constants`` are the chosen ones,
+    with their ``grid`` (None: the launch's).
     """
 
     record: DumpedKernelRecord
@@ -44,7 +44,7 @@ class KernelToEdit(Struct, frozen=True):
     grid: Grid | None = None
 
     def option(self, name: str) -> Any:
-        """Return a compile option; None if this Triton has none of this name."""
+        """Return a compile option."""
         return self.record.options.get(name)
 
     def number(self, name: str) -> int:
@@ -67,7 +67,7 @@ class KernelToEdit(Struct, frozen=True):
         return replace(self.to_recompile(), record=record)
 
     def with_variable(self, name: str, value: str) -> KernelToEdit:
-        """Return the kernel with another variable of the compiler's environment. Raises ``EditRefused``."""
+        """Return the kernel with another variable of the compiler's environment, to be compiled from its TTIR."""
         record = replace(self.record, environment={**self.record.environment, name: value})
         return replace(self.to_recompile(), record=record)
 

@@ -28,8 +28,6 @@ from kprof_inject.runtime.counters.cupti import CuptiError
 from kprof_inject.runtime.counters.pc_sampler import PcSampler, PcSamples
 from kprof_inject.runtime.counters.range_profiler import RangeProfiler
 from kprof_inject.runtime.devices.cuda_driver import MemoryRange, NoDeviceMemory, l2_bytes, resources_of
-from kprof_inject.runtime.experiments.loaded_launch import LoadedLaunch
-from kprof_inject.runtime.experiments.paired_launches import BackToBack, PairedLaunches, empty_ns
 from kprof_inject.runtime.launch import triton_wrapping
 from kprof_inject.runtime.launch.launch_capture import LaunchCapture
 from kprof_inject.runtime.launch.launch_saver import LaunchSaver
@@ -38,6 +36,8 @@ from kprof_inject.runtime.launch.planned_kernel import Plan, PlannedKernel
 from kprof_inject.runtime.launch.timing import EmptyKernel, LaunchTimer
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import NO_SAVED_LAUNCHES, Session
+from kprof_inject.runtime.worker.loaded_launch import LoadedLaunch
+from kprof_inject.runtime.worker.paired_launches import BackToBack, PairedLaunches, Watchdog, empty_ns
 from kprof_inject.workspace import DumpedKernel, Workspace
 
 # Reading twice as much as fits leaves nothing else.
@@ -49,6 +49,8 @@ _MAX_SAMPLED_LAUNCHES = 60
 # Longer launches are sampled less often.
 _MAX_SAMPLED_NS = 300e6
 _CLEAN_LAUNCHES = 30
+# Rounds of launches with each contents of the L2, to find those of the program.
+_MEASURED_ROUNDS = 10
 
 Fills = Mapping[L2Contents, Callable[[], None]]
 """Functions that queue what leaves these contents in the L2."""
@@ -82,7 +84,7 @@ def _read(launch: LoadedLaunch, *ranges: MemoryRange) -> None:
 def as_in_program(
     times_ns: Mapping[L2Contents, list[float]], empty_ns: float | None, program: KernelResources
 ) -> L2Contents:
-    """Return the contents with which a launch takes as long as in the program, or nearly."""
+    """Return the contents with which a launch takes about as long as in the program."""
     if not program.times_ns:
         return "left"
     expected_ns = median(program.times_ns)
@@ -92,7 +94,7 @@ def as_in_program(
 
 
 def contents_as_in_program(launch: LoadedLaunch, kernel: Any, fills: Fills, times: int) -> L2Contents:
-    """Time a launch with each contents, and return those with which it takes as long as in the program."""
+    """Time a launch with each contents, and return those of the program."""
     if len(fills) == 1:
         return "left"
     timed = BackToBack(launch.device, launch.stream, launch.refresh)
@@ -105,15 +107,27 @@ def contents_as_in_program(launch: LoadedLaunch, kernel: Any, fills: Fills, time
     return as_in_program(times_ns, empty_ns(timed, EmptyKernel.like(kernel.metadata)), launch.saved.record.clean)
 
 
+@contextmanager
+def measured_launch(
+    launch: LoadedLaunch, clean: Any, watchdog: Watchdog, l2: L2Contents | None = None
+) -> Iterator[MeasuredLaunch]:
+    """Lend a launch whose unchanged kernel has warmed up. ``l2`` is what the L2 held in the program, if it is known."""
+    with own_scratch(launch.device), l2_fills(launch) as fills:
+        launches = PairedLaunches(launch, clean, [], watchdog)
+        launches.warm_up()
+        l2 = l2 or contents_as_in_program(launch, clean, fills, _MEASURED_ROUNDS)
+        yield MeasuredLaunch(launches, l2, fills[l2])
+
+
 @dataclass(frozen=True, slots=True)
 class MeasuredLaunch:
     """A launch to be measured on a device whose context is current.
 
-    ``launches`` have warmed up; their unchanged kernel is measured. ``fill`` queues what the L2 is to hold when the
-    launch begins.
+    ``l2`` is what the L2 holds when the launch begins; ``fill`` queues that.
     """
 
     launches: PairedLaunches
+    l2: L2Contents
     fill: Callable[[], None]
 
     def count(self, profiler: RangeProfiler, metrics: Sequence[str]) -> CountersRecord:
@@ -134,13 +148,21 @@ class MeasuredLaunch:
         Raises ``KprofError`` where that is not possible.
         """
         samples, name = PcSamples(), self.launches.launch.saved.record.name
-        self._sample(sampler, samples, 1)
+
+        def sample(times: int) -> None:
+            with sampler.sampling(samples):
+                for _ in range(times):
+                    self._begin()
+                    self._launch()
+                self._wait()
+
+        sample(1)
         launches = 1
         of_one = max(sum(sum(counts.values()) for counts in samples.of(name).values()), 1)
         by_time = int(_MAX_SAMPLED_NS / max(self.launches.clean_ns, 1.0))
         more = max(min(math.ceil(_WANTED_SAMPLES / of_one), _MAX_SAMPLED_LAUNCHES, by_time), 1)
         try:
-            self._sample(sampler, samples, more)
+            sample(more)
             launches += more
         except CuptiError:
             pass  # the buffer was too small for all of these launches: keep the samples of the first
@@ -169,13 +191,6 @@ class MeasuredLaunch:
         device = self.launches.launch.device
         device.synchronise(device.current())
 
-    def _sample(self, sampler: PcSampler, samples: PcSamples, launches: int) -> None:
-        with sampler.sampling(samples):
-            for _ in range(launches):
-                self._begin()
-                self._launch()
-            self._wait()
-
 
 def _compiled_from(text: Path, kernel: DumpedKernel, workspace: Workspace) -> Any:
     """Compile a kernel from its instrumented TTGIR alone, because its source is not here."""
@@ -201,8 +216,7 @@ def capture_launch(launch: LoadedLaunch, clean: Any, session_path: Path, times: 
     sys.argv = [str(launch.saved.folder)]  # the capture says what was run
     with own_scratch(device), l2_fills(launch) as fills:
         l2 = contents_as_in_program(launch, clean, fills, _CLEAN_LAUNCHES)
-        clean_run = _clean_run(launch, clean, fills[l2])
-        workspace.write_clean_run(dumped.variant, clean_run)
+        workspace.write_clean_run(dumped.variant, _clean_run(launch, clean, fills[l2]))
         saver = LaunchSaver(NO_SAVED_LAUNCHES, session.recording.launches, device, report)
         capture = LaunchCapture(session, report, device, saver)
         triton_wrapping.wrap_loading()

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from kprof_inject.pipeline import own_processes
-from kprof_inject.pipeline.own_processes import do_tasks
-from kprof_inject.runtime.experiments.tasks import CountLaunch, TaskResult
+from kprof_inject.pipeline import workers
+from kprof_inject.pipeline.workers import do_tasks
+from kprof_inject.runtime.worker.tasks import CountLaunch, TaskResult
 from kprof_inject.workspace import is_running
 
 # In place of the process that repeats launches: the name of a launch says what becomes of it.
@@ -25,7 +25,7 @@ STAND_IN = """
 import json, os, signal, subprocess, sys, time
 from pathlib import Path
 from kprof_inject.runtime.child_process import serve
-from kprof_inject.runtime.experiments.tasks import ADDRESS_TAKEN, TaskResult
+from kprof_inject.runtime.worker.tasks import ADDRESS_TAKEN, TaskResult
 
 log = Path(__file__).with_name("log")
 
@@ -59,7 +59,7 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Log:
     """Have the stand-in do tasks; returns what it did so far: number, kind, pid, executable and environment."""
     (tmp_path / "stand_in_process.py").write_text(STAND_IN)
     (tmp_path / "temporary").mkdir()
-    monkeypatch.setattr(own_processes, "_MODULE", "stand_in_process")
+    monkeypatch.setattr(workers, "_MODULE", "stand_in_process")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     lines = tmp_path / "log"
@@ -111,7 +111,7 @@ def test_a_process_that_dies_behind_a_task_has_done_it(log: Log) -> None:
 def test_a_process_that_hangs_is_ended_with_its_children(
     log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(own_processes, "_MAX_TASK_SECONDS", 1.0)
+    monkeypatch.setattr(workers, "_MAX_TASK_SECONDS", 1.0)
     begun = time.monotonic()
     assert do_tasks(tasks("ok", "hangs", "ok")) == [done(0), refused("it took longer than 1 s"), done(2)]
     assert [number for number, *_ in log()] == [0, 1, 2], "what hangs is not tried once more"

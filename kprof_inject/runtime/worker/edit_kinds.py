@@ -1,8 +1,9 @@
-"""The kinds of edits (options, the compiler's environment, constants), and how edits are combined."""
+"""The kinds of edits (options, stages of loops, the compiler's environment, constants), and how they are combined."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 
 from msgspec.structs import replace
@@ -10,9 +11,11 @@ from msgspec.structs import replace
 from kprof_inject.capture.edits import Edit
 from kprof_inject.capture.resources import ctas_per_sm, limits_of
 from kprof_inject.errors import KprofError, did_you_mean
-from kprof_inject.runtime.experiments.edits.edit import EditKind, EditRefused, KernelToEdit, number_in
-from kprof_inject.runtime.experiments.edits.loop_stages import LOOP_STAGES
-from kprof_inject.runtime.experiments.edits.program_order import PROGRAM_ORDER
+from kprof_inject.rewrite import Replacement, spliced
+from kprof_inject.runtime.worker.edit import EditKind, EditRefused, KernelToEdit, number_in
+from kprof_inject.runtime.worker.program_order import PROGRAM_ORDER
+from kprof_inject.ttgir.locations import LocationTable
+from kprof_inject.ttgir.nodes import Operation
 
 # LLVM's loop strength reduction is off, which "is known to cause up to 10% performance changes for certain kernels with
 # register pressure" (Triton's README).
@@ -20,13 +23,11 @@ _SWITCH = "DISABLE_LLVM_OPT=disable-lsr"
 
 _MAX_STAGES = 8
 _MAX_PROPOSED_STAGES = 6
-_STEPS_OF_STAGES = 2
 _LOOP = re.compile(r"\bscf\.for\b")
 
 # A CTA has at most 1024 threads (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
 _MAX_WARPS = 32
 _MAX_PROPOSED_WARPS = 16
-_STEPS_UP, _STEPS_DOWN = 4, 2
 _WARP_SPECIALIZED = ("ttg.warp_specialize", "tt.warp_specialize", "nvws.")
 
 # CUDA C++ Programming Guide, "Technical Specifications per Compute Capability": registers per thread.
@@ -39,26 +40,24 @@ _UNIT = 8
 def _more_stages(kernel: KernelToEdit) -> list[str]:
     """Return up to two more stages; none if there is no loop to pipeline."""
     present = kernel.number("num_stages")
-    wanted = range(present + 1, min(present + _STEPS_OF_STAGES, _MAX_PROPOSED_STAGES) + 1)
+    wanted = range(present + 1, min(present + 2, _MAX_PROPOSED_STAGES) + 1)
     return [str(stages) for stages in wanted] if present and _LOOP.search(kernel.ttir) else []
 
 
 def _fewer_stages(kernel: KernelToEdit) -> list[str]:
     """Return up to two stages less; none if there is no loop to pipeline."""
     present = kernel.number("num_stages")
-    wanted = range(present - 1, max(present - _STEPS_OF_STAGES, 1) - 1, -1)
+    wanted = range(present - 1, max(present - 2, 1) - 1, -1)
     return [str(stages) for stages in wanted] if _LOOP.search(kernel.ttir) else []
 
 
 def _more_warps(kernel: KernelToEdit) -> list[str]:
-    """Return twice as many warps, four times as many, and so on."""
-    wanted = [kernel.number("num_warps") << step for step in range(1, _STEPS_UP + 1)]
+    wanted = [kernel.number("num_warps") * factor for factor in (2, 4, 8, 16)]
     return [str(warps) for warps in wanted if 0 < warps <= _MAX_PROPOSED_WARPS]
 
 
 def _fewer_warps(kernel: KernelToEdit) -> list[str]:
-    """Return half and a quarter of the warps."""
-    wanted = [kernel.number("num_warps") >> step for step in range(1, _STEPS_DOWN + 1)]
+    wanted = [kernel.number("num_warps") // factor for factor in (2, 4)]
     return [str(warps) for warps in wanted if warps]
 
 
@@ -113,6 +112,121 @@ def _with_constants(kernel: KernelToEdit, value: str) -> KernelToEdit:
     return replace(kernel.to_recompile(), ttir=found.ttir, grid=found.grid, constants=found.values)
 
 
+# Triton pipelines the loads of loops without dots only if the source sets their number of stages: ``tl.range(...,
+# num_stages=N)`` writes it as an attribute of the loop in TTIR (Triton's ``kNumStagesAttrName``).
+_ATTRIBUTE = re.compile(r"(?<![\w.])tt\.num_stages(?![\w.])(?: = (\d+))?(?: : i32)?")
+_LOADS = ("tt.load", "tt.descriptor_load", "tt.descriptor_gather")
+# In the printed form, attributes are between the brace that closes the loop and its location.
+_DICTIONARY = re.compile(r"\}\s*\{(?P<attributes>[^{}]*)\}")
+
+
+def _more_loop_stages(kernel: KernelToEdit) -> list[str]:
+    """Return the usual numbers of stages for loops without dots, then one stage more of each of several loops."""
+    proposed = ["2", "3", "4"] if _without_stages(kernel) else []
+    by_line = _stages_by_line(kernel)
+    return [*proposed, *(f"{line}:{stages + 1}" for line, stages in by_line if stages < _MAX_PROPOSED_STAGES)]
+
+
+def _fewer_loop_stages(kernel: KernelToEdit) -> list[str]:
+    """Return one stage less of each of several loops; without the attribute, loops without dots have no stages."""
+    return [f"{line}:{stages - 1}" for line, stages in _stages_by_line(kernel) if stages > 1]
+
+
+def _with_loop_stages(kernel: KernelToEdit, value: str) -> KernelToEdit:
+    """Set the attribute in the TTIR: of loops without dots, or of the loop at a line, which may call its helper."""
+    line, is_at_line, number = value.rpartition(":")
+    stages = number_in(number, 1 if is_at_line else 2, _MAX_STAGES)
+    kernel = kernel.to_recompile()
+    try:
+        kernel.parsed("ttir")
+    except KprofError as error:
+        raise EditRefused(error.what) from None
+    if is_at_line:
+        loops = [loop for loop, lines in _loops_that_load(kernel) if line in map(str, lines)]
+        if not loops:
+            raise EditRefused(f"it has no innermost loop that loads at line {line}, nor in a helper called there")
+    else:
+        loops = _without_stages(kernel)
+        if not loops:
+            raise EditRefused("it has no loop that loads without dots, or the source has chosen their stages")
+    attribute = f"tt.num_stages = {stages} : i32"
+    return replace(kernel, ttir=spliced(kernel.ttir, [_edit_of(loop, attribute) for loop in loops]))
+
+
+def _loops_that_load(kernel: KernelToEdit) -> list[tuple[Operation, list[int]]]:
+    """Return the innermost ``scf.for`` of the TTIR with loads, and the lines of each in the source.
+
+    The lines are its own, then that of the call which inlined it, and so on. There are no loops if there is no TTIR, or
+    it is not understood.
+    """
+    try:
+        module = kernel.parsed("ttir") if kernel.ttir else None
+    except KprofError:
+        module = None
+    if module is None:
+        return []
+    table, found = LocationTable(module), []
+    for loop in module.walk():
+        inside = _inside(loop) if loop.name == "scf.for" else []
+        if any(one.name in _LOADS for one in inside) and not any(one.traits.is_loop for one in inside):
+            try:
+                chains = table.chains_of(loop)
+            except KprofError:  # an alias that refers to itself
+                chains = ()
+            found.append((loop, [point.line for point in chains[0]] if chains else []))
+    return found
+
+
+def _inside(loop: Operation) -> list[Operation]:
+    return [operation for operation in loop.walk() if operation is not loop]
+
+
+def _has_dots(loop: Operation) -> bool:
+    return any(operation.traits.is_dot for operation in _inside(loop))
+
+
+def _without_stages(kernel: KernelToEdit) -> list[Operation]:
+    """Return the loops without dots for which the source has not chosen a number of stages."""
+    return [loop for loop, _ in _loops_that_load(kernel) if not _has_dots(loop) and _stages_of(loop) is None]
+
+
+def _stages_by_line(kernel: KernelToEdit) -> list[tuple[int, int]]:
+    """Return a line that no other loop has, and the number of stages, of each loop that loads; none of a single one."""
+    loops = _loops_that_load(kernel)
+    counts = Counter(line for _, lines in loops for line in lines)
+    found = []
+    for loop, lines in loops if len(loops) > 1 else ():
+        own = next((line for line in lines if counts[line] == 1), None)
+        if own is not None:
+            found.append((own, _stages_of(loop) or (kernel.number("num_stages") if _has_dots(loop) else 1)))
+    return found
+
+
+def _stages_of(loop: Operation) -> int | None:
+    """Return the number of stages that the source has chosen for a loop."""
+    attributes = _DICTIONARY.match(loop.closing)
+    found = _ATTRIBUTE.search(attributes["attributes"]) if attributes else None
+    return int(found[1] or 0) if found else None
+
+
+def _edit_of(loop: Operation, attribute: str) -> Replacement:
+    """Return the text that follows the brace that closes the loop, or what replaces the attribute there."""
+    closing = loop.regions[-1].end
+    found = _DICTIONARY.match(loop.closing)
+    if found is None:
+        return closing + 1, closing + 1, f" {{{attribute}}}"
+    start, attributes = closing + found.start("attributes"), found["attributes"]
+    if present := _ATTRIBUTE.search(attributes):
+        return start + present.start(), start + present.end(), attribute
+    return start, start, f"{attribute}, " if attributes.strip() else attribute
+
+
+def _range_to_write(value: str) -> str:
+    line, _, stages = value.rpartition(":")
+    loops = f"the loop at line {line}" if line else "loops that load without dots"
+    return f"tl.range(..., num_stages={stages}) in {loops}"
+
+
 OTHER_CONSTANTS = "values"
 """Name of the kind that takes other values of constants."""
 
@@ -130,7 +244,14 @@ _ALL = (
         _more_stages,
         _fewer_stages,
     ),
-    LOOP_STAGES,
+    EditKind(
+        "loop_stages",
+        f"2 to {_MAX_STAGES} for loops without dots, or LINE:N, with N from 1, for the loop at a line",
+        _with_loop_stages,
+        _more_loop_stages,
+        _fewer_loop_stages,
+        _range_to_write,
+    ),
     EditKind("num_warps", f"a power of two from 1 to {_MAX_WARPS}", _with_warps, _more_warps, _fewer_warps),
     EditKind("maxnreg", f"{_MIN_REGISTERS} to {_MAX_REGISTERS}", _with_registers, _more_registers, _fewer_registers),
     EditKind(
@@ -153,23 +274,19 @@ def parse_edits(text: str) -> tuple[Edit, ...]:
 
     Raises ``KprofError``; the values are checked later.
     """
-    edits = tuple(map(_parse_edit, _BETWEEN_EDITS.split(text)))
+    edits = []
+    for part in _BETWEEN_EDITS.split(text):
+        name, _, value = part.partition("=")
+        kind = KINDS.get(name)
+        if kind is None:
+            known = f"{did_you_mean(name, KINDS) or 'the edits are '}{', '.join(KINDS)}"
+            raise KprofError(f"there is no edit {name!r}", hint=known, exit_code=2)
+        if not value:
+            raise KprofError(f"the edit {name} has no value", hint=f"{name}=VALUE: {kind.values}", exit_code=2)
+        edits.append(Edit(name, value))
     if len({edit.kind for edit in edits}) < len(edits):
         raise KprofError(f"{text} has an edit twice", hint="try these one after the other", exit_code=2)
-    return edits
-
-
-def _parse_edit(text: str) -> Edit:
-    name, equals, value = text.partition("=")
-    kind = KINDS.get(name)
-    if kind is None:
-        known = ", ".join(KINDS)
-        raise KprofError(
-            f"there is no edit {name!r}", hint=f"{did_you_mean(name, KINDS) or 'the edits are '}{known}", exit_code=2
-        )
-    if not equals or not value:
-        raise KprofError(f"the edit {name} has no value", hint=f"{name}=VALUE: {kind.values}", exit_code=2)
-    return Edit(name, value)
+    return tuple(edits)
 
 
 def with_options(kernel: KernelToEdit, edits: Sequence[Edit]) -> KernelToEdit:
@@ -200,7 +317,7 @@ def _in_order(edits: Sequence[Edit]) -> list[Edit]:
 
 
 def in_source(edits: Sequence[Edit]) -> str:
-    """Return what to write in the kernel's source for edits that no option and no variable makes; empty for others."""
+    """Return what to write in the kernel's source for edits that no option and no variable makes."""
     return "; ".join(found for edit in edits if (found := KINDS[edit.kind].source(edit.value)))
 
 

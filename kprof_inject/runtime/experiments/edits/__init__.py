@@ -1,1 +1,0 @@
-"""Kinds of edits that ``try`` makes."""

@@ -1,0 +1,1 @@
+"""The worker process, which repeats saved launches: with records, delays, edits or counters. And what ``try`` edits."""
