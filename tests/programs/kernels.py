@@ -2,7 +2,6 @@
 
 import re
 import sys
-from functools import partial
 
 import known_key  # noqa: F401
 import triton
@@ -41,6 +40,8 @@ def with_records(compiled):
     planned = next(iter(getattr(wrapping and wrapping._around.get(id(compiled), (None, None))[1], "args", ())), None)
     if type(planned).__name__ != "PlannedKernel":
         return compiled
+    from functools import partial
+
     from kprof_inject.capture.cta_samples import EVERY_CTA
     from kprof_inject.errors import KprofError
     from kprof_inject.runtime.compiling.recording_build import compile_with_records
