@@ -19,7 +19,7 @@ from kprof_inject.timeline.records import recorded_warps
 from kprof_inject.timeline.timeline import Timeline
 
 LAYOUT_NAMES = ("sm", "cta", "scope")
-"""The users' names of the layouts, the default one first; ``tracks_of`` has their meanings."""
+"""The users' names of the layouts, the default one first; ``LaunchTracks`` has their meanings."""
 
 
 def runs_of_warps(scopes: Rows) -> tuple[Numbers, Numbers]:
@@ -52,7 +52,6 @@ class LaunchTracks:
     """
 
     def __init__(self, timeline: Timeline, layout: str) -> None:
-        """Assign numbers to the tracks."""
         kernel, ctas = timeline.launch.kernel, timeline.ctas
         self._timeline = timeline
         self._cta_noun, self._warp_noun = f"{kernel.cta_name} ", f"{kernel.warp_name} "
@@ -130,7 +129,6 @@ class LaunchTracks:
                     yield Tracks(process.pid, ids[chosen], positions[chosen], within[chosen], label, name)
 
     def _place(self, warps: Numbers) -> TextColumn:
-        """Return the full name of each warp; unknown SMs are not in names."""
         ctas = warps // self._per_cta
         place = (self._cta_noun, self._cta[ctas], f" {self._warp_noun}", warps % self._per_cta)
         if not self._has_sms:
@@ -155,16 +153,16 @@ class LaunchTracks:
             drawn[groups] = True
             new, positions = groups[is_new] - first, self.groups_from + groups[is_new]
             ids = process.first_track + positions
-            yield Tracks(process.pid, ids, positions, within[rows][is_new], self._group_labels(new, is_sm=first > 0))
+            if self._by_scope:
+                labels: TextColumn = (Picked(self._names, new),)
+            elif first > 0:
+                labels = ("SM ", self._sms[new])
+            else:
+                labels = (self._cta_noun, self._cta[new])
+                if self._has_sms and not self._by_sm:
+                    labels = (*labels, ", SM ", self._sm[new])
+            yield Tracks(process.pid, ids, positions, within[rows][is_new], labels)
             within = process.first_track + self.groups_from + first + group_of
-
-    def _group_labels(self, groups: Numbers, is_sm: bool) -> TextColumn:
-        if self._by_scope:
-            return (Picked(self._names, groups),)
-        if is_sm:
-            return "SM ", self._sms[groups]
-        label = (self._cta_noun, self._cta[groups])
-        return (*label, ", SM ", self._sm[groups]) if self._has_sms and not self._by_sm else label
 
 
 def _lane_names(timeline: Timeline) -> list[str]:
