@@ -149,7 +149,6 @@ class KernelRecord(Struct, frozen=True, kw_only=True):
     sources_crc32: Crc32 | None = None
 
     def __post_init__(self) -> None:
-        """Require a mode that a kernel can have, and metadata with valid known fields."""
         num_warps = self.known_metadata.num_warps
         if self.mode.buffer == AUTO_BUFFER:
             raise ValueError("expected a buffer of shared or global - at `$.mode.buffer`")
@@ -229,7 +228,6 @@ class CaptureWriter:
     """
 
     def __init__(self, folder: Path, process: ProcessRecord) -> None:
-        """Create the folder and its ``process.json``."""
         self._folder = folder
         self._kernels: set[str] = set()
         self._files = 0

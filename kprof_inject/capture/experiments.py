@@ -68,7 +68,6 @@ class DelaysRecord(Struct, frozen=True, kw_only=True):
     warps: Warps = ()
 
     def __post_init__(self) -> None:
-        """Require each delay of a scope once."""
         _require_different(self.builds, "builds")
 
 
@@ -87,7 +86,6 @@ class MeasuredDelayRecord(Struct, frozen=True, kw_only=True):
     refusal: Text = ""
 
     def __post_init__(self) -> None:
-        """Require pairs of times."""
         if len(self.ns) != len(self.clean_ns):
             raise ValueError("expected as many times without a delay as with it")
 
@@ -136,7 +134,6 @@ class ExperimentRecord(Struct, frozen=True, kw_only=True):
     ended: Literal["precise", "often", "time"] = "time"
 
     def __post_init__(self) -> None:
-        """Require delays of scopes of the table."""
         for delay in self.delays:
             if delay.scope >= len(self.scopes.scopes):
                 raise ValueError(f"expected a scope of the table, got {delay.scope}")

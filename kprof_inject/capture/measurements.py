@@ -105,7 +105,6 @@ class LoadedIntegersRecord(Struct, frozen=True, kw_only=True):
     data: Annotated[bytes, Meta(max_length=MAX_COMPRESSED_BYTES)]
 
     def __post_init__(self) -> None:
-        """Require ranges that do not overlap, and not too much memory."""
         if len(self.starts) != len(self.sizes) or sum(self.sizes) > MAX_LOADED_BYTES:
             raise ValueError(f"expected a size for each range, and at most {MAX_LOADED_BYTES} bytes")
         end = 0
@@ -115,7 +114,7 @@ class LoadedIntegersRecord(Struct, frozen=True, kw_only=True):
             end = start + size
 
     def is_of(self, grid: tuple[int, int, int], arguments: tuple[int | None, ...]) -> bool:
-        """Return True if a launch has this grid and these arguments."""
+        """Return whether a launch has this grid and these arguments."""
         return self.grid == grid and self.arguments == arguments
 
     @property

@@ -135,7 +135,7 @@ class Kernel(KernelRecord, frozen=True, eq=False, kw_only=True):
     """Name of the unit that another profiler recorded in place of a warp."""
 
     def __repr__(self) -> str:
-        """Return the variant and its target: a user prints it, and the fields take thousands of characters."""
+        # A user prints it, and the fields take thousands of characters.
         return f"<Kernel {self.variant}{f' ({self.target})' if self.target else ''}>"
 
     @property
@@ -191,7 +191,6 @@ class Launch(LaunchRecord, frozen=True, eq=False, kw_only=True):
     """Entries that another profiler recorded; None for Proton's buffers, which are read when needed."""
 
     def __repr__(self) -> str:
-        """Return the kernel's name, the number and the grid, in one line."""
         return f"<Launch of {self.kernel.name} #{self.index}: grid {self.grid}>"
 
     @property

@@ -47,7 +47,7 @@ class Recording(Struct, frozen=True, kw_only=True):
     mode: Mode = Mode()
 
     def __post_init__(self) -> None:
-        """Require a sound mode, and texts that can be parsed; raises ``KprofError`` for others."""
+        # Raises ``KprofError`` for texts that cannot be parsed.
         self.mode.require_ascending_warps()
         parse_launches(self.launches)
         parse_ctas(self.ctas)

@@ -125,7 +125,6 @@ class KernelResources(Resources, frozen=True, kw_only=True):
     in_turn: bool = False
 
     def __post_init__(self) -> None:
-        """Require times that can have been measured."""
         require_measured(self.times_ns or (), "times_ns")
 
     @property
@@ -170,7 +169,6 @@ class PairedTimesRecord(Struct, frozen=True, kw_only=True):
     with_records_empty_ns: DurationNs | None = None
 
     def __post_init__(self) -> None:
-        """Require pairs of times that can have been measured."""
         if len(self.clean_ns) != len(self.with_records_ns):
             raise ValueError("expected as many times with records as without")
         require_measured(self.clean_ns, "clean_ns")
@@ -192,7 +190,6 @@ class GridTimesRecord(Struct, frozen=True, kw_only=True):
     clean_ns: tuple[DurationNs, ...] = ()
 
     def __post_init__(self) -> None:
-        """Require times that can have been measured."""
         require_measured(self.clean_ns, "clean_ns")
 
 
@@ -213,7 +210,6 @@ class TimingRecord(Struct, frozen=True):
     grids: Annotated[tuple[GridTimesRecord, ...], Meta(max_length=MAX_GRIDS)] = ()
 
     def __post_init__(self) -> None:
-        """Require times that can have been measured."""
         require_measured(self.times_ns, "times_ns")
 
     def added_to(
@@ -254,22 +250,21 @@ def limited_by(target: str, num_warps: int, cost: KernelResources) -> str:
     if not target or cost.ctas_per_sm is None or num_warps < 1:
         return ""
     limits = limits_of(target)
-    rooms = _rooms(limits, num_warps, cost)
+    unlimited = replace(
+        limits,
+        shared_bytes=_UNLIMITED * limits.cta_shared_bytes,
+        ctas=_UNLIMITED,
+        warps=_UNLIMITED * num_warps,
+        registers=0,
+    )
+    shared_bytes = cost.shared_bytes or 0
+    rooms = {
+        "shared memory": ctas_per_sm(
+            replace(unlimited, shared_bytes=limits.shared_bytes), shared_bytes, num_warps, None
+        ),
+        "registers": ctas_per_sm(replace(unlimited, registers=limits.registers), 0, num_warps, cost.registers),
+        "warps": ctas_per_sm(replace(unlimited, warps=limits.warps), 0, num_warps, None),
+        "CTAs": ctas_per_sm(replace(unlimited, ctas=limits.ctas), 0, num_warps, None),
+    }
     ctas = min(rooms.values())
     return " and ".join(what for what, room in rooms.items() if room == ctas) if ctas == cost.ctas_per_sm else ""
-
-
-def _rooms(limits: SmLimits, warps: int, cost: KernelResources) -> dict[str, int]:
-    unlimited = replace(
-        limits, shared_bytes=_UNLIMITED * limits.cta_shared_bytes, ctas=_UNLIMITED, warps=_UNLIMITED * warps
-    )
-    only_registers = ctas_per_sm(unlimited, 0, warps, cost.registers)
-    unlimited = replace(unlimited, registers=0)
-    return {
-        "shared memory": ctas_per_sm(
-            replace(unlimited, shared_bytes=limits.shared_bytes), cost.shared_bytes or 0, warps, None
-        ),
-        "registers": only_registers,
-        "warps": ctas_per_sm(replace(unlimited, warps=limits.warps), 0, warps, None),
-        "CTAs": ctas_per_sm(replace(unlimited, ctas=limits.ctas), 0, warps, None),
-    }

@@ -85,7 +85,6 @@ class Scope(Struct, frozen=True, kw_only=True):
     tags: Annotated[tuple[TagRecord, ...], Meta(max_length=MAX_TAGS)] = ()
 
     def __post_init__(self) -> None:
-        """Require ascending lines."""
         if self.lines and self.lines[0] > self.lines[1]:
             raise ValueError("expected ascending lines")
 
@@ -155,7 +154,6 @@ class ScopeTable(Struct, frozen=True, kw_only=True):
     relaunch: RelaunchRecord | None = None
 
     def __post_init__(self) -> None:
-        """Require outer scopes before inner ones, and a separate record for each scope and tag."""
         for index, scope in enumerate(self.scopes):
             if scope.parent >= index:
                 raise ValueError(f"expected a parent of scope {index} before it, got {scope.parent}")
@@ -169,7 +167,6 @@ class ScopeTable(Struct, frozen=True, kw_only=True):
             raise ValueError("expected a separate record for each scope and each tag")
 
     def __repr__(self) -> str:
-        """Return the names, in one line."""
         return f"<ScopeTable: {', '.join(scope.name for scope in self.scopes)}>"
 
     @property
