@@ -280,10 +280,7 @@ class CaptureWriter:
         self._append(reading)
 
     def finish(self, left_out: Mapping[str, int], launches: Mapping[str, int] | None = None) -> None:
-        """Save what was left out, by the reason, and the number of launches of each variant.
-
-        Without this file, readers know that the program was killed.
-        """
+        """Save what was left out, by the reason, and each variant's launches; a killed program has no such file."""
         write(self._folder, EndRecord(dict(left_out), dict(launches or {})))
 
     def _append(self, record: LaunchRecord | DropRecord | ClockRecord) -> None:

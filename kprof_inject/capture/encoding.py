@@ -29,10 +29,7 @@ Record = TypeVar("Record")
 
 
 def encode(record: Any) -> bytes:
-    """Return the JSON text of a record, on one line.
-
-    Characters of an argument or a path that UTF-8 cannot hold are replaced.
-    """
+    """Return the JSON text of a record, on one line; characters that UTF-8 cannot hold are replaced."""
     try:
         return msgspec.json.encode(record)
     except UnicodeEncodeError:
@@ -54,10 +51,7 @@ def indented(record: Any) -> bytes:
 
 
 def decode(data: bytes, kind: type[Record], where: str, hint: str = CAPTURE_AGAIN) -> Record:
-    """Decode the record in a JSON text.
-
-    Raises ``KprofError`` that begins with ``where`` and names the field.
-    """
+    """Decode the record in a JSON text; raises ``KprofError`` that begins with ``where`` and names the field."""
     try:
         return msgspec.json.decode(data, type=kind)
     except msgspec.ValidationError as error:

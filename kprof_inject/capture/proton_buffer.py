@@ -91,10 +91,6 @@ def is_proton_buffer(path: Path) -> bool:
 
 
 def _read_header(path: Path) -> _Header:
-    """Read the header, and check it against the file.
-
-    Raises ``KprofError`` with the byte at which they disagree.
-    """
 
     def check(holds: bool, field: str, what: str) -> None:
         if not holds:
@@ -183,10 +179,6 @@ class _Recording(Struct, frozen=True):
 
 
 def _recording_of(words: NDArray[np.uint32], num_warps: int, recorded: Sequence[int]) -> _Recording:
-    """Determine how a payload was recorded from all its entries, one row for each CTA.
-
-    Raises ``KprofError`` if a row has no room for the warps, or if there are events of Proton's language.
-    """
     readings: dict[LayoutName, RawCtas] = {}
     for name, layout in LAYOUTS.items():
         # A row may have room for the counts of one layout but not for those of another.
@@ -289,8 +281,7 @@ def read_scope_names(path: Path) -> dict[int, str]:
 def names_of_ttgir(text: str, file: str) -> dict[int, str]:
     """Return the ids that Proton gives to the records of a module, in the order of its text (``ScopeIdAllocation``).
 
-    A start takes the next id, and the end that follows shares it. ``file`` is the name of the module in a
-    ``KprofError``.
+    A start takes the next id, and the end that follows shares it. ``file`` is the module's name in a ``KprofError``.
     """
     if len(_FUNCTION.findall(text)) > 1:
         raise KprofError(

@@ -22,8 +22,6 @@ _WARP_UNIT = 4
 _MAX_REGISTERS = 255
 THREADS_PER_WARP = 32
 """On NVIDIA's GPUs."""
-BLACKWELL = 100
-"""First architecture of NVIDIA with tensor memory, and on which Triton specializes the warps of a loop (tl.range)."""
 
 
 class SmLimits(Struct, frozen=True):
@@ -65,19 +63,22 @@ def limits_of(target: str) -> SmLimits:
 def ctas_per_sm(limits: SmLimits, shared_bytes: int, warps: int, registers: int | None) -> int:
     """Return how many CTAs run on an SM at once; 0 if not even one does.
 
-    A CTA has ``warps`` warps, ``shared_bytes`` of shared memory, and ``registers`` for each thread (None: unknown, and
-    then no limit).
+    ``registers`` are those of a thread; unknown ones are no limit.
     """
-    if shared_bytes > limits.cta_shared_bytes:
-        return 0
-    fitting = [limits.ctas, limits.warps // warps]
+    return min(_ctas_by_resource(limits, shared_bytes, warps, registers).values())
+
+
+def _ctas_by_resource(limits: SmLimits, shared_bytes: int, warps: int, registers: int | None) -> dict[str, int]:
+    fitting = {}
     taken_bytes = _up_to(shared_bytes, _SHARED_UNIT_BYTES) + limits.reserved_bytes
-    if taken_bytes:
-        fitting.append(limits.shared_bytes // taken_bytes)
+    if shared_bytes > limits.cta_shared_bytes:
+        fitting["shared memory"] = 0
+    elif taken_bytes:
+        fitting["shared memory"] = limits.shared_bytes // taken_bytes
     if registers and limits.registers:
         warps_with_registers = limits.registers // _up_to(registers * THREADS_PER_WARP, _REGISTER_UNIT)
-        fitting.append(warps_with_registers // _WARP_UNIT * _WARP_UNIT // warps)
-    return min(fitting)
+        fitting["registers"] = warps_with_registers // _WARP_UNIT * _WARP_UNIT // warps
+    return fitting | {"warps": limits.warps // warps, "CTAs": limits.ctas}
 
 
 def registers_for(limits: SmLimits, shared_bytes: int, warps: int, ctas: int) -> int | None:
@@ -238,10 +239,6 @@ class TimingRecord(Struct, frozen=True):
         return clean, with_records
 
 
-# Stands for no limit, and does not overflow when it is multiplied.
-_UNLIMITED = 1 << 20
-
-
 def limited_by(target: str, num_warps: int, cost: KernelResources) -> str:
     """Return the resources that limit occupancy, such as ``shared memory``.
 
@@ -249,22 +246,6 @@ def limited_by(target: str, num_warps: int, cost: KernelResources) -> str:
     """
     if not target or cost.ctas_per_sm is None or num_warps < 1:
         return ""
-    limits = limits_of(target)
-    unlimited = replace(
-        limits,
-        shared_bytes=_UNLIMITED * limits.cta_shared_bytes,
-        ctas=_UNLIMITED,
-        warps=_UNLIMITED * num_warps,
-        registers=0,
-    )
-    shared_bytes = cost.shared_bytes or 0
-    rooms = {
-        "shared memory": ctas_per_sm(
-            replace(unlimited, shared_bytes=limits.shared_bytes), shared_bytes, num_warps, None
-        ),
-        "registers": ctas_per_sm(replace(unlimited, registers=limits.registers), 0, num_warps, cost.registers),
-        "warps": ctas_per_sm(replace(unlimited, warps=limits.warps), 0, num_warps, None),
-        "CTAs": ctas_per_sm(replace(unlimited, ctas=limits.ctas), 0, num_warps, None),
-    }
-    ctas = min(rooms.values())
-    return " and ".join(what for what, room in rooms.items() if room == ctas) if ctas == cost.ctas_per_sm else ""
+    fitting = _ctas_by_resource(limits_of(target), cost.shared_bytes or 0, num_warps, cost.registers)
+    ctas = min(fitting.values())
+    return " and ".join(what for what, count in fitting.items() if count == ctas) if ctas == cost.ctas_per_sm else ""

@@ -263,10 +263,7 @@ class SavedLaunch:
         return self.folder / BUILD_FOLDER
 
     def chunks(self, memory: MemoryRecord) -> Iterator[tuple[int, bytes]]:
-        """Yield the offset in the range and the bytes of each chunk.
-
-        Raises ``KprofError`` if the file is damaged, or needs a package that is not installed.
-        """
+        """Yield each chunk's offset in the range, and its bytes; raises ``KprofError`` if these cannot be read."""
         path, place = self.folder / MEMORY_FILE, memory.offset
         with open_regular(path, self.folder) as file:
             for number, crc32 in enumerate(memory.chunk_crc32):
@@ -405,10 +402,7 @@ def pointers_in(arguments: Sequence[SavedArgument]) -> Iterator[PointerArgument]
 
 
 def compress(folder: Path) -> None:
-    """Compress the memory of a saved launch, if Zstandard is installed and makes it smaller.
-
-    Raises ``KprofError`` if the launch is damaged, and ``OSError``.
-    """
+    """Compress the memory of a saved launch, if Zstandard is installed and makes it smaller."""
     saved, to_frame = read_saved_launch(folder), compressor()
     if to_frame is None or any(memory.chunk_bytes for memory in saved.record.memory):
         return

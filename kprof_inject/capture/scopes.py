@@ -98,17 +98,6 @@ class Scope(Struct, frozen=True, kw_only=True):
         """Lines of ``calls``."""
         return tuple(map(_line, self.calls))
 
-    def is_at_site_of(self, other: Scope) -> bool:
-        """Return whether a scope of another table of the same kernel records the same site.
-
-        Each table has its own names and records, so these only decide if lines are unknown.
-        """
-        if self.kind != other.kind or (self.label and other.label and self.label != other.label):
-            return False
-        if self.lines is None or other.lines is None:
-            return self.record == other.record
-        return self.lines == other.lines
-
 
 def _line(point: PointRecord | None) -> str:
     return f"{point.file}:{point.line}" if point else ""
@@ -188,11 +177,16 @@ class ScopeTable(Struct, frozen=True, kw_only=True):
             yield index
 
     def at_site_of(self, scope: Scope) -> int | None:
-        """Return the index of the scope at the site of ``scope``, which is from another table of the same kernel.
-
-        None if there is not exactly one.
-        """
-        found = [index for index, own in enumerate(self.scopes) if own.is_at_site_of(scope)]
+        """Return the index of the only scope at the site of ``scope``, which is from another table of the kernel."""
+        found = []
+        for index, own in enumerate(self.scopes):
+            if own.kind != scope.kind or (own.label and scope.label and own.label != scope.label):
+                continue
+            # Each table has its own names and records, so these only decide if lines are unknown.
+            has_lines = own.lines is not None and scope.lines is not None
+            is_same = own.lines == scope.lines if has_lines else own.record == scope.record
+            if is_same:
+                found.append(index)
         return found[0] if len(found) == 1 else None
 
     @property

@@ -60,18 +60,8 @@ class DrawnLaunch(Struct, frozen=True):
     position: int | None = None
 
 
-def drawn_launches(timelines: Sequence[Timeline]) -> list[DrawnLaunch]:
-    """Place launches, and collect all that a drawing shows of them."""
-    launches = []
-    for number, placed in enumerate(place_launches(timelines), 1):
-        call = placed.call if placed.timeline.ctas.size else None
-        called_ns = placed.clock.ns_on_axis(call.start_ns) if call else None
-        launches.append(DrawnLaunch(number, placed, launch_facts(placed), called_ns))
-    return launches
-
-
-def draw(launches: Sequence[DrawnLaunch], layout: str, hooks: Sequence[Hook] = ()) -> Scene:
-    """Return the scene of these launches, in one of the ``LAYOUT_NAMES``.
+def draw(timelines: Sequence[Timeline], layout: str, hooks: Sequence[Hook] = ()) -> Scene:
+    """Return the scene of launches, in one of the ``LAYOUT_NAMES``.
 
     Each launch is a process, followed by processes for its counters and its asynchronous work, which are inside it in
     viewers that nest. Before the first launch of each of the program's processes comes one with the calls that made its
@@ -79,6 +69,11 @@ def draw(launches: Sequence[DrawnLaunch], layout: str, hooks: Sequence[Hook] = (
 
     An axis's zero is the start of its first process, because Perfetto drops events before zero.
     """
+    launches = []
+    for number, placed in enumerate(place_launches(timelines), 1):
+        call = placed.call if placed.timeline.ctas.size else None
+        called_ns = placed.clock.ns_on_axis(call.start_ns) if call else None
+        launches.append(DrawnLaunch(number, placed, launch_facts(placed), called_ns))
     names = program_names([launch.placed for launch in launches])
     programs: dict[Hashable, Process] = {}
     groups: list[list[Process]] = []
@@ -154,10 +149,6 @@ def process_of(placed: PlacedLaunch) -> Hashable:
 
 
 def _program(name: str, launches: Sequence[DrawnLaunch]) -> Process:
-    """Return the process of a program with the known calls of its launches.
-
-    It has several threads only if calls overlap, because the program's own threads may make them.
-    """
     calls = [(launch, call) for launch in launches if (call := launch.placed.call)]
     spans_ns = []
     for launch, call in calls:
@@ -178,7 +169,7 @@ def _program(name: str, launches: Sequence[DrawnLaunch]) -> Process:
         if call.end_ns is None:
             args = (*args, ("end", "the return of the call was not recorded"))
         kinds.append(EventKind(made.kernel.name, "host", args))
-    further = int(thread.max())
+    further = int(thread.max())  # threads of the program that make calls at the same time
 
     def drawn(process: Process) -> Iterator[Part]:
         if further:

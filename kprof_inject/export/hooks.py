@@ -153,11 +153,7 @@ def _line_of(file: str, number: int) -> Position:
 
 
 def args_of(hooks: Iterable[Hook], launch: Timeline, scopes: Rows, taken: Collection[str]) -> Iterator[Arg]:
-    """Yield the further arguments of these scopes.
-
-    Raises ``KprofError`` if a hook fails, if its result is not a column with a value for each scope, or if a name is
-    ``taken``.
-    """
+    """Yield the further arguments of these scopes. Raises ``KprofError`` if a hook fails, or if a name is ``taken``."""
     names = set(taken)
     # A hook that changed it would affect the next one.
     scopes = scopes.view()
@@ -172,10 +168,7 @@ def args_of(hooks: Iterable[Hook], launch: Timeline, scopes: Rows, taken: Collec
 
 
 def counters_of(hook: CounterValues, placed: PlacedLaunch, process: Process) -> Iterator[Counters]:
-    """Yield the counters of a hook.
-
-    Raises ``KprofError`` if the hook fails, or does not return a time within the launch for each value.
-    """
+    """Yield the counters of a hook. Raises ``KprofError`` if it fails, or returns times outside the launch."""
     launch = placed.timeline
     for name, samples in _named(hook, hook.answer(launch)):
         what = f"the counter {name!r}"

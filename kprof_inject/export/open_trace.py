@@ -69,10 +69,7 @@ def last_launch(timelines: Sequence[Timeline]) -> Opening | None:
 
 
 class TraceServer(ThreadingHTTPServer):
-    """A server of one trace at a random path, whose ``with`` block frees the port.
-
-    Raises ``KprofError`` if the port cannot be used.
-    """
+    """A server of one trace at a random path. Its ``with`` block frees the port; ``KprofError`` if that is taken."""
 
     daemon_threads = True
 

@@ -80,10 +80,7 @@ _IN_ORDER = field(_CHILD_ORDERING, _BY_RANK)
 
 
 def encode(scene: Scene, run: JobRunner = in_turn) -> Iterator[bytes]:
-    """Yield a scene as packets; its sections are ``run``'s jobs.
-
-    The facts of each launch are in the trace's metadata, as JSON.
-    """
+    """Yield a scene as packets; its sections are ``run``'s jobs. The launches' facts are metadata, as JSON."""
     yield field(_PACKET, _CLEARS_INTERNED + field(_FIRST_ON_SEQUENCE, 1))
     if scene.launches:
         # Perfetto's UI shows them under "Info and stats" with prefix "cr-".

@@ -88,10 +88,7 @@ class TorchTrace(Struct, frozen=True):
 
 
 def read_torch_trace(data: bytes) -> TorchTrace:
-    """Read a trace, which is not packed; raises ``msgspec.MsgspecError`` if it is none.
-
-    Kernels of an autotuner's benchmarks are left out.
-    """
+    """Read an unpacked trace, without an autotuner's benchmarks; raises ``msgspec.MsgspecError`` if it is none."""
     members = msgspec.json.decode(data, type=dict[str, Raw])
     base_ns = msgspec.json.decode(members.get("baseTimeNanoseconds", _ZERO), type=int)
     bars, benchmarks, positions = [], [], {}
@@ -130,10 +127,7 @@ class MatchedLaunch(Struct, frozen=True):
 
 
 def match(trace: TorchTrace, timelines: Sequence[Timeline]) -> tuple[list[MatchedLaunch], dict[str, str]]:
-    """Match launches of the trace's process to its kernels; return also why the launches of some kernels are refused.
-
-    The reasons are by the kernel's name, and continue "NAME: ".
-    """
+    """Match launches to kernels of their process's trace; return also why some are refused, by the kernel's name."""
     by_name: dict[str, list[Timeline]] = {}
     for timeline in timelines:
         by_name.setdefault(timeline.launch.kernel.name, []).append(timeline)

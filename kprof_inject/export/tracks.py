@@ -54,7 +54,7 @@ class LaunchTracks:
     def __init__(self, timeline: Timeline, layout: str) -> None:
         kernel, ctas = timeline.launch.kernel, timeline.ctas
         self._timeline = timeline
-        self._cta_noun, self._warp_noun = f"{kernel.cta_name} ", f"{kernel.warp_name} "
+        self._warp_noun = f"{kernel.warp_name} "
         self._has_sms = bool((ctas["sm"] >= 0).all())
         self._by_scope, self._by_sm = layout == "scope", layout == "sm" and self._has_sms
         keys = self._keys_of(ctas)
@@ -130,7 +130,7 @@ class LaunchTracks:
 
     def _place(self, warps: Numbers) -> TextColumn:
         ctas = warps // self._per_cta
-        place = (self._cta_noun, self._cta[ctas], f" {self._warp_noun}", warps % self._per_cta)
+        place = ("CTA ", self._cta[ctas], f" {self._warp_noun}", warps % self._per_cta)
         if not self._has_sms:
             return place
         sm = ("SM ", self._sm[ctas])
@@ -158,7 +158,7 @@ class LaunchTracks:
             elif first > 0:
                 labels = ("SM ", self._sms[new])
             else:
-                labels = (self._cta_noun, self._cta[new])
+                labels = ("CTA ", self._cta[new])
                 if self._has_sms and not self._by_sm:
                     labels = (*labels, ", SM ", self._sm[new])
             yield Tracks(process.pid, ids, positions, within[rows][is_new], labels)
