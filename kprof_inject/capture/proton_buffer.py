@@ -81,12 +81,9 @@ def is_proton_buffer(path: Path) -> bool:
         return False
     try:
         with path.open("rb") as file:
-            begin = file.read(_FIXED.size)
-    except OSError:
+            version, header_offset = struct.unpack("<2I", file.read(2 * _WORD_BYTES))
+    except (OSError, struct.error):  # too short
         return False
-    if len(begin) < 2 * _WORD_BYTES:
-        return False
-    version, header_offset = struct.unpack_from("<2I", begin)
     return 1 <= int(version) <= _LATEST_VERSION and header_offset == _HEADER_OFFSET
 
 

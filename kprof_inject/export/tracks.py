@@ -37,7 +37,6 @@ def numbers_in(columns: Rows, name: str) -> Numbers:
 
 
 _CTA_BITS = 32
-_INCOMPLETE = "incomplete"
 
 
 class LaunchTracks:
@@ -69,8 +68,13 @@ class LaunchTracks:
         ]
         # The lane of a thread: the place of its scope among all names and their lanes, or its place in its warp.
         if self._by_scope:
-            self._names = _lane_names(timeline)
-            overlaps = [1] * len(timeline.table.scopes) if timeline.overlaps is None else timeline.overlaps.tolist()
+            scopes, partition_of = timeline.table.scopes, partition_names(timeline.table)
+            overlaps = [1] * len(scopes) if timeline.overlaps is None else timeline.overlaps.tolist()
+            self._names = []
+            for index, (name, lanes) in enumerate(zip(distinct_names(scopes), overlaps, strict=True)):
+                full = f"{name} ({partition_of[index]})" if index in partition_of else name
+                self._names += [full, *(f"{full} (lane {lane})" for lane in range(2, lanes + 1))]
+            self._names.append("incomplete")
             self._first_lane = np.cumsum([0, *overlaps])
             self._lanes = len(self._names)
         else:
@@ -163,13 +167,3 @@ class LaunchTracks:
                     labels = (*labels, ", SM ", self._sm[new])
             yield Tracks(process.pid, ids, positions, within[rows][is_new], labels)
             within = process.first_track + self.groups_from + first + group_of
-
-
-def _lane_names(timeline: Timeline) -> list[str]:
-    partitions, overlaps = partition_names(timeline.table), timeline.overlaps
-    names = []
-    for index, name in enumerate(distinct_names(timeline.table.scopes)):
-        full = f"{name} ({partitions[index]})" if index in partitions else name
-        lanes = 1 if overlaps is None else int(overlaps[index])
-        names += [full, *(f"{full} (lane {lane})" for lane in range(2, lanes + 1))]
-    return [*names, _INCOMPLETE]
