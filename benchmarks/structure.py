@@ -171,7 +171,7 @@ def _page(folder: Path, traced: Traced) -> None:
 
 
 def _drawing(folder: Path, traced: Traced) -> None:
-    """Trace only what draws and encodes: launches are decoded, and what is known of them is found, before."""
+    """Trace only what draws and encodes: launches are decoded before."""
     import msgspec
 
     import kprof_inject
@@ -181,8 +181,7 @@ def _drawing(folder: Path, traced: Traced) -> None:
         msgspec.structs.replace(timeline, _blocks=list(timeline.blocks()))
         for timeline in kprof_inject.load(DEMO).timelines
     ]
-    launches = drawing.drawn_launches(timelines)
-    traced(lambda: (folder / "trace.json").write_bytes(b"".join(chrome.encode(drawing.draw(launches, "sm")))))
+    traced(lambda: (folder / "trace.json").write_bytes(b"".join(chrome.encode(drawing.draw(timelines, "sm")))))
 
 
 def _trace(folder: Path, traced: Traced) -> None:

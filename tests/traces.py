@@ -7,7 +7,6 @@ from pathlib import Path
 
 from kprof_inject.export import chrome, perfetto, tables
 from kprof_inject.export.drawing import draw as draw_launches
-from kprof_inject.export.drawing import drawn_launches
 from kprof_inject.export.events import Part, Scene
 from kprof_inject.export.formats import TraceFile
 from kprof_inject.export.hooks import Hook
@@ -17,7 +16,7 @@ from kprof_inject.timeline.timeline import Timeline
 
 
 def draw(timelines: Sequence[Timeline], layout: str = LAYOUT_NAMES[0], hooks: Sequence[Hook] = ()) -> Scene:
-    return draw_launches(drawn_launches(timelines), layout, hooks)
+    return draw_launches(timelines, layout, hooks)
 
 
 def parts_of(scene: Scene) -> list[Part]:

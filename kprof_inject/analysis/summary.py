@@ -233,7 +233,7 @@ def summarise(timeline: Timeline) -> LaunchSummary:
         ctas=len(timeline.all_ctas),
         recorded_ctas=len(timeline.ctas),
         slowdown=slowdown_of(timeline),
-        cta_name=launch.kernel.cta_name,
+        cta_name="CTA",
         warp_name=launch.kernel.warp_name,
         duration_ns=launch_duration_ns(timeline),
         clock_mhz=timeline.clock.clock_hz / 1e6,

@@ -101,10 +101,7 @@ def _possible_times(begin: NDArray[np.uint64], end: NDArray[np.uint64]) -> NDArr
 
 
 def _sound_times(times: NDArray[np.uint64], rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Determine which ``rows`` have times (row, 3) that can be of one launch.
-
-    The end is not before the begin, and both are near those of most other rows.
-    """
+    """Determine which ``rows`` have possible times (row, 3), near those of most other rows."""
     begin, end = times[:, 0], times[:, 1]
     at = np.flatnonzero(rows & _possible_times(begin, end))
     sound = np.zeros_like(rows)
@@ -120,11 +117,7 @@ def _sound_times(times: NDArray[np.uint64], rows: NDArray[np.bool_]) -> NDArray[
 def _impossible_counts(
     written_words: NDArray[np.int64], durations_ns: NDArray[np.int64] | None
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Determine which counts (..., row, warp) no warp can have reached.
-
-    The first result is true for counts that are not whole records, the second for those that are too high for the CTA's
-    time (None: unknown).
-    """
+    """Determine which counts (..., row, warp) are not whole records, and which are too high for the CTA's time."""
     max_words: NDArray[np.int64] | int = _MAX_WORDS
     if durations_ns is not None:
         max_words = np.minimum(np.maximum(durations_ns, _RECORDS_AT_ONCE) * WORDS_PER_ENTRY, _MAX_WORDS)[..., None]
@@ -150,10 +143,7 @@ def _left_ends(
 
 
 def _others(ends: NDArray[np.uint64], is_left: NDArray[np.bool_], recorded: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return ``RawCtas.others``: the CTAs that left a plausible end.
-
-    ``recorded`` has the number, SM, begin and end of the CTAs with records; shape (4, CTA).
-    """
+    """Return ``RawCtas.others``; ``recorded`` has number, SM, begin and end of CTAs with records: shape (4, CTA)."""
     recorded = recorded[:, recorded[2] > 0]
     if not is_left.any() or not recorded.size:  # nothing to read, or no timer
         return np.empty((4, 0), dtype=np.int64)
@@ -217,10 +207,7 @@ def _first_begins(number: NDArray[np.int64], begin_ns: NDArray[np.int64]) -> NDA
 
 
 def _first_of_each(ids: NDArray[np.int64], rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Keep one row for each id among ``rows``: the one at the index of its id, otherwise the first.
-
-    The ids of ``rows`` must be less than the number of rows.
-    """
+    """Keep one row for each id (below the number of rows): the one at the index of its id, else the first."""
     at = np.flatnonzero(rows)
     holder = np.full(len(rows), -1)
     # The last assignment to a repeated index wins, so the first row does.

@@ -52,11 +52,7 @@ KERNELS_FOLDER = "kernels"
 
 
 class ProcessRecord(Struct, frozen=True, kw_only=True):
-    """Content of ``process.json``.
-
-    ``made_by`` is the command that captured for its own use; it is empty if the capture was made for the user to read.
-    ``recording`` is what the user chose.
-    """
+    """Content of ``process.json``; ``made_by`` is the command that captured for its own use."""
 
     version: int = FORMAT_VERSION
     made_by: Name = ""
@@ -78,10 +74,7 @@ class ProcessRecord(Struct, frozen=True, kw_only=True):
 class LaunchRecord(Struct, frozen=True, kw_only=True):
     """Line of ``launches.jsonl``: a launch whose buffer was saved.
 
-    ``index`` is its number among the launches of its variant in its process, ``host_ns`` when the host called it, by
-    the host's clock. ``arguments`` are those of the compiled function, in the order of its parameters: integers and
-    addresses, None for others; empty if they are unknown. With ``graph``, it was captured into a CUDA graph, and the
-    buffer is that of the last replay. Of ``2 ** cta_shift`` clusters one recorded (see ``cta_samples``).
+    ``arguments`` are those of the compiled function, in the order of its parameters.
     """
 
     variant: FileName
@@ -122,14 +115,7 @@ class EndRecord(Struct, frozen=True):
 
 
 class KernelRecord(Struct, frozen=True, kw_only=True):
-    """Content of a capture's ``kernel.json``.
-
-    ``name`` is the function's, ``program_variant`` the dumped variant that the build was made from: builds with a
-    smaller buffer share it. ``scope_ids`` is Proton's table, from id to record name. ``metadata`` is Triton's, of the
-    build with records. ``sm_clock_hz`` is the nominal clock, ``dram_bytes_per_s`` the peak bandwidth by clock and
-    width. With a ``cta_shift``, each launch records 1 of ``2 ** cta_shift`` clusters, with None as many as suit its
-    grid (see ``cta_samples``). The checksums are of the texts in the same folder.
-    """
+    """Content of a capture's ``kernel.json``; builds with smaller buffers share their ``program_variant``."""
 
     name: Name
     program_variant: Name = ""
@@ -149,7 +135,6 @@ class KernelRecord(Struct, frozen=True, kw_only=True):
     sources_crc32: Crc32 | None = None
 
     def __post_init__(self) -> None:
-        """Require a mode that a kernel can have, and metadata with valid known fields."""
         num_warps = self.known_metadata.num_warps
         if self.mode.buffer == AUTO_BUFFER:
             raise ValueError("expected a buffer of shared or global - at `$.mode.buffer`")
@@ -229,7 +214,6 @@ class CaptureWriter:
     """
 
     def __init__(self, folder: Path, process: ProcessRecord) -> None:
-        """Create the folder and its ``process.json``."""
         self._folder = folder
         self._kernels: set[str] = set()
         self._files = 0
@@ -282,10 +266,7 @@ class CaptureWriter:
         self._append(reading)
 
     def finish(self, left_out: Mapping[str, int], launches: Mapping[str, int] | None = None) -> None:
-        """Save what was left out, by the reason, and the number of launches of each variant.
-
-        Without this file, readers know that the program was killed.
-        """
+        """Save what was left out, by the reason, and each variant's launches; a killed program has no such file."""
         write(self._folder, EndRecord(dict(left_out), dict(launches or {})))
 
     def _append(self, record: LaunchRecord | DropRecord | ClockRecord) -> None:

@@ -62,10 +62,7 @@ _METRIC = re.compile(r"[a-z]\w*(\.\w+)+")
 
 
 def parse_metrics(text: str) -> tuple[str, ...]:
-    """Parse ``none``, ``default``, or metrics with commas between them, which are added to the default ones.
-
-    Raises ``KprofError`` for what is no name of a metric.
-    """
+    """Parse ``none``, ``default``, or metrics with commas, added to the default ones; raises ``KprofError``."""
     if text in ("none", "default"):
         return () if text == "none" else DEFAULT_METRICS
     metrics = [part.strip() for part in text.split(",")]

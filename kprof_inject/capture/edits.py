@@ -83,7 +83,7 @@ def write_other_values(folder: Path, others: Sequence[OtherValues]) -> None:
 
 
 def has_other_values(folder: Path) -> bool:
-    """Return True if there are other values of a kernel in its folder."""
+    """Return whether there are other values of a kernel in its folder."""
     return (folder / _VALUES_FILE).is_file()
 
 
@@ -124,7 +124,6 @@ class Edit(Struct, frozen=True):
     value: Name
 
     def __str__(self) -> str:
-        """Return the edit as users write it: ``num_stages=4``."""
         return f"{self.kind}={self.value}"
 
 
@@ -235,7 +234,6 @@ class EditsRecord(Struct, frozen=True, kw_only=True):
     compile_seconds: Annotated[float, Meta(ge=0, lt=1e9)] = 0.0
 
     def __post_init__(self) -> None:
-        """Require a best among those that were tried."""
         if self.best is not None and self.best >= len(self.tried):
             raise ValueError(f"expected one of {len(self.tried)} edits as the best, got {self.best}")
 
@@ -246,7 +244,7 @@ class EditsRecord(Struct, frozen=True, kw_only=True):
 
     @property
     def winner(self) -> TriedEdits | None:
-        """The edits that win; None if there are none."""
+        """The edits that win."""
         return None if self.best is None else self.tried[self.best]
 
 

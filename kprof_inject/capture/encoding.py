@@ -9,10 +9,9 @@ import importlib
 import json
 import re
 import zlib
-from collections.abc import Callable, Hashable
-from functools import cache
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -30,10 +29,7 @@ Record = TypeVar("Record")
 
 
 def encode(record: Any) -> bytes:
-    """Return the JSON text of a record, on one line.
-
-    Characters of an argument or a path that UTF-8 cannot hold are replaced.
-    """
+    """Return the JSON text of a record, on one line; characters that UTF-8 cannot hold are replaced."""
     try:
         return msgspec.json.encode(record)
     except UnicodeEncodeError:
@@ -55,13 +51,9 @@ def indented(record: Any) -> bytes:
 
 
 def decode(data: bytes, kind: type[Record], where: str, hint: str = CAPTURE_AGAIN) -> Record:
-    """Decode the record in a JSON text.
-
-    Raises ``KprofError`` that begins with ``where`` and names the field.
-    """
+    """Decode the record in a JSON text; raises ``KprofError`` that begins with ``where`` and names the field."""
     try:
-        record: Record = _decoder(cast(Hashable, kind)).decode(data)
-        return record
+        return msgspec.json.decode(data, type=kind)
     except msgspec.ValidationError as error:
         raise KprofError(f"{where}: {_at_its_field(str(error))}", hint=hint) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -79,7 +71,7 @@ def converted(value: Any, kind: type[Record], where: str, hint: str) -> Record:
 
 
 def json_values(record: Any) -> dict[str, Any]:
-    """Return a record, and the records in it, as JSON values: a column becomes a list, as a tuple does."""
+    """Return a record as JSON values; columns and tuples become lists."""
     values: dict[str, Any] = msgspec.to_builtins(record, enc_hook=lambda column: column.tolist())
     return values
 
@@ -114,12 +106,9 @@ def schema_of(kind: type[Record], title: str) -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title, **made}
 
 
-@cache
-def _decoder(kind: Hashable) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(kind)
-
-
 _MISSING = re.compile(r"Object missing required field `(.*)`")
+_MAX_MESSAGE = 300
+_EXCEPT_SLASHES = "[^/"  # part of the pattern of files' names
 
 
 def _at_its_field(message: str) -> str:
@@ -135,9 +124,6 @@ def _at_its_field(message: str) -> str:
     return printable(text[:_MAX_MESSAGE])
 
 
-_MAX_MESSAGE = 300
-_EXCEPT_SLASHES = "[^/"
-"""Part of the pattern of files' names."""
 _SEAL = re.compile(rb',\s*"crc32":\s*(\d{1,10})\s*\}\s*\Z')
 _MAX_SEAL = 64
 
@@ -174,16 +160,13 @@ def read_json(path: Path, within: Path) -> bytes:
     return read_regular(path, _MAX_JSON_BYTES, within)
 
 
-_COMPRESSION_LEVEL = 3
-
-
 def compressor() -> Callable[[bytes], bytes] | None:
     """Return a function that compresses bytes to a frame; None if the package is not installed."""
     try:
         zstandard: Any = importlib.import_module("zstandard")
     except ImportError:
         return None
-    compress: Callable[[bytes], bytes] = zstandard.ZstdCompressor(level=_COMPRESSION_LEVEL).compress
+    compress: Callable[[bytes], bytes] = zstandard.ZstdCompressor(level=3).compress
     return compress
 
 

@@ -68,16 +68,11 @@ class DelaysRecord(Struct, frozen=True, kw_only=True):
     warps: Warps = ()
 
     def __post_init__(self) -> None:
-        """Require each delay of a scope once."""
         _require_different(self.builds, "builds")
 
 
 class MeasuredDelayRecord(Struct, frozen=True, kw_only=True):
-    """Times of a kernel with a delay.
-
-    ``ns`` has each time, and ``clean_ns`` the mean time without the delay, measured immediately before and after.
-    ``refusal`` is the reason why it was not timed.
-    """
+    """Times of a kernel with a delay; ``clean_ns`` are means without it, immediately before and after."""
 
     scope: ScopeIndex
     delay_cycles: DelayCycles
@@ -87,7 +82,6 @@ class MeasuredDelayRecord(Struct, frozen=True, kw_only=True):
     refusal: Text = ""
 
     def __post_init__(self) -> None:
-        """Require pairs of times."""
         if len(self.ns) != len(self.clean_ns):
             raise ValueError("expected as many times without a delay as with it")
 
@@ -108,11 +102,7 @@ class SpinRecord(Struct, frozen=True):
 
 
 class ExperimentRecord(Struct, frozen=True, kw_only=True):
-    """Experiment with one variant in one process.
-
-    A time is that of ``launches`` launches back to back, divided by their number. ``sm_clock_hz`` is the clock at which
-    its SMs ran meanwhile. ``ended`` is the reason why the experiment ended.
-    """
+    """Experiment with one variant in one process; a time is the mean of ``launches`` back to back."""
 
     name: Name
     variant: FileName
@@ -136,7 +126,6 @@ class ExperimentRecord(Struct, frozen=True, kw_only=True):
     ended: Literal["precise", "often", "time"] = "time"
 
     def __post_init__(self) -> None:
-        """Require delays of scopes of the table."""
         for delay in self.delays:
             if delay.scope >= len(self.scopes.scopes):
                 raise ValueError(f"expected a scope of the table, got {delay.scope}")

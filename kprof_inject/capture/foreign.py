@@ -29,7 +29,6 @@ from kprof_inject.errors import KprofError, did_you_mean
 from kprof_inject.files import open_regular
 from kprof_inject.quantities import counted
 
-_Words = NDArray[np.uint64]
 _Numbers = NDArray[np.int64]
 BufferFormat = Literal["flashinfer", "triton-distributed"]
 
@@ -178,7 +177,7 @@ def read_buffer_array(array: Any, description: BufferDescription, path: Path | N
     return capture_of_buffer(kernel, path, blocks, words.nbytes, recorded=recorded)
 
 
-def _recorded(words: _Words, layout: Layout, names: Sequence[str]) -> tuple[Recorded, int, ScopeTable]:
+def _recorded(words: NDArray[np.uint64], layout: Layout, names: Sequence[str]) -> tuple[Recorded, int, ScopeTable]:
     """Return the sound entries by group, the number of blocks, and the scopes: events of one name are one scope."""
     blocks, groups = (int(words[0]) & 0xFFFFFFFF, int(words[0]) >> 32) if len(words) else (0, 0)
     if not (blocks and 0 < groups <= _MAX_GROUPS and blocks * groups < len(words)):

@@ -58,11 +58,7 @@ class SamplesRecord(Struct, frozen=True, kw_only=True):
 
 
 class MeasurementsRecord(Struct, frozen=True, kw_only=True):
-    """Content of ``measurements.json``.
-
-    A reason why there are no counters, or no samples, is in words that follow *because*. ``l2`` is what the L2 held
-    when each launch began.
-    """
+    """Content of ``measurements.json``; reasons are in words that follow *because*."""
 
     counters: CountersRecord | None = None
     not_counted: Text = ""
@@ -73,11 +69,7 @@ class MeasurementsRecord(Struct, frozen=True, kw_only=True):
 
 
 class MovesRecord(Struct, frozen=True, kw_only=True):
-    """Content of ``moves.json``: what the compiler moved out of each scope and into it.
-
-    By the name of the scope's record; None if no clock read of the scope was found. Lines are those of the TTGIR
-    without records.
-    """
+    """Content of ``moves.json``: what moved across each scope's records; lines are of the TTGIR without records."""
 
     scopes: Mapping[Name, tuple[Moved, ...] | None]
 
@@ -92,11 +84,7 @@ _RangeBytes = Annotated[int, Meta(ge=1, le=MAX_LOADED_BYTES)]
 
 
 class LoadedIntegersRecord(Struct, frozen=True, kw_only=True):
-    """Content of ``loaded_integers.json``: memory of a launch with this grid and these arguments.
-
-    The ranges begin at ``starts``, in ascending order, and have ``sizes`` in bytes. ``data`` has the bytes of all of
-    them one after another, compressed by zlib.
-    """
+    """Content of ``loaded_integers.json``: memory of a launch, in ranges that ascend."""
 
     grid: Grid
     arguments: Annotated[tuple[Argument | None, ...], Meta(max_length=1 << 12)]
@@ -105,7 +93,6 @@ class LoadedIntegersRecord(Struct, frozen=True, kw_only=True):
     data: Annotated[bytes, Meta(max_length=MAX_COMPRESSED_BYTES)]
 
     def __post_init__(self) -> None:
-        """Require ranges that do not overlap, and not too much memory."""
         if len(self.starts) != len(self.sizes) or sum(self.sizes) > MAX_LOADED_BYTES:
             raise ValueError(f"expected a size for each range, and at most {MAX_LOADED_BYTES} bytes")
         end = 0
@@ -115,7 +102,7 @@ class LoadedIntegersRecord(Struct, frozen=True, kw_only=True):
             end = start + size
 
     def is_of(self, grid: tuple[int, int, int], arguments: tuple[int | None, ...]) -> bool:
-        """Return True if a launch has this grid and these arguments."""
+        """Return whether a launch has this grid and these arguments."""
         return self.grid == grid and self.arguments == arguments
 
     @property

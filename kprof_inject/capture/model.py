@@ -49,24 +49,21 @@ def place_names(places: Iterable[Place]) -> dict[Place, str]:
         return {place: f"device {place.device}" for place in distinct}
     several_hosts = len({place.host for place in distinct}) > 1
     processes_of_rank = Counter(rank for _, rank, _ in processes)
-    return {
-        place: f"{_process_name(place, processes_of_rank[place.rank], several_hosts)}, device {place.device}"
-        for place in distinct
-    }
+    names = {}
+    for place in distinct:
+        process = f"process {place.pid}" + (f" of {place.host}" if several_hosts else "")
+        if place.rank is not None:
+            # Processes that a rank starts inherit its environment, and so its RANK.
+            own = "" if processes_of_rank[place.rank] == 1 else f", {process}"
+            process = f"rank {place.rank}{own}"
+        names[place] = f"{process}, device {place.device}"
+    return names
 
 
 def several_ranks(places: Iterable[Place]) -> tuple[int, ...]:
-    """Return the ranks of these processes, ascending; empty if they have fewer than two."""
+    """Return the ranks of these processes, ascending; empty if there are fewer than two."""
     ranks = sorted({place.rank for place in places if place.rank is not None})
     return tuple(ranks) if len(ranks) > 1 else ()
-
-
-def _process_name(place: Place, processes_of_rank: int, several_hosts: bool) -> str:
-    pid = f"process {place.pid}" + (f" of {place.host}" if several_hosts else "")
-    if place.rank is None:
-        return pid
-    # Processes that a rank starts inherit its environment, and so its RANK.
-    return f"rank {place.rank}" if processes_of_rank == 1 else f"rank {place.rank}, {pid}"
 
 
 def _item(texts: tuple[str, ...], index: int) -> str:
@@ -129,13 +126,11 @@ class Kernel(KernelRecord, frozen=True, eq=False, kw_only=True):
     moves: Mapping[str, tuple[Moved, ...] | None] = {}
     """Instructions that the compiler moved across the records of each scope, by the name of its record; None if that is
     unknown."""
-    cta_name: str = "CTA"
-    """Name of the unit that another profiler recorded in place of a CTA."""
     warp_name: str = "warp"
     """Name of the unit that another profiler recorded in place of a warp."""
 
     def __repr__(self) -> str:
-        """Return the variant and its target: a user prints it, and the fields take thousands of characters."""
+        # A user prints it, and the fields take thousands of characters.
         return f"<Kernel {self.variant}{f' ({self.target})' if self.target else ''}>"
 
     @property
@@ -191,7 +186,6 @@ class Launch(LaunchRecord, frozen=True, eq=False, kw_only=True):
     """Entries that another profiler recorded; None for Proton's buffers, which are read when needed."""
 
     def __repr__(self) -> str:
-        """Return the kernel's name, the number and the grid, in one line."""
         return f"<Launch of {self.kernel.name} #{self.index}: grid {self.grid}>"
 
     @property
@@ -305,10 +299,7 @@ STAYS = (
 
 
 def redacted(capture: Capture) -> Capture:
-    """Return the capture without ``LEFT_OUT``.
-
-    Hosts are numbered in the order of their processes, so that they stay distinguishable.
-    """
+    """Return the capture without ``LEFT_OUT``. Hosts are numbered, so that they stay distinguishable."""
     hosts = {host: f"host {number}" for number, host in enumerate(_distinct(one.host for one in capture.processes), 1)}
     boots = {boot: str(number) for number, boot in enumerate(_distinct(one.boot_id for one in capture.processes), 1)}
     changed = {

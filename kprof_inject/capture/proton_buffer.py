@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import re
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct
@@ -33,7 +33,7 @@ from kprof_inject.capture.buffer_layouts import (
 )
 from kprof_inject.capture.mode import UNKNOWN_BUFFER, Mode
 from kprof_inject.capture.model import Capture, Kernel, capture_of_buffer
-from kprof_inject.capture.schema import SCOPE_IDS, LayoutName
+from kprof_inject.capture.schema import SCOPE_IDS, ClockBits, LayoutName
 from kprof_inject.capture.scopes import Scope, ScopeKind, ScopeTable
 from kprof_inject.errors import KprofError
 from kprof_inject.files import read_text
@@ -81,20 +81,22 @@ def is_proton_buffer(path: Path) -> bool:
         return False
     try:
         with path.open("rb") as file:
-            begin = file.read(_FIXED.size)
-    except OSError:
+            version, header_offset = struct.unpack("<2I", file.read(2 * _WORD_BYTES))
+    except (OSError, struct.error):  # too short
         return False
-    if len(begin) < 2 * _WORD_BYTES:
-        return False
-    version, header_offset = struct.unpack_from("<2I", begin)
     return 1 <= int(version) <= _LATEST_VERSION and header_offset == _HEADER_OFFSET
 
 
 def _read_header(path: Path) -> _Header:
-    """Read the header, and check it against the file.
 
-    Raises ``KprofError`` with the byte at which they disagree.
-    """
+    def check(holds: bool, field: str, what: str) -> None:
+        if not holds:
+            at = _Header._fields.index(field) * _WORD_BYTES
+            raise KprofError(f"{path} is damaged at byte {at}: {what}", hint=_SAVE_AGAIN)
+
+    def truncated(promise: str) -> KprofError:
+        return KprofError(f"{path} is truncated: {promise}, but it ends at byte {file_bytes}", hint=_SAVE_AGAIN)
+
     try:
         file_bytes = path.stat().st_size
         with path.open("rb") as file:
@@ -102,56 +104,40 @@ def _read_header(path: Path) -> _Header:
     except OSError as error:
         raise KprofError(f"cannot read {path}: {error.strerror}") from None
     if len(begin) < _FIXED.size:
-        raise _cut_off(path, f"its header takes at least {_FIXED.size} bytes", file_bytes)
+        raise truncated(f"its header takes at least {_FIXED.size} bytes")
     header = _Header(*_FIXED.unpack_from(begin))
     if header.version != _VERSION:
         raise KprofError(
             f"{path} has version {header.version} of Proton's buffer (byte 0), this program reads {_VERSION}",
             hint="update kprof-inject, or give a file that Proton wrote",
         )
-    header = header._replace(recorded=_recorded(path, header, begin, file_bytes))
-    _check_payload(path, header, file_bytes)
-    _check_rows(path, header)
-    return header
 
-
-def _recorded(path: Path, header: _Header, begin: bytes, file_bytes: int) -> tuple[int, ...]:
-    """Return the recorded warps.
-
-    Proton's compiler gives each warp one ring, in ascending order, however the user named them.
-    """
     warps, uids = header.total_unit, header.uid_num
-    _check(
-        path, header.header_offset == _HEADER_OFFSET, "header_offset", f"its header begins at {header.header_offset}"
-    )
-    _check(path, 0 < warps <= _MAX_WARPS, "total_unit", f"a CTA has {counted(warps, 'warp')}")
-    _check(path, 0 < uids <= warps, "uid_num", f"{uids} of {counted(warps, 'warp')} were recorded")
     size = _FIXED.size + uids * _WORD_BYTES
-    _check(
-        path, header.header_size == size, "header_size", f"{header.header_size} bytes of header, but it takes {size}"
-    )
+    check(header.header_offset == _HEADER_OFFSET, "header_offset", f"its header begins at {header.header_offset}")
+    check(0 < warps <= _MAX_WARPS, "total_unit", f"a CTA has {counted(warps, 'warp')}")
+    check(0 < uids <= warps, "uid_num", f"{uids} of {counted(warps, 'warp')} were recorded")
+    check(header.header_size == size, "header_size", f"{header.header_size} bytes of header, but it takes {size}")
     if len(begin) < size:
-        raise _cut_off(path, f"its header takes {size} bytes", file_bytes)
-    recorded = struct.unpack_from(f"<{uids}I", begin, _FIXED.size)
-    for number, warp in enumerate(recorded):
-        _check_at(path, warp < warps, _FIXED.size + number * _WORD_BYTES, f"warp {warp} of {counted(warps, 'warp')}")
-    return tuple(sorted(set(recorded)))
+        raise truncated(f"its header takes {size} bytes")
+    uid_words = struct.unpack_from(f"<{uids}I", begin, _FIXED.size)
+    for number, warp in enumerate(uid_words):
+        if warp >= warps:
+            at, what = _FIXED.size + number * _WORD_BYTES, f"warp {warp} of {counted(warps, 'warp')}"
+            raise KprofError(f"{path} is damaged at byte {at}: {what}", hint=_SAVE_AGAIN)
+    # Proton's compiler gives each warp one ring, in ascending order, however the user named them.
+    recorded = tuple(sorted(set(uid_words)))
 
-
-def _check_payload(path: Path, header: _Header, file_bytes: int) -> None:
     offset = header.payload_offset
     end = offset + header.payload_size
-    _check(path, offset >= header.header_size, "payload_offset", f"its payload begins at {offset}, within the header")
+    check(offset >= size, "payload_offset", f"its payload begins at {offset}, within the header")
     if end > file_bytes:
-        raise _cut_off(path, f"its payload goes from byte {offset} to {end}", file_bytes)
+        raise truncated(f"its payload goes from byte {offset} to {end}")
     if end < file_bytes:
         raise KprofError(
             f"{path} has {file_bytes - end} more bytes after its payload, which ends at byte {end}",
             hint="save each launch's host_buffer to its own file",
         )
-
-
-def _check_rows(path: Path, header: _Header) -> None:
     row_bytes = header.scratch_mem_size
     if row_bytes == 0 or header.payload_size == 0:
         raise KprofError(
@@ -159,30 +145,13 @@ def _check_rows(path: Path, header: _Header) -> None:
             hint="take the buffer right after the launch of a kernel with scopes",
         )
     # Size with the smallest header of all layouts, and one entry in each ring.
-    min_bytes = _WORD_BYTES * (HEADER_WORDS + header.total_unit + WORDS_PER_ENTRY * len(header.recorded))
-    whole = row_bytes % _WORD_BYTES == 0 and row_bytes >= min_bytes
-    _check(
-        path,
-        whole,
-        "scratch_mem_size",
-        f"{row_bytes} bytes for a CTA, which must be whole words and at least {min_bytes} bytes",
-    )
+    min_bytes = _WORD_BYTES * (HEADER_WORDS + warps + WORDS_PER_ENTRY * len(recorded))
+    what = f"{row_bytes} bytes for a CTA, which must be whole words and at least {min_bytes} bytes"
+    check(row_bytes % _WORD_BYTES == 0 and row_bytes >= min_bytes, "scratch_mem_size", what)
     rows = header.payload_size // row_bytes
-    fits = header.block_num == rows and rows > 0
-    _check(path, fits, "block_num", f"{header.block_num} CTAs, but its payload has room for {rows}")
-
-
-def _check(path: Path, holds: bool, field: str, what: str) -> None:
-    _check_at(path, holds, _Header._fields.index(field) * _WORD_BYTES, what)
-
-
-def _check_at(path: Path, holds: bool, at: int, what: str) -> None:
-    if not holds:
-        raise KprofError(f"{path} is damaged at byte {at}: {what}", hint=_SAVE_AGAIN)
-
-
-def _cut_off(path: Path, promise: str, file_bytes: int) -> KprofError:
-    return KprofError(f"{path} is truncated: {promise}, but it ends at byte {file_bytes}", hint=_SAVE_AGAIN)
+    what = f"{header.block_num} CTAs, but its payload has room for {rows}"
+    check(header.block_num == rows and rows > 0, "block_num", what)
+    return header._replace(recorded=recorded)
 
 
 # A clock that goes back by more than half its period has overflowed instead.
@@ -196,36 +165,17 @@ _BLOCK_ENTRIES = 1 << 20
 _SURPLUS = 1.1
 
 
-class Recording(Struct, frozen=True):
+class _Recording(Struct, frozen=True):
     """Recording mode of a payload, which its header lacks."""
 
     layout: LayoutName
-    ring_bytes: int
-    """Size of each recorded warp's ring; 0 if no CTA ran."""
-    clock_bits: int
-    """Clock bits, as in ``Mode``."""
+    ring_bytes: int  # of each recorded warp; 0 if no CTA ran
+    clock_bits: ClockBits
     stores_moved: bool
-    """Stores were moved, as with ``Mode.sched_stores``."""
-    scope_ids: tuple[int, ...]
-    """Scope ids of the entries, ascending."""
-    sides: NDArray[np.int64]
-    """Number of starts and of ends with each id: shape (2, id)."""
-
-    def ended_by_next(self, ids: Sequence[int]) -> bool:
-        """Return whether only the starts of a scope with these ids were recorded, so that each ends the one before.
-
-        A ring keeps what was written last, so other scopes have at most as many starts as ends. A scope without any end
-        is open.
-        """
-        starts, ends = self.sides[:, list(ids)].sum(axis=1).tolist()
-        return bool(starts > _SURPLUS * ends > 0)
+    sides: NDArray[np.int64]  # number of starts and of ends with each scope id: shape (2, id)
 
 
-def recording_of(words: NDArray[np.uint32], num_warps: int, recorded: Sequence[int]) -> Recording:
-    """Determine how a payload was recorded from all its entries, one row for each CTA.
-
-    Raises ``KprofError`` if a row has no room for the warps, or if there are events of Proton's language.
-    """
+def _recording_of(words: NDArray[np.uint32], num_warps: int, recorded: Sequence[int]) -> _Recording:
     readings: dict[LayoutName, RawCtas] = {}
     for name, layout in LAYOUTS.items():
         # A row may have room for the counts of one layout but not for those of another.
@@ -259,13 +209,12 @@ def recording_of(words: NDArray[np.uint32], num_warps: int, recorded: Sequence[i
             "the buffer has events of Proton's language (start_event, end_event), which are not read",
             hint="record the kernel with scopes alone",
         )
-    return Recording(
+    return _Recording(
         layout_name,
         ctas.entries.shape[2] * ENTRY_BYTES,
         # Hardly any reading of a counter of 43 bits fits in 32.
-        CLOCK_LOW_BITS if 2 * long_clocks < sides.sum() else 64,
+        32 if 2 * long_clocks < sides.sum() else 64,
         turned * _ONE_OF > rings and parted * _ONE_OF <= starts,
-        tuple(np.flatnonzero(sides.reshape(2, SCOPE_IDS).any(axis=0)).tolist()),
         sides.reshape(2, SCOPE_IDS),
     )
 
@@ -304,14 +253,32 @@ def read_scope_names(path: Path) -> dict[int, str]:
     Several ids may have one name. Raises ``KprofError`` if the file is neither.
     """
     text = read_text(path)
-    return _names_of_json(text, path) if path.suffix == ".json" else names_of_ttgir(text, str(path))
+    if path.suffix != ".json":
+        return names_of_ttgir(text, str(path))
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise KprofError(f"{path} is not JSON: {error}", hint=_GIVE_NAMES) from None
+    if isinstance(values, dict):
+        values = values.get("scope_ids", values)
+    try:
+        pairs = list(values.items() if isinstance(values, dict) else values)
+        if all(isinstance(value, str) for value in pairs):
+            pairs = list(enumerate(pairs))
+        names: dict[int, str] = {}
+        for scope_id, name in pairs:
+            if not isinstance(name, str) or isinstance(scope_id, float):
+                raise TypeError
+            names[int(scope_id)] = name
+    except (TypeError, ValueError):
+        raise KprofError(f"{path} names no scope ids", hint=_GIVE_NAMES) from None
+    return _checked_names(names, str(path))
 
 
 def names_of_ttgir(text: str, file: str) -> dict[int, str]:
     """Return the ids that Proton gives to the records of a module, in the order of its text (``ScopeIdAllocation``).
 
-    A start takes the next id, and the end that follows shares it. ``file`` is the name of the module in a
-    ``KprofError``.
+    A start takes the next id, and the end that follows shares it. ``file`` is the module's name in a ``KprofError``.
     """
     if len(_FUNCTION.findall(text)) > 1:
         raise KprofError(
@@ -330,33 +297,10 @@ def names_of_ttgir(text: str, file: str) -> dict[int, str]:
         names[len(names)] = name
     if not names:
         raise KprofError(f"{file} has no proton.record, and so no scope names", hint=_GIVE_NAMES)
-    return checked_names(names, file)
+    return _checked_names(names, file)
 
 
-def _names_of_json(text: str, path: Path) -> dict[int, str]:
-    try:
-        values = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise KprofError(f"{path} is not JSON: {error}", hint=_GIVE_NAMES) from None
-    if isinstance(values, dict):
-        values = values.get("scope_ids", values)
-    try:
-        pairs: Iterable[Any] = values.items() if isinstance(values, dict) else values
-        if all(isinstance(value, str) for value in pairs):
-            pairs = enumerate(pairs)
-        return checked_names(dict(_pair(*pair) for pair in pairs), str(path))
-    except (TypeError, ValueError):
-        raise KprofError(f"{path} names no scope ids", hint=_GIVE_NAMES) from None
-
-
-def _pair(scope_id: Any, name: Any) -> tuple[int, str]:
-    if not isinstance(name, str) or isinstance(scope_id, float):
-        raise TypeError
-    return int(scope_id), name
-
-
-def checked_names(names: Mapping[int, str], file: str) -> dict[int, str]:
-    """Return the names if every id can be a scope's; ``file`` is their source in the ``KprofError``."""
+def _checked_names(names: Mapping[int, str], file: str) -> dict[int, str]:
     if wrong := [scope_id for scope_id in names if not 0 <= scope_id < SCOPE_IDS]:
         raise KprofError(
             f"{file} names scope id {wrong[0]}: ids go from 0 to {SCOPE_IDS - 1}",
@@ -376,42 +320,45 @@ def read_proton_buffer(path: Path, scope_names: Mapping[int, str] | None = None)
     grid is the number of CTAs, and the SM's clock is unknown. Raises ``KprofError`` if the file is damaged, or a
     named id is out of range.
     """
-    given = checked_names(scope_names or {}, "the table of names")
+    given = _checked_names(scope_names or {}, "the table of names")
     header = _read_header(path)
-    recording = recording_of(_payload(path, header), header.total_unit, header.recorded)
-    names = {scope_id: f"scope {scope_id}" for scope_id in recording.scope_ids} | given
+    payload_bytes = header.block_num * header.scratch_mem_size
+    try:
+        words = np.fromfile(path, "<u4", payload_bytes // 4, offset=header.payload_offset)
+    except OSError as error:
+        raise KprofError(f"cannot read {path}: {error.strerror}") from None
+    if words.nbytes != payload_bytes:
+        raise KprofError(f"{path} was truncated while it was read", hint="give a file that nothing is writing to")
+    recording = _recording_of(words.reshape(header.block_num, -1), header.total_unit, header.recorded)
+    recorded_ids = np.flatnonzero(recording.sides.any(axis=0)).tolist()
+    names = {scope_id: f"scope {scope_id}" for scope_id in recorded_ids} | given
     kernel = _kernel(path, header, recording, dict(sorted(names.items())))
-    return capture_of_buffer(
-        kernel, path, header.block_num, header.block_num * header.scratch_mem_size, header.payload_offset
-    )
+    return capture_of_buffer(kernel, path, header.block_num, payload_bytes, header.payload_offset)
 
 
-def _scopes(recording: Recording, names: Mapping[int, str]) -> Iterator[Scope]:
+def _kernel(path: Path, header: _Header, recording: _Recording, names: dict[int, str]) -> Kernel:
     ids: dict[str, list[int]] = {}
     for scope_id, name in names.items():
         ids.setdefault(name, []).append(scope_id)
+    scopes = []
     for name, own_ids in ids.items():
-        ended_by_next = recording.ended_by_next(own_ids)
-        yield Scope(
-            record=name,
-            name=name,
-            kind=ScopeKind.ITERATION if ended_by_next else ScopeKind.UNKNOWN,
-            ended_by_next=ended_by_next,
-        )
-
-
-def _kernel(path: Path, header: _Header, recording: Recording, names: dict[int, str]) -> Kernel:
+        # If only starts were recorded, each ends the one before. A ring keeps what was written last, so other scopes
+        # have at most as many starts as ends. A scope without any end is open.
+        starts, ends = recording.sides[:, own_ids].sum(axis=1).tolist()
+        ended_by_next = starts > _SURPLUS * ends > 0
+        kind = ScopeKind.ITERATION if ended_by_next else ScopeKind.UNKNOWN
+        scopes.append(Scope(record=name, name=name, kind=kind, ended_by_next=ended_by_next))
     all_warps = len(header.recorded) == header.total_unit
     return Kernel(
         variant=path.stem,
         name=path.stem,
         layout=recording.layout,
         scope_ids=names,
-        scopes=ScopeTable(scopes=tuple(_scopes(recording, names))),
+        scopes=ScopeTable(scopes=tuple(scopes)),
         mode=Mode(
             buffer=UNKNOWN_BUFFER,
             buffer_bytes=recording.ring_bytes * len(header.recorded),
-            clock_bits=32 if recording.clock_bits == 32 else 64,
+            clock_bits=recording.clock_bits,
             warps=() if all_warps else header.recorded,
             sched_stores=recording.stores_moved,
         ),
@@ -423,13 +370,3 @@ def _kernel(path: Path, header: _Header, recording: Recording, names: dict[int, 
         # The kernel has no files.
         folder=path,
     )
-
-
-def _payload(path: Path, header: _Header) -> NDArray[np.uint32]:
-    try:
-        words = np.fromfile(path, "<u4", header.block_num * header.scratch_mem_size // 4, offset=header.payload_offset)
-    except OSError as error:
-        raise KprofError(f"cannot read {path}: {error.strerror}") from None
-    if words.nbytes != header.block_num * header.scratch_mem_size:
-        raise KprofError(f"{path} was truncated while it was read", hint="give a file that nothing is writing to")
-    return words.reshape(header.block_num, -1)

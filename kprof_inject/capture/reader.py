@@ -55,10 +55,7 @@ def _process_folders(folder: Path) -> list[Path]:
 
 
 def read_capture(folder: Path) -> Capture:
-    """Open a capture; buffers are read when they are needed.
-
-    Raises ``KprofError`` if the folder is not a capture, or if its content is not what was saved.
-    """
+    """Open a capture; buffers are read when they are needed. Raises ``KprofError`` if it is none, or damaged."""
     if not is_capture(folder):
         raise KprofError(
             f"{folder} is not a capture", hint="make one: kprof-inject profile -- PROG, or run after insert"

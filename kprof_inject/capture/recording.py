@@ -47,7 +47,7 @@ class Recording(Struct, frozen=True, kw_only=True):
     mode: Mode = Mode()
 
     def __post_init__(self) -> None:
-        """Require a sound mode, and texts that can be parsed; raises ``KprofError`` for others."""
+        # Raises ``KprofError`` for texts that cannot be parsed.
         self.mode.require_ascending_warps()
         parse_launches(self.launches)
         parse_ctas(self.ctas)
@@ -116,10 +116,9 @@ _FORMS = "last, first, all, a number counted from 0, or a range such as 10:20 or
 
 
 def parse_launches(text: str) -> LaunchFilter:
-    """Parse ``last``, ``first``, ``all``, ``N``, or a range ``A:B:STEP``.
+    """Parse ``last``, ``first``, ``all``, ``N``, or a range ``A:B:STEP`` with the parts of a Python slice.
 
-    A range is like a Python slice: any part may be omitted. Raises ``KprofError`` for any other text, and for an empty
-    range.
+    Raises ``KprofError`` for any other text, and for an empty range.
     """
     if text in _WORDS:
         return _WORDS[text]

@@ -1,4 +1,7 @@
-"""Resources that a build of a kernel uses on an SM, and the number of its CTAs that fit there."""
+"""Resources that a build of a kernel uses on an SM, the number of CTAs that fit there, and the times of its launches.
+
+``docs/file-formats.md`` describes ``timing.json``.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +25,6 @@ _WARP_UNIT = 4
 _MAX_REGISTERS = 255
 THREADS_PER_WARP = 32
 """On NVIDIA's GPUs."""
-BLACKWELL = 100
-"""First architecture of NVIDIA with tensor memory, and on which Triton specializes the warps of a loop (tl.range)."""
 
 
 class SmLimits(Struct, frozen=True):
@@ -65,19 +66,22 @@ def limits_of(target: str) -> SmLimits:
 def ctas_per_sm(limits: SmLimits, shared_bytes: int, warps: int, registers: int | None) -> int:
     """Return how many CTAs run on an SM at once; 0 if not even one does.
 
-    A CTA has ``warps`` warps, ``shared_bytes`` of shared memory, and ``registers`` for each thread (None: unknown, and
-    then no limit).
+    ``registers`` are those of a thread; unknown ones are no limit.
     """
-    if shared_bytes > limits.cta_shared_bytes:
-        return 0
-    fitting = [limits.ctas, limits.warps // warps]
+    return min(_ctas_by_resource(limits, shared_bytes, warps, registers).values())
+
+
+def _ctas_by_resource(limits: SmLimits, shared_bytes: int, warps: int, registers: int | None) -> dict[str, int]:
+    fitting = {}
     taken_bytes = _up_to(shared_bytes, _SHARED_UNIT_BYTES) + limits.reserved_bytes
-    if taken_bytes:
-        fitting.append(limits.shared_bytes // taken_bytes)
+    if shared_bytes > limits.cta_shared_bytes:
+        fitting["shared memory"] = 0
+    elif taken_bytes:
+        fitting["shared memory"] = limits.shared_bytes // taken_bytes
     if registers and limits.registers:
         warps_with_registers = limits.registers // _up_to(registers * THREADS_PER_WARP, _REGISTER_UNIT)
-        fitting.append(warps_with_registers // _WARP_UNIT * _WARP_UNIT // warps)
-    return min(fitting)
+        fitting["registers"] = warps_with_registers // _WARP_UNIT * _WARP_UNIT // warps
+    return fitting | {"warps": limits.warps // warps, "CTAs": limits.ctas}
 
 
 def registers_for(limits: SmLimits, shared_bytes: int, warps: int, ctas: int) -> int | None:
@@ -125,7 +129,6 @@ class KernelResources(Resources, frozen=True, kw_only=True):
     in_turn: bool = False
 
     def __post_init__(self) -> None:
-        """Require times that can have been measured."""
         require_measured(self.times_ns or (), "times_ns")
 
     @property
@@ -155,12 +158,7 @@ def without_empty(times_ns: tuple[float, ...] | None, empty_ns: float | None) ->
 
 
 class PairedTimesRecord(Struct, frozen=True, kw_only=True):
-    """Times of launches of a kernel without records and with them, in turn.
-
-    The n-th times of both are a pair. Each is the time of ``launches`` launches back to back, divided by their number.
-    ``restored`` is true if the kernel's memory was restored before each launch, and not only at the end. ``*_empty_ns``
-    are the times of an empty kernel, measured in the same way.
-    """
+    """Times of launches without records and with them, in turn: the n-th times of both are a pair."""
 
     clean_ns: tuple[DurationNs, ...]
     with_records_ns: tuple[DurationNs, ...]
@@ -170,7 +168,6 @@ class PairedTimesRecord(Struct, frozen=True, kw_only=True):
     with_records_empty_ns: DurationNs | None = None
 
     def __post_init__(self) -> None:
-        """Require pairs of times that can have been measured."""
         if len(self.clean_ns) != len(self.with_records_ns):
             raise ValueError("expected as many times with records as without")
         require_measured(self.clean_ns, "clean_ns")
@@ -182,27 +179,18 @@ MAX_GRIDS = 256
 
 
 class GridTimesRecord(Struct, frozen=True, kw_only=True):
-    """Launches of a kernel with one grid: their number in the process, and times of some without records.
-
-    The times include what launching takes, as those of ``TimingRecord.in_turn`` do.
-    """
+    """Launches with one grid; their times include launching, as those of ``TimingRecord.in_turn`` do."""
 
     grid: Grid
     launches: Count
     clean_ns: tuple[DurationNs, ...] = ()
 
     def __post_init__(self) -> None:
-        """Require times that can have been measured."""
         require_measured(self.clean_ns, "clean_ns")
 
 
 class TimingRecord(Struct, frozen=True):
-    """Content of ``timing.json``: device times of single launches, in their order, and those of replays.
-
-    Without times, or without replays, there is a reason, in words that follow *because*. ``empty_launch_ns`` is the
-    time of an empty kernel, measured as single launches. ``in_turn`` has launches of the program itself, if it ran only
-    once; ``grids`` counts all launches of its variant by grid, if there are several.
-    """
+    """Content of ``timing.json``; reasons are in words that follow *because*."""
 
     times_ns: tuple[DurationNs, ...]
     not_timed: Text | None = None
@@ -213,7 +201,6 @@ class TimingRecord(Struct, frozen=True):
     grids: Annotated[tuple[GridTimesRecord, ...], Meta(max_length=MAX_GRIDS)] = ()
 
     def __post_init__(self) -> None:
-        """Require times that can have been measured."""
         require_measured(self.times_ns, "times_ns")
 
     def added_to(
@@ -242,10 +229,6 @@ class TimingRecord(Struct, frozen=True):
         return clean, with_records
 
 
-# Stands for no limit, and does not overflow when it is multiplied.
-_UNLIMITED = 1 << 20
-
-
 def limited_by(target: str, num_warps: int, cost: KernelResources) -> str:
     """Return the resources that limit occupancy, such as ``shared memory``.
 
@@ -253,23 +236,6 @@ def limited_by(target: str, num_warps: int, cost: KernelResources) -> str:
     """
     if not target or cost.ctas_per_sm is None or num_warps < 1:
         return ""
-    limits = limits_of(target)
-    rooms = _rooms(limits, num_warps, cost)
-    ctas = min(rooms.values())
-    return " and ".join(what for what, room in rooms.items() if room == ctas) if ctas == cost.ctas_per_sm else ""
-
-
-def _rooms(limits: SmLimits, warps: int, cost: KernelResources) -> dict[str, int]:
-    unlimited = replace(
-        limits, shared_bytes=_UNLIMITED * limits.cta_shared_bytes, ctas=_UNLIMITED, warps=_UNLIMITED * warps
-    )
-    only_registers = ctas_per_sm(unlimited, 0, warps, cost.registers)
-    unlimited = replace(unlimited, registers=0)
-    return {
-        "shared memory": ctas_per_sm(
-            replace(unlimited, shared_bytes=limits.shared_bytes), cost.shared_bytes or 0, warps, None
-        ),
-        "registers": only_registers,
-        "warps": ctas_per_sm(replace(unlimited, warps=limits.warps), 0, warps, None),
-        "CTAs": ctas_per_sm(replace(unlimited, ctas=limits.ctas), 0, warps, None),
-    }
+    fitting = _ctas_by_resource(limits_of(target), cost.shared_bytes or 0, num_warps, cost.registers)
+    ctas = min(fitting.values())
+    return " and ".join(what for what, count in fitting.items() if count == ctas) if ctas == cost.ctas_per_sm else ""

@@ -67,16 +67,23 @@ def mode_of_kernel(
 
     Raises ``KprofError`` if the rings do not fit.
     """
-    rings = len(mode.recorded_warps(total_warps))
+    rings, limit_bytes = len(mode.recorded_warps(total_warps)), limits_of(target).cta_shared_bytes
     if mode.buffer_bytes:
         chosen = in_whole_rings(mode.buffer_bytes, rings)
     elif mode.buffer == "global":
         chosen = rings * _PROTON_GLOBAL_RING_BYTES
     else:
-        chosen = _auto_shared_bytes(clean_shared_bytes, total_warps, rings, registers, target)
+        # By default, Proton would give each ring a power of two of all that is left, a small share if several CTAs fit.
+        ring = _power_of_two_within((limit_bytes - _shared_bytes_with_records(clean_shared_bytes, 0)) // rings)
+        if limit_bytes // max(1, clean_shared_bytes) > 1:
+            ring = min(ring, _power_of_two_within(int(limit_bytes * _PROTON_SHARED_SHARE) // rings))
+        while ring > _USEFUL_RING_BYTES and not keeps_occupancy(
+            ring * rings, clean_shared_bytes, total_warps, registers, target
+        ):
+            ring //= 2
+        chosen = max(ring, _USEFUL_RING_BYTES) * rings
     if max_records is not None and not mode.buffer_bytes:
         chosen = min(chosen, rings * max(_MIN_RING_BYTES, 1 << (max_records * ENTRY_BYTES - 1).bit_length()))
-    limit_bytes = limits_of(target).cta_shared_bytes
     if mode.buffer == "shared" and _shared_bytes_with_records(clean_shared_bytes, chosen) > limit_bytes:
         raise KprofError(
             f"its shared memory has no room for {chosen} bytes of records: it uses {clean_shared_bytes} of the "
@@ -111,10 +118,7 @@ def keeps_occupancy(
 
 
 def in_whole_rings(buffer_bytes: int, rings: int) -> int:
-    """Return how many of these bytes ``rings`` rings, each a power of two, can use.
-
-    Raises ``KprofError`` if each would have less than one scope.
-    """
+    """Return how many of these bytes ``rings`` powers of two can use; raises ``KprofError`` for too few."""
     ring = _power_of_two_within(buffer_bytes // rings)
     if ring < _MIN_RING_BYTES:
         raise KprofError(
@@ -123,21 +127,6 @@ def in_whole_rings(buffer_bytes: int, rings: int) -> int:
             hint=f"use at least --buffer-size {rings * _MIN_RING_BYTES}, or record fewer --warps",
         )
     return ring * rings
-
-
-def _auto_shared_bytes(
-    clean_shared_bytes: int, total_warps: int, rings: int, registers: int | None, target: str
-) -> int:
-    # By default, Proton would give each ring a power of two of all that is left, a small share if several CTAs fit.
-    limit_bytes = limits_of(target).cta_shared_bytes
-    ring = _power_of_two_within((limit_bytes - _shared_bytes_with_records(clean_shared_bytes, 0)) // rings)
-    if limit_bytes // max(1, clean_shared_bytes) > 1:
-        ring = min(ring, _power_of_two_within(int(limit_bytes * _PROTON_SHARED_SHARE) // rings))
-    while ring > _USEFUL_RING_BYTES and not keeps_occupancy(
-        ring * rings, clean_shared_bytes, total_warps, registers, target
-    ):
-        ring //= 2
-    return max(ring, _USEFUL_RING_BYTES) * rings
 
 
 def _shared_bytes_with_records(clean_shared_bytes: int, buffer_bytes: int) -> int:

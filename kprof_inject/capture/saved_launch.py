@@ -81,7 +81,6 @@ class IntegerArgument(Struct, frozen=True, tag="integer"):
     value: Annotated[str, Meta(pattern=r"\A-?[0-9]{1,20}\Z")]
 
     def __post_init__(self) -> None:
-        """Require a number of 64 bits, with or without a sign."""
         if not -(1 << 63) <= int(self.value) < 1 << 64:
             raise ValueError("expected an integer of 64 bits")
 
@@ -92,7 +91,6 @@ class FloatArgument(Struct, frozen=True, tag="float"):
     value: Annotated[str, Meta(pattern=r"\A-?(0x[01]\.[0-9a-f]{1,13}p[+-][0-9]{1,4}|0x0\.0p\+0|inf|nan)\Z")]
 
     def __post_init__(self) -> None:
-        """Require a number of 64 bits."""
         try:
             float.fromhex(self.value)
         except OverflowError:
@@ -112,7 +110,6 @@ class DescriptorArgument(Struct, frozen=True, tag="descriptor", kw_only=True):
     fields: dict[Name, bool | int | Name | _Extents | None]
 
     def __post_init__(self) -> None:
-        """Require a single base."""
         if "base" in self.fields:
             raise ValueError("expected no base among the fields")
 
@@ -133,7 +130,7 @@ class TupleArgument(Struct, frozen=True, tag="tuple"):
     parts: Annotated[tuple[SavedArgument, ...], Meta(max_length=1 << 10)]
 
     def __post_init__(self) -> None:
-        """Require few levels, because functions that walk the arguments call themselves at each."""
+        # Functions that walk the arguments call themselves at each level.
         if _levels(self) > _MAX_LEVELS:
             raise ValueError(f"expected at most {_MAX_LEVELS} tuples in each other")
 
@@ -161,12 +158,7 @@ SavedArgument = (
 class MemoryRecord(Struct, frozen=True, kw_only=True):
     """A range of device memory that the launch may reach, at its address in the program.
 
-    Its bytes are at ``offset`` of the memory file. ``chunk_crc32`` has the checksum of each chunk. If they are
-    compressed, ``chunk_bytes`` has the size of each chunk's Zstandard frame in the file, which follow each other; 0 is
-    a chunk of zeros. ``before`` and
-    ``after`` are digests of its contents before the program's launch and after it; None if unknown. ``element`` is the
-    type of its elements in the kernel's signature, empty if several types share it or none is known. ``is_found`` is
-    true if only other memory refers to it.
+    ``element`` is the type of its elements in the kernel's signature, empty if several types share it or none is known.
     """
 
     address: Address
@@ -190,7 +182,6 @@ class MemoryRecord(Struct, frozen=True, kw_only=True):
         return sum(self.chunk_bytes) if self.chunk_bytes else self.size_bytes
 
     def __post_init__(self) -> None:
-        """Require a checksum of each chunk, an end that is an address, and a start that digests can begin at."""
         if self.address % DIGEST_ALIGNMENT:
             raise ValueError(f"expected an address that is a multiple of {DIGEST_ALIGNMENT}")
         if len(self.chunk_crc32) != chunks_in(self.size_bytes):
@@ -209,10 +200,8 @@ def chunks_in(size_bytes: int) -> int:
 class SavedLaunchRecord(Struct, frozen=True, kw_only=True):
     """Content of ``launch.json``.
 
-    ``arguments`` are those that the launcher got. ``memory`` is in ascending order of addresses. ``clean`` has the
-    resources and the times of the program's own launches. ``graph`` is true if the launch was captured into a graph:
-    its memory is then that at the graph's first run. ``files`` has the checksums of the kernel's files, by their path
-    in the folder.
+    ``memory`` ascends by address; with ``graph``, it is that at the graph's first run. ``clean`` has the resources and
+    the times of the program's own launches.
     """
 
     version: int = SAVED_LAUNCH_VERSION
@@ -235,7 +224,6 @@ class SavedLaunchRecord(Struct, frozen=True, kw_only=True):
     files: dict[Annotated[str, Meta(max_length=1 << 10)], Crc32]
 
     def __post_init__(self) -> None:
-        """Require ranges that overlap neither in memory nor in the file, and not too much memory."""
         if self.memory_bytes > MAX_LAUNCH_BYTES:
             raise ValueError(f"expected at most {MAX_LAUNCH_BYTES} bytes - at `$.memory`")
         end = file_end = 0
@@ -250,7 +238,7 @@ class SavedLaunchRecord(Struct, frozen=True, kw_only=True):
         return sum(memory.size_bytes for memory in self.memory)
 
     def memory_at(self, address: int) -> MemoryRecord | None:
-        """Return the range that contains an address; None if there is none."""
+        """Return the range that contains an address."""
         place = bisect_right(self.memory, address, key=lambda memory: memory.address) - 1
         return self.memory[place] if place >= 0 and address < self.memory[place].end else None
 
@@ -269,10 +257,7 @@ class SavedLaunch:
         return self.folder / BUILD_FOLDER
 
     def chunks(self, memory: MemoryRecord) -> Iterator[tuple[int, bytes]]:
-        """Yield the offset in the range and the bytes of each chunk.
-
-        Raises ``KprofError`` if the file is damaged, or needs a package that is not installed.
-        """
+        """Yield each chunk's offset in the range, and its bytes; raises ``KprofError`` if these cannot be read."""
         path, place = self.folder / MEMORY_FILE, memory.offset
         with open_regular(path, self.folder) as file:
             for number, crc32 in enumerate(memory.chunk_crc32):
@@ -322,14 +307,19 @@ def read_saved_launch(folder: Path) -> SavedLaunch:
         if f"{BUILD_FOLDER}/{path_of_build.name}" not in record.files:  # all its files are loaded
             raise KprofError(f"{path_of_build}: the checksum is missing", hint=SAVE_AGAIN)
     kernel = decode(read_json(folder / KERNEL_FILE, folder), DumpedKernelRecord, str(folder / KERNEL_FILE), SAVE_AGAIN)
-    _require_memory(folder, record)
+    if record.memory:
+        with open_regular(folder / MEMORY_FILE, folder) as file:
+            size_bytes = os.fstat(file.fileno()).st_size
+        needed_bytes = record.memory[-1].offset + record.memory[-1].file_bytes
+        if size_bytes < needed_bytes:
+            what = f"{folder / MEMORY_FILE} has {size_bytes:,} of {needed_bytes:,} bytes"
+            raise KprofError(what, hint=SAVE_AGAIN)
     saved = SavedLaunch(folder, record, kernel)
     _require_arguments(saved)
     return saved
 
 
 def _require_arguments(saved: SavedLaunch) -> None:
-    """Raise ``KprofError`` for arguments that a launcher would take for others, and for pointers to nothing saved."""
     for (name, kind), argument in zip(parameters(saved), saved.record.arguments, strict=True):
         if not _is_of_kind(argument, kind):
             raise KprofError(f"{saved.folder}: the argument {name} is not of type {kind}", hint=SAVE_AGAIN)
@@ -368,26 +358,12 @@ def _is_of_kind(argument: SavedArgument, kind: object) -> bool:
     return isinstance(argument, IntegerArgument if kind[0] in "iu" else FloatArgument)
 
 
-def _require_memory(folder: Path, record: SavedLaunchRecord) -> None:
-    if not record.memory:
-        return
-    with open_regular(folder / MEMORY_FILE, folder) as file:
-        size_bytes = os.fstat(file.fileno()).st_size
-    last = record.memory[-1]
-    if size_bytes < last.offset + last.file_bytes:
-        raise KprofError(
-            f"{folder / MEMORY_FILE} has {size_bytes:,} of {last.offset + last.file_bytes:,} bytes", hint=SAVE_AGAIN
-        )
-
-
 def checksums(folder: Path) -> dict[str, int]:
     """Return the checksums of the kernel's files in a launch's folder, for its record."""
-    paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
     own = (folder / SAVED_LAUNCH_FILE, folder / MEMORY_FILE)
+    paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and path not in own]
     return {
-        str(path.relative_to(folder)): zlib.crc32(read_regular(path, _MAX_KERNEL_FILE_BYTES, folder))
-        for path in paths
-        if path not in own
+        str(path.relative_to(folder)): zlib.crc32(read_regular(path, _MAX_KERNEL_FILE_BYTES, folder)) for path in paths
     }
 
 
@@ -420,10 +396,7 @@ def pointers_in(arguments: Sequence[SavedArgument]) -> Iterator[PointerArgument]
 
 
 def compress(folder: Path) -> None:
-    """Compress the memory of a saved launch, if Zstandard is installed and makes it smaller.
-
-    Raises ``KprofError`` if the launch is damaged, and ``OSError``.
-    """
+    """Compress the memory of a saved launch, if Zstandard is installed and makes it smaller."""
     saved, to_frame = read_saved_launch(folder), compressor()
     if to_frame is None or any(memory.chunk_bytes for memory in saved.record.memory):
         return

@@ -95,7 +95,6 @@ class Target(Struct, frozen=True):
     warp_size: Literal[32, 64] = 32
 
     def __str__(self) -> str:
-        """Return the target as modules name it, such as ``cuda:90``."""
         return f"{self.backend}:{self.arch}"
 
 
@@ -139,7 +138,6 @@ class DumpedKernelRecord(Struct, frozen=True, kw_only=True):
     environment: dict[Name, Text] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Require options and metadata that can be written again."""
         _require_shallow(self.options, "options")
         _ = self.known_metadata
 
@@ -159,10 +157,6 @@ _MAX_DEPTH = 16
 
 
 def _require_shallow(value: Any, name: str) -> None:
-    """Raise ``ValueError`` for a value that is nested too deeply to be written again.
-
-    Triton's own values may hold anything else.
-    """
     level = [value]
     for _ in range(_MAX_DEPTH):
         parts = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list)]

@@ -1,4 +1,4 @@
-"""Scopes of a kernel, and the table that says which records are whose."""
+"""Scopes of a kernel, and the table that says which records are whose: see ``docs/file-formats.md``."""
 
 from __future__ import annotations
 
@@ -44,10 +44,7 @@ class PointRecord(Struct, frozen=True):
 
 
 class TagRecord(Struct, frozen=True):
-    """Value that is recorded where a scope begins.
-
-    It has a name, the name of its records, and its name in the module. A value ``is_wide`` if it has 64 bits, not 32.
-    """
+    """Value that is recorded where a scope begins; it ``is_wide`` if it has 64 bits, not 32."""
 
     name: Name
     record: Name
@@ -58,12 +55,8 @@ class TagRecord(Struct, frozen=True):
 class Scope(Struct, frozen=True, kw_only=True):
     """Scope of a scope table.
 
-    ``label`` is its default name if the user gives none: for an operation, the operation's name; empty if unknown.
-    ``calls`` are the calls that inlined it, innermost first. ``parent`` is the index of the scope around it, or -1.
-    ``partition`` is the index of the partition whose warps run it; None if there are no partitions, or if several run
-    it. ``lines`` are its first and last line in the TTGIR without records, from 1. ``ended_by_next`` is true for an
-    iteration of which only the start is recorded: the next one's start, or the end record after the loop, also ends it.
-    ``tags`` are in the order of their records.
+    ``label`` is its default name, for an operation the operation's. ``partition`` is None if there are none, or if
+    several run it.
     """
 
     record: Name
@@ -85,7 +78,6 @@ class Scope(Struct, frozen=True, kw_only=True):
     tags: Annotated[tuple[TagRecord, ...], Meta(max_length=MAX_TAGS)] = ()
 
     def __post_init__(self) -> None:
-        """Require ascending lines."""
         if self.lines and self.lines[0] > self.lines[1]:
             raise ValueError("expected ascending lines")
 
@@ -99,28 +91,13 @@ class Scope(Struct, frozen=True, kw_only=True):
         """Lines of ``calls``."""
         return tuple(map(_line, self.calls))
 
-    def is_at_site_of(self, other: Scope) -> bool:
-        """Return whether a scope of another table of the same kernel records the same site.
-
-        Each table has its own names and records, so these only decide if lines are unknown.
-        """
-        if self.kind != other.kind or (self.label and other.label and self.label != other.label):
-            return False
-        if self.lines is None or other.lines is None:
-            return self.record == other.record
-        return self.lines == other.lines
-
 
 def _line(point: PointRecord | None) -> str:
     return f"{point.file}:{point.line}" if point else ""
 
 
 class Partition(Struct, frozen=True):
-    """Partition of a warp-specialized kernel.
-
-    ``warps`` is the number of warps that run it (None if unknown), ``function`` the function that its region was
-    written as (Gluon takes one for each; empty if unknown).
-    """
+    """Partition of a warp-specialized kernel; Gluon writes the region of each as a ``function``."""
 
     name: Name
     warps: WarpCount | None
@@ -155,7 +132,6 @@ class ScopeTable(Struct, frozen=True, kw_only=True):
     relaunch: RelaunchRecord | None = None
 
     def __post_init__(self) -> None:
-        """Require outer scopes before inner ones, and a separate record for each scope and tag."""
         for index, scope in enumerate(self.scopes):
             if scope.parent >= index:
                 raise ValueError(f"expected a parent of scope {index} before it, got {scope.parent}")
@@ -169,7 +145,6 @@ class ScopeTable(Struct, frozen=True, kw_only=True):
             raise ValueError("expected a separate record for each scope and each tag")
 
     def __repr__(self) -> str:
-        """Return the names, in one line."""
         return f"<ScopeTable: {', '.join(scope.name for scope in self.scopes)}>"
 
     @property
@@ -191,11 +166,16 @@ class ScopeTable(Struct, frozen=True, kw_only=True):
             yield index
 
     def at_site_of(self, scope: Scope) -> int | None:
-        """Return the index of the scope at the site of ``scope``, which is from another table of the same kernel.
-
-        None if there is not exactly one.
-        """
-        found = [index for index, own in enumerate(self.scopes) if own.is_at_site_of(scope)]
+        """Return the index of the only scope at the site of ``scope``, which is from another table of the kernel."""
+        found = []
+        for index, own in enumerate(self.scopes):
+            if own.kind != scope.kind or (own.label and scope.label and own.label != scope.label):
+                continue
+            # Each table has its own names and records, so these only decide if lines are unknown.
+            has_lines = own.lines is not None and scope.lines is not None
+            is_same = own.lines == scope.lines if has_lines else own.record == scope.record
+            if is_same:
+                found.append(index)
         return found[0] if len(found) == 1 else None
 
     @property

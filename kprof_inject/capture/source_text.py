@@ -38,7 +38,6 @@ class SourceText:
     """Lines of a kernel's source that scopes refer to as ``file:line``; ``texts`` are by path, perhaps not all."""
 
     def __init__(self, texts: Mapping[str, str]) -> None:
-        """Keep the texts, which are split into lines on first use."""
         self._texts = texts
         self._lines: dict[str, list[str]] = {}
 
@@ -84,10 +83,11 @@ def places_of(lines: Sequence[str]) -> list[SourceLine | None]:
     found = [_ALIAS.fullmatch(line) if line.startswith("#loc") else None for line in lines]
     aliases = {alias[1]: alias[2] for alias in found if alias}
     known: dict[str, SourceLine | None] = {}
-    places = [
-        None if alias else _place(_location_at_end(line), aliases, known)
-        for line, alias in zip(lines, found, strict=True)
-    ]
+    places: list[SourceLine | None] = []
+    for line, alias in zip(lines, found, strict=True):
+        begin = -1 if alias else line.rfind(" loc(")
+        location = _LOCATION.fullmatch(line, begin) if begin >= 0 else None
+        places.append(_place(location[1], aliases, known) if location else None)
     openings: list[int] = []
     for number, line in enumerate(lines):
         begins, ends = line.rstrip().endswith("{"), line.lstrip().startswith("}")
@@ -99,12 +99,6 @@ def places_of(lines: Sequence[str]) -> list[SourceLine | None]:
             opening = openings.pop()
             places[opening] = places[opening] or places[number]
     return places
-
-
-def _location_at_end(line: str) -> str:
-    begin = line.rfind(" loc(")
-    found = _LOCATION.fullmatch(line, begin) if begin >= 0 else None
-    return found[1] if found else ""
 
 
 def _place(

@@ -23,7 +23,6 @@ from kprof_inject.export.events import (
     Counters,
     EventKind,
     Events,
-    Part,
     Picked,
     Process,
     Scene,
@@ -42,8 +41,6 @@ _ENCODER = msgspec.json.Encoder()
 
 
 class _Event(Struct, gc=False, kw_only=True):
-    """An event; what it lacks is ``UNSET``."""
-
     ph: str
     bp: str | UnsetType = UNSET
     cat: str | UnsetType = UNSET
@@ -87,19 +84,19 @@ def encode(scene: Scene, run: JobRunner = in_turn) -> Iterator[bytes]:
 
 def events_in(section: Section) -> Iterator[bytes]:
     """Return the section's events as JSON, in chunks; a comma precedes each event."""
-    return (chunk for part in section() for chunk in _events_of(part))
-
-
-def _events_of(part: Part) -> Iterator[bytes]:
-    match part:
-        case Process():
-            return _process(part)
-        case Tracks():
-            return _threads(part) if part.names else iter(())
-        case Events():
-            return _slices_and_instants(part)
-        case Counters():
-            return _samples(part)
+    for part in section():
+        match part:
+            case Process(pid=pid):
+                yield _lines(_named("process", part.name, pid if part.position is None else part.position, pid))
+                if part.own:
+                    yield _lines(_named("thread", part.own, 0, pid, part.track))
+            case Tracks():
+                if part.names:
+                    yield from _threads(part)
+            case Events():
+                yield from _slices_and_instants(part)
+            case Counters():
+                yield from _samples(part)
 
 
 def _lines(events: Sequence[Any]) -> bytes:
@@ -121,13 +118,6 @@ def _named(what: str, name: str, position: int, pid: int, tid: int | UnsetType =
         _Event(ph="M", name=f"{what}_name", pid=pid, tid=tid, args={"name": _readable(name)}),
         _Event(ph="M", name=f"{what}_sort_index", pid=pid, tid=tid, args={"sort_index": position}),
     )
-
-
-def _process(process: Process) -> Iterator[bytes]:
-    position = process.pid if process.position is None else process.position
-    yield _lines(_named("process", process.name, position, process.pid))
-    if process.own:
-        yield _lines(_named("thread", process.own, 0, process.pid, process.track))
 
 
 def _threads(threads: Tracks) -> Iterator[bytes]:
@@ -182,10 +172,7 @@ def _event_type(kind: EventKind, pid: int) -> Any:
 
 
 def _args_type(own: Sequence[Arg], kind: EventKind) -> Any:
-    """Return the type of a kind's arguments: each event has its ``own``, all have those of the kind; UNSET for none.
-
-    Their names have no quote, which msgspec does not escape.
-    """
+    # Each event has its ``own`` arguments, all have those of the kind. msgspec escapes no quote in a name.
     names = [_readable(name).replace('"', "'") for name in (*(arg.name for arg in own), *dict(kind.args))]
     fields = [f"f{number}" for number in range(len(names))]
     values = [(field, Any, _readable(value)) for field, (_, value) in zip(fields[len(own) :], kind.args, strict=True)]
@@ -196,13 +183,12 @@ def _args_type(own: Sequence[Arg], kind: EventKind) -> Any:
 
 
 def _arrow_ends(events: Events, arrows: Arrows) -> Iterator[bytes]:
-    """Yield an event for each end of an arrow; it belongs to the slice around it."""
     present = np.flatnonzero(arrows.ids)
-    ph, binding = ("f", "e") if arrows.arrive else ("s", UNSET)
+    ph, binding = ("f", "e") if arrows.arrive else ("s", UNSET)  # e: an end belongs to the slice around it
+    name = _readable(arrows.name)
     for part in _chunks(len(present)):
         rows = present[part]
         columns = arrows.ids[rows].tolist(), events.tids[rows].tolist(), _microseconds(arrows.at_ns[rows])
-        name = _readable(arrows.name)
         yield _lines(
             [
                 _Event(ph=ph, bp=binding, cat="arrow", name=name, id=number, pid=events.pid, tid=tid, ts=ts)

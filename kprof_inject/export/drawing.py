@@ -17,7 +17,6 @@ from kprof_inject.analysis.async_work.flights import (
     numbers_in_group,
 )
 from kprof_inject.analysis.async_work.in_flight import recorded_in_flight
-from kprof_inject.capture.model import Launch
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.export.events import (
     Arg,
@@ -36,7 +35,7 @@ from kprof_inject.export.events import (
 from kprof_inject.export.hooks import CounterValues, Hook, args_of, arrows_of_rows, counters_of, hook_arrows
 from kprof_inject.export.tracks import LaunchTracks, numbers_in, runs_of_warps
 from kprof_inject.scope_colours import scope_colours
-from kprof_inject.timeline.axis import HostCall, PlacedLaunch, place_launches
+from kprof_inject.timeline.axis import PlacedLaunch, place_launches
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.columns import NO_TAG, Mask, Numbers, Rows, ScopeFlag
 from kprof_inject.timeline.nesting import free_lanes
@@ -45,11 +44,9 @@ from kprof_inject.timeline.tags import tag_column, tag_columns
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import judge
 
-"""A function that finds the asynchronous work in a launch, if any is known."""
-
 
 class DrawnLaunch(Struct, frozen=True):
-    """A launch to draw, with the facts that a trace does not show, and the asynchronous work in it.
+    """A launch to draw, with the facts that a trace does not show.
 
     ``number`` is its own in the trace, from 1; an arrow with this ID leads from its call to it, if the time of that is
     known. ``shared_args`` are arguments of the launch and of each of its scopes; ``position`` orders its processes.
@@ -58,25 +55,13 @@ class DrawnLaunch(Struct, frozen=True):
     number: int
     placed: PlacedLaunch
     facts: dict[str, Any]
-    in_flight: InFlight | None
     called_ns: int | None
     shared_args: KindArgs = ()
     position: int | None = None
 
 
-def drawn_launches(timelines: Sequence[Timeline]) -> list[DrawnLaunch]:
-    """Place launches, and find out about them all that a drawing shows."""
-    launches = []
-    for number, placed in enumerate(place_launches(timelines), 1):
-        call = placed.call if placed.timeline.ctas.size else None
-        called_ns = placed.clock.ns_on_axis(call.start_ns) if call else None
-        found = recorded_in_flight(placed.timeline)
-        launches.append(DrawnLaunch(number, placed, launch_facts(placed), found, called_ns))
-    return launches
-
-
-def draw(launches: Sequence[DrawnLaunch], layout: str, hooks: Sequence[Hook] = ()) -> Scene:
-    """Return the scene of these launches, in one of the ``LAYOUT_NAMES``.
+def draw(timelines: Sequence[Timeline], layout: str, hooks: Sequence[Hook] = ()) -> Scene:
+    """Return the scene of launches, in one of the ``LAYOUT_NAMES``.
 
     Each launch is a process, followed by processes for its counters and its asynchronous work, which are inside it in
     viewers that nest. Before the first launch of each of the program's processes comes one with the calls that made its
@@ -84,6 +69,11 @@ def draw(launches: Sequence[DrawnLaunch], layout: str, hooks: Sequence[Hook] = (
 
     An axis's zero is the start of its first process, because Perfetto drops events before zero.
     """
+    launches = []
+    for number, placed in enumerate(place_launches(timelines), 1):
+        call = placed.call if placed.timeline.ctas.size else None
+        called_ns = placed.clock.ns_on_axis(call.start_ns) if call else None
+        launches.append(DrawnLaunch(number, placed, launch_facts(placed), called_ns))
     names = program_names([launch.placed for launch in launches])
     programs: dict[Hashable, Process] = {}
     groups: list[list[Process]] = []
@@ -158,14 +148,7 @@ def process_of(placed: PlacedLaunch) -> Hashable:
     return origin.host_clock, origin.name
 
 
-_NO_END = "the return of the call was not recorded"
-
-
 def _program(name: str, launches: Sequence[DrawnLaunch]) -> Process:
-    """Return the process of a program with the known calls of its launches.
-
-    It has several threads only if calls overlap, because the program's own threads may make them.
-    """
     calls = [(launch, call) for launch in launches if (call := launch.placed.call)]
     spans_ns = []
     for launch, call in calls:
@@ -178,7 +161,15 @@ def _program(name: str, launches: Sequence[DrawnLaunch]) -> Process:
     order = np.lexsort((start_ns, thread))
     start_ns, end_ns, thread = start_ns[order], end_ns[order], thread[order]
     calls = [calls[row] for row in order.tolist()]
-    further = int(thread.max())
+    kinds = []
+    for launch, call in calls:
+        made = launch.placed.timeline.launch
+        args: KindArgs = (("variant", made.kernel.variant), ("launch", made.index))
+        args = (*args, ("device", made.device), ("stream", made.stream))
+        if call.end_ns is None:
+            args = (*args, ("end", "the return of the call was not recorded"))
+        kinds.append(EventKind(made.kernel.name, "host", args))
+    further = int(thread.max())  # threads of the program that make calls at the same time
 
     def drawn(process: Process) -> Iterator[Part]:
         if further:
@@ -190,7 +181,7 @@ def _program(name: str, launches: Sequence[DrawnLaunch]) -> Process:
         yield Events(
             pid=process.pid,
             tids=process.track + thread,
-            kinds=[_call_kind(launch.placed.timeline.launch, call) for launch, call in calls],
+            kinds=kinds,
             kind=rows,
             start_ns=start_ns,
             end_ns=end_ns,
@@ -204,13 +195,6 @@ def _program(name: str, launches: Sequence[DrawnLaunch]) -> Process:
     return Process(name, drawn, own="launches", tracks=further)
 
 
-def _call_kind(launch: Launch, call: HostCall) -> EventKind:
-    args = (("variant", launch.kernel.variant), ("launch", launch.index))
-    place = (("device", launch.device), ("stream", launch.stream))
-    end = (("end", _NO_END),) if call.end_ns is None else ()
-    return EventKind(launch.kernel.name, "host", (*args, *place, *end))
-
-
 # A launch, its scopes and what is missing.
 
 # Warps with lost records, and CTAs, in one part.
@@ -222,8 +206,8 @@ _INCOMPLETE = EventKind("incomplete", "lost", is_instant=True)
 def launch_processes(
     launch: DrawnLaunch, layout: str, hooks: Sequence[Hook] = (), within: Process | None = None
 ) -> Iterator[Process]:
-    """Yield the processes of a launch and, inside it, of its counters and of its asynchronous work."""
-    placed, found = launch.placed, launch.in_flight
+    """Yield the processes of a launch and, inside it, of its counters and its asynchronous work."""
+    placed, found = launch.placed, recorded_in_flight(launch.placed.timeline)
     tracks = LaunchTracks(placed.timeline, layout)
     drawn = partial(_launch, launch, tracks, hooks)
     own = "kernel launch" if placed.timeline.ctas.size else ""
@@ -243,16 +227,14 @@ def launch_processes(
 
 
 def _launch(launch: DrawnLaunch, tracks: LaunchTracks, hooks: Sequence[Hook], process: Process) -> Iterator[Part]:
-    """Yield the threads of a launch and their events; lost records come before scopes because they were older.
-
-    The process's own thread shows the launch as a whole, unless no CTA ran.
-    """
+    # The process's own thread shows the launch as a whole, unless no CTA ran.
     placed, timeline = launch.placed, launch.placed.timeline
     if span_ns := placed.span_ns():
         yield _whole(launch, span_ns, process)
     drawn = np.zeros(tracks.count - tracks.groups_from, dtype=bool)
     kinds, incomplete = _scope_kinds(timeline, launch.shared_args), timeline.incomplete
     arrows = list(hook_arrows(hooks, placed, launch.number))
+    # Lost records come before scopes because they were older.
     threads = tracks.of_incomplete(incomplete)
     named = np.unique(threads)
     for first in range(0, len(incomplete), _CHUNK_WARPS):
@@ -265,15 +247,8 @@ def _launch(launch: DrawnLaunch, tracks: LaunchTracks, hooks: Sequence[Hook], pr
         # A thread's events, except for lost records, are all in one block.
         new = np.setdiff1d(threads, named)
         yield from _named_tracks(tracks, process, new, drawn)
-        yield _scopes(
-            placed,
-            block,
-            process.pid,
-            process.first_track + threads,
-            kinds,
-            hooks,
-            tuple(arrows_of_rows(arrows, first_row, len(block))),
-        )
+        own_arrows = tuple(arrows_of_rows(arrows, first_row, len(block)))
+        yield _scopes(placed, block, process.pid, process.first_track + threads, kinds, hooks, own_arrows)
         first_row += len(block)
 
 
@@ -287,14 +262,33 @@ def _column(value: int) -> Numbers:
     return np.array([value], dtype=np.int64)
 
 
+_FACTS_SHOWN = (
+    *("records_written", "records_lost", "records_damaged", "open_starts", "stray_ends"),
+    *("ctas_never_ran", "ctas_damaged", "clock_mhz", "clock_source", "clock_residual_ns"),
+)
+
+
 def _whole(launch: DrawnLaunch, span_ns: tuple[int, int], process: Process) -> Events:
     timeline, (begin_ns, end_ns), called_ns = launch.placed.timeline, span_ns, launch.called_ns
     arrow_id, at_ns = (0, begin_ns) if called_ns is None else (launch.number, max(begin_ns, called_ns))
-    args = (*launch.shared_args, *_launch_args(timeline, launch.facts))
+    made, facts = timeline.launch, launch.facts
+    args = [
+        *launch.shared_args,
+        ("grid", "x".join(map(str, made.grid))),
+        ("ctas", len(timeline.ctas)),
+        ("warps_per_cta", made.kernel.num_warps),
+        *((name, facts[name]) for name in _FACTS_SHOWN),
+        ("trust", f"{facts['trust']['level']}: {facts['trust']['text']}"),
+        ("variant", made.kernel.variant),
+        ("launch", made.index),
+    ]
+    if cost := made.kernel.record_cost:
+        args.append(("record_cost_cycles", round(cost.cycles, 2)))
+        args.append(("record_cost_error_cycles", round(cost.error_cycles, 2)))
     return Events(
         pid=process.pid,
         tids=_column(process.track),
-        kinds=[EventKind(timeline.launch.kernel.name, "launch", args)],
+        kinds=[EventKind(made.kernel.name, "launch", tuple(args))],
         kind=_column(0),
         start_ns=_column(begin_ns),
         end_ns=_column(end_ns),
@@ -303,24 +297,6 @@ def _whole(launch: DrawnLaunch, span_ns: tuple[int, int], process: Process) -> E
         end_order=_column(1),
         arrows=(Arrows(_column(arrow_id), arrive=True, at_ns=_column(at_ns)),),
     )
-
-
-_MISSING = ("records_lost", "records_damaged", "open_starts", "stray_ends", "ctas_never_ran", "ctas_damaged")
-
-
-def _launch_args(timeline: Timeline, facts: dict[str, Any]) -> Iterator[tuple[str, str | int | float]]:
-    launch = timeline.launch
-    yield "grid", "x".join(map(str, launch.grid))
-    yield "ctas", len(timeline.ctas)
-    yield "warps_per_cta", launch.kernel.num_warps
-    for name in ("records_written", *_MISSING, "clock_mhz", "clock_source", "clock_residual_ns"):
-        yield name, facts[name]
-    yield "trust", f"{facts['trust']['level']}: {facts['trust']['text']}"
-    yield "variant", launch.kernel.variant
-    yield "launch", launch.index
-    if cost := launch.kernel.record_cost:
-        yield "record_cost_cycles", round(cost.cycles, 2)
-        yield "record_cost_error_cycles", round(cost.error_cycles, 2)
 
 
 def _incomplete(placed: PlacedLaunch, warps: Rows, pid: int, tids: Numbers) -> Events:
@@ -349,12 +325,12 @@ def _scope_kinds(timeline: Timeline, shared_args: KindArgs) -> list[EventKind]:
     partitions, scopes = partition_names(timeline.table), timeline.table.scopes
     kinds = []
     for index, (scope, colour) in enumerate(zip(scopes, scope_colours(scope.kind for scope in scopes), strict=True)):
-        texts = {
-            "partition": partitions.get(index, ""),
-            "source": scope.source,
-            "called_from": " < ".join(scope.called_from),
-        }
-        args = (*shared_args, *((name, text) for name, text in texts.items() if text))
+        texts = (
+            ("partition", partitions.get(index, "")),
+            ("source", scope.source),
+            ("called_from", " < ".join(scope.called_from)),
+        )
+        args = (*shared_args, *((name, text) for name, text in texts if text))
         kinds.append(EventKind(scope.name, scope.kind, args, scope.kind == ScopeKind.INSTANT, colour))
     return kinds
 
@@ -373,9 +349,7 @@ def _scopes(
     kind = numbers_in(block, "scope")
     is_instant = np.array([each.is_instant for each in kinds], dtype=bool)
     has_cycles = timeline.clock.source != ClockSource.TIMER
-    args = [
-        *_scope_args(block, ~is_instant[kind] if is_instant.any() else None, has_cycles),
-    ]
+    args = list(_scope_args(block, ~is_instant[kind] if is_instant.any() else None, has_cycles))
     for column, name in tag_columns([timeline.table]).items():
         values = tag_column(block, timeline.table, name)
         args.append(Arg(column, np.where(values != NO_TAG, values, 0), values != NO_TAG))
@@ -397,12 +371,9 @@ def _scopes(
 
 
 def _scope_args(block: Rows, is_slice: Mask | None, has_cycles: bool) -> Iterator[Arg]:
-    """Yield the arguments of scopes.
-
-    A slice is as long as recorded: ``recorded_ns``. ``duration_ns`` and ``self_ns`` are those of tables, without the
-    cost of records; ``self_ns`` is omitted if no inner scope took any of the time. A mark only has its start: the time
-    to its end is that of the record itself. Without an SM's counter, there are no cycles.
-    """
+    # A slice is as long as recorded: ``recorded_ns``. ``duration_ns`` and ``self_ns`` are those of tables, without the
+    # cost of records; ``self_ns`` is omitted if no inner scope took any of the time. A mark only has its start: the
+    # time to its end is that of the record itself. Without an SM's counter, there are no cycles.
     start_cycles: Numbers = block["start_cycles"]
     iteration = numbers_in(block, "iteration")
     has_inner = block["self_ns"] != block["duration_ns"]
@@ -439,7 +410,7 @@ def _counters_of_spans(
 def active_ctas(placed: PlacedLaunch, process: Process) -> Iterator[Counters]:
     """Yield the number of active CTAs over time: a counter for all SMs, then one for each known SM.
 
-    A CTA is active from its start until its records are copied. Yields nothing without CTAs.
+    A CTA is active from its start until its records are copied.
     """
 
     def active(ctas: Rows, names: Sequence[str], counter: Numbers) -> Counters:
@@ -471,10 +442,8 @@ def _bytes_in_flight(placed: PlacedLaunch, found: InFlight, process: Process) ->
 
 
 def _flights(placed: PlacedLaunch, lanes: FlightLanes, process: Process) -> Iterator[Part]:
-    """Yield a thread for each lane of asynchronous work, and two events for each group of it.
-
-    One is for the time when the group was certainly in flight, the other for the time when it may have been.
-    """
+    # Each lane is a thread. Each group has two events: one for the time when it was certainly in flight, the other for
+    # the time when it may have been.
     first = np.flatnonzero(np.diff(lanes.lane, prepend=-1))
     lane, work = lanes.lane[first], lanes.work[first]
     ctas, cta_begins, cta = np.unique(lanes.groups["cta"][first], return_index=True, return_inverse=True)

@@ -25,7 +25,6 @@ class Picked(Struct, frozen=True):
     index: Numbers
 
     def __getitem__(self, rows: slice) -> Picked:
-        """Return these rows of the column."""
         return Picked(self.texts, self.index[rows])
 
 
@@ -150,7 +149,6 @@ class Events(Struct, frozen=True):
     arrows: tuple[Arrows, ...] = ()
 
     def __len__(self) -> int:
-        """Return the number of events."""
         return len(self.tids)
 
     def part(self, rows: slice) -> Events:

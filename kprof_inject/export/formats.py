@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from kprof_inject.errors import KprofError
 from kprof_inject.export import chrome, perfetto
-from kprof_inject.export.drawing import draw, drawn_launches
+from kprof_inject.export.drawing import draw
 from kprof_inject.export.hooks import Hook
 from kprof_inject.export.tables import csv_table, hatchet_tree, optional_module, parquet_table
 from kprof_inject.export.tracks import LAYOUT_NAMES
@@ -67,10 +67,9 @@ class TraceFile(Struct, frozen=True):
 
     @classmethod
     def at(cls, path: Path, layout: str | None = None, hooks: Sequence[Hook] = ()) -> TraceFile:
-        """Prepare to write a file, in one of the ``LAYOUT_NAMES`` (None: the default).
+        """Prepare to write a file, in one of the ``LAYOUT_NAMES``.
 
-        Raises ``KprofError`` if no format has this ending, if it does not support this layout or hooks, or if it needs
-        a package that is not installed.
+        Raises ``KprofError`` for an unknown ending, a layout or hooks that it does not support, or a missing package.
         """
         format = format_of(path)
         option = "--layout" if layout is not None else "--hooks" if hooks else ""
@@ -86,12 +85,9 @@ class TraceFile(Struct, frozen=True):
         return cls(path, format, layout or LAYOUT_NAMES[0], hooks)
 
     def write(self, timelines: Sequence[Timeline], run: JobRunner = in_turn) -> int:
-        """Write the file; return its size in bytes. For most formats, ``run`` runs launches in parallel.
-
-        Raises ``KprofError`` if the file cannot be written.
-        """
+        """Write the file, with launches as ``run``'s jobs for most formats; return its size. Raises ``KprofError``."""
         if self.format.is_drawing:
-            chunks = self.format.encode(draw(drawn_launches(timelines), self.layout, self.hooks), run)
+            chunks = self.format.encode(draw(timelines, self.layout, self.hooks), run)
         else:
             chunks = self.format.encode(timelines, run)
         if self.path.suffix.lower() == ".gz":

@@ -153,11 +153,7 @@ def _line_of(file: str, number: int) -> Position:
 
 
 def args_of(hooks: Iterable[Hook], launch: Timeline, scopes: Rows, taken: Collection[str]) -> Iterator[Arg]:
-    """Yield the further arguments of these scopes.
-
-    Raises ``KprofError`` if a hook fails, if its result is not a column with a value for each scope, or if a name is
-    ``taken``.
-    """
+    """Yield the further arguments of these scopes. Raises ``KprofError`` if a hook fails, or if a name is ``taken``."""
     names = set(taken)
     # A hook that changed it would affect the next one.
     scopes = scopes.view()
@@ -172,10 +168,7 @@ def args_of(hooks: Iterable[Hook], launch: Timeline, scopes: Rows, taken: Collec
 
 
 def counters_of(hook: CounterValues, placed: PlacedLaunch, process: Process) -> Iterator[Counters]:
-    """Yield the counters of a hook.
-
-    Raises ``KprofError`` if the hook fails, or does not return a time within the launch for each value.
-    """
+    """Yield the counters of a hook. Raises ``KprofError`` if it fails, or returns times outside the launch."""
     launch = placed.timeline
     for name, samples in _named(hook, hook.answer(launch)):
         what = f"the counter {name!r}"
@@ -209,7 +202,16 @@ def hook_arrows(hooks: Iterable[Hook], placed: PlacedLaunch, number: int) -> Ite
     starts_ns = placed.timeline.scopes["start_ns"].astype(np.int64) if of_scopes else np.empty(0, np.int64)
     at_ns = placed.clock.on_axis(starts_ns)
     for hook in of_scopes:
-        leave, arrive = _rows(hook, hook.answer(placed.timeline), len(starts_ns))
+        content = "rows that arrows leave and rows that they point to"
+        leave, arrive = _two_columns(hook, "its result", content, hook.answer(placed.timeline))
+        known = ~np.ma.getmaskarray(leave) & ~np.ma.getmaskarray(arrive)
+        leave, arrive = leave.data[known], arrive.data[known]
+        for rows in (leave, arrive):
+            if rows.size and (rows.dtype.kind not in "iu" or rows.min() < 0 or rows.max() >= len(starts_ns)):
+                raise hook.failure(f"rows of scopes are whole numbers from 0 to {len(starts_ns) - 1}")
+        if (leave == arrive).any():
+            raise hook.failure("an arrow leads from a scope to itself")
+        leave, arrive = leave.astype(np.int64), arrive.astype(np.int64)
         # No viewer draws an arrow back in time, so such arrows are reversed.
         is_backward = starts_ns[arrive] < starts_ns[leave]
         leave, arrive = np.where(is_backward, arrive, leave), np.where(is_backward, leave, arrive)
@@ -232,18 +234,6 @@ def arrows_of_rows(ends: Iterable[tuple[Numbers, Arrows]], first: int, count: in
             at_ns[rows[firsts] - first] = arrows.at_ns[firsts]
             yield replace(arrows, ids=ids, at_ns=at_ns)
             here = np.delete(here, chosen)
-
-
-def _rows(hook: Hook, answer: Any, count: int) -> tuple[Numbers, Numbers]:
-    leave, arrive = _two_columns(hook, "its result", "rows that arrows leave and rows that they point to", answer)
-    known = ~np.ma.getmaskarray(leave) & ~np.ma.getmaskarray(arrive)
-    leave, arrive = leave.data[known], arrive.data[known]
-    for rows in (leave, arrive):
-        if rows.size and (rows.dtype.kind not in "iu" or rows.min() < 0 or rows.max() >= count):
-            raise hook.failure(f"rows of scopes are whole numbers from 0 to {count - 1}")
-    if (leave == arrive).any():
-        raise hook.failure("an arrow leads from a scope to itself")
-    return leave.astype(np.int64), arrive.astype(np.int64)
 
 
 def _named(hook: Hook, answer: Any) -> Iterator[tuple[str, Any]]:

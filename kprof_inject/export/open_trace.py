@@ -38,17 +38,11 @@ MAX_MINUTES = 10.0
 
 # Without any of these, Python opens a browser for the terminal, which does not support WebAssembly.
 _SIGNS_OF_A_BROWSER = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
-# https://perfetto.dev/docs/visualization/commands-automation-reference
-_EXPAND = "dev.perfetto.ExpandTracksByRegex"
-# About as many as fit on a screen.
-_WARPS = 16
+_WARPS = 16  # about as many as fit on a screen
 
 
 class Opening(Struct, frozen=True):
-    """The slice of a launch, and the names of the tracks to expand.
-
-    With these, the launch's first warps are visible where tracks nest by SM, CTA and warp.
-    """
+    """The slice of a launch, and the tracks to expand so that its first warps are visible in the default layout."""
 
     start_ns: int
     duration_ns: int
@@ -75,12 +69,11 @@ def last_launch(timelines: Sequence[Timeline]) -> Opening | None:
 
 
 class TraceServer(ThreadingHTTPServer):
-    """A server of one trace at a random path. Raises ``KprofError`` if its port cannot be used."""
+    """A server of one trace at a random path. Its ``with`` block frees the port; ``KprofError`` if that is taken."""
 
     daemon_threads = True
 
     def __init__(self, trace: Path) -> None:
-        """Bind the port; the ``with`` block of the server frees it."""
         self.trace = trace
         self.trace_path = f"/{secrets.token_urlsafe()}/{quote(trace.name, safe='')}"
         self.fetched = threading.Event()
@@ -91,14 +84,14 @@ class TraceServer(ThreadingHTTPServer):
             raise KprofError(f"cannot use port {PORT}: {error.strerror}", hint=hint) from None
 
     def address(self, shown: Opening | None) -> str:
-        """Return the address of the UI with the trace, opened on what is to be ``shown``.
-
-        Source: https://perfetto.dev/docs/visualization/deep-linking-to-perfetto-ui.
-        """
+        """Return the address of the UI with the trace, opened on what is to be ``shown``."""
+        # https://perfetto.dev/docs/visualization/deep-linking-to-perfetto-ui
         arguments = [f"url=http://{_HOST}:{self.server_address[1]}{self.trace_path}"]
         if shown is not None:
             # Selecting the slice, too, would scroll to it without adapting the width of the window.
-            commands = [{"id": _EXPAND, "args": [f"^({'|'.join(map(re.escape, shown.tracks))})$"]}]
+            # https://perfetto.dev/docs/visualization/commands-automation-reference
+            pattern = f"^({'|'.join(map(re.escape, shown.tracks))})$"
+            commands = [{"id": "dev.perfetto.ExpandTracksByRegex", "args": [pattern]}]
             arguments += [
                 f"visStart={shown.start_ns}",
                 f"visEnd={shown.start_ns + shown.duration_ns}",
@@ -136,7 +129,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.fetched.set()
 
     def log_message(self, format: str, *args: object) -> None:
-        """Print nothing: the log has no reader."""
+        """Print nothing."""
 
 
 def open_page(address: str) -> bool:

@@ -14,7 +14,6 @@ import json
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -69,7 +68,7 @@ _ON_SEQUENCE = field(_SEQUENCE, 1)
 _NEEDS_INTERNED = _ON_SEQUENCE + field(_SEQUENCE_FLAGS, _NEEDS_STATE)
 _CLEARS_INTERNED = _ON_SEQUENCE + field(_SEQUENCE_FLAGS, _STATE_CLEARED)
 
-# The UUIDs of tracks are the scene's IDs for them, which have 32 bits.
+# The UUIDs of tracks are the scene's IDs for them, which have 32 bits. Those of counters have their pid above these.
 _UUID_BITS = 32
 
 # Ranks that order the tracks in a track: threads by their positions, then processes, then groups.
@@ -81,29 +80,23 @@ _IN_ORDER = field(_CHILD_ORDERING, _BY_RANK)
 
 
 def encode(scene: Scene, run: JobRunner = in_turn) -> Iterator[bytes]:
-    """Yield a scene as packets; its sections are ``run``'s jobs.
-
-    The facts of each launch are in the trace's metadata, as JSON.
-    """
-    yield field(_PACKET, _CLEARS_INTERNED + field(_FIRST_ON_SEQUENCE, 1)) + _launch_facts(scene.launches)
+    """Yield a scene as packets; its sections are ``run``'s jobs. The launches' facts are metadata, as JSON."""
+    yield field(_PACKET, _CLEARS_INTERNED + field(_FIRST_ON_SEQUENCE, 1))
+    if scene.launches:
+        # Perfetto's UI shows them under "Info and stats" with prefix "cr-".
+        entries = (
+            field(_METADATA_NAME, f"launch[{number}]") + field(_METADATA_TEXT, json.dumps(facts, separators=(",", ":")))
+            for number, facts in enumerate(scene.launches)
+        )
+        yield _packet(_CHROME_EVENTS, b"".join(field(_METADATA, entry) for entry in entries))
     yield from run([partial(_packets_in, section) for section in scene.sections])
 
 
 def _packets_in(section: Section) -> Iterator[bytes]:
-    """Yield the packets of a section; the first one invalidates the numbers of other sections' strings."""
-    yield field(_PACKET, _CLEARS_INTERNED)
+    yield field(_PACKET, _CLEARS_INTERNED)  # the numbers of other sections' strings are invalid from here on
     writer = _SectionWriter()
     for part in section():
         yield from writer.packets(part)
-
-
-def _launch_facts(launches: list[dict[str, Any]]) -> bytes:
-    """Return a packet with the launches' facts; Perfetto's UI shows them under "Info and stats" with prefix "cr-"."""
-    entries = [
-        field(_METADATA_NAME, f"launch[{number}]") + field(_METADATA_TEXT, json.dumps(facts, separators=(",", ":")))
-        for number, facts in enumerate(launches)
-    ]
-    return _packet(_CHROME_EVENTS, b"".join(field(_METADATA, entry) for entry in entries)) if entries else b""
 
 
 def _packet(number: int, message: bytes) -> bytes:
@@ -131,7 +124,6 @@ class _SectionWriter:
         self._counters = 0
 
     def packets(self, part: Part) -> Iterator[bytes]:
-        """Yield the packets of a part."""
         match part:
             case Process():
                 yield _process_track(part)
@@ -145,7 +137,7 @@ class _SectionWriter:
                         self._unwritten.clear()
                     yield packets
             case Counters():
-                first_uuid = _first_counter_uuid(part.pid) + self._counters
+                first_uuid = (part.pid << _UUID_BITS) + self._counters
                 yield _counter_tracks(part, self._counters)
                 self._counters += len(part.names)
                 for begin in range(0, len(part.values), _CHUNK_SAMPLES):
@@ -160,10 +152,7 @@ class _SectionWriter:
         return iids[text]
 
     def _slices_and_instants(self, events: Events, order: Numbers, end_order: Numbers, orders: int) -> bytes:
-        """Return a packet for each start, and for each end of a slice, by their order numbers, below ``orders``.
-
-        The numbers are counted instead of sorted.
-        """
+        # A packet for each start, and for each end of a slice. Their order numbers are counted instead of sorted.
         is_slice = np.array([not kind.is_instant for kind in events.kinds], dtype=bool)[events.kind]
         end_order = end_order[is_slice]
         taken = np.zeros(orders, dtype=np.int64)
@@ -239,10 +228,8 @@ def _chunks(events: Events) -> Iterator[tuple[Events, Numbers, Numbers, int]]:
 
 
 def _process_track(process: Process) -> bytes:
-    """Return the descriptor of a track for the process, which also has the events of the process's own thread.
-
-    Perfetto does not see it as a process: its UI would append the pid to the name and order processes by its own rules.
-    """
+    # The track also has the events of the process's own thread. Perfetto does not see it as a process: its UI would
+    # append the pid to the name and order processes by its own rules.
     return _packet(
         _TRACK_DESCRIPTOR,
         field(_UUID, process.track)
@@ -267,17 +254,11 @@ def _tracks(tracks: Tracks) -> bytes:
     return concatenated(packets, len(tracks.ids))
 
 
-def _first_counter_uuid(pid: int) -> int:
-    """Return the UUID of a process's first counter; no other track of the trace has UUIDs from there on."""
-    return pid << _UUID_BITS
-
-
 def _counter_tracks(counters: Counters, first_number: int) -> bytes:
-    """Return the descriptors of counters in their process's track, numbered uniquely from ``first_number``."""
     return b"".join(
         _packet(
             _TRACK_DESCRIPTOR,
-            field(_UUID, _first_counter_uuid(counters.pid) + number)
+            field(_UUID, (counters.pid << _UUID_BITS) + number)
             + field(_PARENT, counters.pid)
             + field(_TRACK_NAME, name)
             + field(_TRACK_COUNTER, field(_COUNTER_UNIT, counters.unit))

@@ -31,7 +31,7 @@ from kprof_inject.errors import KprofError, printable
 from kprof_inject.export.drawing import launch_facts
 from kprof_inject.files import csv_cell
 from kprof_inject.forks import JobRunner, in_turn
-from kprof_inject.timeline.axis import PlacedLaunch, place_launches
+from kprof_inject.timeline.axis import place_launches
 from kprof_inject.timeline.columns import NO_TAG, SCOPE_COLUMNS, Numbers, Rows
 from kprof_inject.timeline.nesting import innermost_around
 from kprof_inject.timeline.partitions import partition_names
@@ -168,10 +168,7 @@ def optional_module(name: str, package: str) -> Any:
 
 
 def to_pandas(timelines: Sequence[Timeline]) -> pandas.DataFrame:
-    """Return a data frame of all scopes of these launches; texts are categories. It needs no pyarrow.
-
-    Raises ``KprofError`` without pandas, and for a timeline that is not in a list.
-    """
+    """Return a data frame of these launches' scopes, with texts as categories; it needs pandas, but no pyarrow."""
     pandas = optional_module("pandas", "pandas")
     rows = _Rows(timelines)
     parts = list(rows.parts())
@@ -186,20 +183,14 @@ def to_pandas(timelines: Sequence[Timeline]) -> pandas.DataFrame:
 
 
 def to_arrow(timelines: Sequence[Timeline]) -> pyarrow.Table:
-    """Return a table of all scopes of these launches; texts are dictionaries.
-
-    Raises ``KprofError`` without pyarrow, and for a timeline that is not in a list.
-    """
+    """Return a table of these launches' scopes, with texts as dictionaries; it needs pyarrow."""
     arrow = optional_module("pyarrow", "pyarrow")
     schema, batches = _arrow_batches(_Rows(timelines))
     return arrow.Table.from_batches(batches, schema)
 
 
 def _arrow_batches(rows: _Rows) -> tuple[Any, Iterator[Any]]:
-    """Return the ``pyarrow.Schema`` of the rows, and the rows as ``pyarrow.RecordBatch``.
-
-    Columns are integers, and dictionaries for texts, which all batches share.
-    """
+    """Return the ``pyarrow.Schema`` of the rows, and the rows as ``pyarrow.RecordBatch``."""
     arrow = optional_module("pyarrow", "pyarrow")
     types = {name: arrow.from_numpy_dtype(kind) for name, kind in rows.types.items()}
     types |= {name: arrow.dictionary(types[name], arrow.string()) for name in rows.texts}
@@ -223,15 +214,24 @@ _MIN_GROUP_ROWS = 122_880
 
 
 def parquet_table(timelines: Sequence[Timeline]) -> Iterator[bytes]:
-    """Yield the file's bytes in chunks. Raises ``KprofError`` without pyarrow.
+    """Yield the file's bytes in chunks.
 
-    The file's metadata have a JSON object at ``METADATA_KEY``: the ``version`` that wrote it, and the facts of each of
-    the ``launches``.
+    Its metadata have a JSON object at ``METADATA_KEY``: the ``version`` that wrote it, and the facts of each launch.
     """
     arrow, parquet = optional_module("pyarrow", "pyarrow"), optional_module("pyarrow.parquet", "pyarrow")
     schema, every = _arrow_batches(_Rows(timelines))
-    metadata = {"version": __version__, "launches": list(map(_facts, place_launches(timelines)))}
-    schema = schema.with_metadata({METADATA_KEY: json.dumps(metadata)})
+    launches = []
+    for placed in place_launches(timelines):
+        launch, cost = placed.timeline.launch, placed.timeline.launch.kernel.record_cost
+        facts = {
+            "grid": launch.grid,
+            "num_warps": launch.kernel.num_warps,
+            "record_cost_cycles": cost and cost.cycles,
+            "record_cost_error_cycles": cost and cost.error_cycles,
+        }
+        # Elsewhere, a capture of a single device omits its place; here, rows and launches are matched by it.
+        launches.append(launch_facts(placed) | json_values(launch.place) | facts)
+    schema = schema.with_metadata({METADATA_KEY: json.dumps({"version": __version__, "launches": launches})})
     sink = _Sink()
     with parquet.ParquetWriter(sink, schema, compression="zstd") as writer:
         for batches in _groups(every):
@@ -267,20 +267,6 @@ def _groups(batches: Iterable[Any]) -> Iterator[list[Any]]:
             group = []
     if group:
         yield group
-
-
-def _facts(placed: PlacedLaunch) -> dict[str, Any]:
-    launch = placed.timeline.launch
-    cost = launch.kernel.record_cost
-    return {
-        **launch_facts(placed),
-        # Elsewhere, a capture of a single device omits its place; here, rows and launches are matched by it.
-        **json_values(launch.place),
-        "grid": launch.grid,
-        "num_warps": launch.kernel.num_warps,
-        "record_cost_cycles": cost and cost.cycles,
-        "record_cost_error_cycles": cost and cost.error_cycles,
-    }
 
 
 _WARP_SHIFT = 32  # larger than the index of any record

@@ -21,7 +21,6 @@ import msgspec
 import numpy as np
 from msgspec import Raw, Struct
 
-from kprof_inject.analysis.async_work.in_flight import recorded_in_flight
 from kprof_inject.capture.capture_files import ClockRecord
 from kprof_inject.capture.measurements import BENCHMARK_SPAN
 from kprof_inject.errors import KprofError
@@ -89,10 +88,7 @@ class TorchTrace(Struct, frozen=True):
 
 
 def read_torch_trace(data: bytes) -> TorchTrace:
-    """Read a trace, which is not packed; raises ``msgspec.MsgspecError`` if it is none.
-
-    Kernels of an autotuner's benchmarks are left out.
-    """
+    """Read an unpacked trace, without an autotuner's benchmarks; raises ``msgspec.MsgspecError`` if it is none."""
     members = msgspec.json.decode(data, type=dict[str, Raw])
     base_ns = msgspec.json.decode(members.get("baseTimeNanoseconds", _ZERO), type=int)
     bars, benchmarks, positions = [], [], {}
@@ -131,10 +127,7 @@ class MatchedLaunch(Struct, frozen=True):
 
 
 def match(trace: TorchTrace, timelines: Sequence[Timeline]) -> tuple[list[MatchedLaunch], dict[str, str]]:
-    """Match launches of the trace's process to its kernels; return also why the launches of some kernels are refused.
-
-    The reasons are by the kernel's name, and continue "NAME: ".
-    """
+    """Match launches to kernels of their process's trace; return also why some are refused, by the kernel's name."""
     by_name: dict[str, list[Timeline]] = {}
     for timeline in timelines:
         by_name.setdefault(timeline.launch.kernel.name, []).append(timeline)
@@ -148,9 +141,15 @@ def match(trace: TorchTrace, timelines: Sequence[Timeline]) -> tuple[list[Matche
     matched: list[MatchedLaunch] = []
     for device in sorted({timeline.launch.device for timeline, _ in pairs}):
         on_device = [pair for pair in pairs if pair[0].launch.device == device]
-        clock = fit_host_clock(sorted(map(_reading, on_device), key=lambda reading: reading.device_ns))
-        assert clock is not None
         spans = [span_of(timeline.ctas_that_ran) for timeline, _ in on_device]
+        readings = []
+        for (begin_ns, end_ns), (_, bar) in zip(spans, on_device, strict=True):
+            # The CTAs ran somewhere within the bar.
+            middle_ns, offset_ns = (begin_ns + end_ns) // 2, (bar.start_ns - begin_ns + bar.end_ns - end_ns) // 2
+            room_ns = (bar.end_ns - bar.start_ns) - (end_ns - begin_ns)
+            readings.append(ClockRecord(0, middle_ns + offset_ns, middle_ns, max(room_ns // 2, 0)))
+        clock = fit_host_clock(sorted(readings, key=lambda reading: reading.device_ns))
+        assert clock is not None
         outside = [0]
         for span, (_, bar) in zip(spans, on_device, strict=True):
             start_ns, end_ns = clock.to_host_ns(np.array(span, dtype=np.int64)).tolist()
@@ -192,15 +191,6 @@ def _pairs(trace: TorchTrace, name: str, launched: Sequence[Timeline]) -> Iterat
             yield timeline, bar
 
 
-def _reading(pair: tuple[Timeline, Bar]) -> ClockRecord:
-    """Return the relation of the clocks that a pair implies: the CTAs ran somewhere within the bar."""
-    (begin_ns, end_ns), bar = span_of(pair[0].ctas_that_ran), pair[1]
-    middle_ns = (begin_ns + end_ns) // 2
-    offset_ns = (bar.start_ns - begin_ns + bar.end_ns - end_ns) // 2
-    room_ns = (bar.end_ns - bar.start_ns) - (end_ns - begin_ns)
-    return ClockRecord(0, middle_ns + offset_ns, middle_ns, max(room_ns // 2, 0))
-
-
 def merged_trace(
     trace: TorchTrace,
     launches: Sequence[MatchedLaunch],
@@ -218,7 +208,6 @@ def merged_trace(
             number,
             placed,
             launch_facts(placed),
-            recorded_in_flight(launch.timeline),
             called_ns,
             (("correlation", launch.bar.args.correlation),),
             trace.positions.get(launch.bar.pid),

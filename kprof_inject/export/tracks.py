@@ -19,7 +19,7 @@ from kprof_inject.timeline.records import recorded_warps
 from kprof_inject.timeline.timeline import Timeline
 
 LAYOUT_NAMES = ("sm", "cta", "scope")
-"""The users' names of the layouts, the default one first; ``tracks_of`` has their meanings."""
+"""The users' names of the layouts, the default one first; ``LaunchTracks`` has their meanings."""
 
 
 def runs_of_warps(scopes: Rows) -> tuple[Numbers, Numbers]:
@@ -37,7 +37,6 @@ def numbers_in(columns: Rows, name: str) -> Numbers:
 
 
 _CTA_BITS = 32
-_INCOMPLETE = "incomplete"
 
 
 class LaunchTracks:
@@ -52,10 +51,9 @@ class LaunchTracks:
     """
 
     def __init__(self, timeline: Timeline, layout: str) -> None:
-        """Assign numbers to the tracks."""
         kernel, ctas = timeline.launch.kernel, timeline.ctas
         self._timeline = timeline
-        self._cta_noun, self._warp_noun = f"{kernel.cta_name} ", f"{kernel.warp_name} "
+        self._warp_noun = f"{kernel.warp_name} "
         self._has_sms = bool((ctas["sm"] >= 0).all())
         self._by_scope, self._by_sm = layout == "scope", layout == "sm" and self._has_sms
         keys = self._keys_of(ctas)
@@ -70,8 +68,13 @@ class LaunchTracks:
         ]
         # The lane of a thread: the place of its scope among all names and their lanes, or its place in its warp.
         if self._by_scope:
-            self._names = _lane_names(timeline)
-            overlaps = [1] * len(timeline.table.scopes) if timeline.overlaps is None else timeline.overlaps.tolist()
+            scopes, partition_of = timeline.table.scopes, partition_names(timeline.table)
+            overlaps = [1] * len(scopes) if timeline.overlaps is None else timeline.overlaps.tolist()
+            self._names = []
+            for index, (name, lanes) in enumerate(zip(distinct_names(scopes), overlaps, strict=True)):
+                full = f"{name} ({partition_of[index]})" if index in partition_of else name
+                self._names += [full, *(f"{full} (lane {lane})" for lane in range(2, lanes + 1))]
+            self._names.append("incomplete")
             self._first_lane = np.cumsum([0, *overlaps])
             self._lanes = len(self._names)
         else:
@@ -130,9 +133,8 @@ class LaunchTracks:
                     yield Tracks(process.pid, ids[chosen], positions[chosen], within[chosen], label, name)
 
     def _place(self, warps: Numbers) -> TextColumn:
-        """Return the full name of each warp; unknown SMs are not in names."""
         ctas = warps // self._per_cta
-        place = (self._cta_noun, self._cta[ctas], f" {self._warp_noun}", warps % self._per_cta)
+        place = ("CTA ", self._cta[ctas], f" {self._warp_noun}", warps % self._per_cta)
         if not self._has_sms:
             return place
         sm = ("SM ", self._sm[ctas])
@@ -155,23 +157,13 @@ class LaunchTracks:
             drawn[groups] = True
             new, positions = groups[is_new] - first, self.groups_from + groups[is_new]
             ids = process.first_track + positions
-            yield Tracks(process.pid, ids, positions, within[rows][is_new], self._group_labels(new, is_sm=first > 0))
+            if self._by_scope:
+                labels: TextColumn = (Picked(self._names, new),)
+            elif first > 0:
+                labels = ("SM ", self._sms[new])
+            else:
+                labels = ("CTA ", self._cta[new])
+                if self._has_sms and not self._by_sm:
+                    labels = (*labels, ", SM ", self._sm[new])
+            yield Tracks(process.pid, ids, positions, within[rows][is_new], labels)
             within = process.first_track + self.groups_from + first + group_of
-
-    def _group_labels(self, groups: Numbers, is_sm: bool) -> TextColumn:
-        if self._by_scope:
-            return (Picked(self._names, groups),)
-        if is_sm:
-            return "SM ", self._sms[groups]
-        label = (self._cta_noun, self._cta[groups])
-        return (*label, ", SM ", self._sm[groups]) if self._has_sms and not self._by_sm else label
-
-
-def _lane_names(timeline: Timeline) -> list[str]:
-    partitions, overlaps = partition_names(timeline.table), timeline.overlaps
-    names = []
-    for index, name in enumerate(distinct_names(timeline.table.scopes)):
-        full = f"{name} ({partitions[index]})" if index in partitions else name
-        lanes = 1 if overlaps is None else int(overlaps[index])
-        names += [full, *(f"{full} (lane {lane})" for lane in range(2, lanes + 1))]
-    return [*names, _INCOMPLETE]

@@ -278,11 +278,9 @@ _SECOND_BITS = 8  # s_wait_loadcnt_dscnt has dscnt in the lower bits (LLVM, AMDG
 
 
 def _remaining_after(one: Instruction) -> Mapping[str, int]:
-    """Return the instructions that a wait leaves outstanding, by counter; empty for other instructions.
-
-    The operand of ``s_waitcnt`` may also be one number for all counters, in handwritten code. Its bits differ between
-    processors, so only 0 is read.
-    """
+    """Return the instructions that a wait leaves outstanding, by counter; empty for other instructions."""
+    # The operand of ``s_waitcnt`` may also be one number for all counters, in handwritten code. Its bits differ between
+    # processors, so only 0 is read.
     if one.operation == "s_waitcnt":
         counts = {counter: int(count) for counter, count in _OF_COUNTER.findall(one.operands)}
         return counts if one.operands != "0" else {"vmcnt": 0, "lgkmcnt": 0}

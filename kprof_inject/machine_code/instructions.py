@@ -35,7 +35,6 @@ _BRANCHES = {
     *("BRA", "BRX", "BRXU", "JMP", "JMX", "s_branch", "s_cbranch_scc0", "s_cbranch_scc1", "s_cbranch_vccz"),
     *("s_cbranch_vccnz", "s_cbranch_execz", "s_cbranch_execnz"),
 }
-_DOT_BEGINS = "WARPGROUP.ARRIVE"
 _DOTS = frozenset(("HGMMA", "IGMMA", "QGMMA", "BGMMA"))
 _TARGET = re.compile(r"\.L_\w+")
 
@@ -107,17 +106,13 @@ class Instruction(Struct, frozen=True, array_like=True):
 
 
 class MachineFunction(Struct, frozen=True, omit_defaults=True):
-    """A function's instructions by address.
-
-    For NVIDIA, functions that it calls without inlining are part of it.
-    """
+    """A function's instructions by address; for NVIDIA, with those of functions that it calls without inlining."""
 
     name: str
     instructions: tuple[Instruction, ...]
     instruction_set: InstructionSet = InstructionSet.NVIDIA
 
     def __post_init__(self) -> None:
-        """Require successive addresses, branches into the function, and lines and scoreboards that there may be."""
         step = self.instruction_set.address_step
         targets = range(0, step * len(self.instructions), step)
         for index, one in enumerate(self.instructions):
@@ -130,7 +125,7 @@ class MachineFunction(Struct, frozen=True, omit_defaults=True):
                 raise ValueError(f"the instruction at {one.address} has a line or a scoreboard that there is not")
 
     def __hash__(self) -> int:
-        """Return a hash that takes no time: few functions are in a cache, and nearly all of them differ in these."""
+        # It takes no time: few functions are in a cache, and nearly all of them differ in these.
         return hash((self.name, len(self.instructions)))
 
     def index_of(self, address: int) -> int:
@@ -158,13 +153,20 @@ class _Read(Struct):
     labels: dict[str, int] = field(default_factory=dict)
 
     def completed(self, instruction_set: InstructionSet) -> MachineFunction:
-        """Give branches their targets, and each wgmma the line of the WARPGROUP.ARRIVE with which its dot begins.
-
-        ptxas was seen to give half of them a line of other operations.
-        """
-        last, dot_line, completed = self.instructions[-1].address, 0, []
-        for one in self._with_lines_of_callers():
-            if one.opcode == _DOT_BEGINS:
+        """Give branches their targets, and instructions the lines that are missing or wrong in the listing."""
+        callers: defaultdict[int, Counter[int]] = defaultdict(Counter)
+        for one in self.instructions:
+            if one.operation == "CALL" and (called := _CALLED.search(one.operands)) and called[1] in self.labels:
+                callers[self.labels[called[1]]][one.line] += 1
+        last, caller_line, dot_line, completed = self.instructions[-1].address, None, 0, []
+        for one in self.instructions:
+            # ptxas's own functions, such as 64-bit division, get the line that calls them most: nvdisasm prints none.
+            if one.address in callers:
+                caller_line = callers[one.address].most_common(1)[0][0]
+            if caller_line is not None:
+                one = replace(one, line=caller_line)
+            # ptxas was seen to give half of a dot's wgmma a line of other operations.
+            if one.opcode == "WARPGROUP.ARRIVE":
                 dot_line = one.line
             if one.is_branch:
                 targets = (self.labels.get(word, last + 1) for word in _WORDS.findall(one.operands))
@@ -174,24 +176,9 @@ class _Read(Struct):
             completed.append(one)
         return MachineFunction(self.name, tuple(completed), instruction_set)
 
-    def _with_lines_of_callers(self) -> list[Instruction]:
-        """Give ptxas's own functions, such as 64-bit division, the line that calls them most: nvdisasm prints none."""
-        callers: defaultdict[int, Counter[int]] = defaultdict(Counter)
-        for one in self.instructions:
-            if one.operation == "CALL" and (called := _CALLED.search(one.operands)) and called[1] in self.labels:
-                callers[self.labels[called[1]]][one.line] += 1
-        line, found = None, []
-        for one in self.instructions:
-            line = callers[one.address].most_common(1)[0][0] if one.address in callers else line
-            found.append(one if line is None else replace(one, line=line))
-        return found
-
 
 def read_nvdisasm(printed: str, file: str) -> list[MachineFunction]:
-    """Return the functions in the output of ``nvdisasm -g -c -hex``; their lines are those of ``file``.
-
-    Raises ``KprofError`` if an instruction is not as expected.
-    """
+    """Return the functions in ``nvdisasm -g -c -hex``'s output, with the lines of ``file``; raises ``KprofError``."""
     functions: list[_Read] = []
     line = 0
     lines = iter(enumerate(printed.splitlines(), 1))
