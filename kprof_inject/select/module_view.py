@@ -103,14 +103,6 @@ def _is_in_function(point: SourcePoint, start: SourcePoint, sources: Sources) ->
 _CALLEE = re.compile(rf"\s*@({SYMBOL})|.*?\bcallee = @({SYMBOL})", re.DOTALL)
 
 
-def _around_call(function: Function, call: Operation, helper: str) -> Found:
-    if refusal := function.refusal(call):
-        return Found(missed=(Missed(call, refusal),))
-    site = function.operation_site(call)
-    label = f"{helper}@{site.source.line}" if site.source else helper
-    return Found((replace(site, kind=ScopeKind.FUNCTION, label=label),), covered=frozenset({call.start}))
-
-
 def calls_in(function: Function) -> Iterator[Operation]:
     """Yield the calls that were not inlined."""
     return (operation for operation in function.operations if operation.name == CALL)
@@ -174,7 +166,6 @@ class Partitions:
     """Function that each region was written as, by where the region starts; empty if unknown."""
 
     def __init__(self, module: Module, functions: Sequence[Function], sources: Sources) -> None:
-        """Find the partitions and the functions that each one calls."""
         self.functions = {}
         self._regions: list[tuple[int, int]] = []
         self._callers: dict[str, frozenset[int]] = {}
@@ -211,10 +202,7 @@ class Partitions:
         self.all = tuple(partitions)
 
     def _written_as(self, region: Region, kernel: Function, sources: Sources) -> str:
-        """Return the name of the function that all operations of a region were written in, or called from.
-
-        Empty if there is none. A region that the compiler made has none: its operations were written in the kernel.
-        """
+        # A region that the compiler made has no function of its own: its operations were written in the kernel.
         own = [sources.function_at(point.file, point.line) for point in kernel.source_of(kernel.operation)]
         chains = {kernel.source_of(operation) for operation in region.walk() if not operation.traits.is_terminator}
         found: set[str] = set()
@@ -248,7 +236,6 @@ class ModuleView:
     """Everything that selectors need to know about a module; costly parts are computed on first use."""
 
     def __init__(self, module: Module, sources: Sources) -> None:
-        """Find the module's functions."""
         self.module = module
         self.sources = sources
         self.functions: tuple[Function, ...] = with_callers(functions_of(module))
@@ -290,13 +277,19 @@ class ModuleView:
     @cached_property
     def kept_calls(self) -> tuple[tuple[str, Found], ...]:
         """The calls of helpers that were not inlined: the helper's name in the source, and the site around the call."""
-        names = self.helper_names
-        return tuple(
-            (names[callee_symbol(call)], _around_call(function, call, names[callee_symbol(call)]))
-            for function in (self.functions if len(names) > 1 else ())
-            for call in calls_in(function)
-            if callee_symbol(call) in names
-        )
+        found = []
+        for function in self.functions if len(self.functions) > 1 else ():
+            for call in calls_in(function):
+                if (name := self.helper_names.get(callee_symbol(call))) is None:
+                    continue
+                if refusal := function.refusal(call):
+                    found.append((name, Found(missed=(Missed(call, refusal),))))
+                    continue
+                site = function.operation_site(call)
+                label = f"{name}@{site.source.line}" if site.source else name
+                site = replace(site, kind=ScopeKind.FUNCTION, label=label)
+                found.append((name, Found((site,), covered=frozenset({call.start}))))
+        return tuple(found)
 
     @cached_property
     def partitions(self) -> Partitions:
