@@ -118,11 +118,8 @@ def _script_of(program: Sequence[str]) -> str:
 
 
 def _project_file(start: Path) -> Path | None:
-    """Return the ``pyproject.toml`` of the project that the folder ``start`` belongs to.
-
-    The project is the nearest folder that has one, but a project never extends above its repository, nor into a folder
-    of many projects: the home folder, the root, and what everybody can write to, such as ``/tmp``.
-    """
+    # The project is the nearest folder that has the file, but a project never extends above its repository, nor into a
+    # folder of many projects: the home folder, the root, and what everybody can write to, such as ``/tmp``.
     for folder in (start, *start.parents):
         if folder != start and _has_many_projects(folder):
             return None
@@ -171,10 +168,7 @@ def _read(folder: Path) -> Settings | None:
 
 
 def _options(command: click.Command) -> dict[str, click.Option]:
-    """Return the options of a command that settings may set, by their long names.
-
-    All others can only be set on the command line.
-    """
+    # By their long names; all others can only be set on the command line.
     return {
         word.removeprefix("--"): parameter
         for parameter in command.params
@@ -185,9 +179,7 @@ def _options(command: click.Command) -> dict[str, click.Option]:
 
 
 def _require_known(settings: Settings, own_keys: Iterable[str], ctx: click.Context) -> None:
-    """Raise ``KprofError`` for a key that no command has; import the others only if this one lacks it."""
-    foreign = settings.values.keys() - set(own_keys)
-    if not foreign:
+    if settings.values.keys() <= set(own_keys):  # importing the other commands takes time
         return
     group = cast(click.Group, ctx.command)
     commands = (group.get_command(ctx, name) for name in group.list_commands(ctx))

@@ -214,10 +214,7 @@ class Partitions:
         return written_as
 
     def at(self, function: str, offset: int) -> int | None:
-        """Return the index of the partition whose warps run the code at an offset of a function.
-
-        None if the module has no partitions, or if several call the function.
-        """
+        """Return the index of the partition whose warps run the code at an offset of a function, if it is only one."""
         found = self._around(function, offset)
         return next(iter(found)) if len(found) == 1 else None
 

@@ -229,10 +229,7 @@ class Sources:
         return self._functions[file].get(line)
 
     def statement_line(self, file: str, line: int) -> int:
-        """Return the first line of the statement, or of the compound statement's header, that holds a line of code.
-
-        If the file is unknown or cannot be read, that is the line itself.
-        """
+        """Return the first line of the statement, or of the header, that holds this line; if unknown, the line."""
         try:
             return self.parsed(file).logical_line(line) if file in self.texts else line
         except SyntaxError:

@@ -16,22 +16,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kprof_inject.errors import KprofError, Position, did_you_mean
+from kprof_inject.select import targets
 from kprof_inject.select.functions import Function
 from kprof_inject.select.parts import find_parts
 from kprof_inject.select.tags import OPTION, Tag, parse_tags
-from kprof_inject.select.targets import (
-    SitePattern,
-    SourceLines,
-    find_asynchronous,
-    find_helper,
-    find_kernel,
-    find_lines,
-    find_loops,
-    find_marked,
-    find_operations,
-    find_partitions,
-    find_spins,
-)
+from kprof_inject.select.targets import SitePattern, SourceLines
 from kprof_inject.ttgir.grammar import Grammar
 
 _FORMS = (
@@ -114,26 +103,26 @@ def _lines(tokens: list[Token]) -> SourceLines:
 
 def _partition(tokens: list[Token]) -> SitePattern:
     if tokens and tokens[0].type == "GLOB":
-        return SitePattern(find_partitions, ("*", tokens[0].value.strip()))
-    return SitePattern(find_partitions, (f"partition[[]{int(tokens[0])}]" if tokens else "partition*",))
+        return SitePattern(targets.find_partitions, ("*", tokens[0].value.strip()))
+    return SitePattern(targets.find_partitions, (f"partition[[]{int(tokens[0])}]" if tokens else "partition*",))
 
 
 _RULES: dict[str, Callable[[list[Any]], Any]] = {
     "selector": _selector,
     "kernel": lambda tokens: ("kernel", tokens[0].value),
     "name": lambda tokens: ("name", tokens[0].value.strip()),
-    "func": lambda _: SitePattern(find_kernel),
-    "helper": lambda tokens: SitePattern(find_helper, (tokens[0].value.strip(),)),
-    "loop": lambda which: SitePattern(find_loops, (Function.loop_site, *which)),
-    "iter": lambda which: SitePattern(find_loops, (Function.iteration_site, *which)),
-    "spin": lambda _: SitePattern(find_spins),
-    "op": lambda tokens: SitePattern(find_operations, (tokens[0].value.strip(),)),
-    "asynchronous": lambda _: SitePattern(find_asynchronous),
+    "func": lambda _: SitePattern(targets.find_kernel),
+    "helper": lambda tokens: SitePattern(targets.find_helper, (tokens[0].value.strip(),)),
+    "loop": lambda which: SitePattern(targets.find_loops, (Function.loop_site, *which)),
+    "iter": lambda which: SitePattern(targets.find_loops, (Function.iteration_site, *which)),
+    "spin": lambda _: SitePattern(targets.find_spins),
+    "op": lambda tokens: SitePattern(targets.find_operations, (tokens[0].value.strip(),)),
+    "asynchronous": lambda _: SitePattern(targets.find_asynchronous),
     "parts": lambda _: SitePattern(find_parts),
-    "lines": lambda tokens: SitePattern(find_lines, (_lines(tokens),)),
+    "lines": lambda tokens: SitePattern(targets.find_lines, (_lines(tokens),)),
     "partition": _partition,
-    "default": lambda _: SitePattern(find_partitions, ("default",)),
-    "marker": lambda tokens: SitePattern(find_marked, (tokens[0].value.strip() if tokens else "*",)),
+    "default": lambda _: SitePattern(targets.find_partitions, ("default",)),
+    "marker": lambda tokens: SitePattern(targets.find_marked, (tokens[0].value.strip() if tokens else "*",)),
     "path": lambda numbers: tuple(map(int, numbers)),
     "line": _lines,
 }

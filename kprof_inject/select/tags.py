@@ -149,10 +149,7 @@ def backend_of(view: ModuleView) -> str:
 
 
 def scalar_of(tag: Tag, view: ModuleView, site: Site) -> Scalar:
-    """Return the value that a tag means where the site begins.
-
-    Raises ``KprofError``, with the values to choose from, if there is none or if it is no integer.
-    """
+    """Return the value that a tag means where the site begins. Raises ``KprofError`` if there is no such integer."""
     _, following = _position(view, site)
     visible = tuple(scalars_at(view.module, following)) if following else ()
     by_name = next((scalar for scalar in visible if scalar.name == tag.value), None)

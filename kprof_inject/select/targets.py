@@ -136,11 +136,8 @@ def _nearest_groups(marker: Marker, view: ModuleView) -> Iterator[Group]:
 
 
 def _nearest(groups: Sequence[Group], loops: Set[int]) -> Group:
-    """Return the first group with a segment in one of the loops, which begin at these offsets; else the first with any.
-
-    Code that the compiler has moved out of its loop runs once, and not in each iteration.
-    """
-
+    # The first group with a segment in one of the loops, else the first with any: code that the compiler has moved out
+    # of its loop runs once, and not in each iteration.
     def rank(group: Group) -> tuple[bool, bool]:
         segments = segments_of(group)
         owners = (owner for segment in segments for owner in segment.operations[0].owners())

@@ -152,14 +152,11 @@ def _table(kind: str, shown: Sequence[Row]) -> Iterator[str]:
 
 
 def axis_length(shown: Iterable[Row]) -> float:
-    """Return the length of the axis to either side, in per cent or nanoseconds.
-
-    It is the smallest of a few round numbers that holds all estimates, so that it seldom changes from page to page.
-    """
+    """Return the length of the axis to either side, in per cent or nanoseconds: a round one, which seldom changes."""
     in_ns, changes = False, [0.0]
     for row in shown:
         in_ns = in_ns or row.kind == "line"
-        changes += [abs(value) for value in row.interval[:1]]
+        changes += map(abs, row.interval[:1])
     ends: Sequence[float] = _STEPS_NS if in_ns else _ENDS_PERCENT
     return next((end for end in ends if end >= max(changes)), ends[-1])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import lru_cache
 
@@ -348,20 +348,15 @@ def _is_notable(stalls: Stalls, samples: int) -> bool:
 def _stalled(
     stalls: Stalls, number: int, reasons: Mapping[str, int], awaited: Mapping[str, Mapping[int, int]]
 ) -> StalledLine:
-    share, names = Share.of(sum(reasons.values()), stalls.samples), _ordered(stalls.reasons)
-    return StalledLine(number, share, _shares(reasons, stalls.samples, names), list(_awaited(stalls, reasons, awaited)))
-
-
-def _awaited(
-    stalls: Stalls, reasons: Mapping[str, int], by_reason: Mapping[str, Mapping[int, int]]
-) -> Iterator[AwaitedLine]:
-    sources = _sources(stalls)
-    for reason, counts in by_reason.items():
+    found, sources = [], _sources(stalls)
+    for reason, counts in awaited.items():
         for line, count in Counter(counts).most_common(_MAX_AWAITED):
             # One sample may count for several results of a line.
             share = Share.of(min(count, reasons.get(reason, 0)), stalls.samples).value
             if line and share >= _MIN_REASON_SHARE:
-                yield AwaitedLine(reason, line, sources.get(line), stalls.operations.get(line, ""), share)
+                found.append(AwaitedLine(reason, line, sources.get(line), stalls.operations.get(line, ""), share))
+    shares = _shares(reasons, stalls.samples, _ordered(stalls.reasons))
+    return StalledLine(number, Share.of(sum(reasons.values()), stalls.samples), shares, found)
 
 
 def _merged_by_source(stalls: Stalls, counts: Mapping[int, int]) -> dict[int, int]:

@@ -94,10 +94,7 @@ class Shown(Struct, frozen=True):
 
 
 def shares(wanted: Sequence[int], most: int) -> list[int]:
-    """Divide ``most`` among the launches.
-
-    Each gets what it wants if that is at most an equal share; the others divide the rest in the same way.
-    """
+    """Divide ``most`` among the launches: what one does not want of an equal share is for the others."""
     left, given = most, [0] * len(wanted)
     order = sorted(range(len(wanted)), key=lambda index: wanted[index])
     for done, index in enumerate(order):
@@ -145,8 +142,24 @@ def scope_bytes(
 ) -> Iterator[bytes]:
     """Yield the launch's CTAs and, from ``blocks``, the scopes of those ``shown`` (see ``Shown.ctas``)."""
     rows_of = _rows_of_ctas(timeline)
-    yield from _ctas(timeline)
-    yield from _incomplete(timeline, rows_of)
+    ctas, warps = timeline.ctas, timeline.incomplete
+    init_ns: _Numbers = ctas["init_ns"]
+    pre_final_ns: _Numbers = ctas["pre_final_ns"]
+    yield from table_bytes(
+        differences(ctas["cta"]),
+        ctas["sm"],
+        differences(init_ns, timeline.first_ns),
+        pre_final_ns - init_ns,
+        ctas["post_final_ns"] - pre_final_ns,
+    )
+    lost_start_ns: _Numbers = warps["lost_start_ns"]
+    yield from table_bytes(
+        rows_of(warps["cta"]) if warps.size else warps["cta"],
+        warps["warp"],
+        *(warps[count] for count in _COUNTS),
+        differences(lost_start_ns, timeline.first_ns),
+        warps["lost_end_ns"] - lost_start_ns,
+    )
     for block in blocks:
         kept = block if shown is None else block[shown[rows_of(block["cta"])]]
         if kept.size:
@@ -157,31 +170,6 @@ def _rows_of_ctas(timeline: Timeline) -> _RowsOf:
     order = np.argsort(timeline.ctas["cta"], kind="stable")
     in_order = timeline.ctas["cta"][order]
     return lambda numbers: order[np.searchsorted(in_order, numbers)]
-
-
-def _ctas(timeline: Timeline) -> Iterator[bytes]:
-    ctas = timeline.ctas
-    init_ns: _Numbers = ctas["init_ns"]
-    pre_final_ns: _Numbers = ctas["pre_final_ns"]
-    yield from table_bytes(
-        differences(ctas["cta"]),
-        ctas["sm"],
-        differences(init_ns, timeline.first_ns),
-        pre_final_ns - init_ns,
-        ctas["post_final_ns"] - pre_final_ns,
-    )
-
-
-def _incomplete(timeline: Timeline, rows_of: _RowsOf) -> Iterator[bytes]:
-    warps = timeline.incomplete
-    lost_start_ns: _Numbers = warps["lost_start_ns"]
-    yield from table_bytes(
-        rows_of(warps["cta"]) if warps.size else warps["cta"],
-        warps["warp"],
-        *(warps[count] for count in _COUNTS),
-        differences(lost_start_ns, timeline.first_ns),
-        warps["lost_end_ns"] - lost_start_ns,
-    )
 
 
 def _block(scopes: NDArray[np.void], timeline: Timeline, rows_of: _RowsOf) -> Iterator[bytes]:

@@ -102,11 +102,8 @@ def page_values(value: Any) -> Any:
 
 
 def _column(column: NDArray[Any]) -> Any:
-    """Return a column as ``assets/data.js`` reads it.
-
-    Those in ``_PACKED`` are in base64, of any length. Others are lists, of which those that ascend begin with a value
-    and go on with differences, as most of these are small or equal.
-    """
+    # As ``assets/data.js`` reads it: those in ``_PACKED`` are in base64, of any length. Others are lists, of which
+    # those that ascend begin with a value and go on with differences, as most of these are small or equal.
     if packed := _PACKED.get(column.dtype.name):
         return {"type": packed, "base64": b64encode(column.astype(f"<{packed}").tobytes()).decode()}
     shown = column[:_MAX_ROWS]

@@ -11,12 +11,11 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from msgspec import Struct
-from msgspec.structs import replace
 from rich.console import Console
 from rich.text import Text
 
 from kprof_inject.analysis.advice import Advice
-from kprof_inject.analysis.summary import LaunchSummary, ScopeSummary
+from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture.source_text import without_folders
 from kprof_inject.quantities import counted, percent, ratio, resolved_time, short_time
 from kprof_inject.report.experiments import short_headline
@@ -226,28 +225,31 @@ def _rows(answer: Answer) -> Iterator[_Row]:
         if partition:
             yield _Row(partition.title, share=1.0 if partition.whole_ns else None, style="bold")
         for index in indices:
-            stalled = stalled_on(answer.stalls, index) if answer.stalls else ""
-            is_moved = bool(answer.moves.get(answer.scopes[index].record))
-            for row in _scope_rows(answer.scopes[index], answer, "  " if partition else "", stalled):
-                coloured = replace(row, colour=colours[index].rgb)
-                yield replace(coloured, name=f"{row.name} {_MOVED}", is_moved=True) if is_moved else coloured
-
-
-def _scope_rows(scope: ScopeSummary, summary: LaunchSummary, indent: str, stalled: str) -> Iterator[_Row]:
-    if not scope.count:
-        return
-    indent += "  " * scope.depth
-    resolution_ns = summary.resolution_ns
-    p50, p99 = (
-        ("", "")
-        if scope.p50_ns is None
-        else (resolved_time(scope.p50_ns, resolution_ns), resolved_time(scope.p99_ns, resolution_ns))
-    )
-    name, per_cta = indent + scope.title, per_cta_text(scope, summary)
-    yield _Row(name, without_folders(scope.source), per_cta, scope.share, scope.self_share, p50, p99, stalled)
-    if scope.between_iterations_ns is not None and scope.share is not None and scope.total_ns:
-        per_cta = short_time(scope.between_iterations_ns / summary.warps_in_ctas(scope))
-        yield _Row(f"{indent}  between iterations", "", per_cta, scope.self_share, scope.self_share)
+            scope = answer.scopes[index]
+            if not scope.count:
+                continue
+            indent = ("  " if partition else "") + "  " * scope.depth
+            is_moved = bool(answer.moves.get(scope.record))
+            mark, colour = f" {_MOVED}" if is_moved else "", colours[index].rgb
+            p50, p99 = "", ""
+            if scope.p50_ns is not None:
+                p50, p99 = (resolved_time(ns, answer.resolution_ns) for ns in (scope.p50_ns, scope.p99_ns))
+            yield _Row(
+                name=f"{indent}{scope.title}{mark}",
+                source=without_folders(scope.source),
+                per_cta=per_cta_text(scope, answer),
+                share=scope.share,
+                own_share=scope.self_share,
+                p50=p50,
+                p99=p99,
+                stalled_on=stalled_on(answer.stalls, index) if answer.stalls else "",
+                is_moved=is_moved,
+                colour=colour,
+            )
+            if scope.between_iterations_ns is not None and scope.share is not None and scope.total_ns:
+                name = f"{indent}  between iterations{mark}"
+                per_cta = short_time(scope.between_iterations_ns / answer.warps_in_ctas(scope))
+                yield _Row(name, "", per_cta, scope.self_share, scope.self_share, is_moved=is_moved, colour=colour)
 
 
 def _largest(rows: Sequence[_Row], count: int) -> list[_Row]:

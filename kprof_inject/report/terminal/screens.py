@@ -95,10 +95,7 @@ def answers_html(report: Report) -> str:
 
 
 def print_all(report: Report, console: Console) -> None:
-    """Print all that is known of each variant's launch of median duration, and the basis of the verdicts.
-
-    The kernel with most to win comes first, and the variant of it that takes most time.
-    """
+    """Print all that is known of each variant's median launch, and the basis of the verdicts; most to win first."""
     answers, program = Answers(report), report.program
     if len(program.kernels) > 1 or program.others:
         print_kernels(program, console)
