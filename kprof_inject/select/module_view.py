@@ -114,11 +114,8 @@ def callee_symbol(call: Operation) -> str:
     return symbol_name(found[1] or found[2]) if found else ""
 
 
-def with_callers(functions: Sequence[Function]) -> tuple[Function, ...]:
-    """Return the functions, with the caller that forbids records in each, if any.
-
-    That is an operation that Triton lowers once per element and that calls the function, directly or not.
-    """
+def _with_callers(functions: Sequence[Function]) -> tuple[Function, ...]:
+    # No record is allowed in what an operation calls, directly or not, that Triton lowers once per element.
     if len(functions) == 1:
         return tuple(functions)
     owners: dict[str, Operation] = {}
@@ -235,7 +232,7 @@ class ModuleView:
     def __init__(self, module: Module, sources: Sources) -> None:
         self.module = module
         self.sources = sources
-        self.functions: tuple[Function, ...] = with_callers(functions_of(module))
+        self.functions: tuple[Function, ...] = _with_callers(functions_of(module))
         launched = [function for function in self.functions if function.is_public] or self.functions
         self.kernel = launched[0].symbol if launched else ""
 

@@ -54,11 +54,9 @@ def in_one_piece(segment: Segment) -> Iterator[Sequence[Operation]]:
     yield segment.anchors
 
 
-def in_runs(segment: Segment) -> Iterator[Sequence[Operation]]:
-    """Span the longest runs without any other operation that does work, each with its neighbours of the same segment.
-
-    Runs of two segments do not cross, unless an operation belongs to both.
-    """
+def _in_runs(segment: Segment) -> Iterator[Sequence[Operation]]:
+    # The longest runs without any other operation that does work, each with its neighbours of the same segment: runs of
+    # two segments do not cross, unless an operation belongs to both.
     operations = _block_of(segment.operations[0]).operations
     own, anchors = set(segment.operations), set(segment.anchors)
     begin = bisect_left(operations, _offset(segment.anchors[0]), key=_offset)
@@ -78,7 +76,7 @@ def in_runs(segment: Segment) -> Iterator[Sequence[Operation]]:
         yield [operation for operation in operations[first : last + 1] if operation in own]
 
 
-SPREADS: dict[str, Spread] = {"never": in_one_piece, "runs": in_runs}
+SPREADS: dict[str, Spread] = {"never": in_one_piece, "runs": _in_runs}
 """The ways by their names on the command line."""
 
 
