@@ -57,10 +57,7 @@ def browser_lines(timelines: Sequence[Timeline]) -> Iterator[str]:
 
 
 def origin_line(capture: Capture, now_ns: int) -> str:
-    """Return the folder, program and age of a capture, and the command that made it if that was for its own use.
-
-    Empty if neither program nor age is known.
-    """
+    """Return the folder, program, age and maker of a capture; empty if neither program nor age is known."""
     argv = next((process.argv for process in capture.processes if process.argv), ())
     captured_ns = max((launch.host_ns for launch in capture.launches), default=0)
     facts = [shlex.join(argv)] if argv else []
@@ -101,10 +98,7 @@ def _missing(timeline: Timeline) -> Iterator[str]:
 
 
 def axis_lines(launches: Sequence[PlacedLaunch]) -> Iterator[str]:
-    """Yield how exactly launches of several processes or devices are aligned, with a line for each of several axes.
-
-    Nothing if all launches are from one process and device.
-    """
+    """Yield how exactly launches of several processes or devices are aligned, with a line for each of several axes."""
     if not any(launch.place_name for launch in launches):
         return
     axes: dict[int, list[PlacedLaunch]] = {}
@@ -139,9 +133,8 @@ def _origins(launches: Sequence[PlacedLaunch]) -> str:
 
 def _error(launch: PlacedLaunch) -> str:
     axis = launch.clock.axis
-    return (
-        f"within ± {time_text(axis.error_ns)}" if axis.devices > 1 else "the globaltimer of the device that they share"
-    )
+    exactly = f"within ± {time_text(axis.error_ns)}"
+    return exactly if axis.devices > 1 else "the globaltimer of the device that they share"
 
 
 def _doubts(launches: Sequence[PlacedLaunch]) -> Iterator[str]:
@@ -188,16 +181,17 @@ def say_next(place: Path, report: Report, program: str = "-- PROG") -> None:
         say(f"one kernel: kprof-inject report{where} --kernel {shlex.quote(kernels[0].name)}")
     say(f"more: kprof-inject report{where} -v, or --html FILE; timeline: kprof-inject trace{where} --open")
     if len(kernels) == 1:
+        steps = []
         in_workspace = is_workspace(place)
-        has_two = in_workspace and len(Workspace(place).capture_folders()) > 1
-        diff = f"; what changed: kprof-inject diff{where}" if has_two else ""
-        glob = glob_of(kernels[0], report)
-        kernel = f" --kernel {shlex.quote(glob)}" if glob else ""
-        option = workspace_option(place) if in_workspace else ""
         scopes = (scope for one in report.launches for scope in one.launch.kernel.scopes.scopes)
         polls = any(scope.kind == ScopeKind.SPIN for scope in scopes)
         # Ranks that wait for each other cannot be repeated alone.
-        waits = polls and len({one.launch.place for one in report.launches}) > 1
-        causal = "" if waits else f"what matters: kprof-inject causal{option}{kernel} {program}"
-        if causal or diff:
-            say(f"{causal}{diff}" if causal else diff.removeprefix("; "))
+        if not (polls and len({one.launch.place for one in report.launches}) > 1):
+            glob = glob_of(kernels[0], report)
+            kernel = f" --kernel {shlex.quote(glob)}" if glob else ""
+            option = workspace_option(place) if in_workspace else ""
+            steps.append(f"what matters: kprof-inject causal{option}{kernel} {program}")
+        if in_workspace and len(Workspace(place).capture_folders()) > 1:
+            steps.append(f"what changed: kprof-inject diff{where}")
+        if steps:
+            say("; ".join(steps))

@@ -139,15 +139,14 @@ def _sentences(found: _Moves) -> Iterator[str]:
 def _layouts(checks: Sequence[ModuleCheck]) -> list[list[Column]]:
     file = Column("file", [check.file for check in checks], name=True)
     target = Column("target", [str(check.target or "-") for check in checks], left=True)
-    titles = ("functions", "operations", "records", "clock reads", "binary bytes", "registers", "spills")
-    figures = {title: [getattr(check, title.replace(" ", "_")) for check in checks] for title in titles}
-    functions, operations, records, clock_reads, binary_bytes, registers, spills = (
-        Column(title, ["-" if number is None else str(number) for number in numbers])
-        for title, numbers in figures.items()
-    )
     result = Column("result", ["failed" if check.error else "ok" for check in checks], left=True)
+    columns = []
+    for title in ("functions", "operations", "records", "clock reads", "binary bytes", "registers", "spills"):
+        numbers = [getattr(check, title.replace(" ", "_")) for check in checks]
+        columns.append(Column(title, ["-" if number is None else str(number) for number in numbers]))
+    *_, records, clock_reads, _, registers, spills = columns
     return [
-        [file, target, functions, operations, records, clock_reads, binary_bytes, registers, spills, result],
+        [file, target, *columns, result],
         [file, target, records, clock_reads, registers, spills, result],
         [file, target, records, clock_reads, result],
         [file, result],

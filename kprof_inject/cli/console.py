@@ -145,10 +145,7 @@ def write_result(output: Path | None, text: str) -> None:
 
 
 def read_input(file: Path) -> tuple[str, str]:
-    """Return the text and the name of a file from the command line, where ``-`` is stdin.
-
-    Raises ``KprofError`` if it cannot be read.
-    """
+    """Return the text and name of a file, where ``-`` is stdin; raise ``KprofError`` if it cannot be read."""
     if str(file) == "-":
         if sys.stdin is None:
             raise KprofError("stdin is closed", hint="name a file instead of -")

@@ -116,14 +116,9 @@ def command(ctx: click.Context, workspace: Path) -> None:
 
 def _profile(ctx: click.Context, workspace: Path, run: DemoRun) -> None:
     profile = cast(click.Group, ctx.find_root().command).get_command(ctx, "profile")
+    chosen = {"workspace": workspace, "selectors": run.selectors, "launches": LAUNCHES, "program": run.program}
     try:
-        ctx.invoke(
-            cast(click.Command, profile),
-            workspace=workspace,
-            selectors=run.selectors,
-            launches=LAUNCHES,
-            program=run.program,
-        )
+        ctx.invoke(cast(click.Command, profile), **chosen)
     except click.exceptions.Exit as ended:
         if ended.exit_code:
             raise
@@ -147,7 +142,16 @@ def _replay(workspace: Path, reason: str) -> None:
     kernel = capture.launches[0].kernel
     _write_kernel(opened, kernel)
     if is_installed("triton"):
-        _compile_with_records(kernel)
+        from kprof_inject.runtime.compiling.instrumentation import lower, target_of
+
+        target = Target(**kernel.metadata["target"])
+        module = view_of(kernel.ttgir(), f"{kernel.name}.ttgir", kernel.sources())
+        insertion = insert_module(module, parse_selectors(AFTER.selectors))
+        lowered = lower(insertion.text, target_of(target), {"num_warps": kernel.num_warps}, kernel.mode)
+        say(
+            f"inserted {len(insertion.plan.records)} records into {kernel.name} and compiled it for {target}: "
+            f"{len(lowered.binary)} bytes of machine code, {lowered.clock_reads} clock reads"
+        )
     # Of the other launches, the package has a sample of the CTAs.
     whole = [timeline for timeline in timelines if timeline.launch.sample is None]
     write_and_say(TraceFile.at(opened.folder / "trace.json"), whole)
@@ -155,10 +159,7 @@ def _replay(workspace: Path, reason: str) -> None:
 
 
 def _write_kernel(workspace: Workspace, kernel: Kernel) -> None:
-    """Write the capture's kernel to the workspace as if it had been dumped, for ``list`` and ``insert``.
-
-    Its keys differ from Triton's, so a run would not find it.
-    """
+    # As if it had been dumped, for ``list`` and ``insert``. Its keys differ from Triton's, so a run would not find it.
     info = DumpedKernelRecord(
         name=kernel.name,
         override_key=kernel.variant,
@@ -169,17 +170,3 @@ def _write_kernel(workspace: Workspace, kernel: Kernel) -> None:
         triton_version=kernel.metadata["triton_version"],
     )
     workspace.write_kernel(kernel.variant, info, kernel.ttgir(), kernel.sources())
-
-
-def _compile_with_records(kernel: Kernel) -> None:
-    from kprof_inject.runtime.compiling.instrumentation import lower, target_of
-
-    target = Target(**kernel.metadata["target"])
-    module = view_of(kernel.ttgir(), f"{kernel.name}.ttgir", kernel.sources())
-    insertion = insert_module(module, parse_selectors(AFTER.selectors))
-    lowered = lower(insertion.text, target_of(target), {"num_warps": kernel.num_warps}, kernel.mode)
-    say(
-        f"inserted {len(insertion.plan.records)} records into {kernel.name} and compiled it for "
-        f"{target}: {len(lowered.binary)} bytes of machine code, "
-        f"{lowered.clock_reads} clock reads"
-    )

@@ -8,7 +8,6 @@ from collections.abc import Collection
 from importlib.metadata import distributions
 from pathlib import Path
 from shlex import quote
-from typing import Any
 
 import click
 from click.core import ParameterSource
@@ -131,11 +130,8 @@ def command(
     else:
         print_diff_tables(diff, table_console())
         if limit is None and named == (place, other):
-            given = {
-                "--scope-names": names_path,
-                "--buffer-format": description.format,
-                "--names": ",".join(description.names),
-            }
+            names = ",".join(description.names)
+            given = {"--scope-names": names_path, "--buffer-format": description.format, "--names": names}
             options = [f"{option} {quote(str(value))}" for option, value in given.items() if value]
             read = " ".join([quote(str(other)), *options])
             page = "; as a page: diff --html FILE" if html_path is None else ""
@@ -166,10 +162,11 @@ def _print_changes(a: Path, b: Path, tritons: tuple[Path, Path] | None, as_json:
     if tritons or changes or differing:
         builds = [_build_of(path, triton) for path, triton in zip((a, b), tritons or (None, None), strict=True)]
     if as_json:
+        fields = [build and {name: getattr(build, name) for name in _BUILD_FIELDS.values()} for build in builds]
         values = {
             "changes": list(map(change_json, changes)),
             "differing_lines": differing,
-            "builds": dict(zip("ab", map(_build_json, builds), strict=True)) if any(builds) else None,
+            "builds": dict(zip("ab", fields, strict=True)) if any(builds) else None,
         }
         click.echo(json.dumps(values, indent=1))
         return
@@ -184,17 +181,13 @@ def _print_changes(a: Path, b: Path, tritons: tuple[Path, Path] | None, as_json:
         click.echo(f"compiled {f'by Triton {versions}' if versions else 'here'}: {', '.join(parts)}")
 
 
+# Fields of a build by their names in the comparison of captures.
 _BUILD_FIELDS = {
     "shared bytes": "shared_bytes",
     "registers": "registers",
     "spills": "spills",
     "CTAs per SM": "ctas_per_sm",
 }
-"""Fields of a build by their names in the comparison of captures."""
-
-
-def _build_json(build: KernelResources | None) -> dict[str, Any] | None:
-    return None if build is None else {field: getattr(build, field) for field in _BUILD_FIELDS.values()}
 
 
 def _version_in(folder: Path) -> str:
@@ -233,7 +226,7 @@ def _last_two(place: Path) -> tuple[Path, Path]:
 def _captures(
     side: str, places: tuple[Path, ...], names_path: Path | None, description: BufferDescription, redact: bool
 ) -> list[Capture]:
-    """Open each of ``places`` once: the same capture twice does not show how captures vary."""
+    # Each place is opened once: the same capture twice does not show how captures vary.
     found: dict[Path, Capture] = {}
     for place in places:
         capture = open_capture(place, names_path, description, redact=redact)

@@ -17,7 +17,7 @@ from kprof_inject.cli.options import json_option, place_argument
 from kprof_inject.errors import KprofError
 from kprof_inject.insertion import view_of, views_in
 from kprof_inject.kernel_names import differing_facts, facts_in_words
-from kprof_inject.machine_code.lines import CodeSummary, LineCode, summary_of
+from kprof_inject.machine_code.lines import CodeSummary, summary_of
 from kprof_inject.quantities import counted
 from kprof_inject.select.candidates import Candidate, outline
 from kprof_inject.select.module_view import ModuleView
@@ -114,12 +114,11 @@ def _show_machine_code(kernels: Sequence[_Kernel], as_json: bool) -> None:
     for heading, view, functions in found:
         console.print(Text(heading, "bold"), soft_wrap=True)
         for function in functions:
-            lines = [f"{function.function.name}: {counted(len(function.function.instructions), 'instruction')}"]
-            lines += [
-                f"  loop at line {one.line}: {counted(one.instructions, 'instruction')}" for one in function.loops
-            ]
-            for line in lines:
-                console.print(Text(line), soft_wrap=True)
+            count = counted(len(function.function.instructions), "instruction")
+            console.print(Text(f"{function.function.name}: {count}"), soft_wrap=True)
+            for loop in function.loops:
+                count = counted(loop.instructions, "instruction")
+                console.print(Text(f"  loop at line {loop.line}: {count}"), soft_wrap=True)
             console.print(_code_table(function, view.module.text.splitlines()))
 
 
@@ -134,15 +133,13 @@ def _code_table(summary: CodeSummary, ttgir: Sequence[str]) -> Table:
         text = ttgir[code.line - 1].partition(" loc(")[0].strip() if 0 < code.line <= len(ttgir) else ""
         counts = sorted(code.pipelines.items(), key=lambda entry: -entry[1])
         pipelines = ", ".join(f"{count} {pipeline.value}" for pipeline, count in counts)
+        waits = sorted(code.awaited.items(), key=lambda entry: -entry[1])
+        awaited = [f"{count} {one.operation} of line {one.line}" for one, count in waits[:_MAX_AWAITED]]
+        if len(waits) > _MAX_AWAITED:
+            awaited.append("…")
         operation = Text(text[:_MAX_OPERATION])
-        table.add_row(str(code.line), operation, str(code.instructions), pipelines, Text(_awaited(code)))
+        table.add_row(str(code.line), operation, str(code.instructions), pipelines, Text(", ".join(awaited)))
     return table
-
-
-def _awaited(code: LineCode) -> str:
-    counts = sorted(code.awaited.items(), key=lambda entry: -entry[1])
-    named = [f"{count} {awaited.operation} of line {awaited.line}" for awaited, count in counts[:_MAX_AWAITED]]
-    return ", ".join([*named, *(["…"] if len(counts) > _MAX_AWAITED else [])])
 
 
 def _code_json(summary: CodeSummary) -> dict[str, Any]:

@@ -54,15 +54,13 @@ Each command has its own help: kprof-inject report --help
 _REPORTED_PACKAGES = ("triton", "torch", "numpy", "lark", "msgspec", "click", "rich", "pyarrow")
 
 
-class LazyGroup(click.Group):
+class _LazyGroup(click.Group):
     """Group that imports a command's module when the command is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of all commands."""
         return _COMMANDS
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        """Import a command; return None if there is none of this name."""
         if name not in _COMMANDS:
             return None
         # OpenBLAS starts a thread for each core when NumPy is imported, which takes a tenth of the time of a small
@@ -85,10 +83,6 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Import the command that ``args`` start with, and apply its settings.
-
-        Raises a usage error with a suggestion if there is none.
-        """
         if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
             if instead := GONE_COMMANDS.get(args[0]):
                 raise click.UsageError(f"The command {args[0]} is gone: {instead}.", ctx)
@@ -103,13 +97,12 @@ class LazyGroup(click.Group):
         return name, command, rest
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of commands, in groups."""
         for title, commands in _GROUPS.items():
             with formatter.section(title):
                 formatter.write_dl(list(commands.items()), col_max=8)
 
 
-@click.group(cls=LazyGroup, epilog=_EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_LazyGroup, epilog=_EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="kprof-inject")
 def root() -> None:
     """Says what limits a Triton kernel, and shows where the time goes inside one launch, without editing its source."""

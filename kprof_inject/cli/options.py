@@ -24,10 +24,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class HarmlessSetting(click.Option):
-    """An option that ``pyproject.toml`` may set for every command.
-
-    None of its values names a file, runs code or takes long.
-    """
+    """An option that ``pyproject.toml`` may set for every command: no value names a file, runs code or takes long."""
 
 
 class ProgramSetting(click.Option):
@@ -46,7 +43,6 @@ class NumberOrWord(click.IntRange):
     """Parameter type that accepts a number, or a word with a value of its own."""
 
     def __init__(self, words: Mapping[str, int | None], min: int, max: int) -> None:
-        """Accept the numbers from ``min`` to ``max``, and ``words``."""
         super().__init__(min, max)
         self.words = words
 
@@ -116,7 +112,6 @@ class CapturePath(click.Path):
     """Parameter type of a place; a number is a capture in the default workspace."""
 
     def __init__(self) -> None:
-        """Convert to ``Path``."""
         super().__init__(path_type=Path)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -134,10 +129,7 @@ def place_argument(metavar: str) -> Callable[[Function], Function]:
 
 
 def require_place_for(*files: Path | None, workspace: Path | None = None) -> None:
-    """Raise ``KprofError`` if a file could not be written because its folder does not exist.
-
-    Commands call this before they do any work. The folder of ``workspace`` will be created.
-    """
+    """Raise ``KprofError`` if a file cannot be written, before any work; the folder ``workspace`` will be created."""
     for file in files:
         if file is None or str(file) == "-":
             continue
@@ -198,22 +190,17 @@ at_option = harmless_setting(
 
 
 class _TagOption(click.Option):
-    """The option ``--tag``, whose value is appended to the selector before it.
-
-    Click does not keep the order of values of different options, so the value is appended during parsing.
-    """
-
+    # Its value is appended to the selector before it during parsing: click does not keep the order of options later.
     def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        def add_to_last_selector(tag: str, state: Any) -> None:
+            selectors = state.opts.get("selectors")
+            if not selectors:
+                raise click.UsageError(f"{OPTION} {tag} must follow the --at that it belongs to", ctx)
+            selectors[-1] += f" {OPTION} {tag}"
+
         super().add_to_parser(parser, ctx)
         for word in self.opts:
-            parser._long_opt[word].process = functools.partial(_add_to_last_selector, ctx)
-
-
-def _add_to_last_selector(ctx: click.Context, tag: str, state: Any) -> None:
-    selectors = state.opts.get("selectors")
-    if not selectors:
-        raise click.UsageError(f"{OPTION} {tag} must follow the --at that it belongs to", ctx)
-    selectors[-1] += f" {OPTION} {tag}"
+            parser._long_opt[word].process = add_to_last_selector
 
 
 tag_option = click.option(
@@ -242,6 +229,9 @@ class WorkspaceOrProgram(GroupedCommand):
     Click must stop parsing options at the program's first word, and would stop at the workspace.
     """
 
+    workspace_left_out: tuple[str, ...] = ()
+    """Arguments to parse in place of a workspace."""
+
     def names_workspace(self, words: list[str]) -> bool:
         """Return whether the first of these words is a workspace rather than the program's first word."""
         return names_a_workspace(words[0])
@@ -253,12 +243,8 @@ class WorkspaceOrProgram(GroupedCommand):
             after, program = self._split(ctx, words[1:])
             args = [*before, *after, "--", words[0], *program]
         else:
-            args = [*before, "--", *self.without_workspace(words)]
+            args = [*before, "--", *self.workspace_left_out, *words]
         return super().parse_args(ctx, args)
-
-    def without_workspace(self, program: list[str]) -> list[str]:
-        """Return the arguments to parse if no workspace is named."""
-        return program
 
     def _split(self, ctx: click.Context, args: list[str]) -> tuple[list[str], list[str]]:
         options_only = click.Command(None, params=[p for p in self.params if isinstance(p, click.Option)])
@@ -270,12 +256,10 @@ class WorkspaceOrProgram(GroupedCommand):
 class WorkspaceOrDefault(WorkspaceOrProgram):
     """Command that uses the default workspace if none is named."""
 
+    workspace_left_out = (str(DEFAULT_WORKSPACE),)
+
     def names_workspace(self, words: list[str]) -> bool:
         """Return whether the first word is a workspace; a single word, a file or a command is a program otherwise."""
         first, *others = words
         is_program = Path(first).is_file() or shutil.which(first) or not others
         return names_a_workspace(first) or not is_program
-
-    def without_workspace(self, program: list[str]) -> list[str]:
-        """Put the default workspace before the program."""
-        return [str(DEFAULT_WORKSPACE), *program]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -24,11 +24,7 @@ from kprof_inject.workspace_folder import workspace_argument
 _MAX_SCOPES = 20
 
 
-def plan_table(plan: Plan) -> Table:
-    """Return a table with a row for each scope, indented by nesting and grouped by partition.
-
-    A column that would be empty is left out.
-    """
+def _plan_table(plan: Plan) -> Table:
     scopes = sorted(plan.scopes, key=lambda scope: math.inf if scope.partition is None else scope.partition)
     columns = {
         "scope": ["  " * _depth(plan, scope) + scope.record for scope in scopes],
@@ -60,23 +56,8 @@ def _partition(plan: Plan, scope: Scope) -> str:
     return partition.name if partition.warps is None else f"{partition.name}, {counted(partition.warps, 'warp')}"
 
 
-def plan_notes(plan: Plan) -> Iterator[str]:
-    """Yield a line for each selector, with what it covers and what not, and lines about inlined and crossing scopes."""
-    for selection in plan.selections:
-        yield _coverage(selection)
-        for dropped in selection.findings.dropped:
-            yield f"{selection.selector.text}: {dropped}"
-    if plan.inlined:
-        yield f"inlined to be measured, because Proton lowers only one function: {', '.join(plan.inlined)}"
-    if any(scope.crosses for scope in plan.scopes):
-        yield "crossing scopes contain part of each other's time; '--split runs' separates them"
-
-
 def plan_json(module: Module, plan: Plan) -> dict[str, Any]:
-    """Return the plan as JSON values: the scope table, and the result of each selector.
-
-    ``line`` is the line in the TTGIR.
-    """
+    """Return the plan as JSON values: the scope table, and the result of each selector, with lines of the TTGIR."""
     selectors = []
     for selection in plan.selections:
         found = selection.findings
@@ -130,10 +111,7 @@ def say_kernels_briefly(workspace: Path, kernels: Sequence[KernelInsertion], sel
 
 
 def say_kernels(kernels: Sequence[KernelInsertion], selectors: Sequence[Selector], *, with_scopes: bool = True) -> None:
-    """Print the plan of each kernel, or why it has none, and a warning for each selector that matches nothing.
-
-    ``with_scopes`` also prints the scopes and notes of each plan.
-    """
+    """Print the plan of each kernel, or why it has none, and a warning for each selector that matches nothing."""
     say_changes(path for kernel in kernels for path in kernel.changed_sources)
     names = [done.kernel.name for done in kernels]
     for done in kernels:
@@ -159,6 +137,12 @@ def say_plan(name: str, plan: Plan, *, with_scopes: bool = True) -> None:
     if not with_scopes:
         return
     if plan.scopes:
-        say_table(plan_table(plan))
-    for note in plan_notes(plan):
-        say(f"  {note}")
+        say_table(_plan_table(plan))
+    for selection in plan.selections:
+        say(f"  {_coverage(selection)}")
+        for dropped in selection.findings.dropped:
+            say(f"  {selection.selector.text}: {dropped}")
+    if plan.inlined:
+        say(f"  inlined to be measured, because Proton lowers only one function: {', '.join(plan.inlined)}")
+    if any(scope.crosses for scope in plan.scopes):
+        say("  crossing scopes contain part of each other's time; '--split runs' separates them")

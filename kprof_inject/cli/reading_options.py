@@ -38,16 +38,14 @@ class Numbers(_OfNumbers):
         return NumberSet.parse(str(value), param.opts[0] if param else self.name)
 
 
-def complete_scopes(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete the name of a scope from every kernel in the capture on the command line."""
-    return completions(_scopes_of, ctx, incomplete)
-
-
-def _scopes_of(place: Path) -> list[str]:
+def _complete_scopes(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     from kprof_inject.pipeline.captures import open_capture
 
-    tables = [launch.kernel.scopes for launch in open_capture(place).launches]
-    return list(dict.fromkeys(scope.name for table in tables for scope in table.scopes))
+    def scopes_of(place: Path) -> list[str]:
+        tables = [launch.kernel.scopes for launch in open_capture(place).launches]
+        return list(dict.fromkeys(scope.name for table in tables for scope in table.scopes))
+
+    return completions(scopes_of, ctx, incomplete)
 
 
 trace_option = program_setting(
@@ -87,7 +85,7 @@ choice_options = gathered(
         "scopes",
         multiple=True,
         metavar="GLOB",
-        shell_complete=complete_scopes,
+        shell_complete=_complete_scopes,
         help="Only scopes with this name, as in the table; * and ? are wildcards. Repeatable. [default: all]",
     ),
 )

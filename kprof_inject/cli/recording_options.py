@@ -191,10 +191,7 @@ def _command(
 
 
 def read_options(text: str, name: str) -> AutostartOptions:
-    """Parse options in a text that is split like a shell's words; ``name`` is the variable that contains it.
-
-    Raises ``KprofError`` if the options are invalid.
-    """
+    """Parse options in the text of the variable ``name``, in a shell's words; raise ``KprofError`` if invalid."""
     hint = f"{name}='--at loop -o FOLDER', or 1"
     try:
         options: AutostartOptions = _command.main(shlex.split(text), prog_name=name, standalone_mode=False)

@@ -47,7 +47,7 @@ _KINDS: tuple[tuple[type[Any], tuple[type, ...], str], ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class _Settings:
     """The settings of a file in ``folder``; messages call the file ``name``."""
 
     folder: Path
@@ -56,13 +56,11 @@ class Settings:
     values: dict[str, Any]
 
     def leads_outside(self, key: str) -> bool:
-        """Return True if the key's value is a path that leads out of the folder."""
         value = self.values[key]
         is_path = isinstance(value, str) and "\0" not in value
         return is_path and not Path(os.path.realpath(value)).is_relative_to(os.path.realpath(self.folder))
 
     def error(self, key: str, what: str, hint: str = "") -> KprofError:
-        """Return a usage error at the key's position."""
         header = _HEADER.search(self.text)
         assignment = re.compile(rf"(?:^|[{{,.])[ \t]*([\"']?{re.escape(key)}[\"']?)\s*[=.\]]", re.MULTILINE)
         found = assignment.search(self.text, header.end() if header else 0)
@@ -118,11 +116,8 @@ def _script_of(program: Sequence[str]) -> str:
 
 
 def _project_file(start: Path) -> Path | None:
-    """Return the ``pyproject.toml`` of the project that the folder ``start`` belongs to.
-
-    The project is the nearest folder that has one, but a project never extends above its repository, nor into a folder
-    of many projects: the home folder, the root, and what everybody can write to, such as ``/tmp``.
-    """
+    # The project is the nearest folder that has the file, but a project never extends above its repository, nor into a
+    # folder of many projects: the home folder, the root, and what everybody can write to, such as ``/tmp``.
     for folder in (start, *start.parents):
         if folder != start and _has_many_projects(folder):
             return None
@@ -142,7 +137,7 @@ def _has_many_projects(folder: Path) -> bool:
     return bool(mode & stat.S_IWOTH) or real in ("/", os.path.realpath(os.path.expanduser("~")))
 
 
-def _read(folder: Path) -> Settings | None:
+def _read(folder: Path) -> _Settings | None:
     path = _project_file(folder)
     if path is None:
         return None
@@ -164,17 +159,14 @@ def _read(folder: Path) -> Settings | None:
     except UnicodeDecodeError as error:
         raise KprofError(f"{name} is not TOML: byte {error.start} is not UTF-8") from None
     values = tools.get("kprof-inject", {}) if isinstance(tools, dict) else {}
-    settings = Settings(path.parent, name, text, values)
+    settings = _Settings(path.parent, name, text, values)
     if not isinstance(values, dict):
         raise settings.error("kprof-inject", "the settings are not a table", "write [tool.kprof-inject]")
     return settings
 
 
 def _options(command: click.Command) -> dict[str, click.Option]:
-    """Return the options of a command that settings may set, by their long names.
-
-    All others can only be set on the command line.
-    """
+    # By their long names; all others can only be set on the command line.
     return {
         word.removeprefix("--"): parameter
         for parameter in command.params
@@ -184,10 +176,8 @@ def _options(command: click.Command) -> dict[str, click.Option]:
     }
 
 
-def _require_known(settings: Settings, own_keys: Iterable[str], ctx: click.Context) -> None:
-    """Raise ``KprofError`` for a key that no command has; import the others only if this one lacks it."""
-    foreign = settings.values.keys() - set(own_keys)
-    if not foreign:
+def _require_known(settings: _Settings, own_keys: Iterable[str], ctx: click.Context) -> None:
+    if settings.values.keys() <= set(own_keys):  # importing the other commands takes time
         return
     group = cast(click.Group, ctx.command)
     commands = (group.get_command(ctx, name) for name in group.list_commands(ctx))
@@ -198,7 +188,7 @@ def _require_known(settings: Settings, own_keys: Iterable[str], ctx: click.Conte
             raise settings.error(key, f"there is no setting {key!r}", hint)
 
 
-def _checked(settings: Settings, key: str, option: click.Option, ctx: click.Context) -> Any:
+def _checked(settings: _Settings, key: str, option: click.Option, ctx: click.Context) -> Any:
     value = settings.values[key]
     items = value if option.multiple and isinstance(value, list) else [value]
     kinds, words = next((kinds, words) for kind, kinds, words in _KINDS if isinstance(option.type, kind))

@@ -14,7 +14,6 @@ from kprof_inject.capture.encoding import json_values, schema_of
 from kprof_inject.files import csv_cell
 from kprof_inject.quantities import before_and_after, counted, percent, short_time
 
-SchemaVersion = Literal[1]
 TOO_SHORT = "the time was too short"
 """Reason if pairs of launches were too few to know the gain."""
 
@@ -30,7 +29,7 @@ class KernelEdits(Struct, frozen=True, kw_only=True):
 class TriedKernels(Struct, frozen=True, kw_only=True):
     """Output of ``try --json``. ``schema`` changes if a field is removed or changes its meaning."""
 
-    schema: SchemaVersion = 1
+    schema: Literal[1] = 1
     kernels: tuple[KernelEdits, ...]
 
 
@@ -197,14 +196,14 @@ _HEADINGS = (
 
 def slopes_csv(slopes: Sequence[KernelSlopes]) -> str:
     """Return the slopes as CSV text, a row for each place; an empty cell is unknown."""
+
+    def cell(value: object) -> str:
+        if isinstance(value, str):
+            return csv_cell(value)
+        return "" if value is None else str(value)
+
     rows = (_HEADINGS, *(_row(kernel, place) for kernel in slopes for place in kernel.ranked))
-    return "".join(",".join(map(_cell, row)) + "\n" for row in rows)
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, str):
-        return csv_cell(value)
-    return "" if value is None else str(value)
+    return "".join(",".join(map(cell, row)) + "\n" for row in rows)
 
 
 def _row(kernel: KernelSlopes, place: PlaceSlope) -> Sequence[object]:

@@ -90,10 +90,7 @@ class LaunchRow(Struct, frozen=True):
 
 
 class Answer(LaunchSummary, frozen=True, kw_only=True):
-    """The answer about a kernel, as one of its launches shows it: the median one, unless another was chosen.
-
-    It extends the summary of that launch.
-    """
+    """The answer about a kernel: the summary of its median launch, or of another that was chosen, and what it shows."""
 
     title: str
     """The kernel's name, by which it differs from other variants."""
@@ -133,7 +130,6 @@ class Answer(LaunchSummary, frozen=True, kw_only=True):
     """The launches of the same build in the same process that are not shown."""
 
     def __repr__(self) -> str:
-        """Return the limit and the trust, in one line."""
         return f"<Answer on {self.title} #{self.launch}: {self.limit.sentence}; {self.trust.level.value}>"
 
     @property
@@ -150,7 +146,6 @@ class Answers:
     """The answers that a report gives."""
 
     def __init__(self, report: Report) -> None:
-        """Name the kernels of a report, and the places where they ran."""
         self.report = report
         self.titles = kernel_names(one.launch.kernel for one in report.launches)
         """Distinct names by variant."""

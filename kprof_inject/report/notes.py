@@ -17,7 +17,7 @@ from kprof_inject.errors import printable
 from kprof_inject.quantities import counted, percent, ratio, short_time, size_text
 from kprof_inject.report.experiments import slope_notes
 from kprof_inject.timeline.clock import ClockSource
-from kprof_inject.timeline.spread import GroupSpread, IterationSeries
+from kprof_inject.timeline.spread import IterationSeries
 from kprof_inject.timeline.waves import Ending, Waves
 
 MIN_ROOF_SHARE = 0.01
@@ -25,10 +25,7 @@ MIN_ROOF_SHARE = 0.01
 
 
 def roof_notes(speed_of_light: SpeedOfLight, scopes: Sequence[ScopeSummary]) -> Iterator[str]:
-    """Yield a line on the minimum share of each scope's cycles that its busiest unit needs, and impossible roofs.
-
-    ``scopes`` are the launch's.
-    """
+    """Yield a line on the minimum share of each scope's cycles that its busiest unit needs, and impossible roofs."""
     by_unit: dict[str, list[str]] = {}
     for roof in speed_of_light.roofs:
         if roof.part >= MIN_ROOF_SHARE:
@@ -49,8 +46,7 @@ def roof_notes(speed_of_light: SpeedOfLight, scopes: Sequence[ScopeSummary]) -> 
     yield f"speed of light: minimum share of each scope's cycles {'; '.join(parts)}{left_out}"
 
 
-def flight_notes(flights: Flights, scopes: Sequence[ScopeSummary]) -> Iterator[str]:
-    """Yield a line for each kind of asynchronous work, one on the bytes in flight, and those on unpaired work."""
+def _flight_notes(flights: Flights, scopes: Sequence[ScopeSummary]) -> Iterator[str]:
     for flight in flights.flights:
         where = f" ({flight.source.rpartition('/')[2]})" if flight.source else ""
         line = f"in flight: {flight.work} by {scopes[flight.index].title}{where}: {counted(flight.groups, 'group')}, "
@@ -73,21 +69,23 @@ _NOTABLE = 1.25
 
 
 def spread_notes(scopes: Sequence[ScopeSummary], warp: str = "warp", cta: str = "CTA") -> Iterator[str]:
-    """Yield a line for each scope in which warps, CTAs or SMs stand out, and one for all even ones.
-
-    ``warp`` and ``cta`` are the launch's names for these.
-    """
-    even: list[GroupSpread] = []
+    """Yield a line for each scope in which warps, CTAs or SMs stand out, and one for all even ones."""
+    even: list[float] = []
     rest = f"all {warp}s, {cta}s and SMs"
     for scope in scopes:
-        spreads = _comparable(scope, warp, cta)
-        notable = {noun: spread for noun, spread in spreads.items() if _factor(spread) >= _NOTABLE}
-        even += [spread for noun, spread in spreads.items() if noun not in notable]
-        parts = [
-            f"{noun}s {ratio(spread.least_ns / spread.median_ns)} ({noun} {spread.least_id}) to "
-            f"{ratio(spread.greatest_ns / spread.median_ns)} ({noun} {spread.greatest_id}) the median"
-            for noun, spread in notable.items()
-        ]
+        parts = []
+        for noun, spread in ((warp, scope.warp_spread), (cta, scope.cta_spread), ("SM", scope.sm_spread)):
+            if spread is None or spread.groups <= 1 or not spread.median_ns:
+                continue
+            least, greatest = spread.least_ns / spread.median_ns, spread.greatest_ns / spread.median_ns
+            faster = spread.median_ns / spread.least_ns if spread.least_ns else float("inf")
+            if max(greatest, faster) < _NOTABLE:
+                even += [greatest - 1, 1 - least]
+            else:
+                parts.append(
+                    f"{noun}s {ratio(least)} ({noun} {spread.least_id}) to "
+                    f"{ratio(greatest)} ({noun} {spread.greatest_id}) the median"
+                )
         balance = scope.cta_balance
         if balance and balance.median_imbalance >= _NOTABLE:
             parts.append(f"the slowest {warp} of a {cta} {ratio(balance.median_imbalance)} the mean of its {warp}s")
@@ -95,20 +93,7 @@ def spread_notes(scopes: Sequence[ScopeSummary], warp: str = "warp", cta: str = 
             yield f"spread of {scope.distinct_name}: {'; '.join(parts)}"
             rest = "everything else"
     if even:
-        furthest = max(
-            max(spread.greatest_ns / spread.median_ns - 1, 1 - spread.least_ns / spread.median_ns) for spread in even
-        )
-        yield f"spread: {rest} within {percent(furthest)} of their scope's median"
-
-
-def _comparable(scope: ScopeSummary, warp: str, cta: str) -> dict[str, GroupSpread]:
-    spreads = {warp: scope.warp_spread, cta: scope.cta_spread, "SM": scope.sm_spread}
-    return {noun: spread for noun, spread in spreads.items() if spread and spread.groups > 1 and spread.median_ns}
-
-
-def _factor(spread: GroupSpread) -> float:
-    slower = spread.greatest_ns / spread.median_ns
-    return max(slower, spread.median_ns / spread.least_ns) if spread.least_ns else float("inf")
+        yield f"spread: {rest} within {percent(max(even))} of their scope's median"
 
 
 # Notes by the clock's source.
@@ -133,12 +118,12 @@ def all_notes(report: LaunchAnalysis, flights: Flights | None) -> Iterator[str]:
     yield from launch_notes(report.summary)
     yield from grid_notes(report.launch)
     yield from roof_notes(report.speed_of_light, report.summary.scopes)
-    yield from measurement_notes(report)
+    yield from _measurement_notes(report)
     if report.stalls:
-        yield from stall_notes(report.stalls, report.summary.scopes)
-    yield from moved_notes(report)
+        yield from _stall_notes(report.stalls, report.summary.scopes)
+    yield from _moved_notes(report)
     if flights:
-        yield from flight_notes(flights, report.summary.scopes)
+        yield from _flight_notes(flights, report.summary.scopes)
     if report.slopes:
         yield from slope_notes(report.slopes)
 
@@ -153,8 +138,7 @@ def grid_notes(launch: Launch) -> Iterator[str]:
         yield f"grids: {len(ctas)} in {launches} of the kernel; {mine} have this one, with {part} of all their CTAs"
 
 
-def measurement_notes(report: LaunchAnalysis) -> Iterator[str]:
-    """Yield how the hardware's counters and the samples were taken, and where our evidence contradicts itself."""
+def _measurement_notes(report: LaunchAnalysis) -> Iterator[str]:
     record = report.launch.kernel.measurements
     if record is None:
         return
@@ -182,8 +166,7 @@ _MIN_SAMPLED = 0.05
 _MAX_REASONS = 3
 
 
-def stall_notes(stalls: Stalls, scopes: Sequence[ScopeSummary]) -> Iterator[str]:
-    """Yield what the warps wait for in each scope with a notable part of the samples, and where."""
+def _stall_notes(stalls: Stalls, scopes: Sequence[ScopeSummary]) -> Iterator[str]:
     for scope in scopes:
         samples, found = sum(stalls.scopes.get(scope.index, {}).values()), stalls.waiting_in(scope.index)
         if not found or samples < _MIN_SAMPLED * stalls.samples:
@@ -200,8 +183,8 @@ def stall_notes(stalls: Stalls, scopes: Sequence[ScopeSummary]) -> Iterator[str]
 _MAX_MOVED = 12
 
 
-def moved_notes(report: LaunchAnalysis) -> Iterator[str]:
-    """Yield what the compiler moved out of each scope and into it: the scope's duration leaves it out, or has it."""
+def _moved_notes(report: LaunchAnalysis) -> Iterator[str]:
+    # What the compiler moved out of a scope and into it: the scope's duration leaves it out, or has it.
     names = {
         scope.record: summary.distinct_name
         for scope, summary in zip(report.timeline.table.scopes, report.summary.scopes, strict=True)
@@ -300,12 +283,8 @@ def _iterations(summary: LaunchSummary) -> Iterator[str]:
 
 
 def _series(series: IterationSeries) -> str:
-    number = (
-        f"{series.most}"
-        if series.fewest == series.most
-        else f"{series.fewest} to {series.most}, median {series.median:g}"
-    )
-    parts = [number]
+    is_even = series.fewest == series.most
+    parts = [f"{series.most}" if is_even else f"{series.fewest} to {series.most}, median {series.median:g}"]
     if series.first_ns is not None:
         parts.append(f"first {short_time(series.first_ns)}{_of_steady(series.first_over_steady)}")
     if series.steady_ns is not None:

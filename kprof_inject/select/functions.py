@@ -124,7 +124,7 @@ def symbol_of(function: Operation) -> str:
 
 
 class Function:
-    """A ``tt.func`` with a body. ``symbol`` is its name in the IR.
+    """A ``tt.func`` with a body. ``symbol`` is its name in the IR; without one, ``KprofError`` is raised.
 
     ``called_in`` is an operation that Triton lowers once per element and that calls the function, so that no record is
     allowed in it.
@@ -133,7 +133,6 @@ class Function:
     def __init__(
         self, module: Module, operation: Operation, locations: LocationTable, called_in: Operation | None = None
     ) -> None:
-        """Read the function's name. Raises ``KprofError`` if it has none."""
         self.symbol = symbol_of(operation)
         if not self.symbol:
             raise KprofError(
@@ -202,7 +201,7 @@ class Function:
         return self._point(operation.end, self._module.indent_at(operation.start))
 
     def _point(self, offset: int, indent: str) -> InsertPoint:
-        """Return the point at ``offset``: above its line, or within the line if other text precedes it."""
+        # Above its line, or within the line if other text precedes it.
         text, line = self._module.text, self._module.line_start(offset)
         if not text[line:offset].strip():
             return InsertPoint(line, indent, self._module.newline)
@@ -266,7 +265,7 @@ class Function:
 
     @cached_property
     def _nests(self) -> tuple[Operation, ...]:
-        """The operations with regions: few, and enough to find loops."""
+        # The operations with regions are few, and enough to find loops.
         return tuple(operation for operation in self.operations if operation.regions)
 
     @cached_property
@@ -332,8 +331,8 @@ class Function:
 
         ``own`` is the number of operations there that the selector meant, by default all of them.
         """
-        offsets, last = self._offsets, max(end.offset for end in ends)
-        count = bisect_left(offsets, last) - bisect_left(offsets, start.offset)
+        last = max(end.offset for end in ends)
+        count = bisect_left(self._offsets, last) - bisect_left(self._offsets, start.offset)
         operations = count if own is None else own
         return Site(
             kind=kind,

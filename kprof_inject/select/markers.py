@@ -54,7 +54,6 @@ class Instruction(Struct, frozen=True):
     where: Position
 
     def __str__(self) -> str:
-        """Return the instruction as messages quote it."""
         return f"'{self.verb} {self.name}'" if self.name else f"'{self.verb}'"
 
 
@@ -64,8 +63,6 @@ def _marker_head(comment: Comment) -> re.Match[str] | None:
 
 
 def _instructions_in(comment: Comment, file: str, line_text: str) -> Iterator[Instruction]:
-    """Yield the instructions of a marker comment. Raises ``KprofError`` for one that is not understood."""
-
     def position(offset: int) -> Position:
         return Position(file, comment.line, comment.column + offset, line_text)
 
@@ -160,9 +157,15 @@ def markers_in(sources: Sources, file: str) -> tuple[Marker, ...]:
         comments = source.comments
     except SyntaxError as error:
         # Comments cannot be found in such a file; it only matters if it seems to have markers.
-        if _MARKER_COMMENT.search(text):
-            raise _unreadable(file, lines_of(text), error) from None
-        return ()
+        if not _MARKER_COMMENT.search(text):
+            return ()
+        lines = lines_of(text)
+        line = min(max(error.lineno or 1, 1), len(lines))
+        raise KprofError(
+            f"cannot read the marker comments: {error.msg}",
+            where=Position(file, line, max(error.offset or 1, 1), lines[line - 1]),
+            hint="the file must be Python that kprof-inject's own interpreter understands",
+        ) from None
     reader = _Reader(sources, source, file)
     for comment in comments:
         line_text = source.lines[comment.line - 1]
@@ -236,7 +239,6 @@ class _Reader:
         self._add_range(begin, function, statements)
 
     def _innermost(self, end: Instruction) -> tuple[Instruction, SuitePlace]:
-        """Return the innermost open range. Raises ``KprofError`` if ``end`` names another."""
         names = [begin.name for begin, _ in self._open]
         if names and end.name in ("", names[-1]):
             return self._open[-1]
@@ -314,12 +316,3 @@ class _Reader:
                 hint="move it into the kernel; below the kernel's last line, its indentation counts",
             )
         return function
-
-
-def _unreadable(file: str, lines: list[str], error: SyntaxError) -> KprofError:
-    line = min(max(error.lineno or 1, 1), len(lines))
-    return KprofError(
-        f"cannot read the marker comments: {error.msg}",
-        where=Position(file, line, max(error.offset or 1, 1), lines[line - 1]),
-        hint="the file must be Python that kprof-inject's own interpreter understands",
-    )

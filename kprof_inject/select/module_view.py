@@ -103,14 +103,6 @@ def _is_in_function(point: SourcePoint, start: SourcePoint, sources: Sources) ->
 _CALLEE = re.compile(rf"\s*@({SYMBOL})|.*?\bcallee = @({SYMBOL})", re.DOTALL)
 
 
-def _around_call(function: Function, call: Operation, helper: str) -> Found:
-    if refusal := function.refusal(call):
-        return Found(missed=(Missed(call, refusal),))
-    site = function.operation_site(call)
-    label = f"{helper}@{site.source.line}" if site.source else helper
-    return Found((replace(site, kind=ScopeKind.FUNCTION, label=label),), covered=frozenset({call.start}))
-
-
 def calls_in(function: Function) -> Iterator[Operation]:
     """Yield the calls that were not inlined."""
     return (operation for operation in function.operations if operation.name == CALL)
@@ -122,11 +114,8 @@ def callee_symbol(call: Operation) -> str:
     return symbol_name(found[1] or found[2]) if found else ""
 
 
-def with_callers(functions: Sequence[Function]) -> tuple[Function, ...]:
-    """Return the functions, with the caller that forbids records in each, if any.
-
-    That is an operation that Triton lowers once per element and that calls the function, directly or not.
-    """
+def _with_callers(functions: Sequence[Function]) -> tuple[Function, ...]:
+    # No record is allowed in what an operation calls, directly or not, that Triton lowers once per element.
     if len(functions) == 1:
         return tuple(functions)
     owners: dict[str, Operation] = {}
@@ -174,7 +163,6 @@ class Partitions:
     """Function that each region was written as, by where the region starts; empty if unknown."""
 
     def __init__(self, module: Module, functions: Sequence[Function], sources: Sources) -> None:
-        """Find the partitions and the functions that each one calls."""
         self.functions = {}
         self._regions: list[tuple[int, int]] = []
         self._callers: dict[str, frozenset[int]] = {}
@@ -211,10 +199,7 @@ class Partitions:
         self.all = tuple(partitions)
 
     def _written_as(self, region: Region, kernel: Function, sources: Sources) -> str:
-        """Return the name of the function that all operations of a region were written in, or called from.
-
-        Empty if there is none. A region that the compiler made has none: its operations were written in the kernel.
-        """
+        # A region that the compiler made has no function of its own: its operations were written in the kernel.
         own = [sources.function_at(point.file, point.line) for point in kernel.source_of(kernel.operation)]
         chains = {kernel.source_of(operation) for operation in region.walk() if not operation.traits.is_terminator}
         found: set[str] = set()
@@ -226,10 +211,7 @@ class Partitions:
         return written_as
 
     def at(self, function: str, offset: int) -> int | None:
-        """Return the index of the partition whose warps run the code at an offset of a function.
-
-        None if the module has no partitions, or if several call the function.
-        """
+        """Return the index of the partition whose warps run the code at an offset of a function, if it is only one."""
         found = self._around(function, offset)
         return next(iter(found)) if len(found) == 1 else None
 
@@ -248,10 +230,9 @@ class ModuleView:
     """Everything that selectors need to know about a module; costly parts are computed on first use."""
 
     def __init__(self, module: Module, sources: Sources) -> None:
-        """Find the module's functions."""
         self.module = module
         self.sources = sources
-        self.functions: tuple[Function, ...] = with_callers(functions_of(module))
+        self.functions: tuple[Function, ...] = _with_callers(functions_of(module))
         launched = [function for function in self.functions if function.is_public] or self.functions
         self.kernel = launched[0].symbol if launched else ""
 
@@ -290,13 +271,19 @@ class ModuleView:
     @cached_property
     def kept_calls(self) -> tuple[tuple[str, Found], ...]:
         """The calls of helpers that were not inlined: the helper's name in the source, and the site around the call."""
-        names = self.helper_names
-        return tuple(
-            (names[callee_symbol(call)], _around_call(function, call, names[callee_symbol(call)]))
-            for function in (self.functions if len(names) > 1 else ())
-            for call in calls_in(function)
-            if callee_symbol(call) in names
-        )
+        found = []
+        for function in self.functions if len(self.functions) > 1 else ():
+            for call in calls_in(function):
+                if (name := self.helper_names.get(callee_symbol(call))) is None:
+                    continue
+                if refusal := function.refusal(call):
+                    found.append((name, Found(missed=(Missed(call, refusal),))))
+                    continue
+                site = function.operation_site(call)
+                label = f"{name}@{site.source.line}" if site.source else name
+                site = replace(site, kind=ScopeKind.FUNCTION, label=label)
+                found.append((name, Found((site,), covered=frozenset({call.start}))))
+        return tuple(found)
 
     @cached_property
     def partitions(self) -> Partitions:

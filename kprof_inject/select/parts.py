@@ -21,7 +21,6 @@ from kprof_inject.ttgir.locations import Chain
 from kprof_inject.ttgir.nodes import Block, Operation
 
 COPIES, LOADS, STORES, WAIT, DOT, ARRIVE = "copies", "loads", "stores", "wait", "dot", "arrive"
-ASSEMBLY = "asm"
 PROLOGUE, EPILOGUE = "prologue", "epilogue"
 
 
@@ -35,7 +34,7 @@ def part_of(operation_name: str) -> str:
     if traits.combines_elements or traits.is_transcendental:
         return operation_name.rpartition(".")[2]
     if traits.is_foreign:
-        return ASSEMBLY
+        return "asm"
     if traits.writes_global:
         return STORES
     if traits.is_arrival:
@@ -63,10 +62,8 @@ def _parts_of(function: Function) -> Found:
 
 
 def _runs(function: Function, operations: Sequence[Operation]) -> Iterator[Site]:
-    """Yield runs of operations of one kind in a block, with any arithmetic between them.
-
-    Dots, waits and arrivals are parts by themselves, and a group of copies ends with its commit.
-    """
+    # Operations of one kind in a block, with any arithmetic between them. Dots, waits and arrivals are parts by
+    # themselves, and a group of copies ends with its commit.
     by_block: dict[Block, list[tuple[str, Operation]]] = {}
     for operation in operations:
         kind = part_of(operation.name)
@@ -100,7 +97,6 @@ def _span(function: Function, name: str, first: Operation, last: Operation, chai
 
 
 def _around_loops(function: Function, loops: Sequence[Operation]) -> Iterator[Site]:
-    """Yield the code before the function's first loop and after its last one, if the body is a single block."""
     blocks = function.operation.regions[0].blocks
     if len(blocks) > 1:
         return

@@ -18,12 +18,13 @@ from kprof_inject.capture.encoding import encode
 from kprof_inject.capture.schema import SCOPE_IDS
 from kprof_inject.capture.scopes import PointRecord, Scope, ScopeKind, ScopeTable, TagRecord
 from kprof_inject.errors import KprofError
+from kprof_inject.select.functions import Function
 from kprof_inject.select.module_view import ModuleView
 from kprof_inject.select.selectors import Selector, parse_selector
 from kprof_inject.select.sites import Found, InsertPoint, Site
 from kprof_inject.select.spans import SPREADS, USUAL_STYLE, Spread, Style
 from kprof_inject.select.tags import OPTION, WIDE, PlacedTag, Tag, backend_of, merge_tags, scalar_of
-from kprof_inject.select.targets import SitePattern, find_working_iterations
+from kprof_inject.select.targets import SitePattern, find_loops
 from kprof_inject.ttgir.dialect import EVENT, RECORD, RECORDS
 from kprof_inject.ttgir.loops import iterations_of_loops
 from kprof_inject.ttgir.nodes import Module
@@ -31,7 +32,8 @@ from kprof_inject.ttgir.strings import quote
 
 _MARKERS = (parse_selector("marker"),)
 _SPINS = (parse_selector("spin"),)
-_ITERATIONS = replace(parse_selector("iter"), target=SitePattern(find_working_iterations))
+# Each round of a loop that polls would be a record, and change how often it polls.
+_ITERATIONS = replace(parse_selector("iter"), target=SitePattern(find_loops, (Function.iteration_site, None, False)))
 _STRUCTURE = (parse_selector("func"), parse_selector("loop"), _ITERATIONS)
 
 
@@ -55,10 +57,7 @@ class Record(Struct, frozen=True):
 
 
 class Selection(Struct, frozen=True):
-    """Everything that a selector found in the module.
-
-    A site that two selectors find belongs to the first that names it, else to the first.
-    """
+    """Everything that a selector found; a site that two find belongs to the first that names it, else to the first."""
 
     selector: Selector
     findings: Found
@@ -90,7 +89,13 @@ def make_plan(view: ModuleView, selectors: Sequence[Selector], style: Style = US
     selections = _select(view, selectors, spread) if selectors else _default_selections(view, spread)
     chosen = _choose(selections)
     starts = sorted(choice.site.start.offset for choice in chosen)
-    found = [replace(choice, site=_with_records(choice.site, style, starts)) for choice in chosen]
+    found = []
+    for choice in chosen:
+        first, last = choice.site.between
+        others_begin = bisect_left(starts, first) < bisect_left(starts, last)
+        if style.iteration_records == "two" or others_begin:
+            choice = replace(choice, site=dataclasses.replace(choice.site, exit=None))
+        found.append(choice)
     if found:
         _check_no_records(view.module)
     ids = _scope_ids(view, found)
@@ -105,30 +110,17 @@ def make_plan(view: ModuleView, selectors: Sequence[Selector], style: Style = US
     return Plan(table, sites, tuple(records), selections, tuple(helpers) if scopes else ())
 
 
-def _with_records(site: Site, style: Style, starts: Sequence[int]) -> Site:
-    """Return the site with the style's records, or with two if other sites begin between it and its next iteration.
-
-    ``starts`` are the offsets at which all sites begin, ascending.
-    """
-    first, last = site.between
-    others_begin = bisect_left(starts, first) < bisect_left(starts, last)
-    return dataclasses.replace(site, exit=None) if style.iteration_records == "two" or others_begin else site
-
-
 def _select(view: ModuleView, selectors: Sequence[Selector], spread: Spread) -> tuple[Selection, ...]:
     matching = (selector for selector in selectors if selector.matches_kernel(view.kernel))
     return tuple(Selection(selector, selector.target.find(view, spread)) for selector in matching)
 
 
 def _default_selections(view: ModuleView, spread: Spread) -> tuple[Selection, ...]:
-    """Return the selections without ``--at``: the markers, or else (no marker, or no code left) functions and loops.
-
-    Waits for other CTAs are in both if there are any.
-    """
     marked = _select(view, _MARKERS, spread) if view.markers else ()
     spins = (found for found in _select(view, _SPINS, spread) if found.findings != Found())
-    is_marked = any(selection.findings.sites for selection in marked)
-    return (*marked, *spins, *(() if is_marked else _select(view, _STRUCTURE, spread)))
+    # Without a marker, or if no code is left of any.
+    structure = () if any(selection.findings.sites for selection in marked) else _select(view, _STRUCTURE, spread)
+    return (*marked, *spins, *structure)
 
 
 class _Chosen(Struct, frozen=True):
@@ -151,7 +143,7 @@ def _choose(selections: Sequence[Selection]) -> list[_Chosen]:
 
 
 def _check_no_records(module: Module) -> None:
-    """Raise ``KprofError`` if the module has records: ours would pair with them, and share the IDs of its events."""
+    # Our records would pair with the module's, and share the IDs of its events.
     names = (EVENT, *RECORDS)
     # Most modules have none: their text shows that in less time than their operations.
     operations = module.walk() if any(name in module.text for name in names) else ()
@@ -166,10 +158,7 @@ def _check_no_records(module: Module) -> None:
 
 
 def _scope_ids(view: ModuleView, found: Sequence[_Chosen]) -> int:
-    """Return the number of scope IDs needed: for each end in another block, each tag, each copy of an inlined helper.
-
-    Raises ``KprofError`` if it is too large.
-    """
+    """Return the number of scope IDs needed: for each end in another block, each tag, each copy of a helper."""
     shares: Counter[str] = Counter()
     for choice in found:
         shares[choice.selector.text] += _ids_needed(view, choice.site, len(choice.tags))
@@ -198,10 +187,6 @@ class _Bracket(Struct, frozen=True):
 
 
 def _unselected_body(view: ModuleView, scopes: Sequence[_Bracket], free_ids: int) -> _Bracket | None:
-    """Return the bracket around the kernel's body if the user has not selected that.
-
-    None if the body has no end, if no ID is left for it, or if there are no scopes.
-    """
     kernel = next((function for function in view.functions if function.is_public), None)
     is_selected = any(scope.site.fills_block and scope.site.block == "function" for scope in scopes)
     if not scopes or is_selected or kernel is None:
@@ -218,7 +203,12 @@ def _unselected_body(view: ModuleView, scopes: Sequence[_Bracket], free_ids: int
 
 
 def _nest(found: Sequence[_Chosen], view: ModuleView) -> tuple[tuple[Scope, ...], list[_Bracket]]:
-    ordered = sorted(found, key=lambda choice: _order(choice.site))
+    # Outer sites come before inner ones; at one offset, a block's own site comes first, then instants, then others.
+    def order(choice: _Chosen) -> tuple[int, bool, bool, int]:
+        site = choice.site
+        return site.start.offset, not site.fills_block, site.kind != ScopeKind.INSTANT, -site.last_end_offset
+
+    ordered = sorted(found, key=order)
     sites = [choice.site for choice in ordered]
     partitions = [view.partitions.at(site.function, site.start.offset) for site in sites]
     parents, crossed = _relations(sites, partitions)
@@ -263,11 +253,6 @@ def _nest(found: Sequence[_Chosen], view: ModuleView) -> tuple[tuple[Scope, ...]
         )
         scopes.append(scope)
     return tuple(scopes), brackets
-
-
-def _order(site: Site) -> tuple[int, bool, bool, int]:
-    """Sort outer sites before inner ones; at one offset, a block's own site comes first, then instants, then others."""
-    return site.start.offset, not site.fills_block, site.kind != ScopeKind.INSTANT, -site.last_end_offset
 
 
 def _name(choice: _Chosen) -> str:
@@ -344,10 +329,7 @@ def max_records(view: ModuleView, plan: Plan) -> int | None:
 
 
 def table_json(table: ScopeTable) -> dict[str, Any]:
-    """Return a plan's scope table as JSON values; ``docs/file-formats.md`` describes every key.
-
-    Keys that say something of few kernels or scopes are left out elsewhere.
-    """
+    """Return a plan's scope table as JSON values (``docs/file-formats.md``), without rare keys that have no value."""
     values: dict[str, Any] = msgspec.json.decode(encode(table))
     if table.relaunch is None:  # of a plan without its kernel
         del values["relaunch"], values["most_records"]

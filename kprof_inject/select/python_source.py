@@ -51,10 +51,9 @@ class SuitePlace(Struct, frozen=True):
 
 
 class PythonSource:
-    """A parsed source text."""
+    """A parsed source text. Raises ``SyntaxError`` if this interpreter cannot parse it."""
 
     def __init__(self, text: str) -> None:
-        """Parse the text. Raises ``SyntaxError`` if this interpreter cannot."""
         self.lines = lines_of(text)
         self._text = "\n".join(self.lines)
         try:
@@ -120,18 +119,16 @@ class PythonSource:
             suite = inner
 
     def _suite_around(self, node: ast.stmt, comment: Comment, width: int) -> list[ast.stmt] | None:
-        """Return the suite of ``node`` that a comment after the node's first line belongs to, if any."""
         suites = _suites(node)
         if not suites:
             return None
         if comment.line > last_line(node):
+            first = suites[-1][0]
             is_deeper = width > self._indentation(node.lineno, node.col_offset)
-            return suites[-1] if is_deeper and self._begins_line(suites[-1][0]) else None
+            begins_line = not self.lines[first.lineno - 1][: first.col_offset].strip()
+            return suites[-1] if is_deeper and begins_line and first.lineno in self._layout[1] else None
         # Code before the comment is either in one of the suites, or the header of the next one.
         return next(suite for suite in suites if comment.logical_line <= last_line(suite[-1]))
-
-    def _begins_line(self, node: ast.stmt) -> bool:
-        return node.lineno in self._layout[1] and not self.lines[node.lineno - 1][: node.col_offset].strip()
 
     def _indentation(self, line: int, column: int) -> int:
         return len(self.lines[line - 1][:column].rpartition("\f")[2].expandtabs(_TAB_COLUMNS))
@@ -186,7 +183,7 @@ _line = attrgetter("lineno")
 
 
 def _entry_line(node: ast.stmt) -> int:
-    """Return the line after which code is inside the statement; code between ``match`` and ``case`` is before it."""
+    # After this line, code is inside the statement; code between ``match`` and ``case`` is before it.
     return node.cases[0].pattern.lineno if isinstance(node, ast.Match) else node.lineno
 
 
@@ -210,7 +207,6 @@ class Sources:
     """Source texts by file name, as TTGIR's locations spell it. Without a text, lookups find nothing."""
 
     def __init__(self, texts: Mapping[str, str]) -> None:
-        """Keep the texts, each by its file's name."""
         self.texts = dict(texts)
         self._parsed: dict[str, PythonSource] = {}
         self._functions: dict[str, dict[int, SourceFunction]] = {}
@@ -233,10 +229,7 @@ class Sources:
         return self._functions[file].get(line)
 
     def statement_line(self, file: str, line: int) -> int:
-        """Return the first line of the statement, or of the compound statement's header, that holds a line of code.
-
-        If the file is unknown or cannot be read, that is the line itself.
-        """
+        """Return the first line of the statement, or of the header, that holds this line; if unknown, the line."""
         try:
             return self.parsed(file).logical_line(line) if file in self.texts else line
         except SyntaxError:

@@ -39,10 +39,7 @@ def _looks(operation: Operation, looking: Set[str]) -> bool:
 
 
 def _refusal(operation: Operation) -> str:
-    """Return the reason against another launch, in words that follow *it*; empty without any.
-
-    Memory is saved by the kernel's arguments, and all other effects would be repeated.
-    """
+    # Memory is saved by the kernel's arguments, and all other effects would be repeated.
     traits = operation.traits
     if traits.makes_pointers:
         return f"casts integers to pointers ({operation.name})"
@@ -56,14 +53,13 @@ def _refusal(operation: Operation) -> str:
 
 
 def _waits(operation: Operation, looking: Set[str]) -> bool:
-    """Return True if the operation may spin until memory changes: in a replay, nothing else may run to change it."""
+    # Nothing else may run in a replay to change the memory.
     if polls(operation) or has_branch(operation):
         return True
     return _looks(operation, looking) and any(map(_is_endless, operation.ancestors()))
 
 
 def _is_endless(operation: Operation) -> bool:
-    """Return True if this is a loop without bounds, or a function whose blocks may form one."""
     if operation.name != FUNCTION:
         return operation.traits.is_loop and not operation.traits.is_counted
     for region in operation.regions:

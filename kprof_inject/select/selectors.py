@@ -16,22 +16,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kprof_inject.errors import KprofError, Position, did_you_mean
+from kprof_inject.select import targets
+from kprof_inject.select.functions import Function
 from kprof_inject.select.parts import find_parts
 from kprof_inject.select.tags import OPTION, Tag, parse_tags
-from kprof_inject.select.targets import (
-    SitePattern,
-    SourceLines,
-    find_asynchronous,
-    find_helper,
-    find_iterations,
-    find_kernel,
-    find_lines,
-    find_loops,
-    find_marked,
-    find_operations,
-    find_partitions,
-    find_spins,
-)
+from kprof_inject.select.targets import SitePattern, SourceLines
 from kprof_inject.ttgir.grammar import Grammar
 
 _FORMS = (
@@ -43,10 +32,7 @@ _WORDS = ("func", "loop", "iter", "spin", "op", "async", "parts", "line", "parti
 
 
 class Selector(Struct, frozen=True):
-    """``[KERNEL/]SITE[=NAME]``, followed by any number of ``--tag NAME=VALUE``.
-
-    ``kernel`` is a glob on the kernel's name, ``name`` the scope's name (or empty).
-    """
+    """``[KERNEL/]SITE[=NAME]``, then any ``--tag NAME=VALUE``; ``kernel`` is a glob, ``name`` empty if omitted."""
 
     text: str
     kernel: str
@@ -72,33 +58,22 @@ def parse_selectors(texts: Sequence[str]) -> list[Selector]:
 def parse_selector(text: str) -> Selector:
     """Parse one selector with its tags. Raises ``KprofError`` that points at the column of the error."""
     untagged, tags = parse_tags(text)
-    return replace(_parse_untagged(untagged), text=text, tags=tags)
-
-
-def _parse_untagged(text: str) -> Selector:
     try:
-        parsed: Selector = _parser().parse(text)
+        parsed: Selector = _parser().parse(untagged)
     except UnexpectedInput as error:
         # For the end of the text, Lark reports the column of the token before it.
         at_end = isinstance(error, UnexpectedToken) and error.token.type == "$END"
-        column = len(text) if at_end else error.column - 1
-        site = text.rsplit("/", 1)[-1]
+        column = len(untagged) if at_end else error.column - 1
+        site = untagged.rsplit("/", 1)[-1]
         word = re.sub(r"\W.*", "", site, flags=re.DOTALL)
         likely = "" if word in _WORDS else did_you_mean(word, _WORDS, 1, lambda close: repr(close + site[len(word) :]))
-        raise KprofError(
-            f"cannot read the selector {text!r}",
-            where=Position("--at", 1, column + 1, text),
-            hint=likely + _FORMS,
-            exit_code=2,
-        ) from None
+        what, where = f"cannot read the selector {untagged!r}", Position("--at", 1, column + 1, untagged)
+        raise KprofError(what, where=where, hint=likely + _FORMS, exit_code=2) from None
     if any(isinstance(which, SourceLines) and which.first > which.last for which in parsed.target.arguments):
-        raise KprofError(
-            f"the lines of {text!r} are reversed",
-            where=Position("--at", 1, text.index("line(") + 1, text),
-            hint="write the smaller line first",
-            exit_code=2,
-        )
-    return parsed
+        where = Position("--at", 1, untagged.index("line(") + 1, untagged)
+        hint = "write the smaller line first"
+        raise KprofError(f"the lines of {untagged!r} are reversed", where=where, hint=hint, exit_code=2)
+    return replace(parsed, text=text, tags=tags)
 
 
 _FOLDER = Path(__file__).parent
@@ -128,26 +103,26 @@ def _lines(tokens: list[Token]) -> SourceLines:
 
 def _partition(tokens: list[Token]) -> SitePattern:
     if tokens and tokens[0].type == "GLOB":
-        return SitePattern(find_partitions, ("*", tokens[0].value.strip()))
-    return SitePattern(find_partitions, (f"partition[[]{int(tokens[0])}]" if tokens else "partition*",))
+        return SitePattern(targets.find_partitions, ("*", tokens[0].value.strip()))
+    return SitePattern(targets.find_partitions, (f"partition[[]{int(tokens[0])}]" if tokens else "partition*",))
 
 
 _RULES: dict[str, Callable[[list[Any]], Any]] = {
     "selector": _selector,
     "kernel": lambda tokens: ("kernel", tokens[0].value),
     "name": lambda tokens: ("name", tokens[0].value.strip()),
-    "func": lambda _: SitePattern(find_kernel),
-    "helper": lambda tokens: SitePattern(find_helper, (tokens[0].value.strip(),)),
-    "loop": lambda which: SitePattern(find_loops, tuple(which)),
-    "iter": lambda which: SitePattern(find_iterations, tuple(which)),
-    "spin": lambda _: SitePattern(find_spins),
-    "op": lambda tokens: SitePattern(find_operations, (tokens[0].value.strip(),)),
-    "asynchronous": lambda _: SitePattern(find_asynchronous),
+    "func": lambda _: SitePattern(targets.find_kernel),
+    "helper": lambda tokens: SitePattern(targets.find_helper, (tokens[0].value.strip(),)),
+    "loop": lambda which: SitePattern(targets.find_loops, (Function.loop_site, *which)),
+    "iter": lambda which: SitePattern(targets.find_loops, (Function.iteration_site, *which)),
+    "spin": lambda _: SitePattern(targets.find_spins),
+    "op": lambda tokens: SitePattern(targets.find_operations, (tokens[0].value.strip(),)),
+    "asynchronous": lambda _: SitePattern(targets.find_asynchronous),
     "parts": lambda _: SitePattern(find_parts),
-    "lines": lambda tokens: SitePattern(find_lines, (_lines(tokens),)),
+    "lines": lambda tokens: SitePattern(targets.find_lines, (_lines(tokens),)),
     "partition": _partition,
-    "default": lambda _: SitePattern(find_partitions, ("default",)),
-    "marker": lambda tokens: SitePattern(find_marked, (tokens[0].value.strip() if tokens else "*",)),
+    "default": lambda _: SitePattern(targets.find_partitions, ("default",)),
+    "marker": lambda tokens: SitePattern(targets.find_marked, (tokens[0].value.strip() if tokens else "*",)),
     "path": lambda numbers: tuple(map(int, numbers)),
     "line": _lines,
 }

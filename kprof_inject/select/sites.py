@@ -69,7 +69,6 @@ class Dropped(Struct, frozen=True):
     what: str
 
     def __str__(self) -> str:
-        """Return the sentence for the user."""
         return f"the compiler removed every {self.what} of marker {self.marker}"
 
 

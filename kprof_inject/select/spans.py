@@ -22,10 +22,7 @@ from kprof_inject.ttgir.nodes import Block, Operation
 
 
 class Group(Struct, frozen=True):
-    """Operations of one function that a user selects as one: the same lines (or helper), reached by the same calls.
-
-    The sites get ``kind``, ``label``, ``source`` and ``called_from``.
-    """
+    """Operations of one function that a user selects as one: the same lines (or helper), reached by the same calls."""
 
     function: Function
     kind: str
@@ -57,11 +54,9 @@ def in_one_piece(segment: Segment) -> Iterator[Sequence[Operation]]:
     yield segment.anchors
 
 
-def in_runs(segment: Segment) -> Iterator[Sequence[Operation]]:
-    """Span the longest runs without any other operation that does work, each with its neighbours of the same segment.
-
-    Runs of two segments do not cross, unless an operation belongs to both.
-    """
+def _in_runs(segment: Segment) -> Iterator[Sequence[Operation]]:
+    # The longest runs without any other operation that does work, each with its neighbours of the same segment: runs of
+    # two segments do not cross, unless an operation belongs to both.
     operations = _block_of(segment.operations[0]).operations
     own, anchors = set(segment.operations), set(segment.anchors)
     begin = bisect_left(operations, _offset(segment.anchors[0]), key=_offset)
@@ -81,7 +76,7 @@ def in_runs(segment: Segment) -> Iterator[Sequence[Operation]]:
         yield [operation for operation in operations[first : last + 1] if operation in own]
 
 
-SPREADS: dict[str, Spread] = {"never": in_one_piece, "runs": in_runs}
+SPREADS: dict[str, Spread] = {"never": in_one_piece, "runs": _in_runs}
 """The ways by their names on the command line."""
 
 
@@ -105,10 +100,7 @@ def span(group: Group, spread: Spread) -> Found:
 
 
 def instants(group: Group, *, is_before: bool) -> Found:
-    """Return an instant before each segment of a group, or after it.
-
-    If only the end of a block is left, the instant is before that.
-    """
+    """Return an instant before each segment of a group, or after it; if only a block's end is left, before that."""
     function, segments = group.function, segments_of(group)
     if is_before and not segments:
         legal = (last for last in group.operations if last.traits.is_terminator and not function.illegal_owner(last))
@@ -126,10 +118,7 @@ def _site(group: Group, segment: Segment, start: InsertPoint, end: InsertPoint, 
 
 
 def segments_of(group: Group) -> list[Segment]:
-    """Return the group's operations by blocks, in the order of the text: the segments that do work or, if none, all.
-
-    No segment reaches into another.
-    """
+    """Return the group's segments in the order of the text: those that do work or, if none, all. None overlap."""
     legal = [operation for operation in group.operations if not group.function.refusal(operation)]
     segments = sorted(_segments(group.function, legal), key=lambda segment: _offset(segment.operations[0]))
     return [segment for segment in segments if segment.anchors] or [
@@ -175,14 +164,13 @@ ITERATION_RECORDS = ("one", "two")
 
 
 class Style(Struct, frozen=True):
-    """The way in which sites get their records, in the words of the command line."""
+    """The way in which sites get their records, in the words of the command line; others raise ``KprofError``."""
 
     split: str = "never"
     """One of ``SPREADS``: how a scope around source lines is split where it would contain other operations."""
     iteration_records: str = "one"
 
     def __post_init__(self) -> None:
-        """Raise ``KprofError`` for other words."""
         known: dict[str, Collection[str]] = {"split": SPREADS, "iter_records": ITERATION_RECORDS}
         for (what, words), word in zip(known.items(), (self.split, self.iteration_records), strict=True):
             if word not in words:

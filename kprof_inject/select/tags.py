@@ -67,10 +67,7 @@ class PlacedTag(Struct, frozen=True):
     value: Scalar
 
     def lines(self, number: int, backend: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the operations before the first record and before the second, which pass on the value.
-
-        Carriers come last. ``number`` makes the names unique.
-        """
+        """Return the operations before the first record and before the second; ``number`` makes the names unique."""
         name, value, kind = f"{_PREFIX}{number}", self.value.name, self.value.type
         if kind != WIDE:
             return tuple(_carried(name, value, kind, CARRIER, backend)), ()
@@ -152,10 +149,7 @@ def backend_of(view: ModuleView) -> str:
 
 
 def scalar_of(tag: Tag, view: ModuleView, site: Site) -> Scalar:
-    """Return the value that a tag means where the site begins.
-
-    Raises ``KprofError``, with the values to choose from, if there is none or if it is no integer.
-    """
+    """Return the value that a tag means where the site begins. Raises ``KprofError`` if there is no such integer."""
     _, following = _position(view, site)
     visible = tuple(scalars_at(view.module, following)) if following else ()
     by_name = next((scalar for scalar in visible if scalar.name == tag.value), None)
@@ -176,10 +170,7 @@ def scalar_of(tag: Tag, view: ModuleView, site: Site) -> Scalar:
 
 
 def _last_assigned(variable: str, visible: Sequence[Scalar], site: Site) -> Scalar | None:
-    """Return the last value that is assigned to a variable on the lines up to the site, in the nearest block.
-
-    The compiler moves computations to the front, so a line after the site has not assigned anything yet.
-    """
+    # The compiler moves computations to the front, so a line after the site has not assigned anything yet.
     calls = (*([site.source] if site.source else []), *site.called_from)
     last_line = calls[-1].line if calls else math.inf
     assigned = [scalar for scalar in visible if scalar.variable == variable and scalar.line <= last_line]
@@ -188,10 +179,7 @@ def _last_assigned(variable: str, visible: Sequence[Scalar], site: Site) -> Scal
 
 
 def _induction_variable(variable: str, visible: Sequence[Scalar], view: ModuleView, site: Site) -> Scalar | None:
-    """Return the induction variable that the source calls ``variable``, of the nearest such loop around the site.
-
-    Triton's pipeliner makes new loops, which have lost the variable's name.
-    """
+    # Triton's pipeliner makes new loops, which have lost the variable's name.
     function, following = _position(view, site)
     for loop in following.owners() if following else ():
         counter = next(iter(loop_arguments(view.module, loop)), "") if loop.traits.is_loop else ""
@@ -206,7 +194,6 @@ def _is_integer(scalar: Scalar) -> bool:
 
 
 def _choices(wanted: str, visible: Sequence[Scalar], site: Site) -> str:
-    """Name the variables that are integers there, and all integer values except constants."""
     assigned = dict.fromkeys(scalar.variable for scalar in visible if scalar.variable and _is_integer(scalar))
     found = {variable: _last_assigned(variable, visible, site) for variable in assigned}
     variables = [variable for variable, scalar in found.items() if scalar and _is_integer(scalar)]

@@ -34,32 +34,22 @@ class SourceLines(Struct, frozen=True):
     first: int
     last: int
 
-    @property
-    def text(self) -> str:
-        """The lines as the user writes them."""
-        lines = str(self.first) if self.first == self.last else f"{self.first}-{self.last}"
-        return f"{self.file}:{lines}" if self.file else lines
-
     def holds(self, point: SourcePoint, sources: Sources) -> bool:
         """Return whether a source position is on these lines."""
-        if point.line < self.first or not self._is_of_file(point.file):
+        if self.file:
+            is_of_file = self.file == point.file or f"/{point.file}".endswith(f"/{self.file}")
+        else:  # only the user's own lines, not lines with this number in the libraries they call
+            is_of_file = not is_library(point.file)
+        if point.line < self.first or not is_of_file:
             return False
         return point.line <= self.last or self.first <= sources.statement_line(point.file, point.line) <= self.last
-
-    def _is_of_file(self, file: str) -> bool:
-        if not self.file:  # only the user's own lines, not lines with this number in the libraries they call
-            return not is_library(file)
-        return self.file == file or f"/{file}".endswith(f"/{self.file}")
 
     def readings(self, kernel_file: str) -> tuple[SourceLines, ...]:
         """Return the lines of the kernel's own file, then of any file: the first that find something count."""
         return (self,) if self.file else (structs.replace(self, file=kernel_file), self)
 
     def groups_in(self, function: Function, sources: Sources, kind: str, label: str) -> Iterator[Group]:
-        """Yield the operations that come from these lines, grouped by the chain of calls that leads to them.
-
-        Code that the lines call belongs to them.
-        """
+        """Yield the operations of these lines and of what they call, grouped by the calls that lead to the lines."""
         operations: dict[Chain, list[Operation]] = {}
         files: dict[Chain, str] = {}
         for operation in function.operations:
@@ -95,7 +85,6 @@ SiteOfLoop = Callable[[Function, Loop], Site]
 def _loops_in(
     function: Function, which: LoopFilter, sources: Sources, site_of: SiteOfLoop, polls: bool | None = None
 ) -> Found:
-    """Return the accepted loops of a function; of these, with ``polls``, those that only poll, or that do more."""
     sites, missed = [], []
     for loop in _accepted_loops(function, which, sources):
         if polls not in (None, loop.polls):
@@ -147,11 +136,8 @@ def _nearest_groups(marker: Marker, view: ModuleView) -> Iterator[Group]:
 
 
 def _nearest(groups: Sequence[Group], loops: Set[int]) -> Group:
-    """Return the first group with a segment in one of the loops, which begin at these offsets; else the first with any.
-
-    Code that the compiler has moved out of its loop runs once, and not in each iteration.
-    """
-
+    # The first group with a segment in one of the loops, else the first with any: code that the compiler has moved out
+    # of its loop runs once, and not in each iteration.
     def rank(group: Group) -> tuple[bool, bool]:
         segments = segments_of(group)
         owners = (owner for segment in segments for owner in segment.operations[0].owners())
@@ -178,10 +164,7 @@ def find_kernel(view: ModuleView, _: Spread) -> Found:
 
 
 def find_helper(view: ModuleView, spread: Spread, glob: str) -> Found:
-    """Return a site for each call of a helper, for ``func(NAME)``, by blocks where it was inlined.
-
-    For the kernel's own name, it is that of its body.
-    """
+    """Return a site for each call of a helper, for ``func(NAME)``, by blocks where inlined; or the kernel's body."""
     found = []
     for function in view.functions:
         names = view.helper_names[function.symbol], function.symbol
@@ -195,35 +178,24 @@ def find_helper(view: ModuleView, spread: Spread, glob: str) -> Found:
     return Found.merge([*found, *(around for name, around in view.kept_calls if fnmatchcase(name, glob))])
 
 
-def find_loops(view: ModuleView, _: Spread, which: LoopFilter = None) -> Found:
-    """Return a site around each loop, for ``loop…``."""
-    return _find_loops(view, which, Function.loop_site)
+def find_loops(
+    view: ModuleView, _: Spread, site_of: SiteOfLoop, which: LoopFilter = None, polls: bool | None = None
+) -> Found:
+    """Return the sites of loops, for ``loop…`` and ``iter…``.
 
-
-def find_iterations(view: ModuleView, _: Spread, which: LoopFilter = None) -> Found:
-    """Return a site for the iterations of each loop, for ``iter…``."""
-    return _find_loops(view, which, Function.iteration_site)
-
-
-def find_working_iterations(view: ModuleView, _: Spread) -> Found:
-    """Return a site for the iterations of each loop that does more than poll.
-
-    Each round of a loop that polls would be a record, and change how often it polls.
+    With ``polls``, only loops that do nothing but wait until memory changes, or only the others.
     """
-    return _find_loops(view, None, Function.iteration_site, polls=False)
-
-
-def find_spins(view: ModuleView, _: Spread) -> Found:
-    """Return a site around each loop and operation that does nothing but wait until memory changes, for ``spin``."""
-    return Found.merge([_find_loops(view, None, Function.loop_site, polls=True), _operations_that(view, polls)])
-
-
-def _find_loops(view: ModuleView, which: LoopFilter, site_of: SiteOfLoop, polls: bool | None = None) -> Found:
     readings = which.readings(view.kernel_file) if isinstance(which, SourceLines) else (which,)
     return Found.first_of(
         Found.merge([_loops_in(function, reading, view.sources, site_of, polls) for function in view.functions])
         for reading in readings
     )
+
+
+def find_spins(view: ModuleView, spread: Spread) -> Found:
+    """Return a site around each loop and operation that does nothing but wait until memory changes, for ``spin``."""
+    loops = find_loops(view, spread, Function.loop_site, polls=True)
+    return Found.merge([loops, _operations_that(view, polls)])
 
 
 def find_operations(view: ModuleView, _: Spread, glob: str) -> Found:
@@ -233,14 +205,13 @@ def find_operations(view: ModuleView, _: Spread, glob: str) -> Found:
 
 def find_asynchronous(view: ModuleView, _: Spread) -> Found:
     """Return a site around each operation that starts asynchronous work, or waits for some, for ``async``."""
+
+    def is_asynchronous(operation: Operation) -> bool:
+        if operation.name == WARP_GROUP_DOT:  # the only operation that may be either
+            return is_asynchronous_dot(operation)
+        return operation.traits.starts_async or operation.traits.waits_for_async
+
     return _operations_that(view, is_asynchronous)
-
-
-def is_asynchronous(operation: Operation) -> bool:
-    """Return whether the operation starts or awaits asynchronous work."""
-    if operation.name == WARP_GROUP_DOT:  # the only operation that may be either
-        return is_asynchronous_dot(operation)
-    return operation.traits.starts_async or operation.traits.waits_for_async
 
 
 def _operations_that(view: ModuleView, matches: Callable[[Operation], bool]) -> Found:
@@ -259,24 +230,22 @@ def _operations_that(view: ModuleView, matches: Callable[[Operation], bool]) -> 
 
 def find_lines(view: ModuleView, spread: Spread, which: SourceLines) -> Found:
     """Return the sites of the operations that come from these source lines, for ``line(…)``, by blocks."""
-    label = f"line({which.text})"
+    lines = str(which.first) if which.first == which.last else f"{which.first}-{which.last}"
+    label = f"line({which.file}:{lines})" if which.file else f"line({lines})"
     return Found.first_of(
         Found.merge(
             [
                 span(group, spread)
                 for function in view.functions
-                for group in lines.groups_in(function, view.sources, ScopeKind.LINES, label)
+                for group in reading.groups_in(function, view.sources, ScopeKind.LINES, label)
             ]
         )
-        for lines in which.readings(view.kernel_file)
+        for reading in which.readings(view.kernel_file)
     )
 
 
 def find_partitions(view: ModuleView, _: Spread, glob: str, written_as: str = "*") -> Found:
-    """Return a site for each region of ``ttg.warp_specialize``, for ``partition…`` and ``default``.
-
-    They match by the selector's word, and by the function that they were written as.
-    """
+    """Return a site for each ``ttg.warp_specialize`` region whose word matches, and the function it was written as."""
     found = []
     for function in view.functions:
         sites = [

@@ -7,23 +7,32 @@ from snapshots import check
 
 from kprof_inject.errors import KprofError
 from kprof_inject.select import targets
+from kprof_inject.select.functions import Function
 from kprof_inject.select.parts import find_parts
 from kprof_inject.select.selectors import parse_selector, parse_selectors
 from kprof_inject.select.targets import SitePattern, SourceLines
+
+
+def loops(*which: tuple[int, ...] | SourceLines) -> SitePattern:
+    return SitePattern(targets.find_loops, (Function.loop_site, *which))
+
+
+def iterations(*which: tuple[int, ...] | SourceLines) -> SitePattern:
+    return SitePattern(targets.find_loops, (Function.iteration_site, *which))
 
 
 @pytest.mark.parametrize(
     ("text", "target"),
     [
         ("func", SitePattern(targets.find_kernel)),
-        ("loop", SitePattern(targets.find_loops)),
-        ("iter", SitePattern(targets.find_iterations)),
-        ("loop[0]", SitePattern(targets.find_loops, ((0,),))),
-        ("loop[0.2]", SitePattern(targets.find_loops, ((0, 2),))),
-        ("iter[10.0.3]", SitePattern(targets.find_iterations, ((10, 0, 3),))),
-        ("loop@57", SitePattern(targets.find_loops, (SourceLines("", 57, 57),))),
-        ("iter@file.py:57", SitePattern(targets.find_iterations, (SourceLines("file.py", 57, 57),))),
-        ("loop@/a b/c/file.py:57", SitePattern(targets.find_loops, (SourceLines("/a b/c/file.py", 57, 57),))),
+        ("loop", loops()),
+        ("iter", iterations()),
+        ("loop[0]", loops((0,))),
+        ("loop[0.2]", loops((0, 2))),
+        ("iter[10.0.3]", iterations((10, 0, 3))),
+        ("loop@57", loops(SourceLines("", 57, 57))),
+        ("iter@file.py:57", iterations(SourceLines("file.py", 57, 57))),
+        ("loop@/a b/c/file.py:57", loops(SourceLines("/a b/c/file.py", 57, 57))),
         ("func(_attn_inner)", SitePattern(targets.find_helper, ("_attn_inner",))),
         ("func(kernel.py:9)", SitePattern(targets.find_helper, ("kernel.py:9",))),
         ("op(tt.load)", SitePattern(targets.find_operations, ("tt.load",))),
@@ -51,12 +60,12 @@ def test_a_site(text: str, target: SitePattern) -> None:
     ("text", "kernel", "target", "name"),
     [
         ("matmul_kernel/func", "matmul_kernel", SitePattern(targets.find_kernel), ""),
-        ("*matmul*/loop[1]", "*matmul*", SitePattern(targets.find_loops, ((1,),)), ""),
-        ("k?[ab]-x.1/iter", "k?[ab]-x.1", SitePattern(targets.find_iterations), ""),
+        ("*matmul*/loop[1]", "*matmul*", loops((1,)), ""),
+        ("k?[ab]-x.1/iter", "k?[ab]-x.1", iterations(), ""),
         ("func/func", "func", SitePattern(targets.find_kernel), ""),
         ("func=whole kernel", "*", SitePattern(targets.find_kernel), "whole kernel"),
-        ("loop@k.py:57=main", "*", SitePattern(targets.find_loops, (SourceLines("k.py", 57, 57),)), "main"),
-        ("k*/iter[0.1]=a/b [µs]: it's #1", "k*", SitePattern(targets.find_iterations, ((0, 1),)), "a/b [µs]: it's #1"),
+        ("loop@k.py:57=main", "*", loops(SourceLines("k.py", 57, 57)), "main"),
+        ("k*/iter[0.1]=a/b [µs]: it's #1", "k*", iterations((0, 1)), "a/b [µs]: it's #1"),
         ("func= padded ", "*", SitePattern(targets.find_kernel), "padded"),
     ],
 )

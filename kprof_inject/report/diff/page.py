@@ -124,7 +124,6 @@ _TONED = ("verdict", "change", "error")
 
 
 def _table(kind: str, shown: Sequence[Row]) -> Iterator[str]:
-    """Yield a table of the rows' cells, with a bar for each change on one axis; columns without a text are left out."""
     titles = [title for title in (shown[0].cells if shown else ()) if any(row.cells[title] for row in shown)]
     if not titles:
         return
@@ -153,14 +152,11 @@ def _table(kind: str, shown: Sequence[Row]) -> Iterator[str]:
 
 
 def axis_length(shown: Iterable[Row]) -> float:
-    """Return the length of the axis to either side, in per cent or nanoseconds.
-
-    It is the smallest of a few round numbers that holds all estimates, so that it seldom changes from page to page.
-    """
+    """Return the length of the axis to either side, in per cent or nanoseconds: a round one, which seldom changes."""
     in_ns, changes = False, [0.0]
     for row in shown:
         in_ns = in_ns or row.kind == "line"
-        changes += [abs(value) for value in row.interval[:1]]
+        changes += map(abs, row.interval[:1])
     ends: Sequence[float] = _STEPS_NS if in_ns else _ENDS_PERCENT
     return next((end for end in ends if end >= max(changes)), ends[-1])
 
@@ -196,16 +192,43 @@ def _escaped(text: str) -> str:
 
 
 def sides_html(kernel: KernelDiff) -> Iterator[str]:
-    """Yield both sides next to each other: what limits them, a median CTA of each.
+    """Yield what limits both sides, and a median CTA of each on one axis from their begins on; lines pair their loops.
 
-    Launches without evidence or times have a part of it, or nothing.
+    Launches without complete scopes have no picture.
     """
     launches = [runs.middle for runs in (kernel.a, kernel.b)]
     yield '<div class="limits">'
     for name, launch in zip("AB", launches, strict=True):
         yield f"<p><b>{name}: LIMIT</b> {_escaped(launch.limit.answer)}</p>"
     yield "</div>"
-    yield from _median_ctas(kernel, [launch.timeline for launch in launches])
+    a, b = (_Cta.median_of(launch.timeline, side) for launch, side in zip(launches, "AB", strict=True))
+    if a is None or b is None:
+        return
+    longest_ns = max(cta.end_ns - cta.begin_ns for cta in (a, b))
+    scale = _CTA_WIDTH / max(longest_ns, 1)
+    # Those of B are as on B's own page; those that only A has follow.
+    kinds = {scope.name: scope.kind for scope in (*b.table.scopes, *a.table.scopes)}
+    colours = {name: one.rgb for name, one in zip(kinds, scope_colours(kinds.values()), strict=True)}
+    tops = (_AXIS, _AXIS + a.height + _GAP)
+    height = tops[1] + b.height + 2
+    label = "a median CTA of A and of B"
+    yield f'<svg class="cta" viewBox="0 0 {_CTA_WIDTH:g} {height:g}" role="img" aria-label="{label}">'
+    step_ns = next(step for step in _STEPS_NS if step * _MAX_TICKS >= longest_ns)
+    for at_ns in range(step_ns, longest_ns, step_ns):
+        yield f'<path class="axis" d="M{at_ns * scale:.1f} 0V{height:g}"/>'
+        yield f'<text x="{at_ns * scale + 3:.1f}" y="10">{short_time(at_ns)}</text>'
+    for cta, top in zip((a, b), tops, strict=True):
+        yield f'<text x="2" y="{top - 5:g}">{_escaped(cta.title)}</text>'
+        yield from _rectangles(cta, colours, scale, top)
+    yield from _guides(kernel, a, b, scale, tops)
+    yield "</svg>"
+    drawn = {cta.table.scopes[scope].name for cta in (a, b) for scope in np.unique(cta.rows["scope"])}
+    yield '<p class="legend">'
+    for name, colour in colours.items():
+        if name in drawn:
+            square = f'<svg width="10" height="10"><rect fill="{colour}" width="10" height="10"/></svg>'
+            yield f"<span>{square} {_escaped(name)}</span>"
+    yield "</p>"
 
 
 class _Cta(Struct, frozen=True):
@@ -242,41 +265,8 @@ class _Cta(Struct, frozen=True):
         return cls(title, timeline.table, ran, int(begin_ns[middle]), int(end_ns[middle]))
 
 
-def _median_ctas(kernel: KernelDiff, timelines: Sequence[Timeline]) -> Iterator[str]:
-    """Yield a picture of a median CTA of each side, on one axis from their begins on; lines pair their loops."""
-    found = [_Cta.median_of(timeline, side) for timeline, side in zip(timelines, "AB", strict=True)]
-    a, b = found
-    if a is None or b is None:
-        return
-    longest_ns = max(cta.end_ns - cta.begin_ns for cta in (a, b))
-    scale = _CTA_WIDTH / max(longest_ns, 1)
-    # Those of B are as on B's own page; those that only A has follow.
-    kinds = {scope.name: scope.kind for scope in (*b.table.scopes, *a.table.scopes)}
-    colours = {name: one.rgb for name, one in zip(kinds, scope_colours(kinds.values()), strict=True)}
-    tops = (_AXIS, _AXIS + a.height + _GAP)
-    height = tops[1] + b.height + 2
-    label = "a median CTA of A and of B"
-    yield f'<svg class="cta" viewBox="0 0 {_CTA_WIDTH:g} {height:g}" role="img" aria-label="{label}">'
-    step_ns = next(step for step in _STEPS_NS if step * _MAX_TICKS >= longest_ns)
-    for at_ns in range(step_ns, longest_ns, step_ns):
-        yield f'<path class="axis" d="M{at_ns * scale:.1f} 0V{height:g}"/>'
-        yield f'<text x="{at_ns * scale + 3:.1f}" y="10">{short_time(at_ns)}</text>'
-    for cta, top in zip((a, b), tops, strict=True):
-        yield f'<text x="2" y="{top - 5:g}">{_escaped(cta.title)}</text>'
-        yield from _rectangles(cta, colours, scale, top)
-    yield from _guides(kernel, a, b, scale, tops)
-    yield "</svg>"
-    drawn = {cta.table.scopes[scope].name for cta in (a, b) for scope in np.unique(cta.rows["scope"])}
-    yield '<p class="legend">'
-    for name, colour in colours.items():
-        if name in drawn:
-            square = f'<svg width="10" height="10"><rect fill="{colour}" width="10" height="10"/></svg>'
-            yield f"<span>{square} {_escaped(name)}</span>"
-    yield "</p>"
-
-
 def _rectangles(cta: _Cta, colours: Mapping[str, str], scale: float, top: float) -> Iterator[str]:
-    """Yield a rectangle for each scope; one too short to be seen is left out if it is next to another."""
+    # A scope too short to be seen has no rectangle if it is next to another.
     scopes, distinct = cta.table.scopes, distinct_names(cta.table.scopes)
     order = np.lexsort((cta.rows["start_ns"], cta.rows["depth"]))
     last: dict[int, float] = {}

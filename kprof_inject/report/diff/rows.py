@@ -61,7 +61,6 @@ _TONES |= {ChangeVerdict.NEW: "slower", ChangeVerdict.GONE: "faster"}
 def _judged_row(
     row: Row, judged: Judged | None, figures: Both, after: Mapping[str, str], values: Mapping[str, Any] | None = None
 ) -> Row:
-    """Return the row with the verdict on its ``figures``, in cells that come before those ``after``."""
     change = judged.change if judged else None
     words = {"verdict": judged.verdict.value if judged else "-", "change": change_text(judged, figures)}
     judged_values = {

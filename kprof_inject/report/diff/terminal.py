@@ -30,10 +30,7 @@ _MAX_KERNELS = 10
 
 
 def print_diff_tables(diff: CaptureDiff, console: Console) -> None:
-    """Print the answer, then for each kernel a table with the notes that limit the answer.
-
-    The kernels are those with the largest ``worth_ns``; on a terminal, as many as there is room for.
-    """
+    """Print the answer, and tables and notes of the kernels with the largest ``worth_ns``; a terminal limits them."""
     answer, unpaired = wording.first_answer(diff), wording.unpaired_lines(diff)
     for line in answer:
         say(line, console)
@@ -77,7 +74,13 @@ def _print_kernel(kernel: KernelDiff, console: Console, *, is_alone: bool) -> No
     if sentence:
         say(sentence, console)
     if lines:
-        print_plain(_line_layouts(lines), console)
+        columns = [column for column in _columns(lines, coloured="change") if any(column.cells)]
+        layouts = [columns]
+        for width in _TEXT_WIDTHS:
+            cut = [shorten(row.cells["line"], width, placeholder=" …") for row in lines]
+            layouts.append([Column("line", cut, left=True) if one.title == "line" else one for one in columns])
+        layouts.append([column for column in columns if column.title not in ("line", "time")])
+        print_plain(layouts, console)
     for line in (*rows.code_lines(kernel), *wording.kernel_notes(kernel)):
         say(line, console)
 
@@ -90,16 +93,6 @@ def _columns(shown: Sequence[Row], coloured: str) -> list[Column]:
         styles = [_COLOURS.get(row.tone, "") for row in shown] if title == coloured else []
         columns.append(Column(title, cells, styles, left=title in _LEFT, name=title in _NAMES))
     return columns
-
-
-def _line_layouts(shown: Sequence[Row]) -> list[list[Column]]:
-    """Return the columns of source lines, and then narrower and narrower ones; texts are cut between words."""
-    columns = [column for column in _columns(shown, coloured="change") if any(column.cells)]
-    layouts = [columns]
-    for width in _TEXT_WIDTHS:
-        cut = [shorten(row.cells["line"], width, placeholder=" …") for row in shown]
-        layouts.append([Column("line", cut, left=True) if one.title == "line" else one for one in columns])
-    return [*layouts, [column for column in columns if column.title not in ("line", "time")]]
 
 
 def print_diff_answer(diff: CaptureDiff, console: Console) -> None:
@@ -124,10 +117,7 @@ _NUMBER = re.compile(r"\s*(\d{1,6}(?:\.\d{0,9})?|\.\d{1,9})\s*(%?)\s*")
 
 
 def parse_limit(text: str) -> float:
-    """Return the limit that ``5%`` or ``0.05`` means, as a fraction of A's time.
-
-    Raises a usage error for anything else.
-    """
+    """Return the limit that ``5%`` or ``0.05`` means, as a fraction of A's time; else raise a usage error."""
     hint = "write a percentage, 5%, or a fraction, 0.05"
     if read := _NUMBER.fullmatch(text):
         value = float(read[1])
@@ -141,8 +131,7 @@ def parse_limit(text: str) -> float:
 def crossings(diff: CaptureDiff, limit: float, globs: Sequence[str]) -> Iterator[str]:
     """Yield a line for each launch, and each scope matched by one of ``globs``, that fails CI.
 
-    It fails if it is certainly slower by more than ``limit``, if it is new in B, so that A has nothing to compare, if
-    it is in A alone, or if the verdict is unknown.
+    It fails if it is certainly slower by more than ``limit``, if only one side has it, or if the verdict is unknown.
     """
     for kernel in diff.kernels:
         name = printable(kernel.b.title)

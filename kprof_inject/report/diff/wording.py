@@ -63,7 +63,6 @@ def change_text(judged: Judged | None, figures: Both) -> str:
 
 
 def _by_medians(figures: Both) -> str:
-    """Return by how much B's median exceeds A's, with an unknown interval; empty if a side has none."""
     if not figures.a or figures.b is None:
         return ""
     return f"{round(100 * (figures.b / figures.a - 1), 1) + 0.0:+.1f} % {_UNKNOWN_INTERVAL}"
@@ -81,8 +80,7 @@ def _from_to(times_ns: Both) -> str:
     return f"{number} → {after}" if after and after.endswith(f" {unit}") else text
 
 
-def launch_counts(a: int, b: int) -> str:
-    """Return the number of launches in A and in B as text."""
+def _launch_counts(a: int, b: int) -> str:
     return f"{counted(a, 'launch')} each" if a == b else f"{counted(a, 'launch')} in A, {b} in B"
 
 
@@ -134,7 +132,7 @@ def kernel_answer(diff: KernelDiff) -> list[str]:
     verdict, change = diff.launch.verdict, diff.launch.change
     times = _times(diff)
     more: list[str] = []
-    other_clock = f"but the clock rate differs ({clocks_text(diff)}): in cycles the change is"
+    other_clock = f"but the clock rate differs ({_clocks_text(diff)}): in cycles the change is"
     if change is None or verdict is ChangeVerdict.UNKNOWN:
         news = f"cannot tell: {_why_unknown(diff)}; {times}"
         more.append(", or ".join(remedy.value for remedy in causes.remedies(diff)))
@@ -146,7 +144,7 @@ def kernel_answer(diff: KernelDiff) -> list[str]:
     elif verdict is ChangeVerdict.CLOCK:
         news = f"only the clock differs: B {takes(change)}, {times}"
         in_cycles = change_words(diff.launch.cycles) if diff.launch.cycles else "unknown"
-        more.append(f"largest cause: the clock rate, {clocks_text(diff)}; in cycles the change is {in_cycles}")
+        more.append(f"largest cause: the clock rate, {_clocks_text(diff)}; in cycles the change is {in_cycles}")
     else:
         news = f"B {takes(change)}: {times}"
         more.append(_cause(diff))
@@ -183,7 +181,6 @@ def _cause(diff: KernelDiff) -> str:
 
 
 def _in_scopes(diff: KernelDiff, *, is_all: bool) -> str:
-    """Name what explains most of the change; ``is_all`` if the scopes changed by as much as the launch."""
     (scope, part, explained), structure = largest_cause(diff), structure_of(diff)
     if scope is not None:
         only_in = f" ({scope.judged.verdict.value})" if scope.judged and scope.judged.verdict in ONE_SIDED else ""
@@ -240,13 +237,12 @@ def _why_unknown(diff: KernelDiff) -> str:
         short = sum(not launch.duration_ns for launch in launches)
         return f"{short} of {counted(len(launches), 'launch')} took 0 ns{by_timer}"
     if diff.launch.change is None:
-        counts = launch_counts(len(diff.sides.a), len(diff.sides.b))
+        counts = _launch_counts(len(diff.sides.a), len(diff.sides.b))
         return f"{counts}, but at least {MIN_LAUNCHES} on each side are needed"
     return f"launches or processes vary too much: {change_words(diff.launch.change)}"
 
 
-def clocks_text(diff: KernelDiff) -> str:
-    """Return both clock rates as ``1.50 GHz → 1.98 GHz``."""
+def _clocks_text(diff: KernelDiff) -> str:
     rates = (diff.clocks.a, diff.clocks.b)
     return " → ".join("unknown" if hz is None else f"{hz / 1e9:.2f} GHz" for hz in rates)
 
@@ -256,7 +252,7 @@ def change_in_cycles(diff: KernelDiff) -> str:
     if diff.recorded.cycles is not None:
         return change_words(diff.recorded.cycles)
     estimate = _by_medians(diff.sides.duration_cycles)
-    return f"{estimate}, from {launch_counts(len(diff.sides.a), len(diff.sides.b))}" if estimate else "unknown"
+    return f"{estimate}, from {_launch_counts(len(diff.sides.a), len(diff.sides.b))}" if estimate else "unknown"
 
 
 def _times(diff: KernelDiff) -> str:
@@ -292,7 +288,7 @@ def _launch_notes(diff: KernelDiff) -> Iterator[str]:
     if {ChangeVerdict.FASTER, ChangeVerdict.SLOWER} <= verdicts:
         yield "these two contradict each other: records change how this kernel runs; trust the times without records"
     if diff.recorded.other_clock:
-        yield f"clock rate {clocks_text(diff)}: in cycles the change is {change_in_cycles(diff)}"
+        yield f"clock rate {_clocks_text(diff)}: in cycles the change is {change_in_cycles(diff)}"
     elif diff.clocks.a is None or diff.clocks.b is None:
         yield "clock rate not measured on both sides: a change of it would look like a change of the kernel"
     if not all(launch.timeline.clock.source != ClockSource.NOMINAL for launch in diff.sides.launches):
@@ -302,7 +298,7 @@ def _launch_notes(diff: KernelDiff) -> Iterator[str]:
 def _measured(judged: Judged, what: str, times_ns: Both, launches: tuple[int, int], how: str) -> str:
     change, median = change_text(judged, times_ns), "median " if max(launches) > 1 else ""
     verdict = judged.verdict.value if change == "-" else f"{judged.verdict.value}, {change}"
-    return f"{verdict}: {median}{what} {both_text(times_ns, short_time)} {how}, {launch_counts(*launches)}"
+    return f"{verdict}: {median}{what} {both_text(times_ns, short_time)} {how}, {_launch_counts(*launches)}"
 
 
 def _record_notes(diff: KernelDiff) -> Iterator[str]:
@@ -362,4 +358,4 @@ def unpaired_lines(diff: CaptureDiff) -> list[str]:
 def kernel_title(kernel: KernelDiff) -> str:
     """Return the title of a kernel's table."""
     grids, counts = (kernel.a.grid, kernel.b.grid), (len(kernel.a.timelines), len(kernel.b.timelines))
-    return f"{kernel.b.title}, A → B: grid {before_and_after(*map(grid_text, grids))}, {launch_counts(*counts)}"
+    return f"{kernel.b.title}, A → B: grid {before_and_after(*map(grid_text, grids))}, {_launch_counts(*counts)}"

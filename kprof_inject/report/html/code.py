@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import lru_cache
 
 import numpy as np
@@ -210,18 +211,15 @@ def _text_alone(text: str) -> TtgirText:
 
 
 def launch_machine_code(report: LaunchAnalysis, max_listed: int = MAX_LISTED) -> MachineCode | None:
-    """Return the machine code of a launch's kernel; None if the capture does not have it, or if it is damaged.
+    """Return the machine code of a launch's kernel, with a listing of up to ``max_listed`` instructions.
 
-    There is no listing of more than ``max_listed`` instructions.
+    None if the capture does not have it, or if it is damaged.
     """
     function = report.machine_code
-    if function is None or not function.instructions:
-        return None
-    try:
-        with evaluating():
+    if function is not None and function.instructions:
+        with suppress(Unevaluated), evaluating():
             return _machine_code(function, _executions(report, function), max_listed)
-    except Unevaluated:
-        return None
+    return None
 
 
 @lru_cache(maxsize=KERNELS_CACHED)
@@ -255,12 +253,8 @@ def _machine_code(function: MachineFunction, executions: tuple[int | None, ...],
 
 def _executions(report: LaunchAnalysis, function: MachineFunction) -> tuple[int | None, ...]:
     if report.executed is not None:
-        kernel = report.launch.kernel
-        try:
-            with evaluating():
-                return tuple(block_executions(function, report.executed, kernel.num_warps).known)
-        except Unevaluated:
-            pass
+        with suppress(Unevaluated), evaluating():
+            return tuple(block_executions(function, report.executed, report.launch.kernel.num_warps).known)
     return (None,) * len(blocks_of(function))
 
 
@@ -339,7 +333,6 @@ def stalled_source_lines(stalls: Stalls) -> dict[str, list[StalledLine]]:
 
 
 def _ordered(reasons: Mapping[str, int]) -> list[str]:
-    """Return the names of all reasons in the order of the bars: what warps wait for longest comes first."""
     return sorted(reasons, key=lambda name: (name in NOT_STALLED, -reasons[name]))
 
 
@@ -355,20 +348,15 @@ def _is_notable(stalls: Stalls, samples: int) -> bool:
 def _stalled(
     stalls: Stalls, number: int, reasons: Mapping[str, int], awaited: Mapping[str, Mapping[int, int]]
 ) -> StalledLine:
-    share, names = Share.of(sum(reasons.values()), stalls.samples), _ordered(stalls.reasons)
-    return StalledLine(number, share, _shares(reasons, stalls.samples, names), list(_awaited(stalls, reasons, awaited)))
-
-
-def _awaited(
-    stalls: Stalls, reasons: Mapping[str, int], by_reason: Mapping[str, Mapping[int, int]]
-) -> Iterator[AwaitedLine]:
-    sources = _sources(stalls)
-    for reason, counts in by_reason.items():
+    found, sources = [], _sources(stalls)
+    for reason, counts in awaited.items():
         for line, count in Counter(counts).most_common(_MAX_AWAITED):
             # One sample may count for several results of a line.
             share = Share.of(min(count, reasons.get(reason, 0)), stalls.samples).value
             if line and share >= _MIN_REASON_SHARE:
-                yield AwaitedLine(reason, line, sources.get(line), stalls.operations.get(line, ""), share)
+                found.append(AwaitedLine(reason, line, sources.get(line), stalls.operations.get(line, ""), share))
+    shares = _shares(reasons, stalls.samples, _ordered(stalls.reasons))
+    return StalledLine(number, Share.of(sum(reasons.values()), stalls.samples), shares, found)
 
 
 def _merged_by_source(stalls: Stalls, counts: Mapping[int, int]) -> dict[int, int]:

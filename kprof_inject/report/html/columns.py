@@ -31,7 +31,7 @@ from kprof_inject.errors import KprofError
 from kprof_inject.timeline.timeline import Timeline
 
 _Numbers = NDArray[np.integer]
-RowsOf = Callable[[NDArray[np.int32]], NDArray[np.int64]]
+_RowsOf = Callable[[NDArray[np.int32]], NDArray[np.int64]]
 
 _ZIGZAG = 0x80
 # JavaScript's numbers are doubles, which hold integers below this exactly.
@@ -45,7 +45,20 @@ def table_bytes(*columns: _Numbers) -> Iterator[bytes]:
     rows = len(columns[0])
     yield rows.to_bytes(4, "little")
     for column in columns:
-        yield from _column_bytes(column.astype(np.int64, copy=False), rows)
+        values = column.astype(np.int64, copy=False)
+        is_signed = bool(values.min(initial=0) < 0)
+        if is_signed:
+            values = (values << 1) ^ (values >> 63)
+        largest = int(values.max(initial=0))
+        if largest >= _EXACT:
+            raise KprofError(
+                f"a time of {largest} ns does not fit into a page", hint="write a trace instead: kprof-inject trace"
+            )
+        planes = -(-largest.bit_length() // 8)
+        yield bytes([planes | _ZIGZAG if is_signed else planes])
+        lowest_first = np.ascontiguousarray(values, dtype="<i8").view(np.uint8).reshape(rows, 8)
+        for plane in range(planes):
+            yield np.ascontiguousarray(lowest_first[:, plane]).tobytes()
 
 
 def differences(column: _Numbers, first: int = 0) -> NDArray[np.int64]:
@@ -57,8 +70,8 @@ def differences(column: _Numbers, first: int = 0) -> NDArray[np.int64]:
     return steps
 
 
-def differences_by_kind(column: _Numbers, kind: _Numbers) -> NDArray[np.int64]:
-    """Return each value minus the one before it in a row of the same ``kind``; the first of a kind minus 0."""
+def _differences_by_kind(column: _Numbers, kind: _Numbers) -> NDArray[np.int64]:
+    # Each value minus the one before it in a row of the same kind; the first of a kind minus 0.
     order = np.argsort(kind, kind="stable")
     sorted_kind, values = kind[order], column[order].astype(np.int64)
     follows = np.flatnonzero(sorted_kind[1:] == sorted_kind[:-1]) + 1
@@ -67,22 +80,6 @@ def differences_by_kind(column: _Numbers, kind: _Numbers) -> NDArray[np.int64]:
     result = np.empty_like(steps)
     result[order] = steps
     return result
-
-
-def _column_bytes(values: NDArray[np.int64], rows: int) -> Iterator[bytes]:
-    is_signed = bool(values.min(initial=0) < 0)
-    if is_signed:
-        values = (values << 1) ^ (values >> 63)
-    largest = int(values.max(initial=0))
-    if largest >= _EXACT:
-        raise KprofError(
-            f"a time of {largest} ns does not fit into a page", hint="write a trace instead: kprof-inject trace"
-        )
-    planes = -(-largest.bit_length() // 8)
-    yield bytes([planes | _ZIGZAG if is_signed else planes])
-    lowest_first = np.ascontiguousarray(values, dtype="<i8").view(np.uint8).reshape(rows, 8)
-    for plane in range(planes):
-        yield np.ascontiguousarray(lowest_first[:, plane]).tobytes()
 
 
 _COUNTS = ("records_written", "records_lost", "open_starts", "stray_ends", "records_damaged")
@@ -97,10 +94,7 @@ class Shown(Struct, frozen=True):
 
 
 def shares(wanted: Sequence[int], most: int) -> list[int]:
-    """Divide ``most`` among the launches.
-
-    Each gets what it wants if that is at most an equal share; the others divide the rest in the same way.
-    """
+    """Divide ``most`` among the launches: what one does not want of an equal share is for the others."""
     left, given = most, [0] * len(wanted)
     order = sorted(range(len(wanted)), key=lambda index: wanted[index])
     for done, index in enumerate(order):
@@ -110,10 +104,7 @@ def shares(wanted: Sequence[int], most: int) -> list[int]:
 
 
 def picked_ctas(timeline: Timeline) -> list[tuple[str, int]]:
-    """Return the CTAs that a timeline offers first, each with a name and its number.
-
-    They are the one of median duration, the longest, the first to begin and the last to end.
-    """
+    """Return names and numbers of the CTAs that a timeline offers first: median and longest, first and last."""
     ctas = timeline.ctas
     if not len(ctas):
         return []
@@ -136,7 +127,7 @@ def shown_of(timeline: Timeline, blocks: Iterable[NDArray[np.void]], most: int) 
     """Choose whole CTAs: those of ``picked_ctas``, and by number as many others as ``most`` scopes leave room for."""
     if timeline.scope_count <= most:
         return Shown(None, timeline.scope_count)
-    rows_of = rows_of_ctas(timeline)
+    rows_of = _rows_of_ctas(timeline)
     counts = np.zeros(len(timeline.ctas), dtype=np.int64)
     for block in blocks:
         counts += np.bincount(rows_of(block["cta"]), minlength=len(counts))
@@ -150,24 +141,8 @@ def scope_bytes(
     timeline: Timeline, blocks: Iterable[NDArray[np.void]], shown: NDArray[np.bool_] | None
 ) -> Iterator[bytes]:
     """Yield the launch's CTAs and, from ``blocks``, the scopes of those ``shown`` (see ``Shown.ctas``)."""
-    rows_of = rows_of_ctas(timeline)
-    yield from _ctas(timeline)
-    yield from _incomplete(timeline, rows_of)
-    for block in blocks:
-        kept = block if shown is None else block[shown[rows_of(block["cta"])]]
-        if kept.size:
-            yield from _block(kept, timeline, rows_of)
-
-
-def rows_of_ctas(timeline: Timeline) -> RowsOf:
-    """Return a function from numbers of CTAs to their rows in the table of CTAs."""
-    order = np.argsort(timeline.ctas["cta"], kind="stable")
-    in_order = timeline.ctas["cta"][order]
-    return lambda numbers: order[np.searchsorted(in_order, numbers)]
-
-
-def _ctas(timeline: Timeline) -> Iterator[bytes]:
-    ctas = timeline.ctas
+    rows_of = _rows_of_ctas(timeline)
+    ctas, warps = timeline.ctas, timeline.incomplete
     init_ns: _Numbers = ctas["init_ns"]
     pre_final_ns: _Numbers = ctas["pre_final_ns"]
     yield from table_bytes(
@@ -177,10 +152,6 @@ def _ctas(timeline: Timeline) -> Iterator[bytes]:
         pre_final_ns - init_ns,
         ctas["post_final_ns"] - pre_final_ns,
     )
-
-
-def _incomplete(timeline: Timeline, rows_of: RowsOf) -> Iterator[bytes]:
-    warps = timeline.incomplete
     lost_start_ns: _Numbers = warps["lost_start_ns"]
     yield from table_bytes(
         rows_of(warps["cta"]) if warps.size else warps["cta"],
@@ -189,9 +160,19 @@ def _incomplete(timeline: Timeline, rows_of: RowsOf) -> Iterator[bytes]:
         differences(lost_start_ns, timeline.first_ns),
         warps["lost_end_ns"] - lost_start_ns,
     )
+    for block in blocks:
+        kept = block if shown is None else block[shown[rows_of(block["cta"])]]
+        if kept.size:
+            yield from _block(kept, timeline, rows_of)
 
 
-def _block(scopes: NDArray[np.void], timeline: Timeline, rows_of: RowsOf) -> Iterator[bytes]:
+def _rows_of_ctas(timeline: Timeline) -> _RowsOf:
+    order = np.argsort(timeline.ctas["cta"], kind="stable")
+    in_order = timeline.ctas["cta"][order]
+    return lambda numbers: order[np.searchsorted(in_order, numbers)]
+
+
+def _block(scopes: NDArray[np.void], timeline: Timeline, rows_of: _RowsOf) -> Iterator[bytes]:
     cta, warp = scopes["cta"], scopes["warp"]
     first = np.flatnonzero(np.append(True, (cta[1:] != cta[:-1]) | (warp[1:] != warp[:-1])))
     yield from table_bytes(rows_of(cta[first]), warp[first], np.diff(first, append=len(scopes)))
@@ -204,7 +185,7 @@ def _block(scopes: NDArray[np.void], timeline: Timeline, rows_of: RowsOf) -> Ite
         kind,
         scopes["depth"],
         scopes["flags"],
-        differences_by_kind(scopes["iteration"], kind),
+        _differences_by_kind(scopes["iteration"], kind),
         differences(start_ns, timeline.first_ns),
         elapsed_ns,
         elapsed_ns - duration_ns,
@@ -223,7 +204,7 @@ def flight_bytes(timeline: Timeline, found: InFlight, shown: NDArray[np.bool_] |
     lane begins.
     """
     lanes = flight_lanes(found)
-    cta_rows = rows_of_ctas(timeline)(lanes.groups["cta"])
+    cta_rows = _rows_of_ctas(timeline)(lanes.groups["cta"])
     kept = slice(None) if shown is None else shown[cta_rows]
     groups, cta_rows, lane = lanes.groups[kept], cta_rows[kept], lanes.lane[kept]
     known_ns, end_ns = lanes.known_ns[kept], lanes.end_ns[kept]

@@ -74,10 +74,7 @@ _ADDED: Mapping[type[Struct], Mapping[str, Callable[[Any], Any]]] = {
 
 
 def page_values(value: Any) -> Any:
-    """Return a record, and the records in it, as JSON values that the page can show.
-
-    Texts lose what a browser would obey. A mapping whose keys are records becomes a list of pairs.
-    """
+    """Return a record, and the records in it, as JSON values with printable texts; records as keys become pairs."""
     match value:
         case str():
             return value if value.isprintable() else _THOUSANDS.join(map(printable, value.split(_THOUSANDS)))
@@ -105,11 +102,8 @@ def page_values(value: Any) -> Any:
 
 
 def _column(column: NDArray[Any]) -> Any:
-    """Return a column as ``assets/data.js`` reads it.
-
-    Those in ``_PACKED`` are in base64, of any length. Others are lists, of which those that ascend begin with a value
-    and go on with differences, as most of these are small or equal.
-    """
+    # As ``assets/data.js`` reads it: those in ``_PACKED`` are in base64, of any length. Others are lists, of which
+    # those that ascend begin with a value and go on with differences, as most of these are small or equal.
     if packed := _PACKED.get(column.dtype.name):
         return {"type": packed, "base64": b64encode(column.astype(f"<{packed}").tobytes()).decode()}
     shown = column[:_MAX_ROWS]
@@ -139,9 +133,6 @@ def launch_facts(
         "flight_works": tuple(in_flight.kinds) if in_flight else (),
         "picked_ctas": picked_ctas(timeline),
     }
-
-
-Row = tuple[str, str]
 
 
 def launch_overview(report: LaunchAnalysis) -> dict[str, Any]:
@@ -200,26 +191,30 @@ _CLOCK_SOURCES = {
 _VERSIONS = {"tool": "kprof-inject", "triton": "Triton", "torch": "PyTorch", "python": "Python"}
 
 
-def _facts(timeline: Timeline, summary: LaunchSummary) -> dict[str, list[Row]]:
+def _facts(timeline: Timeline, summary: LaunchSummary) -> dict[str, list[tuple[str, str]]]:
     groups = {
         "Launch": _launch(timeline, summary),
         "Device and clock": _device(timeline, summary),
         "Records": _records(timeline, summary),
-        "Program": _program(timeline),
+        "Program": [
+            ("command", " ".join(timeline.launch.process.argv)),
+            *((name, getattr(timeline.launch.process, key)) for key, name in _VERSIONS.items()),
+        ],
     }
     known = {title: [row for row in rows if row[1]] for title, rows in groups.items()}
     return {title: rows for title, rows in known.items() if rows}
 
 
-def _launch(timeline: Timeline, summary: LaunchSummary) -> Iterator[Row]:
+def _launch(timeline: Timeline, summary: LaunchSummary) -> Iterator[tuple[str, str]]:
     metadata = timeline.launch.kernel.metadata
     yield "kernel", summary.kernel
     yield "grid", f"{' x '.join(map(str, summary.grid))}, {counted(summary.ctas, summary.cta_name)} ran"
     recorded = f", of which {', '.join(map(str, timeline.warps))} recorded"
     some = recorded if len(timeline.warps) != summary.warps else ""
     yield f"{summary.warp_name}s", f"{summary.warps} in each {summary.cta_name}{some}"
-    yield "stages", _number(metadata.get("num_stages"))
-    yield "CTAs in a cluster", _number(metadata.get("num_ctas") if metadata.get("num_ctas") != 1 else None)
+    stages, ctas = metadata.get("num_stages"), metadata.get("num_ctas")
+    yield "stages", "" if stages is None else f"{stages}"
+    yield "CTAs in a cluster", "" if ctas in (None, 1) else f"{ctas}"
     yield "span", short_time(summary.duration_ns if summary.ctas else None)
     if waves := summary.waves:
         yield "waves", f"{waves.fill:.2f} on {counted(waves.sms, 'SM')}, {waves.slots_per_sm} at once on each"
@@ -229,7 +224,7 @@ def _launch(timeline: Timeline, summary: LaunchSummary) -> Iterator[Row]:
     yield "launch", f"number {summary.launch}{', last replay of a CUDA graph' if summary.graph else ''}"
 
 
-def _device(timeline: Timeline, summary: LaunchSummary) -> Iterator[Row]:
+def _device(timeline: Timeline, summary: LaunchSummary) -> Iterator[tuple[str, str]]:
     launch, clock = timeline.launch, timeline.clock
     yield "device", launch.device_name or f"number {launch.device}"
     yield "target", launch.kernel.target
@@ -241,7 +236,7 @@ def _device(timeline: Timeline, summary: LaunchSummary) -> Iterator[Row]:
         yield "timer readings", f"{clock.readings}, within {clock.residual_ns:.0f} ns of the fit (rms)"
 
 
-def _records(timeline: Timeline, summary: LaunchSummary) -> Iterator[Row]:
+def _records(timeline: Timeline, summary: LaunchSummary) -> Iterator[tuple[str, str]]:
     mode = timeline.launch.kernel.mode
     yield "scopes", _thousands(timeline.scope_count)
     lost = f" ({percent(summary.records_lost / summary.records_written)})" if summary.records_lost else ""
@@ -259,15 +254,5 @@ def _records(timeline: Timeline, summary: LaunchSummary) -> Iterator[Row]:
     yield "clock bits", f"{mode.clock_bits}{stores}{', scheduling barriers' if mode.sched_barriers else ''}"
 
 
-def _program(timeline: Timeline) -> Iterator[Row]:
-    process = timeline.launch.process
-    yield "command", " ".join(process.argv)
-    yield from ((name, getattr(process, key)) for key, name in _VERSIONS.items())
-
-
 def _thousands(count: int) -> str:
     return f"{count:,}".replace(",", _THOUSANDS)
-
-
-def _number(value: Any) -> str:
-    return "" if value is None else f"{value}"

@@ -101,7 +101,16 @@ def _page(report: Report, max_scopes: int) -> Iterator[bytes]:
 def _inline_elements(analyses: Sequence[LaunchAnalysis]) -> dict[str, str]:
     # The style of the shell comes first.
     sheets = sorted((path.name for path in _ROOT.glob("*.css")), key=lambda name: (name != "style.css", name))
-    style, imports, boot = "\n".join(map(_text_of, sheets)), _import_map(), _text_of("boot.js")
+    style, boot = "\n".join(map(_text_of, sheets)), _text_of("boot.js")
+    # Each module is a data: URL, so that modules load without a network or a server; not in base64, which does not
+    # compress. ``boot.js`` puts the import map in before it loads the first module.
+    names = sorted(path.relative_to(_ROOT).with_suffix("").as_posix() for path in _ROOT.rglob("*.js"))
+    modules = {
+        f"#{name}": f"data:text/javascript;charset=utf-8,{quote(_text_of(f'{name}.js'), safe=_PLAIN)}"
+        for name in names
+        if name != "boot"
+    }
+    imports = json.dumps({"imports": modules}, ensure_ascii=False)
     kernels = list(dict.fromkeys(printable(one.launch.kernel.name) for one in analyses))
     return {
         "policy": content_policy(style, (imports, boot)),
@@ -123,26 +132,8 @@ def _text_of(name: str) -> str:
     return (_ROOT / name).read_text(encoding="utf-8")
 
 
-def _import_map() -> str:
-    """Return an import map with each module as a data: URL, so that modules load without a network or a server.
-
-    The page has it compressed, and ``boot.js`` puts it in before it loads the first module.
-    """
-    names = sorted(path.relative_to(_ROOT).with_suffix("").as_posix() for path in _ROOT.rglob("*.js"))
-    # Not in base64, which does not compress.
-    modules = {
-        f"#{name}": f"data:text/javascript;charset=utf-8,{quote(_text_of(f'{name}.js'), safe=_PLAIN)}"
-        for name in names
-        if name != "boot"
-    }
-    return json.dumps({"imports": modules}, ensure_ascii=False)
-
-
 def content_policy(style: str, scripts: Sequence[str] = ()) -> str:
-    """Return the Content-Security-Policy of a page with only these inline elements.
-
-    The browser runs them, and modules from data: URLs if there are scripts; it loads and sends nothing.
-    """
+    """Return the Content-Security-Policy of a page with only these inline elements, and data: modules with scripts."""
     may_run = f"script-src {' '.join(map(_source_hash, scripts))} data:; " if scripts else ""
     return (
         f"default-src 'none'; {may_run}style-src {_source_hash(style)}; img-src data:; base-uri 'none'; "
@@ -155,10 +146,7 @@ def _source_hash(text: str) -> str:
 
 
 def _data_element(identifier: str, parts: Iterable[bytes]) -> bytes:
-    """Return the joined parts, compressed, in base64, in a script element that no browser runs.
-
-    ``identifier`` must be plain text that needs no escaping.
-    """
+    # A script element of this type runs in no browser; ``identifier`` must need no escaping.
     packer = zlib.compressobj()
     packed = base64.b64encode(b"".join([*map(packer.compress, parts), packer.flush()]))
     return b'<script type="application/octet-stream;base64" id="%s">%s</script>\n' % (identifier.encode(), packed)

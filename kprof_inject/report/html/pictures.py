@@ -72,18 +72,15 @@ def sm_heat_map(timeline: Timeline, summary: LaunchSummary) -> HeatMap | None:
 def at_work(
     row: NDArray[np.int64], begin: NDArray[np.float64], end: NDArray[np.float64], rows: int, columns: int
 ) -> NDArray[np.float64]:
-    """Return how many CTAs each row had in each column on average, in shape (rows, columns).
-
-    ``begin`` and ``end`` are in columns, 0 to ``columns``.
-    """
+    """Return the average number of CTAs in each row and column; ``begin`` and ``end`` are in columns, from 0."""
     from_begins = _running(row, begin, rows, columns)
     busy: NDArray[np.float64] = np.maximum(from_begins - _running(row, end, rows, columns), 0)
     return busy
 
 
 def _running(row: NDArray[np.int64], since: NDArray[np.float64], rows: int, columns: int) -> NDArray[np.float64]:
-    """Return the same if no CTA ended: part of the column in which it began, and all later ones."""
-    # An extra column is for CTAs that begin at the very end.
+    # As if no CTA ended: part of the column in which it began, and all later ones. An extra column is for CTAs that
+    # begin at the very end.
     column = since.astype(np.int64)
     cell = row * (columns + 1) + column
     shape = rows, columns + 1
@@ -155,7 +152,6 @@ class IterationTimes:
     """Times of a loop's iterations, collected block by block, with 8 bytes for each."""
 
     def __init__(self, series: IterationSeries) -> None:
-        """Prepare for the iterations of a series."""
         most = int(series.numbers[-1]) + 1
         self._width = max(-(-(most - _SINGLE) // (_MAX_POINTS - _SINGLE)), 1)
         self._last = most - 1
@@ -186,7 +182,7 @@ class IterationTimes:
 def _quantile(
     values: NDArray[np.int64], begins: NDArray[np.int64], counts: NDArray[np.int64], part: float
 ) -> NDArray[np.float64]:
-    """Return each group's exact quantile, interpolated linearly; the values of a group are sorted."""
+    # Exact, interpolated linearly; the values of a group are sorted.
     at = part * (counts - 1)
     below = np.floor(at).astype(np.int64)
     low, high = values[begins + below], values[begins + np.ceil(at).astype(np.int64)]
@@ -210,7 +206,6 @@ class ScopePictures:
     """Pictures of each scope: how its durations are distributed, and how iterations develop."""
 
     def __init__(self, summary: LaunchSummary) -> None:
-        """Create empty pictures for the scopes of a summary."""
         self._summary = summary
         self._histograms = [_empty_histogram(scope) for scope in summary.scopes]
         self._times = [IterationTimes(scope.iterations) if scope.iterations else None for scope in summary.scopes]

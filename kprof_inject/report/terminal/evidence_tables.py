@@ -199,25 +199,21 @@ _ENDED = {
 def print_slopes(slopes: Sequence[KernelSlopes], console: Console) -> None:
     """Print a headline, a table and the doubts for each kernel, and what a slope means."""
     for kernel in slopes:
-        say(_headline(kernel), console)
-        ranked = kernel.ranked
-        if ranked:
+        experiment = kernel.experiment
+        clock = f" at {kernel.clock_hz / 1e6:.0f} MHz" if kernel.clock_hz else ""
+        ctas = counted(prod(experiment.grid), "CTA")
+        chain = f", {kernel.chain:.0f} back to back" if kernel.chain and kernel.chain > 1 else ""
+        error = f", slopes within ± {kernel.error:.2f}" if kernel.error is not None else ""
+        say(
+            f"{experiment.name}: {short_time(kernel.clean_ns)}{clock}, {ctas}{chain}; replayed {experiment.timed} "
+            f"times with a delay in {experiment.seconds:.1f} s{error}; stopped because {_ENDED[experiment.ended]}",
+            console,
+        )
+        if ranked := kernel.ranked:
             print_fitted(_slope_layouts(ranked), console)
         for line in doubts_on_slopes(kernel):
             say(line, console)
     say(SLOPE_MEANING, console)
-
-
-def _headline(kernel: KernelSlopes) -> str:
-    experiment = kernel.experiment
-    clock = f" at {kernel.clock_hz / 1e6:.0f} MHz" if kernel.clock_hz else ""
-    ctas = counted(prod(experiment.grid), "CTA")
-    chain = f", {kernel.chain:.0f} back to back" if kernel.chain and kernel.chain > 1 else ""
-    error = f", slopes within ± {kernel.error:.2f}" if kernel.error is not None else ""
-    return (
-        f"{experiment.name}: {short_time(kernel.clean_ns)}{clock}, {ctas}{chain}; replayed {experiment.timed} times "
-        f"with a delay in {experiment.seconds:.1f} s{error}; stopped because {_ENDED[experiment.ended]}"
-    )
 
 
 def _slope_layouts(places: Sequence[PlaceSlope]) -> list[list[Column]]:

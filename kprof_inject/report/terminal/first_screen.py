@@ -7,16 +7,15 @@ scopes.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from msgspec import Struct
-from msgspec.structs import replace
 from rich.console import Console
 from rich.text import Text
 
 from kprof_inject.analysis.advice import Advice
-from kprof_inject.analysis.summary import LaunchSummary, ScopeSummary
+from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture.source_text import without_folders
 from kprof_inject.quantities import counted, percent, ratio, resolved_time, short_time
 from kprof_inject.report.experiments import short_headline
@@ -36,7 +35,6 @@ from kprof_inject.report.terminal.tables import (
 )
 from kprof_inject.scope_colours import scope_colours
 from kprof_inject.timeline.clock import ClockSource
-from kprof_inject.timeline.phases import Phases
 from kprof_inject.timeline.tags import TagStatistics
 
 _LABEL_WIDTH = 6
@@ -67,7 +65,16 @@ def print_first_screen(answer: Answer, console: Console, room: Room | None = Non
     if rows:
         # For one table of a tag, and the number of the others.
         reserved = min(len(_tagged(answer)), 1) * (_MIN_TAG_LINES + 1)
-        room = _print_scopes(rows, layouts, console, room.below(reserved)).below(-reserved)
+        room = room.below(reserved)
+
+        def lines_of(count: int) -> int:
+            return lines_of_plain(layouts(_largest(rows, count)), console) + (count < len(rows))
+
+        count = room.rows(min(len(rows), _MAX_ROWS), _MIN_ROWS, lines_of)
+        print_plain(layouts(_largest(rows, count)), console)
+        if count < len(rows):
+            say(f"{counted(len(rows) - count, 'shorter row')} hidden; see report -v", console)
+        room = room if room.lines is None else room.below(lines_of(count) - reserved)
         if any(row.is_moved for row in rows):
             say(f"{_MOVED} the compiler moved instructions across its records; see report -v", console)
             room = room.below(1)
@@ -81,22 +88,8 @@ def print_answer(answer: Answer, console: Console) -> None:
         console.print(bar, crop=False)
 
 
-def _print_scopes(rows: Sequence[_Row], layouts: _Layouts, console: Console, room: Room) -> Room:
-    def lines_of(count: int) -> int:
-        return lines_of_plain(layouts(_largest(rows, count)), console) + (count < len(rows))
-
-    count = room.rows(min(len(rows), _MAX_ROWS), _MIN_ROWS, lines_of)
-    print_plain(layouts(_largest(rows, count)), console)
-    if count < len(rows):
-        say(f"{counted(len(rows) - count, 'shorter row')} hidden; see report -v", console)
-    return room if room.lines is None else room.below(lines_of(count))
-
-
 def answer_lines(answer: Answer, console: Console, *, with_reasons: bool = True) -> list[Text]:
-    """Return the launch's title, its limit, the advice, what was tried, and how far to trust it.
-
-    ``with_reasons``, the advice has its reasons.
-    """
+    """Return the launch's title, its limit, the advice and its reasons, what was tried, and how far to trust it."""
     title = _joined_lines(list(_title(answer)), console.width)
     limit = [shown(answer.limit.answer, console, limit_colour(answer.limit, known="bold"))]
     advice = list(_advice_texts(answer.advice, console, with_reasons=with_reasons))
@@ -175,14 +168,21 @@ def _joined_lines(parts: Sequence[str], width: int) -> Iterator[str]:
 
 
 def _cta_bar(summary: LaunchSummary, console: Console) -> Text:
-    """Draw how loops and records split a CTA's time; empty if that is unknown.
-
-    The shares refer to the same time as those of the table.
-    """
+    # How loops and records split a CTA's time; the shares refer to the same time as those of the table.
     phases = summary.phases
     if phases is None:
         return Text()
-    shares = _phase_shares(summary, phases)
+    is_one_loop = phases.first_loop == phases.last_loop
+    loops = summary.scopes[phases.first_loop].distinct_name if is_one_loop else "loops"
+    times_ns = {
+        "before": phases.before_ns,
+        loops: phases.loops_ns,
+        # The rest is time between several loops; with one loop, the wait of a warp that left it for the other warps.
+        "wait" if is_one_loop else "between": phases.rest_ns,
+        "after": phases.after_ns,
+        "records": phases.records_ns,
+    }
+    shares = {name: time_ns / phases.whole_ns for name, time_ns in times_ns.items()}
     texts = {name: f" {name} {percent(share)} " for name, share in shares.items() if share >= _MIN_SEGMENT}
     median = f"{_GAP}{short_time(summary.ending.cta_ns)} median" if summary.ending else ""
     # The table's shares refer to all warps, or to those of a partition.
@@ -196,32 +196,13 @@ def _cta_bar(summary: LaunchSummary, console: Console) -> Text:
     widths = {name: max(round(room * shares[name]), len(text)) for name, text in texts.items()}
     widest = max(widths, key=lambda name: widths[name])
     widths[widest] += room - sum(widths.values())
-    fills = {_loops_name(summary, phases): bars_for(console).inner}
-    segments = [text.center(widths[name], fills.get(name, " ")) for name, text in texts.items()]
+    fill = bars_for(console).inner
+    segments = [text.center(widths[name], fill if name == loops else " ") for name, text in texts.items()]
     bar = shown(f"{'CTA':{_LABEL_WIDTH}} |{'|'.join(segments)}|{suffix}", console)
-    if phases.first_loop == phases.last_loop:
+    if is_one_loop:
         colours = scope_colours(scope.kind for scope in summary.scopes)
-        bar.highlight_regex(f"{re.escape(bars_for(console).inner)}+", colours[phases.first_loop].rgb)
+        bar.highlight_regex(f"{re.escape(fill)}+", colours[phases.first_loop].rgb)
     return bar
-
-
-def _loops_name(summary: LaunchSummary, phases: Phases) -> str:
-    return summary.scopes[phases.first_loop].distinct_name if phases.first_loop == phases.last_loop else "loops"
-
-
-def _phase_shares(summary: LaunchSummary, phases: Phases) -> dict[str, float]:
-    """Return the shares in the order of the bar.
-
-    The rest is time between several loops; with one loop, the wait of a warp that left it for the other warps.
-    """
-    times_ns = {
-        "before": phases.before_ns,
-        _loops_name(summary, phases): phases.loops_ns,
-        "between" if phases.first_loop != phases.last_loop else "wait": phases.rest_ns,
-        "after": phases.after_ns,
-        "records": phases.records_ns,
-    }
-    return {name: time_ns / phases.whole_ns for name, time_ns in times_ns.items()}
 
 
 class _Row(Struct, frozen=True):
@@ -239,37 +220,36 @@ class _Row(Struct, frozen=True):
 
 
 def _rows(answer: Answer) -> Iterator[_Row]:
-    """Yield the scopes that ran, below each loop its time between iterations, and partitions above their scopes."""
     colours = scope_colours(scope.kind for scope in answer.scopes)
     for partition, indices in answer.trees():
         if partition:
             yield _Row(partition.title, share=1.0 if partition.whole_ns else None, style="bold")
         for index in indices:
-            stalled = stalled_on(answer.stalls, index) if answer.stalls else ""
-            is_moved = bool(answer.moves.get(answer.scopes[index].record))
-            for row in _scope_rows(answer.scopes[index], answer, "  " if partition else "", stalled):
-                coloured = replace(row, colour=colours[index].rgb)
-                yield replace(coloured, name=f"{row.name} {_MOVED}", is_moved=True) if is_moved else coloured
-
-
-def _scope_rows(scope: ScopeSummary, summary: LaunchSummary, indent: str, stalled: str) -> Iterator[_Row]:
-    if not scope.count:
-        return
-    indent += "  " * scope.depth
-    resolution_ns = summary.resolution_ns
-    p50, p99 = (
-        ("", "")
-        if scope.p50_ns is None
-        else (resolved_time(scope.p50_ns, resolution_ns), resolved_time(scope.p99_ns, resolution_ns))
-    )
-    name, per_cta = indent + scope.title, per_cta_text(scope, summary)
-    yield _Row(name, without_folders(scope.source), per_cta, scope.share, scope.self_share, p50, p99, stalled)
-    if scope.between_iterations_ns is not None and scope.share is not None and scope.total_ns:
-        per_cta = short_time(scope.between_iterations_ns / summary.warps_in_ctas(scope))
-        yield _Row(f"{indent}  between iterations", "", per_cta, scope.self_share, scope.self_share)
-
-
-_Layouts = Callable[[Sequence[_Row]], list[list[Column]]]
+            scope = answer.scopes[index]
+            if not scope.count:
+                continue
+            indent = ("  " if partition else "") + "  " * scope.depth
+            is_moved = bool(answer.moves.get(scope.record))
+            mark, colour = f" {_MOVED}" if is_moved else "", colours[index].rgb
+            p50, p99 = "", ""
+            if scope.p50_ns is not None:
+                p50, p99 = (resolved_time(ns, answer.resolution_ns) for ns in (scope.p50_ns, scope.p99_ns))
+            yield _Row(
+                name=f"{indent}{scope.title}{mark}",
+                source=without_folders(scope.source),
+                per_cta=per_cta_text(scope, answer),
+                share=scope.share,
+                own_share=scope.self_share,
+                p50=p50,
+                p99=p99,
+                stalled_on=stalled_on(answer.stalls, index) if answer.stalls else "",
+                is_moved=is_moved,
+                colour=colour,
+            )
+            if scope.between_iterations_ns is not None and scope.share is not None and scope.total_ns:
+                name = f"{indent}  between iterations{mark}"
+                per_cta = short_time(scope.between_iterations_ns / answer.warps_in_ctas(scope))
+                yield _Row(name, "", per_cta, scope.self_share, scope.self_share, is_moved=is_moved, colour=colour)
 
 
 def _largest(rows: Sequence[_Row], count: int) -> list[_Row]:
@@ -278,23 +258,17 @@ def _largest(rows: Sequence[_Row], count: int) -> list[_Row]:
 
 
 def _layouts(rows: Sequence[_Row], console: Console) -> list[list[Column]]:
-    """Return layouts for less and less room.
-
-    First the bars become narrower, then they go, as the shares show the same; at last the columns that other reports
-    have.
-    """
+    # With less room, first the bars become narrower, then they go, as the shares show the same; at last the columns
+    # that other reports have.
     styles = [row.style for row in rows]
-    names = [
-        Column("scope", [row.name for row in rows], styles, name=True),
-        Column("source", [row.source for row in rows], name=True),
-    ]
+    scope = Column("scope", [row.name for row in rows], styles, name=True)
+    names = [scope, Column("source", [row.source for row in rows], name=True)]
     shares = [
         Column("per CTA", [row.per_cta for row in rows]),
         Column("share", ["" if row.share is None else percent(row.share) for row in rows]),
     ]
     times = [Column("p50", [row.p50 for row in rows]), Column("p99", [row.p99 for row in rows])]
     drawn = share_bars([(row.share or 0.0, row.own_share) for row in rows], [row.colour for row in rows], console)
-    scope, _ = names
     stalls = Column("stalled on", [row.stalled_on for row in rows], left=True)
     if any(stalls.cells):
         return [

@@ -105,7 +105,7 @@ _LIMIT_STYLE, _TRUST_STYLE = "limit style", "trust style"
 
 
 def _layouts_for(program: Program, count: int, console: Console) -> list[list[Column]]:
-    """Return layouts for less and less room; on a screen, the widest with readable names, which take one line each."""
+    # For less and less room; on a screen, the widest with readable names, which take one line each.
     others = [_work_row(work, program.whole_ns) for work in _shown_others(program, console)]
     layouts = _kernel_layouts([*map(_kernel_row, program.kernels[:count]), *others], program)
     if not console.file.isatty():
@@ -114,12 +114,12 @@ def _layouts_for(program: Program, count: int, console: Console) -> list[list[Co
         room = console.width - sum(column.width + _SPACE for column in figures)
         if room >= min(name.width, _MIN_SHOWN_NAME):
             break
-    cells = [middle_omitted(cell, max(room, _MIN_SHOWN_NAME // 2)) for cell in name.cells]
+    cells = [_middle_omitted(cell, max(room, _MIN_SHOWN_NAME // 2)) for cell in name.cells]
     return [[structs.replace(name, cells=cells), *figures]]
 
 
-def middle_omitted(name: str, width: int) -> str:
-    """Return a name of at most ``width`` letters: both ends of a generated name tell it from others."""
+def _middle_omitted(name: str, width: int) -> str:
+    # Both ends of a generated name tell it from others.
     if len(name) <= width:
         return name
     end = (width - 1) // 2

@@ -11,7 +11,7 @@ from rich.table import Table
 from kprof_inject.analysis.findings.rules import Outcome
 from kprof_inject.analysis.launch import ReportLaunch
 from kprof_inject.analysis.program import KernelOverview, Report
-from kprof_inject.analysis.summary import LaunchSummary, PartitionSummary, ScopeSummary
+from kprof_inject.analysis.summary import LaunchSummary, ScopeSummary
 from kprof_inject.capture.edits import OPTIONS_FILE
 from kprof_inject.capture.model import several_ranks
 from kprof_inject.capture.source_text import without_folders
@@ -95,10 +95,7 @@ def answers_html(report: Report) -> str:
 
 
 def print_all(report: Report, console: Console) -> None:
-    """Print all that is known of each variant's launch of median duration, and the basis of the verdicts.
-
-    The kernel with most to win comes first, and the variant of it that takes most time.
-    """
+    """Print all that is known of each variant's median launch, and the basis of the verdicts; most to win first."""
     answers, program = Answers(report), report.program
     if len(program.kernels) > 1 or program.others:
         print_kernels(program, console)
@@ -135,10 +132,7 @@ def _shown_text(kernel: KernelOverview) -> str:
 
 
 def _print_launches(kernel: KernelOverview, answers: Answers, console: Console, room: Room | None = None) -> None:
-    """Print the launches, slowest first; without ``room``, all of them.
-
-    If there is too little room, one line says how to see them.
-    """
+    # Slowest first; without ``room``, all of them. If there is too little room, one line says how to see them.
     ordered = kernel.slowest_first
     count = len(ordered)
 
@@ -254,13 +248,19 @@ _TITLES = ("scope", "source", "count", "total", "self", "mean", "p50", "p99", "s
 
 
 def _layouts(summary: LaunchSummary, console: Console) -> list[list[Column]]:
-    """Return layouts with narrower bars, and at last without bars, as the shares show the same."""
+    # At last there are no bars, as the shares show the same.
     rows: list[tuple[ScopeSummary | None, list[str]]] = []
     for partition, indices in summary.trees():
         if partition:
-            rows.append((None, _partition_cells(partition)))
-        indent = "  " if partition else ""
-        rows += [(scope, _scope_cells(scope, summary, indent)) for scope in map(summary.scopes.__getitem__, indices)]
+            # All its warps' time, of which self is outside of all scopes.
+            known = [short_time(partition.whole_ns), short_time(partition.outside_ns), "", "", "", percent(1.0)]
+            cells = known if partition.whole_ns else ["-"] * len(known)
+            rows.append((None, [partition.title, "", "", *cells]))
+        for scope in map(summary.scopes.__getitem__, indices):
+            name = ("  " if partition else "") + "  " * scope.depth + scope.title
+            durations = [resolved_time(ns, summary.resolution_ns) for ns in (scope.mean_ns, scope.p50_ns, scope.p99_ns)]
+            times = [short_time(scope.total_ns), short_time(scope.self_ns), *durations, share_text(scope.share)]
+            rows.append((scope, [name, without_folders(scope.source) or "-", str(scope.count), *times]))
     styles = ["" if scope else "bold" for scope, _ in rows]
     figures = [
         Column(title, [cells[number] for _, cells in rows], styles, name=title in ("scope", "source"))
@@ -270,16 +270,3 @@ def _layouts(summary: LaunchSummary, console: Console) -> list[list[Column]]:
     coloured = [colours[scope.index].rgb if scope else "" for scope, _ in rows]
     shares = [(scope.share or 0.0, scope.self_share) if scope else (0.0, 0.0) for scope, _ in rows]
     return [*([*figures, drawing] for drawing in share_bars(shares, coloured, console)), figures]
-
-
-def _partition_cells(partition: PartitionSummary) -> list[str]:
-    # All its warps' time, of which self is outside of all scopes.
-    known = [short_time(partition.whole_ns), short_time(partition.outside_ns), "", "", "", percent(1.0)]
-    return [partition.title, "", "", *(known if partition.whole_ns else ["-"] * len(known))]
-
-
-def _scope_cells(scope: ScopeSummary, summary: LaunchSummary, indent: str) -> list[str]:
-    durations = [resolved_time(ns, summary.resolution_ns) for ns in (scope.mean_ns, scope.p50_ns, scope.p99_ns)]
-    name, source = indent + "  " * scope.depth + scope.title, without_folders(scope.source) or "-"
-    times = [short_time(scope.total_ns), short_time(scope.self_ns), *durations]
-    return [name, source, str(scope.count), *times, share_text(scope.share)]

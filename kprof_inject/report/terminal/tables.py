@@ -24,8 +24,8 @@ from kprof_inject.report.facts import Answer
 from kprof_inject.timeline.comparison import CONFIDENCE
 from kprof_inject.timeline.trust import Level
 
-_MIN_NAME = 8
-_READABLE_NAME = 24
+# Widths below which a name is not folded, and at which it is still readable, in terminal cells.
+_MIN_NAME, _READABLE_NAME = 8, 24
 _INSTEAD = {"µ": "u", "→": "->", "±": "+-", "…": "...", "×": "x", "–": "-"}
 # Width between two columns: with lines, and without.
 _FRAME, _SPACE, _WIDE_SPACE = 3, 1, 2
@@ -47,16 +47,6 @@ class Column(Struct, frozen=True):
     def width(self) -> int:
         """Width of its widest cell, in terminal cells."""
         return max(cell_len(line) for text in (self.title, *self.cells) for line in text.split("\n"))
-
-    @property
-    def readable_width(self) -> int:
-        """Width at which a name is still readable, in terminal cells."""
-        return min(self.width, _READABLE_NAME) if self.name else self.width
-
-    @property
-    def min_width(self) -> int:
-        """Width below which a name is not folded, in terminal cells."""
-        return min(self.width, _MIN_NAME) if self.name else self.width
 
 
 def shown(text: str, console: Console, style: str = "") -> Text:
@@ -107,32 +97,27 @@ def _plain(layouts: Sequence[Sequence[Column]], console: Console) -> Table:
 
 
 def _readable_width(layout: Sequence[Column], space: int) -> int:
-    return sum(column.readable_width + space for column in layout) - space
+    widths = (min(column.width, _READABLE_NAME) if column.name else column.width for column in layout)
+    return sum(width + space for width in widths) - space
 
 
 def _tight(table: Table, columns: Sequence[Column], space: int, console: Console) -> Table:
     too_wide = sum(column.width + space for column in columns) - space - console.width
     if too_wide <= 0:
         return _filled(table, columns)
-    folded = _folded(columns, too_wide)
-    table.width = sum(column.width + space for column in folded) - space
-    return _filled(table, folded)
-
-
-def _folded(columns: Sequence[Column], too_wide: int) -> list[Column]:
+    folded = [*columns]
     widths = {number: column.width for number, column in enumerate(columns) if column.name}
-    while too_wide > 0 and widths:
-        widest = max(widths, key=lambda number: widths[number] - columns[number].min_width)
-        if widths[widest] <= columns[widest].min_width:
-            break
+    spare = {number: max(width - _MIN_NAME, 0) for number, width in widths.items()}
+    while too_wide > 0 and any(spare.values()):
+        widest = max(spare, key=spare.__getitem__)
+        spare[widest] -= 1
         widths[widest] -= 1
         too_wide -= 1
-    return [
-        replace(column, cells=[folded_name(cell, widths[number]) for cell in column.cells])
-        if number in widths
-        else column
-        for number, column in enumerate(columns)
-    ]
+    for number, width in widths.items():
+        cells = [folded_name(cell, width) for cell in columns[number].cells]
+        folded[number] = replace(columns[number], cells=cells)
+    table.width = sum(column.width + space for column in folded) - space
+    return _filled(table, folded)
 
 
 _PART_OF_NAME = re.compile(r"\s*[^\s_./:,<>-]*[_./:,<>-]*")
@@ -205,10 +190,7 @@ _BUILD_FIELDS = {
 
 
 def print_trust(answers: Sequence[Answer], console: Console) -> None:
-    """Print how far to trust each kernel's durations.
-
-    A row for each kernel of each process, and below the table the basis of each verdict.
-    """
+    """Print how far to trust each kernel's durations in each process, and below the table the basis of each verdict."""
     processes = Counter(answer.variant for answer in answers)
     named = {
         answer.title + (f", {_process_name(answer.place)}" if processes[answer.variant] > 1 else ""): answer
@@ -221,11 +203,8 @@ def print_trust(answers: Sequence[Answer], console: Console) -> None:
 
 
 def _layouts(answers: Mapping[str, Answer]) -> list[list[Column]]:
-    """Return layouts for less and less room.
-
-    First the builds' figures that records do not change go, then all of them: the text below the table names those that
-    got worse.
-    """
+    # With less room, first the builds' figures that records do not change go, then all of them: the text below the
+    # table names those that got worse.
     trust, times = [one.trust for one in answers.values()], [one.run_times for one in answers.values()]
     shared = [
         Column("kernel", list(answers), name=True),
@@ -278,10 +257,7 @@ class Bars(Struct, frozen=True):
         return whole if len(whole) <= self.width else f"{self.inner} self"
 
     def drawn(self, share: float, self_share: float) -> str:
-        """Draw shares of a whole, from 0 to 1.
-
-        A share above 0 has at least one cell; only a scope with others in it has an outer part.
-        """
+        """Draw shares from 0 to 1: at least one cell above 0, and an outer part only of a scope with others in it."""
         whole = min(round(share * self.width), self.width)
         if share > 0:
             whole = max(whole, 1)
@@ -338,10 +314,7 @@ class Room(Struct, frozen=True):
         return self.lines is None or lines <= self.lines
 
     def rows(self, count: int, least: int, lines_of: Callable[[int], int]) -> int:
-        """Return how many of ``count`` rows fit, but at least ``least``.
-
-        ``lines_of`` returns the lines that a number of rows needs, with everything around them.
-        """
+        """Return how many of ``count`` rows fit, at least ``least``; ``lines_of`` returns the lines that rows need."""
         if self.lines is None:
             return count
         while count > least and (excess := lines_of(count) - self.lines) > 0:
