@@ -15,13 +15,13 @@ import sys
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from types import CodeType, TracebackType
+from types import CodeType, FrameType
 from typing import Any, NoReturn
 
 MAX_SECONDS_AT_END = 60.0
 """Maximum time that the end of a program waits for the device, the disk or a thread of ours."""
 
-_in_child: list[weakref.WeakMethod[Callable[[], None]]] = []
+_in_child: list[tuple[weakref.ref[Any], Callable[[Any], None]]] = []
 
 
 def in_forked_child(method: Callable[[], None]) -> None:
@@ -30,15 +30,17 @@ def in_forked_child(method: Callable[[], None]) -> None:
     The child has only the thread that forked. A lock that another thread of the parent held is held forever, and what
     another thread had begun never ends.
     """
-    _in_child[:] = [reference for reference in _in_child if reference() is not None]
-    _in_child.append(weakref.WeakMethod(method))
+    bound: Any = method
+    _in_child[:] = [entry for entry in _in_child if entry[0]() is not None]
+    # Not a ``WeakMethod``: in its callback, an exception of a signal handler would be lost.
+    _in_child.append((weakref.ref(bound.__self__), bound.__func__))
 
 
 def _call_in_child() -> None:
-    for reference in _in_child.copy():
-        if (method := reference()) is not None:
+    for reference, function in _in_child.copy():
+        if (found := reference()) is not None:
             with suppress(Exception):  # Python would print it on the program's stderr
-                method()
+                function(found)
 
 
 os.register_at_fork(after_in_child=_call_in_child)
@@ -67,20 +69,33 @@ _MAX_SIGACTION_BYTES = 512  # glibc's ``struct sigaction`` has 152 on x86-64
 def let_through(error: Exception) -> None:
     """Raise an error again that one of the program's signal handlers raised in the middle of our code.
 
-    Such an error, a time-out for example, must reach the program, as it would without us.
+    Such an error, a time-out for example, must reach the program, as it would without us. Triton's compiler may have
+    made another one of it.
     """
-    if _is_of_signal_handler(error):
-        raise error
+    if (found := _of_signal_handler(error)) is not None:
+        raise found
 
 
-def _is_of_signal_handler(error: Exception) -> bool:
+def _of_signal_handler(error: BaseException | None) -> BaseException | None:
+    """Return the error that a signal handler raised: this one, or one that led to it; None if there is none.
+
+    Not one that the program was handling before: a frame of the program that goes on has caught that.
+    """
     handlers = {_code_of(signal.getsignal(number)) for number in signal.valid_signals()} - {None}
-    trace: TracebackType | None = error.__traceback__
-    while trace is not None:
-        if trace.tb_frame.f_code in handlers:
-            return True
-        trace = trace.tb_next
-    return False
+    frame, going_on = sys._getframe().f_back, set[FrameType]()
+    while frame is not None:
+        going_on.add(frame)
+        frame = frame.f_back
+    while error is not None:
+        trace = error.__traceback__
+        while trace is not None:
+            if trace.tb_frame.f_code in handlers:
+                return error
+            trace = trace.tb_next
+        error = error.__cause__ or error.__context__
+        if error is not None and error.__traceback__ is not None and error.__traceback__.tb_frame in going_on:
+            return None
+    return None
 
 
 class Guarded:
@@ -98,8 +113,9 @@ class Guarded:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        if not isinstance(error, Exception) or _is_of_signal_handler(error):
+        if not isinstance(error, Exception):
             return False
+        let_through(error)
         self._failed(error)
         return True
 

@@ -31,7 +31,7 @@ from kprof_inject.runtime.compiling.instrumentation import (
     shared_bytes_of,
     tag_values,
 )
-from kprof_inject.runtime.process_events import in_forked_child
+from kprof_inject.runtime.process_events import in_forked_child, let_through
 from kprof_inject.workspace import Workspace
 
 Numbers = tuple[int | None, ...]
@@ -178,6 +178,7 @@ def compile_with_records(
         try:
             kernel = compile(effects)
         except Exception as error:  # the compiler's errors have no common base
+            let_through(error)
             errors = errors_in(messages.take())
             reason = errors[0].text if errors else f"{type(error).__name__}: {error}"
             raise KprofError(f"Triton does not compile it with records: {reason}") from error

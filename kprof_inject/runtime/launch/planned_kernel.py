@@ -37,7 +37,7 @@ from kprof_inject.runtime.compiling.recording_build import (
 )
 from kprof_inject.runtime.devices.cuda_driver import l2_bytes, resources_of
 from kprof_inject.runtime.devices.device import Device
-from kprof_inject.runtime.process_events import keeping_signal_handlers
+from kprof_inject.runtime.process_events import keeping_signal_handlers, let_through
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import Session
 from kprof_inject.runtime.versions import installed_version
@@ -351,7 +351,8 @@ class PlannedKernel:
             return
         try:
             alone = self._compiled(mode, EVERY_CTA)
-        except Exception:  # noqa: BLE001 (whatever prevents records in all CTAs, a sample can have them)
+        except Exception as error:  # noqa: BLE001 (whatever prevents records in all CTAs, a sample can have them)
+            let_through(error)
             return
         with_records = resources_of(alone)["spills"]
         if with_records is not None and with_records + _MAX_MORE_SPILLS < after and not self._holds_fewer_ctas(alone):
