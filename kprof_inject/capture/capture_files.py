@@ -209,8 +209,8 @@ def _lines(path: Path) -> Iterator[tuple[bytes, str]]:
 class CaptureWriter:
     """Writer of one process's folder; at every moment the files on disk are readable.
 
-    It runs inside the user's program, in the writer's thread: no launch waits for it. A launch's line is written after
-    its buffer, so a killed program loses at most one launch.
+    It runs inside the user's program, in the copier's thread except at the beginning and at the end. A launch's line is
+    written after its buffer, so a killed program loses at most one launch.
     """
 
     def __init__(self, folder: Path, process: ProcessRecord) -> None:

@@ -36,7 +36,7 @@ _MIN_RECORDED = 256
 """``auto`` has at least this many clusters record: the interval of a scope's median is then ± 2.5 %
 (in the median of 58 foreign launches, H200, ``benchmarks/sampled.py``)."""
 _MIN_SHARE = 4
-"""``auto`` has a sample record of grids with at least this many times the clusters that record at least."""
+"""``auto`` samples a grid only if it has at least this many times ``_MIN_RECORDED`` clusters."""
 
 
 class CtaSample(Struct, frozen=True):
@@ -64,10 +64,10 @@ class CtaSample(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class CtaChoice:
-    """Value of ``--ctas``: of ``2 ** shift`` clusters one records; with None, as suits the grid.
+    """Value of ``--ctas``: one of ``2 ** shift`` clusters records; with None, as many as suit the grid.
 
-    As suits the grid are at least ``min_recorded`` of grids with four times as many or more, and all of smaller ones.
-    With ``per_sm``, this number of CTAs of each SM to twice as many record in the launch that ``of_launch`` gets.
+    That is at least ``min_recorded``, or all if the grid has fewer than four times as many. With ``per_sm`` = N, N to
+    2 N CTAs of each SM record in the launch that ``of_launch`` gets.
     """
 
     shift: int | None = None

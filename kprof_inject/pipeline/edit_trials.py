@@ -38,7 +38,7 @@ from kprof_inject.files import read_text
 from kprof_inject.forks import usable_cores
 from kprof_inject.pipeline import Say
 from kprof_inject.pipeline.edit_choice import Proposal, edits_after, edits_for, how_to_apply, named_grid
-from kprof_inject.pipeline.workers import Worker, leaving_by_exception
+from kprof_inject.pipeline.workers import WorkerProcess, leaving_by_exception
 from kprof_inject.quantities import counted
 from kprof_inject.report.experiments import result_text
 from kprof_inject.runtime.child_process import ProcessOverdueError, wait_for
@@ -250,7 +250,7 @@ class _Trials:
         self._add(proposals)
         compilers = Compilers(self._folder, max(usable_cores() - 1, 1))  # one core is the worker's
         try:
-            with leaving_by_exception(), compilers, Worker(cache=self._cache) as worker:
+            with leaving_by_exception(), compilers, WorkerProcess(cache=self._cache) as worker:
                 self._ended = self._try_all(compilers, worker)
                 self._confirm(worker)
         except KeyboardInterrupt:
@@ -261,7 +261,7 @@ class _Trials:
                 over = "it was interrupted" if self._ended == "interrupted" else f"the {seconds} were over"
                 trial.refusal, trial.is_late = over + _MEANWHILE.get(trial.state, ""), True
 
-    def _try_all(self, compilers: Compilers, worker: Worker) -> Ended:
+    def _try_all(self, compilers: Compilers, worker: WorkerProcess) -> Ended:
         worker.begin_task(self._task(None, self._deadline_s), self._choice.seconds)
         timing: _Trial | None = None
         moved_from: tuple[Edit, ...] | None = None
@@ -424,7 +424,7 @@ class _Trials:
         elif is_late:
             self._say(f"the unchanged kernel's code is not compared with the program's: {refusal}")
 
-    def _confirm(self, worker: Worker) -> None:
+    def _confirm(self, worker: WorkerProcess) -> None:
         """Time the best alone in a fresh process, since the best of several was partly luck; else the next one."""
         for trial in self._winners():
             worker.stop()

@@ -1,4 +1,4 @@
-"""The steps that run the user's program: dump, run, and run again with a buffer that fits.
+"""The steps that run the user's program: dump, profile, run, and run again with a buffer that fits.
 
 Each starts the program, and reports what it saved or why it saved nothing. Only the program imports Triton and torch.
 """
@@ -28,8 +28,8 @@ from kprof_inject.packages import install_command, missing_to_run
 from kprof_inject.pipeline import Say
 from kprof_inject.pipeline.saved_launches import (
     drop_launches,
+    drop_launches_except,
     finish_launches,
-    keep_launches_of,
     launches_to_save,
     main_kernels,
     measure_run,
@@ -107,7 +107,7 @@ class Program:
         hard_to_time = [variant for variant, kernel in built.items() if variant and needs_replay(kernel)]
         recording = recording.replaying(hard_to_time)
         if recording.variants_to_replay is not None:
-            keep_launches_of(workspace, folder, {*main_kernels(workspace), *recording.variants_to_replay})
+            drop_launches_except(workspace, folder, {*main_kernels(workspace), *recording.variants_to_replay})
         self._finish(folder, exit_code, reports, recording)
         return folder, exit_code
 
@@ -141,7 +141,7 @@ class Program:
     def fit_and_run(self, ran: tuple[Path, int], recording: Recording) -> tuple[Path, int]:
         """Rerun the program with a larger buffer if its capture lost records, unless it was stopped.
 
-        ``ran`` is what ``run`` returned. Returns the same of the last run.
+        ``ran`` is what ``profile`` or ``run`` returned. Returns the same of the last run.
         """
         folder, exit_code = ran
         if exit_code in STOPPED:

@@ -1,4 +1,4 @@
-"""Save launches of a program, and repeat them in workers when the program has ended.
+"""Choose which launches of a program are saved, and repeat them in workers when the program has ended.
 
 What is measured is added to the capture, as is the kernels' machine code. Everything that goes wrong is reported: the
 capture is useful without these measurements.
@@ -97,8 +97,8 @@ def launches_to_save(
     )
 
 
-def keep_launches_of(workspace: Workspace, capture: Path, variants: Container[str]) -> None:
-    """Remove the launches of other variants that the run of a capture saved."""
+def drop_launches_except(workspace: Workspace, capture: Path, variants: Container[str]) -> None:
+    """Remove the saved launches of all other variants."""
     for path in workspace.launches_folder(capture).glob(f"*{SAVED_LAUNCH_ENDING}"):
         if _variant_in(path) not in variants:
             shutil.rmtree(path, ignore_errors=True)

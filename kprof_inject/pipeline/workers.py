@@ -26,7 +26,7 @@ _MAX_TRIES = 5
 _MAX_TASK_SECONDS = 300.0
 
 
-class Worker(ChildProcess):
+class WorkerProcess(ChildProcess):
     """Worker process for tasks with saved launches, one at a time; a fresh one follows when it dies.
 
     ``executable`` is the Python of a program that the user has just run, ours if it is empty or absent; that in the
@@ -88,8 +88,8 @@ class Worker(ChildProcess):
 
 
 def do_tasks(tasks: Sequence[Task], executable: str = "", cache: Path | None = None) -> list[TaskResult]:
-    """Return the result of each task, which is a refusal if its process ended; see ``Worker``."""
-    with leaving_by_exception(), Worker(executable, cache) as worker:
+    """Return the result of each task, which is a refusal if its process ended; see ``WorkerProcess``."""
+    with leaving_by_exception(), WorkerProcess(executable, cache) as worker:
         # Experiments take as long as the user lets them.
         return [worker.do(task, _MAX_TASK_SECONDS + getattr(task, "seconds", 0.0)) for task in tasks]
 

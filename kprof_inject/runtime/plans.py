@@ -19,7 +19,7 @@ from kprof_inject.rewrite import strip
 from kprof_inject.runtime.compiling.builds import build_files
 from kprof_inject.runtime.compiling.compiler import ANOTHER_TTGIR, as_json, put_in_place, same_code
 from kprof_inject.runtime.inductor import is_compile_worker
-from kprof_inject.runtime.launch.planned_kernel import Plan
+from kprof_inject.runtime.launch.planned_kernel import KernelPlan
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import Session
 from kprof_inject.runtime.torch_tracer import TorchTracer
@@ -41,7 +41,7 @@ class WorkspacePlans:
     report: ProcessReport
     trace: TorchTracer | None = None
 
-    def plan_of(self, variant: DumpedKernel, kernel: Any) -> Plan | None:
+    def plan_of(self, variant: DumpedKernel, kernel: Any) -> KernelPlan | None:
         """Return the plan of a variant, if it can be used."""
         workspace = Workspace(Path(self.session.workspace))
         scope_table = workspace.scope_table(variant.variant)
@@ -53,7 +53,7 @@ class WorkspacePlans:
             return None
         if self.trace is not None:
             self.trace.start()
-        return Plan(dumped, dumped.variant, scope_table)
+        return KernelPlan(dumped, dumped.variant, scope_table)
 
 
 def _why_another(workspace: Workspace, dumped: DumpedKernel, compiled: str) -> str:
@@ -76,7 +76,7 @@ class PlansMadeNow:
     inserter: Inserter
     trace: TorchTracer | None = None
 
-    def plan_of(self, variant: DumpedKernel, kernel: Any) -> Plan | None:
+    def plan_of(self, variant: DumpedKernel, kernel: Any) -> KernelPlan | None:
         """Dump the kernel and plan its records, if its name matches."""
         workspace = Workspace(Path(self.session.workspace))
         if not save_kernel(workspace.folder, self.session.recording.kernel, variant, kernel, self.report):
@@ -92,14 +92,14 @@ class PlansMadeNow:
             return None
         if self.trace is not None:
             self.trace.start()
-        return Plan(dumped, dumped.variant, scope_table)
+        return KernelPlan(dumped, dumped.variant, scope_table)
 
-    def fewer(self, plan: Plan) -> Plan | None:
+    def fewer(self, plan: KernelPlan) -> KernelPlan | None:
         """Plan fewer records for a kernel that they slow down."""
         workspace = Workspace(Path(self.session.workspace))
         name = self.inserter.insert_less(workspace, plan.dumped, plan.name)
         scope_table = workspace.scope_table(name) if name else None
-        return None if scope_table is None else Plan(plan.dumped, name, scope_table)
+        return None if scope_table is None else KernelPlan(plan.dumped, name, scope_table)
 
 
 def why_left_alone(dumped: DumpedKernel) -> str:

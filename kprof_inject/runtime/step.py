@@ -39,7 +39,7 @@ from kprof_inject.runtime.launch import triton_wrapping
 from kprof_inject.runtime.launch.launch_capture import LaunchCapture
 from kprof_inject.runtime.launch.launch_saver import KernelToSave, LaunchSaver
 from kprof_inject.runtime.launch.launcher import CleanTimes, CurrentCapture, SavingLauncher, record_launches
-from kprof_inject.runtime.launch.planned_kernel import Fewer, Plan, PlannedKernel
+from kprof_inject.runtime.launch.planned_kernel import Fewer, KernelPlan, PlannedKernel
 from kprof_inject.runtime.launch.timing import watch_programs_events
 from kprof_inject.runtime.launch.triton_wrapping import Load, around_load, watch_graphs_of
 from kprof_inject.runtime.plans import PlansMadeNow, WorkspacePlans, dump_alone
@@ -49,7 +49,7 @@ from kprof_inject.runtime.session import Session
 from kprof_inject.runtime.torch_tracer import TorchTracer
 from kprof_inject.workspace import DumpedKernel, Workspace
 
-PlanOf = Callable[[DumpedKernel, Any], Plan | None]
+PlanOf = Callable[[DumpedKernel, Any], KernelPlan | None]
 """Function that returns the plan of a variant, which Triton has just compiled, or None to leave it as it is."""
 
 

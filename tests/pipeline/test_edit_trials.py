@@ -53,7 +53,7 @@ class Processes:
         self._is_fresh = True
         self.until_s = math.inf
         self.connection, self._other = Pipe()
-        patch.setattr(edit_trials, "Worker", lambda **_: self)
+        patch.setattr(edit_trials, "WorkerProcess", lambda **_: self)
 
     def __enter__(self) -> Processes:
         return self

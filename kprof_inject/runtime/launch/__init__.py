@@ -1,10 +1,10 @@
-"""Launches with records: the launcher, the buffers, and the thread that saves them.
+"""Launches with records: the launcher, the buffers, and the thread that copies and writes them.
 
-One object, ``RecordedLaunch``, passes through all parts::
+A launch passes through::
 
-    launcher ──number, begin──▶ launch_capture ──lend──▶ launch_buffers
-        └──launched──▶ the owner of its buffer ──put──▶ copier (a thread) ──LaunchRecord──▶ capture.capture_files
+    launcher ─▶ kernel_launches (its number) ─▶ planned_kernel (its build) ─▶ launch_capture (a RecordedLaunch)
+        ─▶ launch_buffers ──lend, made──▶ copier (a thread) ──LaunchRecord──▶ capture.capture_files
 
-No part of the launch path takes a lock: a signal handler may launch in the middle of a launch, and a forked child lacks
-its parent's threads.
+No launch takes a lock, except to load or compile a kernel: a signal handler may launch in the middle of a launch, and a
+forked child lacks its parent's threads.
 """

@@ -23,7 +23,7 @@ _READ_CLOCK_EVERY_NS = 5_000_000_000
 MAX_WAITING_BYTES = 1 << 30
 """Maximum device memory waiting to be written; launches beyond it are left out."""
 
-_KEEP_UP_EVERY_S = 1.0
+_NOTE_EVERY_S = 1.0
 
 _NEVER_RAN = bytes(4)
 """First bytes of a CTA that never ran; a CTA that ran writes a preamble there."""
@@ -33,13 +33,13 @@ _BEGUN_AT = slice(16, 24)
 
 
 class BufferCopier:
-    """Writer of buffers, in order, with bounded memory and disk; it counts the launches that it leaves out by reason.
+    """Copier of buffers to disk, in order, with bounded memory and disk; it counts what it leaves out by reason.
 
     With ``replaces``, only the newest launch of each variant stays on disk. The first failure of
     the disk or the device ends the capture: later launches are counted, and the program goes on.
 
     ``put`` takes no lock that an interrupted caller could leave held: ``SimpleQueue.put`` is reentrant. The copier's
-    thread calls ``keep_up`` about once a second. ``saved`` counts the launches written so far, including replaced ones.
+    thread calls ``note_progress`` about once a second. ``saved`` counts the launches written, with replaced ones.
 
     It also reads the timer of each device that it copies from, at first and every few seconds, which shows how the
     timer drifts against the host's clock.
@@ -53,7 +53,7 @@ class BufferCopier:
         left_out: Counter[str],
         max_bytes: int,
         replaces: bool,
-        keep_up: Callable[[int], None],
+        note_progress: Callable[[int], None],
     ) -> None:
         self._device = device
         self._writer = writer
@@ -62,8 +62,8 @@ class BufferCopier:
         self._max_bytes = max_bytes
         self._replaces = replaces
         self._clock_read_ns: dict[int, int] = {}
-        self._keep_up = keep_up
-        self._kept_up_s = 0.0
+        self._note_progress = note_progress
+        self._noted_s = 0.0
         self._queue: SimpleQueue[RecordedLaunch | None] = SimpleQueue()
         self._waiting: dict[RecordedLaunch, int] = {}
         """Launches in the queue, with their sizes."""
@@ -144,12 +144,12 @@ class BufferCopier:
 
     def _next(self) -> RecordedLaunch | None:
         while True:
-            if self.saved == 1 or time.monotonic() - self._kept_up_s >= _KEEP_UP_EVERY_S:
-                self._kept_up_s = time.monotonic()
+            if self.saved == 1 or time.monotonic() - self._noted_s >= _NOTE_EVERY_S:
+                self._noted_s = time.monotonic()
                 with self._report.guard("saying what is saved"):
-                    self._keep_up(self.saved)
+                    self._note_progress(self.saved)
             try:
-                return self._queue.get(timeout=_KEEP_UP_EVERY_S)
+                return self._queue.get(timeout=_NOTE_EVERY_S)
             except Empty:
                 continue
 

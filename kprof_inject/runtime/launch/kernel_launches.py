@@ -71,7 +71,7 @@ class KernelLaunches:
         return self._turns.turn(grid)
 
     def has_records(self, turn: Turn | None, *, is_kept: bool) -> bool:
-        """Return True if a launch is recorded, because it is kept, or timed with records."""
+        """Return True if a launch is recorded: its turn decides; without one, kept launches are recorded."""
         if turn is not None:
             return turn.has_records
         return is_kept or not (self._has_turns or self._is_timed)

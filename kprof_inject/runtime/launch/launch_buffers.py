@@ -88,7 +88,7 @@ class LaunchBuffers:
 
     def save_rest(self) -> None:
         """Save the launches that are still in the buffers."""
-        # The last launches in graphs: the writer compares their start times with those of the launches it has.
+        # The last launches in graphs: the copier compares their start times with those of the launches it has written.
         for launch in list(self._in_graphs.values()):
             self._save_now(launch)
 
@@ -231,7 +231,7 @@ class LastLaunches(LaunchBuffers):
 
     def save_rest(self) -> None:
         """Save the launches that are still in the buffers."""
-        # One may be saved already, or could not be: the writer ignores what it has.
+        # One may be saved already, or could not be: the copier ignores what it has written.
         for launch in self._last_on_streams():
             self._save_now(launch)
         super().save_rest()

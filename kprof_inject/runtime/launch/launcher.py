@@ -1,4 +1,4 @@
-"""Launchers in place of Triton's: with records, each launch in a buffer of ours; or timed, or saved, without any.
+"""Replacements for Triton's launcher: one records, one only times, one only saves.
 
 Triton asks our allocator for the profile buffer of each launch.
 """
@@ -133,7 +133,7 @@ class CapturingLauncher(StandInLauncher):
         if launch is None:
             return self._launch_without_records(turn, grid, stream, function, metadata, *args)
         build = launch.build
-        saved = self._saved(capture.saver, launch, stream, args) if launch.is_kept else None
+        saved = self._begin_to_save(capture.saver, launch, stream, args) if launch.is_kept else None
         # A signal handler of the program may launch in the middle of this.
         outer = _present_launch.buffer
         try:
@@ -171,7 +171,7 @@ class CapturingLauncher(StandInLauncher):
             timer.end(start, stream, turn)
         return result
 
-    def _saved(
+    def _begin_to_save(
         self, saver: LaunchSaver, launch: RecordedLaunch, stream: int, args: Sequence[Any]
     ) -> LaunchBeingSaved | None:
         """Copy the memory of a launch that is about to be made, if it is the one to save."""

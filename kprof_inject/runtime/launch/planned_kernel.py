@@ -58,7 +58,7 @@ three buffers, in memory that the program may need."""
 _CHANGED_BY_RECORDS = ("num_warps", "shared", "profile_scratch_size", "profile_scratch_align")
 
 
-class Plan(NamedTuple):
+class KernelPlan(NamedTuple):
     """Records planned for a dumped kernel: their scopes, and the name of the plan in the workspace."""
 
     dumped: DumpedKernel
@@ -66,7 +66,7 @@ class Plan(NamedTuple):
     scopes: ScopeTable
 
 
-Fewer = Callable[[Plan], Plan | None]
+Fewer = Callable[[KernelPlan], KernelPlan | None]
 """Function that plans fewer records than a plan has, for a kernel that they slow down; None if that is not possible."""
 
 CompileText = Callable[[Path, ExitStack], Any]
@@ -88,7 +88,7 @@ class PlannedKernel:
         device: Device,
         fewer: Fewer,
         variant: DumpedKernel,
-        plan: Plan,
+        plan: KernelPlan,
         compile: CompileText,
     ) -> None:
         """Prepare to launch a ``variant`` of the program with the records of ``plan``, or ``fewer``."""
@@ -115,7 +115,7 @@ class PlannedKernel:
         self._clean_ptx: str | None = None
         """PTX of the kernel without records; None if it has none, or if all CTAs record in any case."""
         self._prefers_shared = False
-        """True if records of this kernel cost less in shared memory, also where they mostly cost less in global one."""
+        """True if records of this kernel cost less in shared memory, even where global memory is usually cheaper."""
         self._why_fewer = ""
         """Reason why fewer records are made than were planned first; empty if there is none."""
         self._why_all_ctas = ""
@@ -123,9 +123,9 @@ class PlannedKernel:
         self._builds: dict[str, tuple[RecordingBuild, Any]] = {}
         """Builds by how they are made, with their kernels: Triton 3.9 unloads a kernel without references."""
         self._ctas = session.recording.cta_choice
-        """Which CTAs record, as the user has it, or ``FEWER_CTAS``."""
+        """The user's choice of the CTAs that record, or ``FEWER_CTAS``."""
         self._choice: CtaChoice | None = None
-        """Which CTAs record, as the first large grid has it; None before that launch, and if each grid has its own."""
+        """Which CTAs record: the choice for the first large grid; None before it, and if each grid has its own."""
         self._reduced = ""
         """How fewer records were made last; empty if all are made."""
 

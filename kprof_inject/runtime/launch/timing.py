@@ -1,4 +1,6 @@
-"""Time single launches with events, by the same method without records (``dump``) and with them (``run``).
+"""Time single launches with events, by the same method without records and with them.
+
+That is in turn (``profile``), or in two runs (``dump`` and ``run``).
 
 The stream is held until the host has queued both events and the launch between them. Otherwise a short kernel's time
 would be the host's, which is longer while we capture.

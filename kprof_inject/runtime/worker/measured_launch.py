@@ -32,7 +32,7 @@ from kprof_inject.runtime.launch import triton_wrapping
 from kprof_inject.runtime.launch.launch_capture import LaunchCapture
 from kprof_inject.runtime.launch.launch_saver import LaunchSaver
 from kprof_inject.runtime.launch.launcher import own_scratch, record_launches
-from kprof_inject.runtime.launch.planned_kernel import Plan, PlannedKernel
+from kprof_inject.runtime.launch.planned_kernel import KernelPlan, PlannedKernel
 from kprof_inject.runtime.launch.timing import EmptyKernel, LaunchTimer
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import NO_SAVED_LAUNCHES, Session
@@ -201,7 +201,7 @@ def _compiled_from(text: Path, kernel: DumpedKernel, workspace: Workspace) -> An
     return CompiledKernel(source_of(kernel.info), {made.name: str(made) for made in sorted(folder.iterdir())}, "")
 
 
-def capture_launch(launch: LoadedLaunch, clean: Any, session_path: Path, times: int) -> L2Contents:
+def capture_in_worker(launch: LoadedLaunch, clean: Any, session_path: Path, times: int) -> L2Contents:
     """Launch a saved launch with the records that are planned in the session's workspace, and save their buffers.
 
     ``clean`` is the kernel without records, which is timed before. Returns what the L2 held when each launch began.
@@ -220,7 +220,7 @@ def capture_launch(launch: LoadedLaunch, clean: Any, session_path: Path, times: 
         saver = LaunchSaver(NO_SAVED_LAUNCHES, session.recording.launches, device, report)
         capture = LaunchCapture(session, report, device, saver)
         triton_wrapping.wrap_loading()
-        plan = Plan(dumped, dumped.variant, scope_table)
+        plan = KernelPlan(dumped, dumped.variant, scope_table)
         planned = PlannedKernel(
             session,
             report,

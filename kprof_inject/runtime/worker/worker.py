@@ -31,7 +31,7 @@ from kprof_inject.runtime.launch.launcher import writing_to
 from kprof_inject.runtime.launch.timing import EmptyKernel
 from kprof_inject.runtime.worker.delayed_kernel import time_delays
 from kprof_inject.runtime.worker.loaded_launch import LoadedLaunch, NotReplayable, loaded_launch
-from kprof_inject.runtime.worker.measured_launch import capture_launch, measured_launch
+from kprof_inject.runtime.worker.measured_launch import capture_in_worker, measured_launch
 from kprof_inject.runtime.worker.paired_launches import HOST_IS_SLOW, BackToBack, PairedLaunches, Watchdog, empty_ns
 from kprof_inject.runtime.worker.tasks import (
     ADDRESS_TAKEN,
@@ -120,7 +120,9 @@ class Worker:
                 write_experiment(Path(task.folder), experiment)
                 return TaskResult()
             case CaptureLaunch():
-                return TaskResult(l2=capture_launch(launch, clean_kernel(launch.saved), Path(task.session), task.times))
+                return TaskResult(
+                    l2=capture_in_worker(launch, clean_kernel(launch.saved), Path(task.session), task.times)
+                )
             case CountLaunch():
                 profiler = self._ready_profiler(launch.device)
                 with measured_launch(launch, clean_kernel(launch.saved), self._watchdog) as measured:
