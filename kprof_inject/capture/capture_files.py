@@ -52,7 +52,11 @@ KERNELS_FOLDER = "kernels"
 
 
 class ProcessRecord(Struct, frozen=True, kw_only=True):
-    """Content of ``process.json``; ``made_by`` is the command that captured for its own use."""
+    """Content of ``process.json``.
+
+    ``made_by`` is the command that captured for its own use; it is empty if the capture was made for the user to read.
+    ``recording`` is what the user chose.
+    """
 
     version: int = FORMAT_VERSION
     made_by: Name = ""
@@ -74,7 +78,10 @@ class ProcessRecord(Struct, frozen=True, kw_only=True):
 class LaunchRecord(Struct, frozen=True, kw_only=True):
     """Line of ``launches.jsonl``: a launch whose buffer was saved.
 
-    ``arguments`` are those of the compiled function, in the order of its parameters.
+    ``index`` is its number among the launches of its variant in its process, ``host_ns`` when the host called it, by
+    the host's clock. ``arguments`` are those of the compiled function, in the order of its parameters: integers and
+    addresses, None for others; empty if they are unknown. With ``graph``, it was captured into a CUDA graph, and the
+    buffer is that of the last replay. Of ``2 ** cta_shift`` clusters one recorded (see ``cta_samples``).
     """
 
     variant: FileName
@@ -115,7 +122,14 @@ class EndRecord(Struct, frozen=True):
 
 
 class KernelRecord(Struct, frozen=True, kw_only=True):
-    """Content of a capture's ``kernel.json``; builds with smaller buffers share their ``program_variant``."""
+    """Content of a capture's ``kernel.json``.
+
+    ``name`` is the function's, ``program_variant`` the dumped variant that the build was made from: builds with a
+    smaller buffer share it. ``scope_ids`` is Proton's table, from id to record name. ``metadata`` is Triton's, of the
+    build with records. ``sm_clock_hz`` is the nominal clock, ``dram_bytes_per_s`` the peak bandwidth by clock and
+    width. With a ``cta_shift``, each launch records 1 of ``2 ** cta_shift`` clusters, with None as many as suit its
+    grid (see ``cta_samples``). The checksums are of the texts in the same folder.
+    """
 
     name: Name
     program_variant: Name = ""

@@ -72,7 +72,11 @@ class DelaysRecord(Struct, frozen=True, kw_only=True):
 
 
 class MeasuredDelayRecord(Struct, frozen=True, kw_only=True):
-    """Times of a kernel with a delay; ``clean_ns`` are means without it, immediately before and after."""
+    """Times of a kernel with a delay.
+
+    ``ns`` has each time, and ``clean_ns`` the mean time without the delay, measured immediately before and after.
+    ``refusal`` is the reason why it was not timed.
+    """
 
     scope: ScopeIndex
     delay_cycles: DelayCycles
@@ -102,7 +106,11 @@ class SpinRecord(Struct, frozen=True):
 
 
 class ExperimentRecord(Struct, frozen=True, kw_only=True):
-    """Experiment with one variant in one process; a time is the mean of ``launches`` back to back."""
+    """Experiment with one variant in one process.
+
+    A time is that of ``launches`` launches back to back, divided by their number. ``sm_clock_hz`` is the clock at which
+    its SMs ran meanwhile. ``ended`` is the reason why the experiment ended.
+    """
 
     name: Name
     variant: FileName

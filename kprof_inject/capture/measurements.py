@@ -58,7 +58,11 @@ class SamplesRecord(Struct, frozen=True, kw_only=True):
 
 
 class MeasurementsRecord(Struct, frozen=True, kw_only=True):
-    """Content of ``measurements.json``; reasons are in words that follow *because*."""
+    """Content of ``measurements.json``.
+
+    A reason why there are no counters, or no samples, is in words that follow *because*. ``l2`` is what the L2 held
+    when each launch began.
+    """
 
     counters: CountersRecord | None = None
     not_counted: Text = ""
@@ -69,7 +73,11 @@ class MeasurementsRecord(Struct, frozen=True, kw_only=True):
 
 
 class MovesRecord(Struct, frozen=True, kw_only=True):
-    """Content of ``moves.json``: what moved across each scope's records; lines are of the TTGIR without records."""
+    """Content of ``moves.json``: what the compiler moved out of each scope and into it.
+
+    By the name of the scope's record; None if no clock read of the scope was found. Lines are those of the TTGIR
+    without records.
+    """
 
     scopes: Mapping[Name, tuple[Moved, ...] | None]
 
@@ -84,7 +92,11 @@ _RangeBytes = Annotated[int, Meta(ge=1, le=MAX_LOADED_BYTES)]
 
 
 class LoadedIntegersRecord(Struct, frozen=True, kw_only=True):
-    """Content of ``loaded_integers.json``: memory of a launch, in ranges that ascend."""
+    """Content of ``loaded_integers.json``: memory of a launch with this grid and these arguments.
+
+    The ranges begin at ``starts``, in ascending order, and have ``sizes`` in bytes. ``data`` has the bytes of all of
+    them one after another, compressed by zlib.
+    """
 
     grid: Grid
     arguments: Annotated[tuple[Argument | None, ...], Meta(max_length=1 << 12)]

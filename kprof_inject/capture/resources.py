@@ -1,7 +1,4 @@
-"""Resources that a build of a kernel uses on an SM, the number of CTAs that fit there, and the times of its launches.
-
-``docs/file-formats.md`` describes ``timing.json``.
-"""
+"""Resources that a build of a kernel uses on an SM, and the number of its CTAs that fit there."""
 
 from __future__ import annotations
 
@@ -158,7 +155,12 @@ def without_empty(times_ns: tuple[float, ...] | None, empty_ns: float | None) ->
 
 
 class PairedTimesRecord(Struct, frozen=True, kw_only=True):
-    """Times of launches without records and with them, in turn: the n-th times of both are a pair."""
+    """Times of launches of a kernel without records and with them, in turn.
+
+    The n-th times of both are a pair. Each is the time of ``launches`` launches back to back, divided by their number.
+    ``restored`` is true if the kernel's memory was restored before each launch, and not only at the end. ``*_empty_ns``
+    are the times of an empty kernel, measured in the same way.
+    """
 
     clean_ns: tuple[DurationNs, ...]
     with_records_ns: tuple[DurationNs, ...]
@@ -179,7 +181,10 @@ MAX_GRIDS = 256
 
 
 class GridTimesRecord(Struct, frozen=True, kw_only=True):
-    """Launches with one grid; their times include launching, as those of ``TimingRecord.in_turn`` do."""
+    """Launches of a kernel with one grid: their number in the process, and times of some without records.
+
+    The times include what launching takes, as those of ``TimingRecord.in_turn`` do.
+    """
 
     grid: Grid
     launches: Count
@@ -190,7 +195,12 @@ class GridTimesRecord(Struct, frozen=True, kw_only=True):
 
 
 class TimingRecord(Struct, frozen=True):
-    """Content of ``timing.json``; reasons are in words that follow *because*."""
+    """Content of ``timing.json``: device times of single launches, in their order, and those of replays.
+
+    Without times, or without replays, there is a reason, in words that follow *because*. ``empty_launch_ns`` is the
+    time of an empty kernel, measured as single launches. ``in_turn`` has launches of the program itself, if it ran only
+    once; ``grids`` counts all launches of its variant by grid, if there are several.
+    """
 
     times_ns: tuple[DurationNs, ...]
     not_timed: Text | None = None

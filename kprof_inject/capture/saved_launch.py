@@ -158,7 +158,11 @@ SavedArgument = (
 class MemoryRecord(Struct, frozen=True, kw_only=True):
     """A range of device memory that the launch may reach, at its address in the program.
 
+    Its bytes are at ``offset`` of the memory file. ``chunk_crc32`` has the checksum of each chunk. If they are
+    compressed, ``chunk_bytes`` has the size of each chunk's Zstandard frame in the file, which follow each other; 0 is
+    a chunk of zeros. ``before`` and ``after`` are digests of its contents before the program's launch and after it.
     ``element`` is the type of its elements in the kernel's signature, empty if several types share it or none is known.
+    ``is_found`` is true if only other memory refers to it.
     """
 
     address: Address
@@ -200,8 +204,10 @@ def chunks_in(size_bytes: int) -> int:
 class SavedLaunchRecord(Struct, frozen=True, kw_only=True):
     """Content of ``launch.json``.
 
-    ``memory`` ascends by address; with ``graph``, it is that at the graph's first run. ``clean`` has the resources and
-    the times of the program's own launches.
+    ``arguments`` are those that the launcher got. ``memory`` is in ascending order of addresses. ``clean`` has the
+    resources and the times of the program's own launches. ``graph`` is true if the launch was captured into a graph:
+    its memory is then that at the graph's first run. ``files`` has the checksums of the kernel's files, by their path
+    in the folder.
     """
 
     version: int = SAVED_LAUNCH_VERSION

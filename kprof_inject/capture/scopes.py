@@ -1,4 +1,4 @@
-"""Scopes of a kernel, and the table that says which records are whose: see ``docs/file-formats.md``."""
+"""Scopes of a kernel, and the table that says which records are whose."""
 
 from __future__ import annotations
 
@@ -44,7 +44,10 @@ class PointRecord(Struct, frozen=True):
 
 
 class TagRecord(Struct, frozen=True):
-    """Value that is recorded where a scope begins; it ``is_wide`` if it has 64 bits, not 32."""
+    """Value that is recorded where a scope begins.
+
+    It has a name, the name of its records, and its name in the module. A value ``is_wide`` if it has 64 bits, not 32.
+    """
 
     name: Name
     record: Name
@@ -55,8 +58,12 @@ class TagRecord(Struct, frozen=True):
 class Scope(Struct, frozen=True, kw_only=True):
     """Scope of a scope table.
 
-    ``label`` is its default name, for an operation the operation's. ``partition`` is None if there are none, or if
-    several run it.
+    ``label`` is its default name if the user gives none: for an operation, the operation's name; empty if unknown.
+    ``calls`` are the calls that inlined it, innermost first. ``parent`` is the index of the scope around it, or -1.
+    ``partition`` is the index of the partition whose warps run it; None if there are no partitions, or if several run
+    it. ``lines`` are its first and last line in the TTGIR without records, from 1. ``ended_by_next`` is true for an
+    iteration of which only the start is recorded: the next one's start, or the end record after the loop, also ends it.
+    ``tags`` are in the order of their records.
     """
 
     record: Name
@@ -97,7 +104,11 @@ def _line(point: PointRecord | None) -> str:
 
 
 class Partition(Struct, frozen=True):
-    """Partition of a warp-specialized kernel; Gluon writes the region of each as a ``function``."""
+    """Partition of a warp-specialized kernel.
+
+    ``warps`` is the number of warps that run it (None if unknown), ``function`` the function that its region was
+    written as (Gluon takes one for each; empty if unknown).
+    """
 
     name: Name
     warps: WarpCount | None
