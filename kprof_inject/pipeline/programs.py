@@ -91,8 +91,7 @@ class Program:
         saves = recording.keep_launches or recording.metrics or recording.variants_to_replay != ()
         folder = workspace.new_capture_folder()
         session = dataclasses.replace(
-            self._session("dump", recording, folder, None if saves else ()),
-            step="profile",
+            self._session("profile", recording, folder, None if saves else ()),
             selectors=tuple(selectors),
             style=(style.split, style.iteration_records),
             programs_cache=str(programs_triton_cache(os.environ)),
@@ -173,14 +172,14 @@ class Program:
 
     def _session(
         self,
-        step: Literal["dump", "run"],
+        step: Literal["dump", "run", "profile"],
         recording: Recording,
         capture: Path | None = None,
         variants: tuple[str, ...] | None = (),
     ) -> Session:
         """Return the session of a run that captures, if ``capture`` is its folder, and saves launches of variants."""
-        folder, reports_folder = self.workspace.folder.resolve(), self.workspace.new_reports_folder(step).resolve()
-        session = Session(step, str(folder), str(reports_folder), recording)
+        reports_folder = self.workspace.new_reports_folder("run" if step == "run" else "dump")
+        session = Session(step, str(self.workspace.folder.resolve()), str(reports_folder.resolve()), recording)
         if capture is None:
             return session
         saved = launches_to_save(self.workspace, capture, variants, is_asked_for=recording.asks_for_saved_launches)
