@@ -30,8 +30,8 @@ _STDIN = 0
 class ProgramInput:
     """Our stdin, which each run of the program inherits; a file is rewound to where it was.
 
-    ``refusal`` is the reason why a second run would not get the same input as the first; empty if it will. A pipe that
-    nobody writes to, as that of a job or an agent, is no reason.
+    ``refusal`` is the reason why a second run would not get the same input as the first; empty if it will. An empty
+    pipe, such as the stdin of a job or an agent, is no reason.
     """
 
     refusal = ""

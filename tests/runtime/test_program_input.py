@@ -50,7 +50,7 @@ def test_what_is_no_file_and_no_pipe_is_the_same_for_each_run(given: Given) -> N
 
 
 def test_pipes_and_sockets_are_read_only_once(given: Given) -> None:
-    """What nobody writes to is the same for each run, such as the stdin that a job has."""
+    """An empty pipe is the same for each run, such as the stdin of a job."""
     reads, writes = os.pipe()
     ours, theirs = socket.socketpair()
     unbound = socket.socket()
