@@ -21,6 +21,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason="no GPU on this machine"))
 
 
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Write each result to ``$OUT`` at once: a run on a machine that is lent may be cut off."""
+    folder = os.environ.get("OUT")
+    if folder and "PYTEST_XDIST_WORKER" not in os.environ and (report.when == "call" or not report.passed):
+        with Path(folder, "gpu-results.txt").open("a") as file:
+            file.write(f"{report.outcome} {report.duration:.0f} s {report.nodeid}\n{report.longreprtext[-3000:]}")
+
+
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
     """A user of one's own: nothing of ~/.triton is there beforehand."""
