@@ -22,11 +22,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Write each result to ``$OUT`` at once: a run on a machine that is lent may be cut off."""
+    """Write each result to ``$OUT`` at once: a run may be cut off."""
     folder = os.environ.get("OUT")
     if folder and "PYTEST_XDIST_WORKER" not in os.environ and (report.when == "call" or not report.passed):
         with Path(folder, "gpu-results.txt").open("a") as file:
-            file.write(f"{report.outcome} {report.duration:.0f} s {report.nodeid}\n{report.longreprtext[-3000:]}")
+            file.write(f"{report.outcome} {report.duration:.0f} s {report.nodeid}\n")
+            file.write(f"{report.longreprtext[-3000:]}\n" if report.failed else "")
 
 
 @pytest.fixture
