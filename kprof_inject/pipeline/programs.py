@@ -203,7 +203,7 @@ class Program:
         return exit_code, reports
 
     def _require_captured(self, session: Session, exit_code: int, reports: Reports) -> None:
-        """Take what the processes left beside the capture. Raises ``KprofError`` if no launch was captured."""
+        """Move the traces of the processes into the capture. Raises ``KprofError`` if no launch was captured."""
         folder, recording = Path(session.capture), session.recording
         for trace in Path(session.reports).glob(_TORCH_TRACES) if folder.exists() else ():
             trace.replace(folder / trace.name)

@@ -46,11 +46,10 @@ def with_records(compiled):
     from kprof_inject.errors import KprofError
     from kprof_inject.runtime.compiling.recording_build import compile_with_records
 
-    has_tags = any(scope.tags for scope in planned._plan.scopes.scopes)
     try:
         mode = planned.mode(EVERY_CTA.sample((1, 1, 1), 1))
         built = compile_with_records(
-            partial(planned._compile, planned._plan_path), planned._target, mode, has_tags, None
+            partial(planned._compile, planned._plan_path), planned._target, mode, planned._plan.has_tags, None
         )
     except KprofError as error:
         planned.give_up(f"{error.what}; {error.hint}" if error.hint else error.what)

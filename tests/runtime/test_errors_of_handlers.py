@@ -11,7 +11,7 @@ from kprof_inject.runtime.process_events import let_through
 
 
 class TimeUp(Exception):
-    """What the program's handler raises."""
+    """Error that the handler of the program raises."""
 
 
 def time_up(*_: object) -> None:

@@ -56,7 +56,7 @@ Save = Callable[[RecordedLaunch], None]
 
 
 class LaunchBuffers:
-    """Buffers of a capture's launches. ``lend`` gives a launch its buffer, and ``made`` follows the launch."""
+    """Buffers of a capture's launches. ``lend`` gives a launch its buffer; ``made`` follows a launch that is kept."""
 
     def __init__(self, device: Device, save: Save) -> None:
         self._device = device
@@ -80,8 +80,12 @@ class LaunchBuffers:
             launch.memory, launch.memory_bytes = buffers[-1]
 
     def made(self, launch: RecordedLaunch) -> None:
+        """Note that a launch was made, and have it saved now or later."""
+        launch.host_end_ns = time.time_ns()
+        self._hand_over(launch)
+
+    def _hand_over(self, launch: RecordedLaunch) -> None:
         """Have a launch saved when the work queued on its stream so far has ended."""
-        launch.host_end_ns = launch.host_end_ns or time.time_ns()
         launch.is_handed_over = True
         launch.done = self._device.mark(launch.record.stream)
         self._save(launch)
@@ -98,7 +102,7 @@ class LaunchBuffers:
 
     def _save_now(self, launch: RecordedLaunch) -> None:
         with self._device.selected(launch.record.device):
-            LaunchBuffers.made(self, launch)
+            self._hand_over(launch)
 
     def _lend_own(self, launch: RecordedLaunch) -> None:
         size_bytes = launch.record.buffer_bytes
@@ -218,7 +222,7 @@ class LastLaunches(LaunchBuffers):
         if launch.record.graph:
             self._in_graphs[_graph_of(launch)] = launch
         elif launch.build.overlaps:
-            super().made(launch)
+            self._hand_over(launch)
         else:
             buffers = self._streams[_stream_of(launch)]
             is_due = now_ns - buffers.saved_ns >= _SAVE_EVERY_NS and buffers.has_room
@@ -227,7 +231,7 @@ class LastLaunches(LaunchBuffers):
                 buffers.saved_ns = now_ns
             buffers.keep(launch)
             if is_due:
-                super().made(launch)
+                self._hand_over(launch)
 
     def save_rest(self) -> None:
         """Save the launches that are still in the buffers."""
@@ -279,7 +283,7 @@ class LastLaunches(LaunchBuffers):
             return None
         if former.memory_bytes >= launch.record.buffer_bytes:
             return former
-        super().made(former)
+        self._hand_over(former)
         return None
 
     def _require_room(self, size_bytes: int) -> None:

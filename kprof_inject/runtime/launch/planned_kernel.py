@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
@@ -64,6 +65,11 @@ class KernelPlan(NamedTuple):
     dumped: DumpedKernel
     name: str
     scopes: ScopeTable
+
+    @property
+    def has_tags(self) -> bool:
+        """True if any scope has tags."""
+        return any(scope.tags for scope in self.scopes.scopes)
 
 
 Fewer = Callable[[KernelPlan], KernelPlan | None]
@@ -254,7 +260,7 @@ class PlannedKernel:
                 "--sched-stores moves the store of a start to its end, and iterations have only one record",
                 hint="insert with --iter-records two",
             )
-        mode.require_tags_kept(any(scope.tags for scope in scopes.scopes))
+        mode.require_tags_kept(self._plan.has_tags)
         if is_auto:
             can_choose = self._target.backend == "cuda" and "nvidia" in installed_version().global_buffer_on
             stays = prefers_shared and not sample.shift
@@ -315,16 +321,14 @@ class PlannedKernel:
 
     @property
     def _plan_path(self) -> Path:
-        info = self.dumped.info
-        return self._workspace.override_folder / self._plan.name / info.override_key / f"{info.file_name}.ttgir"
+        return self._workspace.override_path(dataclasses.replace(self.dumped, variant=self._plan.name))
 
     def _compiled(self, mode: Mode, ctas: CtaChoice, max_registers: int | None = None) -> Any:
         """Return the loaded kernel with records; ``max_registers`` is for one of which a sample of the CTAs records."""
-        has_tags = any(scope.tags for scope in self._plan.scopes.scopes)
         clean_ptx = self._clean_ptx if ctas != EVERY_CTA else None
         bodies = (clean_ptx, self._cluster_ctas, max_registers) if clean_ptx is not None else None
         compile = partial(self._compile, self._plan_path)
-        kernel = compile_with_records(compile, self._target, mode, has_tags, bodies)
+        kernel = compile_with_records(compile, self._target, mode, self._plan.has_tags, bodies)
         kernel._init_handles()
         return kernel
 

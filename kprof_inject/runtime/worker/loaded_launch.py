@@ -37,19 +37,13 @@ class NotReplayable(Exception):
     """Error that a kernel cannot be launched again; its text is the reason, in words that follow *because*."""
 
 
-Digests = tuple[int, ...] | None
-"""Digest of each range of a launch's memory; None if the device cannot compute it."""
+Digests = tuple[int, ...]
+"""Digest of each range of a launch's memory."""
 
 
 def digests_of(device: WorkerDevice, ranges: Iterable[MemoryRange], stream: int) -> Digests:
     """Return the digests of the ranges' contents."""
-    digests: list[int] = []
-    for memory in ranges:
-        value = device.digest(memory.address, memory.size_bytes, stream)
-        if value is None:
-            return None
-        digests.append(value)
-    return tuple(digests)
+    return tuple(device.digest(memory.address, memory.size_bytes, stream) for memory in ranges)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +127,7 @@ def loaded_launch(device: WorkerDevice, saved: SavedLaunch) -> Iterator[LoadedLa
             for offset, data in saved.chunks(memory):
                 device.write(copy + offset, data)
         launch.refresh()
-        for memory, digest in zip(record.memory, launch.digest() or (), strict=False):
+        for memory, digest in zip(record.memory, launch.digest(), strict=True):
             if memory.before is not None and int(memory.before, 16) != digest:
                 raise KprofError(
                     f"the memory at {memory.address:#x} is not what the launch began with",

@@ -168,7 +168,7 @@ class Results:
     def refusal_of(self, place: int, digest: Digests) -> str:
         """Return the reason for refusing a variant's results; empty if they are accepted."""
         first = self._digests[0]
-        is_repeatable = first is not None and len(set(self._digests)) == 1
+        is_repeatable = len(set(self._digests)) == 1
         return OTHER_RESULTS if is_repeatable and digest != first else ""
 
 
@@ -324,8 +324,7 @@ class PairedLaunches:
             for index, place in enumerate(chunk):
                 before, ns, after = times[2 * index : 2 * index + 3]
                 found.pairs[place].add(ns, before, after)
-            if (hz := self.launch.device.sm_clock_hz(self.launch.stream)) is not None:
-                found.sm_clock_hz.append(hz)
+            found.sm_clock_hz.append(self.launch.device.sm_clock_hz(self.launch.stream))
         return True
 
     def warm_up(self) -> tuple[BackToBack, bool]:
@@ -338,7 +337,7 @@ class PairedLaunches:
             alone.append(self._alone(timed, self.clean))
             self.results.note(alone[-1][1])
         self.clean_ns = statistics.median(ns for ns, _ in alone)
-        is_repeatable = alone[0][1] is not None and len({digest for _, digest in alone}) == 1
+        is_repeatable = len({digest for _, digest in alone}) == 1
         relaunch = self.launch.saved.record.relaunch
         if is_repeatable and relaunch is not None and not relaunch.waits:  # one that polls is not tried
             timed.restores = False

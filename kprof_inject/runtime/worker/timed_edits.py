@@ -171,7 +171,7 @@ class CloseResults(Results):
     differences: dict[int, float] = field(default_factory=dict)
     """Largest relative difference of each variant whose results are not the same bytes."""
     _noted: list[tuple[Digests, _Contents]] = field(default_factory=list)
-    _before: Digests = None
+    _before: Digests | None = None
     _own_refusal: str | None = None
 
     @property
@@ -184,21 +184,20 @@ class CloseResults(Results):
         if self._before is None:
             copies = (MemoryRange(copy, one.size_bytes) for one, copy in self.launch.copies)
             self._before = digests_of(self.launch.device, copies, self.launch.stream)
-        contents = next((known for noted, known in self._noted if noted == digest and digest is not None), None)
+        contents = next((known for noted, known in self._noted if noted == digest), None)
         if contents is None:
-            changed = _changed(self._before, digest, len(self.launch.copies))
+            changed = _changed(self._before, digest)
             contents = {number: self._now(number) for number in changed}
         self._noted.append((digest, contents))
         del self._noted[:-2]
 
     def refusal_of(self, place: int, digest: Digests) -> str:
         """Compare the bytes, and what differs by value."""
-        if digest is not None and digest in [noted for noted, _ in self._noted]:
+        if digest in [noted for noted, _ in self._noted]:
             return ""
         if self._own_refusal is None:
             (a_digest, a), (b_digest, b) = self._noted[0], self._noted[-1]
-            is_same = a_digest == b_digest and a_digest is not None
-            vary = not is_same and self._compared(a_digest, a, b_digest, b.__getitem__)[1]
+            vary = a_digest != b_digest and self._compared(a_digest, a, b_digest, b.__getitem__)[1]
             self._own_refusal = (
                 "the unchanged kernel's own results differ from launch to launch by more" if vary else ""
             )
@@ -232,7 +231,7 @@ class CloseResults(Results):
         ``other`` returns the bytes of a range by its number.
         """
         found = 0.0
-        for number in _changed(noted, digest, len(self.launch.copies)):
+        for number in _changed(noted, digest):
             record, copy = self.launch.copies[number]
             named = f"{record.element or 'unknown type'} at {record.address:#x}"
             tolerance = DEFAULT_TOLERANCES.get(record.element)  # none for types that must have the same bytes
@@ -249,9 +248,7 @@ class CloseResults(Results):
         return found, ""
 
 
-def _changed(before: Digests, after: Digests, count: int) -> Sequence[int]:
-    if before is None or after is None:
-        return range(count)
+def _changed(before: Digests, after: Digests) -> list[int]:
     return [number for number, (a, b) in enumerate(zip(before, after, strict=True)) if a != b]
 
 
