@@ -22,6 +22,7 @@ from kprof_inject.capture.recording import Recording
 from kprof_inject.errors import KprofError
 from kprof_inject.insertion import Inserter
 from kprof_inject.pipeline.saved_launches import drop_launches, launches_to_save, measure_run, with_permitted_metrics
+from kprof_inject.pipeline.workers import worker_process
 from kprof_inject.quantities import listed
 from kprof_inject.results import Results
 from kprof_inject.runtime.process_report import ProcessReport, read_reports
@@ -150,7 +151,9 @@ class Profile(Results):
             return
         # A worker repeats the launches that were saved meanwhile.
         workspace, reports = Workspace(self._folder), read_reports(Path(self._session.reports))
-        measure_run(workspace, folder, reports, with_permitted_metrics(self._session.recording, _nothing), _nothing)
+        recording = with_permitted_metrics(self._session.recording, _nothing)
+        with worker_process(cache=workspace.cache_folder_of_rerun("launches")) as worker:
+            measure_run(workspace, folder, reports, recording, _nothing, worker)
         if not self._session.recording.keep_launches:
             drop_launches(workspace, folder)
         fresh = [decode_launch(launch) for launch in read_capture(folder).launches]

@@ -22,7 +22,7 @@ from kprof_inject.errors import KprofError
 from kprof_inject.files import read_text, write_json, write_text
 from kprof_inject.insertion import KernelInsertion, views_in
 from kprof_inject.pipeline import Say
-from kprof_inject.pipeline.workers import do_tasks
+from kprof_inject.pipeline.workers import worker_process
 from kprof_inject.quantities import counted
 from kprof_inject.rewrite import inserted
 from kprof_inject.runtime.compiling.builds import Build, compiled
@@ -209,7 +209,8 @@ def experiment(workspace: Workspace, launches: Mapping[str, Path], choice: Causa
                     folder=str(folder.resolve()),
                 )
             )
-    results = do_tasks(tasks, cache=workspace.cache_folder_of_rerun("launches")) if tasks else []
+    with worker_process(cache=workspace.cache_folder_of_rerun("launches")) as worker:
+        results = worker.do_all(tasks)
     refusals = [result.refusal for result in results if result.refusal]
     for refusal in refusals:
         say(f"an experiment failed: {refusal}")

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -36,7 +38,9 @@ from kprof_inject.pipeline.saved_launches import (
     with_permitted_metrics,
 )
 from kprof_inject.pipeline.torch_traces import save_gpu_work
+from kprof_inject.pipeline.workers import WorkerProcess, worker_process
 from kprof_inject.quantities import counted
+from kprof_inject.runtime.counters.cupti import has_nvidia_module
 from kprof_inject.runtime.process_report import Reports, read_reports
 from kprof_inject.runtime.program import STOPPED, ProgramInput, is_run_by_us, programs_triton_cache, run_program
 from kprof_inject.runtime.session import TORCH_TRACE, Session
@@ -88,7 +92,7 @@ class Program:
         """
         workspace = self.workspace
         recording = with_permitted_metrics(recording, self.say)
-        saves = recording.keep_launches or recording.metrics or recording.variants_to_replay != ()
+        saves = recording.keep_launches or bool(recording.metrics) or recording.variants_to_replay != ()
         folder = workspace.new_capture_folder()
         session = dataclasses.replace(
             self._session("profile", recording, folder, None if saves else ()),
@@ -96,18 +100,19 @@ class Program:
             style=(style.split, style.iteration_records),
             programs_cache=str(programs_triton_cache(os.environ)),
         )
-        try:
-            exit_code, reports = self._dumped(session)
-        finally:
-            workspace.forget_if_empty(folder)
-        dumped()
-        self._require_captured(session, exit_code, reports)
-        built = {launch.kernel.program_variant: launch.kernel for launch in read_capture(folder).launches}
-        hard_to_time = [variant for variant, kernel in built.items() if variant and needs_replay(kernel)]
-        recording = recording.replaying(hard_to_time)
-        if recording.variants_to_replay is not None:
-            drop_launches_except(workspace, folder, {*main_kernels(workspace), *recording.variants_to_replay})
-        self._finish(folder, exit_code, reports, recording)
+        with self._worker(workspace.cache_folder("dump"), starts=saves) as worker:
+            try:
+                exit_code, reports = self._dumped(session)
+            finally:
+                workspace.forget_if_empty(folder)
+            dumped()
+            self._require_captured(session, exit_code, reports)
+            built = {launch.kernel.program_variant: launch.kernel for launch in read_capture(folder).launches}
+            hard_to_time = [variant for variant, kernel in built.items() if variant and needs_replay(kernel)]
+            recording = recording.replaying(hard_to_time)
+            if recording.variants_to_replay is not None:
+                drop_launches_except(workspace, folder, {*main_kernels(workspace), *recording.variants_to_replay})
+            self._finish(session, exit_code, reports, recording, worker)
         return folder, exit_code
 
     def run(self, recording: Recording, made_by: str = "") -> tuple[Path, int]:
@@ -128,13 +133,15 @@ class Program:
             wanted = tuple(dict.fromkeys([*main_kernels(workspace), *wanted]))
         folder = workspace.new_capture_folder()
         session = dataclasses.replace(self._session("run", recording, folder, wanted), made_by=made_by)
-        try:
-            exit_code = run_program(self.words, session, workspace.cache_folder_of_rerun("run"), self.program_input)
-        finally:
-            workspace.forget_if_empty(folder)
-        reports = read_reports(Path(session.reports))
-        self._require_captured(session, exit_code, reports)
-        self._finish(folder, exit_code, reports, recording, made_by)
+        repeats = wanted != () and not made_by
+        with self._worker(workspace.cache_folder_of_rerun("launches"), starts=repeats) as worker:
+            try:
+                exit_code = run_program(self.words, session, workspace.cache_folder_of_rerun("run"), self.program_input)
+            finally:
+                workspace.forget_if_empty(folder)
+            reports = read_reports(Path(session.reports))
+            self._require_captured(session, exit_code, reports)
+            self._finish(session, exit_code, reports, recording, worker)
         return folder, exit_code
 
     def fit_and_run(self, ran: tuple[Path, int], recording: Recording) -> tuple[Path, int]:
@@ -185,6 +192,16 @@ class Program:
         saved = launches_to_save(self.workspace, capture, variants, is_asked_for=recording.asks_for_saved_launches)
         return dataclasses.replace(session, capture=str(capture.resolve()), saved=saved)
 
+    @contextmanager
+    def _worker(self, cache: Path, *, starts: bool) -> Iterator[WorkerProcess]:
+        """Lend a worker for the program's launches, which starts beside the program if they are surely repeated."""
+        python = sys.executable if is_run_by_us(self.words) else shutil.which(self.words[0]) or ""
+        is_python = os.path.basename(python).startswith("python")
+        with worker_process(python if is_python else "", cache) as worker:
+            if starts and has_nvidia_module():
+                worker.start()
+            yield worker
+
     def _dumped(self, session: Session) -> tuple[int, Reports]:
         """Run the program of a session that replaces the workspace's kernels, and report these."""
         workspace = self.workspace
@@ -224,8 +241,11 @@ class Program:
             )
         raise _no_result("launched no kernel with records", exit_code, reports, recording.kernel, self.words)
 
-    def _finish(self, folder: Path, exit_code: int, reports: Reports, recording: Recording, made_by: str = "") -> None:
+    def _finish(
+        self, session: Session, exit_code: int, reports: Reports, recording: Recording, worker: WorkerProcess
+    ) -> None:
         """Report on a run that has captured launches, and measure those that it has saved to be repeated."""
+        folder = Path(session.capture)
         _say_states(reports, self.say)
         for autotuned in reports.choices:
             self.say(f"the autotuner of {autotuned.kernel} chose {autotuned.config} for {autotuned.key}")
@@ -235,10 +255,10 @@ class Program:
         save_gpu_work(folder, torch_traces(folder), self.say)
         self.say(f"captured to {folder}")
         if exit_code not in STOPPED:
-            measure_run(self.workspace, folder, reports, recording, self.say)
+            measure_run(self.workspace, folder, reports, recording, self.say, worker)
         if not recording.keep_launches:
             drop_launches(self.workspace, folder)
-        elif not made_by:
+        elif not session.made_by:
             finish_launches(self.workspace, folder, self.say)
 
 

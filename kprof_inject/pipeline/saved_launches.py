@@ -45,7 +45,7 @@ from kprof_inject.insertion import insert_kernels, write_insertions
 from kprof_inject.packages import installed_version_of
 from kprof_inject.pipeline import Say
 from kprof_inject.pipeline.captured_kernels import CapturedKernel, kernels_examined
-from kprof_inject.pipeline.workers import do_tasks
+from kprof_inject.pipeline.workers import WorkerProcess, worker_process
 from kprof_inject.quantities import counted, listed, percent
 from kprof_inject.report.notes import l2_in_words
 from kprof_inject.runtime.compiling.builds import require_own_files
@@ -212,17 +212,18 @@ def capture_launch(workspace: Workspace, saved: SavedLaunch, recording: Recordin
     )
     session.write()
     task = CaptureLaunch(launch=str(saved.folder.resolve()), session=str(session.path), times=times)
-    try:
-        (result,) = do_tasks([task], cache=workspace.cache_folder_of_rerun("launches"))
-    finally:
-        workspace.forget_if_empty(folder)
-    reports = read_reports(reports_folder)
-    left_alone = [state.reason for state in reports.kernels if state.state == "left alone"]
-    if reason := result.refusal or (left_alone[0] if left_alone else ""):
-        raise KprofError(f"{saved.record.name} was not recorded: {reason}")
-    say(f"captured to {folder}" + (f", {l2}" if (l2 := l2_in_words(result.l2)) else ""))
-    kernels = [CapturedKernel(path, record, saved.folder) for _, path, record in _kernels_in(folder)]
-    _measure(workspace, kernels, with_permitted_metrics(recording, say), say)
+    with worker_process(cache=workspace.cache_folder_of_rerun("launches")) as worker:
+        try:
+            (result,) = worker.do_all([task])
+        finally:
+            workspace.forget_if_empty(folder)
+        reports = read_reports(reports_folder)
+        left_alone = [state.reason for state in reports.kernels if state.state == "left alone"]
+        if reason := result.refusal or (left_alone[0] if left_alone else ""):
+            raise KprofError(f"{saved.record.name} was not recorded: {reason}")
+        say(f"captured to {folder}" + (f", {l2}" if (l2 := l2_in_words(result.l2)) else ""))
+        kernels = [CapturedKernel(path, record, saved.folder) for _, path, record in _kernels_in(folder)]
+        _measure(workspace, kernels, with_permitted_metrics(recording, say), say, worker)
     drop_launches(workspace, folder)
     return folder
 
@@ -250,7 +251,9 @@ def with_permitted_metrics(recording: Recording, say: Say) -> Recording:
     return recording
 
 
-def measure_run(workspace: Workspace, capture: Path, reports: Reports, recording: Recording, say: Say) -> None:
+def measure_run(
+    workspace: Workspace, capture: Path, reports: Reports, recording: Recording, say: Say, worker: WorkerProcess
+) -> None:
     """Measure the kernels of which a run has saved a launch."""
     refusals = [note for note in reports.saved_launches if note.refusal]
     for kernel, refusal in dict.fromkeys((note.kernel, note.refusal) for note in refusals):
@@ -268,7 +271,7 @@ def measure_run(workspace: Workspace, capture: Path, reports: Reports, recording
                     write(folder, MeasurementsRecord(not_counted=what, not_sampled=what))
         if not recording.replay:
             kernels = _without_those_that_wait_for_others(capture, kernels, say)
-        _measure(workspace, kernels, recording, say)
+        _measure(workspace, kernels, recording, say, worker)
     except OSError as error:
         say(f"cannot measure saved launches: {error.strerror}")
 
@@ -308,7 +311,9 @@ def _without_those_that_wait_for_others(
     return [replace(kernel, launch=None) if waits_for_others(kernel) else kernel for kernel in kernels]
 
 
-def _measure(workspace: Workspace, kernels: Sequence[CapturedKernel], recording: Recording, say: Say) -> None:
+def _measure(
+    workspace: Workspace, kernels: Sequence[CapturedKernel], recording: Recording, say: Say, worker: WorkerProcess
+) -> None:
     """Repeat the saved launches of kernels, and examine their machine code meanwhile."""
     jobs: list[tuple[TimeRecords | CountLaunch | SampleLaunch, list[CapturedKernel]]] = []
     wanted = recording.variants_to_replay
@@ -340,8 +345,8 @@ def _measure(workspace: Workspace, kernels: Sequence[CapturedKernel], recording:
         launches = counted(len({task.launch for task, _ in jobs}), "saved launch")
         names = listed(list(dict.fromkeys(builds[0].record.name for _, builds in jobs)), _MAX_NAMES)
         say(f"repeating {launches} to {purposes}: {names}")
-        executable = read_process(jobs[0][1][0].folder.parents[1]).executable
-        results = do_tasks([task for task, _ in jobs], executable, workspace.cache_folder_of_rerun("launches"))
+        worker.use(read_process(jobs[0][1][0].folder.parents[1]).executable)
+        results = worker.do_all([task for task, _ in jobs])
         troubles = []
         for (task, builds), result in zip(jobs, results, strict=True):
             for kernel in builds:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,15 +30,27 @@ _MAX_TASK_SECONDS = 300.0
 class WorkerProcess(ChildProcess):
     """Worker process for tasks with saved launches, one at a time; a fresh one follows when it dies.
 
-    ``executable`` is the Python of a program that the user has just run, ours if it is empty or absent; that in the
-    record of another capture may be a stranger's. ``cache`` is a folder for Triton's compiler, such as the program's,
-    where the launchers are; by default it is temporary.
+    It starts with the first task, or earlier with ``start``: importing Triton takes a second. ``executable`` is its
+    Python, see ``use``. ``cache`` is a folder for Triton's compiler, such as the program's, where the launchers are; by
+    default it is temporary.
     """
 
     def __init__(self, executable: str = "", cache: Path | None = None) -> None:
-        super().__init__(_MODULE, executable if os.path.isabs(executable) and shutil.which(executable) else "")
+        super().__init__(_MODULE)
+        self.use(executable)
         self._cache = cache or self.folder / "cache"
         self._done = 0
+
+    def use(self, executable: str) -> None:
+        """Run with the Python of a program that the user has just run, ours if it is empty or absent.
+
+        A Python in the record of another capture may be a stranger's. A worker that runs with another Python ends.
+        """
+        python = executable if os.path.isabs(executable) and shutil.which(executable) else sys.executable
+        # The folder leads to the packages, also where the name is a link.
+        if os.path.dirname(python) != os.path.dirname(self.python) or not os.path.samefile(python, self.python):
+            self.stop()
+            self.python = python
 
     def environment(self) -> Mapping[str, str]:
         """Return an environment with Triton's caches in the folder."""
@@ -86,12 +99,17 @@ class WorkerProcess(ChildProcess):
             pass
         return result
 
-
-def do_tasks(tasks: Sequence[Task], executable: str = "", cache: Path | None = None) -> list[TaskResult]:
-    """Return the result of each task, which is a refusal if its process ended; see ``WorkerProcess``."""
-    with leaving_by_exception(), WorkerProcess(executable, cache) as worker:
+    def do_all(self, tasks: Sequence[Task]) -> list[TaskResult]:
+        """Return the result of each task, which is a refusal if its process ended."""
         # Experiments take as long as the user lets them.
-        return [worker.do(task, _MAX_TASK_SECONDS + getattr(task, "seconds", 0.0)) for task in tasks]
+        return [self.do(task, _MAX_TASK_SECONDS + getattr(task, "seconds", 0.0)) for task in tasks]
+
+
+@contextmanager
+def worker_process(executable: str = "", cache: Path | None = None) -> Iterator[WorkerProcess]:
+    """Lend a worker, which ends with the context, and with us by SIGTERM and SIGHUP; see ``WorkerProcess``."""
+    with leaving_by_exception(), WorkerProcess(executable, cache) as worker:
+        yield worker
 
 
 @contextmanager

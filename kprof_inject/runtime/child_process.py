@@ -24,12 +24,12 @@ _MAX_LAST_LINES = 5
 _PACKAGE_ROOT = Path(__file__).parents[2]
 
 
-def own_python(words: Sequence[str], executable: str = "") -> list[str]:
+def own_python(words: Sequence[str], python: str = sys.executable) -> list[str]:
     """Return the command of a Python, ours by default, that imports nothing from the current folder.
 
     That may be a stranger's, or have a module with the name of one that we need.
     """
-    return [executable or sys.executable, "-P", *words]
+    return [python, "-P", *words]
 
 
 class ProcessOverdueError(KprofError):
@@ -47,14 +47,15 @@ class ProcessDiedError(KprofError):
 
 
 class ChildProcess:
-    """Child process that runs ``module``, which calls ``serve``, with ``python`` or ours.
+    """Child process that runs ``module``, which calls ``serve``.
 
-    The first request starts it, and so does the next one after its end. Use it as a context manager, which at its end
-    kills the child and all processes that the child started.
+    The first request starts it, or ``start`` before that, and so does the next request after its end. Use it as a
+    context manager, which at its end kills the child and all processes that the child started.
     """
 
-    def __init__(self, module: str, python: str = "") -> None:
-        self._module, self._python = module, python
+    def __init__(self, module: str) -> None:
+        self._module = module
+        self.python = sys.executable
         self._folder = tempfile.TemporaryDirectory(prefix="kprof-process-")
         self.folder = Path(self._folder.name)
         self._process: subprocess.Popen[bytes] | None = None
@@ -81,8 +82,7 @@ class ChildProcess:
 
     def begin(self, request: Any, time_limit_s: float) -> None:
         """Send a request to the child, which has no other."""
-        if self._process is None:
-            self._start()
+        self.start()
         (self.folder / "written").write_bytes(b"")
         self.until_s = time.monotonic() + time_limit_s
         with suppress(ConnectionError):  # it died: there is no answer
@@ -100,7 +100,10 @@ class ChildProcess:
         self.stop()
         raise ProcessOverdueError("the compiler did not finish in time", hint="raise --time-limit SECONDS")
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Start the child unless it runs."""
+        if self._process is not None:
+            return
         # Not forked, because the child must not inherit our threads and locks.
         written = self.folder / "written"
         variables = self.environment()
@@ -109,7 +112,7 @@ class ChildProcess:
         self.connection, theirs = Pipe()
         with theirs, written.open("ab") as log:
             self._process = subprocess.Popen(
-                own_python(["-m", self._module, str(written)], self._python),
+                own_python(["-m", self._module, str(written)], self.python),
                 # It does not profile itself.
                 env={**variables, "PYTHONPATH": os.pathsep.join(paths), "KPROF_INJECT": ""},
                 stdin=theirs.fileno(),

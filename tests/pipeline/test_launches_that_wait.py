@@ -19,6 +19,7 @@ from kprof_inject.capture.scopes import RelaunchRecord
 from kprof_inject.pipeline import saved_launches
 from kprof_inject.pipeline.captured_kernels import CapturedKernel
 from kprof_inject.pipeline.saved_launches import measure_run
+from kprof_inject.pipeline.workers import WorkerProcess
 from kprof_inject.runtime.process_report import read_reports
 from kprof_inject.workspace import Workspace
 
@@ -60,13 +61,12 @@ def test_a_kernel_that_polls_is_not_repeated_where_several_processes_run_it(
     kernels = captured(tmp_path / "capture", processes, relaunch)
     measured: list[CapturedKernel] = []
     monkeypatch.setattr(saved_launches, "_captured_kernels", lambda workspace, capture: kernels)
-    monkeypatch.setattr(saved_launches, "_measure", lambda workspace, found, choice, say: measured.extend(found))
+    monkeypatch.setattr(saved_launches, "_measure", lambda workspace, found, *_: measured.extend(found))
     said: list[str] = []
     choice = Recording(replay=times)
     (tmp_path / "reports").mkdir()
-    measure_run(
-        Workspace.create(tmp_path / "ws"), tmp_path / "capture", read_reports(tmp_path / "reports"), choice, said.append
-    )
+    workspace, reports = Workspace.create(tmp_path / "ws"), read_reports(tmp_path / "reports")
+    measure_run(workspace, tmp_path / "capture", reports, choice, said.append, WorkerProcess())
     assert [kernel.launch is not None for kernel in measured] == [are_repeated] * processes
     timings = [read_optional(kernel.folder, TimingRecord) for kernel in kernels]
     if are_repeated:
@@ -88,7 +88,9 @@ def test_small_kernels_say_why_they_have_no_counters(
     (tmp_path / "reports").mkdir()
     reports = read_reports(tmp_path / "reports")
     workspace = Workspace.create(tmp_path / "ws")
-    measure_run(workspace, tmp_path / "capture", reports, Recording(counters="default"), lambda _: None)
+    measure_run(
+        workspace, tmp_path / "capture", reports, Recording(counters="default"), lambda _: None, WorkerProcess()
+    )
     record = read_optional(kernel.folder, MeasurementsRecord)
     said = f"it takes 0.4 % of the kernels' time; profile --kernel {kernel.record.name} measures it"
     assert (record and (record.not_counted, record.not_sampled)) == (None if measured else (said, said))

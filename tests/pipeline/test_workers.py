@@ -16,7 +16,7 @@ import pytest
 from msgspec.structs import replace
 
 from kprof_inject.pipeline import workers
-from kprof_inject.pipeline.workers import do_tasks
+from kprof_inject.pipeline.workers import worker_process
 from kprof_inject.runtime.worker.tasks import CountLaunch, TaskResult
 from kprof_inject.workspace import is_running
 
@@ -68,6 +68,11 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Log:
 
 def tasks(*kinds: str) -> list[CountLaunch]:
     return [CountLaunch(launch=kind, metrics=(str(number),)) for number, kind in enumerate(kinds)]
+
+
+def do_tasks(given: list[CountLaunch], executable: str = "") -> list[TaskResult]:
+    with worker_process(executable) as worker:
+        return worker.do_all(given)
 
 
 def done(number: int, refusal: str = "") -> TaskResult:
@@ -148,6 +153,22 @@ def test_processes_have_caches_of_their_own_and_find_this_package(
     first, second = environment["PYTHONPATH"].split(os.pathsep)
     assert (Path(first) / "kprof_inject" / "__init__.py").exists()
     assert second == str(tmp_path)
+
+
+def test_a_worker_that_was_started_early_does_the_tasks(log: Log, tmp_path: Path) -> None:
+    """A link in the same folder leads to the same packages; another Python needs another process."""
+    other = tmp_path / "python"
+    other.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    other.chmod(0o755)
+    with worker_process(sys.executable) as worker:
+        worker.start()
+        assert worker.do_all(tasks("ok")) == [done(0)]
+        worker.use(str(Path(sys.executable).with_name("python3")))
+        assert worker.do_all(tasks("ok")) == [done(0)]
+        worker.use(str(other))
+        assert worker.do_all(tasks("ok")) == [done(0)]
+    first, second, third = (pid for _, _, pid, *_ in log())
+    assert first == second != third
 
 
 def test_the_programs_python_repeats_its_launches(log: Log, tmp_path: Path) -> None:
