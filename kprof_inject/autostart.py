@@ -59,14 +59,14 @@ def _begin(triton: ModuleType) -> None:
     """Start the profile. Never raises, because the program must go on whatever is wrong."""
     from kprof_inject.errors import KprofError
     from kprof_inject.runtime import faults, process_events
-    from kprof_inject.runtime.inductor import ENVIRONMENT
+    from kprof_inject.runtime.program import INDUCTOR_ENVIRONMENT
 
     try:
         from kprof_inject.cli.recording_options import read_options
 
         text = os.environ[VARIABLE]
         options = read_options("" if text == _NO_OPTIONS else text, VARIABLE)
-        for name, value in ENVIRONMENT.items():
+        for name, value in INDUCTOR_ENVIRONMENT.items():
             os.environ.setdefault(name, value)
         profile, folder = _entered(options)
     except KprofError as error:

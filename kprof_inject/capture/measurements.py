@@ -127,7 +127,7 @@ class LoadedIntegersRecord(Struct, frozen=True, kw_only=True):
 
 
 OWN_PREFIX = "kprof_"
-"""The names of our own kernels begin with it (``runtime/devices/cuda_kernels.py``): they are no work of the program."""
+"""The names of our own kernels begin with it (``runtime/devices/cuda_driver.py``): they are no work of the program."""
 
 MAX_TRACE_BYTES = 2 << 30
 """Maximum size of a trace of ``torch.profiler``, uncompressed; a larger one is not read."""

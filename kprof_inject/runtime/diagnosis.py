@@ -28,7 +28,7 @@ from kprof_inject.version import __version__
 from kprof_inject.workspace import Workspace
 
 _HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
-_WITHOUT_GPU = "profile, dump, run, causal and compare need one; commands that read captures or TTGIR do not"
+_WITHOUT_GPU = "profile, run, try and causal need one; commands that read captures or TTGIR do not"
 _DRIVER_VERSION = Path("/sys/module/nvidia/version")
 _AMD_DRIVER = Path("/dev/kfd")
 

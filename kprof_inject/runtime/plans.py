@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import sys
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -18,7 +19,6 @@ from kprof_inject.insertion import Inserter
 from kprof_inject.rewrite import strip
 from kprof_inject.runtime.compiling.builds import build_files
 from kprof_inject.runtime.compiling.compiler import ANOTHER_TTGIR, as_json, put_in_place, same_code
-from kprof_inject.runtime.inductor import is_compile_worker
 from kprof_inject.runtime.launch.planned_kernel import KernelPlan
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import Session
@@ -106,7 +106,17 @@ def why_left_alone(dumped: DumpedKernel) -> str:
     """Return the reason why a later step must run a dumped kernel as it is; empty if there is none."""
     if dumped.info.triton_version != triton.__version__:
         return f"Triton {dumped.info.triton_version} dumped it, and the program has {triton.__version__}; dump it again"
-    return "an Inductor worker process compiled it; set compile_threads to 1" if is_compile_worker() else ""
+    return "an Inductor worker process compiled it; set compile_threads to 1" if _is_compile_worker() else ""
+
+
+_INDUCTORS_WORKER = "torch._inductor.compile_worker"
+
+
+def _is_compile_worker() -> bool:
+    """Return True if this process compiles kernels for another one (the program set its number of workers itself)."""
+    words = " ".join(sys.orig_argv).replace("/", ".")
+    utilities = sys.modules.get(f"{_INDUCTORS_WORKER}.utils")
+    return _INDUCTORS_WORKER in words or (utilities is not None and not utilities.in_toplevel_process())
 
 
 def save_kernel(folder: Path, kernel_glob: str, kernel: DumpedKernel, compiled: Any, report: ProcessReport) -> bool:

@@ -20,7 +20,6 @@ from pathlib import Path
 from types import FrameType
 
 from kprof_inject.errors import KprofError
-from kprof_inject.runtime.inductor import ENVIRONMENT as INDUCTOR_ENVIRONMENT
 from kprof_inject.runtime.session import SESSION_VARIABLE, Session
 from kprof_inject.workspace_folder import is_workspace
 
@@ -187,6 +186,15 @@ def programs_triton_cache(environment: Mapping[str, str]) -> Path:
     """Return the folder where Triton caches in a program with these variables, which begins in the current folder."""
     home = environment.get("TRITON_HOME") or os.path.expanduser("~")
     return Path(os.path.abspath(environment.get("TRITON_CACHE_DIR") or os.path.join(home, ".triton", "cache")))
+
+
+INDUCTOR_ENVIRONMENT = {
+    # A kernel compiled by a worker process arrives as a pickle, without a launcher for its records.
+    "TORCHINDUCTOR_COMPILE_THREADS": "1",
+    # Inductor's static launcher uses neither Triton's launcher nor its profile buffer.
+    "TORCHINDUCTOR_USE_STATIC_CUDA_LAUNCHER": "0",
+}
+"""Variables that have Inductor compile in the program's own process, and launch through Triton."""
 
 
 def program_environment(inherited: dict[str, str], session_path: Path, cache: Path) -> dict[str, str]:

@@ -33,8 +33,8 @@ from kprof_inject.runtime.compiling.compiler import (
 from kprof_inject.runtime.compiling.recording_build import ArgumentKinds, binaries_folder, remove_binaries
 from kprof_inject.runtime.compiling.triton_caches import fresh_jit_caches, overriding, take_from
 from kprof_inject.runtime.devices.device import Device, devices_of_process
+from kprof_inject.runtime.hook import INDUCTOR_AUTOTUNER
 from kprof_inject.runtime.imports import after_import
-from kprof_inject.runtime.inductor import INDUCTOR_AUTOTUNER, packages_binaries
 from kprof_inject.runtime.launch import triton_wrapping
 from kprof_inject.runtime.launch.launch_capture import LaunchCapture
 from kprof_inject.runtime.launch.launch_saver import KernelToSave, LaunchSaver
@@ -166,7 +166,9 @@ class Step:
 
 
 def _why_not_recorded(variant: DumpedKernel) -> str:
-    return _why_no_records_fit(variant) or ("Inductor packages it for C++" if packages_binaries() else "")
+    # Inductor then passes binaries to C++ code, which launches them without Triton.
+    is_packaged = getattr(sys.modules.get("torch._inductor.config"), "cpp_wrapper", False)
+    return _why_no_records_fit(variant) or ("Inductor packages it for C++" if is_packaged else "")
 
 
 def _why_no_records_fit(variant: DumpedKernel) -> str:

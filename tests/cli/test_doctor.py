@@ -53,7 +53,7 @@ def test_the_table_says_the_same(kprof: CommandLine) -> None:
     lines = [line.split()[:3] for line in ended.stdout.splitlines()]
     assert ["Python", "ok", f"{'.'.join(map(str, sys.version_info[:3]))},"] in lines
     assert ["current", "folder", "ok"] in lines
-    assert "causal and compare need one" in ended.stdout
+    assert "try and causal need one" in ended.stdout
     check("cli/doctor", ended.stderr, "next")
 
 
@@ -61,11 +61,6 @@ def test_the_table_says_the_same(kprof: CommandLine) -> None:
     ("text", "status", "fact"),
     [
         ("__version__ = '3.2.0'", "problem", r"3\.2\.0, \S+: .*3\.2\.0 is not supported"),
-        (
-            "__version__ = '3.99.0'",
-            "problem",
-            r"3\.99\.0, \S+: Triton 3\.99\.0 lacks .*triton\.compiler\.compiler\.compile.*",
-        ),
         ("raise ImportError('no libtriton')", "missing", r"cannot be imported: no libtriton"),
         ("raise RuntimeError('half installed')", "problem", r"cannot be checked: RuntimeError: half installed"),
     ],

@@ -10,7 +10,7 @@ from typing import Any
 
 from kprof_inject.runtime.devices.cuda_driver import Driver, MemoryRange
 from kprof_inject.runtime.devices.device import Device
-from kprof_inject.runtime.launch.memory_snapshot import MemorySnapshot
+from kprof_inject.runtime.launch.saved_memory import MemorySnapshot
 
 PROGRAMS_STREAM = 77
 

@@ -28,7 +28,7 @@ from kprof_inject.capture.saved_launch import CHUNK_BYTES, IntegerArgument, Poin
 from kprof_inject.runtime.devices.cuda_driver import MemoryRange
 from kprof_inject.runtime.launch import launch_saver, triton_wrapping
 from kprof_inject.runtime.launch.launch_saver import LaunchSaver
-from kprof_inject.runtime.launch.memory_snapshot import MemorySnapshot
+from kprof_inject.runtime.launch.saved_memory import MemorySnapshot
 from kprof_inject.runtime.launch.triton_wrapping import benchmarking
 
 pytestmark = pytest.mark.triton

@@ -32,7 +32,7 @@ from kprof_inject.errors import KprofError
 from kprof_inject.runtime.compiling.recording_build import ArgumentKinds
 from kprof_inject.runtime.devices.cuda_driver import MemoryRange, NoDeviceMemory
 from kprof_inject.runtime.devices.worker_device import AddressTaken
-from kprof_inject.runtime.launch.reachable_memory import saved_arguments
+from kprof_inject.runtime.launch.saved_memory import saved_arguments
 from kprof_inject.runtime.worker.loaded_launch import Address, NotReplayable, _restored, loaded_launch
 from kprof_inject.runtime.worker.tasks import ADDRESS_TAKEN, TaskResult, TimeRecords
 

@@ -19,9 +19,7 @@ from kprof_inject.runtime.child_process import CompilerProcess
 from kprof_inject.runtime.compiling.compiler_messages import Message, errors_in
 from kprof_inject.runtime.compiling.module_check import (
     check_module,
-    disagreement,
     module_target,
-    operations_by_triton,
 )
 from kprof_inject.ttgir.parser import parse
 
@@ -30,21 +28,6 @@ KERNELS = ("ws_matmul", "noinline_helper", "while_if")
 LARGE = ("cuda-80/attention", "hip-gfx942/attention")
 CASES = [path for path in installed_fixtures() if kernel_of(path) in KERNELS or fixture_id(path).endswith(LARGE)]
 HOPPER = Target("cuda", 90, 32)
-
-TEXT = """\
-module attributes {"ttg.num-warps" = 4 : i32, ttg.target = "cuda:90"} {
-  tt.func public @k(%c: i1) {
-    %x = scf.if %c -> (i32) {
-      %a = arith.constant 1 : i32
-      scf.yield %a : i32
-    } else {
-      %b = arith.constant 2 : i32
-      scf.yield %b : i32
-    }
-    tt.return
-  }
-}
-"""
 
 
 @pytest.fixture(scope="module")
@@ -61,35 +44,6 @@ def test_a_fixture_is_good(path: Path, compiler: CompilerProcess) -> None:
     assert check.error is None
     assert str(check.target) == path.parent.name.replace("-", ":")
     assert check.binary_bytes
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "line", "what"),
-    [
-        ("arith.constant 2", "arith.constants 2", 7, "'arith.constants' here, and Triton 'arith.constant'"),
-        ("      %a = arith.constant 1 : i32\n", "", 4, "'scf.yield' here, and Triton 'arith.constant'"),
-        (
-            "    } else {\n",
-            "",
-            3,
-            "'scf.if' (operations inside: 4) here, and Triton 'scf.if' (operations inside: 2 + 2)",
-        ),
-        ("    tt.return\n", "    tt.return\n    tt.return\n", 11, "'tt.return' here, and Triton 'tt.func'"),
-        ("    tt.return\n", "", 2, "'tt.func' (operations inside: 1) here, and Triton 'tt.return'"),
-    ],
-)
-def test_the_first_operation_that_is_read_differently_is_named(
-    old: str, new: str, line: int, what: str, compiler: CompilerProcess
-) -> None:
-    triton = compiler.ask(operations_by_triton, TEXT, "k.ttgir", HOPPER, time_limit_s=60, target=HOPPER)
-    assert disagreement(parse(TEXT), triton) is None
-
-    error = disagreement(parse(TEXT.replace(old, new), "k.ttgir"), triton)
-
-    assert error is not None
-    assert error.what.removeprefix("kprof-inject reads ").startswith(what)
-    assert error.where is not None
-    assert (error.where.file, error.where.line) == ("k.ttgir", line)
 
 
 @pytest.mark.parametrize(

@@ -293,7 +293,7 @@ def test_a_fault_of_ours_never_reaches_the_program(tmp_path: Path, broken: str) 
 
 BREAKS = """
 from kprof_inject.runtime.launch.planned_kernel import PlannedKernel
-from kprof_inject.runtime.launch.kernel_launches import KernelLaunches
+from kprof_inject.runtime.launch.launch_capture import KernelLaunches
 from kprof_inject.runtime.launch.timing import TurnTimer
 
 def fail(*_, **__):

@@ -30,7 +30,7 @@ from kprof_inject.capture.saved_launch import (
 )
 from kprof_inject.runtime.compiling.recording_build import ArgumentKinds
 from kprof_inject.runtime.devices.cuda_driver import MemoryRange
-from kprof_inject.runtime.launch.reachable_memory import (
+from kprof_inject.runtime.launch.saved_memory import (
     NotSaved,
     ReachedRange,
     found_in,

@@ -1,4 +1,4 @@
-"""Check a parsed module with Triton (it is valid, both parsers agree, it compiles), and measure its compiled resources.
+"""Check a parsed module with Triton (it is valid and compiles), and measure its compiled resources.
 
 This module does not import Triton, which may not be installed; the child process that compiles does.
 """
@@ -9,7 +9,7 @@ import re
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,13 +26,11 @@ from kprof_inject.ttgir.dialect import (
     EVENT,
     FUNCTION,
     MODULES,
-    PARTITIONS,
     RECORD,
     RECORD_TAIL,
     RECORDS,
-    YIELD,
 )
-from kprof_inject.ttgir.nodes import Module, Operation
+from kprof_inject.ttgir.nodes import Module
 
 if TYPE_CHECKING:  # it imports Triton
     from kprof_inject.runtime.compiling.instrumentation import Lowered
@@ -75,80 +73,6 @@ def module_target(module: Module) -> Target:
     return Target("hip", known[4], size)
 
 
-OperationShape = tuple[str, tuple[int, ...]]
-"""Name of an operation, and how many operations are in each block inside it, without what the printer may omit: an
-``scf.yield`` without operands, an empty region, and the operation that holds the partitions of ``ttg.warp_specialize``.
-"""
-
-
-def triton_operations(module: Any) -> list[OperationShape]:
-    """Return the operations of a Triton module, each after those inside it."""
-    found: list[OperationShape] = []
-    counts_in: dict[int, dict[int, int]] = {}
-    """How many operations were visited in each block, by region."""
-
-    def visit(operation: Any) -> None:
-        regions = [operation.get_region(index).id() for index in range(operation.get_num_regions())]
-        inside = {block: count for region in regions for block, count in counts_in.get(region, {}).items()}
-        block = operation.get_block()
-        region_id, block_id = (0, 0) if block is None else (block.get_parent().id(), block.id())
-        counts = counts_in.setdefault(region_id, {})
-        name = operation.get_name()
-        if name == PARTITIONS:
-            counts.update(inside)
-        elif name != YIELD or operation.get_num_operands():
-            counts[block_id] = counts.get(block_id, 0) + 1
-            found.append((name, tuple(inside.values())))
-
-    module.walk(visit)
-    return found
-
-
-def disagreement(module: Module, triton: Sequence[OperationShape]) -> KprofError | None:
-    """Return an error at the first operation in which our parse differs from Triton's; None if they agree.
-
-    The module has one root.
-    """
-    found: list[tuple[OperationShape, int]] = []
-    _add_inside_out(module.operations[0], found)
-    for (ours, offset), theirs in zip(found, triton, strict=False):  # both end with the module
-        if ours != theirs:
-            return KprofError(
-                f"kprof-inject reads {_description(ours)} here, and Triton {_description(theirs)}",
-                where=module.position(offset),
-                hint="this is a bug in kprof-inject's grammar; please report it with this file",
-            )
-    return None
-
-
-def _add_inside_out(operation: Operation, found: list[tuple[OperationShape, int]]) -> list[int]:
-    """Add the operations inside of an operation, and then it; return how many are in each block inside it."""
-    counts: list[int] = []
-    # The default region of scf.index_switch is the first one, but is printed after the cases.
-    for region in sorted(operation.regions, key=lambda region: region.clause != "default"):
-        for block in region.blocks:
-            count = 0
-            for child in block.operations:
-                if child.name == YIELD and "%" not in child.tail:
-                    continue
-                inside = _add_inside_out(child, found)
-                if child.name == PARTITIONS:
-                    counts += inside
-                else:
-                    count += 1
-            if count:
-                counts.append(count)
-    if operation.name != PARTITIONS:
-        name = "builtin.module" if operation.name in MODULES else operation.name
-        found.append(((name, tuple(counts)), operation.start))
-    return counts
-
-
-def _description(operation: OperationShape) -> str:
-    name, counts = operation
-    return f"{name!r} (operations inside: {' + '.join(map(str, counts))})" if counts else repr(name)
-
-
 _LOCATION = re.compile(r" loc\(#[\w$.-]+\)$")
 # Triton adds this command to an assembler's messages, but its files no longer exist.
 _REPRODUCER = re.compile(r"\s*^Repro command: .*", re.MULTILINE | re.DOTALL)
@@ -183,7 +107,7 @@ class ModuleCheck:
 
 
 def check_module(module: Module, compiler: CompilerProcess, time_limit_s: float) -> ModuleCheck:
-    """Verify the module with Triton, compare the two parsers' operations, and compile it for its own target."""
+    """Verify the module with Triton, and compile it for its own target."""
     names = [operation.name for operation in module.walk()]
     records = sum(map(names.count, RECORDS))
     check = ModuleCheck(module.file, functions=names.count(FUNCTION), operations=len(names), records=records)
@@ -196,9 +120,7 @@ def check_module(module: Module, compiler: CompilerProcess, time_limit_s: float)
             left_s = deadline - time.monotonic()
             return compiler.ask(task, text, module.file, target, *arguments, time_limit_s=left_s, target=target)
 
-        different = disagreement(module, ask(operations_by_triton, text_without_locations(module)))
-        if different is not None:
-            raise different
+        ask(require_valid, text_without_locations(module))
         _require_partners(module)
         has_records = bool(records) or EVENT in names
         text = lowerable(module) if has_records else module.text
@@ -208,8 +130,8 @@ def check_module(module: Module, compiler: CompilerProcess, time_limit_s: float)
         return replace(check, error=_placed(error, module))
 
 
-def operations_by_triton(text: str, file: str, target: Target, written: Path) -> list[OperationShape]:
-    """Return the operations that Triton's parser finds in a text. Raises ``KprofError`` if it rejects the text."""
+def require_valid(text: str, file: str, target: Target, written: Path) -> None:
+    """Raise ``KprofError`` if Triton's parser rejects a text."""
     import triton
 
     from kprof_inject.runtime.compiling.instrumentation import read_module, target_of
@@ -217,7 +139,7 @@ def operations_by_triton(text: str, file: str, target: Target, written: Path) ->
     path = written.with_name("kernel.ttgir")
     path.write_bytes(text.encode())
     try:
-        return triton_operations(read_module(str(path), target_of(target)))
+        read_module(str(path), target_of(target))
     except RuntimeError as error:
         raise _refusal(f"Triton {triton.__version__} rejects this file", error, _INVALID_HINT, file, written) from None
 

@@ -26,8 +26,14 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from kprof_inject.capture.capture_files import ClockRecord
-from kprof_inject.runtime.devices.cuda_driver import CudaEvent, Driver, MemoryRange, NoDeviceMemory, relaxed_capture
-from kprof_inject.runtime.devices.cuda_kernels import CudaKernels
+from kprof_inject.runtime.devices.cuda_driver import (
+    CudaEvent,
+    CudaKernels,
+    Driver,
+    MemoryRange,
+    NoDeviceMemory,
+    relaxed_capture,
+)
 
 _MAX_NAME_BYTES = 256
 _NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING

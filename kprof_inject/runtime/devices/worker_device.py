@@ -16,8 +16,7 @@ from functools import cached_property
 from typing import Any
 
 from kprof_inject.errors import KprofError
-from kprof_inject.runtime.devices.cuda_driver import Driver, MemoryRange, loaded_driver
-from kprof_inject.runtime.devices.cuda_kernels import ENTRY
+from kprof_inject.runtime.devices.cuda_driver import ENTRY, Driver, MemoryRange, loaded_driver
 from kprof_inject.runtime.devices.device import WORD_BYTES, Buffer, Device, PoolMemory
 
 # The driver places reservations at multiples of this (seen with driver 580: an address in between is moved up).

@@ -37,9 +37,9 @@ from kprof_inject.quantities import size_text
 from kprof_inject.runtime.compiling.recording_build import ArgumentKinds
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.faults import first_line
-from kprof_inject.runtime.launch.memory_snapshot import MemorySnapshot
-from kprof_inject.runtime.launch.reachable_memory import (
+from kprof_inject.runtime.launch.saved_memory import (
     MAX_SEARCHED_BYTES,
+    MemorySnapshot,
     NotSaved,
     ReachedRange,
     found_in,
