@@ -111,7 +111,6 @@ def _moves(workspace: Workspace, kernel: CapturedKernel) -> MovesRecord:
 
 
 def _integers(kernel: CapturedKernel) -> LoadedIntegersRecord | None:
-    """Return the integers that decide what the captured launches execute; None without a launch that shows them."""
     launches = (one for one, _ in launch_lines(kernel.folder.parents[1]) if isinstance(one, LaunchRecord))
     captured = next((one for one in launches if one.variant == kernel.variant and one.arguments), None)
     if kernel.launch is None or captured is None:
@@ -120,7 +119,6 @@ def _integers(kernel: CapturedKernel) -> LoadedIntegersRecord | None:
 
 
 def _machine_code(kernel: CapturedKernel, options: Mapping[str, Any]) -> MachineFunction:
-    """Return the machine code of the program's kernel; of the same kernel compiled again if no launch was saved."""
     ttgir = kernel.ttgir()
     if kernel.launch is not None:
         return programs_machine_code(read_saved_launch(kernel.launch), ttgir)

@@ -215,7 +215,6 @@ def report_on(capture: Capture, experiments: Sequence[Experiment], say: Say, cho
 
 
 def _valid(results: Iterable[T | KprofError], capture: Capture, launches: Sequence[Launch], say: Say) -> list[T]:
-    """Return the results without the errors; report damaged launches, and what else the capture lacks."""
     valid: list[T] = []
     failures: list[KprofError] = []
     for result in results:

@@ -103,7 +103,6 @@ def _prepare_kernel(
     choice: CausalChoice,
     say: Say,
 ) -> bool:
-    """Return whether anything of the kernel is to be delayed."""
     kernel, insertion = done.kernel, done.insertion
     table = workspace.scope_table(kernel.variant)
     if insertion is None or table is None or kernel.info.target is None:
@@ -156,7 +155,6 @@ def _prepare_kernel(
 def _planned_delays(
     workspace: Workspace, variant: str, table: ScopeTable, capture: Capture | None
 ) -> list[list[tuple[int, float]]]:
-    """Return the delays of each scope in cycles, each with the kernel's relative slowdown if none of it is hidden."""
     timeline = recorded_launch(capture, variant)
     if timeline is None:
         return [[(delay, whole_share(delay, None, None)) for delay in delays_for(None, None, None)]] * len(table.scopes)

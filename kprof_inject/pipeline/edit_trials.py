@@ -107,7 +107,6 @@ def try_edits(
 def _tried(
     workspace: Workspace, saved: SavedLaunch, recorded: ReportLaunch | None, choice: TryChoice, say: Say
 ) -> tuple[EditsRecord, str]:
-    """Return the record of a kernel's edits, and the TTGIR of the best if that was edited."""
     record = convert(saved.record, EditsRecord, from_attributes=True)  # the kernel, its grid, resources and device
     record = replace(record, target=saved.kernel.target, triton=saved.kernel.triton_version, tolerance=choice.tolerance)
     try:
@@ -347,7 +346,6 @@ class _Trials:
         return Build(trial.kernel.text(stage), trial.kernel.record, stage)
 
     def _compile(self, compilers: Compilers) -> None:
-        """Begin to compile what comes next, and take what was compiled."""
         ended: Mapping[str, KprofError | None] = {"": None}
         while ended:
             for trial in self._trials:
@@ -378,7 +376,6 @@ class _Trials:
             self._go_on(trial)
 
     def _go_on(self, trial: _Trial) -> None:
-        """Go on to a trial's next build; after the last one, it is compiled."""
         try:
             build = next(trial.builds, None)
         except EditRefused as error:
@@ -387,7 +384,6 @@ class _Trials:
         trial.state, trial.build = ("waiting", build) if build else ("compiled", trial.build)
 
     def _next_to_time(self, until_s: float) -> _Trial | None:
-        """Return the first trial that is compiled, and has other code than those before it."""
         for trial in self._trials:
             plain = [self._plain[stage] for stage in trial.stages]
             if trial.state != "compiled" or trial.build is None or any(one.state != "ended" for one in plain):
@@ -417,7 +413,6 @@ class _Trials:
         )
 
     def _end(self, trial: _Trial, refusal: str = "", *, is_late: bool = False) -> None:
-        """End a trial, and print its result."""
         trial.state, trial.refusal, trial.is_late = "ended", refusal or trial.result.refusal, is_late
         if trial.proposal.edits:
             self._say(result_text(trial.tried(self.kernel)))

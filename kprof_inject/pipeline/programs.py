@@ -203,7 +203,6 @@ class Program:
             yield worker
 
     def _dumped(self, session: Session) -> tuple[int, Reports]:
-        """Run the program of a session that replaces the workspace's kernels, and report these."""
         workspace = self.workspace
         with workspace.results_replaced():
             exit_code = run_program(self.words, session, workspace.new_cache_folder("dump"), self.program_input)
@@ -244,7 +243,6 @@ class Program:
     def _finish(
         self, session: Session, exit_code: int, reports: Reports, recording: Recording, worker: WorkerProcess
     ) -> None:
-        """Report on a run that has captured launches, and measure those that it has saved to be repeated."""
         folder = Path(session.capture)
         _say_states(reports, self.say)
         for autotuned in reports.choices:
@@ -286,7 +284,6 @@ def _say_states(reports: Reports, say: Say) -> None:
 
 
 def _say_what_went_wrong(reports: Reports, say: Say) -> None:
-    """Report our errors inside the program, which continued, and the Python processes that we could not join."""
     for error in reports.errors:
         say(f"an internal error in kprof-inject, which the program did not notice: {error}")
     for command in reports.unreached[:_MAX_UNREACHED]:

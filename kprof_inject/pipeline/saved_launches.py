@@ -277,7 +277,6 @@ def measure_run(
 
 
 def _captured_kernels(workspace: Workspace, capture: Path) -> Iterator[CapturedKernel]:
-    """Yield the kernels of a capture that take at least 1 % of the time, or of which a launch was saved."""
     main = main_kernels(workspace)
     for process, folder, kernel in _kernels_in(capture):
         name = f"{kernel.program_variant}-{process.pid}{SAVED_LAUNCH_ENDING}"
@@ -314,7 +313,6 @@ def _without_those_that_wait_for_others(
 def _measure(
     workspace: Workspace, kernels: Sequence[CapturedKernel], recording: Recording, say: Say, worker: WorkerProcess
 ) -> None:
-    """Repeat the saved launches of kernels, and examine their machine code meanwhile."""
     jobs: list[tuple[TimeRecords | CountLaunch | SampleLaunch, list[CapturedKernel]]] = []
     wanted = recording.variants_to_replay
     # Builds of a kernel with different records share the counters and samples of a launch.

@@ -194,7 +194,6 @@ def _counters() -> list[CheckResult]:
 
 
 def _compiler() -> list[CheckResult]:
-    """Check that a kernel with records compiles, in a process of its own, so that a crash is reported too."""
     try:
         import_module("triton")
     except ImportError:
@@ -298,7 +297,6 @@ def _hook() -> Iterator[CheckResult]:
 
 
 def _environment() -> Iterator[CheckResult]:
-    """Check for variables that change what we do, or that we change for the program."""
     if _is_on("TRITON_INTERPRET"):
         yield CheckResult(
             "TRITON_INTERPRET", Status.PROBLEM, _value("TRITON_INTERPRET"), "no kernel is compiled; unset it"

@@ -42,7 +42,6 @@ class TritonVersion:
 
 @contextmanager
 def _attach_to_class(backend: str, to_llvmir: PassAdder, to_llvm: PassAdder) -> Iterator[None]:
-    """Add the passes by the attribute ``instrumentation`` of the backend's compiler class, for Triton up to 3.8."""
     from triton._C.libtriton import proton
     from triton.backends import backends
 
@@ -67,7 +66,6 @@ def _attach_to_class(backend: str, to_llvmir: PassAdder, to_llvm: PassAdder) -> 
 
 @contextmanager
 def _attach_to_registry(backend: str, to_llvmir: PassAdder, to_llvm: PassAdder) -> Iterator[None]:
-    """Add the passes by Triton 3.9's registry, which has one callback for each point and backend."""
     from triton import _instrumentation
     from triton._C.libtriton import proton
 

@@ -191,7 +191,6 @@ def _require_partners(module: Module) -> None:
 
 
 def _refusal(what: str, cause: BaseException, hint: str, file: str, written: Path) -> KprofError:
-    """Return an error with the first error that the compiler wrote, or with ``cause`` if it wrote none."""
     for message in errors_in(written.read_bytes()):
         ours = Path(message.file).is_relative_to(written.parent)
         where = Position(file if ours else message.file, message.line, message.column) if message.file else None

@@ -113,7 +113,6 @@ class RangeProfiler:
         return _Plan(known, host, config)
 
     def _known(self, metrics: Sequence[str]) -> list[str]:
-        """Return those of the metrics that the chip has."""
         if not metrics:
             return []
         host = self._new_host()  # an object that has refused a metric was seen to refuse all others
@@ -146,7 +145,6 @@ class RangeProfiler:
         )
 
     def _new_image(self, enabled: int, metrics: Sequence[str]) -> Any:
-        """Return CUPTI's memory for the values of counters."""
         names = _c_strings(metrics)
         size = self._cupti.call(
             "cuptiRangeProfilerGetCounterDataSize",

@@ -292,7 +292,6 @@ class Device:
         self._driver.call("cuMemcpyDtoHAsync_v2", place, address, size_bytes, stream)
 
     def _stream(self, device: int, priority: int = 0) -> int:
-        """Return a private stream, which does not wait for the program's work, as the default one does."""
         if (device, priority) not in self._streams:
             made = self._driver.get("cuStreamCreateWithPriority", _NON_BLOCKING, priority)
             self._streams[device, priority] = made
@@ -426,7 +425,6 @@ class Device:
 
 
 def _take_chunk(free: list[_Chunk], size_bytes: int) -> _Chunk | None:
-    """Take the smallest chunk that is large enough, and at most twice as large as needed."""
     max_bytes = max(2 * size_bytes, _CHUNK_UNIT_BYTES)
     fitting = [chunk for chunk in list(free) if size_bytes <= chunk.size_bytes <= max_bytes]
     for chunk in sorted(fitting, key=lambda chunk: chunk.size_bytes):

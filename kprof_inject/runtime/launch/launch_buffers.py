@@ -85,7 +85,6 @@ class LaunchBuffers:
         self._hand_over(launch)
 
     def _hand_over(self, launch: RecordedLaunch) -> None:
-        """Have a launch saved when the work queued on its stream so far has ended."""
         launch.is_handed_over = True
         launch.done = self._device.mark(launch.record.stream)
         self._save(launch)
@@ -277,7 +276,6 @@ class LastLaunches(LaunchBuffers):
         self._lend_own(launch)
 
     def _last_of(self, buffers: _StreamBuffers, launch: RecordedLaunch) -> RecordedLaunch | None:
-        """Take the last launch if its buffer is large enough for another one; if it is not, save it."""
         former = _popped(buffers.last.popleft)
         if former is None or former.is_handed_over:
             return None

@@ -143,7 +143,6 @@ class KernelLaunches:
             yield build.variant, TimingRecord((), turns.clean.not_timed or None, in_turn=in_turn, grids=grids)
 
     def _grid_times(self, turns: TurnTimer) -> tuple[GridTimesRecord, ...]:
-        """Return the launches by grid, that with most CTAs first; none if all have one grid."""
         if len(self._grids) < 2:
             return ()
         times_ns = turns.clean_by_grid()
@@ -288,7 +287,6 @@ class LaunchCapture:
                 part.writer.finish(self._left_out, launches)
 
     def _add_times(self, writer: CaptureWriter) -> None:
-        """Save the kernels' times; into the workspace those without records, which a program shows that runs once."""
         workspace = Workspace(Path(self._session.workspace))
         try:
             for kernel in list(self._kernels.values()):
@@ -300,7 +298,6 @@ class LaunchCapture:
             return  # the device failed
 
     def _save_rest(self, part: _Part) -> None:
-        """Wait for the devices if launches are still on them, and save these."""
         try:
             with self._device.unaffected_by_graphs(), part.copier.waiting_for_device():
                 for device in sorted(self._devices) if self.buffers.unsaved() else ():

@@ -236,7 +236,6 @@ class LaunchSaver:
             raise
 
     def _save_in_graph(self, launch: LaunchBeingSaved) -> None:
-        """Save a launch in a graph that is about to run. Raises nothing of its own."""
         if self.is_over(launch.record.variant) or not self._choose(launch):
             return
         try:
@@ -319,7 +318,6 @@ class LaunchSaver:
                 shutil.rmtree(launch.folder, ignore_errors=True)
 
     def _complete(self, launch: LaunchBeingSaved, before: Sequence[int], after: Sequence[int]) -> None:
-        """Write the rest of a launch, whose memory has these digests."""
         shutil.copytree(self._kernels_folder / launch.record.variant, launch.folder, dirs_exist_ok=True)
         if launch.others:
             write_other_values(launch.folder, launch.others)

@@ -221,7 +221,6 @@ class PlannedKernel:
             return self._build(build.ctas, replace(usual, buffer_bytes=buffer_bytes), note)
 
     def _usual_build(self, grid: Grid) -> RecordingBuild:
-        """Return the build with the usual buffer. Where no sample of the CTAs can record, all do."""
         ctas = self._ctas_of(grid)
         if ctas != EVERY_CTA:
             try:
@@ -324,7 +323,6 @@ class PlannedKernel:
         return self._workspace.override_path(dataclasses.replace(self.dumped, variant=self._plan.name))
 
     def _compiled(self, mode: Mode, ctas: CtaChoice, max_registers: int | None = None) -> Any:
-        """Return the loaded kernel with records; ``max_registers`` is for one of which a sample of the CTAs records."""
         clean_ptx = self._clean_ptx if ctas != EVERY_CTA else None
         bodies = (clean_ptx, self._cluster_ctas, max_registers) if clean_ptx is not None else None
         compile = partial(self._compile, self._plan_path)

@@ -271,7 +271,6 @@ class MemorySnapshot:
             self._marks.append(self._device.mark(stream))
 
     def _copy(self, stream: int) -> None:
-        """Queue the copies if there is room for them."""
         offsets, size_bytes = packed([source.size_bytes for source in self._ranges])
         if size_bytes > _MAX_SHARE_OF_FREE * self._device.free_bytes():
             return

@@ -311,7 +311,6 @@ class TurnTimer:
 
 
 def _ratios(times: PairedTimesRecord) -> list[float]:
-    """Return the ratio of each pair's times, with records to without; empty if the pairs do not suffice."""
     pairs = list(zip(times.clean_ns, times.with_records_ns, strict=True))
     if len(pairs) < _MIN_PAIRS:
         # The first empty launches are slower, so a launch's overhead is not yet known.
@@ -323,5 +322,4 @@ def _ratios(times: PairedTimesRecord) -> list[float]:
 
 
 def _calls_for(pairs: int) -> int:
-    """Return the number of launches with a grid after which this number of pairs is timed."""
     return _BEFORE_TURNS + 2 * (_WARM_UP_PAIRS + pairs)

@@ -99,7 +99,6 @@ def time_delays(task: TimeDelays, launch: LoadedLaunch, clean: Any, watchdog: Wa
 
 
 def _loaded(clean: Any, grid: Grid, folder: Path, build: DelayedBuildRecord) -> tuple[Any, str]:
-    """Load a build; return None with the reason for one that is left out."""
     if build.binary is None:
         return None, build.refusal
     try:

@@ -38,14 +38,12 @@ _UNIT = 8
 
 
 def _more_stages(kernel: KernelToEdit) -> list[str]:
-    """Return up to two more stages; none if there is no loop to pipeline."""
     present = kernel.number("num_stages")
     wanted = range(present + 1, min(present + 2, _MAX_PROPOSED_STAGES) + 1)
     return [str(stages) for stages in wanted] if present and _LOOP.search(kernel.ttir) else []
 
 
 def _fewer_stages(kernel: KernelToEdit) -> list[str]:
-    """Return up to two stages less; none if there is no loop to pipeline."""
     present = kernel.number("num_stages")
     wanted = range(present - 1, max(present - 2, 1) - 1, -1)
     return [str(stages) for stages in wanted] if _LOOP.search(kernel.ttir) else []
@@ -101,7 +99,6 @@ def _with_switch(kernel: KernelToEdit, value: str) -> KernelToEdit:
 
 
 def _with_constants(kernel: KernelToEdit, value: str) -> KernelToEdit:
-    """Take the TTIR with these values of constants, which the dump step made, and the grid for them."""
     found = next((one for one in kernel.others if one.text == value), None)
     if found is None:
         raise EditRefused("the program was not run with --values for these")
@@ -186,7 +183,6 @@ def _has_dots(loop: Operation) -> bool:
 
 
 def _without_stages(kernel: KernelToEdit) -> list[Operation]:
-    """Return the loops without dots for which the source has not chosen a number of stages."""
     return [loop for loop, _ in _loops_that_load(kernel) if not _has_dots(loop) and _stages_of(loop) is None]
 
 
@@ -203,14 +199,12 @@ def _stages_by_line(kernel: KernelToEdit) -> list[tuple[int, int]]:
 
 
 def _stages_of(loop: Operation) -> int | None:
-    """Return the number of stages that the source has chosen for a loop."""
     attributes = _DICTIONARY.match(loop.closing)
     found = _ATTRIBUTE.search(attributes["attributes"]) if attributes else None
     return int(found[1] or 0) if found else None
 
 
 def _edit_of(loop: Operation, attribute: str) -> Replacement:
-    """Return the text that follows the brace that closes the loop, or what replaces the attribute there."""
     closing = loop.regions[-1].end
     found = _DICTIONARY.match(loop.closing)
     if found is None:

@@ -241,7 +241,6 @@ def capture_in_worker(launch: LoadedLaunch, clean: Any, session_path: Path, time
 
 
 def _clean_run(launch: LoadedLaunch, clean: Any, fill: Callable[[], None]) -> KernelResources:
-    """Time the kernel without records, by the method of the dump step."""
     device, stream = launch.device, launch.stream
     timer = LaunchTimer(device, EmptyKernel.like(clean.metadata))
     for _ in range(_CLEAN_LAUNCHES):

@@ -167,7 +167,6 @@ def _depends_on_order(operation: Operation, operations: Sequence[Operation]) -> 
 
 
 def _reordered(module: Module, order: str, group: int = 0) -> list[Replacement]:
-    """Return the edits that change the order of the tiles; none if these have no two coordinates."""
     tile, x, y = _TILES[order]
     ids = _program_ids(module)
     axes = {_axis_of(operation) for operation in ids}
@@ -196,14 +195,12 @@ def _operations(template: str, program_id: Operation, **names: object) -> list[s
 
 
 def _replaced(module: Module, program_id: Operation, template: str, **names: object) -> Replacement:
-    """Return the edit that replaces a program id by the last result of a template."""
     *lines, last = _operations(template, program_id, **names)
     lines.append(f"{result_names(program_id)[0]} = {last} {program_id.location_text}".rstrip())
     return _over(module, program_id, lines)
 
 
 def _over(module: Module, operation: Operation, lines: Sequence[str]) -> Replacement:
-    """Return the edit that writes lines in place of an operation."""
     end = operation.start + len(module.text[operation.start : operation.end].rstrip())
     return operation.start, end, f"{module.newline}{module.indent_at(operation.start)}".join(lines)
 

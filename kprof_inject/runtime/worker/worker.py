@@ -111,7 +111,6 @@ class Worker:
     def _done(
         self, task: TimeRecords | TimeDelays | CaptureLaunch | CountLaunch | SampleLaunch, launch: LoadedLaunch
     ) -> TaskResult:
-        """Do a task. Raises ``NotReplayable``, ``KprofError``, and any error of Triton and the driver."""
         match task:
             case TimeRecords():
                 return TaskResult(replay=_time_records(task, launch, self._watchdog))
