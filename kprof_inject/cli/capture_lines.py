@@ -22,6 +22,7 @@ from kprof_inject.report.experiments import tried_values
 from kprof_inject.report.json_text import whole_text
 from kprof_inject.report.terminal.evidence_tables import print_edits
 from kprof_inject.timeline.axis import PlacedLaunch, place_launches
+from kprof_inject.timeline.choice import EVERYTHING, Choice, NumberSet
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.workspace import Workspace
@@ -30,13 +31,25 @@ from kprof_inject.workspace_folder import is_workspace, workspace_argument, work
 _MAX_LAUNCHES = 20
 _SECOND_NS = 1_000_000_000
 _MAX_NAMES = 4
+_MAX_DRAWN = 200_000
+"""Maximum number of scopes in a timeline whose CTAs the user did not choose: some 60 MB of Chrome's JSON.
+
+A scope takes 280 to 360 bytes there, and 84 to 102 of Perfetto's packets, in the captures of the demo and the tests.
+"""
 # Most browsers limit a page to 2 GB (perfetto.dev/docs/visualization/large-traces); in either format, Perfetto's engine
 # took 0.5 GB for a million scopes.
 _MAX_IN_BROWSER = 3_000_000
 
 
-def write_and_say(trace: TraceFile, timelines: Sequence[Timeline]) -> None:
-    """Write the trace, and print its size and how to open it."""
+def write_and_say(trace: TraceFile, timelines: Sequence[Timeline], choice: Choice = EVERYTHING) -> None:
+    """Write the trace, and print its size and how to open it.
+
+    Of a timeline that is too large to be opened soon, only some CTAs are written, unless ``choice`` has a part of them.
+    """
+    if trace.format.is_drawing and not (choice.names_ctas or choice.warps or choice.scopes):
+        timelines, left_out = drawn_part(timelines)
+        if left_out:
+            say(left_out)
     size = trace.write(timelines, run_to_write(timelines))
     scopes = sum(timeline.scope_count for timeline in timelines)
     say(f"wrote {trace.path}: {counted(len(timelines), 'launch')}, {counted(scopes, 'scope')}, {size_text(size)}")
@@ -47,6 +60,26 @@ def write_and_say(trace: TraceFile, timelines: Sequence[Timeline]) -> None:
     if trace.format.is_drawing:
         for line in browser_lines(timelines):
             say(line)
+
+
+def drawn_part(timelines: Sequence[Timeline]) -> tuple[Sequence[Timeline], str]:
+    """Return the launches with so many CTAs that browsers open their timeline, and a line on those left out.
+
+    Each launch keeps the same part of its CTAs, at least one, and all of an SM before the next one's.
+    """
+    part = _MAX_DRAWN / max(sum(timeline.scope_count for timeline in timelines), 1)
+    if part >= 1:
+        return timelines, ""
+    drawn = []
+    for timeline in timelines:
+        by_sm = sorted(timeline.ctas[["sm", "init_ns", "cta"]].tolist())
+        kept = NumberSet.of(cta for _, _, cta in by_sm[: max(int(part * len(by_sm)), 1)])
+        drawn.append(timeline.chosen(Choice(ctas=kept)))
+    counts = [sum(len(one.ctas) for one in found) for found in (drawn, timelines)]
+    return drawn, (
+        f"the timeline has {counts[0]:,} of {counts[1]:,} recorded CTAs, those of the first SMs, to open fast in a "
+        "browser; all of them: kprof-inject trace --cta 0-"
+    )
 
 
 def browser_lines(timelines: Sequence[Timeline]) -> Iterator[str]:

@@ -86,7 +86,7 @@ def command(
     timelines = decode_capture(open_capture(place, names_path, description, redact=redact), say, choice)
     for line in loss_lines(timelines):
         say(line)
-    write_and_say(trace, timelines)
+    write_and_say(trace, timelines, choice)
     if opens:
         _open(ctx, trace.path, timelines)
 

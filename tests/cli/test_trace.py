@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from buffers import Cta, Entry, JsonWriter, Scope, buffer_words, end, kernel_json, launch_json, save_launch, start
 from command_line import CommandLine, without_sizes
@@ -19,7 +20,10 @@ from programs.child import REPO
 from ranks import BEGIN_NS, Timer, clock_file, save_process
 from snapshots import check
 
-from kprof_inject.cli.capture_lines import browser_lines
+from kprof_inject.capture.reader import read_capture
+from kprof_inject.cli import capture_lines
+from kprof_inject.cli.capture_lines import browser_lines, drawn_part
+from kprof_inject.timeline.timeline import decode_launch
 
 TIMERS = (Timer(5_000_000), Timer(9_000_000_000))
 
@@ -140,6 +144,22 @@ def test_more_scopes_than_a_browser_shows_are_told(counts: tuple[int, ...], line
     said = list(browser_lines(timelines))  # type: ignore[arg-type]
     assert len(said) == lines
     assert all("browsers" in line or "kprof-inject trace" in line for line in said)
+
+
+def test_a_large_timeline_has_whole_ctas_of_the_first_sms(monkeypatch: pytest.MonkeyPatch) -> None:
+    (launch,) = read_capture(REPO / "tests/captures/matmul").launches
+    whole = decode_launch(launch)
+    assert drawn_part([whole]) == ([whole], "")
+
+    monkeypatch.setattr(capture_lines, "_MAX_DRAWN", whole.scope_count // 3)
+    (part,), said = drawn_part([whole])
+
+    assert 0 < part.scope_count <= whole.scope_count // 3
+    assert f"{len(part.ctas)} of {len(whole.ctas)} recorded CTAs" in said
+    left_out = whole.ctas[~np.isin(whole.ctas["cta"], part.ctas["cta"])]
+    assert part.ctas["sm"].max() <= left_out["sm"].min()
+    kept = np.isin(whole.scopes["cta"], part.ctas["cta"])
+    assert part.scope_count == kept.sum(), "whole CTAs"
 
 
 def test_settings_choose_what_the_command_line_does_not(kprof: CommandLine, capture: Path) -> None:
