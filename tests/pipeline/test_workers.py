@@ -15,16 +15,19 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from kprof_inject.pipeline import workers
+from kprof_inject.pipeline import programs, workers
+from kprof_inject.pipeline.programs import Program
 from kprof_inject.pipeline.workers import worker_process
+from kprof_inject.runtime.program import ProgramInput
 from kprof_inject.runtime.worker.tasks import CountLaunch, TaskResult
-from kprof_inject.workspace import is_running
+from kprof_inject.workspace import Workspace, is_running
 
 # In place of the process that repeats launches: the name of a launch says what becomes of it.
 STAND_IN = """
 import json, os, signal, subprocess, sys, time
 from pathlib import Path
 from kprof_inject.runtime.child_process import serve
+from kprof_inject.runtime.program import ProgramInput
 from kprof_inject.runtime.worker.tasks import ADDRESS_TAKEN, TaskResult
 
 log = Path(__file__).with_name("log")
@@ -169,6 +172,25 @@ def test_a_worker_that_was_started_early_does_the_tasks(log: Log, tmp_path: Path
         assert worker.do_all(tasks("ok")) == [done(0)]
     first, second, third = (pid for _, _, pid, *_ in log())
     assert first == second != third
+
+
+@pytest.mark.parametrize(
+    ("has_driver", "repeats", "is_early"), [(True, True, True), (True, False, False), (False, True, False)]
+)
+def test_it_starts_beside_the_program_where_launches_are_repeated(
+    log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_driver: bool, repeats: bool, is_early: bool
+) -> None:
+    monkeypatch.setattr(programs, "has_nvidia_module", lambda: has_driver)
+    program = Program(Workspace(tmp_path / "ws"), ["python3", "train.py"], ProgramInput(), lambda _: None)
+
+    with program._worker(tmp_path / "cache", starts=repeats) as worker:
+        assert (worker._process is not None) == is_early
+        assert worker.do_all(tasks("ok")) == [done(0)]
+
+    ((_, _, pid, python, environment),) = log()
+    assert not is_running(pid)
+    assert python == sys.executable
+    assert environment["TRITON_CACHE_DIR"] == str(tmp_path / "cache" / "triton")
 
 
 def test_the_programs_python_repeats_its_launches(log: Log, tmp_path: Path) -> None:
