@@ -6,7 +6,6 @@ import ctypes
 import os
 import platform
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -47,9 +46,6 @@ module attributes {{"ttg.num-ctas" = 1 : i32, "ttg.num-warps" = 4 : i32, ttg.tar
 }}
 """
 _RECORDS = 2
-
-# The default of --max-bytes.
-_ROOM_BYTES = 1 << 30
 
 
 class Status(StrEnum):
@@ -227,23 +223,6 @@ def _present_target() -> Target | None:
     return Target(target.backend, target.arch, target.warp_size)
 
 
-def _current_folder() -> list[CheckResult]:
-    here = Path.cwd()
-    try:
-        with tempfile.TemporaryFile(dir=here):
-            pass
-    except OSError as error:
-        advice = "change to another folder, or name a workspace with -o"
-        return [CheckResult("current folder", Status.PROBLEM, f"cannot write to {here}: {error.strerror}", advice)]
-    free = shutil.disk_usage(here).free
-    fact = f"{here}, {free / (1 << 30):.1f} GiB free"
-    if free < _ROOM_BYTES:
-        return [
-            CheckResult("current folder", Status.WARNING, fact, "free some space, or limit captures with --max-bytes")
-        ]
-    return [CheckResult("current folder", Status.OK, fact)]
-
-
 _PROGRAM = """\
 import sys
 print(getattr(sys.modules.get("sitecustomize"), "__file__", ""))
@@ -254,15 +233,6 @@ except ImportError:
 """
 _OUT_OF_REACH = "nothing to do; it cannot reach programs under python -I, -E or -S, or with a cleaned environment"
 _LIMIT_S = 120
-
-_INTERFERING = {
-    "TRITON_KERNEL_OVERRIDE": "the replaced kernel is dumped and recorded; unset it to see the original",
-    "TRITON_OVERRIDE_DIR": "the replaced kernel is dumped and recorded; unset it to see the original",
-    "TRITON_ALWAYS_COMPILE": "every process recompiles every kernel; unset it to save time",
-    "TRITON_STORE_BINARY_ONLY": "Triton then drops the TTGIR that kprof-inject needs; unset it",
-    "CUDA_LAUNCH_BLOCKING": "launches become synchronous and never overlap; unset it to see them overlap",
-}
-_OFF = ("", "0", "false", "off", "n", "no")
 
 
 def _hook() -> Iterator[CheckResult]:
@@ -296,28 +266,9 @@ def _hook() -> Iterator[CheckResult]:
         yield CheckResult("sitecustomize", Status.OK, f"{shadowed} runs first, then ours")
 
 
-def _environment() -> Iterator[CheckResult]:
-    if _is_on("TRITON_INTERPRET"):
-        yield CheckResult(
-            "TRITON_INTERPRET", Status.PROBLEM, _value("TRITON_INTERPRET"), "no kernel is compiled; unset it"
-        )
-    for name, advice in _INTERFERING.items():
-        if _is_on(name):
-            yield CheckResult(name, Status.WARNING, _value(name), advice)
-    ours = program_environment(dict(os.environ), Path("SESSION"), Path("WORKSPACE/cache"))
-    for name in sorted(os.environ):
-        if name.startswith(("TRITON_", "TORCHINDUCTOR_")) and ours[name] != os.environ[name]:
-            yield CheckResult(name, Status.OK, f"{_value(name)}; programs that kprof-inject runs get {ours[name]!r}")
-        elif name.startswith("TORCHINDUCTOR_"):
-            yield CheckResult(name, Status.OK, f"{_value(name)}, and applies to the program as usual")
-
-
-def _is_on(name: str) -> bool:
-    return os.environ.get(name, "").lower() not in _OFF
-
-
-def _value(name: str) -> str:
-    return f"is set to {os.environ[name]!r}"
+def _interpreter() -> Iterator[CheckResult]:
+    if os.environ.get("TRITON_INTERPRET", "").lower() not in ("", "0", "false", "off", "n", "no"):
+        yield CheckResult("TRITON_INTERPRET", Status.PROBLEM, "is set", "no kernel is compiled; unset it")
 
 
 _CHECKS: dict[str, Callable[[], Iterable[CheckResult]]] = {
@@ -330,8 +281,7 @@ _CHECKS: dict[str, Callable[[], Iterable[CheckResult]]] = {
     "counters": _counters,
     "compiler": _compiler,
     "start-up hook": _hook,
-    "environment": _environment,
-    "current folder": _current_folder,
+    "TRITON_INTERPRET": _interpreter,
 }
 
 
