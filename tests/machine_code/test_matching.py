@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kprof_inject.machine_code.instructions import INSTRUCTION_BYTES, Instruction, MachineFunction, with_lines_of
 from kprof_inject.machine_code.units import global_access, min_wavefronts
 
@@ -29,22 +27,6 @@ def test_an_instruction_that_the_other_lacks_has_no_line() -> None:
     other = function(("LDG.E", 3), ("FADD", 4), ("STG.E", 5))
     own = function(("LDG.E", 9), ("MOV", 9), ("FADD", 9), ("STG.E", 9))
     assert lines(with_lines_of(own, other)) == [3, 0, 4, 5]
-
-
-@pytest.mark.parametrize(
-    "damaged",
-    [
-        Instruction(16, "FADD", ""),
-        Instruction(0, "BRA", "", targets=(16,)),
-        Instruction(0, "BRA", "", targets=(8,)),
-        Instruction(0, "FADD", "", line=-1),
-        Instruction(0, "FADD", "", awaited=(6,)),
-        Instruction(0, "FADD", "", result_scoreboard=7),
-    ],
-)
-def test_a_function_that_no_compiler_makes_is_refused(damaged: Instruction) -> None:
-    with pytest.raises(ValueError, match="instruction"):
-        MachineFunction("kernel", (damaged,))
 
 
 def test_widths_of_accesses() -> None:
