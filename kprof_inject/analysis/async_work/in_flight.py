@@ -69,9 +69,9 @@ class AsyncOperation(Struct, frozen=True):
     """The barrier that is signalled, or waited for; None for work that completes in order."""
     predicate: Value = None
     group_bytes: int = 0
-    """Of an issue: the maximum that one execution moves for a CTA."""
+    """The maximum that one execution of an issue moves for a CTA."""
     pending: int = 0
-    """Of a wait: how many groups may still be in flight."""
+    """The number of groups that may still be in flight after a wait."""
 
     @property
     def queue(self) -> str | Operation:
@@ -93,7 +93,7 @@ class NotCounted(Exception):
 
 
 def recorded_in_flight(timeline: Timeline) -> InFlight | None:
-    """Return the asynchronous work that was recorded; None if there was none or the kernel cannot be evaluated."""
+    """Return the asynchronous work that was recorded, if the kernel can be evaluated."""
     if not any(map(starts_async, timeline.table.scopes)):
         return None
     try:
@@ -182,7 +182,7 @@ def _by_barrier(
 ) -> NDArray[np.void]:
     """Pair each signal of a barrier with the wait that ends next, unless the barrier is signalled again before.
 
-    A barrier is signalled again only when no warp waits for the previous signal. Raises ``NotCounted``.
+    A barrier is signalled again only when no warp waits for the previous signal.
     """
     signals, signal_slots = _executions(rows, issues, "start_cycles")
     ends, wait_slots = _executions(rows, waits, "end_cycles")
@@ -225,7 +225,7 @@ def _executions(
 
 
 def _values_of(executed: Executed, value: Value, cta: NDArray[np.int32], left: Numbers) -> Numbers:
-    """Return a value in executions of an operation, of which ``left`` is 1 for a CTA's last. Raises ``NotCounted``."""
+    """Return a value in executions of an operation, of which ``left`` is 1 for a CTA's last."""
     when = executed.when
     if when is None or when.is_lower_bound or not isinstance(value, IntegerExpr | Mask):
         raise NotCounted(_UNNAMED)
@@ -306,7 +306,6 @@ def _barrier_place(operation: Operation) -> int | None:
 
 
 def _wait(one: CountedOperation, work_of: Mapping[Operation, str]) -> AsyncOperation | None:
-    """Return the wait of an operation; ``work_of`` has the work that signals the barriers of each allocation."""
     operation, operands = one.operation, one.executed.operands
     if operation.name in _WAITS:
         found = _NUMBER.search(operation.tail)

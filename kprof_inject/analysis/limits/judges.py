@@ -72,7 +72,7 @@ _ATOMIC_OPERATIONS = frozenset(("ATOM", "ATOMG", "ATOMS", "RED", "REDG", "REDUX"
 def limit_by_counters(
     measured: Measured, waves: Waves | None, idle: IdleSms | None, waits: Limit | None = None
 ) -> Limit:
-    """Determine what limits a launch whose kernel was counted; ``waits`` is its limit by waits for memory, if any."""
+    """Determine the limit of a launch whose kernel was counted; ``waits`` is its limit by waits for memory."""
     return _first(Judged(measured.shares, waves, idle, measured.kernel.sm_count, waits, measured))
 
 
@@ -85,12 +85,10 @@ def limit_by_bounds(
     requests: Sequence[Requests] = (),
     clean_ns: float | None = None,
 ) -> Limit:
-    """Determine what limits a launch without counters.
+    """Determine the limit of a launch without counters.
 
-    ``device_sms`` is the number of the device's SMs. ``overhead`` is the measured cost of the records, if any: where it
-    is certain, the launch is judged by its time without them, which is ``clean_ns`` if it is known. ``code`` is what
-    the machine code shows, in the same cycles as ``light``; None if it is unknown. ``requests`` are those of loads and
-    stores.
+    If the ``overhead`` of records is certain, the launch is judged by its time without them: ``clean_ns``, if known.
+    ``code`` has the bounds by the machine code, in the same cycles as ``light``.
     """
     whole = whole_roof(summary, light)
     has_unknown = light.unknown or (light.dram and light.dram.streamed_bytes is None)
@@ -120,7 +118,6 @@ def _slowdown(overhead: Overhead | None, duration_ns: int, clean_ns: float | Non
 
 
 def _without_records(slowdown: float, limit: Limit) -> Limit:
-    """Return the limit with a note if the parts refer to the time without records."""
     if slowdown > 1:
         cost = f"not counting the time that recording adds, at least {percent(slowdown - 1)}"
         return replace(limit, text=f"{limit.text}; {cost}")
@@ -238,7 +235,7 @@ def _conflicts(launch: Judged, unit: str) -> str:
 
 
 def _busier_loop(launch: Judged, unit: str) -> str:
-    """Return a loop with the part that a unit has in it, in words that follow that of the launch; empty if smaller."""
+    """Return a clause on the longest loop that keeps a unit busier than the launch does."""
     if launch.bounds is None:
         return ""
     scopes, roofs = launch.bounds.summary.scopes, launch.bounds.light.roofs
@@ -252,10 +249,7 @@ def _busier_loop(launch: Judged, unit: str) -> str:
 def _with_parts(
     launch: Judged, units: Sequence[str], parts: Mapping[str, float], work: Work | None, more: str = ""
 ) -> str:
-    """Return units with their parts, such as ``the tensor cores (at least 64.1 % of peak)``.
-
-    ``more`` is added to the first.
-    """
+    """Return units with their parts, such as ``the tensor cores (at least 64.1 % of peak)``."""
     first, *others = (f"{percent(parts[unit])} of peak" for unit in units)
     shares = [f"{'at least ' if launch.at_least else ''}{first}{more}", *others]
     return " and ".join(f"{_name(unit, work)} ({share})" for unit, share in zip(units, shares, strict=True))
@@ -283,10 +277,9 @@ def _computed_loop(launch: Judged, bounds: Bounds) -> Limit | None:
 
 
 def _sampled_loop(launch: Judged) -> Limit | None:
-    """Judge the longest loop that keeps the launch's busiest unit busy, by the warps' samples.
+    """Judge the longest loop that keeps the launch's busiest unit of the SM busy, by the warps' samples.
 
-    The unit belongs to the SM. Its work in the loop is that of the instructions that were sampled as issued there. CTAs
-    on an SM are taken to be in the loop independently of each other.
+    Samples of issued instructions show the work in the loop. CTAs are assumed to be in it independently of each other.
     """
     measured, parts = launch.measured, launch.parts
     unit = max(_PIPELINES, key=lambda one: parts.get(one, 0.0))
@@ -324,10 +317,7 @@ _PIPELINES = {
 
 
 def _at_roof_while_active(launch: Judged) -> Limit | None:
-    """Judge a unit of the SM by the time in which SMs have work, if it is about as busy as any in the whole launch.
-
-    Of a short launch, beginning and ending take a notable part.
-    """
+    """Judge a unit of the SM by the time in which SMs have work: a short launch spends much of its time without."""
     shares, active = launch.parts, launch.measured.active if launch.measured else 0.0
     near = [unit for unit in _OF_SM if shares.get(unit, 0.0) >= max(shares.values()) - MIN_NOTABLE]
     if active < _MIN_ACTIVE or not near:
@@ -339,13 +329,12 @@ def _at_roof_while_active(launch: Judged) -> Limit | None:
 
 
 def _within(launch: Judged, unit: str, more: str) -> Limit:
-    """Return a unit as the limit that is busier in a part of the launch, which ``more`` names."""
     text = f"{UNIT_NAMES[unit]} ({percent(launch.parts[unit])} of peak; {more})"
     return launch.limit(named([unit], launch.parts), text, unit)
 
 
 def _two_units(launch: Judged) -> Limit | None:
-    """Judge two units that alternate, as the instructions of one warp use them one after the other."""
+    """Judge two units that alternate, as a warp's instructions use them one after the other."""
     parts = launch.parts
     units = [unit for unit in launch.busiest if unit in (TENSOR, SPECIAL, FP32)][:2]
     if len(units) < 2 or sum(parts[unit] for unit in units) < MIN_TOGETHER or parts[units[1]] < MIN_NOTABLE:

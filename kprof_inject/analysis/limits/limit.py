@@ -58,14 +58,13 @@ UNIT_NAMES = {
 
 
 class CodeBounds(Struct, frozen=True):
-    """Lower bounds of the units' parts by the machine code, and those of each scope by its index in the scope table.
-
-    ``unknown_share`` is the share of the instructions, of all that warps might execute, whose executions are unknown.
-    """
+    """Lower bounds of the units' parts by the machine code."""
 
     parts: Mapping[str, float]
     unknown_share: float
+    """Share of the instructions, of all that warps might execute, whose executions are unknown."""
     scopes: Mapping[int, Mapping[str, float]] = {}
+    """Parts of each scope, by its index in the scope table."""
 
 
 class Limit(Struct, frozen=True):
@@ -94,22 +93,21 @@ class Limit(Struct, frozen=True):
 
 
 class Bounds(Struct, frozen=True):
-    """What TTGIR, the launch's arguments and the machine code show of a launch without counters."""
+    """The evidence on a launch without counters: TTGIR, the launch's arguments and the machine code."""
 
     summary: LaunchSummary
     light: SpeedOfLight
     whole: Roof
     slowdown: float
     """Lower bound of the ratio of the durations with and without records; 1 if the difference is small or unknown. Less
-    than 1 if records make the launch faster, as they may where they change the order in which CTAs reach the L2."""
+    than 1 if records make the launch faster, as they may by changing the order in which CTAs reach the L2."""
     slowdown_of_sms: float
-    """The same of the time in which SMs have work."""
+    """The same ratio of the time in which SMs have work."""
     code: CodeBounds | None
     requests: Sequence[Requests] = ()
-    """Requests of loads and stores, where they are known."""
 
     def dram_part(self, dram: DramBound, size_bytes: int) -> float:
-        """Return the part of the launch's time in which DRAM would move these bytes."""
+        """Return the part of the launch's time that DRAM needs for these bytes."""
         return self.slowdown * 1e9 * size_bytes / dram.bytes_per_s / max(self.summary.duration_ns, 1)
 
 
@@ -117,7 +115,6 @@ class Judged(Struct, frozen=True):
     """A launch and the evidence on it: ``measured`` with counters, else ``bounds``.
 
     ``parts`` has the part of the launch's time in which each unit is busy: counted, or a lower bound (``at_least``).
-    ``waits`` is the limit by waits for memory, if these take long.
     """
 
     parts: Mapping[str, float]
@@ -140,10 +137,8 @@ class Judged(Struct, frozen=True):
 
     @property
     def is_at_roof(self) -> bool:
-        """True if a unit is busy for the whole launch, whatever SMs lack.
-
-        Without counters, that is certain of DRAM alone: other parts are of the time in which SMs have work.
-        """
+        """True if a unit is busy for the whole launch, whatever SMs lack."""
+        # Without counters, that is certain of DRAM alone: other parts are of the time in which SMs have work.
         return any(self.parts.get(unit, 0.0) >= LIMITING for unit in ((DRAM,) if self.at_least else self.parts))
 
     def limit(self, name: str, text: str, *units: str) -> Limit:
@@ -190,10 +185,7 @@ class Judged(Struct, frozen=True):
         return next((one.text for one in found), "")
 
     def _uncoalesced_access(self, unit: str) -> Requests | None:
-        """Return the access that loads a unit most by addresses that are not adjacent.
-
-        None if that takes little of the unit's time, or less than conflicts of banks.
-        """
+        """Return the uncoalesced access that loads a unit most, if that takes more time than bank conflicts."""
         bounds = self.bounds
         if bounds is None or unit not in (SHARED, L2_TO_SM):
             return None
@@ -214,7 +206,7 @@ def judged_by_bounds(
     code: CodeBounds | None,
     requests: Sequence[Requests],
 ) -> Judged:
-    """Return a launch without counters, and its parts without records; ``slowdown`` is that of ``Bounds``."""
+    """Return a launch without counters, with parts of the time without records."""
     idle, sms_share = summary.idle, 1.0
     if idle is not None:  # the share of the launch's time in which the device's SMs have a CTA, on average
         sms_share = idle.work_share * idle.sms / max(device_sms or 0, idle.sms)
@@ -239,18 +231,18 @@ def judged_by_bounds(
 
 
 def _of_the_launch(roof: Roof, share: float) -> Roof:
-    """Return the roof with the L2's part of the launch's whole time, as it serves all SMs and rests if some do."""
+    # The L2 serves all SMs, and rests if some do.
     return replace(roof, parts={**roof.parts, L2_TO_SM: share * roof.parts.get(L2_TO_SM, 0.0)})
 
 
 def dram_part(summary: LaunchSummary, light: SpeedOfLight) -> dict[str, float]:
-    """Return DRAM's part; empty if it exceeds all of the time, as then an unknown part of the bytes hit the L2."""
+    """Return DRAM's part; empty if it exceeds the whole time, as then an unknown part of the bytes hit the L2."""
     part = light.dram.min_part(summary.duration_ns) if light.dram else 0.0
     return {DRAM: min(part, 1.0)} if 0 < part <= MAX_POSSIBLE else {}
 
 
 def spread_load(bounds: Bounds) -> Requests | None:
-    """Return the load that touches most sectors beyond those it needs, if all loads together touch many of them."""
+    """Return the load that touches most unneeded sectors, if all loads together touch many of them."""
     loads = [one for one in bounds.requests if one.kind == "load"]
     return worst_of(loads) if is_spread(loads) else None
 
@@ -268,12 +260,12 @@ def named(units: Sequence[str], parts: Mapping[str, float]) -> str:
 
 
 def whole_roof(summary: LaunchSummary, light: SpeedOfLight) -> Roof | None:
-    """Return the roof of the kernel's function; None if it was not recorded."""
+    """Return the roof of the kernel's function, if it was recorded."""
     return next((roof for roof in light.roofs if summary.scopes[roof.index].kind == ScopeKind.FUNCTION), None)
 
 
 def memory_wait_limit(summary: LaunchSummary) -> Limit | None:
-    """Return waits until memory changes as the limit; None if they take less than 40 % of the warps' time."""
+    """Return waits until memory changes as the limit, if they take 40 % of the warps' time."""
     spins = [scope for scope in summary.scopes if scope.kind == ScopeKind.SPIN and scope.share]
     share = sum(scope.share or 0.0 for scope in spins)
     if share < MIN_WAIT_SHARE:

@@ -1,4 +1,4 @@
-"""What the hardware counted of a kernel without records, and what its warps were sampled to wait for."""
+"""Counters and stall samples of a kernel without records."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ class Measured(Struct, frozen=True):
 
     @property
     def active(self) -> float:
-        """Part of the launch's time in which an SM has work, on average; 0 if it is unknown."""
+        """Mean part of the launch's time in which an SM has work; 0 if unknown."""
         cycles = self.metric(counters.SM_CYCLES)
         return min(self.metric(counters.SM_ACTIVE_CYCLES) / cycles, 1.0) if cycles else 0.0
 
     @property
     def sm_cycles(self) -> float:
-        """Cycles of the launch, summed over all SMs; 0 if they are unknown."""
+        """Cycles of the launch, summed over all SMs; 0 if unknown."""
         return self.metric(counters.SM_CYCLES) * (self.kernel.sm_count or 0)
 
     @property
@@ -74,7 +74,7 @@ class Measured(Struct, frozen=True):
 
     @property
     def held_ctas(self) -> float:
-        """Mean number of CTAs on an SM that has work; 0 if it is unknown."""
+        """Mean number of CTAs on an SM that has work; 0 if unknown."""
         return self.metric(counters.WARPS_ACTIVE) / self.kernel.num_warps
 
     @property
@@ -88,7 +88,7 @@ class Measured(Struct, frozen=True):
         return self.counted.metrics.get(name, 0.0)
 
     def issued_share(self, pipelines: Collection[Pipeline], lines: tuple[int, int]) -> float:
-        """Return the part of some pipelines' instructions that was sampled as issued in a range of lines; 0 if none."""
+        """Return the part of some pipelines' issued samples in a range of lines; 0 if there are none."""
         record, (first, last) = self.kernel.measurements, lines
         if record is None or record.samples is None or self.code is None:
             return 0.0
@@ -108,7 +108,7 @@ class Measured(Struct, frozen=True):
 
     @property
     def uncoalesced_text(self) -> str:
-        """What each request of the kind of accesses with most sectors touches; empty if adjacent ones touch as many."""
+        """Sentence on the uncoalesced kind of accesses that touches most sectors, if there is one."""
         found = []
         for kind, names in _ACCESSES.items():
             requests, sectors = map(self.metric, names)
@@ -123,7 +123,6 @@ class Measured(Struct, frozen=True):
 
     @property
     def _slowest_load(self) -> str:
-        """Source line of the load that warps wait for longest; empty if it is unknown."""
         if self.stalls is None:
             return ""
         awaited = self.stalls.awaited(FOR_MEMORY).most_common()

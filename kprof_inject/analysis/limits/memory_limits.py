@@ -40,21 +40,17 @@ Judge = Callable[[Judged], Limit | None]
 
 
 def by_bounds(judge: Callable[[Judged, Bounds], Limit | None]) -> Judge:
-    """Return a judge that has nothing to judge by if there are counters."""
+    """Return a judge that returns None if there are counters."""
     return lambda launch: judge(launch, launch.bounds) if launch.bounds else None
 
 
 def _by_dram(judge: Callable[[Judged, Bounds, DramBound], Limit | None]) -> Judge:
-    """Return a judge that has nothing to judge by if DRAM's traffic is unknown."""
     return by_bounds(lambda judged, bounds: judge(judged, bounds, dram) if (dram := bounds.light.dram) else None)
 
 
 @_by_dram
 def busy_memory(judged: Judged, bounds: Bounds, dram: DramBound) -> Limit | None:
-    """Judge DRAM by its upper bound.
-
-    Memory that is accessed again may or may not hit the L2, and the addresses of a gather are unknown.
-    """
+    """Judge DRAM by its upper bound: repeated accesses may hit the L2, and the addresses of a gather are unknown."""
     if dram.streamed_bytes is None:
         return None
     most = bounds.dram_part(dram, dram.streamed_bytes)
@@ -82,11 +78,8 @@ def _needed(others: float) -> float:
 
 
 def _memory_in_l2(judged: Judged, bounds: Bounds, dram: DramBound, others: float) -> Limit | None:
-    """Judge memory of which all may be in the L2 when the launch begins; ``others`` is the part of the busiest unit.
-
-    DRAM's part is smallest if the L2 keeps what is written, and largest if it keeps nothing of that. An L2 that was
-    filled in this time is as busy as DRAM, or busier (H100).
-    """
+    # DRAM's part is smallest if the L2 keeps what is written, and largest if it keeps nothing of that. An L2 that was
+    # filled in this time is as busy as DRAM, or busier (H100).
     least, most = bounds.dram_part(dram, dram.least_bytes), bounds.dram_part(dram, dram.once_bytes)
     if most < _needed(others):
         return None
@@ -100,7 +93,7 @@ def _memory_in_l2(judged: Judged, bounds: Bounds, dram: DramBound, others: float
 
 
 def may_be_busier(bounds: Bounds, part: float) -> str:
-    """Return whether DRAM or the L2 may be busier than a unit with this part, in words that follow it; empty if not."""
+    """Return a clause if DRAM or the L2 may be busier than a unit with this part."""
     dram = bounds.light.dram
     if dram is None or not dram.fits_l2 or (most := bounds.dram_part(dram, dram.once_bytes)) < part:
         return ""
@@ -109,13 +102,10 @@ def may_be_busier(bounds: Bounds, part: float) -> str:
 
 @by_bounds
 def looked_up_lines(judged: Judged, bounds: Bounds) -> Limit | None:
-    """Judge the L2 if uncoalesced accesses may keep it busy: it looks up each line that a request touches.
-
-    Stores all reach it; loads may hit the L1.
-    """
+    """Judge the L2 if uncoalesced accesses may keep it busy: it looks up each line that a request touches."""
     if not judged.device_sms or not is_spread(bounds.requests):
         return None
-    kinds = ("store", "load")
+    kinds = ("store", "load")  # all stores reach the L2; loads may hit the L1
     least, loads = (sum(one.lines * one.requests for one in bounds.requests if one.kind == kind) for kind in kinds)
     each = bounds.slowdown_of_sms / bounds.whole.sm_cycles / _LINES_OF_SM
     most = each * (least + loads)
@@ -172,10 +162,8 @@ def scattered_accesses(judged: Judged, bounds: Bounds, dram: DramBound) -> Limit
 
 @by_bounds
 def exchanges(judged: Judged, bounds: Bounds) -> Limit | None:
-    """Judge exchanges between threads: types do not show how many of their bytes go through shared memory.
-
-    The machine code shows it, but not how often banks conflict.
-    """
+    """Judge exchanges between threads: types do not show how many of their bytes go through shared memory."""
+    # The machine code shows it, but not how often banks conflict.
     is_counted = bounds.code is not None and bounds.code.unknown_share <= MIN_NOTABLE
     if is_counted and judged.parts[SHARED] < MIN_NOTABLE:
         return None

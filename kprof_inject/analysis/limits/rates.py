@@ -107,10 +107,7 @@ class UnitRates(Struct, frozen=True):
         return self.issue / _LANES
 
     def cycles(self, work: Work) -> dict[str, float]:
-        """Return a lower bound of the cycles of one SM that each unit needs for some work, by the unit's name.
-
-        Work of an unknown type is ignored.
-        """
+        """Return a lower bound of the cycles of one SM that each unit needs for some work of known types."""
         known = [(flops, self.tensor_flops.get(element)) for element, flops in work.tensor_flops.items()]
         floats = max(work.multiplications, work.additions)
         fp32 = floats + work.integer_multiplications
@@ -162,7 +159,7 @@ _RATES = {
 
 
 def rates_of(target: str) -> UnitRates | None:
-    """Return the rates of a target such as ``cuda:90``; None if the table does not have it."""
+    """Return the rates of a target such as ``cuda:90``."""
     return _RATES.get(target)
 
 
@@ -182,5 +179,5 @@ _CEILINGS: Mapping[str, Mapping[str, float]] = {
 
 
 def ceiling(device_name: str, unit: str) -> float:
-    """Return the largest share of a unit's peak rate that is reached in practice; ``device_name`` is torch's."""
+    """Return the largest share of a unit's peak rate that is reached in practice on a device, named as torch does."""
     return _CEILINGS.get(device_name, _DEFAULT_CEILINGS).get(unit, _DEFAULT_CEILINGS.get(unit, 1.0))

@@ -33,22 +33,21 @@ MAX_POSSIBLE = 1.05
 
 
 class Roof(Struct, frozen=True):
-    """Lower bounds of the utilization of the units by one scope of a launch, whose ``scope`` name need not be unique.
-
-    ``sm_cycles`` are those in which any warp ran the scope, on each SM, summed over the SMs. ``parts`` has the part of
-    these that each unit needs, from 0 to 1; it is 0 for ``impossible`` units, which would need more than all cycles,
-    because the work or the cycles are not the scope's.
-    """
+    """Lower bounds of the utilization of the units by one scope of a launch."""
 
     index: int
     """The scope's index in the scope table."""
     scope: str
+    """Its name, which need not be unique."""
     executions: int
     """Number of executions by CTAs."""
     sm_cycles: int
+    """Cycles in which any warp ran the scope, summed over the SMs."""
     work: Work
     parts: Mapping[str, float]
+    """The part of these cycles that each unit needs, from 0 to 1; 0 for impossible ones."""
     impossible: Mapping[str, float] = field(default_factory=dict)
+    """Parts larger than 1: the work or the cycles are not the scope's."""
 
     @classmethod
     def of(cls, index: int, scope: str, executions: int, sm_cycles: int, work: Work, rates: UnitRates) -> Roof:
@@ -74,18 +73,17 @@ class Roof(Struct, frozen=True):
 
 
 class SpeedOfLight(Struct, frozen=True):
-    """The roofs of a launch's scopes, in the order of the scope table.
-
-    ``missing`` is why there are none, or only that of the whole kernel. ``unknown`` operations have work that is not
-    included, because the number of their executions is unknown; ``atomics`` are the module's atomic operations.
-    ``dram`` has the bounds for the whole launch; None if nothing is known about the device's memory.
-    """
+    """The roofs of a launch's scopes, in the order of the scope table."""
 
     roofs: tuple[Roof, ...]
     unknown: int = 0
+    """Number of operations whose work is not included, as their number of executions is unknown."""
     missing: Unjudged | None = None
+    """Why there are no roofs, or only that of the whole kernel."""
     dram: DramBound | None = None
+    """Bounds for the whole launch."""
     atomics: int = 0
+    """Number of the module's atomic operations."""
     resident_cycles: int = 0
     """Cycles in which CTAs were on the SMs, including those in which they write out records; 0 without a timer."""
     exchanges: float = 0
@@ -97,11 +95,7 @@ class SpeedOfLight(Struct, frozen=True):
 def speed_of_light(
     timeline: Timeline, summary: LaunchSummary, ran: ExecutedKernel | Unjudged, requests: Sequence[Requests] = ()
 ) -> SpeedOfLight:
-    """Compute the roofs of a launch.
-
-    ``ran`` is what the launch executed, or why that is unknown. ``requests`` are those of its loads and stores, in the
-    order of the text.
-    """
+    """Compute the roofs of a launch, by its evaluated kernel or the reason why there is none."""
     if summary.is_foreign:
         return SpeedOfLight((), missing=Unjudged("another profiler's buffer does not say what the kernel does", ""))
     target = timeline.launch.kernel.target or "an unknown device"
@@ -143,7 +137,6 @@ _Times = Mapping[int, tuple[int, int]]
 
 
 def _by_records(timeline: Timeline, summary: LaunchSummary) -> _Times:
-    """Return the executions and cycles of the recorded scopes by index."""
     ctas = summary.ctas_per_recorded
     return {
         index: (round(summary.scopes[index].executions * ctas), summary.scopes[index].sm_cycles)
@@ -154,10 +147,7 @@ def _by_records(timeline: Timeline, summary: LaunchSummary) -> _Times:
 
 
 def _by_timer(timeline: Timeline) -> _Times:
-    """Return the time of the whole kernel by the CTAs' timers, for launches that lost records.
-
-    Empty if the timers do not show it, or if something else is missing.
-    """
+    """Return the time of the whole kernel by the CTAs' timers, if known, for launches that lost records."""
     is_timed = (
         timeline.records_lost and not timeline.records_damaged and len(timeline.all_ctas) == prod(timeline.launch.grid)
     )
@@ -190,7 +180,6 @@ def _missing(timeline: Timeline) -> Unjudged | None:
 def _work_in(
     ran: ExecutedKernel, index: int, traffic: Traffic, kept_bytes: Sequence[int], requests: Sequence[Requests]
 ) -> Work:
-    """Return the work of all executions of a scope."""
     rows_in, working = ran.scope_map.rows_in, _working(ran)
     accesses = rows_in(index, traffic.lines)
     work = Work(

@@ -33,19 +33,13 @@ from kprof_inject.ttgir.loops import body_of
 _MAX_RATIO, _MAX_EXCESS = 1.05, 0.02
 # Fewer samples of issued instructions say less than executions that are computed.
 _MIN_ISSUED = 200
-# Scattered copies take longer than their words of one bank: on an H100, Nsight Compute counted up to 6 times as many
-# cycles.
+# On an H100, Nsight Compute counted up to 6 times as many cycles for scattered copies as their words of one bank take.
 _COPY = "ttg.async_copy_global_to_local"
-# Instructions that only access shared memory.
 _SHARED_MEMORY = frozenset(("LDS", "LDSM", "STS", "STSM"))
 
 
 class UnitEvidence(Struct, frozen=True):
-    """Utilization of a unit, as part of the launch's time; None where it is unknown.
-
-    ``computed`` (from TTGIR) and ``code`` (from the machine code) are lower bounds; ``measured`` was counted by the
-    hardware.
-    """
+    """Utilization of a unit in the launch's time: lower bounds by TTGIR and by the machine code, and the counters'."""
 
     unit: str
     computed: float | None
@@ -54,7 +48,7 @@ class UnitEvidence(Struct, frozen=True):
 
     @property
     def best(self) -> float:
-        """The figure of the strongest evidence."""
+        """The figure with the strongest evidence."""
         return self.lower_bound if self.measured is None else self.measured
 
     @property
@@ -66,10 +60,10 @@ class UnitEvidence(Struct, frozen=True):
 def unit_evidence(
     computed: Mapping[str, float], code: Mapping[str, float], measured: Mapping[str, float], scale: float
 ) -> tuple[UnitEvidence, ...]:
-    """Return the evidence on each unit of which anything is known.
+    """Return the evidence on each unit, if there is any.
 
-    ``computed`` and ``code`` are parts of the cycles in which an SM runs the recorded kernel. They are multiplied by
-    ``scale``, the ratio of these cycles to those of ``measured``.
+    ``scale`` is the ratio of the recorded kernel's cycles, which ``computed`` and ``code`` refer to, to those of
+    ``measured``.
     """
     computed, code = ({unit: scale * part for unit, part in parts.items() if part} for parts in (computed, code))
     found = (UnitEvidence(unit, computed.get(unit), code.get(unit), measured.get(unit)) for unit in SHOWN_UNITS)
@@ -77,10 +71,7 @@ def unit_evidence(
 
 
 def disagreements(units: Sequence[UnitEvidence]) -> list[str]:
-    """Return a sentence for each lower bound that exceeds what was measured by more than its error.
-
-    Then our count of the work, or of its executions, is wrong.
-    """
+    """Return a sentence for each lower bound that exceeds what was measured: our count of the work is wrong."""
     return [
         f"kprof-inject contradicts itself: {UNIT_NAMES[one.unit]} would be busy for at least "
         f"{percent(one.lower_bound)} of the time, but {percent(one.measured)} were measured; please report it"
@@ -97,10 +88,9 @@ def code_evidence(
     sm_cycles: int,
     scope_cycles: Mapping[int, int],
 ) -> CodeBounds | None:
-    """Return the utilization of the units by the machine code; None if the rates of the target are not known.
+    """Return the utilization of the units by the machine code, if the target's rates are known.
 
-    ``requests`` are those of the loads and stores, in the order of the text. ``sm_cycles`` are the cycles in which any
-    warp ran the kernel, summed over the SMs, and ``scope_cycles`` those of each scope.
+    ``sm_cycles`` are those in which any warp ran the kernel, summed over the SMs; ``scope_cycles`` those of each scope.
     """
     rates = rates_of(kernel.target)
     if rates is None or not rates.pipelines:
@@ -119,8 +109,7 @@ def code_evidence(
 class InstructionWork(Struct, frozen=True):
     """Executions of instructions by the warps of all CTAs.
 
-    An instruction is issued even if its predicate disables all threads. It counts in ``pipelines``, too, unless its
-    predicate is always false. ``wavefronts`` are the cycles of the L1's data path without conflicts.
+    Instructions that are never enabled count in ``issued`` alone. ``wavefronts`` are cycles of the L1's data path.
     """
 
     issued: int
@@ -128,18 +117,12 @@ class InstructionWork(Struct, frozen=True):
     wavefronts: int
 
     def with_wavefronts(self, requests: Sequence[Requests], uncounted: Iterable[float]) -> InstructionWork:
-        """Add the cycles of the L1 for uncoalesced requests and conflicts of banks, which are ``uncounted``.
-
-        Masks remove some.
-        """
+        """Add the cycles of the L1 for uncoalesced requests and bank conflicts; masks remove some."""
         more = sum(one.uncounted_wavefronts for one in requests) + sum(uncounted)
         return replace(self, wavefronts=max(self.wavefronts + round(more), 0))
 
     def parts(self, sm_cycles: int, rates: UnitRates) -> dict[str, float]:
-        """Return the part of ``sm_cycles`` that each unit is busy: cycles in which any warp ran the scope, on all SMs.
-
-        A part above 1 shows that work and cycles are not those of the same scope.
-        """
+        """Return the part of ``sm_cycles`` in which each unit is busy: above 1 if they are of another scope."""
         rate_of = rates.pipelines
         used = {one: count / rate_of[one] / sm_cycles for one, count in self.pipelines.items() if one in rate_of}
         parts = {unit: sum(used.get(one, 0.0) for one in members) for unit, members in rates.unit_pipelines.items()}
@@ -150,10 +133,7 @@ class InstructionWork(Struct, frozen=True):
 def _code_work(
     code: MachineFunction, ran: ExecutedKernel, warps: int, requests: tuple[Requests, ...]
 ) -> tuple[InstructionWork, float, Mapping[int, InstructionWork]]:
-    """Return lower bounds of the work of a launch, and of its scopes by index.
-
-    Between them is the share of the instructions, of all that warps might execute, whose executions are unknown.
-    """
+    """Return lower bounds of a launch's work, ``CodeBounds.unknown_share``, and lower bounds by the scopes' index."""
     executions = block_executions(code, ran, warps)
     known = executions.known
     uncounted = uncounted_wavefronts(code, known, ran, requests)
@@ -172,7 +152,7 @@ _Executed = tuple[Instruction, int]
 
 
 def launch_work(function: MachineFunction, executions: Sequence[int | None]) -> InstructionWork:
-    """Return the work of a launch; ``executions`` are those of the function's blocks."""
+    """Return the work of a launch, by the executions of the function's blocks."""
     return _work(_executed(function, executions))
 
 
@@ -191,7 +171,6 @@ def scope_work(
 
 
 def _executed(function: MachineFunction, executions: Sequence[int | None]) -> Iterator[_Executed]:
-    """Yield the instructions that are known to be executed, with their executions."""
     for block, count in zip(blocks_of(function), executions, strict=True):
         if count:
             yield from ((one, count) for one in function.instructions[block.first : block.end])
@@ -213,9 +192,8 @@ def uncounted_wavefronts(
 ) -> dict[int, float]:
     """Return the L1 cycles that accesses take beyond those of their instructions, by the TTGIR line.
 
-    Types and layouts show the conflicts of banks in shared memory, and less than no conflicts if threads read the same
-    words. Other accesses that predicates may disable in whole warps count as nothing, unless masks of ``requests`` show
-    how much of them is.
+    They are negative if threads read the same words of shared memory. Accesses that predicates may disable count as
+    nothing, unless masks of ``requests`` show the enabled part.
     """
     counted_by_masks = {(one.line, one.kind) for one in requests}
     shared: Counter[int] = Counter()
@@ -242,10 +220,7 @@ def uncounted_wavefronts(
 def issued_instructions(
     kernel: Kernel, code: MachineFunction, ran: ExecutedKernel | None
 ) -> Sequence[tuple[Instruction, float]]:
-    """Return the instructions that warps issue, each with its share of all: sampled, or else computed.
-
-    Empty if they are unknown.
-    """
+    """Return the instructions that warps issue, each with its share of all: sampled, or else computed."""
     record = kernel.measurements.samples if kernel.measurements else None
     samples = sampled(record, code) if record else ()
     found = [(code.instructions[index], reasons.get(ISSUED, 0)) for index, reasons in samples]
@@ -284,11 +259,11 @@ class UnitUse:
                     self._lines[unit][one.line] += share
 
     def share_of(self, unit: str, lines: Collection[int]) -> float:
-        """Return the part of a unit's work that is done for some lines; 0 if it is unknown."""
+        """Return the part of a unit's work that is done for some lines; 0 if unknown."""
         return sum(share for line, share in self.by_line(unit).items() if line in lines)
 
     def by_line(self, unit: str) -> Mapping[int, float]:
-        """Return the parts of a unit's work by line; empty if they are unknown."""
+        """Return the parts of a unit's work by line."""
         found = self._lines[unit]
         whole = sum(found.values())
         return {line: count / whole for line, count in found.items()} if whole else {}
