@@ -15,8 +15,7 @@ from kprof_inject.analysis.findings.rules import Judgement, judge_by_rules
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel, evaluated_kernel, with_recorded_iterations
 from kprof_inject.analysis.limits.coalescing import requests_of
 from kprof_inject.analysis.limits.judges import limit_by_bounds, limit_by_counters
-from kprof_inject.analysis.limits.limit import CodeBounds, Limit, dram_part, memory_wait_limit, whole_roof
-from kprof_inject.analysis.limits.measured import measured_of
+from kprof_inject.analysis.limits.limit import CodeBounds, Limit, dram_part, measured_of, memory_wait_limit, whole_roof
 from kprof_inject.analysis.limits.speed_of_light import speed_of_light
 from kprof_inject.analysis.limits.stalls import kernel_stalls
 from kprof_inject.analysis.limits.unit_evidence import UnitEvidence, code_evidence, disagreements, unit_evidence

@@ -46,6 +46,30 @@ L2_TO_SM = "L2 to SM"
 DRAM = "DRAM"
 """The names of the units: ``Roof.parts`` and ``Limit.parts`` have them."""
 
+UNIT_NAMES = {
+    TENSOR: "the tensor cores",
+    SPECIAL: "the special function units",
+    FP32: "the fp32 units",
+    FP64: "the fp64 units",
+    ALU: "the ALU",
+    ISSUE: "instruction issue",
+    SHARED: "shared memory and L1",
+    L2: "the L2",
+    L2_TO_SM: "the L2",
+    DRAM: "DRAM",
+}
+
+PIPELINES = {
+    TENSOR: (Pipeline.TENSOR,),
+    ISSUE: tuple(Pipeline),
+    ALU: (Pipeline.ALU,),
+    FP32: (Pipeline.FMA, Pipeline.FP16),
+    FP64: (Pipeline.FP64,),
+    SPECIAL: (Pipeline.XU,),
+    SHARED: (Pipeline.LSU, Pipeline.TENSOR),
+}
+"""The pipelines of each unit of the SM that is counted; tensor cores read operands from shared memory."""
+
 UNITS_OF_SM = (TENSOR, SPECIAL, FP32, FP64, ALU, ISSUE, SHARED)
 SHOWN_UNITS = (TENSOR, ISSUE, ALU, FP32, FP64, SPECIAL, SHARED, L2_TO_SM, L2, DRAM)
 """The units in the order of tables."""

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel
 from kprof_inject.analysis.limits.coalescing import Requests
 from kprof_inject.analysis.limits.executed_instructions import block_executions
-from kprof_inject.analysis.limits.limit import UNIT_NAMES, CodeBounds
-from kprof_inject.analysis.limits.rates import ISSUE, SHARED, SHOWN_UNITS, TENSOR, UnitRates, rates_of
+from kprof_inject.analysis.limits.limit import CodeBounds
+from kprof_inject.analysis.limits.rates import ISSUE, SHARED, SHOWN_UNITS, TENSOR, UNIT_NAMES, UnitRates, rates_of
 from kprof_inject.analysis.limits.speed_of_light import MAX_POSSIBLE
 from kprof_inject.analysis.limits.stalls import ISSUED, sampled
 from kprof_inject.analysis.scope_map import ScopeMap

@@ -8,7 +8,7 @@ import pytest
 from replacing import replace
 
 from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.analysis.limits.measured import Measured
+from kprof_inject.analysis.limits.limit import Measured
 from kprof_inject.analysis.limits.rates import ALU, FP32, ISSUE, SHARED, TENSOR
 from kprof_inject.analysis.limits.unit_evidence import disagreements, unit_evidence
 from kprof_inject.capture import counters
