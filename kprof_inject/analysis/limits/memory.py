@@ -18,7 +18,6 @@ from kprof_inject.analysis.interpreter.footprints import NOTHING, Ranges, max_re
 from kprof_inject.analysis.interpreter.loaded_integers import data_dependent
 from kprof_inject.analysis.structure.layouts import access_bits, lanes_and_warps_along, lanes_dimension
 from kprof_inject.capture.model import KERNELS_CACHED, Kernel
-from kprof_inject.capture.schema import Grid
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.ttgir.dialect import FUNCTION
 from kprof_inject.ttgir.nodes import Module, Operation
@@ -206,9 +205,9 @@ class Traffic:
 
 
 @lru_cache(maxsize=KERNELS_CACHED)  # mostly, all launches have the same
-def traffic_of(ran: ExecutedKernel, kernel: Kernel, grid: Grid) -> Traffic:
+def traffic_of(ran: ExecutedKernel, kernel: Kernel) -> Traffic:
     """Return the memory traffic of launches that executed ``ran``."""
-    return Traffic(ran.operations, ran.module, kernel, prod(grid))
+    return Traffic(ran.operations, ran.module, kernel, prod(ran.grid))
 
 
 def sms_of_ctas(timeline: Timeline) -> AxisArray | None:

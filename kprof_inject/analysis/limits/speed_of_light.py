@@ -103,25 +103,33 @@ def speed_of_light(
     if rates is None:
         return SpeedOfLight((), missing=Unjudged(f"no peak rates are known for {target}", ""))
     missing = _missing(timeline)
-    times = _by_timer(timeline) if missing else _by_records(timeline, summary)
+    # Executions and cycles by the scope's index. Scopes of other kinds do not have all the time of what is in them:
+    # operations may only issue what ends later.
+    times = {
+        one.index: (round(one.executions * summary.ctas_per_recorded), one.sm_cycles)
+        for one in summary.scopes
+        if one.kind in (ScopeKind.FUNCTION, ScopeKind.LOOP, ScopeKind.ITERATION)
+    }
+    if missing:
+        times = _by_timer(timeline)
     if not times:
         return SpeedOfLight((), missing=missing)
     if isinstance(ran, Unjudged):
         return SpeedOfLight((), missing=ran)
-    launch = timeline.launch
-    traffic = traffic_of(ran, launch.kernel, launch.grid)
+    traffic = traffic_of(ran, timeline.launch.kernel)
     kept_bytes = traffic.kept_bytes(sms_of_ctas(timeline))
     sm_cycles = max(cycles for _, cycles in times.values())
     resident_cycles = 0
     if timeline.clock.source == ClockSource.FITTED:
         resident_cycles = cycles_with_ctas(timeline.all_ctas, timeline.clock.clock_hz, end="post_final_ns")
-    work = {
-        index: _work_in(ran, index, traffic, kept_bytes, requests) for index, (_, cycles) in times.items() if cycles
-    }
-    names = [scope.name for scope in timeline.table.scopes]
+    roofs = []
+    for index, (executions, cycles) in times.items():
+        work = _work_in(ran, index, traffic, kept_bytes, requests) if cycles else NO_WORK
+        if work != NO_WORK:
+            roofs.append(Roof.of(index, timeline.table.scopes[index].name, executions, cycles, work, rates))
     exchanged = sum(exchanged_bytes(one.operation, ran.module.aliases) * (one.times or 0) for one in ran.operations)
     return SpeedOfLight(
-        tuple(Roof.of(index, names[index], *times[index], one, rates) for index, one in work.items() if one != NO_WORK),
+        tuple(roofs),
         unknown=sum(one.whole_times is None for one, _ in _working(ran)),
         missing=missing,
         dram=traffic.dram_bound(rates.l1_bytes, kept_bytes[-1]),
@@ -132,28 +140,12 @@ def speed_of_light(
     )
 
 
-_Times = Mapping[int, tuple[int, int]]
-"""Executions and cycles of scopes, as in ``Roof``, by index."""
-
-
-def _by_records(timeline: Timeline, summary: LaunchSummary) -> _Times:
-    ctas = summary.ctas_per_recorded
-    return {
-        index: (round(summary.scopes[index].executions * ctas), summary.scopes[index].sm_cycles)
-        for index, scope in enumerate(timeline.table.scopes)
-        # These have all the time of what is in them: operations may only issue what ends later.
-        if scope.kind in (ScopeKind.FUNCTION, ScopeKind.LOOP, ScopeKind.ITERATION)
-    }
-
-
-def _by_timer(timeline: Timeline) -> _Times:
+def _by_timer(timeline: Timeline) -> dict[int, tuple[int, int]]:
     """Return the time of the whole kernel by the CTAs' timers, if known, for launches that lost records."""
-    is_timed = (
-        timeline.records_lost and not timeline.records_damaged and len(timeline.all_ctas) == prod(timeline.launch.grid)
-    )
-    if not is_timed or timeline.clock.source != ClockSource.FITTED:
-        return {}
     ctas = timeline.all_ctas
+    is_lossy = timeline.records_lost and not timeline.records_damaged and len(ctas) == prod(timeline.launch.grid)
+    if not is_lossy or timeline.clock.source != ClockSource.FITTED:
+        return {}
     found = len(ctas), cycles_with_ctas(ctas, timeline.clock.clock_hz)
     scopes = enumerate(timeline.table.scopes)
     return {index: found for index, scope in scopes if scope.kind == ScopeKind.FUNCTION and scope.parent < 0}

@@ -116,11 +116,6 @@ class InstructionWork(Struct, frozen=True):
     pipelines: Mapping[Pipeline, int]
     wavefronts: int
 
-    def with_wavefronts(self, requests: Sequence[Requests], uncounted: Iterable[float]) -> InstructionWork:
-        """Add the cycles of the L1 for uncoalesced requests and bank conflicts; masks remove some."""
-        more = sum(one.uncounted_wavefronts for one in requests) + sum(uncounted)
-        return replace(self, wavefronts=max(self.wavefronts + round(more), 0))
-
     def parts(self, sm_cycles: int, rates: UnitRates) -> dict[str, float]:
         """Return the part of ``sm_cycles`` in which each unit is busy: above 1 if they are of another scope."""
         rate_of = rates.pipelines
@@ -135,17 +130,22 @@ def _code_work(
 ) -> tuple[InstructionWork, float, Mapping[int, InstructionWork]]:
     """Return lower bounds of a launch's work, ``CodeBounds.unknown_share``, and lower bounds by the scopes' index."""
     executions = block_executions(code, ran, warps)
-    known = executions.known
-    uncounted = uncounted_wavefronts(code, known, ran, requests)
-    scopes: dict[int, InstructionWork] = {}
-    lines, uncounted_lines = [one.line for one in requests], sorted(uncounted)
-    for index, work_of_scope in scope_work(code, known, ran.scope_map).items():
-        own = [requests[row] for row in ran.scope_map.rows_in(index, lines)]
-        more = [uncounted[uncounted_lines[row]] for row in ran.scope_map.rows_in(index, uncounted_lines)]
-        scopes[index] = work_of_scope.with_wavefronts(own, more)
-    work, possible = launch_work(code, known), launch_work(code, executions.possible)
-    unknown_share = 1 - work.issued / possible.issued if possible.issued else 1.0
-    return work.with_wavefronts(requests, uncounted.values()), unknown_share, scopes
+    uncounted = defaultdict(float, uncounted_wavefronts(code, executions.known, ran, requests))
+    for one in requests:
+        uncounted[one.line] += one.uncounted_wavefronts
+    lines = sorted(uncounted)
+
+    def completed(work: InstructionWork, rows: range) -> InstructionWork:
+        more = sum(uncounted[lines[row]] for row in rows)
+        return replace(work, wavefronts=max(work.wavefronts + round(more), 0))
+
+    scopes = scope_work(code, executions.known, ran.scope_map)
+    work, possible = launch_work(code, executions.known), launch_work(code, executions.possible)
+    return (
+        completed(work, range(len(lines))),
+        1 - work.issued / possible.issued if possible.issued else 1.0,
+        {index: completed(one, ran.scope_map.rows_in(index, lines)) for index, one in scopes.items()},
+    )
 
 
 _Executed = tuple[Instruction, int]
@@ -160,13 +160,10 @@ def scope_work(
     function: MachineFunction, executions: Sequence[int | None], scope_map: ScopeMap
 ) -> dict[int, InstructionWork]:
     """Return the work of each scope that has instructions, by the scope's index."""
-    by_line: defaultdict[int, list[_Executed]] = defaultdict(list)
-    for one, count in _executed(function, executions):
-        by_line[one.line].append((one, count))
     found: defaultdict[int, list[_Executed]] = defaultdict(list)
-    for line, executed in by_line.items():
-        for index in scope_map.covering((line, line)):
-            found[index] += executed
+    for one, count in _executed(function, executions):
+        for index in scope_map.covering((one.line, one.line)):
+            found[index].append((one, count))
     return {index: _work(found[index]) for index in sorted(found)}
 
 
