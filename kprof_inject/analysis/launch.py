@@ -208,10 +208,7 @@ class ReportLaunch:
 
     @staticmethod
     def decode(reports: Sequence[ReportLaunch]) -> None:
-        """Decode launches together, which takes less than half the time.
-
-        The analysis of a launch with a damaged buffer raises ``KprofError``.
-        """
+        """Decode launches together, which takes less than half the time; the analysis of damaged ones will raise."""
         new = [one for one in reports if one._timeline is None and one.known_analysis is None]
         for one, timeline in zip(new, timelines_of([report.launch for report in new]), strict=True):
             if isinstance(timeline, Timeline):

@@ -121,10 +121,7 @@ def recorded_lines(module: Module) -> list[RecordedLines]:
 
 
 def moves_in(module: Module, functions: Sequence[MachineFunction]) -> dict[str, tuple[Moved, ...] | None]:
-    """Return the compiler's moves out of each scope and into it, by record name; None without a clock read.
-
-    ``functions`` are the machine code of the module with records.
-    """
+    """Return the moves out of each scope of a module with records and into it, by record; None without clock reads."""
     found: dict[str, tuple[Moved, ...] | None] = {}
     for scope in recorded_lines(module):
         moves = (moved_in(function, scope) for function in functions)

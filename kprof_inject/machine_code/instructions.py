@@ -47,10 +47,7 @@ class InstructionSet(Enum):
 
     @property
     def address_step(self) -> int:
-        """Difference between the addresses of two successive instructions: in bytes for NVIDIA, else 1.
-
-        AMD's instructions differ in size, and its assembly has no addresses.
-        """
+        """Difference between successive addresses: in bytes for NVIDIA, 1 for AMD, whose assembly has no addresses."""
         return INSTRUCTION_BYTES if self is InstructionSet.NVIDIA else 1
 
 

@@ -1,7 +1,6 @@
 """Machine code by the lines that it was compiled from: a summary, and what moved across the records of a scope.
 
-LLVM and ptxas may move instructions across a record: a load to where its result is used, say. The time of the scope
-then leaves it out, and the scope that it went to has it.
+LLVM and ptxas may move instructions across a record, such as a load to its use. Their time then moves to that scope.
 """
 
 from __future__ import annotations

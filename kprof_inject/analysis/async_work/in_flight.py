@@ -5,11 +5,8 @@ latest groups that may still be in flight: PTX ISA, "cp.async.wait_group", "wgmm
 "cp.async.bulk.wait_group". TMA copies and dots of the fifth generation signal a barrier in shared memory on which a
 warp waits: "mbarrier".
 
-No record shows when work completes, but a wait that blocks does: the work was in flight until the wait ended. If the
-wait did not block, the work had completed at an unknown time before it.
-
-A ring keeps a warp's latest records. The number of executions of an operation is known, so the latest records belong to
-the latest executions.
+Work was in flight until a wait that blocked ended. If the wait did not block, the work completed at an unknown time
+before it. A ring keeps a warp's latest records, which belong to an operation's latest executions.
 """
 
 from __future__ import annotations
@@ -138,10 +135,7 @@ def in_flight(timeline: Timeline, ran: ExecutedKernel) -> InFlight:
 def _in_order(
     rows: NDArray[np.void], issues: Mapping[int, AsyncOperation], waits: Mapping[int, AsyncOperation], warps: int
 ) -> NDArray[np.void]:
-    """Pair work that completes in order with its waits.
-
-    Records older than a ring's oldest one are not needed: each wait counts back from the latest group.
-    """
+    """Pair work that completes in order with its waits: each counts back from the latest group."""
     warp = group_numbers(rows["cta"], rows["warp"])
     is_issue = np.isin(rows["scope"], list(issues))
     so_far = np.cumsum(is_issue)
@@ -180,10 +174,8 @@ def _groups(
 def _by_barrier(
     rows: NDArray[np.void], issues: Mapping[int, AsyncOperation], waits: Mapping[int, AsyncOperation], _: int
 ) -> NDArray[np.void]:
-    """Pair each signal of a barrier with the wait that ends next, unless the barrier is signalled again before.
-
-    A barrier is signalled again only when no warp waits for the previous signal.
-    """
+    """Pair each signal of a barrier with the wait that ends next, unless the barrier is signalled again before."""
+    # A barrier is signalled again only when no warp waits for the previous signal.
     signals, signal_slots = _executions(rows, issues, "start_cycles")
     ends, wait_slots = _executions(rows, waits, "end_cycles")
     uses, slot = np.concatenate([signals, ends]), np.concatenate([signal_slots, wait_slots])

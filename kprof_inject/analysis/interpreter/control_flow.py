@@ -152,13 +152,10 @@ _MAX_CARRIED = 1 << 12  # loop-carried values of one loop; each has a placeholde
 
 
 class Changes:
-    """The loop-carried values of one loop, in all its iterations (``values``).
-
-    ``open`` are the positions of values that are not determined yet. Raises ``TooLarge``.
-    """
+    """The loop-carried values of one loop, in all its iterations; ``open`` are positions of undetermined ones."""
 
     def __init__(self, loop: CountedLoop, initial: Sequence[Value]) -> None:
-        """Start with a placeholder for each integer among the ``initial`` values of the first iteration."""
+        """Start with a placeholder for each integer among the ``initial`` values. Raises ``TooLarge``."""
         self.loop = loop
         self.initial = initial
         if len(initial) > _MAX_CARRIED:
@@ -309,10 +306,7 @@ class Steps:
         self._going = [ALWAYS]
 
     def take(self, given: Sequence[Value], condition: Mask, passed: Sequence[Value]) -> bool:
-        """Add an evaluation of the condition's block, which passes on values; return True if any CTA goes on.
-
-        Raises ``TooLarge``.
-        """
+        """Add an evaluation of the condition's block; return True if any CTA goes on. Raises ``TooLarge``."""
         before = self._going[-1]
         self.results = [chosen(before, *both) for both in zip(passed, self.results or passed, strict=True)]
         self._given.append(given)

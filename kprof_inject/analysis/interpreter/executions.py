@@ -93,10 +93,7 @@ class ExecutedKernel(Struct, frozen=True, eq=False, dict=True):
 
 
 def evaluated_kernel(launch: Launch) -> ExecutedKernel:
-    """Return a launch's kernel, evaluated for its arguments.
-
-    Raises ``KprofError`` if the module cannot be read or evaluated.
-    """
+    """Return a launch's kernel, evaluated for its arguments. Raises ``KprofError``."""
     kernel = launch.kernel
     loaded = kernel.loaded if kernel.loaded and kernel.loaded.is_of(launch.grid, launch.arguments) else None
     return evaluated(ttgir_of(kernel), str(kernel.folder), launch.grid, launch.arguments, kernel.scopes, loaded)
@@ -128,10 +125,7 @@ def evaluated(
     table: ScopeTable,
     loaded: LoadedIntegersRecord | None = None,
 ) -> ExecutedKernel:
-    """Return a module, evaluated for a grid and arguments; ``table`` has its recorded scopes.
-
-    Raises ``KprofError`` if the module cannot be read or evaluated.
-    """
+    """Return a module with its recorded scopes, evaluated for a grid and arguments. Raises ``KprofError``."""
     module = _parse_once(text, file)
     with evaluating():
         memory = KnownRanges.of(loaded) if loaded else None

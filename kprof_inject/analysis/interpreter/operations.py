@@ -295,10 +295,7 @@ _OF_FLOATS: Mapping[str, Callable[..., Array]] = {
 
 
 def float_value_of(operation: Operation, operands: Sequence[Value]) -> Value:
-    """Compute the result of an operation on floats, or of a conversion from or to them.
-
-    Raises ``TooLarge`` and ``MISFITS``.
-    """
+    """Compute the result of an operation on floats, or of a conversion. Raises ``TooLarge`` and ``MISFITS``."""
     kind, compute = types_of(operation)[-1].element, _OF_FLOATS.get(operation.name)
     if operation.name == "arith.constant":
         number = _FLOAT_CONSTANT.match(operation.tail)

@@ -1,7 +1,4 @@
-"""The judges of a launch's limit, in their order: each returns a limit, or None if there is another or no evidence.
-
-The same judges decide by counters and by lower bounds.
-"""
+"""The judges of a launch's limit, by counters and by lower bounds alike: each returns a limit, or None."""
 
 from __future__ import annotations
 

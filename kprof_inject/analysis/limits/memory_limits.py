@@ -1,7 +1,4 @@
-"""Launches without counters: their units' parts, and limits by memory (DRAM, the L2, shared memory and L1).
-
-TTGIR and machine code show lower bounds of the work, and upper bounds of some.
-"""
+"""Launches without counters: lower bounds of their units' parts, and limits by DRAM, the L2, shared memory and L1."""
 
 from __future__ import annotations
 

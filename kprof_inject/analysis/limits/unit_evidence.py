@@ -60,11 +60,7 @@ class UnitEvidence(Struct, frozen=True):
 def unit_evidence(
     computed: Mapping[str, float], code: Mapping[str, float], measured: Mapping[str, float], scale: float
 ) -> tuple[UnitEvidence, ...]:
-    """Return the evidence on each unit, if there is any.
-
-    ``scale`` is the ratio of the recorded kernel's cycles, which ``computed`` and ``code`` refer to, to those of
-    ``measured``.
-    """
+    """Return the evidence on units; ``scale`` is the ratio of the recorded kernel's cycles to those of ``measured``."""
     computed, code = ({unit: scale * part for unit, part in parts.items() if part} for parts in (computed, code))
     found = (UnitEvidence(unit, computed.get(unit), code.get(unit), measured.get(unit)) for unit in SHOWN_UNITS)
     return tuple(one for one in found if (one.computed, one.code, one.measured) != (None, None, None))
