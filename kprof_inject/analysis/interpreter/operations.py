@@ -32,6 +32,7 @@ from kprof_inject.analysis.interpreter.axis_arrays import (
     joined,
     where,
 )
+from kprof_inject.ttgir.dialect import AXIS
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.ssa_values import constant_of
 from kprof_inject.ttgir.types import bytes_of, if_misfit, types_of
@@ -50,7 +51,6 @@ _NOT_LINEAR_NAMES = """
 _SAME, _NOT_LINEAR = (frozenset(names.split()) for names in (_SAME_NAMES, _NOT_LINEAR_NAMES))
 _BITWISE = {"arith.andi": np.bitwise_and, "arith.ori": np.bitwise_or, "arith.xori": np.bitwise_xor}
 _RANGE = re.compile(r"\b(start|end) = (-?\d+)")
-_AXIS = re.compile(r"\baxis = (\d+)")
 _ORDER = re.compile(r"\border = array<i32: ([\d, ]+)>")
 
 
@@ -80,7 +80,7 @@ def value_of(operation: Operation, operands: Sequence[Value]) -> Value:
             return SharedMemorySlice(operation, IntegerExpr.integer(0))
         case "ttg.memdesc_index" | "ttg.memdesc_subview", [SharedMemorySlice() as memory, index, *_]:
             return SharedMemorySlice(memory.allocation, index if isinstance(index, IntegerExpr) else None)
-        case "tt.expand_dims", [IntegerExpr() | Mask() as value] if axis := _AXIS.search(operation.tail):
+        case "tt.expand_dims", [IntegerExpr() | Mask() as value] if axis := AXIS.search(operation.tail):
             new = int(axis[1])
             return value.each(lambda part: part.moved(lambda number: number + (number >= new)))
         case "tt.trans", [IntegerExpr() | Mask() as value] if printed := _ORDER.search(operation.tail):

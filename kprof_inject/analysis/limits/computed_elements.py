@@ -18,7 +18,7 @@ from functools import lru_cache
 from math import prod
 
 from kprof_inject.capture.model import KERNELS_CACHED
-from kprof_inject.ttgir.dialect import DIVISIONS, FUNCTION, INTEGER_DIVISIONS
+from kprof_inject.ttgir.dialect import AXIS, DIVISIONS, FUNCTION, INTEGER_DIVISIONS
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.ssa_values import Leaf, ValueGraph
 from kprof_inject.ttgir.types import types_of
@@ -107,7 +107,7 @@ class _ComputedFunction:
         if leaf is None:
             if not operands:
                 return _ALL, _NONE
-            axis = _AXIS.search(combining.tail) if combining is not None and combining.name == "tt.reduce" else None
+            axis = AXIS.search(combining.tail) if combining is not None and combining.name == "tt.reduce" else None
             return (_without(of_data, int(axis[1])), _without(of_index, int(axis[1]))) if axis else (of_data, of_index)
         traits = leaf.operation.traits
         match leaf.operation.name:
@@ -259,8 +259,8 @@ class _ComputedFunction:
     def from_integers(self, leaf: Leaf) -> float:
         """Return 0 if the conversion may become a select (of a bit) or follow the arithmetic, else 1."""
         made = self._made_by(leaf.values[0]) if leaf.values else None
-        was_extended = made is not None and made.operation.name in ("arith.extui", "arith.extsi")
-        if _is_of_bits(leaf.operation) or (made and was_extended and _is_of_bits(made.operation)):
+        source = made if made and made.operation.name in ("arith.extui", "arith.extsi") else leaf
+        if _is_of_bits(leaf.operation) or _is_of_bits(source.operation):
             return 0.0
         users = self._users(leaf.node)
         merged = users and all(
@@ -282,7 +282,6 @@ _RULES: Mapping[str, Callable[[_ComputedFunction, Leaf], float]] = {
 _ZERO = re.compile(r"-?\b0\.0+e\+00\b")
 _ONE = re.compile(r"-?\b1\.0+e\+00\b")
 _END = re.compile(r"-?\b[01]\.0+e\+00\b")
-_AXIS = re.compile(r"\baxis = (\d+)")
 _ORDER = re.compile(r"\border = array<i32: ([\d, ]+)>")
 
 
@@ -310,7 +309,7 @@ def _moved(operation: Operation, dims: Dims) -> Dims:
     if operation.name in ("tt.broadcast", "ttg.convert_layout"):
         return dims
     if operation.name == "tt.expand_dims":
-        axis = _AXIS.search(operation.tail)
+        axis = AXIS.search(operation.tail)
         place = int(axis[1]) if axis else 0
         return Dims(dim + (dim >= place) for dim in dims)
     if operation.name == "tt.trans" and (order := _ORDER.search(operation.tail)):
