@@ -19,22 +19,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from kprof_inject.analysis.async_work.flights import (
-    IN_FLIGHT_COLUMNS,
-    InFlight,
-    by_scope,
-    group_numbers,
-    starts_async,
-)
+from kprof_inject.analysis.async_work.flights import IN_FLIGHT_COLUMNS, InFlight, by_scope, group_numbers, starts_async
 from kprof_inject.analysis.interpreter.accesses import Executed
-from kprof_inject.analysis.interpreter.axis_arrays import (
-    CTA,
-    IntegerExpr,
-    Mask,
-    SharedMemorySlice,
-    TooLarge,
-    Value,
-)
+from kprof_inject.analysis.interpreter.axis_arrays import CTA, IntegerExpr, Mask, SharedMemorySlice, TooLarge, Value
 from kprof_inject.analysis.interpreter.executions import CountedOperation, ExecutedKernel, evaluated_kernel
 from kprof_inject.analysis.unjudged import evaluating
 from kprof_inject.errors import KprofError

@@ -17,19 +17,7 @@ from kprof_inject.analysis.limits.coalescing import (
     worst_of,
 )
 from kprof_inject.analysis.limits.memory import DramBound
-from kprof_inject.analysis.limits.rates import (
-    ALU,
-    DRAM,
-    FP32,
-    FP64,
-    ISSUE,
-    L2,
-    L2_TO_SM,
-    SHARED,
-    SPECIAL,
-    TENSOR,
-    UNIT_NAMES,
-)
+from kprof_inject.analysis.limits.rates import DRAM, L2, L2_TO_SM, METRICS, SHARED, UNIT_NAMES
 from kprof_inject.analysis.limits.speed_of_light import MAX_POSSIBLE, Roof, SpeedOfLight
 from kprof_inject.analysis.limits.stalls import FOR_MEMORY, ISSUED, Stalls, kernel_stalls, sampled
 from kprof_inject.analysis.summary import LaunchSummary
@@ -73,18 +61,6 @@ _MAX_ACCESS_BYTES = 16
 _LOADS = frozenset(("LDG", "LDGSTS"))
 # DRAM reads more than this times the bytes that warps load if the L2 loses parts of sectors before they are used.
 _REREAD = 1.5
-# The pipe that multiplies integers is a part of the fp32 units. It may be busy while the rest is not.
-_METRICS: Mapping[str, tuple[str, ...]] = {
-    TENSOR: (counters.TENSOR,),
-    ISSUE: (counters.ISSUE,),
-    ALU: (counters.ALU,),
-    FP32: (counters.FMA, counters.FMA_HEAVY, counters.FP16),
-    FP64: (counters.FP64,),
-    SPECIAL: (counters.SPECIAL,),
-    SHARED: (counters.L1,),
-    L2: (counters.L2,),
-    DRAM: (counters.DRAM,),
-}
 # Counters of the accesses of each kind to global memory.
 _ACCESSES = {
     "load": (counters.LOAD_REQUESTS, counters.LOAD_SECTORS),
@@ -104,7 +80,7 @@ class Measured(Struct, frozen=True):
     def shares(self) -> dict[str, float]:
         """Utilization of each unit that was counted."""
         metrics = self.counted.metrics
-        found = {unit: [metrics[name] for name in names if name in metrics] for unit, names in _METRICS.items()}
+        found = {unit: [metrics[name] for name in names if name in metrics] for unit, names in METRICS.items()}
         return {unit: max(values) / 100 for unit, values in found.items() if values}
 
     @property

@@ -32,6 +32,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from kprof_inject.analysis.limits.operation_work import Work
+from kprof_inject.capture import counters
 from kprof_inject.machine_code.units import Pipeline
 
 TENSOR = "tensor cores"
@@ -58,6 +59,19 @@ UNIT_NAMES = {
     L2_TO_SM: "the L2",
     DRAM: "DRAM",
 }
+
+METRICS: Mapping[str, tuple[str, ...]] = {
+    TENSOR: (counters.TENSOR,),
+    ISSUE: (counters.ISSUE,),
+    ALU: (counters.ALU,),
+    FP32: (counters.FMA, counters.FMA_HEAVY, counters.FP16),
+    FP64: (counters.FP64,),
+    SPECIAL: (counters.SPECIAL,),
+    SHARED: (counters.L1,),
+    L2: (counters.L2,),
+    DRAM: (counters.DRAM,),
+}
+"""The counters of each unit; the pipe that multiplies integers may be the only busy one of the fp32 units."""
 
 PIPELINES = {
     TENSOR: (Pipeline.TENSOR,),
