@@ -200,7 +200,7 @@ class Access(Struct, frozen=True):
         return None if times is None else times * self.whole_bytes
 
     def touched(self, sm_of_cta: AxisArray | None = None) -> Ranges | None:
-        """Return a lower bound of the bytes touched; with ``sm_of_cta``, of those that each SM touches."""
+        """Return a lower bound of the bytes touched, each once, or once for each SM with ``sm_of_cta``."""
         if self.address is None or self.mask is None:
             return None
         address = self.address

@@ -256,7 +256,7 @@ def where(condition: Mask, one: IntegerExpr, other: IntegerExpr) -> IntegerExpr:
 def compared(compare: Callable[..., Array], one: IntegerExpr, other: IntegerExpr) -> Mask:
     """Return where a comparison holds. Raises ``TooLarge``.
 
-    If an order's array would be too large, the mask is a lower bound: where it holds for all elements of the tensor.
+    If the array of an ordering would be too large, the mask is a lower bound: where it holds for the whole tensor.
     """
     # A comparison that holds at both ends of an interval holds between them.
     is_order = compare in (np.less, np.less_equal, np.greater, np.greater_equal)

@@ -33,7 +33,7 @@ class Memory(Protocol):
 
 
 class KnownRanges(Struct, frozen=True):
-    """Memory when a launch begins, as far as known: ascending ranges, and the bytes of all of them."""
+    """Known memory when a launch begins: ascending ranges, and the bytes of all of them."""
 
     starts: Integers
     ends: Integers

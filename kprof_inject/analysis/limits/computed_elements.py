@@ -91,7 +91,7 @@ class _ComputedFunction:
         data, index = [_NONE] * size, [_NONE] * size
         combining = {node: one for one, nodes in self._combined for node in nodes}
         changed = True
-        while changed:  # by loops
+        while changed:  # loops pass values back
             before = *data, *index
             for node in range(size):
                 data[node], index[node] = self._varying_at(node, data, index, combining.get(node))

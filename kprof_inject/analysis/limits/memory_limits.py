@@ -230,4 +230,4 @@ def _unknown_accesses(judged: Judged, _: Bounds, dram: DramBound) -> Limit | Non
 
 
 UNSEEN: tuple[Judge, ...] = (_looked_up_lines, _exchanges, scattered_accesses, _unknown_accesses, _busy_l2, _empty_l2)
-"""Judges of what types and machine code do not show, in their order."""
+"""Judges of work that types and machine code do not show, in their order."""
