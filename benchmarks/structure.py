@@ -136,7 +136,7 @@ def _limit(folder: Path, traced: Traced) -> None:
     import numpy as np
 
     from kprof_inject.analysis.limits.judges import limit_by_counters
-    from kprof_inject.analysis.limits.measured import measured_of
+    from kprof_inject.analysis.limits.limit import measured_of
     from kprof_inject.capture.reader import read_capture
     from kprof_inject.timeline.columns import CTA_COLUMNS
     from kprof_inject.timeline.records import read_raw

@@ -12,8 +12,8 @@ from msgspec import Struct
 from kprof_inject.analysis.findings.busy_units import work_by_line
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.analysis.limits.limit import MEMORY_WAITS, MIN_NOTABLE, UNIT_NAMES
-from kprof_inject.analysis.limits.rates import DRAM, TENSOR
+from kprof_inject.analysis.limits.limit import MEMORY_WAITS, MIN_NOTABLE
+from kprof_inject.analysis.limits.rates import DRAM, TENSOR, UNIT_NAMES
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.quantities import counted, listed, percent, size_text

@@ -15,8 +15,7 @@ from kprof_inject.analysis.findings.rules import Judgement, judge_by_rules
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel, evaluated_kernel, with_recorded_iterations
 from kprof_inject.analysis.limits.coalescing import requests_of
 from kprof_inject.analysis.limits.judges import limit_by_bounds, limit_by_counters
-from kprof_inject.analysis.limits.limit import CodeBounds, Limit, dram_part, memory_wait_limit, whole_roof
-from kprof_inject.analysis.limits.measured import measured_of
+from kprof_inject.analysis.limits.limit import CodeBounds, Limit, dram_part, measured_of, memory_wait_limit, whole_roof
 from kprof_inject.analysis.limits.speed_of_light import speed_of_light
 from kprof_inject.analysis.limits.stalls import kernel_stalls
 from kprof_inject.analysis.limits.unit_evidence import UnitEvidence, code_evidence, disagreements, unit_evidence
@@ -44,7 +43,7 @@ class LaunchAnalysis(Evidence, frozen=True, eq=False, kw_only=True):
     """A launch analysed: the evidence, and everything that is concluded from it."""
 
     verdict: Verdict
-    """How far the records disturbed the kernel."""
+    """The records' effect on the kernel."""
     code_evidence: CodeBounds | None
     """Lower bounds of the units' utilization by the machine code."""
     limit: Limit
@@ -59,7 +58,7 @@ class LaunchAnalysis(Evidence, frozen=True, eq=False, kw_only=True):
 
     @property
     def launch(self) -> Launch:
-        """The launch that was recorded."""
+        """The recorded launch."""
         return self.timeline.launch
 
     @property
@@ -73,10 +72,8 @@ class LaunchAnalysis(Evidence, frozen=True, eq=False, kw_only=True):
 
     @property
     def disagreements(self) -> list[str]:
-        """Sentences on lower bounds that exceed what was measured.
-
-        Counters are those of one launch: with several grids, it may have had other work.
-        """
+        """Sentences on lower bounds that exceed what was measured."""
+        # Counters are those of one launch: with several grids, it may have had other work.
         return [] if len(self.launch.kernel.grids) > 1 else disagreements(self.units)
 
     @property
@@ -87,7 +84,7 @@ class LaunchAnalysis(Evidence, frozen=True, eq=False, kw_only=True):
 
     @classmethod
     def of(cls, timeline: Timeline, experiments: Sequence[Experiment] = ()) -> LaunchAnalysis:
-        """Analyse a launch; ``experiments`` are those with any kernels of its capture."""
+        """Analyse a launch; ``experiments`` may be with other kernels of its capture."""
         launch = timeline.launch
         key = launch.kernel.program_variant, launch.grid
         experiments = [one for one in experiments if (one.variant, one.grid) == key]
@@ -117,10 +114,7 @@ _Known = tuple[Evidence, Verdict, Limit, CodeBounds | None]
 
 
 def _evidence_on(timeline: Timeline, experiments: Sequence[Experiment]) -> _Known:
-    """Return the evidence on a launch with these experiments, the limit by it, and the bounds of the machine code.
-
-    The kernel's module is evaluated; if that is not possible, nothing is computed from its operations.
-    """
+    """Return the evidence on a launch: without the module's operations if it cannot be evaluated."""
     summary = summarise(timeline)
     try:
         ran = evaluated_kernel(timeline.launch)
@@ -178,7 +172,7 @@ def _units(evidence: Evidence, code_parts: Mapping[str, float]) -> tuple[UnitEvi
 
 
 class ReportLaunch:
-    """A launch to report on, decoded and analysed when that is first needed."""
+    """A launch to report on, decoded and analysed on first use."""
 
     def __init__(
         self,
@@ -188,10 +182,7 @@ class ReportLaunch:
         experiments: Sequence[Experiment] = (),
         timeline: Timeline | None = None,
     ) -> None:
-        """Keep the inputs; ``experiments`` are those with any kernels of the capture.
-
-        ``timeline`` is the part of the launch that ``choice`` keeps; None if it is not decoded yet.
-        """
+        """Keep the inputs; ``timeline`` is the part of the launch that ``choice`` keeps, if it is decoded."""
         self.launch = launch
         self.headers = headers
         self._choice = choice
@@ -200,13 +191,13 @@ class ReportLaunch:
 
     @classmethod
     def of(cls, timeline: Timeline, experiments: Sequence[Experiment] = ()) -> ReportLaunch:
-        """Return a launch that is already decoded."""
+        """Return a decoded launch."""
         headers = LaunchHeaders(launch_duration_ns(timeline), timeline.records_lost, timeline.ctas_damaged)
         return cls(timeline.launch, headers, EVERYTHING, experiments, timeline)
 
     @property
     def duration_ns(self) -> int:
-        """Time from the first CTA's begin to the last one's end of work."""
+        """Time from the first CTA's begin to the last one's end."""
         return self.headers.duration_ns
 
     @cached_property
@@ -217,10 +208,7 @@ class ReportLaunch:
 
     @staticmethod
     def decode(reports: Sequence[ReportLaunch]) -> None:
-        """Decode launches that will be analysed, together: that takes less than half the time.
-
-        A launch with a damaged buffer is left as it is, and its analysis raises ``KprofError``.
-        """
+        """Decode launches together, which takes less than half the time; the analysis of damaged ones will raise."""
         new = [one for one in reports if one._timeline is None and one.known_analysis is None]
         for one, timeline in zip(new, timelines_of([report.launch for report in new]), strict=True):
             if isinstance(timeline, Timeline):
@@ -228,7 +216,7 @@ class ReportLaunch:
 
     @property
     def known_analysis(self) -> LaunchAnalysis | None:
-        """The analysis if something needed it before."""
+        """The analysis, if it was needed before."""
         return self.__dict__.get("analysis")
 
     def forget(self) -> None:

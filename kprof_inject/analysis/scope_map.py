@@ -1,7 +1,7 @@
-"""Relation between the scopes of a scope table and the operations of a module: which scope owns which operation.
+"""Relation between the scopes of a scope table and the operations of a module.
 
 A scope covers a range of lines of the TTGIR (``Scope.lines``), and an operation owns the lines that it is printed
-on. All analyses use this map to relate the two. In a module with records, the records show which lines a scope has.
+on. In a module with records, these show the lines of a scope.
 """
 
 from __future__ import annotations
@@ -24,13 +24,10 @@ Lines = tuple[int, int]
 
 
 class ScopeMap:
-    """The operations of one module and the scopes of one table, which was planned for this module.
-
-    Scopes are given by their indices in the table.
-    """
+    """The operations of one module and the scopes, given by index, of the table that was planned for it."""
 
     def __init__(self, module: Module, table: ScopeTable) -> None:
-        """Relate a module and the scope table that was planned for it."""
+        """Relate a module and its scope table."""
         self.module = module
         self._kinds = [scope.kind for scope in table.scopes]
         self._ranges = {index: scope.lines for index, scope in enumerate(table.scopes) if scope.lines is not None}
@@ -74,16 +71,12 @@ class ScopeMap:
         return [index for index, (first, last) in self._ranges.items() if first <= lines[0] and lines[1] <= last]
 
     def innermost_around(self, operation: Operation, among: Collection[int]) -> int | None:
-        """Return the smallest of some scopes that cover an operation, or None."""
+        """Return the smallest of some scopes that covers an operation."""
         around = [index for index in self.covering(self.lines_of(operation)) if index in among]
         return min(around, key=lambda index: self._ranges[index][1] - self._ranges[index][0], default=None)
 
     def sole_scopes(self, operations: Iterable[Operation]) -> dict[Operation, int]:
-        """Return the scope of each operation that is recorded by itself.
-
-        A scope of kind ``op`` or ``part`` belongs to an operation if it covers no other one of ``operations``; one of
-        kind ``op`` wins. Other operations may be part of the scope, such as the address that a copy needs.
-        """
+        """Return the scope of kind ``op``, or else ``part``, that covers only this one of ``operations``."""
         owners = {self.lines_of(operation)[0]: operation for operation in operations}
         begins = sorted(owners)
         found: dict[Operation, int] = {}
@@ -101,12 +94,12 @@ class ScopeMap:
         return [index for index, (first, last) in self._ranges.items() if first == last and first in begins]
 
     def rows_in(self, index: int, begins: Sequence[int]) -> range:
-        """Return which operations begin in a scope: places in ``begins``, the ascending first lines of operations."""
+        """Return the places in ``begins``, the ascending first lines of operations, that are in a scope."""
         first, last = self._ranges.get(index, (0, -1))
         return range(bisect_left(begins, first), bisect_right(begins, last))
 
     def outermost_from(self, operation: Operation, index: int) -> Operation:
-        """Return the outermost operation around this one, or this one, that begins in a scope with known lines."""
+        """Return the outermost owner of an operation, or this one itself, that begins in a scope."""
         lines = self._ranges.get(index)
         for owner in operation.owners():
             if lines is None or self.lines_of(owner)[0] < lines[0]:
@@ -121,19 +114,14 @@ _COPIES = frozenset(
 
 
 def recorded_lines(module: Module) -> list[RecordedLines]:
-    """Return the lines of each scope of a module with records that has a start and an end, in the order of the starts.
-
-    Partitions are run by other warps than the code around them, so each of them counts as a function.
-    """
+    """Return the lines of each scope of a module with records, in the order of the starts."""
+    # Partitions are run by other warps than the code around them, so each of them counts as a function.
     own = [region for operation in module.walk() for region in operation.regions if is_isolated(region)]
     return [scope for region in own for scope in _recorded_in(module, region)]
 
 
 def moves_in(module: Module, functions: Sequence[MachineFunction]) -> dict[str, tuple[Moved, ...] | None]:
-    """Return the compiler's moves out of each scope and into it, by the name of its record.
-
-    ``functions`` are the machine code of the module with records. None if no clock read of the scope was found.
-    """
+    """Return the moves out of each scope of a module with records and into it, by record; None without clock reads."""
     found: dict[str, tuple[Moved, ...] | None] = {}
     for scope in recorded_lines(module):
         moves = (moved_in(function, scope) for function in functions)

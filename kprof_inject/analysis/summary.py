@@ -32,10 +32,7 @@ from kprof_inject.timeline.waves import (
 
 
 class RecordFaults(Struct, frozen=True):
-    """Number of records that are missing or unusable, and of the warps and CTAs concerned.
-
-    ``worst_*`` describe the warp with most of them, and ``worst_written`` counts all records that it wrote.
-    """
+    """Missing or unusable records, the warps and CTAs concerned, and the warp with most of them."""
 
     records: int
     warps: int
@@ -47,7 +44,7 @@ class RecordFaults(Struct, frozen=True):
 
     @classmethod
     def of(cls, incomplete: NDArray[np.void], column: str) -> RecordFaults | None:
-        """Summarise one count of ``INCOMPLETE_COLUMNS``; None if it is 0 for all warps."""
+        """Summarise one count of ``INCOMPLETE_COLUMNS``, if it is not 0 for all warps."""
         faulty = incomplete[incomplete[column] > 0]
         if not faulty.size:
             return None
@@ -187,7 +184,7 @@ class LaunchSummary(Struct, frozen=True):
         return self.clock_source == ClockSource.TIMER
 
     def warps_in_ctas(self, scope: ScopeSummary) -> int:
-        """Return in how many warps a scope ran, counted separately in each CTA; at least 1."""
+        """Return the number of warps that ran a scope, counted in each CTA; at least 1."""
         ctas = scope.cta_spread.groups if scope.cta_spread else self.recorded_ctas
         return max(ctas * len(scope.warps.ids), 1)
 

@@ -13,17 +13,14 @@ from kprof_inject.timeline.timeline import Timeline
 
 
 class Unjudged(Struct, frozen=True):
-    """The reason why a launch could not be judged, with its remedy."""
+    """The reason why a launch could not be judged, with its remedy, if there is one."""
 
     reason: str
-    """What is missing."""
     remedy: str
-    """How to get it; empty if nothing helps."""
     finding: str = ""
     """The name of the findings that may be missing, if a rule yields others, too."""
 
     def __str__(self) -> str:
-        """Return the reason and the remedy."""
         return f"{self.reason}; {self.remedy}" if self.remedy else self.reason
 
 
@@ -36,10 +33,7 @@ CHECK_MODULE = "kprof-inject check FILE.ttgir shows whether Triton accepts it"
 
 @contextmanager
 def evaluating() -> Iterator[None]:
-    """Turn any exception within the block into ``Unevaluated``.
-
-    A module that no compiler made, or a bug of ours, then costs the analysis of one kernel, not the whole report.
-    """
+    """Turn any exception into ``Unevaluated``, so a damaged module or a bug costs the analysis of one kernel only."""
     try:
         yield
     except KprofError:
@@ -54,7 +48,7 @@ _MIN_SHARE_SHOWN = 0.001
 
 
 def missing_records(timeline: Timeline) -> Unjudged | None:
-    """Return why counts and sums do not cover all that the warps recorded; None if they do."""
+    """Return the reason why counts and sums do not cover all of the warps' records."""
     if lost := timeline.records_lost:
         share = lost / max(timeline.records_written, lost)
         part = f"{percent(share)} of the" if share >= _MIN_SHARE_SHOWN else f"{lost} of {timeline.records_written}"
@@ -65,10 +59,7 @@ def missing_records(timeline: Timeline) -> Unjudged | None:
 
 
 def unpaired_records(timeline: Timeline) -> Unjudged | None:
-    """Return that some records have no partner though none was lost; None if all have one.
-
-    No figure includes the time that such a record was to measure.
-    """
+    """Return that some records have no partner though none was lost: figures do not include their time."""
     unpaired = int(timeline.open_starts.sum() + timeline.stray_ends.sum())
     if not unpaired:
         return None
@@ -77,7 +68,7 @@ def unpaired_records(timeline: Timeline) -> Unjudged | None:
 
 
 def missing_warps(timeline: Timeline) -> Unjudged | None:
-    """Return that some warps of each CTA recorded nothing; None if all did."""
+    """Return that some warps of each CTA recorded nothing."""
     if len(timeline.warps) >= timeline.launch.kernel.num_warps:
         return None
     were = "was" if len(timeline.warps) == 1 else "were"

@@ -34,10 +34,7 @@ _ALWAYS = ("", "@PT", "@UPT")
 
 
 class Block(Struct, frozen=True):
-    """Instructions that are executed one after another: those with the indices from ``first`` to below ``end``.
-
-    ``successors`` are the indices of the blocks that may follow.
-    """
+    """The instructions with indices from ``first`` to below ``end``, and the indices of the blocks that may follow."""
 
     first: int
     end: int
@@ -89,7 +86,7 @@ def _may_end(one: Instruction) -> bool:
 
 
 def reached(starts: Iterable[int], following: Callable[[int], Iterable[int]], without: Container[int] = ()) -> set[int]:
-    """Return the nodes of a graph that are reached from some of them, with these, and not through those left out."""
+    """Return the nodes of a graph that are reached from ``starts``, with these, on paths ``without`` some nodes."""
     found: set[int] = set()
     waiting = list(starts)
     while waiting:
@@ -101,7 +98,7 @@ def reached(starts: Iterable[int], following: Callable[[int], Iterable[int]], wi
 
 
 def loops_of(blocks: Sequence[Block]) -> list[MachineLoop]:
-    """Return the loops that are entered at one block, outer ones first; those of unreachable code are left out."""
+    """Return the reachable loops that are entered at one block, outer ones first."""
 
     def successors(number: int) -> Sequence[int]:
         return blocks[number].successors
@@ -120,17 +117,14 @@ def loops_of(blocks: Sequence[Block]) -> list[MachineLoop]:
 
 
 class Wait(NamedTuple):
-    """The instruction with index ``waiting`` is not issued before that with index ``awaited`` has its result."""
+    """The instruction ``waiting`` is not issued before ``awaited`` has its result; both are indices."""
 
     waiting: int
     awaited: int
 
 
 def waits_in(function: MachineFunction) -> list[Wait]:
-    """Return all waits for a result or for operands, in the order of the code.
-
-    Where several instructions may be awaited, depending on the path to the waiting one, there is a wait for each.
-    """
+    """Return all waits for a result or for operands, in the order of the code, on any path to the waiting one."""
     is_nvidia = function.instruction_set is InstructionSet.NVIDIA
     return sorted((_scoreboard_waits if is_nvidia else _counter_waits)(function))
 
@@ -169,7 +163,7 @@ def _scoreboard_waits(function: MachineFunction) -> set[Wait]:
     found: set[Wait] = set()
 
     def step(index: int, pending: frozenset[tuple[int, int]]) -> frozenset[tuple[int, int]]:
-        """Take and return scoreboards, or ``_UNCOUNTED``, with the indices of instructions that may count in them."""
+        # A fact is a scoreboard, or ``_UNCOUNTED``, and the index of an instruction that may count in it.
         one = code[index]
         is_in_order = one.operation in _IN_ORDER and one.predicate != NEVER
         result, operand = one.result_scoreboard, one.operand_scoreboard
@@ -231,8 +225,7 @@ _CALLS = frozenset(("s_swappc_b64", "s_call_b64"))
 
 _Outstanding = tuple[str, int, int]
 """A counter, the index of an instruction that may be outstanding in it, and the number of instructions after that one
-that end in order; or ``_ANY_TIME``.
-"""
+that end in order, or ``_ANY_TIME``."""
 _ANY_TIME = -1
 
 
@@ -278,7 +271,6 @@ _SECOND_BITS = 8  # s_wait_loadcnt_dscnt has dscnt in the lower bits (LLVM, AMDG
 
 
 def _remaining_after(one: Instruction) -> Mapping[str, int]:
-    """Return the instructions that a wait leaves outstanding, by counter; empty for other instructions."""
     # The operand of ``s_waitcnt`` may also be one number for all counters, in handwritten code. Its bits differ between
     # processors, so only 0 is read.
     if one.operation == "s_waitcnt":

@@ -25,8 +25,6 @@ from msgspec.structs import replace
 from kprof_inject.errors import KprofError
 
 INSTRUCTION_BYTES = 16
-SCOREBOARDS = range(6)
-_MAX_LINE = (1 << 31) - 1
 NEVER = "@!PT"
 """Predicate of an instruction that is never executed, such as a load that ptxas adds to ``LDGSTS``."""
 _NO_SCOREBOARD = 7
@@ -40,10 +38,7 @@ _TARGET = re.compile(r"\.L_\w+")
 
 
 class InstructionSet(Enum):
-    """Instruction sets that count addresses or wait for results in different ways.
-
-    AMD's have LLVM's names of the first processors that have them: ``GFX10`` is also that of gfx11.
-    """
+    """Instruction sets, AMD's by LLVM's names of their first processors: ``GFX10`` is also that of gfx11."""
 
     NVIDIA = "nvidia"
     GFX9 = "gfx9"
@@ -52,11 +47,7 @@ class InstructionSet(Enum):
 
     @property
     def address_step(self) -> int:
-        """Difference between the addresses of two successive instructions.
-
-        It is in bytes for NVIDIA. AMD's instructions differ in size, and its assembly has no addresses: there, an
-        address is the number of instructions before it.
-        """
+        """Difference between successive addresses: in bytes for NVIDIA, 1 for AMD, whose assembly has no addresses."""
         return INSTRUCTION_BYTES if self is InstructionSet.NVIDIA else 1
 
 
@@ -67,10 +58,9 @@ class Instruction(Struct, frozen=True, array_like=True):
     modifiers: ``LDG.E.128``. ``predicate`` is as printed, such as ``@!P0``, or empty. ``line`` is the line of the file
     that was compiled, 0 if it is unknown. A warp issues the next instruction ``stall_cycles`` later at the earliest.
 
-    An instruction whose duration is not known counts in a scoreboard until its result is there
-    (``result_scoreboard``), and until its operands are read (``operand_scoreboard``). Before it is issued, the
-    scoreboards in ``awaited`` must be empty. AMD's have no scoreboards: see ``waits_in``. ``targets`` are the
-    addresses to which it may branch.
+    An instruction of unknown duration counts in a scoreboard until its result is there (``result_scoreboard``), and
+    until its operands are read (``operand_scoreboard``). It is issued once the scoreboards in ``awaited`` are empty.
+    AMD has no scoreboards: see ``waits_in``. ``targets`` are the addresses to which it may branch.
     """
 
     address: int
@@ -96,11 +86,9 @@ class Instruction(Struct, frozen=True, array_like=True):
 
     @property
     def is_branch(self) -> bool:
-        """True if it may branch, to ``targets`` or elsewhere.
-
-        ptxas leaves some loops by a call of a label in the same function, which does not return. Calls of other
-        functions name them, or a register.
-        """
+        """True if it may branch, to ``targets`` or elsewhere."""
+        # ptxas leaves some loops by a call of a label in the same function, which does not return. Calls of other
+        # functions name them, or a register.
         is_local_call = self.operation == "CALL" and _TARGET.search(self.operands) is not None
         return self.operation in _BRANCHES or is_local_call
 
@@ -111,18 +99,6 @@ class MachineFunction(Struct, frozen=True, omit_defaults=True):
     name: str
     instructions: tuple[Instruction, ...]
     instruction_set: InstructionSet = InstructionSet.NVIDIA
-
-    def __post_init__(self) -> None:
-        step = self.instruction_set.address_step
-        targets = range(0, step * len(self.instructions), step)
-        for index, one in enumerate(self.instructions):
-            boards = (*one.awaited, one.result_scoreboard or 0, one.operand_scoreboard or 0)
-            if one.address != index * step:
-                raise ValueError(f"expected an instruction at {index * step}, got one at {one.address}")
-            if any(target not in targets for target in one.targets):
-                raise ValueError(f"the instruction at {one.address} branches out of the function")
-            if not 0 <= one.line <= _MAX_LINE or any(board not in SCOREBOARDS for board in boards):
-                raise ValueError(f"the instruction at {one.address} has a line or a scoreboard that there is not")
 
     def __hash__(self) -> int:
         # It takes no time: few functions are in a cache, and nearly all of them differ in these.
@@ -146,19 +122,17 @@ _HIGH_WORD = re.compile(r"\s+/\* 0x(?P<high>[0-9a-f]{16}) \*/\s*$")
 
 
 class _Read(Struct):
-    """A function as far as it is read, with the addresses of its labels."""
-
     name: str
     instructions: list[Instruction] = field(default_factory=list)
     labels: dict[str, int] = field(default_factory=dict)
 
     def completed(self, instruction_set: InstructionSet) -> MachineFunction:
-        """Give branches their targets, and instructions the lines that are missing or wrong in the listing."""
         callers: defaultdict[int, Counter[int]] = defaultdict(Counter)
         for one in self.instructions:
             if one.operation == "CALL" and (called := _CALLED.search(one.operands)) and called[1] in self.labels:
                 callers[self.labels[called[1]]][one.line] += 1
-        last, caller_line, dot_line, completed = self.instructions[-1].address, None, 0, []
+        last, caller_line, dot_line = self.instructions[-1].address, None, 0
+        completed = []
         for one in self.instructions:
             # ptxas's own functions, such as 64-bit division, get the line that calls them most: nvdisasm prints none.
             if one.address in callers:
@@ -217,12 +191,12 @@ def _instruction(text: str, next_text: str, line: int, number: int, address: int
         stall_cycles=control & 15,
         result_scoreboard=None if result == _NO_SCOREBOARD else result,
         operand_scoreboard=None if operand == _NO_SCOREBOARD else operand,
-        awaited=tuple(board for board in SCOREBOARDS if awaited >> board & 1),
+        awaited=tuple(board for board in range(6) if awaited >> board & 1),
     )
 
 
 SPILL = "Folded"
-"""A word of LLVM's comment on an access to a spilled register. ``read_assembly`` leaves the comment in the operands."""
+"""A word in LLVM's comment on an access to a spilled register, which ``read_assembly`` leaves in the operands."""
 
 # By the first digits of a processor: gfx90a, gfx942, gfx1100. gfx11 has the counters of gfx10 (LLVM,
 # SIInsertWaitcnts.cpp).
@@ -245,10 +219,7 @@ _AMD_COMMENT = re.compile(rf"\s*(?:;(?!.*\b{SPILL}\b)|//).*")
 
 
 def read_assembly(text: str, file: str) -> list[MachineFunction]:
-    """Return the functions of an assembly text; their lines are those of ``file``.
-
-    Raises ``KprofError`` if an instruction is not as expected, or if the processor is not known.
-    """
+    """Return the functions in AMD's assembly, with the lines of ``file``; raises ``KprofError``."""
     target = _AMD_TARGET.search(text)
     instruction_set = target and _INSTRUCTION_SETS.get(target["generation"])
     if instruction_set is None:
@@ -287,13 +258,10 @@ def read_assembly(text: str, file: str) -> list[MachineFunction]:
 
 
 def with_lines_of(function: MachineFunction, other: MachineFunction) -> MachineFunction:
-    """Return the function with the lines of ``other``, another compilation with nearly the same instructions.
-
-    Instructions that the other does not have at their place get no line.
-    """
+    """Return the function with the lines of ``other``, another compilation with nearly the same instructions."""
     # Registers and their predicates may differ.
     own, others = ([(one.opcode, bool(one.predicate)) for one in each.instructions] for each in (function, other))
-    lines = [0] * len(own)
+    lines = [0] * len(own)  # of instructions that the other does not have at their place
     if own == others:
         lines = [one.line for one in other.instructions]
     else:

@@ -1,7 +1,6 @@
 """Machine code by the lines that it was compiled from: a summary, and what moved across the records of a scope.
 
-LLVM and ptxas may move instructions across a record: a load to where its result is used, say. The time of the scope
-then leaves it out, and the scope that it went to has it.
+LLVM and ptxas may move instructions across a record, such as a load to its use. Their time then moves to that scope.
 """
 
 from __future__ import annotations
@@ -26,12 +25,10 @@ class Awaited(Struct, frozen=True, order=True):
 
 
 class LineCode(Struct, frozen=True):
-    """Instructions of one line, 0 for those of no known line: their number by pipeline, and what they wait for.
-
-    Each instruction that is waited for counts once.
-    """
+    """Instructions of one line: their number by pipeline, and the instructions that they wait for, each once."""
 
     line: int
+    """0 if unknown."""
     pipelines: Mapping[Pipeline, int]
     awaited: Mapping[Awaited, int]
 
@@ -58,7 +55,7 @@ class CodeSummary(Struct, frozen=True):
 
 
 def summary_of(function: MachineFunction) -> CodeSummary:
-    """Summarise a function's machine code; its lines and loops have their instructions, including inner loops'."""
+    """Summarise a function's machine code; loops include the instructions of inner loops."""
     code, blocks = function.instructions, blocks_of(function)
     pipelines: defaultdict[int, Counter[Pipeline]] = defaultdict(Counter)
     for one in code:
@@ -87,8 +84,8 @@ _LOCAL = re.compile(rf"LDL\b|STL\b|scratch_|.*\b{SPILL}\b")
 class RecordedLines(Struct, frozen=True):
     """A scope in the lines of a module: those of its records, and those of the operations between them.
 
-    ``function`` are all lines of the function, without those of records. ``copies`` are those of operations that only
-    copy, to or from memory: a special function with such a line is another operation's.
+    ``function`` are all lines of the function except records'. ``copies`` are lines of operations that only copy
+    memory: a special function with such a line is another operation's.
     """
 
     name: str
@@ -100,7 +97,7 @@ class RecordedLines(Struct, frozen=True):
 
 
 class Side(Enum):
-    """Place of instructions that are outside of their own scope, or in one that they do not belong to."""
+    """Place of moved instructions relative to a scope."""
 
     BEFORE = "before its start"
     AFTER = "after its end"
@@ -129,10 +126,7 @@ class Moved(Struct, frozen=True):
 
 
 def moved_in(function: MachineFunction, scope: RecordedLines) -> list[Moved] | None:
-    """Return the moves out of a scope and into it; None if the code has no clock read for its start or end.
-
-    Only memory accesses, tensor operations and special functions count.
-    """
+    """Return the moves out of a scope and into it; None if the code has no clock read for its start or end."""
     code = function.instructions
     reads = [index for index, one in enumerate(code) if _CLOCK_READ.match(one.text)]
     starts = [index for index in reads if code[index].line in scope.starts]

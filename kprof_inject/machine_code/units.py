@@ -24,10 +24,10 @@ from kprof_inject.machine_code.instructions import NEVER, Instruction
 
 
 class Pipeline(Enum):
-    """A pipeline, with its name in tables. ``CONTROL`` are those of branches, barriers and fences (ADU and CBU).
+    """A pipeline, with its name in tables.
 
-    It also has AMD's instructions that wait, and those for the scheduler alone. ``FP16_MMA`` is called after its only
-    opcode, which also loads constants.
+    ``CONTROL`` has branches, barriers and fences (ADU and CBU), and AMD's waits and scheduler instructions.
+    ``FP16_MMA`` is called after its only opcode, which also loads constants.
     """
 
     TENSOR = "tensor"
@@ -130,5 +130,4 @@ def wavefronts_of(access_bytes: int) -> int:
 
 def bytes_of_thread(one: Instruction) -> int:
     """Return the bytes that a thread accesses with an LSU instruction."""
-    widths = (_BYTES[part] for part in one.opcode.split(".") if part in _BYTES)
-    return next(widths, 4)
+    return next((_BYTES[part] for part in one.opcode.split(".") if part in _BYTES), 4)

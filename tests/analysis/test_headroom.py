@@ -14,7 +14,7 @@ from kprof_inject.analysis.advice import headroom_of
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.rules import Judgement
 from kprof_inject.analysis.launch import LaunchAnalysis
-from kprof_inject.analysis.limits.measured import Measured
+from kprof_inject.analysis.limits.limit import Measured
 from kprof_inject.analysis.limits.memory import DramBound
 from kprof_inject.capture.measurements import CountersRecord
 

@@ -1,4 +1,4 @@
-"""Listings of nvdisasm are read as instructions."""
+"""Instructions of nvdisasm's listings: their lines, pipelines, and the widths of accesses."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import pytest
 from listing import FILE, encoded, function, instruction, listing
 
 from kprof_inject.errors import KprofError
-from kprof_inject.machine_code.instructions import Instruction, read_nvdisasm
-from kprof_inject.machine_code.units import Pipeline, pipeline_of
+from kprof_inject.machine_code.instructions import Instruction, MachineFunction, read_nvdisasm, with_lines_of
+from kprof_inject.machine_code.units import Pipeline, global_access, min_wavefronts, pipeline_of
 
 
 def test_an_instruction_has_its_opcode_its_line_and_its_control_bits() -> None:
@@ -98,3 +98,49 @@ def test_what_is_no_instruction_is_an_error_with_its_line(damaged: str) -> None:
 )
 def test_an_instruction_is_executed_by_a_pipeline(opcode: str, pipeline: Pipeline) -> None:
     assert pipeline_of(Instruction(0, opcode, "")) is pipeline
+
+
+OTHER = function("#3", "LDG.E", "#4", "FADD", "#5", "STG.E")
+
+
+def lines(one: MachineFunction) -> list[int]:
+    return [instruction.line for instruction in one.instructions]
+
+
+def test_the_same_instructions_have_the_same_lines() -> None:
+    assert lines(with_lines_of(function("LDG.E", "FADD", "STG.E"), OTHER)) == [3, 4, 5]
+
+
+def test_an_instruction_that_the_other_lacks_has_no_line() -> None:
+    assert lines(with_lines_of(function("#9", "LDG.E", "MOV", "FADD", "STG.E"), OTHER)) == [3, 0, 4, 5]
+
+
+def test_widths_of_accesses() -> None:
+    widths = {
+        "LDG.E": ("load", 4),
+        "LDG.E.128.CONSTANT": ("load", 16),
+        "LDG.E.U16": ("load", 2),
+        "LDGSTS.E.BYPASS.LTC128B.64": ("load", 8),
+        "STG.E.U8": ("store", 1),
+        "LDS.128": None,
+        "ATOMG.E.ADD": None,
+    }
+    assert {opcode: global_access(Instruction(0, opcode, "")) for opcode in widths} == widths
+
+
+def test_cycles_of_the_l1() -> None:
+    wavefronts = {
+        "SHFL.BFLY": 1,
+        "STS.U16": 1,
+        "STS.128": 4,
+        "LDG.E.64": 2,
+        "LDSM.16.M88": 1,
+        "LDSM.16.M88.4": 4,
+        "STSM.16.MT88.2": 2,
+        "FADD": 0,
+    }
+    assert {opcode: min_wavefronts(Instruction(0, opcode, "")) for opcode in wavefronts} == wavefronts
+
+
+def test_a_load_that_is_never_executed_accesses_nothing() -> None:
+    assert global_access(Instruction(0, "LDG.E", "", predicate="@!PT")) is None

@@ -34,15 +34,13 @@ CTA's."""
 
 
 class InFlight(Struct, frozen=True):
-    """The asynchronous work of a launch.
-
-    ``works`` are the kinds of work that scopes issue. ``unpaired`` gives the reason for each operation whose work could
-    not be paired with a wait.
-    """
+    """The asynchronous work of a launch."""
 
     groups: NDArray[np.void]
     works: Mapping[int, str]
+    """The kind of work that each scope issues."""
     unpaired: Mapping[str, str]
+    """The reason why an operation's work could not be paired with a wait."""
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -51,7 +49,7 @@ class InFlight(Struct, frozen=True):
 
 
 def starts_async(scope: Scope) -> bool:
-    """Return True if a scope covers an operation that issues asynchronous work, or several of these in a row."""
+    """Return True if a scope covers one or several operations that issue asynchronous work."""
     if scope.kind == ScopeKind.PART:
         return scope.label.partition("@")[0] == COPIES
     return scope.kind == ScopeKind.OPERATION and traits_of(scope.label or scope.name).starts_async
@@ -79,9 +77,8 @@ def by_scope(scopes: NDArray[np.int16], values: Mapping[int, int]) -> Numbers:
 class FlightLanes(Struct, frozen=True):
     """The groups of a launch that are drawn, ordered by lane and start.
 
-    A group is in flight until ``known_ns`` at least, and until ``end_ns`` at most, as far as its lane has room.
-    ``work`` indexes ``kinds``. Lanes are numbered through the launch, CTA by CTA; in a CTA, each kind of work has lanes
-    of its own.
+    A group is in flight until ``known_ns`` at least and ``end_ns`` at most, if its lane has room. ``work`` indexes
+    ``kinds``. Lanes are numbered CTA by CTA; in a CTA, each kind of work has its own.
     """
 
     kinds: tuple[str, ...]
@@ -122,7 +119,7 @@ def flight_lanes(found: InFlight) -> FlightLanes:
 class Flight(Struct, frozen=True):
     """The groups of asynchronous work that one operation issued.
 
-    The wait of ``blocked_share`` of them blocked; ``latency_ns`` is the median of those, from issue to completion.
+    ``latency_ns`` is the median, from issue to completion, of the ``blocked_share`` whose wait blocked.
     """
 
     index: int
@@ -140,11 +137,10 @@ class Flight(Struct, frozen=True):
 
 
 class Flights(Struct, frozen=True):
-    """The asynchronous work of a launch.
+    """Metrics of a launch's asynchronous work.
 
-    Bytes are those of copies on an SM that had any: the mean over the kernel's time there, and the maximum.
-    ``needed_bytes`` would keep the loop's roof busy at the measured latency (Little's law); None if no wait blocked, or
-    no roof is known. ``unpaired`` gives the reason for each operation that is missing.
+    Bytes are those of copies on an SM that had any. ``needed_bytes`` would keep the loop's roof busy at the measured
+    latency (Little's law). ``unpaired`` gives the reason for each operation that is missing.
     """
 
     flights: tuple[Flight, ...]
@@ -155,7 +151,7 @@ class Flights(Struct, frozen=True):
 
 
 def flights_of(timeline: Timeline, found: InFlight, roofs: Sequence[Roof]) -> Flights | None:
-    """Return the metrics of a launch, or None if nothing asynchronous was recorded."""
+    """Return the metrics of a launch, if anything asynchronous was recorded."""
     groups = found.groups
     if not groups.size and not found.unpaired:
         return None
@@ -185,10 +181,8 @@ def flights_of(timeline: Timeline, found: InFlight, roofs: Sequence[Roof]) -> Fl
 
 
 def _max_at_once(groups: NDArray[np.void], timeline: Timeline) -> int:
-    """Return the maximum number of bytes in flight at once on any SM.
-
-    If only a sample of the CTAs recorded, it is that of any CTA, times the CTAs on an SM.
-    """
+    """Return the maximum number of bytes in flight at once on any SM."""
+    # Of a sample of the CTAs, it is any CTA's maximum times the CTAs on an SM.
     waves = waves_of(timeline) if timeline.unrecorded.size else None
     at = np.concatenate([groups["start_cycles"], groups["end_cycles"]])
     change = np.concatenate([groups["bytes"], -groups["bytes"]])
@@ -202,7 +196,7 @@ _MIN_BLOCKED = 0.1
 
 
 def _needed(timeline: Timeline, groups: NDArray[np.void], roofs: Sequence[Roof]) -> float | None:
-    """Return the bandwidth of a loop at its roof, times the measured latency."""
+    """Return a loop's bandwidth at its roof, times the measured latency."""
     blocked = groups[groups["blocked_ns"] > 0]
     if not groups.size or len(blocked) < _MIN_BLOCKED * len(groups):
         return None

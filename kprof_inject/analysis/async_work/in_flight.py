@@ -5,11 +5,8 @@ latest groups that may still be in flight: PTX ISA, "cp.async.wait_group", "wgmm
 "cp.async.bulk.wait_group". TMA copies and dots of the fifth generation signal a barrier in shared memory on which a
 warp waits: "mbarrier".
 
-No record shows when work completes, but a wait that blocks does: the work was in flight until the wait ended. If the
-wait did not block, the work had completed at an unknown time before it.
-
-A ring keeps a warp's latest records. The number of executions of an operation is known, so the latest records belong to
-the latest executions.
+Work was in flight until a wait that blocked ended. If the wait did not block, the work completed at an unknown time
+before it. A ring keeps a warp's latest records, which belong to an operation's latest executions.
 """
 
 from __future__ import annotations
@@ -22,22 +19,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from kprof_inject.analysis.async_work.flights import (
-    IN_FLIGHT_COLUMNS,
-    InFlight,
-    by_scope,
-    group_numbers,
-    starts_async,
-)
+from kprof_inject.analysis.async_work.flights import IN_FLIGHT_COLUMNS, InFlight, by_scope, group_numbers, starts_async
 from kprof_inject.analysis.interpreter.accesses import Executed
-from kprof_inject.analysis.interpreter.axis_arrays import (
-    CTA,
-    IntegerExpr,
-    Mask,
-    SharedMemorySlice,
-    TooLarge,
-    Value,
-)
+from kprof_inject.analysis.interpreter.axis_arrays import CTA, IntegerExpr, Mask, SharedMemorySlice, TooLarge, Value
 from kprof_inject.analysis.interpreter.executions import CountedOperation, ExecutedKernel, evaluated_kernel
 from kprof_inject.analysis.unjudged import evaluating
 from kprof_inject.errors import KprofError
@@ -69,9 +53,9 @@ class AsyncOperation(Struct, frozen=True):
     """The barrier that is signalled, or waited for; None for work that completes in order."""
     predicate: Value = None
     group_bytes: int = 0
-    """Of an issue: the maximum that one execution moves for a CTA."""
+    """The maximum that one execution of an issue moves for a CTA."""
     pending: int = 0
-    """Of a wait: how many groups may still be in flight."""
+    """The number of groups that may still be in flight after a wait."""
 
     @property
     def queue(self) -> str | Operation:
@@ -93,7 +77,7 @@ class NotCounted(Exception):
 
 
 def recorded_in_flight(timeline: Timeline) -> InFlight | None:
-    """Return the asynchronous work that was recorded; None if there was none or the kernel cannot be evaluated."""
+    """Return the asynchronous work that was recorded, if the kernel can be evaluated."""
     if not any(map(starts_async, timeline.table.scopes)):
         return None
     try:
@@ -138,10 +122,7 @@ def in_flight(timeline: Timeline, ran: ExecutedKernel) -> InFlight:
 def _in_order(
     rows: NDArray[np.void], issues: Mapping[int, AsyncOperation], waits: Mapping[int, AsyncOperation], warps: int
 ) -> NDArray[np.void]:
-    """Pair work that completes in order with its waits.
-
-    Records older than a ring's oldest one are not needed: each wait counts back from the latest group.
-    """
+    """Pair work that completes in order with its waits: each counts back from the latest group."""
     warp = group_numbers(rows["cta"], rows["warp"])
     is_issue = np.isin(rows["scope"], list(issues))
     so_far = np.cumsum(is_issue)
@@ -180,10 +161,8 @@ def _groups(
 def _by_barrier(
     rows: NDArray[np.void], issues: Mapping[int, AsyncOperation], waits: Mapping[int, AsyncOperation], _: int
 ) -> NDArray[np.void]:
-    """Pair each signal of a barrier with the wait that ends next, unless the barrier is signalled again before.
-
-    A barrier is signalled again only when no warp waits for the previous signal. Raises ``NotCounted``.
-    """
+    """Pair each signal of a barrier with the wait that ends next, unless the barrier is signalled again before."""
+    # A barrier is signalled again only when no warp waits for the previous signal.
     signals, signal_slots = _executions(rows, issues, "start_cycles")
     ends, wait_slots = _executions(rows, waits, "end_cycles")
     uses, slot = np.concatenate([signals, ends]), np.concatenate([signal_slots, wait_slots])
@@ -225,7 +204,7 @@ def _executions(
 
 
 def _values_of(executed: Executed, value: Value, cta: NDArray[np.int32], left: Numbers) -> Numbers:
-    """Return a value in executions of an operation, of which ``left`` is 1 for a CTA's last. Raises ``NotCounted``."""
+    """Return a value in executions of an operation, of which ``left`` is 1 for a CTA's last."""
     when = executed.when
     if when is None or when.is_lower_bound or not isinstance(value, IntegerExpr | Mask):
         raise NotCounted(_UNNAMED)
@@ -306,7 +285,6 @@ def _barrier_place(operation: Operation) -> int | None:
 
 
 def _wait(one: CountedOperation, work_of: Mapping[Operation, str]) -> AsyncOperation | None:
-    """Return the wait of an operation; ``work_of`` has the work that signals the barriers of each allocation."""
     operation, operands = one.operation, one.executed.operands
     if operation.name in _WAITS:
         found = _NUMBER.search(operation.tail)

@@ -12,8 +12,7 @@ from kprof_inject.analysis.causal.slopes import PlaceSlope
 from kprof_inject.analysis.findings.evidence import MAX_NAMES, Evidence
 from kprof_inject.analysis.findings.finding import MIN_SHARE, Figures, Results, found, rule
 from kprof_inject.analysis.findings.in_flight import iterations_below_stages, occupancy_remedy
-from kprof_inject.analysis.limits.limit import UNIT_NAMES
-from kprof_inject.analysis.limits.rates import ALU, FP32, FP64, ISSUE, SHARED, SPECIAL, TENSOR
+from kprof_inject.analysis.limits.rates import ALU, FP32, FP64, ISSUE, SHARED, SPECIAL, TENSOR, UNIT_NAMES
 from kprof_inject.analysis.limits.stalls import BARRIER, Stalls
 from kprof_inject.capture.scopes import Scope, ScopeKind
 from kprof_inject.quantities import listed, percent

@@ -11,8 +11,7 @@ from msgspec import Struct
 from kprof_inject.analysis.causal.slopes import KernelSlopes
 from kprof_inject.analysis.interpreter.executions import CountedOperation, ExecutedKernel
 from kprof_inject.analysis.limits.coalescing import Requests
-from kprof_inject.analysis.limits.limit import LIMITING
-from kprof_inject.analysis.limits.measured import Measured
+from kprof_inject.analysis.limits.limit import LIMITING, Measured
 from kprof_inject.analysis.limits.rates import DRAM, L2, L2_TO_SM, TENSOR, UNITS_OF_SM, ceiling
 from kprof_inject.analysis.limits.speed_of_light import Roof, SpeedOfLight
 from kprof_inject.analysis.limits.stalls import Stalls

@@ -88,8 +88,8 @@ def predicate_of(operation: Operation) -> str | None:
 def asks_for_iteration(bit: str, user: Operation) -> bool:
     """Return True if a predicate only tests that there is another iteration.
 
-    The compiler's pipeliner makes such predicates: the operation runs ahead of its iteration. With its copies before
-    the loop, it is executed once for each iteration.
+    The pipeliner makes such predicates for operations that run ahead. With its copies before the loop, such an
+    operation is executed once for each iteration.
     """
     loop = user.loop
     made = definition_of(bit, user)
@@ -150,7 +150,7 @@ _T = TypeVar("_T")
 
 
 def deciding_operands(operation: Operation, operands: Sequence[_T]) -> list[_T]:
-    """Return those operands of an operation that decide which global memory it accesses; empty if it accesses none."""
+    """Return the operands that decide which global memory an operation accesses."""
     if operation.name not in _FORMS:
         return []
     data = _DATA.get(operation.name)
@@ -160,9 +160,8 @@ def deciding_operands(operation: Operation, operands: Sequence[_T]) -> list[_T]:
 class Access(Struct, frozen=True):
     """An access of all CTAs, in all iterations, to all elements of a tensor with this ``shape``.
 
-    ``mask`` is true for those that access memory, at ``address``; ``places`` is their number. None is unknown.
-    ``is_whole``: each execution accesses all elements. ``is_for_each_iteration``: it does so once for each iteration of
-    its loop, some iterations ahead.
+    ``places`` is the number of elements that ``mask`` enables. ``is_whole``: each execution accesses all elements.
+    ``is_for_each_iteration``: it does so once for each iteration of its loop, some iterations ahead.
     """
 
     operation: Operation
@@ -191,10 +190,7 @@ class Access(Struct, frozen=True):
         return prod(self.shape) * self.element_bytes
 
     def requested_bytes(self, times: int | None) -> int | None:
-        """Return the bytes requested in total, or None.
-
-        ``times`` is the number of executions, for accesses of which only that is known.
-        """
+        """Return the bytes requested in total, by the number of executions if only that is known."""
         if self.places is not None:
             return self.places * self.element_bytes
         return self.max_bytes(times) if self.is_whole or self.is_for_each_iteration else None
@@ -204,10 +200,7 @@ class Access(Struct, frozen=True):
         return None if times is None else times * self.whole_bytes
 
     def touched(self, sm_of_cta: AxisArray | None = None) -> Ranges | None:
-        """Return a lower bound of the bytes touched, or None if the address or the mask is unknown.
-
-        With ``sm_of_cta``, a byte that several SMs touch counts once for each of them.
-        """
+        """Return a lower bound of the bytes touched, each once, or once for each SM with ``sm_of_cta``."""
         if self.address is None or self.mask is None:
             return None
         address = self.address
@@ -222,7 +215,7 @@ _APART = 1 << 50  # larger than any address, so that the ranges of two SMs never
 
 
 def access_of(one: Executed) -> Access | None:
-    """Return an operation's access to global memory, or None if it makes none that is modelled."""
+    """Return an operation's access to global memory, if it is modelled."""
     form, tail = _FORMS.get(one.operation.name), one.operation.tail
     if form is None:
         return None
@@ -254,7 +247,6 @@ def access_of(one: Executed) -> Access | None:
 
 @if_misfit((None, None))
 def _place_of(one: Executed, form: AccessForm, pointed: PrintedType) -> tuple[IntegerExpr | None, Mask | None]:
-    """Return the addresses of an access, and where it accesses them."""
     address: Value = None
     mask: Value = None
     with suppress(TooLarge):
@@ -285,12 +277,9 @@ _HAS_MASK = re.compile(r"\s*, %")
 
 
 def _in_buffer(one: Executed, element_bytes: int) -> tuple[Value, Value]:
-    """Return address and mask of ``%pointer[%offsets], %mask``, which a store prints after the data.
-
-    Both are None in the generic form, which does not tell the operands apart.
-    """
+    """Return address and mask of ``%pointer[%offsets], %mask``, which a store prints after the data."""
     before, bracket, after = one.operation.tail.partition("[")
-    if not bracket or before.lstrip().startswith("("):
+    if not bracket or before.lstrip().startswith("("):  # the generic form does not tell the operands apart
         return None, None
     pointer, offsets, *others = one.operands[len(names_in(before)) - 1 :]
     mask = (others[0] if others else None) if _HAS_MASK.match(after.partition("]")[2]) else ALWAYS

@@ -1,7 +1,7 @@
-"""Abstract values of a kernel: what is known of a value in all CTAs, iterations and elements at once.
+"""Abstract values of a kernel: a value in all CTAs, iterations and elements at once.
 
 An integer is a sum of arrays with few axes each: an address is a term that depends on the CTA, plus one that depends on
-the row, plus one that depends on the iteration. So billions of numbers stay as small as the kernel's text made them.
+the row, plus one that depends on the iteration. So billions of numbers take little memory.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class AxisArray(Struct, frozen=True):
 
 def _regrouped(before: Sequence[int], after: Sequence[int]) -> list[list[list[int]]]:
     """Match the smallest groups of dimensions of two shapes that have equally many elements. Size 1 is skipped."""
-    # The elements up to each dimension, with it, by the dimension.
+    # By the dimension, the number of elements up to and including it.
     upto = [{n: prod(shape[: n + 1]) for n, size in enumerate(shape) if size > 1} for shape in (before, after)]
     groups, begin = [], 1
     for end in sorted(set(upto[0].values()).intersection(upto[1].values())):
@@ -185,11 +185,9 @@ class IntegerExpr(AxisArrays, frozen=True):
         return IntegerExpr.of(*map(change, self.parts))
 
     def __add__(self, other: IntegerExpr) -> IntegerExpr:
-        """Add two sums."""
         return IntegerExpr.of(*self.parts, *other.parts)
 
     def __neg__(self) -> IntegerExpr:
-        """Negate each part of the sum."""
         return self.each(lambda part: AxisArray(part.axes, -part.values))
 
     def __sub__(self, other: IntegerExpr) -> IntegerExpr:
@@ -198,7 +196,6 @@ class IntegerExpr(AxisArrays, frozen=True):
         return IntegerExpr.of(constant(0), *(part for part in difference.parts if part.values.any()))
 
     def __mul__(self, other: IntegerExpr) -> IntegerExpr:
-        """Multiply two sums. Raises ``TooLarge``."""
         return IntegerExpr.of(*(joined(np.multiply, one, another) for one in self.parts for another in other.parts))
 
     def joint(self) -> AxisArray:
@@ -206,7 +203,7 @@ class IntegerExpr(AxisArrays, frozen=True):
         return reduce(partial(joined, np.add), self.parts)
 
     def bounds(self) -> tuple[int, int]:
-        """Return a lower and an upper bound of all values."""
+        """Return lower and upper bounds of all values."""
         if not all(part.values.size for part in self.parts):
             return 0, 0
         return sum(int(part.values.min()) for part in self.parts), sum(int(part.values.max()) for part in self.parts)
@@ -223,7 +220,6 @@ class Mask(AxisArrays, frozen=True):
     is_lower_bound: bool = False
 
     def __and__(self, other: Mask) -> Mask:
-        """Return the conjunction of two masks; it is a lower bound if either is."""
         return Mask((*self.parts, *other.parts), self.is_lower_bound or other.is_lower_bound)
 
     def joint(self) -> AxisArray:
@@ -260,8 +256,7 @@ def where(condition: Mask, one: IntegerExpr, other: IntegerExpr) -> IntegerExpr:
 def compared(compare: Callable[..., Array], one: IntegerExpr, other: IntegerExpr) -> Mask:
     """Return where a comparison holds. Raises ``TooLarge``.
 
-    If the array would be too large and the comparison is an order, the mask is a lower bound: the places where it holds
-    along all dimensions of the tensor.
+    If the array of an ordering would be too large, the mask is a lower bound: where it holds for the whole tensor.
     """
     # A comparison that holds at both ends of an interval holds between them.
     is_order = compare in (np.less, np.less_equal, np.greater, np.greater_equal)
@@ -281,7 +276,6 @@ def compared(compare: Callable[..., Array], one: IntegerExpr, other: IntegerExpr
 
 
 def _over_tensor(combine: Callable[..., Array], part: AxisArray) -> AxisArray:
-    """Combine the values along all dimensions of the tensor."""
     inside = tuple(place for place, axis in enumerate(part.axes) if axis.is_dimension)
     outside = tuple(axis for axis in part.axes if not axis.is_dimension)
     return AxisArray(outside, combine(part.values, axis=inside))
@@ -327,10 +321,7 @@ Value = IntegerExpr | Mask | Descriptor | SharedMemorySlice | None
 
 
 def symbol(number: int) -> IntegerExpr:
-    """Return a placeholder for a value that is not known yet.
-
-    It can be added, and multiplied by known values; all other operations on it give ``OPEN``.
-    """
+    """Return a placeholder that can be added, and multiplied by known values; other operations on it give ``OPEN``."""
     return IntegerExpr((AxisArray((GridAxis(_SYMBOL, number),), np.ones(1, np.int64)),))
 
 

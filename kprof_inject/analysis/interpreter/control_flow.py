@@ -39,10 +39,9 @@ Condition = Mask | None
 
 
 class Arrivals:
-    """The conditions and arguments with which the blocks of a region are reached.
+    """The conditions and arguments with which the blocks of a region are reached; unknown if branches lead back.
 
-    They are known once all predecessors of a block were interpreted: ``blocks`` has each block after them. Nothing is
-    known if blocks lead back.
+    ``blocks`` has each block after its predecessors, which must be interpreted before it.
     """
 
     def __init__(self, module: Module, region: Region, when: Condition) -> None:
@@ -88,7 +87,7 @@ class Arrivals:
         return found
 
     def leave(self, block: Block, when: Condition, values: Mapping[str, Value]) -> None:
-        """Record the branches at the end of a block that runs under a condition, with the values bound there."""
+        """Record the branches at the end of a block, with the values bound there."""
         ways = _ways_from(block)
         conditions: Sequence[Condition] = [ALWAYS if len(ways) < 2 else None] * len(ways)
         names = operand_names(block.operations[-1]) if len(ways) == 2 else []
@@ -145,7 +144,7 @@ class CountedLoop(Struct):
         return bool((self.trips.values == self.most).all())
 
     def when(self) -> Mask:
-        """Return which CTAs execute each iteration. Raises ``TooLarge``."""
+        """Return the CTAs that execute each iteration. Raises ``TooLarge``."""
         return ALWAYS if self.is_even else Mask((joined(np.less, self.places.joint(), self.trips),))
 
 
@@ -153,13 +152,10 @@ _MAX_CARRIED = 1 << 12  # loop-carried values of one loop; each has a placeholde
 
 
 class Changes:
-    """The loop-carried values of one loop, in all its iterations (``values``).
-
-    ``open`` are the positions of values that are not determined yet. Raises ``TooLarge``.
-    """
+    """The loop-carried values of one loop, in all its iterations; ``open`` are positions of undetermined ones."""
 
     def __init__(self, loop: CountedLoop, initial: Sequence[Value]) -> None:
-        """Start with a placeholder for each integer among the ``initial`` values of the first iteration."""
+        """Start with a placeholder for each integer among the ``initial`` values. Raises ``TooLarge``."""
         self.loop = loop
         self.initial = initial
         if len(initial) > _MAX_CARRIED:
@@ -209,10 +205,7 @@ class Changes:
                         self.values[place] = replace(same, index=self._following(initial.index, value.index))
 
     def _of_symbol(self, value: IntegerExpr) -> tuple[int | None, IntegerExpr | None]:
-        """Split a value into a placeholder of this loop and a remainder without any.
-
-        The remainder is None if the value has another form.
-        """
+        """Split a value into a placeholder of this loop and a remainder; None if it has another form."""
         source, rest = None, []
         for part in value.parts:
             mine = [axis.number - self._first_symbol for axis in part.axes if axis.is_symbol]
@@ -238,7 +231,7 @@ class Changes:
         return initial + IntegerExpr((AxisArray(joint.axes, np.cumsum(joint.values, axis=place) - joint.values),))
 
     def _following(self, initial: IntegerExpr, passed: IntegerExpr) -> IntegerExpr:
-        """Return the initial value, then what each iteration but the last passes on. Raises ``TooLarge``."""
+        """Return the initial value, then what each iteration but the last passes on."""
         numbers = self.loop.places.joint()
         each = joined(lambda value, _: value, passed.joint(), numbers)
         rolled = np.roll(each.values, 1, axis=each.axes.index(self.loop.axis))
@@ -252,7 +245,6 @@ class Changes:
         return [self._last(*both) for both in zip(self.initial, passed, strict=False)]
 
     def _last(self, initial: Value, passed: Value) -> Value:
-        """Return the value after each CTA's own last iteration, or the initial one if it has none."""
         if not isinstance(passed, IntegerExpr) or not isinstance(initial, IntegerExpr):
             return same_memory(initial, passed)
         if not is_settled(passed):
@@ -263,7 +255,6 @@ class Changes:
         return None
 
     def _in_last(self, part: AxisArray) -> AxisArray:
-        """Return a term's value in each CTA's last iteration. Raises ``TooLarge``."""
         axis, trips = self.loop.axis, self.loop.trips
         if axis not in part.axes:
             return part
@@ -309,17 +300,13 @@ class Steps:
     """The iterations of a ``scf.while``. ``results`` are the values with which each CTA leaves it."""
 
     def __init__(self) -> None:
-        """Start before the first evaluation of the loop's condition."""
         self.results: list[Value] = []
         self._given: list[Sequence[Value]] = []
         self._passed: list[Sequence[Value]] = []
         self._going = [ALWAYS]
 
     def take(self, given: Sequence[Value], condition: Mask, passed: Sequence[Value]) -> bool:
-        """Add an evaluation of the condition, and return whether any CTA goes on. Raises ``TooLarge``.
-
-        ``given`` are the arguments of the condition's block, ``passed`` the values that it passes on.
-        """
+        """Add an evaluation of the condition's block; return True if any CTA goes on. Raises ``TooLarge``."""
         before = self._going[-1]
         self.results = [chosen(before, *both) for both in zip(passed, self.results or passed, strict=True)]
         self._given.append(given)
@@ -331,11 +318,10 @@ class Steps:
         return True
 
     def __len__(self) -> int:
-        """Return the number of iterations."""
         return len(self._passed)
 
     def rounds(self, before: GridAxis, after: GridAxis) -> Iterator[tuple[CountedLoop, list[Value]]]:
-        """Yield the CTAs' executions of the condition's block, then of the body, with its arguments in each round."""
+        """Yield the executions of the condition's block, then of the body, with the arguments in each round."""
         zero, one = IntegerExpr.integer(0), IntegerExpr.integer(1)
         trips = reduce(partial(joined, np.add), (going.joint() for going in self._going[1:]), constant(0))
         for axis, values, extra in ((before, self._given, 1), (after, self._passed, 0)):

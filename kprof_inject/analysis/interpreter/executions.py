@@ -27,20 +27,18 @@ from kprof_inject.ttgir.parser import parse
 
 
 class CountedOperation(Struct, frozen=True):
-    """An operation of a launch's kernel, and how often all CTAs together executed it (``times``).
-
-    ``times`` is None if that is unknown: under a condition or in a loop that depends on loaded data, and in called
-    functions. ``access`` is the operation's access to global memory, if it makes one.
-    """
+    """An operation of a launch's kernel, and how often all CTAs together executed it."""
 
     line: int
     executed: Executed
     access: Access | None
+    """Its access to global memory."""
     times: int | None
+    """None in called functions, and where a condition or a loop depends on loaded data."""
 
     @classmethod
     def of(cls, line: int, executed: Executed) -> CountedOperation:
-        """Count an operation by the launch's arguments."""
+        """Count an operation's executions by the launch's arguments."""
         return cls(line, executed, access_of(executed), executed.times)
 
     @property
@@ -50,7 +48,7 @@ class CountedOperation(Struct, frozen=True):
 
     @property
     def whole_times(self) -> int | None:
-        """``times`` in units of full executions: masked elements do not count."""
+        """``times`` in full executions: masked elements do not count."""
         if self.access is None or not self.access.whole_bytes:
             return self.times
         requested_bytes = self.access.requested_bytes(self.times)
@@ -95,20 +93,14 @@ class ExecutedKernel(Struct, frozen=True, eq=False, dict=True):
 
 
 def evaluated_kernel(launch: Launch) -> ExecutedKernel:
-    """Return what a launch executed, as far as its arguments tell.
-
-    Raises ``KprofError`` if the module cannot be read, or evaluated.
-    """
+    """Return a launch's kernel, evaluated for its arguments. Raises ``KprofError``."""
     kernel = launch.kernel
     loaded = kernel.loaded if kernel.loaded and kernel.loaded.is_of(launch.grid, launch.arguments) else None
     return evaluated(ttgir_of(kernel), str(kernel.folder), launch.grid, launch.arguments, kernel.scopes, loaded)
 
 
 def with_recorded_iterations(ran: ExecutedKernel, summary: LaunchSummary) -> ExecutedKernel:
-    """Return the same kernel with the iterations counted that were recorded.
-
-    No record of the launch may be missing. CTAs that did not record count like those that did.
-    """
+    """Return the kernel with the iterations that were recorded, assuming that no record is missing."""
     ctas = summary.ctas_per_recorded
     counters = ran.scope_map.iteration_counters()
     iterations = tuple((loop, round(summary.scopes[index].executions * ctas)) for loop, index in counters)
@@ -133,11 +125,7 @@ def evaluated(
     table: ScopeTable,
     loaded: LoadedIntegersRecord | None = None,
 ) -> ExecutedKernel:
-    """Return what a launch of a module with this grid and these arguments executes; ``table`` has its recorded scopes.
-
-    ``loaded`` has integers of its memory, None if all are unknown. Raises ``KprofError`` if the module cannot be read,
-    or evaluated.
-    """
+    """Return a module with its recorded scopes, evaluated for a grid and arguments. Raises ``KprofError``."""
     module = _parse_once(text, file)
     with evaluating():
         memory = KnownRanges.of(loaded) if loaded else None
@@ -173,10 +161,8 @@ def _functions(module: Module) -> list[Operation]:
 
 
 def _times(one: Executed, recorded: Mapping[Operation, int]) -> int | None:
-    """Count an operation by recorded iterations, or by the launch's arguments in loops that were not recorded.
-
-    Records do not show when a predicate holds, unless it holds in every iteration.
-    """
+    """Count an operation by recorded iterations, or by the launch's arguments in loops that were not recorded."""
+    # Records do not show when a predicate holds, unless it holds in every iteration.
     if one.is_predicated:
         predicate = predicate_of(one.operation)
         if one.times is not None or predicate is None or not asks_for_iteration(predicate, one.operation):

@@ -60,14 +60,16 @@ _MAX_CHUNKS = 8
 def touched(address: IntegerExpr, mask: Mask, element_bytes: int) -> Ranges:
     """Return the bytes of the elements at all addresses where the mask is true. Raises ``TooLarge``.
 
-    If these are too many ranges, gaps count as touched that are in sectors of which other bytes are touched.
+    If there are too many ranges, gaps in sectors that are touched count as touched.
     """
     offsets = [_offsets(group) for group in groups_of([*address.parts, *mask.parts])]
     ranges = Ranges(np.zeros(1, np.int64), np.full(1, element_bytes, np.int64))
     # The smallest step first: adjacent elements merge into one range.
     for chunks in sorted(offsets, key=lambda one: int(np.diff(one[0]).min()) if one[0].size > 1 else 0):
         if max(one.size for one in chunks) * ranges.starts.size > MAX_ELEMENTS:
-            ranges = _without_small_gaps(ranges)
+            has_gap = ranges.starts[1:] - ranges.ends[:-1] >= _SECTOR_BYTES
+            first = np.flatnonzero(np.append(True, has_gap))
+            ranges = Ranges(ranges.starts[first], ranges.ends[np.append(first[1:], ranges.ends.size) - 1])
         found: list[Ranges] = []
         for chunk in chunks:
             if chunk.size * ranges.starts.size + sum(one.starts.size for one in found) > MAX_ELEMENTS:
@@ -78,13 +80,8 @@ def touched(address: IntegerExpr, mask: Mask, element_bytes: int) -> Ranges:
     return ranges
 
 
-def _without_small_gaps(ranges: Ranges) -> Ranges:
-    first = np.flatnonzero(np.append(True, ranges.starts[1:] - ranges.ends[:-1] >= _SECTOR_BYTES))
-    return Ranges(ranges.starts[first], ranges.ends[np.append(first[1:], ranges.ends.size) - 1])
-
-
 def _offsets(group: Sequence[AxisArray]) -> list[Addresses]:
-    """Return the sum of integers where all booleans are true, in chunks along the first axis if they are many."""
+    """Return the sum of integers where all booleans are true, in chunks along the first axis if large."""
     sizes: dict[GridAxis, int] = {}
     for part in group:
         sizes |= {axis: max(size, sizes.get(axis, 1)) for axis, size in part.sizes.items()}
@@ -134,10 +131,7 @@ def max_repeats(address: IntegerExpr, shape: Sequence[int], along: int | None = 
 
 
 def _step_span_and_repeats(parts: Sequence[AxisArray], axes: dict[GridAxis, int]) -> tuple[int, int, int]:
-    """Return facts about the values of a sum in any execution, where only some dimensions of the tensor differ.
-
-    They are the smallest difference of two unequal ones, the largest difference, and how many are equal at most.
-    """
+    """Return the smallest step between values of a sum in any execution, their span, and the maximum of equal ones."""
     joint = IntegerExpr(tuple(parts)).joint()
     inside = prod(size for axis, size in joint.sizes.items() if axis in axes)
     # A dimension that the tensor repeats has size 1 here.

@@ -66,8 +66,8 @@ from kprof_inject.ttgir.ssa_values import (
 from kprof_inject.ttgir.types import MISFITS, if_misfit, types_of
 
 _MAX_DEPTH = 40
-# A loop's body is interpreted two or three times to determine how its values change, and so is each loop in it: only
-# this bounds the total. Counts operations, and thousands of elements of their results; takes about a second.
+# A loop's body is interpreted two or three times to determine how its values change, and so is each loop in it. This
+# bounds the total of operations, and thousands of elements of their results, to about a second.
 _MAX_TAKEN = 1 << 17
 _MAX_TAKEN_EACH = 32  # the same for large modules, per operation
 # A loop is interpreted iteration by iteration if nothing else shows how its values change.
@@ -85,9 +85,8 @@ def executed(
 ) -> list[Executed]:
     """Return all operations of a function that have no regions, in the order of the text.
 
-    ``arguments`` are the function's, as a capture has them; empty if unknown. ``memory`` is what it begins with, of
-    which it changes nothing that is known; None if all is unknown. ``ctas`` are the linear ids of the CTAs that
-    execute it, along the axis ``CTA``; all if empty.
+    ``arguments`` are the function's, as a capture has them; empty if unknown. ``memory`` has known integers that the
+    function does not change. ``ctas`` are the linear ids of the CTAs along the axis ``CTA``; all if empty.
     """
     walk = _Interpreter(module, grid, memory, ctas)
     with np.errstate(all="ignore"):  # integers of random numbers and the like overflow
@@ -182,7 +181,6 @@ class _Interpreter:
 
     @if_misfit(())
     def _results(self, operation: Operation, operands: Sequence[Value], when: Mask | None) -> Sequence[Value]:
-        """Return the results of an operation; empty if they are unknown, or would be too large."""
         name = operation.name
         with suppress(TooLarge):
             if operation in self._known_loads and self._memory is not None:
@@ -231,7 +229,7 @@ class _Interpreter:
             self._values = {**around, **dict.fromkeys(changed)}
 
     def _rewritten(self, loop: Operation) -> dict[str, Value]:
-        """Return the descriptors in memory that a loop rewrites, as unknown: each iteration may find another one."""
+        # Each iteration may find another descriptor in memory.
         inside = (one for one in loop.walk() if one.name == "ttng.tensormap_create")
         return {_created_at(name): None for one in inside for name in operand_names(one)[:1]}
 
@@ -303,11 +301,8 @@ class _Interpreter:
         return ()
 
     def _while(self, operation: Operation, when: Mask | None, sizes: Mapping[GridAxis, int]) -> Sequence[Value]:
-        """Interpret a ``scf.while``.
-
-        The condition passes values to the body and to the results, the body to the condition's block: the two lists may
-        differ in number and type.
-        """
+        # The condition passes values to the body and to the results, the body to the condition's block: the two lists
+        # may differ in number and type.
         before, after = operation.regions
         # The arguments of the block with the condition, and their first values; the generic form has them in a label.
         bound, operands = bound_names(operation), operand_names(operation)
@@ -330,11 +325,7 @@ class _Interpreter:
     def _steps(
         self, before: Region, after: Region, names: Sequence[str], values: Sequence[Value], given: Sequence[str]
     ) -> Steps | None:
-        """Interpret a ``scf.while`` iteration by iteration, from the initial ``values``.
-
-        None if the condition is unknown in some iteration. Raises ``TooLarge``, and ``MISFITS`` if a region passes on
-        another number of values than the other one takes.
-        """
+        """Interpret a ``scf.while`` iteration by iteration; None if the condition is unknown in some iteration."""
         if len(before.blocks) != 1 or len(after.blocks) != 1:
             return None
         steps = Steps()
@@ -348,10 +339,7 @@ class _Interpreter:
         return None
 
     def _passed(self, region: Region, given: Mapping[str, Value], before: Sequence[Value] | None) -> list[Value]:
-        """Return the operands of a block's terminator, as far as they are computed from scalars and addresses.
-
-        Values that were unknown ``before`` are not computed. Raises ``ValueError`` if their number differs.
-        """
+        """Return the operands of a block's terminator if known; those that were unknown ``before`` are not computed."""
         operations = region.blocks[0].operations
         names = operand_names(operations[-1]) if operations else []
         asked = names
@@ -360,7 +348,6 @@ class _Interpreter:
         return self._computed(names, makers_of(operations, asked), given)
 
     def _computed(self, names: Sequence[str], makers: Sequence[Operation], given: Mapping[str, Value]) -> list[Value]:
-        """Return the values of some names after interpreting the operations that make them once."""
         with self._trial(), self._names(given):
             for one in makers:
                 self._take(one, None, {})
@@ -377,7 +364,6 @@ class _Interpreter:
         return CountedLoop(loop_axis(operation.start), first, step, trips, int(trips.values.max(initial=0)))
 
     def _step(self, operation: Operation, counter: str, names: Sequence[str], changes: Changes) -> None:
-        """Interpret a loop iteration by iteration, to determine the values that are still open."""
         loop, body = changes.loop, operation.regions[-1]
         if len(body.blocks) != 1:
             return

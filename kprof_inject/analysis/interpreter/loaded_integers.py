@@ -33,7 +33,7 @@ class Memory(Protocol):
 
 
 class KnownRanges(Struct, frozen=True):
-    """Memory that is known in some ranges: ``starts`` and ``ends`` of each, ascending, and the bytes of all of them."""
+    """Known memory when a launch begins: ascending ranges, and the bytes of all of them."""
 
     starts: Integers
     ends: Integers
@@ -104,10 +104,10 @@ def data_dependent(module: Module, function: Operation) -> frozenset[Operation]:
 
 
 def loaded(load: Operation, operands: Sequence[Value], when: Mask | None, memory: Memory) -> Value:
-    """Return the integers that a load reads, or None if they are unknown. Raises ``TooLarge``.
+    """Return the integers that a load reads. Raises ``TooLarge``.
 
-    Elements for which the mask is false have the load's third operand, or 0: no kernel depends on them without one. So
-    do those that are not loaded, where ``when`` is false, if their addresses are outside of the known memory.
+    Elements that the mask disables have the load's third operand, or 0, as no kernel depends on them without one; so do
+    those that are not loaded, where ``when`` is false, if their addresses are outside of the known memory.
     """
     defaults = (None, ALWAYS, IntegerExpr.integer(0))
     address, mask, other = (*operands, *defaults[len(operands) :])[:3]

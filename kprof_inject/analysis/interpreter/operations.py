@@ -32,6 +32,7 @@ from kprof_inject.analysis.interpreter.axis_arrays import (
     joined,
     where,
 )
+from kprof_inject.ttgir.dialect import AXIS
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.ssa_values import constant_of
 from kprof_inject.ttgir.types import bytes_of, if_misfit, types_of
@@ -50,15 +51,11 @@ _NOT_LINEAR_NAMES = """
 _SAME, _NOT_LINEAR = (frozenset(names.split()) for names in (_SAME_NAMES, _NOT_LINEAR_NAMES))
 _BITWISE = {"arith.andi": np.bitwise_and, "arith.ori": np.bitwise_or, "arith.xori": np.bitwise_xor}
 _RANGE = re.compile(r"\b(start|end) = (-?\d+)")
-_AXIS = re.compile(r"\baxis = (\d+)")
 _ORDER = re.compile(r"\border = array<i32: ([\d, ]+)>")
 
 
 def value_of(operation: Operation, operands: Sequence[Value]) -> Value:
-    """Compute the result of an operation that has one result; None is unknown.
-
-    Raises ``TooLarge``, and ``MISFITS`` if the operands do not fit the operation.
-    """
+    """Compute the result of an operation that has one result. Raises ``TooLarge`` and ``MISFITS``."""
     name, types = operation.name, types_of(operation)
     if name in _NOT_LINEAR and not all(map(is_settled, operands)):
         return OPEN_MASK if name == "arith.cmpi" else OPEN
@@ -83,7 +80,7 @@ def value_of(operation: Operation, operands: Sequence[Value]) -> Value:
             return SharedMemorySlice(operation, IntegerExpr.integer(0))
         case "ttg.memdesc_index" | "ttg.memdesc_subview", [SharedMemorySlice() as memory, index, *_]:
             return SharedMemorySlice(memory.allocation, index if isinstance(index, IntegerExpr) else None)
-        case "tt.expand_dims", [IntegerExpr() | Mask() as value] if axis := _AXIS.search(operation.tail):
+        case "tt.expand_dims", [IntegerExpr() | Mask() as value] if axis := AXIS.search(operation.tail):
             new = int(axis[1])
             return value.each(lambda part: part.moved(lambda number: number + (number >= new)))
         case "tt.trans", [IntegerExpr() | Mask() as value] if printed := _ORDER.search(operation.tail):
@@ -139,11 +136,10 @@ def _each(value: IntegerExpr | Mask, compute: Callable[[Array], Array]) -> Integ
 
 
 def _unsigned(value: IntegerExpr, bits: int) -> IntegerExpr:
-    """Return the bits of numbers as unsigned ones. Raises ``OverflowError`` for negative ones of 64 bits."""
     low, high = value.bounds()
     if low >= 0 and high >> bits == 0:
         return value
-    if bits >= 64:
+    if bits >= 64:  # negative, and too large as an unsigned number
         raise OverflowError
     return _each(value, lambda values: values & ((1 << bits) - 1))
 
@@ -213,7 +209,7 @@ def _joint(compute: Callable[[Array, Array], Array], one: IntegerExpr, other: In
 
 
 def _by_bits(compute: Callable[[Array, Array], Array], one: IntegerExpr, other: IntegerExpr) -> IntegerExpr:
-    """Compute groups of terms that have no bits in common each by themselves. Raises ``TooLarge``."""
+    """Compute groups of terms that have no bits in common each by themselves."""
     mask = other.only()
     if compute is np.bitwise_and and mask is not None and mask < 0 <= one.bounds()[0]:
         other = IntegerExpr.integer(mask & (1 << one.bounds()[1].bit_length()) - 1)
@@ -226,7 +222,7 @@ def _by_bits(compute: Callable[[Array, Array], Array], one: IntegerExpr, other: 
                 if term.values.any():
                     terms.append((bits & -bits if term is part else int(term.values), side, term))
     if any(part.values.min(initial=0) < 0 for _, _, part in terms):
-        return IntegerExpr((joined(compute, one.joint(), other.joint()),))
+        return _joint(compute, one, other)
     groups: list[tuple[list[AxisArray], ...]] = []
     most = [0, 0]
     for lowest_bit, side, part in sorted(terms, key=lambda term: term[:2]):
@@ -239,7 +235,7 @@ def _by_bits(compute: Callable[[Array, Array], Array], one: IntegerExpr, other: 
 
 
 def _divided(one: IntegerExpr, other: IntegerExpr) -> tuple[IntegerExpr | None, IntegerExpr | None]:
-    """Return quotient and remainder; None if a divisor is 0. Raises ``TooLarge``."""
+    """Return quotient and remainder; None if a divisor is 0."""
     divisor, (low, high) = other.only(), one.bounds()
     if divisor and low >= 0 and high < divisor:
         return IntegerExpr.integer(0), one
@@ -299,10 +295,7 @@ _OF_FLOATS: Mapping[str, Callable[..., Array]] = {
 
 
 def float_value_of(operation: Operation, operands: Sequence[Value]) -> Value:
-    """Compute the result of an operation on floats, or of a conversion from or to them; None is unknown.
-
-    Raises ``TooLarge``, and ``MISFITS`` if the operands do not fit the operation.
-    """
+    """Compute the result of an operation on floats, or of a conversion. Raises ``TooLarge`` and ``MISFITS``."""
     kind, compute = types_of(operation)[-1].element, _OF_FLOATS.get(operation.name)
     if operation.name == "arith.constant":
         number = _FLOAT_CONSTANT.match(operation.tail)
@@ -324,7 +317,7 @@ def float_value_of(operation: Operation, operands: Sequence[Value]) -> Value:
 
 
 def descriptor_of(values: Sequence[Value], rank: int, element_bytes: int) -> Descriptor:
-    """Return the descriptor with this base address, then ``rank`` sizes, then as many strides in elements."""
+    """Return the descriptor of a base address, then ``rank`` sizes, then as many strides in elements."""
     address, *sums = (value if isinstance(value, IntegerExpr) else None for value in values)
     element = IntegerExpr.integer(element_bytes)
     strides = tuple(stride and stride * element for stride in sums[rank : 2 * rank])
@@ -336,10 +329,10 @@ _LIST = re.compile(r"\[([^\]]*)\]")
 
 @if_misfit(None)
 def descriptor_in_memory(operation: Operation, operands: Sequence[Value]) -> Descriptor | None:
-    """Return the descriptor that ``ttng.tensormap_create`` writes, or None if it is malformed.
+    """Return the descriptor that ``ttng.tensormap_create`` writes.
 
-    It is printed as ``%to, %base, [box], [shape], [strides in bytes, but for the innermost], [element strides]``, with
-    dimensions from the innermost.
+    Printed form: ``%to, %base, [box], [shape], [strides in bytes, except the innermost], [element strides]``, innermost
+    dimension first.
     """
     types = types_of(operation)
     boxes, rank, *rest = (one.count("%") for one in _LIST.findall(operation.tail.partition(" : ")[0]))

@@ -52,19 +52,18 @@ _Bits = NDArray[np.bool_]
 
 
 class Requests(Struct, frozen=True):
-    """Requests of one operation, of a ``kind`` ``load`` or ``store``, to the L1.
+    """Requests of one operation to the L1.
 
-    A lane accesses ``access_bytes`` with one of the ``instructions`` of all warps and CTAs; the mask enables any lane
-    in an ``active_share`` of these. ``sectors``, ``lines`` and ``wavefronts`` are means of those, and adjacent ones
-    what the same bytes would touch if they were adjacent. The lower bound of ``wavefronts``, cycles of the L1's data
-    path, is 0 where the data does not pass through it. ``place`` is the name and the source line of an uncoalesced
-    access, such as *of 'x' at f.py:3*; empty if unknown.
+    The mask enables any lane in an ``active_share`` of the ``instructions`` of all warps and CTAs. ``sectors``,
+    ``lines`` and ``wavefronts`` are means of those; ``adjacent_*`` assume adjacent addresses.
     """
 
     line: int
     """Line of the operation in the TTGIR."""
     kind: str
+    """``load`` or ``store``."""
     access_bytes: int
+    """Bytes of a lane."""
     instructions: int | None
     active_share: float
     sectors: float
@@ -72,7 +71,9 @@ class Requests(Struct, frozen=True):
     lines: float
     adjacent_lines: float
     wavefronts: float
+    """Lower bound of the cycles of the L1's data path; 0 if the data does not pass through it."""
     place: str = ""
+    """Name and source line of an uncoalesced access, such as *of 'x' at f.py:3*; empty if unknown."""
 
     @property
     def requests(self) -> float:
@@ -96,11 +97,8 @@ class Requests(Struct, frozen=True):
 
     @property
     def uncounted_wavefronts(self) -> float:
-        """Cycles of the L1's data path beyond those of adjacent addresses in all lanes; negative if masks save more.
-
-        Those of a copy that bypasses the L1 write shared memory.
-        """
-        of_all_lanes = wavefronts_of(self.access_bytes) if self.wavefronts else 1
+        """Cycles of the L1's data path beyond those of adjacent addresses in all lanes; negative if masks save more."""
+        of_all_lanes = wavefronts_of(self.access_bytes) if self.wavefronts else 1  # of a copy to shared memory
         return (self.active_share * (self.wavefronts or of_all_lanes) - of_all_lanes) * (self.instructions or 0)
 
     @property
@@ -110,7 +108,7 @@ class Requests(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """Description of a request, such as *each load of 'x' at f.py:3 touches 16.0 sectors of 32 bytes, where …*."""
+        """Sentence such as *each load of 'x' at f.py:3 touches 16.0 sectors of 32 bytes, where …*."""
         touched = f"{self.lines:.1f} lines of {LINE_BYTES} bytes, where {self.adjacent_lines:.0f} would do"
         if self._has_many_sectors:
             touched = sectors_text(self.sectors, self.adjacent_sectors)
@@ -118,12 +116,12 @@ class Requests(Struct, frozen=True):
 
 
 def sectors_text(sectors: float, adjacent_sectors: float) -> str:
-    """Return the number of sectors that a request touches, and how many would do."""
+    """Return the number of sectors of a request, and how many would do, as text."""
     return f"{sectors:.1f} sectors of {SECTOR_BYTES} bytes, where {adjacent_sectors:.0f} would do"
 
 
 def worst_of(requests: Sequence[Requests]) -> Requests | None:
-    """Return the uncoalesced access that needs most cycles or sectors for it; None if there is none."""
+    """Return the uncoalesced access that needs most cycles or sectors for it."""
     found = [one for one in requests if one.is_uncoalesced]
     return max(found, key=lambda one: (one.extra_wavefronts, one.extra_sectors), default=None)
 
@@ -136,10 +134,7 @@ def is_spread(requests: Sequence[Requests]) -> bool:
 
 @lru_cache(maxsize=2 * KERNELS_CACHED)  # with masks as they are, and with unknown ones open
 def requests_of(ran: ExecutedKernel, code: MachineFunction | None) -> tuple[Requests, ...]:
-    """Return the requests of each operation whose addresses are known, in the order of the text.
-
-    The machine code shows how many bytes an instruction accesses; without it, the addresses do.
-    """
+    """Return the requests of each operation whose addresses are known, in the order of the text."""
     widths = access_widths(code) if code else {}
     warps = int(ran.module.attribute("ttg.num-warps") or 1).bit_length() - 1
     found = (_requests(one, ran.module, warps, widths) for one in ran.operations)
@@ -147,7 +142,7 @@ def requests_of(ran: ExecutedKernel, code: MachineFunction | None) -> tuple[Requ
 
 
 def access_widths(code: MachineFunction) -> dict[tuple[int, str], int]:
-    """Return the bytes of a lane that most instructions of a line access, by the line and the kind of access."""
+    """Return the bytes of a lane that most instructions access, by the line and the kind of access."""
     found: defaultdict[tuple[int, str], Counter[int]] = defaultdict(Counter)
     for one in code.instructions:
         if access := global_access(one):
@@ -199,15 +194,14 @@ def _requests(
 
 
 def _layout(operation: Operation, access: Access, aliases: Mapping[str, str], warps: int) -> LinearLayout | None:
-    """Return the layout of the pointers; all threads have the same scalar."""
-    if not access.shape:
+    if not access.shape:  # all threads have the same scalar
         return LinearLayout((), ((),) * _LANE_BITS, ((),) * warps)
     pointers = next((one for one in types_of(operation) if one.shape == access.shape), None)
     return linear_layout(pointers, aliases) if pointers else None
 
 
 def _widest_bytes(one: CountedOperation, access: Access, layout: LinearLayout) -> int:
-    """Return how many adjacent bytes a thread can access at once."""
+    """Return the number of adjacent bytes that a thread can access at once."""
     widest = min(MAX_ACCESS_BITS // 8, access.element_bytes << len(layout.registers))
     while widest > access.element_bytes:
         elements = widest // access.element_bytes
@@ -223,10 +217,7 @@ def _widest_bytes(one: CountedOperation, access: Access, layout: LinearLayout) -
 def _lanes_of(
     one: CountedOperation, access: Access, layout: LinearLayout, elements: int, first: int
 ) -> tuple[_Numbers, _Bits]:
-    """Return addresses and mask of some instructions of warps: of each, the elements of a lane, by lane.
-
-    An instruction accesses ``elements`` of a lane, of which only the ``first`` are returned.
-    """
+    """Return addresses and mask by sampled instruction, then the ``first`` of a lane's ``elements``, then lane."""
     address, mask, when = access.address, access.mask, one.executed.when
     assert address is not None and mask is not None and when is not None
     sizes, parts = one.executed.sizes, (*address.parts, *mask.parts, *when.parts)
@@ -251,7 +242,7 @@ def _lanes_of(
 
 
 def _chosen(executions: int, instructions: int, count: int) -> tuple[_Numbers, _Numbers]:
-    """Return the execution and the instruction of ``count`` requests, or of all if they are fewer."""
+    """Return the execution and the instruction of up to ``count`` requests."""
     whole = executions * instructions
     if whole <= count:
         return np.arange(whole) // instructions, np.arange(whole) % instructions
@@ -279,8 +270,7 @@ def _sums(bases: Sequence[Basis], numbers: _Numbers, dim: int) -> _Numbers:
 def _wavefronts(starts: _Numbers, access_bytes: int) -> float:
     """Return the mean of the cycles that the banks need: as for shared memory, each gives one word of 4 bytes in one.
 
-    On an H100, no launch whose instructions are all known took fewer cycles. Requests whose lines use different banks
-    took fewer than they touch lines.
+    On an H100, no launch with known instructions took fewer cycles.
     """
     slot_bytes = max(access_bytes, _WORD_BYTES)
     slots, banks = starts // slot_bytes, LINE_BYTES // slot_bytes
@@ -290,7 +280,7 @@ def _wavefronts(starts: _Numbers, access_bytes: int) -> float:
 
 
 def _is_first(ascending: _Numbers) -> _Bits:
-    """Return where a row has a new place; lanes that are disabled come last, and have none."""
+    """Return where a row has a new place; disabled lanes come last, and have none."""
     return np.asarray((np.diff(ascending, axis=1, prepend=-1) != 0) & (ascending < _NOWHERE // LINE_BYTES))
 
 

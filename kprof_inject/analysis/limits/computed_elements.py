@@ -18,7 +18,7 @@ from functools import lru_cache
 from math import prod
 
 from kprof_inject.capture.model import KERNELS_CACHED
-from kprof_inject.ttgir.dialect import DIVISIONS, FUNCTION, INTEGER_DIVISIONS
+from kprof_inject.ttgir.dialect import AXIS, DIVISIONS, FUNCTION, INTEGER_DIVISIONS
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.ssa_values import Leaf, ValueGraph
 from kprof_inject.ttgir.types import types_of
@@ -41,7 +41,7 @@ _MAX_DEPTH = 8  # operations that are followed to see how many bits a value has
 
 @lru_cache(maxsize=KERNELS_CACHED)
 def computed_shares(module: Module) -> Mapping[Operation, float]:
-    """Return the part that is certain, for each operation of which not all elements are."""
+    """Return the part of each operation's elements that is certain, if not all are."""
     shares: dict[Operation, float] = {}
     for function in module.walk():
         if function.name == FUNCTION:
@@ -77,30 +77,21 @@ class _ComputedFunction:
         return distinct * (rule(self, leaf) if rule else 1.0)
 
     def _combined_share(self, operation: Operation, nodes: Sequence[int]) -> float:
-        """Return the part of a reduction, scan or map that is certain.
-
-        It is 0 if some of the combined values do not vary, such as the weights of a mean. Bounds of values of 16 bits
-        are computed in pairs.
-        """
         taken = types_of(operation)[:1]
         values = [one for node in nodes for one in self._graph.operands[node]]
         if not taken or not values:
             return 1.0
         if not all(_covers(self._data_dims[value] | self._index_dims[value], taken[0].shape) for value in values):
-            return 0.0
+            return 0.0  # some combined values do not vary, such as the weights of a mean
         return _PAIRED if any(self._is_narrow(value) for value in values) else 1.0
 
     def _varying(self) -> tuple[list[Dims], list[Dims]]:
-        """Return the dimensions along which the elements of each node differ.
-
-        The first list has those that differ because they come from data, the second those computed from an element's
-        index. Because of loops, this is repeated until nothing changes.
-        """
+        """Return the dimensions along which each node's elements differ: by data, and by an element's index."""
         size = len(self._graph.operands)
         data, index = [_NONE] * size, [_NONE] * size
         combining = {node: one for one, nodes in self._combined for node in nodes}
         changed = True
-        while changed:
+        while changed:  # loops pass values back
             before = *data, *index
             for node in range(size):
                 data[node], index[node] = self._varying_at(node, data, index, combining.get(node))
@@ -116,7 +107,7 @@ class _ComputedFunction:
         if leaf is None:
             if not operands:
                 return _ALL, _NONE
-            axis = _AXIS.search(combining.tail) if combining is not None and combining.name == "tt.reduce" else None
+            axis = AXIS.search(combining.tail) if combining is not None and combining.name == "tt.reduce" else None
             return (_without(of_data, int(axis[1])), _without(of_index, int(axis[1]))) if axis else (of_data, of_index)
         traits = leaf.operation.traits
         match leaf.operation.name:
@@ -148,7 +139,7 @@ class _ComputedFunction:
         return 1 / prod(size for dim, size in enumerate(types[-1].shape) if dim not in varying)
 
     def _users(self, node: int) -> list[Leaf] | None:
-        """Return the operations that use a value in any layout; None if it leaves its block in another way."""
+        """Return the operations that use a value in any layout; None if something else does."""
         users: list[Leaf] = []
         for use in self._graph.uses[node]:
             leaf = self._leaf_of.get(use)
@@ -174,10 +165,9 @@ class _ComputedFunction:
         return bool(users) and all(user.operation.name in names for user in users or ())
 
     def _key(self, leaf: Leaf) -> tuple[object, ...] | None:
-        """Return a key that operations share if one instruction may do all of them; None if there is none.
+        """Return a key that operations share if one instruction may do all of them.
 
-        These are the same operation on the same operands in another layout, a comparison and its opposite, and
-        reciprocals of the same divisor.
+        These are the same operation in another layout, a comparison and its opposite, and reciprocals of a divisor.
         """
         operation = leaf.operation
         operands = [self._origin(value) for value in leaf.values]
@@ -193,7 +183,6 @@ class _ComputedFunction:
         return (operation.name, *operands, types[-1].element, types[-1].shape, operation.block)
 
     def _origin(self, node: int) -> int:
-        """Return the value that was computed, for one that only has another layout."""
         while (leaf := self._leaf_of.get(node)) is not None and leaf.values:
             if not leaf.operation.traits.keeps_elements and leaf.operation.name != "tt.splat":
                 break
@@ -204,7 +193,6 @@ class _ComputedFunction:
         return self._leaf_of.get(self._origin(node))
 
     def _makers(self, values: Iterable[int]) -> list[str]:
-        """Return the names of the operations that made some values; empty for an argument or a result of regions."""
         return [made.operation.name if made else "" for made in map(self._made_by, values)]
 
     def _has_constant(self, leaf: Leaf, values: re.Pattern[str]) -> bool:
@@ -212,7 +200,7 @@ class _ComputedFunction:
         return any(one and one.operation.name == _CONSTANT and values.search(one.operation.tail) for one in made)
 
     def _narrow_share(self, leaf: Leaf) -> float:
-        """Return 0.5 if an operation is on 16 bits, in pairs; 0 if it is on 32 bits of 64, else 1."""
+        """Return 0.5 for an operation on 16 bits, in pairs; 0 for one on 32 bits of 64, else 1."""
         if not self._all_narrow(leaf):
             return 1.0
         return 0.0 if _is_wide(leaf) else _PAIRED
@@ -233,26 +221,19 @@ class _ComputedFunction:
         return bool(others) and all(self._is_narrow(one, depth) for one in others)
 
     def arithmetic(self, leaf: Leaf) -> float:
-        """Return 0 if the compiler may remove the operation, 0.5 if it is computed in pairs, else 1.
-
-        It is removed for a neutral operand, and for integers, which may be computed before their conversion. Of 64
-        bits, it may be a part of the sum that uses it, or done in the 32 bits that it is from and for.
-        """
+        """Return 0 if the compiler may remove the operation, 0.5 if it is computed in pairs, else 1."""
         name = leaf.operation.name
         if name != "math.fma" and self._has_constant(leaf, _ONE if name == "arith.mulf" else _ZERO):
-            return 0.0
+            return 0.0  # a neutral operand
         if all(maker in (*_FROM_INTEGERS, _CONSTANT) for maker in self._makers(leaf.values)):
-            return 0.0
+            return 0.0  # integers may be computed before their conversion
         if name == "arith.mulf" and _is_wide(leaf) and self._is_used_by(leaf, "arith.addf", "arith.subf"):
-            return 0.0
+            return 0.0  # a part of the sum
         return self._narrow_share(leaf) if self._is_used_by(leaf, _NARROWING) else 1.0
 
     def bound(self, leaf: Leaf) -> float:
-        """Return 0 if the bound may merge with others, 0.5 if it is computed in pairs, else 1.
-
-        Newer devices compute several bounds by one instruction; a bound at 0 or 1 may be part of arithmetic or of a
-        conversion.
-        """
+        """Return 0 if the bound may merge with others, 0.5 if it is computed in pairs, else 1."""
+        # Newer devices compute several bounds at once; one at 0 or 1 may be part of arithmetic or a conversion.
         is_at_end = self._has_constant(leaf, _END) and (
             leaf.operation.name == "tt.clampf"
             or self._is_used_by(leaf, _NARROWING)
@@ -278,8 +259,8 @@ class _ComputedFunction:
     def from_integers(self, leaf: Leaf) -> float:
         """Return 0 if the conversion may become a select (of a bit) or follow the arithmetic, else 1."""
         made = self._made_by(leaf.values[0]) if leaf.values else None
-        was_extended = made is not None and made.operation.name in ("arith.extui", "arith.extsi")
-        if _is_of_bits(leaf.operation) or (made and was_extended and _is_of_bits(made.operation)):
+        source = made if made and made.operation.name in ("arith.extui", "arith.extsi") else leaf
+        if _is_of_bits(leaf.operation) or _is_of_bits(source.operation):
             return 0.0
         users = self._users(leaf.node)
         merged = users and all(
@@ -301,12 +282,10 @@ _RULES: Mapping[str, Callable[[_ComputedFunction, Leaf], float]] = {
 _ZERO = re.compile(r"-?\b0\.0+e\+00\b")
 _ONE = re.compile(r"-?\b1\.0+e\+00\b")
 _END = re.compile(r"-?\b[01]\.0+e\+00\b")
-_AXIS = re.compile(r"\baxis = (\d+)")
 _ORDER = re.compile(r"\border = array<i32: ([\d, ]+)>")
 
 
 def _is_wide(leaf: Leaf) -> bool:
-    """Return True if an operation computes or compares floats of 64 bits."""
     return any(one.element == "f64" for one in types_of(leaf.operation)[:1])
 
 
@@ -327,11 +306,10 @@ _MOVES = "tt.expand_dims tt.broadcast ttg.convert_layout tt.trans tt.reshape tt.
 
 
 def _moved(operation: Operation, dims: Dims) -> Dims:
-    """Return the dimensions along which a result varies, from those of the operand."""
     if operation.name in ("tt.broadcast", "ttg.convert_layout"):
         return dims
     if operation.name == "tt.expand_dims":
-        axis = _AXIS.search(operation.tail)
+        axis = AXIS.search(operation.tail)
         place = int(axis[1]) if axis else 0
         return Dims(dim + (dim >= place) for dim in dims)
     if operation.name == "tt.trans" and (order := _ORDER.search(operation.tail)):

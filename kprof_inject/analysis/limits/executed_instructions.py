@@ -34,23 +34,20 @@ from kprof_inject.ttgir.types import bits_of, if_misfit, types_of
 
 
 class BlockExecutions(Struct, frozen=True):
-    """Number of times that the warps of a launch execute each block of its machine code, in all CTAs together.
-
-    ``known`` is a lower bound, None if there is none. ``possible`` has for such a block how often warps execute others
-    of the loop around it.
-    """
+    """Number of times that the warps of a launch execute each block of its machine code, in all CTAs together."""
 
     known: list[int | None]
+    """Lower bounds."""
     possible: list[int | None]
+    """The same, but for an unknown block, how often warps execute others of the loop around it."""
 
 
 @lru_cache(maxsize=KERNELS_CACHED)
 def block_executions(function: MachineFunction, ran: ExecutedKernel, warps: int) -> BlockExecutions:
-    """Return how often a launch executes each block of ``blocks_of(function)``.
+    """Return the executions of each block of ``blocks_of(function)``, which has the lines of ``ran.module``.
 
-    ``function`` is the kernel's machine code by the lines of ``ran.module``, ``warps`` the number of warps of a CTA.
-    Functions that are called without inlining are unknown. So is everything in a kernel with ``ttg.warp_specialize``,
-    where the warps of each partition execute only their own code.
+    ``warps`` are those of a CTA. Functions that are called without inlining are unknown, and so is a kernel with
+    ``ttg.warp_specialize``, where the warps of each partition execute only their own code.
     """
     ways = _Ways(function)
     blocks = len(blocks_of(function))
@@ -89,26 +86,21 @@ class _Ways:
             if not block.successors or function.instructions[block.end - 1].operation in _LEAVES
         }
         self.whole = MachineLoop(0, frozenset(reached([0], self._after)))
+        self.lead_out = not self.whole.blocks.isdisjoint(self._leaving)
         self._loops = [*loops_of(self._blocks)[::-1], self.whole]
 
     def _after(self, number: int) -> Sequence[int]:
         return self._blocks[number].successors
-
-    @property
-    def lead_out(self) -> bool:
-        """True if one leads out of the function."""
-        return not self.whole.blocks.isdisjoint(self._leaving)
 
     def around(self, block: int) -> list[MachineLoop]:
         """Return the loops around a block that is reached, the innermost first, and the whole function."""
         return [loop for loop in self._loops if block in loop.blocks]
 
     def depth(self, block: int) -> int:
-        """Return the number of loops around a block that is reached."""
         return len(self.around(block)) - 1
 
     def leave_out(self, block: int, start: int, ends: Collection[int], loop: MachineLoop) -> bool:
-        """Return True if a path from one block to any of others, in one iteration of a loop, leaves out a block."""
+        """Return True if a path from ``start`` to any of ``ends``, in one iteration of a loop, leaves out a block."""
 
         def inside(number: int) -> Iterator[int]:
             return (one for one in self._after(number) if one in loop.blocks and one != loop.header)
@@ -137,22 +129,19 @@ class _Ways:
 
 
 class _Copies(Struct, frozen=True):
-    """A counted operation of which a block has ``copies``, and others some, in units of those.
-
-    If it is not certain, there may be more copies, which the compiler has merged.
-    """
+    """A counted operation of which a block has ``copies``, and ``others`` some, in units of those."""
 
     counted: CountedOperation
     block: int
     copies: int
     others: Mapping[int, float]
-    is_certain: bool
+    is_certain: bool  # else the compiler may have merged more copies
 
 
 def _points(
     function: MachineFunction, ran: ExecutedKernel, warps: int, ways: _Ways
 ) -> Iterator[tuple[int, MachineLoop, int]]:
-    """Yield blocks with the loop around them, and how often all CTAs execute them, at least."""
+    """Yield blocks with the loop around them, and a lower bound of all CTAs' executions."""
     groups: defaultdict[tuple[int, int], list[_Copies]] = defaultdict(list)
     for one in (*_anchors(function, ran, warps, ways), *_counters(function, ran, ways)):
         groups[one.block, one.counted.times or 0].append(one)
@@ -175,9 +164,8 @@ def _points(
             yield loop.header, outside[0], sum(entries for count, entries in rounds if count)
 
 
-# Instructions that the compiler neither removes nor merges, with what an operation that they are of does; ptxas gives
-# some the line of another operation. It may move those of the second table out of loops in which all iterations would
-# execute the same.
+# Instructions that the compiler neither removes nor merges, with a trait of their operation, as ptxas gives some the
+# line of another one. It may move those of the second table out of loops if all iterations would execute the same.
 _DOT = "dot"
 _ANY = ""
 _FIXED = {
@@ -227,7 +215,6 @@ def _loops_around(counted: CountedOperation) -> int:
 
 
 def _instructions(function: MachineFunction) -> Mapping[tuple[int, str], Mapping[int, Sequence[Instruction]]]:
-    """Return the instructions that may show an operation's executions by line and name, and by block."""
     found: defaultdict[tuple[int, str], defaultdict[int, list[Instruction]]] = defaultdict(lambda: defaultdict(list))
     for number, block in enumerate(blocks_of(function)):
         for one in function.instructions[block.first : block.end]:
@@ -239,7 +226,7 @@ def _instructions(function: MachineFunction) -> Mapping[tuple[int, str], Mapping
 
 @if_misfit(None)
 def _min_bytes_of_thread(operation: Operation, warps: int) -> int | None:
-    """Return the bytes that each thread accesses in an execution: more if several access the same."""
+    """Return the bytes that each thread accesses in an execution, unless several access the same."""
     pointers = next((printed for printed in types_of(operation) if printed.is_pointer), None)
     if pointers is None:
         return None
@@ -281,7 +268,7 @@ def _counters(function: MachineFunction, ran: ExecutedKernel, ways: _Ways) -> It
 
 
 def _counted_by(block: Sequence[Instruction], loop: Operation) -> int:
-    """Return the number of iterations of a loop that a block counts: 0 if it has no counter, or several."""
+    """Return the number of a loop's iterations that a block counts; 0 if it has no counter, or several."""
     compared = " ".join(one.operands for one in block if one.operation in _COMPARISONS)
     steps = [
         _STEP.match(one.operands)

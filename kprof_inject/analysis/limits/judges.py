@@ -1,7 +1,4 @@
-"""The judges of a launch's limit, in their order: each returns a limit, or None if there is another or no evidence.
-
-The same judges decide by counters and by lower bounds.
-"""
+"""The judges of a launch's limit, by counters and by lower bounds alike: each returns a limit, or None."""
 
 from __future__ import annotations
 
@@ -20,38 +17,31 @@ from kprof_inject.analysis.limits.limit import (
     NOTABLE_COST_PERCENT,
     POSSIBLE,
     UNCOALESCED,
-    UNIT_NAMES,
     Bounds,
     CodeBounds,
     Judged,
     Limit,
+    Measured,
     as_busy,
-    judged_by_bounds,
     memory_wait_limit,
-    named,
     sms_without_work,
     whole_roof,
 )
-from kprof_inject.analysis.limits.measured import Measured
 from kprof_inject.analysis.limits.memory_limits import (
+    UNSEEN,
     Judge,
-    busy_l2,
     busy_memory,
     by_bounds,
-    empty_l2,
-    exchanges,
-    looked_up_lines,
+    judged_by_bounds,
     may_be_busier,
     scattered_accesses,
-    unknown_accesses,
 )
 from kprof_inject.analysis.limits.operation_work import Work
-from kprof_inject.analysis.limits.rates import ALU, DRAM, FP32, FP64, ISSUE, L2, L2_TO_SM, SHARED, SPECIAL, TENSOR
+from kprof_inject.analysis.limits.rates import DRAM, FP32, L2, L2_TO_SM, PIPELINES, SHARED, SPECIAL, TENSOR, UNIT_NAMES
 from kprof_inject.analysis.limits.speed_of_light import SpeedOfLight
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture import counters
 from kprof_inject.capture.scopes import ScopeKind, distinct_names
-from kprof_inject.machine_code.units import Pipeline
 from kprof_inject.quantities import counted, percent, short_time, size_text
 from kprof_inject.timeline.trust import Overhead
 from kprof_inject.timeline.waves import IdleSms, Waves
@@ -65,14 +55,13 @@ _MIN_HELD = 0.6
 _MANY_WAVES = 4
 # If SMs have work for a smaller part of the launch, that is the first thing to change.
 _MIN_ACTIVE = 0.7
-_OF_SM = (TENSOR, ISSUE, ALU, FP32, FP64, SPECIAL, SHARED)
 _ATOMIC_OPERATIONS = frozenset(("ATOM", "ATOMG", "ATOMS", "RED", "REDG", "REDUX"))
 
 
 def limit_by_counters(
     measured: Measured, waves: Waves | None, idle: IdleSms | None, waits: Limit | None = None
 ) -> Limit:
-    """Determine what limits a launch whose kernel was counted; ``waits`` is its limit by waits for memory, if any."""
+    """Determine the limit of a launch whose kernel was counted; ``waits`` is its limit by waits for memory."""
     return _first(Judged(measured.shares, waves, idle, measured.kernel.sm_count, waits, measured))
 
 
@@ -85,12 +74,10 @@ def limit_by_bounds(
     requests: Sequence[Requests] = (),
     clean_ns: float | None = None,
 ) -> Limit:
-    """Determine what limits a launch without counters.
+    """Determine the limit of a launch without counters.
 
-    ``device_sms`` is the number of the device's SMs. ``overhead`` is the measured cost of the records, if any: where it
-    is certain, the launch is judged by its time without them, which is ``clean_ns`` if it is known. ``code`` is what
-    the machine code shows, in the same cycles as ``light``; None if it is unknown. ``requests`` are those of loads and
-    stores.
+    If the ``overhead`` of records is certain, the launch is judged by its time without them: ``clean_ns``, if known.
+    ``code`` has the bounds by the machine code, in the same cycles as ``light``.
     """
     whole = whole_roof(summary, light)
     has_unknown = light.unknown or (light.dram and light.dram.streamed_bytes is None)
@@ -120,7 +107,6 @@ def _slowdown(overhead: Overhead | None, duration_ns: int, clean_ns: float | Non
 
 
 def _without_records(slowdown: float, limit: Limit) -> Limit:
-    """Return the limit with a note if the parts refer to the time without records."""
     if slowdown > 1:
         cost = f"not counting the time that recording adds, at least {percent(slowdown - 1)}"
         return replace(limit, text=f"{limit.text}; {cost}")
@@ -145,7 +131,6 @@ def _first(launch: Judged) -> Limit:
         _two_units,
         _atomics,
     )
-    unseen = (looked_up_lines, exchanges, scattered_accesses, unknown_accesses, busy_l2, empty_l2, _unknown_executions)
     found = next((limit for judge in judges if (limit := judge(launch))), None)
     if launch.bounds and (impossible := launch.bounds.whole.impossible):
         parts = impossible.items()
@@ -156,7 +141,8 @@ def _first(launch: Judged) -> Limit:
         return launch.not_known(
             f"the counts or the cycles are wrong, as by them {busy} of the time; of the other units, {launch.nearest}"
         )
-    return found or next((limit for judge in unseen if (limit := judge(launch))), None) or _latency(launch)
+    others = (*UNSEEN, _unknown_executions, _latency)
+    return found or next(limit for judge in others if (limit := judge(launch)))
 
 
 def _memory_waits(launch: Judged) -> Limit | None:
@@ -208,13 +194,16 @@ def _at_roof(launch: Judged) -> Limit | None:
         return scattered
     units = as_busy(parts) or [first]
     text = _with_parts(launch, units, parts, bounds.whole.work if bounds else None, _busier_loop(launch, units[0]))
-    conflicts = _conflicts(launch, units[0])
+    conflict_share = launch.measured.conflict_share if launch.measured and units[0] == SHARED else 0.0
+    conflicts = (
+        f"{percent(conflict_share)} of the wavefronts are bank conflicts" if conflict_share >= MIN_NOTABLE else ""
+    )
     uncoalesced = launch.uncoalesced(*(units if launch.at_least else units[:1]))
     # Other accesses do not help DRAM if it moves little more than each byte that the launch needs.
     if uncoalesced and (DRAM not in units or (launch.measured and not launch.measured.reads_once)):
         text = f"{text}, by uncoalesced access: {uncoalesced}"
         return launch.limit(UNCOALESCED, f"{text}; {conflicts}" if conflicts else text, *units)
-    name = named(units, parts)
+    name = _named(units, parts)
     if conflicts:
         text += f": {conflicts}"
     if launch.measured:
@@ -232,13 +221,13 @@ def _at_roof(launch: Judged) -> Limit | None:
     return launch.limit(name, text, *units)
 
 
-def _conflicts(launch: Judged, unit: str) -> str:
-    share = launch.measured.conflict_share if launch.measured and unit == SHARED else 0.0
-    return f"{percent(share)} of the wavefronts are bank conflicts" if share >= MIN_NOTABLE else ""
+def _named(units: Sequence[str], parts: Mapping[str, float]) -> str:
+    """Return units with the part of the first, such as ``tensor cores 75 %``."""
+    return f"{' and '.join(units)} {100 * parts[units[0]]:.0f} %"
 
 
 def _busier_loop(launch: Judged, unit: str) -> str:
-    """Return a loop with the part that a unit has in it, in words that follow that of the launch; empty if smaller."""
+    """Return a clause on the longest loop that keeps a unit busier than the launch does."""
     if launch.bounds is None:
         return ""
     scopes, roofs = launch.bounds.summary.scopes, launch.bounds.light.roofs
@@ -252,10 +241,7 @@ def _busier_loop(launch: Judged, unit: str) -> str:
 def _with_parts(
     launch: Judged, units: Sequence[str], parts: Mapping[str, float], work: Work | None, more: str = ""
 ) -> str:
-    """Return units with their parts, such as ``the tensor cores (at least 64.1 % of peak)``.
-
-    ``more`` is added to the first.
-    """
+    """Return units with their parts, such as ``the tensor cores (at least 64.1 % of peak)``."""
     first, *others = (f"{percent(parts[unit])} of peak" for unit in units)
     shares = [f"{'at least ' if launch.at_least else ''}{first}{more}", *others]
     return " and ".join(f"{_name(unit, work)} ({share})" for unit, share in zip(units, shares, strict=True))
@@ -279,17 +265,16 @@ def _computed_loop(launch: Judged, bounds: Bounds) -> Limit | None:
     units, name = as_busy(loop.parts), scopes[loop.index].distinct_name
     text = f"{_with_parts(launch, units, loop.parts, loop.work)} in {name}, {percent(share)} of the kernel's time"
     text += f"; {percent(launch.parts[units[0]])} over the whole kernel"
-    return launch.limit(named(units, loop.parts), text, *units)
+    return launch.limit(_named(units, loop.parts), text, *units)
 
 
 def _sampled_loop(launch: Judged) -> Limit | None:
-    """Judge the longest loop that keeps the launch's busiest unit busy, by the warps' samples.
+    """Judge the longest loop that keeps the launch's busiest unit of the SM busy, by the warps' samples.
 
-    The unit belongs to the SM. Its work in the loop is that of the instructions that were sampled as issued there. CTAs
-    on an SM are taken to be in the loop independently of each other.
+    Samples of issued instructions show the work in the loop. CTAs are assumed to be in it independently of each other.
     """
     measured, parts = launch.measured, launch.parts
-    unit = max(_PIPELINES, key=lambda one: parts.get(one, 0.0))
+    unit = max(PIPELINES, key=lambda one: parts.get(one, 0.0))
     part = parts.get(unit, 0.0)
     if measured is None or part < max(parts.values()) - MIN_NOTABLE:
         return None
@@ -300,7 +285,7 @@ def _sampled_loop(launch: Judged) -> Limit | None:
     for index, reasons in stalls.scopes.items():
         share = 1 - (1 - sum(reasons.values()) / stalls.samples) ** max(measured.held_ctas, 1.0)
         if table.scopes[index].kind == ScopeKind.LOOP and share >= POSSIBLE:
-            work = measured.issued_share(_PIPELINES[unit], stalls.ranges[index])
+            work = measured.issued_share(PIPELINES[unit], stalls.ranges[index])
             in_loop = min(part * work / (share * (measured.active or 1.0)), 1.0)
             if in_loop >= LIMITING:
                 found.append((share, index, in_loop))
@@ -311,25 +296,10 @@ def _sampled_loop(launch: Judged) -> Limit | None:
     return _within(launch, unit, f"{percent(in_loop)} in {name}, {percent(share)} of the kernel's time")
 
 
-_PIPELINES = {
-    TENSOR: (Pipeline.TENSOR,),
-    ISSUE: tuple(Pipeline),
-    ALU: (Pipeline.ALU,),
-    FP32: (Pipeline.FMA, Pipeline.FP16),
-    FP64: (Pipeline.FP64,),
-    SPECIAL: (Pipeline.XU,),
-    SHARED: (Pipeline.LSU, Pipeline.TENSOR),
-}
-"""The pipelines of each unit of the SM that is counted; tensor cores read operands from shared memory."""
-
-
 def _at_roof_while_active(launch: Judged) -> Limit | None:
-    """Judge a unit of the SM by the time in which SMs have work, if it is about as busy as any in the whole launch.
-
-    Of a short launch, beginning and ending take a notable part.
-    """
+    """Judge a unit of the SM by the time in which SMs have work: a short launch spends much of its time without."""
     shares, active = launch.parts, launch.measured.active if launch.measured else 0.0
-    near = [unit for unit in _OF_SM if shares.get(unit, 0.0) >= max(shares.values()) - MIN_NOTABLE]
+    near = [unit for unit in PIPELINES if shares.get(unit, 0.0) >= max(shares.values()) - MIN_NOTABLE]
     if active < _MIN_ACTIVE or not near:
         return None
     unit = max(near, key=lambda name: shares[name])
@@ -339,13 +309,12 @@ def _at_roof_while_active(launch: Judged) -> Limit | None:
 
 
 def _within(launch: Judged, unit: str, more: str) -> Limit:
-    """Return a unit as the limit that is busier in a part of the launch, which ``more`` names."""
     text = f"{UNIT_NAMES[unit]} ({percent(launch.parts[unit])} of peak; {more})"
-    return launch.limit(named([unit], launch.parts), text, unit)
+    return launch.limit(_named([unit], launch.parts), text, unit)
 
 
 def _two_units(launch: Judged) -> Limit | None:
-    """Judge two units that alternate, as the instructions of one warp use them one after the other."""
+    """Judge two units that alternate, as a warp's instructions use them one after the other."""
     parts = launch.parts
     units = [unit for unit in launch.busiest if unit in (TENSOR, SPECIAL, FP32)][:2]
     if len(units) < 2 or sum(parts[unit] for unit in units) < MIN_TOGETHER or parts[units[1]] < MIN_NOTABLE:
@@ -391,7 +360,7 @@ def _latency(launch: Judged) -> Limit:
         units = as_busy(launch.parts) if launch.parts[launch.busiest[0]] >= POSSIBLE else []
         if units:
             # Lower bounds: the launch may be at a roof.
-            name = f"latency, or {named(units, launch.parts)}"
+            name = f"latency, or {_named(units, launch.parts)}"
         dram = bounds.light.dram
         if dram and not dram.fits_l2:
             more += f"; moving its bytes would take {short_time(dram.least_ns)}"

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kprof_inject.analysis.limits.coalescing import Requests, is_spread, worst_of
-from kprof_inject.analysis.limits.measured import Measured
+from kprof_inject.analysis.limits.coalescing import (
+    MIN_UNCOALESCED,
+    SECTOR_BYTES,
+    Requests,
+    is_spread,
+    sectors_text,
+    worst_of,
+)
 from kprof_inject.analysis.limits.memory import DramBound
-from kprof_inject.analysis.limits.rates import ALU, DRAM, FP32, FP64, ISSUE, L2, L2_TO_SM, SHARED, SPECIAL, TENSOR
+from kprof_inject.analysis.limits.rates import DRAM, L2, L2_TO_SM, METRICS, SHARED, UNIT_NAMES
 from kprof_inject.analysis.limits.speed_of_light import MAX_POSSIBLE, Roof, SpeedOfLight
+from kprof_inject.analysis.limits.stalls import FOR_MEMORY, ISSUED, Stalls, kernel_stalls, sampled
 from kprof_inject.analysis.summary import LaunchSummary
+from kprof_inject.capture import counters
+from kprof_inject.capture.measurements import CountersRecord
+from kprof_inject.capture.model import Kernel
+from kprof_inject.capture.reader import machine_code_of
 from kprof_inject.capture.scopes import ScopeKind
+from kprof_inject.machine_code.instructions import MachineFunction
+from kprof_inject.machine_code.units import Pipeline, global_access, pipeline_of
 from kprof_inject.quantities import percent
 from kprof_inject.timeline.waves import IdleSms, Waves
 
@@ -43,29 +56,122 @@ _MIN_SHOWN = 0.001
 # Units within this margin count as equally busy.
 NEAR = 0.1
 
-UNIT_NAMES = {
-    TENSOR: "the tensor cores",
-    SPECIAL: "the special function units",
-    FP32: "the fp32 units",
-    FP64: "the fp64 units",
-    ALU: "the ALU",
-    ISSUE: "instruction issue",
-    SHARED: "shared memory and L1",
-    L2: "the L2",
-    L2_TO_SM: "the L2",
-    DRAM: "DRAM",
+_LANES = 32
+_MAX_ACCESS_BYTES = 16
+_LOADS = frozenset(("LDG", "LDGSTS"))
+# DRAM reads more than this times the bytes that warps load if the L2 loses parts of sectors before they are used.
+_REREAD = 1.5
+# Counters of the accesses of each kind to global memory.
+_ACCESSES = {
+    "load": (counters.LOAD_REQUESTS, counters.LOAD_SECTORS),
+    "store": (counters.STORE_REQUESTS, counters.STORE_SECTORS),
 }
 
 
-class CodeBounds(Struct, frozen=True):
-    """Lower bounds of the units' parts by the machine code, and those of each scope by its index in the scope table.
+class Measured(Struct, frozen=True):
+    """The counters of a kernel, the stall reasons of its warps, and its machine code."""
 
-    ``unknown_share`` is the share of the instructions, of all that warps might execute, whose executions are unknown.
-    """
+    kernel: Kernel
+    counted: CountersRecord
+    stalls: Stalls | None
+    code: MachineFunction | None
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Utilization of each unit that was counted."""
+        metrics = self.counted.metrics
+        found = {unit: [metrics[name] for name in names if name in metrics] for unit, names in METRICS.items()}
+        return {unit: max(values) / 100 for unit, values in found.items() if values}
+
+    @property
+    def active(self) -> float:
+        """Mean part of the launch's time in which an SM has work; 0 if unknown."""
+        cycles = self.metric(counters.SM_CYCLES)
+        return min(self.metric(counters.SM_ACTIVE_CYCLES) / cycles, 1.0) if cycles else 0.0
+
+    @property
+    def sm_cycles(self) -> float:
+        """Cycles of the launch, summed over all SMs; 0 if unknown."""
+        return self.metric(counters.SM_CYCLES) * (self.kernel.sm_count or 0)
+
+    @property
+    def conflict_share(self) -> float:
+        """Share of the wavefronts of shared memory and L1 that bank conflicts cause; 0 if it was not counted."""
+        wavefronts = self.metric(counters.WAVEFRONTS)
+        return self.metric(counters.SHARED_CONFLICTS) / wavefronts if wavefronts else 0.0
+
+    @property
+    def held_ctas(self) -> float:
+        """Mean number of CTAs on an SM that has work; 0 if unknown."""
+        return self.metric(counters.WARPS_ACTIVE) / self.kernel.num_warps
+
+    @property
+    def reads_once(self) -> bool:
+        """True if DRAM reads little more than the bytes that warps load: coalescing would not spare it any."""
+        loaded = self.metric(counters.LOAD_REQUESTS) * self._adjacent_sectors("load") * SECTOR_BYTES
+        return self.metric(counters.DRAM_READ_BYTES) <= _REREAD * loaded
+
+    def metric(self, name: str) -> float:
+        """Return the value of a metric; 0 if it was not counted."""
+        return self.counted.metrics.get(name, 0.0)
+
+    def issued_share(self, pipelines: Collection[Pipeline], lines: tuple[int, int]) -> float:
+        """Return the part of some pipelines' issued samples in a range of lines; 0 if there are none."""
+        record, (first, last) = self.kernel.measurements, lines
+        if record is None or record.samples is None or self.code is None:
+            return 0.0
+        inside = whole = 0
+        for index, samples in sampled(record.samples, self.code):
+            one = self.code.instructions[index]
+            if pipeline_of(one) in pipelines:
+                whole += samples.get(ISSUED, 0)
+                inside += samples.get(ISSUED, 0) if first <= one.line <= last else 0
+        return inside / whole if whole else 0.0
+
+    def _adjacent_sectors(self, kind: str) -> float:
+        """Return the number of sectors that a request of a warp touches if its addresses are adjacent."""
+        accesses = map(global_access, self.code.instructions if self.code else ())
+        widths = [access[1] for access in accesses if access and access[0] == kind]
+        return max(widths, default=_MAX_ACCESS_BYTES) * _LANES / SECTOR_BYTES
+
+    @property
+    def uncoalesced_text(self) -> str:
+        """Sentence on the uncoalesced kind of accesses that touches most sectors, if there is one."""
+        found = []
+        for kind, names in _ACCESSES.items():
+            requests, sectors = map(self.metric, names)
+            if requests and sectors / requests >= MIN_UNCOALESCED * self._adjacent_sectors(kind):
+                found.append((sectors, sectors / requests, kind))
+        if not found:
+            return ""
+        _, each, kind = max(found)
+        text = f"each {kind} of a warp touches {sectors_text(each, self._adjacent_sectors(kind))}"
+        place = self._slowest_load if kind == "load" else ""
+        return f"{text}; warps wait longest for the load of {place}" if place else text
+
+    @property
+    def _slowest_load(self) -> str:
+        if self.stalls is None:
+            return ""
+        awaited = self.stalls.awaited(FOR_MEMORY).most_common()
+        loads = (line for line, _ in awaited if self.stalls.operations.get(line) in _LOADS)
+        return self.stalls.place_of(next(loads, 0))
+
+
+def measured_of(kernel: Kernel) -> Measured | None:
+    """Return the measurements of a kernel; None without counters."""
+    counted = kernel.measurements.counters if kernel.measurements else None
+    return Measured(kernel, counted, kernel_stalls(kernel), machine_code_of(kernel)) if counted else None
+
+
+class CodeBounds(Struct, frozen=True):
+    """Lower bounds of the units' parts by the machine code."""
 
     parts: Mapping[str, float]
     unknown_share: float
+    """Share of the instructions, of all that warps might execute, whose executions are unknown."""
     scopes: Mapping[int, Mapping[str, float]] = {}
+    """Parts of each scope, by its index in the scope table."""
 
 
 class Limit(Struct, frozen=True):
@@ -94,22 +200,21 @@ class Limit(Struct, frozen=True):
 
 
 class Bounds(Struct, frozen=True):
-    """What TTGIR, the launch's arguments and the machine code show of a launch without counters."""
+    """The evidence on a launch without counters: TTGIR, the launch's arguments and the machine code."""
 
     summary: LaunchSummary
     light: SpeedOfLight
     whole: Roof
     slowdown: float
     """Lower bound of the ratio of the durations with and without records; 1 if the difference is small or unknown. Less
-    than 1 if records make the launch faster, as they may where they change the order in which CTAs reach the L2."""
+    than 1 if records make the launch faster, as they may by changing the order in which CTAs reach the L2."""
     slowdown_of_sms: float
-    """The same of the time in which SMs have work."""
+    """The same ratio of the time in which SMs have work."""
     code: CodeBounds | None
     requests: Sequence[Requests] = ()
-    """Requests of loads and stores, where they are known."""
 
     def dram_part(self, dram: DramBound, size_bytes: int) -> float:
-        """Return the part of the launch's time in which DRAM would move these bytes."""
+        """Return the part of the launch's time that DRAM needs for these bytes."""
         return self.slowdown * 1e9 * size_bytes / dram.bytes_per_s / max(self.summary.duration_ns, 1)
 
 
@@ -117,7 +222,6 @@ class Judged(Struct, frozen=True):
     """A launch and the evidence on it: ``measured`` with counters, else ``bounds``.
 
     ``parts`` has the part of the launch's time in which each unit is busy: counted, or a lower bound (``at_least``).
-    ``waits`` is the limit by waits for memory, if these take long.
     """
 
     parts: Mapping[str, float]
@@ -140,10 +244,8 @@ class Judged(Struct, frozen=True):
 
     @property
     def is_at_roof(self) -> bool:
-        """True if a unit is busy for the whole launch, whatever SMs lack.
-
-        Without counters, that is certain of DRAM alone: other parts are of the time in which SMs have work.
-        """
+        """True if a unit is busy for the whole launch, whatever SMs lack."""
+        # Without counters, that is certain of DRAM alone: other parts are of the time in which SMs have work.
         return any(self.parts.get(unit, 0.0) >= LIMITING for unit in ((DRAM,) if self.at_least else self.parts))
 
     def limit(self, name: str, text: str, *units: str) -> Limit:
@@ -190,10 +292,7 @@ class Judged(Struct, frozen=True):
         return next((one.text for one in found), "")
 
     def _uncoalesced_access(self, unit: str) -> Requests | None:
-        """Return the access that loads a unit most by addresses that are not adjacent.
-
-        None if that takes little of the unit's time, or less than conflicts of banks.
-        """
+        """Return the uncoalesced access that loads a unit most, if that takes more time than bank conflicts."""
         bounds = self.bounds
         if bounds is None or unit not in (SHARED, L2_TO_SM):
             return None
@@ -205,52 +304,14 @@ class Judged(Struct, frozen=True):
         return worst_of(bounds.requests) if part >= MIN_NOTABLE and extra >= needed else None
 
 
-def judged_by_bounds(
-    summary: LaunchSummary,
-    light: SpeedOfLight,
-    whole: Roof,
-    device_sms: int | None,
-    slowdown: float,
-    code: CodeBounds | None,
-    requests: Sequence[Requests],
-) -> Judged:
-    """Return a launch without counters, and its parts without records; ``slowdown`` is that of ``Bounds``."""
-    idle, sms_share = summary.idle, 1.0
-    if idle is not None:  # the share of the launch's time in which the device's SMs have a CTA, on average
-        sms_share = idle.work_share * idle.sms / max(device_sms or 0, idle.sms)
-    # SMs need not spend on work what the launch takes longer.
-    slowdown_of_sms = max(sms_share * slowdown, 1.0) if slowdown > 1 else slowdown
-    if slowdown < 1:
-        light = replace(light, roofs=tuple(roof.without_slowdown(slowdown) for roof in light.roofs))
-    if slowdown > 1 and light.resident_cycles > whole.sm_cycles:
-        # The overhead is relative to the time in which CTAs are on the SMs, which includes writing out their records.
-        whole = whole.without_slowdown(whole.sm_cycles / light.resident_cycles)
-    roofs = tuple(_of_the_launch(roof, sms_share) for roof in light.roofs)
-    light = replace(light, roofs=roofs, l2_writes=sms_share * light.l2_writes)
-    whole = _of_the_launch(whole, sms_share)
-    of_code = code.parts if code else {}
-    units = dict.fromkeys([*whole.parts, *of_code])
-    least = {unit: max(whole.parts.get(unit, 0.0), of_code.get(unit, 0.0)) for unit in units}
-    of_whole_time = {L2_TO_SM: least.pop(L2_TO_SM, 0.0), **dram_part(summary, light)}
-    parts = {unit: min(slowdown_of_sms * part, 1.0) for unit, part in least.items()}
-    parts |= {unit: min(slowdown * part, 1.0) for unit, part in of_whole_time.items()}
-    bounds = Bounds(summary, light, whole, slowdown, slowdown_of_sms, code, requests)
-    return Judged(parts, summary.waves, idle, device_sms, memory_wait_limit(summary), bounds=bounds)
-
-
-def _of_the_launch(roof: Roof, share: float) -> Roof:
-    """Return the roof with the L2's part of the launch's whole time, as it serves all SMs and rests if some do."""
-    return replace(roof, parts={**roof.parts, L2_TO_SM: share * roof.parts.get(L2_TO_SM, 0.0)})
-
-
 def dram_part(summary: LaunchSummary, light: SpeedOfLight) -> dict[str, float]:
-    """Return DRAM's part; empty if it exceeds all of the time, as then an unknown part of the bytes hit the L2."""
+    """Return DRAM's part; empty if it exceeds the whole time, as then an unknown part of the bytes hit the L2."""
     part = light.dram.min_part(summary.duration_ns) if light.dram else 0.0
     return {DRAM: min(part, 1.0)} if 0 < part <= MAX_POSSIBLE else {}
 
 
 def spread_load(bounds: Bounds) -> Requests | None:
-    """Return the load that touches most sectors beyond those it needs, if all loads together touch many of them."""
+    """Return the load that touches most unneeded sectors, if all loads together touch many of them."""
     loads = [one for one in bounds.requests if one.kind == "load"]
     return worst_of(loads) if is_spread(loads) else None
 
@@ -262,18 +323,13 @@ def as_busy(parts: Mapping[str, float]) -> list[str]:
     return sorted(found, key=lambda unit: -parts[unit])
 
 
-def named(units: Sequence[str], parts: Mapping[str, float]) -> str:
-    """Return units with the part of the first, such as ``tensor cores 75 %``."""
-    return f"{' and '.join(units)} {100 * parts[units[0]]:.0f} %"
-
-
 def whole_roof(summary: LaunchSummary, light: SpeedOfLight) -> Roof | None:
-    """Return the roof of the kernel's function; None if it was not recorded."""
+    """Return the roof of the kernel's function, if it was recorded."""
     return next((roof for roof in light.roofs if summary.scopes[roof.index].kind == ScopeKind.FUNCTION), None)
 
 
 def memory_wait_limit(summary: LaunchSummary) -> Limit | None:
-    """Return waits until memory changes as the limit; None if they take less than 40 % of the warps' time."""
+    """Return waits until memory changes as the limit, if they take 40 % of the warps' time."""
     spins = [scope for scope in summary.scopes if scope.kind == ScopeKind.SPIN and scope.share]
     share = sum(scope.share or 0.0 for scope in spins)
     if share < MIN_WAIT_SHARE:

@@ -18,7 +18,6 @@ from kprof_inject.analysis.interpreter.footprints import NOTHING, Ranges, max_re
 from kprof_inject.analysis.interpreter.loaded_integers import data_dependent
 from kprof_inject.analysis.structure.layouts import access_bits, lanes_and_warps_along, lanes_dimension
 from kprof_inject.capture.model import KERNELS_CACHED, Kernel
-from kprof_inject.capture.schema import Grid
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.ttgir.dialect import FUNCTION
 from kprof_inject.ttgir.nodes import Module, Operation
@@ -26,29 +25,26 @@ from kprof_inject.ttgir.types import types_of
 
 
 class DramBound(Struct, frozen=True):
-    """Bounds of the bytes that a launch moves from and to DRAM if it finds nothing in the L2.
-
-    ``fits_l2``: everything that it reads and writes may be in the L2 when it begins. ``unknown`` operations access
-    memory at unknown addresses, which the bounds do not include, for ``unknown_reason``; ``unknown_bytes`` is their
-    part of ``streamed_bytes``, and ``scattered`` the number of elements that threads access there, each perhaps in a
-    cycle of its own of the L1.
-    """
+    """Bounds of the bytes that a launch moves from and to DRAM if it finds nothing in the L2."""
 
     read_bytes: int
     written_bytes: int
     least_bytes: int
-    """Lower bound: everything that the launch reads, once, and of what it writes, the part for which the L2 has no
-    room."""
+    """Lower bound: everything that the launch reads, once, and the written part for which the L2 has no room."""
     streamed_bytes: int | None
-    """Upper bound: no operation finds in the L2 what another one read, nor anything read at an unknown address. None if
-    the number of executions of any operation is unknown."""
+    """Upper bound: operations hit the L2 neither for each other's data nor at unknown addresses. None if the number of
+    any operation's executions is unknown."""
     fits_l2: bool
+    """True if the L2 may have everything that the launch reads and writes when it begins."""
     unknown: int
+    """Number of operations at unknown addresses, which the bounds do not include."""
     unknown_bytes: int
+    """Their part of ``streamed_bytes``."""
     bytes_per_s: float
     """Bandwidth of the device's DRAM."""
     unknown_reason: str = ""
     scattered: int = 0
+    """Number of elements that threads access at unknown addresses, each perhaps in an L1 cycle of its own."""
 
     @property
     def once_bytes(self) -> int:
@@ -71,7 +67,7 @@ _SECTOR_BYTES = 32
 
 
 class _Moved(Struct, frozen=True, eq=False, dict=True):
-    """Bytes that an access moves; ``passes``: its reads certainly come from the L2. Each figure is computed once."""
+    """Bytes that an access moves; ``passes``: its reads certainly come from the L2."""
 
     line: int
     access: Access
@@ -85,7 +81,6 @@ class _Moved(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def distinct_bytes(self) -> int:
-        """Lower bound of the bytes requested, each address of an execution once."""
         if self.passes and self.access.operation.name == _COPY:
             return _copied_bytes(self.access, self.times, self.aliases)
         return self.access.distinct_bytes(self.times)
@@ -99,7 +94,7 @@ class _Moved(Struct, frozen=True, eq=False, dict=True):
 
     @property
     def streamed_bytes(self) -> int | None:
-        """Bytes that DRAM moves if no other operation brings them to the L2; None if the number is unknown."""
+        """Bytes that DRAM moves if no other operation brings them to the L2."""
         one = self.access
         if one.mask is not None and one.mask.is_lower_bound:
             return one.max_bytes(self.times)
@@ -131,10 +126,9 @@ class Traffic:
         """The first line of each operation that accesses memory, ascending."""
 
     def l2_bytes(self, accesses: range, kept_bytes: Sequence[int]) -> int:
-        """Return a lower bound of the bytes that some accesses move from the L2 to the SMs.
+        """Return a lower bound of the bytes that accesses, given by places in ``lines``, move from the L2 to the SMs.
 
-        ``accesses`` are places in ``lines``. What bypasses an SM's L1 counts in each execution; what is kept there
-        (``Traffic.kept_bytes``), once for each SM that reads it.
+        Accesses that bypass an SM's L1 count in each execution, others once for each SM (``kept_bytes``).
         """
         moved = self._moved[accesses.start : accesses.stop]
         passing = sum(one.distinct_bytes for one in moved if one.passes and one.access.form.reads)
@@ -147,18 +141,12 @@ class Traffic:
         return sum((2 if one.access.form.reads else 1) * one.distinct_bytes for one in written)
 
     def l1_bytes(self, accesses: range) -> int:
-        """Return the bytes that some accesses move between the L1 and registers.
-
-        ``accesses`` are places in ``lines``.
-        """
+        """Return the bytes that accesses, given by places in ``lines``, move between the L1 and registers."""
         moved = self._moved[accesses.start : accesses.stop]
         return sum(one.distinct_bytes for one in moved if one.access.form.by_registers)
 
     def kept_bytes(self, sm_of_cta: AxisArray | None) -> list[int]:
-        """Return the bytes that the L1s of all SMs have read before the first access, and after each.
-
-        They read whole sectors. ``sm_of_cta`` has the SM of each CTA; None unless all are known.
-        """
+        """Return the bytes, in whole sectors, that all SMs' L1s have read before the first access, and after each."""
         sizes, sectors = [0], NOTHING
         for one in self._moved:
             ranges = one.access.touched(sm_of_cta) if one.is_kept else None
@@ -169,10 +157,7 @@ class Traffic:
         return sizes
 
     def dram_bound(self, l1_bytes: int, kept_bytes: int) -> DramBound | None:
-        """Return the bounds for DRAM; None if the device's memory is unknown.
-
-        ``l1_bytes`` is the size of an SM's L1 and shared memory, ``kept_bytes`` what the L1s of all SMs read.
-        """
+        """Return the bounds for DRAM, by the size of an SM's L1 and the bytes that all L1s read."""
         kernel = self._kernel
         if kernel.dram_bytes_per_s is None or kernel.l2_bytes is None:
             return None
@@ -211,7 +196,6 @@ class Traffic:
         return total
 
     def _reason(self, unknown: Sequence[Operation]) -> str:
-        """Return the reason why the addresses of some accesses are unknown; empty if all are known."""
         functions = {owner for one in unknown for owner in one.ancestors() if owner.name == FUNCTION}
         dependent = set[Operation]().union(*(data_dependent(self._module, function) for function in functions))
         others = {one.name for one in unknown if one not in dependent}
@@ -221,9 +205,9 @@ class Traffic:
 
 
 @lru_cache(maxsize=KERNELS_CACHED)  # mostly, all launches have the same
-def traffic_of(ran: ExecutedKernel, kernel: Kernel, grid: Grid) -> Traffic:
+def traffic_of(ran: ExecutedKernel, kernel: Kernel) -> Traffic:
     """Return the memory traffic of launches that executed ``ran``."""
-    return Traffic(ran.operations, ran.module, kernel, prod(grid))
+    return Traffic(ran.operations, ran.module, kernel, prod(ran.grid))
 
 
 def sms_of_ctas(timeline: Timeline) -> AxisArray | None:
@@ -242,17 +226,13 @@ _UNALIGNED = re.compile(r"%[\w$.-]+: i\d+\b(?! *\{[^}]*tt\.divisibility)")
 
 
 def passes_by_l1(access: Access, aliases: Mapping[str, str]) -> bool:
-    """Return True if what is read certainly comes from the L2.
-
-    The module has the bytes that a thread copies at once. Otherwise they follow from the layout, provided that all
-    integers that may be part of an address are aligned.
-    """
+    """Return True if what is read certainly comes from the L2."""
     copy = access.operation
     if not access.form.passes_by_l1 or copy.name != _COPY:
         return access.form.passes_by_l1
-    found = _CONTIGUITY.search(copy.tail)
-    if found:
+    if found := _CONTIGUITY.search(copy.tail):
         return int(found[1]) * 8 * access.element_bytes >= _BYPASS_BITS
+    # The layout shows the bytes that a thread copies at once if all integers that may be in an address are aligned.
     types = types_of(copy)
     function = next((one for one in copy.ancestors() if one.name == FUNCTION), None)
     is_aligned = function is not None and not _UNALIGNED.search(function.tail)
@@ -266,10 +246,7 @@ _LANES_AT_ONCE = 8
 
 
 def _copied_bytes(copy: Access, times: int | None, aliases: Mapping[str, str]) -> int:
-    """Return the bytes that copies around the L1 request from the L2.
-
-    If their addresses are unknown, those along a row are assumed to differ.
-    """
+    """Return the bytes that copies around the L1 request; unknown addresses along a row are assumed to differ."""
     copied = types_of(copy.operation)[0]
     row = lanes_dimension(copied, aliases)
     lanes = lanes_and_warps_along(copied, row, aliases) if row is not None else None

@@ -1,13 +1,12 @@
-"""Limits of a launch without counters by memory: DRAM, the L2, shared memory and L1.
-
-TTGIR and machine code show lower bounds of what they have to do, and for some of it upper bounds.
-"""
+"""Launches without counters: lower bounds of their units' parts, and limits by DRAM, the L2, shared memory and L1."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from kprof_inject.analysis.limits.coalescing import is_spread, worst_of
+from msgspec.structs import replace
+
+from kprof_inject.analysis.limits.coalescing import Requests, is_spread, worst_of
 from kprof_inject.analysis.limits.limit import (
     LIMITING,
     MIN_NOTABLE,
@@ -15,14 +14,18 @@ from kprof_inject.analysis.limits.limit import (
     POSSIBLE,
     UNCOALESCED,
     Bounds,
+    CodeBounds,
     Judged,
     Limit,
     as_busy,
+    dram_part,
+    memory_wait_limit,
     spread_load,
 )
 from kprof_inject.analysis.limits.memory import DramBound
 from kprof_inject.analysis.limits.rates import DRAM, L2, L2_TO_SM, SHARED
-from kprof_inject.analysis.limits.speed_of_light import MAX_POSSIBLE
+from kprof_inject.analysis.limits.speed_of_light import MAX_POSSIBLE, Roof, SpeedOfLight
+from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.quantities import percent
 
 # The L2's part counts what SMs read. On an H100, it was 1.0 to 1.9 times as busy, with writes and what DRAM delivers:
@@ -36,25 +39,60 @@ _LINES_OF_SM = 0.55
 _NOTABLE_EXCHANGES = 0.3
 DRAM_OR_L2 = "DRAM or L2, most likely"
 
+
+def judged_by_bounds(
+    summary: LaunchSummary,
+    light: SpeedOfLight,
+    whole: Roof,
+    device_sms: int | None,
+    slowdown: float,
+    code: CodeBounds | None,
+    requests: Sequence[Requests],
+) -> Judged:
+    """Return a launch without counters, with parts of the time without records."""
+    idle, sms_share = summary.idle, 1.0
+    if idle is not None:  # the share of the launch's time in which the device's SMs have a CTA, on average
+        sms_share = idle.work_share * idle.sms / max(device_sms or 0, idle.sms)
+    # SMs need not spend on work what the launch takes longer.
+    slowdown_of_sms = max(sms_share * slowdown, 1.0) if slowdown > 1 else slowdown
+    if slowdown < 1:
+        light = replace(light, roofs=tuple(roof.without_slowdown(slowdown) for roof in light.roofs))
+    if slowdown > 1 and light.resident_cycles > whole.sm_cycles:
+        # The overhead is relative to the time in which CTAs are on the SMs, which includes writing out their records.
+        whole = whole.without_slowdown(whole.sm_cycles / light.resident_cycles)
+    roofs = tuple(_of_the_launch(roof, sms_share) for roof in light.roofs)
+    light = replace(light, roofs=roofs, l2_writes=sms_share * light.l2_writes)
+    whole = _of_the_launch(whole, sms_share)
+    of_code = code.parts if code else {}
+    units = dict.fromkeys([*whole.parts, *of_code])
+    least = {unit: max(whole.parts.get(unit, 0.0), of_code.get(unit, 0.0)) for unit in units}
+    of_whole_time = {L2_TO_SM: least.pop(L2_TO_SM, 0.0), **dram_part(summary, light)}
+    parts = {unit: min(slowdown_of_sms * part, 1.0) for unit, part in least.items()}
+    parts |= {unit: min(slowdown * part, 1.0) for unit, part in of_whole_time.items()}
+    bounds = Bounds(summary, light, whole, slowdown, slowdown_of_sms, code, requests)
+    return Judged(parts, summary.waves, idle, device_sms, memory_wait_limit(summary), bounds=bounds)
+
+
+def _of_the_launch(roof: Roof, share: float) -> Roof:
+    # The L2 serves all SMs, and rests if some do.
+    return replace(roof, parts={**roof.parts, L2_TO_SM: share * roof.parts.get(L2_TO_SM, 0.0)})
+
+
 Judge = Callable[[Judged], Limit | None]
 
 
 def by_bounds(judge: Callable[[Judged, Bounds], Limit | None]) -> Judge:
-    """Return a judge that has nothing to judge by if there are counters."""
+    """Return a judge that returns None if there are counters."""
     return lambda launch: judge(launch, launch.bounds) if launch.bounds else None
 
 
 def _by_dram(judge: Callable[[Judged, Bounds, DramBound], Limit | None]) -> Judge:
-    """Return a judge that has nothing to judge by if DRAM's traffic is unknown."""
     return by_bounds(lambda judged, bounds: judge(judged, bounds, dram) if (dram := bounds.light.dram) else None)
 
 
 @_by_dram
 def busy_memory(judged: Judged, bounds: Bounds, dram: DramBound) -> Limit | None:
-    """Judge DRAM by its upper bound.
-
-    Memory that is accessed again may or may not hit the L2, and the addresses of a gather are unknown.
-    """
+    """Judge DRAM by its upper bound: repeated accesses may hit the L2, and the addresses of a gather are unknown."""
     if dram.streamed_bytes is None:
         return None
     most = bounds.dram_part(dram, dram.streamed_bytes)
@@ -82,11 +120,8 @@ def _needed(others: float) -> float:
 
 
 def _memory_in_l2(judged: Judged, bounds: Bounds, dram: DramBound, others: float) -> Limit | None:
-    """Judge memory of which all may be in the L2 when the launch begins; ``others`` is the part of the busiest unit.
-
-    DRAM's part is smallest if the L2 keeps what is written, and largest if it keeps nothing of that. An L2 that was
-    filled in this time is as busy as DRAM, or busier (H100).
-    """
+    # DRAM's part is smallest if the L2 keeps what is written, and largest if it keeps nothing of that. An L2 that was
+    # filled in this time is as busy as DRAM, or busier (H100).
     least, most = bounds.dram_part(dram, dram.least_bytes), bounds.dram_part(dram, dram.once_bytes)
     if most < _needed(others):
         return None
@@ -100,7 +135,7 @@ def _memory_in_l2(judged: Judged, bounds: Bounds, dram: DramBound, others: float
 
 
 def may_be_busier(bounds: Bounds, part: float) -> str:
-    """Return whether DRAM or the L2 may be busier than a unit with this part, in words that follow it; empty if not."""
+    """Return a clause if DRAM or the L2 may be busier than a unit with this part."""
     dram = bounds.light.dram
     if dram is None or not dram.fits_l2 or (most := bounds.dram_part(dram, dram.once_bytes)) < part:
         return ""
@@ -108,14 +143,11 @@ def may_be_busier(bounds: Bounds, part: float) -> str:
 
 
 @by_bounds
-def looked_up_lines(judged: Judged, bounds: Bounds) -> Limit | None:
-    """Judge the L2 if uncoalesced accesses may keep it busy: it looks up each line that a request touches.
-
-    Stores all reach it; loads may hit the L1.
-    """
+def _looked_up_lines(judged: Judged, bounds: Bounds) -> Limit | None:
+    """Judge the L2 if uncoalesced accesses may keep it busy: it looks up each line that a request touches."""
     if not judged.device_sms or not is_spread(bounds.requests):
         return None
-    kinds = ("store", "load")
+    kinds = ("store", "load")  # all stores reach the L2; loads may hit the L1
     least, loads = (sum(one.lines * one.requests for one in bounds.requests if one.kind == kind) for kind in kinds)
     each = bounds.slowdown_of_sms / bounds.whole.sm_cycles / _LINES_OF_SM
     most = each * (least + loads)
@@ -130,7 +162,7 @@ def looked_up_lines(judged: Judged, bounds: Bounds) -> Limit | None:
 
 
 @by_bounds
-def busy_l2(judged: Judged, bounds: Bounds) -> Limit | None:
+def _busy_l2(judged: Judged, bounds: Bounds) -> Limit | None:
     """Judge the L2 if it may be the busiest unit: types do not show all that it has to do."""
     read, written = judged.parts.get(L2_TO_SM, 0.0), bounds.slowdown * bounds.light.l2_writes
     if read + written < _NOTABLE_L2:
@@ -150,7 +182,7 @@ def busy_l2(judged: Judged, bounds: Bounds) -> Limit | None:
 
 
 @_by_dram
-def empty_l2(judged: Judged, bounds: Bounds, dram: DramBound) -> Limit | None:
+def _empty_l2(judged: Judged, bounds: Bounds, dram: DramBound) -> Limit | None:
     """Judge DRAM if it would be busy, had the L2 nothing of what is accessed when the launch begins."""
     if (most := bounds.dram_part(dram, dram.once_bytes)) < LIMITING:
         return None
@@ -171,11 +203,9 @@ def scattered_accesses(judged: Judged, bounds: Bounds, dram: DramBound) -> Limit
 
 
 @by_bounds
-def exchanges(judged: Judged, bounds: Bounds) -> Limit | None:
-    """Judge exchanges between threads: types do not show how many of their bytes go through shared memory.
-
-    The machine code shows it, but not how often banks conflict.
-    """
+def _exchanges(judged: Judged, bounds: Bounds) -> Limit | None:
+    """Judge exchanges between threads: types do not show how many of their bytes go through shared memory."""
+    # The machine code shows it, but not how often banks conflict.
     is_counted = bounds.code is not None and bounds.code.unknown_share <= MIN_NOTABLE
     if is_counted and judged.parts[SHARED] < MIN_NOTABLE:
         return None
@@ -189,7 +219,7 @@ def exchanges(judged: Judged, bounds: Bounds) -> Limit | None:
 
 
 @_by_dram
-def unknown_accesses(judged: Judged, _: Bounds, dram: DramBound) -> Limit | None:
+def _unknown_accesses(judged: Judged, _: Bounds, dram: DramBound) -> Limit | None:
     """Judge accesses to memory of unknown number, for which there is no upper bound of bytes."""
     if dram.streamed_bytes is not None:
         return None
@@ -197,3 +227,7 @@ def unknown_accesses(judged: Judged, _: Bounds, dram: DramBound) -> Limit | None
         "the number of some memory accesses is unknown, as it depends on loaded data or a called function (--at iter "
         "counts the iterations of loops)"
     )
+
+
+UNSEEN: tuple[Judge, ...] = (_looked_up_lines, _exchanges, scattered_accesses, _unknown_accesses, _busy_l2, _empty_l2)
+"""Judges of work that types and machine code do not show, in their order."""

@@ -48,13 +48,11 @@ class Work(Struct, frozen=True):
     l2_bytes: float = 0
 
     def __add__(self, other: Work) -> Work:
-        """Return the sum of both."""
         (mine, *amounts), (others, *other_amounts) = astuple(self), astuple(other)
         flops = {element: mine.get(element, 0) + others.get(element, 0) for element in {**mine, **others}}
         return Work(flops, *map(add, amounts, other_amounts))
 
     def __mul__(self, times: float) -> Work:
-        """Return the work of ``times`` executions."""
         flops, *amounts = astuple(self)
         return Work({element: times * each for element, each in flops.items()}, *(times * each for each in amounts))
 
@@ -90,10 +88,7 @@ _FP64 = {
 
 @if_misfit(NO_WORK)
 def work_of(operation: Operation, aliases: Mapping[str, str]) -> Work:
-    """Return the work of one execution by a CTA; none if an operation's types do not fit it.
-
-    ``aliases`` are the module's.
-    """
+    """Return the work of one execution by a CTA; none if an operation's types do not fit it."""
     name, traits = operation.name, operation.traits
     if not (name in _WORK_OF_COMBINED or name in _FP64 or name in SIDES or traits.is_dot or traits.combines_elements):
         return NO_WORK
@@ -121,7 +116,7 @@ def _bytes(one: PrintedType) -> float:
 
 
 def _divisors(division: Operation) -> int:
-    """Return the number of distinct divisors; 0 if all are the same."""
+    """Return an upper bound of the number of distinct divisors; 0 if all are the same."""
     names = operand_names(division)
     made = definition_of(names[1], division) if len(names) > 1 else None
     divisors = types_of(division)[-1].elements
@@ -167,7 +162,7 @@ def _combination_work(operation: Operation, types: Sequence[PrintedType], aliase
 
 
 def _combinations(operation: Operation, taken: PrintedType, aliases: Mapping[str, str]) -> int:
-    """Return how often a reduction combines elements, as far as the layout shows; 0 if it does not.
+    """Return how often a reduction combines elements by its layout; 0 if unknown.
 
     Each thread combines its own elements, then exchanges the result with other lanes, all of which combine it. (A bound
     alone may be one instruction for all lanes: PTX ISA, "redux.sync".)
@@ -241,10 +236,7 @@ _LANES = 4
 
 @if_misfit(0)
 def exchanged_bytes(operation: Operation, aliases: Mapping[str, str]) -> float:
-    """Return the bytes to and from shared memory if all exchanges between threads that may use it do.
-
-    Threads exchange elements to change a layout, or to combine elements of several threads.
-    """
+    """Return an upper bound of the bytes to and from shared memory by which threads exchange elements."""
     first, last = types_of(operation)[0], types_of(operation)[-1]
     if not first.shape:
         return 0
@@ -290,11 +282,11 @@ def work_with_integers(module: Module) -> Mapping[Operation, Work]:
     """Return the work of one execution by a CTA, for each operation on integers that does any.
 
     It is a lower bound of the work on data: values that were loaded, computed from floats, or are random. Addresses and
-    masks do not count, because the compiler computes many of them once for several elements. In the rest it merges what
-    one instruction does: three operands of bitwise logic, a test of bits, a sum and its minimum, a product and a sum, a
-    shift and a sum, the two shifts of a rotation. It extracts bits from a word by one instruction, and replaces selects
-    by predicates. So one of the operations that may be merged counts, and one half of a 64-bit word. The rules come
-    from the machine code that Triton makes for sm_90 (``tests/compiler/test_machine_code.py``).
+    masks do not count, because the compiler computes many of them once for several elements. It also merges what one
+    instruction does: three operands of bitwise logic, a test of bits, a sum and its minimum, a product and a sum, a
+    shift and a sum, the two shifts of a rotation. It extracts bits by one instruction, and replaces selects by
+    predicates. So one of the operations that may be merged counts, and one half of a 64-bit word. The rules come from
+    the machine code for sm_90 (``tests/compiler/test_machine_code.py``).
     """
     found: dict[Operation, Work] = {}
     for function in module.walk():
@@ -313,21 +305,19 @@ class _IntegerFunction:
         self._combined = {node for one, nodes in graph.results if one.traits.combines_elements for node in nodes}
 
     def work(self, leaf: Leaf) -> Work:
-        """Return an operation's work, in proportion to the size of its elements.
-
-        Bits are free, because they are predicates; elements narrower than a word may be packed.
-        """
         work, types = _WORK_OF_INTEGER.get(leaf.operation.name), types_of(leaf.operation)
         if work is None or not types or not leaf.values:
             return NO_WORK
         computed = types[0] if leaf.operation.name == "arith.cmpi" else types[-1]
+        # Bits are predicates.
         if not computed.shape or not computed.element.startswith("i") or computed.bits == 1 or self._is_free(leaf):
             return NO_WORK
+        # Elements narrower than a word may be packed.
         bits = min(computed.bits, self._significant_bits(leaf), _WORD_BITS)
         return work * (computed.elements * bits / _WORD_BITS)
 
     def _significant_bits(self, leaf: Leaf) -> int:
-        """Return the size that the operands were extended from, as narrow integers may be computed in pairs."""
+        """Return the size that the operands were extended from: narrow integers may be computed in pairs."""
         made = [one for one in map(self._made_by, leaf.values) if not (one and one.operation.traits.is_constant)]
         sizes = [
             types_of(one.operation)[0].bits if one and one.operation.name in _EXTENSIONS else _WORD_BITS for one in made
@@ -349,9 +339,10 @@ class _IntegerFunction:
         if name in _INTEGER_DIVISIONS:
             return _is_power_of_two(constants[-1])
         if name == "arith.muli":
-            # A product with a constant of a few bits may be shifts and sums; with a single bit, a select.
+            # A product with a sum or difference of two powers of two may be shifts and sums; with a bit, a select.
             bits = [value for one in made if one.operation.name == "arith.andi" for value in one.values]
-            return any(map(_has_few_bits, constants)) or any(_is_power_of_two(self._constant(one)) for one in bits)
+            has_few_bits = any(one is not None and (one ^ 3 * one).bit_count() <= 2 for one in constants)
+            return has_few_bits or any(_is_power_of_two(self._constant(one)) for one in bits)
         # A comparison of a former predicate, or of combined bits.
         parts = (*_EXTENSIONS, *_BITWISE, *_SHIFTS)
         return name == "arith.cmpi" and any(one.operation.name in parts for one in made)
@@ -379,7 +370,6 @@ class _IntegerFunction:
         return node
 
     def _made_by(self, node: int) -> Leaf | None:
-        """Return the operation that computes a value; None for arguments and results of operations with regions."""
         return self._leaf_of.get(self._origin(node))
 
     def _constant(self, node: int) -> int | None:
@@ -389,11 +379,6 @@ class _IntegerFunction:
 
 # Masks of all bits, of a half or of a byte of a word.
 _SIMPLE = (-1, 0xFF, 0xFFFF, 0xFF00, 0xFF0000, -0x1000000, -0x10000)
-
-
-def _has_few_bits(number: int | None) -> bool:
-    """Return True for a sum or a difference of two powers of two."""
-    return number is not None and (number ^ 3 * number).bit_count() <= 2
 
 
 def _is_power_of_two(number: int | None) -> bool:

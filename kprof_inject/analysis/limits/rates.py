@@ -32,6 +32,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from kprof_inject.analysis.limits.operation_work import Work
+from kprof_inject.capture import counters
 from kprof_inject.machine_code.units import Pipeline
 
 TENSOR = "tensor cores"
@@ -45,6 +46,43 @@ L2 = "L2"
 L2_TO_SM = "L2 to SM"
 DRAM = "DRAM"
 """The names of the units: ``Roof.parts`` and ``Limit.parts`` have them."""
+
+UNIT_NAMES = {
+    TENSOR: "the tensor cores",
+    SPECIAL: "the special function units",
+    FP32: "the fp32 units",
+    FP64: "the fp64 units",
+    ALU: "the ALU",
+    ISSUE: "instruction issue",
+    SHARED: "shared memory and L1",
+    L2: "the L2",
+    L2_TO_SM: "the L2",
+    DRAM: "DRAM",
+}
+
+METRICS: Mapping[str, tuple[str, ...]] = {
+    TENSOR: (counters.TENSOR,),
+    ISSUE: (counters.ISSUE,),
+    ALU: (counters.ALU,),
+    FP32: (counters.FMA, counters.FMA_HEAVY, counters.FP16),
+    FP64: (counters.FP64,),
+    SPECIAL: (counters.SPECIAL,),
+    SHARED: (counters.L1,),
+    L2: (counters.L2,),
+    DRAM: (counters.DRAM,),
+}
+"""The counters of each unit; the pipe that multiplies integers may be the only busy one of the fp32 units."""
+
+PIPELINES = {
+    TENSOR: (Pipeline.TENSOR,),
+    ISSUE: tuple(Pipeline),
+    ALU: (Pipeline.ALU,),
+    FP32: (Pipeline.FMA, Pipeline.FP16),
+    FP64: (Pipeline.FP64,),
+    SPECIAL: (Pipeline.XU,),
+    SHARED: (Pipeline.LSU, Pipeline.TENSOR),
+}
+"""The pipelines of each unit of the SM that is counted; tensor cores read operands from shared memory."""
 
 UNITS_OF_SM = (TENSOR, SPECIAL, FP32, FP64, ALU, ISSUE, SHARED)
 SHOWN_UNITS = (TENSOR, ISSUE, ALU, FP32, FP64, SPECIAL, SHARED, L2_TO_SM, L2, DRAM)
@@ -107,10 +145,7 @@ class UnitRates(Struct, frozen=True):
         return self.issue / _LANES
 
     def cycles(self, work: Work) -> dict[str, float]:
-        """Return a lower bound of the cycles of one SM that each unit needs for some work, by the unit's name.
-
-        Work of an unknown type is ignored.
-        """
+        """Return a lower bound of the cycles of one SM that each unit needs for some work of known types."""
         known = [(flops, self.tensor_flops.get(element)) for element, flops in work.tensor_flops.items()]
         floats = max(work.multiplications, work.additions)
         fp32 = floats + work.integer_multiplications
@@ -162,7 +197,7 @@ _RATES = {
 
 
 def rates_of(target: str) -> UnitRates | None:
-    """Return the rates of a target such as ``cuda:90``; None if the table does not have it."""
+    """Return the rates of a target such as ``cuda:90``."""
     return _RATES.get(target)
 
 
@@ -182,5 +217,5 @@ _CEILINGS: Mapping[str, Mapping[str, float]] = {
 
 
 def ceiling(device_name: str, unit: str) -> float:
-    """Return the largest share of a unit's peak rate that is reached in practice; ``device_name`` is torch's."""
+    """Return the largest share of a unit's peak rate that is reached in practice on a device, named as torch does."""
     return _CEILINGS.get(device_name, _DEFAULT_CEILINGS).get(unit, _DEFAULT_CEILINGS.get(unit, 1.0))

@@ -33,22 +33,21 @@ MAX_POSSIBLE = 1.05
 
 
 class Roof(Struct, frozen=True):
-    """Lower bounds of the utilization of the units by one scope of a launch, whose ``scope`` name need not be unique.
-
-    ``sm_cycles`` are those in which any warp ran the scope, on each SM, summed over the SMs. ``parts`` has the part of
-    these that each unit needs, from 0 to 1; it is 0 for ``impossible`` units, which would need more than all cycles,
-    because the work or the cycles are not the scope's.
-    """
+    """Lower bounds of the utilization of the units by one scope of a launch."""
 
     index: int
     """The scope's index in the scope table."""
     scope: str
+    """Its name, which need not be unique."""
     executions: int
     """Number of executions by CTAs."""
     sm_cycles: int
+    """Cycles in which any warp ran the scope, summed over the SMs."""
     work: Work
     parts: Mapping[str, float]
+    """The part of these cycles that each unit needs, from 0 to 1; 0 for impossible ones."""
     impossible: Mapping[str, float] = field(default_factory=dict)
+    """Parts larger than 1: the work or the cycles are not the scope's."""
 
     @classmethod
     def of(cls, index: int, scope: str, executions: int, sm_cycles: int, work: Work, rates: UnitRates) -> Roof:
@@ -74,18 +73,17 @@ class Roof(Struct, frozen=True):
 
 
 class SpeedOfLight(Struct, frozen=True):
-    """The roofs of a launch's scopes, in the order of the scope table.
-
-    ``missing`` is why there are none, or only that of the whole kernel. ``unknown`` operations have work that is not
-    included, because the number of their executions is unknown; ``atomics`` are the module's atomic operations.
-    ``dram`` has the bounds for the whole launch; None if nothing is known about the device's memory.
-    """
+    """The roofs of a launch's scopes, in the order of the scope table."""
 
     roofs: tuple[Roof, ...]
     unknown: int = 0
+    """Number of operations whose work is not included, as their number of executions is unknown."""
     missing: Unjudged | None = None
+    """Why there are no roofs, or only that of the whole kernel."""
     dram: DramBound | None = None
+    """Bounds for the whole launch."""
     atomics: int = 0
+    """Number of the module's atomic operations."""
     resident_cycles: int = 0
     """Cycles in which CTAs were on the SMs, including those in which they write out records; 0 without a timer."""
     exchanges: float = 0
@@ -97,11 +95,7 @@ class SpeedOfLight(Struct, frozen=True):
 def speed_of_light(
     timeline: Timeline, summary: LaunchSummary, ran: ExecutedKernel | Unjudged, requests: Sequence[Requests] = ()
 ) -> SpeedOfLight:
-    """Compute the roofs of a launch.
-
-    ``ran`` is what the launch executed, or why that is unknown. ``requests`` are those of its loads and stores, in the
-    order of the text.
-    """
+    """Compute the roofs of a launch, by its evaluated kernel or the reason why there is none."""
     if summary.is_foreign:
         return SpeedOfLight((), missing=Unjudged("another profiler's buffer does not say what the kernel does", ""))
     target = timeline.launch.kernel.target or "an unknown device"
@@ -109,25 +103,33 @@ def speed_of_light(
     if rates is None:
         return SpeedOfLight((), missing=Unjudged(f"no peak rates are known for {target}", ""))
     missing = _missing(timeline)
-    times = _by_timer(timeline) if missing else _by_records(timeline, summary)
+    # Executions and cycles by the scope's index. Scopes of other kinds do not have all the time of what is in them:
+    # operations may only issue what ends later.
+    times = {
+        one.index: (round(one.executions * summary.ctas_per_recorded), one.sm_cycles)
+        for one in summary.scopes
+        if one.kind in (ScopeKind.FUNCTION, ScopeKind.LOOP, ScopeKind.ITERATION)
+    }
+    if missing:
+        times = _by_timer(timeline)
     if not times:
         return SpeedOfLight((), missing=missing)
     if isinstance(ran, Unjudged):
         return SpeedOfLight((), missing=ran)
-    launch = timeline.launch
-    traffic = traffic_of(ran, launch.kernel, launch.grid)
+    traffic = traffic_of(ran, timeline.launch.kernel)
     kept_bytes = traffic.kept_bytes(sms_of_ctas(timeline))
     sm_cycles = max(cycles for _, cycles in times.values())
     resident_cycles = 0
     if timeline.clock.source == ClockSource.FITTED:
         resident_cycles = cycles_with_ctas(timeline.all_ctas, timeline.clock.clock_hz, end="post_final_ns")
-    work = {
-        index: _work_in(ran, index, traffic, kept_bytes, requests) for index, (_, cycles) in times.items() if cycles
-    }
-    names = [scope.name for scope in timeline.table.scopes]
+    roofs = []
+    for index, (executions, cycles) in times.items():
+        work = _work_in(ran, index, traffic, kept_bytes, requests) if cycles else NO_WORK
+        if work != NO_WORK:
+            roofs.append(Roof.of(index, timeline.table.scopes[index].name, executions, cycles, work, rates))
     exchanged = sum(exchanged_bytes(one.operation, ran.module.aliases) * (one.times or 0) for one in ran.operations)
     return SpeedOfLight(
-        tuple(Roof.of(index, names[index], *times[index], one, rates) for index, one in work.items() if one != NO_WORK),
+        tuple(roofs),
         unknown=sum(one.whole_times is None for one, _ in _working(ran)),
         missing=missing,
         dram=traffic.dram_bound(rates.l1_bytes, kept_bytes[-1]),
@@ -138,32 +140,12 @@ def speed_of_light(
     )
 
 
-_Times = Mapping[int, tuple[int, int]]
-"""Executions and cycles of scopes, as in ``Roof``, by index."""
-
-
-def _by_records(timeline: Timeline, summary: LaunchSummary) -> _Times:
-    """Return the executions and cycles of the recorded scopes by index."""
-    ctas = summary.ctas_per_recorded
-    return {
-        index: (round(summary.scopes[index].executions * ctas), summary.scopes[index].sm_cycles)
-        for index, scope in enumerate(timeline.table.scopes)
-        # These have all the time of what is in them: operations may only issue what ends later.
-        if scope.kind in (ScopeKind.FUNCTION, ScopeKind.LOOP, ScopeKind.ITERATION)
-    }
-
-
-def _by_timer(timeline: Timeline) -> _Times:
-    """Return the time of the whole kernel by the CTAs' timers, for launches that lost records.
-
-    Empty if the timers do not show it, or if something else is missing.
-    """
-    is_timed = (
-        timeline.records_lost and not timeline.records_damaged and len(timeline.all_ctas) == prod(timeline.launch.grid)
-    )
-    if not is_timed or timeline.clock.source != ClockSource.FITTED:
-        return {}
+def _by_timer(timeline: Timeline) -> dict[int, tuple[int, int]]:
+    """Return the time of the whole kernel by the CTAs' timers, if known, for launches that lost records."""
     ctas = timeline.all_ctas
+    is_lossy = timeline.records_lost and not timeline.records_damaged and len(ctas) == prod(timeline.launch.grid)
+    if not is_lossy or timeline.clock.source != ClockSource.FITTED:
+        return {}
     found = len(ctas), cycles_with_ctas(ctas, timeline.clock.clock_hz)
     scopes = enumerate(timeline.table.scopes)
     return {index: found for index, scope in scopes if scope.kind == ScopeKind.FUNCTION and scope.parent < 0}
@@ -190,7 +172,6 @@ def _missing(timeline: Timeline) -> Unjudged | None:
 def _work_in(
     ran: ExecutedKernel, index: int, traffic: Traffic, kept_bytes: Sequence[int], requests: Sequence[Requests]
 ) -> Work:
-    """Return the work of all executions of a scope."""
     rows_in, working = ran.scope_map.rows_in, _working(ran)
     accesses = rows_in(index, traffic.lines)
     work = Work(

@@ -91,19 +91,17 @@ class Share(Struct, frozen=True):
 
 
 class LineStalls(Struct, frozen=True):
-    """Samples of the instructions of one line of the TTGIR.
-
-    ``source`` is the line of the source that it comes from, ``value`` the name of its result, such as ``acc``; empty if
-    it has none. ``awaited`` has, by reason, the lines whose results the warps waited for, with the samples; a sample
-    may count for several. ``for_tensor_cores`` are the samples of ``barrier`` in which the warps waited for wgmma.
-    """
+    """Samples of the instructions of one line of the TTGIR."""
 
     line: int
     source: SourceLine | None
     reasons: Mapping[str, int]
     awaited: Mapping[str, Mapping[int, int]]
+    """Samples by reason and by the line whose result the warps waited for; a sample may count for several lines."""
     value: str = ""
+    """Name of the line's result, such as ``acc``."""
     for_tensor_cores: int = 0
+    """Samples of ``barrier`` in which the warps waited for wgmma."""
 
     @property
     def samples(self) -> int:
@@ -124,20 +122,18 @@ class LineStalls(Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        """``file:line`` of the source, after the name of the value, if there is one; empty if unknown."""
+        """``file:line`` of the source, after the name of the value; empty if unknown."""
         place = place_text(self.source)
         return f"{self.value!r} at {place}" if self.value and place else place
 
 
 class TopStall(Struct, frozen=True):
-    """The reason for which warps wait longest, other than for other warps to be issued.
-
-    ``operation`` is the machine operation that is awaited, such as ``LDG``; empty if unknown.
-    """
+    """The reason for which warps wait longest, other than for other warps to be issued."""
 
     reason: str
     share: float
     operation: str
+    """The machine operation that is awaited, such as ``LDG``; empty if unknown."""
 
 
 class Stalls(Struct, frozen=True):
@@ -166,7 +162,7 @@ class Stalls(Struct, frozen=True):
         return f"{reason} (wgmma)" if self._is_for_tensor_cores(reason, index) else reason
 
     def words(self, reason: str) -> str:
-        """Return what warps wait for, in words."""
+        """Return the thing that warps wait for."""
         return REASONS.get("gmma" if self._is_for_tensor_cores(reason, None) else reason, reason)
 
     def _is_for_tensor_cores(self, reason: str, index: int | None) -> bool:
@@ -181,10 +177,7 @@ class Stalls(Struct, frozen=True):
         return self._share(min(own + waits, self.samples))
 
     def share_of_execution(self, lines: Collection[int]) -> float:
-        """Return ``share_of`` without the waits at these lines for results of others.
-
-        It is an upper bound if an instruction waits for results of both.
-        """
+        """Return ``share_of`` without waits at these lines for results of others only."""
         others = {line.line for line in self.lines} - set(lines)
         own = [line for line in self.lines if line.line in lines]
         waits = sum(max(line.waits_for(others) - line.waits_for(lines), 0) for line in own)
@@ -203,17 +196,14 @@ class Stalls(Struct, frozen=True):
         return samples / self.samples if self.samples else 0.0
 
     def waiting_in(self, index: int) -> list[tuple[str, Share]]:
-        """Return what warps wait for in a scope, as shares of their time in it, the longest first.
-
-        Empty if it has too few samples.
-        """
+        """Return the stall reasons in a scope, as shares of the time in it, longest first; empty for few samples."""
         reasons = self.scopes.get(index, {})
         whole = sum(reasons.values())
         return [(one, Share.of(count, whole)) for one, count in waiting(reasons) if whole >= _MIN_SAMPLES]
 
     @property
     def top(self) -> TopStall | None:
-        """Longest stall; None if warps never wait."""
+        """The longest stall."""
         ranked = waiting(self.reasons)
         if not ranked:
             return None
@@ -221,10 +211,7 @@ class Stalls(Struct, frozen=True):
         return TopStall(reason, self._share(count), self.operations.get(self._most_awaited(reason), ""))
 
     def places_of(self, reason: str, index: int | None = None) -> tuple[str, str]:
-        """Return where most warps wait for a reason, and for which line's result; empty if unknown.
-
-        ``index`` is the scope to look in; None for the whole launch.
-        """
+        """Return where most warps wait for a reason, in a scope or everywhere, and for which line's result."""
         line = max(self._lines_in(index), key=lambda line: line.reasons.get(reason, 0), default=None)
         place = line.place if line and line.reasons.get(reason) else ""
         return place, self.result_of(self._most_awaited(reason, index))
@@ -243,11 +230,11 @@ class Stalls(Struct, frozen=True):
         return next((line for line, _ in self.awaited(reason, index).most_common(1)), 0)
 
     def place_of(self, line: int) -> str:
-        """Return the place of a line of the TTGIR that was sampled or awaited; empty if unknown."""
+        """Return the place of a line of the TTGIR; empty if it was neither sampled nor awaited."""
         return next((one.place for one in self.lines if one.line == line), "")
 
     def result_of(self, line: int) -> str:
-        """Return what is awaited of a line of the TTGIR, such as *LDG of 'k' at attention.py:49*; empty if unknown."""
+        """Return the awaited result of a line of the TTGIR, such as *LDG of 'k' at attention.py:49*."""
         found, operation = next((one for one in self.lines if one.line == line), None), self.operations.get(line, "")
         if found is None or not found.place or not operation:
             return ""
@@ -260,7 +247,7 @@ def place_text(source: SourceLine | None) -> str:
 
 
 def waiting(reasons: Mapping[str, int]) -> list[tuple[str, int]]:
-    """Return the samples of warps that wait, by reason, most first: not of those issued or ready to be."""
+    """Return the samples of warps that wait, by reason, most first."""
     found = [(reason, count) for reason, count in reasons.items() if reason not in NOT_STALLED and count]
     return sorted(found, key=lambda entry: -entry[1])
 
@@ -277,7 +264,7 @@ def _summed(samples: Iterable[Mapping[_Key, int]]) -> Counter[_Key]:
 
 @lru_cache(maxsize=KERNELS_CACHED)
 def kernel_stalls(kernel: Kernel) -> Stalls | None:
-    """Return the stall reasons of a kernel's warps without records; None if there are no samples."""
+    """Return the stall reasons of a kernel's warps without records, if they were sampled."""
     record, code = kernel.measurements, machine_code_of(kernel)
     if record is None or record.samples is None or code is None:
         return None
@@ -286,7 +273,7 @@ def kernel_stalls(kernel: Kernel) -> Stalls | None:
 
 
 def stalls_of(record: SamplesRecord, code: MachineFunction, table: ScopeTable, ttgir: Sequence[str]) -> Stalls:
-    """Relate the samples of a kernel to the scopes of its table and to the lines of its TTGIR, which is given."""
+    """Relate the samples of a kernel to the scopes of its table and to the lines of its TTGIR."""
     awaited = _awaited_operations(code)
     by_line: defaultdict[int, Counter[str]] = defaultdict(Counter)
     awaited_by_line: defaultdict[int, defaultdict[str, Counter[int]]] = defaultdict(lambda: defaultdict(Counter))
@@ -345,7 +332,6 @@ def sampled(record: SamplesRecord, code: MachineFunction) -> Iterator[tuple[int,
 
 
 def _awaited_operations(code: MachineFunction) -> dict[int, list[Instruction]]:
-    """Return the instructions whose results each instruction may wait for, by its index."""
     found: defaultdict[int, list[Instruction]] = defaultdict(list)
     for wait in waits_in(code):
         found[wait.waiting].append(code.instructions[wait.awaited])
@@ -353,19 +339,14 @@ def _awaited_operations(code: MachineFunction) -> dict[int, list[Instruction]]:
 
 
 def _awaited_for(reason: str, awaited: Sequence[Instruction]) -> dict[int, str]:
-    """Return the lines whose results a warp that waits for this reason may need, with a machine operation of each.
-
-    A load and a special function may count in the same scoreboard; the reason then tells which of them is awaited.
-    """
+    """Return the lines whose results a warp that waits for this reason may need, with a machine operation of each."""
+    # A load and a special function may count in the same scoreboard; the reason tells which of them is awaited.
     fitting = [one for one in awaited if (one.operation in _LONG_OPERATIONS) == (reason == FOR_MEMORY)]
     return {one.line: one.operation for one in fitting or awaited}
 
 
 def share_of_instructions(record: SamplesRecord, code: MachineFunction, names: Collection[str]) -> float:
-    """Return the share of samples at some machine operations, or in waits for their results.
-
-    Their waits for the results of other operations do not count: those would be waited for without them, too.
-    """
+    """Return the share of samples at some machine operations, unless they wait for others, or in waits for them."""
     awaited = _awaited_operations(code)
     counted = whole = 0
     for index, samples in sampled(record, code):

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel
 from kprof_inject.analysis.limits.coalescing import Requests
 from kprof_inject.analysis.limits.executed_instructions import block_executions
-from kprof_inject.analysis.limits.limit import UNIT_NAMES, CodeBounds
-from kprof_inject.analysis.limits.rates import ISSUE, SHARED, SHOWN_UNITS, TENSOR, UnitRates, rates_of
+from kprof_inject.analysis.limits.limit import CodeBounds
+from kprof_inject.analysis.limits.rates import ISSUE, SHARED, SHOWN_UNITS, TENSOR, UNIT_NAMES, UnitRates, rates_of
 from kprof_inject.analysis.limits.speed_of_light import MAX_POSSIBLE
 from kprof_inject.analysis.limits.stalls import ISSUED, sampled
 from kprof_inject.analysis.scope_map import ScopeMap
@@ -33,19 +33,13 @@ from kprof_inject.ttgir.loops import body_of
 _MAX_RATIO, _MAX_EXCESS = 1.05, 0.02
 # Fewer samples of issued instructions say less than executions that are computed.
 _MIN_ISSUED = 200
-# Scattered copies take longer than their words of one bank: on an H100, Nsight Compute counted up to 6 times as many
-# cycles.
+# On an H100, Nsight Compute counted up to 6 times as many cycles for scattered copies as their words of one bank take.
 _COPY = "ttg.async_copy_global_to_local"
-# Instructions that only access shared memory.
 _SHARED_MEMORY = frozenset(("LDS", "LDSM", "STS", "STSM"))
 
 
 class UnitEvidence(Struct, frozen=True):
-    """Utilization of a unit, as part of the launch's time; None where it is unknown.
-
-    ``computed`` (from TTGIR) and ``code`` (from the machine code) are lower bounds; ``measured`` was counted by the
-    hardware.
-    """
+    """Utilization of a unit in the launch's time: lower bounds by TTGIR and by the machine code, and the counters'."""
 
     unit: str
     computed: float | None
@@ -54,7 +48,7 @@ class UnitEvidence(Struct, frozen=True):
 
     @property
     def best(self) -> float:
-        """The figure of the strongest evidence."""
+        """The figure with the strongest evidence."""
         return self.lower_bound if self.measured is None else self.measured
 
     @property
@@ -66,21 +60,14 @@ class UnitEvidence(Struct, frozen=True):
 def unit_evidence(
     computed: Mapping[str, float], code: Mapping[str, float], measured: Mapping[str, float], scale: float
 ) -> tuple[UnitEvidence, ...]:
-    """Return the evidence on each unit of which anything is known.
-
-    ``computed`` and ``code`` are parts of the cycles in which an SM runs the recorded kernel. They are multiplied by
-    ``scale``, the ratio of these cycles to those of ``measured``.
-    """
+    """Return the evidence on units; ``scale`` is the ratio of the recorded kernel's cycles to those of ``measured``."""
     computed, code = ({unit: scale * part for unit, part in parts.items() if part} for parts in (computed, code))
     found = (UnitEvidence(unit, computed.get(unit), code.get(unit), measured.get(unit)) for unit in SHOWN_UNITS)
     return tuple(one for one in found if (one.computed, one.code, one.measured) != (None, None, None))
 
 
 def disagreements(units: Sequence[UnitEvidence]) -> list[str]:
-    """Return a sentence for each lower bound that exceeds what was measured by more than its error.
-
-    Then our count of the work, or of its executions, is wrong.
-    """
+    """Return a sentence for each lower bound that exceeds what was measured: our count of the work is wrong."""
     return [
         f"kprof-inject contradicts itself: {UNIT_NAMES[one.unit]} would be busy for at least "
         f"{percent(one.lower_bound)} of the time, but {percent(one.measured)} were measured; please report it"
@@ -97,10 +84,9 @@ def code_evidence(
     sm_cycles: int,
     scope_cycles: Mapping[int, int],
 ) -> CodeBounds | None:
-    """Return the utilization of the units by the machine code; None if the rates of the target are not known.
+    """Return the utilization of the units by the machine code, if the target's rates are known.
 
-    ``requests`` are those of the loads and stores, in the order of the text. ``sm_cycles`` are the cycles in which any
-    warp ran the kernel, summed over the SMs, and ``scope_cycles`` those of each scope.
+    ``sm_cycles`` are those in which any warp ran the kernel, summed over the SMs; ``scope_cycles`` those of each scope.
     """
     rates = rates_of(kernel.target)
     if rates is None or not rates.pipelines:
@@ -119,27 +105,15 @@ def code_evidence(
 class InstructionWork(Struct, frozen=True):
     """Executions of instructions by the warps of all CTAs.
 
-    An instruction is issued even if its predicate disables all threads. It counts in ``pipelines``, too, unless its
-    predicate is always false. ``wavefronts`` are the cycles of the L1's data path without conflicts.
+    Instructions that are never enabled count in ``issued`` alone. ``wavefronts`` are cycles of the L1's data path.
     """
 
     issued: int
     pipelines: Mapping[Pipeline, int]
     wavefronts: int
 
-    def with_wavefronts(self, requests: Sequence[Requests], uncounted: Iterable[float]) -> InstructionWork:
-        """Add the cycles of the L1 for uncoalesced requests and conflicts of banks, which are ``uncounted``.
-
-        Masks remove some.
-        """
-        more = sum(one.uncounted_wavefronts for one in requests) + sum(uncounted)
-        return replace(self, wavefronts=max(self.wavefronts + round(more), 0))
-
     def parts(self, sm_cycles: int, rates: UnitRates) -> dict[str, float]:
-        """Return the part of ``sm_cycles`` that each unit is busy: cycles in which any warp ran the scope, on all SMs.
-
-        A part above 1 shows that work and cycles are not those of the same scope.
-        """
+        """Return the part of ``sm_cycles`` in which each unit is busy: above 1 if they are of another scope."""
         rate_of = rates.pipelines
         used = {one: count / rate_of[one] / sm_cycles for one, count in self.pipelines.items() if one in rate_of}
         parts = {unit: sum(used.get(one, 0.0) for one in members) for unit, members in rates.unit_pipelines.items()}
@@ -150,29 +124,31 @@ class InstructionWork(Struct, frozen=True):
 def _code_work(
     code: MachineFunction, ran: ExecutedKernel, warps: int, requests: tuple[Requests, ...]
 ) -> tuple[InstructionWork, float, Mapping[int, InstructionWork]]:
-    """Return lower bounds of the work of a launch, and of its scopes by index.
-
-    Between them is the share of the instructions, of all that warps might execute, whose executions are unknown.
-    """
+    """Return lower bounds of a launch's work, ``CodeBounds.unknown_share``, and lower bounds by the scopes' index."""
     executions = block_executions(code, ran, warps)
-    known = executions.known
-    uncounted = uncounted_wavefronts(code, known, ran, requests)
-    scopes: dict[int, InstructionWork] = {}
-    lines, uncounted_lines = [one.line for one in requests], sorted(uncounted)
-    for index, work_of_scope in scope_work(code, known, ran.scope_map).items():
-        own = [requests[row] for row in ran.scope_map.rows_in(index, lines)]
-        more = [uncounted[uncounted_lines[row]] for row in ran.scope_map.rows_in(index, uncounted_lines)]
-        scopes[index] = work_of_scope.with_wavefronts(own, more)
-    work, possible = launch_work(code, known), launch_work(code, executions.possible)
-    unknown_share = 1 - work.issued / possible.issued if possible.issued else 1.0
-    return work.with_wavefronts(requests, uncounted.values()), unknown_share, scopes
+    uncounted = defaultdict(float, uncounted_wavefronts(code, executions.known, ran, requests))
+    for one in requests:
+        uncounted[one.line] += one.uncounted_wavefronts
+    lines = sorted(uncounted)
+
+    def completed(work: InstructionWork, rows: range) -> InstructionWork:
+        more = sum(uncounted[lines[row]] for row in rows)
+        return replace(work, wavefronts=max(work.wavefronts + round(more), 0))
+
+    scopes = scope_work(code, executions.known, ran.scope_map)
+    work, possible = launch_work(code, executions.known), launch_work(code, executions.possible)
+    return (
+        completed(work, range(len(lines))),
+        1 - work.issued / possible.issued if possible.issued else 1.0,
+        {index: completed(one, ran.scope_map.rows_in(index, lines)) for index, one in scopes.items()},
+    )
 
 
 _Executed = tuple[Instruction, int]
 
 
 def launch_work(function: MachineFunction, executions: Sequence[int | None]) -> InstructionWork:
-    """Return the work of a launch; ``executions`` are those of the function's blocks."""
+    """Return the work of a launch, by the executions of the function's blocks."""
     return _work(_executed(function, executions))
 
 
@@ -180,18 +156,14 @@ def scope_work(
     function: MachineFunction, executions: Sequence[int | None], scope_map: ScopeMap
 ) -> dict[int, InstructionWork]:
     """Return the work of each scope that has instructions, by the scope's index."""
-    by_line: defaultdict[int, list[_Executed]] = defaultdict(list)
-    for one, count in _executed(function, executions):
-        by_line[one.line].append((one, count))
     found: defaultdict[int, list[_Executed]] = defaultdict(list)
-    for line, executed in by_line.items():
-        for index in scope_map.covering((line, line)):
-            found[index] += executed
+    for one, count in _executed(function, executions):
+        for index in scope_map.covering((one.line, one.line)):
+            found[index].append((one, count))
     return {index: _work(found[index]) for index in sorted(found)}
 
 
 def _executed(function: MachineFunction, executions: Sequence[int | None]) -> Iterator[_Executed]:
-    """Yield the instructions that are known to be executed, with their executions."""
     for block, count in zip(blocks_of(function), executions, strict=True):
         if count:
             yield from ((one, count) for one in function.instructions[block.first : block.end])
@@ -213,9 +185,8 @@ def uncounted_wavefronts(
 ) -> dict[int, float]:
     """Return the L1 cycles that accesses take beyond those of their instructions, by the TTGIR line.
 
-    Types and layouts show the conflicts of banks in shared memory, and less than no conflicts if threads read the same
-    words. Other accesses that predicates may disable in whole warps count as nothing, unless masks of ``requests`` show
-    how much of them is.
+    They are negative if threads read the same words of shared memory. Accesses that predicates may disable count as
+    nothing, unless masks of ``requests`` show the enabled part.
     """
     counted_by_masks = {(one.line, one.kind) for one in requests}
     shared: Counter[int] = Counter()
@@ -242,10 +213,7 @@ def uncounted_wavefronts(
 def issued_instructions(
     kernel: Kernel, code: MachineFunction, ran: ExecutedKernel | None
 ) -> Sequence[tuple[Instruction, float]]:
-    """Return the instructions that warps issue, each with its share of all: sampled, or else computed.
-
-    Empty if they are unknown.
-    """
+    """Return the instructions that warps issue, each with its share of all: sampled, or else computed."""
     record = kernel.measurements.samples if kernel.measurements else None
     samples = sampled(record, code) if record else ()
     found = [(code.instructions[index], reasons.get(ISSUED, 0)) for index, reasons in samples]
@@ -284,11 +252,11 @@ class UnitUse:
                     self._lines[unit][one.line] += share
 
     def share_of(self, unit: str, lines: Collection[int]) -> float:
-        """Return the part of a unit's work that is done for some lines; 0 if it is unknown."""
+        """Return the part of a unit's work that is done for some lines; 0 if unknown."""
         return sum(share for line, share in self.by_line(unit).items() if line in lines)
 
     def by_line(self, unit: str) -> Mapping[int, float]:
-        """Return the parts of a unit's work by line; empty if they are unknown."""
+        """Return the parts of a unit's work by line."""
         found = self._lines[unit]
         whole = sum(found.values())
         return {line: count / whole for line, count in found.items()} if whole else {}

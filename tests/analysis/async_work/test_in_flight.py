@@ -1,4 +1,4 @@
-"""What was in flight: work and the wait that it was waited for by, in hand-made launches."""
+"""Work in flight with its wait, and the lanes in which it is drawn, in hand-made launches."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from async_launches import BARRIERS, COMMIT, COPIES, LAST, TMA_COPY, TMA_WAIT, WAIT, in_order, launched
 from replacing import replace
 
-from kprof_inject.analysis.async_work.flights import InFlight, flights_of
+from kprof_inject.analysis.async_work.flights import IN_FLIGHT_COLUMNS, InFlight, flight_lanes, flights_of
 from kprof_inject.analysis.async_work.in_flight import in_flight
 from kprof_inject.analysis.interpreter.executions import evaluated_kernel
 from kprof_inject.timeline.timeline import Timeline
@@ -106,3 +106,17 @@ def test_bytes_in_flight_are_counted_on_each_sm(tmp_path: Path) -> None:
     assert flights.most_bytes_per_sm == 2 * 64 * 64 * 2
     (copies,) = flights.flights
     assert (copies.work, copies.groups, copies.latency_ns, copies.blocked_share) == ("copies", 4, 1000, 1.0)
+
+
+def test_as_many_lanes_as_were_under_way_at_once(tmp_path: Path) -> None:
+    lanes = flight_lanes(found_in(in_order(tmp_path)))
+    assert lanes.lane.tolist() == [0, 0, 1, 2]
+    assert lanes.groups["start_ns"].tolist() == [0, 3000, 1000, 2000]
+    assert lanes.count == 3
+
+
+def test_work_that_ends_as_it_begins_has_a_lane_of_its_kind() -> None:
+    groups = np.zeros(2, IN_FLIGHT_COLUMNS)
+    groups["scope"] = [3, 4]
+    lanes = flight_lanes(InFlight(groups, {3: "copies", 4: "dots"}, {}))
+    assert lanes.lane.tolist() == [0, 1]

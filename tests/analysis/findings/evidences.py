@@ -12,7 +12,7 @@ from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import Finding, Waste, gains
 from kprof_inject.analysis.interpreter.executions import evaluated
 from kprof_inject.analysis.limits.coalescing import requests_of
-from kprof_inject.analysis.limits.measured import Measured
+from kprof_inject.analysis.limits.limit import Measured
 from kprof_inject.analysis.limits.memory import DramBound
 from kprof_inject.analysis.limits.speed_of_light import SpeedOfLight
 from kprof_inject.analysis.limits.stalls import LineStalls, Stalls

@@ -17,7 +17,7 @@ from kprof_inject.analysis.findings.pipelining import pipelining
 from kprof_inject.analysis.interpreter.executions import ExecutedKernel
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.limits.coalescing import Requests
-from kprof_inject.analysis.limits.measured import Measured
+from kprof_inject.analysis.limits.limit import Measured
 from kprof_inject.analysis.limits.memory import DramBound
 from kprof_inject.analysis.limits.stalls import LineStalls, Stalls
 from kprof_inject.analysis.scope_map import ScopeMap

@@ -10,11 +10,7 @@ from buffers import Scope
 from replacing import replace
 from timelines import Ran, cta_rows, made_timeline, scope_rows
 
-from kprof_inject.analysis.interpreter.executions import (
-    ExecutedKernel,
-    evaluated_kernel,
-    with_recorded_iterations,
-)
+from kprof_inject.analysis.interpreter.executions import ExecutedKernel, evaluated_kernel, with_recorded_iterations
 from kprof_inject.analysis.summary import summarise
 from kprof_inject.errors import KprofError
 

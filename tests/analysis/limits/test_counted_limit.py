@@ -11,7 +11,7 @@ from replacing import replace
 
 from kprof_inject.analysis.launch import LaunchAnalysis
 from kprof_inject.analysis.limits.judges import limit_by_counters
-from kprof_inject.analysis.limits.measured import Measured
+from kprof_inject.analysis.limits.limit import Measured
 from kprof_inject.analysis.limits.rates import ALU, DRAM, L2
 from kprof_inject.analysis.limits.stalls import LineStalls, Stalls
 from kprof_inject.analysis.summary import LaunchSummary
